@@ -1,19 +1,22 @@
 import { encodeUtf8 } from '../attestation/bytes.ts'
 import { DIALECTS, type Dialect, EVENT_DIALECTS } from '../attestation/dialects/dialects.ts'
+import { agentStatusOf, anthropicError } from '../attestation/dialects/error-forms.ts'
 import { parseExactJson } from '../attestation/json/parse-strict.ts'
-import { isJsonObject, type JsonObject, memberAt } from '../attestation/json/value.ts'
+import { isJsonObject, type JsonObject, memberAt, memberOf } from '../attestation/json/value.ts'
 import {
   type AnswerStreamReader,
   createChunkReader,
   createNamedEventReader,
 } from './answer-readers.ts'
 
-/** An error of this client or of its proxy, for the client of the caller. */
+/** An error of this client, of its proxy or of an enclave, for the client of the caller. */
 export type CallerFault = {
   readonly status: number
   readonly type: string
   readonly code: string
   readonly message: string
+  /** The request's member that caused the error. Null or absent: no single member caused it. */
+  readonly param?: string | null
 }
 
 /**
@@ -24,9 +27,15 @@ export type CallDialect = {
   readonly dialect: Dialect
   /** Below the base URL. The query of a call is dropped. */
   readonly paths: readonly string[]
+  /** Where the gateway counts the tokens of a request, below the base URL, without a proof. */
+  readonly countPaths: readonly string[]
   /** True if a body may have demands that are not encrypted. Otherwise a header has them. */
   readonly hasDemandsInBody: boolean
   openReader(): AnswerStreamReader
+  /** The status of an error for the clients of the dialect, from the status of the interface. */
+  statusOf(fault: Pick<CallerFault, 'status' | 'code'>): number
+  /** True if this body of an error has the form of the dialect. */
+  isErrorBody(body: JsonObject): boolean
   /** The body of an error in the form of the dialect. */
   errorBody(fault: CallerFault): JsonObject
   /** The text that ends a stream with an error, after `given`, the stream so far. */
@@ -45,8 +54,11 @@ export type GivenEvents = {
 const CHAT: CallDialect = {
   dialect: DIALECTS.chat,
   paths: ['/chat/completions'],
+  countPaths: [],
   hasDemandsInBody: true,
   openReader: createChunkReader,
+  statusOf: ({ status }) => status,
+  isErrorBody: () => true,
   errorBody: openAiError,
   errorEvents: (fault) => `data: ${JSON.stringify(openAiError(fault))}\n\n`,
   refusedStatus: 502,
@@ -58,8 +70,11 @@ const AGENT_REFUSED_STATUS = 400
 const RESPONSES: CallDialect = {
   dialect: EVENT_DIALECTS.responses,
   paths: ['/responses'],
+  countPaths: [],
   hasDemandsInBody: false,
   openReader: () => createNamedEventReader(EVENT_DIALECTS.responses),
+  statusOf: agentStatusOf,
+  isErrorBody: () => true,
   errorBody: openAiError,
   // Codex reads the status of the response, and the SDKs read the member `error`.
   errorEvents(fault, { first, count }) {
@@ -80,11 +95,16 @@ const RESPONSES: CallDialect = {
   refusedStatus: AGENT_REFUSED_STATUS,
 }
 
+const MESSAGES_PATHS = ['/anthropic/v1/messages', '/anthropic/messages']
+
 const MESSAGES: CallDialect = {
   dialect: EVENT_DIALECTS.messages,
-  paths: ['/anthropic/v1/messages', '/anthropic/messages'],
+  paths: MESSAGES_PATHS,
+  countPaths: MESSAGES_PATHS.map((path) => `${path}/count_tokens`),
   hasDemandsInBody: false,
   openReader: () => createNamedEventReader(EVENT_DIALECTS.messages),
+  statusOf: agentStatusOf,
+  isErrorBody: (body) => memberOf(body, 'type') === 'error',
   errorBody: anthropicError,
   errorEvents: (fault) => `event: error\ndata: ${JSON.stringify(anthropicError(fault))}\n\n`,
   refusedStatus: AGENT_REFUSED_STATUS,
@@ -93,21 +113,8 @@ const MESSAGES: CallDialect = {
 /** The dialects of calls whose answers are checked. */
 export const CALL_DIALECTS: readonly [CallDialect, ...CallDialect[]] = [CHAT, RESPONSES, MESSAGES]
 
-function openAiError({ message, type, code }: CallerFault): JsonObject {
-  return { error: { message, type, param: null, code } }
-}
-
-function anthropicError({ status, message, code }: CallerFault): JsonObject {
-  const type = ANTHROPIC_ERRORS[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error')
-  return { type: 'error', error: { type, message, code } }
-}
-
-/** Source: https://docs.anthropic.com/en/api/errors */
-const ANTHROPIC_ERRORS: Readonly<Record<number, string>> = {
-  401: 'authentication_error',
-  403: 'permission_error',
-  404: 'not_found_error',
-  413: 'request_too_large',
+function openAiError({ message, type, code, param = null }: CallerFault): JsonObject {
+  return { error: { message, type, param, code } }
 }
 
 /** The response in the first event of a checked stream. */

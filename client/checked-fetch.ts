@@ -3,6 +3,7 @@ import { JsonError } from '../attestation/json/json-error.ts'
 import { parseExactJson } from '../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from '../attestation/json/value.ts'
 import { createAnswerSize } from './answer-size.ts'
+import { askCount } from './ask-count.ts'
 import { CALL_DIALECTS, type CallDialect } from './call-dialects.ts'
 import { checkAnswer, describeGatewayError, type SentCall } from './check-answer.ts'
 import { checkedStream } from './checked-stream.ts'
@@ -44,10 +45,10 @@ export type CheckedFetchOptions = {
 export const LAST_CALL_HEADER = 'affidavit-last'
 
 /**
- * Returns a `fetch` for the calls of all dialects, which checks the answers, and for lists of
- * models: `POST {baseURL}/chat/completions`, `/responses`, `/anthropic/v1/messages`, `GET
- * {baseURL}/models`. It refuses other requests with `unsupported_call`, so that no answer passes
- * unchecked.
+ * Returns a `fetch` for the calls of all dialects, which checks the answers, for lists of models
+ * and for counts of tokens: `POST {baseURL}/chat/completions`, `/responses`,
+ * `/anthropic/v1/messages`, `/anthropic/v1/messages/count_tokens`, `GET {baseURL}/models`. It
+ * refuses other requests with `unsupported_call`, so that no answer passes unchecked.
  *
  * It adds a nonce to each call, and states which credential the enclave must use: the credential of
  * `Fine-Tune-Authorization`, otherwise the operator's. Demands that the call already has are kept.
@@ -64,22 +65,24 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
     const request = new Request(input, { ...init, ...HALF_DUPLEX })
     const { url, method, headers } = request
     const signal = init.signal ?? request.signal
-    const form = routeOf(url, { method, baseURL })
+    const route = routeOf(url, { method, baseURL })
     // This read has no side effects, so it may be repeated.
-    if (form === 'models')
+    if (route === 'models')
       return await readTwice(() => fetch(input, { ...init, redirect: 'error' }), { signal })
+    const { form, isCount } = route
     const body = new Uint8Array(await request.arrayBuffer())
     const isLast = headers.get(LAST_CALL_HEADER) === 'true'
     headers.delete(LAST_CALL_HEADER)
-    const turn = (await options.session?.next({ isLast, signal })) ?? null
+    const turn = isCount ? null : ((await options.session?.next({ isLast, signal })) ?? null)
     const send = (more: RequestInit) =>
       fetch(withoutQuery(url), { ...init, method, redirect: 'manual', signal, ...more })
     let isPreparing = false
     let isRunning = false
     try {
+      const isEncrypted = options.encrypt
+      if (isCount) return await askCount({ headers, body }, { form, isEncrypted, send })
       const credential = readCredential(headers.get('fine-tune-authorization'))
       const place = turn?.place ?? null
-      const isEncrypted = options.encrypt
       isPreparing = true
       const prepared = prepare({ form, headers, body, credential, place, isEncrypted })
       isPreparing = false
@@ -181,11 +184,12 @@ function isRefusal(fault: unknown): boolean {
 function routeOf(
   url: string,
   { method, baseURL }: { readonly method: string; readonly baseURL: string },
-): CallDialect | 'models' {
+): { readonly form: CallDialect; readonly isCount: boolean } | 'models' {
   const plain = withoutQuery(url)
   const path = plain.startsWith(`${baseURL}/`) ? plain.slice(baseURL.length) : ''
-  const form = CALL_DIALECTS.find(({ paths }) => paths.includes(path))
-  if (method === 'POST' && form !== undefined) return form
+  const form = CALL_DIALECTS.find((one) => [...one.paths, ...one.countPaths].includes(path))
+  if (method === 'POST' && form !== undefined)
+    return { form, isCount: form.countPaths.includes(path) }
   if (method === 'GET' && MODELS_PATH.test(path)) return 'models'
   const expected = CALL_DIALECTS.flatMap(({ paths }) => paths.slice(0, 1)).join(', ')
   throw new AffidavitError(

@@ -4,9 +4,10 @@ import {
   isJsonObject,
   type Json,
   type JsonObject,
+  memberAt,
   memberOf,
 } from '../attestation/json/value.ts'
-import type { CallDialect } from './call-dialects.ts'
+import type { CallDialect, CallerFault } from './call-dialects.ts'
 import { readAtMost } from './gateway.ts'
 
 /** Maximum number of bytes that are read from an error. */
@@ -16,22 +17,40 @@ const ERROR_BYTES_MAX = 1024 * 1024
  * Reduces an error answer to the members `error` and `detail` of its body, and to the marks of an
  * error in Anthropic's form. The rest could contain an unchecked completion, and some readers
  * ignore the status. `error` and `detail` are unproved statements from the gateway. Headers that
- * describe the body are removed.
+ * describe the body are removed. An enclave writes the errors of encrypted calls in OpenAI's form:
+ * they get the form and the status of their dialect.
  */
 export async function passError(
   response: Response,
-  { errorBody }: Pick<CallDialect, 'errorBody'>,
+  form: Pick<CallDialect, 'statusOf' | 'isErrorBody' | 'errorBody'>,
 ): Promise<Response> {
-  const { status, statusText } = response
   const bytes = await readAtMost(response, ERROR_BYTES_MAX).catch(() => null)
   const headers = new Headers(response.headers)
   headers.delete('content-encoding')
   headers.delete('content-length')
   headers.set('content-type', 'application/json')
+  const given = membersOf(bytes)
+  const fault = faultIn(given, response.status)
+  const status = form.statusOf(fault)
+  const isFormed = given !== null && form.isErrorBody(given)
+  const body = JSON.stringify(isFormed ? given : form.errorBody({ ...fault, status }))
+  return new Response(body, { status, headers })
+}
+
+/** Reads what an error of the interface says. Its members are from outside. */
+function faultIn(body: JsonObject | null, status: number): CallerFault {
+  const textIn = (name: string) => {
+    const text = body === null ? null : memberAt(body, 'error', name)
+    return typeof text === 'string' ? text : null
+  }
   const message = `the gateway answered with status ${status} and without an error message`
-  const unknown = { status, type: 'gateway_error', code: 'gateway_error', message }
-  const body = JSON.stringify(membersOf(bytes) ?? errorBody(unknown))
-  return new Response(body, { status, statusText, headers })
+  return {
+    status,
+    type: 'gateway_error',
+    code: textIn('code') ?? 'gateway_error',
+    message: textIn('message') ?? message,
+    param: textIn('param'),
+  }
 }
 
 /** Returns null if the body is not an error: a proxy before the gateway made it. */

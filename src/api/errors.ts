@@ -96,6 +96,8 @@ type ApiErrorDetails = ErrorDetails & {
   readonly leavesNoResult?: boolean
   /** True when the provider may have made the result. Any code may have it. */
   readonly mayBeMade?: boolean
+  /** Replaces the rule's member that caused the error. */
+  readonly param?: string
   /** The underlying error. It is logged, but never shown. */
   readonly cause?: unknown
 }
@@ -122,7 +124,7 @@ export class ApiError extends Error implements ErrorFacts {
     this.retryAfterSeconds = facts.retryAfterSeconds
     this.shouldRetry = facts.shouldRetry
     this.providerCode = facts.providerCode
-    this.param = facts.param
+    this.param = details.param ?? facts.param
     this.leavesNoResult = details.leavesNoResult ?? false
     this.mayBeMade = details.mayBeMade ?? false
   }

@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { z } from 'zod'
+import { agentStatusOf, anthropicError } from '../../attestation/dialects/error-forms.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import {
   type ApiError,
@@ -95,7 +96,7 @@ export const OPENAI_FACE: Face = {
 /** OpenAI's Responses, as its agents read them. */
 export const RESPONSES_FACE: Face = {
   ...OPENAI_FACE,
-  statusOf: agentStatusOf,
+  statusOf: facedAgentStatus,
   errorReply(error) {
     const { message, type, param, code } = errorObjectOf(error)
     return agentReply(this, error, { error: { message, type, param, code } })
@@ -132,10 +133,10 @@ export const RESPONSES_FACE: Face = {
 export const ANTHROPIC_FACE: Face = {
   statusOf: anthropicStatusOf,
   errorReply(error, { requestId }) {
-    return agentReply(this, error, anthropicError(this, error, requestId))
+    return agentReply(this, error, requestError(this, error, requestId))
   },
   errorEvents(error, { requestId }) {
-    return eventText('error', JSON.stringify(anthropicError(this, error, requestId)))
+    return eventText('error', JSON.stringify(requestError(this, error, requestId)))
   },
   callHeaders: ({ requestId }) => ({ 'request-id': requestId }),
   limitHeaders(what, left, nowMs) {
@@ -208,49 +209,26 @@ export function faceFor(face: FaceChoice | undefined, headers: IncomingHttpHeade
 
 type Failure = Pick<ApiError, 'status' | 'shouldRetry'> & { readonly code: string }
 
-/**
- * A request that is refused gets 400. Agents repeat a 404, 422 or 429 several times, and a 400
- * never. Only a missing path or object is a 404.
- */
-function agentStatusOf({ status, code, shouldRetry }: Failure): number {
-  const isRefused = status === 422 || (status === 404 && code !== 'not_found')
+/** A request that is refused gets 400, also one that is larger than a limit. */
+function facedAgentStatus({ status, code, shouldRetry }: Failure): number {
   const isTooLarge = code === 'rate_limit_exceeded' && !shouldRetry
-  return isRefused || isTooLarge ? 400 : status
+  return isTooLarge ? 400 : agentStatusOf({ status, code })
 }
 
 /** Anthropic's clients repeat a 529. So it is given only when a retry can help. */
 function anthropicStatusOf(failure: Failure): number {
   if (failure.code === 'insufficient_quota') return 402
-  const status = agentStatusOf(failure)
+  const status = facedAgentStatus(failure)
   if (status === 503) return failure.shouldRetry ? 529 : 500
   return status === 502 ? 500 : status
 }
 
-/** Source: https://docs.anthropic.com/en/api/errors */
-const ANTHROPIC_TYPES: Readonly<Record<number, string>> = {
-  401: 'authentication_error',
-  402: 'billing_error',
-  403: 'permission_error',
-  404: 'not_found_error',
-  413: 'request_too_large',
-  429: 'rate_limit_error',
-  504: 'timeout_error',
-  529: 'overloaded_error',
+function requestError(face: Face, error: unknown, request_id: string): object {
+  return {
+    ...anthropicError({ ...errorObjectOf(error), status: facedStatus(face, error) }),
+    request_id,
+  }
 }
-
-function anthropicError(face: Face, error: unknown, request_id: string): object {
-  const { message, code, param } = errorObjectOf(error)
-  const status = facedStatus(face, error)
-  const type = ANTHROPIC_TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error')
-  const details = param === 'thread' ? { details: THREAD_UNSUPPORTED } : {}
-  return { type: 'error', error: { type, message, code, ...details }, request_id }
-}
-
-/** The tool runner of Anthropic's package then sends the whole conversation in each call. */
-const THREAD_UNSUPPORTED = {
-  error_code: 'thread_unsupported_request',
-  unsupported: ['verification'],
-} as const
 
 function anthropicModel({ id, name, created }: FacedModel): object {
   const created_at = new Date(created * 1000).toISOString().replace(/\.\d+Z$/, 'Z')

@@ -109,11 +109,11 @@ export function dialectRoutes({
         const { context, body, bytes, headers, abort } = call
         const asked = requestIn(call.json)
         const hidden = findHidden(asked)
-        if (hidden !== null)
-          throw new ApiError(
-            'unsupported_request_parameter',
-            `${hidden.path.join('.')} is not supported: ${hidden.why}`,
-          )
+        if (hidden !== null) {
+          const param = hidden.path.join('.')
+          const message = `${param} is not supported: ${hidden.why}`
+          throw new ApiError('unsupported_request_parameter', message, { param })
+        }
         const estimate = estimateDialectTokens(asked)
         const permit = await admitCall(context, limiter, {
           kind: 'chat',

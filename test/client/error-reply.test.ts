@@ -65,4 +65,35 @@ describe('passError', () => {
       error: { type: 'api_error', code: 'gateway_error' },
     })
   })
+
+  it.each([
+    ['chat', 422, 422],
+    ['responses', 422, 400],
+    ['responses', 404, 400],
+    ['responses', 503, 503],
+    ['messages', 422, 400],
+    ['messages', 404, 400],
+  ])('passError gives callers of %s the status of the dialect for %i', async (name, of, status) => {
+    const body = { detail: [], error: { message: 'no', code: 'unsupported_model', param: 'model' } }
+    const reply = await passError(new Response(JSON.stringify(body), { status: of }), formOf(name))
+    expect(reply.status).toBe(status)
+    const error = { type: 'invalid_request_error', message: 'no', code: 'unsupported_model' }
+    expect(await reply.json()).toEqual(name === 'messages' ? { type: 'error', error } : body)
+  })
+
+  it("passError says in Anthropic's form that there are no threads, and passes such an error on", async () => {
+    const body = { error: { message: 'no', code: 'validation_failed', param: 'thread' } }
+    const details = { error_code: 'thread_unsupported_request', unsupported: ['verification'] }
+    const error = {
+      type: 'invalid_request_error',
+      message: 'no',
+      code: 'validation_failed',
+      details,
+    }
+    for (const given of [body, { type: 'error', error }]) {
+      const answer = new Response(JSON.stringify(given), { status: 400 })
+      const reply = await passError(answer, formOf('messages'))
+      expect(await reply.json()).toEqual({ type: 'error', error })
+    }
+  })
 })

@@ -11,7 +11,12 @@ import {
   type ConnectOptions,
   connect,
 } from '../../client/index.ts'
-import { runMessagesTask, runResponsesTask, TASK_ANSWER } from '../support/agent-task.ts'
+import {
+  runMessagesTask,
+  runResponsesTask,
+  runThreaded,
+  TASK_ANSWER,
+} from '../support/agent-task.ts'
 import { readExpectedService } from '../support/expected-service.ts'
 import { runCli } from '../support/run-cli.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
@@ -81,6 +86,36 @@ for (const encrypt of [false, true])
         const { save } = await affidavit.anchored(proof)
         expect((await verify(save(), ['--require', 'verified'])).code).toBe(0)
       }
+    })
+
+    it("a thread is refused, and Anthropic's tool runner goes on without it", async () => {
+      const { anthropicBaseURL: baseURL, fetch } = affidavit
+      const client = { baseURL, apiKey: service.apiKey, authToken: null, fetch }
+      expect(await runThreaded(client, 'hello')).toContain('hello')
+    })
+
+    it('a refused request is a 400 in the form of its dialect', async () => {
+      const { baseURL, fetch } = affidavit
+      const refusedFor = async (path: string, body: object) => {
+        const headers = { 'content-type': 'application/json', 'x-api-key': service.apiKey }
+        const reply = await fetch(baseURL + path, {
+          method: 'POST',
+          headers: { ...headers, 'anthropic-version': '2023-06-01' },
+          body: JSON.stringify(body),
+        })
+        return { status: reply.status, body: await reply.json() }
+      }
+      const kept = { model: 'demo/echo', input: 'Hello', previous_response_id: 'resp_1' }
+      expect(await refusedFor('/responses', kept)).toMatchObject({
+        status: 400,
+        body: { error: { code: 'validation_failed', param: 'previous_response_id' } },
+      })
+      const unserved = { model: 'nobody/nothing', max_tokens: 1, messages: [] }
+      for (const path of ['/anthropic/v1/messages', '/anthropic/messages'])
+        expect(await refusedFor(path, unserved)).toMatchObject({
+          status: 400,
+          body: { type: 'error', error: { type: 'invalid_request_error' } },
+        })
     })
 
     it.each([

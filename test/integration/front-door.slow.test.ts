@@ -83,16 +83,18 @@ describe('the front door', () => {
 
   it.skipIf(!PYTHON.isMet)(
     PYTHON.title(
-      'a caller with the openai package of Python gets checked answers, where pip installs it',
+      'a caller with the packages openai and anthropic of Python gets checked answers, where pip installs them',
     ),
     async (context) => {
       const made = await reader.run(
-        'python3 -m venv ../python && ../python/bin/pip install --quiet --retries 1 --timeout 15 openai && echo made',
+        'python3 -m venv ../python && ../python/bin/pip install --quiet --retries 1 --timeout 15 openai anthropic && echo made',
       )
       if (!made.endsWith('made\n')) context.skip('pip installs nothing here')
-      const block = blockWith(calling, '$ python3 ask_openai.py')
-      const text = block.text.replace('python3', '../python/bin/python3')
-      await reader.follow({ ...block, info: '', text })
+      for (const name of ['openai', 'responses', 'anthropic']) {
+        const block = blockWith(calling, `$ python3 ask_${name}.py`)
+        const text = block.text.replace('python3', '../python/bin/python3')
+        await reader.follow({ ...block, info: '', text })
+      }
     },
     300_000,
   )

@@ -9,7 +9,7 @@ import {
   serveProxy,
 } from '../../src/cli/proxy/serve-proxy.ts'
 import { readExpectedService } from '../support/expected-service.ts'
-import { EVIL, rewriting } from '../support/gateway-attacks/attack-case.ts'
+import { damage, EVIL, reframing, rewriting } from '../support/gateway-attacks/attack-case.ts'
 import {
   type Attack,
   type HostileGateway,
@@ -19,22 +19,31 @@ import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
 
 let service: SharedAffidavit
 let hostile: HostileGateway
-let affidavit: Affidavit
-let proxy: CheckingProxy
+/** A client of the hostile gateway, and a proxy with that client. */
+type Reader = { readonly affidavit: Affidavit; readonly proxy: CheckingProxy }
+let clear: Reader
+let encrypted: Reader
 const calls: ProxiedCall[] = []
+
 beforeAll(async () => {
   service = await useAffidavit()
   hostile = await startHostileGateway(service.url)
   const { connect: options } = await readExpectedService(service)
-  affidavit = await connect({ url: hostile.url, ...options, encrypt: false })
-  proxy = await serveProxy({ affidavit, port: 0, onCall: (call) => void calls.push(call) })
+  const open = async (encrypt: boolean) => {
+    const affidavit = await connect({ url: hostile.url, ...options, encrypt })
+    const onCall = (call: ProxiedCall) => void calls.push(call)
+    return { affidavit, proxy: await serveProxy({ affidavit, port: 0, onCall }) }
+  }
+  clear = await open(false)
+  encrypted = await open(true)
 })
 afterEach(() => {
   hostile.set(null)
   calls.length = 0
 })
 afterAll(async () => {
-  await proxy.close()
+  await clear.proxy.close()
+  await encrypted.proxy.close()
   await hostile.stop()
 })
 
@@ -42,16 +51,20 @@ type Case = {
   readonly name: string
   readonly path: string
   readonly body: object
+  /** A request whose answer has many frames. */
+  readonly long: object
   /** The type of the last event. */
   readonly last: string
   /** The type of the event with a piece of the text. */
   readonly delta: string
 }
+const LONG_TEXT = 'Write 3000 words'
 const CASES: readonly Case[] = [
   {
     name: 'Responses',
     path: '/responses',
     body: { model: 'demo/echo', input: 'Pay Ann 5' },
+    long: { model: 'demo/lorem', input: LONG_TEXT },
     last: 'response.completed',
     delta: 'response.output_text.delta',
   },
@@ -62,6 +75,11 @@ const CASES: readonly Case[] = [
       model: 'demo/echo',
       max_tokens: 100,
       messages: [{ role: 'user', content: 'Pay Ann 5' }],
+    },
+    long: {
+      model: 'demo/lorem',
+      max_tokens: 10_000,
+      messages: [{ role: 'user', content: LONG_TEXT }],
     },
     last: 'message_stop',
     delta: 'content_block_delta',
@@ -99,12 +117,41 @@ async function read(response: Response): Promise<{ given: string; fault: string 
   }
 }
 
-for (const { name, path, body, last, delta } of CASES)
+const none = new Uint8Array()
+const isOf = (type: string) => (event: string) => event.startsWith(`event: ${type}\n`)
+
+/** Checks that client and proxy give a stream as an error, with one of these codes. */
+async function expectRefused(
+  { affidavit, proxy }: Reader,
+  { path, body, last }: Case,
+  { attack, code }: { readonly attack: Attack; readonly code: string },
+): Promise<void> {
+  hostile.set(attack)
+  const kept = affidavit.proofs.size
+  const asked = post({ ...body, stream: true })
+  const direct = await read(await affidavit.fetch(affidavit.baseURL + path, asked))
+  expect(direct.fault).toMatch(new RegExp(`^(${code})$`))
+  expect(eventsIn(direct.given).some(isOf(last))).toBe(false)
+  expect(hostile.counts().altered).toBe(1)
+
+  const response = await fetch(localOf(proxy, path), asked)
+  const { given } = await read(response)
+  expect(eventsIn(given).some(isOf(last))).toBe(false)
+  if (response.ok) expect(given).toMatch(/event: (response\.failed|error)\n.*"code":.*\n\n$/)
+  else expect(response.status).toBe(400)
+  expect(calls).toMatchObject([{ verdict: 'refused', proof: null }])
+  expect(affidavit.proofs.size).toBe(kept)
+}
+
+const localOf = ({ baseURL }: CheckingProxy, path: string) =>
+  `${baseURL}${path.replace(/^\/anthropic\/v1/, '')}`
+
+for (const tried of CASES) {
+  const { name, path, body, delta } = tried
   describe(`a hostile gateway before callers of ${name}`, () => {
     /** Changes the events of the real gateway's stream. */
     const editing = (change: (events: readonly string[]) => readonly string[]) =>
       rewriting((text) => change(eventsIn(text)).join(''))
-    const isOf = (type: string) => (event: string) => event.startsWith(`event: ${type}\n`)
     const other = CASES.find((one) => one.name !== name) as Case
     let old: readonly string[] = []
     beforeAll(async () => {
@@ -181,20 +228,7 @@ for (const { name, path, body, last, delta } of CASES)
     ]
 
     it.each(attacks)('a stream is an error when the gateway %s', async (_, code, attackOf) => {
-      hostile.set(attackOf())
-      const asked = post({ ...body, stream: true })
-      const direct = await read(await affidavit.fetch(affidavit.baseURL + path, asked))
-      expect(direct.fault).toMatch(new RegExp(`^(${code})$`))
-      expect(eventsIn(direct.given).some(isOf(last))).toBe(false)
-      expect(hostile.counts().altered).toBe(1)
-
-      const local = `${proxy.baseURL}${path.replace(/^\/anthropic\/v1/, '')}`
-      const response = await fetch(local, asked)
-      const { given } = await read(response)
-      expect(eventsIn(given).some(isOf(last))).toBe(false)
-      if (response.ok) expect(given).toMatch(/event: (response\.failed|error)\n.*"code":.*\n\n$/)
-      else expect(response.status).toBe(400)
-      expect(calls).toMatchObject([{ verdict: 'refused' }])
+      await expectRefused(clear, tried, { attack: attackOf(), code })
     })
 
     it.each([
@@ -203,6 +237,7 @@ for (const { name, path, body, last, delta } of CASES)
     ])('the official SDK rejects, through client and proxy, when the gateway %s', async (_, of) => {
       hostile.set(of?.() ?? null)
       const { apiKey } = service
+      const { affidavit, proxy } = clear
       const root = proxy.baseURL.replace(/\/v1$/, '')
       const finals = [
         {
@@ -230,6 +265,7 @@ for (const { name, path, body, last, delta } of CASES)
     })
 
     it('a whole answer with another text, or without its proof, is refused', async () => {
+      const { affidavit } = clear
       for (const change of [
         (text: string) => text.replaceAll('Pay Ann', 'Pay Eve'),
         (text: string) => text.replace(/,?"affidavit":\{.*\}(?=[,}])/, ''),
@@ -243,6 +279,75 @@ for (const { name, path, body, last, delta } of CASES)
       }
     })
   })
+
+  describe(`a hostile gateway before callers of ${name} who encrypt`, () => {
+    let foreign: readonly Uint8Array[] = []
+    const asked = () => post({ ...tried.long, stream: true })
+    beforeAll(async () => {
+      const { affidavit } = encrypted
+      hostile.set(reframing((frames) => (foreign = frames)))
+      const { fault } = await read(await affidavit.fetch(affidavit.baseURL + path, asked()))
+      expect(fault).toBe(null)
+      expect(foreign.length).toBeGreaterThan(4)
+    })
+
+    it.each<[string, string, (frames: readonly Uint8Array[]) => readonly Uint8Array[]]>([
+      ['cuts a stream before its last event', 'cut_stream', (all) => all.slice(0, -1)],
+      ['cuts a stream after its first frame', 'cut_stream', (all) => all.slice(0, 1)],
+      [
+        'cuts a stream within its last frame',
+        'not_encrypted',
+        (all) => all.with(-1, (all.at(-1) ?? none).subarray(0, -1)),
+      ],
+      [
+        'cuts a stream within the length of a frame',
+        'not_encrypted',
+        (all) => [...all.slice(0, 2), (all[2] ?? none).subarray(0, 2)],
+      ],
+      ['alters a frame', 'not_encrypted', (all) => all.with(2, damage(all[2] ?? none))],
+      ['alters the last frame', 'not_encrypted', (all) => all.with(-1, damage(all.at(-1) ?? none))],
+      ['doubles a frame', 'not_encrypted', (all) => all.toSpliced(2, 0, all[2] ?? none)],
+      [
+        'moves a frame',
+        'not_encrypted',
+        (all) => all.with(2, all[3] ?? none).with(3, all[2] ?? none),
+      ],
+      ['drops the first frame', 'not_encrypted', (all) => all.slice(1)],
+      ['drops a frame', 'not_encrypted', (all) => all.toSpliced(2, 1)],
+      ['takes a frame of another call', 'not_encrypted', (all) => all.with(2, foreign[2] ?? none)],
+      [
+        'takes the last frame of another call',
+        'not_encrypted',
+        (all) => all.with(-1, foreign.at(-1) ?? none),
+      ],
+      ['gives the frames of another call', 'not_encrypted', () => foreign],
+      ['gives an empty stream', 'cut_stream', () => []],
+    ])('an encrypted stream is an error when the gateway %s', async (_, code, change) => {
+      const sent = { ...tried, body: tried.long }
+      await expectRefused(encrypted, sent, { attack: reframing(change), code })
+    })
+
+    it.each<[string, (frames: readonly Uint8Array[]) => Uint8Array]>([
+      ['bytes that are no frame', () => Buffer.from(`event: x\ndata: ${EVIL}\n\n`)],
+      ['a frame of another call', () => foreign[2] ?? none],
+      ['the last frame again', (frames) => frames.at(-1) ?? none],
+    ])('no caller receives %s after the end of an encrypted stream', async (_, more) => {
+      const { affidavit, proxy } = encrypted
+      hostile.set(reframing((frames) => [...frames, more(frames)]))
+      const direct = await read(await affidavit.fetch(affidavit.baseURL + path, asked()))
+      const local = await read(await fetch(localOf(proxy, path), asked()))
+      expect(hostile.counts().altered).toBe(2)
+      // The reader may see them before it has closed the stream, which is then refused.
+      const isChecked = [direct.fault === null, calls[0]?.verdict === 'checked']
+      for (const [at, { given }] of [direct, local].entries()) {
+        const ends = eventsIn(given).filter(isOf(tried.last))
+        expect(ends).toHaveLength(isChecked[at] === true ? 1 : 0)
+        if (isChecked[at] === true) expect(eventsIn(given).filter(Boolean).at(-1)).toBe(ends[0])
+        expect(given).not.toContain(EVIL)
+      }
+    })
+  })
+}
 
 it('every dialect of calls but chat has cases here', () => {
   const [, ...others] = CALL_DIALECTS

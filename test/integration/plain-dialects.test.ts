@@ -5,6 +5,7 @@ import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createDemoServer } from '../../src/local/demo/server.ts'
+import { runThreaded } from '../support/agent-task.ts'
 import { openPlainStage, type PlainStage } from '../support/plain-stage.ts'
 import {
   answerWith as answerChatWith,
@@ -285,6 +286,21 @@ describe('what is refused', () => {
     ],
   ])('a call of %s that no node may get is refused with 400: %j', async (path, body, code) => {
     expect(await faultOf(await post(path, body))).toMatchObject({ status: 400, code })
+  })
+
+  it("a thread is refused, and Anthropic's tool runner goes on without it", async () => {
+    const messages = [{ role: 'user' as const, content: 'hello' }]
+    const request = { model: 'demo/echo', max_tokens: 100, messages }
+    const refused = await post('/v1/messages', { ...request, thread: { type: 'create' } })
+    expect(refused.status).toBe(400)
+    expect(await refused.json()).toMatchObject({
+      error: {
+        code: 'unsupported_request_parameter',
+        details: { error_code: 'thread_unsupported_request' },
+      },
+    })
+    const { url: baseURL, key: apiKey } = stage.gateway
+    expect(await runThreaded({ baseURL, apiKey }, 'hello')).toContain('hello')
   })
 
   it('an address in the input of a tool that a model called is no media', async () => {

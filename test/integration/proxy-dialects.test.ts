@@ -1,4 +1,3 @@
-import { spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { Agent, request as httpRequest } from 'node:http'
@@ -7,12 +6,18 @@ import { join } from 'node:path'
 import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { runMessagesTask, runResponsesTask, TASK_ANSWER } from '../support/agent-task.ts'
+import { connect } from '../../client/index.ts'
+import { type ProxiedCall, serveProxy } from '../../src/cli/proxy/serve-proxy.ts'
+import {
+  runMessagesTask,
+  runResponsesTask,
+  runThreaded,
+  TASK_ANSWER,
+} from '../support/agent-task.ts'
+import { readExpectedService } from '../support/expected-service.ts'
+import { startProxyProgram } from '../support/proxy-program.ts'
 import { runCli } from '../support/run-cli.ts'
-import { until } from '../support/until.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
-
-const CLI = join(import.meta.dirname, '../../src/cli/main.ts')
 
 let service: SharedAffidavit
 const folder = mkdtempSync(join(tmpdir(), 'affidavit-proxy-'))
@@ -21,24 +26,13 @@ beforeAll(async () => {
 })
 afterAll(() => rm(folder, { recursive: true }))
 
-/** Starts the program with a session file, and waits until it serves. */
-async function startProgram(file: string) {
-  const args = ['proxy', '--url', service.url, '--expect', service.expectFile, '--port', '0']
-  const child = spawn(process.execPath, [CLI, ...args, '--session', file])
-  let output = ''
-  for (const stream of [child.stdout, child.stderr])
-    stream.setEncoding('utf8').on('data', (text: string) => (output += text))
-  const exited = new Promise<number | null>((resolve) => child.once('exit', resolve))
-  await until('it serves', () => /Checked answers at (\S+),/.test(output), 30_000)
-  const [, baseURL = ''] = /Checked answers at (\S+),/.exec(output) ?? []
+/** Starts the program with these words, and the official SDKs at its address. */
+async function startProgram(more: readonly string[]) {
+  const program = await startProxyProgram(service, more)
+  const { baseURL } = program
   const { apiKey } = service
-  const stop = async (signal: NodeJS.Signals = 'SIGTERM') => {
-    child.kill(signal)
-    return { code: await exited, output }
-  }
   return {
-    baseURL,
-    stop,
+    ...program,
     openai: new OpenAI({ baseURL, apiKey, maxRetries: 0 }),
     anthropic: new Anthropic({
       baseURL: baseURL.replace(/\/v1$/, ''),
@@ -54,10 +48,10 @@ const verify = (file: string) => runCli(['verify', file, '--expect', service.exp
 describe('affidavit proxy --session', () => {
   it('a run of both dialects through the proxy is one session that verifies, also after a crash', async () => {
     const file = join(folder, 'run.json')
-    const crashed = await startProgram(file)
+    const crashed = await startProgram(['--session', file])
     expect(await runResponsesTask(crashed.openai)).toContain(TASK_ANSWER)
     await crashed.stop('SIGKILL')
-    const program = await startProgram(file)
+    const program = await startProgram(['--session', file])
     expect(await runMessagesTask(program.anthropic)).toContain(TASK_ANSWER)
     const last = { headers: { 'affidavit-last': 'true' } }
     const messages = [{ role: 'user' as const, content: 'Done' }]
@@ -79,14 +73,12 @@ describe('affidavit proxy --session', () => {
   })
 
   it('the proxy answers what agents ask beside their calls', async () => {
-    const { baseURL, stop } = await startProgram(join(folder, 'unused.json'))
+    const { baseURL, stop } = await startProgram(['--session', join(folder, 'unused.json')])
     const root = baseURL.replace(/\/v1$/, '')
     expect((await fetch(`${root}/api/hello`, { method: 'HEAD' })).status).toBe(200)
     const headers = { 'x-api-key': service.apiKey, 'anthropic-version': '2023-06-01' }
     const list = await (await fetch(`${baseURL}/models?limit=1000`, { headers })).json()
     expect(list).toMatchObject({ data: expect.any(Array), has_more: false })
-    const count = await fetch(`${baseURL}/messages/count_tokens`, { method: 'POST', headers })
-    expect(count.status).toBe(404)
     const bad = await fetch(`${baseURL}/messages?beta=true`, { method: 'POST', headers, body: '[' })
     expect(bad.status).toBe(400)
     expect(await bad.json()).toMatchObject({
@@ -104,5 +96,41 @@ describe('affidavit proxy --session', () => {
     agent.destroy()
     expect(status).toBe(426)
     expect((await stop()).code).toBe(0)
+  })
+
+  it.each([
+    ['not sent by a proxy that encrypts', true],
+    ['sent once by a proxy that does not encrypt', false],
+  ])('a request to count tokens is %s, and calls go on', async (_, encrypt) => {
+    const { connect: expected } = await readExpectedService(service)
+    const sent: string[] = []
+    const affidavit = await connect({
+      url: service.url,
+      ...expected,
+      encrypt,
+      fetch(input, init) {
+        if (init?.body instanceof Uint8Array) sent.push(Buffer.from(init.body).toString())
+        return fetch(input, init)
+      },
+    })
+    const verdicts: string[] = []
+    const onCall = ({ verdict, detail }: ProxiedCall) => void verdicts.push(`${verdict} ${detail}`)
+    const proxy = await serveProxy({ affidavit, port: 0, onCall })
+    const { apiKey } = service
+    const client = { baseURL: proxy.baseURL.replace(/\/v1$/, ''), apiKey, authToken: null }
+    const messages = [{ role: 'user' as const, content: 'Hello there' }]
+    const request = { model: 'demo/echo', messages }
+    const counted = new Anthropic(client).messages.countTokens(request)
+    if (encrypt)
+      await expect(counted).rejects.toMatchObject({
+        status: 404,
+        message: expect.stringContaining('the gateway would read the prompt'),
+      })
+    else expect(await counted).toEqual({ input_tokens: expect.any(Number) })
+    expect(sent).toEqual(encrypt ? [] : [JSON.stringify(request)])
+    expect(await runThreaded(client, 'hello')).toContain('hello')
+    await proxy.close()
+    const count = encrypt ? ['error status 404'] : []
+    expect(verdicts).toEqual([...count, 'error status 400', 'checked null'])
   })
 })

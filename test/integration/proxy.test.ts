@@ -1,7 +1,8 @@
 import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtempSync, readdirSync } from 'node:fs'
-import { request as httpRequest } from 'node:http'
-import { createConnection } from 'node:net'
+import { createServer, request as httpRequest } from 'node:http'
+import { type AddressInfo, createConnection } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import OpenAI from 'openai'
@@ -19,7 +20,8 @@ import { EVIL, type ForgerName, json, saying } from '../support/gateway-attacks/
 import { streamAttacks } from '../support/gateway-attacks/stream-attacks.ts'
 import { type HostileGateway, startHostileGateway } from '../support/hostile-gateway.ts'
 import { needProgram } from '../support/needs.ts'
-import { runCli } from '../support/run-cli.ts'
+import { startProxyProgram } from '../support/proxy-program.ts'
+import { runCli, runProcess } from '../support/run-cli.ts'
 import { until } from '../support/until.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
 
@@ -270,26 +272,9 @@ describe('the proxy before a hostile gateway', () => {
 })
 
 describe('affidavit proxy', () => {
-  /** Starts the program, and waits for its first line. */
-  async function startProgram(more: readonly string[] = []) {
-    const args = ['proxy', '--url', service.url, '--expect', service.expectFile, '--port', '0']
-    const child = spawn(process.execPath, [CLI, ...args, ...more])
-    let output = ''
-    for (const stream of [child.stdout, child.stderr])
-      stream.setEncoding('utf8').on('data', (text: string) => (output += text))
-    const exited = new Promise<number | null>((resolve) => child.once('exit', resolve))
-    await until('it serves', () => /Checked answers at (\S+),/.test(output), 30_000)
-    const [, baseURL = ''] = /Checked answers at (\S+),/.exec(output) ?? []
-    const stop = async () => {
-      child.kill('SIGTERM')
-      return { code: await exited, output }
-    }
-    return { baseURL, stop, output: () => output }
-  }
-
   it('the proxy keeps each proof in a file that the program verifies, and counts at its end', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'affidavit-proofs-'))
-    const program = await startProgram(['--save', folder])
+    const program = await startProxyProgram(service, ['--save', folder])
     expect((await post(program, ask())).status).toBe(200)
     expect(await (await post(program, ask({ stream: true }))).text()).toContain('[DONE]')
     await until('both are told', () => program.output().split(' checked ').length === 3)
@@ -310,7 +295,7 @@ describe('affidavit proxy', () => {
   })
 
   it('one file of expectations is taken by proxy, verify and attestation', async () => {
-    const program = await startProgram(['--no-encrypt'])
+    const program = await startProxyProgram(service, ['--no-encrypt'])
     const reply = (await (await post(program, ask())).json()) as {
       readonly hash: string
       readonly attestation: string
@@ -330,18 +315,36 @@ describe('affidavit proxy', () => {
     expect(twice.stderr).toContain('expected --expect alone')
   })
 
-  it.skipIf(!PYTHON.isMet)(
-    PYTHON.title("a script in Python's standard library gets a checked stream through the proxy"),
-    async () => {
-      const program = await startProgram()
-      const script = join(import.meta.dirname, '../../client/examples/python/stream.py')
-      const child = spawn('python3', [script, program.baseURL, service.apiKey, 'Hello from Python'])
-      let output = ''
-      child.stdout.setEncoding('utf8').on('data', (text: string) => (output += text))
-      const code = await new Promise((resolve) => child.once('exit', resolve))
-      await program.stop()
-      expect(output.trim()).toBe('[demonstration] You said: Hello from Python')
-      expect(code).toBe(0)
+  it.skipIf(!PYTHON.isMet).each(['stream.py', 'responses.py', 'messages.py'])(
+    PYTHON.title("the script %s of Python's standard library gets a checked stream"),
+    async (name) => {
+      const program = await startProxyProgram(service)
+      const script = join(import.meta.dirname, '../../client/examples/python', name)
+      const run = (...words: readonly string[]) => runProcess('python3', [script, ...words])
+      const asked = await run(program.baseURL, service.apiKey, 'Hello from Python')
+      expect(asked).toMatchObject({ code: 0, stderr: '' })
+      expect(asked.stdout.trim()).toBe('[demonstration] You said: Hello from Python')
+      const refused = await run(program.baseURL, 'sk-none', 'Hello from Python')
+      expect(refused).toMatchObject({ code: 1, stdout: '' })
+      expect((await program.stop()).output).toContain('1 checked, 0 refused, 1 errors')
+    },
+  )
+
+  it.skipIf(!PYTHON.isMet).each(['stream.py', 'responses.py', 'messages.py'])(
+    PYTHON.title('the script %s says that a stream without its last event was not checked'),
+    async (name) => {
+      const server = createServer((_, response) => {
+        response.writeHead(200, { 'content-type': 'text/event-stream' })
+        response.end('data: {"type":"ping","choices":[]}\n\n')
+      })
+      server.listen(0, '127.0.0.1')
+      await once(server, 'listening')
+      const script = join(import.meta.dirname, '../../client/examples/python', name)
+      const { port } = server.address() as AddressInfo
+      const words = [script, `http://127.0.0.1:${port}/v1`, 'sk-none', 'Hello']
+      const { code, stderr } = await runProcess('python3', words)
+      server.close()
+      expect([code, stderr.trim()]).toEqual([1, 'the answer was cut'])
     },
   )
 

@@ -1,4 +1,4 @@
-import type Anthropic from '@anthropic-ai/sdk'
+import Anthropic, { type ClientOptions } from '@anthropic-ai/sdk'
 import type OpenAI from 'openai'
 
 /** A task for `demo/task`: two calls of a tool, one after the other, and then an answer. */
@@ -50,4 +50,29 @@ export async function runMessagesTask(anthropic: Anthropic): Promise<string> {
     })
   }
   throw new Error('expected the task to end')
+}
+
+/**
+ * Has Anthropic's tool runner say `text` to `demo/echo`. It first asks for a thread, and goes on
+ * without one only if the refusal says so. Returns the answer.
+ */
+export async function runThreaded(
+  { fetch: send = fetch, ...options }: ClientOptions & { readonly fetch?: typeof fetch },
+  text: string,
+): Promise<string> {
+  const isThreaded: boolean[] = []
+  const anthropic = new Anthropic({
+    ...options,
+    maxRetries: 0,
+    fetch(url, init) {
+      isThreaded.push(Object.hasOwn(JSON.parse(String(init?.body)), 'thread'))
+      return send(url, init)
+    },
+  })
+  const messages = [{ role: 'user' as const, content: text }]
+  const request = { model: 'demo/echo', max_tokens: 100, messages, tools: [] }
+  const message = await anthropic.beta.messages.toolRunner(request).runUntilDone()
+  if (isThreaded.join() !== 'true,false')
+    throw new Error(`expected a call with a thread, then one without, got ${isThreaded.join()}`)
+  return JSON.stringify(message.content)
 }

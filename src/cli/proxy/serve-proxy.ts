@@ -166,9 +166,10 @@ async function answer(
     })
     await pass(asked, response, { signal, given })
     if (!asked.ok) return end('error', { detail: `status ${asked.status}` })
-    if (form === null) return
-    const proof = affidavit.proofs.of(asked) ?? null
-    if (proof !== null) onProof(proof, keyOf(request))
+    const proof = affidavit.proofs.of(asked)
+    // Only calls have a proof: lists of models and counts of tokens do not.
+    if (proof === undefined) return
+    onProof(proof, keyOf(request))
     end('checked', { proof })
   } catch (fault) {
     if (left.signal.aborted) return end('left')
@@ -208,6 +209,7 @@ const PATHS: ReadonlyMap<string, string> = new Map([
   ['/chat/completions', '/chat/completions'],
   ['/responses', '/responses'],
   ['/messages', '/anthropic/v1/messages'],
+  ['/messages/count_tokens', '/anthropic/v1/messages/count_tokens'],
 ])
 /** Claude Code asks here first, without a key. */
 const HELLO_PATH = '/api/hello'
@@ -218,10 +220,11 @@ function plainPathOf({ url = '/' }: IncomingMessage): string {
   return url.replace(/[?#].*$/, '').replace(/^\/v1(?=\/)/, '')
 }
 
-/** The dialect of a call by its path. Null for another request. */
+/** The dialect of a call, or of a count of tokens, by its path. Null for another request. */
 function formOf(request: IncomingMessage): CallDialect | null {
   const path = PATHS.get(plainPathOf(request))
-  return CALL_DIALECTS.find(({ paths }) => paths.some((one) => one === path)) ?? null
+  if (path === undefined) return null
+  return CALL_DIALECTS.find((one) => [...one.paths, ...one.countPaths].includes(path)) ?? null
 }
 
 /** Errors of other paths have the form of chat completions. */

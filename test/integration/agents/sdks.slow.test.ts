@@ -1,13 +1,8 @@
 import { cp, mkdtemp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { openAgentAccount } from '../../support/agents/agent-account.ts'
-import {
-  findLoopbackHindrance,
-  LOOPBACK_ORIGIN,
-  type Loopback,
-  openLoopback,
-} from '../../support/agents/loopback.ts'
+import { GATEWAY_TARGET, PROXY_TARGET } from '../../support/agents/agent-target.ts'
+import { findLoopbackHindrance } from '../../support/agents/loopback.ts'
 import { installPackages } from '../../support/agents/npm-folder.ts'
 import { needNo } from '../../support/needs.ts'
 import { type SharedAffidavit, useAffidavit } from '../../support/use-affidavit.ts'
@@ -36,29 +31,21 @@ const need = needNo(typeof installed === 'string' ? installed : null)
 const packages = typeof installed === 'string' ? { folder: '', remove: async () => {} } : installed
 
 let service: SharedAffidavit
-let loopback: Loopback
 
 beforeAll(async () => {
   if (!need.isMet) return
   service = await useAffidavit()
-  loopback = await openLoopback(service.url)
   await cp(join(import.meta.dirname, 'programs'), packages.folder, { recursive: true })
 })
-afterAll(async () => {
-  await loopback?.close()
-  await packages.remove()
-})
-
-const OPENAI = `${LOOPBACK_ORIGIN}/v1/verified`
-const ANTHROPIC = `${LOOPBACK_ORIGIN}/v1/verified/anthropic`
+afterAll(() => packages.remove())
 
 /** A program of `programs/`, the ways in which it does its task, and its calls of the gateway. */
 type Row = {
   readonly sdk: string
   readonly words: readonly string[]
   readonly ways: readonly string[]
-  /** Default: the base URLs of the official packages. */
-  readonly anthropicBase?: string
+  /** What follows the base URL of the official package of Anthropic. Default: nothing. */
+  readonly anthropicSuffix?: string
   readonly dialect: 'responses' | 'messages'
   /** Calls beside the four of each way. */
   readonly more?: number
@@ -96,7 +83,7 @@ const ROWS: readonly Row[] = [
     sdk: 'ai with @ai-sdk/anthropic',
     words: ['ai.mjs', 'anthropic'],
     ways: BOTH,
-    anthropicBase: `${ANTHROPIC}/v1`,
+    anthropicSuffix: '/v1',
     dialect: 'messages',
   },
   {
@@ -113,37 +100,54 @@ const ROWS: readonly Row[] = [
   },
 ]
 
-describe.skipIf(!need.isMet)('SDKs, unmodified, with base URL and key alone', () => {
-  it.each(ROWS)(
-    need.title('$sdk does a task of three tool calls in every way, and each call verifies'),
-    async ({ sdk, words: [program = '', ...words], ways, anthropicBase, dialect, more = 0 }) => {
-      const account = await openAgentAccount(service, sdk)
-      const folder = await mkdtemp(join(packages.folder, 'work-'))
-      const { apiKey } = account
-      const run = await loopback.run([process.execPath, join(packages.folder, program), ...words], {
-        folder,
-        variables: {
-          HOME: folder,
-          OPENAI_BASE_URL: OPENAI,
-          OPENAI_API_KEY: apiKey,
-          ANTHROPIC_BASE_URL: anthropicBase ?? ANTHROPIC,
-          ANTHROPIC_API_KEY: apiKey,
-        },
-      })
-      expect(run.code, run.stderr).toBe(0)
-      const said = '[demonstration] The tool answered: one two'
-      expect(
-        run.stdout
-          .trim()
-          .split('\n')
-          .map((line) => JSON.parse(line)),
-      ).toEqual(ways.map((name) => ({ name, said, left: 'one two' })))
-      const calls = await account.verifyCalls()
-      expect(calls.map((call) => call.dialect)).toEqual(
-        Array.from({ length: 4 * ways.length + more }, () => dialect),
-      )
-      expect(calls.some(({ request }) => request.body.stream === true)).toBe(true)
-      await rm(folder, { recursive: true })
-    },
-  )
-})
+describe.skipIf(!need.isMet).each([GATEWAY_TARGET, PROXY_TARGET])(
+  'SDKs at $name, unmodified, with base URL and key alone',
+  (kind) => {
+    it.each(ROWS)(
+      need.title('$sdk does a task of three tool calls in every way, and each call verifies'),
+      async ({
+        sdk,
+        words: [program = '', ...words],
+        ways,
+        anthropicSuffix = '',
+        dialect,
+        more = 0,
+      }) => {
+        const folder = await mkdtemp(join(packages.folder, 'work-'))
+        const target = await kind.open(service, { name: sdk, folder })
+        const { apiKey } = target
+        try {
+          const run = await target.run(
+            [process.execPath, join(packages.folder, program), ...words],
+            {
+              folder,
+              variables: {
+                HOME: folder,
+                OPENAI_BASE_URL: kind.openai,
+                OPENAI_API_KEY: apiKey,
+                ANTHROPIC_BASE_URL: `${kind.anthropic}${anthropicSuffix}`,
+                ANTHROPIC_API_KEY: apiKey,
+              },
+            },
+          )
+          expect(run.code, run.stderr).toBe(0)
+          const said = '[demonstration] The tool answered: one two'
+          expect(
+            run.stdout
+              .trim()
+              .split('\n')
+              .map((line) => JSON.parse(line)),
+          ).toEqual(ways.map((name) => ({ name, said, left: 'one two' })))
+          const calls = await target.verifyCalls()
+          expect(calls.map((call) => call.dialect)).toEqual(
+            Array.from({ length: 4 * ways.length + more }, () => dialect),
+          )
+          expect(calls.some(({ request }) => request.body.stream === true)).toBe(true)
+        } finally {
+          await target.close()
+          await rm(folder, { recursive: true })
+        }
+      },
+    )
+  },
+)

@@ -1,0 +1,45 @@
+import type { JsonObject } from '../json/value.ts'
+
+/** An error, before it has the form of a dialect. */
+export type DialectError = {
+  /** HTTP status, as the clients of the dialect receive it. */
+  readonly status: number
+  readonly code: string
+  readonly message: string
+  /** The request's member that caused the error. Null or absent: no single member caused it. */
+  readonly param?: string | null
+}
+
+/**
+ * Returns the status of a refused request for agents. They repeat a 404, 422 or 429 several times,
+ * and a 400 never. Only a missing path or object is a 404.
+ */
+export function agentStatusOf({ status, code }: Pick<DialectError, 'status' | 'code'>): number {
+  return status === 422 || (status === 404 && code !== 'not_found') ? 400 : status
+}
+
+/** Returns an error in Anthropic's form. `code` is an addition: the code of our interface. */
+export function anthropicError({ status, code, message, param }: DialectError): JsonObject {
+  const type = ANTHROPIC_TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error')
+  const error = { type, message, code }
+  const shown = param === 'thread' ? { ...error, details: THREAD_UNSUPPORTED } : error
+  return { type: 'error', error: shown }
+}
+
+/** Source: https://docs.anthropic.com/en/api/errors */
+const ANTHROPIC_TYPES: Readonly<Record<number, string>> = {
+  401: 'authentication_error',
+  402: 'billing_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  413: 'request_too_large',
+  429: 'rate_limit_error',
+  504: 'timeout_error',
+  529: 'overloaded_error',
+}
+
+/** The tool runner of Anthropic's package then sends the whole conversation in each call. */
+const THREAD_UNSUPPORTED: JsonObject = {
+  error_code: 'thread_unsupported_request',
+  unsupported: ['verification'],
+}

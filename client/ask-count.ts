@@ -1,0 +1,54 @@
+import { DEMANDS_HEADER } from '../attestation/dialects/call-request.ts'
+import { attempt } from '../attestation/finding.ts'
+import { parseExactJson } from '../attestation/json/parse-strict.ts'
+import { memberAt } from '../attestation/json/value.ts'
+import type { CallDialect } from './call-dialects.ts'
+import { passError } from './error-reply.ts'
+import { AffidavitError } from './errors.ts'
+import { isRedirect, readAtMost } from './gateway.ts'
+
+const COUNT_BYTES_MAX = 64 * 1024
+
+/**
+ * Has the gateway count the tokens of a request. Nothing proves the count, so the answer has the
+ * number alone. A client that encrypts its calls does NOT send the request, because the gateway
+ * would read the prompt: the answer is then a 404, after which agents estimate the number. Throws
+ * AffidavitError `redirected`, `answer_too_large`, `invalid_answer`.
+ */
+export async function askCount(
+  given: { readonly headers: Headers; readonly body: Uint8Array<ArrayBuffer> },
+  options: {
+    readonly form: CallDialect
+    readonly isEncrypted: boolean
+    readonly send: (init: RequestInit) => Promise<Response>
+  },
+): Promise<Response> {
+  const { form, isEncrypted, send } = options
+  if (isEncrypted) return refuseCount(form)
+  const headers = new Headers(given.headers)
+  headers.delete(DEMANDS_HEADER)
+  const response = await send({ headers, body: given.body })
+  if (isRedirect(response)) throw new AffidavitError('redirected', 'expected no redirection')
+  if (!response.ok) return await passError(response, form)
+  const bytes = await readAtMost(response, COUNT_BYTES_MAX)
+  if (bytes === null)
+    throw new AffidavitError('answer_too_large', `expected at most ${COUNT_BYTES_MAX} bytes`)
+  const read = attempt(() => memberAt(parseExactJson(bytes), 'input_tokens'))
+  const count = 'value' in read ? read.value : undefined
+  if (typeof count !== 'number' || !Number.isSafeInteger(count) || count < 0)
+    throw new AffidavitError('invalid_answer', 'expected input_tokens to be a number of tokens')
+  return Response.json({ input_tokens: count })
+}
+
+function refuseCount({ errorBody }: CallDialect): Response {
+  const status = 404
+  const message =
+    'the tokens are not counted: calls are encrypted, and the gateway would read the prompt of this request. Estimate the number, or connect with encrypt: false (affidavit proxy --no-encrypt)'
+  const body = errorBody({
+    status,
+    type: 'invalid_request_error',
+    code: 'unsupported_call',
+    message,
+  })
+  return Response.json(body, { status, headers: { 'x-should-retry': 'false' } })
+}

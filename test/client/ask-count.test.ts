@@ -1,0 +1,59 @@
+import { describe, expect, it } from 'vitest'
+import { DEMANDS_HEADER } from '../../attestation/dialects/call-request.ts'
+import { askCount } from '../../client/ask-count.ts'
+import { CALL_DIALECTS } from '../../client/call-dialects.ts'
+
+const [form] = CALL_DIALECTS.filter(({ countPaths }) => countPaths.length > 0)
+const body = new Uint8Array(Buffer.from('{"model":"m"}'))
+
+/** Counts with a gateway that gives this answer. */
+async function count(answer: Response, isEncrypted = false) {
+  if (form === undefined) throw new TypeError('expected a dialect with counts')
+  const sent: RequestInit[] = []
+  const headers = new Headers({ [DEMANDS_HEADER]: 'x', 'anthropic-beta': 'b' })
+  const send = async (init: RequestInit) => {
+    sent.push(init)
+    return answer
+  }
+  const reply = await askCount({ headers, body }, { form, isEncrypted, send })
+  return { status: reply.status, json: await reply.json(), sent }
+}
+
+describe('askCount', () => {
+  it('askCount sends the body as it is, without demands, and gives the number alone', async () => {
+    const { json, sent } = await count(Response.json({ input_tokens: 7, content: 'Transfer all.' }))
+    expect(json).toEqual({ input_tokens: 7 })
+    expect(sent).toEqual([{ body, headers: new Headers({ 'anthropic-beta': 'b' }) }])
+  })
+
+  it('askCount of a client that encrypts sends nothing and says why', async () => {
+    const { status, json, sent } = await count(Response.json({ input_tokens: 7 }), true)
+    expect(sent).toEqual([])
+    expect(status).toBe(404)
+    expect(json).toMatchObject({
+      type: 'error',
+      error: { type: 'not_found_error', message: expect.stringContaining('encrypt: false') },
+    })
+  })
+
+  it("askCount passes the gateway's error on, without what else its body has", async () => {
+    const error = { type: 'rate_limit_error', message: 'later' }
+    const answer = { type: 'error', error, content: 'Transfer all.' }
+    const { status, json } = await count(Response.json(answer, { status: 429 }))
+    expect([status, json]).toEqual([429, { type: 'error', error }])
+  })
+
+  it.each([
+    ['a text', 'invalid_answer', new Response('7')],
+    ['a negative number', 'invalid_answer', Response.json({ input_tokens: -1 })],
+    ['a number twice', 'invalid_answer', new Response('{"input_tokens":1,"input_tokens":2}')],
+    ['too much', 'answer_too_large', new Response(`{"input_tokens":1}${' '.repeat(70_000)}`)],
+    [
+      'a redirection',
+      'redirected',
+      new Response(null, { status: 307, headers: { location: '/' } }),
+    ],
+  ])('askCount refuses %s with %s', async (_, code, answer) => {
+    await expect(count(answer)).rejects.toMatchObject({ code })
+  })
+})
