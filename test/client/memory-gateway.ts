@@ -165,6 +165,7 @@ export function openMemoryClient(
     baseURL: `${URL_OF_GATEWAY}/v1/verified`,
     fetch: gateway,
     notaries,
+    providers: null,
     now,
     keep: add,
     bind,
