@@ -220,7 +220,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
   }
 }
 
-/** The judgement of providers is loaded only if it is used: it is a third of this client. */
+/** Loads the judgement of providers only if it is used: it is more than a quarter of the code. */
 async function openProviders(
   gateway: AskedGateway,
   { given, now }: { readonly given: ProvidersOption | undefined; readonly now: () => number },

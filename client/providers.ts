@@ -266,11 +266,7 @@ async function judgeEvidence(
     throw refusal(`${cause.code}: ${cause.message}`, cause)
   }
   if (facts?.origin !== origin) throw refusal(`expected evidence of ${origin}`)
-  const { hostname } = new URL(origin)
-  const keys = facts.tlsKeys
-    .filter(({ domain }) => domain === null || domain === hostname)
-    .map(({ spkiSha256 }) => spkiSha256)
-  if (keys.length === 0) throw refusal(`the evidence states no TLS key for ${hostname}`)
+  const keys = facts.tlsKeys.map(({ spkiSha256 }) => spkiSha256)
   const endMs = Math.min(facts.fetchedAtMs + policy.maxAgeMs, facts.endsAtMs ?? Number.MAX_VALUE)
   return { origin, keys, validUntil: new Date(endMs), checks, facts }
 }
