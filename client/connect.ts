@@ -125,7 +125,8 @@ const TIMEOUT_MS_DEFAULT = 30_000
  *
  * Does NOT hide from the gateway who calls, when, which model, and how long request and answer are;
  * with `encrypt: false` it reads both. Throws AffidavitError `invalid_options`,
- * `no_notary`, `no_encryption_key`, `no_attested_provider`, `unreachable`, `gateway_error`, `invalid_reply`, `redirected`.
+ * `no_notary`, `no_encryption_key`, `no_attested_provider`, `unreachable`, `gateway_error`,
+ * `invalid_reply`, `redirected`.
  *
  * @example
  * const affidavit = await connect({ url, apiKey, expect, roots })

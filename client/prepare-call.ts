@@ -47,11 +47,11 @@ export type PreparedCall = {
 
 /**
  * Returns a function that adds the demands to each call: a nonce, the credential, the place in its
- * session, the keys of attested providers. They are in the body, or in a header where the dialect has no member for them. In an
- * encrypted call they are in the body with the headers that are hashed, so that the gateway can
- * read and change neither. Calls with the same Idempotency-Key get the same nonce. Throws
- * AffidavitError `invalid_request`, and `no_attested_provider` if the caller accepts none of the
- * keys.
+ * session, the keys of attested providers. They are in the body, or in a header where the dialect
+ * has no member for them. In an encrypted call they are in the body with the headers that are
+ * hashed, so that the gateway can read and change neither. Calls with the same Idempotency-Key get
+ * the same nonce. Throws AffidavitError `invalid_request`, and `no_attested_provider` if the caller
+ * accepts none of the keys.
  */
 export function createCallPreparer(): (given: GivenCall) => PreparedCall {
   const keyed = new Map<string, { readonly nonce: string; sends: number }>()

@@ -175,7 +175,7 @@ function bytesOf(given: string | Uint8Array | object): Uint8Array {
   return encodeUtf8(typeof given === 'string' ? given : (JSON.stringify(given) ?? ''))
 }
 
-/** A provider as a gateway lists it. Nothing of this is trusted. */
+/** A provider as a gateway lists it. All of it is only claimed. */
 type ListedProvider = {
   readonly provider: string
   readonly origin: string
@@ -229,7 +229,7 @@ async function judgeEntry(
 ): Promise<AttestedProvider> {
   const fitting = policies.filter((one) => one.kind === kind && one.origins.includes(origin))
   if (fitting.length === 0) throw refusal('no policy is for its kind and origin')
-  if (digest === null) throw refusal('the gateway has no evidence of it')
+  if (digest === null) throw refusal('the gateway has no evidence for this provider')
   const same = known.find((one) => one.facts.digest === digest && one.origin === origin)
   if (same !== undefined) return { ...same, provider }
   const bytes = await readFromGateway(gateway, `/v1/providers/evidence/${digest}`, {

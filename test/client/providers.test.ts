@@ -260,7 +260,7 @@ describe('a gateway that lies about providers', () => {
       'no evidence',
       [entryOf(honest.bytes, 'dstack', { evidence: null })],
       [],
-      'has no evidence of it',
+      'has no evidence for this provider',
     ],
     ['a document that is not there', [entryOf(honest.bytes)], [], 'status 404'],
     [

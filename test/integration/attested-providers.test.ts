@@ -1,3 +1,5 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -22,6 +24,7 @@ import {
   type HostileGateway,
   startHostileGateway,
 } from '../support/hostile-gateway.ts'
+import { runCli } from '../support/run-cli.ts'
 
 const HOUR_MS = 3_600_000
 
@@ -170,6 +173,66 @@ for (const encrypt of [false, true])
       expect(session.proofs).toHaveLength(2)
     })
   })
+
+describe('affidavit proxy --provider-policy', () => {
+  const CLI = join(import.meta.dirname, '../../src/cli/main.ts')
+  const argumentsOf = (...files: readonly string[]) => [
+    'proxy',
+    '--url',
+    hostile.url,
+    '--expect',
+    service.expectFile,
+    '--port',
+    '0',
+    ...files.flatMap((file) => ['--provider-policy', file]),
+  ]
+  async function writePolicy(name: string, policy: object): Promise<string> {
+    await writeFile(join(folder, name), JSON.stringify(policy))
+    return join(folder, name)
+  }
+
+  it('the proxy prints which provider gets calls, and sends nothing to another key', async () => {
+    const other = attestKey({ origin: 'https://other.example', key: provider.keys[1] })
+    const files = [
+      await writePolicy('policy.json', honest.policy),
+      await writePolicy('other.json', other.policy),
+    ]
+    const child = spawn(process.execPath, [CLI, ...argumentsOf(...files)])
+    const exited = once(child, 'exit')
+    let output = ''
+    for (const stream of [child.stdout, child.stderr])
+      stream.setEncoding('utf8').on('data', (text: string) => (output += text))
+    await expect.poll(() => output, { timeout: 30_000 }).toMatch(/Proofs are not kept/)
+    expect(output).toContain(`Attested provider: attested at ${provider.origin}: Nitro, code by `)
+    expect(output).toContain('weights unknown, until ')
+    expect(output).toContain('under a development root')
+    expect(output).toContain(
+      'Gets no call: a provider at https://other.example: the gateway does not list',
+    )
+    const [, baseURL = ''] = /Checked answers at (\S+),/.exec(output) ?? []
+    const through = { baseURL, anthropicBaseURL: '', fetch } as unknown as Client
+    expect(await codeOf(CALLS.chat(through, newPrompt()))).toBe('given')
+    await provider.useKey(1)
+    const before = provider.received.join('')
+    expect(await codeOf(CALLS.chat(through, newPrompt()))).toBe('provider_key_mismatch')
+    expect(provider.received.join('')).toBe(before)
+    await provider.useKey(0)
+    child.kill('SIGTERM')
+    expect(await exited).toEqual([0, null])
+  })
+
+  it('the proxy does not start without an attested provider, or with a wrong policy', async () => {
+    const { configurations: _, ...unread } = honest.policy
+    const wrong = await writePolicy('wrong.json', unread)
+    const usage = await runCli(argumentsOf(wrong))
+    expect(usage.code).toBe(2)
+    expect(usage.stderr).toContain(`${wrong}: provider policy`)
+    const elsewhere = { ...honest.policy, origins: ['https://other.example'] }
+    const refused = await runCli(argumentsOf(await writePolicy('elsewhere.json', elsewhere)))
+    expect(refused.code).toBe(1)
+    expect(refused.stderr).toContain('no_attested_provider')
+  })
+})
 
 describe('a gateway that lies about providers', () => {
   const attested = (key: string, fetchedAtMs?: number) =>
