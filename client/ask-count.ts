@@ -11,20 +11,22 @@ const COUNT_BYTES_MAX = 64 * 1024
 
 /**
  * Has the gateway count the tokens of a request. Nothing proves the count, so the answer has the
- * number alone. A client that encrypts its calls does NOT send the request, because the gateway
- * would read the prompt: the answer is then a 404, after which agents estimate the number. Throws
- * AffidavitError `redirected`, `answer_too_large`, `invalid_answer`.
+ * number alone. A client that encrypts its calls, or that demands attested providers, does NOT send
+ * the request: the gateway, or another provider, would read the prompt. The answer is then a 404,
+ * after which agents estimate the number. Throws AffidavitError `redirected`, `answer_too_large`, `invalid_answer`.
  */
 export async function askCount(
   given: { readonly headers: Headers; readonly body: Uint8Array<ArrayBuffer> },
   options: {
     readonly form: CallDialect
     readonly isEncrypted: boolean
+    readonly isProviderDemanded: boolean
     readonly send: (init: RequestInit) => Promise<Response>
   },
 ): Promise<Response> {
-  const { form, isEncrypted, send } = options
-  if (isEncrypted) return refuseCount(form)
+  const { form, isEncrypted, isProviderDemanded, send } = options
+  if (isEncrypted) return refuseCount(form, ENCRYPTED)
+  if (isProviderDemanded) return refuseCount(form, UNATTESTED)
   const headers = new Headers(given.headers)
   headers.delete(DEMANDS_HEADER)
   const response = await send({ headers, body: given.body })
@@ -40,15 +42,15 @@ export async function askCount(
   return Response.json({ input_tokens: count })
 }
 
-function refuseCount({ errorBody }: CallDialect): Response {
+const ENCRYPTED =
+  'calls are encrypted, and the gateway would read the prompt of this request. Estimate the number, or connect with encrypt: false (affidavit proxy --no-encrypt)'
+const UNATTESTED =
+  'only attested providers may read prompts, and nothing proves which provider counts. Estimate the number, or connect without providers'
+
+function refuseCount({ errorBody }: CallDialect, reason: string): Response {
   const status = 404
-  const message =
-    'the tokens are not counted: calls are encrypted, and the gateway would read the prompt of this request. Estimate the number, or connect with encrypt: false (affidavit proxy --no-encrypt)'
-  const body = errorBody({
-    status,
-    type: 'invalid_request_error',
-    code: 'unsupported_call',
-    message,
-  })
+  const message = `the tokens are not counted: ${reason}`
+  const type = 'invalid_request_error'
+  const body = errorBody({ status, type, code: 'unsupported_call', message })
   return Response.json(body, { status, headers: { 'x-should-retry': 'false' } })
 }

@@ -29,25 +29,34 @@ export type AskedGateway = GatewayOptions & { readonly timeoutMs: number }
 /** The gateway's answer: its body as exactly parsed JSON, and as text. */
 export type GatewayReply = { readonly json: JsonObject; readonly text: string }
 
-/**
- * Requests `path` from the gateway, and repeats the request once if the connection breaks.
- * `bytesMax` limits the reply, and the gateway's `timeoutMs` limits all attempts together. Throws
- * AffidavitError `unreachable`, `gateway_error` (with the status), `redirected`, `invalid_reply`,
- * and the abort reason of `signal`.
- */
+/** `bytesMax` limits the reply. `withKey`: the request contains the API key. */
+type AskOptions = {
+  readonly withKey?: boolean
+  readonly bytesMax?: number
+  readonly signal?: AbortSignal
+}
+
+/** Calls readFromGateway for a reply that is a JSON object. */
 export async function askGateway(
   gateway: AskedGateway,
   path: string,
-  {
-    withKey = false,
-    bytesMax = REPLY_BYTES_MAX,
-    signal,
-  }: {
-    readonly withKey?: boolean
-    readonly bytesMax?: number
-    readonly signal?: AbortSignal
-  } = {},
+  options: AskOptions = {},
 ): Promise<GatewayReply> {
+  const bytes = await readFromGateway(gateway, path, options)
+  return { json: readReply(bytes, path), text: new TextDecoder().decode(bytes) }
+}
+
+/**
+ * Requests `path` from the gateway, and repeats the request once if the connection breaks. The
+ * gateway's `timeoutMs` limits all attempts together. Throws AffidavitError `unreachable`,
+ * `gateway_error` (with the status), `redirected`, `invalid_reply`, and the abort reason of
+ * `signal`.
+ */
+export async function readFromGateway(
+  gateway: AskedGateway,
+  path: string,
+  { withKey = false, bytesMax = REPLY_BYTES_MAX, signal }: AskOptions = {},
+): Promise<Uint8Array> {
   const timeout = AbortSignal.timeout(gateway.timeoutMs)
   const apiKey = withKey ? gateway.apiKey : null
   try {
@@ -56,8 +65,7 @@ export async function askGateway(
       signal: signal === undefined ? timeout : AbortSignal.any([signal, timeout]),
       retryAfterMs: retryRead(),
     })
-    if (status >= 200 && status < 300)
-      return { json: readReply(bytes, path), text: new TextDecoder().decode(bytes) }
+    if (status >= 200 && status < 300) return bytes
     const words = errorWordsOf(bytes)?.message
     throw new AffidavitError(
       'gateway_error',

@@ -17,6 +17,7 @@ export type AnswerCheckName =
   | 'attestation document' // genuine, valid now, made by that enclave
   | 'log domain' // the log's chain and contract are in the enclave's boot configuration
   | 'provider' // the provider is in the enclave's boot configuration
+  | 'provider key' // the provider had a TLS key that the call demands; left out without a demand
   | 'outcome' // the answer was not cut
   | 'attempt' // the enclave made the call as often as this client sent it
   | 'credential' // the enclave used the credential that the call demands
@@ -40,6 +41,8 @@ export type SentCall = {
   readonly sends: number | null
   /** The call's demand: whose credential the enclave must use. */
   readonly credential: CredentialDemand
+  /** The call's demand: TLS keys that the provider may have, SHA-256 in hex. Null: no demand. */
+  readonly providerKeys: readonly string[] | null
   /**
    * True if the call had an `Idempotency-Key`. The gateway may then repeat an answer in other
    * chunks.
@@ -95,6 +98,7 @@ export async function checkAnswer(
     passed('attestation document', document),
     check('log domain', () => checkDomain(proof, notaries.bootFactsOf(notary))),
     check('provider', () => checkProvider(receipt, notaries.bootFactsOf(notary))),
+    ...checkProviderKey(receipt, call),
     check('outcome', () => checkOutcome(receipt)),
     check('attempt', () => checkAttempt(receipt, call)),
     check('credential', () => checkCredential(receipt, call)),
@@ -146,6 +150,7 @@ const CODES: Readonly<Record<AnswerCheckName, AffidavitErrorCode>> = {
   'attestation document': 'invalid_document',
   'log domain': 'wrong_head',
   provider: 'wrong_provider',
+  'provider key': 'wrong_provider_key',
   outcome: 'incomplete',
   attempt: 'asked_again',
   credential: 'wrong_credential',
@@ -226,6 +231,20 @@ function checkProvider(
   if (!providers.some((entry) => entry.name === name && entry.origin === origin))
     throw new Error("expected a provider from the enclave's boot configuration")
   return `${name} at ${origin}`
+}
+
+/** The enclave enforces the demand before it sends. The receipt shows that it did. */
+function checkProviderKey(
+  { provider: { tls } }: Receipt,
+  { providerKeys }: SentCall,
+): readonly AnswerCheck[] {
+  if (providerKeys === null) return []
+  const made = check('provider key', () => {
+    if (tls === null || !providerKeys.includes(tls.spki_sha256))
+      throw new Error(`expected a TLS key that the call demands, got ${tls?.spki_sha256 ?? 'none'}`)
+    return tls.spki_sha256
+  })
+  return [made]
 }
 
 function checkAttempt(receipt: Receipt, { sends }: SentCall) {

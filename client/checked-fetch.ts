@@ -10,10 +10,11 @@ import { checkedStream } from './checked-stream.ts'
 import { type EncryptionTarget, isKeyConfigProblem, sealCall } from './encryption.ts'
 import { passError } from './error-reply.ts'
 import { AffidavitError } from './errors.ts'
-import { type Fetch, isRedirect, leavable, readAtMost, readTwice } from './gateway.ts'
+import { errorWordsOf, type Fetch, isRedirect, leavable, readAtMost, readTwice } from './gateway.ts'
 import type { Notaries } from './notaries.ts'
 import { createCallPreparer, type PreparedCall } from './prepare-call.ts'
 import { createProof, type Proof } from './proof.ts'
+import type { Providers } from './providers.ts'
 import type { SessionTurn, SessionTurns } from './session.ts'
 
 /** The options of createCheckedFetch. */
@@ -22,6 +23,8 @@ export type CheckedFetchOptions = {
   readonly baseURL: string
   readonly fetch: Fetch
   readonly notaries: Notaries
+  /** Null: any provider may receive a call. */
+  readonly providers: Providers | null
   /** True if calls are encrypted to an enclave. */
   readonly encrypt: boolean
   /** True if a stream is passed on only after a check of all its chunks. */
@@ -80,11 +83,22 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
     let isRunning = false
     try {
       const isEncrypted = options.encrypt
-      if (isCount) return await askCount({ headers, body }, { form, isEncrypted, send })
+      const isProviderDemanded = options.providers !== null
+      if (isCount)
+        return await askCount({ headers, body }, { form, isEncrypted, isProviderDemanded, send })
       const credential = readCredential(headers.get('fine-tune-authorization'))
       const place = turn?.place ?? null
+      const providerKeys = options.providers && (await leavable(options.providers.keys(), signal))
       isPreparing = true
-      const prepared = prepare({ form, headers, body, credential, place, isEncrypted })
+      const prepared = prepare({
+        form,
+        headers,
+        body,
+        credential,
+        place,
+        providerKeys,
+        isEncrypted,
+      })
       isPreparing = false
       const response = isEncrypted
         ? await sendSealed(send, { ...prepared, credential, signal, options })
@@ -221,7 +235,7 @@ async function checkResponse(response: Response, parts: Answered): Promise<Check
   const whole = (checked: Response): Checked => ({ response: checked, isRunning: false })
   if (isRedirect(response))
     return whole(refuse(response, new AffidavitError('redirected', 'expected no redirection')))
-  if (!response.ok) return whole(await passError(response, parts.form))
+  if (!response.ok) return whole(await passFault(response, parts))
   const type = response.headers.get('content-type') ?? ''
   const isStream = /^text\/event-stream\b/i.test(type)
   const { body } = parts.form.dialect.readRequest(parts.call.request)
@@ -238,6 +252,14 @@ async function checkResponse(response: Response, parts: Answered): Promise<Check
     if (parts.signal.aborted && !(fault instanceof AffidavitError)) throw fault
     return whole(refuse(response, fault))
   }
+}
+
+async function passFault(response: Response, { form, options }: Answered): Promise<Response> {
+  const passed = await passError(response, form)
+  const words = errorWordsOf(new Uint8Array(await passed.clone().arrayBuffer()))
+  // The call is not repeated here: the gateway could have made it.
+  if (words?.code === 'provider_key_mismatch') options.providers?.expectNewKey()
+  return passed
 }
 
 function wrongForm(isStream: boolean): AffidavitError {

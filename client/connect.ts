@@ -12,6 +12,7 @@ import { AffidavitError, messageOf } from './errors.ts'
 import { type Fetch, isSafeForKey } from './gateway.ts'
 import { type AttestedNotary, createNotaries, type RefusedNotary } from './notaries.ts'
 import { createProofs, type Proof, type Proofs } from './proof.ts'
+import type { AttestedProvider, Providers, ProvidersOption, RefusedProvider } from './providers.ts'
 import { createReleaseUpdates } from './release-updates.ts'
 import {
   type CallSession,
@@ -36,6 +37,11 @@ export type ConnectOptions = {
    * or 32 bytes). Default: AWS's root.
    */
   readonly roots?: string | Uint8Array | readonly (string | Uint8Array)[]
+  /**
+   * Describes the providers in TEEs that this client accepts. Calls are then sent to no others.
+   * Default: any provider.
+   */
+  readonly providers?: ProvidersOption
   /** Accepts enclaves in debug mode: the host can read their memory. Default false. */
   readonly allowDebug?: boolean
   /**
@@ -79,6 +85,10 @@ export type Affidavit = {
   readonly notaries: readonly AttestedNotary[]
   /** Notaries that the gateway named and that were refused, with the reason. */
   readonly refused: readonly RefusedNotary[]
+  /** Providers whose evidence passed. Empty without the option `providers`. */
+  readonly providers: readonly AttestedProvider[]
+  /** Providers whose newest evidence was refused, or that no policy is for, with the reason. */
+  readonly refusedProviders: readonly RefusedProvider[]
   readonly proofs: Proofs
   /**
    * Adds a listener that works like the option `onProof`. Returns a function that removes the
@@ -97,8 +107,8 @@ export type Affidavit = {
    */
   updateReleases(releases: NonNullable<Expectations['releases']>): Promise<void>
   /**
-   * Attests all enclaves again now. Otherwise the client attests an enclave when its attestation is
-   * due.
+   * Attests all enclaves again now, and judges the newest evidence of the providers. Otherwise the
+   * client does so when it is due.
    */
   refresh(): Promise<void>
 }
@@ -115,7 +125,8 @@ const TIMEOUT_MS_DEFAULT = 30_000
  *
  * Does NOT hide from the gateway who calls, when, which model, and how long request and answer are;
  * with `encrypt: false` it reads both. Throws AffidavitError `invalid_options`,
- * `no_notary`, `no_encryption_key`, `unreachable`, `gateway_error`, `invalid_reply`, `redirected`.
+ * `no_notary`, `no_encryption_key`, `no_attested_provider`, `unreachable`, `gateway_error`,
+ * `invalid_reply`, `redirected`.
  *
  * @example
  * const affidavit = await connect({ url, apiKey, expect, roots })
@@ -143,6 +154,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
   }
   const now = () => Date.now()
   const notaries = createNotaries(gateway, { policy: releases.policy, now })
+  const providers = await openProviders(gateway, { given: options.providers, now })
   const { proofs, add, bind } = createProofs(
     countOf(options.proofsMax, 'proofsMax', PROOFS_MAX_DEFAULT),
   )
@@ -154,6 +166,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
       baseURL,
       fetch,
       notaries,
+      providers,
       encrypt,
       hold,
       bytesMax,
@@ -170,6 +183,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
     awaitAnchor(proof, { gateway, policy: notaries.policy, options: waiting })
   await notaries.refresh(signal)
   if (encrypt) await notaries.encryptionTarget({ gone: null })
+  await providers?.refresh(signal)
   return {
     baseURL,
     anthropicBaseURL: `${baseURL}/anthropic`,
@@ -181,6 +195,12 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
     get refused() {
       return notaries.list().refused
     },
+    get providers() {
+      return providers?.list().attested ?? []
+    },
+    get refusedProviders() {
+      return providers?.list().refused ?? []
+    },
     proofs,
     onProof(listener) {
       if (typeof listener !== 'function') throw invalid('expected onProof to get a function')
@@ -190,7 +210,10 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
       }
     },
     anchored,
-    refresh: () => notaries.refresh(),
+    refresh: async () => {
+      await notaries.refresh()
+      await providers?.refresh()
+    },
     updateReleases: async (newer) => {
       notaries.replacePolicy(releases.update(newer))
       await notaries.refresh()
@@ -198,11 +221,24 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
   }
 }
 
+/** Loads the judgement of providers only if it is used: it is more than a quarter of the code. */
+async function openProviders(
+  gateway: AskedGateway,
+  { given, now }: { readonly given: ProvidersOption | undefined; readonly now: () => number },
+): Promise<Providers | null> {
+  if (given === undefined) return null
+  if (!hasOwnMembersAlone(given) || Object.keys(given).some((name) => name !== 'policies'))
+    throw invalid('expected providers to be an object of policies')
+  const { createProviders } = await import('./providers.ts')
+  return createProviders(gateway, { ...ownMembers(given), now })
+}
+
 const MEMBERS: ReadonlySet<string> = new Set<keyof ConnectOptions>([
   'url',
   'apiKey',
   'expect',
   'roots',
+  'providers',
   'allowDebug',
   'encrypt',
   'hold',

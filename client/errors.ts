@@ -21,6 +21,7 @@ export type AffidavitErrorCode =
   | 'document_not_yet_valid' // a document becomes valid more than a minute from now
   | 'unexpected_code' // an enclave does not run the expected code
   | 'no_encryption_key' // no expected enclave signed a key for the encryption of calls
+  | 'no_attested_provider' // the gateway has no provider whose evidence your policies accept
   | 'unexpected_configuration' // an enclave does not have an expected boot configuration
   // Stop trusting: the answer is not what an enclave signed.
   | 'redirected' // the gateway answered with a redirect
@@ -41,6 +42,7 @@ export type AffidavitErrorCode =
   | 'not_in_log' // the receipt is not the leaf at its index
   | 'wrong_head' // the notary did not sign the log's head
   | 'wrong_provider' // the enclave's configuration does not have this provider
+  | 'wrong_provider_key' // the provider did not have a key that the call demands
   | 'wrong_credential' // the enclave did not use the credential that the call demands
   | 'asked_again' // the gateway made the enclave repeat the call
   | 'incomplete' //               the answer was cut

@@ -33,6 +33,8 @@ export type GivenCall = {
   readonly credential: string | null
   /** The place of the call in a session, or null. */
   readonly place: SessionPlace | null
+  /** TLS keys of the attested providers. Null: any provider may receive the call. */
+  readonly providerKeys: readonly string[] | null
   readonly isEncrypted: boolean
 }
 
@@ -45,10 +47,11 @@ export type PreparedCall = {
 
 /**
  * Returns a function that adds the demands to each call: a nonce, the credential, the place in its
- * session. They are in the body, or in a header where the dialect has no member for them. In an
- * encrypted call they are in the body with the headers that are hashed, so that the gateway can
- * read and change neither. Calls with the same Idempotency-Key get the same nonce. Throws
- * AffidavitError `invalid_request`.
+ * session, the keys of attested providers. They are in the body, or in a header where the dialect
+ * has no member for them. In an encrypted call they are in the body with the headers that are
+ * hashed, so that the gateway can read and change neither. Calls with the same Idempotency-Key get
+ * the same nonce. Throws AffidavitError `invalid_request`, and `no_attested_provider` if the caller
+ * accepts none of the keys.
  */
 export function createCallPreparer(): (given: GivenCall) => PreparedCall {
   const keyed = new Map<string, { readonly nonce: string; sends: number }>()
@@ -86,6 +89,7 @@ export function createCallPreparer(): (given: GivenCall) => PreparedCall {
       nonce,
       credential: own.credential ?? demand,
       ...(place === null ? {} : { session: place }),
+      ...acceptKeys(own, given),
     }
     const sent = placeDemands(given, request, demands)
     return {
@@ -95,6 +99,7 @@ export function createCallPreparer(): (given: GivenCall) => PreparedCall {
         request: requestOf(form, sent),
         sends,
         credential: demands.credential,
+        providerKeys: demands.provider_keys ?? null,
         isIdempotent: key !== null,
         isEncrypted: given.isEncrypted,
       },
@@ -105,6 +110,20 @@ export function createCallPreparer(): (given: GivenCall) => PreparedCall {
 /** Returns a random number of so many bytes in hex. */
 export function randomHex(bytes: number): string {
   return encodeHex(crypto.getRandomValues(new Uint8Array(bytes)))
+}
+
+/** The keys of attested providers that the caller accepts too. */
+function acceptKeys(
+  { provider_keys: own }: Demands,
+  { providerKeys }: GivenCall,
+): Pick<Demands, 'provider_keys'> {
+  if (providerKeys === null) return {}
+  const keys = own === undefined ? providerKeys : own.filter((key) => providerKeys.includes(key))
+  if (keys.length > 0) return { provider_keys: keys }
+  throw new AffidavitError(
+    'no_attested_provider',
+    `expected ${DEMANDS_MEMBER}.provider_keys with a key of an attested provider`,
+  )
 }
 
 type SentDemands = Demands & { readonly nonce: string; readonly credential: CredentialDemand }

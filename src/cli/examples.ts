@@ -39,6 +39,8 @@ export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>
   proxy: {
     '--url https://gateway.example --expect expect.json --save proofs':
       'serve http://127.0.0.1:8787/v1, and keep the proofs',
+    '--url https://gateway.example --expect expect.json --provider-policy tinfoil.json':
+      'send calls only to this provider in a TEE',
   },
   measure: { 'enclave.eif': 'print PCR0, PCR1 and PCR2' },
   'release key': { 'release.key.pem': 'make a key, and print its public half' },

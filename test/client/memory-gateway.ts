@@ -11,6 +11,7 @@ import { createCheckedFetch } from '../../client/checked-fetch.ts'
 import type { Fetch } from '../../client/gateway.ts'
 import { createNotaries, type Notaries } from '../../client/notaries.ts'
 import { createProofs, type Proofs } from '../../client/proof.ts'
+import { createProviders, type Providers } from '../../client/providers.ts'
 import { buildRecord, CHAIN_ID, CONTRACT, NOTARY } from '../attestation/build-record.ts'
 import { CHUNKS } from '../attestation/kept-streams.ts'
 import { buildChain, type Chain, MADE_AT } from '../support/nitro-builder/development-pki.ts'
@@ -65,6 +66,8 @@ export type Attack = {
   /** The encrypted answer, as it is given. */
   readonly sealed?: (answer: SealedAnswer) => SealedAnswer
   readonly passOn?: (answer: SealedAnswer, type: string) => Response
+  /** Answers a request for providers or for their evidence. */
+  readonly providers?: (path: string) => Response
 }
 
 /** An encrypted call as it was on the wire. */
@@ -75,6 +78,7 @@ export type MemoryClient = {
   readonly fetch: Fetch
   readonly url: string
   readonly notaries: Notaries
+  readonly providers: Providers | null
   readonly proofs: Proofs
   attack: Attack
   nowMs: number
@@ -96,7 +100,16 @@ export type MemoryClient = {
  */
 export function openMemoryClient(
   attack: Attack = {},
-  { encrypt = false, hold = false }: { readonly encrypt?: boolean; readonly hold?: boolean } = {},
+  {
+    encrypt = false,
+    hold = false,
+    policies,
+  }: {
+    readonly encrypt?: boolean
+    readonly hold?: boolean
+    /** Policies of attested providers. */
+    readonly policies?: readonly object[]
+  } = {},
 ): MemoryClient {
   const client: { attack: Attack; nowMs: number } = { attack, nowMs: MADE_AT.getTime() + 1_000 }
   const asked: string[] = []
@@ -119,6 +132,8 @@ export function openMemoryClient(
       const nonce = Buffer.from(url.searchParams.get('nonce') ?? '', 'hex')
       return reply(attest(client.attack, { nonce, ...client.attack.fields }))
     }
+    if (url.pathname.startsWith('/v1/providers'))
+      return client.attack.providers?.(url.pathname) ?? new Response('{}', { status: 404 })
     init?.signal?.throwIfAborted()
     const headers = new Headers(init?.headers)
     const sent = { headers, body: Buffer.from(init?.body as Uint8Array) }
@@ -160,11 +175,13 @@ export function openMemoryClient(
   )
   const options = { url: URL_OF_GATEWAY, apiKey: null, fetch: gateway, timeoutMs: 10_000 }
   const notaries = createNotaries(options, { policy, now })
+  const providers = policies === undefined ? null : createProviders(options, { policies, now })
   const { proofs, add, bind } = createProofs(100)
   const fetch = createCheckedFetch({
     baseURL: `${URL_OF_GATEWAY}/v1/verified`,
     fetch: gateway,
     notaries,
+    providers,
     now,
     keep: add,
     bind,
@@ -176,6 +193,7 @@ export function openMemoryClient(
   return Object.assign(client, {
     fetch,
     notaries,
+    providers,
     proofs,
     asked,
     bodies,

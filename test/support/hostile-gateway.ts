@@ -43,7 +43,7 @@ export type PassingCall = {
 
 /** What the hostile gateway does to calls of one kind; the others pass unchanged. */
 export type Attack = {
-  readonly meets: 'completions' | 'documents' | 'both' | 'evidence'
+  readonly meets: 'completions' | 'documents' | 'both' | 'evidence' | 'providers'
   /** Answers in place of the real gateway, or with the real gateway's answer. */
   answer(call: PassingCall): GatewayAnswer | Promise<GatewayAnswer>
 }
@@ -130,6 +130,7 @@ export function both(completions: Attack, documents: Attack): Attack {
 
 function isMet({ meets }: Attack, { path }: PassingCall): boolean {
   if (meets === 'evidence') return path.endsWith('/evidence')
+  if (meets === 'providers') return path.startsWith('/v1/providers')
   return (
     (meets !== 'documents' && COMPLETIONS.includes(path)) ||
     (meets !== 'completions' && DOCUMENTS.includes(path))

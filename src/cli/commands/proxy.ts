@@ -1,12 +1,13 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import { EXIT_CODES } from '../faults.ts'
+import { collectText } from '../options.ts'
 import type { ProxyCommandOptions } from '../proxy/run-proxy.ts'
 
 const PORT_DEFAULT = 8787
 
 /**
- * Adds `proxy`, which runs until it is stopped. Exit code: 0 after a stop, 1 if no enclave passes
- * the checks, 2 for wrong usage.
+ * Adds `proxy`, which runs until it is stopped. Exit code: 0 after a stop, 1 if no enclave or no
+ * provider passes the checks, 2 for wrong usage.
  */
 export function registerProxy(program: Command): void {
   program
@@ -21,6 +22,12 @@ export function registerProxy(program: Command): void {
     .requiredOption(
       '--expect <file>',
       'JSON file that says which enclaves you accept, as for the client; never from the gateway',
+    )
+    .option(
+      '--provider-policy <file>',
+      'send calls only to a provider in a TEE that this policy accepts; may be repeated: one file for each provider. ' +
+        'The provider is judged before the call leaves, by evidence that the gateway passes on',
+      collectText,
     )
     .option('--port <port>', 'port on 127.0.0.1; 0 for any free port', parsePort, PORT_DEFAULT)
     .option(
@@ -37,7 +44,7 @@ export function registerProxy(program: Command): void {
     .option('--no-encrypt', 'let the gateway read the calls')
     .addHelpText(
       'after',
-      '\nIt prints a line for each call. Exit codes: 0 stopped, 1 no enclave is as expected, 2 usage, 3 the gateway was not reached.',
+      '\nIt prints a line for each call. Exit codes: 0 stopped, 1 no enclave or no provider is as expected, 2 usage, 3 the gateway was not reached.',
     )
     .action(async (options: ProxyCommandOptions) => {
       const { runProxy } = await import('../proxy/run-proxy.ts')

@@ -11,6 +11,7 @@ import type { CallSession } from '../../../client/session.ts'
 import { openExpectations } from '../expectations-file.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 import { writeFileWhole } from '../files.ts'
+import { openProviderPolicy } from '../provider-policy-file.ts'
 import { type ProxiedCall, serveProxy } from './serve-proxy.ts'
 import { openSessionFile, type SessionFile } from './session-file.ts'
 
@@ -18,6 +19,8 @@ import { openSessionFile, type SessionFile } from './session-file.ts'
 export type ProxyCommandOptions = {
   readonly url: string
   readonly expect: string
+  /** Policy files of providers. Undefined: any provider may receive a call. */
+  readonly providerPolicy?: readonly string[]
   readonly port: number
   readonly save?: string
   readonly session?: string
@@ -65,6 +68,7 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
   process.stdout.write(
     `Checked answers at ${proxy.baseURL}, from ${options.url}\n` +
       `Expected enclaves: ${notaries.join(', ')}\n` +
+      `${options.providerPolicy === undefined ? '' : sayProviders(affidavit)}` +
       `${sayKept(options)}\n`,
   )
   await stopped()
@@ -82,6 +86,23 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
   process.stdout.write(
     `${counts.checked} checked, ${counts.refused} refused, ${counts.error} errors, ${counts.left} left\n`,
   )
+}
+
+/** Prints which providers may receive calls, and why others may not. */
+function sayProviders({ providers, refusedProviders }: Affidavit): string {
+  const accepted = providers.map(({ provider, origin, validUntil, facts }) => {
+    const { tee, code, model, hasReplacedRoots } = facts
+    const named = [code?.by, code?.repository, code?.release, code?.digest]
+    return (
+      `Attested provider: ${provider} at ${origin}: ${tee}, code by ${named.filter(Boolean).join(' ')}, weights ${model.weights}, ` +
+      `until ${validUntil.toISOString()}${hasReplacedRoots ? ', under a development root' : ''}`
+    )
+  })
+  const refused = refusedProviders.map(
+    ({ provider, origin, reason }) =>
+      `Gets no call: ${provider ?? 'a provider'} at ${origin}: ${messageOf(reason)}`,
+  )
+  return [...accepted, ...refused].map((line) => `${printable(line)}\n`).join('')
 }
 
 function startSession(affidavit: Affidavit, { start, keep }: SessionFile): CallSession {
@@ -146,15 +167,17 @@ function createCompleting(
 }
 
 async function open(
-  { url, expect: file, hold, encrypt }: ProxyCommandOptions,
+  { url, expect: file, providerPolicy: files, hold, encrypt }: ProxyCommandOptions,
   onProof: (proof: Proof) => Promise<void>,
 ): Promise<Affidavit> {
   const { roots, ...expect } = await openExpectations(file)
+  const policies = files && (await Promise.all(files.map(openProviderPolicy)))
   try {
     return await connect({
       url,
       expect,
       ...(roots === undefined ? {} : { roots }),
+      ...(policies === undefined ? {} : { providers: { policies } }),
       hold: hold === true,
       encrypt,
       onProof,

@@ -397,6 +397,7 @@ function describe(fault: unknown, form: CallDialect): CallerError {
   if (code === 'invalid_request' || code === 'unsupported_call')
     return callerError(400, code, message)
   if (fault.status === undefined) return callerError(502, code, message)
+  if (code === 'no_attested_provider') return callerError(form.refusedStatus, code, message, true)
   const failed = checks.find(({ outcome }) => outcome === 'failed')
   const check = failed === undefined ? '' : ` at the check "${failed.name}"`
   const words = `Affidavit refused the answer${check}: ${message}`
