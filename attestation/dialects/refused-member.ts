@@ -1,8 +1,11 @@
 import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
 import { isEmpty } from './dialect.ts'
 
-/** Members of tools that are schemas. The names inside a schema have no meaning here. */
-const SCHEMAS = ['parameters', 'input_schema', 'schema']
+/**
+ * Members that are not searched: the names inside a schema have no meaning here, and answers name
+ * the files that they quote.
+ */
+const UNSEARCHED = ['parameters', 'input_schema', 'schema', 'annotations', 'results']
 
 /** A member of a request that hides a part of the prompt, with its path and the reason. */
 export type RefusedMember = { readonly path: readonly (string | number)[]; readonly why: string }
@@ -37,7 +40,7 @@ export function findReference(
   const why = whyRefused(value)
   if (why !== null) return { path, why }
   for (const [name, member] of Object.entries(value)) {
-    if (SCHEMAS.includes(name) || (name === 'input' && value.type !== undefined)) continue
+    if (UNSEARCHED.includes(name) || (name === 'input' && value.type !== undefined)) continue
     const found = findReference(member, [...path, name], whyRefused)
     if (found !== null) return found
   }
