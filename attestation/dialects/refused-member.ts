@@ -29,20 +29,29 @@ export function findReference(
   path: readonly (string | number)[],
   whyRefused: (object: JsonObject) => string | null,
 ): RefusedMember | null {
+  const found = searchIn(value, whyRefused)
+  return found && { path: [...path, ...found.path], why: found.why }
+}
+
+/** The path is made on the way back: a path for each value would take far longer than the search. */
+function searchIn(
+  value: Json,
+  whyRefused: (object: JsonObject) => string | null,
+): RefusedMember | null {
   if (isJsonArray(value)) {
     for (const [at, item] of value.entries()) {
-      const found = findReference(item, [...path, at], whyRefused)
-      if (found !== null) return found
+      const found = searchIn(item, whyRefused)
+      if (found !== null) return { path: [at, ...found.path], why: found.why }
     }
     return null
   }
   if (!isJsonObject(value)) return null
   const why = whyRefused(value)
-  if (why !== null) return { path, why }
+  if (why !== null) return { path: [], why }
   for (const [name, member] of Object.entries(value)) {
     if (UNSEARCHED.includes(name) || (name === 'input' && value.type !== undefined)) continue
-    const found = findReference(member, [...path, name], whyRefused)
-    if (found !== null) return found
+    const found = searchIn(member, whyRefused)
+    if (found !== null) return { path: [name, ...found.path], why: found.why }
   }
   return null
 }
