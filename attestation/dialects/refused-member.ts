@@ -1,8 +1,11 @@
 import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
 import { isEmpty } from './dialect.ts'
 
-/** Members of tools that are schemas. The names inside a schema have no meaning here. */
-const SCHEMAS = ['parameters', 'input_schema', 'schema']
+/**
+ * Members that are not searched: the names inside a schema have no meaning here, and answers name
+ * the files that they quote.
+ */
+const UNSEARCHED = ['parameters', 'input_schema', 'schema', 'annotations', 'results']
 
 /** A member of a request that hides a part of the prompt, with its path and the reason. */
 export type RefusedMember = { readonly path: readonly (string | number)[]; readonly why: string }
@@ -26,20 +29,29 @@ export function findReference(
   path: readonly (string | number)[],
   whyRefused: (object: JsonObject) => string | null,
 ): RefusedMember | null {
+  const found = searchIn(value, whyRefused)
+  return found && { path: [...path, ...found.path], why: found.why }
+}
+
+/** The path is made on the way back: a path for each value would take far longer than the search. */
+function searchIn(
+  value: Json,
+  whyRefused: (object: JsonObject) => string | null,
+): RefusedMember | null {
   if (isJsonArray(value)) {
     for (const [at, item] of value.entries()) {
-      const found = findReference(item, [...path, at], whyRefused)
-      if (found !== null) return found
+      const found = searchIn(item, whyRefused)
+      if (found !== null) return { path: [at, ...found.path], why: found.why }
     }
     return null
   }
   if (!isJsonObject(value)) return null
   const why = whyRefused(value)
-  if (why !== null) return { path, why }
+  if (why !== null) return { path: [], why }
   for (const [name, member] of Object.entries(value)) {
-    if (SCHEMAS.includes(name) || (name === 'input' && value.type !== undefined)) continue
-    const found = findReference(member, [...path, name], whyRefused)
-    if (found !== null) return found
+    if (UNSEARCHED.includes(name) || (name === 'input' && value.type !== undefined)) continue
+    const found = searchIn(member, whyRefused)
+    if (found !== null) return { path: [name, ...found.path], why: found.why }
   }
   return null
 }

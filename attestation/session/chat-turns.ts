@@ -1,4 +1,11 @@
-import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from '../json/value.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberAt,
+  memberOf,
+} from '../json/value.ts'
 import {
   asked,
   called,
@@ -45,15 +52,14 @@ const READ = ['role', 'content', 'refusal', 'tool_calls', ...THOUGHTS]
 
 function itemsOfAssistant(message: JsonObject): readonly TurnItem[] {
   const refusal = memberOf(message, 'refusal')
-  const thinking = THOUGHTS.map((name) => memberOf(message, name)).find(
-    (text) => typeof text === 'string' && text !== '',
-  )
+  // Servers send the same thinking under both names.
+  const thoughts = new Set(THOUGHTS.map((name) => writtenOf(memberOf(message, name) ?? '')))
   const rest = Object.entries(message).filter(
     ([name, value]) =>
       !READ.includes(name) && value !== null && !(isJsonArray(value) && value.length === 0),
   )
   return [
-    ...(typeof thinking === 'string' ? [thought(thinking, null, thinking)] : []),
+    ...[...thoughts].flatMap((text) => (text === '' ? [] : [thought(text, null, text)])),
     ...partsOf(memberOf(message, 'content')).map(itemOfPart),
     ...(typeof refusal === 'string' && refusal !== '' ? [said(refusal, null, 'refused')] : []),
     ...partsOf(memberOf(message, 'tool_calls')).map(itemOfCall),
@@ -69,8 +75,13 @@ function itemOfPart(part: Json): TurnItem {
 }
 
 function itemOfCall(call: Json): TurnItem {
-  const tool = isJsonObject(call) ? (memberOf(call, 'function') ?? memberOf(call, 'custom')) : null
-  if (!isJsonObject(call) || !isJsonObject(tool)) return other('tool call', call, ANSWER)
-  const input = memberOf(tool, 'arguments') ?? memberOf(tool, 'input')
+  const tools = ['function', 'custom'].flatMap((name) => memberAt(call, name) ?? [])
+  const [tool] = tools
+  // Two tools in one call, or two inputs of a tool: each reader would take another one.
+  if (!isJsonObject(call) || !isJsonObject(tool) || tools.length > 1)
+    return other('tool call', call, ANSWER)
+  const inputs = ['arguments', 'input'].flatMap((name) => memberOf(tool, name) ?? [])
+  if (inputs.length > 1) return other('tool call', call, ANSWER)
+  const [input] = inputs
   return called(writtenOf(memberOf(tool, 'name')), writtenOf(input), { id: idIn(call, 'id') })
 }

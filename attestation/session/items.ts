@@ -77,6 +77,12 @@ export function thought(text: string, id: string | null, compared: Json): TurnIt
   return itemOf(step, { id, isAnswer: true, isOptional: true, compared })
 }
 
+/** The name of a tool, after the group or the server that it is of, if any. */
+export function toolName(group: Json | undefined, name: Json | undefined): string {
+  const [of, own] = [writtenOf(group ?? ''), writtenOf(name)]
+  return of === '' ? own : `${of}.${own}`
+}
+
 /** A call of a tool. Its id links it with the tool's answer, so the key covers the id. */
 export function called(
   name: string,

@@ -10,6 +10,7 @@ import {
   type TurnItem,
   textOfPart,
   thought,
+  toolName,
   writtenOf,
 } from './items.ts'
 
@@ -61,7 +62,8 @@ function itemOfAnswer(text: string | null, block: Json): TurnItem {
     case 'server_tool_use':
     case 'mcp_tool_use': {
       const input = memberOf(block, 'input') ?? {}
-      return called(writtenOf(memberOf(block, 'name')), JSON.stringify(input), {
+      const name = toolName(memberOf(block, 'server_name'), memberOf(block, 'name'))
+      return called(name, JSON.stringify(input), {
         id: idIn(block, 'id'),
         input,
       })

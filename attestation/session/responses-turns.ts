@@ -10,6 +10,7 @@ import {
   type TurnItem,
   textOfPart,
   thought,
+  toolName,
   writtenOf,
 } from './items.ts'
 
@@ -37,14 +38,11 @@ function itemsOfItem(item: Json): readonly TurnItem[] {
     case 'reasoning':
       return [itemOfReasoning(item)]
     case 'function_call':
-    case 'custom_tool_call':
-      return [
-        called(
-          writtenOf(memberOf(item, 'name')),
-          writtenOf(memberOf(item, 'arguments') ?? memberOf(item, 'input')),
-          { id: callId },
-        ),
-      ]
+    case 'custom_tool_call': {
+      const input = memberOf(item, type === 'function_call' ? 'arguments' : 'input')
+      const name = toolName(memberOf(item, 'namespace'), memberOf(item, 'name'))
+      return [called(name, writtenOf(input), { id: callId })]
+    }
     case 'function_call_output':
     case 'custom_tool_call_output':
       return returned(callId, memberOf(item, 'output'))

@@ -54,16 +54,20 @@ export async function claimKey<Stored>(
     /** The call's Idempotency-Key. */
     readonly key: string | undefined
     readonly body: Uint8Array
+    /** Headers that are a part of the request. */
+    readonly headers?: Readonly<Record<string, string>>
     readonly isVerified: boolean
     /** The model of a verified call. */
     readonly model?: string
     readonly abort: AbortController
   },
 ): Promise<Claimed<Stored> | null> {
-  const { key, body, isVerified, model, abort } = call
+  const { key, body, headers = {}, isVerified, model, abort } = call
   if (key === undefined) return null
   const { accountId } = callerOf(context.state)
-  const requestHash = createHash('sha256').update(`${context.path}\n`).update(body).digest()
+  const given = Object.entries(headers).map((header) => `${JSON.stringify(header)}\n`)
+  const head = `${context.path}\n${given.join('')}`
+  const requestHash = createHash('sha256').update(head).update(body).digest()
   const claimed = await idempotency.claim({
     accountId,
     key,

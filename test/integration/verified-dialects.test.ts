@@ -213,6 +213,30 @@ describe('calls of every dialect', () => {
     },
   )
 
+  it.each(Object.entries(bodies))(
+    'a repeated key at %s with other demands in a header is refused',
+    async (path, body) => {
+      const key = { 'idempotency-key': crypto.randomUUID() }
+      const demand = (n: number) => {
+        const session = { id: 'ab'.repeat(16), n, previous: n === 0 ? null : 'cd'.repeat(32) }
+        const json = JSON.stringify({ session })
+        return { ...key, 'affidavit-call': Buffer.from(json).toString('base64url') }
+      }
+      expect((await post(path, body, demand(0))).status).toBe(200)
+      const other = await post(path, body, demand(1))
+      expect(other.status).toBe(409)
+      expect(await other.text()).toContain('idempotency_key_reused')
+      expect((await post(path, body, demand(0))).headers.get('idempotent-replayed')).toBe('true')
+    },
+  )
+
+  it('skills in a form that cannot be read are refused with 400, by their name', async () => {
+    const path = '/v1/verified/anthropic/messages'
+    const answer = await post(path, { ...bodies[path], container: { skills: 'skill_1' } })
+    expect(answer.status).toBe(400)
+    expect(await answer.text()).toContain('container cannot be verified')
+  })
+
   it('the list of records has all dialects, and the list of chats has chats alone', async () => {
     const answer = await openai.responses.create({ model: 'demo/echo', input: 'Listed' })
     const { hash } = proofOf(answer)

@@ -1,5 +1,5 @@
-import { isJsonObject, type JsonObject, memberOf } from '../../json/value.ts'
-import { isEmpty, listIn } from '../dialect.ts'
+import { isJsonArray, type Json, type JsonObject, memberAt, memberOf } from '../../json/value.ts'
+import { isEmpty } from '../dialect.ts'
 import { findGiven, findReference, type RefusedMember } from '../refused-member.ts'
 
 /** Members that refer to content stored at the provider, so they hide a part of the prompt. */
@@ -13,17 +13,22 @@ const KEPT_ELSEWHERE: ReadonlyMap<string, string> = new Map([
  */
 export function findHiddenInMessages(request: JsonObject): RefusedMember | null {
   const container = memberOf(request, 'container') ?? null
+  const skills = memberAt(container, 'skills')
   const isById =
     typeof container === 'string' ||
-    (isJsonObject(container) &&
-      (typeof container.id === 'string' ||
-        listIn(container, 'skills').some(({ type }) => type === 'custom')))
+    typeof memberAt(container, 'id') === 'string' ||
+    !(isEmpty(skills) || (isJsonArray(skills) && skills.every(isBuiltIn)))
   if (isById) return { path: ['container'], why: 'leave the container out instead of its id' }
   return (
     findGiven(request, KEPT_ELSEWHERE) ??
     findReference(memberOf(request, 'messages') ?? null, ['messages'], hiddenInput) ??
     findReference(memberOf(request, 'system') ?? null, ['system'], hiddenInput)
   )
+}
+
+/** Anthropic publishes its own skills. Others are stored for one caller. */
+function isBuiltIn(skill: Json): boolean {
+  return memberAt(skill, 'type') === 'anthropic'
 }
 
 function hiddenInput(block: JsonObject): string | null {

@@ -104,8 +104,8 @@ export class MessagesReader implements StreamReader {
     for (const name of ['content', 'stop_reason', 'stop_sequence', 'stop_details'])
       if (!isEmpty(memberOf(given, name)))
         throw refuse('unread_member', `expected ${name} to be empty at the start of a message`)
-    this.message = message
-    return { ...data, message }
+    this.message = { ...message, content: [] }
+    return { ...data, message: this.message }
   }
 
   private startBlock(data: JsonObject): readonly JsonObject[] {
@@ -135,7 +135,7 @@ export class MessagesReader implements StreamReader {
       ...pick(data, TOP_MEMBERS),
       type: 'message_delta',
       delta: { stop_sequence: null, ...pick(delta, DELTA_MEMBERS) },
-      usage: { output_tokens: output, ...(isJsonObject(usage) ? usage : {}) },
+      usage: { ...(isJsonObject(usage) ? usage : {}), output_tokens: output },
     }
     const before = this.open === null ? [] : [this.endEarly()]
     this.ending = settled

@@ -1,5 +1,8 @@
+import { FormatError } from '../../errors.ts'
 import { type JsonObject, memberOf } from '../../json/value.ts'
+import { orNull } from '../../or-null.ts'
 import { listIn, textIn } from '../dialect.ts'
+import { parseToolInput } from '../tool-input.ts'
 import { CHANNELS, type PartList } from './item.ts'
 
 /**
@@ -9,13 +12,31 @@ import { CHANNELS, type PartList } from './item.ts'
 export function eventsOfResponse(response: JsonObject): readonly JsonObject[] {
   const beginning = { status: 'in_progress', output: [], error: null, incomplete_details: null }
   const usage: JsonObject = Object.hasOwn(response, 'usage') ? { usage: null } : {}
+  const items = listIn(response, 'output')
+  const cut = items.findIndex(isCutCall)
   return [
     { type: 'response.created', response: { ...response, ...beginning, ...usage } },
-    ...listIn(response, 'output').flatMap(eventsOfItem),
+    ...items.flatMap((item, at) => {
+      const events = eventsOfItem(item, at)
+      return cut < 0 || at < cut ? [...events, doneOf(item, at)] : events
+    }),
     { type: `response.${textIn(response, 'status')}`, response },
   ]
 }
 
+/** True if a failure cut the item before its end. Items end in their order. */
+function isCutCall(item: JsonObject): boolean {
+  return (
+    item.type === 'function_call' &&
+    orNull(() => parseToolInput(textIn(item, 'arguments')), FormatError) === null
+  )
+}
+
+function doneOf(item: JsonObject, output_index: number): JsonObject {
+  return { type: 'response.output_item.done', output_index, item }
+}
+
+/** The events of an item before its end. */
 function eventsOfItem(item: JsonObject, output_index: number): readonly JsonObject[] {
   const type = textIn(item, 'type')
   const place = { output_index, item_id: textIn(item, 'id') }
@@ -27,15 +48,13 @@ function eventsOfItem(item: JsonObject, output_index: number): readonly JsonObje
     const emptied = part?.list ?? member
     if (!Object.hasOwn(item, emptied)) continue
     added[emptied] = part === null ? '' : []
-    if (part === null) deltas.push({ type: `${name}.delta`, ...place, delta: textIn(item, member) })
+    const text = memberOf(item, member) ?? null
+    if (part === null && text !== null)
+      deltas.push({ type: `${name}.delta`, ...place, delta: textIn(item, member) })
   }
   for (const list of ['summary', 'content'] as const)
     if (added[list] !== item[list]) deltas.push(...deltasOfParts(item, list, place))
-  return [
-    { type: 'response.output_item.added', output_index, item: added },
-    ...deltas,
-    { type: 'response.output_item.done', output_index, item },
-  ]
+  return [{ type: 'response.output_item.added', output_index, item: added }, ...deltas]
 }
 
 function deltasOfParts(item: JsonObject, list: PartList, place: JsonObject): readonly JsonObject[] {

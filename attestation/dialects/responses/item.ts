@@ -85,16 +85,22 @@ export function withId(item: JsonObject): JsonObject {
 }
 
 /**
- * Begins an item. Throws FormatError `unread_member` if a member that deltas fill already has text:
- * readers of deltas would not show it. Throws `invalid_form` for a message whose role is not
+ * Begins an item. Writes the members that deltas fill where they are missing: readers add to them.
+ * Throws FormatError `unread_member` if such a member already has text: readers of deltas would not
+ * show it. Throws `invalid_form` for a message whose role is not
  * assistant, and for a call without an id or a name.
  */
-export function beginItem(index: number, added: JsonObject): StreamedItem {
-  const type = textIn(added, 'type')
-  const filled = [...CHANNELS.values()].filter(({ items }) => items.includes(type))
-  for (const name of filled.map(memberOfItem))
-    if (!isEmpty(memberOf(added, name)))
+export function beginItem(index: number, given: JsonObject): StreamedItem {
+  const type = textIn(given, 'type')
+  const added: Record<string, Json> = { ...given }
+  for (const channel of CHANNELS.values()) {
+    if (!channel.items.includes(type)) continue
+    const name = memberOfItem(channel)
+    if (!isEmpty(memberOf(given, name)))
       throw refuse('unread_member', `expected ${name} to be empty at the start of an item`)
+    // Providers leave out the content of reasoning, and readers allow for that.
+    if (type !== 'reasoning' || name !== 'content') added[name] = channel.part === null ? '' : []
+  }
   if (type === 'message' && memberOf(added, 'role') !== 'assistant')
     throw refuse('invalid_form', 'expected a message of the assistant')
   if (CALLS.includes(type) && (textIn(added, 'call_id') === '' || textIn(added, 'name') === ''))

@@ -15,15 +15,6 @@ const KEPT_ELSEWHERE: ReadonlyMap<string, string> = new Map([
   ['prompt', 'send the text of the prompt as instructions instead'],
 ])
 
-/** Parts of a request that are files, or whose content comes from files. */
-const FILES = [
-  'input_file',
-  'input_image',
-  'input_audio',
-  'computer_screenshot',
-  'image_generation',
-]
-
 /**
  * Returns the first member of a Responses request that hides a part of the prompt (formats.md, What
  * is refused), or null. Does not search schemas of tools.
@@ -59,12 +50,11 @@ function findItemReference(items: Json | undefined, name = 'input'): RefusedMemb
 
 function whyHidden(part: JsonObject): string | null {
   const { type, container, container_id: containerId } = part
-  const mask = memberOf(part, 'input_image_mask')
-  const isFile =
-    (typeof type === 'string' && FILES.includes(type) && !isEmpty(memberOf(part, 'file_id'))) ||
-    (isJsonObject(mask) && !isEmpty(memberOf(mask, 'file_id'))) ||
-    !isEmpty(memberOf(part, 'file_ids'))
-  if (isFile) return 'send the content of the file instead of its id'
+  if (!isEmpty(memberOf(part, 'file_id')) || !isEmpty(memberOf(part, 'file_ids')))
+    return 'send the content of the file instead of its id'
+  if (!isEmpty(memberOf(part, 'skill_id'))) return 'send the skill itself instead of its id'
+  if (type === 'image_generation_call' && isEmpty(memberOf(part, 'result')))
+    return 'send the image as the result of the call instead of its id'
   const isContainer =
     (type === 'code_interpreter' && typeof container === 'string') || !isEmpty(containerId)
   return isContainer ? 'name a container of type auto instead of a container by its id' : null

@@ -1,3 +1,4 @@
+import { canonicalizeJson } from '../../json/canonical.ts'
 import { isCount, type Json, type JsonObject, memberAt, memberOf } from '../../json/value.ts'
 import { withoutPrototypes } from '../../json/without-prototypes.ts'
 import {
@@ -48,6 +49,9 @@ const PART_INDEX = { content: 'content_index', summary: 'summary_index' } as con
 const PROGRESS =
   /^response\.((?:web_search|file_search|code_interpreter|image_generation|mcp)_call|mcp_list_tools)\.(?:in_progress|searching|interpreting|generating|completed|failed)$/
 
+/** Most annotations that may come with the end of a part. Each becomes an event with an id. */
+const ANNOTATIONS_MAX = 1_000
+
 /**
  * Reads a stream of the Responses API: one response, its items by index, the parts and texts of
  * each item, and the final response (README.md, Responses).
@@ -59,7 +63,10 @@ export class ResponsesReader implements StreamReader {
   private readonly items: StreamedItem[] = []
   /** The same items by their own id and by the id of their call. */
   private readonly byId = new Map<string, StreamedItem>()
-  private readonly callIds = new Set<Json>()
+  /** Each id of a call with the type of its item: a tool's answer has the id of its call. */
+  private readonly callIds = new Set<string>()
+  /** The newest message. */
+  private message: StreamedItem | null = null
   /** How many items have ended. They end in their order. */
   private ended = 0
   private given: DialectEvent[] = []
@@ -94,7 +101,8 @@ export class ResponsesReader implements StreamReader {
     if (!isEmpty(memberOf(response, 'output')) || !isEmpty(memberOf(response, 'error')))
       throw refuse('unread_member', 'expected the response to begin empty')
     this.first ??= response
-    this.give(type, data, { response })
+    // Readers that add items to the response need a list.
+    this.give(type, data, { response: { ...response, output: [] } })
   }
 
   private end(type: string, data: JsonObject): void {
@@ -144,17 +152,19 @@ export class ResponsesReader implements StreamReader {
     if ((memberOf(data, 'output_index') ?? index) !== index)
       throw refuse('changed_identity', 'expected the indexes of items to count up')
     const item = beginItem(index, withId(objectIn(data, 'item')))
-    const call = memberOf(item.added, 'call_id')
-    if (this.byId.has(item.id) || (call !== undefined && this.callIds.has(call)))
+    const { type, call_id: callId } = item.added
+    const call = callId === undefined ? null : canonicalizeJson([type ?? null, callId])
+    if (this.byId.has(item.id) || (call !== null && this.callIds.has(call)))
       throw refuse('changed_identity', 'expected no id twice')
-    // Refuses a second open message: readers that show texts at once would mix the two.
-    const open = this.items.slice(this.ended)
-    const isMessage = ({ added }: StreamedItem) => added.type === 'message'
-    if (isMessage(item) && open.some(isMessage))
-      throw refuse('unfinished', 'expected the message before to have ended')
+    if (type === 'message') {
+      // Readers that show texts at once would mix two open messages.
+      if (this.message !== null && this.message.done === null)
+        throw refuse('unfinished', 'expected the message before to have ended')
+      this.message = item
+    }
     this.items.push(item)
     this.byId.set(item.id, item)
-    if (call !== undefined) this.callIds.add(call)
+    if (call !== null) this.callIds.add(call)
     this.give('response.output_item.added', data, { output_index: index, item: item.added })
   }
 
@@ -221,7 +231,9 @@ export class ResponsesReader implements StreamReader {
     const part = { channel: name, text: '', index, annotations: [], isDone: false, isClosed: false }
     parts.push(part)
     const event = list === 'content' ? 'content_part' : 'reasoning_summary_part'
-    this.give(`response.${event}.added`, data, this.placeOf(item, part))
+    // Readers that add deltas to the part need its text.
+    const settled = { ...given, [member]: '' }
+    this.give(`response.${event}.added`, data, { ...this.placeOf(item, part), part: settled })
   }
 
   /** Reads a delta or the end of a text. Returns false and does nothing for other events. */
@@ -263,7 +275,7 @@ export class ResponsesReader implements StreamReader {
     if (index === parts.length && isDelta) {
       const empty = { type: part.type, [member ?? '']: '' }
       const given = part.type === 'output_text' ? { ...empty, annotations: [] } : empty
-      this.beginPart(item, part.list, { data: { part: given }, given })
+      this.beginPart(item, part.list, { data: {}, given })
     }
     const open = this.openPart(item, part.list, { [PART_INDEX[part.list]]: index })
     if (open.channel !== channel || open.isClosed)
@@ -312,7 +324,10 @@ export class ResponsesReader implements StreamReader {
 
   /** Writes the annotations of an ended part that did not stream. */
   private giveAnnotations(item: StreamedItem, part: StreamedPart, end: JsonObject): void {
-    for (const annotation of listIn(end, 'annotations').slice(part.annotations.length)) {
+    const missing = listIn(end, 'annotations').slice(part.annotations.length)
+    if (missing.length > ANNOTATIONS_MAX)
+      throw refuse('invalid_form', `expected at most ${ANNOTATIONS_MAX} annotations at once`)
+    for (const annotation of missing) {
       const place = { ...this.placeOf(item, part), annotation_index: part.annotations.length }
       part.annotations.push(annotation)
       this.give('response.output_text.annotation.added', { annotation }, place)

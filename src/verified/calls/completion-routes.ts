@@ -114,7 +114,8 @@ function completionRoute(
       })
       try {
         const key = headers['idempotency-key']
-        const keyed = { key, body: bytes, isVerified: true, model, abort }
+        const given = givenHeaders(context, dialect.headers)
+        const keyed = { key, body: bytes, headers: given, isVerified: true, model, abort }
         const claimed = await claimKey(context, idempotency, keyed)
         return claimed?.kind === 'record'
           ? await answerAgain(call, dialect, claimed.record)

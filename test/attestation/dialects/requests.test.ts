@@ -29,11 +29,27 @@ describe('a Responses request', () => {
     ],
     'a mask by its id': [
       { tools: [{ type: 'image_generation', input_image_mask: { file_id: 'file_1' } }] },
-      ['tools', 0],
+      ['tools', 0, 'input_image_mask'],
     ],
     'a reference with an empty type': [
       { input: [{ id: 'msg_1', type: '', role: null }] },
       ['input', 0],
+    ],
+    'a skill by its id': [
+      {
+        tools: [
+          { type: 'shell', environment: { skills: [{ type: 'skill_reference', skill_id: 's' }] } },
+        ],
+      },
+      ['tools', 0, 'environment', 'skills', 0],
+    ],
+    'a generated image by its id': [
+      { input: [{ type: 'image_generation_call', id: 'ig_1' }] },
+      ['input', 0],
+    ],
+    'a file by its id in a part of a new type': [
+      { input: [{ role: 'user', content: [{ type: 'input_video', file_id: 'file_1' }] }] },
+      ['input', 0, 'content', 0],
     ],
     'a background call in other words': [{ background: 'true' }, ['background']],
     'a container by its id': [
@@ -68,10 +84,14 @@ describe('a Responses request', () => {
             {
               type: 'output_text',
               text: 't',
-              annotations: [{ type: 'file_citation', file_id: 'f' }],
+              annotations: [
+                { type: 'file_citation', file_id: 'f' },
+                { type: 'container_file_citation', container_id: 'cntr_1', file_id: 'f' },
+              ],
             },
           ],
         },
+        { type: 'image_generation_call', id: 'ig_1', result: 'AA==' },
         { type: 'computer_call', id: 'cu_1', pending_safety_checks: [{ id: 'sc_1' }] },
         { type: 'file_search_call', id: 'fs_1', results: [{ file_id: 'f', text: 't' }] },
         { type: 'input_image', image_url: 'data:image/png;base64,AA==', file_id: null },
@@ -93,6 +113,8 @@ describe('a Messages request', () => {
       { container: { skills: [{ type: 'custom', skill_id: 'skill_1' }] } },
       ['container'],
     ],
+    'a skill of an unknown type': [{ container: { skills: [{ skill_id: 's' }] } }, ['container']],
+    'skills in another form': [{ container: { skills: 'skill_1' } }, ['container']],
     'a file without a type': [
       { messages: [{ role: 'user', content: [{ type: 'image', source: { file_id: 'f' } }] }] },
       ['messages', 0, 'content', 0, 'source'],
@@ -119,7 +141,7 @@ describe('a Messages request', () => {
     const request: JsonObject = {
       model: 'm',
       max_tokens: 5,
-      container: null,
+      container: { skills: [{ type: 'anthropic', skill_id: 'pdf' }] },
       messages: [
         { role: 'user', content: 'Hello' },
         {

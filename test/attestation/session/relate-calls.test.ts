@@ -253,6 +253,62 @@ describe.each(NAMES)('a run in the dialect %s', (name) => {
 })
 
 describe('what agents change in their histories', () => {
+  const chatAnswer = (message: JsonObject): JsonObject => ({ choices: [{ message }] })
+  const decoys: readonly [string, Name, JsonObject, JsonObject][] = [
+    [
+      'thinking under a second name',
+      'chat',
+      chatAnswer({ reasoning: 'Hm.', content: 'Rome.' }),
+      { role: 'assistant', reasoning_content: 'Hm.', reasoning: 'EVIL', content: 'Rome.' },
+    ],
+    [
+      'a second tool in a call',
+      'chat',
+      chatAnswer({ tool_calls: [{ id: 'c', custom: { name: 'n', input: 'x' } }] }),
+      {
+        role: 'assistant',
+        tool_calls: [
+          {
+            id: 'c',
+            type: 'custom',
+            function: { name: 'n', arguments: 'x' },
+            custom: { name: 'rm', input: 'EVIL' },
+          },
+        ],
+      },
+    ],
+    [
+      'a second input of a tool',
+      'responses',
+      { output: [{ type: 'custom_tool_call', call_id: 'c', name: 'n', input: 'x' }] },
+      { type: 'custom_tool_call', call_id: 'c', name: 'n', arguments: 'x', input: 'EVIL' },
+    ],
+    [
+      'another namespace of a tool',
+      'responses',
+      { output: [{ type: 'function_call', call_id: 'c', namespace: 'fs', name: 'n' }] },
+      { type: 'function_call', call_id: 'c', namespace: 'EVIL', name: 'n' },
+    ],
+    [
+      'another server of a tool',
+      'messages',
+      { content: [{ type: 'mcp_tool_use', id: 'c', server_name: 'fs', name: 'n', input: {} }] },
+      {
+        role: 'assistant',
+        content: [{ type: 'mcp_tool_use', id: 'c', server_name: 'EVIL', name: 'n', input: {} }],
+      },
+    ],
+  ]
+  it.each(decoys)('an answer that was changed by %s is named', (_, name, response, changed) => {
+    const asked = { role: 'user', content: 'Where?' }
+    const bodyOf = (items: Json) => ({ [name === 'responses' ? 'input' : 'messages']: items })
+    const [, later] = relateCalls([
+      { turns: TURNS[name], body: bodyOf([asked]), response },
+      { turns: TURNS[name], body: bodyOf([asked, changed]), response },
+    ])
+    expect(JSON.stringify(later?.foreign)).toContain('EVIL')
+  })
+
   it('thinking that is left out of a chat or Messages history is no break', () => {
     const { requests, answers } = RUNS.messages
     const text = JSON.stringify(requests).replaceAll(`${JSON.stringify(blocks[0])},`, '')

@@ -72,6 +72,57 @@ describe('replayAnswer', () => {
     )
   })
 
+  const begun = { id: 'resp_1', object: 'response', model: 'm' }
+  const call = { type: 'function_call', id: 'fc_1', call_id: 'call_1', name: 'n' }
+  const code = { type: 'code_interpreter_call', id: 'ci_1', code: null }
+  const written = { type: 'custom_tool_call', id: 'ct_1', call_id: 'call_2', name: 'n' }
+  const added = (item: JsonObject) => ({ type: 'response.output_item.added', item })
+  const done = (item: JsonObject) => ({ type: 'response.output_item.done', item })
+  const ended = (status: string) => ({
+    type: `response.${status}`,
+    response: { ...begun, status },
+  })
+
+  it.each([
+    [
+      'whose failure cut the input of a tool',
+      [
+        added(call),
+        { type: 'response.function_call_arguments.delta', output_index: 0, delta: '{"a"' },
+        added(code),
+        ended('failed'),
+      ],
+    ],
+    [
+      'with a tool whose text is null',
+      [
+        added(code),
+        done(code),
+        added(written),
+        done({ ...written, input: null }),
+        ended('completed'),
+      ],
+    ],
+  ])('a replayed response %s is the response', (_, events) => {
+    const dialect = EVENT_DIALECTS.responses
+    const answer = answerOf(dialect, [{ type: 'response.created', response: begun }, ...events])
+    expect(readAgain(dialect, eventsOfResponse(answer))).toEqual(answer)
+  })
+
+  it('a replayed message whose provider gave no number of tokens is the message', () => {
+    const dialect = EVENT_DIALECTS.messages
+    const usage = { output_tokens: null }
+    const events = messagesStream([]).map((event) => ({
+      ...event,
+      ...(event.type === 'message_delta' ? { usage } : {}),
+      ...(event.type === 'message_start'
+        ? { message: { ...(event.message as JsonObject), usage: { input_tokens: 1 } } }
+        : {}),
+    }))
+    const answer = answerOf(dialect, events)
+    expect(readAgain(dialect, eventsOfMessage(answer))).toEqual(answer)
+  })
+
   it('an answer that did not end cannot be replayed', () => {
     const message = { ...answerOf(EVENT_DIALECTS.messages, messagesStream([])), stop_reason: null }
     expect(() => replayAnswer(EVENT_DIALECTS.messages, eventsOfMessage(message))).toThrow()
