@@ -74,6 +74,7 @@ function evidenceOf(
     ...anchor,
   }
   const evidence = createEvidence({
+    providers: { findFor: async () => null },
     records: {
       findByHash: async (hash, scope) => {
         scopes.push(scope)
