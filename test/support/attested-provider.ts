@@ -3,11 +3,13 @@ import { once } from 'node:events'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
+import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import type { CollateralOrigins } from '../../src/providers/settings.ts'
 import { createAuthority, type TestCertificate } from './certificates.ts'
 import { sha } from './provider-builder/dstack-builder.ts'
 import {
+  BOOT_CONFIGURATION,
   type BuiltKind,
   buildProviderEvidence,
   type EvidenceChanges,
@@ -60,7 +62,7 @@ export async function startAttestedProvider(
   return {
     origin,
     ca: authority.certificate,
-    policy: buildProviderEvidence(kind, { policy: { origins: [origin] } }).policy,
+    policy: policyOf(kind, origin, keyOf(certificate)),
     origins: { pcs: origin, certificates: origin, kds: origin, builds: origin },
     asked,
     key: () => keyOf(certificate),
@@ -103,6 +105,13 @@ function answer(
     return void response.writeHead(302, { location: url.pathname + url.search }).end()
   const body = nonce !== null && mode === 'flood' ? Buffer.alloc(10_000_000, ' ') : kept.body
   response.writeHead(200, Object.fromEntries(kept.headers)).end(body)
+}
+
+function policyOf(kind: BuiltKind, origin: string, key: string): JsonObject {
+  const configuration = { ...BOOT_CONFIGURATION, tls_public_keys: [key] }
+  const configurations = [Buffer.from(digestBootConfiguration(configuration)).toString('hex')]
+  const own = { origins: [origin], ...(kind === 'nitro' ? { configurations } : {}) }
+  return buildProviderEvidence(kind, { policy: own }).policy
 }
 
 /** States the TLS key where the kind's document has it. */
