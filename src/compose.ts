@@ -26,6 +26,7 @@ import { openMetrics } from './observability/metrics.ts'
 import { openCallTraces } from './observability/traces.ts'
 import { watchDescriptors } from './observability/watch-descriptors.ts'
 import { openControlSockets, openOperator } from './operator.ts'
+import { openProviders } from './providers/open-providers.ts'
 import { openSettings, readReloadable } from './reload.ts'
 import { unixMs } from './runtime/clock.ts'
 import { pause } from './runtime/loop.ts'
@@ -117,6 +118,8 @@ export async function compose(
   const calling = { ...base, ...listed, limiter, idempotency, service, commits, credentials }
   const calls = openVerifiedCalls(config, { ...calling, database, anchoring, metrics, isDraining })
   const logs = openLogs(config, { database, records })
+  const collecting = { ...base, database, enclaves, anchoring, metrics, now: Date.now }
+  const providers = await openProviders(config, { ...collecting, demo: own.attested ?? null })
   const development = await writeExpectations({ home, local, enclaves })
   const pages = createPages({ isDevelopment: development !== null })
 
@@ -133,6 +136,7 @@ export async function compose(
     ...chat.modelRoutes,
     ...calls.models,
     ...service.routes,
+    ...providers.routes,
     ...calls.health,
     ...embeddingRoutes({ ...bounded, embeddings }),
     ...searchRoutes({ ...bounded, search }),
@@ -166,6 +170,7 @@ export async function compose(
       anchoring,
       nodes: nodes.serving,
       enclaves,
+      providers,
       settings,
       bus,
       lines: 'lines' in log ? log.lines : null,

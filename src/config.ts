@@ -18,6 +18,7 @@ import {
   releasesOf,
 } from './enclaves/settings.ts'
 import { type TraceConfig, traceFields, tracesOf } from './observability/trace-settings.ts'
+import { collectionOf, PROVIDER_FIELDS, type ProvidersConfig } from './providers/settings.ts'
 import { descriptorsMax } from './runtime/descriptors.ts'
 import {
   addressRanges,
@@ -161,6 +162,7 @@ const schema = z.object({
    * true. With false, a model that matches a pattern is listed after its first use.
    */
   PROVIDER_MODELS_ASK: flag.default(true),
+  ...PROVIDER_FIELDS,
 
   /**
    * The API key that the first start makes, for scripts. Default: a random key, kept in
@@ -303,6 +305,7 @@ export type GatewayConfig = {
   readonly providerModels: readonly string[]
   /** True if the gateway asks providers which models they have. */
   readonly asksProviderModels: boolean
+  readonly providers: ProvidersConfig
   readonly devApiKey: string | null
   readonly isHistoryOpen: boolean
   /** True if a person without a key can read evidence without content. */
@@ -363,6 +366,7 @@ export function readGatewayConfig(
     credentials: credentialsOf(settings),
     providerModels: settings.PROVIDER_MODELS,
     asksProviderModels: settings.PROVIDER_MODELS_ASK,
+    providers: collectionOf(settings),
     devApiKey: settings.DEV_API_KEY ?? null,
     isHistoryOpen: settings.HISTORY_ALL,
     isEvidencePublic: settings.PUBLIC_EVIDENCE,

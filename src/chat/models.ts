@@ -5,6 +5,7 @@ import { ApiError } from '../api/errors.ts'
 import { ANTHROPIC_FACE, type FaceChoice, faceByVersion, OPENAI_FACE } from '../api/faces.ts'
 import { defineRoute, type NamedSchema, type Route } from '../api/route.ts'
 import type { EnclavePool } from '../enclaves/enclave-pool.ts'
+import { providersOf } from '../enclaves/provider-table.ts'
 import type { Dispatcher } from '../nodes/runs/dispatch.ts'
 
 /** Value of `owned_by` for a model that contributed nodes serve. */
@@ -122,11 +123,6 @@ export function mostServed(
 ): ReturnType<Dispatcher['models']> {
   if (models.length <= NODE_MODELS_LISTED_MAX) return models
   return models.toSorted((left, right) => right.nodes - left.nodes).slice(0, NODE_MODELS_LISTED_MAX)
-}
-
-/** Joins the provider tables of all enclaves in use. */
-export function providersOf(enclaves: Pick<EnclavePool, 'identities'>): readonly ProviderEntry[] {
-  return enclaves.identities().flatMap(({ boot_configuration: boot }) => boot.providers)
 }
 
 /**

@@ -167,6 +167,8 @@ export type MeasuredParts = {
     }[]
     countStates(): ReadonlyMap<string, number>
   }
+  /** Ages of the newest evidence of attested providers by name, seconds. */
+  readonly providers: { readonly ages: () => Promise<ReadonlyMap<string, number>> }
   /** The bus between gateways. Null when there are no other gateways. */
   readonly bus: {
     status(): {
@@ -199,6 +201,7 @@ export function listSources(parts: MeasuredParts): readonly GaugeSource[] {
     relayerSource(parts),
     nodeSource(parts),
     enclaveSource(parts),
+    providerSource(parts),
     busSource(parts),
     logSource(parts),
     settingsSource(parts),
@@ -401,6 +404,19 @@ function enclaveSource({ enclaves, now }: MeasuredParts) {
         enclave_log_pending: sum(logs.map(({ size, acknowledged }) => size - acknowledged)),
       }
     },
+  })
+}
+
+function providerSource({ providers }: MeasuredParts) {
+  return source({
+    name: 'providers',
+    gauges: {
+      provider_evidence_age_seconds: {
+        help: 'Age of the newest evidence of each attested provider; without evidence, time since the start',
+        label: 'provider',
+      },
+    },
+    read: async () => ({ provider_evidence_age_seconds: await providers.ages() }),
   })
 }
 

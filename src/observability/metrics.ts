@@ -34,6 +34,10 @@ type Meter = {
    * list.
    */
   countModelList(asked: { readonly provider: string; readonly outcome: string }): void
+  /** Counts a try to collect a provider's evidence: `collected`, or the reason why not. */
+  countCollection(collected: { readonly provider: string; readonly outcome: string }): void
+  /** Counts a TLS key that a provider did not have before. */
+  countProviderKey(provider: string): void
 }
 
 /** The metrics of a gateway. Its parts add to these counts, and a server shows them. */
@@ -91,6 +95,7 @@ export function createMeter({ isStaging = false }: { readonly isStaging?: boolea
     calls: observeCalls(registry),
     ...countCommits(registry),
     ...countModelLists(registry),
+    ...countCollections(registry),
   }
 }
 
@@ -234,6 +239,28 @@ function countModelLists(registry: Registry): Pick<Meter, 'countModelList'> {
   return {
     countModelList: ({ provider, outcome }) =>
       lists.inc({ provider: providerOf(provider), outcome }),
+  }
+}
+
+function countCollections(registry: Registry): Pick<Meter, 'countCollection' | 'countProviderKey'> {
+  const registers = [registry]
+  const collections = new Counter({
+    name: `${METRICS_PREFIX}provider_evidence_collections_total`,
+    help: "Times that this gateway collected a provider's evidence; outcome: collected, refused, unreachable, timeout, answer_too_large, bad_answer, challenge_mismatch, key_missing, key_mismatch",
+    labelNames: ['provider', 'outcome'] as const,
+    registers,
+  })
+  const keys = new Counter({
+    name: `${METRICS_PREFIX}provider_key_changes_total`,
+    help: 'TLS keys of attested providers that were seen for the first time, after others',
+    labelNames: ['provider'] as const,
+    registers,
+  })
+  const providerOf = boundProviders()
+  return {
+    countCollection: ({ provider, outcome }) =>
+      collections.inc({ provider: providerOf(provider), outcome }),
+    countProviderKey: (provider) => keys.inc({ provider: providerOf(provider) }),
   }
 }
 

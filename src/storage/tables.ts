@@ -3,7 +3,8 @@ import type { Receipt } from '../../attestation/receipt.ts'
 
 /**
  * Rows as the driver of either database returns them: bigint is a number (or a RangeError beyond
- * 2^53-1), bytea a Uint8Array, uuid a string. Every `*_at` is Unix seconds. Addresses are text,
+ * 2^53-1), bytea a Uint8Array, uuid a string. Every `*_at` is Unix seconds, every `*_ms` Unix
+ * milliseconds. Addresses are text,
  * with 0x and in lower case. Digests, keys, signatures and transactions are raw bytes. The SQL in
  * migrations/ defines the same tables.
  */
@@ -33,6 +34,10 @@ export type Tables = {
   readonly idempotency_keys: IdempotencyKeyRow
   readonly erasures: ErasureRow
   readonly content_keys: ContentKeyRow
+  readonly provider_evidence: ProviderEvidenceRow
+  readonly provider_evidence_keys: ProviderEvidenceKeyRow
+  readonly provider_keys_seen: ProviderKeySeenRow
+  readonly provider_turns: ProviderTurnRow
 }
 
 /**
@@ -409,6 +414,48 @@ type IdempotencyKeyRow = {
   readonly abandoned_at: number | null
   readonly created_at: number
   readonly expires_at: number
+}
+
+/** What an attested provider served over a nonce. */
+type ProviderEvidenceRow = {
+  /** SHA-256 of `document`. */
+  readonly digest: Uint8Array
+  readonly provider: string
+  readonly origin: string
+  readonly kind: string
+  readonly fetched_ms: number
+  /** Null: no part of the evidence has an end. */
+  readonly ends_ms: number | null
+  /** JSON of the block that the nonce was made of. Null: the nonce is random. */
+  readonly block: string | null
+  readonly document: Uint8Array
+}
+
+/** A TLS key that an evidence states. */
+type ProviderEvidenceKeyRow = {
+  readonly origin: string
+  /** SHA-256 of its SubjectPublicKeyInfo. */
+  readonly spki: Uint8Array
+  /** That of the evidence. */
+  readonly fetched_ms: number
+  readonly digest: Uint8Array
+}
+
+/** A TLS key that a connection of a gateway to the origin had. */
+type ProviderKeySeenRow = {
+  readonly origin: string
+  readonly spki: Uint8Array
+  readonly first_seen_ms: number
+  readonly last_seen_ms: number
+}
+
+/** When the evidence of an origin is collected next. While a gateway collects, its time limit. */
+type ProviderTurnRow = {
+  readonly origin: string
+  readonly kind: string
+  readonly due_ms: number
+  /** Failures in a row. */
+  readonly failures: Generated<number>
 }
 
 /**

@@ -195,6 +195,23 @@ export const ALERT_CASES: readonly AlertCase[] = [
     firesAt: '7m30s',
   }),
   {
+    alert: 'AffidavitProviderEvidenceOld',
+    bad: [of('affidavit_provider_evidence_age_seconds', '100x7 86401x120', { provider: 'tee' })],
+    good: [fine('affidavit_provider_evidence_age_seconds', '86399x128', { provider: 'other' })],
+    labels: { ...JOB, provider: 'tee' },
+    silentAt: '6m30s',
+    firesAt: '7m30s',
+  },
+  {
+    // The series begins with the first change.
+    alert: 'AffidavitProviderKeyChanged',
+    bad: [of('affidavit_provider_key_changes_total', '_x8 1x120', { provider: 'tee' })],
+    good: [fine('affidavit_provider_key_changes_total', '0x128', { provider: 'other' })],
+    labels: { ...JOB, provider: 'tee' },
+    silentAt: '1m30s',
+    firesAt: '2m30s',
+  },
+  {
     alert: 'AffidavitChainFailing',
     bad: [of('affidavit_chain_failing', '0x7 1x120')],
     good: [fine('affidavit_chain_failing', '0x128', { job: 'affidavit-other' })],

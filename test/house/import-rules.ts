@@ -39,6 +39,7 @@ export const ROOMS: readonly string[] = [
   'src/accounts',
   'src/enclaves',
   'src/chain',
+  'src/providers',
   'src/nodes',
   'src/chat',
   'src/images',

@@ -79,7 +79,7 @@ export const GATEWAY_HOOK_TIMEOUT_MS = 60_000
 export async function startGateway(
   options: Pick<
     OwnParts,
-    'nodeLimits' | 'embeddings' | 'images' | 'search' | 'observers' | 'bodyRate'
+    'nodeLimits' | 'embeddings' | 'images' | 'search' | 'observers' | 'bodyRate' | 'attested'
   > & {
     readonly settings?: Partial<GatewayConfig>
     readonly credentials?: ReadonlyMap<string, string>
@@ -100,6 +100,8 @@ export async function startGateway(
     readonly enclaveSocket?: string
     /** Figures of blocks with anchors. Default: all can be read. */
     readonly unreadableBlocks?: Anchoring['unreadableBlocks']
+    /** Default: there is no block, and each request for one waits. */
+    readonly fetchRecentBlock?: Anchoring['fetchRecentBlock']
   } = {},
 ): Promise<TestGateway> {
   const enclave = await startScriptedEnclave()
@@ -125,7 +127,8 @@ export async function startGateway(
     credentials: options.credentials ?? new Map(),
     ...options.settings,
   }
-  const { nodeLimits, embeddings, images, search, observers, bodyRate, unreadableBlocks } = options
+  const { nodeLimits, embeddings, images, search, observers, bodyRate, attested } = options
+  const { unreadableBlocks, fetchRecentBlock } = options
   const keys = createApiKeys({
     keys: createKeysStore(database),
     now: Date.now,
@@ -139,11 +142,13 @@ export async function startGateway(
     images,
     search,
     observers,
+    attested,
     home: null,
     database,
     anchoring: {
       ...anchorNowhere(database, log),
       ...(unreadableBlocks === undefined ? {} : { unreadableBlocks }),
+      ...(fetchRecentBlock === undefined ? {} : { fetchRecentBlock }),
     },
     enclaves: {
       check: async () => [],

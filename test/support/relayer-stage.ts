@@ -209,6 +209,7 @@ async function startGateway(
     records,
     anchors: blocks,
     proofs,
+    providers: { findFor: async () => null },
     chainId,
     isOpen: true,
     source: null,

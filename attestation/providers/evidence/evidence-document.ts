@@ -17,6 +17,14 @@ import { parsedAs, refuseEvidence } from './evidence-codes.ts'
 export const PROVIDER_KINDS = ['tinfoil', 'dstack', 'aci', 'nitro'] as const
 export type ProviderKind = (typeof PROVIDER_KINDS)[number]
 
+/** Where a provider of each kind serves its document. */
+export const EVIDENCE_PATHS: Readonly<Record<ProviderKind, string>> = {
+  tinfoil: '/.well-known/tinfoil-attestation',
+  dstack: '/v1/attestation/report',
+  aci: '/v1/aci/attestation',
+  nitro: '/v1/attestation',
+}
+
 /** An answer to a GET request, as a gateway kept it. Nothing shows that the host sent it. */
 export type KeptResponse = {
   /** Absolute, https, as `URL` prints it. */

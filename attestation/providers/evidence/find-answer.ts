@@ -1,8 +1,9 @@
 import { refuseEvidence } from './evidence-codes.ts'
-import type { ProviderEvidence } from './evidence-document.ts'
+import { EVIDENCE_PATHS, type ProviderEvidence } from './evidence-document.ts'
 
-/** The body of the first kept answer from `path`, with status 200. Throws ProviderEvidenceError. */
-export function findAnswer({ responses }: ProviderEvidence, path: string): Uint8Array<ArrayBuffer> {
+/** The body of the first answer from the kind's path, of status 200. Throws ProviderEvidenceError. */
+export function findAnswer({ kind, responses }: ProviderEvidence): Uint8Array<ArrayBuffer> {
+  const path = EVIDENCE_PATHS[kind]
   const answer = responses.find(({ url }) => new URL(url).pathname === path)
   if (!answer) throw refuseEvidence('answer_missing', `expected an answer from ${path}`)
   if (answer.status !== 200)

@@ -13,9 +13,6 @@ import { type BoundKey, type Judging, type KindFacts, UNKNOWN_WEIGHTS } from './
 import { readKeptCollateral } from './kept-collateral.ts'
 import { checkWeights } from './model-weights.ts'
 
-/** Where ACI services serve their report. */
-const ACI_PATH = '/v1/aci/attestation'
-
 type AciAnswer = ApplicationEvidence & {
   /** What the digest of the keyset is over: the served bytes, or canonical JSON. */
   readonly keyset: Uint8Array
@@ -28,10 +25,7 @@ type AciAnswer = ApplicationEvidence & {
 /** Judges the report of an ACI service (aci/1) on dstack. */
 export async function judgeAci(judging: Judging): Promise<KindFacts> {
   const { evidence, checks, at } = judging
-  const answer = await checks.make('answer', () => {
-    const json = parsedAs('answer_malformed', () => parseExactJson(findAnswer(evidence, ACI_PATH)))
-    return established(parsedAs('answer_malformed', () => readAnswer(json)))
-  })
+  const answer = await checks.make('answer', () => established(readAciAnswer(findAnswer(evidence))))
   const collateral = await checks.make('collateral', () =>
     established(readKeptCollateral(evidence.collateral)),
   )
@@ -61,7 +55,12 @@ export async function judgeAci(judging: Judging): Promise<KindFacts> {
 const { arrayOf, countOf, hexOf, invalid, textOf } = formsOf('answer_malformed')
 const KEYS_MAX = 64
 
-function readAnswer(json: Json): AciAnswer {
+/** Reads the attacker-controlled answer of a service. Throws ProviderEvidenceError. */
+export function readAciAnswer(body: Uint8Array): AciAnswer {
+  return parsedAs('answer_malformed', () => readReport(parseExactJson(body)))
+}
+
+function readReport(json: Json): AciAnswer {
   const at = (...path: readonly string[]) => memberAt(json, ...path)
   if (at('api_version') !== 'aci/1') throw invalid('api_version', 'aci/1')
   if (at('attestation', 'tee_type') !== 'tdx') throw invalid('tee_type', 'tdx')

@@ -12,9 +12,6 @@ import { type Judging, type KindFacts, type ProviderModel, UNKNOWN_WEIGHTS } fro
 import { readKeptCollateral } from './kept-collateral.ts'
 import { checkWeights } from './model-weights.ts'
 
-/** Where services on dstack serve their report. */
-const DSTACK_PATH = '/v1/attestation/report'
-
 type DstackAnswer = ApplicationEvidence & {
   /** The address (20 bytes) or the key (32 bytes) that signs answers. */
   readonly address: Uint8Array
@@ -28,12 +25,9 @@ type DstackAnswer = ApplicationEvidence & {
 /** Judges the report of a service on dstack, as NEAR AI and dstack-vllm-proxy serve it. */
 export async function judgeDstack(judging: Judging): Promise<KindFacts> {
   const { evidence, checks } = judging
-  const answer = await checks.make('answer', () => {
-    const json = parsedAs('answer_malformed', () =>
-      parseExactJson(findAnswer(evidence, DSTACK_PATH)),
-    )
-    return established(parsedAs('answer_malformed', () => readAnswer(json)))
-  })
+  const answer = await checks.make('answer', () =>
+    established(readDstackAnswer(findAnswer(evidence))),
+  )
   const collateral = await checks.make('collateral', () =>
     established(readKeptCollateral(evidence.collateral)),
   )
@@ -59,7 +53,12 @@ export async function judgeDstack(judging: Judging): Promise<KindFacts> {
 
 const { invalid, objectOf, textOf } = formsOf('answer_malformed')
 
-function readAnswer(json: Json): DstackAnswer {
+/** Reads the attacker-controlled answer of a service. Throws ProviderEvidenceError. */
+export function readDstackAnswer(body: Uint8Array): DstackAnswer {
+  return parsedAs('answer_malformed', () => readReport(parseExactJson(body)))
+}
+
+function readReport(json: Json): DstackAnswer {
   const gateway = memberAt(json, 'gateway_attestation') ?? json
   const at = (...path: readonly string[]) => memberAt(gateway, ...path)
   const fingerprint = at('tls_cert_fingerprint') ?? null

@@ -19,18 +19,13 @@ import {
 } from './judging.ts'
 import { checkWeights } from './model-weights.ts'
 
-/** Where another Affidavit serves a document over a nonce. */
-const NITRO_PATH = '/v1/attestation'
-
 type NitroAnswer = { readonly document: Uint8Array; readonly configuration: JsonObject }
 
 /** Judges the attestation document of another Affidavit, with its boot configuration. */
 export async function judgeNitro(judging: Judging): Promise<KindFacts> {
   const { evidence, terms, checks, at } = judging
   const answer = await checks.make('answer', () => {
-    const json = parsedAs('answer_malformed', () =>
-      parseExactJson(findAnswer(evidence, NITRO_PATH)),
-    )
+    const json = parsedAs('answer_malformed', () => parseExactJson(findAnswer(evidence)))
     return established(parsedAs('answer_malformed', () => readAnswer(json)))
   })
   await checks.make('collateral', () => waived('a document of AWS needs none'))

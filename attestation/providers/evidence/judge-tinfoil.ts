@@ -27,14 +27,11 @@ import { checkWeights, weightsOfBuild } from './model-weights.ts'
 import { NO_SNP_TERMS, NO_TDX_TERMS } from './provider-policy.ts'
 import { parseTinfoilDocument, type TinfoilDocument } from './tinfoil-document.ts'
 
-/** Where Tinfoil's machines serve their document. */
-const TINFOIL_PATH = '/.well-known/tinfoil-attestation'
-
 /** Judges a document of Tinfoil: version 2 or 3, TDX or SEV-SNP, with the signed build. */
 export async function judgeTinfoil(judging: Judging): Promise<KindFacts> {
   const { evidence, terms, checks } = judging
   const document = await checks.make('answer', async () => {
-    const read = await parseTinfoilDocument(findAnswer(evidence, TINFOIL_PATH))
+    const read = await parseTinfoilDocument(findAnswer(evidence))
     return established(read, `${read.hardware.tee}, version ${read.nonce === null ? 2 : 3}`)
   })
   await checks.make('challenge', () => {

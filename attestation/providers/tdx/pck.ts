@@ -1,5 +1,9 @@
 import { encodeHex } from '../../bytes.ts'
-import type { Certificate, CertificateProfile } from '../../nitro/certificate.ts'
+import {
+  type Certificate,
+  type CertificateProfile,
+  parseCertificate,
+} from '../../nitro/certificate.ts'
 import {
   DER_TAGS,
   DerError,
@@ -9,7 +13,7 @@ import {
 } from '../../nitro/der.ts'
 import type { EcdsaKey } from '../../nitro/ecdsa.ts'
 import { P256 } from '../../nitro/ecdsa.ts'
-import { verifyProviderChain } from '../provider-chain.ts'
+import { asProviderFault, verifyProviderChain } from '../provider-chain.ts'
 import { tdxFault } from './tdx-codes.ts'
 
 /** What Intel's certificates say about a platform (Intel SGX PCK Certificate specification). */
@@ -62,6 +66,24 @@ export async function verifyPck(
   const extension = leaf.opaque.get(SGX_EXTENSIONS)
   if (!extension) throw malformed()
   return { certificates: chain.certificates, key: chain.leafKey, ...parseExtension(extension) }
+}
+
+/**
+ * Reads which collateral an attacker-controlled PCK certificate (DER) needs: of which kind of
+ * platform, and of which of Intel's two authorities. Verifies nothing. Throws
+ * ProviderEvidenceError.
+ */
+export async function readPckClaims(
+  der: Uint8Array<ArrayBuffer>,
+): Promise<{ readonly fmspc: string; readonly authority: 'platform' | 'processor' }> {
+  const leaf = await asProviderFault(() => parseCertificate(der, 'leaf', INTEL_CERTIFICATES))
+  const extension = leaf.opaque.get(SGX_EXTENSIONS)
+  if (!extension) throw malformed()
+  const isProcessor = leaf.issuer.commonName === 'Intel SGX PCK Processor CA'
+  return {
+    fmspc: parseExtension(extension).fmspc,
+    authority: isProcessor ? 'processor' : 'platform',
+  }
 }
 
 type PckExtension = Omit<Pck, 'certificates' | 'key'>

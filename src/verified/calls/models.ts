@@ -10,9 +10,9 @@ import {
   listedModels,
   modelListRoutes,
   offersOf,
-  providersOf,
 } from '../../chat/models.ts'
 import type { EnclavePool } from '../../enclaves/enclave-pool.ts'
+import { providersOf } from '../../enclaves/provider-table.ts'
 import { credentialHeaders, hasCredential } from './completion-call.ts'
 import type { ProviderLists } from './provider-lists.ts'
 import type { ModelOutcomes } from './verified-completions.ts'

@@ -6,6 +6,7 @@ import {
   type NoBlockReason,
 } from '../../../attestation/evidence/bundle.ts'
 import type { BundleSource } from '../../../attestation/evidence/bundle-source.ts'
+import type { Receipt } from '../../../attestation/receipt.ts'
 import type {
   AnchorBlocksStore,
   AnchorEvidence,
@@ -15,6 +16,7 @@ import type {
 import type { BlockProofs } from '../../chain/block-proofs.ts'
 import { BlockUnreadable } from '../../chain/read-block.ts'
 import type { Logger } from '../../observability/logger.ts'
+import type { ProviderEvidenceStore } from '../../providers/provider-evidence-store.ts'
 import { recordText } from './record-text.ts'
 import type { RecordsStore, StoredRecord } from './records-store.ts'
 import { scopeOfViewer, type Viewer } from './viewer.ts'
@@ -61,6 +63,7 @@ type EvidenceSources = {
 export function createEvidence(
   options: EvidenceSources & {
     readonly records: Pick<RecordsStore, 'findByHash' | 'findProof'>
+    readonly providers: Pick<ProviderEvidenceStore, 'findFor'>
     readonly isOpen: boolean
     /** What each bundle says about its source. Null when the operator set nothing. */
     readonly source: BundleSource | null
@@ -68,7 +71,7 @@ export function createEvidence(
     readonly waitMs?: number
   },
 ): RecordEvidence {
-  const { records, anchors, proofs, chainId, isOpen, source, log } = options
+  const { records, anchors, proofs, providers, chainId, isOpen, source, log } = options
   const { waitMs = BLOCK_WAIT_MS } = options
   const publicWait = boundWaits(PUBLIC_WAITS_MAX)
 
@@ -94,6 +97,14 @@ export function createEvidence(
     return Promise.race([found, sleep(waitMs, 'not_read' as const, { ref: false })])
   }
 
+  /** The newest evidence that states the key of the receipt, and is not younger than it. */
+  async function findProviderEvidence({ receipt }: StoredRecord): Promise<Uint8Array | null> {
+    const { version, provider, finished_at: atMs }: Receipt = JSON.parse(receipt)
+    if (version !== 3 || provider.tls === null) return null
+    const { origin, tls } = provider
+    return await providers.findFor({ origin, spkiSha256: tls.spki_sha256, atMs })
+  }
+
   async function bundleOf(record: StoredRecord | null, wait: Wait): Promise<string | null> {
     if (record === null) return null
     const anchor = await anchors.findAnchor(record.txHash)
@@ -108,6 +119,7 @@ export function createEvidence(
           ? { reason: proof, transaction: anchor.txHash }
           : describeProof(proof),
       source,
+      providerEvidence: await findProviderEvidence(record),
     })
     return JSON.stringify(bundle)
   }

@@ -3,6 +3,7 @@ import type { AdminLog } from '../../accounts/admin-log-store.ts'
 import type { Route } from '../../api/route.ts'
 import type { Anchoring } from '../../chain/anchoring.ts'
 import type { Opening } from '../../observability/logger.ts'
+import { createProviderEvidenceStore } from '../../providers/provider-evidence-store.ts'
 import type { Database } from '../../storage/database.ts'
 import { createErasureSweeper, recordErasures } from './erasures.ts'
 import { createErasuresStore } from './erasures-store.ts'
@@ -42,7 +43,14 @@ export function openRecords(
     records,
     historyRoutes: historyRoutes({
       history: createHistory({ records, isOpen, erasures: { eraseRecords } }),
-      evidence: createEvidence({ ...anchoring.evidence, records, isOpen, source, log }),
+      evidence: createEvidence({
+        ...anchoring.evidence,
+        records,
+        providers: createProviderEvidenceStore(database),
+        isOpen,
+        source,
+        log,
+      }),
       isEvidencePublic,
     }),
   }

@@ -49,6 +49,8 @@ export type BuiltKind =
 
 /** What a test can change, so that one rule is broken. */
 export type EvidenceChanges = {
+  /** In place of that of BLOCK_HASH and ORIGIN, for all kinds without a GPU. */
+  readonly nonce?: Uint8Array
   /** Changes the answer's JSON before the hardware binds what it binds. */
   // biome-ignore lint/suspicious/noExplicitAny: a test breaks any member of the answer
   readonly bound?: (answer: any) => void
@@ -74,7 +76,7 @@ export function buildProviderEvidence(
     evidence: {
       kind: kind as ProviderKind,
       origin: ORIGIN,
-      nonce: NONCE,
+      nonce: changes.nonce ?? NONCE,
       fetchedAtMs: MADE_AT.getTime() - 60_000,
       block: { chainId: 1, number: 17, hash: BLOCK_HASH },
       responses: [kept(`${ORIGIN}${path}`, JSON.stringify(answer))],
@@ -194,7 +196,7 @@ const BUILDERS: Readonly<Record<BuiltKind, (changes: EvidenceChanges) => Built>>
     }
     changes.bound?.(answer)
     const bound = Buffer.from(`${'ad'.repeat(20)}${answer.tls_cert_fingerprint}`, 'hex')
-    const reportData = Buffer.concat([sha('sha256', bound), NONCE])
+    const reportData = Buffer.concat([sha('sha256', bound), changes.nonce ?? NONCE])
     const { quote, intel } = tdxOf(reportData, MACHINE)
     return {
       path: '/v1/attestation/report',
@@ -210,7 +212,7 @@ const BUILDERS: Readonly<Record<BuiltKind, (changes: EvidenceChanges) => Built>>
     changes.bound?.(keyset)
     const bytes = Buffer.from(JSON.stringify(keyset))
     const digest = `sha256:${hex(sha('sha256', bytes))}`
-    const statement = `{"keyset_digest":"${digest}","nonce":"${NONCE_HEX}","purpose":"aci.report_data.v1"}`
+    const statement = `{"keyset_digest":"${digest}","nonce":"${hex(changes.nonce ?? NONCE)}","purpose":"aci.report_data.v1"}`
     const reportData = Buffer.concat([sha('sha256', Buffer.from(statement)), Buffer.alloc(32)])
     const { quote, intel } = tdxOf(reportData, MACHINE)
     return {
@@ -231,7 +233,7 @@ const BUILDERS: Readonly<Record<BuiltKind, (changes: EvidenceChanges) => Built>>
     const configuration = { ...BOOT_CONFIGURATION }
     changes.bound?.(configuration)
     const fields = {
-      nonce: NONCE,
+      nonce: changes.nonce ?? NONCE,
       user_data: digestOf(configuration),
       public_key: Buffer.alloc(65, 4),
     }
@@ -280,7 +282,8 @@ function version3(
   const device = section('device-evidence', keys.devices)
   const algorithm = `${prefix}report-data/v1`
   const hashes = [sha('sha256', crypto), sha('sha256', device)]
-  const bound = sha('sha256', Buffer.concat([Buffer.from(algorithm), NONCE, ...hashes]))
+  const { nonce = NONCE } = changes
+  const bound = sha('sha256', Buffer.concat([Buffer.from(algorithm), nonce, ...hashes]))
   const reportData = Buffer.concat([bound, Buffer.alloc(32)])
   const { report, collateral } = attest(reportData)
   return {
@@ -288,7 +291,7 @@ function version3(
     answer: {
       format: `${prefix}predicate/attestation/v3`,
       challenge: {
-        nonce: NONCE_HEX,
+        nonce: hex(nonce),
         report_data: hex(reportData),
         report_data_algorithm: algorithm,
       },

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { parseEvidenceBundle, redactBundle } from '../../../../attestation/evidence/bundle.ts'
 import type { BundleSource } from '../../../../attestation/evidence/bundle-source.ts'
@@ -6,11 +7,16 @@ import { RpcError } from '../../../../client/rpc.ts'
 import type { AnchorEvidence, BlockProof } from '../../../../src/chain/anchor-blocks-store.ts'
 import type { BlockProofs } from '../../../../src/chain/block-proofs.ts'
 import { BlockUnreadable } from '../../../../src/chain/read-block.ts'
+import {
+  createProviderEvidenceStore,
+  type ProviderEvidenceStore,
+} from '../../../../src/providers/provider-evidence-store.ts'
 import { createEvidence, PUBLIC_WAITS_MAX } from '../../../../src/verified/records/evidence.ts'
 import type { RecordScope, StoredRecord } from '../../../../src/verified/records/records-store.ts'
 import { NOTARY } from '../../../attestation/build-record.ts'
 import { BOOT_CONFIGURATION, buildEvidence } from '../../../attestation/evidence/build-evidence.ts'
 import { recordLog } from '../../../support/chain.ts'
+import { startDatabases } from '../../../support/databases.ts'
 
 const { bundle } = buildEvidence()
 const { record, transaction, block } = bundle
@@ -60,6 +66,7 @@ function evidenceOf(
     readonly isOpen?: boolean
     readonly waitMs?: number
     readonly source?: BundleSource
+    readonly providers?: Pick<ProviderEvidenceStore, 'findFor'>
   } = {},
 ) {
   const asked: string[] = []
@@ -74,6 +81,7 @@ function evidenceOf(
     ...anchor,
   }
   const evidence = createEvidence({
+    providers: options.providers ?? { findFor: async () => null },
     records: {
       findByHash: async (hash, scope) => {
         scopes.push(scope)
@@ -139,6 +147,42 @@ describe('createEvidence', () => {
     const { read, asked } = evidenceOf({ proof: PROOF })
     expect(await read()).toEqual(WHOLE)
     expect(asked).toEqual([])
+  })
+
+  it('a bundle has the newest evidence of its provider that states its key and is not younger', async () => {
+    const source = await startDatabases('postgres')
+    try {
+      const providers = createProviderEvidenceStore(await source.open())
+      const { read } = evidenceOf({ proof: PROOF }, { providers })
+      const { provider, finished_at: finishedAt } = record.receipt
+      const save = (document: string, more: { atMs?: number; key?: string; origin?: string }) => {
+        const { atMs = finishedAt, key = provider.tls?.spki_sha256 ?? '' } = more
+        return providers.save({
+          digest: createHash('sha256').update(document).digest('hex'),
+          provider: provider.name,
+          origin: more.origin ?? provider.origin,
+          kind: 'tinfoil',
+          fetchedAtMs: atMs,
+          endsAtMs: null,
+          block: null,
+          keys: [key],
+          document: Buffer.from(document),
+        })
+      }
+      await save('of another key', { key: 'ee'.repeat(32) })
+      await save('of another origin', { origin: 'https://other.example' })
+      await save('too young', { atMs: finishedAt + 1 })
+      expect(await read()).toEqual(WHOLE)
+      await save('oldest', { atMs: finishedAt - 2_000 })
+      await save('newest', {})
+      await save('older', { atMs: finishedAt - 1_000 })
+      expect(await read()).toEqual({
+        ...WHOLE,
+        provider_evidence: Buffer.from('newest').toString('base64'),
+      })
+    } finally {
+      await source.stop()
+    }
   })
 
   it('every bundle, also a public one and one without a block, says where it is from', async () => {

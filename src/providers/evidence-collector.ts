@@ -1,0 +1,147 @@
+import { encodeHex, sha256 } from '../../attestation/bytes.ts'
+import { asError } from '../api/errors.ts'
+import { backOffMs } from '../runtime/back-off.ts'
+import { createFaultLog } from '../runtime/fault-log.ts'
+import { createLoop } from '../runtime/loop.ts'
+import {
+  type CollectedProvider,
+  CollectionFault,
+  type CollectionFaultCode,
+  type CollectionParts,
+  collectEvidence,
+} from './collect-evidence.ts'
+import { FetchFault } from './fetch-over-tls.ts'
+import type { ProviderEvidenceStore } from './provider-evidence-store.ts'
+import type { ProviderTurnsStore } from './provider-turns-store.ts'
+
+/** How one collecting ended. */
+export type CollectionOutcome = 'collected' | CollectionFaultCode
+
+/** How often the collector looks for due turns and for new providers of the table. */
+const LOOK_MS = 5_000
+/** A gateway collects within this time. Then another gateway may. */
+const TURN_LIMIT_MS = 120_000
+/** Shortest pause between two collectings of one provider, and longest after a failure. */
+const PAUSE_MIN_MS = 60_000
+const RETRY_MAX_MS = 3_600_000
+const FAULT_LOG_MS = 600_000
+
+type CollectorOptions = CollectionParts & {
+  /** The providers of the enclaves' tables whose evidence is collected. */
+  readonly providers: () => readonly CollectedProvider[]
+  readonly evidence: Pick<ProviderEvidenceStore, 'save' | 'recordKey'>
+  readonly turns: ProviderTurnsStore
+  readonly intervalMs: number
+  readonly onCollected: (collected: {
+    readonly provider: string
+    readonly outcome: CollectionOutcome
+  }) => void
+  readonly onNewKey: (provider: string) => void
+  readonly pauseMinMs?: number
+  readonly lookMs?: number
+}
+
+/**
+ * Collects the evidence of each provider in the background: every interval, and in time before the
+ * evidence ends. After a failure it tries again with growing pauses. Of several gateways on one
+ * database, one collects each time.
+ */
+export function createEvidenceCollector(options: CollectorOptions): {
+  start(): void
+  /** Aborts the running work. Another gateway may then collect at once. */
+  stop(): Promise<void>
+} {
+  const { evidence, turns, intervalMs, now, log, onCollected } = options
+  const { pauseMinMs = PAUSE_MIN_MS, lookMs = LOOK_MS } = options
+  const faults = createFaultLog(FAULT_LOG_MS, () => performance.now())
+
+  async function collect(provider: CollectedProvider, signal: AbortSignal): Promise<void> {
+    const { origin, kind } = provider
+    const turn = { origin, kind, limitMs: TURN_LIMIT_MS, laterMaxMs: intervalMs }
+    const before = await turns.takeTurn(turn)
+    if (before === null) return
+    let next = { pauseMs: 0, failures: before }
+    try {
+      const endsAtMs = await collectOnce(provider, signal)
+      onCollected({ provider: provider.name, outcome: 'collected' })
+      const bounds = { intervalMs, pauseMinMs }
+      next = {
+        pauseMs: pauseAfter(endsAtMs === null ? null : endsAtMs - now(), bounds),
+        failures: 0,
+      }
+    } catch (error) {
+      if (signal.aborted) return
+      const isExpected = error instanceof FetchFault || error instanceof CollectionFault
+      const failures = before + 1
+      const retry = { minMs: pauseMinMs, maxMs: Math.min(intervalMs, RETRY_MAX_MS) }
+      next = { failures, pauseMs: backOffMs(failures, retry, { jitter: 'half' }) }
+      if (!isExpected) throw error
+      onCollected({ provider: provider.name, outcome: error.code })
+      const level = before === 0 ? 'warn' : 'debug'
+      log[level](
+        { provider: provider.name, origin, code: error.code, err: error },
+        'evidence of a provider not collected; tried again',
+      )
+    } finally {
+      await turns.settleTurn({ ...turn, ...next })
+    }
+  }
+
+  /** Returns when the stored evidence ends. */
+  async function collectOnce(
+    provider: CollectedProvider,
+    signal: AbortSignal,
+  ): Promise<number | null> {
+    const { name, origin, kind } = provider
+    const seen: string[] = []
+    try {
+      const onKey = (spki: string) => void seen.push(spki)
+      const { document, facts } = await collectEvidence(provider, options, { signal, onKey })
+      const { fetchedAtMs, endsAtMs, block, tlsKeys } = facts
+      const keys = [...new Set(tlsKeys.map(({ spkiSha256 }) => spkiSha256))]
+      const digest = encodeHex(sha256(document))
+      const stored = { digest, fetchedAtMs, endsAtMs, block, keys }
+      await evidence.save({ ...stored, provider: name, origin, kind, document })
+      log.info({ provider: name, digest }, 'evidence of a provider collected')
+      return endsAtMs
+    } finally {
+      for (const spkiSha256 of seen) {
+        const key = { origin, spkiSha256, atMs: Math.floor(now()) }
+        if (await evidence.recordKey(key)) {
+          options.onNewKey(name)
+          log.warn({ provider: name, origin, spkiSha256 }, 'a provider has a new TLS key')
+        }
+      }
+    }
+  }
+
+  return createLoop(async (signal) => {
+    const due = options.providers().map(async (provider) => {
+      try {
+        await collect(provider, signal)
+      } catch (error) {
+        if (signal.aborted) return
+        if (faults.isDue(provider.name))
+          log.warn(
+            { provider: provider.name, err: asError(error) },
+            'turn to collect evidence failed; tried again',
+          )
+      }
+    })
+    await Promise.all(due)
+    return lookMs
+  })
+}
+
+/**
+ * The pause after a collecting, whose evidence ends in `leftMs`: at half of that time, so that a
+ * failure leaves time for more tries. Evidence that has ended already, as the provider served it,
+ * or that has no end, is collected again after the interval.
+ */
+export function pauseAfter(
+  leftMs: number | null,
+  { intervalMs, pauseMinMs }: { readonly intervalMs: number; readonly pauseMinMs: number },
+): number {
+  if (leftMs === null || leftMs <= 0) return intervalMs
+  return Math.min(intervalMs, Math.max(pauseMinMs, leftMs / 2))
+}

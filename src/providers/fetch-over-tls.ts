@@ -1,0 +1,123 @@
+import { createHash } from 'node:crypto'
+import { once } from 'node:events'
+import type { IncomingMessage } from 'node:http'
+import { request } from 'node:https'
+import { TLSSocket } from 'node:tls'
+import type { KeptResponse } from '../../attestation/providers/evidence/evidence-document.ts'
+
+/** Why no answer came. */
+export type FetchFaultCode =
+  | 'refused' //          another status than 200; redirects are not followed
+  | 'unreachable' //      no connection, or no valid certificate, or a cut answer
+  | 'timeout'
+  | 'answer_too_large'
+  | 'bad_answer' //       a content coding that was not asked for
+
+/** No answer to keep came. */
+export class FetchFault extends Error {
+  readonly code: FetchFaultCode
+
+  constructor(code: FetchFaultCode, message: string, cause?: unknown) {
+    super(message, { cause })
+    this.name = 'FetchFault'
+    this.code = code
+  }
+}
+
+type FetchOptions = {
+  /** PEM of the certificate authorities that are trusted. */
+  readonly ca: readonly string[]
+  readonly bytesMax: number
+  readonly timeoutMs: number
+  readonly signal: AbortSignal
+  /** Called with the key of the connection (SHA-256, hex), when its certificate was checked. */
+  readonly onKey?: (spkiSha256: string) => void
+}
+
+/** Headers that a check of evidence reads. */
+const KEPT_HEADERS = ['tcb-info-issuer-chain', 'sgx-enclave-identity-issuer-chain']
+
+/**
+ * Sends a GET request over a new TLS connection, and returns the answer of status 200 as evidence
+ * keeps it. Throws FetchFault, or the reason of `signal`.
+ */
+export async function fetchOverTls(href: string, options: FetchOptions): Promise<KeptResponse> {
+  const { timeoutMs, signal } = options
+  signal.throwIfAborted()
+  const timeout = AbortSignal.timeout(timeoutMs)
+  try {
+    return await fetchUntil(href, options, AbortSignal.any([signal, timeout]))
+  } catch (error) {
+    signal.throwIfAborted()
+    if (timeout.aborted)
+      throw new FetchFault('timeout', `expected a complete answer within ${timeoutMs} ms`)
+    if (error instanceof FetchFault) throw error
+    throw new FetchFault('unreachable', `broken off (${codeOf(error)})`, error)
+  }
+}
+
+async function fetchUntil(
+  href: string,
+  { ca, bytesMax, onKey }: FetchOptions,
+  signal: AbortSignal,
+): Promise<KeptResponse> {
+  const asked = request(href, {
+    // One connection for one request: the answer is from the holder of its key.
+    agent: false,
+    ca: [...ca],
+    signal,
+    headers: {
+      accept: 'application/json, */*',
+      'accept-encoding': 'identity',
+      'user-agent': 'affidavit',
+    },
+  })
+  // Faults after the head of the answer are read from the answer.
+  asked.on('error', () => {})
+  asked.on('socket', (socket) => {
+    if (socket instanceof TLSSocket) socket.once('secureConnect', () => onKey?.(keyOf(socket)))
+  })
+  try {
+    const answered = once(asked, 'response', { signal })
+    asked.end()
+    const [response] = (await answered) as [IncomingMessage]
+    const { statusCode = 0, headers } = response
+    if (statusCode !== 200)
+      throw new FetchFault('refused', `expected status 200, got ${statusCode}`)
+    if ((headers['content-encoding'] ?? 'identity') !== 'identity')
+      throw new FetchFault('bad_answer', 'expected an answer without content coding')
+    const body = await readBody(response, bytesMax)
+    const kept = KEPT_HEADERS.flatMap((name) => {
+      const value = headers[name]
+      return typeof value === 'string' ? [[name, value] as const] : []
+    })
+    return { url: href, status: 200, headers: new Map(kept), body }
+  } finally {
+    asked.destroy()
+  }
+}
+
+async function readBody(response: IncomingMessage, bytesMax: number) {
+  const chunks: Buffer[] = []
+  let length = 0
+  for await (const chunk of response) {
+    length += chunk.length
+    if (length > bytesMax)
+      throw new FetchFault('answer_too_large', `expected at most ${bytesMax} bytes`)
+    chunks.push(chunk)
+  }
+  return new Uint8Array(Buffer.concat(chunks))
+}
+
+/** The key as receipts name it (enclave/providers/transport.ts). */
+function keyOf(socket: TLSSocket): string {
+  const certificate = socket.getPeerX509Certificate()
+  if (certificate === undefined) throw new TypeError('expected the certificate of a TLS server')
+  const spki = certificate.publicKey.export({ type: 'spki', format: 'der' })
+  return createHash('sha256').update(spki).digest('hex')
+}
+
+function codeOf(error: unknown): string {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined
+  return typeof code === 'string' ? code : 'unknown fault'
+}

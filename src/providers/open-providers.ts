@@ -1,0 +1,113 @@
+import { readFile } from 'node:fs/promises'
+import { getCACertificates } from 'node:tls'
+import type { ProviderKind } from '../../attestation/providers/evidence/evidence-document.ts'
+import {
+  type ProviderPolicy,
+  parseProviderPolicy,
+} from '../../attestation/providers/evidence/provider-policy.ts'
+import type { ProviderEntry } from '../../enclave/protocol/messages.ts'
+import type { Route } from '../api/route.ts'
+import type { Anchoring } from '../chain/anchoring.ts'
+import type { EnclavePool } from '../enclaves/enclave-pool.ts'
+import { providersOf } from '../enclaves/provider-table.ts'
+import type { Opening } from '../observability/logger.ts'
+import type { Metrics } from '../observability/metrics.ts'
+import type { Database } from '../storage/database.ts'
+import type { CollectedProvider } from './collect-evidence.ts'
+import { createEvidenceCollector } from './evidence-collector.ts'
+import { evidenceRoutes } from './evidence-routes.ts'
+import { createProviderEvidenceStore } from './provider-evidence-store.ts'
+import { createProviderTurnsStore } from './provider-turns-store.ts'
+import type { ProvidersConfig } from './settings.ts'
+
+/** A demonstration provider under development roots, which the gateway started itself. */
+export type AttestedDemo = {
+  readonly origin: string
+  readonly kind: ProviderKind
+  /** PEM of the authority of its TLS certificate. */
+  readonly caFile: string
+  /** Policy that names its roots. */
+  readonly policyFile: string
+}
+
+/** Evidence of the providers that run in a TEE of their own. */
+export type ProviderEvidenceRoom = {
+  readonly routes: readonly Route[]
+  /**
+   * Ages of the newest evidence by provider, seconds. A provider without evidence has the age of
+   * this process.
+   */
+  readonly ages: () => Promise<ReadonlyMap<string, number>>
+}
+
+/** Opens the collection of providers' evidence. */
+export async function openProviders(
+  { providers: config }: { readonly providers: ProvidersConfig },
+  parts: Opening & {
+    readonly database: Database
+    readonly enclaves: Pick<EnclavePool, 'identities'>
+    readonly anchoring: Pick<Anchoring, 'fetchRecentBlock'>
+    readonly metrics: Pick<Metrics, 'countCollection' | 'countProviderKey'> | null
+    readonly demo: AttestedDemo | null
+    /** Unix milliseconds. */
+    readonly now: () => number
+  },
+): Promise<ProviderEvidenceRoom> {
+  const { database, enclaves, anchoring, metrics, now, log, onStarted } = parts
+  const demo = parts.demo && (await readDemo(parts.demo))
+  const evidence = createProviderEvidenceStore(database)
+  const table = () => providersOf(enclaves)
+  const collected = () => collectedOf(table(), config, demo)
+  const collector = createEvidenceCollector({
+    ...config,
+    providers: collected,
+    evidence,
+    turns: createProviderTurnsStore(database),
+    ca: getCACertificates('default'),
+    fetchRecentBlock: anchoring.fetchRecentBlock,
+    onCollected: (one) => metrics?.countCollection(one),
+    onNewKey: (provider) => metrics?.countProviderKey(provider),
+    now,
+    log,
+  })
+  collector.start()
+  onStarted(() => collector.stop())
+  const startedAtMs = now()
+  return {
+    routes: evidenceRoutes({ table, collected, evidence }),
+    async ages() {
+      const ages = collected().map(async (provider) => {
+        const newest = await evidence.findNewest(provider)
+        return [provider.name, (now() - (newest?.fetchedAtMs ?? startedAtMs)) / 1000] as const
+      })
+      return new Map(await Promise.all(ages))
+    },
+  }
+}
+
+type ReadDemo = Pick<CollectedProvider, 'origin' | 'kind'> & {
+  readonly ca: string
+  readonly policy: ProviderPolicy
+}
+
+async function readDemo({ origin, kind, caFile, policyFile }: AttestedDemo): Promise<ReadDemo> {
+  const [ca, policy] = await Promise.all([readFile(caFile, 'utf8'), readFile(policyFile)])
+  return { origin, kind, ca, policy: parseProviderPolicy(policy) }
+}
+
+/** The configured providers of the table, each origin once. */
+function collectedOf(
+  table: readonly ProviderEntry[],
+  { attested }: ProvidersConfig,
+  demo: ReadDemo | null,
+): readonly CollectedProvider[] {
+  const found = new Map<string, CollectedProvider>()
+  for (const { name, origin } of table) {
+    if (found.has(origin) || !origin.startsWith('https://')) continue
+    const configured = attested.get(name)
+    if (demo?.origin === origin) found.set(origin, { name, build: null, ...demo })
+    else if (configured !== undefined)
+      found.set(origin, { name, origin, ca: null, policy: null, ...configured })
+  }
+  return [...found.values()]
+}

@@ -1,0 +1,179 @@
+import { sql } from 'kysely'
+import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
+import type {
+  NonceBlock,
+  ProviderKind,
+} from '../../attestation/providers/evidence/evidence-document.ts'
+import type { Database } from '../storage/database.ts'
+import type { Queries, Tables } from '../storage/tables.ts'
+
+/** An evidence without its document. Times are Unix milliseconds, digests and keys hex. */
+export type StoredEvidence = {
+  readonly digest: string
+  readonly fetchedAtMs: number
+  /** Null: no part of it has an end. */
+  readonly endsAtMs: number | null
+  readonly block: NonceBlock | null
+  /** SHA-256 of the SubjectPublicKeyInfo of each TLS key that it states. */
+  readonly keys: readonly string[]
+}
+
+/** A TLS key that connections to an origin had. */
+export type SeenKey = {
+  readonly spkiSha256: string
+  readonly firstSeenMs: number
+  readonly lastSeenMs: number
+}
+
+/** Whose evidence is collected. */
+export type EvidenceSubject = { readonly origin: string; readonly kind: ProviderKind }
+
+/** An evidence to store. */
+type CollectedEvidence = StoredEvidence &
+  EvidenceSubject & { readonly provider: string; readonly document: Uint8Array }
+
+/**
+ * Evidence of attested providers, and the keys that were seen. Every method throws the driver's
+ * error.
+ */
+export type ProviderEvidenceStore = {
+  /** Stores an evidence. The same document is stored once. */
+  save(evidence: CollectedEvidence): Promise<void>
+  /** The bytes of the document with this digest (hex), or null. */
+  read(digest: string): Promise<Uint8Array | null>
+  findNewest(subject: EvidenceSubject): Promise<StoredEvidence | null>
+  /**
+   * The bytes of the newest document of the origin that states the key (hex), and was fetched at or
+   * before this time. Null if there is no such document.
+   */
+  findFor(receipt: {
+    readonly origin: string
+    readonly spkiSha256: string
+    readonly atMs: number
+  }): Promise<Uint8Array | null>
+  /** Keeps a key that a connection had. Returns true if other keys were seen, and not this one. */
+  recordKey(seen: {
+    readonly origin: string
+    readonly spkiSha256: string
+    readonly atMs: number
+  }): Promise<boolean>
+  /** The keys that were seen at an origin, the last seen key first. */
+  listKeys(origin: string): Promise<readonly SeenKey[]>
+}
+
+/** Provider evidence on the database's shared connections. */
+export function createProviderEvidenceStore({
+  queries,
+}: Pick<Database, 'queries'>): ProviderEvidenceStore {
+  return {
+    save: (evidence) => queries.transaction().execute((to) => insertEvidence(to, evidence)),
+    async read(digest) {
+      const row = await queries
+        .selectFrom('provider_evidence')
+        .select('document')
+        .where('digest', '=', decodeHex(digest))
+        .executeTakeFirst()
+      return row?.document ?? null
+    },
+    async findNewest({ origin, kind }) {
+      const row = await queries
+        .selectFrom('provider_evidence')
+        .select(['digest', 'fetched_ms', 'ends_ms', 'block'])
+        .where('origin', '=', origin)
+        .where('kind', '=', kind)
+        .orderBy('fetched_ms', 'desc')
+        .limit(1)
+        .executeTakeFirst()
+      if (row === undefined) return null
+      const keys = await queries
+        .selectFrom('provider_evidence_keys')
+        .select('spki')
+        .where('digest', '=', row.digest)
+        .orderBy('spki')
+        .execute()
+      return evidenceOf(
+        row,
+        keys.map(({ spki }) => encodeHex(spki)),
+      )
+    },
+    async findFor({ origin, spkiSha256, atMs }) {
+      const row = await queries
+        .selectFrom('provider_evidence_keys as k')
+        .innerJoin('provider_evidence as e', 'e.digest', 'k.digest')
+        .select('e.document')
+        .where('k.origin', '=', origin)
+        .where('k.spki', '=', decodeHex(spkiSha256))
+        .where('k.fetched_ms', '<=', atMs)
+        .orderBy('k.fetched_ms', 'desc')
+        .limit(1)
+        .executeTakeFirst()
+      return row?.document ?? null
+    },
+    async recordKey({ origin, spkiSha256, atMs }) {
+      // The statement reads the keys as they were before its insert.
+      const { rows } = await sql<{ is_new: boolean }>`
+        with seen as (
+          insert into provider_keys_seen (origin, spki, first_seen_ms, last_seen_ms)
+          values (${origin}, ${decodeHex(spkiSha256)}, ${atMs}, ${atMs})
+          on conflict (origin, spki) do update set last_seen_ms = greatest(provider_keys_seen.last_seen_ms, ${atMs}))
+        select coalesce(bool_and(spki <> ${decodeHex(spkiSha256)}), false) as is_new
+        from provider_keys_seen where origin = ${origin}`.execute(queries)
+      return rows[0]?.is_new ?? false
+    },
+    async listKeys(origin) {
+      const rows = await queries
+        .selectFrom('provider_keys_seen')
+        .selectAll()
+        .where('origin', '=', origin)
+        .orderBy('last_seen_ms', 'desc')
+        .orderBy('spki')
+        .limit(KEYS_LISTED_MAX)
+        .execute()
+      return rows.map((row) => ({
+        spkiSha256: encodeHex(row.spki),
+        firstSeenMs: row.first_seen_ms,
+        lastSeenMs: row.last_seen_ms,
+      }))
+    },
+  }
+}
+
+async function insertEvidence(
+  transaction: Queries,
+  { digest, fetchedAtMs, endsAtMs, block, keys, ...evidence }: CollectedEvidence,
+): Promise<void> {
+  const { provider, origin, kind, document } = evidence
+  const row = { digest: decodeHex(digest), fetched_ms: fetchedAtMs }
+  const made = block && JSON.stringify({ ...block, hash: encodeHex(block.hash) })
+  await transaction
+    .insertInto('provider_evidence')
+    .values({ ...row, provider, origin, kind, ends_ms: endsAtMs, block: made, document })
+    .onConflict((conflict) => conflict.doNothing())
+    .execute()
+  await transaction
+    .insertInto('provider_evidence_keys')
+    .values(keys.map((spki) => ({ ...row, origin, spki: decodeHex(spki) })))
+    .onConflict((conflict) => conflict.doNothing())
+    .execute()
+}
+
+type EvidenceRow = Pick<Tables['provider_evidence'], 'digest' | 'fetched_ms' | 'ends_ms' | 'block'>
+
+function evidenceOf(row: EvidenceRow, keys: readonly string[]): StoredEvidence {
+  return {
+    digest: encodeHex(row.digest),
+    fetchedAtMs: row.fetched_ms,
+    endsAtMs: row.ends_ms,
+    block: row.block === null ? null : blockOf(JSON.parse(row.block)),
+    keys,
+  }
+}
+
+/** A provider with many machines has many keys. */
+const KEYS_LISTED_MAX = 100
+
+type StoredBlock = Omit<NonceBlock, 'hash'> & { readonly hash: string }
+
+function blockOf({ hash, ...block }: StoredBlock): NonceBlock {
+  return { ...block, hash: decodeHex(hash) }
+}

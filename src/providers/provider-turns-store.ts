@@ -1,0 +1,46 @@
+import { sql } from 'kysely'
+import type { Database } from '../storage/database.ts'
+import type { EvidenceSubject } from './provider-evidence-store.ts'
+
+/**
+ * Whose turn it is to collect, among the gateways of one database. Every method throws the driver's
+ * error.
+ */
+export type ProviderTurnsStore = {
+  /**
+   * Takes the turn to collect if it is due, or is later than `laterMaxMs` from now. Until it is
+   * settled, or `limitMs` passed, no other gateway takes it. Returns the failures in a row so far;
+   * null if it is not due.
+   */
+  takeTurn(
+    turn: EvidenceSubject & { readonly limitMs: number; readonly laterMaxMs: number },
+  ): Promise<number | null>
+  /** Ends the turn: the next is due in `pauseMs`. */
+  settleTurn(
+    turn: EvidenceSubject & { readonly pauseMs: number; readonly failures: number },
+  ): Promise<void>
+}
+
+/** The database's clock, which all gateways share. */
+const NOW_MS = sql`floor(extract(epoch from clock_timestamp()) * 1000)::bigint`
+
+/** Turns on the database's shared connections. */
+export function createProviderTurnsStore({
+  queries,
+}: Pick<Database, 'queries'>): ProviderTurnsStore {
+  return {
+    async takeTurn({ origin, kind, limitMs, laterMaxMs }) {
+      const { rows } = await sql<{ failures: number }>`
+        insert into provider_turns as t (origin, kind, due_ms) values (${origin}, ${kind}, ${NOW_MS} + ${limitMs}::bigint)
+        on conflict (origin, kind) do update set due_ms = excluded.due_ms
+        where t.due_ms <= ${NOW_MS} or t.due_ms > ${NOW_MS} + ${Math.max(limitMs, laterMaxMs)}::bigint
+        returning failures`.execute(queries)
+      return rows[0]?.failures ?? null
+    },
+    async settleTurn({ origin, kind, pauseMs, failures }) {
+      await sql`
+        update provider_turns set due_ms = ${NOW_MS} + ${Math.round(pauseMs)}::bigint, failures = ${failures}
+        where origin = ${origin} and kind = ${kind}`.execute(queries)
+    },
+  }
+}
