@@ -6,8 +6,13 @@ import { CALL_DIALECTS } from '../../client/call-dialects.ts'
 const [form] = CALL_DIALECTS.filter(({ countPaths }) => countPaths.length > 0)
 const body = new Uint8Array(Buffer.from('{"model":"m"}'))
 
+type Demand = 'isEncrypted' | 'isProviderDemanded'
+
 /** Counts with a gateway that gives this answer. */
-async function count(answer: Response, isEncrypted = false) {
+async function count(
+  answer: Response,
+  { isEncrypted = false, isProviderDemanded = false }: Partial<Record<Demand, boolean>> = {},
+) {
   if (form === undefined) throw new TypeError('expected a dialect with counts')
   const sent: RequestInit[] = []
   const headers = new Headers({ [DEMANDS_HEADER]: 'x', 'anthropic-beta': 'b' })
@@ -15,7 +20,8 @@ async function count(answer: Response, isEncrypted = false) {
     sent.push(init)
     return answer
   }
-  const reply = await askCount({ headers, body }, { form, isEncrypted, send })
+  const options = { form, isEncrypted, isProviderDemanded, send }
+  const reply = await askCount({ headers, body }, options)
   return { status: reply.status, json: await reply.json(), sent }
 }
 
@@ -26,13 +32,16 @@ describe('askCount', () => {
     expect(sent).toEqual([{ body, headers: new Headers({ 'anthropic-beta': 'b' }) }])
   })
 
-  it('askCount of a client that encrypts sends nothing and says why', async () => {
-    const { status, json, sent } = await count(Response.json({ input_tokens: 7 }), true)
+  it.each([
+    ['encrypts', { isEncrypted: true }, 'encrypt: false'],
+    ['demands attested providers', { isProviderDemanded: true }, 'without providers'],
+  ])('askCount of a client that %s sends nothing and says why', async (_, demand, words) => {
+    const { status, json, sent } = await count(Response.json({ input_tokens: 7 }), demand)
     expect(sent).toEqual([])
     expect(status).toBe(404)
     expect(json).toMatchObject({
       type: 'error',
-      error: { type: 'not_found_error', message: expect.stringContaining('encrypt: false') },
+      error: { type: 'not_found_error', message: expect.stringContaining(words) },
     })
   })
 
