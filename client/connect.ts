@@ -154,7 +154,8 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
   }
   const now = () => Date.now()
   const notaries = createNotaries(gateway, { policy: releases.policy, now })
-  const providers = await openProviders(gateway, { given: options.providers, now })
+  const judged = options.providers
+  const providers = judged === undefined ? null : await openProviders(gateway, { judged, now })
   const { proofs, add, bind } = createProofs(
     countOf(options.proofsMax, 'proofsMax', PROOFS_MAX_DEFAULT),
   )
@@ -224,13 +225,12 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
 /** Loads the judgement of providers only if it is used: it is more than a quarter of the code. */
 async function openProviders(
   gateway: AskedGateway,
-  { given, now }: { readonly given: ProvidersOption | undefined; readonly now: () => number },
-): Promise<Providers | null> {
-  if (given === undefined) return null
-  if (!hasOwnMembersAlone(given) || Object.keys(given).some((name) => name !== 'policies'))
+  { judged, now }: { readonly judged: ProvidersOption; readonly now: () => number },
+): Promise<Providers> {
+  if (!hasOwnMembersAlone(judged) || Object.keys(judged).some((name) => name !== 'policies'))
     throw invalid('expected providers to be an object of policies')
   const { createProviders } = await import('./providers.ts')
-  return createProviders(gateway, { ...ownMembers(given), now })
+  return createProviders(gateway, { ...ownMembers(judged), now })
 }
 
 const MEMBERS: ReadonlySet<string> = new Set<keyof ConnectOptions>([

@@ -11,6 +11,9 @@ describe('connect', () => {
     ['a listener that is none', { onProof: null }],
     ['a fetch that is none', { fetch: {} }],
     ['a signal that is none', { signal: new AbortController() }],
+    ['providers that are none', { providers: null }],
+    ['providers without policies', { providers: {} }],
+    ['providers with an unknown member', { providers: { policies: ['{}'], policy: '{}' } }],
   ])('connect refuses a wrong option: %s', async (_, more) => {
     const options = { ...OPTIONS, ...more } as ConnectOptions
     await expect(connect(options)).rejects.toMatchObject({ code: 'invalid_options' })
