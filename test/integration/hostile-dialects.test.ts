@@ -8,6 +8,7 @@ import {
   type ProxiedCall,
   serveProxy,
 } from '../../src/cli/proxy/serve-proxy.ts'
+import { AMBIGUOUS_STREAMS, makeAmbiguous } from '../support/ambiguous-streams.ts'
 import { readExpectedService } from '../support/expected-service.ts'
 import { damage, EVIL, reframing, rewriting } from '../support/gateway-attacks/attack-case.ts'
 import {
@@ -48,7 +49,7 @@ afterAll(async () => {
 })
 
 type Case = {
-  readonly name: string
+  readonly name: keyof typeof AMBIGUOUS_STREAMS
   readonly path: string
   readonly body: object
   /** A request whose answer has many frames. */
@@ -230,6 +231,14 @@ for (const tried of CASES) {
     it.each(attacks)('a stream is an error when the gateway %s', async (_, code, attackOf) => {
       await expectRefused(clear, tried, { attack: attackOf(), code })
     })
+
+    it.each(AMBIGUOUS_STREAMS[name])(
+      'a stream is an error when it has $what',
+      async (ambiguous) => {
+        const attack = editing((all) => makeAmbiguous(all, ambiguous))
+        await expectRefused(clear, tried, { attack, code: 'invalid_stream' })
+      },
+    )
 
     it.each([
       ['cuts a stream before its last event', attacks[0]?.[2]],
