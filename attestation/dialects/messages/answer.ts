@@ -1,4 +1,4 @@
-import { type JsonObject, memberOf } from '../../json/value.ts'
+import { isJsonArray, type JsonObject, memberOf } from '../../json/value.ts'
 import { listIn, refuse, textIn, withoutProof } from '../dialect.ts'
 
 /**
@@ -11,6 +11,8 @@ export function readWholeMessage(answer: JsonObject): JsonObject {
   textIn(answer, 'id')
   textIn(answer, 'model')
   textIn(answer, 'stop_reason')
+  if (!isJsonArray(memberOf(answer, 'content') ?? null))
+    throw refuse('invalid_form', 'expected the content of the message')
   for (const block of listIn(answer, 'content')) textIn(block, 'type')
   return withoutProof(answer)
 }

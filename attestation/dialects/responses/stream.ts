@@ -13,7 +13,7 @@ import {
   textIn,
   withoutProof,
 } from '../dialect.ts'
-import { withoutComputed } from './answer.ts'
+import { checkStatus, withoutComputed } from './answer.ts'
 import {
   beginItem,
   CHANNELS,
@@ -112,11 +112,7 @@ export class ResponsesReader implements StreamReader {
       throw refuse('changed_finish', 'expected the status of the response to be that of its event')
     if (type !== 'response.failed' && this.ended < this.items.length)
       throw refuse('unfinished', 'expected every item to have ended')
-    const contradicts = ['error', 'incomplete_details'].some(
-      (name) => !isEmpty(memberOf(response, name)),
-    )
-    if (type === 'response.completed' && contradicts)
-      throw refuse('changed_finish', 'expected no error in a response that is completed')
+    checkStatus(response)
     const final = { ...response, output: this.outputOf(response) }
     this.give(type, {}, { response: final })
     this.final = final

@@ -600,6 +600,19 @@ describe('what only one dialect has', () => {
     expect(outcome.response).toEqual(WHOLE.responses)
   })
 
+  const userMessage = { id: 'm', type: 'message', role: 'user', content: [] }
+  it.each([
+    ['responses', 'an error beside its text', { error: { code: 'x', message: 'out of memory' } }],
+    ['responses', 'a message of another role', { output: [userMessage] }],
+    ['messages', 'no content', { content: null }],
+  ] as const)('a whole answer of %s with %s leaves no record', async (name, _, change) => {
+    const { stream: __, ...question } = QUESTIONS[name]
+    const body = JSON.stringify({ ...WHOLE[name], ...change })
+    const { fault, outcome } = await stage.play(name, [send(wholeAnswer({ body }))], question)
+    expect(fault?.code).toBe('provider_error')
+    expect(outcome).toBeNull()
+  })
+
   it('thinking, its signature and encrypted reasoning are given as they came', async () => {
     const thinking = 'caf\u00e9 \u{1d49c} "\\" \u2028'
     const signature = `${'c2ln'.repeat(50)}==`
