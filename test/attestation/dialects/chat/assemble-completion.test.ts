@@ -31,7 +31,9 @@ const vectors: {
     readonly code: string
     readonly chunks: readonly JsonObject[]
   }[]
-} = JSON.parse(readFileSync(join(import.meta.dirname, '../../../vectors/streams/assembled.json'), 'utf8'))
+} = JSON.parse(
+  readFileSync(join(import.meta.dirname, '../../../vectors/streams/assembled.json'), 'utf8'),
+)
 
 describe('the published vectors', () => {
   it.each(vectors.assembled)(
