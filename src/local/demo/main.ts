@@ -2,8 +2,8 @@ import { once } from 'node:events'
 import type { Server } from 'node:http'
 import { ConfigurationError } from '../../runtime/read-settings.ts'
 import { type DemoConfig, type DemoReady, readDemoConfig } from './config.ts'
-import { originOf } from './origin.ts'
 import { createDemoServer } from './server.ts'
+import { serverOrigin } from './server-origin.ts'
 
 try {
   await start(readDemoConfig())
@@ -22,7 +22,7 @@ async function start({ host, port, delayMs, tee }: DemoConfig): Promise<void> {
     tee === null
       ? null
       : await (await import('./start-tee.ts')).startTee({ ...options, ...tee, host })
-  const origin = originOf(server)
+  const origin = serverOrigin(server)
   const ready: DemoReady = { kind: 'ready', origin, attested: attested?.ready ?? null }
   if (process.send) process.send(ready)
   else console.log(`Demo provider (a demonstration: no model answers) on ${origin}/v1`)

@@ -98,7 +98,7 @@ async function serve(
 
 const ONE_MODEL = 'GET /v1/models/'
 
-/** The nonce of a query. Version 2 of the document is refused: it has no nonce, so it may be old. */
+/** The nonce of a query. Version 2 of the document is refused: it lacks a nonce, so may be old. */
 function nonceIn(query: string): Uint8Array {
   const [nonce = '', ...others] = new URLSearchParams(query).getAll('nonce')
   if (!/^[0-9a-f]{64}$/.test(nonce) || others.length > 0)

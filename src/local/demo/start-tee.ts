@@ -9,8 +9,8 @@ import { hashSealedModels } from '../tee/sealed-models.ts'
 import { createSimulatedTee } from '../tee/simulated-tee.ts'
 import { openTeeKeys } from '../tee/tee-keys.ts'
 import type { AttestedDemo } from './config.ts'
-import { originOf } from './origin.ts'
 import { createTeeServer } from './server.ts'
+import { serverOrigin } from './server-origin.ts'
 
 /** The policy accepts evidence of this many origins: the port of a later start may be another. */
 const ORIGINS_MAX = 8
@@ -36,7 +36,7 @@ export async function startTee(options: {
   const server = createTeeServer({ delayMs, now }, tee)
   const last = known[0] === undefined ? 0 : Number(new URL(known[0]).port)
   await listenOnOne(server, { host, ports: port === 0 ? [last, 0] : [port] })
-  const origin = originOf(server)
+  const origin = serverOrigin(server)
   const origins = [...new Set([origin, ...known])].slice(0, ORIGINS_MAX)
   const caFile = join(folder, 'tee', 'ca.pem')
   await place(caFile, toPem(keys.tlsAuthority.certificate))

@@ -42,7 +42,7 @@ import {
   tlsKeyItem,
 } from './tinfoil-answer.ts'
 
-/** A machine that is no TEE, and answers as one: every key of it lies in a file. */
+/** A program that answers as a TEE would. It protects nothing: its keys lie in a file. */
 export type SimulatedTee = {
   /** Version 3 of Tinfoil's document for a nonce of 32 bytes, JSON. */
   attest(nonce: Uint8Array): string

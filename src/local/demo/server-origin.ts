@@ -2,7 +2,7 @@ import type { Server as HttpServer } from 'node:http'
 import { Server } from 'node:https'
 
 /** The origin at which a listening server answers. */
-export function originOf(server: HttpServer | Server): string {
+export function serverOrigin(server: HttpServer | Server): string {
   const address = server.address()
   if (address === null || typeof address === 'string') throw new Error('expected a TCP address')
   const scheme = server instanceof Server ? 'https' : 'http'
