@@ -10,7 +10,7 @@ try {
 } catch (fault) {
   if (!(fault instanceof ConfigurationError)) throw fault
   console.error(fault.message)
-  process.exitCode = 1
+  process.exit(1)
 }
 
 async function start({ host, port, delayMs, tee }: DemoConfig): Promise<void> {
