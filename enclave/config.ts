@@ -57,7 +57,8 @@ export type EnclaveConfig = {
   /**
    * PROVIDERS_FILE: JSON array of ProviderEntry that replaces the built-in table. Default: the
    * built-in table. DEMO_PROVIDER_ORIGIN: adds an entry for `demo/*` at this loopback origin,
-   * before all others; not in production.
+   * before all others; DEMO_TEE_ORIGIN (https): one for the models of a simulated TEE before that.
+   * Not in production.
    */
   readonly providers: readonly ProviderEntry[]
   /**
@@ -216,16 +217,23 @@ function readLimits(variables: Variables, heapBytesMax: number, descriptorsMax: 
 
 function readProviders(variables: Variables): readonly ProviderEntry[] {
   const table = variables.readFile('PROVIDERS_FILE', parseProviderTable) ?? BUILT_IN_PROVIDERS
-  const origin = variables.read('DEMO_PROVIDER_ORIGIN', parseDemoOrigin, null)
-  if (origin === null) return table
-  if (table.length === PROVIDERS_MAX || table.some(({ name }) => name === 'demo'))
-    variables.faults.push(
-      'DEMO_PROVIDER_ORIGIN: PROVIDERS_FILE has an entry called demo, or is full',
-    )
   const endpoints = { responses: { path: '/v1/responses' }, messages: { path: '/v1/messages' } }
-  const demo = { name: 'demo', origin, path: '/v1/chat/completions', models: ['demo/*'], endpoints }
-  return [demo, ...table]
+  const demos = DEMOS.flatMap(([variable, scheme, name, models]) => {
+    const origin = variables.read(variable, (text) => parseDemoOrigin(text, scheme), null)
+    return origin === null
+      ? []
+      : [{ name, origin, path: '/v1/chat/completions', models, endpoints }]
+  })
+  const isTaken = table.some(({ name }) => demos.some((demo) => demo.name === name))
+  if (isTaken || demos.length + table.length > PROVIDERS_MAX)
+    variables.faults.push('PROVIDERS_FILE: is full, or has an entry called as a demonstration')
+  return [...demos, ...table]
 }
+
+const DEMOS = [
+  ['DEMO_TEE_ORIGIN', 'https:', 'demo-attested', ['demo/sealed', 'demo/unsealed']],
+  ['DEMO_PROVIDER_ORIGIN', 'http:', 'demo', ['demo/*']],
+] as const
 
 function developmentFaults(
   { nsm, nsmSocket }: EnclaveConfig,
@@ -246,8 +254,8 @@ function productionFaults(
   const faults: string[] = []
   if (config.nsm !== 'device') faults.push('NSM: expected device in production')
   if (environment.NSM_SOCKET) faults.push('NSM_SOCKET: a software NSM has no place in production')
-  if (environment.DEMO_PROVIDER_ORIGIN)
-    faults.push('DEMO_PROVIDER_ORIGIN: no demonstration in production')
+  for (const [variable] of DEMOS)
+    if (environment[variable]) faults.push(`${variable}: no demonstration in production`)
   if (config.providers.some(({ name, origin }) => name !== 'demo' && !origin.startsWith('https:')))
     faults.push('PROVIDERS_FILE: expected https origins alone in production')
   return faults
@@ -328,9 +336,10 @@ function parseAddress(text: string): string {
   return text.toLowerCase()
 }
 
-function parseDemoOrigin(text: string): string {
-  if (!parseOrigin(text).startsWith('http:'))
-    throw new Error('expected an http origin on a loopback host')
+/** Plain http, which parseOrigin accepts on loopback hosts alone, says that the host is one. */
+function parseDemoOrigin(text: string, scheme: string): string {
+  if (!text.startsWith(scheme)) throw new Error(`expected an ${scheme} origin on a loopback host`)
+  parseOrigin(text.replace(scheme, 'http:'))
   return text
 }
 

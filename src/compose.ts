@@ -16,7 +16,7 @@ import type { Gateway, OwnParts } from './gateway.ts'
 import { checkImages } from './images/checked-images.ts'
 import { openImages } from './images/images.ts'
 import { imageRoutes } from './images/routes.ts'
-import { demoEmbeddings, demoImages } from './local/demo-provider.ts'
+import { demoEmbeddings, demoImages, withDemoCredential } from './local/demo-provider.ts'
 import { developmentRoutes } from './local/development-routes.ts'
 import { writeExpectations } from './local/expectations.ts'
 import { startDemoAgent } from './local/node-agent.ts'
@@ -75,7 +75,9 @@ export async function compose(
   const warn = (sentence: string) => log.warn({}, sentence)
   const read = () => readReloadable(readGatewayConfig(undefined, warn), own)
   const settings = openSettings({ first, read, adminLog, log, now: Date.now })
-  const { tiers, credentials } = settings
+  const { tiers } = settings
+  const credentials =
+    local === null ? settings.credentials : withDemoCredential(settings.credentials)
   const operator = openOperator({ database, adminLog, keys, tiers, enclaves, anchoring })
   const lease = await openProcessLease(database, base)
   const once = { ...settleLogs(enclaves, commits), findRecord: records.findByCall }
@@ -211,6 +213,7 @@ export async function compose(
       },
       nodeId: agent?.ready.nodeId ?? null,
       demoOrigin,
+      attested: local?.attested ?? null,
       rootFile: local?.rootFile ?? null,
       expectFile: development?.file ?? null,
       isDatabaseEmbedded: config.databaseUrl === null,

@@ -1,5 +1,6 @@
 import { join, relative } from 'node:path'
 import { KEY_FILE } from '../accounts/open-keys.ts'
+import type { AttestedDemo } from './demo/config.ts'
 
 /** Facts that the banner shows to the user who started the gateway. */
 export type GatewayFacts = {
@@ -21,6 +22,8 @@ export type GatewayFacts = {
    * enclaves.
    */
   readonly demoOrigin: string | null
+  /** The demo provider in a simulated TEE. Null with `demoOrigin`. */
+  readonly attested: AttestedDemo | null
   readonly rootFile: string | null
   /** File with the client's expectations of this enclave (expectations.ts). */
   readonly expectFile: string | null
@@ -73,7 +76,7 @@ function listAddresses(
 }
 
 function listStandIns(facts: GatewayFacts): readonly string[] {
-  const { isDatabaseEmbedded, chain, rootFile, demoOrigin, nodeId } = facts
+  const { isDatabaseEmbedded, chain, rootFile, demoOrigin, attested, nodeId } = facts
   const rows = columns([
     ['database', isDatabaseEmbedded ? 'EMBEDDED: PGlite in the data folder' : null],
     [
@@ -82,25 +85,38 @@ function listStandIns(facts: GatewayFacts): readonly string[] {
     ],
     ['enclave', rootFile && 'SIMULATED: a plain process; its attestation proves nothing'],
     ['provider', demoOrigin && `DEMONSTRATION: demo/… at ${demoOrigin}; no model answers there`],
+    [
+      'TEE',
+      attested &&
+        `SIMULATED: demo/sealed and demo/unsealed at ${attested.origin}; its evidence, accepted by ${attested.policyFile}, proves nothing`,
+    ],
     ['node', nodeId && `DEMONSTRATION: ${nodeId}, an agent for the same demo provider`],
   ])
   if (rows.length === 0) return []
   return ['For development; NODE_ENV=production refuses these parts:', ...rows]
 }
 
-function listTries({ url, apiKey, rootFile, demoOrigin, nodeId }: GatewayFacts): readonly string[] {
+function listTries(facts: GatewayFacts): readonly string[] {
+  const { url, apiKey, rootFile, demoOrigin, attested, nodeId } = facts
   const base = reachableUrl(url)
   const model = demoOrigin === null ? 'MODEL' : 'demo/echo'
-  const body = JSON.stringify({ model, messages: [{ role: 'user', content: 'Hello' }] })
   const key = apiKey ?? 'API_KEY'
   const trust =
     rootFile === null ? '' : ` --any-measurement --root '${relativeIfShorter(rootFile)}'`
-  const curl = (path: string) =>
-    `  curl -sS '${base}${path}' -H 'Authorization: Bearer ${key}' -H 'Content-Type: application/json' -d '${body}'`
+  const curl = (path: string, asked = model) => {
+    const body = JSON.stringify({ model: asked, messages: [{ role: 'user', content: 'Hello' }] })
+    return `  curl -sS '${base}${path}' -H 'Authorization: Bearer ${key}' -H 'Content-Type: application/json' -d '${body}'`
+  }
   return [
     'Ask for a verified completion, then check the newest record of the history:',
     curl('/v1/verified/chat/completions'),
     `  npm run -s affidavit -- verify '${base}/v1/verified/chat/completions?limit=1' --key '${key}'${trust}`,
+    ...(attested === null
+      ? []
+      : [
+          'Ask a provider in a simulated TEE, whose TLS key the receipt names:',
+          curl('/v1/verified/chat/completions', 'demo/sealed'),
+        ]),
     ...(nodeId === null
       ? []
       : ['Ask for a plain completion, which the node answers:', curl('/v1/chat/completions')]),

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import type { Logger } from '../observability/logger.ts'
 import type { EmbeddingsConfig, ImagesConfig, OpenAiApi } from '../upstream/settings.ts'
 import type { DemoReady } from './demo/config.ts'
-import { DEMO_EMBEDDING_MODEL, DEMO_IMAGE_MODEL } from './demo/models.ts'
+import { DEMO_EMBEDDING_MODEL, DEMO_IMAGE_MODEL, TEE_PROVIDER } from './demo/models.ts'
 import { readReady, type SupervisedProcess, superviseProcess } from './supervised-process.ts'
 
 const MAIN = join(import.meta.dirname, './demo/main.ts')
@@ -25,6 +25,7 @@ export function startDemoProvider(
       environmentOf: (last) => ({
         ...variables,
         ...(last === null ? {} : { DEMO_PORT: new URL(last.origin).port }),
+        ...(last?.attested ? { DEMO_TEE_PORT: new URL(last.attested.origin).port } : {}),
       }),
       parseReady: readReady<DemoReady>,
       startTimeoutMs: START_TIMEOUT_MS,
@@ -32,6 +33,16 @@ export function startDemoProvider(
     },
     log,
   )
+}
+
+/**
+ * Adds a credential for the provider in the simulated TEE. The provider takes any, but a gateway
+ * sends no call over TLS without one.
+ */
+export function withDemoCredential(
+  credentials: () => ReadonlyMap<string, string>,
+): () => ReadonlyMap<string, string> {
+  return () => new Map([[TEE_PROVIDER, 'demonstration'], ...credentials()])
 }
 
 const DEMO_TIMEOUT_MS = 60_000

@@ -1,9 +1,12 @@
+import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { rootCertificates } from 'node:tls'
 import type { LogDomain } from '../../attestation/tree-head.ts'
 import type { Logger } from '../observability/logger.ts'
 import { StartFailure, settleAll } from '../runtime/starting.ts'
 import type { Home } from '../storage/data-folder.ts'
-import { DEMO_MODELS } from './demo/models.ts'
+import type { AttestedDemo } from './demo/config.ts'
+import { DEMO_MODELS, TEE_MODELS } from './demo/models.ts'
 import { startDemoProvider } from './demo-provider.ts'
 import { SoftwareNsmError } from './nsm/development-root.ts'
 import { type NsmServer, serveSoftwareNsm } from './nsm/nsm-server.ts'
@@ -17,6 +20,8 @@ export type LocalEnclaves = {
   readonly rootFile: string
   /** The demo provider's origin. */
   readonly demoOrigin: string
+  /** The demo provider in a simulated TEE, and the kind of its evidence. */
+  readonly attested: AttestedDemo & { readonly kind: 'tinfoil' }
   /** The demo provider's chat models. The provider table has only a pattern for them. */
   readonly models: readonly string[]
   stop(): Promise<void>
@@ -45,7 +50,7 @@ export async function startLocalEnclaves(
 ): Promise<LocalEnclaves> {
   const { count, variables, home, shutdownGraceMs } = options
   const [demo, { chainId, contract }] = await settleAll([
-    startDemoProvider(options.demoVariables, log),
+    startDemoProvider({ ...options.demoVariables, DEMO_TEE_FOLDER: home.dataFolder }, log),
     options.domain,
   ])
   const parts: (() => Promise<void>)[] = [demo.stop]
@@ -57,13 +62,17 @@ export async function startLocalEnclaves(
   try {
     const nsm = await serveNsm(home)
     parts.push(nsm.close)
+    const { attested } = demo.ready
+    if (attested === null) throw new TypeError('expected a demo provider in a simulated TEE')
     const shared = {
       ...variables,
+      PROVIDER_CA_FILE: await writeCas(home, variables, attested),
       NSM: 'software',
       NSM_SOCKET: nsm.socketPath,
       CHAIN_ID: String(chainId),
       CONTRACT_ADDRESS: contract,
       DEMO_PROVIDER_ORIGIN: demo.ready.origin,
+      DEMO_TEE_ORIGIN: attested.origin,
       SHUTDOWN_GRACE_MS: String(shutdownGraceMs),
     }
     const socketPaths = Array.from({ length: count }, (_, index) =>
@@ -86,7 +95,8 @@ export async function startLocalEnclaves(
       socketPaths,
       rootFile: nsm.rootFile,
       demoOrigin: demo.ready.origin,
-      models: DEMO_MODELS,
+      attested: { ...attested, kind: 'tinfoil' },
+      models: [...DEMO_MODELS, ...TEE_MODELS],
       stop,
     }
   } catch (error) {
@@ -98,6 +108,26 @@ export async function startLocalEnclaves(
 const MAIN = join(import.meta.dirname, '../../enclave/main.ts')
 const START_TIMEOUT_MS = 60_000
 const STOP_MARGIN_MS = 2_000
+
+/**
+ * Writes a file of the CAs that enclaves trust: those of the operator's file, else of Node.js, and
+ * the demonstration's. Returns its path. An operator's file without certificates is returned
+ * unchanged: the enclave reports it.
+ */
+async function writeCas(
+  { privateFolder }: Home,
+  { PROVIDER_CA_FILE: given }: Readonly<Record<string, string>>,
+  { caFile }: AttestedDemo,
+): Promise<string> {
+  const trusted =
+    given === undefined
+      ? rootCertificates.join('\n')
+      : await readFile(given, 'utf8').catch(() => '')
+  if (given !== undefined && !trusted.includes('-----BEGIN CERTIFICATE-----')) return given
+  const file = join(privateFolder, 'provider-cas.pem')
+  await writeFile(file, `${trusted}\n${await readFile(caFile, 'utf8')}`)
+  return file
+}
 
 /** One server serves all enclaves. Each connection gets its own module. */
 async function serveNsm({ privateFolder, dataFolder }: Home): Promise<NsmServer> {

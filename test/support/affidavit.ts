@@ -19,6 +19,8 @@ export type Affidavit = {
   readonly chainId: number
   /** The demo provider's origin. */
   readonly providerUrl: string
+  /** The demo provider in a simulated TEE. */
+  readonly attested: NonNullable<GatewayReady['attested']>
   /** The node in front of the demo provider. */
   readonly nodeId: string
   /** Certificate of the development root. */
@@ -74,6 +76,7 @@ export async function startAffidavit(options: AffidavitOptions = {}): Promise<Af
     contract: ready.chain.contract,
     chainId: ready.chain.id,
     providerUrl: ready.demoOrigin ?? '',
+    attested: ready.attested ?? { origin: '', policyFile: '', caFile: '' },
     nodeId: ready.nodeId ?? '',
     rootFile: ready.rootFile ?? '',
     expectFile: ready.expectFile ?? '',

@@ -1,6 +1,5 @@
 import { z } from 'zod'
 import type { Question } from './choices.ts'
-import { DEMO_MODELS, findModel } from './models.ts'
 import { parseBody } from './request.ts'
 
 /** Largest number of choices that one request may ask for. OpenAI has the same limit. */
@@ -72,7 +71,7 @@ export function usesFunctions({ tools, functions }: DemoChatRequest): boolean {
   return !tools?.length && Boolean(functions?.length)
 }
 
-/** Gives the question for one of the choices. Throws DemoError for an unknown model. */
+/** Gives the question for one of the choices. */
 export function questionOfChat(request: DemoChatRequest, index: number): Question {
   const { messages, stop, seed = null, tool_choice: toolChoice } = request
   const last = messages.at(-1)
@@ -80,7 +79,7 @@ export function questionOfChat(request: DemoChatRequest, index: number): Questio
   const said = messages[at]
   const isOlder = usesFunctions(request)
   return {
-    model: findModel(request.model, DEMO_MODELS),
+    model: request.model,
     said: said === undefined ? '' : textOfMessage(said),
     toolResult: last !== undefined && isResult(last) ? textOfMessage(last) : null,
     answered: messages.slice(at + 1).filter(isResult).length,

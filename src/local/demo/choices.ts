@@ -1,10 +1,9 @@
-import type { DemoModel } from './models.ts'
 import { createRandom, pickFrom } from './random.ts'
 import { exampleOf, type Schema } from './schema-example.ts'
 
 /** A question to the demonstration, in a form that all APIs share. */
 export type Question = {
-  readonly model: DemoModel
+  readonly model: string
   /** Text of the last user message. Empty when there is no user message. */
   readonly said: string
   /** The tool's answer if it is the last message, else null. */

@@ -19,15 +19,49 @@ const schema = z.object({
    * model.
    */
   DEMO_DELAY_MS: integer({ min: 0, max: 60_000 }).default(0),
+  /**
+   * Folder for a simulated TEE: with it, the provider also serves `demo/sealed` and `demo/unsealed`
+   * over TLS, with evidence under development roots, and keeps the keys and the policy here.
+   * Default: no TEE.
+   */
+  DEMO_TEE_FOLDER: textField.optional(),
+  /** TCP port of the simulated TEE. Default 0: the last one if it is free, else a free port. */
+  DEMO_TEE_PORT: port.default(0),
 })
 
 /** Settings of the demo provider's process. */
-export type DemoConfig = { readonly host: string; readonly port: number; readonly delayMs: number }
+export type DemoConfig = {
+  readonly host: string
+  readonly port: number
+  readonly delayMs: number
+  /** Null: no simulated TEE. */
+  readonly tee: { readonly folder: string; readonly port: number } | null
+}
 
 /** Gives the settings of the demo provider. Throws ConfigurationError, which lists every fault. */
 export function readDemoConfig(environment: Environment = process.env): DemoConfig {
-  const settings = readSettings(schema, environment)
-  return { host: settings.DEMO_HOST, port: settings.DEMO_PORT, delayMs: settings.DEMO_DELAY_MS }
+  const settings = readSettings(schema, environment, () =>
+    environment.NODE_ENV === 'production' && environment.DEMO_TEE_FOLDER
+      ? ['DEMO_TEE_FOLDER: no simulated TEE in production']
+      : [],
+  )
+  const { DEMO_TEE_FOLDER: folder, DEMO_TEE_PORT: teePort } = settings
+  return {
+    host: settings.DEMO_HOST,
+    port: settings.DEMO_PORT,
+    delayMs: settings.DEMO_DELAY_MS,
+    tee: folder === undefined ? null : { folder, port: teePort },
+  }
+}
+
+/** Where the provider in the simulated TEE is, and what its callers need. */
+export type AttestedDemo = {
+  /** https. */
+  readonly origin: string
+  /** File with the certificate of its CA, PEM. */
+  readonly caFile: string
+  /** File with the policy that accepts its evidence. */
+  readonly policyFile: string
 }
 
 /** The demo provider's message to the parent that started it with an IPC channel. */
@@ -35,4 +69,6 @@ export type DemoReady = {
   readonly kind: 'ready'
   /** Where it listens, e.g. `http://127.0.0.1:40123`. */
   readonly origin: string
+  /** Null without a simulated TEE. */
+  readonly attested: AttestedDemo | null
 }

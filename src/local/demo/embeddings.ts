@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { splitTokens } from './choices.ts'
-import { DEMO_EMBEDDING_MODEL, findModel } from './models.ts'
+import { checkModel, DEMO_EMBEDDING_MODEL } from './models.ts'
 import { createRandom } from './random.ts'
 import { parseBody } from './request.ts'
 
@@ -30,7 +30,7 @@ const requestSchema = z.looseObject({
 export function embed(body: Uint8Array): Readonly<Record<string, unknown>> {
   const request = parseBody(requestSchema, body)
   const model = DEMO_EMBEDDING_MODEL
-  findModel(request.model, [model.id])
+  checkModel(request.model, [model.id])
   const inputs = inputsOf(request.input)
   const dimensions = request.dimensions ?? model.dimensions
   const data = inputs.map((tokens, index) => {

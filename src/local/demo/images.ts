@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { crc32, deflateSync } from 'node:zlib'
 import { z } from 'zod'
-import { DEMO_IMAGE_MODEL, findModel } from './models.ts'
+import { checkModel, DEMO_IMAGE_MODEL } from './models.ts'
 import { createRandom, pickFrom } from './random.ts'
 import { DemoError, parseBody } from './request.ts'
 
@@ -49,7 +49,7 @@ export async function parseEdit(body: Uint8Array, contentType: string): Promise<
 }
 
 function drawingOf(asked: z.infer<typeof generation>, picture: string): Drawing {
-  findModel(asked.model, [DEMO_IMAGE_MODEL])
+  checkModel(asked.model, [DEMO_IMAGE_MODEL])
   const { prompt, n, size, response_format: format } = asked
   return { prompt, n, edge: Number.parseInt(size, 10), format, picture }
 }

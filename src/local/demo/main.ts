@@ -1,33 +1,34 @@
-import type { AddressInfo } from 'node:net'
+import { once } from 'node:events'
+import type { Server } from 'node:http'
 import { ConfigurationError } from '../../runtime/read-settings.ts'
 import { type DemoConfig, type DemoReady, readDemoConfig } from './config.ts'
 import { createDemoServer } from './server.ts'
+import { serverOrigin } from './server-origin.ts'
 
 try {
-  start(readDemoConfig())
+  await start(readDemoConfig())
 } catch (fault) {
   if (!(fault instanceof ConfigurationError)) throw fault
   console.error(fault.message)
-  process.exitCode = 1
+  process.exit(1)
 }
 
-function start(config: DemoConfig): void {
-  const server = createDemoServer({ delayMs: config.delayMs, now: Date.now })
-  server.once('error', (fault) => {
-    console.error(
-      `The demo provider cannot listen on ${config.host}:${config.port}: ${fault.message}`,
-    )
-    process.exit(1)
-  })
-  server.listen(config.port, config.host, () => {
-    const origin = originOf(server.address())
-    const ready: DemoReady = { kind: 'ready', origin }
-    if (process.send) process.send(ready)
-    else console.log(`Demo provider (a demonstration: no model answers) on ${origin}/v1`)
-  })
+async function start({ host, port, delayMs, tee }: DemoConfig): Promise<void> {
+  const options = { delayMs, now: Date.now }
+  const server = createDemoServer(options)
+  await listen(server, { host, port })
+  // Loaded only here: nothing else needs the simulated TEE.
+  const attested =
+    tee === null
+      ? null
+      : await (await import('./start-tee.ts')).startTee({ ...options, ...tee, host })
+  const origin = serverOrigin(server)
+  const ready: DemoReady = { kind: 'ready', origin, attested: attested?.ready ?? null }
+  if (process.send) process.send(ready)
+  else console.log(`Demo provider (a demonstration: no model answers) on ${origin}/v1`)
   const stop = () => {
     server.close(() => process.exit(0))
-    server.closeAllConnections()
+    for (const one of [server, attested?.server]) one?.closeAllConnections()
   }
   process.once('SIGTERM', stop)
   process.once('SIGINT', stop)
@@ -35,7 +36,13 @@ function start(config: DemoConfig): void {
   process.once('disconnect', stop)
 }
 
-function originOf(address: AddressInfo | string | null): string {
-  if (address === null || typeof address === 'string') throw new Error('expected a TCP address')
-  return `http://${address.family === 'IPv6' ? `[${address.address}]` : address.address}:${address.port}`
+async function listen(
+  server: Server,
+  { host, port }: { readonly host: string; readonly port: number },
+): Promise<void> {
+  server.listen(port, host)
+  await once(server, 'listening').catch((fault: Error) => {
+    console.error(`The demo provider cannot listen on ${host}:${port}: ${fault.message}`)
+    process.exit(1)
+  })
 }

@@ -1,6 +1,5 @@
 import { z } from 'zod'
 import { countTokens, type Question } from './choices.ts'
-import { DEMO_MODELS, findModel } from './models.ts'
 import { parseBody } from './request.ts'
 
 const jsonObject = z.record(z.string(), z.unknown())
@@ -57,7 +56,7 @@ export function countRequest(body: Uint8Array): { readonly input_tokens: number 
   return { input_tokens: countInput(parseBody(countedSchema, body)) }
 }
 
-/** Gives the question of a request. Throws DemoError for an unknown model. */
+/** Gives the question of a request. */
 export function questionOfMessages(request: MessagesRequest): Question {
   const { messages, tool_choice: choice } = request
   const at = messages.findLastIndex(
@@ -67,7 +66,7 @@ export function questionOfMessages(request: MessagesRequest): Question {
   const results = messages.slice(at + 1).flatMap(({ content: said }) => resultsOf(said))
   const isAnswered = last !== undefined && hasResults(last.content)
   return {
-    model: findModel(request.model, DEMO_MODELS),
+    model: request.model,
     said: textOf(messages[at]?.content ?? ''),
     toolResult: isAnswered ? textOf(resultsOf(last.content).at(-1)?.content ?? '') : null,
     answered: results.length,

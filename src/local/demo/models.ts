@@ -12,7 +12,13 @@ export const DEMO_MODELS = [
   'demo/refusal',
 ] as const
 
-export type DemoModel = (typeof DEMO_MODELS)[number]
+/**
+ * Ids of the models of the demo provider in a simulated TEE. Both answer as `demo/echo`. The
+ * measured configuration names the first alone.
+ */
+export const TEE_MODELS = ['demo/sealed', 'demo/unsealed'] as const
+/** Their provider in the enclaves' table (enclave/config.ts). */
+export const TEE_PROVIDER = 'demo-attested'
 
 /** The model of `POST /v1/embeddings`, the length of its vectors, and its limit of tokens. */
 export const DEMO_EMBEDDING_MODEL = {
@@ -24,10 +30,9 @@ export const DEMO_EMBEDDING_MODEL = {
 /** The model of `POST /v1/images/generations` and `/v1/images/edits`. */
 export const DEMO_IMAGE_MODEL = 'demo/image'
 
-/** Returns the id if it is in `known`. Otherwise throws OpenAI's error 404 for an unknown model. */
-export function findModel<Id extends string>(id: string, known: readonly Id[]): Id {
-  const model = known.find((candidate) => candidate === id)
-  if (model !== undefined) return model
+/** Throws OpenAI's error 404 for a model that is not in `known`. */
+export function checkModel(id: string, known: readonly string[]): void {
+  if (known.includes(id)) return
   const others = `this demonstration serves ${known.join(', ')}`
   const where = { code: 'model_not_found', param: 'model' }
   throw new DemoError(404, `The model \`${id}\` does not exist; ${others}.`, where)

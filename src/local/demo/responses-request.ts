@@ -1,6 +1,5 @@
 import { z } from 'zod'
 import type { Question } from './choices.ts'
-import { DEMO_MODELS, findModel } from './models.ts'
 import { parseBody } from './request.ts'
 
 const jsonObject = z.record(z.string(), z.unknown())
@@ -50,7 +49,7 @@ export type ResponsesRequest = z.infer<typeof requestSchema>
 export const parseResponsesRequest = (body: Uint8Array): ResponsesRequest =>
   parseBody(requestSchema, body)
 
-/** Gives the question of a request. Throws DemoError for an unknown model. */
+/** Gives the question of a request. */
 export function questionOfResponses(request: ResponsesRequest): Question {
   const items = itemsOf(request)
   const at = items.findLastIndex(({ role }) => role === 'user')
@@ -58,7 +57,7 @@ export function questionOfResponses(request: ResponsesRequest): Question {
   const last = items.at(-1)
   const { tool_choice: choice, max_output_tokens: tokensMax } = request
   return {
-    model: findModel(request.model, DEMO_MODELS),
+    model: request.model,
     said: said === undefined ? '' : textOfItem(said),
     toolResult: last !== undefined && isResult(last) ? textOfItem(last) : null,
     answered: items.slice(at + 1).filter(isResult).length,

@@ -1,13 +1,16 @@
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { createServer as createTlsServer, type Server as TlsServer } from 'node:https'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { EVIDENCE_PATHS } from '../../../attestation/providers/evidence/evidence-document.ts'
+import type { SimulatedTee } from '../tee/simulated-tee.ts'
 import { answerChat, writeChunks, writeCompletion } from './chat-answer.ts'
 import { parseChatRequest } from './chat-request.ts'
 import { embed } from './embeddings.ts'
 import { drawImages, parseEdit, parseGeneration } from './images.ts'
 import { answerMessages, writeMessagesEvents } from './messages-answer.ts'
 import { countRequest, parseMessagesRequest } from './messages-request.ts'
-import { DEMO_MODELS, describeModel, findModel } from './models.ts'
+import { checkModel, DEMO_MODELS, describeModel, TEE_MODELS } from './models.ts'
 import { DemoError } from './request.ts'
 import { answerResponses, type NamedEvent, writeResponsesEvents } from './responses-answer.ts'
 import { parseResponsesRequest } from './responses-request.ts'
@@ -27,24 +30,47 @@ type DemoOptions = {
   readonly now: () => number
 }
 
+/** What one server of the provider serves. */
+type Served = DemoOptions & {
+  readonly models: readonly string[]
+  /** Null: it has no evidence. */
+  readonly tee: SimulatedTee | null
+}
+
 /**
  * Returns the demo provider's HTTP server, which does not listen yet. README.md in this folder
  * describes its answers.
  */
 export function createDemoServer(options: DemoOptions): Server {
-  const server = createServer((request, response) => {
-    serve(request, response, options).catch((fault: unknown) => refuse(request, response, fault))
-  })
+  return keepConnections(createServer(listenerOf({ ...options, models: DEMO_MODELS, tee: null })))
+}
+
+/**
+ * Returns the HTTPS server of the provider in the simulated TEE, which does not listen yet. It has
+ * the same API, other models, and Tinfoil's document.
+ */
+export function createTeeServer(options: DemoOptions, tee: SimulatedTee): TlsServer {
+  const listener = listenerOf({ ...options, models: TEE_MODELS, tee })
+  return keepConnections(createTlsServer({ ...tee.tls, minVersion: 'TLSv1.2' }, listener))
+}
+
+function keepConnections<Kept extends Server | TlsServer>(server: Kept): Kept {
   server.keepAliveTimeout = DEMO_KEEP_ALIVE_MS
   return server
+}
+
+function listenerOf(served: Served) {
+  return (request: IncomingMessage, response: ServerResponse) => {
+    serve(request, response, served).catch((fault: unknown) => refuse(request, response, fault))
+  }
 }
 
 async function serve(
   request: IncomingMessage,
   response: ServerResponse,
-  options: DemoOptions,
+  options: Served,
 ): Promise<void> {
-  const [path = '/'] = (request.url ?? '/').split('?', 1)
+  const [path = '/', query = ''] = (request.url ?? '/').split('?', 2)
   const route = `${request.method} ${path}`
   const type = request.headers['content-type'] ?? ''
   if (route === 'POST /v1/chat/completions') return complete(request, response, options)
@@ -60,20 +86,35 @@ async function serve(
     const asked = await parseEdit(await readBody(request), type)
     sendJson(response, 200, drawImages(asked, options.now()))
   } else if (route === 'GET /v1/models')
-    sendJson(response, 200, { object: 'list', data: DEMO_MODELS.map(describeModel) })
-  else if (route.startsWith(ONE_MODEL))
-    sendJson(response, 200, describeModel(findModel(route.slice(ONE_MODEL.length), DEMO_MODELS)))
+    sendJson(response, 200, { object: 'list', data: options.models.map(describeModel) })
+  else if (route.startsWith(ONE_MODEL)) {
+    const id = route.slice(ONE_MODEL.length)
+    checkModel(id, options.models)
+    sendJson(response, 200, describeModel(id))
+  } else if (options.tee !== null && route === `GET ${EVIDENCE_PATHS.tinfoil}`)
+    sendText(response, 200, options.tee.attest(nonceIn(query)))
   else throw new DemoError(404, `Unknown request: ${route}.`)
 }
 
 const ONE_MODEL = 'GET /v1/models/'
 
+/** The nonce of a query. Version 2 of the document is refused: it lacks a nonce, so may be old. */
+function nonceIn(query: string): Uint8Array {
+  const [nonce = '', ...others] = new URLSearchParams(query).getAll('nonce')
+  if (!/^[0-9a-f]{64}$/.test(nonce) || others.length > 0)
+    throw new DemoError(400, 'Expected ?nonce= with 64 lower-case hex digits, once.', {
+      param: 'nonce',
+    })
+  return Buffer.from(nonce, 'hex')
+}
+
 async function complete(
   request: IncomingMessage,
   response: ServerResponse,
-  options: DemoOptions,
+  options: Served,
 ): Promise<void> {
   const asked = parseChatRequest(await readBody(request))
+  checkModel(asked.model, options.models)
   const answer = answerChat(asked, options.now())
   if (asked.stream !== true) return answerWhole(response, writeCompletion(answer), options)
   await stream(response, writeData, writeChunks(answer), options)
@@ -83,9 +124,10 @@ async function complete(
 async function respond(
   request: IncomingMessage,
   response: ServerResponse,
-  options: DemoOptions,
+  options: Served,
 ): Promise<void> {
   const asked = parseResponsesRequest(await readBody(request))
+  checkModel(asked.model, options.models)
   const answer = answerResponses(asked, options.now())
   if (asked.stream !== true) return answerWhole(response, answer.response, options)
   await stream(response, writeEvent, writeResponsesEvents(answer), options)
@@ -95,9 +137,10 @@ async function respond(
 async function answerMessage(
   request: IncomingMessage,
   response: ServerResponse,
-  options: DemoOptions,
+  options: Served,
 ): Promise<void> {
   const asked = parseMessagesRequest(await readBody(request))
+  checkModel(asked.model, options.models)
   const answer = answerMessages(asked)
   if (asked.stream !== true) return answerWhole(response, answer.message, options)
   await stream(response, writeEvent, writeMessagesEvents(answer), options)
@@ -178,8 +221,11 @@ function refuse(request: IncomingMessage, response: ServerResponse, fault: unkno
 }
 
 function sendJson(response: ServerResponse, status: number, body: unknown): void {
-  // Node sends headers and a string body in one write.
-  const text = JSON.stringify(body)
+  sendText(response, status, JSON.stringify(body))
+}
+
+/** Sends JSON that is text already. Node sends headers and a string body in one write. */
+function sendText(response: ServerResponse, status: number, text: string): void {
   response.writeHead(status, {
     'content-type': 'application/json',
     'content-length': Buffer.byteLength(text),

@@ -2,12 +2,20 @@ import { gzipSync } from 'node:zlib'
 import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
 import {
+  EVIDENCE_PATHS,
   type KeptResponse,
   type ProviderEvidence,
   type ProviderKind,
   providerNonce,
 } from '../../../attestation/providers/evidence/evidence-document.ts'
 import type { TdxCollateral } from '../../../attestation/providers/tdx/collateral.ts'
+import { intelAnswersOf } from '../../../src/local/tee/intel-collateral.ts'
+import {
+  buildTinfoilAnswer,
+  cmdlineOf,
+  predicateOfBuild,
+  tlsKeyItem,
+} from '../../../src/local/tee/tinfoil-answer.ts'
 import { MADE_AT } from '../nitro-builder/development-pki.ts'
 import { buildDocument, PCR_VALUES, standardChain } from '../nitro-builder/document-builder.ts'
 import {
@@ -172,7 +180,7 @@ const BUILDERS: Readonly<Record<BuiltKind, (changes: EvidenceChanges) => Built>>
     const { report, chain } = snpOf(reportData)
     const body = base64(gzipSync(report))
     return {
-      path: TINFOIL_PATH,
+      path: EVIDENCE_PATHS.tinfoil,
       answer: { format: 'https://tinfoil.sh/predicate/sev-snp-guest/v2', body },
       collateral: [...chain, buildOf(changes)],
     }
@@ -185,7 +193,7 @@ const BUILDERS: Readonly<Record<BuiltKind, (changes: EvidenceChanges) => Built>>
   },
   'tinfoil v3 TDX': (changes) =>
     version3('tdx-quote', [], changes, (reportData) => {
-      const { quote, intel } = tdxOf(reportData, [...RTMRS, new Uint8Array(48)])
+      const { quote, intel } = tdxOf(reportData, [...RTMRS, NO_RTMR])
       return { report: quote, collateral: [...intel, buildOf(changes)] }
     }),
   dstack: (changes) => {
@@ -248,7 +256,6 @@ const BUILDERS: Readonly<Record<BuiltKind, (changes: EvidenceChanges) => Built>>
   },
 }
 
-const TINFOIL_PATH = '/.well-known/tinfoil-attestation'
 const MACHINE = [0, 1, 2, 3].map((index) => registerOf(STANDARD_EVENTS, index))
 
 function applicationAnswer() {
@@ -259,56 +266,30 @@ function applicationAnswer() {
 }
 
 function version3(
-  format: string,
-  items: readonly object[],
+  format: 'tdx-quote' | 'sev-snp-report',
+  devices: readonly JsonObject[],
   changes: EvidenceChanges,
   attest: (reportData: Uint8Array) => {
     readonly report: Uint8Array
     readonly collateral: readonly KeptResponse[]
   },
 ): Built {
-  const keys = {
-    items: [
-      { id: 'tls', format: 'https://tinfoil.sh/key/spki-fp-sha256/v1', data: TLS_KEY },
-      { id: 'hpke', format: 'https://tinfoil.sh/key/x25519-hpke/v1', data: HPKE_KEY },
-    ],
-    devices: items,
-  }
-  changes.bound?.(keys)
-  const prefix = 'https://tinfoil.sh/'
-  const section = (name: string, list: readonly object[]) =>
-    Buffer.from(JSON.stringify({ format: `${prefix}${name}/v1`, items: list }))
-  const crypto = section('crypto-material', keys.items)
-  const device = section('device-evidence', keys.devices)
-  const algorithm = `${prefix}report-data/v1`
-  const hashes = [sha('sha256', crypto), sha('sha256', device)]
-  const { nonce = NONCE } = changes
-  const bound = sha('sha256', Buffer.concat([Buffer.from(algorithm), nonce, ...hashes]))
-  const reportData = Buffer.concat([bound, Buffer.alloc(32)])
-  const { report, collateral } = attest(reportData)
-  return {
-    path: TINFOIL_PATH,
-    answer: {
-      format: `${prefix}predicate/attestation/v3`,
-      challenge: {
-        nonce: hex(nonce),
-        report_data: hex(reportData),
-        report_data_algorithm: algorithm,
-      },
-      cpu_evidence: {
-        format: `${prefix}format/${format}/v1`,
-        report_base64: base64(report),
-        endorsed: {
-          crypto_material_hash: hex(hashes[0]),
-          device_evidence_hash: hex(hashes[1]),
-        },
-      },
-      crypto_material: base64(crypto),
-      device_evidence: base64(device),
-      collateral: [],
+  const hpke = { id: 'hpke', format: 'https://tinfoil.sh/key/x25519-hpke/v1', data: HPKE_KEY }
+  const bound = { items: [tlsKeyItem(TLS_KEY), hpke], devices }
+  changes.bound?.(bound)
+  let collateral: readonly KeptResponse[] = []
+  const answer = buildTinfoilAnswer({
+    nonce: changes.nonce ?? NONCE,
+    format,
+    bound,
+    collateral: [],
+    attest: (reportData) => {
+      const attested = attest(reportData)
+      collateral = attested.collateral
+      return attested.report
     },
-    collateral,
-  }
+  })
+  return { path: EVIDENCE_PATHS.tinfoil, answer, collateral }
 }
 
 /** A report of the development ARK of Milan, and its certificates as AMD serves them. */
@@ -338,20 +319,7 @@ function tdxOf(reportData: Uint8Array, registers: readonly Uint8Array[]) {
 
 /** Collateral as Intel's service gives it. */
 export function intelAnswers(collateral: TdxCollateral): readonly KeptResponse[] {
-  const { tcbInfo, qeIdentity, pckCrl, rootCrl } = collateral
-  const api = 'https://api.trustedservices.intel.com/'
-  const signedText = (name: string, { signed, signature }: typeof tcbInfo) =>
-    `{"${name}":${Buffer.from(signed).toString()},"signature":"${hex(signature)}"}`
-  return [
-    kept(`${api}tdx/certification/v4/tcb?fmspc=b0c06f000000`, signedText('tcbInfo', tcbInfo), {
-      'tcb-info-issuer-chain': encodeURIComponent(tcbInfo.issuerChain),
-    }),
-    kept(`${api}tdx/certification/v4/qe/identity`, signedText('enclaveIdentity', qeIdentity), {
-      'sgx-enclave-identity-issuer-chain': encodeURIComponent(qeIdentity.issuerChain),
-    }),
-    kept(`${api}sgx/certification/v4/pckcrl?ca=platform&encoding=der`, pckCrl),
-    kept('https://certificates.trustedservices.intel.com/IntelSGXRootCA.der', rootCrl),
-  ]
+  return intelAnswersOf(collateral).map(({ url, body, headers }) => kept(url, body, headers))
 }
 
 /** A GPU that signed evidence for the nonce, as an item of version 3. */
@@ -385,14 +353,15 @@ containers:
 
 /** What a signed build states of a configuration. */
 export function predicateOf(config: string, changed: JsonObject = {}): JsonObject {
+  const [, rtmr1 = NO_RTMR, rtmr2 = NO_RTMR] = RTMRS
+  const measurements = { snp: SNP_MEASUREMENT, rtmr1, rtmr2 }
   return {
-    snp_measurement: hex(SNP_MEASUREMENT),
-    tdx_measurement: { rtmr1: hex(RTMRS[1]), rtmr2: hex(RTMRS[2]) },
-    cmdline: `readonly=on tinfoil-config-hash=${hex(sha('sha256', Buffer.from(config)))}`,
-    config: base64(Buffer.from(config)),
+    ...predicateOfBuild({ config, cmdline: cmdlineOf(config), measurements }),
     ...changed,
   }
 }
+
+const NO_RTMR = new Uint8Array(48)
 
 /** The build's bundle as GitHub serves it. */
 function buildOf({ build, predicate = predicateOf(MODEL_CONFIG) }: EvidenceChanges): KeptResponse {

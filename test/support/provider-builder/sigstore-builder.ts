@@ -1,27 +1,29 @@
-import { createHash, createSign } from 'node:crypto'
-import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
-import type { Json } from '../../../attestation/json/value.ts'
+import type { Json, JsonObject } from '../../../attestation/json/value.ts'
 import type {
   CodeIdentity,
   SigstoreTrust,
 } from '../../../attestation/providers/sigstore/sigstore-trust.ts'
 import {
-  authorityConstraints,
+  builderExtensions,
+  builderOf,
+  buildLogEntry,
+  buildStatement,
+  bundleOf,
+  codeAuthority,
+  codeCertificateParts,
+  entryBodyOf,
+  STATEMENT_PAYLOAD,
+  signStatement,
+} from '../../../src/local/tee/sigstore-bundle.ts'
+import { TINFOIL_PREDICATE } from '../../../src/local/tee/tinfoil-answer.ts'
+import {
   buildCertificate,
   type CertificateParts,
-  ECDSA_SHA384,
   extension,
   generateKey,
-  KEY_USAGE_BITS,
   type KeyPair,
-  keyUsage,
-  nameOf,
   publicKeyInfo,
-  signWith,
-  VERSION_3,
-  validityOf,
 } from '../nitro-builder/certificate-builder.ts'
-import { encodeDer, integer, sequence, utf8String } from '../nitro-builder/der-encoder.ts'
 import { MADE_AT } from '../nitro-builder/development-pki.ts'
 
 /** Everything of a bundle that a test can change, so that one rule is broken. */
@@ -53,25 +55,13 @@ export const IDENTITY: CodeIdentity = {
 const authorityKey = generateKey()
 const leafKey = generateKey('P-256')
 const logKey = generateKey('P-256')
-const AUTHORITY = nameOf('development Fulcio')
 const MINUTE_MS = 60_000
 const YEAR_MS = 365 * 24 * 60 * MINUTE_MS
-const INTEGRATED_SECONDS = Math.floor(MADE_AT.getTime() / 1000) - 3_600
+const LOGGED_AT = new Date(MADE_AT.getTime() - 60 * MINUTE_MS)
 
-const common = { version: VERSION_3, innerAlgorithm: ECDSA_SHA384, issuer: AUTHORITY }
-const signed = { extraFields: [], outerAlgorithm: ECDSA_SHA384, sign: signWith(authorityKey) }
-
-const authority = buildCertificate({
-  ...common,
-  serial: integer(0x71),
-  validity: validityOf(
-    new Date(MADE_AT.getTime() - YEAR_MS),
-    new Date(MADE_AT.getTime() + YEAR_MS),
-  ),
-  subject: AUTHORITY,
-  publicKey: publicKeyInfo(authorityKey),
-  extensions: [authorityConstraints(0), keyUsage(KEY_USAGE_BITS.keyCertSign)],
-  ...signed,
+const authority = codeAuthority(authorityKey, {
+  from: new Date(MADE_AT.getTime() - YEAR_MS),
+  to: new Date(MADE_AT.getTime() + YEAR_MS),
 })
 
 /** Trusts the development authority and the development log. */
@@ -80,152 +70,58 @@ export const DEVELOPMENT_SIGSTORE: SigstoreTrust = {
   logs: [publicKeyInfo(logKey)],
 }
 
-const WORKFLOW = 'https://github.com/example/model/.github/workflows/build.yml@refs/tags/v1.0.0'
-const TEXTS: Readonly<Record<number, string>> = {
-  8: 'https://token.actions.githubusercontent.com',
-  12: 'https://github.com/example/model',
-  13: 'c0'.repeat(20),
-  14: 'refs/tags/v1.0.0',
-}
-const CODE_SIGNING = '300a06082b06010505070303'
+const BUILDER = builderOf('example/model', 'refs/tags/v1.0.0')
 
 export const DIGEST = 'ab'.repeat(32)
 
 /** A statement of a build with this predicate. */
-export function statementOf(predicate: Json, predicateType = PREDICATE): Json {
-  const subject = [{ name: 'deployment.json', digest: { sha256: DIGEST } }]
-  return { _type: 'https://in-toto.io/Statement/v1', subject, predicateType, predicate }
+export function statementOf(predicate: Json, predicateType = TINFOIL_PREDICATE): Json {
+  return buildStatement(DIGEST, { predicate, predicateType })
 }
 
-const PREDICATE = 'https://tinfoil.sh/predicate/snp-tdx-multiplatform/v1'
-
 /** A bundle as Sigstore makes it, but for the changes. */
-export function buildSigstoreBundle(changes: SigstoreChanges = {}): Json {
-  const certificate = buildLeaf(changes)
-  const payload = Buffer.from(JSON.stringify(changes.statement ?? statementOf({ some: 'thing' })))
-  const payloadType = changes.payloadType ?? 'application/vnd.in-toto+json'
-  const head = `DSSEv1 ${payloadType.length} ${payloadType} ${payload.length} `
-  const sig = signDer(
-    changes.envelopeSigner ?? leafKey,
-    Buffer.concat([Buffer.from(head), payload]),
-  )
-  const bundle = {
-    mediaType: 'application/vnd.dev.sigstore.bundle.v0.3+json',
-    verificationMaterial: {
-      tlogEntries: [buildEntry({ certificate, payload, sig }, changes)],
-      timestampVerificationData: {},
-      certificate: { rawBytes: base64(certificate) },
-    },
-    dsseEnvelope: { payload: base64(payload), payloadType, signatures: [{ sig: base64(sig) }] },
-  }
+export function buildSigstoreBundle(changes: SigstoreChanges = {}): JsonObject {
+  const signed = signStatement(changes.statement ?? statementOf({ some: 'thing' }), {
+    key: changes.envelopeSigner ?? leafKey,
+    certificate: buildLeaf(changes),
+    payloadType: changes.payloadType ?? STATEMENT_PAYLOAD,
+  })
+  const body = { ...entryBodyOf(signed) }
+  changes.body?.(body)
+  const { logSigner = logKey, checkpointSigner = logKey, checkpoint } = changes
+  const entry = buildLogEntry(body, {
+    keys: { id: logKey, promise: logSigner, checkpoint: checkpointSigner },
+    loggedAt: LOGGED_AT,
+    ...(checkpoint === undefined ? {} : { statedOf: checkpoint }),
+  })
+  const bundle = bundleOf(signed, entry)
   changes.bundle?.(bundle)
   return bundle
 }
 
-function buildLeaf({
-  certificate,
-  texts,
-  subjectName = WORKFLOW,
-  usages = CODE_SIGNING,
-}: SigstoreChanges) {
-  const stated = Object.entries({ ...TEXTS, ...texts }).flatMap(([arc, text]) =>
-    text === null ? [] : [fulcio(arc, utf8String(text))],
+function buildLeaf({ certificate, texts, subjectName, usages }: SigstoreChanges) {
+  const stated = Object.entries({ ...BUILDER.texts, ...texts }).flatMap(([arc, text]) =>
+    text === null ? [] : [[arc, text] as const],
   )
-  return buildCertificate({
-    ...common,
-    serial: integer(0x72),
-    validity: validityOf(
-      new Date((INTEGRATED_SECONDS - 60) * 1000),
-      new Date((INTEGRATED_SECONDS + 540) * 1000),
-    ),
-    subject: sequence(),
-    publicKey: publicKeyInfo(leafKey),
-    extensions: [
-      keyUsage(KEY_USAGE_BITS.digitalSignature),
-      ...(usages === null
+  const parts = codeCertificateParts({
+    authority: authorityKey,
+    key: leafKey,
+    loggedAt: LOGGED_AT,
+    builder: builderExtensions({
+      workflow: subjectName ?? BUILDER.workflow,
+      texts: Object.fromEntries(stated),
+    }),
+  })
+  const [usage, codeSigning, ...others] = parts.extensions as [
+    Uint8Array,
+    Uint8Array,
+    ...Uint8Array[],
+  ]
+  const given =
+    typeof usages === 'string'
+      ? [extension('2.5.29.37', { critical: false, value: Buffer.from(usages, 'hex') })]
+      : usages === null
         ? []
-        : [extension('2.5.29.37', { critical: false, value: Buffer.from(usages, 'hex') })]),
-      extension('2.5.29.17', {
-        critical: true,
-        value: sequence(encodeDer(0x86, Buffer.from(subjectName))),
-      }),
-      fulcio('1', Buffer.from('a text that is not DER')),
-      ...stated,
-    ],
-    ...signed,
-    ...certificate,
-  })
-}
-
-function fulcio(arc: string, value: Uint8Array): Uint8Array {
-  return extension(`1.3.6.1.4.1.57264.1.${arc}`, { critical: false, value })
-}
-
-type Signed = {
-  readonly certificate: Uint8Array
-  readonly payload: Uint8Array
-  readonly sig: Uint8Array
-}
-
-function buildEntry({ certificate, payload, sig }: Signed, changes: SigstoreChanges) {
-  const pem = `-----BEGIN CERTIFICATE-----\n${(base64(certificate).match(/.{1,64}/g) ?? []).join('\n')}\n-----END CERTIFICATE-----\n`
-  const body: Record<string, Json> = {
-    apiVersion: '0.0.1',
-    kind: 'dsse',
-    spec: {
-      envelopeHash: { algorithm: 'sha256', value: '00'.repeat(32) },
-      payloadHash: { algorithm: 'sha256', value: hash(payload).toString('hex') },
-      signatures: [{ signature: base64(sig), verifier: base64(Buffer.from(pem)) }],
-    },
-  }
-  changes.body?.(body)
-  const entry = Buffer.from(JSON.stringify(body))
-  const logId = hash(publicKeyInfo(logKey))
-  const logIndex = 41
-  const promised = canonicalizeJson({
-    body: base64(entry),
-    integratedTime: INTEGRATED_SECONDS,
-    logID: logId.toString('hex'),
-    logIndex,
-  })
-  const leaf = hash(Buffer.concat([Buffer.of(0), entry]))
-  const sibling = hash(Buffer.from('another entry'))
-  const root = hash(Buffer.concat([Buffer.of(1), sibling, leaf]))
-  return {
-    logIndex: String(logIndex),
-    logId: { keyId: base64(logId) },
-    kindVersion: { kind: 'dsse', version: '0.0.1' },
-    integratedTime: String(INTEGRATED_SECONDS),
-    inclusionPromise: {
-      signedEntryTimestamp: base64(signDer(changes.logSigner ?? logKey, Buffer.from(promised))),
-    },
-    inclusionProof: {
-      logIndex: '1',
-      rootHash: base64(root),
-      treeSize: '2',
-      hashes: [base64(sibling)],
-      checkpoint: { envelope: buildCheckpoint(root, logId, changes) },
-    },
-    canonicalizedBody: base64(entry),
-  }
-}
-
-function buildCheckpoint(root: Buffer, logId: Buffer, changes: SigstoreChanges): string {
-  const text = `log.example - 1\n2\n${base64(root)}\n`
-  const stated = changes.checkpoint?.(text) ?? text
-  const signature = signDer(changes.checkpointSigner ?? logKey, Buffer.from(stated))
-  const line = base64(Buffer.concat([logId.subarray(0, 4), signature]))
-  return `${stated}\n\u2014 log.example ${line}\n`
-}
-
-function signDer({ privateKey }: KeyPair, data: Uint8Array): Buffer {
-  return createSign('sha256').update(data).sign(privateKey)
-}
-
-function hash(bytes: Uint8Array): Buffer {
-  return createHash('sha256').update(bytes).digest()
-}
-
-function base64(bytes: Uint8Array): string {
-  return Buffer.from(bytes).toString('base64')
+        : [codeSigning]
+  return buildCertificate({ ...parts, extensions: [usage, ...given, ...others], ...certificate })
 }

@@ -27,6 +27,7 @@ describe('the demo provider’s process', () => {
     expect(ready).toEqual({
       kind: 'ready',
       origin: expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+$/),
+      attested: null,
     })
     expect((await fetch(`${ready.origin}/v1/models`)).status).toBe(200)
     child.disconnect()

@@ -1,0 +1,75 @@
+import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
+import type { Server } from 'node:https'
+import { join } from 'node:path'
+import { parseProviderPolicy } from '../../../attestation/providers/evidence/provider-policy.ts'
+import { placeFile } from '../../runtime/place-file.ts'
+import { toPem } from '../tee/intel-pki.ts'
+import { hashSealedModels } from '../tee/sealed-models.ts'
+import { createSimulatedTee } from '../tee/simulated-tee.ts'
+import { openTeeKeys } from '../tee/tee-keys.ts'
+import type { AttestedDemo } from './config.ts'
+import { createTeeServer } from './server.ts'
+import { serverOrigin } from './server-origin.ts'
+
+/** The policy accepts evidence of this many origins: the port of a later start may be another. */
+const ORIGINS_MAX = 8
+
+/**
+ * Starts the provider in the simulated TEE. The folder keeps its keys, so that evidence and policy
+ * stay valid after a restart, and receives the policy and the certificate of the CA.
+ */
+export async function startTee(options: {
+  readonly folder: string
+  readonly host: string
+  /** 0: the last port if it is free, else a free one. */
+  readonly port: number
+  readonly delayMs: number
+  /** Unix milliseconds. */
+  readonly now: () => number
+}): Promise<{ readonly server: Server; readonly ready: AttestedDemo }> {
+  const { folder, host, port, delayMs, now } = options
+  const keys = await openTeeKeys(join(folder, 'tee', 'keys.json'), now())
+  const tee = createSimulatedTee(keys, { sealed: await hashSealedModels(), host, now })
+  const policyFile = join(folder, 'provider-policy.json')
+  const known = await readOrigins(policyFile)
+  const server = createTeeServer({ delayMs, now }, tee)
+  const last = known[0] === undefined ? 0 : Number(new URL(known[0]).port)
+  await listenOnOne(server, { host, ports: port === 0 ? [last, 0] : [port] })
+  const origin = serverOrigin(server)
+  const origins = [...new Set([origin, ...known])].slice(0, ORIGINS_MAX)
+  const caFile = join(folder, 'tee', 'ca.pem')
+  await place(caFile, toPem(keys.tlsAuthority.certificate))
+  await place(policyFile, `${JSON.stringify(tee.policyFor(origins), null, 2)}\n`)
+  return { server, ready: { origin, caFile, policyFile } }
+}
+
+/** The origins of the last policy, the newest first. None if there is no policy to read. */
+async function readOrigins(policyFile: string): Promise<readonly string[]> {
+  try {
+    return parseProviderPolicy(await readFile(policyFile)).origins
+  } catch {
+    return []
+  }
+}
+
+/** Listens on the first of the ports that is free. Rejects if none is. */
+async function listenOnOne(
+  server: Server,
+  {
+    host,
+    ports: [port = 0, ...others],
+  }: { readonly host: string; readonly ports: readonly number[] },
+): Promise<void> {
+  server.listen(port, host)
+  try {
+    await once(server, 'listening')
+  } catch (fault) {
+    if (others.length === 0) throw fault
+    await listenOnOne(server, { host, ports: others })
+  }
+}
+
+function place(path: string, content: string): Promise<void> {
+  return placeFile(path, content, { draft: `${path}.draft` })
+}

@@ -1,0 +1,127 @@
+import type { SignedText, TdxCollateral } from '../../../attestation/providers/tdx/collateral.ts'
+import type { SigningKey } from './certificate-builder.ts'
+import { FMSPC, type IntelPki, PCE_SVN, PLATFORM_SVNS, toPem } from './intel-pki.ts'
+import { buildList, type Period } from './revocation-list.ts'
+import { QE_SIGNER, signRaw } from './tdx-quote.ts'
+
+const CURRENT = { tcbDate: '2026-01-01T00:00:00Z', tcbStatus: 'UpToDate' }
+
+/** A TCB level that is up to date. */
+export function currentLevel(tcb: object) {
+  return { tcb, ...CURRENT }
+}
+
+const MODULE = {
+  mrsigner: '00'.repeat(48),
+  attributes: '00'.repeat(8),
+  attributesMask: 'FF'.repeat(8),
+}
+const components = (svns: readonly number[]) => svns.map((svn) => ({ svn }))
+
+/** The level that the simulated platform reaches exactly. */
+export const PLATFORM_TCB = {
+  sgxtcbcomponents: components(PLATFORM_SVNS),
+  pcesvn: PCE_SVN,
+  tdxtcbcomponents: components([5, 0, 7, ...new Array<number>(13).fill(0)]),
+}
+
+/** The identity of version 1 of the TDX module. */
+export const MODULE_IDENTITY = {
+  id: 'TDX_01',
+  ...MODULE,
+  tcbLevels: [currentLevel({ isvsvn: 5 })],
+}
+
+/** The TCB info of the simulated platform. */
+export function tcbInfoOf(period: Period) {
+  return {
+    id: 'TDX',
+    version: 3,
+    ...issueOf(period),
+    fmspc: FMSPC.toUpperCase(),
+    pceId: '0000',
+    tcbType: 0,
+    tdxModule: MODULE,
+    tdxModuleIdentities: [MODULE_IDENTITY],
+    tcbLevels: [currentLevel(PLATFORM_TCB)],
+  }
+}
+
+/** The identity of the simulated quoting enclave. */
+export function qeIdentityOf(period: Period) {
+  return {
+    id: 'TD_QE',
+    version: 2,
+    ...issueOf(period),
+    miscselect: '00000000',
+    miscselectMask: 'FFFFFFFF',
+    attributes: `11${'00'.repeat(15)}`,
+    attributesMask: `FBFFFFFFFFFFFFFF${'00'.repeat(8)}`,
+    mrsigner: Buffer.from(QE_SIGNER).toString('hex'),
+    isvprodid: 2,
+    tcbLevels: [currentLevel({ isvsvn: 4 })],
+  }
+}
+
+function issueOf({ from, to }: Period) {
+  const text = (date: Date) => date.toISOString().replace(/\.\d+Z$/, 'Z')
+  return { issueDate: text(from), nextUpdate: text(to), tcbEvaluationDataNumber: 18 }
+}
+
+/** A text that is signed as Intel's TCB signing key signs. */
+export function signText(
+  value: object,
+  { signer, issuerChain }: { readonly signer: SigningKey; readonly issuerChain: string },
+): SignedText {
+  const signed = new Uint8Array(Buffer.from(JSON.stringify(value)))
+  return { signed, signature: signRaw(signer, signed), issuerChain }
+}
+
+/** Everything that Intel would say of the simulated platform, in force for the period. */
+export function collateralOf(pki: IntelPki, period: Period): TdxCollateral {
+  const issuerChain = toPem(pki.certificate('tcbSigning'), pki.certificate('root'))
+  const signing = { signer: pki.key('tcbSigning'), issuerChain }
+  return {
+    tcbInfo: signText(tcbInfoOf(period), signing),
+    qeIdentity: signText(qeIdentityOf(period), signing),
+    rootCrl: buildList(pki.listOf('root', period)),
+    pckCrl: buildList(pki.listOf('platformCa', period)),
+  }
+}
+
+/** An answer of Intel's service. */
+type IntelAnswer = {
+  readonly url: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: Uint8Array | string
+}
+
+/** Collateral as Intel's service gives it. Nothing was fetched from there. */
+export function intelAnswersOf(collateral: TdxCollateral): readonly IntelAnswer[] {
+  const { tcbInfo, qeIdentity, pckCrl, rootCrl } = collateral
+  const api = 'https://api.trustedservices.intel.com/'
+  const bodyOf = (name: string, { signed, signature }: SignedText) =>
+    `{"${name}":${Buffer.from(signed).toString()},"signature":"${Buffer.from(signature).toString('hex')}"}`
+  return [
+    {
+      url: `${api}tdx/certification/v4/tcb?fmspc=${FMSPC}`,
+      headers: { 'tcb-info-issuer-chain': encodeURIComponent(tcbInfo.issuerChain) },
+      body: bodyOf('tcbInfo', tcbInfo),
+    },
+    {
+      url: `${api}tdx/certification/v4/qe/identity`,
+      headers: { 'sgx-enclave-identity-issuer-chain': encodeURIComponent(qeIdentity.issuerChain) },
+      body: bodyOf('enclaveIdentity', qeIdentity),
+    },
+    {
+      url: `${api}sgx/certification/v4/pckcrl?ca=platform&encoding=der`,
+      headers: {},
+      body: pckCrl,
+    },
+    {
+      url: 'https://certificates.trustedservices.intel.com/IntelSGXRootCA.der',
+      headers: {},
+      body: rootCrl,
+    },
+  ]
+}

@@ -1,0 +1,159 @@
+import {
+  authorityConstraints,
+  buildCertificate,
+  type CertificateParts,
+  distinguishedName,
+  extension,
+  generateKey,
+  KEY_USAGE_BITS,
+  keyUsage,
+  leafConstraints,
+  publicKeyInfo,
+  type SigningKey,
+  signWith,
+  VERSION_3,
+  validityOf,
+} from './certificate-builder.ts'
+import { derInteger, encodeDer, objectIdentifier, octetString, sequence } from './der-encoder.ts'
+import { emptyListOf, type ListParts, type Period } from './revocation-list.ts'
+
+/** The certificates of a development root that has Intel's profiles. */
+export type IntelCertificate = 'root' | 'platformCa' | 'pck' | 'tcbSigning'
+
+export const ECDSA_SHA256 = sequence(objectIdentifier('1.2.840.10045.4.3.2'))
+const { digitalSignature, nonRepudiation, keyCertSign, cRLSign } = KEY_USAGE_BITS
+const authorityUsage = keyUsage(keyCertSign | cRLSign)
+const leafUsage = keyUsage(digitalSignature | nonRepudiation)
+
+/** The kind of the simulated platform. */
+export const FMSPC = 'b0c06f000000'
+/** SVNs of the platform's components, and its PCESVN. */
+export const PLATFORM_SVNS = [3, 3, 2, 2, 4, 1, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0] as const
+export const PCE_SVN = 11
+
+const SGX = '1.2.840.113741.1.13.1'
+const pair = (arc: string, value: Uint8Array) => sequence(objectIdentifier(`${SGX}.${arc}`), value)
+
+/** The content of the SGX extension; `changed` replaces values by their arc below it. */
+export function sgxExtension(changed: Readonly<Record<string, Uint8Array>> = {}): Uint8Array {
+  const components = PLATFORM_SVNS.map((svn, index) => [`2.${index + 1}`, derInteger(svn)] as const)
+  const tcb: Record<string, Uint8Array> = {
+    ...Object.fromEntries(components),
+    '2.17': derInteger(PCE_SVN),
+    '2.18': octetString(Uint8Array.from(PLATFORM_SVNS)),
+  }
+  const values: Record<string, Uint8Array> = {
+    1: octetString(new Uint8Array(16).fill(0x11)),
+    2: sequence(...Object.entries(tcb).map(([arc, value]) => pair(arc, changed[arc] ?? value))),
+    3: octetString(new Uint8Array(2)),
+    4: octetString(Buffer.from(FMSPC, 'hex')),
+    5: encodeDer(0x0a, Uint8Array.of(1)),
+  }
+  return sequence(...Object.entries(values).map(([arc, value]) => pair(arc, changed[arc] ?? value)))
+}
+
+/** The extensions of a PCK certificate with this SGX extension. */
+export function pckExtensions(content: Uint8Array): readonly Uint8Array[] {
+  return [leafConstraints(), leafUsage, extension(SGX, { critical: false, value: content })]
+}
+
+type Profile = {
+  readonly commonName: string
+  readonly issuer: IntelCertificate
+  readonly extensions: readonly Uint8Array[]
+}
+
+/** Checkers demand the names of Intel's certificates, except the root's. */
+const PROFILES: Readonly<Record<IntelCertificate, Profile>> = {
+  root: {
+    commonName: 'Development SGX Root CA',
+    issuer: 'root',
+    extensions: [authorityConstraints(1), authorityUsage],
+  },
+  platformCa: {
+    commonName: 'Intel SGX PCK Platform CA',
+    issuer: 'root',
+    extensions: [authorityConstraints(0), authorityUsage],
+  },
+  pck: {
+    commonName: 'Intel SGX PCK Certificate',
+    issuer: 'platformCa',
+    extensions: pckExtensions(sgxExtension()),
+  },
+  tcbSigning: {
+    commonName: 'Intel SGX TCB Signing',
+    issuer: 'root',
+    extensions: [leafConstraints(), leafUsage],
+  },
+}
+
+/** Numbers of the certificates: revocation lists name them. */
+export const SERIALS = { root: 0x51, platformCa: 0x52, pck: 0x53, tcbSigning: 0x54 } as const
+
+/** A certificate and its key. */
+export type Certified = { readonly key: SigningKey; readonly certificate: Uint8Array<ArrayBuffer> }
+
+/** A hierarchy like Intel's under a development root, which only a policy that names it trusts. */
+export type IntelPki = {
+  readonly key: (name: IntelCertificate) => SigningKey
+  /** DER. */
+  readonly certificate: (name: IntelCertificate) => Uint8Array<ArrayBuffer>
+  readonly partsOf: (name: IntelCertificate) => CertificateParts
+  readonly listOf: (name: 'root' | 'platformCa', period: Period) => ListParts
+}
+
+/** Makes the hierarchy, with new keys. A given root is kept. */
+export function createIntelPki(life: Period, root?: Certified): IntelPki {
+  const keys = {
+    root: root?.key ?? generateKey('P-256'),
+    platformCa: generateKey('P-256'),
+    pck: generateKey('P-256'),
+    tcbSigning: generateKey('P-256'),
+  }
+  const partsOf = (name: IntelCertificate): CertificateParts => {
+    const { commonName, extensions, issuer } = PROFILES[name]
+    return {
+      version: VERSION_3,
+      serial: derInteger(SERIALS[name]),
+      innerAlgorithm: ECDSA_SHA256,
+      issuer: distinguishedName(PROFILES[issuer].commonName),
+      validity: validityOf(life.from, life.to),
+      subject: distinguishedName(commonName),
+      publicKey: publicKeyInfo(keys[name]),
+      extensions,
+      extraFields: [],
+      outerAlgorithm: ECDSA_SHA256,
+      sign: signWith(keys[issuer], 'sha256'),
+    }
+  }
+  const certificates = {
+    root: root?.certificate ?? buildCertificate(partsOf('root')),
+    platformCa: buildCertificate(partsOf('platformCa')),
+    pck: buildCertificate(partsOf('pck')),
+    tcbSigning: buildCertificate(partsOf('tcbSigning')),
+  }
+  return {
+    key: (name) => keys[name],
+    certificate: (name) => certificates[name],
+    partsOf,
+    listOf: (name, period) => ({
+      ...emptyListOf({ name: partsOf(name).subject, key: keys[name] }, period),
+      innerAlgorithm: ECDSA_SHA256,
+      outerAlgorithm: ECDSA_SHA256,
+      sign: signWith(keys[name], 'sha256'),
+    }),
+  }
+}
+
+/** PEM of certificates, one after the other. */
+export function toPem(...ders: readonly Uint8Array[]): string {
+  return ders
+    .map((der) => {
+      const lines =
+        Buffer.from(der)
+          .toString('base64')
+          .match(/.{1,64}/g) ?? []
+      return `-----BEGIN CERTIFICATE-----\n${lines.join('\n')}\n-----END CERTIFICATE-----\n`
+    })
+    .join('')
+}

@@ -1,0 +1,53 @@
+import { ECDSA_SHA384, extension, type SigningKey, signWith } from './certificate-builder.ts'
+import { derInteger, encodeDer, sequence, time } from './der-encoder.ts'
+
+/** Every part of a revocation list. Nothing checks that the parts fit together. */
+export type ListParts = {
+  /** DER; null leaves the field out, which means version 1. */
+  readonly version: Uint8Array | null
+  readonly innerAlgorithm: Uint8Array
+  readonly issuer: Uint8Array
+  readonly thisUpdate: Date
+  readonly nextUpdate: Date | null
+  /** Entries, DER. */
+  readonly revoked: readonly Uint8Array[]
+  /** Extensions, DER; null leaves the field out. */
+  readonly extensions: readonly Uint8Array[] | null
+  readonly outerAlgorithm: Uint8Array
+  readonly sign: (signed: Uint8Array) => Uint8Array
+}
+
+/** Gives the DER of the list with these parts. */
+export function buildList(parts: ListParts): Uint8Array<ArrayBuffer> {
+  const signed = sequence(
+    ...(parts.version ? [parts.version] : []),
+    parts.innerAlgorithm,
+    parts.issuer,
+    time(parts.thisUpdate),
+    ...(parts.nextUpdate ? [time(parts.nextUpdate)] : []),
+    ...(parts.revoked.length > 0 ? [sequence(...parts.revoked)] : []),
+    ...(parts.extensions ? [encodeDer(0xa0, sequence(...parts.extensions))] : []),
+  )
+  return sequence(signed, parts.outerAlgorithm, parts.sign(signed))
+}
+
+/** The time that a list or a text of a maker is in force. */
+export type Period = { readonly from: Date; readonly to: Date }
+
+/** The parts of a list with a number and no entry, by a key on P-384. */
+export function emptyListOf(
+  { name, key }: { readonly name: Uint8Array; readonly key: SigningKey },
+  { from, to }: Period,
+): ListParts {
+  return {
+    version: derInteger(1),
+    innerAlgorithm: ECDSA_SHA384,
+    issuer: name,
+    thisUpdate: from,
+    nextUpdate: to,
+    revoked: [],
+    extensions: [extension('2.5.29.20', { critical: false, value: derInteger(17) })],
+    outerAlgorithm: ECDSA_SHA384,
+    sign: signWith(key),
+  }
+}

@@ -1,0 +1,252 @@
+import { createHash, createSign } from 'node:crypto'
+import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
+import type { Json, JsonObject } from '../../../attestation/json/value.ts'
+import {
+  authorityConstraints,
+  buildCertificate,
+  type CertificateParts,
+  distinguishedName,
+  ECDSA_SHA384,
+  extension,
+  KEY_USAGE_BITS,
+  keyUsage,
+  publicKeyInfo,
+  type SigningKey,
+  signWith,
+  VERSION_3,
+  validityOf,
+} from './certificate-builder.ts'
+import { derInteger, encodeDer, sequence, utf8String } from './der-encoder.ts'
+import { toPem } from './intel-pki.ts'
+import type { Period } from './revocation-list.ts'
+
+const AUTHORITY = distinguishedName('development Fulcio')
+
+/** The certificate of a development authority that has the profile of Sigstore's Fulcio. */
+export function codeAuthority(key: SigningKey, life: Period): Uint8Array<ArrayBuffer> {
+  return buildCertificate({
+    version: VERSION_3,
+    serial: derInteger(0x71),
+    innerAlgorithm: ECDSA_SHA384,
+    issuer: AUTHORITY,
+    validity: validityOf(life.from, life.to),
+    subject: AUTHORITY,
+    publicKey: publicKeyInfo(key),
+    extensions: [authorityConstraints(0), keyUsage(KEY_USAGE_BITS.keyCertSign)],
+    extraFields: [],
+    outerAlgorithm: ECDSA_SHA384,
+    sign: signWith(key),
+  })
+}
+
+/** The extensions by which Fulcio states GitHub's word: `texts` by the last arc of their type. */
+export function builderExtensions({
+  workflow,
+  texts,
+}: {
+  readonly workflow: string
+  readonly texts: Readonly<Record<string, string>>
+}): readonly Uint8Array[] {
+  const fulcio = (arc: string, value: Uint8Array) =>
+    extension(`1.3.6.1.4.1.57264.1.${arc}`, { critical: false, value })
+  return [
+    extension('2.5.29.17', {
+      critical: true,
+      value: sequence(encodeDer(0x86, Buffer.from(workflow))),
+    }),
+    fulcio('1', Buffer.from('a text that is not DER')),
+    ...Object.entries(texts).map(([arc, text]) => fulcio(arc, utf8String(text))),
+  ]
+}
+
+/** The texts and the workflow of a build at a ref of a repository. */
+export function builderOf(repository: string, ref: string) {
+  const source = `https://github.com/${repository}`
+  return {
+    workflow: `${source}/.github/workflows/build.yml@${ref}`,
+    texts: {
+      8: 'https://token.actions.githubusercontent.com',
+      12: source,
+      13: 'c0'.repeat(20),
+      14: ref,
+    },
+  }
+}
+
+/** extKeyUsage: signing code, and nothing else. */
+export const CODE_SIGNING = Buffer.from('300a06082b06010505070303', 'hex')
+
+/** The parts of a certificate that the authority issues for ten minutes around `loggedAt`. */
+export function codeCertificateParts({
+  authority,
+  key,
+  loggedAt,
+  builder,
+}: {
+  readonly authority: SigningKey
+  readonly key: SigningKey
+  readonly loggedAt: Date
+  readonly builder: readonly Uint8Array[]
+}): CertificateParts & { readonly extensions: readonly Uint8Array[] } {
+  const after = (seconds: number) => new Date(loggedAt.getTime() + seconds * 1000)
+  return {
+    version: VERSION_3,
+    serial: derInteger(0x72),
+    innerAlgorithm: ECDSA_SHA384,
+    issuer: AUTHORITY,
+    validity: validityOf(after(-60), after(540)),
+    subject: sequence(),
+    publicKey: publicKeyInfo(key),
+    extensions: [
+      keyUsage(KEY_USAGE_BITS.digitalSignature),
+      extension('2.5.29.37', { critical: false, value: CODE_SIGNING }),
+      ...builder,
+    ],
+    extraFields: [],
+    outerAlgorithm: ECDSA_SHA384,
+    sign: signWith(authority),
+  }
+}
+
+/** A statement that a certificate's key signed, as the bytes of its parts. */
+export type SignedStatement = {
+  readonly certificate: Uint8Array
+  readonly payloadType: string
+  readonly payload: Uint8Array
+  readonly signature: Uint8Array
+}
+
+export const STATEMENT_PAYLOAD = 'application/vnd.in-toto+json'
+
+/** Signs a statement in an envelope of DSSE. */
+export function signStatement(
+  statement: Json,
+  {
+    key,
+    certificate,
+    payloadType,
+  }: {
+    readonly key: SigningKey
+    readonly certificate: Uint8Array
+    readonly payloadType: string
+  },
+): SignedStatement {
+  const payload = Buffer.from(JSON.stringify(statement))
+  const head = `DSSEv1 ${payloadType.length} ${payloadType} ${payload.length} `
+  const signature = signDer(key, Buffer.concat([Buffer.from(head), payload]))
+  return { certificate, payloadType, payload, signature }
+}
+
+/** What the log records of a statement. */
+export function entryBodyOf({ certificate, payload, signature }: SignedStatement): JsonObject {
+  return {
+    apiVersion: '0.0.1',
+    kind: 'dsse',
+    spec: {
+      envelopeHash: { algorithm: 'sha256', value: '00'.repeat(32) },
+      payloadHash: { algorithm: 'sha256', value: hash(payload).toString('hex') },
+      signatures: [
+        { signature: base64(signature), verifier: base64(Buffer.from(toPem(certificate))) },
+      ],
+    },
+  }
+}
+
+/** The keys of a log: of its id, and those that sign its promises and its checkpoints. */
+export type LogKeys = {
+  readonly id: SigningKey
+  readonly promise: SigningKey
+  readonly checkpoint: SigningKey
+}
+
+/** An entry of a log of two entries. `statedOf` is what its checkpoint signs. */
+export function buildLogEntry(
+  body: Json,
+  {
+    keys,
+    loggedAt,
+    statedOf = (text) => text,
+  }: {
+    readonly keys: LogKeys
+    readonly loggedAt: Date
+    readonly statedOf?: (text: string) => string
+  },
+) {
+  const entry = Buffer.from(JSON.stringify(body))
+  const logId = hash(publicKeyInfo(keys.id))
+  const logIndex = 41
+  const integratedTime = Math.floor(loggedAt.getTime() / 1000)
+  const promised = canonicalizeJson({
+    body: base64(entry),
+    integratedTime,
+    logID: logId.toString('hex'),
+    logIndex,
+  })
+  const sibling = hash(Buffer.from('another entry'))
+  const root = hash(Buffer.of(1), sibling, hash(Buffer.of(0), entry))
+  const stated = statedOf(`log.example - 1\n2\n${base64(root)}\n`)
+  const signature = signDer(keys.checkpoint, Buffer.from(stated))
+  const line = base64(Buffer.concat([logId.subarray(0, 4), signature]))
+  return {
+    logIndex: String(logIndex),
+    logId: { keyId: base64(logId) },
+    kindVersion: { kind: 'dsse', version: '0.0.1' },
+    integratedTime: String(integratedTime),
+    inclusionPromise: {
+      signedEntryTimestamp: base64(signDer(keys.promise, Buffer.from(promised))),
+    },
+    inclusionProof: {
+      logIndex: '1',
+      rootHash: base64(root),
+      treeSize: '2',
+      hashes: [base64(sibling)],
+      checkpoint: { envelope: `${stated}\n\u2014 log.example ${line}\n` },
+    },
+    canonicalizedBody: base64(entry),
+  }
+}
+
+/** A bundle as Sigstore makes it. */
+export function bundleOf(
+  { certificate, payload, payloadType, signature }: SignedStatement,
+  entry: ReturnType<typeof buildLogEntry>,
+) {
+  return {
+    mediaType: 'application/vnd.dev.sigstore.bundle.v0.3+json',
+    verificationMaterial: {
+      tlogEntries: [entry],
+      timestampVerificationData: {},
+      certificate: { rawBytes: base64(certificate) },
+    },
+    dsseEnvelope: {
+      payload: base64(payload),
+      payloadType,
+      signatures: [{ sig: base64(signature) }],
+    },
+  }
+}
+
+/** A statement of a build with this predicate, about an artifact with this SHA-256 (hex). */
+export function buildStatement(
+  digest: string,
+  { predicate, predicateType }: { readonly predicate: Json; readonly predicateType: string },
+): JsonObject {
+  return {
+    _type: 'https://in-toto.io/Statement/v1',
+    subject: [{ name: 'deployment.json', digest: { sha256: digest } }],
+    predicateType,
+    predicate,
+  }
+}
+
+function signDer({ privateKey }: SigningKey, data: Uint8Array): Buffer {
+  return createSign('sha256').update(data).sign(privateKey)
+}
+
+function hash(...parts: readonly Uint8Array[]): Buffer {
+  return createHash('sha256').update(Buffer.concat(parts)).digest()
+}
+
+function base64(bytes: Uint8Array): string {
+  return Buffer.from(bytes).toString('base64')
+}

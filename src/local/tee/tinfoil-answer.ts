@@ -1,0 +1,100 @@
+import { createHash } from 'node:crypto'
+import type { Json, JsonObject } from '../../../attestation/json/value.ts'
+
+const PREFIX = 'https://tinfoil.sh/'
+
+/** What a signed build states of a machine. */
+export const TINFOIL_PREDICATE = `${PREFIX}predicate/snp-tdx-multiplatform/v1`
+
+/** What the hardware binds: the keys of the machine and its devices, as items of the sections. */
+export type BoundItems = { readonly items: readonly Json[]; readonly devices: readonly Json[] }
+
+/** The item of a TLS key: the SHA-256 (hex) of its SubjectPublicKeyInfo. */
+export function tlsKeyItem(spkiSha256: string): JsonObject {
+  return { id: 'tls', format: `${PREFIX}key/spki-fp-sha256/v1`, data: spkiSha256 }
+}
+
+/**
+ * Gives version 3 of Tinfoil's document for a nonce. `attest` makes the report of the hardware over
+ * 64 bytes of report data.
+ */
+export function buildTinfoilAnswer({
+  nonce,
+  format,
+  bound,
+  collateral,
+  attest,
+}: {
+  readonly nonce: Uint8Array
+  readonly format: 'tdx-quote' | 'sev-snp-report'
+  readonly bound: BoundItems
+  readonly collateral: readonly Json[]
+  readonly attest: (reportData: Uint8Array) => Uint8Array
+}) {
+  const crypto = section('crypto-material', bound.items)
+  const device = section('device-evidence', bound.devices)
+  const algorithm = `${PREFIX}report-data/v1`
+  const hashes = [sha256(crypto), sha256(device)] as const
+  const hash = sha256(Buffer.from(algorithm), nonce, ...hashes)
+  const reportData = Buffer.concat([hash, Buffer.alloc(32)])
+  return {
+    format: `${PREFIX}predicate/attestation/v3`,
+    challenge: {
+      nonce: Buffer.from(nonce).toString('hex'),
+      report_data: reportData.toString('hex'),
+      report_data_algorithm: algorithm,
+    },
+    cpu_evidence: {
+      format: `${PREFIX}format/${format}/v1`,
+      report_base64: Buffer.from(attest(reportData)).toString('base64'),
+      endorsed: {
+        crypto_material_hash: hashes[0].toString('hex'),
+        device_evidence_hash: hashes[1].toString('hex'),
+      },
+    },
+    crypto_material: crypto.toString('base64'),
+    device_evidence: device.toString('base64'),
+    collateral,
+  }
+}
+
+/** An entry of the document's list of collateral. */
+export function collateralItem(format: 'intel-pcs' | 'sigstore-code', data: JsonObject): Json {
+  return { format: `${PREFIX}collateral/${format}/v1`, data }
+}
+
+/** What a build states: measurements, and the configuration that its command line names. */
+export function predicateOfBuild({
+  config,
+  cmdline,
+  measurements,
+}: {
+  readonly config: string
+  readonly cmdline: string
+  readonly measurements: {
+    readonly snp: Uint8Array
+    readonly rtmr1: Uint8Array
+    readonly rtmr2: Uint8Array
+  }
+}): JsonObject {
+  const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex')
+  return {
+    snp_measurement: hex(measurements.snp),
+    tdx_measurement: { rtmr1: hex(measurements.rtmr1), rtmr2: hex(measurements.rtmr2) },
+    cmdline,
+    config: Buffer.from(config).toString('base64'),
+  }
+}
+
+/** The command line of a machine with this configuration, which the hardware measures. */
+export function cmdlineOf(config: string): string {
+  return `readonly=on tinfoil-config-hash=${sha256(Buffer.from(config)).toString('hex')}`
+}
+
+function section(name: string, items: readonly Json[]): Buffer {
+  return Buffer.from(JSON.stringify({ format: `${PREFIX}${name}/v1`, items }))
+}
+
+function sha256(...parts: readonly Uint8Array[]): Buffer {
+  return createHash('sha256').update(Buffer.concat(parts)).digest()
+}

@@ -1,0 +1,89 @@
+import { readFile } from 'node:fs/promises'
+import { beforeAll, expect, it } from 'vitest'
+import { providerNonce } from '../../attestation/providers/evidence/evidence-document.ts'
+import { parseProviderPolicy } from '../../attestation/providers/evidence/provider-policy.ts'
+import { verifyProviderEvidence } from '../../attestation/providers/evidence/verify-provider-evidence.ts'
+import { requireChecks } from '../../attestation/providers/provider-checks.ts'
+import { parseReceipt } from '../../attestation/receipt.ts'
+import { fetchTinfoilEvidence } from '../support/fetch-evidence.ts'
+import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
+
+const BLOCK = { chainId: 31_337, number: 1, hash: new Uint8Array(32).fill(0xb1) }
+
+let service: SharedAffidavit
+/** The key that the provider's evidence states, under the policy that the service wrote. */
+let attestedKey = ''
+
+beforeAll(async () => {
+  service = await useAffidavit()
+  const { attested } = service
+  const nonce = providerNonce(BLOCK.hash, attested.origin)
+  const { bytes } = await fetchTinfoilEvidence(attested, { nonce, block: BLOCK })
+  const policy = parseProviderPolicy(await readFile(attested.policyFile))
+  const { facts, checks } = await verifyProviderEvidence(bytes, policy, new Date())
+  requireChecks(checks)
+  attestedKey = facts?.tlsKeys[0]?.spkiSha256 ?? ''
+})
+
+const messages = [{ role: 'user', content: 'Hello' }]
+
+/** Calls an endpoint of verified completions. */
+async function ask(path: string, body: object) {
+  const reply = await fetch(`${service.url}/v1/verified${path}`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${service.apiKey}`, 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  })
+  // biome-ignore lint/suspicious/noExplicitAny: answers of three dialects, and errors
+  const answer: any = await reply.json()
+  return { status: reply.status, body: answer }
+}
+
+it.each([
+  ['/chat/completions', { messages }],
+  ['/responses', { input: 'Hello' }],
+  ['/anthropic/v1/messages', { messages, max_tokens: 50 }],
+])(
+  'demo/sealed answers at %s, and the receipt names the key that its evidence states',
+  async (path, question) => {
+    for (const model of ['demo/sealed', 'demo/unsealed']) {
+      const { status, body } = await ask(path, { model, ...question })
+      expect({ status, body }).toMatchObject({ status: 200 })
+      // Chat has its proof at the top of the answer, the other dialects in a member.
+      const { provider } = parseReceipt((body.affidavit ?? body).receipt)
+      expect(provider).toMatchObject({
+        name: 'demo-attested',
+        origin: service.attested.origin,
+        tls: { spki_sha256: attestedKey },
+      })
+    }
+  },
+)
+
+it('a call that demands the attested key is answered, and one that demands another is refused', async () => {
+  const demand = (provider_keys: readonly string[]) =>
+    ask('/chat/completions', { model: 'demo/sealed', messages, affidavit: { provider_keys } })
+  expect(await demand([attestedKey])).toMatchObject({ status: 200 })
+  expect(await demand(['ab'.repeat(32)])).toMatchObject({
+    status: 502,
+    body: { error: { code: 'provider_key_mismatch' } },
+  })
+})
+
+it('a call that demands a key of the demo provider without TLS is refused', async () => {
+  const demands = { provider_keys: [attestedKey] }
+  const { body } = await ask('/chat/completions', {
+    model: 'demo/echo',
+    messages,
+    affidavit: demands,
+  })
+  expect(body.error.code).toBe('provider_key_mismatch')
+})
+
+it('the list of verified models has the models of the simulated TEE after demo/echo', async () => {
+  const reply = await fetch(`${service.url}/v1/verified/models`)
+  const { data } = (await reply.json()) as { readonly data: readonly { readonly id: string }[] }
+  const ids = data.map(({ id }) => id)
+  expect(ids[0]).toBe('demo/echo')
+  expect(ids).toEqual(expect.arrayContaining(['demo/sealed', 'demo/unsealed']))
+})
