@@ -11,7 +11,7 @@ import type { GatewayFacts } from './local/banner.ts'
 import type { ServingNodes } from './nodes/hub/open-nodes.ts'
 import type { NodeLimits } from './nodes/runs/limits.ts'
 import type { CallObserver } from './observability/call-scope.ts'
-import type { AttestedDemo } from './providers/open-providers.ts'
+import type { DemoEvidence } from './providers/open-providers.ts'
 import type { WebSearch } from './search/web-search.ts'
 import type { ProcessLease } from './storage/process-lease.ts'
 import type { EnclaveCommits } from './verified/commits/enclave-commits.ts'
@@ -58,7 +58,7 @@ export type OwnParts = OwnFoundation & {
   readonly images?: Images
   readonly search?: WebSearch
   /** An attested provider under development roots. */
-  readonly attested?: AttestedDemo
+  readonly attested?: DemoEvidence
   /** Observers in addition to those of metrics and traces. */
   readonly observers?: readonly CallObserver[]
 }

@@ -49,7 +49,7 @@ export type EvidenceBundle = {
   readonly no_block?: NoBlock
   /** Where the bundle says that it comes from. Absent if it does not say it. */
   readonly source?: BundleSource
-  /** Evidence of the provider's machine: standard base64. Absent if the gateway had none. */
+  /** Evidence of the provider's machine: standard base64. Absent if it is not known. */
   readonly provider_evidence?: string
 }
 
@@ -302,10 +302,9 @@ function parseNodes(json: Json, name: string): readonly string[] {
 /**
  * Creates the bundle from a stored record (interface 2.4, with `receipt` and `log`) and other data
  * that the gateway keeps. Leaves out what cannot be verified: the record's `id` and the request's
- * unset members. Before version 3, also leaves out the source, the provider's evidence and the reason for a
- * missing block.
- * Throws FormatError as parseEvidenceBundle does. Does NOT check that the parts belong together:
- * see verifyBundle.
+ * unset members. Before version 3, also leaves out the source, the provider's evidence and the
+ * reason for a missing block. Throws FormatError as parseEvidenceBundle does. Does NOT check that
+ * the parts belong together: see verifyBundle.
  */
 export function createBundle(parts: {
   readonly record: JsonObject

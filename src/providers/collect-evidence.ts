@@ -67,7 +67,7 @@ export type CollectionParts = {
 const ANSWER_TIMEOUT_MS = 20_000
 const BLOCK_TIMEOUT_MS = 10_000
 /** Maximum bytes of a provider's document, and of one part of its collateral. */
-export const DOCUMENT_BYTES_MAX = 2 * 1024 * 1024
+const ANSWER_BYTES_MAX = 2 * 1024 * 1024
 const COLLATERAL_BYTES_MAX = 256 * 1024
 
 /**
@@ -91,7 +91,7 @@ export async function collectEvidence(
     `${origin}${EVIDENCE_PATHS[kind]}?${QUERIES[kind](encodeHex(nonce))}`,
     {
       ...limits,
-      bytesMax: DOCUMENT_BYTES_MAX,
+      bytesMax: ANSWER_BYTES_MAX,
       onKey(key) {
         spki = key
         onKey(key)

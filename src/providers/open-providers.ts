@@ -21,7 +21,7 @@ import { createProviderTurnsStore } from './provider-turns-store.ts'
 import type { ProvidersConfig } from './settings.ts'
 
 /** A demonstration provider under development roots, which the gateway started itself. */
-export type AttestedDemo = {
+export type DemoEvidence = {
   readonly origin: string
   readonly kind: ProviderKind
   /** PEM of the authority of its TLS certificate. */
@@ -30,7 +30,7 @@ export type AttestedDemo = {
   readonly policyFile: string
 }
 
-/** Evidence of the providers that run in a TEE of their own. */
+/** Evidence of the providers that run in a TEE. */
 export type ProviderEvidenceRoom = {
   readonly routes: readonly Route[]
   /**
@@ -48,7 +48,7 @@ export async function openProviders(
     readonly enclaves: Pick<EnclavePool, 'identities'>
     readonly anchoring: Pick<Anchoring, 'fetchRecentBlock'>
     readonly metrics: Pick<Metrics, 'countCollection' | 'countProviderKey'> | null
-    readonly demo: AttestedDemo | null
+    readonly demo: DemoEvidence | null
     /** Unix milliseconds. */
     readonly now: () => number
   },
@@ -90,7 +90,7 @@ type ReadDemo = Pick<CollectedProvider, 'origin' | 'kind'> & {
   readonly policy: ProviderPolicy
 }
 
-async function readDemo({ origin, kind, caFile, policyFile }: AttestedDemo): Promise<ReadDemo> {
+async function readDemo({ origin, kind, caFile, policyFile }: DemoEvidence): Promise<ReadDemo> {
   const [ca, policy] = await Promise.all([readFile(caFile, 'utf8'), readFile(policyFile)])
   return { origin, kind, ca, policy: parseProviderPolicy(policy) }
 }

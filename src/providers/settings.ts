@@ -41,11 +41,11 @@ const attestedProviders = z.record(
 /** Variables for the evidence of attested providers. They are a part of src/config.ts. */
 export const PROVIDER_FIELDS = {
   /**
-   * Providers that run in a TEE of their own, as JSON: the name in the enclave's provider table, and
-   * the kind of its evidence (tinfoil, dstack, aci, nitro): `{"tinfoil":"tinfoil"}`. The gateway
-   * collects the evidence and serves it at `/v1/providers`. A value may also be `{"kind":…,
-   * "repository":"OWNER/NAME","digest":HEX}`: the signed build with that digest is then fetched from
-   * GITHUB_ATTESTATIONS_URL, for documents that do not carry it. Default: no provider.
+   * Providers in a TEE, as JSON: the name in the enclave's provider table, and the kind of its
+   * evidence (tinfoil, dstack, aci, nitro): `{"tinfoil":"tinfoil"}`. The gateway collects the
+   * evidence and serves it at `/v1/providers`. A value may also be
+   * `{"kind":…,"repository":"OWNER/NAME","digest":HEX}`. The signed build with that digest is then
+   * fetched from GITHUB_ATTESTATIONS_URL, for documents that do not carry it. Default: no provider.
    */
   ATTESTED_PROVIDERS: textField
     .transform((text, context) => {
@@ -59,9 +59,9 @@ export const PROVIDER_FIELDS = {
     })
     .optional(),
   /**
-   * How often each provider's evidence is collected, hours; earlier if it ends earlier. Default 6: a
-   * policy accepts evidence of the last 24 hours unless it says otherwise, so three tries in a row
-   * may fail.
+   * How often each provider's evidence is collected, hours; earlier if it ends earlier. Default 6:
+   * a policy accepts evidence of the last 24 hours unless it says otherwise, so three tries in a
+   * row may fail.
    */
   PROVIDER_EVIDENCE_HOURS: integer({ min: 1, max: 168 }).default(6),
   /**

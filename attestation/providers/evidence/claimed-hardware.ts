@@ -9,7 +9,7 @@ import {
 } from './kept-collateral.ts'
 import { parseTinfoilDocument } from './tinfoil-document.ts'
 
-/** What an answer holds, for a collector: nothing of it is verified. */
+/** What an answer says that its hardware is. Only claimed. */
 export type ClaimedHardware = {
   /** Null: the kind needs no collateral. */
   readonly hardware: HardwareEvidence | null

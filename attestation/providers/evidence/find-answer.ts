@@ -1,7 +1,10 @@
 import { refuseEvidence } from './evidence-codes.ts'
 import { EVIDENCE_PATHS, type ProviderEvidence } from './evidence-document.ts'
 
-/** The body of the first answer from the kind's path, of status 200. Throws ProviderEvidenceError. */
+/**
+ * The body of the first answer from the kind's path, with status 200. Throws
+ * ProviderEvidenceError.
+ */
 export function findAnswer({ kind, responses }: ProviderEvidence): Uint8Array<ArrayBuffer> {
   const path = EVIDENCE_PATHS[kind]
   const answer = responses.find(({ url }) => new URL(url).pathname === path)

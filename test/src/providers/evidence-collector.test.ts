@@ -174,7 +174,7 @@ describe('the collector', () => {
     async (mode, outcome) => {
       const stage = await openStage()
       stage.server.answer(mode)
-      const { outcomes, subject } = collect(stage, { timeoutMs: 500 })
+      const { outcomes, subject } = collect(stage, { timeoutMs: mode === 'hang' ? 1_500 : 20_000 })
       await expect.poll(() => outcomes.length, settled).toBeGreaterThanOrEqual(2)
       expect(new Set(outcomes)).toEqual(new Set([outcome]))
       expect(await stage.store.findNewest(subject)).toBeNull()
@@ -226,7 +226,7 @@ describe('the collector', () => {
     expect(await stage.store.findNewest(subject)).toMatchObject({ block: null })
   })
 
-  it('of several gateways one collects each time', async () => {
+  it('one of several gateways collects each time', async () => {
     const stage = await openStage()
     const gateways = [1, 2, 3, 4].map(() => collect(stage))
     const outcomes = () => gateways.flatMap((one) => one.outcomes)

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { parseProviderEvidence } from '../../../attestation/providers/evidence/evidence-document.ts'
-import type { AttestedDemo } from '../../../src/providers/open-providers.ts'
+import type { DemoEvidence } from '../../../src/providers/open-providers.ts'
 import {
   type AttestedProviderServer,
   startAttestedProvider,
@@ -26,7 +26,7 @@ describe('providers of a gateway', () => {
   beforeAll(async () => {
     folder = await mkdtemp(join(tmpdir(), 'affidavit-attested-'))
     provider = await startAttestedProvider()
-    const demo: AttestedDemo = {
+    const demo: DemoEvidence = {
       origin: provider.origin,
       kind: 'tinfoil',
       caFile: join(folder, 'ca.pem'),
