@@ -1,5 +1,5 @@
 import { PUBLIC_KEY_BYTES, SIGNATURE_BYTES } from '../account.ts'
-import { HASH_BYTES } from '../bytes.ts'
+import { encodeBase64, HASH_BYTES } from '../bytes.ts'
 import type { ReceiptVersion } from '../completion-hash.ts'
 import { isDialectName } from '../dialects/dialect-names.ts'
 import { DIALECTS } from '../dialects/dialects.ts'
@@ -8,6 +8,7 @@ import { FormatError } from '../errors.ts'
 import { isJsonObject, type Json, type JsonObject, memberAt, memberOf } from '../json/value.ts'
 import { type LogProof, parseLogProof } from '../log-proof-form.ts'
 import { ownMembers } from '../own-members.ts'
+import { PROVIDER_EVIDENCE_BYTES_MAX } from '../providers/evidence/evidence-document.ts'
 import { dialectOfReceipt, parseReceipt, type Receipt } from '../receipt.ts'
 import { hashCompletion } from '../record-hash.ts'
 import { TRANSACTION_BYTES_MAX } from './anchor-transaction.ts'
@@ -48,6 +49,8 @@ export type EvidenceBundle = {
   readonly no_block?: NoBlock
   /** Where the bundle says that it comes from. Absent if it does not say it. */
   readonly source?: BundleSource
+  /** Evidence of the provider's machine: standard base64. Absent if it is not known. */
+  readonly provider_evidence?: string
 }
 
 /** Why a bundle has no block. Not proved. */
@@ -124,13 +127,9 @@ export function parseEvidenceBundle(json: Json): EvidenceBundle {
       'unknown_bundle',
       `expected format to be ${BUNDLE_FORMAT} and version to be 1, 2 or 3`,
     )
-  const isExplained = version === 3 && Object.hasOwn(members, 'no_block')
-  const isSourced = version === 3 && Object.hasOwn(members, 'source')
-  const bundle = membersOf(json, 'the bundle', [
-    ...BUNDLE_MEMBERS,
-    ...(isExplained ? (['no_block'] as const) : []),
-    ...(isSourced ? (['source'] as const) : []),
-  ])
+  const has = (name: (typeof OPTIONAL_MEMBERS)[number]) =>
+    version === 3 && Object.hasOwn(members, name)
+  const bundle = membersOf(json, 'the bundle', [...BUNDLE_MEMBERS, ...OPTIONAL_MEMBERS.filter(has)])
   parseBootConfiguration(bundle.boot_configuration)
   const record = parseRecord(bundle.record, version)
   const block = bundle.block === null ? null : parseBlock(bundle.block)
@@ -141,10 +140,21 @@ export function parseEvidenceBundle(json: Json): EvidenceBundle {
     boot_configuration: objectOf(bundle.boot_configuration, 'boot_configuration'),
     transaction: hexOf(bundle.transaction, 'transaction', { max: TRANSACTION_BYTES_MAX }),
     block,
-    ...(isExplained ? { no_block: parseNoBlock(bundle.no_block, { record, block }) } : {}),
-    ...(isSourced ? { source: parseSource(bundle.source) } : {}),
+    ...(has('no_block') ? { no_block: parseNoBlock(bundle.no_block, { record, block }) } : {}),
+    ...(has('source') ? { source: parseSource(bundle.source) } : {}),
+    ...(has('provider_evidence')
+      ? { provider_evidence: parseProviderPart(bundle.provider_evidence) }
+      : {}),
   }
 }
+
+/** The document's bytes are read when it is judged, not here. */
+function parseProviderPart(json: Json | undefined): string {
+  return base64Of(json, 'provider_evidence', PROVIDER_EVIDENCE_BYTES_MAX)
+}
+
+/** Members that a bundle of version 3 may have. */
+const OPTIONAL_MEMBERS = ['no_block', 'source', 'provider_evidence'] as const
 
 const BUNDLE_MEMBERS = [
   'format',
@@ -292,9 +302,9 @@ function parseNodes(json: Json, name: string): readonly string[] {
 /**
  * Creates the bundle from a stored record (interface 2.4, with `receipt` and `log`) and other data
  * that the gateway keeps. Leaves out what cannot be verified: the record's `id` and the request's
- * unset members. Before version 3, also leaves out the source and the reason for a missing block.
- * Throws FormatError as parseEvidenceBundle does. Does NOT check that the parts belong together:
- * see verifyBundle.
+ * unset members. Before version 3, also leaves out the source, the provider's evidence and the
+ * reason for a missing block. Throws FormatError as parseEvidenceBundle does. Does NOT check that
+ * the parts belong together: see verifyBundle.
  */
 export function createBundle(parts: {
   readonly record: JsonObject
@@ -305,8 +315,10 @@ export function createBundle(parts: {
   readonly block: BundleBlock | NoBlock | null
   /** Where the bundle comes from. Absent or null if unknown. */
   readonly source?: BundleSource | null
+  /** Evidence of the provider as it was collected, not read here. Absent or null without it. */
+  readonly providerEvidence?: Uint8Array | null
 }): EvidenceBundle {
-  const { block, source = null } = parts
+  const { block, source = null, providerEvidence = null } = parts
   const record = withoutContent(parts.record)
   const request: Json = memberOf(record, 'request') ?? null
   const receipt = memberOf(record, 'receipt')
@@ -325,6 +337,9 @@ export function createBundle(parts: {
       ? { block: null, ...(version === 3 ? { no_block: block } : {}) }
       : { block }),
     ...(source !== null && version === 3 ? { source } : {}),
+    ...(providerEvidence !== null && version === 3
+      ? { provider_evidence: encodeBase64(providerEvidence) }
+      : {}),
   })
 }
 
