@@ -1,10 +1,11 @@
 import type { BundleReport } from '../../../attestation/evidence/bundle-report.ts'
+import type { Check } from '../../../attestation/finding.ts'
 import { PROVIDER_NOT_SHOWN } from '../../../attestation/report/describe-provider.ts'
 import { CheckList, TONE_OF } from '../kit/check-list.tsx'
 import { State, type Tone } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { LINK_TONES, LINK_WORDS } from './chain-picture.tsx'
-import { type ProviderLink, providerLinks } from './provider-links.ts'
+import { isProviderCheck, type ProviderLink, providerLinks } from './provider-links.ts'
 
 /**
  * Shows the second chain: from the key that answered to the weights, by the evidence of the
@@ -20,6 +21,11 @@ export function ProviderChain({
   const evidence = report.facts?.providerEvidence ?? null
   const isMarked = isDevelopment || evidence?.hasReplacedRoots === true
   const toneOf = (tone: Tone) => (isMarked && tone === 'good' ? 'development' : tone)
+  const view = ({ outcome }: Check<string>) => ({
+    tone: toneOf(TONE_OF[outcome]),
+    word: outcome,
+    about: '',
+  })
   return (
     <section aria-labelledby="provider-chain">
       <h2 id="provider-chain">The provider’s machine, from key to weights</h2>
@@ -49,14 +55,10 @@ export function ProviderChain({
                     <Line key={name} name={name} text={text} />
                   ))}
                 </dl>
-                <CheckList
-                  checks={link.checks}
-                  view={({ outcome }) => ({
-                    tone: toneOf(TONE_OF[outcome]),
-                    word: outcome,
-                    about: '',
-                  })}
-                />
+                <CheckList checks={link.checks.filter(isOfBundle)} view={view} />
+                <div data-of="provider">
+                  <CheckList checks={link.checks.filter((one) => !isOfBundle(one))} view={view} />
+                </div>
               </div>
             </details>
           </li>
@@ -70,6 +72,10 @@ export function ProviderChain({
       </ul>
     </section>
   )
+}
+
+function isOfBundle({ name }: Check<string>): boolean {
+  return isProviderCheck(name)
 }
 
 function Line({ name, text }: { readonly name: string; readonly text: string }) {
