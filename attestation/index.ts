@@ -78,6 +78,7 @@ export type {
   BundleCheckName,
   BundleFacts,
   BundleReport,
+  ProviderEvidenceFacts,
 } from './evidence/bundle-report.ts'
 export type { BundleSource } from './evidence/bundle-source.ts'
 export {
@@ -146,7 +147,13 @@ export {
   providerNonce,
   writeProviderEvidence,
 } from './providers/evidence/evidence-document.ts'
-export type { BoundKey, ProviderCode, ProviderModel } from './providers/evidence/judging.ts'
+export type {
+  BoundKey,
+  MeasuredModel,
+  ProviderCode,
+  ProviderModel,
+} from './providers/evidence/judging.ts'
+export { type RecordWeights, weightsOf } from './providers/evidence/model-weights.ts'
 export { type ProviderPolicy, parseProviderPolicy } from './providers/evidence/provider-policy.ts'
 export {
   type ProviderFacts,

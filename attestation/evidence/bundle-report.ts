@@ -1,5 +1,8 @@
 import type { ErasureStatement } from '../erasure.ts'
 import type { Check } from '../finding.ts'
+import type { RecordWeights } from '../providers/evidence/model-weights.ts'
+import type { ProviderFacts } from '../providers/evidence/verify-provider-evidence.ts'
+import type { ProviderCheck } from '../providers/provider-checks.ts'
 import type { Receipt } from '../receipt.ts'
 import type { Release } from '../release/release.ts'
 import type { RedactablePart } from './bundle.ts'
@@ -9,7 +12,10 @@ import type { CheckTable, Judgement } from './verdict.ts'
 /** The checks of a bundle, in the order of the report. */
 export type BundleCheckName = keyof typeof BUNDLE_CHECKS
 
-/** All checks. The value says when the verdict `verified` needs the check. */
+/**
+ * All checks. The value says when the verdict `verified` needs the check. A report has the two
+ * checks of a provider's evidence only if there is evidence, or a policy for the provider.
+ */
 export const BUNDLE_CHECKS = {
   /** The bundle has version 1 and the required form. If not, no other check is made. */
   format: 'always',
@@ -46,6 +52,10 @@ export const BUNDLE_CHECKS = {
   provider: 'always',
   /** The answer is whole, or the caller accepts the outcome that the receipt states. */
   outcome: 'always',
+  /** The evidence of the provider is for the receipt's origin, and states its TLS key. */
+  "provider's key": 'with a provider policy',
+  /** The evidence of the provider passes the caller's policy at the receipt's time. */
+  'provider attested': 'with a provider policy',
   /** The receipt is the leaf at its index in the notary's log. */
   'receipt in log': 'always',
   /** The notary signed the log's head, for this chain and contract. */
@@ -87,6 +97,8 @@ export type BundleReport = Judgement<BundleCheckName> & {
    * bundle does not say it, or has another form.
    */
   readonly source: BundleSource | null
+  /** All checks of the provider's evidence. Empty if the bundle has no evidence. */
+  readonly providerChecks: readonly ProviderCheck[]
   /** The facts that the checks of the bundle prove. Null if the bundle is invalid. */
   readonly facts: BundleFacts | null
 }
@@ -115,6 +127,19 @@ export type BundleFacts = {
   readonly block: BlockFacts | null
   /** The completion was not made after this block. Null unless the chain has the block. */
   readonly anchoredIn: BlockFacts | null
+  /** What the evidence of the provider shows. Null without evidence. */
+  readonly providerEvidence: ProviderEvidenceFacts | null
+}
+
+/** What a bundle's evidence of its provider shows. */
+export type ProviderEvidenceFacts = ProviderFacts & {
+  /**
+   * True if the evidence passed the caller's policy. Otherwise it was not judged under a policy:
+   * any code could have stated the keys.
+   */
+  readonly isAccepted: boolean
+  /** What is known of the weights of the record's model. */
+  readonly weights: RecordWeights
 }
 
 /** A block, as its header states it. Timestamp: Unix seconds, set by the chain. */

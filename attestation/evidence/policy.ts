@@ -9,6 +9,8 @@ import {
 } from '../nitro/policy.ts'
 import type { AttestationVerifier } from '../nitro/verify-attestation.ts'
 import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
+import { isParsedPolicy } from '../providers/evidence/parsed-policies.ts'
+import type { ProviderPolicy } from '../providers/evidence/provider-policy.ts'
 import { OUTCOMES, type Receipt } from '../receipt.ts'
 
 /**
@@ -39,6 +41,11 @@ export type BundlePolicy = {
    * provider cut. With any other outcome, the bundle is `consistent` at best. Default: [].
    */
   readonly outcomes?: readonly Receipt['outcome'][]
+  /**
+   * What is accepted of the provider's machine (parseProviderPolicy). With it, `verified` needs
+   * evidence of the provider that passes. Not checked if left out.
+   */
+  readonly providerPolicy?: ProviderPolicy
   /** Same as in AttestationPolicy. Default: AWS's root. */
   readonly roots?: AttestationPolicy['roots']
   /** Same as in AttestationPolicy. By default, no revocations are known. */
@@ -113,6 +120,10 @@ const POLICY_FORMS: Forms<BundlePolicy> = {
     if (!OUTCOMES.some((known) => known === value))
       throw unfit(name, `one of ${OUTCOMES.join(', ')}`)
   }),
+  providerPolicy: (value, name) => {
+    if (!isRecord(value) || !isParsedPolicy(value))
+      throw unfit(name, 'a policy of parseProviderPolicy')
+  },
   roots: (value, name) => {
     listOf(BYTES_32)(value, name)
     if (isList(value) && value.length === 0) throw unfit(name, 'one root or more, or left out')

@@ -1,7 +1,10 @@
 import type { Check } from '../finding.ts'
 
+/** When `verified` needs a check. */
+export type CheckNeed = 'always' | 'with a chain' | 'with a provider policy'
+
 /** Checks by name, in the order of the report. The value says when `verified` needs the check. */
-export type CheckTable<Name extends string> = Readonly<Record<Name, 'always' | 'with a chain'>>
+export type CheckTable<Name extends string> = Readonly<Record<Name, CheckNeed>>
 
 /** The result of all checks together. */
 export type Judgement<Name extends string> = {
@@ -15,26 +18,44 @@ export type Judgement<Name extends string> = {
   readonly open: readonly Name[]
 }
 
-/** Decides the verdict on these checks. `hasChain`: true if the caller passed facts of a chain. */
+/**
+ * Decides the verdict on these checks. `hasChain`: true if the caller passed facts of a chain.
+ * `hasProviderPolicy`: true if the caller passed a policy for the provider.
+ */
 export function judgeChecks<Name extends string>(
   checks: readonly Check<Name>[],
-  { table, hasChain }: { readonly table: CheckTable<Name>; readonly hasChain: boolean },
+  {
+    table,
+    hasChain = false,
+    hasProviderPolicy = false,
+  }: {
+    readonly table: CheckTable<Name>
+    readonly hasChain?: boolean
+    readonly hasProviderPolicy?: boolean
+  },
 ): Judgement<Name> {
+  const isNeeded: Readonly<Record<CheckNeed, boolean>> = {
+    always: true,
+    'with a chain': hasChain,
+    'with a provider policy': hasProviderPolicy,
+  }
   const open = checks
-    .filter(
-      ({ name, outcome }) => outcome === 'not checked' && (hasChain || table[name] === 'always'),
-    )
+    .filter(({ name, outcome }) => outcome === 'not checked' && isNeeded[table[name]])
     .map(({ name }) => name)
   if (checks.some(({ outcome }) => outcome === 'failed')) return { verdict: 'invalid', open }
   return { verdict: open.length === 0 ? 'verified' : 'consistent', open }
 }
 
-/** The checks in the order of the table. A missing check counts as failed. */
+/**
+ * The checks in the order of the table. A missing check counts as failed. `isOfProvider`: true to
+ * include the checks of a provider.
+ */
 export function orderChecks<Name extends string>(
   checks: readonly Check<Name>[],
   table: CheckTable<Name>,
+  isOfProvider = false,
 ): readonly Check<Name>[] {
-  return namesOf(table).map((name) => {
+  return namesOf(table, isOfProvider).map((name) => {
     const made = checks.find((one) => one.name === name)
     return made ?? { name, outcome: 'failed', detail: 'this check was not made' }
   })
@@ -43,17 +64,30 @@ export function orderChecks<Name extends string>(
 /** The report on evidence with a wrong form: no other check was possible. `detail`: the reason. */
 export function refuseForm<Name extends string>(
   table: CheckTable<Name>,
-  { subject, detail }: { readonly subject: string; readonly detail: string },
+  {
+    subject,
+    detail,
+    hasProviderPolicy = false,
+  }: {
+    readonly subject: string
+    readonly detail: string
+    readonly hasProviderPolicy?: boolean
+  },
 ): Judgement<Name> & { readonly checks: readonly Check<Name>[] } {
-  const checks = namesOf(table).map(
+  const checks = namesOf(table, hasProviderPolicy).map(
     (name): Check<Name> =>
       name === 'format'
         ? { name, outcome: 'failed', detail }
         : { name, outcome: 'not checked', detail: `${subject} has not the form of one` },
   )
-  return { ...judgeChecks(checks, { table, hasChain: true }), checks }
+  return { ...judgeChecks(checks, { table, hasChain: true, hasProviderPolicy }), checks }
 }
 
-function namesOf<Name extends string>(table: CheckTable<Name>): readonly Name[] {
-  return Object.keys(table).filter((name): name is Name => Object.hasOwn(table, name))
+function namesOf<Name extends string>(
+  table: CheckTable<Name>,
+  isOfProvider: boolean,
+): readonly Name[] {
+  return Object.keys(table)
+    .filter((name): name is Name => Object.hasOwn(table, name))
+    .filter((name) => isOfProvider || table[name] !== 'with a provider policy')
 }

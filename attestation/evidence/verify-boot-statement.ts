@@ -138,7 +138,7 @@ export async function verifyBootStatement(
     ),
   ]
   const checks = orderChecks(made, BOOT_STATEMENT_CHECKS)
-  const judgement = judgeChecks(checks, { table: BOOT_STATEMENT_CHECKS, hasChain: false })
+  const judgement = judgeChecks(checks, { table: BOOT_STATEMENT_CHECKS })
   if (judgement.verdict === 'invalid') return { ...judgement, checks, facts: null }
   const { timestampMs, pcrs: measurements } = need(document)
   const release = findExpectedCode(need(document), policy)?.release ?? null

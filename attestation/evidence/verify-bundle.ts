@@ -3,6 +3,7 @@ import { decodeBase64, decodeHex } from '../bytes.ts'
 import { attempt, check, reasonOf } from '../finding.ts'
 import type { Json } from '../json/value.ts'
 import { decodeAttestationPayload } from '../nitro/document.ts'
+import type { ProviderJudgement } from '../providers/evidence/verify-provider-evidence.ts'
 import { verifyRecord } from '../verify-record.ts'
 import { checkAnchor, headerOf } from './anchor-checks.ts'
 import { digestBootConfiguration } from './boot-configuration.ts'
@@ -19,6 +20,7 @@ import {
   type BundleFacts,
   type BundleReport,
 } from './bundle-report.ts'
+import { checkProvider, judgeProvider, providerFactsOf } from './check-provider.ts'
 import { checkEnclave, checkOutcome, findExpectedCode } from './document-checks.ts'
 import { type BundleContext, type BundlePolicy, readContext, readPolicy } from './policy.ts'
 import { judgeChecks, orderChecks, refuseForm } from './verdict.ts'
@@ -29,10 +31,11 @@ import { judgeChecks, orderChecks, refuseForm } from './verdict.ts'
  * missing or malformed part fails the check that needs it. Rejects with PolicyError, before any
  * check, when policy or context has a wrong form.
  *
- * Does NOT prove: that the provider ran the model it names, or that the answer is true; that the
- * block is one of the chain, unless `context.chain` is given; when the completion was made, except
- * that it was not after the block; that the notary signed no other history of the same log (compare
- * its heads on the chain); that the relayer is anyone in particular.
+ * Does NOT prove: that the provider ran the model it names, unless its evidence shows the weights
+ * under `providerPolicy`; that the answer is true; that the block is one of the chain, unless
+ * `context.chain` is given; when the completion was made, except that it was not after the block;
+ * that the notary signed no other history of the same log (compare its heads on the chain); that
+ * the relayer is anyone in particular.
  *
  * @example
  * const bundle = parseExactJson(bundleFile)
@@ -46,31 +49,43 @@ export async function verifyBundle(
 ): Promise<BundleReport> {
   const policy = readPolicy(demanded)
   const { chain, attestations } = readContext(context)
+  const { providerPolicy = null } = policy
+  const hasProviderPolicy = providerPolicy !== null
   const parsed = attempt(() => parseEvidenceBundle(json))
   if ('fault' in parsed) {
     const refusal = refuseForm(BUNDLE_CHECKS, {
       subject: 'the bundle',
       detail: reasonOf(parsed.fault),
+      hasProviderPolicy,
     })
-    return { ...refusal, redacted: [], erased: null, source: null, facts: null }
+    return { ...refusal, redacted: [], erased: null, source: null, providerChecks: [], facts: null }
   }
   const bundle = parsed.value
+  const { receipt } = bundle.record
+  const provider = await judgeProvider(bundle, providerPolicy)
   const made: readonly BundleCheck[] = [
     { name: 'format', outcome: 'passed', detail: `version ${bundle.version}` },
     ...checkRecord(bundle.record),
     ...(await checkEnclave(bundle, policy, attestations)),
-    check('outcome', () => checkOutcome(bundle.record.receipt, policy.outcomes)),
+    check('outcome', () => checkOutcome(receipt, policy.outcomes)),
+    ...checkProvider(receipt, provider, providerPolicy),
     ...checkAnchor(bundle, { chain, confirmationsMin: policy.confirmationsMin }),
   ]
-  const checks = orderChecks(made, BUNDLE_CHECKS)
-  const judgement = judgeChecks(checks, { table: BUNDLE_CHECKS, hasChain: chain !== undefined })
+  const checks = orderChecks(made, BUNDLE_CHECKS, hasProviderPolicy || provider !== null)
+  const judgement = judgeChecks(checks, {
+    table: BUNDLE_CHECKS,
+    hasChain: chain !== undefined,
+    hasProviderPolicy,
+  })
   return {
     ...judgement,
     checks,
     redacted: redactedParts(bundle.record),
     erased: bundle.record.erased ?? null,
     source: bundle.source ?? null,
-    facts: judgement.verdict === 'invalid' ? null : gatherFacts(bundle, { checks, policy }),
+    providerChecks: provider?.checks ?? [],
+    facts:
+      judgement.verdict === 'invalid' ? null : gatherFacts(bundle, { checks, policy, provider }),
   }
 }
 
@@ -87,7 +102,15 @@ function checkRecord(record: BundleRecord): readonly BundleCheck[] {
 
 function gatherFacts(
   bundle: EvidenceBundle,
-  { checks, policy }: { readonly checks: readonly BundleCheck[]; readonly policy: BundlePolicy },
+  {
+    checks,
+    policy,
+    provider,
+  }: {
+    readonly checks: readonly BundleCheck[]
+    readonly policy: BundlePolicy
+    readonly provider: ProviderJudgement | null
+  },
 ): BundleFacts {
   const { record, boot_configuration } = bundle
   const { receipt } = record
@@ -108,6 +131,7 @@ function gatherFacts(
     configuration: digestBootConfiguration(boot_configuration),
     block,
     anchoredIn: hasPassed('block on chain') ? block : null,
+    providerEvidence: providerFactsOf(receipt, provider, hasPassed('provider attested')),
   }
 }
 

@@ -168,10 +168,20 @@ function saySigned({ notary, finishedAt, release }: Signed, open: readonly strin
   return `${who} signed this question and this answer${time}, and neither was changed since.`
 }
 
-/** Says who answered, with which model, and when the block was made. */
-function sayAnswered({ provider, model, block, anchoredIn }: BundleFacts): string {
+/** Says who answered, on which machine, with which model, and when the block was made. */
+function sayAnswered({
+  provider,
+  model,
+  block,
+  anchoredIn,
+  providerEvidence,
+}: BundleFacts): string {
   const name = printable(model.returned ?? model.requested)
-  const answered = `${printable(provider.name)} answered with model ${name}.`
+  const machine =
+    providerEvidence?.isAccepted === true
+      ? ` Its machine passes your policy, and its weights are ${providerEvidence.weights.measured === null ? 'not proved' : 'proved'}.`
+      : ''
+  const answered = `${printable(provider.name)} answered with model ${name}.${machine}`
   if (block === null) return `${answered} The evidence has no block.`
   const found =
     anchoredIn === null ? 'was not looked up on the chain' : 'is on the chain that you asked'
@@ -197,6 +207,8 @@ const PLAIN_WORDS: Readonly<Record<string, string>> = {
   'boot configuration': SET_UP,
   'expected configuration': SET_UP,
   outcome: 'that the answer is whole',
+  "provider's key": "that the provider's machine has the key that answered",
+  'provider attested': 'that the provider runs code that you accept',
   'receipt in log': 'that the answer is in the log',
   'transaction hash': ANCHORED,
   anchor: ANCHORED,

@@ -2,6 +2,7 @@ import type { BundlePolicy, ChainFacts } from '../evidence/policy.ts'
 import type { AttestationPolicy } from '../nitro/policy.ts'
 import type { AttestationVerifier } from '../nitro/verify-attestation.ts'
 import { ownMembers } from '../own-members.ts'
+import type { ProviderPolicy } from '../providers/evidence/provider-policy.ts'
 import type { Receipt } from '../receipt.ts'
 import { type SessionReport, verifySession } from '../session/verify-session.ts'
 import { type BundleJudgement, judgeBundle } from './judge-bundle.ts'
@@ -20,6 +21,8 @@ export type ExpectedEvidence = {
   readonly confirmationsMin: number | null
   /** The outcomes of cut answers that are accepted. Null: the default. */
   readonly outcomes: readonly Receipt['outcome'][] | null
+  /** What is accepted of the provider's machine. Null: the evidence is not judged. */
+  readonly providerPolicy: ProviderPolicy | null
 }
 
 /** The result of judging evidence. */
@@ -89,7 +92,7 @@ export async function judgeEvidence(
  * checked if any measurement is accepted.
  */
 export function bundlePolicyOf(expected: ExpectedEvidence): BundlePolicy {
-  const { configurations, confirmationsMin, outcomes } = expected
+  const { configurations, confirmationsMin, outcomes, providerPolicy } = expected
   const { measurements, releases, roots, allowDebug } = ownMembers(expected.attestation)
   return {
     ...(measurements === 'any' ? {} : { measurements }),
@@ -98,6 +101,7 @@ export function bundlePolicyOf(expected: ExpectedEvidence): BundlePolicy {
     ...(allowDebug === undefined ? {} : { allowDebug }),
     ...(confirmationsMin === null ? {} : { confirmationsMin }),
     ...(outcomes === null ? {} : { outcomes }),
+    ...(providerPolicy === null ? {} : { providerPolicy }),
     configurations,
   }
 }

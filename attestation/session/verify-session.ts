@@ -87,7 +87,7 @@ export async function verifySession(
     ...checkCalls(id, checked, related),
   ]
   const checks = orderChecks(made, SESSION_CHECKS)
-  const judgement = judgeChecks(checks, { table: SESSION_CHECKS, hasChain: false })
+  const judgement = judgeChecks(checks, { table: SESSION_CHECKS })
   const isShown = judgement.verdict !== 'invalid' && related !== null
   return {
     ...judgement,

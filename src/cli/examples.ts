@@ -12,6 +12,8 @@ export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>
     'evidence.json --expect expect.json --rpc URL': 'also that the chain has its block',
     'HASH --url https://gateway.example --expect expect.json': 'the evidence that a gateway has',
     'evidence.html --expect expect.json': 'the evidence in a saved page',
+    'evidence.json --expect expect.json --provider-policy policy.json':
+      "also the provider's own machine",
   },
   expect: {
     '--release releases.json --release-key 3b6a27bc… --output expect.json':
@@ -31,6 +33,11 @@ export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>
   attestation: {
     'document.b64 --expect expect.json': 'a document that was just made',
     '- --historical --any-measurement < document.b64': 'an old one, with any code',
+  },
+  provider: {
+    'https://gateway.example --policy policy.json': 'the evidence that a gateway collected',
+    'evidence.json --policy policy.json': 'the evidence in a bundle, at the time of its receipt',
+    'provider-evidence.json': 'what it holds, without a judgement',
   },
   verifier: {
     '': 'to compare with what a saved page names',

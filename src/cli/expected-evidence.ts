@@ -1,9 +1,13 @@
 import { decodeHex } from '../../attestation/bytes.ts'
 import { FormatError } from '../../attestation/errors.ts'
 import type { BundlePolicy } from '../../attestation/evidence/policy.ts'
-import { type AttestationPolicy, parseRoots } from '../../attestation/nitro/policy.ts'
+import { type AttestationPolicy, PolicyError, parseRoots } from '../../attestation/nitro/policy.ts'
 import { createAttestationVerifier } from '../../attestation/nitro/verify-attestation.ts'
 import { ownMembers } from '../../attestation/own-members.ts'
+import {
+  type ProviderPolicy,
+  parseProviderPolicy,
+} from '../../attestation/providers/evidence/provider-policy.ts'
 import { readConfigurationDigest } from '../../attestation/report/expectation-files.ts'
 import { bundlePolicyOf, type ExpectedEvidence } from '../../attestation/report/judge-evidence.ts'
 import { printable } from '../../attestation/report/printable.ts'
@@ -97,7 +101,13 @@ export async function readBundlePolicy(options: BundleOptions): Promise<BundlePo
 /** Does the same as readBundlePolicy, for any kind of evidence. */
 export async function readExpectedEvidence(options: BundleOptions): Promise<ExpectedEvidence> {
   const attestation = await readAttestationPolicy(options)
-  const { expect, configuration = [], confirmations, allowOutcome } = ownMembers(options)
+  const {
+    expect,
+    configuration = [],
+    confirmations,
+    allowOutcome,
+    providerPolicy,
+  } = ownMembers(options)
   const expected = expect === undefined ? null : await readExpectFile(options)
   return {
     attestation,
@@ -108,7 +118,26 @@ export async function readExpectedEvidence(options: BundleOptions): Promise<Expe
     ],
     confirmationsMin: confirmations ?? null,
     outcomes: allowOutcome ?? null,
+    providerPolicy: providerPolicy === undefined ? null : await openProviderPolicy(providerPolicy),
   }
+}
+
+const PROVIDER_POLICY_BYTES_MAX = 1024 * 1024
+
+/**
+ * Reads the policy for a provider from a file. Throws CliError for a URL: a gateway's own statement
+ * cannot be the user's expectation.
+ */
+export async function openProviderPolicy(file: string): Promise<ProviderPolicy> {
+  if (isUrl(file))
+    throw new CliError(
+      'the policy for a provider: expected a file, got a URL: what a gateway says cannot be your expectation',
+      EXIT_CODES.usage,
+    )
+  const bytes = await readSource(file, { bytesMax: PROVIDER_POLICY_BYTES_MAX })
+  const toError = ({ message }: PolicyError) =>
+    new CliError(`${printable(file)}: ${printable(message)}`, EXIT_CODES.usage)
+  return convertFault(() => parseProviderPolicy(bytes), PolicyError, toError)
 }
 
 /** Largest file with a boot configuration, bytes. */

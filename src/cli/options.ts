@@ -31,6 +31,8 @@ export type ReleaseOptions = {
 /** What a user requires of an evidence bundle. */
 export type BundleOptions = AttestationOptions & {
   readonly configuration?: readonly string[]
+  /** A file that says what is accepted of the provider's machine. */
+  readonly providerPolicy?: string
   readonly rpc?: string
   readonly confirmations?: number
   readonly require?: 'verified'
@@ -98,6 +100,10 @@ export function addBundleOptions(command: Command): Command {
       '--configuration <digest|file>',
       'expected boot configuration: its SHA-256, or its JSON file; never from the gateway; may be repeated',
       collectText,
+    )
+    .option(
+      '--provider-policy <file>',
+      "what you accept of the provider's machine: the evidence of the provider must pass; never from the gateway",
     )
     .optionsGroup('The chain:')
     .option(
@@ -177,6 +183,12 @@ export function parseSeconds(text: string): number {
   throw new InvalidArgumentError(
     `expected a whole number of seconds from 1 to ${TIMEOUT_SECONDS_MAX}`,
   )
+}
+
+/** Parses a time in Unix seconds. Throws InvalidArgumentError. */
+export function parseUnixSeconds(text: string): Date {
+  if (!/^\d{1,12}$/.test(text)) throw new InvalidArgumentError('expected whole seconds since 1970')
+  return new Date(Number(text) * 1000)
 }
 
 /** Collects the values of a repeatable option. */

@@ -17,7 +17,8 @@ import {
  * Makes test/vectors/manifest.json and test/vectors/conformance/. Run with node. The keys of the
  * development root and its chain are new each time, so every file changes: run it when a check or a
  * case is added, and commit the result. With the word `dialects`, it makes only the cases of
- * Responses and Messages, and leaves all others as they are.
+ * Responses and Messages, with `provider` those of evidence of providers, and leaves all others as
+ * they are.
  */
 
 HANDED_IN.public_key = Buffer.from(NOTARY.signingKey.publicKey.slice(2), 'hex')
@@ -28,23 +29,25 @@ HANDED_IN.user_data = digestOf(BOOT_CONFIGURATION)
 const { bundleCases } = await import('./cases/bundle-cases.ts')
 const { dialectCases } = await import('./cases/dialect-cases.ts')
 const { makeDocumentCases } = await import('./cases/document-cases.ts')
+const { providerCases } = await import('./cases/provider-cases.ts')
 const { recordCases } = await import('./cases/record-cases.ts')
 const { releaseCases } = await import('./cases/release-cases.ts')
 const { streamCases } = await import('./cases/stream-cases.ts')
 
 const MADE = 'conformance'
-const isOfDialect = ({ name }: { readonly name: string }) =>
-  /^[a-z]+\/(?:responses|messages)\//.test(name)
-const kept =
-  process.argv[2] === 'dialects'
-    ? readManifest().cases.filter((one) => !isOfDialect(one))
-    : ([] as const)
+/** The parts that can be made alone, by their word. */
+const PARTS = {
+  dialects: { names: /^[a-z]+\/(?:responses|messages)\//, cases: dialectCases },
+  provider: { names: /^bundle\/provider-evidence\//, cases: providerCases },
+}
+const part = Object.entries(PARTS).find(([word]) => word === process.argv[2])?.[1] ?? null
+const kept = part === null ? [] : readManifest().cases.filter(({ name }) => !part.names.test(name))
 const known = new Map<string, string>(kept.flatMap(filesOf).map((file) => [file, file]))
 
 for (const file of filesIn(MADE)) if (!known.has(file)) rmSync(join(VECTORS, file), { force: true })
 const documents = kept.length > 0 ? { drafts: [], skipped: [] } : await makeDocumentCases()
 const others = [...bundleCases, ...releaseCases, ...recordCases, ...streamCases]
-const drafts = [...(kept.length > 0 ? [] : [...others, ...documents.drafts]), ...dialectCases]
+const drafts = part?.cases ?? [...others, ...documents.drafts, ...dialectCases, ...providerCases]
 const manifest: Manifest = {
   format: MANIFEST_FORMAT,
   source: 'test/conformance/generate.ts; the files outside conformance/ are older',
@@ -57,8 +60,10 @@ console.log(`${manifest.cases.length} cases, ${known.size} files`)
 
 /** The files of a case. */
 function filesOf({ source, demands }: ConformanceCase): readonly string[] {
-  const { roots = [], releases = [], crls = [], request, answer } = demands
-  return [source, ...roots, ...releases, ...crls, request, answer].flatMap((file) => file ?? [])
+  const { roots = [], releases = [], crls = [], request, answer, provider_policy } = demands
+  return [source, ...roots, ...releases, ...crls, request, answer, provider_policy].flatMap(
+    (file) => file ?? [],
+  )
 }
 
 function filesIn(folder: string): readonly string[] {
@@ -70,7 +75,7 @@ function filesIn(folder: string): readonly string[] {
 
 /** Writes the files of a case, and gives the case. */
 function settle({ name, about, kind, source, demands, expect }: Draft): ConformanceCase {
-  const { roots, releases, request, answer, crls, ...rest } = demands
+  const { roots, releases, request, answer, crls, provider_policy: policy, ...rest } = demands
   const each = (files: readonly Content[] | undefined, label: string) =>
     files?.map((file, at) => save(file, `${label}${files.length > 1 ? `-${at + 1}` : ''}`))
   const [saved, ...others] = [
@@ -92,6 +97,9 @@ function settle({ name, about, kind, source, demands, expect }: Draft): Conforma
       ),
       ...(request === undefined ? {} : { request: save(request, `requests/${slugOf(name)}`) }),
       ...(answer === undefined ? {} : { answer: save(answer, `answers/${slugOf(name)}`) }),
+      ...(policy === undefined
+        ? {}
+        : { provider_policy: save(policy, `policies/${slugOf(name)}`) }),
       ...rest,
     },
     expect,

@@ -275,7 +275,7 @@ describe('affidavit, installed in an empty folder', () => {
     expect(run).toEqual({
       code: 0,
       stdout:
-        'verify expect complete audit evidence redact attestation verifier proxy measure release completions help --version --help\nrevoke renew\n',
+        'verify expect complete audit evidence redact attestation provider verifier proxy measure release completions help --version --help\nrevoke renew\n',
       stderr: '',
     })
   })

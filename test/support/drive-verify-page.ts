@@ -87,6 +87,10 @@ export async function driveVerifyPage(page: Page): Promise<VerifyPageDriver> {
       )
       await text('Digests', demands.configurations?.join('\n') ?? '')
       await files('Trust these roots, instead of AWS’s', demands.roots?.map(fileOf) ?? [])
+      await files(
+        'Policy for the provider’s machine',
+        demands.provider_policy === undefined ? [] : [fileOf(demands.provider_policy)],
+      )
       await files('Certificate revocation lists', demands.crls?.map(fileOf) ?? [])
       for (const outcome of ['client_disconnected', 'upstream_error'])
         await tick(
@@ -144,7 +148,7 @@ const READ_REPORT = (result: PageElement): PageReport => {
   const [verdict] = result.querySelectorAll('[data-verdict]')
   const named = (outcome: string) => [
     ...new Set(
-      [...result.querySelectorAll(`[data-outcome="${outcome}"]`)].map(
+      [...result.querySelectorAll(`[data-outcome="${outcome}"]:not([data-of] *)`)].map(
         (check) => check.getAttribute('data-check') ?? '',
       ),
     ),

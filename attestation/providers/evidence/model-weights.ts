@@ -25,6 +25,24 @@ export async function checkWeights(
   })
 }
 
+/** What is known of the weights that answered as one model. */
+export type RecordWeights = Pick<ProviderModel, 'weights' | 'reason'> & {
+  /** The measured weights. Null unless `hardware_proven`. */
+  readonly measured: MeasuredModel | null
+}
+
+/**
+ * What the evidence shows of the weights of the model `id`, as a record names it. They are
+ * `hardware_proven` only if the measured list has that name once.
+ */
+export function weightsOf({ weights, reason, models }: ProviderModel, id: string): RecordWeights {
+  if (weights !== 'hardware_proven') return { weights, reason, measured: null }
+  const [measured = null, second] = models.filter(({ name }) => name === id)
+  if (measured !== null && second === undefined) return { weights, reason, measured }
+  const named = second === undefined ? 'does not name this model' : 'names this model twice'
+  return { weights: 'unknown', reason: `the measured configuration ${named}`, measured: null }
+}
+
 /**
  * The weights that a signed build of Tinfoil measures: its command line has the hash of the
  * configuration, which names each model with the root hash of its disk. The measurement of the

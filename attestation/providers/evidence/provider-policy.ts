@@ -20,6 +20,7 @@ import {
   type TdxMeasurements,
 } from '../tdx/tdx-policy.ts'
 import { PROVIDER_KINDS, type ProviderKind } from './evidence-document.ts'
+import { markParsed } from './parsed-policies.ts'
 import {
   imagesIn,
   pcrSetsIn,
@@ -140,20 +141,12 @@ export const NO_PROVIDER_POLICY: Omit<ProviderPolicy, 'kind' | 'origins' | 'code
 export function parseProviderPolicy(bytes: Uint8Array): ProviderPolicy {
   try {
     const policy = readPolicyFile(parseExactJson(bytes))
-    parsedPolicies.add(policy)
+    markParsed(policy)
     return policy
   } catch (fault) {
     if (!(fault instanceof FormatError)) throw fault
     throw new PolicyError(`provider policy: ${fault.message}`)
   }
-}
-
-/** What parseProviderPolicy returned. Any other object could lack a demand. */
-const parsedPolicies = new WeakSet<object>()
-
-/** True for a policy that parseProviderPolicy returned. */
-export function isParsedPolicy(policy: ProviderPolicy): boolean {
-  return parsedPolicies.has(policy)
 }
 
 const { invalid, textOf } = policyForms

@@ -22,7 +22,8 @@ import { judgeDstack } from './judge-dstack.ts'
 import { judgeNitro } from './judge-nitro.ts'
 import { judgeTinfoil } from './judge-tinfoil.ts'
 import { type Judging, type KindFacts, NO_KIND_FACTS } from './judging.ts'
-import { isParsedPolicy, NO_PROVIDER_POLICY, type ProviderPolicy } from './provider-policy.ts'
+import { isParsedPolicy } from './parsed-policies.ts'
+import { NO_PROVIDER_POLICY, type ProviderPolicy } from './provider-policy.ts'
 
 /** What an evidence establishes. */
 export type ProviderFacts = KindFacts & {

@@ -3,7 +3,7 @@ import { decodeHex } from '../../../attestation/bytes.ts'
 import { FIELD_BYTES_MAX } from '../../../attestation/nitro/document.ts'
 import type { AttestationCommandOptions } from '../attestation-report.ts'
 import { EXIT_CODES } from '../faults.ts'
-import { addAttestationOptions } from '../options.ts'
+import { addAttestationOptions, parseUnixSeconds } from '../options.ts'
 
 /**
  * Adds `attestation FILE`. Exit code: 0 if every requested rule holds, 1 if a rule does not hold, 2
@@ -25,7 +25,7 @@ export function registerAttestation(program: Command): void {
     .option('--nonce <hex>', 'the nonce that the document must carry', parseNonce)
     .addOption(
       new Option('--at <unix-seconds>', 'validate as if it were this time (default: now)')
-        .argParser(parseTime)
+        .argParser(parseUnixSeconds)
         .conflicts('historical'),
     )
     .addOption(
@@ -53,11 +53,6 @@ function parseNonce(text: string): Uint8Array {
   if (!/^([0-9a-f]{2})*$/.test(digits) || digits.length > 2 * FIELD_BYTES_MAX)
     throw new InvalidArgumentError(`expected at most ${FIELD_BYTES_MAX} bytes in hex`)
   return decodeHex(digits)
-}
-
-function parseTime(text: string): Date {
-  if (!/^\d{1,12}$/.test(text)) throw new InvalidArgumentError('expected whole seconds since 1970')
-  return new Date(Number(text) * 1000)
 }
 
 function parseDuration(text: string): number {

@@ -6,6 +6,7 @@ import { registerComplete } from './complete.ts'
 import { registerEvidence } from './evidence.ts'
 import { registerExpect } from './expect.ts'
 import { registerMeasure } from './measure.ts'
+import { registerProvider } from './provider.ts'
 import { registerProxy } from './proxy.ts'
 import { registerRedact } from './redact.ts'
 import { registerRelease } from './release.ts'
@@ -27,6 +28,7 @@ export function checkerCommands(openVerifier: OpenVerifier): CommandGroups {
       (program) => registerEvidence(program, openVerifier),
       registerRedact,
       registerAttestation,
+      registerProvider,
       (program) => registerVerifier(program, openVerifier),
     ],
     'Call a gateway:': [registerProxy],

@@ -4,6 +4,10 @@ import type { BundleFacts, BundleReport } from '../../../attestation/evidence/bu
 import type { Check } from '../../../attestation/finding.ts'
 import { nameRelease, releaseName } from '../../../attestation/release/release-name.ts'
 import { type Conclusion, conclude, saySentence } from '../../../attestation/report/conclude.ts'
+import {
+  describeProvider,
+  PROVIDER_NOT_SHOWN,
+} from '../../../attestation/report/describe-provider.ts'
 import type { BundleJudgement } from '../../../attestation/report/judge-bundle.ts'
 import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'
 import type { Doubt, SubjectReport } from '../../../attestation/report/judge-record.ts'
@@ -16,6 +20,7 @@ import {
 import { adviseOnSource, saySource } from '../../../attestation/report/say-source.ts'
 import type { SessionReport } from '../../../attestation/session/verify-session.ts'
 import { failedDetails, formatChecks, hintAtRoot, printableJson, widthOf } from '../printable.ts'
+import { providerFactsJson } from '../provider-report.ts'
 import { printExchange } from './kept-exchange.ts'
 import { printSession, sessionReportJson } from './print-session.ts'
 
@@ -107,6 +112,7 @@ function printBundle(judged: BundleJudgement): readonly string[] {
   return [
     printExchange(judged.exchange),
     describeFacts(judged.report),
+    describeEvidence(judged.report),
     `checks of the evidence bundle\n${formatChecks(checksOf({ kind: 'bundle', ...judged }))}`,
   ]
 }
@@ -204,6 +210,22 @@ function describeFacts(report: BundleReport): string {
   ].join('\n')
 }
 
+/** Describes the provider's evidence and its checks. Empty without evidence. */
+function describeEvidence({ facts, providerChecks }: BundleReport): string {
+  if (providerChecks.length === 0) return ''
+  const evidence = facts?.providerEvidence ?? null
+  const heading = evidence?.isAccepted
+    ? "the provider's machine, by evidence that passes your policy"
+    : "by the provider's evidence, not judged under a policy"
+  const lines = evidence === null ? [] : describeProvider(evidence, evidence.weights)
+  return [
+    ...(evidence === null ? [] : [heading]),
+    ...lines.map(([name, text]) => `${name.padEnd(13)}  ${printable(text)}`),
+    ...(evidence === null ? [] : PROVIDER_NOT_SHOWN.map((line) => `not shown      ${line}`)),
+    `checks of the provider's evidence\n${formatChecks(providerChecks)}`,
+  ].join('\n')
+}
+
 function describeModel({ model }: BundleFacts): string {
   const returned =
     model.returned === null ? 'the answer names none' : `answered by ${printable(model.returned)}`
@@ -232,7 +254,7 @@ function recordJson(record: SubjectReport): object {
 
 /** Bytes are written as hex. Times are Unix seconds. */
 function bundleJson({ verdict, open, report, comparison, exchange }: BundleJudgement): object {
-  const { facts, checks, redacted, erased, source } = report
+  const { facts, checks, redacted, erased, source, providerChecks } = report
   return {
     verdict,
     exchange: { checks: comparison, ...exchange },
@@ -241,8 +263,10 @@ function bundleJson({ verdict, open, report, comparison, exchange }: BundleJudge
     redacted,
     erased,
     source,
+    provider_checks: providerChecks,
     facts: facts && {
       ...facts,
+      providerEvidence: facts.providerEvidence && providerFactsJson(facts.providerEvidence),
       release: facts.release && releaseName(facts.release),
       configuration: encodeHex(facts.configuration),
       measurements: Object.fromEntries(

@@ -36,10 +36,19 @@ export type InForce = {
  */
 export function inForceOf({ own, development, isDevelopmentRefused }: Held): InForce {
   if (development !== null && !isDevelopmentRefused && !saysWhich(own)) {
-    const { revocationLists, outcomes, nonce, time, at, maxAge } = own
+    const { revocationLists, providerPolicies, outcomes, nonce, time, at, maxAge } = own
     return {
       kind: 'development',
-      expectations: { ...development, revocationLists, outcomes, nonce, time, at, maxAge },
+      expectations: {
+        ...development,
+        revocationLists,
+        providerPolicies,
+        outcomes,
+        nonce,
+        time,
+        at,
+        maxAge,
+      },
     }
   }
   return { kind: summaryOf(own).length === 0 ? 'none' : 'own', expectations: own }
@@ -75,6 +84,7 @@ export function summaryOf(given: FormExpectations): readonly string[] {
     counted(configurations, 'boot configuration'),
     roots === 0 ? null : 'own roots',
     counted(given.revocationLists.length, 'revocation list'),
+    counted(given.providerPolicies.length, 'policy of a provider', 'policies of providers'),
     given.outcomes.length === 0 ? null : 'cut answers accepted',
     isDocumentBound ? 'conditions for a document alone' : null,
   ].filter((words) => words !== null)
@@ -92,7 +102,13 @@ function counted(count: number, one: string, several = `${one}s`): string | null
 type KeptFile = { readonly name: string; readonly text?: string; readonly base64?: string }
 
 /** The members of the form that contain files. */
-const FILES = ['releases', 'configurationFiles', 'roots', 'revocationLists'] as const
+const FILES = [
+  'releases',
+  'configurationFiles',
+  'roots',
+  'revocationLists',
+  'providerPolicies',
+] as const
 
 /**
  * Encodes as text the expectations that outlive the page. The expectations of a development gateway

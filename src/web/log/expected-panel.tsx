@@ -28,7 +28,11 @@ export function useExpected(): Expected {
 
 async function readPolicy(given: FormExpectations): Promise<Expected> {
   try {
-    const read = await readGivenExpectations({ ...given, revocationLists: [] })
+    const read = await readGivenExpectations({
+      ...given,
+      revocationLists: [],
+      providerPolicies: [],
+    })
     // These members are left out: an enclave's statement has no outcome, and is not looked up on a
     // chain.
     const { confirmationsMin, outcomes, ...policy } = bundlePolicyOf(read.expected)

@@ -6,14 +6,16 @@ import { State, type Tone } from '../kit/notices.tsx'
 import { CHECK_WORDS, OPEN_ADVICE, wordsOf } from './check-words.ts'
 import { type LinkState, linkStates } from './link-states.ts'
 
-const TONES = {
+/** The tone of each state of a link. */
+export const LINK_TONES = {
   holds: 'good',
   broken: 'bad',
   open: 'open',
   void: 'open',
   undetermined: 'warn',
 } as const satisfies Record<LinkState['state'], Tone>
-const WORDS = {
+/** The words for each state of a link. */
+export const LINK_WORDS = {
   holds: 'holds',
   broken: 'broken',
   open: 'not checked',
@@ -47,7 +49,7 @@ export function ChainPicture({
           <details open={link.state === 'broken'}>
             <summary>
               <span class="link-title">{link.title}</span>{' '}
-              <State tone={toneOf(TONES[link.state])}>{WORDS[link.state]}</State>{' '}
+              <State tone={toneOf(LINK_TONES[link.state])}>{LINK_WORDS[link.state]}</State>{' '}
               <span class="faint">{aboutOf(link)}</span>
             </summary>
             <div class="link-facts">

@@ -46,9 +46,13 @@ export type LinkName = (typeof LINKS)[number]['name']
 
 /**
  * Names of all checks. `attestation` stands for all checks of the document that belongs to a
- * record.
+ * record. The checks of the provider's evidence are in a chain of their own.
  */
-export type CheckName = BundleCheckName | RecordCheckName | ExchangeCheckName | 'attestation'
+export type CheckName =
+  | Exclude<BundleCheckName, "provider's key" | 'provider attested'>
+  | RecordCheckName
+  | ExchangeCheckName
+  | 'attestation'
 
 /**
  * The link of a check, and what the check shows if it passed. `also`: a second link that depends on

@@ -17,6 +17,8 @@ import { OutsideText } from '../kit/outside-text.tsx'
 import { Hex, Time } from '../kit/values.tsx'
 import { ChainPicture } from './chain-picture.tsx'
 import type { Expected, JobOutcome } from './job.ts'
+import { ProviderChain } from './provider-chain.tsx'
+import { hasProviderChain, isProviderCheck } from './provider-links.ts'
 import { ReleaseLabel } from './release-name.tsx'
 import { SessionReportView } from './session-report.tsx'
 import { Verdict } from './verdict.tsx'
@@ -134,10 +136,11 @@ function BundleReportView({
       <Exchange exchange={judged.exchange} />
       <h2>Each link, from request to block</h2>
       <ChainPicture
-        checks={[...report.checks, ...comparison]}
+        checks={[...report.checks, ...comparison].filter(({ name }) => !isProviderCheck(name))}
         facts={facts === null ? {} : factsOfBundle(facts, explorer)}
         isDevelopment={isMarked}
       />
+      {hasProviderChain(report) && <ProviderChain report={report} isDevelopment={isMarked} />}
       {facts !== null && source !== null && (
         <p>
           This bundle says it is from <OneLine text={saySource(source)} />: a hint, not checked.{' '}

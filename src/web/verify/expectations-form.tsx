@@ -108,6 +108,16 @@ export function ExpectationsForm({
         />
       </fieldset>
       <fieldset>
+        <legend>Provider</legend>
+        <FilesField
+          label="Policy for the provider’s machine"
+          hint="As JSON: which hardware and code of the provider you accept. Do not take it from the gateway"
+          isMultiple={false}
+          files={given.providerPolicies}
+          onFiles={(providerPolicies) => set({ providerPolicies })}
+        />
+      </fieldset>
+      <fieldset>
         <legend>Answers that were cut</legend>
         {(['client_disconnected', 'upstream_error'] as const).map((outcome) => (
           <Tick

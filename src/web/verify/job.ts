@@ -24,6 +24,8 @@ export type GivenExpectations = {
   readonly rootText: string
   readonly roots: readonly Blob[]
   readonly revocationLists: readonly Blob[]
+  /** A policy for the provider's machine: at most one file. */
+  readonly providerPolicies: readonly Blob[]
   /** Outcomes of incomplete answers that the reader accepts. */
   readonly outcomes: readonly ('client_disconnected' | 'upstream_error')[]
   readonly confirmations: string
@@ -45,6 +47,7 @@ export type FormExpectations = GivenExpectations & {
   readonly configurationFiles: readonly File[]
   readonly roots: readonly File[]
   readonly revocationLists: readonly File[]
+  readonly providerPolicies: readonly File[]
 }
 
 /** Expectations in which every field is empty. */
@@ -60,6 +63,7 @@ export const NO_EXPECTATIONS: FormExpectations = {
   rootText: '',
   roots: [],
   revocationLists: [],
+  providerPolicies: [],
   outcomes: [],
   confirmations: '',
   nonce: '',

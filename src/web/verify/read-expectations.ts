@@ -6,8 +6,10 @@ import {
   type AttestationPolicy,
   AWS_ROOT_SHA256,
   type MeasurementSet,
+  PolicyError,
   parseRoots,
 } from '../../../attestation/nitro/policy.ts'
+import type { ProviderPolicy } from '../../../attestation/providers/evidence/provider-policy.ts'
 import { RELEASE_FILE_BYTES_MAX } from '../../../attestation/release/release.ts'
 import type { ReleaseEntry } from '../../../attestation/release/release-list.ts'
 import { nameRelease } from '../../../attestation/release/release-name.ts'
@@ -66,6 +68,7 @@ export async function readGivenExpectations(given: GivenExpectations): Promise<J
       configurations: await readConfigurations(given),
       confirmationsMin: readCount(given.confirmations, 'Confirmations', 999_999_999),
       outcomes: given.outcomes.length === 0 ? null : given.outcomes,
+      providerPolicy: await readProviderPolicy(given.providerPolicies),
     },
   }
 }
@@ -214,6 +217,26 @@ async function readRoots({
   })
   const all = [...fingerprints.map((hex) => decodeHex(hex.toLowerCase())), ...certificates]
   return all.length === 0 ? null : all
+}
+
+async function readProviderPolicy([file, second]: readonly Blob[]): Promise<ProviderPolicy | null> {
+  if (file === undefined) return null
+  if (second !== undefined)
+    throw new ExpectationFault(
+      'You gave more than one policy for the provider.',
+      'Keep the policy of the provider that answered.',
+    )
+  const bytes = await bytesOf(file, FILE_BYTES_MAX, 'A policy for the provider')
+  // Loaded only with a policy, which other pages than Verify do not read.
+  const { parseProviderPolicy } = await import(
+    '../../../attestation/providers/evidence/provider-policy.ts'
+  )
+  try {
+    return parseProviderPolicy(bytes)
+  } catch (fault) {
+    if (!(fault instanceof PolicyError)) throw fault
+    throw new ExpectationFault(fault.message, 'Give the policy as the command line takes it.')
+  }
 }
 
 /** Parses a number of things, or returns null for an empty field. */

@@ -84,6 +84,7 @@ describe('verifyBundle', () => {
       configuration: new Uint8Array(digestOf(BOOT_CONFIGURATION)),
       block,
       anchoredIn: block,
+      providerEvidence: null,
     })
   })
 

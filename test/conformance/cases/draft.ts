@@ -16,7 +16,11 @@ export type Draft = Omit<ConformanceCase, 'source' | 'demands'> & {
   readonly demands: DraftDemands
 }
 
-export type DraftDemands = Omit<Demands, 'roots' | 'releases' | 'request' | 'answer' | 'crls'> & {
+export type DraftDemands = Omit<
+  Demands,
+  'roots' | 'releases' | 'request' | 'answer' | 'crls' | 'provider_policy'
+> & {
+  readonly provider_policy?: Content
   readonly roots?: readonly Content[]
   readonly releases?: readonly Content[]
   readonly request?: Content

@@ -24,6 +24,7 @@ const OPTIONS: Readonly<Required<Record<keyof (AttestationOptions & BundleOption
   configuration: ['ab'.repeat(32)],
   rpc: 'http://127.0.0.1:1',
   confirmations: 9,
+  providerPolicy: '/nowhere',
   require: 'verified',
   allowOutcome: ['client_disconnected'],
 }

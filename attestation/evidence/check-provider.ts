@@ -1,0 +1,98 @@
+import { decodeBase64 } from '../bytes.ts'
+import { ProofError } from '../errors.ts'
+import { check, type Finding, reasonOf } from '../finding.ts'
+import { weightsOf } from '../providers/evidence/model-weights.ts'
+import type { ProviderPolicy } from '../providers/evidence/provider-policy.ts'
+import type { ProviderJudgement } from '../providers/evidence/verify-provider-evidence.ts'
+import { requireChecks } from '../providers/provider-checks.ts'
+import type { Receipt } from '../receipt.ts'
+import type { EvidenceBundle } from './bundle.ts'
+import type { BundleCheck, ProviderEvidenceFacts } from './bundle-report.ts'
+
+/** Latest time of a Date, Unix milliseconds. A receipt may state a later one. */
+const DATE_MS_MAX = 8.64e15
+
+/**
+ * Judges the bundle's evidence of its provider at the time of the receipt. Null without evidence.
+ * Throws PolicyError for a policy that parseProviderPolicy did not return.
+ */
+export async function judgeProvider(
+  { record, provider_evidence }: EvidenceBundle,
+  policy: ProviderPolicy | null,
+): Promise<ProviderJudgement | null> {
+  if (provider_evidence === undefined) return null
+  // Loaded only for bundles with evidence: a third of all code that verifies a bundle.
+  const { verifyProviderEvidence } = await import(
+    '../providers/evidence/verify-provider-evidence.ts'
+  )
+  const at = new Date(Math.min(record.receipt.finished_at, DATE_MS_MAX))
+  return await verifyProviderEvidence(decodeBase64(provider_evidence), policy, at)
+}
+
+/**
+ * The two checks of a bundle's provider. The first needs no policy: evidence of another origin or
+ * of another key is not evidence of this call.
+ */
+export function checkProvider(
+  receipt: Receipt,
+  judged: ProviderJudgement | null,
+  policy: ProviderPolicy | null,
+): readonly BundleCheck[] {
+  const find = (of: (judged: ProviderJudgement) => Finding) => () =>
+    judged === null ? { notChecked: 'the bundle has no evidence of its provider' } : of(judged)
+  return [
+    check(
+      "provider's key",
+      find((given) => checkKey(given, receipt)),
+      sayFault,
+    ),
+    check(
+      'provider attested',
+      find((given) => checkAttested(given, policy)),
+      sayFault,
+    ),
+  ]
+}
+
+/** Throws ProofError for evidence of another call. */
+function checkKey(
+  { facts, checks }: ProviderJudgement,
+  { provider: { origin, tls } }: Receipt,
+): Finding {
+  if (facts === null) throw new ProofError('evidence_malformed', checks[0]?.detail ?? '')
+  if (facts.origin !== origin)
+    throw new ProofError('provider_origin', `expected evidence of ${origin}, got ${facts.origin}`)
+  const binding = checks.find(({ name }) => name === 'key binding')
+  if (binding?.outcome !== 'passed')
+    return { notChecked: `the evidence binds no key: ${binding?.detail}` }
+  const stated = facts.tlsKeys.map(({ spkiSha256 }) => spkiSha256)
+  const key = tls?.spki_sha256 ?? 'no key'
+  if (!stated.includes(key))
+    throw new ProofError('provider_key', `expected evidence of ${key}, got ${stated.join(', ')}`)
+  return `SHA-256 ${key}`
+}
+
+function checkAttested(
+  { facts, checks }: ProviderJudgement,
+  policy: ProviderPolicy | null,
+): Finding {
+  if (policy === null) return { notChecked: 'no policy for the provider was given' }
+  requireChecks(checks)
+  const roots = policy.roots.isReplaced ? ', under roots of the policy: for development' : ''
+  return `${facts?.kind} at ${facts?.origin}, on ${facts?.tee}${roots}`
+}
+
+function sayFault(fault: unknown): string {
+  return fault instanceof ProofError ? `${fault.code}: ${fault.message}` : reasonOf(fault)
+}
+
+/** The facts of judged evidence. Null without evidence. `isAccepted`: it passed the policy. */
+export function providerFactsOf(
+  { model: { requested, returned } }: Receipt,
+  judged: ProviderJudgement | null,
+  isAccepted: boolean,
+): ProviderEvidenceFacts | null {
+  const facts = judged?.facts ?? null
+  if (facts === null) return null
+  return { ...facts, isAccepted, weights: weightsOf(facts.model, returned ?? requested) }
+}

@@ -1,0 +1,241 @@
+import { decodeBase64, encodeHex, sha256 } from '../../attestation/bytes.ts'
+import { FormatError } from '../../attestation/errors.ts'
+import { BUNDLE_FORMAT, parseEvidenceBundle } from '../../attestation/evidence/bundle.ts'
+import { parseExactJson } from '../../attestation/json/parse-strict.ts'
+import { isJsonArray, type Json, memberAt } from '../../attestation/json/value.ts'
+import { ownMembers } from '../../attestation/own-members.ts'
+import { PROVIDER_EVIDENCE_BYTES_MAX } from '../../attestation/providers/evidence/evidence-document.ts'
+import {
+  type RecordWeights,
+  weightsOf,
+} from '../../attestation/providers/evidence/model-weights.ts'
+import type { ProviderPolicy } from '../../attestation/providers/evidence/provider-policy.ts'
+import {
+  type ProviderJudgement,
+  verifyProviderEvidence,
+} from '../../attestation/providers/evidence/verify-provider-evidence.ts'
+import { requireChecks } from '../../attestation/providers/provider-checks.ts'
+import { ProviderEvidenceError } from '../../attestation/providers/provider-error.ts'
+import { describeProvider, PROVIDER_NOT_SHOWN } from '../../attestation/report/describe-provider.ts'
+import { printable } from '../../attestation/report/printable.ts'
+import { openProviderPolicy } from './expected-evidence.ts'
+import { CliError, convertFault, EXIT_CODES } from './faults.ts'
+import { isUrl, readSource } from './files.ts'
+import { formatChecks, printableJson } from './printable.ts'
+
+/** The options of the command, as commander parses them. */
+export type ProviderOptions = {
+  readonly policy?: string
+  readonly at?: Date
+  readonly provider?: string
+  readonly json?: boolean
+}
+
+/** One evidence to judge. */
+type FoundEvidence = {
+  /** The gateway's name for the provider. Null if the source has no name. */
+  readonly name: string | null
+  readonly bytes: Uint8Array
+  /** The receipt's time, for evidence in a bundle. */
+  readonly at: Date | null
+  /** The model of the bundle's record. */
+  readonly model: string | null
+}
+
+type JudgedProvider = ProviderJudgement &
+  Pick<FoundEvidence, 'name'> & {
+    /** The first failed or open check that the policy needs. Null if the evidence is accepted. */
+    readonly refusal: { readonly code: string; readonly message: string } | null
+    readonly isFailed: boolean
+    readonly weights: RecordWeights | null
+  }
+
+/**
+ * Judges the evidence of providers in a file, at a URL, or at a gateway. Returns the report in the
+ * selected form. `isOk`: without a policy, no check failed; with one, all evidence is accepted.
+ * Throws CliError for a source without evidence.
+ */
+export async function reportProviders(
+  source: string,
+  given: ProviderOptions,
+): Promise<{ readonly output: string; readonly isOk: boolean }> {
+  const options = ownMembers(given)
+  const policy = options.policy === undefined ? null : await openProviderPolicy(options.policy)
+  const found = await findEvidence(source, options.provider ?? null, policy)
+  const judged: JudgedProvider[] = []
+  for (const one of found) judged.push(await judgeFound(one, policy, options.at ?? null))
+  const isOk = judged.every(({ refusal, isFailed }) => !isFailed && (!policy || refusal === null))
+  const output = options.json
+    ? `${printableJson({ ok: isOk, providers: judged.map((one) => jsonOf(one, policy)) })}\n`
+    : judged.map((one) => formatProvider(one, policy)).join('\n')
+  return { output, isOk }
+}
+
+async function judgeFound(
+  { name, bytes, at, model }: FoundEvidence,
+  policy: ProviderPolicy | null,
+  given: Date | null,
+): Promise<JudgedProvider> {
+  const judged = await verifyProviderEvidence(bytes, policy, given ?? at ?? new Date())
+  const { facts, checks } = judged
+  const isFailed = checks.some(({ outcome }) => outcome === 'failed')
+  const weights = facts === null || model === null ? null : weightsOf(facts.model, model)
+  return { ...judged, name, refusal: refusalOf(judged), isFailed, weights }
+}
+
+function refusalOf({ checks }: ProviderJudgement): JudgedProvider['refusal'] {
+  try {
+    requireChecks(checks)
+    return null
+  } catch (fault) {
+    if (!(fault instanceof ProviderEvidenceError)) throw fault
+    return { code: fault.code, message: fault.message }
+  }
+}
+
+/** Largest bundle, bytes: the evidence in base64, and a long completion. */
+const FILE_BYTES_MAX = 64 * 1024 * 1024
+const LIST_BYTES_MAX = 4 * 1024 * 1024
+
+async function findEvidence(
+  source: string,
+  provider: string | null,
+  policy: ProviderPolicy | null,
+): Promise<readonly FoundEvidence[]> {
+  if (isUrl(source) && !new URL(source).pathname.includes(EVIDENCE_PATH))
+    return await fetchListed(source, provider, policy)
+  if (provider !== null)
+    throw new CliError('expected --provider with the URL of a gateway', EXIT_CODES.usage)
+  const bytes = await readSource(source, { bytesMax: FILE_BYTES_MAX })
+  return [isUrl(source) ? checkedDigest(source, bytes) : evidenceIn(bytes)]
+}
+
+const EVIDENCE_PATH = '/v1/providers/evidence/'
+
+/** A URL that ends with a digest must give the document of that digest. */
+function checkedDigest(url: string, bytes: Uint8Array): FoundEvidence {
+  const digest = new URL(url).pathname.split(EVIDENCE_PATH).at(-1) ?? ''
+  if (encodeHex(sha256(bytes)) !== digest)
+    throw new CliError('the gateway gave another document than that of the digest')
+  return { name: null, bytes, at: null, model: null }
+}
+
+/** The evidence in the bytes of a file: the document itself, or that of a bundle. */
+function evidenceIn(bytes: Uint8Array): FoundEvidence {
+  const refuse = ({ message }: FormatError) =>
+    new CliError(`expected a provider evidence or a bundle: ${message}`, EXIT_CODES.usage)
+  const json = convertFault(() => parseExactJson(bytes), FormatError, refuse)
+  if (memberAt(json, 'format') !== BUNDLE_FORMAT)
+    return { name: null, bytes, at: null, model: null }
+  const bundle = convertFault(() => parseEvidenceBundle(json), FormatError, refuse)
+  const { provider_evidence: evidence, record } = bundle
+  if (evidence === undefined)
+    throw new CliError('the bundle has no evidence of its provider', EXIT_CODES.unavailable)
+  const { provider, finished_at, model } = record.receipt
+  return {
+    name: provider.name,
+    bytes: decodeBase64(evidence),
+    at: new Date(finished_at),
+    model: model.returned ?? model.requested,
+  }
+}
+
+/** The evidence that a gateway lists: of the named provider, or of each that the policy is for. */
+async function fetchListed(
+  base: string,
+  provider: string | null,
+  policy: ProviderPolicy | null,
+): Promise<readonly FoundEvidence[]> {
+  const root = base.replace(/\/+$/, '').replace(/\/v1$/, '')
+  const list = parseList(await readSource(`${root}/v1/providers`, { bytesMax: LIST_BYTES_MAX }))
+  const wanted = list
+    .filter(({ id }) => provider === null || id === provider)
+    .filter(({ origin }) => policy === null || policy.origins.includes(origin))
+  const withEvidence = wanted.flatMap(({ id, digest }) => (digest === null ? [] : [{ id, digest }]))
+  if (withEvidence.length === 0)
+    throw new CliError(
+      wanted.length === 0
+        ? `the gateway lists no such provider: ${printable(list.map(({ id }) => id).join(', '))}`
+        : 'the gateway has no evidence of this provider',
+      EXIT_CODES.unavailable,
+    )
+  const found: FoundEvidence[] = []
+  for (const { id, digest } of withEvidence) {
+    const url = `${root}${EVIDENCE_PATH}${digest}`
+    const bytes = await readSource(url, { bytesMax: PROVIDER_EVIDENCE_BYTES_MAX })
+    found.push({ ...checkedDigest(url, bytes), name: id })
+  }
+  return found
+}
+
+type ListedProvider = {
+  readonly id: string
+  readonly origin: string
+  readonly digest: string | null
+}
+
+function parseList(bytes: Uint8Array): readonly ListedProvider[] {
+  const refuse = () => new CliError('expected the list of providers of a gateway')
+  const json = convertFault(() => parseExactJson(bytes), FormatError, refuse)
+  const data = memberAt(json, 'data')
+  if (!isJsonArray(data)) throw refuse()
+  return data.map((item: Json) => {
+    const [id, origin] = [memberAt(item, 'id'), memberAt(item, 'origin')]
+    const digest = memberAt(item, 'evidence', 'digest') ?? null
+    const isDigest =
+      digest === null || (typeof digest === 'string' && /^[0-9a-f]{64}$/.test(digest))
+    if (typeof id !== 'string' || typeof origin !== 'string' || !isDigest) throw refuse()
+    return { id, origin, digest }
+  })
+}
+
+function headline({ refusal, isFailed, checks }: JudgedProvider, policy: ProviderPolicy | null) {
+  if (policy !== null && refusal === null) return 'ATTESTED: the evidence passes your policy.'
+  if (policy !== null && refusal !== null)
+    return `REFUSED  ${refusal.code}: ${printable(refusal.message)}`
+  const failed = checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)
+  return isFailed
+    ? `REFUSED, and not judged under a policy: failed at ${printable(failed.join(', '))}.`
+    : 'NOT JUDGED under a policy: any code could have made this. Give --policy.'
+}
+
+function formatProvider(judged: JudgedProvider, policy: ProviderPolicy | null): string {
+  const { name, facts, checks, weights } = judged
+  const isProved = policy !== null && judged.refusal === null
+  const lines = facts === null ? [] : describeProvider(facts, weights)
+  const width = Math.max(0, ...lines.map(([label]) => label.length))
+  return [
+    ...(name === null ? [] : [printable(name)]),
+    headline(judged, policy),
+    '',
+    isProved ? 'What is proved' : 'What the evidence says, which nothing here proves',
+    ...lines.map(([label, text]) => `  ${label.padEnd(width)}  ${printable(text)}`),
+    '',
+    'What it does not show',
+    ...PROVIDER_NOT_SHOWN.map((line) => `  - ${line}`),
+    '',
+    `Checks\n${formatChecks(checks)}`,
+  ].join('\n')
+}
+
+function jsonOf(judged: JudgedProvider, policy: ProviderPolicy | null): object {
+  const { name, refusal, checks, facts, weights } = judged
+  return {
+    name,
+    accepted: policy !== null && refusal === null,
+    code: policy === null ? null : (refusal?.code ?? null),
+    message: policy === null ? null : (refusal?.message ?? null),
+    facts: facts && providerFactsJson(facts),
+    weights,
+    checks,
+    not_shown: PROVIDER_NOT_SHOWN,
+  }
+}
+
+/** The facts for programs: bytes as hex. */
+export function providerFactsJson<Facts extends NonNullable<ProviderJudgement['facts']>>(
+  facts: Facts,
+): object {
+  const { block } = facts
+  return { ...facts, block: block && { ...block, hash: `0x${encodeHex(block.hash)}` } }
+}
