@@ -9,8 +9,8 @@ import {
 } from '../attestation/json/value.ts'
 import { PolicyError } from '../attestation/nitro/policy.ts'
 import { PROVIDER_EVIDENCE_BYTES_MAX } from '../attestation/providers/evidence/evidence-document.ts'
+import { isParsedPolicy } from '../attestation/providers/evidence/parsed-policies.ts'
 import {
-  isParsedPolicy,
   type ProviderPolicy,
   parseProviderPolicy,
 } from '../attestation/providers/evidence/provider-policy.ts'
@@ -167,7 +167,7 @@ function readPolicies(given: ProvidersOption['policies']): readonly ProviderPoli
 }
 
 function isPolicy(given: string | Uint8Array | object): given is ProviderPolicy {
-  return typeof given === 'object' && isParsedPolicy(given as ProviderPolicy)
+  return typeof given === 'object' && isParsedPolicy(given)
 }
 
 function bytesOf(given: string | Uint8Array | object): Uint8Array {

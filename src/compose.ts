@@ -121,7 +121,8 @@ export async function compose(
   const calls = openVerifiedCalls(config, { ...calling, database, anchoring, metrics, isDraining })
   const logs = openLogs(config, { database, records })
   const collecting = { ...base, database, enclaves, anchoring, metrics, now: Date.now }
-  const providers = await openProviders(config, { ...collecting, demo: own.attested ?? null })
+  const demo = own.attested ?? local?.attested ?? null
+  const providers = await openProviders(config, { ...collecting, demo })
   const development = await writeExpectations({ home, local, enclaves })
   const pages = createPages({ isDevelopment: development !== null })
 

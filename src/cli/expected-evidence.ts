@@ -1,13 +1,9 @@
 import { decodeHex } from '../../attestation/bytes.ts'
 import { FormatError } from '../../attestation/errors.ts'
 import type { BundlePolicy } from '../../attestation/evidence/policy.ts'
-import { type AttestationPolicy, PolicyError, parseRoots } from '../../attestation/nitro/policy.ts'
+import { type AttestationPolicy, parseRoots } from '../../attestation/nitro/policy.ts'
 import { createAttestationVerifier } from '../../attestation/nitro/verify-attestation.ts'
 import { ownMembers } from '../../attestation/own-members.ts'
-import {
-  type ProviderPolicy,
-  parseProviderPolicy,
-} from '../../attestation/providers/evidence/provider-policy.ts'
 import { readConfigurationDigest } from '../../attestation/report/expectation-files.ts'
 import { bundlePolicyOf, type ExpectedEvidence } from '../../attestation/report/judge-evidence.ts'
 import { printable } from '../../attestation/report/printable.ts'
@@ -16,6 +12,7 @@ import { openExpectations, readExpectedPolicy } from './expectations-file.ts'
 import { CliError, convertFault, EXIT_CODES } from './faults.ts'
 import { isUrl, readSource } from './files.ts'
 import { type AttestationOptions, type BundleOptions, isHash } from './options.ts'
+import { openProviderPolicy } from './provider-policy-file.ts'
 import { openExpectedReleases } from './release/accepted-releases.ts'
 
 /** Returns true if any option for attestation was set. */
@@ -120,24 +117,6 @@ export async function readExpectedEvidence(options: BundleOptions): Promise<Expe
     outcomes: allowOutcome ?? null,
     providerPolicy: providerPolicy === undefined ? null : await openProviderPolicy(providerPolicy),
   }
-}
-
-const PROVIDER_POLICY_BYTES_MAX = 1024 * 1024
-
-/**
- * Reads the policy for a provider from a file. Throws CliError for a URL: a gateway's own statement
- * cannot be the user's expectation.
- */
-export async function openProviderPolicy(file: string): Promise<ProviderPolicy> {
-  if (isUrl(file))
-    throw new CliError(
-      'the policy for a provider: expected a file, got a URL: what a gateway says cannot be your expectation',
-      EXIT_CODES.usage,
-    )
-  const bytes = await readSource(file, { bytesMax: PROVIDER_POLICY_BYTES_MAX })
-  const toError = ({ message }: PolicyError) =>
-    new CliError(`${printable(file)}: ${printable(message)}`, EXIT_CODES.usage)
-  return convertFault(() => parseProviderPolicy(bytes), PolicyError, toError)
 }
 
 /** Largest file with a boot configuration, bytes. */

@@ -5,17 +5,23 @@ import {
 } from '../../attestation/providers/evidence/provider-policy.ts'
 import { printable } from '../../attestation/report/printable.ts'
 import { CliError, convertFault, EXIT_CODES } from './faults.ts'
-import { readSource } from './files.ts'
+import { isUrl, readSource } from './files.ts'
 
 /** Largest policy of a provider, bytes. Lists of measurements of many machines fit. */
 const POLICY_BYTES_MAX = 1024 * 1024
 
-/** Reads the policy file of a provider. Throws CliError with the name of the file. */
+/**
+ * Reads the policy for a provider from a file. Throws CliError for a URL: a gateway's own statement
+ * cannot be the user's expectation.
+ */
 export async function openProviderPolicy(file: string): Promise<ProviderPolicy> {
+  if (isUrl(file))
+    throw new CliError(
+      'the policy for a provider: expected a file, got a URL: what a gateway says cannot be your expectation',
+      EXIT_CODES.usage,
+    )
   const bytes = await readSource(file, { bytesMax: POLICY_BYTES_MAX })
-  return convertFault(
-    () => parseProviderPolicy(bytes),
-    PolicyError,
-    ({ message }) => new CliError(`${printable(file)}: ${printable(message)}`, EXIT_CODES.usage),
-  )
+  const toError = ({ message }: PolicyError) =>
+    new CliError(`${printable(file)}: ${printable(message)}`, EXIT_CODES.usage)
+  return convertFault(() => parseProviderPolicy(bytes), PolicyError, toError)
 }

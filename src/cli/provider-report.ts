@@ -18,10 +18,10 @@ import { requireChecks } from '../../attestation/providers/provider-checks.ts'
 import { ProviderEvidenceError } from '../../attestation/providers/provider-error.ts'
 import { describeProvider, PROVIDER_NOT_SHOWN } from '../../attestation/report/describe-provider.ts'
 import { printable } from '../../attestation/report/printable.ts'
-import { openProviderPolicy } from './expected-evidence.ts'
 import { CliError, convertFault, EXIT_CODES } from './faults.ts'
 import { isUrl, readSource } from './files.ts'
 import { formatChecks, printableJson } from './printable.ts'
+import { openProviderPolicy } from './provider-policy-file.ts'
 
 /** The options of the command, as commander parses them. */
 export type ProviderOptions = {
