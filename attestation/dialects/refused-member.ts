@@ -33,7 +33,9 @@ export function findReference(
   return found && { path: [...path, ...found.path], why: found.why }
 }
 
-/** The path is made on the way back: a path for each value would take far longer than the search. */
+/**
+ * The path is made on the way back: a path for each value would take far longer than the search.
+ */
 function searchIn(
   value: Json,
   whyRefused: (object: JsonObject) => string | null,

@@ -12,7 +12,7 @@ const HOUR_MS = 3_600_000
 export type NamedBuild = { readonly repository: string; readonly digest: string }
 
 /** A provider whose evidence is collected. */
-export type AttestedProvider = {
+export type ConfiguredEvidence = {
   readonly kind: ProviderKind
   /** Null: no build is fetched. */
   readonly build: NamedBuild | null
@@ -22,7 +22,7 @@ const kind = z.enum(PROVIDER_KINDS)
 const attestedProviders = z.record(
   z.string().regex(/^[a-z0-9][a-z0-9._-]{0,63}$/),
   z.union([
-    kind.transform((one): AttestedProvider => ({ kind: one, build: null })),
+    kind.transform((one): ConfiguredEvidence => ({ kind: one, build: null })),
     z
       .strictObject({
         kind,
@@ -30,7 +30,7 @@ const attestedProviders = z.record(
         digest: z.string().regex(/^[0-9a-f]{64}$/),
       })
       .transform(
-        ({ repository, digest, ...one }): AttestedProvider => ({
+        ({ repository, digest, ...one }): ConfiguredEvidence => ({
           ...one,
           build: { repository, digest },
         }),
@@ -88,7 +88,7 @@ export type CollateralOrigins = Readonly<Record<'pcs' | 'certificates' | 'kds' |
 /** How evidence of providers is collected. */
 export type ProvidersConfig = {
   /** By the name in the enclave's provider table. */
-  readonly attested: ReadonlyMap<string, AttestedProvider>
+  readonly attested: ReadonlyMap<string, ConfiguredEvidence>
   readonly intervalMs: number
   readonly origins: CollateralOrigins
 }

@@ -157,8 +157,6 @@ describe('what was tried', () => {
     const untried = operationsOf(DOCUMENT).filter(({ method, path }) => {
       // The backend of the demonstration does not speak it.
       if (path === '/v1/completions') return false
-      // No provider of the demonstration has evidence.
-      if (path === '/v1/providers/evidence/{digest}') return false
       const counts = tally.get(`${method} ${path}`)
       const statuses = [...(counts?.keys() ?? [])].filter((name) => name !== 'closed')
       return counts?.has(200) !== true || statuses.every((status) => status < 400)

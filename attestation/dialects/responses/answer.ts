@@ -21,7 +21,9 @@ export function readWholeResponse(answer: JsonObject): JsonObject {
   return withoutComputed(answer)
 }
 
-/** Throws FormatError `changed_finish` for a completed response with an error: readers show either. */
+/**
+ * Throws FormatError `changed_finish` for a completed response with an error: readers show either.
+ */
 export function checkStatus(response: JsonObject): void {
   const isCut = ['error', 'incomplete_details'].some((name) => !isEmpty(memberOf(response, name)))
   if (memberOf(response, 'status') === 'completed' && isCut)

@@ -1,5 +1,8 @@
 import { NODE_HARDWARE } from '../register-node.ts'
 
+/** An account that no request deletes. */
+export const BUDGETED = 'budgeted'
+
 const user = { role: 'user', content: 'hello' }
 const tool = {
   type: 'function',
@@ -120,6 +123,8 @@ export function examplesFor(path: string, nodeId: string): readonly object[] {
         { node_name: 'a node' },
         { node_id: nodeId, node_name: 'renamed', is_archived: false },
       ]
+    case '/v1/admin/budgets':
+      return [{ account: BUDGETED, what: 'tokens', per: 'month', bound: 1_000_000 }]
     case '/v1/dashboard/keys':
       return [{ name: 'a key', scopes: ['inference'], expires_at: 253_402_300_799 }]
     default:

@@ -1,4 +1,6 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { createMeasuredNode, createNode, getJson, sendBody } from '../register-node.ts'
+import { BUDGETED } from './examples.ts'
 import type { Dictionary } from './schema-arbitrary.ts'
 
 type Caller = { readonly url: string; readonly key: string }
@@ -50,12 +52,14 @@ export async function collectMeaningful(caller: Caller): Promise<MeaningfulValue
   for (const url of enclaves) await post('/v1/admin/enclaves', { url })
   // Accounts to be disabled, limited and deleted: the caller's is not among them.
   const accounts = Array.from({ length: VICTIMS }, (_, at) => `victim ${at}`)
-  for (const name of accounts) await post('/v1/admin/accounts', { name })
+  for (const name of [...accounts, BUDGETED]) await post('/v1/admin/accounts', { name })
+  const evidence = await collectedEvidence(caller)
   const nodeId = await createMeasuredNode(caller, ['measured'])
   const positions = ['0', '1', '2']
   const notaries = logs.map(({ notary }) => notary)
   const dictionary = {
     hash: [hash],
+    digest: [evidence],
     notary: notaries,
     nonce: ['ab'.repeat(16), 'AB'.repeat(64)],
     cursor: [...records.map(({ id }) => id), ...notaries, '0'],
@@ -75,6 +79,21 @@ export async function collectMeaningful(caller: Caller): Promise<MeaningfulValue
   }
   return { dictionary, nodeId }
 }
+
+/** The digest of the evidence of the demonstration's attested provider, when it is collected. */
+async function collectedEvidence(caller: Caller): Promise<string> {
+  for (let tries = 0; tries < 200; tries++) {
+    const { data } = (await getJson(caller, '/v1/providers')) as {
+      readonly data: readonly Listed[]
+    }
+    const digest = data.map(({ evidence }) => evidence?.digest).find((found) => found !== undefined)
+    if (digest !== undefined) return digest
+    await sleep(100)
+  }
+  throw new Error('expected evidence of the attested provider within 20 s')
+}
+
+type Listed = { readonly evidence: { readonly digest: string } | null }
 
 /** Models that `path` serves, and one unknown model. */
 export function modelsFor(path: string): readonly string[] {
