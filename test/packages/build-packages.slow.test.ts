@@ -227,8 +227,8 @@ it('the sums in SHA256SUMS hold', () => {
 
 /**
  * As it is sent to a browser, together with the packages that it imports. The verifiers of
- * providers' evidence (TDX, SEV-SNP, NVIDIA, Sigstore) are 55,000 bytes of it: an application that
- * bundles with tree shaking or splitting has them only if it uses them.
+ * providers' evidence (TDX, SEV-SNP, NVIDIA, Sigstore) take 55,000 bytes: an application that bundles
+ * with tree shaking or splitting has them only if it uses them.
  */
 const LIBRARY_GZIP_BYTES_MAX = 130_000
 
