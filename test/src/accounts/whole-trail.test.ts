@@ -139,6 +139,7 @@ const OTHERS: Readonly<Record<string, string>> = {
       'content keys',
       'enclaves list',
       'relayer',
+      'provider',
       'verify',
       'audit',
       'evidence',

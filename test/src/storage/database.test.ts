@@ -60,7 +60,7 @@ describe.each(DATABASE_KINDS)('openDatabase on %s', (kind) => {
   it('a database of a time before the first release is refused and left alone, and the message says what to do', async () => {
     const location = await source.locate()
     const first = await openDatabase(location)
-    await sql`update kysely_migration set name = '2026-11-21-verified-completions'`.execute(
+    await sql`update kysely_migration set name = '2026-11-21-verified-completions' where name = '2026-11-26-initial'`.execute(
       first.queries,
     )
     await first.close()
