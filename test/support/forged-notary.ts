@@ -65,7 +65,7 @@ export async function forgeNotary(options: ForgedNotaryOptions): Promise<ForgedN
   const userData = digestBootConfiguration(boot)
   const attest = async (nonce: Uint8Array | null) =>
     encodeBase64(await nsm.attest({ publicKey, userData, nonce }))
-  const provider = (boot.providers as readonly JsonObject[])[0]
+  const provider = (boot.providers as readonly JsonObject[]).find(({ name }) => name === 'demo')
 
   async function prove({ request, response, receipt = {} }: Exchange, streamHash: string | null) {
     const hashes = hashCompletion({ request, response })
