@@ -1,11 +1,16 @@
-import { readFile } from 'node:fs/promises'
-import { beforeAll, expect, it } from 'vitest'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import type { EvidenceBundle } from '../../attestation/evidence/bundle.ts'
+import type { JsonObject } from '../../attestation/json/value.ts'
 import { providerNonce } from '../../attestation/providers/evidence/evidence-document.ts'
 import { parseProviderPolicy } from '../../attestation/providers/evidence/provider-policy.ts'
 import { verifyProviderEvidence } from '../../attestation/providers/evidence/verify-provider-evidence.ts'
 import { requireChecks } from '../../attestation/providers/provider-checks.ts'
 import { parseReceipt } from '../../attestation/receipt.ts'
 import { fetchTinfoilEvidence } from '../support/fetch-evidence.ts'
+import { runCli } from '../support/run-cli.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
 
 const BLOCK = { chainId: 31_337, number: 1, hash: new Uint8Array(32).fill(0xb1) }
@@ -86,4 +91,57 @@ it('the list of verified models has the models of the simulated TEE after demo/e
   const ids = data.map(({ id }) => id)
   expect(ids[0]).toBe('demo/echo')
   expect(ids).toEqual(expect.arrayContaining(['demo/sealed', 'demo/unsealed']))
+})
+
+describe('a bundle of an answer of the simulated TEE', () => {
+  let folder = ''
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'affidavit-attested-'))
+  })
+  afterAll(() => rm(folder, { recursive: true, force: true }))
+
+  /** The bundle of a new answer, with its block and the evidence that the gateway collected. */
+  async function makeBundle(model: string): Promise<EvidenceBundle> {
+    const { body } = await ask('/chat/completions', { model, messages })
+    const url = `${service.url}/v1/verified/chat/completions/${body.hash}/evidence`
+    const headers = { authorization: `Bearer ${service.apiKey}` }
+    const read = async () => (await (await fetch(url, { headers })).json()) as EvidenceBundle
+    await expect.poll(async () => (await read()).block, { timeout: 30_000 }).not.toBeNull()
+    return await read()
+  }
+
+  /** Verifies a bundle with the program, offline. */
+  async function verify(bundle: object) {
+    const file = join(folder, 'bundle.json')
+    await writeFile(file, JSON.stringify(bundle))
+    const { rootFile, attested } = service
+    const trusted = ['--any-measurement', '--root', rootFile]
+    const accepted = ['--provider-policy', attested.policyFile]
+    const { code, stdout } = await runCli(['verify', file].concat(trusted, accepted))
+    return { code, stdout }
+  }
+
+  it.each([
+    ['demo/sealed', 'its weights are proved'],
+    ['demo/unsealed', 'its weights are not proved'],
+  ])('a bundle of %s verifies offline with both chains: %s', async (model, words) => {
+    const { code, stdout } = await verify(await makeBundle(model))
+    expect({ code, stdout }).toMatchObject({ code: 0, stdout: expect.stringContaining(words) })
+    expect(stdout).toMatch(/passed {7}provider's key .*\n.*passed {7}provider attested/)
+  })
+
+  it('a bundle whose evidence is left out is open, and one with that of another provider is refused', async () => {
+    const bundle = await makeBundle('demo/sealed')
+    const { provider_evidence: evidence, ...bare } = bundle as EvidenceBundle & JsonObject
+    expect((await verify(bare)).stdout).toMatch(
+      /^CONSISTENT: .* not checked: .*provider's key, provider attested/,
+    )
+    const other = JSON.parse(Buffer.from(String(evidence), 'base64').toString())
+    const moved = JSON.stringify(other).replaceAll(service.attested.origin, 'https://127.0.0.1:1')
+    const swapped = { ...bare, provider_evidence: Buffer.from(moved).toString('base64') }
+    expect(await verify(swapped)).toMatchObject({
+      code: 1,
+      stdout: expect.stringContaining('provider_origin'),
+    })
+  })
 })

@@ -52,8 +52,8 @@ const headers = () => ({
   'content-type': 'application/json',
 })
 
-async function makeBundle(): Promise<EvidenceBundle> {
-  const body = { model: 'demo/echo', messages: [{ role: 'user', content: 'Is this page right?' }] }
+async function makeBundle(model = 'demo/echo'): Promise<EvidenceBundle> {
+  const body = { model, messages: [{ role: 'user', content: 'Is this page right?' }] }
   const made = await fetch(service.url + COMPLETIONS, {
     method: 'POST',
     headers: headers(),
@@ -190,6 +190,22 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
       await page.context().close()
     },
   )
+
+  it('the page /verify shows both chains of an answer of the attested demonstration provider', async () => {
+    const { page, faults, driver } = await openVerify()
+    await driver.expect({ ...demands, provider_policy: service.attested.policyFile }, fileOf)
+    const states = { 'demo/sealed': 'link holds', 'demo/unsealed': 'link open' }
+    for (const [model, state] of Object.entries(states)) {
+      const report = await driver.check(jsonFile(await makeBundle(model)))
+      expect(report).toMatchObject({ verdict: 'verified', failed: [] })
+      const weights = page
+        .locator('[aria-labelledby="provider-chain"] [data-link="weights"]')
+        .last()
+      expect(await weights.getAttribute('class')).toBe(state)
+    }
+    expect(faults).toEqual([])
+    await page.context().close()
+  })
 
   it('the page /verify shows which expectations are missing, link by link, and what to do', async () => {
     const { page, driver } = await openVerify()
