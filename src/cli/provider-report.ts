@@ -86,7 +86,9 @@ async function judgeFound(
   const judged = await verifyProviderEvidence(bytes, policy, at)
   const { facts } = judged
   if (origin !== null && facts !== null && facts.origin !== origin)
-    throw new CliError(`the gateway lists evidence of ${printable(facts.origin)} for ${origin}`)
+    throw new CliError(
+      `the gateway lists evidence of ${printable(facts.origin)} for ${printable(origin)}`,
+    )
   const checks = [...(receipt === null ? [] : [checkCall(receipt, judged)]), ...judged.checks]
   const isFailed = checks.some(({ outcome }) => outcome === 'failed')
   const model = receipt && (receipt.model.returned ?? receipt.model.requested)
@@ -113,6 +115,8 @@ function refusalOf(checks: readonly ProviderCheck[]): JudgedProvider['refusal'] 
 /** Largest bundle, bytes: the evidence in base64, and a long completion. */
 const FILE_BYTES_MAX = 64 * 1024 * 1024
 const LIST_BYTES_MAX = 4 * 1024 * 1024
+/** Maximum number of providers in the list of a gateway: all their evidence is read. */
+const LISTED_MAX = 64
 
 async function findEvidence(
   source: string,
@@ -192,7 +196,7 @@ function parseList(bytes: Uint8Array): readonly ListedProvider[] {
   const refuse = () => new CliError('expected the list of providers of a gateway')
   const json = convertFault(() => parseExactJson(bytes), FormatError, refuse)
   const data = memberAt(json, 'data')
-  if (!isJsonArray(data)) throw refuse()
+  if (!isJsonArray(data) || data.length > LISTED_MAX) throw refuse()
   return data.map((item: Json) => {
     const [id, origin] = [memberAt(item, 'id'), memberAt(item, 'origin')]
     const digest = memberAt(item, 'evidence', 'digest') ?? null

@@ -226,6 +226,7 @@ describe('affidavit provider', () => {
 
   it.each([
     ['no list', '{}'],
+    ['a list without end', JSON.stringify({ data: Array(65).fill({ id: 'a', origin: 'b' }) })],
     [
       'a digest that is a path',
       JSON.stringify({ data: [{ id: 'a', origin: 'b', evidence: { digest: '../keys' } }] }),
