@@ -44,8 +44,8 @@ type CollectorOptions = CollectionParts & {
 
 /**
  * Collects the evidence of each provider in the background: every interval, and in time before the
- * evidence ends. After a failure, and after evidence without all its collateral, it tries again with
- * growing pauses. Of several gateways on one database, one collects each time.
+ * evidence ends. After a failure, and after evidence without all its collateral, it tries again
+ * with growing pauses. Of several gateways on one database, one collects each time.
  */
 export function createEvidenceCollector(options: CollectorOptions): {
   start(): void

@@ -267,4 +267,43 @@ describe('the collector', () => {
     await new Promise((resolve) => setTimeout(resolve, 300))
     expect(third.outcomes).toEqual([])
   })
+
+  it('a collector whose database is away tries on, and stops', async () => {
+    const stage = await openStage()
+    const away = async () => {
+      throw new Error('the database is away')
+    }
+    let asked = 0
+    const lines: string[] = []
+    const provider: CollectedProvider = {
+      name: 'tee',
+      origin: stage.server.origin,
+      kind: 'tinfoil',
+      build: null,
+      ca: stage.server.ca,
+      policy: null,
+    }
+    const collector = createEvidenceCollector({
+      providers: () => [provider],
+      evidence: { save: away, recordKey: away },
+      turns: { takeTurn: async () => asked++ % 2 || (await away()), settleTurn: away },
+      origins: stage.server.origins,
+      ca: [],
+      intervalMs: HOUR_MS,
+      pauseMinMs: 20,
+      lookMs: 10,
+      fetchRecentBlock: away,
+      onCollected: () => undefined,
+      onNewKey: () => undefined,
+      now: Date.now,
+      log: createLogger({
+        level: 'debug',
+        destination: { write: (line) => void lines.push(line) },
+      }),
+    })
+    collector.start()
+    await expect.poll(() => asked, settled).toBeGreaterThan(5)
+    await collector.stop()
+    expect(lines.join('')).toContain('turn to collect evidence failed')
+  })
 })
