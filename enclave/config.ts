@@ -254,9 +254,9 @@ function productionFaults(
   const faults: string[] = []
   if (config.nsm !== 'device') faults.push('NSM: expected device in production')
   if (environment.NSM_SOCKET) faults.push('NSM_SOCKET: a software NSM has no place in production')
-  for (const [variable] of DEMOS)
-    if (environment[variable]) faults.push(`${variable}: no demonstration in production`)
-  if (config.providers.some(({ name, origin }) => name !== 'demo' && !origin.startsWith('https:')))
+  const demos = DEMOS.filter(([variable]) => environment[variable])
+  for (const [variable] of demos) faults.push(`${variable}: no demonstration in production`)
+  if (demos.length === 0 && config.providers.some(({ origin }) => !origin.startsWith('https:')))
     faults.push('PROVIDERS_FILE: expected https origins alone in production')
   return faults
 }

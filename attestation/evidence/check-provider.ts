@@ -12,6 +12,11 @@ import type { BundleCheck, ProviderEvidenceFacts } from './bundle-report.ts'
 /** Latest time of a Date, Unix milliseconds. A receipt may state a later one. */
 const DATE_MS_MAX = 8.64e15
 
+/** The time at which evidence of a receipt's provider is judged. */
+export function judgedTimeOf({ finished_at }: Receipt): Date {
+  return new Date(Math.min(finished_at, DATE_MS_MAX))
+}
+
 /**
  * Judges the bundle's evidence of its provider at the time of the receipt. Null without evidence.
  * Throws PolicyError for a policy that parseProviderPolicy did not return.
@@ -25,7 +30,7 @@ export async function judgeProvider(
   const { verifyProviderEvidence } = await import(
     '../providers/evidence/verify-provider-evidence.ts'
   )
-  const at = new Date(Math.min(record.receipt.finished_at, DATE_MS_MAX))
+  const at = judgedTimeOf(record.receipt)
   return await verifyProviderEvidence(decodeBase64(provider_evidence), policy, at)
 }
 
@@ -37,7 +42,7 @@ export function checkProvider(
   receipt: Receipt,
   judged: ProviderJudgement | null,
   policy: ProviderPolicy | null,
-): readonly BundleCheck[] {
+): readonly [BundleCheck, BundleCheck] {
   const find = (of: (judged: ProviderJudgement) => Finding) => () =>
     judged === null ? { notChecked: 'the bundle has no evidence of its provider' } : of(judged)
   return [

@@ -2,6 +2,7 @@ import type { BundleFacts } from '../evidence/bundle-report.ts'
 import type { Judgement } from '../evidence/verdict.ts'
 import { nameRelease } from '../release/release-name.ts'
 import type { SessionReport } from '../session/verify-session.ts'
+import { DEVELOPMENT_ROOTS } from './describe-provider.ts'
 import type { BundleJudgement } from './judge-bundle.ts'
 import type { EvidenceJudgement } from './judge-evidence.ts'
 import type { Signed, SubjectReport } from './judge-record.ts'
@@ -177,15 +178,18 @@ function sayAnswered({
   providerEvidence,
 }: BundleFacts): string {
   const name = printable(model.returned ?? model.requested)
-  const machine =
-    providerEvidence?.isAccepted === true
-      ? ` Its machine passes your policy, and its weights are ${providerEvidence.weights.measured === null ? 'not proved' : 'proved'}.`
-      : ''
-  const answered = `${printable(provider.name)} answered with model ${name}.${machine}`
+  const answered = `${printable(provider.name)} answered with model ${name}.${sayMachine(providerEvidence)}`
   if (block === null) return `${answered} The evidence has no block.`
   const found =
     anchoredIn === null ? 'was not looked up on the chain' : 'is on the chain that you asked'
   return `${answered} Block ${block.number}, made at ${timeOf(block.timestamp)}, records this, and ${found}.`
+}
+
+function sayMachine(evidence: BundleFacts['providerEvidence']): string {
+  if (!evidence?.isAccepted) return ''
+  if (evidence.hasReplacedRoots)
+    return ` Its machine passes your policy under ${DEVELOPMENT_ROOTS}: neither a real machine nor its weights are proved.`
+  return ` Its machine passes your policy, and its weights are ${evidence.weights.measured === null ? 'not proved' : 'proved'}.`
 }
 
 function timeOf(seconds: number): string {

@@ -37,6 +37,9 @@ export function describeProvider(
   ]
 }
 
+/** How programs name roots that a policy has in place of the makers'. */
+export const DEVELOPMENT_ROOTS = 'roots of the policy that are for development'
+
 /** What no evidence of a provider shows. */
 export const PROVIDER_NOT_SHOWN: readonly string[] = [
   'that no owner of the machine reads it by side channels or probes on the memory bus',

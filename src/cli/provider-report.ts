@@ -1,6 +1,7 @@
 import { decodeBase64, encodeHex, sha256 } from '../../attestation/bytes.ts'
 import { FormatError } from '../../attestation/errors.ts'
 import { BUNDLE_FORMAT, parseEvidenceBundle } from '../../attestation/evidence/bundle.ts'
+import { checkProvider, judgedTimeOf } from '../../attestation/evidence/check-provider.ts'
 import { parseExactJson } from '../../attestation/json/parse-strict.ts'
 import { isJsonArray, type Json, memberAt } from '../../attestation/json/value.ts'
 import { ownMembers } from '../../attestation/own-members.ts'
@@ -14,9 +15,14 @@ import {
   type ProviderJudgement,
   verifyProviderEvidence,
 } from '../../attestation/providers/evidence/verify-provider-evidence.ts'
-import { requireChecks } from '../../attestation/providers/provider-checks.ts'
+import { type ProviderCheck, requireChecks } from '../../attestation/providers/provider-checks.ts'
 import { ProviderEvidenceError } from '../../attestation/providers/provider-error.ts'
-import { describeProvider, PROVIDER_NOT_SHOWN } from '../../attestation/report/describe-provider.ts'
+import type { Receipt } from '../../attestation/receipt.ts'
+import {
+  DEVELOPMENT_ROOTS,
+  describeProvider,
+  PROVIDER_NOT_SHOWN,
+} from '../../attestation/report/describe-provider.ts'
 import { printable } from '../../attestation/report/printable.ts'
 import { CliError, convertFault, EXIT_CODES } from './faults.ts'
 import { isUrl, readSource } from './files.ts'
@@ -36,10 +42,10 @@ type FoundEvidence = {
   /** The gateway's name for the provider. Null if the source has no name. */
   readonly name: string | null
   readonly bytes: Uint8Array
-  /** The receipt's time, for evidence in a bundle. */
-  readonly at: Date | null
-  /** The model of the bundle's record. */
-  readonly model: string | null
+  /** The origin that a gateway lists it for. Null: it is not from a list. */
+  readonly origin: string | null
+  /** The receipt of the bundle that it is in. It is not verified. */
+  readonly receipt: Receipt | null
 }
 
 type JudgedProvider = ProviderJudgement &
@@ -72,18 +78,31 @@ export async function reportProviders(
 }
 
 async function judgeFound(
-  { name, bytes, at, model }: FoundEvidence,
+  { name, bytes, origin, receipt }: FoundEvidence,
   policy: ProviderPolicy | null,
   given: Date | null,
 ): Promise<JudgedProvider> {
-  const judged = await verifyProviderEvidence(bytes, policy, given ?? at ?? new Date())
-  const { facts, checks } = judged
+  const at = given ?? (receipt && judgedTimeOf(receipt)) ?? new Date()
+  const judged = await verifyProviderEvidence(bytes, policy, at)
+  const { facts } = judged
+  if (origin !== null && facts !== null && facts.origin !== origin)
+    throw new CliError(
+      `the gateway lists evidence of ${printable(facts.origin)} for ${printable(origin)}`,
+    )
+  const checks = [...(receipt === null ? [] : [checkCall(receipt, judged)]), ...judged.checks]
   const isFailed = checks.some(({ outcome }) => outcome === 'failed')
+  const model = receipt && (receipt.model.returned ?? receipt.model.requested)
   const weights = facts === null || model === null ? null : weightsOf(facts.model, model)
-  return { ...judged, name, refusal: refusalOf(judged), isFailed, weights }
+  return { facts, checks, name, refusal: refusalOf(checks), isFailed, weights }
 }
 
-function refusalOf({ checks }: ProviderJudgement): JudgedProvider['refusal'] {
+/** Evidence in a bundle must be of the origin and of the key that the receipt names. */
+function checkCall(receipt: Receipt, judged: ProviderJudgement): ProviderCheck {
+  const [made] = checkProvider(receipt, judged, null)
+  return { ...made, code: made.outcome === 'failed' ? 'other_call' : null, isWaived: false }
+}
+
+function refusalOf(checks: readonly ProviderCheck[]): JudgedProvider['refusal'] {
   try {
     requireChecks(checks)
     return null
@@ -96,6 +115,8 @@ function refusalOf({ checks }: ProviderJudgement): JudgedProvider['refusal'] {
 /** Largest bundle, bytes: the evidence in base64, and a long completion. */
 const FILE_BYTES_MAX = 64 * 1024 * 1024
 const LIST_BYTES_MAX = 4 * 1024 * 1024
+/** Maximum number of providers in the list of a gateway: all their evidence is read. */
+const LISTED_MAX = 64
 
 async function findEvidence(
   source: string,
@@ -117,7 +138,7 @@ function checkedDigest(url: string, bytes: Uint8Array): FoundEvidence {
   const digest = new URL(url).pathname.split(EVIDENCE_PATH).at(-1) ?? ''
   if (encodeHex(sha256(bytes)) !== digest)
     throw new CliError('the gateway gave another document than that of the digest')
-  return { name: null, bytes, at: null, model: null }
+  return { name: null, bytes, origin: null, receipt: null }
 }
 
 /** The evidence in the bytes of a file: the document itself, or that of a bundle. */
@@ -126,18 +147,13 @@ function evidenceIn(bytes: Uint8Array): FoundEvidence {
     new CliError(`expected a provider evidence or a bundle: ${message}`, EXIT_CODES.usage)
   const json = convertFault(() => parseExactJson(bytes), FormatError, refuse)
   if (memberAt(json, 'format') !== BUNDLE_FORMAT)
-    return { name: null, bytes, at: null, model: null }
+    return { name: null, bytes, origin: null, receipt: null }
   const bundle = convertFault(() => parseEvidenceBundle(json), FormatError, refuse)
   const { provider_evidence: evidence, record } = bundle
   if (evidence === undefined)
     throw new CliError('the bundle has no evidence of its provider', EXIT_CODES.unavailable)
-  const { provider, finished_at, model } = record.receipt
-  return {
-    name: provider.name,
-    bytes: decodeBase64(evidence),
-    at: new Date(finished_at),
-    model: model.returned ?? model.requested,
-  }
+  const { receipt } = record
+  return { name: receipt.provider.name, bytes: decodeBase64(evidence), origin: null, receipt }
 }
 
 /** The evidence that a gateway lists: of the named provider, or of each that the policy is for. */
@@ -151,7 +167,9 @@ async function fetchListed(
   const wanted = list
     .filter(({ id }) => provider === null || id === provider)
     .filter(({ origin }) => policy === null || policy.origins.includes(origin))
-  const withEvidence = wanted.flatMap(({ id, digest }) => (digest === null ? [] : [{ id, digest }]))
+  const withEvidence = wanted.flatMap(({ digest, ...one }) =>
+    digest === null ? [] : [{ ...one, digest }],
+  )
   if (withEvidence.length === 0)
     throw new CliError(
       wanted.length === 0
@@ -160,10 +178,10 @@ async function fetchListed(
       EXIT_CODES.unavailable,
     )
   const found: FoundEvidence[] = []
-  for (const { id, digest } of withEvidence) {
+  for (const { id, origin, digest } of withEvidence) {
     const url = `${root}${EVIDENCE_PATH}${digest}`
     const bytes = await readSource(url, { bytesMax: PROVIDER_EVIDENCE_BYTES_MAX })
-    found.push({ ...checkedDigest(url, bytes), name: id })
+    found.push({ ...checkedDigest(url, bytes), name: id, origin })
   }
   return found
 }
@@ -178,7 +196,7 @@ function parseList(bytes: Uint8Array): readonly ListedProvider[] {
   const refuse = () => new CliError('expected the list of providers of a gateway')
   const json = convertFault(() => parseExactJson(bytes), FormatError, refuse)
   const data = memberAt(json, 'data')
-  if (!isJsonArray(data)) throw refuse()
+  if (!isJsonArray(data) || data.length > LISTED_MAX) throw refuse()
   return data.map((item: Json) => {
     const [id, origin] = [memberAt(item, 'id'), memberAt(item, 'origin')]
     const digest = memberAt(item, 'evidence', 'digest') ?? null
@@ -189,8 +207,12 @@ function parseList(bytes: Uint8Array): readonly ListedProvider[] {
   })
 }
 
-function headline({ refusal, isFailed, checks }: JudgedProvider, policy: ProviderPolicy | null) {
-  if (policy !== null && refusal === null) return 'ATTESTED: the evidence passes your policy.'
+function headline(
+  { refusal, isFailed, checks, facts }: JudgedProvider,
+  policy: ProviderPolicy | null,
+) {
+  if (policy !== null && refusal === null)
+    return `ATTESTED: the evidence passes your policy${facts?.hasReplacedRoots ? `, under ${DEVELOPMENT_ROOTS}` : ''}.`
   if (policy !== null && refusal !== null)
     return `REFUSED  ${refusal.code}: ${printable(refusal.message)}`
   const failed = checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)

@@ -18,7 +18,8 @@ import type { CollateralOrigins, NamedBuild } from './settings.ts'
 
 /**
  * Fetches what a judge of this answer needs beside it. What cannot be fetched is left out, with a
- * line in the log: a judge then says what is missing. Throws only what an aborted `fetch` throws.
+ * line in the log: a judge then says what is missing. `isComplete`: all that was asked for came.
+ * Throws only what an aborted `fetch` throws.
  */
 export async function fetchCollateral(
   answer: {
@@ -36,7 +37,7 @@ export async function fetchCollateral(
     readonly fetch: (href: string) => Promise<KeptResponse>
     readonly log: Logger
   },
-): Promise<readonly KeptResponse[]> {
+): Promise<{ readonly kept: readonly KeptResponse[]; readonly isComplete: boolean }> {
   const { provider, kind, build, body } = answer
   const skip = (error: unknown, url: string | null) => {
     if (!(error instanceof FetchFault) && !(error instanceof ProviderEvidenceError)) throw error
@@ -53,7 +54,7 @@ export async function fetchCollateral(
   } catch (error) {
     skip(error, null)
   }
-  const kept = await Promise.all(
+  const answers = await Promise.all(
     urls.map(async (url) => {
       try {
         return [await fetch(url)]
@@ -62,7 +63,8 @@ export async function fetchCollateral(
       }
     }),
   )
-  return kept.flat()
+  const kept = answers.flat()
+  return { kept, isComplete: kept.length === urls.length }
 }
 
 async function hardwareUrls(

@@ -70,6 +70,13 @@ const BLOCK_TIMEOUT_MS = 10_000
 const ANSWER_BYTES_MAX = 2 * 1024 * 1024
 const COLLATERAL_BYTES_MAX = 256 * 1024
 
+/** An evidence to store. `isComplete`: its collateral is complete. */
+export type Collected = {
+  readonly document: Uint8Array
+  readonly facts: ProviderFacts
+  readonly isComplete: boolean
+}
+
 /**
  * Collects the evidence of a provider over a nonce of a recent block, with the collateral of its
  * hardware. Calls `onKey` with the key of the connection (SHA-256, hex). The document must answer
@@ -80,7 +87,7 @@ export async function collectEvidence(
   provider: CollectedProvider,
   parts: CollectionParts,
   { signal, onKey }: { readonly signal: AbortSignal; readonly onKey: (spki: string) => void },
-): Promise<{ readonly document: Uint8Array; readonly facts: ProviderFacts }> {
+): Promise<Collected> {
   const { kind, origin, policy } = provider
   const ca = provider.ca === null ? parts.ca : [...parts.ca, provider.ca]
   const limits = { ca, timeoutMs: parts.timeoutMs ?? ANSWER_TIMEOUT_MS, signal }
@@ -99,7 +106,7 @@ export async function collectEvidence(
     },
   )
   const fetchedAtMs = Math.floor(parts.now())
-  const collateral = await fetchCollateral(
+  const { kept: collateral, isComplete } = await fetchCollateral(
     { provider: provider.name, kind, build: provider.build, body: answer.body },
     {
       ...parts,
@@ -124,7 +131,7 @@ export async function collectEvidence(
     throw new CollectionFault('key_missing', 'expected evidence that states a TLS key')
   if (!facts.tlsKeys.some(({ spkiSha256 }) => spkiSha256 === spki))
     throw new CollectionFault('key_mismatch', `expected evidence that states the key ${spki}`)
-  return { document, facts }
+  return { document, facts, isComplete }
 }
 
 /** The queries that ask for a document over a nonce. */

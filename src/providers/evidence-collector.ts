@@ -4,6 +4,7 @@ import { backOffMs } from '../runtime/back-off.ts'
 import { createFaultLog } from '../runtime/fault-log.ts'
 import { createLoop } from '../runtime/loop.ts'
 import {
+  type Collected,
   type CollectedProvider,
   CollectionFault,
   type CollectionFaultCode,
@@ -11,7 +12,7 @@ import {
   collectEvidence,
 } from './collect-evidence.ts'
 import { FetchFault } from './fetch-over-tls.ts'
-import type { ProviderEvidenceStore } from './provider-evidence-store.ts'
+import type { ProviderEvidenceStore, StoredEvidence } from './provider-evidence-store.ts'
 import type { ProviderTurnsStore } from './provider-turns-store.ts'
 
 /** How one collecting ended. */
@@ -43,8 +44,8 @@ type CollectorOptions = CollectionParts & {
 
 /**
  * Collects the evidence of each provider in the background: every interval, and in time before the
- * evidence ends. After a failure it tries again with growing pauses. Of several gateways on one
- * database, one collects each time.
+ * evidence ends. After a failure, and after evidence without all its collateral, it tries again
+ * with growing pauses. Of several gateways on one database, one collects each time.
  */
 export function createEvidenceCollector(options: CollectorOptions): {
   start(): void
@@ -61,21 +62,19 @@ export function createEvidenceCollector(options: CollectorOptions): {
     const before = await turns.takeTurn(turn)
     if (before === null) return
     let next = { pauseMs: 0, failures: before }
+    const failures = before + 1
+    const retry = { minMs: pauseMinMs, maxMs: Math.min(intervalMs, RETRY_MAX_MS) }
+    const again = { failures, pauseMs: backOffMs(failures, retry, { jitter: 'half' }) }
     try {
-      const endsAtMs = await collectOnce(provider, signal)
+      const { endsAtMs, isComplete } = await collectOnce(provider, signal)
       onCollected({ provider: provider.name, outcome: 'collected' })
-      const bounds = { intervalMs, pauseMinMs }
-      next = {
-        pauseMs: pauseAfter(endsAtMs === null ? null : endsAtMs - now(), bounds),
-        failures: 0,
-      }
+      const leftMs = endsAtMs === null ? null : endsAtMs - now()
+      const pauseMs = pauseAfter(leftMs, { intervalMs, pauseMinMs })
+      next = isComplete ? { pauseMs, failures: 0 } : again
     } catch (error) {
       if (signal.aborted) return
-      const isExpected = error instanceof FetchFault || error instanceof CollectionFault
-      const failures = before + 1
-      const retry = { minMs: pauseMinMs, maxMs: Math.min(intervalMs, RETRY_MAX_MS) }
-      next = { failures, pauseMs: backOffMs(failures, retry, { jitter: 'half' }) }
-      if (!isExpected) throw error
+      next = again
+      if (!(error instanceof FetchFault || error instanceof CollectionFault)) throw error
       onCollected({ provider: provider.name, outcome: error.code })
       const level = before === 0 ? 'warn' : 'debug'
       log[level](
@@ -87,23 +86,26 @@ export function createEvidenceCollector(options: CollectorOptions): {
     }
   }
 
-  /** Returns when the stored evidence ends. */
+  /** Stores an evidence. Returns when it ends, and whether its collateral is complete. */
   async function collectOnce(
     provider: CollectedProvider,
     signal: AbortSignal,
-  ): Promise<number | null> {
+  ): Promise<Pick<Collected, 'isComplete'> & Pick<StoredEvidence, 'endsAtMs'>> {
     const { name, origin, kind } = provider
     const seen: string[] = []
     try {
       const onKey = (spki: string) => void seen.push(spki)
-      const { document, facts } = await collectEvidence(provider, options, { signal, onKey })
+      const { document, facts, isComplete } = await collectEvidence(provider, options, {
+        signal,
+        onKey,
+      })
       const { fetchedAtMs, endsAtMs, block, tlsKeys } = facts
       const keys = [...new Set(tlsKeys.map(({ spkiSha256 }) => spkiSha256))]
       const digest = encodeHex(sha256(document))
       const stored = { digest, fetchedAtMs, endsAtMs, block, keys }
       await evidence.save({ ...stored, provider: name, origin, kind, document })
       log.info({ provider: name, digest }, 'evidence of a provider collected')
-      return endsAtMs
+      return { endsAtMs, isComplete }
     } finally {
       for (const spkiSha256 of seen) {
         const key = { origin, spkiSha256, atMs: Math.floor(now()) }

@@ -1,6 +1,9 @@
 import { z } from 'zod'
 import { encodeHex } from '../../attestation/bytes.ts'
-import { PROVIDER_KINDS } from '../../attestation/providers/evidence/evidence-document.ts'
+import {
+  PROVIDER_EVIDENCE_BYTES_MAX,
+  PROVIDER_KINDS,
+} from '../../attestation/providers/evidence/evidence-document.ts'
 import type { ProviderEntry } from '../../enclave/protocol/messages.ts'
 import { createAdmission } from '../api/admission.ts'
 import { ApiError } from '../api/errors.ts'
@@ -9,9 +12,12 @@ import { digest, hash32, hexText } from '../api/schemas.ts'
 import type { CollectedProvider } from './collect-evidence.ts'
 import type { ProviderEvidenceStore, StoredEvidence } from './provider-evidence-store.ts'
 
-/** Maximum reads at a time, and maximum bytes of the documents that these reads hold. */
-const READS_MAX = 32
-const READ_BYTES_MAX = 64 * 1024 * 1024
+/**
+ * Maximum reads of the list at a time, and of documents. Neither can block the other, and documents
+ * hold at most 64 MiB.
+ */
+const LIST_READS_MAX = 32
+export const DOCUMENT_READS_MAX = 16
 
 const EVIDENCE_PATH = '/v1/providers/evidence'
 
@@ -63,8 +69,8 @@ export function evidenceRoutes(reads: EvidenceReads): readonly Route[] {
     method: 'GET',
     tag: 'Service',
     scope: 'public',
-    admission: createAdmission({ callsMax: READS_MAX, bytesMax: READ_BYTES_MAX }),
   } as const
+  const documentBytesMax = DOCUMENT_READS_MAX * PROVIDER_EVIDENCE_BYTES_MAX
   return [
     defineRoute({
       ...open,
@@ -74,6 +80,7 @@ export function evidenceRoutes(reads: EvidenceReads): readonly Route[] {
         'The gateway is not trusted with it: judge the evidence under a policy of your own, and demand its keys in `affidavit.provider_keys`. `stated`: the newest evidence states the key.',
       reply: { name: 'ProviderList', schema: providerList },
       errors: ['not_ready', 'overloaded'],
+      admission: createAdmission({ callsMax: LIST_READS_MAX, bytesMax: 0 }),
       handler: async () => ({ object: 'list', data: await listProviders(reads) }),
     }),
     defineRoute({
@@ -83,6 +90,7 @@ export function evidenceRoutes(reads: EvidenceReads): readonly Route[] {
       params: digestParameter,
       reply: { name: 'ProviderEvidence', schema: z.looseObject({}) },
       errors: ['not_found', 'not_ready', 'overloaded'],
+      admission: createAdmission({ callsMax: DOCUMENT_READS_MAX, bytesMax: documentBytesMax }),
       async handler({ context, params, slot }) {
         const document = await reads.evidence.read(params.digest)
         if (document === null)

@@ -44,7 +44,8 @@ export type ProviderEvidenceStore = {
   findNewest(subject: EvidenceSubject): Promise<StoredEvidence | null>
   /**
    * The bytes of the newest document of the origin that states the key (hex), and was fetched at or
-   * before this time. Null if there is no such document.
+   * before this time: if there is one, of those that end later. A document without all its
+   * collateral has no end. Null if there is no such document.
    */
   findFor(receipt: {
     readonly origin: string
@@ -97,7 +98,7 @@ export function createProviderEvidenceStore({
       )
     },
     async findFor({ origin, spkiSha256, atMs }) {
-      const row = await queries
+      const newest = queries
         .selectFrom('provider_evidence_keys as k')
         .innerJoin('provider_evidence as e', 'e.digest', 'k.digest')
         .select('e.document')
@@ -106,8 +107,8 @@ export function createProviderEvidenceStore({
         .where('k.fetched_ms', '<=', atMs)
         .orderBy('k.fetched_ms', 'desc')
         .limit(1)
-        .executeTakeFirst()
-      return row?.document ?? null
+      const lasting = await newest.where('e.ends_ms', '>=', atMs).executeTakeFirst()
+      return (lasting ?? (await newest.executeTakeFirst()))?.document ?? null
     },
     async recordKey({ origin, spkiSha256, atMs }) {
       // The statement reads the keys as they were before its insert.

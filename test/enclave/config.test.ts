@@ -240,8 +240,11 @@ describe('in production', () => {
     ['a demo provider', { DEMO_PROVIDER_ORIGIN: 'http://127.0.0.1:1' }],
     ['a simulated TEE', { DEMO_TEE_ORIGIN: 'https://127.0.0.1:1' }],
     ['a provider over plain http', { PROVIDERS_FILE: 'f' }],
+    ['a provider over plain http that is called as the demo', { PROVIDERS_FILE: 'demo' }],
   ])('production refuses %s: its configuration is a fault', (_, change) => {
-    const table = JSON.stringify([{ ...entry, origin: 'http://127.0.0.1:1' }])
-    expect(faultsOf({ ...production, ...change }, { f: table })).toHaveLength(1)
+    const table = (name: string) =>
+      JSON.stringify([{ ...entry, name, origin: 'http://127.0.0.1:1' }])
+    const files = { f: table('other'), demo: table('demo') }
+    expect(faultsOf({ ...production, ...change }, files)).toHaveLength(1)
   })
 })

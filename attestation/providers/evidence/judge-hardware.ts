@@ -111,14 +111,15 @@ function tdxFactsOf({ body, tcb, window }: TdxFacts): HardwareFacts {
 }
 
 function snpFactsOf(facts: SnpFacts): HardwareFacts {
-  const { reportData, measurement, hostData, tcbs, isProvisional, isReportedBehind } = facts
+  const { reportData, measurement, hostData, tcbs, endsAtMs } = facts
+  const { isProvisional, isReportedBehind } = facts
   const status = isProvisional ? 'provisional' : isReportedBehind ? 'behind' : 'committed'
   return {
     tee: 'SEV-SNP',
     reportData,
     measurements: { measurement: encodeHex(measurement), host_data: encodeHex(hostData) },
     tcb: { status, advisories: [], versions: { ...tcbs.reported } },
-    endsAtMs: null,
+    endsAtMs,
     body: null,
   }
 }

@@ -24,7 +24,7 @@ import {
   readTinfoilCollateral,
 } from './kept-collateral.ts'
 import { checkWeights, weightsOfBuild } from './model-weights.ts'
-import { NO_SNP_TERMS, NO_TDX_TERMS } from './provider-policy.ts'
+import { type CodeTerms, NO_SNP_TERMS, NO_TDX_TERMS } from './provider-policy.ts'
 import { parseTinfoilDocument, type TinfoilDocument } from './tinfoil-document.ts'
 
 /** Judges a document of Tinfoil: version 2 or 3, TDX or SEV-SNP, with the signed build. */
@@ -84,7 +84,8 @@ export async function judgeTinfoil(judging: Judging): Promise<KindFacts> {
     read: () => document?.readDevices() ?? [],
     tie: 'the report data has their evidence',
   })
-  const model = build.facts === null ? UNPROVEN : modelOf(build.facts, terms.code !== null)
+  const isAnyFirmware = document?.hardware.tee === 'TDX' && terms.tdx?.platforms === 'any'
+  const model = build.facts === null ? UNPROVEN : modelOf(build.facts, terms.code, isAnyFirmware)
   await checkWeights(judging, code && model)
   if (!judged?.facts) return NO_KIND_FACTS
   return {
@@ -158,11 +159,21 @@ function acceptedCode({ terms }: Judging, build: SigstoreFacts | null): Accepted
   }
 }
 
-/** A build by anyone can state any configuration: without a policy it is a claim. */
-function modelOf({ predicate, repository }: SigstoreFacts, isAccepted: boolean): ProviderModel {
+/**
+ * A build by anyone can state any configuration, and any firmware can state the measurements of a
+ * build. Without a policy for both, weights are a claim.
+ */
+function modelOf(
+  { predicate, repository }: SigstoreFacts,
+  code: CodeTerms | null,
+  isAnyFirmware: boolean,
+): ProviderModel {
   const found = weightsOfBuild(predicate)
-  if (isAccepted || found.weights === 'unknown') return found
-  const reason = `a build of ${repository} names weights, and no policy says that it may`
+  if (found.weights === 'unknown' || (code !== null && !isAnyFirmware)) return found
+  const reason =
+    code === null
+      ? `a build of ${repository} names weights, and no policy says that it may`
+      : 'the policy accepts any firmware, which can state the measurements of any build'
   return { ...UNKNOWN_WEIGHTS, weights: 'provider_claimed', reason }
 }
 

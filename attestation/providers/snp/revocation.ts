@@ -23,7 +23,8 @@ const LIST_BYTES_MAX = 65_536
 
 /**
  * Checks the ASK against the list of the chain's ARK (rule 11), DER. VCEKs have no list: all their
- * serials are zero. Throws ProviderEvidenceError.
+ * serials are zero. Establishes when the list ends, Unix milliseconds. Throws
+ * ProviderEvidenceError.
  */
 export async function checkRevocation(
   list: Uint8Array | null,
@@ -33,7 +34,7 @@ export async function checkRevocation(
     atMs,
     needsRevocationList,
   }: SnpChain & Pick<ResolvedSnpPolicy, 'needsRevocationList'> & { readonly atMs: number },
-): Promise<Established<true> | NotMade> {
+): Promise<Established<number> | NotMade> {
   if (list === null && !needsRevocationList) return waived('no revocation list is needed')
   if (list === null) return notGiven("AMD's revocation list was")
   const parsed = parse(list)
@@ -50,7 +51,8 @@ export async function checkRevocation(
     throw refuseReport('revocation_list_expired', 'expected a list that has not expired')
   if (parsed.serials.some((one) => equalBytes(trimSerial(one), trimSerial(ask.serial))))
     throw refuseReport('certificate_revoked', 'ask is revoked, says its ARK')
-  return established(true, `by the list of ${new Date(parsed.thisUpdateMs).toISOString()}`)
+  const { thisUpdateMs, nextUpdateMs } = parsed
+  return established(nextUpdateMs, `by the list of ${new Date(thisUpdateMs).toISOString()}`)
 }
 
 function parse(list: Uint8Array): ParsedList {

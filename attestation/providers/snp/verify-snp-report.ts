@@ -46,6 +46,8 @@ export type SnpFacts = Omit<SnpReport, 'tcb' | 'cpu' | 'signed' | 'signature'> &
   readonly isReportedBehind: boolean
   /** The chip, if the report names the chip of the certificate. */
   readonly hardwareId: Uint8Array | null
+  /** When the first of the certificates and of the revocation list ends, Unix milliseconds. */
+  readonly endsAtMs: number
 }
 
 /** The result: facts, null unless chain, signature, product and TCB hold; and every check. */
@@ -90,7 +92,7 @@ function demandForm({ report, vek, ask, ark, revocationList }: SnpEvidence): voi
   demand(areBytes, 'report, vek, ask, ark as Uint8Arrays, and revocationList as one or null')
 }
 
-type Authentic = Pick<SnpFacts, 'product' | 'provider' | 'tcbs' | 'hardwareId'> & {
+type Authentic = Pick<SnpFacts, 'product' | 'provider' | 'tcbs' | 'hardwareId' | 'endsAtMs'> & {
   readonly report: SnpReport
 }
 
@@ -113,7 +115,7 @@ async function establish(
     await verifySnpLinks(read)
     return established(read, `${report.signer} by the ARK of ${read.rootProduct}`)
   })
-  await make('revocation', () => {
+  const listEndsMs = await make('revocation', () => {
     if (chain === null) return blockedBy('certificate chain')
     return checkRevocation(evidence.revocationList, { ...chain, ...demanded })
   })
@@ -133,7 +135,11 @@ async function establish(
   const hardwareId = await make('chip', () =>
     ready ? checkChip(ready.report, ready.chain) : blockedBy('product'),
   )
-  return found && report && tcbs ? { report, ...found, tcbs, hardwareId } : null
+  if (!found || !ready || !tcbs) return null
+  const { vek, ask, ark } = ready.chain
+  const ends = [vek, ask, ark].map(({ notAfterMs }) => notAfterMs)
+  const endsAtMs = Math.min(...ends, listEndsMs ?? Number.POSITIVE_INFINITY)
+  return { report: ready.report, ...found, tcbs, hardwareId, endsAtMs }
 }
 
 /** Checks what the policy demands of the guest. */

@@ -302,6 +302,12 @@ export const evidenceRefusals: readonly EvidenceRefusal[] = [
     changes: { predicate: predicateOf('cpus: 8\n') },
   },
   {
+    code: 'weights_unknown',
+    name: 'weights that any firmware could state',
+    kind: 'tinfoil v3 TDX',
+    changes: { policy: { tdx: { platforms: 'any' } } },
+  },
+  {
     code: 'weights_not_accepted',
     name: 'a machine with other weights',
     kind: 'tinfoil v3 TDX',
@@ -364,6 +370,7 @@ export const evidenceAcceptances: readonly EvidenceAcceptance[] = [
       policy: {
         release: { repository: 'example/model', refs: ['refs/tags/*'] },
         tdx: { platforms: 'any' },
+        weights: undefined,
       },
     },
   },

@@ -88,6 +88,25 @@ describe('a rule', () => {
   })
 })
 
+describe('the end of an evidence', () => {
+  it.each(['tinfoil v3 SNP', 'tinfoil v3 TDX', 'dstack', 'aci', 'nitro'] as const)(
+    'evidence of %s passes until the end that it states, and fails after it',
+    async (kind) => {
+      const { evidence, policy } = buildProviderEvidence(kind)
+      const lasting = policyFrom({ ...policy, max_age_hours: 10_000_000 })
+      const at = async (ms: number) =>
+        await verifyProviderEvidence(writeProviderEvidence(evidence), lasting, new Date(ms))
+      const { facts } = await at(MADE_AT.getTime())
+      const endsAtMs = facts?.endsAtMs ?? 0
+      expect(endsAtMs).toBeGreaterThan(MADE_AT.getTime())
+      const margin = 1_000
+      requireChecks((await at(endsAtMs - margin)).checks)
+      const { checks } = await at(endsAtMs + margin)
+      expect(() => requireChecks(checks)).toThrow(ProviderEvidenceError)
+    },
+  )
+})
+
 describe('the code of a provider', () => {
   it('a machine that runs other code than the signed build is refused', async () => {
     const predicate = predicateOf(MODEL_CONFIG, { snp_measurement: '77'.repeat(48) })

@@ -8,7 +8,11 @@ import { Command } from 'commander'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { registerProvider } from '../../../../src/cli/commands/provider.ts'
 import { registerVerify } from '../../../../src/cli/commands/verify.ts'
-import { buildAttested, buildProvider } from '../../../attestation/evidence/build-attested.ts'
+import {
+  buildAttested,
+  buildProvider,
+  withProvider,
+} from '../../../attestation/evidence/build-attested.ts'
 import { buildEvidence } from '../../../attestation/evidence/build-evidence.ts'
 import { MADE_AT } from '../../../support/nitro-builder/development-pki.ts'
 import { standardChain } from '../../../support/nitro-builder/document-builder.ts'
@@ -68,6 +72,10 @@ async function save(name: string, content: Uint8Array | string): Promise<string>
   return path
 }
 
+function stateOtherKey({ items: [item] }: { items: { data: string }[] }): void {
+  if (item) item.data = 'ee'.repeat(32)
+}
+
 /** The gateway's list, with this evidence of the first of two providers. */
 function listOf(bytes: Uint8Array): object {
   const digest = digestOf(bytes)
@@ -95,7 +103,7 @@ describe('affidavit provider', () => {
   it('provider prints what evidence proves under a policy, and what it does not show', async () => {
     const { output, exitCode } = await run('provider', evidence, '--policy', policy, '--at', AT)
     expect(exitCode).toBe(0)
-    expect(output).toMatch(/^ATTESTED: /)
+    expect(output).toMatch(/^ATTESTED: .* for development\.\n/)
     for (const text of ['What is proved', 'TDX', 'UpToDate', TLS_KEY, 'example/model, v1.0.0'])
       expect(output).toContain(text)
     expect(output).toMatch(
@@ -144,6 +152,43 @@ describe('affidavit provider', () => {
   })
 
   it.each([
+    ['another key', { bound: stateOtherKey }, 'provider_key'],
+    ['another origin', { evidence: { origin: 'https://b.example', responses: [] } }, 'provider_'],
+  ] as const)(
+    'a bundle with evidence of %s than its receipt names is refused',
+    async (_, changes, code) => {
+      const other = withProvider(attested.bundle, buildProvider('tinfoil v3 TDX', changes).bytes)
+      const file = await save('other-call.json', JSON.stringify(other))
+      const { output, exitCode } = await run('provider', file, '--policy', policy)
+      expect(exitCode).toBe(1)
+      expect(output).toMatch(/^demo\nREFUSED {2}other_call: /)
+      expect(output).toContain(code)
+      expect(output).not.toContain('What is proved')
+    },
+  )
+
+  it('a bundle with a receipt from after all dates is judged at the latest date', async () => {
+    const { bundle: late } = buildAttested(undefined, undefined, {
+      record: { receipt: { finished_at: Number.MAX_SAFE_INTEGER } },
+    })
+    const file = await save('late.json', JSON.stringify(late))
+    const { output, exitCode } = await run('provider', file, '--policy', policy, '--json')
+    expect(exitCode).toBe(1)
+    expect(JSON.parse(output)).toMatchObject({ providers: [{ code: 'evidence_too_old' }] })
+  })
+
+  it('a gateway that lists the evidence of another origin is refused', async () => {
+    const origins = ['https://provider.example', 'https://other.example']
+    const { policyFile } = buildProvider('tinfoil v3 TDX', { policy: { origins } })
+    const wide = await save('wide.json', policyFile)
+    const list = JSON.stringify(listOf(tdx.bytes)).replace('provider.example', 'other.example')
+    served.set('/v1/providers', list)
+    await expect(run('provider', gateway, '--policy', wide, '--at', AT)).rejects.toThrow(
+      'lists evidence of https://provider.example for https://other.example',
+    )
+  })
+
+  it.each([
     ['a bundle without evidence', () => JSON.stringify(buildEvidence().bundle), 3],
     ['a bundle of a wrong form', () => '{"format":"affidavit-evidence-bundle"}', 2],
     ['a file that is not JSON', () => 'text', 2],
@@ -181,6 +226,7 @@ describe('affidavit provider', () => {
 
   it.each([
     ['no list', '{}'],
+    ['a list without end', JSON.stringify({ data: Array(65).fill({ id: 'a', origin: 'b' }) })],
     [
       'a digest that is a path',
       JSON.stringify({ data: [{ id: 'a', origin: 'b', evidence: { digest: '../keys' } }] }),
@@ -213,7 +259,9 @@ describe('affidavit verify --provider-policy', () => {
     )
     expect(exitCode).toBe(0)
     expect(output).toContain("the provider's machine, by evidence that passes your policy")
-    expect(output).toContain('Its machine passes your policy, and its weights are proved.')
+    // The policy has roots of development.
+    expect(output).toContain('neither a real machine nor its weights are proved')
+    expect(output).not.toContain('and its weights are proved')
     expect(output).toContain("checks of the provider's evidence")
     expect(output).toMatch(/weights +proven: example-31b/)
   })

@@ -4,12 +4,14 @@ import type { AddressInfo } from 'node:net'
 import { Router } from '@koa/router'
 import Koa from 'koa'
 import { afterEach, beforeEach, expect, it } from 'vitest'
+import { encodeUtf8 } from '../../../../attestation/bytes.ts'
 import { createMemoryBudget } from '../../../../src/api/admission.ts'
 import { answerErrors } from '../../../../src/api/answer-errors.ts'
 import { createCallSignals } from '../../../../src/api/call-signals.ts'
 import type { RequestState } from '../../../../src/api/context.ts'
 import { OPENAI_FACE } from '../../../../src/api/faces.ts'
 import { LEAST_RATE } from '../../../../src/api/least-rate.ts'
+import { DOCUMENT_READS_MAX, evidenceRoutes } from '../../../../src/providers/evidence-routes.ts'
 import { logRoutes, PUBLIC_READS_MAX } from '../../../../src/verified/logs/log-routes.ts'
 import {
   ACCOUNT_SEARCHES_MAX,
@@ -25,6 +27,7 @@ const LOG_PATHS = ['', `/${NOBODY}`, `/${NOBODY}/heads`, `/${NOBODY}/inclusion?i
   (path) => `/v1/log${path}`,
 )
 const EVIDENCE_PATH = `/v1/evidence/${'00'.repeat(32)}`
+const DOCUMENT_PATH = `/v1/providers/evidence/${'00'.repeat(32)}`
 
 /** Reads that wait until the test finishes them. */
 let waiting: (() => void)[]
@@ -39,7 +42,7 @@ beforeEach(async () => {
   const router = new Router<RequestState>()
   const serving = {
     signals: createCallSignals(),
-    memory: createMemoryBudget(0),
+    memory: createMemoryBudget(2 ** 20),
     rate: LEAST_RATE,
     keepAliveMs: 1_000,
     now: Date.now,
@@ -52,6 +55,15 @@ beforeEach(async () => {
       history: { list: waitText, find: waitText, erase: waitText },
       evidence: { find: waitText, findPublic: waitText },
       isEvidencePublic: true,
+    }),
+    ...evidenceRoutes({
+      table: () => [],
+      collected: () => [],
+      evidence: {
+        read: () => hold(encodeUtf8('{"fine":true}')),
+        findNewest: async () => null,
+        listKeys: async () => [],
+      },
     }),
   ]
   for (const { method, path, serve } of routes)
@@ -104,6 +116,7 @@ async function finish(running: readonly Promise<Response>[]): Promise<void> {
 it.each([
   ['logs', PUBLIC_READS_MAX, (at: number) => LOG_PATHS[at % LOG_PATHS.length] ?? ''],
   ['evidence', EVIDENCE_READS_MAX, () => EVIDENCE_PATH],
+  ['documents of providers', DOCUMENT_READS_MAX, () => DOCUMENT_PATH],
 ])(
   'the gateway refuses reads of %s without a key beyond so many at once, and serves them after',
   async (...of) => {
