@@ -173,6 +173,7 @@ describe('affidavit, installed in an empty folder', () => {
       'evidence',
       'redact',
       'attestation',
+      'provider',
       'verifier',
       'proxy',
       'measure',
