@@ -89,7 +89,7 @@ export async function collectEvidence(
   { signal, onKey }: { readonly signal: AbortSignal; readonly onKey: (spki: string) => void },
 ): Promise<Collected> {
   const { kind, origin, policy } = provider
-  const ca = provider.ca === null ? parts.ca : [...parts.ca, provider.ca]
+  const ca = trustedFor(provider, parts)
   const limits = { ca, timeoutMs: parts.timeoutMs ?? ANSWER_TIMEOUT_MS, signal }
   const block = await readBlock(parts, signal)
   const nonce = block === null ? randomBytes(32) : providerNonce(block.hash, origin)
@@ -132,6 +132,14 @@ export async function collectEvidence(
   if (!facts.tlsKeys.some(({ spkiSha256 }) => spkiSha256 === spki))
     throw new CollectionFault('key_mismatch', `expected evidence that states the key ${spki}`)
   return { document, facts, isComplete }
+}
+
+/** PEM of the authorities that are trusted for the certificate of a provider. */
+export function trustedFor(
+  { ca }: Pick<CollectedProvider, 'ca'>,
+  parts: Pick<CollectionParts, 'ca'>,
+): readonly string[] {
+  return ca === null ? parts.ca : [...parts.ca, ca]
 }
 
 /** The queries that ask for a document over a nonce. */

@@ -10,8 +10,9 @@ import {
   type CollectionFaultCode,
   type CollectionParts,
   collectEvidence,
+  trustedFor,
 } from './collect-evidence.ts'
-import { FetchFault } from './fetch-over-tls.ts'
+import { FetchFault, readTlsKey } from './fetch-over-tls.ts'
 import type { ProviderEvidenceStore, StoredEvidence } from './provider-evidence-store.ts'
 import type { ProviderTurnsStore } from './provider-turns-store.ts'
 
@@ -20,6 +21,9 @@ export type CollectionOutcome = 'collected' | CollectionFaultCode
 
 /** How often the collector looks for due turns and for new providers of the table. */
 const LOOK_MS = 5_000
+/** How often a gateway looks at the TLS key of each provider. */
+const KEY_LOOK_MS = 60_000
+const KEY_TIMEOUT_MS = 10_000
 /** A gateway collects within this time. Then another gateway may. */
 const TURN_LIMIT_MS = 120_000
 /** Shortest pause between two collectings of one provider, and longest after a failure. */
@@ -40,12 +44,15 @@ type CollectorOptions = CollectionParts & {
   readonly onNewKey: (provider: string) => void
   readonly pauseMinMs?: number
   readonly lookMs?: number
+  readonly keyLookMs?: number
 }
 
 /**
  * Collects the evidence of each provider in the background: every interval, and in time before the
  * evidence ends. After a failure, and after evidence without all its collateral, it tries again
- * with growing pauses. Of several gateways on one database, one collects each time.
+ * with growing pauses. Of several gateways on one database, one collects each time. Each looks at
+ * the providers' TLS keys: a key that was never seen has the evidence collected at once, because
+ * callers that demand attested keys are refused until then.
  */
 export function createEvidenceCollector(options: CollectorOptions): {
   start(): void
@@ -53,14 +60,16 @@ export function createEvidenceCollector(options: CollectorOptions): {
   stop(): Promise<void>
 } {
   const { evidence, turns, intervalMs, now, log, onCollected } = options
-  const { pauseMinMs = PAUSE_MIN_MS, lookMs = LOOK_MS } = options
+  const { pauseMinMs = PAUSE_MIN_MS, lookMs = LOOK_MS, keyLookMs = KEY_LOOK_MS } = options
   const faults = createFaultLog(FAULT_LOG_MS, () => performance.now())
+  /** When the key of each origin is looked at next, Unix milliseconds. */
+  const keyLooks = new Map<string, number>()
 
   async function collect(provider: CollectedProvider, signal: AbortSignal): Promise<void> {
     const { origin, kind } = provider
     const turn = { origin, kind, limitMs: TURN_LIMIT_MS, laterMaxMs: intervalMs }
     const before = await turns.takeTurn(turn)
-    if (before === null) return
+    if (before === null) return await watchKey(provider, signal)
     let next = { pauseMs: 0, failures: before }
     const failures = before + 1
     const retry = { minMs: pauseMinMs, maxMs: Math.min(intervalMs, RETRY_MAX_MS) }
@@ -107,14 +116,28 @@ export function createEvidenceCollector(options: CollectorOptions): {
       log.info({ provider: name, digest }, 'evidence of a provider collected')
       return { endsAtMs, isComplete }
     } finally {
-      for (const spkiSha256 of seen) {
-        const key = { origin, spkiSha256, atMs: Math.floor(now()) }
-        if (await evidence.recordKey(key)) {
-          options.onNewKey(name)
-          log.warn({ provider: name, origin, spkiSha256 }, 'a provider has a new TLS key')
-        }
-      }
+      for (const spki of seen) await recordKey(provider, spki)
     }
+  }
+
+  /** Looks at the provider's key when that is due. A key that was never seen hurries the turn. */
+  async function watchKey(provider: CollectedProvider, signal: AbortSignal): Promise<void> {
+    const { origin } = provider
+    if (now() < (keyLooks.get(origin) ?? 0)) return
+    keyLooks.set(origin, now() + keyLookMs)
+    const ca = trustedFor(provider, options)
+    const key = await readTlsKey(origin, { ca, timeoutMs: KEY_TIMEOUT_MS, signal })
+    if (await recordKey(provider, key)) await turns.hurryTurn(provider)
+  }
+
+  /** Returns true for a key that was never seen at the provider's origin. */
+  async function recordKey({ name, origin }: CollectedProvider, spkiSha256: string) {
+    const isNew = await evidence.recordKey({ origin, spkiSha256, atMs: Math.floor(now()) })
+    if (isNew) {
+      options.onNewKey(name)
+      log.warn({ provider: name, origin, spkiSha256 }, 'a provider has a new TLS key')
+    }
+    return isNew
   }
 
   return createLoop(async (signal) => {
@@ -122,12 +145,11 @@ export function createEvidenceCollector(options: CollectorOptions): {
       try {
         await collect(provider, signal)
       } catch (error) {
-        if (signal.aborted) return
-        if (faults.isDue(provider.name))
-          log.warn(
-            { provider: provider.name, err: asError(error) },
-            'turn to collect evidence failed; tried again',
-          )
+        // A provider that cannot be reached is reported by its turns.
+        if (signal.aborted || error instanceof FetchFault) return
+        const { name } = provider
+        if (faults.isDue(name))
+          log.warn({ provider: name, err: asError(error) }, 'turn to collect evidence failed')
       }
     })
     await Promise.all(due)

@@ -2,7 +2,8 @@ import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import type { IncomingMessage } from 'node:http'
 import { request } from 'node:https'
-import { TLSSocket } from 'node:tls'
+import { isIP } from 'node:net'
+import { connect, TLSSocket } from 'node:tls'
 import type { KeptResponse } from '../../attestation/providers/evidence/evidence-document.ts'
 
 /** Why no answer came. */
@@ -53,6 +54,35 @@ export async function fetchOverTls(href: string, options: FetchOptions): Promise
       throw new FetchFault('timeout', `expected a complete answer within ${timeoutMs} ms`)
     if (error instanceof FetchFault) throw error
     throw new FetchFault('unreachable', `broken off (${codeOf(error)})`, error)
+  }
+}
+
+/**
+ * The key (SHA-256, hex) of a new TLS connection to the https origin, whose certificate was
+ * checked. Throws FetchFault `unreachable`, or the reason of `signal`.
+ */
+export async function readTlsKey(
+  origin: string,
+  { ca, timeoutMs, signal }: Omit<FetchOptions, 'bytesMax' | 'onKey'>,
+): Promise<string> {
+  const { hostname, port } = new URL(origin)
+  const host = hostname.replace(/^\[|\]$/g, '')
+  const socket = connect({
+    host,
+    port: Number(port || 443),
+    servername: isIP(host) === 0 ? host : '',
+    ca: [...ca],
+  })
+  try {
+    const until = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)])
+    await once(socket, 'secureConnect', { signal: until })
+    return keyOf(socket)
+  } catch (error) {
+    signal.throwIfAborted()
+    throw new FetchFault('unreachable', `no connection (${codeOf(error)})`, error)
+  } finally {
+    socket.on('error', () => {})
+    socket.destroy()
   }
 }
 

@@ -15,6 +15,8 @@ export type ProviderTurnsStore = {
   takeTurn(
     turn: EvidenceSubject & { readonly limitMs: number; readonly laterMaxMs: number },
   ): Promise<number | null>
+  /** Makes the next turn due now, unless the turns before it failed. */
+  hurryTurn(subject: EvidenceSubject): Promise<void>
   /** Ends the turn: the next is due in `pauseMs`. */
   settleTurn(
     turn: EvidenceSubject & { readonly pauseMs: number; readonly failures: number },
@@ -36,6 +38,11 @@ export function createProviderTurnsStore({
         where t.due_ms <= ${NOW_MS} or t.due_ms > ${NOW_MS} + ${Math.max(limitMs, laterMaxMs)}::bigint
         returning failures`.execute(queries)
       return rows[0]?.failures ?? null
+    },
+    async hurryTurn({ origin, kind }) {
+      await sql`
+        update provider_turns set due_ms = ${NOW_MS}
+        where origin = ${origin} and kind = ${kind} and failures = 0`.execute(queries)
     },
     async settleTurn({ origin, kind, pauseMs, failures }) {
       await sql`

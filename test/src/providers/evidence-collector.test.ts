@@ -50,9 +50,11 @@ function collect(
     readonly timeoutMs?: number
     readonly kind?: CollectedProvider['kind']
     readonly isChainDown?: boolean
+    readonly keyLookMs?: number
   } = {},
 ) {
   const { intervalMs = HOUR_MS, timeoutMs = 5_000, kind = 'tinfoil', isChainDown = false } = more
+  const { keyLookMs = HOUR_MS } = more
   const outcomes: CollectionOutcome[] = []
   const newKeys: string[] = []
   const lines: string[] = []
@@ -75,6 +77,7 @@ function collect(
     timeoutMs,
     pauseMinMs: 20,
     lookMs: 10,
+    keyLookMs,
     fetchRecentBlock: async () => {
       if (isChainDown) throw new Error('the chain is down')
       return BLOCK
@@ -146,6 +149,16 @@ describe('the collector', () => {
     expect(pauseAfter(50, { intervalMs: 6_000, pauseMinMs: 100 })).toBe(100)
     expect(pauseAfter(null, { intervalMs: 6_000, pauseMinMs: 100 })).toBe(6_000)
     expect(pauseAfter(-1, { intervalMs: 6_000, pauseMinMs: 100 })).toBe(6_000)
+  })
+
+  it('a new key is met between two turns, and its evidence is collected at once', async () => {
+    const stage = await openStage()
+    const { outcomes, newKeys, subject } = collect(stage, { keyLookMs: 20 })
+    await expect.poll(() => outcomes, settled).toEqual(['collected'])
+    await stage.server.changeKey()
+    await expect.poll(() => outcomes, settled).toEqual(['collected', 'collected'])
+    expect(newKeys).toEqual(['tee'])
+    expect(await stage.store.findNewest(subject)).toMatchObject({ keys: [stage.server.key()] })
   })
 
   it('a changed key is counted once, and both keys stay on record', async () => {
@@ -286,7 +299,11 @@ describe('the collector', () => {
     const collector = createEvidenceCollector({
       providers: () => [provider],
       evidence: { save: away, recordKey: away },
-      turns: { takeTurn: async () => asked++ % 2 || (await away()), settleTurn: away },
+      turns: {
+        takeTurn: async () => asked++ % 2 || (await away()),
+        settleTurn: away,
+        hurryTurn: away,
+      },
       origins: stage.server.origins,
       ca: [],
       intervalMs: HOUR_MS,
