@@ -14,10 +14,14 @@ import { listQueries, RULES } from './queries.ts'
 const PROMETHEUS = needProgram('prometheus')
 
 /**
- * Panels that rightly have nothing to show here: a gateway that is alone has no bus, and its
- * account no limits.
+ * Panels that rightly have nothing to show here: a gateway that is alone has no bus, its provider
+ * keeps its key, and its account has no limits.
  */
-const EMPTY_HERE = ['panel Bus', 'panel Refused by limits']
+const EMPTY_HERE = [
+  'panel Bus',
+  'panel New TLS keys of attested providers',
+  'panel Refused by limits',
+]
 
 describe.runIf(PROMETHEUS.isMet)(
   PROMETHEUS.title('a Prometheus that collects from a gateway'),
