@@ -158,11 +158,14 @@ const SHADOWED_THROWS: readonly RegExp[] = [
   // These only pass a refusal on, or repeat it in other words.
   /finding\.ts: attempted\.fault/,
   /verify-bundle\.ts: fault/,
+  /provider-chain\.ts: new ProviderEvidenceError\(fault\.code/,
   /anchor-checks\.ts: new ProofError\('no_block'/,
   // Every signature needs the point again.
   /account\.ts: new FormatError\( 'invalid_public_key'/,
   // The next step cannot use these values, or finds another difference in them.
   /merkle\/verify\.ts: invalidProof\(/,
+  /sigstore\/log-entry\.ts: refuseBundle\('log_unknown'/,
+  /find-answer\.ts: refuseEvidence\('answer_missing'/,
   /trie\.ts: invalid\('expected nothing after the leaf'/,
   /anchor-checks\.ts: new ProofError\('not_on_chain', `expected the chain to have/,
   /bytes\.ts: new FormatError\('invalid_base64'/,

@@ -1,3 +1,4 @@
+import type { JsonObject } from '../../../attestation/json/value.ts'
 import {
   buildAttested,
   buildProvider,
@@ -5,6 +6,7 @@ import {
 } from '../../attestation/evidence/build-attested.ts'
 import { buildEvidence } from '../../attestation/evidence/build-evidence.ts'
 import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'
+import type { BuiltKind } from '../../support/provider-builder/evidence-builder.ts'
 import {
   consistent,
   type Draft,
@@ -40,6 +42,17 @@ function draft(
     demands,
     expect,
   }
+}
+
+/** Evidence that only this member of its policy refuses. */
+function ofPolicy(name: string, kind: BuiltKind, changed: JsonObject): Draft {
+  const built = buildAttested(kind, { policy: changed }, { neighbours: [2, 3] })
+  const demands = {
+    ...EXPECTED,
+    provider_policy: textOf(Buffer.from(built.providerPolicy).toString()),
+  }
+  const about = `evidence that passes a policy but for its ${Object.keys(changed).join()}`
+  return draft(name, built.bundle, [about, invalid([ATTESTED], KEY, OFFLINE), demands])
 }
 
 /** Bundles with evidence of their provider's machine, under development roots. */
@@ -84,4 +97,18 @@ export const providerCases: readonly Draft[] = [
     swapped('tinfoil v3 TDX', { evidence: { origin: 'https://other.example', responses: [] } }),
     ['evidence of another origin than that of the receipt', invalid([KEY, ATTESTED], OFFLINE)],
   ),
+  draft(
+    'other-origin-unjudged',
+    swapped('tinfoil v3 TDX', { evidence: { origin: 'https://other.example', responses: [] } }),
+    ['the same without a policy', invalid([KEY], ATTESTED, OFFLINE), EXPECTED],
+  ),
+  draft(
+    'other-block',
+    swapped('tinfoil v3 TDX', {
+      evidence: { block: { chainId: 1, number: 17, hash: new Uint8Array(32).fill(9) } },
+    }),
+    ['evidence whose nonce is not made of the block that it names', invalid([ATTESTED], OFFLINE)],
+  ),
+  ofPolicy('policy-origin', 'tinfoil v3 TDX', { origins: ['https://another.example'] }),
+  ofPolicy('policy-kind', 'dstack', { kind: 'aci' }),
 ]
