@@ -1,12 +1,5 @@
 import { encodeHex, encodeUtf8, sha256 } from '../attestation/bytes.ts'
 import { PROVIDER_KEYS_MAX } from '../attestation/demands.ts'
-import {
-  isJsonArray,
-  type Json,
-  type JsonObject,
-  memberAt,
-  memberOf,
-} from '../attestation/json/value.ts'
 import { PolicyError } from '../attestation/nitro/policy.ts'
 import { PROVIDER_EVIDENCE_BYTES_MAX } from '../attestation/providers/evidence/evidence-document.ts'
 import { isParsedPolicy } from '../attestation/providers/evidence/parsed-policies.ts'
@@ -22,6 +15,7 @@ import { type ProviderCheck, requireChecks } from '../attestation/providers/prov
 import { ProviderEvidenceError } from '../attestation/providers/provider-error.ts'
 import { type AskedGateway, askGateway, readFromGateway } from './ask-gateway.ts'
 import { AffidavitError, messageOf, shown } from './errors.ts'
+import { type ListedProvider, readListedProviders } from './listed-providers.ts'
 
 /** The option `providers` of connect: which providers may receive a call. */
 export type ProvidersOption = {
@@ -76,8 +70,6 @@ export type Providers = {
 }
 
 const POLICIES_MAX = 64
-/** Maximum number of providers in the list of a gateway. */
-const PROVIDERS_MAX = 64
 /** Newer evidence is requested this long before the evidence ends, milliseconds. */
 const RENEW_BEFORE_MS = 30 * 60_000
 /**
@@ -175,15 +167,6 @@ function bytesOf(given: string | Uint8Array | object): Uint8Array {
   return encodeUtf8(typeof given === 'string' ? given : (JSON.stringify(given) ?? ''))
 }
 
-/** A provider as a gateway lists it. All of it is only claimed. */
-type ListedProvider = {
-  readonly provider: string
-  readonly origin: string
-  readonly kind: string | null
-  /** SHA-256 of its newest evidence, hex. Null: the gateway has no evidence. */
-  readonly digest: string | null
-}
-
 type Judging = {
   readonly policies: readonly ProviderPolicy[]
   /** Attested providers whose evidence is still valid. */
@@ -202,7 +185,7 @@ async function judgeListed(
 ): Promise<readonly (AttestedProvider | RefusedProvider)[]> {
   const { policies, signal } = parts
   const asked = signal === undefined ? {} : { signal }
-  const listed = readList((await askGateway(gateway, '/v1/providers', asked)).json)
+  const listed = readListedProviders((await askGateway(gateway, '/v1/providers', asked)).json)
   const endMs = performance.now() + gateway.timeoutMs
   const outcomes: (AttestedProvider | RefusedProvider)[] = []
   for (const entry of listed) {
@@ -269,34 +252,6 @@ async function judgeEvidence(
   const keys = facts.tlsKeys.map(({ spkiSha256 }) => spkiSha256)
   const endMs = Math.min(facts.fetchedAtMs + policy.maxAgeMs, facts.endsAtMs ?? Number.MAX_VALUE)
   return { origin, keys, validUntil: new Date(endMs), checks, facts }
-}
-
-/** Reads the list of a gateway: only what is needed to ask for the evidence. */
-function readList(json: JsonObject): readonly ListedProvider[] {
-  const list = memberOf(json, 'data')
-  if (!isJsonArray(list) || list.length > PROVIDERS_MAX)
-    throw new AffidavitError(
-      'invalid_reply',
-      `/v1/providers: expected data to be an array of at most ${PROVIDERS_MAX}`,
-    )
-  return list.map((entry) => {
-    const hasNoEvidence = memberAt(entry, 'evidence') === null
-    return {
-      provider: textIn(entry, 'id'),
-      origin: textIn(entry, 'origin'),
-      kind: memberAt(entry, 'kind') === null ? null : textIn(entry, 'kind'),
-      digest: hasNoEvidence ? null : textIn(memberAt(entry, 'evidence'), 'digest', DIGEST),
-    }
-  })
-}
-
-const DIGEST = /^[0-9a-f]{64}$/
-const TEXT_MAX = 2_048
-
-function textIn(json: Json | undefined, name: string, form = /^/): string {
-  const text = memberAt(json, name)
-  if (typeof text === 'string' && text.length <= TEXT_MAX && form.test(text)) return text
-  throw new AffidavitError('invalid_reply', `/v1/providers: expected a valid ${name} of each`)
 }
 
 function noProvider(refused: readonly RefusedProvider[]): AffidavitError {

@@ -3,7 +3,7 @@ import { FormatError } from '../../attestation/errors.ts'
 import { BUNDLE_FORMAT, parseEvidenceBundle } from '../../attestation/evidence/bundle.ts'
 import { checkProvider, judgedTimeOf } from '../../attestation/evidence/check-provider.ts'
 import { parseExactJson } from '../../attestation/json/parse-strict.ts'
-import { isJsonArray, type Json, memberAt } from '../../attestation/json/value.ts'
+import { memberAt } from '../../attestation/json/value.ts'
 import { ownMembers } from '../../attestation/own-members.ts'
 import { PROVIDER_EVIDENCE_BYTES_MAX } from '../../attestation/providers/evidence/evidence-document.ts'
 import {
@@ -24,6 +24,8 @@ import {
   PROVIDER_NOT_SHOWN,
 } from '../../attestation/report/describe-provider.ts'
 import { printable } from '../../attestation/report/printable.ts'
+import { AffidavitError } from '../../client/errors.ts'
+import { type ListedProvider, readListedProviders } from '../../client/listed-providers.ts'
 import { CliError, convertFault, EXIT_CODES } from './faults.ts'
 import { isUrl, readSource } from './files.ts'
 import { formatChecks, printableJson } from './printable.ts'
@@ -115,9 +117,6 @@ function refusalOf(checks: readonly ProviderCheck[]): JudgedProvider['refusal'] 
 /** Largest bundle, bytes: the evidence in base64, and a long completion. */
 const FILE_BYTES_MAX = 64 * 1024 * 1024
 const LIST_BYTES_MAX = 4 * 1024 * 1024
-/** Maximum number of providers in the list of a gateway: all their evidence is read. */
-const LISTED_MAX = 64
-
 async function findEvidence(
   source: string,
   provider: string | null,
@@ -165,7 +164,7 @@ async function fetchListed(
   const root = base.replace(/\/+$/, '').replace(/\/v1$/, '')
   const list = parseList(await readSource(`${root}/v1/providers`, { bytesMax: LIST_BYTES_MAX }))
   const wanted = list
-    .filter(({ id }) => provider === null || id === provider)
+    .filter((one) => provider === null || one.provider === provider)
     .filter(({ origin }) => policy === null || policy.origins.includes(origin))
   const withEvidence = wanted.flatMap(({ digest, ...one }) =>
     digest === null ? [] : [{ ...one, digest }],
@@ -173,38 +172,23 @@ async function fetchListed(
   if (withEvidence.length === 0)
     throw new CliError(
       wanted.length === 0
-        ? `the gateway lists no such provider: ${printable(list.map(({ id }) => id).join(', '))}`
+        ? `the gateway lists no such provider: ${printable(list.map((one) => one.provider).join(', '))}`
         : 'the gateway has no evidence of this provider',
       EXIT_CODES.unavailable,
     )
   const found: FoundEvidence[] = []
-  for (const { id, origin, digest } of withEvidence) {
+  for (const { provider: name, origin, digest } of withEvidence) {
     const url = `${root}${EVIDENCE_PATH}${digest}`
     const bytes = await readSource(url, { bytesMax: PROVIDER_EVIDENCE_BYTES_MAX })
-    found.push({ ...checkedDigest(url, bytes), name: id, origin })
+    found.push({ ...checkedDigest(url, bytes), name, origin })
   }
   return found
-}
-
-type ListedProvider = {
-  readonly id: string
-  readonly origin: string
-  readonly digest: string | null
 }
 
 function parseList(bytes: Uint8Array): readonly ListedProvider[] {
   const refuse = () => new CliError('expected the list of providers of a gateway')
   const json = convertFault(() => parseExactJson(bytes), FormatError, refuse)
-  const data = memberAt(json, 'data')
-  if (!isJsonArray(data) || data.length > LISTED_MAX) throw refuse()
-  return data.map((item: Json) => {
-    const [id, origin] = [memberAt(item, 'id'), memberAt(item, 'origin')]
-    const digest = memberAt(item, 'evidence', 'digest') ?? null
-    const isDigest =
-      digest === null || (typeof digest === 'string' && /^[0-9a-f]{64}$/.test(digest))
-    if (typeof id !== 'string' || typeof origin !== 'string' || !isDigest) throw refuse()
-    return { id, origin, digest }
-  })
+  return convertFault(() => readListedProviders(json), AffidavitError, refuse)
 }
 
 function headline(

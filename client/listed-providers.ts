@@ -1,0 +1,45 @@
+import { isJsonArray, type Json, memberAt } from '../attestation/json/value.ts'
+import { AffidavitError } from './errors.ts'
+
+/** Maximum number of providers in the list of a gateway. */
+const PROVIDERS_MAX = 64
+
+/** A provider as a gateway lists it. All of it is only claimed. */
+export type ListedProvider = {
+  readonly provider: string
+  readonly origin: string
+  readonly kind: string | null
+  /** SHA-256 of its newest evidence, hex. Null: the gateway has no evidence. */
+  readonly digest: string | null
+}
+
+/**
+ * Reads the list of a gateway: only what is needed to ask for the evidence. Throws
+ * AffidavitError `invalid_reply`.
+ */
+export function readListedProviders(json: Json): readonly ListedProvider[] {
+  const list = memberAt(json, 'data')
+  if (!isJsonArray(list) || list.length > PROVIDERS_MAX)
+    throw new AffidavitError(
+      'invalid_reply',
+      `/v1/providers: expected data to be an array of at most ${PROVIDERS_MAX}`,
+    )
+  return list.map((entry) => {
+    const hasNoEvidence = memberAt(entry, 'evidence') === null
+    return {
+      provider: textIn(entry, 'id'),
+      origin: textIn(entry, 'origin'),
+      kind: memberAt(entry, 'kind') === null ? null : textIn(entry, 'kind'),
+      digest: hasNoEvidence ? null : textIn(memberAt(entry, 'evidence'), 'digest', DIGEST),
+    }
+  })
+}
+
+const DIGEST = /^[0-9a-f]{64}$/
+const TEXT_MAX = 2_048
+
+function textIn(json: Json | undefined, name: string, form = /^/): string {
+  const text = memberAt(json, name)
+  if (typeof text === 'string' && text.length <= TEXT_MAX && form.test(text)) return text
+  throw new AffidavitError('invalid_reply', `/v1/providers: expected a valid ${name} of each`)
+}
