@@ -41,10 +41,10 @@ export async function verifyChain(
 ): Promise<VerifiedChain> {
   const { roots, revoked, revocationLists: lists, mode, futureSkewMs, atMs, cache } = expectation
   const { profile = NITRO_CERTIFICATES } = expectation
-  checkRoot(cabundle, roots, profile)
   const ders = [...cabundle, certificate]
+  const root = pinnedRoot(cabundle, roots, profile)
   const known = cache?.get(ders)
-  const certificates = known?.certificates ?? parseChain(ders, profile)
+  const certificates = known?.certificates ?? parseChain(root, ders.slice(1), profile)
   checkValidity(certificates, { atMs, skewMs: mode === 'historical' ? 0 : futureSkewMs })
   checkRevocation(certificates, revoked)
   checkRevocationLists(certificates, { lists, mode, atMs })
@@ -53,30 +53,43 @@ export async function verifyChain(
   return { certificates, leafKey, leaf: lastOf(certificates) }
 }
 
-function checkRoot(
-  [first, ...others]: readonly Uint8Array[],
+/** Parsed roots by fingerprint. Policies name them, so they are few, and many chains share one. */
+const parsedRoots = new WeakMap<CertificateProfile, Map<string, Certificate>>()
+
+/**
+ * The root, if it is pinned. A copy of it is parsed, and its key imported, once: callers may change
+ * their bytes.
+ */
+function pinnedRoot(
+  [first, ...others]: readonly Uint8Array<ArrayBuffer>[],
   roots: readonly Uint8Array[],
-  { authorities }: CertificateProfile,
-): void {
-  if (first && isPinned(first, roots)) return
-  throw others.some((der) => isPinned(der, roots))
-    ? new AttestationError('chain_order', `expected the trusted root to be ${authorities}[0]`)
-    : new AttestationError('root_untrusted', `expected ${authorities}[0] to be a trusted root`)
+  profile: CertificateProfile,
+): Certificate {
+  const { authorities } = profile
+  const fingerprint = sha256(first ?? new Uint8Array())
+  if (!first || !roots.some((root) => equalBytes(root, fingerprint)))
+    throw others.some((der) => roots.some((root) => equalBytes(root, sha256(der))))
+      ? new AttestationError('chain_order', `expected the trusted root to be ${authorities}[0]`)
+      : new AttestationError('root_untrusted', `expected ${authorities}[0] to be a trusted root`)
+  const parsed = parsedRoots.get(profile) ?? new Map<string, Certificate>()
+  parsedRoots.set(profile, parsed)
+  const name = encodeHex(fingerprint)
+  const root = parsed.get(name) ?? parseCertificate(first.slice(), `${authorities}[0]`, profile)
+  parsed.set(name, root)
+  return root
 }
 
-function isPinned(der: Uint8Array, roots: readonly Uint8Array[]): boolean {
-  const fingerprint = sha256(der)
-  return roots.some((root) => equalBytes(root, fingerprint))
-}
-
+/** Parses the certificates below `root`. Returns the chain, root first. */
 function parseChain(
+  root: Certificate,
   ders: readonly Uint8Array<ArrayBuffer>[],
   profile: CertificateProfile,
 ): readonly Certificate[] {
-  const certificates = ders.map((der, index) => {
-    const where = index === ders.length - 1 ? 'leaf' : `${profile.authorities}[${index}]`
+  const below = ders.map((der, index) => {
+    const where = index === ders.length - 1 ? 'leaf' : `${profile.authorities}[${index + 1}]`
     return parseCertificate(der, where, profile)
   })
+  const certificates = [root, ...below]
   if (new Set(certificates.map(({ sha256 }) => encodeHex(sha256))).size < certificates.length) {
     throw new AttestationError('chain_repeated_certificate', 'expected each certificate once')
   }

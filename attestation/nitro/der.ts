@@ -272,9 +272,9 @@ function firstArcs(joined: bigint): string {
   return `${root}.${joined - root * 40n}`
 }
 
-/** The content as text: each byte is one character. */
+/** The content as text: each byte is one character (Windows-1252, which holds ASCII). */
 export function latin1(content: Uint8Array): string {
-  return String.fromCharCode(...content)
+  return oneByte.decode(content)
 }
 
 const ZULU = 0x5a
@@ -287,6 +287,7 @@ function pairAt(content: Uint8Array, offset: number): number {
 }
 
 const PRINTABLE = /^[A-Za-z0-9 '()+,\-./:=?]*$/
+const oneByte = new TextDecoder('latin1')
 const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 function isBoolean(content: Uint8Array): boolean {

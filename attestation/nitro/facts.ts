@@ -104,6 +104,7 @@ export function gatherFacts({
   }
 }
 
+/** Copies the bytes, as a certificate may be kept for the next document. */
 function factsOf({
   subject,
   issuer,
@@ -115,9 +116,9 @@ function factsOf({
   return {
     subject: subject.text,
     issuer: issuer.text,
-    issuerEncoding: issuer.encoding,
-    serial,
-    sha256,
+    issuerEncoding: issuer.encoding.slice(),
+    serial: serial.slice(),
+    sha256: sha256.slice(),
     notBeforeMs,
     notAfterMs,
   }

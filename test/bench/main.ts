@@ -13,7 +13,7 @@ const SECTIONS: Readonly<Record<string, () => void | Promise<void>>> = {
   'gateway-postgres': () => benchGateway('Postgres'),
   signing: benchSigning,
   attestation: () => runScript('attestation.ts'),
-  snp: () => runScript('snp.ts'),
+  providers: () => runScript('providers.ts'),
   eif: () => runScript('eif.ts'),
   bundles: () => runScript('bundles.ts'),
   client: () => runScript('client.ts'),

@@ -44,11 +44,12 @@ export async function readSnpChain(
     atMs,
   }: Pick<SnpReport, 'signer'> & { readonly roots: SnpRoots; readonly atMs: number },
 ): Promise<SnpChain> {
-  const ders = { ark: copyOf(given.ark, 'ark'), ask: copyOf(given.ask, 'ask') }
-  const rootProduct = productOfRoot(ders.ark, roots)
+  const [der, askDer] = [copyOf(given.ark, 'ark'), copyOf(given.ask, 'ask')]
+  const fingerprint = sha256(der)
+  const rootProduct = productOfRoot(fingerprint, roots)
   return await asProviderFault(() => {
-    const ark = readAuthority(ders.ark, 'ark')
-    const ask = readAuthority(ders.ask, 'ask')
+    const ark = readRoot(der, fingerprint)
+    const ask = readAuthority(askDer, 'ask')
     const vek = readSigned(copyOf(given.vek, 'vek'), 'vek')
     const point = pointOf(vek.publicKey, 'vek', P384)
     const certificates = [ark, ask, vek]
@@ -70,9 +71,7 @@ export async function verifySnpLinks({ vek, ask, ark }: SnpChain): Promise<void>
     { certificate: vek, issuer: ask },
   ]
   const held = await Promise.all(
-    links.map(({ certificate: { signed: data, signature }, issuer: { publicKey } }) =>
-      verifyPss({ publicKey: publicKey.encoding, signature, data }),
-    ),
+    links.map(({ certificate, issuer }) => verifyPss(issuer, certificate)),
   )
   const broken = links[held.indexOf(false)]
   if (broken === undefined) return
@@ -95,13 +94,22 @@ function copyOf(der: Uint8Array, where: string): Uint8Array<ArrayBuffer> {
   throw refuseReport('certificate_size', message)
 }
 
-function productOfRoot(der: Uint8Array, roots: SnpRoots): SnpProduct {
-  const fingerprint = sha256(der)
+function productOfRoot(fingerprint: Uint8Array, roots: SnpRoots): SnpProduct {
   const product = SNP_PRODUCTS.find((one) =>
     roots[one]?.some((root) => equalBytes(root, fingerprint)),
   )
   if (product === undefined) throw refuseReport('root_untrusted', 'expected a trusted ARK')
   return product
+}
+
+/** Roots by fingerprint, which policies pin: they are few, and many chains share one. */
+const parsedRoots = new Map<string, CertificateFields>()
+
+function readRoot(der: Uint8Array<ArrayBuffer>, fingerprint: Uint8Array): CertificateFields {
+  const name = encodeHex(fingerprint)
+  const root = parsedRoots.get(name) ?? readAuthority(der, 'ark')
+  parsedRoots.set(name, root)
+  return root
 }
 
 function readAuthority(der: Uint8Array<ArrayBuffer>, where: string): CertificateFields {

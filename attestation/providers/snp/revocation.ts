@@ -40,8 +40,7 @@ export async function checkRevocation(
   const parsed = parse(list)
   if (!equalBytes(parsed.issuer, ark.subject.encoding) || !ark.keyUsage?.cRLSign)
     throw refuseReport('revocation_list_foreign', "expected a list of the chain's ARK")
-  const { signed: data, signature } = parsed
-  if (!(await verifyPss({ publicKey: ark.publicKey.encoding, signature, data })))
+  if (!(await verifyPss(ark, parsed)))
     throw refuseReport('revocation_list_signature', "expected a list that the ARK's key signed")
   if (!coversCertificate(parsed, ask, true))
     throw refuseReport('revocation_list_unsupported', 'expected a list that covers the ASK')

@@ -1,4 +1,5 @@
 import { encodeHex } from '../../bytes.ts'
+import type { CertificateFields } from '../../nitro/certificate.ts'
 import {
   DER_TAGS,
   DerError,
@@ -70,24 +71,33 @@ function keyNumbers({ content }: DerNode): readonly DerNode[] {
   }
 }
 
+/** Of authorities whose key was imported: an ARK's key verifies many chains and lists. */
+const keys = new WeakMap<CertificateFields, ReturnType<typeof importPssKey>>()
+
+function importPssKey({ publicKey: { encoding } }: CertificateFields) {
+  return globalThis.crypto.subtle.importKey('spki', encoding, KEY_ALGORITHM, false, ['verify'])
+}
+
 /**
- * True if `signature` over `data` was made with the private key of `publicKey`
- * (SubjectPublicKeyInfo): RSASSA-PSS, SHA-384, MGF1 with SHA-384, exactly 48 bytes of salt (RFC
- * 8017 section 8.1.2). Never rejects: returns false if WebCrypto refuses the input.
+ * True if `signature` over `data` was made with the private key of `issuer`: RSASSA-PSS, SHA-384,
+ * MGF1 with SHA-384, exactly 48 bytes of salt (RFC 8017 section 8.1.2). Never rejects: returns
+ * false if WebCrypto refuses the input.
  */
-export async function verifyPss({
-  publicKey,
-  signature,
-  data,
-}: {
-  readonly publicKey: Uint8Array<ArrayBuffer>
-  readonly signature: Uint8Array<ArrayBuffer>
-  readonly data: Uint8Array<ArrayBuffer>
-}): Promise<boolean> {
-  const { subtle } = globalThis.crypto
+export async function verifyPss(
+  issuer: CertificateFields,
+  {
+    signature,
+    signed,
+  }: {
+    readonly signature: Uint8Array<ArrayBuffer>
+    readonly signed: Uint8Array<ArrayBuffer>
+  },
+): Promise<boolean> {
   try {
-    const key = await subtle.importKey('spki', publicKey, KEY_ALGORITHM, false, ['verify'])
-    return await subtle.verify(SIGNATURE_ALGORITHM, key, signature, data)
+    const key = keys.get(issuer) ?? importPssKey(issuer)
+    keys.set(issuer, key)
+    const { subtle } = globalThis.crypto
+    return await subtle.verify(SIGNATURE_ALGORITHM, await key, signature, signed)
   } catch {
     return false
   }

@@ -1,5 +1,6 @@
 import type { LinkedChain } from '../../nitro/chain.ts'
 import { isSignatureInRange, P256, verifyEcdsa } from '../../nitro/ecdsa.ts'
+import type { RevocationList } from '../../nitro/revocation-list.ts'
 import {
   findListOfCertificates,
   parseLists,
@@ -28,26 +29,41 @@ type Certificates = LinkedChain['certificates']
 /** The time in which evidence is in force. Unix milliseconds, inclusive. */
 export type ForceWindow = { readonly fromMs: number; readonly toMs: number }
 
+/** Intel's two lists, each signed by its issuer in the PCK chain. */
+export type IntelLists = { readonly root: RevocationList; readonly authority: RevocationList }
+
 /**
- * Verifies that no certificate of the chains was revoked: by the root's list, and by the list of
- * the CA that issued the PCK certificate. `chains` have one root, each root first, the PCK chain
- * first. Returns when both lists are in force. Throws ProviderEvidenceError.
+ * Reads the root's list and the list of the CA that issued the PCK certificate, and verifies their
+ * signatures. Throws ProviderEvidenceError.
  */
-export async function verifyLists(
+export async function readIntelLists(
   { rootCrl, pckCrl }: Pick<TdxCollateral, 'rootCrl' | 'pckCrl'>,
+  { certificates }: Pick<Pck, 'certificates'>,
+): Promise<IntelLists> {
+  const [root, authority] = await Promise.all([
+    readList(rootCrl, 'root CRL', certificates.slice(0, 2)),
+    readList(pckCrl, 'PCK CRL', certificates.slice(1)),
+  ])
+  return { root, authority }
+}
+
+/**
+ * Checks that no certificate of the PCK chain was revoked, nor one of the `others`: chains of the
+ * same root, root first. Returns when both lists are in force. Throws ProviderEvidenceError.
+ */
+export async function checkIntelLists(
+  { root, authority }: IntelLists,
   {
-    chains: [pckChain = [], ...others],
+    pck: { certificates },
+    others,
     atMs,
   }: {
-    readonly chains: readonly Certificates[]
+    readonly pck: Pick<Pck, 'certificates'>
+    readonly others: readonly Certificates[]
     readonly atMs: number
   },
 ): Promise<ForceWindow> {
-  const [root, authority] = await Promise.all([
-    readList(rootCrl, 'root CRL', pckChain.slice(0, 2)),
-    readList(pckCrl, 'PCK CRL', pckChain.slice(1)),
-  ])
-  await checkProviderLists(pckChain, { lists: [root, authority], atMs })
+  await checkProviderLists(certificates, { lists: [root, authority], atMs })
   for (const chain of others) await checkProviderLists(chain, { lists: [root], atMs })
   return {
     fromMs: Math.max(root.thisUpdateMs, authority.thisUpdateMs),

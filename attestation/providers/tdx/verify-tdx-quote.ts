@@ -38,9 +38,10 @@ import { TDX_CHECKS, type TdxCheckName, tdxFault } from './tdx-codes.ts'
 import { type ResolvedTdxPolicy, resolveTdxPolicy, type TdxPolicy } from './tdx-policy.ts'
 import {
   type CollateralDemand,
+  checkIntelLists,
   checkPlatformKind,
   type ForceWindow,
-  verifyLists,
+  readIntelLists,
   verifyQeIdentity,
   verifyTcbInfo,
 } from './verify-collateral.ts'
@@ -214,7 +215,7 @@ async function verifyCollateral(
   },
 ): Promise<IntelStatements> {
   const missing = notGiven("Intel's collateral was")
-  const [info, identity] = await Promise.all([
+  const texts = [
     make('TCB info', async () => {
       if (collateral === null) return missing
       const text = await verifyTcbInfo(collateral.tcbInfo, demand)
@@ -228,14 +229,16 @@ async function verifyCollateral(
       const text = await verifyQeIdentity(collateral.qeIdentity, demand)
       return established(text, sayIssue(text.value))
     }),
-  ])
-  const pck = await started
+  ] as const
   const lists = await make('revocation', async () => {
     if (collateral === null) return missing
+    const pck = await started
     if (pck === null) return blockedBy('PCK chain')
-    const chains = [pck, info, identity].flatMap((one) => (one ? [one.certificates] : []))
-    return established(await verifyLists(collateral, { chains, atMs: demand.atMs }))
+    const [read, ...signers] = await Promise.all([readIntelLists(collateral, pck), ...texts])
+    const others = signers.flatMap((one) => (one ? [one.certificates] : []))
+    return established(await checkIntelLists(read, { pck, others, atMs: demand.atMs }))
   })
+  const [info, identity] = await Promise.all(texts)
   const [tcbInfo, qeIdentity] = [info?.value ?? null, identity?.value ?? null]
   const window = tcbInfo && qeIdentity && lists ? windowOf(lists, tcbInfo, qeIdentity) : null
   return { tcbInfo, identity: qeIdentity, window }

@@ -219,6 +219,15 @@ describe('a verified document', () => {
     expect((await verification).moduleId).toBe('i-0123456789abcdef0-enc0123456789abcdef')
   })
 
+  it('a caller who changes the bytes of facts does not change the next verification', async () => {
+    const first = await verifyAttestation(buildDocument(), policy, MADE_AT)
+    const before = structuredClone(first.certificates)
+    for (const { issuerEncoding, serial, sha256 } of first.certificates)
+      for (const bytes of [issuerEncoding, serial, sha256]) bytes.fill(0)
+    const second = await verifyAttestation(buildDocument(), policy, MADE_AT)
+    expect(second.certificates).toEqual(before)
+  })
+
   it('historical verification does not detect that the enclave is gone or that its key was stolen', async () => {
     const historical = { ...policy, mode: 'historical' } as const
     const facts = await verifyAttestation(buildDocument(), historical, new Date('2099-01-01'))

@@ -144,9 +144,8 @@ describe('reports of real processors', () => {
         readCertificate(new Uint8Array(der), file, { isOpaque: (type) => type === '2.5.29.15' }),
       )
       expect(issued?.subject.commonName).toBe(name)
-      const { signed: data = nothing, signature = nothing } = issued ?? {}
-      const publicKey = issuer?.publicKey.encoding ?? nothing
-      expect(await verifyPss({ publicKey, signature, data }), file).toBe(true)
+      if (!issued || !issuer) throw new Error('expected two certificates')
+      expect(await verifyPss(issuer, issued), file).toBe(true)
       const [root = nothing] = AMD_ROOTS[product] ?? []
       expect(createHash('sha256').update(ark).digest('hex'), file).toBe(encodeHex(root))
     }
