@@ -17,8 +17,8 @@ export class ByteBuffer {
 
   append(part: Uint8Array): void {
     if (this.used === 0) {
-      // The first part is usually the only one, so it is not copied. It has no free space, so the
-      // next part makes a new array.
+      // Kept without a copy: the first part is usually the only part. The next part goes into a new
+      // array.
       this.bytes = part
       this.used = part.length
       return

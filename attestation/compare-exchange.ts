@@ -17,8 +17,7 @@ import { hashCompletion } from './record-hash.ts'
 import { type RecordOptions, verifyRecord } from './verify-record.ts'
 
 /**
- * An answer that its caller kept: whole, all chunks of its stream in order, or all events of the
- * stream of a dialect with named events.
+ * An answer that its caller kept: whole, or all chunks or all named events of its stream, in order.
  */
 export type KeptAnswer =
   | { readonly kind: 'whole'; readonly answer: Json }
@@ -36,10 +35,7 @@ export type KeptAnswer =
 
 /** The data that a caller kept from one call. */
 export type KeptExchange = {
-  /**
-   * The body that was sent. Of a dialect other than chat: `dialect`, `headers` and `body`, as in
-   * records.
-   */
+  /** The body that was sent. For a dialect other than chat: `dialect`, `headers` and `body`. */
   readonly request?: Json
   readonly answer?: KeptAnswer
 }
@@ -93,7 +89,7 @@ export type KnownParts = {
 
 /**
  * The kept parts that match the evidence, in the form of a record. `checks` is the result of
- * compareExchange. Chunks of a stream may lack the usage that the response has.
+ * compareExchange. A response from chunks may lack its usage.
  */
 export function matchingParts(
   evidence: Json,
@@ -118,9 +114,9 @@ export function matchingParts(
 }
 
 /**
- * Fills the missing parts of a record with parts that a caller kept, so that they can be checked.
- * Redacted evidence and records of encrypted calls lack parts. A part is used only if the receipt
- * has its hash. A response without its usage has another hash.
+ * Fills the missing parts of a redacted or encrypted record with parts that a caller kept, so that
+ * they can be checked. A part is used only if the receipt has its hash. A response without its
+ * usage has another hash, so it is not used.
  */
 export function completeRecord(record: JsonObject, kept: KeptExchange): JsonObject {
   const { request, response } = matchingParts(record, kept)
@@ -157,7 +153,9 @@ export function keptResponseOf(answer: KeptAnswer, name: DialectName = 'chat'): 
   return DIALECTS[name].hashedResponse(response, 3)
 }
 
-/** The object with the proof members of a kept answer. Attacker-controlled, and may lack them. */
+/**
+ * The object with the proof members of a kept answer. Attacker-controlled: members may be missing.
+ */
 export function keptProofOf(answer: KeptAnswer, name: DialectName): JsonObject {
   switch (answer.kind) {
     case 'whole':
@@ -198,7 +196,7 @@ function compareRequest(record: JsonObject, request: Json): Finding {
   return `the request of the evidence, SHA-256 ${requestHash}`
 }
 
-/** A kept answer with the record's proof is a create response, so verifyRecord can check it. */
+/** Adds the record's proof to the kept answer: verifyRecord can check this create response. */
 function compareAnswer(record: JsonObject, answer: KeptAnswer): Finding {
   const dialect = dialectNameOf(record)
   if (answer.kind === 'events' || eventDialectOf(dialect) !== null)
@@ -273,7 +271,7 @@ function compareProof(record: JsonObject, answer: KeptAnswer): Finding {
   return `${members.map(([name]) => name).join(', ')} as in the evidence`
 }
 
-/** A log that has grown has a newer head, but it must hold the same receipt. */
+/** The log may have grown since: a newer head is accepted if the log has the same receipt. */
 function isProofOf(record: JsonObject, name: string, value: Json): boolean {
   const expected = memberOf(record, name)
   if (expected !== undefined && canonicalizeJson(expected) === canonicalizeJson(value)) return true

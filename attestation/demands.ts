@@ -30,7 +30,7 @@ export type Demands = {
   readonly provider_keys?: readonly string[]
 }
 
-/** 'operator': not a caller's credential. Else only the caller's credential with this digest. */
+/** 'operator': no caller's credential. `sha256`: only the caller's credential with this digest. */
 export type CredentialDemand = 'operator' | { readonly sha256: string }
 
 /** The place of a call in a session: the calls of one run of an agent, in their order. */

@@ -26,7 +26,7 @@ export const NOTARY_HEADER = 'affidavit-notary'
 /** `type` of the problem that a server reports if it does not have the call's key. */
 export const KEY_CONFIG_PROBLEM = 'urn:ietf:params:ehbp:error:key-config'
 
-/** Sizes in bytes: the big-endian length before each frame, then the nonce and the AES-GCM tag. */
+/** Sizes in bytes: the length (big-endian) before a frame, a nonce, and an AES-GCM tag. */
 export const FRAME_LENGTH_BYTES = 4
 export const GCM_NONCE_BYTES = 12
 export const GCM_TAG_BYTES = 16

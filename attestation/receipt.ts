@@ -33,7 +33,7 @@ export type ReceiptV3 = ReceiptMembers &
 
 export type ReceiptCredential = {
   /**
-   * Stated by the enclave, or by the gateway for an unencrypted call that demanded no credential.
+   * The enclave states it, or the gateway if the call is unencrypted and demanded no credential.
    */
   readonly from: 'caller' | 'operator' | 'none'
   /** True if the request demanded this credential (`affidavit.credential`). */

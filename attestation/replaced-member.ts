@@ -3,8 +3,8 @@ import { canonicalizeJson } from './json/canonical.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
 
 /**
- * Returns the name of a member that changes its value between chunks, or null. An assembly signs
- * only the last value, though a reader may have shown the first. Null does not count as a value.
+ * Returns the name of a member that changes its value between chunks, or null. The signed answer
+ * has only the last value, but a reader may have shown the first. Null does not count as a value.
  * `delta` and `logprobs` are not checked: their text continues.
  */
 export function findReplacedMember(chunks: readonly JsonObject[]): string | null {

@@ -263,8 +263,8 @@ function hashParts(
       hashCompletion({ request: need(subject.request), response: {}, dialect }).requestHash,
   )
   const computed = attempt(() => {
-    // A gateway adds `log` to every answer. Only stored records of version 1 hash a provider's
-    // `log`.
+    // Only stored records of version 1 hash a provider's `log`. In other responses, `log` is the
+    // gateway's proof.
     const version = isStored ? subject.version : 3
     return hashCompletion({ request: {}, response: need(subject.response), version, dialect })
       .responseHash
@@ -277,8 +277,8 @@ function hashParts(
 }
 
 /**
- * The signed response has the usage, but the caller's chunks have it only on request. Without
- * usage, only the stream hash proves the chunks, so the response's hash is the receipt's.
+ * The signed response has the usage, but the caller's chunks have it only on request. For chunks
+ * without usage, only the stream hash is a proof, so the receipt's response_hash is returned.
  */
 function responseHashOf(
   {
@@ -368,7 +368,7 @@ function checkStreamHash(subject: Subject): Finding {
 const CUT_OTHERWISE =
   ': these say the same, but were cut otherwise, as only those of a call with an Idempotency-Key may be'
 
-/** Refuses splits that readers may understand differently: no stream hash covers these chunks. */
+/** Refuses chunks that readers may assemble differently: no stream hash covers these chunks. */
 function refuseAmbiguous(chunks: readonly JsonObject[]): void {
   const replaced = findReplacedMember(chunks)
   if (replaced !== null)

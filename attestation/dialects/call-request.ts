@@ -32,8 +32,8 @@ export type CallRequest = {
 }
 
 /**
- * Selects the hashed headers of a call: those of its dialect, and the header with the demands. With
- * `headers` in the body's demands, these count alone: they may be encrypted with the body. Throws
+ * Selects the hashed headers of a call: those of its dialect, and the header with the demands. If
+ * the demands in the body have `headers`, only those are used: they may be encrypted. Throws
  * FormatError `invalid_call_request` for a header of another form, and as demandsOf does.
  */
 export function hashedHeaders(

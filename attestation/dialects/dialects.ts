@@ -45,7 +45,7 @@ export type Dialect = {
   findHidden(body: JsonObject): RefusedMember | null
   /** The answer as it is hashed: without its proof. `version` is the version of the receipt. */
   hashedResponse(response: JsonObject, version: 1 | 2 | 3): JsonObject
-  /** The members that hold the proof of a whole answer: its own, or those of one member. */
+  /** The object with the proof of a whole answer: the answer itself, or one of its members. */
   proofOf(answer: JsonObject): JsonObject
   /**
    * Adds a proof to a whole answer. `answer`: canonical JSON text. `members`: JSON text, without
@@ -146,7 +146,7 @@ export function eventDialectOf(name: DialectName): EventDialect | null {
   return name === 'chat' ? null : EVENT_DIALECTS[name]
 }
 
-/** The dialect of a request as records contain it. A request of another form is that of a chat. */
+/** The dialect of a request as records contain it. A request of another form is a chat request. */
 export function dialectOfRequest(request: Json): DialectName {
   const name = isJsonObject(request) && hasExactMembers(request, CALL_MEMBERS) && request.dialect
   return dialectNamed(name)

@@ -2,8 +2,8 @@ import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from 
 import { isEmpty } from './dialect.ts'
 
 /**
- * Members that are not searched: the names inside a schema have no meaning here, and answers name
- * the files that they quote.
+ * Members that are not searched: names in a schema refer to no content, and an earlier answer only
+ * cites files.
  */
 const UNSEARCHED = ['parameters', 'input_schema', 'schema', 'annotations', 'results']
 

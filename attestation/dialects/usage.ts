@@ -8,7 +8,7 @@ export type TokenUsage = {
   readonly total_tokens: number
 }
 
-/** Members of the usage that count tokens. The first one of the prompt is required. */
+/** Members of the usage that count tokens. The first member in `prompt` is required. */
 const COUNTED: Readonly<Record<DialectName, { prompt: readonly string[]; completion: string }>> = {
   chat: { prompt: ['prompt_tokens'], completion: 'completion_tokens' },
   responses: { prompt: ['input_tokens'], completion: 'output_tokens' },

@@ -47,7 +47,7 @@ export function headerOf(bundle: EvidenceBundle): BlockHeader {
   return decodeBlockHeader(decodeHex(bundle.block.header))
 }
 
-/** Why the bundle has no block, by its gateway, and what the reader can do. */
+/** Describes why the bundle has no block, as its gateway states, and what the reader can do. */
 export function sayNoBlock({
   no_block,
   record,

@@ -48,7 +48,7 @@ export function decodeBlockHeader(bytes: Uint8Array): BlockHeader {
   }
 }
 
-/** A number: a byte string of this length. 'number': without leading zeros. 'bytes': any length. */
+/** The form of a byte string: its length, 'number' (no leading zeros) or 'bytes' (any length). */
 type FieldForm = number | 'number' | 'bytes'
 
 const LATER_FIELD: { readonly name: string; readonly form: FieldForm } = {
@@ -126,7 +126,7 @@ export function decodeTransactionReceipt(bytes: Uint8Array): TransactionReceipt 
 }
 
 /**
- * True if the receipt has the event of the contract at `contract` (0x, lower case) that it accepted
+ * True if an event in the receipt shows that the contract at `contract` (0x, lower case) accepted
  * the head of `notary`.
  */
 export function hasAnchoredEvent(

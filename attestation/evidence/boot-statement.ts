@@ -79,8 +79,8 @@ export function verifyBootHeads(
 
 /**
  * Computes the `user_data` of a boot statement's document, 32 bytes: SHA-256 of the statement's
- * canonical JSON. Its `format` makes it differ from a head attestation and a boot configuration.
- * Throws FormatError `invalid_boot_statement`.
+ * canonical JSON. Its `format` makes the digest differ from that of a head attestation or a boot
+ * configuration. Throws FormatError `invalid_boot_statement`.
  */
 export function bootStatementUserData({
   configuration,

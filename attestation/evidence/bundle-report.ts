@@ -93,8 +93,8 @@ export type BundleReport = Judgement<BundleCheckName> & {
   /** The gateway's statement about parts that it erased. Not proved. Null without a statement. */
   readonly erased: ErasureStatement | null
   /**
-   * Where the bundle says that it comes from: a hint, not proved and not checked. Null if the
-   * bundle does not say it, or has another form.
+   * The source that the bundle states: a hint, not checked. Null without a source, or if the bundle
+   * has another form.
    */
   readonly source: BundleSource | null
   /** All checks of the provider's evidence. Empty if the bundle has no evidence. */
@@ -134,8 +134,8 @@ export type BundleFacts = {
 /** What a bundle's evidence of its provider shows. */
 export type ProviderEvidenceFacts = ProviderFacts & {
   /**
-   * True if the evidence passed the caller's policy. Otherwise it was not judged under a policy:
-   * any code could have stated the keys.
+   * True if the evidence passed the caller's policy. False without a policy: any code could have
+   * stated the keys.
    */
   readonly isAccepted: boolean
   /** What is known of the weights of the record's model. */

@@ -10,8 +10,8 @@ export const SOURCE_URL_LENGTH_MAX = 300
 export const OPERATOR_LENGTH_MAX = 200
 
 /**
- * Where a bundle says that it comes from: a hint for its reader whom to ask. Not signed, hashed or
- * checked. No code calls these addresses. Has at least one member.
+ * The stated source of a bundle: a hint that shows the reader whom to ask. It is not signed, hashed
+ * or checked, and no code calls its addresses. It has at least one member.
  */
 export type BundleSource = {
   /** URL of the gateway. */
@@ -73,5 +73,5 @@ export function isOperatorName(text: string): boolean {
 /** Spaces that could fake a new line in a report, and invisible letters. */
 const ODD_BLANKS = /^\p{Zs}|\p{Zs}{2}|\p{Zs}$|\p{Default_Ignorable_Code_Point}/u
 
-/** No user before the host, because it could look like a host. Only printable ASCII. */
+/** Refuses a user before the host: a user could look like a host. Only printable ASCII. */
 const SOURCE_URL = /^https?:\/\/[-.:0-9A-Z_a-z[\]]+([/?][!-~]*)?$/

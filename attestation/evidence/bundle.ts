@@ -47,7 +47,7 @@ export type EvidenceBundle = {
   readonly block: BundleBlock | null
   /** The gateway's reason why there is no block. Absent if it states none. */
   readonly no_block?: NoBlock
-  /** Where the bundle says that it comes from. Absent if it does not say it. */
+  /** The source that the bundle states. Absent if it states none. */
   readonly source?: BundleSource
   /** Evidence of the provider's machine: standard base64. Absent if it is not known. */
   readonly provider_evidence?: string
@@ -148,7 +148,7 @@ export function parseEvidenceBundle(json: Json): EvidenceBundle {
   }
 }
 
-/** The document's bytes are read when it is judged, not here. */
+/** Checks only the form and the size of the text: judgeProvider reads the document. */
 function parseProviderPart(json: Json | undefined): string {
   return base64Of(json, 'provider_evidence', PROVIDER_EVIDENCE_BYTES_MAX)
 }
@@ -291,7 +291,7 @@ function parseNoBlock(
   return { reason, transaction }
 }
 
-/** A leaf holds a receipt, its path and prefixes. A branch has at most 532 bytes. */
+/** The largest node is a leaf: a receipt, its path and prefixes. A branch has at most 532 bytes. */
 const NODE_BYTES_MAX = TRANSACTION_RECEIPT_BYTES_MAX + 64
 
 function parseNodes(json: Json, name: string): readonly string[] {

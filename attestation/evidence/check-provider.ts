@@ -9,7 +9,7 @@ import type { Receipt } from '../receipt.ts'
 import type { EvidenceBundle } from './bundle.ts'
 import type { BundleCheck, ProviderEvidenceFacts } from './bundle-report.ts'
 
-/** Latest time of a Date, Unix milliseconds. A receipt may state a later one. */
+/** Latest time of a Date, Unix milliseconds. A receipt may state a later time. */
 const DATE_MS_MAX = 8.64e15
 
 /** The time at which evidence of a receipt's provider is judged. */
@@ -26,7 +26,7 @@ export async function judgeProvider(
   policy: ProviderPolicy | null,
 ): Promise<ProviderJudgement | null> {
   if (provider_evidence === undefined) return null
-  // Loaded only for bundles with evidence: a third of all code that verifies a bundle.
+  // Loaded only for bundles with evidence: it is a third of all code that verifies a bundle.
   const { verifyProviderEvidence } = await import(
     '../providers/evidence/verify-provider-evidence.ts'
   )

@@ -151,8 +151,8 @@ function findRelease(document: Attempt<AttestationDocument>, policy: BundlePolic
 }
 
 /**
- * Checks, by the attestation document at its own time (historical mode), which code holds the key
- * and with which configuration the enclave booted. The anchor limits how late the record was made.
+ * Checks which code holds the key, and with which configuration the enclave booted. The document is
+ * verified at its own time (historical mode): the anchor limits how late the record was made.
  */
 export async function checkEnclave(
   bundle: EvidenceBundle,

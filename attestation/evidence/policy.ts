@@ -29,11 +29,11 @@ export type BundlePolicy = {
    */
   readonly releases?: AttestationPolicy['releases']
   /**
-   * The accepted boot configurations, by digest (32 bytes, digestBootConfiguration). A
-   * configuration sets providers with their origins, certificate authorities, chain and contract.
-   * The operator writes it and could add a CA to answer in a provider's name. The configuration of
-   * a matched release is expected as well. If there is neither, the configuration is not checked.
-   * Never take it from the gateway under test.
+   * Digests (32 bytes, digestBootConfiguration) of the accepted boot configurations. The
+   * configuration of a matched release is expected as well. Without any, it is not checked. A
+   * configuration sets providers with their origins, certificate authorities, chain and contract:
+   * with an added CA, the operator could answer in a provider's name. Never take a digest from the
+   * gateway under test.
    */
   readonly configurations?: readonly Uint8Array[]
   /**
@@ -202,7 +202,7 @@ function isList(value: unknown): value is readonly unknown[] {
   return Array.isArray(value)
 }
 
-/** Refuses an array, a Map or an instance of a class: own members do not hold their content. */
+/** Refuses arrays, Maps and instances of classes: their own members do not hold their content. */
 function isPlainObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return hasOwnMembersAlone(value)
 }

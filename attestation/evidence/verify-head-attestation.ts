@@ -97,7 +97,7 @@ export type HeadAttestationFacts = {
  * block proves less); `block_number` without a chain; that the log with this root is the log that
  * the notary anchored (prove that with verifyConsistency between this root and a head's); when a
  * leaf below `size` was appended, except for its latest time; that the security module's clock is
- * right, except that AWS runs it.
+ * right (AWS runs it).
  */
 export async function verifyHeadAttestation(
   json: Json,

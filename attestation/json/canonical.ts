@@ -30,7 +30,7 @@ function writeValue(value: Json, depth: number): string {
         throw refuse('too_deep', `expected at most ${CANONICAL_DEPTH_MAX} levels`)
       return isJsonArray(value) ? writeArray(value, depth + 1) : writeObject(value, depth + 1)
     default:
-      // The types exclude this case. The hash would not cover a skipped value.
+      // The types exclude this case. Without the error, the hash would not cover the value.
       throw new TypeError(`expected a JSON value, got ${typeof value}`)
   }
 }

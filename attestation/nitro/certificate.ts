@@ -19,15 +19,15 @@ import {
   pointBytes,
 } from './ecdsa.ts'
 
-/** What the certificates of one authority are made of. */
+/** The form of the certificates of one authority. */
 export type CertificateProfile = {
   /** The curve of the keys, and of the issuers' signatures. */
   readonly curve: EcdsaCurve
-  /** Types of extensions whose values are kept as they are, as they may not be DER. */
+  /** True for types of extensions whose values may not be DER: these are kept unread. */
   isOpaque(type: string): boolean
-  /** Types that may be critical beside those of RFC 5280 that are checked here. Default: none. */
+  /** Types of critical extensions that are accepted beside those checked here. Default: none. */
   readonly understood?: readonly string[]
-  /** What messages call the list of CA certificates. */
+  /** The name of the list of CA certificates in messages. */
   readonly authorities: string
 }
 
@@ -84,7 +84,7 @@ export function parseCertificate(
   return { ...fields, curve, point: pointOf(publicKey, where, curve) }
 }
 
-/** Imports are as slow as verifications, and a CA's key verifies certificates and lists. */
+/** Imported keys. An import takes as long as a verification, and a CA's key verifies many times. */
 const keys = new WeakMap<Certificate, Promise<EcdsaKey | null>>()
 
 /** The key of a certificate, imported once. Null if WebCrypto refuses the point. */

@@ -24,7 +24,7 @@ type ChainExpectation = Pick<
   readonly profile?: CertificateProfile
 }
 
-/** What the checks of a chain read of a certificate, with any kind of key. */
+/** The part of a certificate that the checks of a chain read. Its key may be of any kind. */
 type LinkedCertificate = Omit<Certificate, 'curve' | 'point'>
 
 /** A verified chain, root first, with the leaf and its key. */
@@ -53,13 +53,10 @@ export async function verifyChain(
   return { certificates, leafKey, leaf: lastOf(certificates) }
 }
 
-/** Parsed roots by fingerprint. Policies name them, so they are few, and many chains share one. */
+/** Parsed roots by fingerprint: few, since policies name them, and shared by many chains. */
 const parsedRoots = new WeakMap<CertificateProfile, Map<string, Certificate>>()
 
-/**
- * The root, if it is pinned. A copy of it is parsed, and its key imported, once: callers may change
- * their bytes.
- */
+/** Returns the root if it is pinned. Parses a copy, once: callers may change their bytes. */
 function pinnedRoot(
   [first, ...others]: readonly Uint8Array<ArrayBuffer>[],
   roots: readonly Uint8Array[],

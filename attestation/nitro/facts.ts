@@ -104,7 +104,7 @@ export function gatherFacts({
   }
 }
 
-/** Copies the bytes, as a certificate may be kept for the next document. */
+/** Copies the bytes: the certificate may be cached for the next document. */
 function factsOf({
   subject,
   issuer,
@@ -125,8 +125,8 @@ function factsOf({
 }
 
 /**
- * Says which parts of a document name the same instance (rule 25). Only reported: AWS does not
- * document these parts. Null if a comparison is not possible.
+ * Which parts of a document name the same instance (rule 25). Only reported: AWS does not document
+ * these parts. Null if a comparison is not possible.
  */
 type Bindings = {
   /** EC2 instance id, the part of module_id before `-enc`. Null for other forms of module_id. */

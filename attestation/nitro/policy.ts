@@ -7,9 +7,7 @@ import { isRevocationList, type RevocationList } from './revocation-list.ts'
 
 /** The longest validity of a leaf. AWS's leaves are valid for three hours and some seconds. */
 const AGE_MS_MAX_DEFAULT = 3 * 60 * 60 * 1000 + 60_000
-/**
- * Clocks of well-run hosts differ by less. A fresh document has milliseconds, which `at` may lack.
- */
+/** Clocks of well-run hosts differ by less. A document has milliseconds, `at` may have none. */
 export const FUTURE_SKEW_MS_DEFAULT = 60_000
 
 /** Measurements that must all match: 48 bytes each, by PCR index 0 to 31. */
@@ -40,8 +38,8 @@ export type AttestationPolicy = {
   readonly releases?: readonly ReleaseEntry[]
   /**
    * `current` (default): everything must be valid at the caller's time. `historical`: certificates
-   * must be valid at the document's own timestamp, at any age. It is for stored records, whose time
-   * has another proof: with a stolen enclave key, an attacker could backdate a document.
+   * must be valid at the document's own timestamp, which may be old. Use it only for records whose
+   * time has another proof: with a stolen enclave key, an attacker could backdate a document.
    */
   readonly mode?: 'current' | 'historical'
   /** The nonce (0 to 1024 bytes) that the document must have. Default: not checked. */
@@ -279,6 +277,6 @@ export function parseRoots(file: Uint8Array): readonly Uint8Array[] {
   return blocks.map(([, base64 = '']) => sha256(decodeBase64(base64.replaceAll(/\s/g, ''))))
 }
 
-/** The first byte of a certificate, and the digit 0. In a certificate, a byte above 127 follows. */
+/** The first byte of DER, and in a text the digit 0. In DER, a byte above 127 follows. */
 const DER_SEQUENCE = 0x30
 const ASCII_MAX = 0x7f

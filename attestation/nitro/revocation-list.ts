@@ -14,8 +14,8 @@ export type RevocationList = {
   /** DER of the issuer's name. */
   readonly issuer: Uint8Array
   /**
-   * The key that signed the list: an uncompressed point; of AWS on P-384, 97 bytes. Several keys
-   * may have one issuer name.
+   * The key that signed the list: an uncompressed point (AWS: on P-384, 97 bytes). Several keys may
+   * have the same issuer name.
    */
   readonly issuerKey: Uint8Array
   /** Serials of revoked certificates. Big-endian. Leading zeros are ignored. */

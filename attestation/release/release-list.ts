@@ -26,7 +26,7 @@ export const REASON_LENGTH_MAX = 500
 /** A release, and the times at which its documents are accepted (README.md here, Times). */
 export type ReleaseEntry = {
   readonly release: Release
-  /** The second from which documents are accepted, ISO 8601. Null: no first time. */
+  /** The second from which documents are accepted, ISO 8601. Null: from any time. */
   readonly accepted_from: string | null
   /** The second from which documents are no longer accepted, ISO 8601. Null: no end is known. */
   readonly accepted_until: string | null

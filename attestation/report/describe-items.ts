@@ -15,7 +15,7 @@ import {
 
 type ItemDialect = Exclude<DialectName, 'chat'>
 
-/** Where a dialect keeps what is shown beside its items. */
+/** The members with the conversation (`content`) and with the reason for the end (`ends`). */
 const PLACES = {
   responses: {
     content: ['instructions', 'input'],
@@ -60,7 +60,7 @@ export function describeAnswerItems(
   ]
 }
 
-/** Tools are written by their names: a definition may have pages. */
+/** Shows only the names of tools: a definition may be pages long. */
 function writeParameter(name: string, value: Json): string {
   if (name !== 'tools' || !isJsonArray(value)) return textOf(value)
   return value.map(nameOfTool).join(', ')

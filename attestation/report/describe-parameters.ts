@@ -4,7 +4,7 @@ import { boundMessage, SHOWN_MESSAGES_MAX, type ShownMessage } from './shown-exc
 
 /**
  * Describes the model and the parameters of a body. `content`: the members that hold the
- * conversation. Null members are unset. Other checks cover the demands to the gateway.
+ * conversation. Leaves out null members, and the demands to the gateway: other checks cover them.
  */
 export function describeParameters(
   body: JsonObject,

@@ -7,9 +7,8 @@ import { isoOf } from './printable.ts'
 export type ProviderLine = readonly [name: string, text: string]
 
 /**
- * Describes what the evidence of a provider shows, down to the weights. `weights`: those of the
- * model of a record. Null: of no model in particular. Text is not escaped. Facts are proved only if
- * the evidence was accepted.
+ * Describes the facts in the evidence of a provider. They are proved only if the evidence was
+ * accepted. `weights`: the weights of a record's model. Null: of all models. Text is not escaped.
  */
 export function describeProvider(
   facts: ProviderFacts,
@@ -37,7 +36,7 @@ export function describeProvider(
   ]
 }
 
-/** How programs name roots that a policy has in place of the makers'. */
+/** The name of roots that a policy trusts in place of the makers' roots. */
 export const DEVELOPMENT_ROOTS = 'roots of the policy that are for development'
 
 /** What no evidence of a provider shows. */

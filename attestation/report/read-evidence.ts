@@ -46,7 +46,7 @@ export type Subject = {
   /** The record, or the object with the proof of the answer. */
   readonly record: Json
   readonly kept?: { readonly request: Json; readonly answer: KeptAnswer }
-  /** True for a saved proof, which can be completed. */
+  /** True for a saved proof without a bundle: a bundle can be added later. */
   readonly isSaved?: true
 }
 
@@ -65,7 +65,7 @@ export type Evidence =
  * records), an answer of the verified endpoint, or its unchanged event stream. An answer or a
  * stream needs the request's body. A saved page may contain any of these except a stream.
  * `idempotent`: true if the call of an event stream was sent with an `Idempotency-Key`. Throws
- * EvidenceError for other input, and for a saved call with a request body: it has its own.
+ * EvidenceError for other input, and for a saved call with a second request body.
  */
 export function readEvidence(
   input: Uint8Array,
@@ -222,7 +222,7 @@ function readStream(input: Uint8Array, request: Json, idempotent: boolean): Subj
   const dialect = dialectOfRequest(request)
   const isNamed = eventDialectOf(dialect) !== null
   const kept = readKeptEvents(input, { isNamed, idempotent })
-  // A stream that is not whole, or that no enclave gives out, has no report.
+  // Refuses a stream that is not whole or that no enclave sends: there is no report on it.
   if (kept.kind === 'events')
     withEvidenceError(
       () => readKeptStream(dialect, kept.events),
@@ -240,7 +240,7 @@ function readStream(input: Uint8Array, request: Json, idempotent: boolean): Subj
   return subject
 }
 
-/** True if the events have names, as those of chats do not: except of an error. */
+/** True if the events have names. Events of chats have no names, except an error. */
 function isNamedStream(input: Uint8Array): boolean {
   return /^event: ?(?!error)/m.test(new TextDecoder().decode(input))
 }

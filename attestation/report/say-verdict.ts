@@ -1,8 +1,6 @@
 import type { Judgement } from '../evidence/verdict.ts'
 
-/**
- * The verdict and its reason. `open`: the checks that were not made. `verified` does not need them.
- */
+/** The verdict and its reason. `open`: the checks that were not made, needed or not. */
 export function sayVerdict(
   verdict: Judgement<string>['verdict'],
   said: {

@@ -3,10 +3,7 @@ import { escapeControls, printable } from './printable.ts'
 
 /** The most characters that are shown of one message part. */
 export const SHOWN_TEXT_LENGTH_MAX = 2_000
-/**
- * The maximum number of messages shown: of a request the last ones, of a response the first
- * choices.
- */
+/** Most messages that are shown: the last of a request, the first choices of a response. */
 export const SHOWN_MESSAGES_MAX = 16
 
 /** One message in words. All text is from outside: show it with linesOf. */

@@ -9,9 +9,8 @@ export type SavedParts = {
 }
 
 /**
- * Writes the HTML of a verifier: one file that checks evidence and needs no other files.
- * evidence-page.ts adds data later. The gateway makes it from bundled files, a saved page from
- * itself.
+ * Writes the HTML of a verifier: one file that checks evidence and needs no other files. The parts
+ * come from the gateway's bundled files, or from a saved page. evidence-page.ts adds data later.
  */
 export function writeVerifier({ policy, icon, script, style }: SavedParts): string {
   return `<!doctype html>

@@ -106,7 +106,7 @@ const UNDERSTOOD: ReadonlySet<string> = new Set([
 /** Extensions in an entry: reason and date. Every reason leads to refusal. */
 const UNDERSTOOD_OF_ENTRY: ReadonlySet<string> = new Set(['2.5.29.21', '2.5.29.24'])
 
-/** Parses one list in DER, as parseLists does, of any kind of signature. */
+/** Parses one list in DER as parseLists does, with any kind of signature. */
 export function parseList(
   der: Uint8Array<ArrayBuffer>,
   source: string,
@@ -340,7 +340,7 @@ export async function findListOfChain(
   return await findListOfCertificates(parsed, ders.map(tryParse))
 }
 
-/** The same for certificates that were parsed; null stands for a refused one. */
+/** Same as findListOfChain, for parsed certificates. Null stands for a refused certificate. */
 export async function findListOfCertificates(
   parsed: ParsedList,
   certificates: readonly (Certificate | null)[],

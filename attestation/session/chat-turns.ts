@@ -77,7 +77,7 @@ function itemOfPart(part: Json): TurnItem {
 function itemOfCall(call: Json): TurnItem {
   const tools = ['function', 'custom'].flatMap((name) => memberAt(call, name) ?? [])
   const [tool] = tools
-  // Two tools in one call, or two inputs of a tool: each reader would take another one.
+  // If a call has two tools, or a tool two inputs, readers may use different ones.
   if (!isJsonObject(call) || !isJsonObject(tool) || tools.length > 1)
     return other('tool call', call, ANSWER)
   const inputs = ['arguments', 'input'].flatMap((name) => memberOf(tool, name) ?? [])

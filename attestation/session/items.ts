@@ -35,7 +35,7 @@ export type TurnStep = {
 /** One item of a request or of an answer, in the form in which items are compared. */
 export type TurnItem = {
   readonly step: TurnStep
-  /** Two items with the same key say the same. Ids are part of it only where they link items. */
+  /** Items with the same key mean the same. A key covers an id only if the id links items. */
   readonly key: string
   /** The id that the provider gave the item. Null without an id. */
   readonly id: string | null
@@ -77,7 +77,7 @@ export function thought(text: string, id: string | null, compared: Json): TurnIt
   return itemOf(step, { id, isAnswer: true, isOptional: true, compared })
 }
 
-/** The name of a tool, after the group or the server that it is of, if any. */
+/** The name of a tool, after the name of its group or server if it has one. */
 export function toolName(group: Json | undefined, name: Json | undefined): string {
   const [of, own] = [writtenOf(group ?? ''), writtenOf(name)]
   return of === '' ? own : `${of}.${own}`
@@ -93,8 +93,8 @@ export function called(
 }
 
 /**
- * A tool's answer to the call with this id: one item for each of its parts. Its name is empty: the
- * call has the name of the tool.
+ * A tool's answer to the call with this id: one item for each part of the answer. The items have no
+ * name: the call has the name of the tool.
  */
 export function returned(
   id: string | null,
@@ -110,7 +110,7 @@ export function returned(
   })
 }
 
-/** Names each tool's answer like the call of the same id before it. */
+/** Gives each tool's answer the name of the earlier call with the same id. */
 export function nameTools(items: readonly TurnItem[]): readonly TurnItem[] {
   const names = new Map<string, string>()
   return items.map((item) => {
@@ -162,7 +162,7 @@ export function textOfPart(part: Json): string | null {
   return isText && typeof text === 'string' ? text : null
 }
 
-/** Members that clients add, move and drop without changing what an item says. */
+/** Members that clients add, move and drop without a change of an item's meaning. */
 const MARKS = ['id', 'status', 'cache_control']
 
 function withoutMarks(object: JsonObject): JsonObject {

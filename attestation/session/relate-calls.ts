@@ -12,13 +12,13 @@ export type CallContent = {
 
 /** What a request builds on. Calls are named by their place, from 0. */
 export type CallRelation =
-  /** It contains no answer of an earlier call: a new conversation, or one after a compaction. */
+  /** The request contains no answer of an earlier call: a new or a compacted conversation. */
   | { readonly kind: 'starts' }
-  /** It is the request and the answer of this call, and more. */
+  /** The request begins with the request and the answer of `call`. */
   | { readonly kind: 'continues'; readonly call: number }
-  /** It is the request of this call. */
+  /** The request is the same as that of `call`. */
   | { readonly kind: 'repeats'; readonly call: number }
-  /** It contains the answer of this call, but with another history: this is a break. */
+  /** The request contains the answer of `call`, but with another history: this is a break. */
   | { readonly kind: 'rewrites'; readonly call: number }
   /** The evidence leaves the request out. */
   | { readonly kind: 'left out' }
@@ -49,7 +49,7 @@ export type RelatedCall = {
  * Relates each request to the earlier calls by what it contains: its parent is the call whose
  * request and answer are its longest prefix. Time and memory are linear in the calls, which an
  * attacker may have written. Does NOT prove that a request has all of a conversation: a caller may
- * leave out and change what was said before, and this reports it where it shows.
+ * leave out and change earlier content, and only visible changes are reported.
  */
 export function relateCalls(calls: readonly CallContent[]): readonly RelatedCall[] {
   const known = new KnownCalls()
@@ -59,9 +59,9 @@ export function relateCalls(calls: readonly CallContent[]): readonly RelatedCall
 /** The calls so far: conversations as paths in a tree, whose edges are keys of items. */
 class KnownCalls {
   private readonly edges = new Map<string, number>()
-  /** By the node at the end of request and answer. */
+  /** Places of calls, by the node at the end of request and answer. */
   private readonly conversations = new Map<number, number>()
-  /** By the nodes at the ends of instructions and request. */
+  /** Places of calls, by the nodes at the ends of instructions and request. */
   private readonly requests = new Map<string, number>()
   private readonly answers = new KnownAnswers()
   private readonly histories: (readonly TurnItem[])[] = []
@@ -109,7 +109,7 @@ class KnownCalls {
     return parent === undefined ? { kind: 'starts' } : { kind: 'continues', call: parent }
   }
 
-  /** The items that the related call did not have, each as often as there are more of them. */
+  /** The items that the related call did not have, or had fewer times. */
   private newIn(items: readonly TurnItem[], relation: CallRelation): readonly TurnItem[] {
     const known = new Map<string, number>()
     const history = 'call' in relation ? (this.histories[relation.call] ?? []) : []
@@ -139,7 +139,7 @@ class KnownCalls {
     return this.pathOf(items, from).at(-1) ?? from
   }
 
-  /** The node after each item. Optional items lead nowhere, since clients leave them out. */
+  /** The node after each item. Optional items add no node, since clients may leave them out. */
   private pathOf(items: readonly TurnItem[], from = ROOT): readonly number[] {
     let node = from
     return items.map(({ key, isOptional }) => {
@@ -191,7 +191,7 @@ class KnownAnswers {
     })
   }
 
-  /** An id that an answer has decides. An item without such an id is compared with all answers. */
+  /** Compares an item with the answers of its id, or with all answers if no answer has its id. */
   private isKnown({ isAnswer, id, key }: TurnItem): boolean {
     const named = id === null ? undefined : this.byId.get(id)
     return isAnswer && (named === undefined ? this.byKey.has(key) : named.keys.has(key))

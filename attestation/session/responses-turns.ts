@@ -51,7 +51,7 @@ function itemsOfItem(item: Json): readonly TurnItem[] {
   }
 }
 
-/** Callers send the outputs of tools that they run, and what they approve. */
+/** Callers send the outputs of their own tools, and approvals. */
 function isOfCaller(type: string): boolean {
   return type.endsWith('_output') || type === 'mcp_approval_response'
 }

@@ -14,17 +14,17 @@ export const SESSION_CHECKS = {
   format: 'always',
   /** The evidence of every call is verified by itself. */
   'evidence of calls': 'always',
-  /** Every call names the session that the file is of. */
+  /** Every call names the session of the file. */
   'one session': 'always',
   /** The calls have all numbers from 0 up to the last one. */
   'none missing': 'always',
-  /** No number and no completion is there twice. */
+  /** No number and no completion occurs twice. */
   'none doubled': 'always',
   /** The calls are in the order of their numbers. */
   order: 'always',
   /** Every call names the hash of the call before it. */
   'previous hash': 'always',
-  /** The last call, and no other, says that it is the last one. */
+  /** Only the last call states that it is the last. */
   'signed end': 'always',
   /** Each answer in the history of a request is the answer of an earlier call. */
   'answers in requests': 'always',
@@ -37,15 +37,15 @@ export type SessionCheck = Check<SessionCheckName>
 export type CheckedCall = {
   /** The verdict on its bundle. */
   readonly report: BundleReport
-  /** Null if the bundle has not the form of one. */
+  /** Null if the bundle does not have its form. */
   readonly hash: string | null
   /** The demands in the request. The value is undefined if the request is left out. */
   readonly demands: Attempt<Demands | null | undefined>
 }
 
 /**
- * Checks that these calls are all calls of one session, each once and in order. They are in the
- * order of the file. `related` is null if a call does not hold.
+ * Checks that these calls, in the order of the file, are all calls of one session, each once and in
+ * order. `related` is null if the evidence of a call is invalid.
  */
 export function checkCalls(
   id: string,

@@ -27,7 +27,7 @@ import { TURNS } from './turns.ts'
 /** The result of verifySession. */
 export type SessionReport = Judgement<SessionCheckName> & {
   readonly checks: readonly SessionCheck[]
-  /** Id of the session. Null if the file has not the form of a session bundle. */
+  /** Id of the session. Null if the file does not have the form of a session bundle. */
   readonly id: string | null
   /** The calls in the order of the file. */
   readonly calls: readonly SessionCallReport[]
@@ -38,14 +38,14 @@ export type SessionReport = Judgement<SessionCheckName> & {
 /** The result for one call of a session. */
 export type SessionCallReport = {
   readonly report: BundleReport
-  /** What the request builds on. Null if a call of the session does not hold. */
+  /** What the request builds on. Null if the evidence of a call is invalid. */
   readonly relation: CallRelation | null
 }
 
 /** A step of a run, with the place of its call. All text is from outside. */
 export type TimelineStep = TurnStep & { readonly call: number }
 
-/** What is given beside the policy. */
+/** Optional inputs of verifySession. */
 export type VerifySessionContext = {
   readonly attestations?: NonNullable<BundleContext['attestations']>
   /** Reads the block with this number, if any, from a chain. If left out, no chain is used. */
@@ -105,7 +105,7 @@ async function verifyCalls(
 ): Promise<readonly BundleReport[]> {
   const { policy, context } = demands
   const { attestations, askChain } = context
-  // Calls of one anchor share their block: the chain is asked once for each block.
+  // Calls with the same anchor have the same block, so the chain is asked once for each block.
   const blocks = new Map<number | null, ChainFacts>()
   const reports: BundleReport[] = []
   for (const [at, bundle] of given.entries()) {
@@ -122,7 +122,7 @@ async function verifyCalls(
   return reports
 }
 
-/** The form of a session is read from the same bundles that were verified. */
+/** Reads the session's data from the same bundle that was verified. */
 function checkedCall(report: BundleReport, bundle: EvidenceBundle | null): CheckedCall {
   if (bundle === null) return { report, hash: null, demands: { value: null } }
   const { record } = bundle

@@ -170,7 +170,7 @@ function finishMessage(assembly: ChoiceAssembly): JsonObject {
   message.audio ??= null
   const { content, refusal } = message
   if (content === undefined || content === '') {
-    // Providers start every stream with empty content. With a call or a refusal, it means null.
+    // Providers start every stream with empty content. Beside a call or a refusal, it means null.
     const isInstead =
       calls.length > 0 ||
       message.function_call !== undefined ||

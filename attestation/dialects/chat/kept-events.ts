@@ -20,9 +20,7 @@ export function splitBlocks(stream: Uint8Array): readonly string[] {
   return decode(stream).replaceAll(/\r\n?/g, '\n').split('\n\n')
 }
 
-/**
- * Keeps byte order marks: some readers drop one at the beginning of every line, and use that line.
- */
+/** Keeps byte order marks, so that readLines refuses them: some readers skip them in any line. */
 function decode(stream: Uint8Array): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(stream)
@@ -52,5 +50,5 @@ export function readLines(text: string): EventLines {
   }
 }
 
-/** Lines that no reader shows, in ASCII: some readers end a line at other characters. */
+/** Lines that no reader shows. Only ASCII: some readers end a line at other characters. */
 const UNSHOWN_LINE = /^(?:id|retry)?:[\x20-\x7e]*$/

@@ -58,8 +58,8 @@ export function normalizeChunk(
   before: ChunkState,
   given: JsonObject,
 ): { readonly state: ChunkState; readonly chunks: readonly JsonObject[] } {
-  // A real error has ended the stream before. `error: null` is dropped: some readers would end the
-  // stream. For `type` and `chunk`, see checkChunk.
+  // Drops `error: null`: some readers would end the stream. A real error has ended the stream
+  // before. For `type` and `chunk`, see checkChunk.
   const {
     id,
     object: _,

@@ -235,7 +235,7 @@ function keepKind(choice: OpenChoice, path: string, value: Json): void {
   choice.kinds = new Map(choice.kinds).set(path, kind)
 }
 
-/** Most members in the map, which is copied for each new member. */
+/** Maximum number of members in the map: it is copied for each new member. */
 const PLACES_MAX = 256
 const PATH_LENGTH_MAX = 1_024
 

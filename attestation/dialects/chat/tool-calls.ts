@@ -124,9 +124,9 @@ const WAITING_MAX = 64
 const WAITING_LENGTH_MAX = 64 * 1024
 
 /**
- * The position in `calls` of the call that continues. -1 if a new call begins. Some providers omit
- * the index, or send 0 for every call: then an id begins a call, or a name if there are no ids.
- * With a known index, an id alone begins no call: some providers send a new id in each delta.
+ * The position in `calls` of the call that continues. -1 if a new call begins. A new id begins a
+ * call, or a name if there are no ids. In a delta with an index, a new id also needs a name: some
+ * providers send index 0 for every call, and some send a new id in each delta.
  */
 function findCall(
   calls: readonly ToolCall[],

@@ -84,7 +84,7 @@ const RULES: ReadonlyMap<string, BlockRule> = new Map([
  */
 export function openBlock(start: JsonObject): OpenBlock {
   const type = textIn(start, 'type')
-  // After a change of the model, readers differ in the model that they show.
+  // If the model changes, readers do not all show the same model.
   if (type === 'fallback') throw refuse('changed_identity', 'expected one model')
   const rule = RULES.get(type) ?? WHOLE
   for (const [name, empty] of Object.entries(rule.empty)) {

@@ -170,7 +170,7 @@ function reasonOf(data: JsonObject): string {
   return typeof message === 'string' ? message : 'no reason given'
 }
 
-/** Members of events beside `type`. Others are left out, so that no event says two things. */
+/** Members of events beside `type`. Others are left out, so that no event has two meanings. */
 const MEMBERS: ReadonlyMap<string, readonly string[]> = new Map([
   ['message_start', ['message']],
   ['content_block_start', ['index', 'content_block']],

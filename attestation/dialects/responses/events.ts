@@ -6,8 +6,8 @@ import { parseToolInput } from '../tool-input.ts'
 import { CHANNELS, type PartList } from './item.ts'
 
 /**
- * The events of a stream that assembles to this response, without those that ResponsesReader makes.
- * Throws FormatError `invalid_form`.
+ * The events of a stream that assembles to this response, without the events that ResponsesReader
+ * adds. Throws FormatError `invalid_form`.
  */
 export function eventsOfResponse(response: JsonObject): readonly JsonObject[] {
   const beginning = { status: 'in_progress', output: [], error: null, incomplete_details: null }
@@ -24,7 +24,7 @@ export function eventsOfResponse(response: JsonObject): readonly JsonObject[] {
   ]
 }
 
-/** True if a failure cut the item before its end. Items end in their order. */
+/** True if a failure cut this call. Items end in order, so no later item has an end. */
 function isCutCall(item: JsonObject): boolean {
   return (
     item.type === 'function_call' &&

@@ -78,7 +78,7 @@ export type StreamedItem = {
   done: JsonObject | null
 }
 
-/** The item with an id. llama.cpp sends only the id of the call, and uses it in its events. */
+/** The item with an id: llama.cpp sends only the call's id, and uses it as the id of the item. */
 export function withId(item: JsonObject): JsonObject {
   const call = memberOf(item, 'call_id')
   return isEmpty(memberOf(item, 'id')) && typeof call === 'string' ? { ...item, id: call } : item

@@ -63,7 +63,7 @@ export class ResponsesReader implements StreamReader {
   private readonly items: StreamedItem[] = []
   /** The same items by their own id and by the id of their call. */
   private readonly byId = new Map<string, StreamedItem>()
-  /** Each id of a call with the type of its item: a tool's answer has the id of its call. */
+  /** Call ids, each with the type of its item: a call and its tool's answer share an id. */
   private readonly callIds = new Set<string>()
   /** The newest message. */
   private message: StreamedItem | null = null
@@ -181,7 +181,7 @@ export class ResponsesReader implements StreamReader {
     this.give('response.output_item.done', data, { output_index: item.index, item: done })
   }
 
-  /** Reads the begin or the end of a part. Returns false and does nothing for other events. */
+  /** Reads the start or the end of a part. Returns false and does nothing for other events. */
   private readPart(type: string, data: JsonObject): boolean {
     const [event, verb] = splitName(type)
     const list = PART_EVENTS.get(event)
@@ -318,7 +318,7 @@ export class ResponsesReader implements StreamReader {
     )
   }
 
-  /** Writes the annotations of an ended part that did not stream. */
+  /** Writes the annotations that were not streamed, from the end event of their part. */
   private giveAnnotations(item: StreamedItem, part: StreamedPart, end: JsonObject): void {
     const missing = listIn(end, 'annotations').slice(part.annotations.length)
     if (missing.length > ANNOTATIONS_MAX)
