@@ -29,8 +29,8 @@ export type BundlePolicy = {
    */
   readonly releases?: AttestationPolicy['releases']
   /**
-   * Digests (32 bytes, digestBootConfiguration) of the accepted boot configurations. The
-   * configuration of a matched release is expected as well. Without any, it is not checked. A
+   * Digests (32 bytes, digestBootConfiguration) of the accepted boot configurations. That of a
+   * matched release is expected as well. Without any digest, the configuration is not checked. A
    * configuration sets providers with their origins, certificate authorities, chain and contract:
    * with an added CA, the operator could answer in a provider's name. Never take a digest from the
    * gateway under test.

@@ -2,8 +2,8 @@ import { PolicyError } from '../nitro/policy.ts'
 import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
 
 /**
- * The own members of a policy that has none but `names`, each with a value. Throws PolicyError,
- * which calls the policy `what`.
+ * Returns the policy's own members. Refuses names that are not in `names`, and members without a
+ * value. Throws PolicyError, which calls the policy `what`.
  */
 export function optionsOf<Policy extends object>(
   given: Policy,

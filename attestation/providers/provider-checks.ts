@@ -9,18 +9,18 @@ export type ProviderCheck<Name extends string = string> = Check<Name> & {
   readonly isWaived: boolean
 }
 
-/** The value that a check established, and what holds, for people. */
+/** The value that a check established. `detail`: what is true, for people. */
 export type Established<Value> = { readonly value: Value; readonly detail: string }
 
 /** Why a check is not made. It then has not passed. */
 export type NotMade = { readonly notChecked: string; readonly isWaived: boolean }
 
-/** The checks of one judgement, which may be made at once. */
+/** The checks of one judgement. They may run at the same time. */
 export type ProviderChecks<Name extends string> = {
   /**
-   * Makes a check: `find` throws ProviderEvidenceError if it fails. Returns the established value;
-   * null if the check failed or was not made, so that checks which build on it are not made either.
-   * Passes on every other error: it is a fault of the policy or of this code.
+   * Makes a check: `find` throws ProviderEvidenceError if it fails. Returns the established value.
+   * Null if the check failed or was not made: the caller then skips the checks that depend on it.
+   * Passes on all other errors: they are faults of the policy or of this code.
    */
   make<Value>(
     name: Name,
@@ -88,8 +88,8 @@ export function waived(reason: string): NotMade {
 }
 
 /**
- * Throws ProviderEvidenceError unless every check passed or is waived by the policy: the code of
- * the first check that failed, else `not_checked`.
+ * Throws ProviderEvidenceError unless every check passed or is waived by the policy. Its code is
+ * that of the first failed check, otherwise `not_checked`.
  */
 export function requireChecks(checks: readonly ProviderCheck[]): void {
   const failed = checks.find(({ outcome }) => outcome === 'failed')

@@ -22,10 +22,10 @@ export type LoggedApplication = {
 }
 
 /**
- * Checks MRCONFIGID (48 bytes), which the host sets at the start, against the application: a form's
- * number, 32 bytes, and zeros. Form 1 is the compose hash; form 2 a Keccak-256 of compose hash, app
- * id and key provider; form 3 the hash of `document`. Zeros alone state no application. Throws
- * ProviderEvidenceError.
+ * Checks MRCONFIGID (48 bytes), which the host sets at the start, against the application. It has a
+ * form's number, 32 bytes, and zeros. The 32 bytes: in form 1 the compose hash; in form 2 a
+ * Keccak-256 of compose hash, app id and key provider; in form 3 the hash of `document`. MRCONFIGID
+ * of zeros states no application. Throws ProviderEvidenceError.
  */
 export function checkConfigId(
   mrConfigId: Uint8Array,

@@ -2,7 +2,7 @@ import { hasOwnMembersAlone, ownMembers } from '../../own-members.ts'
 import { demand, isBytesOf, isListOf, optionsOf } from '../policy-options.ts'
 import { checkMeasurementSets, type TdxMeasurements } from '../tdx/tdx-policy.ts'
 
-/** An image of the dstack OS that the caller computed measurements of. */
+/** An image of the dstack OS, with measurements that the caller computed. */
 export type DstackImage = {
   /** The image's `sha256sum.txt`. Its SHA-256 is the `os_image_hash`. */
   readonly checksums: Uint8Array
@@ -14,7 +14,7 @@ export type DstackImage = {
 
 /** What the caller demands from a dstack machine. */
 export type DstackPolicy = {
-  /** SHA-256 of the accepted app_compose texts. An empty list is not a policy. */
+  /** SHA-256 of the accepted app_compose texts. An empty list is refused. */
   readonly composeHashes: 'any' | readonly Uint8Array[]
   /** Accepted application ids, 20 bytes. They may be set at deployment. Default: not checked. */
   readonly appIds?: readonly Uint8Array[]

@@ -20,14 +20,14 @@ export type DstackEvent = {
   readonly type: number
   readonly name: string
   readonly payload: Uint8Array
-  /** SHA-384, of a runtime event computed from its content. */
+  /** SHA-384. For a runtime event, it is computed from the content. */
   readonly digest: Uint8Array
 }
 
 /**
  * Parses the attacker-controlled log: a JSON array, or a JSON string that holds one. The digest of
- * a runtime event is always computed: a true digest beside a false payload would replay. Other
- * events are only digests. Throws ProviderEvidenceError.
+ * a runtime event is always computed: otherwise, a false payload with a true digest would pass the
+ * replay. Other events are only digests. Throws ProviderEvidenceError.
  */
 export function parseEventLog(bytes: Uint8Array): readonly DstackEvent[] {
   try {
@@ -104,11 +104,11 @@ export function replayRegisters(events: readonly DstackEvent[]): readonly Uint8A
 export type SystemEvents = ReadonlyMap<string, Uint8Array>
 
 /**
- * The runtime events in RTMR3 before `system-ready`: the application can extend RTMR3 from then on,
- * under any name. The log is not signed: an event keeps its digest under another type, or with the
- * colon of version 1 at another place, so both are refused. They would hide the system's
- * `system-ready` and `compose-hash`, and let the application's stand in. Throws
- * ProviderEvidenceError, also if the system was not ready, or a name occurs twice.
+ * The runtime events in RTMR3 before `system-ready`: later, the application can extend RTMR3 under
+ * any name. Refuses events of another type, and names with a colon. The log is not signed, and such
+ * an event can have the digest of a system event: it would hide that event, and an event of the
+ * application would replace it. Throws ProviderEvidenceError, also if the system was not ready, or
+ * a name occurs twice.
  */
 export function systemEventsOf(events: readonly DstackEvent[]): SystemEvents {
   const logged = events.filter(({ register }) => register === 3)

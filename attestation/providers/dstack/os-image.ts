@@ -10,9 +10,9 @@ import { dstackFault } from './dstack-codes.ts'
 import type { DstackImage, ResolvedDstackPolicy } from './dstack-policy.ts'
 
 /**
- * Finds the accepted image whose measurements the quote has. `logged`: the hash that the system
- * logged, which proves nothing by itself and must be the image's; null if it logged none. Throws
- * ProviderEvidenceError.
+ * Finds the accepted image whose measurements the quote has. `logged`: the image hash that the
+ * system logged, or null. It proves nothing by itself, and must be the hash of the found image.
+ * Throws ProviderEvidenceError.
  */
 export function matchImage(
   body: TdxBody,
@@ -32,8 +32,8 @@ export function matchImage(
 }
 
 /**
- * Checks that an image is a release: its checksums pin its metadata, which say `is_dev`. A
- * development image lets its operator log in. Throws ProviderEvidenceError.
+ * Checks by `is_dev` in the metadata that an image is a release. The image's checksums cover the
+ * metadata. The operator of a development image can log in. Throws ProviderEvidenceError.
  */
 export function checkImageRelease(
   { checksums, metadata }: DstackImage,

@@ -20,9 +20,9 @@ import {
 import { parseEventLog, replayRegisters, type SystemEvents, systemEventsOf } from './event-log.ts'
 import { checkImageRelease, matchImage } from './os-image.ts'
 
-/** What a dstack machine gives beside its quote. All of it is attacker-controlled. */
+/** The body of a verified quote, and what the machine sent with it (attacker-controlled). */
 export type DstackEvidence = {
-  /** The body of the quote, from verifyTdxQuote: its signature must hold. */
+  /** The body of the quote, from verifyTdxQuote. The quote's signature must be valid. */
   readonly body: TdxBody
   /** JSON, as the service gives it. */
   readonly eventLog: Uint8Array
@@ -37,13 +37,13 @@ export type DstackFacts = LoggedApplication & {
   readonly instanceId: Uint8Array | null
   /** True for a development image; null if no accepted image was found. */
   readonly isDevImage: boolean | null
-  /** SHA-256 of the image's checksums, which its measurements prove. */
+  /** SHA-256 of the checksums of the image that the measurements prove. */
   readonly osImageHash: Uint8Array | null
   /** True if app_compose was given, and has the logged hash. */
   readonly hasCompose: boolean
 }
 
-/** The result: facts, null unless the replay equals the quote; and every check. */
+/** The result: every check, and the facts (null unless the replay equals the quote). */
 export type DstackJudgement = {
   readonly facts: DstackFacts | null
   readonly checks: readonly ProviderCheck<DstackCheckName>[]

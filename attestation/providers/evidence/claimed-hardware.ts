@@ -9,7 +9,7 @@ import {
 } from './kept-collateral.ts'
 import { parseTinfoilDocument } from './tinfoil-document.ts'
 
-/** What an answer says that its hardware is. Only claimed. */
+/** The hardware that an answer claims. Nothing is verified. */
 export type ClaimedHardware = {
   /** Null: the kind needs no collateral. */
   readonly hardware: HardwareEvidence | null

@@ -13,7 +13,7 @@ import { parseExactJson } from '../../json/parse-strict.ts'
 import type { Json } from '../../json/value.ts'
 import { parsedAs, refuseEvidence } from './evidence-codes.ts'
 
-/** What makes an evidence: which document the provider serves. */
+/** The kinds of evidence, by the document that the provider serves. */
 export const PROVIDER_KINDS = ['tinfoil', 'dstack', 'aci', 'nitro'] as const
 export type ProviderKind = (typeof PROVIDER_KINDS)[number]
 
@@ -35,7 +35,7 @@ export type KeptResponse = {
   readonly body: Uint8Array<ArrayBuffer>
 }
 
-/** The block that a nonce was made of. */
+/** The block from which a nonce was computed. */
 export type NonceBlock = {
   readonly chainId: number
   readonly number: number
@@ -43,7 +43,7 @@ export type NonceBlock = {
   readonly hash: Uint8Array
 }
 
-/** A provider evidence: what a provider served over a nonce, and what its checks need. */
+/** What a provider answered for a nonce, and the other data that the checks need. */
 export type ProviderEvidence = {
   readonly kind: ProviderKind
   /** The origin of the provider, https. */
@@ -56,7 +56,7 @@ export type ProviderEvidence = {
   readonly block: NonceBlock | null
   /** Answers from the origin. */
   readonly responses: readonly KeptResponse[]
-  /** Answers of the makers of hardware and of code, from anywhere. */
+  /** Answers of the makers of hardware and code. Any host may have sent them. */
   readonly collateral: readonly KeptResponse[]
 }
 
@@ -149,7 +149,7 @@ function originOfHttps(json: Json): string {
   return text
 }
 
-/** A text that is exactly what `print` makes of its URL. */
+/** The text of a URL. It must be exactly what `print` returns for the URL. */
 function urlOf(json: Json, name: string, print: (url: URL) => string): string {
   const text = textOf(json, name)
   const isUrl = text.length <= URL_CHARACTERS_MAX && URL.canParse(text)

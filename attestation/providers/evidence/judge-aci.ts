@@ -14,7 +14,7 @@ import { readKeptCollateral } from './kept-collateral.ts'
 import { checkWeights } from './model-weights.ts'
 
 type AciAnswer = ApplicationEvidence & {
-  /** What the digest of the keyset is over: the served bytes, or canonical JSON. */
+  /** The bytes that the keyset's digest covers: the served bytes, or canonical JSON. */
   readonly keyset: Uint8Array
   readonly statedDigest: string
   /** Unix seconds. */
@@ -91,7 +91,7 @@ function readReport(json: Json): AciAnswer {
   }
 }
 
-/** A keyset as the bytes that were hashed, or as a value whose canonical JSON was. */
+/** Reads a keyset, with the bytes that its digest covers. */
 function readKeyset(json: Json): { readonly bytes: Uint8Array; readonly value: Json } {
   const served = memberAt(json, 'attestation', 'workload_keyset_b64')
   if (served !== undefined) {

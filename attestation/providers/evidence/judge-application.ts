@@ -14,7 +14,7 @@ import {
 import type { KeptCollateral } from './kept-collateral.ts'
 import { NO_SNP_TERMS } from './provider-policy.ts'
 
-/** What a service on a dstack machine gives beside its keys. */
+/** The evidence that a service on a dstack machine sends beside its keys. */
 export type ApplicationEvidence = {
   readonly quote: Uint8Array
   readonly eventLog: Uint8Array
@@ -23,7 +23,7 @@ export type ApplicationEvidence = {
 
 /**
  * Judges the quote and the event log of a dstack machine: which application it runs, on which OS
- * image. `keysIn` reads the keys that the report data binds, and throws if it is of another answer.
+ * image. `keysIn` reads the keys that the report data binds, and throws for other report data.
  */
 export async function judgeApplication(
   judging: Judging,

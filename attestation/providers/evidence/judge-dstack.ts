@@ -83,13 +83,13 @@ function readFingerprint(json: Json): Uint8Array {
   return bytes
 }
 
-/** UTF-8 of JSON that a service gives as a text, or as the value itself. */
+/** The UTF-8 bytes of JSON, which services send as a text or as a value. */
 export function jsonBytesOf(json: Json | undefined, name: string): Uint8Array {
   if (json === undefined || json === null) throw invalid(name, 'JSON, or its text')
   return encodeUtf8(typeof json === 'string' ? json : canonicalizeJson(json))
 }
 
-/** The text app_compose in tcb_info, which services give as an object or as its text. */
+/** The text app_compose in tcb_info, which is an object or the JSON text of an object. */
 export function readCompose(tcbInfo: Json | undefined): Uint8Array | null {
   if (tcbInfo === undefined || tcbInfo === null) return null
   const info = typeof tcbInfo === 'string' ? parseExactJson(encodeUtf8(tcbInfo)) : tcbInfo
@@ -97,7 +97,7 @@ export function readCompose(tcbInfo: Json | undefined): Uint8Array | null {
   return compose === undefined ? null : encodeUtf8(textOf(compose, 'app_compose'))
 }
 
-/** The list of devices in what NVIDIA's service is sent: an object or its text. */
+/** The devices in a payload for NVIDIA's service, which is an object or its JSON text. */
 function readPayload(json: Json): Json | null {
   if (json === null) return null
   const payload = typeof json === 'string' ? parseExactJson(encodeUtf8(json)) : json

@@ -7,7 +7,7 @@ import { ProviderEvidenceError } from '../provider-error.ts'
 import { parsedAs, refuseEvidence } from './evidence-codes.ts'
 import type { Judging } from './judging.ts'
 
-/** Most devices of one answer: eight GPUs and four switches, and as many again. */
+/** Most devices in one answer: twice the eight GPUs and four switches of a machine. */
 const DEVICES_MAX = 24
 
 const { arrayOf, textOf } = formsOf('gpu_malformed')
@@ -26,8 +26,8 @@ export function readDevices(json: Json | undefined): readonly GpuEvidence[] {
 }
 
 /**
- * Makes the check "GPU": every device signed evidence for the nonce. Returns their names. `tie`
- * says what ties them to the machine.
+ * Makes the check "GPU": every device signed evidence for the nonce. Returns the names of the
+ * devices. `tie` describes what ties the devices to the machine.
  */
 export async function judgeGpus(
   { evidence: { nonce }, terms, checks, at, add }: Judging,

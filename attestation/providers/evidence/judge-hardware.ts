@@ -36,8 +36,8 @@ export type HardwareFacts = {
 /** The state of the platform's software. */
 export type ProviderTcb = {
   /**
-   * Intel's status, the worst of all parts. For AMD `provisional` if the host may go back to
-   * older firmware, `behind` if the report states older firmware than runs, else `committed`.
+   * Intel: the worst status of all parts. AMD: `provisional` if the host may go back to older
+   * firmware, `behind` if newer firmware runs than the report states, otherwise `committed`.
    */
   readonly status: string
   readonly advisories: readonly string[]
@@ -45,7 +45,7 @@ export type ProviderTcb = {
   readonly versions: Readonly<Record<string, number>> | null
 }
 
-/** The result: facts, null unless the signature holds; and the checks of the hardware. */
+/** The result: every check of the hardware, and the facts (null unless the signature is valid). */
 export type HardwareJudgement = {
   readonly facts: HardwareFacts | null
   readonly checks: readonly ProviderCheck[]
@@ -90,10 +90,10 @@ export async function judgeHardware(
   return { facts: facts && snpFactsOf(facts), checks: checks.filter(isJudged) }
 }
 
-/** Fails the check of the chain: nothing was kept. */
+/** An empty chain, used if no chain was kept: the check of the chain fails. */
 const NO_CHAIN = { vek: new Uint8Array(), ask: new Uint8Array(), ark: new Uint8Array() }
 
-/** The check "key binding" reads the report data of every kind. */
+/** False for the check "report data": the check "key binding" replaces it. */
 function isJudged({ name }: ProviderCheck): boolean {
   return name !== 'report data'
 }

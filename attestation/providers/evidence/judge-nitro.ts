@@ -119,7 +119,7 @@ function keysOf(
   return all.map((spkiSha256) => ({ spkiSha256, domain: null }))
 }
 
-/** True for a sequence of an algorithm and a bit string. A notary's key is a point without form. */
+/** True for a SubjectPublicKeyInfo: an algorithm and a bit string. A notary's key is a point. */
 function isKeyInfo(bytes: Uint8Array): boolean {
   try {
     const { children } = decodeDer(new Uint8Array(bytes))

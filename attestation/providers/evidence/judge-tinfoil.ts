@@ -98,7 +98,7 @@ export async function judgeTinfoil(judging: Judging): Promise<KindFacts> {
   }
 }
 
-/** The checks of each TEE that show the code, and that the host cannot look into the machine. */
+/** The checks of each TEE for the code, and against a host that reads the machine's memory. */
 const MEASUREMENTS = ['measurements', 'measurement']
 const DEBUG = ['TD attributes', 'debug and migration off']
 
@@ -160,8 +160,8 @@ function acceptedCode({ terms }: Judging, build: SigstoreFacts | null): Accepted
 }
 
 /**
- * A build by anyone can state any configuration, and any firmware can state the measurements of a
- * build. Without a policy for both, weights are a claim.
+ * Weights are only claimed without a policy for build and firmware: a build by anyone can state any
+ * configuration, and any firmware can state the measurements of any build.
  */
 function modelOf(
   { predicate, repository }: SigstoreFacts,

@@ -8,7 +8,7 @@ import type { CodeTerms, ProviderPolicy } from './provider-policy.ts'
 export type BoundKey = {
   /** SHA-256 of its SubjectPublicKeyInfo, hex, as `provider_keys` names keys. */
   readonly spkiSha256: string
-  /** The host that it is for; null for any. */
+  /** The host of the key. Null: any host. */
   readonly domain: string | null
 }
 
@@ -18,13 +18,13 @@ export type ProviderCode = {
   readonly by: 'release' | 'measurements' | 'application' | 'enclave'
   /** OWNER/NAME on GitHub. Null unless a signed build names it. */
   readonly repository: string | null
-  /** The tag or branch that was built. Null as above. */
+  /** The tag or branch that was built. Null unless a signed build names it. */
   readonly release: string | null
   /** Hex: of the artifact, of the app_compose, or of the boot configuration. */
   readonly digest: string | null
 }
 
-/** One model whose weights measured code names. */
+/** A model whose weights are named by measured code. */
 export type MeasuredModel = {
   readonly name: string
   /** Repository and revision, `OWNER/NAME@REVISION`. */
@@ -33,16 +33,16 @@ export type MeasuredModel = {
   readonly rootHash: string
 }
 
-/** What is known of the weights that answer. */
+/** What is known about the weights of the model that answers. */
 export type ProviderModel = {
   /**
-   * `hardware_proven`: measured root hashes name them, on the machine that answered.
+   * `hardware_proven`: the machine that answered measured the root hashes of the weights.
    * `provider_claimed`: the provider names a model. `unknown`: neither.
    */
   readonly weights: 'hardware_proven' | 'provider_claimed' | 'unknown'
-  /** Why, for people. */
+  /** The reason, for people. */
   readonly reason: string
-  /** Of `hardware_proven` alone. */
+  /** Empty unless `hardware_proven`. */
   readonly models: readonly MeasuredModel[]
 }
 
@@ -58,13 +58,13 @@ export type KindFacts = {
   readonly encryptionKey: string | null
   readonly code: ProviderCode | null
   readonly model: ProviderModel
-  /** Names of devices of NVIDIA. */
+  /** Names of NVIDIA's devices. */
   readonly gpus: readonly string[]
-  /** When the evidence ends, Unix milliseconds; null if no part of it says so. */
+  /** When the evidence ends, Unix milliseconds. Null if no part of it has an end. */
   readonly endsAtMs: number | null
 }
 
-/** What the judgement of each kind is given. */
+/** The inputs for judging evidence of any kind. */
 export type Judging = {
   readonly evidence: ProviderEvidence
   readonly terms: ProviderTerms
@@ -74,7 +74,7 @@ export type Judging = {
   add(part: string, checks: readonly ProviderCheck[]): void
 }
 
-/** A policy, or the defaults without one: then no code is demanded. */
+/** A policy, or the defaults without a policy, which demand no code. */
 export type ProviderTerms = Omit<ProviderPolicy, 'kind' | 'origins' | 'code'> & {
   readonly code: CodeTerms | null
 }

@@ -8,7 +8,7 @@ import { readSignedResponse, type TdxCollateral } from '../tdx/collateral.ts'
 import { parsedAs, refuseEvidence } from './evidence-codes.ts'
 import type { KeptResponse } from './evidence-document.ts'
 
-/** What was kept of the makers of hardware and of code. Null: not kept, or not all parts. */
+/** Kept answers from the makers of hardware and code. Null: a part was not kept. */
 export type KeptCollateral = {
   readonly tdx: TdxCollateral | null
   readonly snp: SnpCertificates | null
@@ -20,7 +20,7 @@ export type KeptCollateral = {
 
 /**
  * Finds collateral in attacker-controlled answers, by the paths of their URLs: the first of each
- * kind with status 200. Their hosts do not count, since everything is signed. Verifies no
+ * kind with status 200. The hosts are not checked, since all collateral is signed. Verifies no
  * signature. Throws ProviderEvidenceError.
  */
 export function readKeptCollateral(kept: readonly KeptResponse[]): KeptCollateral {
@@ -67,7 +67,7 @@ function readTdx({
   }
 }
 
-/** AMD's chain of a report: PEM of the intermediate authority and the root. */
+/** The chain of a report. `pem`: AMD's intermediate authority, then the root. */
 function snpCertificates(vek: Uint8Array, pem: string): SnpCertificates {
   const [ask, ark, ...others] = parsePemChain(pem, 'cert_chain')
   if (!ask || !ark || others.length > 0)
@@ -75,7 +75,7 @@ function snpCertificates(vek: Uint8Array, pem: string): SnpCertificates {
   return { vek, ask, ark }
 }
 
-/** A bundle itself, or the first of GitHub's answer. */
+/** Reads a bundle, or the first bundle in an answer of GitHub. */
 function readSigstore(body: Uint8Array): Json {
   const json = parsedAs('collateral_malformed', () => parseExactJson(body))
   const list = memberAt(json, 'attestations')
@@ -87,8 +87,8 @@ const TINFOIL = 'https://tinfoil.sh/collateral/'
 const ENTRIES_MAX = 32
 
 /**
- * Collateral inside version 3 of Tinfoil's document, in the place of what was not kept beside it.
- * Throws ProviderEvidenceError.
+ * Fills what is missing in `kept` with the collateral in version 3 of Tinfoil's document. Throws
+ * ProviderEvidenceError.
  */
 export function readTinfoilCollateral(json: Json, kept: KeptCollateral): KeptCollateral {
   return parsedAs('collateral_malformed', () => {

@@ -7,8 +7,8 @@ import { refuseEvidence } from './evidence-codes.ts'
 import { type Judging, type MeasuredModel, type ProviderModel, UNKNOWN_WEIGHTS } from './judging.ts'
 
 /**
- * Makes the check "weights". Weights that a provider claims alone are unknown to the policy. A null
- * model: the code that would measure them was not established.
+ * Makes the check "weights". Weights that a provider only claims do not meet a policy. `model` is
+ * null if the code that measures the weights is not established.
  */
 export async function checkWeights(
   { terms, checks }: Judging,
@@ -25,15 +25,15 @@ export async function checkWeights(
   })
 }
 
-/** What is known of the weights that answered as one model. */
+/** What is known about the weights of the model that answered. */
 export type RecordWeights = Pick<ProviderModel, 'weights' | 'reason'> & {
   /** The measured weights. Null unless `hardware_proven`. */
   readonly measured: MeasuredModel | null
 }
 
 /**
- * What the evidence shows of the weights of the model `id`, as a record names it. They are
- * `hardware_proven` only if the measured list has that name once.
+ * What the evidence shows about the weights of the model that a record calls `id`. They are
+ * `hardware_proven` only if the measured list has this name exactly once.
  */
 export function weightsOf({ weights, reason, models }: ProviderModel, id: string): RecordWeights {
   if (weights !== 'hardware_proven') return { weights, reason, measured: null }
@@ -44,9 +44,9 @@ export function weightsOf({ weights, reason, models }: ProviderModel, id: string
 }
 
 /**
- * The weights that a signed build of Tinfoil measures: its command line has the hash of the
- * configuration, which names each model with the root hash of its disk. The measurement of the
- * machine covers the command line, by the statement of the build.
+ * The weights that a signed build of Tinfoil measures. The build states that the machine's
+ * measurement covers the command line. The command line has the hash of the configuration, which
+ * names each model with the root hash of its disk.
  */
 export function weightsOfBuild(predicate: JsonObject): ProviderModel {
   const [cmdline, config] = [memberOf(predicate, 'cmdline'), memberOf(predicate, 'config')]

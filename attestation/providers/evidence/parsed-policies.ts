@@ -1,4 +1,4 @@
-/** What parseProviderPolicy returned. Any other object could lack a demand. */
+/** The policies that parseProviderPolicy returned. Any other object could lack a demand. */
 const parsedPolicies = new WeakSet<object>()
 
 /** Records that parseProviderPolicy returned this policy. */

@@ -13,7 +13,7 @@ export const policyForms = formsOf('policy_invalid')
 
 const { invalid, textOf, hexOf } = policyForms
 
-/** An object with all `required` members and no others but `optional`; null allows any. */
+/** An object with all `required` members. Others must be in `optional`; null allows any. */
 export function policyObject(
   json: Json | undefined,
   name: string,
@@ -47,7 +47,7 @@ export function wholeIn(json: Json | undefined, name: string, fallback: number):
   return json === undefined ? fallback : policyForms.countOf(json, name)
 }
 
-/** The members of a set of TDX measurements in a file, and what verifyTdxQuote calls them. */
+/** Names of TDX measurements in a policy file, with their names in TdxMeasurements. */
 const TDX_REGISTERS: Readonly<Record<string, keyof TdxMeasurements>> = {
   mrtd: 'mrTd',
   rtmr0: 'rtmr0',
@@ -94,7 +94,7 @@ export function imagesIn(json: Json | undefined, name: string): readonly DstackI
   })
 }
 
-/** Sets of PCRs by name. Each has PCR0, the only register that says which image runs. */
+/** Sets of PCRs by name. Each has PCR0, the only register that identifies the image. */
 export function pcrSetsIn(json: Json | undefined, name: string): readonly MeasurementSet[] {
   return policyList(json, name, (item, where) => {
     const set = policyObject(item, where, { required: ['PCR0'], optional: null })

@@ -33,16 +33,16 @@ import {
   wholeIn,
 } from './policy-members.ts'
 
-/** What is accepted of TDX platforms. */
+/** The accepted TDX platforms. */
 export type TdxTerms = {
   readonly statuses: readonly TcbStatus[]
   readonly advisories: readonly string[]
   readonly evaluationNumberMin: number
-  /** Accepted firmware of the machine, MRTD and RTMR0, of kind tinfoil. */
+  /** Accepted firmware of the machine (MRTD and RTMR0), for the kind tinfoil. */
   readonly platforms: 'any' | readonly TdxMeasurements[]
 }
 
-/** What is accepted of SEV-SNP platforms. Null floors: not checked. */
+/** The accepted SEV-SNP platforms. Null floors: not checked. */
 export type SnpTerms = {
   readonly floors: Readonly<Partial<Record<SnpProduct, TcbVersion>>> | null
   readonly needsRevocationList: boolean
@@ -85,7 +85,7 @@ export type ProviderPolicy = {
   readonly origins: readonly string[]
   readonly maxAgeMs: number
   readonly needsBlock: boolean
-  /** Whether an answer that no nonce is in is accepted: version 2 of Tinfoil's documents. */
+  /** True accepts an answer without a nonce: version 2 of Tinfoil's documents. */
   readonly acceptsNoNonce: boolean
   readonly code: CodeTerms
   /** Null: refused. */
@@ -118,7 +118,7 @@ export const NO_TDX_TERMS: TdxTerms = {
 }
 export const NO_SNP_TERMS: SnpTerms = { floors: null, needsRevocationList: true }
 
-/** What a judgement without a policy applies: the checks of hardware, and no demand of code. */
+/** The terms without a policy: hardware is checked, and no code is demanded. */
 export const NO_PROVIDER_POLICY: Omit<ProviderPolicy, 'kind' | 'origins' | 'code'> = {
   maxAgeMs: AGE_HOURS_MAX_DEFAULT * 3_600_000,
   needsBlock: false,
@@ -151,7 +151,7 @@ export function parseProviderPolicy(bytes: Uint8Array): ProviderPolicy {
 
 const { invalid, textOf } = policyForms
 
-/** Members that a policy of each kind may have beside those of all kinds. */
+/** Members that a policy of each kind may have besides the common members. */
 const MEMBERS_OF_KIND: Readonly<Record<ProviderKind, readonly string[]>> = {
   tinfoil: ['release', 'measurements', 'tdx', 'snp', 'weights', 'accepts_no_nonce', 'gpu'],
   dstack: ['compose_hashes', 'app_ids', 'images', 'tdx', 'gpu'],
@@ -189,7 +189,7 @@ function readPolicyFile(json: Json): ProviderPolicy {
   }
 }
 
-/** Terms of hardware without accepted code, or code without terms, are more likely an oversight. */
+/** Refuses terms for hardware without accepted code, and the reverse: they are likely a mistake. */
 function checkHardware(
   { tdx, snp, measurements, weights, release }: JsonObject,
   kind: ProviderKind,

@@ -17,12 +17,12 @@ export type TinfoilDocument = {
   /** 32 bytes, hex. Null for version 2, which has no nonce. */
   readonly nonce: string | null
   /**
-   * The keys that this report data binds. Throws ProviderEvidenceError if it is of another
-   * document.
+   * The keys that this report data binds. Throws ProviderEvidenceError if the data belong to
+   * another document.
    */
   keysIn(reportData: Uint8Array): TinfoilKeys
   readDevices(): readonly GpuEvidence[]
-  /** The list of collateral of version 3. */
+  /** The collateral in a document of version 3. */
   readonly collateral: Json | null
 }
 
@@ -86,7 +86,7 @@ async function unpack(packed: Uint8Array<ArrayBuffer>): Promise<Uint8Array> {
       if (unpacked.length > REPORT_BYTES_MAX) break
     }
   } catch {
-    // The stream refuses what is not gzip, each engine with an error of its own.
+    // The stream throws for data that are not gzip. The error depends on the engine.
   }
   await reader.cancel().catch(() => {})
   throw refuseEvidence('answer_malformed', `expected gzip of at most ${REPORT_BYTES_MAX} bytes`)
@@ -150,7 +150,7 @@ function readVersion3(json: Json): TinfoilDocument {
 
 const ITEMS_MAX = 32
 
-/** The keys by the formats of their items. Two keys of one format leave open which is meant. */
+/** The keys, by the ids of their items. Each id occurs once. */
 function readKeys(section: Uint8Array): {
   readonly tls: string | null
   readonly hpke: string | null

@@ -31,21 +31,21 @@ export type ProviderFacts = KindFacts & {
   readonly digest: string
   readonly kind: ProviderKind
   readonly origin: string
-  /** By the word of the gateway that collected it. */
+  /** Stated by the gateway that collected the evidence. */
   readonly fetchedAtMs: number
   /** The evidence is not older than this block. Null: nothing shows that. */
   readonly block: NonceBlock | null
-  /** The policy trusts roots in place of those of a maker: the evidence is for development. */
+  /** True if the policy replaces the roots of a maker: the evidence is for development. */
   readonly hasReplacedRoots: boolean
 }
 
-/** The result: facts, null for bytes that are no evidence; and every check. */
+/** The result: every check, and the facts (null if the bytes are not evidence). */
 export type ProviderJudgement = {
   readonly facts: ProviderFacts | null
   readonly checks: readonly ProviderCheck[]
 }
 
-/** How much later than the judgement a gateway's clock may say that it fetched the evidence. */
+/** How long after the judgement the stated time of fetching may be, since clocks differ. */
 const CLOCK_SKEW_MS = 300_000
 
 /**
@@ -125,7 +125,7 @@ async function judgeKind(judging: Judging): Promise<KindFacts> {
   return await JUDGES[judging.evidence.kind](judging)
 }
 
-/** The checks of each kind, which are not made if the evidence is not of the policy's provider. */
+/** Leaves the checks of the kind open: the evidence is not of the policy's provider. */
 async function leaveOpen({ make }: ProviderChecks<EvidenceCheckName>): Promise<KindFacts> {
   for (const name of KIND_CHECKS) await make(name, () => blockedBy('provider'))
   return NO_KIND_FACTS

@@ -10,13 +10,13 @@ import type { GpuEvidence } from './verify-gpu-evidence.ts'
 /** Evidence of one device, with the architecture that the sender states. */
 export type ArchivedGpuEvidence = GpuEvidence & { readonly arch: string }
 
-/** Most devices in one file: eight GPUs and four switches, and as many again. */
+/** Most devices in one file: twice the eight GPUs and four switches of a machine. */
 const DEVICES_MAX = 24
 
 /**
- * Parses the attacker-controlled JSON in which NVIDIA's tools pass evidence on: an array of objects
- * of arch, certificate (base64 of PEM), evidence (base64) and nonce (hex), which must be the nonce
- * of the evidence. Throws ProviderEvidenceError `answer_malformed`, or a code of rules 1 to 5.
+ * Parses attacker-controlled JSON from NVIDIA's tools: an array of objects of arch, certificate
+ * (base64 of PEM), evidence (base64) and nonce (hex), which must be the nonce of the evidence.
+ * Throws ProviderEvidenceError `answer_malformed`, or a code of rules 1 to 5.
  */
 export function parseGpuEvidence(bytes: Uint8Array): readonly ArchivedGpuEvidence[] {
   const { arrayOf } = formsOf('answer_malformed')

@@ -6,7 +6,7 @@ import {
   decodeObjectIdentifier,
 } from '../../nitro/der.ts'
 
-/** DICE's extensions: of Hopper the composite id, of Blackwell the TcbInfo (TCG DICE, 6.1). */
+/** Extensions of DICE (TCG DICE, 6.1): the composite id on Hopper, the TcbInfo on Blackwell. */
 const COMPOSITE_ID = '2.23.133.5.4.1'
 const TCB_INFO = '2.23.133.5.4.1.1'
 const SHA384 = '2.16.840.1.101.3.4.2.2'

@@ -1,6 +1,6 @@
 import { ProviderEvidenceError } from '../provider-error.ts'
 
-/** All checks of a device's evidence, in their order, each with the statement that is then true. */
+/** All checks of a device's evidence, in their order, each with what is true if it passed. */
 export const GPU_CHECKS = {
   'evidence layout': 'an SPDM request for all measurements and its signed response',
   nonce: 'the evidence is for the expected nonce',
@@ -13,7 +13,7 @@ export const GPU_CHECKS = {
 
 export type GpuCheckName = keyof typeof GPU_CHECKS
 
-/** All checks of an answer of NVIDIA's remote attestation service, as above. */
+/** All checks of an answer of NVIDIA's remote attestation service, in the same form. */
 export const NRAS_CHECKS = {
   answer: 'an overall token, a token for each device, and a key set',
   tokens: 'the issuer signed every token, and all are valid at the time',

@@ -2,7 +2,7 @@ import { refuseGpu } from './gpu-rules.ts'
 
 /** Most bytes of evidence. Evidence of a GPU has about 4,300. */
 export const SPDM_EVIDENCE_BYTES_MAX = 65_536
-/** SPDM 1.1: GET_MEASUREMENTS of all blocks, signed; MEASUREMENTS. */
+/** Heads in SPDM 1.1: GET_MEASUREMENTS (all blocks, signed) and MEASUREMENTS. */
 const REQUEST_HEAD = [0x11, 0xe0, 0x01, 0xff]
 const RESPONSE_HEAD = [0x11, 0x60, 0x00, 0x00]
 const NONCE_BYTES = 32
@@ -21,7 +21,7 @@ export type SpdmEvidence = {
   /** The nonce of the request, which the caller chose. */
   readonly nonce: Uint8Array
   readonly slot: number
-  /** Measured digests by index from 1, 48 bytes each. What they should be only NVIDIA knows. */
+  /** Measured digests by index from 1, 48 bytes each. Only NVIDIA knows the right values. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
   /** Version of the driver, e.g. `590.12`. Null for switches. */
   readonly driver: string | null

@@ -14,8 +14,8 @@ const TOKEN_CHARACTERS_MAX = 65_536
 const COORDINATE_BYTES = P384.coordinateBytes
 
 /**
- * Parses the attacker-controlled JSON of a key set: `keys`, of which the keys on P-384 are taken,
- * each with a key id of its own. Throws ProviderEvidenceError `key_set_malformed`.
+ * Parses the attacker-controlled JSON of a key set. Takes the keys on P-384 in `keys`, each of
+ * which must have its own id. Throws ProviderEvidenceError `key_set_malformed`.
  */
 export function parseTokenKeys(bytes: Uint8Array): TokenKeys {
   const { objectOf, arrayOf, textOf } = formsOf('key_set_malformed')
@@ -47,8 +47,8 @@ export type Token = {
 }
 
 /**
- * Decodes an attacker-controlled token (rule 10). Its algorithm must be ES384: `none`, and every
- * other, is refused, and so is a header that makes demands. Throws ProviderEvidenceError.
+ * Decodes an attacker-controlled token (rule 10). Refuses any algorithm except ES384, and a header
+ * with critical extensions (`crit`). Throws ProviderEvidenceError.
  */
 export function decodeToken(text: string): Token {
   const [header = '', payload = '', signature = '', ...rest] = text.split('.')

@@ -16,7 +16,7 @@ import { firmwareIdsOf, isDiceExtension } from './firmware-id.ts'
 import { GPU_CHECKS, type GpuCheckName, refuseGpu } from './gpu-rules.ts'
 import { decodeSpdmEvidence, type SpdmEvidence } from './spdm-evidence.ts'
 
-/** Evidence of one GPU or switch. All of it may be written by an attacker. */
+/** Evidence of one GPU or switch: attacker-controlled. */
 export type GpuEvidence = {
   /** The SPDM request and its response. */
   readonly evidence: Uint8Array
@@ -38,7 +38,7 @@ export type GpuFacts = Omit<SpdmEvidence, 'signed' | 'signature'> & {
   readonly device: string
 }
 
-/** The result: facts, null unless chain and signature hold; and every check. */
+/** The result: every check, and the facts (null unless chain and signature are valid). */
 export type GpuJudgement = {
   readonly facts: GpuFacts | null
   readonly checks: readonly ProviderCheck<GpuCheckName>[]
@@ -134,7 +134,7 @@ async function verifySignature(
     throw refuseGpu('signature_invalid', "expected a signature by the device's key")
 }
 
-/** Rule 8. Switches do not report the id of their firmware, though their certificates name one. */
+/** Rule 8. Switches report no firmware id, although their certificates name one. */
 function checkFirmwareId(
   { firmwareId }: SpdmEvidence,
   { opaque, subject }: Certificate,

@@ -16,7 +16,7 @@ import { decodeToken, parseTokenKeys, type Token, type TokenKeys, verifyToken } 
 
 /** An answer of the service, with the key set that was stored with it. */
 export type NrasEvidence = {
-  /** The body: JSON of `["JWT", overall]` and an object of a token for each device. */
+  /** The body: a JSON array of `["JWT", overall]` and an object with a token for each device. */
   readonly answer: Uint8Array
   /** The body of the service's `.well-known/jwks.json` at that time. */
   readonly keySet: Uint8Array
@@ -42,7 +42,7 @@ export type NrasDevice = {
   readonly vbios: string | null
 }
 
-/** The result: the devices, null unless all tokens hold together; and every check. */
+/** The result: every check, and the devices (null unless all tokens belong together). */
 export type NrasJudgement = {
   readonly devices: readonly NrasDevice[] | null
   readonly checks: readonly ProviderCheck<NrasCheckName>[]
@@ -122,7 +122,7 @@ function parseAnswer(bytes: Uint8Array): AnswerTexts {
   }
 }
 
-/** Rule 10: each token is signed, of the issuer, and valid at the time. */
+/** Rule 10: each token is signed, is by the issuer, and is valid at the time. */
 async function readTokens(
   { overall, devices, keys }: AnswerTexts & { readonly keys: TokenKeys },
   { issuer, atMs }: { readonly issuer: string; readonly atMs: number },

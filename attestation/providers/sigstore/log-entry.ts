@@ -25,7 +25,7 @@ export type TrustedLog = { readonly key: EcdsaKey; readonly id: Uint8Array }
 /**
  * Verifies that a trusted log promised the bundle's entry (the signed entry timestamp of Rekor, API
  * version 1), and that the entry is of the bundle's statement, signature and certificate. So the
- * signature was made by the entry's time. Throws ProviderEvidenceError.
+ * signature existed at the entry's time. Throws ProviderEvidenceError.
  */
 export async function verifyLogEntry(
   bundle: SigstoreBundle,
@@ -52,7 +52,7 @@ async function findLog(logId: Uint8Array, logs: SigstoreTrust['logs']): Promise<
   return { key, id: logId }
 }
 
-/** Compares the entry with the bundle: any entry of the log could be beside the bundle. */
+/** Compares the entry with the bundle: otherwise, a bundle could have any entry of the log. */
 function checkBody({ entry, payload, signature, certificate }: SigstoreBundle): void {
   if (entry.kind !== 'dsse' || entry.version !== '0.0.1')
     throw refuseBundle('entry_kind', 'expected an entry of kind dsse, version 0.0.1')

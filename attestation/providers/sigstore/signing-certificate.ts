@@ -35,7 +35,7 @@ const FULCIO = '1.3.6.1.4.1.57264.1'
 /** DER of extKeyUsage with code signing alone. */
 const CODE_SIGNING = '300a06082b06010505070303'
 
-/** Fulcio's first extensions are texts without DER, and no check reads the certificate logs. */
+/** Opaque, since Fulcio's first extensions are not DER and no check reads the certificate logs. */
 const LEAF = {
   isOpaque: (type: string) => type === NAMES || type === USAGES || !type.startsWith('2.5.29.'),
   understood: [NAMES],
@@ -44,8 +44,8 @@ const AUTHORITY = { curve: P384, isOpaque: () => false, authorities: 'authoritie
 
 /**
  * Verifies that a trusted authority issued the certificate (DER, P-256, for signing code), and that
- * both were valid at `atMs`, the time of the log entry. Such certificates live ten minutes. Throws
- * ProviderEvidenceError.
+ * both were valid at `atMs`, the time of the log entry. The certificate is valid for only ten
+ * minutes. Throws ProviderEvidenceError.
  */
 export async function verifySigningCertificate(
   der: Uint8Array<ArrayBuffer>,

@@ -37,21 +37,21 @@ export type SigstoreFacts = CodeBuilder & {
   readonly logIndex: number
 }
 
-/** The result: facts, null unless every check that was made passed; and every check. */
+/** The result: every check, and the facts (null unless every check that was made passed). */
 export type SigstoreJudgement = {
   readonly facts: SigstoreFacts | null
   readonly checks: readonly ProviderCheck<SigstoreCheckName>[]
 }
 
 /**
- * Judges an attacker-controlled Sigstore bundle (its JSON value): that a workflow of the accepted
- * repository at an accepted ref signed a statement about an artifact, and that the log `trust`
- * names has it. Accept it only if `requireChecks(checks)` returns. A null `identity` leaves open
- * who may build.
+ * Judges an attacker-controlled Sigstore bundle (its JSON value): whether a workflow of the
+ * accepted repository, at an accepted ref, signed a statement about an artifact, and whether a log
+ * of `trust` has it. Accept the bundle only if `requireChecks(checks)` returns. A null `identity`
+ * leaves open who may build.
  *
- * It proves who built, by GitHub's word, and that the build is on public record. It does not prove
- * that the artifact is what the source says; nor that the certificate is in a log of certificates,
- * which would show a false certificate by the authority.
+ * It proves who built the artifact, as GitHub states, and that the build is on public record. It
+ * does not prove that the artifact is what the source says; nor that the certificate is in a log of
+ * certificates, which would show a false certificate by the authority.
  */
 export async function verifySigstoreBundle(
   json: Json,
@@ -110,7 +110,7 @@ const DATE_SECONDS_MAX = 8_640_000_000_000
 
 const PAYLOAD_TYPE = 'application/vnd.in-toto+json'
 
-/** The bytes that a DSSE envelope's signature is over (github.com/secure-systems-lab/dsse). */
+/** The bytes that the signature of a DSSE envelope covers (github.com/secure-systems-lab/dsse). */
 function paeOf({ payloadType, payload }: SigstoreBundle): Uint8Array {
   const type = encodeUtf8(payloadType)
   const head = `DSSEv1 ${type.length} ${payloadType} ${payload.length} `

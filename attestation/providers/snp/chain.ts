@@ -12,7 +12,7 @@ import { isAmdExtension } from './vek-claims.ts'
 
 /** The certificates of a report, DER. */
 export type SnpCertificates = {
-  /** The certificate of the key that signed the report: a VCEK's or a VLEK's. */
+  /** The certificate of the key that signed the report, a VCEK or a VLEK. */
   readonly vek: Uint8Array
   /** AMD's intermediate authority: the ASK, or the ASVK of VLEKs. */
   readonly ask: Uint8Array
@@ -20,7 +20,7 @@ export type SnpCertificates = {
   readonly ark: Uint8Array
 }
 
-/** A chain whose form and names hold, and the product that its root is for. */
+/** A chain with correct form and names, and the product of its root. */
 export type SnpChain = {
   readonly vek: CertificateFields
   readonly ask: CertificateFields
@@ -102,7 +102,7 @@ function productOfRoot(fingerprint: Uint8Array, roots: SnpRoots): SnpProduct {
   return product
 }
 
-/** Roots by fingerprint, which policies pin: they are few, and many chains share one. */
+/** Parsed roots by fingerprint: few, since policies name them, and shared by many chains. */
 const parsedRoots = new Map<string, CertificateFields>()
 
 function readRoot(der: Uint8Array<ArrayBuffer>, fingerprint: Uint8Array): CertificateFields {
@@ -139,7 +139,7 @@ function isOpaque(type: string): boolean {
 
 const NO_USAGE = { digitalSignature: false, keyCertSign: false, cRLSign: false }
 
-/** By the bytes of the extension. AMD's ASKs have a trailing zero bit, which DER leaves out. */
+/** Keyed by the bytes of the extension. AMD's ASKs have a trailing zero bit, which is not DER. */
 const KEY_USAGES: Readonly<Record<string, CertificateFields['keyUsage']>> = {
   '03020106': { ...NO_USAGE, keyCertSign: true, cRLSign: true },
   '03020204': { ...NO_USAGE, keyCertSign: true },
@@ -158,7 +158,7 @@ function checkNames(
     throw refuseReport('certificate_name', `expected a SEV-${signer} by ${authority}`)
 }
 
-/** AMD's leaves have neither extension. */
+/** Checks the leaf. AMD's leaves have neither of these two extensions. */
 function checkEnd({ basicConstraints, keyUsage }: CertificateFields): void {
   if (basicConstraints?.ca) throw refuseReport('leaf_is_ca', 'vek: expected no CA certificate')
   if (keyUsage !== null && !keyUsage.digitalSignature)

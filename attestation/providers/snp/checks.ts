@@ -11,7 +11,7 @@ import { hardwareIdOfVek, productOfVek, providerOfVek, tcbOfVek } from './vek-cl
 export type SnpTcbs = Readonly<Record<keyof SnpReport['tcb'], TcbVersion>>
 
 /**
- * Checks that report, certificate and root are of one product, and the kind of the certificate
+ * Checks the kind of the certificate, and that report, certificate and root are of one product
  * (rule 13). Reports of version 2 do not name their processor. Throws ProviderEvidenceError.
  */
 export function checkProduct(
@@ -49,8 +49,8 @@ export function checkTcb(
 }
 
 /**
- * Checks that the certificate is for the report's chip (rule 15). A masked chip id, all zeros, is
- * any chip. A VLEK is for no chip. Throws ProviderEvidenceError.
+ * Checks that the certificate is for the report's chip (rule 15). Not made for a masked chip id
+ * (all zeros), or for a VLEK, which is for no chip. Throws ProviderEvidenceError.
  */
 export function checkChip(
   { chipId, signer }: SnpReport,
@@ -81,7 +81,7 @@ export function checkGuestPolicy({
   return established(true)
 }
 
-/** Checks who asked for the report in the guest (rule 17). Throws ProviderEvidenceError. */
+/** Checks the privilege level that requested the report (rule 17). Throws ProviderEvidenceError. */
 export function checkVmpl({ vmpl }: SnpReport, { vmpl: expected }: ResolvedSnpPolicy) {
   if (vmpl === expected) return established(true, `VMPL ${vmpl}`)
   throw refuseReport('vmpl_unexpected', `expected a report for VMPL ${expected}`)
@@ -119,7 +119,7 @@ export function matchMeasurement(
   return established(index, encodeHex(measurement))
 }
 
-/** Checks what the host handed in at launch (rule 20). Throws ProviderEvidenceError. */
+/** Checks HOST_DATA, which the host set at launch (rule 20). Throws ProviderEvidenceError. */
 export function matchHostData(
   { hostData }: SnpReport,
   { hostData: accepted }: ResolvedSnpPolicy,
@@ -130,7 +130,7 @@ export function matchHostData(
   return established(true, encodeHex(hostData))
 }
 
-/** Checks what the guest handed in (rule 21). Throws ProviderEvidenceError. */
+/** Checks REPORT_DATA, which the guest chose (rule 21). Throws ProviderEvidenceError. */
 export function matchReportData(
   { reportData }: SnpReport,
   { reportData: expected }: ResolvedSnpPolicy,

@@ -23,10 +23,7 @@ export type SnpPolicy = {
   readonly floors?: Readonly<Partial<Record<SnpProduct, TcbVersion>>>
   /** The trusted ARKs. Default AMD_ROOTS. */
   readonly roots?: SnpRoots
-  /**
-   * Whether evidence without the ARK's revocation list is incomplete. Default true. False waives
-   * the check, for evidence that was kept without a list.
-   */
+  /** True (default): evidence needs the ARK's revocation list. False waives this check. */
   readonly needsRevocationList?: boolean
 }
 
@@ -87,7 +84,7 @@ const OPTIONS: Readonly<Record<keyof SnpPolicy, true>> = {
   needsRevocationList: true,
 }
 
-/** An empty list would accept nothing, and is more likely a lookup that failed. */
+/** Refuses an empty list, which would accept nothing: it is likely a lookup that failed. */
 function demandAllowlist(name: string, list: unknown, bytes: number): void {
   const isWhole = isListOf(list, (item) => isBytesOf(item, bytes)) && list.length > 0
   demand(isWhole, `${name} to be one or more Uint8Arrays of ${bytes} bytes`)
@@ -108,7 +105,7 @@ function demandByProduct(
   demand(isWhole, `${name} by the products ${SNP_PRODUCTS.join(', ')}`)
 }
 
-/** Exactly the parts that the product has, each a byte: a part left out would demand nothing. */
+/** True for exactly the product's parts, each a byte: a missing part would demand nothing. */
 function isFloor(value: unknown, product: SnpProduct): boolean {
   if (!hasOwnMembersAlone(value)) return false
   const parts = Object.keys(TCB_LAYOUTS[product])

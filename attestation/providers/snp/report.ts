@@ -4,13 +4,13 @@ import { refuseReport } from './snp-rules.ts'
 
 /** Bytes of every report, of any version. */
 export const SNP_REPORT_BYTES = 1184
-/** The signed bytes come first. */
+/** The number of signed bytes, from the start of the report. */
 const SIGNED_BYTES = 0x2a0
 
 /** The versions of a report that are read. */
 const VERSION_MIN = 2
 const VERSION_MAX = 5
-/** From these versions on a report has CPUID, and the mitigation vectors. */
+/** The first versions with CPUID and with the mitigation vectors. */
 const VERSION_CPUID = 3
 const VERSION_MITIGATIONS = 4
 
@@ -58,7 +58,7 @@ export type SnpReport = {
   readonly imageId: Uint8Array
   readonly vmpl: number
   readonly platform: PlatformInfo
-  /** The key that signed: of this chip, or of the provider that the chip serves. */
+  /** The key that signed. VCEK: of the chip. VLEK: of the cloud provider that the chip serves. */
   readonly signer: 'VCEK' | 'VLEK'
   readonly reportData: Uint8Array
   readonly measurement: Uint8Array
@@ -149,7 +149,7 @@ export function decodeSnpReport(bytes: Uint8Array): SnpReport {
   }
 }
 
-/** The reserved ranges of a version: offset and end. */
+/** Checks that the reserved ranges of a version (offset, end) are zero. */
 function checkReserved(report: Uint8Array, version: number): void {
   const ranges: readonly (readonly [number, number])[] = [
     [0x4c, 0x50],
@@ -226,7 +226,7 @@ function decodeFirmware(view: DataView, offset: number): FirmwareVersion {
   }
 }
 
-/** The fields of r and of s, little-endian, zero above the scalar. */
+/** Bytes of each field, r and s: little-endian, then zeros. */
 const SCALAR_FIELD_BYTES = 72
 
 /** Turns the signature's little-endian scalars into r || s, big-endian. */

@@ -71,7 +71,7 @@ function keyNumbers({ content }: DerNode): readonly DerNode[] {
   }
 }
 
-/** Of authorities whose key was imported: an ARK's key verifies many chains and lists. */
+/** Imported keys of authorities: an ARK's key verifies many chains and lists. */
 const keys = new WeakMap<CertificateFields, ReturnType<typeof importPssKey>>()
 
 function importPssKey({ publicKey: { encoding } }: CertificateFields) {

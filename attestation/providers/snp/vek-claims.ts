@@ -2,7 +2,7 @@ import { DER_TAGS, DerError, type DerNode, decodeDer, latin1 } from '../../nitro
 import { refuseReport, type SnpCode } from './snp-rules.ts'
 import { SNP_PRODUCTS, type SnpProduct, TCB_LAYOUTS, type TcbVersion } from './tcb.ts'
 
-/** AMD's arc. The values of its extensions are read here; the hardware id is not DER. */
+/** The arc of AMD's extensions, which this file reads. The hardware id is not DER. */
 const AMD_ARC = '1.3.6.1.4.1.3704.1.'
 const PRODUCT = `${AMD_ARC}2`
 const HARDWARE_ID = `${AMD_ARC}4`
@@ -67,8 +67,8 @@ function byteOf(value: Uint8Array<ArrayBuffer> | undefined, part: string): numbe
 }
 
 /**
- * The first bytes of the chip's id (rule 15): eight of Turin, all 64 of others. Null if the
- * certificate is for no chip. Throws ProviderEvidenceError.
+ * The hardware id (rule 15): the first 8 bytes of the chip's id for Turin, all 64 for others. Null
+ * if the certificate is for no chip. Throws ProviderEvidenceError.
  */
 export function hardwareIdOfVek(values: Values, product: SnpProduct): Uint8Array | null {
   const value = values.get(HARDWARE_ID)

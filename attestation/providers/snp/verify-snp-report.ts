@@ -26,7 +26,7 @@ import { checkRevocation } from './revocation.ts'
 import { refuseReport, SNP_CHECKS, type SnpCheckName } from './snp-rules.ts'
 import type { SnpProduct } from './tcb.ts'
 
-/** A report with all that its judgement needs. All of it may be written by an attacker. */
+/** A report and the data for judging it: attacker-controlled. */
 export type SnpEvidence = SnpCertificates & {
   /** The report, 1184 bytes. */
   readonly report: Uint8Array
@@ -40,17 +40,17 @@ export type SnpFacts = Omit<SnpReport, 'tcb' | 'cpu' | 'signed' | 'signature'> &
   /** The cloud provider that a VLEK is for. */
   readonly provider: string | null
   readonly tcbs: SnpTcbs
-  /** The newer firmware that runs is not committed: the host may still go back to the older. */
+  /** The running firmware is not committed: the host may still go back to older firmware. */
   readonly isProvisional: boolean
-  /** The certificate, and the reported TCB, are of older firmware than the firmware that runs. */
+  /** The certificate and the reported TCB are for older firmware than the firmware that runs. */
   readonly isReportedBehind: boolean
   /** The chip, if the report names the chip of the certificate. */
   readonly hardwareId: Uint8Array | null
-  /** When the first of the certificates and of the revocation list ends, Unix milliseconds. */
+  /** The earliest end of the certificates and the revocation list, Unix milliseconds. */
   readonly endsAtMs: number
 }
 
-/** The result: facts, null unless chain, signature, product and TCB hold; and every check. */
+/** The result: every check, and the facts (null unless chain, signature, product and TCB hold). */
 export type SnpJudgement = {
   readonly facts: SnpFacts | null
   readonly checks: readonly ProviderCheck<SnpCheckName>[]
@@ -110,7 +110,7 @@ async function establish(
   const chain = await make('certificate chain', async () => {
     if (report === null) return blockedBy('report layout')
     const read = await readSnpChain(evidence, { ...demanded, signer: report.signer })
-    // The report's signature takes longest. It counts only if the links hold too.
+    // Started first, since it takes longest. The result counts only if the links are valid too.
     holds = isSignedByChain(report, read)
     await verifySnpLinks(read)
     return established(read, `${report.signer} by the ARK of ${read.rootProduct}`)

@@ -5,7 +5,7 @@ import { tdxFault } from './tdx-codes.ts'
 
 /** A JSON text that Intel signed. */
 export type SignedText = {
-  /** The exact bytes: never printed again from their value. */
+  /** The bytes exactly as Intel signed them. */
   readonly signed: Uint8Array<ArrayBuffer>
   /** r || s, big-endian, 64 bytes. */
   readonly signature: Uint8Array<ArrayBuffer>
@@ -13,13 +13,13 @@ export type SignedText = {
   readonly issuerChain: string
 }
 
-/** What Intel says about a platform and its software (PCS, version 4). Each part ends at a time. */
+/** Intel's statements about a platform and its software (PCS, version 4). Each has an end. */
 export type TdxCollateral = {
-  /** Of `tcb?fmspc=…`. */
+  /** From `tcb?fmspc=…`. */
   readonly tcbInfo: SignedText
-  /** Of `qe/identity`. */
+  /** From `qe/identity`. */
   readonly qeIdentity: SignedText
-  /** DER. Of `rootcacrl`, and of `pckcrl` for the CA that issued the PCK certificate. */
+  /** DER. From `rootcacrl`, and from `pckcrl` for the CA that issued the PCK certificate. */
   readonly rootCrl: Uint8Array
   readonly pckCrl: Uint8Array
 }
@@ -58,7 +58,7 @@ export function readSignedResponse(
   }
 }
 
-/** PEM of a header that may be URL-encoded. A text that is not stays as it is. */
+/** Decodes a header that may be URL-encoded. Other text is returned unchanged. */
 function decodeIssuerChain(header: string): string {
   try {
     return decodeURIComponent(header)

@@ -16,7 +16,7 @@ import { P256 } from '../../nitro/ecdsa.ts'
 import { asProviderFault, verifyProviderChain } from '../provider-chain.ts'
 import { tdxFault } from './tdx-codes.ts'
 
-/** What Intel's certificates say about a platform (Intel SGX PCK Certificate specification). */
+/** A platform's values in Intel's certificates (Intel SGX PCK Certificate specification). */
 export type Pck = {
   /** Root first, the PCK certificate last. */
   readonly certificates: readonly Certificate[]
@@ -32,7 +32,7 @@ export type Pck = {
   readonly pceSvn: number
 }
 
-/** SGX extensions, in PCK certificates alone: they hold an ENUMERATED. */
+/** SGX extensions, which only PCK certificates have. They contain an ENUMERATED. */
 const SGX_EXTENSIONS = '1.2.840.113741.1.13.1'
 
 /** Certificates on Intel's P-256 hierarchy. */
@@ -69,8 +69,8 @@ export async function verifyPck(
 }
 
 /**
- * Reads which collateral an attacker-controlled PCK certificate (DER) needs: of which kind of
- * platform, and of which of Intel's two authorities. Verifies nothing. Throws
+ * Reads from an attacker-controlled PCK certificate (DER) which collateral it needs: the kind of
+ * its platform, and which of Intel's two authorities issued it. Verifies nothing. Throws
  * ProviderEvidenceError.
  */
 export async function readPckClaims(

@@ -8,17 +8,17 @@ export const TDX_QUOTE_BYTES_MAX = 32_768
 
 /** The report of a TD (Intel TDX DCAP Quote Generation Library, TD Quote Body). */
 export type TdxBody = {
-  /** '1.5' has the last two members. */
+  /** Only '1.5' has the last two members. */
   readonly tdVersion: '1.0' | '1.5'
   /** SVNs of the TDX module's parts: [1] is the module's version, [0] its SVN. 16 bytes. */
   readonly teeTcbSvn: Uint8Array
   readonly mrSeam: Uint8Array
   readonly mrSignerSeam: Uint8Array
   readonly seamAttributes: Uint8Array
-  /** 8 bytes, as they stand: the first bit of the first byte is DEBUG. */
+  /** 8 bytes in the order of the quote. The first bit of the first byte is DEBUG. */
   readonly tdAttributes: Uint8Array
   readonly xfam: Uint8Array
-  /** 48 bytes, as all measurements. */
+  /** 48 bytes, like all measurements. */
   readonly mrTd: Uint8Array
   readonly mrConfigId: Uint8Array
   readonly mrOwner: Uint8Array
@@ -48,7 +48,7 @@ export type TdxQuote = {
   readonly body: TdxBody
   /** Header and body, which the attestation key signed. */
   readonly signed: Uint8Array<ArrayBuffer>
-  /** r || s, big-endian, as all signatures here. */
+  /** r || s, big-endian, like all signatures here. */
   readonly signature: Uint8Array<ArrayBuffer>
   /** x || y. */
   readonly attestationKey: Uint8Array<ArrayBuffer>
@@ -61,8 +61,8 @@ export type TdxQuote = {
 
 /**
  * Decodes the attacker-controlled quote: version 4 or 5, ECDSA P-256, TDX, Intel's quoting enclave,
- * a PCK chain of three certificates. Every length is exact; bytes after the declared end are
- * ignored, as services pad. Verifies no signature. Throws ProviderEvidenceError.
+ * a PCK chain of three certificates. Every length is exact. Bytes after the declared end are
+ * ignored: services add padding. Verifies no signature. Throws ProviderEvidenceError.
  */
 export function decodeTdxQuote(given: Uint8Array): TdxQuote {
   if (given.length < HEADER_BYTES + BODY_BYTES['1.0'] || given.length > TDX_QUOTE_BYTES_MAX)

@@ -17,16 +17,16 @@ export const TCB_STATUSES = [
 
 export type TcbStatus = (typeof TCB_STATUSES)[number]
 
-/** What Intel says about parts of one level. */
+/** Intel's statement about one level. */
 export type TcbVerdict = {
   readonly status: TcbStatus
-  /** Intel's security advisories that concern the level, as INTEL-SA-00837. */
+  /** Intel's security advisories that concern the level, such as INTEL-SA-00837. */
   readonly advisories: readonly string[]
   /** When the level was current. Unix milliseconds. */
   readonly tcbDateMs: number
 }
 
-/** A level of one SVN. */
+/** A level with the lowest SVN that reaches it. */
 export type SvnLevel = TcbVerdict & { readonly isvSvn: number }
 
 /** A level of a platform. */
@@ -36,7 +36,7 @@ export type PlatformLevel = TcbVerdict & {
   readonly tdxComponents: readonly number[]
 }
 
-/** The signer and attributes that a TDX module must have. Lower-case hex, as all hex here. */
+/** The signer and attributes that a TDX module must have. Lower-case hex, like all hex here. */
 export type TdxModuleIdentity = {
   /** 48 bytes. */
   readonly mrSigner: string
@@ -45,7 +45,7 @@ export type TdxModuleIdentity = {
   readonly attributesMask: string
 }
 
-/** When a signed text is in force, and how new the data are that Intel made it from. */
+/** When a signed text is in force, and how new its data are. */
 type Issue = {
   /** Unix milliseconds, inclusive. */
   readonly issueDateMs: number
@@ -58,7 +58,7 @@ type Issue = {
 export type TcbInfo = Issue & {
   readonly id: string
   readonly version: number
-  /** How levels are compared; 0 is by each component. */
+  /** How levels are compared. 0: component by component. */
   readonly tcbType: number
   readonly fmspc: string
   readonly pceId: string
@@ -89,7 +89,7 @@ export type QeIdentity = Issue & {
   readonly levels: readonly SvnLevel[]
 }
 
-/** Parses a TCB info. Members that it does not need may be there. Throws ProviderEvidenceError. */
+/** Parses a TCB info. Other members are allowed. Throws ProviderEvidenceError. */
 export function parseTcbInfo(bytes: Uint8Array): TcbInfo {
   return parse('tcb_info_malformed', 'TCB info', (read) => {
     const info = read.objectOf(parseExactJson(bytes), 'the text')
@@ -117,7 +117,7 @@ export function parseTcbInfo(bytes: Uint8Array): TcbInfo {
   })
 }
 
-/** Parses a QE identity, likewise. Throws ProviderEvidenceError. */
+/** Parses a QE identity. Other members are allowed. Throws ProviderEvidenceError. */
 export function parseQeIdentity(bytes: Uint8Array): QeIdentity {
   return parse('qe_identity_malformed', 'QE identity', (read) => {
     const identity = read.objectOf(parseExactJson(bytes), 'the text')
@@ -232,5 +232,5 @@ const DATE = {
   form: /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/,
   expectation: 'a time as YYYY-MM-DDThh:mm:ssZ',
 }
-/** Printed to people, so without control characters. */
+/** Shown to people, so control characters are not allowed. */
 const ADVISORY = { form: /^[A-Za-z0-9-]{1,64}$/, expectation: 'the name of an advisory' }

@@ -15,8 +15,8 @@ import { tdxFault } from './tdx-codes.ts'
 import type { ResolvedTdxPolicy } from './tdx-policy.ts'
 
 /**
- * Checks a quoting enclave against Intel's identity, and returns its level: the first whose SVN it
- * reaches. Throws ProviderEvidenceError.
+ * Checks a quoting enclave against Intel's identity, and returns the first level whose SVN the
+ * enclave reaches. Throws ProviderEvidenceError.
  */
 export function matchQuotingEnclave(report: QeReport, identity: QeIdentity): SvnLevel {
   if (encodeHex(report.mrSigner) !== identity.mrSigner)
@@ -33,10 +33,9 @@ export function matchQuotingEnclave(report: QeReport, identity: QeIdentity): Svn
 }
 
 /**
- * Returns the first level of which the platform reaches every SGX component, the PCESVN and every
- * TDX component. Components 0 and 1 of TDX are the module's SVN and version: a module of version 1
- * or higher has levels of its own (matchModule), so that they are not compared here. Throws
- * ProviderEvidenceError.
+ * Returns the first level whose SGX components, PCESVN and TDX components the platform reaches. TDX
+ * components 0 and 1 are the module's SVN and version: if the version is 1 or higher, matchModule
+ * judges the module, and they are not compared here. Throws ProviderEvidenceError.
  */
 export function matchPlatform(
   { components, pceSvn }: Pick<Pck, 'components' | 'pceSvn'>,
@@ -56,8 +55,8 @@ export function matchPlatform(
 
 /**
  * Checks the TDX module: a module of version 0 against `tdxModule`, another against the identity of
- * its version. Returns its level; null for version 0, whose SVN the platform's level covers. Throws
- * ProviderEvidenceError.
+ * its version. Returns the module's level. Null for version 0: the platform's level covers its SVN.
+ * Throws ProviderEvidenceError.
  */
 export function matchModule(
   body: Pick<TdxBody, 'teeTcbSvn' | 'mrSignerSeam' | 'seamAttributes'>,

@@ -4,7 +4,7 @@ import type { TdxBody } from './quote.ts'
 import { tdxFault } from './tdx-codes.ts'
 import type { BitRules, ResolvedTdxPolicy, TdxMeasurements } from './tdx-policy.ts'
 
-/** Checks TDATTRIBUTES: byte 0 holds DEBUG, with which the host reads the TD's memory. */
+/** Checks TDATTRIBUTES. With DEBUG, in byte 0, the host can read the TD's memory. */
 export function checkTdAttributes(
   { tdAttributes }: TdxBody,
   { tdAttributes: { required, allowed } }: ResolvedTdxPolicy,
@@ -31,14 +31,14 @@ export function checkXfam(
   return established(true, `XFAM ${hex(bits)}`)
 }
 
-/** Checks that no service TD is bound, which could migrate the TD. TD 1.0 cannot have one. */
+/** Checks that no service TD is bound: it could migrate the TD. TD 1.0 cannot have one. */
 export function checkServiceTd({ mrServiceTd }: TdxBody): Established<true> {
   if (mrServiceTd?.some((byte) => byte !== 0))
     throw tdxFault('service_td', 'expected no service TD: MRSERVICETD of zeros')
   return established(true, mrServiceTd === null ? 'reports of TD 1.0 name none' : '')
 }
 
-/** Finds the accepted set that the quote has. Its value is the set's index. */
+/** Finds the accepted set that the quote has, and returns the index of the set. */
 export function matchMeasurements(
   body: TdxBody,
   { measurements }: Pick<ResolvedTdxPolicy, 'measurements'>,

@@ -26,7 +26,7 @@ export type BitRules = { readonly required: bigint; readonly allowed: bigint }
 export type TdxPolicy = {
   /**
    * The accepted code: the quote must have all values of one set. `'any'` accepts any code. An
-   * empty list and an empty set are no policies.
+   * empty list or set is refused.
    */
   readonly measurements: 'any' | readonly TdxMeasurements[]
   /** Statuses that are accepted beside UpToDate. Revoked is not allowed. Default []. */
@@ -34,11 +34,11 @@ export type TdxPolicy = {
   /** Advisories that are accepted where a status is not UpToDate. Default []. */
   readonly advisories?: readonly string[]
   /**
-   * The least tcbEvaluationDataNumber of the collateral. Old collateral hides a recovery of the
-   * TCB. Default EVALUATION_NUMBER_MIN_DEFAULT.
+   * The lowest accepted tcbEvaluationDataNumber of the collateral. Older collateral lacks a
+   * recovery of the TCB. Default EVALUATION_NUMBER_MIN_DEFAULT.
    */
   readonly evaluationNumberMin?: number
-  /** Rules for TDATTRIBUTES; its first byte must be zero anyway. Default TD_ATTRIBUTES_DEFAULT. */
+  /** Rules for TDATTRIBUTES, whose first byte must be zero. Default TD_ATTRIBUTES_DEFAULT. */
   readonly tdAttributes?: BitRules
   /** Rules for XFAM. Default XFAM_DEFAULT. */
   readonly xfam?: BitRules
@@ -53,19 +53,19 @@ export const INTEL_ROOT_SHA256 = decodeHex(
   '44a0196b2b99f889b8e149e95b807a350e7424964399e885a7cbb8ccfab674d3',
 )
 
-/** The recovery of the TCB that Intel's collateral of November 2025 has. */
+/** The number in Intel's collateral of November 2025. */
 export const EVALUATION_NUMBER_MIN_DEFAULT = 18
 
 /**
- * SEPT_VE_DISABLE (bit 28) must be set; PKS (30), KL (31) and PERFMON (63) may be. All others are
- * reserved, or let others read or move the TD.
+ * SEPT_VE_DISABLE (bit 28) must be set. PKS (30), KL (31) and PERFMON (63) may be set. All other
+ * bits are reserved, or let others read or move the TD.
  */
 export const TD_ATTRIBUTES_DEFAULT: BitRules = {
   required: 1n << 28n,
   allowed: (1n << 28n) | (1n << 30n) | (1n << 31n) | (1n << 63n),
 }
 
-/** x87 and SSE must be set. The other bits that the TDX module defines may be. */
+/** x87 and SSE must be set. The other bits that the TDX module defines may be set. */
 export const XFAM_DEFAULT: BitRules = { required: 0x3n, allowed: 0x6dbe7n }
 
 /** A policy with all defaults set. Null means not checked. */
@@ -112,7 +112,7 @@ export function resolveTdxPolicy(given: TdxPolicy): ResolvedTdxPolicy {
   }
 }
 
-/** Checks a list of accepted measurements. Throws PolicyError: an empty one accepts no code. */
+/** Checks a list of accepted measurements, which must not be empty. Throws PolicyError. */
 export function checkMeasurementSets(sets: unknown): void {
   demand(
     isListOf(sets, isMeasurementSet) && sets.length > 0,

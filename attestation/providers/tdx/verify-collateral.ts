@@ -17,7 +17,7 @@ import type { ResolvedTdxPolicy } from './tdx-policy.ts'
 /** When a judgement is made, and what it accepts. */
 export type CollateralDemand = Pick<ResolvedTdxPolicy, 'roots' | 'evaluationNumberMin'> & {
   readonly atMs: number
-  /** Chains of this judgement by their PEM: one key of Intel signs both texts. */
+  /** Chains by their PEM, each verified once: one key of Intel signs both texts. */
   readonly issuers: Map<string, Promise<IssuerChain>>
 }
 
@@ -48,7 +48,7 @@ export async function readIntelLists(
 }
 
 /**
- * Checks that no certificate of the PCK chain was revoked, nor one of the `others`: chains of the
+ * Checks that no certificate in the PCK chain or in `others` was revoked. `others`: chains with the
  * same root, root first. Returns when both lists are in force. Throws ProviderEvidenceError.
  */
 export async function checkIntelLists(

@@ -46,17 +46,17 @@ import {
   verifyTcbInfo,
 } from './verify-collateral.ts'
 
-/** A quote and what Intel says about its platform; null if that was not kept. */
+/** A quote, and Intel's statements about its platform (null if they were not kept). */
 export type TdxEvidence = {
   readonly quote: Uint8Array
   readonly collateral: TdxCollateral | null
 }
 
-/** What Intel says about the parts of the platform that made a quote. */
+/** Intel's statements about the parts of the platform that made a quote. */
 export type TdxTcb = {
-  /** The worst of the parts. */
+  /** The worst status of the parts. */
   readonly status: TcbStatus
-  /** Of all parts, each once. */
+  /** The advisories of all parts, each once. */
   readonly advisories: readonly string[]
   readonly quotingEnclave: TcbVerdict
   readonly platform: TcbVerdict
@@ -81,7 +81,7 @@ export type TdxFacts = {
   readonly matchedSet: number | null
 }
 
-/** The result: facts, null unless the signatures of the quote hold; and every check. */
+/** The result: every check, and the facts (null unless the signatures of the quote are valid). */
 export type TdxJudgement = {
   readonly facts: TdxFacts | null
   readonly checks: readonly ProviderCheck<TdxCheckName>[]
@@ -132,12 +132,12 @@ export async function verifyTdxQuote(
 type Checks = ProviderChecks<TdxCheckName>
 type Demand = ResolvedTdxPolicy & CollateralDemand
 
-/** A quote whose signatures hold, and its platform. */
+/** A quote with valid signatures, and its platform. */
 type SignedQuote = { readonly quote: TdxQuote; readonly pck: Pck }
 
 /**
- * Verifies the way from the platform's key to the quote. Both signatures are verified at once; the
- * second counts only if the first holds.
+ * Verifies the signatures from the platform's key to the quote. Both are verified at once; the
+ * second counts only if the first is valid.
  */
 async function verifySignatures(
   { make }: Checks,
@@ -195,7 +195,7 @@ function checkAttestationKey({ attestationKey, qeAuthData, qeReport: { reportDat
     throw tdxFault('qe_report_data_not_zero', 'expected zeros after the hash in the QE report')
 }
 
-/** What Intel says at the judged time. Null: not given, or it does not hold. */
+/** Intel's statements at the judged time. Null: not given, or not valid. */
 type IntelStatements = {
   readonly tcbInfo: TcbInfo | null
   readonly identity: QeIdentity | null
@@ -258,7 +258,7 @@ function windowOf(
   }
 }
 
-/** Compares the platform with what Intel says, and accepts or refuses its status. */
+/** Compares the platform with Intel's statements, and accepts or refuses its status. */
 async function judgeTcb(
   { make }: Checks,
   {
