@@ -8,8 +8,8 @@ export const ERASURE_REASON_MAX = 500
 export const ERASURE_ORIGINS = ['operator', 'account', 'retention'] as const
 
 /**
- * A gateway's statement in place of a request and response that it erased. Not signed. It says only
- * that the gateway no longer returns the request and the response.
+ * A gateway's statement in place of a request and response that it erased. Not signed. It states
+ * only that the gateway no longer returns the request and the response.
  */
 export type ErasureStatement = {
   /** Unix seconds. */

@@ -1,4 +1,4 @@
-/** The exports of this folder for other projects. README.md says what each check proves. */
+/** The exports of this folder for other projects. README.md: what each check proves. */
 
 export { addressOf, completionDigest } from './account.ts'
 export { decodeBase64, decodeHex, encodeBase64, encodeHex } from './bytes.ts'

@@ -22,9 +22,9 @@ export type SavedProof = {
 /**
  * Writes the file for one call as canonical JSON: `{ "format": "affidavit-proof", "version": 1,
  * "request", "answer" }`. For a stream, `chunks` replaces `answer`: all chunks in order, with the
- * proof. For the stream of a dialect with named events, `events` does, each as `{ "event", "data"
- * }`. `"idempotent": true`: the call was sent with an `Idempotency-Key`. With `bundle`, the version
- * is 2.
+ * proof. For a stream of named events, `events` replaces `answer`, each as `{ "event", "data" }`.
+ * `"idempotent": true`: the call was sent with an `Idempotency-Key`. With `bundle`, the version is
+ * 2.
  */
 export function writeSavedProof({ request, answer, bundle }: SavedProof): string {
   const said: JsonObject = {

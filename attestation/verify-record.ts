@@ -210,8 +210,8 @@ function streamHashOf(receipt: Receipt): string | null {
 }
 
 /**
- * The missing parts of a stored record with `redacted`: each is null. Either the receipt says that
- * the call was encrypted, or the gateway states that it erased the parts or cannot decrypt them.
+ * The missing parts of a stored record with `redacted`: each is null. Either the receipt
+ * states that the call was encrypted, or the gateway states that it erased or cannot decrypt them.
  * Any other missing part is a fault.
  */
 function withheldOf(members: JsonObject, receipt: Attempt<Receipt>): Withheld {
@@ -456,7 +456,7 @@ function checkDialect({ dialect, call, withheld }: Subject, receipt: Receipt): v
     )
 }
 
-/** The request says whether the answer is a stream. The receipt must agree. */
+/** The receipt must have a stream hash exactly if the request asks for a stream. */
 function checkForm({ call, withheld }: Subject, receipt: Receipt): void {
   if (withheld.request !== undefined || receipt.version === 1) return
   if ((receipt.stream_hash !== null) !== (memberOf(need(call).body, 'stream') === true))

@@ -13,7 +13,7 @@ import type { CheckTable, Judgement } from './verdict.ts'
 export type BundleCheckName = keyof typeof BUNDLE_CHECKS
 
 /**
- * All checks. The value says when the verdict `verified` needs the check. A report has the two
+ * All checks. The value shows when the verdict `verified` needs the check. A report has the two
  * checks of a provider's evidence only if there is evidence, or a policy for the provider.
  */
 export const BUNDLE_CHECKS = {
@@ -61,7 +61,7 @@ export const BUNDLE_CHECKS = {
   /** The notary signed the log's head, for this chain and contract. */
   'tree head': 'always',
   /**
-   * The transaction's hash is the record's `tx_hash` or one of its `reanchored`. The detail says
+   * The transaction's hash is the record's `tx_hash` or in its `reanchored`. The detail shows
    * which.
    */
   'transaction hash': 'always',

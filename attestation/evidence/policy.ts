@@ -24,8 +24,8 @@ export type BundlePolicy = {
    */
   readonly measurements?: readonly MeasurementSet[]
   /**
-   * Same as in AttestationPolicy: releases that are accepted besides the sets. If left out, none is
-   * expected. With an empty list, every document fails.
+   * Same as in AttestationPolicy: releases that are accepted besides the sets. If left out, no
+   * release is expected. With an empty list and no sets, every document fails.
    */
   readonly releases?: AttestationPolicy['releases']
   /**

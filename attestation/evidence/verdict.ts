@@ -3,7 +3,7 @@ import type { Check } from '../finding.ts'
 /** When `verified` needs a check. */
 export type CheckNeed = 'always' | 'with a chain' | 'with a provider policy'
 
-/** Checks by name, in the order of the report. The value says when `verified` needs the check. */
+/** Checks by name, in the order of the report. Value: when `verified` needs the check. */
 export type CheckTable<Name extends string> = Readonly<Record<Name, CheckNeed>>
 
 /** The result of all checks together. */

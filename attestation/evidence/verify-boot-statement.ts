@@ -33,7 +33,7 @@ import type { AttestedLog } from './verify-head-attestation.ts'
 /** The checks of a boot statement, in the order of the report. */
 export type BootStatementCheckName = keyof typeof BOOT_STATEMENT_CHECKS
 
-/** All checks. The value says when `verified` needs the check. */
+/** All checks. The value shows when `verified` needs the check. */
 const BOOT_STATEMENT_CHECKS = {
   /** The statement and the boot configuration have their form. If not, no other check is made. */
   format: 'always',

@@ -24,7 +24,7 @@ import { type CheckTable, type Judgement, judgeChecks, orderChecks, refuseForm }
 /** The checks of a head attestation, in the order of the report. */
 export type HeadAttestationCheckName = keyof typeof HEAD_ATTESTATION_CHECKS
 
-/** All checks. The value says when `verified` needs the check. */
+/** All checks. The value shows when `verified` needs the check. */
 export const HEAD_ATTESTATION_CHECKS = {
   /** The attestation and the boot configuration have their form. If not, no other check is made. */
   format: 'always',

@@ -12,7 +12,7 @@ export type JsonErrorCode =
   | 'too_deep' //         arrays and objects are nested too deep
   | 'too_many' //         more arrays, objects, members or items in all than allowed
 
-/** Says where and why JSON was refused. */
+/** The reason why JSON was refused, and the place. */
 export class JsonError extends FormatError {
   override readonly name = 'JsonError'
   declare readonly code: JsonErrorCode

@@ -59,7 +59,7 @@ export function consistencyNodes(first: number, second: number): readonly ProofN
       start = middle
     }
   }
-  // A range from 0 is the whole first log, whose root the verifier knows.
+  // A range from 0 is the whole first log: the verifier has its root.
   if (start > 0) nodes.push(subtreesOf(start, end))
   return nodes.reverse()
 }

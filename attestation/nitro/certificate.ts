@@ -58,7 +58,7 @@ export type CertificateFields = Extensions & {
   /** Unix milliseconds, inclusive. Certificates have whole seconds. */
   readonly notBeforeMs: number
   readonly notAfterMs: number
-  /** AlgorithmIdentifier of the signature, the same inside and outside. */
+  /** AlgorithmIdentifier of the signature. The signed part has the same. */
   readonly algorithm: DerNode
   /** SubjectPublicKeyInfo. */
   readonly publicKey: DerNode

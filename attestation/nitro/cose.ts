@@ -120,7 +120,7 @@ function protectedHeaderOf(value: unknown): Uint8Array<ArrayBuffer> {
   return new Uint8Array(value)
 }
 
-/** The one item in a byte string. Null if it holds none or more. */
+/** The only item in a byte string. Null if there are no items or several. */
 function decodeHeader(bytes: Uint8Array): unknown {
   try {
     if (bytes.length === 0) return null

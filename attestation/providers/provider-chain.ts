@@ -40,7 +40,7 @@ export async function verifyProviderChain(
 
 /**
  * Refuses a chain (root first) if a list names one of its certificates, is of no issuer in the
- * chain, or is not in force at `atMs` (rule 19). Throws ProviderEvidenceError with those codes.
+ * chain, or is not in force at `atMs`. Throws ProviderEvidenceError with the codes of rule 19.
  */
 export async function checkProviderLists(
   certificates: readonly Certificate[],

@@ -65,7 +65,7 @@ const WHO_LENGTH_MAX = 12
 const LINES_MAX = 40
 
 /**
- * Returns a message's sender and its lines, at most 41. The last line says how much is left out.
+ * Returns a message's sender and its lines, at most 41. The last line shows how much is left out.
  * Control characters, terminal escapes and changes of the text direction are escaped.
  */
 export function linesOf({ who, text, left_out: leftOut }: ShownMessage): {

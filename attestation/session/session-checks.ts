@@ -8,7 +8,7 @@ import type { RelatedCall } from './relate-calls.ts'
 /** The checks of a session, in the order of the report. */
 export type SessionCheckName = keyof typeof SESSION_CHECKS
 
-/** All checks. The value says when the verdict `verified` needs the check. */
+/** All checks. The value shows when the verdict `verified` needs the check. */
 export const SESSION_CHECKS = {
   /** The file has the form of a session bundle. If not, no other check is made. */
   format: 'always',

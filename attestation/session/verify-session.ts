@@ -59,8 +59,8 @@ export type VerifySessionContext = {
  * of `askChain`.
  *
  * Does NOT prove: what a tool did, since its answer is what the caller sent; that no calls came
- * after the last one, unless it says so; that the caller made no calls outside of the session, or
- * another call with the same number; more than verifyBundle proves of each call.
+ * after the last one, unless the last one states this; that the caller made no calls outside of the
+ * session, or another call with the same number; more than verifyBundle proves of each call.
  */
 export async function verifySession(
   json: Json,
