@@ -22,7 +22,7 @@ export type BootFacts = {
  */
 export function parseBootConfiguration(json: Json): BootFacts {
   const members = isJsonObject(json) ? json : {}
-  // Head statements have a member `format` and boot configurations have none: their digests differ.
+  // A head statement has a member `format`. Without it, a boot configuration has another digest.
   if (Object.hasOwn(members, 'format'))
     throw invalid('boot_configuration', 'without a member format')
   const providers = arrayOf(memberOf(members, 'providers'), 'boot_configuration.providers')

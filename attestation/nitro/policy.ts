@@ -7,7 +7,7 @@ import { isRevocationList, type RevocationList } from './revocation-list.ts'
 
 /** The longest validity of a leaf. AWS's leaves are valid for three hours and some seconds. */
 const AGE_MS_MAX_DEFAULT = 3 * 60 * 60 * 1000 + 60_000
-/** Clocks of well-run hosts differ by less. A document has milliseconds, `at` may have none. */
+/** Clocks of well-run hosts differ by less. A document has milliseconds, which `at` may lack. */
 export const FUTURE_SKEW_MS_DEFAULT = 60_000
 
 /** Measurements that must all match: 48 bytes each, by PCR index 0 to 31. */
