@@ -10,8 +10,8 @@ import {
 } from './json/value.ts'
 
 /**
- * Members that describe a completion. They are not hashed. Callers do not get a provider's members
- * with these names.
+ * Members with the proof of a completion. They are not hashed. Callers do not get a provider's
+ * members with these names.
  */
 export const PROOF_MEMBERS = [
   'hash',

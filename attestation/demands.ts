@@ -58,8 +58,8 @@ export function demandsOf(request: JsonObject): Demands | null {
 }
 
 /**
- * Reads the demands in attacker-controlled `value`. Throws FormatError `invalid_demand` for any
- * unknown form: no caller may rely on a demand that the enclave ignores.
+ * Reads the demands in attacker-controlled `value`. Throws FormatError `invalid_demand` for an
+ * unknown form: a caller must not rely on a demand that the enclave ignores.
  */
 export function parseDemands(value: Json): Demands {
   const names = ['nonce', 'credential', 'session', 'headers', 'provider_keys'] as const

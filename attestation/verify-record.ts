@@ -79,7 +79,7 @@ export type RecordOptions = {
    * Default: decodeAttestationPayload.
    */
   readonly decodeAttestation?: (document: Uint8Array) => { readonly publicKey: Uint8Array | null }
-  /** Recovers the public key from a signature faster. See recoverPublicKey. */
+  /** A faster recovery of the public key. See recoverPublicKey. */
   readonly recover?: PointRecovery
 }
 

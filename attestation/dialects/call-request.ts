@@ -83,7 +83,7 @@ export function demandsOfCall({ headers, body }: CallRequest): Demands {
   )
 }
 
-/** The headers of a receipt: those that are hashed, without the demands. */
+/** The headers of a receipt: the hashed headers without the demands. */
 export function statedHeaders({ [DEMANDS_HEADER]: _, ...headers }: CallHeaders): CallHeaders {
   return headers
 }

@@ -18,7 +18,7 @@ export function isDialectName(value: unknown): value is DialectName {
   return typeof value === 'string' && Object.hasOwn(DIALECT_HEADERS, value)
 }
 
-/** The dialect that a stored name stands for. Records of chat calls have no name. */
+/** The dialect that a stored name stands for. Records of chat calls do not name a dialect. */
 export function dialectNamed(name: unknown): DialectName {
   return isDialectName(name) ? name : 'chat'
 }

@@ -50,7 +50,7 @@ export function refuse(code: string, message: string): FormatError {
 }
 
 /**
- * The name of an event, or the `type` in its data if the stream has no name. Throws FormatError
+ * The name of an event, or the `type` in its data if it has no name. Throws FormatError
  * `changed_type` if the two differ: some readers use the name, others the `type`.
  */
 export function eventNameOf({ event, data }: DialectEvent): string {

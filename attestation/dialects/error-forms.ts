@@ -11,8 +11,8 @@ export type DialectError = {
 }
 
 /**
- * Returns the status of a refused request for agents. They repeat a 404, 422 or 429 several times,
- * and a 400 never. Only a missing path or object is a 404.
+ * Returns the status of a refused request for agents. Agents repeat a request several times after a
+ * 404, 422 or 429, and never after a 400. Only a missing path or object is a 404.
  */
 export function agentStatusOf({ status, code }: Pick<DialectError, 'status' | 'code'>): number {
   return status === 422 || (status === 404 && code !== 'not_found') ? 400 : status

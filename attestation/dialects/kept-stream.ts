@@ -19,8 +19,8 @@ export type KeptStream = {
 /** Reads a kept stream event by event. */
 export type KeptStreamReader = {
   /**
-   * Reads the next event. Returns `bare` for a ping or a keep-alive, which is not hashed, `last`
-   * for the event that ends the stream. Throws as readKeptStream does.
+   * Reads the next event. Returns `bare` for a ping or a keep-alive (not hashed), `last` for the
+   * event that ends the stream, otherwise `shown`. Throws as readKeptStream does.
    */
   add(event: DialectEvent): 'bare' | 'shown' | 'last'
   /** Returns the result after the last event. Throws as readKeptStream does. */
@@ -44,7 +44,7 @@ export function readKeptStream(name: DialectName, events: readonly DialectEvent[
   return reader.end()
 }
 
-/** Creates a reader for one kept stream, as readKeptStream, for events that still arrive. */
+/** Creates a reader as readKeptStream, for a stream whose events still arrive. */
 export function openKeptStream(dialect: EventDialect): KeptStreamReader {
   const reader = dialect.openStream()
   const hash = sha256.create()

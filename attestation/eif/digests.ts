@@ -3,7 +3,7 @@ import { sha384 } from '@noble/hashes/sha2.js'
 /** A SHA-384 that is being computed. node:crypto's Hash has this form. */
 export type RunningHash = {
   update(bytes: Uint8Array): unknown
-  /** Copies the state. The two do not affect each other. */
+  /** Copies the state. The copy and the original then change independently. */
   copy(): RunningHash
   /** Ends the hash and returns its 48 bytes. */
   digest(): Uint8Array

@@ -315,7 +315,7 @@ export function createBundle(parts: {
   readonly block: BundleBlock | NoBlock | null
   /** Where the bundle comes from. Absent or null if unknown. */
   readonly source?: BundleSource | null
-  /** Evidence of the provider as it was collected, not read here. Absent or null without it. */
+  /** Evidence of the provider as it was collected. Not read here. Absent or null if unknown. */
   readonly providerEvidence?: Uint8Array | null
 }): EvidenceBundle {
   const { block, source = null, providerEvidence = null } = parts

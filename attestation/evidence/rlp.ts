@@ -84,7 +84,7 @@ export function rlpNumber(item: RlpItem | undefined, what: string): number {
 const UINT256_BYTES = 32
 /** Longest payload whose length is in the prefix byte itself. */
 const SHORT_BYTES_MAX = 55
-/** Most bytes of a length. It is larger than any memory, and a double holds it exactly. */
+/** Most bytes of a length. Such a length exceeds any memory, and a double holds it exactly. */
 const LENGTH_BYTES_MAX = 6
 
 type Source = { readonly bytes: Uint8Array; readonly limit: number }

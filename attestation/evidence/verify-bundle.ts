@@ -89,7 +89,7 @@ export async function verifyBundle(
   }
 }
 
-/** The checks of verifyRecord without two: the anchor, which this file checks, and the stream. */
+/** The checks of verifyRecord, except the stream, and the anchor (which this file checks). */
 function checkRecord(record: BundleRecord): readonly BundleCheck[] {
   const withheld = {
     ...('request' in record ? {} : { request: record.request_hash }),

@@ -10,7 +10,7 @@ export type Edge = { readonly size: number; readonly hashes: readonly Uint8Array
 
 /**
  * A perfect subtree in a log: 2^level leaves, starting at leaf index × 2^level. Level 0 is a leaf.
- * It never changes, so it can be stored.
+ * A perfect subtree never changes, so it can be stored.
  */
 export type LogNode = { readonly level: number; readonly index: number; readonly hash: Uint8Array }
 

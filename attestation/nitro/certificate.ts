@@ -467,8 +467,8 @@ function parseAttribute({ tag, children }: DerNode): Attribute | null {
 }
 
 /**
- * The text of a string. Control characters, which could fake a line on a terminal, and other string
- * types are written as hex.
+ * The text of a string. Other types are written as hex, and so are control characters: they could
+ * fake a line on a terminal.
  */
 function textOf({ tag, content, encoding }: DerNode): string {
   const isText =

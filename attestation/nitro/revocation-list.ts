@@ -6,9 +6,9 @@ import { P384, pointBytes } from './ecdsa.ts'
 
 /**
  * The content of a certificate revocation list (RFC 5280 section 5). The caller must have verified
- * that its key signed it, that its extensions are understood, that it is whole (neither a delta nor
- * indirect), and that it covers the issuer's certificate in the chain. This folder verifies none of
- * these.
+ * that the issuer's key signed the list, that the extensions are understood, that the list is whole
+ * (neither a delta nor indirect), and that it covers the certificate that its issuer issued in the
+ * chain. This folder verifies none of these.
  */
 export type RevocationList = {
   /** DER of the issuer's name. */

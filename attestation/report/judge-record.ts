@@ -31,9 +31,9 @@ type SubjectDemands = {
 }
 
 /**
- * Checks one record, or one answer with its request, and, under a policy for documents, its
- * attestation document. Never throws because of the record. Does NOT prove that `tx_hash` anchors
- * the record, nor that `id` is the gateway's id.
+ * Checks one record, or one answer with its request. With a policy for documents, checks the
+ * attestation document too. Never throws because of the record. Does NOT prove that `tx_hash`
+ * anchors the record, nor that `id` is the gateway's id.
  */
 export async function judgeRecord(
   { record, kept: own }: Subject,
@@ -144,7 +144,7 @@ function judgeReport(
   }
 }
 
-/** For a record whose checks passed. Only a log proves the times in its receipt. */
+/** Who signed a record whose checks passed. Only a log proves the times in its receipt. */
 function signedOf(record: Json, holder: Holder, report: RecordReport): Signed {
   const finishedAtMs = memberAt(record, 'receipt', 'finished_at')
   return {

@@ -25,7 +25,7 @@ export function itemsOfChat(body: JsonObject): readonly TurnItem[] {
   return partsOf(memberOf(body, 'messages')).flatMap(itemsOfMessage)
 }
 
-/** The items of an answer: for each choice those of its message. */
+/** The items of an answer: for each choice, the items of its message. */
 export function answersOfChat(response: JsonObject): readonly (readonly TurnItem[])[] {
   return partsOf(memberOf(response, 'choices')).map((choice) => {
     const message = isJsonObject(choice) ? memberOf(choice, 'message') : undefined

@@ -68,8 +68,8 @@ export function said(text: string, id: string | null, kind: 'said' | 'refused' =
 }
 
 /**
- * Thinking, which clients may leave out. `compared`: what they send back unchanged, such as its
- * signature or its encrypted form.
+ * Thinking, which clients may leave out. `compared`: what clients send back unchanged, such as the
+ * signature or the encrypted form.
  */
 export function thought(text: string, id: string | null, compared: Json): TurnItem {
   const shown = text === '' ? '[encrypted]' : text
@@ -208,7 +208,7 @@ function attachmentIn(part: Json): { readonly type: string; readonly text: strin
   return { type, text: `SHA-256 ${encodeHex(sha256(bytes))}, ${bytes.length} bytes` }
 }
 
-/** The media type and the data of a data URL (RFC 2397). Another text is data. */
+/** The media type and the data of a data URL (RFC 2397). Any other text is taken as data. */
 function splitDataUrl(text: string): { readonly media?: string; readonly base64: string } {
   const comma = text.startsWith('data:') ? text.indexOf(',') : -1
   const [media = '', ...more] = text.slice('data:'.length, comma).split(';')

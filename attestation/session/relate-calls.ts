@@ -181,7 +181,7 @@ class KnownAnswers {
     return calls.reduce<number | null>((newest, call) => Math.max(newest ?? call, call), null)
   }
 
-  /** The answers among `items` that no call made. Each is found once. */
+  /** The answers among `items` that no call made. Each is returned only once. */
   findForeign(items: readonly TurnItem[]): readonly ForeignAnswer[] {
     return items.flatMap((item, at) => {
       if (!item.isAnswer || this.isKnown(item) || this.reported.has(item.key)) return []

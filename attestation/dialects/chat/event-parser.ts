@@ -27,7 +27,7 @@ export class EventParser {
   private lineBytes = 0
   private eventName = ''
   private isFirstLine = true
-  /** True if the last line ended with CR. A following LF belongs to that end. */
+  /** True if the last line ended with CR. A LF that follows is part of the same line end. */
   private skipsLineFeed = false
 
   /** `eventBytesMax`: limit for the lines of one event. Without it, the caller must limit them. */
@@ -138,5 +138,5 @@ function endOr(index: number, length: number): number {
   return index < 0 ? length : index
 }
 
-/** The parser drops a byte order mark only at the beginning of the stream. */
+/** Keeps byte order marks: the parser drops one only at the beginning of the stream. */
 const decoder = new TextDecoder('utf-8', { ignoreBOM: true })

@@ -155,7 +155,7 @@ export class MessagesReader implements StreamReader {
     this.open = null
   }
 
-  /** The open block. The event must have its index: readers keep blocks by index. */
+  /** The open block. The event must have the block's index: readers keep blocks by index. */
   private blockOf(data: JsonObject): OpenBlock {
     if (memberOf(data, 'index') !== this.blocks.length)
       throw refuse('changed_identity', 'expected the indexes of blocks to count up')

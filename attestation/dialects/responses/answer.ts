@@ -22,7 +22,7 @@ export function readWholeResponse(answer: JsonObject): JsonObject {
 }
 
 /**
- * Throws FormatError `changed_finish` for a completed response with an error: readers show either.
+ * Throws FormatError `changed_finish` if a completed response has an error: readers show only one.
  */
 export function checkStatus(response: JsonObject): void {
   const isCut = ['error', 'incomplete_details'].some((name) => !isEmpty(memberOf(response, name)))

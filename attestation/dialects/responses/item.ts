@@ -98,7 +98,7 @@ export function beginItem(index: number, given: JsonObject): StreamedItem {
     const name = memberOfItem(channel)
     if (!isEmpty(memberOf(given, name)))
       throw refuse('unread_member', `expected ${name} to be empty at the start of an item`)
-    // Providers leave out the content of reasoning, and readers allow for that.
+    // Providers leave out the content of reasoning, and readers accept that.
     if (type !== 'reasoning' || name !== 'content') added[name] = channel.part === null ? '' : []
   }
   if (type === 'message' && memberOf(added, 'role') !== 'assistant')
@@ -148,8 +148,8 @@ export function checkInput(channel: string, text: Json): void {
 }
 
 /**
- * Compares a part at its end with its streamed text. Its annotations must begin with the streamed
- * ones. Throws FormatError `changed_text`.
+ * Compares a part at its end with its streamed text. The part's annotations must begin with the
+ * streamed annotations. Throws FormatError `changed_text`.
  */
 export function checkPart(streamed: StreamedPart, given: JsonObject): void {
   const { channel, text, annotations, isClosed } = streamed

@@ -129,7 +129,7 @@ export function snpFloorsIn(
   )
 }
 
-/** Roots that replace those of the makers, as SHA-256 of their DER. */
+/** Roots that replace the makers' roots, as SHA-256 of their DER. */
 export function rootsIn(json: Json, name: string) {
   const given = policyObject(json, name, {
     optional: ['intel', 'amd', 'nvidia', 'aws', 'sigstore'],

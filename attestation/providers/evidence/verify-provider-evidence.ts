@@ -33,7 +33,7 @@ export type ProviderFacts = KindFacts & {
   readonly origin: string
   /** Stated by the gateway that collected the evidence. */
   readonly fetchedAtMs: number
-  /** The evidence is not older than this block. Null: nothing shows that. */
+  /** The evidence is not older than this block. Null if the nonce is random. */
   readonly block: NonceBlock | null
   /** True if the policy replaces the roots of a maker: the evidence is for development. */
   readonly hasReplacedRoots: boolean

@@ -41,7 +41,7 @@ export function providerOfVek(values: Values): string | null {
   return value === undefined ? null : textOf(value, 'provider_extension', 'CSP_ID')
 }
 
-/** Every part that the product has, and no other (rule 14). Throws ProviderEvidenceError. */
+/** The certificate's TCB: exactly the product's parts (rule 14). Throws ProviderEvidenceError. */
 export function tcbOfVek(values: Values, product: SnpProduct): TcbVersion {
   const layout = TCB_LAYOUTS[product]
   if (layout.fmc === undefined && values.has(TCB_PART_TYPES.fmc))

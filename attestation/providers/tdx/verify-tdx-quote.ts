@@ -66,7 +66,7 @@ export type TdxTcb = {
   readonly evaluationNumber: number
 }
 
-/** What a quote establishes. Its body is signed; all else is null if a check did not pass. */
+/** What a quote establishes. Null members: the check did not pass. */
 export type TdxFacts = {
   readonly version: 4 | 5
   readonly body: TdxBody
