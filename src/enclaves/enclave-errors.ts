@@ -32,8 +32,8 @@ export class EnclaveError extends Error {
 
 /**
  * Returns the error to throw for an error of the HTTP client: the reason of an aborted `signal`,
- * otherwise an EnclaveError. The original error is not its cause, because it may contain the
- * request.
+ * otherwise an EnclaveError. The HTTP client's error is not set as its cause, because it may
+ * contain the request.
  */
 export function enclaveErrorOf(error: unknown, signal?: AbortSignal): unknown {
   if (signal?.aborted) return signal.reason

@@ -37,10 +37,7 @@ export type LookResult =
       readonly kind: 'answered'
       readonly identity: Identity
       readonly faults: readonly string[]
-      /**
-       * True if the enclave's log is in the database. False if the enclave did not change since the
-       * last look.
-       */
+      /** True if the enclave is new at this socket, and its log is in the database. */
       readonly isKnown: boolean
     }
   | { readonly kind: 'vain'; readonly error: Error }
