@@ -69,7 +69,7 @@ function registerGauge(
   const labelNames = label === undefined ? [] : [label]
   const form = { name: METRICS_PREFIX + name, help, labelNames, registers: [registry] }
   const metric = name.endsWith('_total') ? new Counter(form) : new Gauge(form)
-  // A reset would show 0, which is wrong, for a gauge without labels. So such a gauge is removed.
+  // For a gauge without labels, a reset would show a wrong 0. So such a gauge is removed.
   const clear = () => (label === undefined ? metric.remove() : metric.reset())
   clear()
   return (reading) => {
@@ -113,7 +113,7 @@ export type MeasuredParts = {
   /** Rejects when the database does not answer a query. */
   readonly database: () => Promise<void>
   readonly commits: {
-    /** The state of the committer in the worst state. */
+    /** Returns the state of the committer with the worst phase. */
     worst(): {
       readonly phase: string
       readonly failingForMs: number

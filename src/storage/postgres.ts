@@ -75,7 +75,7 @@ export type OpenedDatabase = {
   /** Null when no other process uses the database. */
   readonly session: DatabaseSession | null
   /**
-   * Ends everything that the dialects do not end, including unused dialects. To be called after the
+   * Ends everything that the dialects do not end, including unused dialects. Call this after the
    * dialects have ended.
    */
   close(): Promise<void>

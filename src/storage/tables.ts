@@ -141,7 +141,7 @@ type AttestationDocumentRow = {
 }
 
 type RecordRow = {
-  /** Order of commits over all logs. The pages of the history are divided by it. */
+  /** Order of commits over all logs. The pages of the history use this order. */
   readonly position: GeneratedAlways<number>
   readonly id: string
   readonly log_id: number
@@ -416,7 +416,7 @@ type IdempotencyKeyRow = {
   readonly expires_at: number
 }
 
-/** What an attested provider served over a nonce. */
+/** Evidence that an attested provider served over a nonce. */
 type ProviderEvidenceRow = {
   /** SHA-256 of `document`. */
   readonly digest: Uint8Array
@@ -426,17 +426,17 @@ type ProviderEvidenceRow = {
   readonly fetched_ms: number
   /** Null: no part of the evidence has an end. */
   readonly ends_ms: number | null
-  /** JSON of the block that the nonce was made of. Null: the nonce is random. */
+  /** JSON of the block from which the nonce was made. Null: the nonce is random. */
   readonly block: string | null
   readonly document: Uint8Array
 }
 
-/** A TLS key that an evidence states. */
+/** A TLS key in a provider's evidence. */
 type ProviderEvidenceKeyRow = {
   readonly origin: string
-  /** SHA-256 of its SubjectPublicKeyInfo. */
+  /** SHA-256 of the key's SubjectPublicKeyInfo. */
   readonly spki: Uint8Array
-  /** That of the evidence. */
+  /** `fetched_ms` of the evidence. */
   readonly fetched_ms: number
   readonly digest: Uint8Array
 }
@@ -449,7 +449,7 @@ type ProviderKeySeenRow = {
   readonly last_seen_ms: number
 }
 
-/** When the evidence of an origin is collected next. While a gateway collects, its time limit. */
+/** When the evidence of an origin is collected next, or when a running collection times out. */
 type ProviderTurnRow = {
   readonly origin: string
   readonly kind: string

@@ -28,7 +28,9 @@ export type NodeCall = {
    * usage.
    */
   readonly request: JsonObject
-  /** The dialect of the request, whose node gets it unchanged. Absent or null: chat completions. */
+  /**
+   * The request's dialect. The node gets the request unchanged. Absent or null: chat completions.
+   */
   readonly dialect?: NodeDialect | null
   /** The caller's account, for the record of served calls. Null: there is no account. */
   readonly accountId: string | null
