@@ -83,7 +83,7 @@ const ERASE_LOCK = 7_100_317
 
 /**
  * Selects the act that erased the content of a record, or all content of its account. An account's
- * content counts as erased from the request on, but leaves the rows later.
+ * content counts as erased from the act on, but leaves the rows later.
  */
 export function erasureOf(record: string, account: string): RawBuilder<number | null> {
   const [r, o] = [sql.ref(record), sql.ref(account)]
