@@ -519,9 +519,7 @@ function jsonOf({ body }: { readonly body: Uint8Array }): unknown {
   return JSON.parse(Buffer.from(body.buffer, body.byteOffset, body.length).toString())
 }
 
-/**
- * Returns the value in a message. The value's `from` must be the gateway that sealed the message.
- */
+/** Returns the value in a message. `from` in it must be the gateway that sealed the message. */
 function ownWords(opened: { readonly from: string; readonly body: Uint8Array }): unknown {
   const value = jsonOf(opened)
   const isOwn = typeof value === 'object' && value !== null && 'from' in value

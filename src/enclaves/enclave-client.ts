@@ -107,10 +107,7 @@ export type EnclaveClientOptions = {
 export class EnclaveClient {
   readonly #options: EnclaveClientOptions
   readonly #completions: Pool
-  /**
-   * A separate pool, so that completions cannot delay a pull: a completion's answer waits for a
-   * pull.
-   */
+  /** A separate pool, so that completions cannot delay pulls: completions wait for pulls. */
   readonly #control: Pool
   readonly #now: () => number
   #known: { readonly identity: Promise<Identity>; readonly atMs: number } | null = null
@@ -283,8 +280,7 @@ export class EnclaveClient {
   }
 
   /**
-   * Returns the enclave's statement about heads of other logs. Later calls return the first
-   * statement.
+   * Returns the enclave's only statement about heads of other logs: later calls return it again.
    */
   stateBoot(heads: readonly BootHead[]): Promise<BootStatementReply> {
     const request: BootStatementRequest = { heads }

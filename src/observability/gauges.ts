@@ -30,10 +30,10 @@ export type GaugeSource<Name extends string = string> = {
 }
 
 /**
- * Registers the gauges of the sources. Returns a function that reads all sources again, to be
+ * Registers the gauges of the sources. Returns a function that reads all sources again. It must be
  * awaited before each scrape. A source that throws or takes longer than SOURCE_TIMEOUT_MS has no
- * values in that scrape (no old values either), and is 0 in `source_up`. A slow source is not read
- * again until it has answered.
+ * values in that scrape, and is 0 in `source_up`. A slow source is not read again until it has
+ * answered.
  */
 export function registerSources(
   registry: Registry,

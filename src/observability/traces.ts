@@ -162,9 +162,9 @@ function causeOf(error: Error | undefined): string | number {
 }
 
 /**
- * Traces calls. Each call has a server span. Below it are one span for the inference, with the
- * attributes of GenAI's semantic conventions, one span for each phase of waiting, and one span with
- * the times from the enclave's receipt. The enclave itself sends no spans.
+ * Traces calls. Each call has a server span. Below it are a span for the inference (attributes of
+ * GenAI's semantic conventions), a span for each phase of waiting, and a span with the times from
+ * the enclave's receipt. The enclave itself sends no spans.
  */
 export function traceCalls(tracer: Tracer): CallObserver {
   return {

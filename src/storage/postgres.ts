@@ -177,9 +177,8 @@ export function createEmbeddedPool(connect: () => Duplex): pg.Pool {
 
 /**
  * Closes every connection that fails, except after an error that the server reported. The pool
- * would otherwise reuse a connection after any fault. The connection of a timed-out query still
- * waits for the answer, and the next query would wait until TCP gives up, a quarter of an hour
- * later.
+ * would otherwise reuse the connection: after a timed-out query, the next query would wait until
+ * TCP gives up, a quarter of an hour later.
  */
 export function discardBroken(
   pool: pg.Pool,

@@ -136,9 +136,8 @@ async function checkHeaders(
 
 /**
  * Checks a node against the registry. The node must belong to the account. It must not be archived
- * or disabled. An LLM node also needs a fast enough benchmark of its model. This benchmark is the
- * node's own claim, and decides only whether the node may connect. Rejects when the database cannot
- * be reached.
+ * or disabled. An LLM node also needs a fast enough benchmark of its model, which is the node's own
+ * claim. Rejects when the database cannot be reached.
  */
 async function checkHello(
   hello: NodeHello,

@@ -133,9 +133,7 @@ export function createInferencesStore({ queries }: Pick<Database, 'queries'>): I
 export const HOUR_SECONDS = 3_600
 const MINUTE_SECONDS = 60
 
-/**
- * The day before `now`. It begins just after `from`. Its first whole hour begins at `firstHour`.
- */
+/** The day before `now`. It begins just after `from`. Its first whole hour is at `firstHour`. */
 function dayOf(now: number): { readonly from: number; readonly firstHour: number } {
   const from = now - DAY_SECONDS
   return { from, firstHour: firstAfter(from, HOUR_SECONDS) }
@@ -265,8 +263,8 @@ function toCompleted(row: Selectable<Tables['inferences']>): CompletedInference 
 }
 
 /**
- * Removes each node's old rows. With an index, the time grows only with the number of nodes and of
- * removed rows.
+ * Removes each node's old rows through an index. The time grows only with the number of nodes and
+ * of removed rows.
  */
 async function prune(
   queries: Queries,

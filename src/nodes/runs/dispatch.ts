@@ -28,9 +28,7 @@ export type NodeCall = {
    * usage.
    */
   readonly request: JsonObject
-  /**
-   * The request's dialect. The node gets the request unchanged. Absent or null: chat completions.
-   */
+  /** Dialect of the request, which the node gets unchanged. Absent or null: chat completions. */
   readonly dialect?: NodeDialect | null
   /** The caller's account, for the record of served calls. Null: there is no account. */
   readonly accountId: string | null

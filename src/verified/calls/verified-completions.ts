@@ -219,9 +219,7 @@ async function* relay(
     }
 }
 
-/**
- * A call with the caller's own credential does not show whether the operator's credential works.
- */
+/** A call with the caller's own credential shows nothing about the operator's credential. */
 function recordServed({ outcomes }: VerifiedCompletionsOptions, call: VerifiedCall): void {
   if (call.callerCredential === null) outcomes.recordServed(call.model)
 }

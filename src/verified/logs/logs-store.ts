@@ -61,8 +61,7 @@ export type StoredLog = {
   /** When the log was first seen, Unix seconds. */
   readonly createdAt: number
   /**
-   * Number of committed leaves under an anchored head. The next member is the root over these
-   * leaves.
+   * Number of committed leaves under an anchored head. The next member is the root over the leaves.
    */
   readonly size: number
   readonly root: Uint8Array

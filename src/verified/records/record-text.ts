@@ -93,10 +93,10 @@ function withheldMember(withheld: Withheld): string {
 }
 
 /**
- * Returns a separate chunk to which the proof can be added, with empty choices. Enclaves with
+ * Returns a separate chunk with empty choices, to which the proof can be added. Enclaves with
  * protocol version 1 need it, because they do not hold back the last chunk. Its `usage` is null, as
- * in all chunks. If the caller requested usage, `usage` is left out, because null would replace the
- * usage in the caller's SDK.
+ * in all chunks, or absent if the caller requested usage: null would replace the usage in the
+ * caller's SDK.
  */
 export function proofChunkText(
   record: AnsweredRecord,
