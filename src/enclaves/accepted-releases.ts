@@ -25,8 +25,8 @@ const RELEASES_POLL_MS = 1_000
 /** The releases that the operator accepts, from the newest readable list. */
 export type AcceptedReleases = {
   /**
-   * Returns the entries, with their windows and revocations. acceptedMeasurements decides which are
-   * accepted at a time. Null: any code is accepted.
+   * Returns the entries, with their windows and revocations. acceptedMeasurements selects the
+   * entries that are accepted at a time. Null: any code is accepted.
    */
   entries(): readonly ReleaseEntry[] | null
   /** Calls back after a newer list was read and is in use. */

@@ -109,7 +109,7 @@ function askOnce(
 }
 
 /**
- * Calls `late` once, if a request from now has waited too long. Returns a function that ends the
+ * Calls `late` once, if a request that begins now waits too long. Returns a function that ends the
  * wait.
  */
 function onSilence(

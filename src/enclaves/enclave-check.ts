@@ -59,8 +59,8 @@ export async function findEnclaveFaults(
 }
 
 /**
- * How long a fault of a document is remembered, milliseconds of a clock that is never set. The
- * document may become valid, or a wrong clock may be corrected.
+ * How long a fault of a document is remembered, milliseconds of a clock that is never set. Later,
+ * the document may be valid, or a wrong clock may be corrected.
  */
 export const FAULT_AGE_MAX_MS = 10_000
 

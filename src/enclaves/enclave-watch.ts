@@ -31,7 +31,7 @@ export type EnclaveChecks = {
   ) => Promise<void>
 }
 
-/** The result of a look: no enclave answers, or one answers, with the reasons for a refusal. */
+/** The result of a look: no enclave answers, or an enclave with the reasons to refuse it. */
 export type LookResult =
   | {
       readonly kind: 'answered'
@@ -51,8 +51,8 @@ export type EnclaveWatchOptions = EnclaveChecks & {
 }
 
 /**
- * Looks every second which enclave answers at a socket, and checks it: before its first use, after
- * a replacement, and at every look, because releases end.
+ * Looks every second which enclave answers at a socket, and checks the enclave each time: it may be
+ * new, or its release may have ended.
  */
 export class EnclaveWatch {
   /** Looks now. Concurrent calls share one look. Never rejects. */

@@ -20,7 +20,7 @@ type PostgresLimits = {
   readonly queryConnectionsMax: number
   /**
    * Maximum number of connections for commits. Only one commit runs at a time. If its connection
-   * breaks, the log is read again over the second.
+   * breaks, the log is read again over the second connection.
    */
   readonly commitConnectionsMax: number
   /** Longest wait for a free or new connection. */
@@ -61,8 +61,8 @@ export const POSTGRES_LIMITS: PostgresLimits = {
 const PROBE_INTERVAL_MS = 1_000
 
 /**
- * A database that Kysely can use. If another dialect here is null, its queries use the only
- * connection of `dialect`.
+ * A database that Kysely can use. If `commitDialect` or `migrationDialect` is null, its queries use
+ * the only connection of `dialect`.
  */
 export type OpenedDatabase = {
   readonly dialect: Dialect

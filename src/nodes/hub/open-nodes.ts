@@ -32,7 +32,7 @@ type NodeParts = Opening &
     readonly database: Database
     readonly lease: Pick<ProcessLease, 'id'>
     readonly limits?: NodeLimits | undefined
-    /** A test's own. */
+    /** Nodes that a test provides. */
     readonly nodes?: ServingNodes | undefined
   }
 

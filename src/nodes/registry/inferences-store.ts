@@ -49,8 +49,8 @@ export type NodeHour = {
   readonly promptTokens: number
   readonly completionTokens: number
   /**
-   * Percentiles of the time to the first token, over the measured calls among the hour's last
-   * FIRST_TOKENS_MAX. Null: no call was measured.
+   * Percentiles of the time to the first token, over the measured calls among the last
+   * FIRST_TOKENS_MAX calls of the hour. Null: no call was measured.
    */
   readonly firstTokenMs: { readonly p50: number; readonly p95: number } | null
 }

@@ -77,7 +77,7 @@ export class DispatchError extends Error {
   }
 }
 
-/** Returns the caller's error for a failure that the node of its run reports. */
+/** Returns the caller's error for a failure that a node reported. */
 export function faultError(fault: NodeFault | null): DispatchError {
   const status = fault?.statusCode ?? 500
   const nodeMessage = fault === null || fault.message === '' ? null : fault.message

@@ -125,7 +125,7 @@ export interface CallableNode extends OfferingNode<CallableNode> {
    */
   restsUntilMs: number
   isConnected(): boolean
-  /** True if this target accepts a frame now that is too large for some nodes. */
+  /** True if this target now accepts a frame of this size, which is too large for some nodes. */
   hasRoomFor(frameBytes: number): boolean
   /** Begins a chat run. From now on, the run owns the slot. */
   chat(

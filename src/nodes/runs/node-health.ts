@@ -30,7 +30,7 @@ export type NodeHealth = {
   probeBegins(model: string): void
   probeEnds(outcome: ProbeOutcome): void
   /**
-   * Reports that a probe had no result (the node is busy or has left) and must be repeated later.
+   * Reports that a probe had no result (the node is busy or has left). The probe is repeated later.
    */
   probePutOff(): void
 }

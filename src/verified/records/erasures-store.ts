@@ -78,7 +78,7 @@ const CLOCK_SKEW_SECONDS = 300
  */
 const ERASE_BYTES_MAX = 64 * 1024 * 1024
 
-/** Key of the advisory lock of these transactions, so that only one process erases at a time. */
+/** Key of the advisory lock of erasing transactions, so that only one process erases at a time. */
 const ERASE_LOCK = 7_100_317
 
 /**

@@ -160,8 +160,8 @@ function withNulls(object: JsonObject, names: readonly string[]): JsonObject {
 }
 
 /**
- * Maximum length of the text of a page. The page may end before its limit, because one record may
- * have over 40 MiB.
+ * Maximum length of the text of a page. A page may end before `limit` records, because one record
+ * may have over 40 MiB.
  */
 export const PAGE_LENGTH_MAX = 32 * 1024 * 1024
 
