@@ -136,8 +136,9 @@ async function checkHeaders(
 
 /**
  * Checks a node against the registry. The node must belong to the account. It must not be archived
- * or disabled. An LLM node also needs a fast enough benchmark of its model, which is the node's own
- * claim. Rejects when the database cannot be reached.
+ * or disabled. An LLM node also needs a fast enough benchmark of its model. The benchmark is the
+ * node's own claim, and only decides whether the node may connect. Rejects when the database cannot
+ * be reached.
  */
 async function checkHello(
   hello: NodeHello,

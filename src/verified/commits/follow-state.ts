@@ -19,7 +19,7 @@ export const BATCH_COMPLETIONS_MAX = 128
 const BACKOFF = { minMs: 50, maxMs: 1_000 }
 /** Races in a row that this gateway may lose before it pauses. */
 const RACES_IN_ROW_MAX = 3
-/** Races in a row that this gateway may lose without growth of the log. One more is a fault. */
+/** Races in a row that this gateway may lose without growth of the log. More are a fault. */
 const RACES_WITHOUT_GROWTH_MAX = 20
 /**
  * How long a caller waits for the gateway with the turn before the caller's gateway commits too. A
