@@ -28,11 +28,11 @@ const PRESENCE_INTERVAL_MS = 1_000
 const FLUSH_MS = 1_000
 /** Maximum number of channels in one tally message. */
 const TALLY_MAX = 4_000
-/** Version of the messages between gateways. Other versions do not understand them. */
+/** Version of the messages between gateways. A gateway of another version cannot read them. */
 const VERSION = 2
 /** Bytes of a frame in addition to its message. */
 const FRAME_HEAD_BYTES = 16 + SEAL_BYTES_MAX
-/** A fault that continues is logged this often. */
+/** How often a fault that continues is logged. */
 const FAULT_LOG_INTERVAL_MS = 30_000
 
 /** Receives a JSON value that the gateway `from` published to all gateways of the service. */
@@ -383,8 +383,7 @@ class NatsBus implements Bus {
     } catch (error) {
       if (!channel.signal.aborted) this.warn(error, 'call of another gateway failed')
     }
-    // Nothing more is sent on this channel. Messages that arrived before a correct end may still be
-    // read and answered.
+    // A channel that ended correctly is not aborted: messages may still be read and answered.
     if (!channel.isEnded()) channel.abort(null)
   }
 
@@ -422,8 +421,8 @@ class NatsBus implements Bus {
   }
 
   /**
-   * The other gateway may have another version. So a fault in its message must not end this process
-   * or its connection.
+   * The other gateway may have another version, so its message may be faulty. The fault must not
+   * end this process or the connection.
    */
   private safely(take: (message: Msg) => void): (error: Error | null, message: Msg) => void {
     return (error, message) => {
@@ -470,7 +469,7 @@ class NatsBus implements Bus {
     return envelope.parse(ownWords(this.unseal({ subject: message.subject }, message)))
   }
 
-  /** The servers may accept smaller messages than usual. */
+  /** Largest part that this side sends. The servers may accept smaller messages than usual. */
   private partBytesMax(): number {
     const serverBytesMax = this.connection?.info?.max_payload ?? Number.POSITIVE_INFINITY
     return Math.max(1, Math.min(PART_BYTES_MAX, serverBytesMax - FRAME_HEAD_BYTES))
@@ -520,7 +519,7 @@ function jsonOf({ body }: { readonly body: Uint8Array }): unknown {
   return JSON.parse(Buffer.from(body.buffer, body.byteOffset, body.length).toString())
 }
 
-/** Returns the value in a message. Its `from` must be the gateway that sealed the message. */
+/** Returns the value in a message. `from` in it must be the gateway that sealed the message. */
 function ownWords(opened: { readonly from: string; readonly body: Uint8Array }): unknown {
   const value = jsonOf(opened)
   const isOwn = typeof value === 'object' && value !== null && 'from' in value

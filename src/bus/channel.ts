@@ -33,8 +33,8 @@ export const PART_BYTES_MAX = 64 * 1024
 /** The cost of a frame in addition to its bytes: even an empty frame needs memory. */
 export const FRAME_COST = 256
 /**
- * Maximum number of bytes that wait for a reader. One more frame may be added. By default, a NATS
- * server disconnects a gateway for which 64 MiB wait. 256 such readers reach this limit.
+ * Maximum number of bytes that wait for a reader. One more frame may be added. 256 such readers
+ * reach 64 MiB, after which a NATS server disconnects a gateway by default.
  */
 export const WINDOW_BYTES = 4 * PART_BYTES_MAX
 /** Largest message: a chat request in a large frame, or an image. */
@@ -89,8 +89,7 @@ export type OpenChannel = Channel & {
   /** Processes a frame of the channel. */
   receive(frame: Uint8Array): void
   /**
-   * Ends the channel, because the other side is unreachable. `why` is sent to the other side,
-   * because it may still arrive.
+   * Ends the channel, because the other side is unreachable. Sends `why`, which may still arrive.
    */
   lose(why: string): void
   /** Returns true if this side sends nothing more. */

@@ -12,8 +12,8 @@ const CONNECT_TIMEOUT_MS = 5_000
 const RECONNECT_PAUSE_MS = 250
 
 /**
- * Connects the gateway `id` to the servers. The client reconnects by itself and reports that, until
- * this gateway closes the connection.
+ * Connects the gateway `id` to the servers. The client reconnects by itself and reports each
+ * reconnection, until this gateway closes the connection.
  */
 export async function connectBus(
   { servers: addresses, credentialsFile, caFile, subjectPrefix }: BusConfig,

@@ -4,7 +4,7 @@ import { confidential, flag, form, listField, textField } from '../runtime/field
 import type { Environment } from '../runtime/read-settings.ts'
 import { readServerAddresses, serverAddressFaults } from './server-addresses.ts'
 
-/** Most servers of one cluster: a client needs a few, and they report the others. */
+/** Maximum number of servers of one cluster. A client needs a few, and they report the others. */
 const SERVERS_MAX = 16
 
 /** Variables of the bus between gateways; part of src/config.ts. */

@@ -25,8 +25,8 @@ const RELEASES_POLL_MS = 1_000
 /** The releases that the operator accepts, from the newest readable list. */
 export type AcceptedReleases = {
   /**
-   * Returns the entries, with their windows and revocations. acceptedMeasurements decides which are
-   * accepted at a time. Null: any code is accepted.
+   * Returns the entries, with their windows and revocations. acceptedMeasurements selects the
+   * entries that are accepted at a time. Null: any code is accepted.
    */
   entries(): readonly ReleaseEntry[] | null
   /** Calls back after a newer list was read and is in use. */
@@ -38,10 +38,9 @@ export type AcceptedReleases = {
 }
 
 /**
- * Returns a sentence stating why an enclave with these facts may not be used now. Returns null if
- * the measurements belong to a release that is accepted now and was accepted at the document's
- * time. The first rule is the operator's, the second one is for readers of the enclave's records.
- * `nowMs` is Unix milliseconds.
+ * Returns a sentence stating why an enclave with these facts may not be used now. Returns null if a
+ * release with the measurements is accepted now and was accepted at the document's time. Readers of
+ * the enclave's records check the document's time. `nowMs` is Unix milliseconds.
  */
 export function findReleaseFault(
   { measurements: pcrs, timestampMs }: Pick<AttestationFacts, 'measurements' | 'timestampMs'>,

@@ -99,8 +99,8 @@ async function attestFresh(enclave: AttestingEnclave, nonce: string): Promise<At
     const attestation = await enclave.attestation(nonce)
     enclave.forgetIdentity()
     const after = await enclave.identity()
-    // If the notaries differ, the enclave was replaced in between, and the document may belong to
-    // another key.
+    // If the notaries differ, the enclave was replaced during the request, and the document may
+    // belong to another key.
     if (after.notary === before.notary) return { ...describe(after), attestation }
     before = after
   }

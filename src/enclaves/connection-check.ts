@@ -18,7 +18,7 @@ type Patience = {
 
 const PATIENCE: Patience = { silenceMaxMs: 2_000, timeoutMs: 10_000 }
 
-/** Largest identity with its headers, bytes, on a new connection. */
+/** Maximum bytes of an identity with its headers, on a new connection. */
 export const CONNECTION_REPLY_BYTES_MAX = 1024 * 1024
 
 /**
@@ -109,7 +109,7 @@ function askOnce(
 }
 
 /**
- * Calls `late` once, if a request from now has waited too long. Returns a function that ends the
+ * Calls `late` once, if a request that begins now waits too long. Returns a function that ends the
  * wait.
  */
 function onSilence(

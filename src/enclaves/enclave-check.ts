@@ -59,8 +59,8 @@ export async function findEnclaveFaults(
 }
 
 /**
- * How long a fault of a document is remembered, milliseconds of a clock that is never set. The
- * document may become valid, or a wrong clock may be corrected.
+ * How long a fault of a document is remembered, milliseconds of a clock that is never set. Later,
+ * the document may be valid, or a wrong clock may be corrected.
  */
 export const FAULT_AGE_MAX_MS = 10_000
 
@@ -164,7 +164,7 @@ function faulty(fault: string): Verified {
   return { kind: 'fault', fault }
 }
 
-/** Returns true if the document claims AWS's root. Returns false for other bytes. */
+/** Returns true if the document claims AWS's root. Returns false for an unreadable document. */
 function isUnderAwsRoot(document: string): boolean {
   try {
     const [root] = decodeAttestationPayload(decodeBase64(document)).cabundle
@@ -175,8 +175,8 @@ function isUnderAwsRoot(document: string): boolean {
 }
 
 /**
- * The code is checked later. Only a simulated module knows its own root, so any root is accepted
- * for it.
+ * Accepts any measurements, which are checked later. Without a known root (a simulated module),
+ * accepts the document's own root.
  */
 function policyFor(document: Uint8Array, isRootKnown: boolean): AttestationPolicy {
   if (isRootKnown) return { measurements: 'any' }

@@ -66,8 +66,8 @@ const CONTROL_TIMEOUT_MS = 10_000
 const IDENTITY_TIMEOUT_MS = 5_000
 
 /**
- * Largest answer in memory: one pull of many completions, which needs several times as much until
- * it is stored. A process with little memory pulls fewer completions at once, but at least one.
+ * Largest answer in memory: one pull of many completions. Storing the pull needs several times this
+ * memory. A process with little memory pulls fewer completions at once, but at least one.
  */
 const REPLY_BYTES_MAX = Math.min(256 * MIB, Math.max(64 * MIB, Math.floor(memoryLimitBytes() / 8)))
 
@@ -107,7 +107,7 @@ export type EnclaveClientOptions = {
 export class EnclaveClient {
   readonly #options: EnclaveClientOptions
   readonly #completions: Pool
-  /** A separate pool, so that completions cannot delay a pull: their answers wait for pulls. */
+  /** A separate pool, so that completions cannot delay pulls: completions wait for pulls. */
   readonly #control: Pool
   readonly #now: () => number
   #known: { readonly identity: Promise<Identity>; readonly atMs: number } | null = null
@@ -217,7 +217,7 @@ export class EnclaveClient {
       const fault = parseFault(await readJson(reply, SMALL_REPLY_BYTES_MAX))
       return { kind: 'fault', fault }
     } catch (error) {
-      // If a caller breaks its upload off, the enclave is not at fault.
+      // If a caller stops its upload, the enclave is not at fault.
       throw body.fault() ?? this.#failureOf(error, signal)
     }
   }
@@ -280,8 +280,7 @@ export class EnclaveClient {
   }
 
   /**
-   * Returns the enclave's statement about heads of other logs. The statement covers the heads of
-   * the first call.
+   * Returns the enclave's only statement about heads of other logs: later calls return it again.
    */
   stateBoot(heads: readonly BootHead[]): Promise<BootStatementReply> {
     const request: BootStatementRequest = { heads }

@@ -29,7 +29,7 @@ export type EndpointOptions = EnclaveChecks & {
   readonly callsMax: number
   /** Starts to commit the log of the enclave at this endpoint. */
   readonly follow: (endpoint: EnclaveEndpoint) => LogFollower
-  /** The enclave may still seal a call for so long after the call ended, milliseconds. */
+  /** How long after a call's end the enclave may still seal the call, milliseconds. */
   readonly settleMs: number
   /** How long a look waits, and how long an enclave may be silent. */
   readonly identityTimeoutMs?: number
@@ -191,7 +191,7 @@ export class EnclaveEndpoint {
     this.#apply({ kind: 'answered', notary, isAccepted: faults.length === 0, isKnown })
   }
 
-  /** After a call's error, another enclave may answer, or none. */
+  /** After a call's error, the enclave may be gone or replaced. */
   #recordFault(error: unknown): void {
     if (!(error instanceof EnclaveError)) return
     if (!error.wasSent) {

@@ -7,7 +7,7 @@ type EnclaveErrorCode =
   | 'timeout' //          connected, but silent for too long
   | 'refused' //          answered with an EnclaveFault, see `fault`
   | 'reply_too_large' //  a pull of fewer completions may fit
-  | 'protocol' //         answered with something else than enclave/protocol says
+  | 'protocol' //         an answer that does not follow enclave/protocol
 
 /** Why a call to the enclave got no answer, in words for operators. */
 export class EnclaveError extends Error {
@@ -32,7 +32,7 @@ export class EnclaveError extends Error {
 
 /**
  * Returns the error to throw for an error of the HTTP client: the reason of an aborted `signal`,
- * otherwise an EnclaveError. The original error is not its cause, because it may contain the
+ * otherwise an EnclaveError. The HTTP client's error is not its `cause`, because it may contain the
  * request.
  */
 export function enclaveErrorOf(error: unknown, signal?: AbortSignal): unknown {

@@ -353,8 +353,8 @@ export class EnclavePool {
   }
 
   /**
-   * Returns the error if no enclave can accept a call: that of the first endpoint with an error.
-   * Nothing was sent.
+   * Returns the error for a call that no enclave can accept: the error of the first endpoint with
+   * an error. Nothing was sent.
    */
   #noneInUse(): EnclaveError {
     const known = this.#list()

@@ -14,11 +14,11 @@ import {
 import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 
 /*
- * Each of these functions returns the same value, not a copy: a boot configuration is hashed with
- * all its members. Each throws EnclaveError `protocol`.
+ * Each of these functions returns its argument, not a copy: a boot configuration is hashed with all
+ * its members. Each throws EnclaveError `protocol`.
  */
 
-/** Reads the identity of an enclave, whose protocol version must be known here. */
+/** Reads the identity of an enclave. This gateway must support the enclave's protocol version. */
 export function parseIdentity(value: unknown): Identity {
   const identity = parse<Identity>(identitySchema, value, 'an identity')
   const version = identity.boot_configuration.protocol_version
@@ -307,8 +307,8 @@ function* splitEvents(events: Buffer): Generator<EnclaveEvent> {
 }
 
 /**
- * Returns the start of the next event for the gateway. Other events may have names too. A data line
- * has no line feed, so only a new event can follow an empty line.
+ * Returns the start of the next event for the gateway. Events for the caller may have names too. A
+ * data line has no line feed, so only a new event can follow an empty line.
  */
 function nextOwnEvent(events: Buffer, start: number): number {
   for (let at = start; at < events.length; ) {

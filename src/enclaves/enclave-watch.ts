@@ -31,16 +31,13 @@ export type EnclaveChecks = {
   ) => Promise<void>
 }
 
-/** The result of a look: no enclave answers, or one answers, with the reasons for a refusal. */
+/** The result of a look: no enclave answers, or an enclave with the reasons to refuse it. */
 export type LookResult =
   | {
       readonly kind: 'answered'
       readonly identity: Identity
       readonly faults: readonly string[]
-      /**
-       * True if the enclave's log is in the database. False if the enclave did not change since the
-       * last look.
-       */
+      /** True if the enclave is new at this socket, and its log is in the database. */
       readonly isKnown: boolean
     }
   | { readonly kind: 'vain'; readonly error: Error }
@@ -54,8 +51,8 @@ export type EnclaveWatchOptions = EnclaveChecks & {
 }
 
 /**
- * Looks every second which enclave answers at a socket, and checks it: before its first use, after
- * a replacement, and at every look, because releases end.
+ * Looks every second which enclave answers at a socket, and checks the enclave each time: it may be
+ * new, or its release may have ended.
  */
 export class EnclaveWatch {
   /** Looks now. Concurrent calls share one look. Never rejects. */

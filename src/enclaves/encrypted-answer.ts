@@ -13,7 +13,7 @@ import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 
 /**
  * An event of an encrypted call: the start of the answer, frames to pass on unchanged, or data for
- * the limits. It has no readable content.
+ * the limits. No event has readable content.
  */
 export type EncryptedEvent =
   | { readonly kind: 'head'; readonly head: EncryptedHead }
@@ -28,7 +28,7 @@ export type EncryptedAnswer =
       readonly kind: 'answer'
       /** `Ehbp-Response-Nonce`: 64 hex digits. */
       readonly responseNonce: string
-      /** The events are read by the iteration. Leaving it ends the call. */
+      /** Iterating reads the events. Leaving the iteration ends the call. */
       readonly events: AsyncIterable<EncryptedEvent>
     }
 

@@ -27,7 +27,7 @@ export type FollowedLogOptions = {
   readonly state: () => EndpointState
   /** Starts to commit the log of the enclave at this endpoint. */
   readonly follow: () => LogFollower
-  /** The enclave may still seal a call for so long after the call ended, milliseconds. */
+  /** How long after a call's end the enclave may still seal the call, milliseconds. */
   readonly settleMs: number
   readonly onSettled: (notary: string) => void
 }

@@ -112,7 +112,7 @@ export function openPeerEnclaves(options: {
   /** Waits until a completion is stored, and returns the missing part of its proof. */
   readonly proofFor: ProofFor
   /**
-   * How long commits may take to bring the proof to an enclave, milliseconds. 0: they bring none.
+   * How long a gateway waits for the pull that brings the proof, milliseconds. 0: pulls bring none.
    */
   readonly patienceMs: number
   readonly log: Logger

@@ -9,9 +9,9 @@ import type { ServedNotary } from './enclave-pool.ts'
 export type IdentityCheck = (identity: CheckedIdentity) => Promise<readonly string[]>
 
 /**
- * Returns those of another gateway's notaries that this gateway would use itself. A notary must
- * have its own key. Its document and configuration must pass the check for this gateway's enclaves.
- * Only encryption keys that the notary signed are kept. `nowMs` is Unix milliseconds. `onFault` is
+ * Returns the notaries of another gateway that this gateway would use itself. A notary must have
+ * its own key. Its document and configuration must pass the check for this gateway's enclaves. Only
+ * encryption keys that the notary signed are kept. `nowMs` is Unix milliseconds. `onFault` is
  * called with the reason if a notary is left out.
  */
 export async function verifyPeerNotaries(

@@ -6,8 +6,8 @@ import type { EncryptedEndpoint, PeerEnclaves } from './peer-enclaves.ts'
 /** The enclaves of this gateway and, with a bus, of the other gateways. */
 export type ServiceEnclaves = {
   /**
-   * Returns the notaries whose enclaves answered at the last look, each once, this gateway's first,
-   * at most NOTARIES_MAX.
+   * Returns the notaries whose enclaves answered at the last look, at most NOTARIES_MAX. Each
+   * notary occurs once. The notaries of this gateway come first.
    */
   notaries(): readonly ServedNotary[]
   /**

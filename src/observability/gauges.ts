@@ -30,10 +30,10 @@ export type GaugeSource<Name extends string = string> = {
 }
 
 /**
- * Registers the gauges of the sources. Returns a function that reads all sources again, to be
+ * Registers the gauges of the sources. Returns a function that reads all sources again. It must be
  * awaited before each scrape. A source that throws or takes longer than SOURCE_TIMEOUT_MS has no
- * values in that scrape (no old values either), and is 0 in `source_up`. A slow source is not read
- * again until it has answered.
+ * values in that scrape, and is 0 in `source_up`. A slow source is not read again until it has
+ * answered.
  */
 export function registerSources(
   registry: Registry,
@@ -69,7 +69,7 @@ function registerGauge(
   const labelNames = label === undefined ? [] : [label]
   const form = { name: METRICS_PREFIX + name, help, labelNames, registers: [registry] }
   const metric = name.endsWith('_total') ? new Counter(form) : new Gauge(form)
-  // A reset would show 0, which is wrong, for a gauge without labels. So such a gauge is removed.
+  // For a gauge without labels, a reset would show a wrong 0. So such a gauge is removed.
   const clear = () => (label === undefined ? metric.remove() : metric.reset())
   clear()
   return (reading) => {
@@ -113,7 +113,7 @@ export type MeasuredParts = {
   /** Rejects when the database does not answer a query. */
   readonly database: () => Promise<void>
   readonly commits: {
-    /** The state of the committer in the worst state. */
+    /** Returns the state of the committer with the worst phase. */
     worst(): {
       readonly phase: string
       readonly failingForMs: number

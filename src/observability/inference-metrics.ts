@@ -81,8 +81,8 @@ function statedTokens({ inputTokens, outputTokens }: InferenceFacts) {
 }
 
 /**
- * Returns a function that keeps the first PROVIDER_LABELS_MAX names as labels. They come from the
- * enclaves' measured tables and from our own code.
+ * Returns a function that keeps the first PROVIDER_LABELS_MAX names as labels. The names come from
+ * the enclaves' measured tables and from our own code.
  */
 export function boundProviders(): (name: string | undefined) => string {
   const known = new Set<string>()

@@ -15,7 +15,7 @@ const BATCH_BUCKETS = [1, 2, 4, 8, 16, 32, 64, 128]
 
 type Address = { readonly host: string; readonly port: number }
 
-/** Counts events when they happen. gauges.ts has the values of each scrape. */
+/** Counts events when they happen. gauges.ts has the values that are read at each scrape. */
 type Meter = {
   readonly registry: Registry
   readonly calls: CallObserver
@@ -25,8 +25,8 @@ type Meter = {
    */
   countCommit(commit: { readonly records: number; readonly durationMs: number }): void
   /**
-   * Counts a commit that this gateway lost to another gateway on the same database, which made the
-   * commit first, or took its nonce.
+   * Counts a commit that failed because another gateway on the same database made it first, or took
+   * its nonce.
    */
   countRace(): void
   /**
@@ -181,8 +181,8 @@ function observeCalls(registry: Registry): CallObserver {
 }
 
 /**
- * Returns how an answer ended. A stream always has status 200, so its error event shows a failure.
- * The status shows it for other answers.
+ * Returns how an answer ended. A stream always has status 200, so only its error event shows a
+ * failure. For other answers, the status shows a failure.
  */
 function endOf({ isWhole, status, error }: CallReport): CallEnd {
   if (!isWhole) return 'cut'

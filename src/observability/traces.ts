@@ -79,8 +79,8 @@ export function openTraces(
       'service.name': config.serviceName,
       'service.version': version,
     }),
-    // A caller's trace context decides whether the call is traced. Our ratio applies to calls
-    // without one.
+    // A caller's trace context decides whether the call is traced. Our ratio applies to all other
+    // calls.
     sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(config.ratio) }),
     spanLimits: { attributeValueLengthLimit: VALUE_LENGTH_MAX },
     spanProcessors: [
@@ -106,7 +106,7 @@ export function openTraces(
 }
 
 /**
- * Returns the context from a W3C `traceparent`. A missing or malformed one gives an empty context.
+ * Returns the context from a W3C `traceparent`, or an empty context if it is missing or malformed.
  */
 export function contextOf(traceparent: string | null): Context {
   const parent = traceparent === null ? null : parseTraceParent(traceparent)
@@ -162,9 +162,9 @@ function causeOf(error: Error | undefined): string | number {
 }
 
 /**
- * Traces calls. Each call has a server span. Below it are one span for the inference, with the
- * attributes of GenAI's semantic conventions, one span for each phase of waiting, and one span with
- * the times from the enclave's receipt. The enclave itself sends no spans.
+ * Traces calls. Each call has a server span. Below it are a span for the inference (attributes of
+ * GenAI's semantic conventions), a span for each phase of waiting, and a span with the times from
+ * the enclave's receipt. The enclave itself sends no spans.
  */
 export function traceCalls(tracer: Tracer): CallObserver {
   return {
@@ -211,8 +211,8 @@ function describe(tracer: Tracer, span: Span, { report, within }: Described): vo
 }
 
 /**
- * The span begins when the call first waits for a model. It ends with the answer if that is a
- * stream, else with the wait.
+ * The span begins when the call first waits for a model. It ends when a stream ends. For any other
+ * answer, it ends with the wait.
  */
 function spanInference(tracer: Tracer, report: CallReport, within: Context): void {
   const waits = report.phases.filter(({ phase }) => phase === 'enclave' || phase === 'node')

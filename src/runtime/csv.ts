@@ -10,8 +10,9 @@ export function writeCsv(columns: readonly string[], rows: readonly (readonly Ce
 
 /**
  * Returns one line of CSV, which ends with CRLF. A text that a spreadsheet could read as a formula
- * gets an apostrophe before it. So a stranger's name cannot run a formula on the reader's machine
- * (OWASP, CSV injection). In many countries a spreadsheet ends cells at `;`, even inside quotes.
+ * gets an apostrophe before it, so that it cannot run on the reader's machine (OWASP, CSV
+ * injection). A formula may also follow `;`, which ends a cell in many countries, even inside
+ * quotes.
  */
 export function writeCsvLine(cells: readonly Cell[]): string {
   return `${cells.map(writeCell).join(',')}\r\n`

@@ -13,7 +13,7 @@ export function pause(ms: number, signal: AbortSignal): Promise<void> {
 }
 
 /**
- * The abort reason that ends a pause early. Each abort without a reason would create an exception
+ * The abort reason that ends a pause early. Without a reason, each abort would create an exception
  * with a stack.
  */
 const WOKEN = 'woken'

@@ -79,8 +79,8 @@ function bullets(lines: readonly string[]): string {
 }
 
 /**
- * Picks the set variables with the given names, and the variables that name files with their
- * values, to pass them on.
+ * Picks the set variables with the given names, and the set `NAME_FILE` variables for them, to pass
+ * them on.
  */
 export function pickVariables(
   environment: Environment,

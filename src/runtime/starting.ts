@@ -7,7 +7,8 @@ export class StartFailure extends Error {
 }
 
 /**
- * A running part passes the function that ends it. The part that was started last is ended first.
+ * A part that has started calls this with the function that ends the part. The part that was
+ * started last is ended first.
  */
 export type OnStarted = (stop: () => Promise<void>) => void
 

@@ -73,8 +73,8 @@ const TAVILY: SearchAdapter = {
 
 /**
  * SerpApi's Google results. SerpApi accepts its key only in the URL. With search status Success,
- * `error` only means that there are no results. With any other, `error` is a failure. The HTTP
- * status makes no difference.
+ * `error` only means that there are no results. With any other search status, `error` is a failure.
+ * The HTTP status makes no difference.
  */
 const SERPAPI: SearchAdapter = {
   request: ({ query }, apiKey) => {

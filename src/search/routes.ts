@@ -8,8 +8,8 @@ import { boundedText } from '../api/schemas.ts'
 import type { WebSearch } from './web-search.ts'
 
 /**
- * Maximum number of searches at once, and of bytes in all their bodies and answers, which are
- * short.
+ * Maximum number of searches at once. The next constant limits the bytes of their bodies and
+ * answers, which are short.
  */
 const SEARCH_CALLS_MAX = 256
 const SEARCH_BYTES_MAX = 64 * 1024 * 1024

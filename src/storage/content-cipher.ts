@@ -48,7 +48,7 @@ export type ContentCipher = {
   open(sealed: Uint8Array, identity: ContentIdentity): readonly string[]
 }
 
-/** Returns a cipher with these keys, of which the last encrypts. */
+/** Returns a cipher with these keys. The last key encrypts. */
 export function createContentCipher(keys: readonly [ContentKey, ...ContentKey[]]): ContentCipher {
   const byId = new Map(keys.map(({ id, key }) => [id, key]))
   const newest = keys.at(-1) ?? keys[0]
@@ -89,8 +89,8 @@ export function openContent(
 }
 
 /**
- * Returns the id of the key that encrypted this content. Null when it is too short or has another
- * version.
+ * Returns the id of the key that encrypted this content. Null when the content is too short or has
+ * another version.
  */
 export function contentKeyId(sealed: Uint8Array): string | null {
   const isWhole = sealed.length >= CONTENT_HEAD_BYTES + NONCE_BYTES + TAG_BYTES

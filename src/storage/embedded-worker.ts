@@ -20,8 +20,8 @@ port.on('message', (message: Uint8Array | null) => {
 port.postMessage(null)
 
 /**
- * Opens the database in `dataDir`. Makes a missing database from PGlite's packed database, because
- * initdb takes three times as long. Without this optional package, initdb makes it. If a start was
+ * Opens the database in `dataDir`. Copies a missing database from an optional package, because
+ * initdb takes three times as long. Without the package, initdb makes the database. If a start was
  * interrupted while it made the database, the next start makes it again.
  */
 async function open(dataDir: string): Promise<PGlite> {

@@ -17,8 +17,8 @@ export type SessionSubscriber = {
    */
   onNotice(payload: string): void
   /**
-   * Called when the connection was opened or lost. A loss ends all its locks, and notices may have
-   * been missed.
+   * Called when the connection was opened or lost. A loss ends all locks, and notices may be
+   * missing.
    */
   onChange(): void
 }

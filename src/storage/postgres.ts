@@ -20,7 +20,7 @@ type PostgresLimits = {
   readonly queryConnectionsMax: number
   /**
    * Maximum number of connections for commits. Only one commit runs at a time. If its connection
-   * breaks, the log is read again over the second.
+   * breaks, the log is read again over the second connection.
    */
   readonly commitConnectionsMax: number
   /** Longest wait for a free or new connection. */
@@ -61,8 +61,8 @@ export const POSTGRES_LIMITS: PostgresLimits = {
 const PROBE_INTERVAL_MS = 1_000
 
 /**
- * A database that Kysely can use. If another dialect here is null, its queries use the only
- * connection of `dialect`.
+ * A database that Kysely can use. If `commitDialect` or `migrationDialect` is null, its queries use
+ * the only connection of `dialect`.
  */
 export type OpenedDatabase = {
   readonly dialect: Dialect
@@ -75,7 +75,7 @@ export type OpenedDatabase = {
   /** Null when no other process uses the database. */
   readonly session: DatabaseSession | null
   /**
-   * Ends everything that the dialects do not end, including unused dialects. To be called after the
+   * Ends everything that the dialects do not end, including unused dialects. Call this after the
    * dialects have ended.
    */
   close(): Promise<void>
@@ -177,9 +177,8 @@ export function createEmbeddedPool(connect: () => Duplex): pg.Pool {
 
 /**
  * Closes every connection that fails, except after an error that the server reported. The pool
- * would otherwise reuse a connection after any fault. The connection of a timed-out query still
- * waits for the answer, and the next query would wait until TCP gives up, a quarter of an hour
- * later.
+ * would otherwise reuse the connection: after a timed-out query, the next query would wait until
+ * TCP gives up, a quarter of an hour later.
  */
 export function discardBroken(
   pool: pg.Pool,

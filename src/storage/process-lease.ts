@@ -31,7 +31,7 @@ export type ProcessLease = {
    * this process as dead, unless this process was suspended.
    */
   onLost(listener: () => void): void
-  /** Ends the lease before it expires, and releases all its reservations. */
+  /** Ends the lease before it expires, and releases all reservations of this process. */
   stop(): Promise<void>
 }
 
@@ -152,7 +152,7 @@ class Lease implements ProcessLease {
     this.hold(sentAtMs)
   }
 
-  /** The lease begins in the database after `sentAtMs`. */
+  /** Holds the lease from `sentAtMs`. In the database, the lease begins and ends later. */
   private hold(sentAtMs: number): void {
     const { leaseSeconds, marginMs } = this.options
     const leftMs = leaseSeconds * 1000 - marginMs - (performance.now() - sentAtMs)

@@ -39,7 +39,7 @@ export function contentFaults(given: Environment): readonly string[] {
     : []
 }
 
-/** Returns the source of the keys that encrypt stored content. Null: it is stored unencrypted. */
+/** Returns the source of the keys that encrypt stored content. Null: content is not encrypted. */
 export function contentKeysOf(settings: KeySettings): ContentKeySource | null {
   const { CONTENT_KEY_FILE: file, CONTENT_KEY_COMMAND: command } = settings
   if (file !== undefined) return { file: resolve(file) }

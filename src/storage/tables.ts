@@ -74,7 +74,7 @@ type AccountRow = {
   readonly id: string
   readonly name: string
   readonly created_at: number
-  /** Order of making. */
+  /** Order in which accounts were made. */
   readonly position: GeneratedAlways<number>
   /** Name of a tier in the tiers file. Null: the file's default tier. */
   readonly tier: Generated<string | null>
@@ -104,7 +104,7 @@ type ApiKeyRow = {
   readonly last_used_at: Generated<number | null>
   /** Id of the key that made this key. Null: the operator made it. */
   readonly made_by: Generated<string | null>
-  /** Order of making. */
+  /** Order in which keys were made. */
   readonly position: GeneratedAlways<number>
 }
 
@@ -141,7 +141,7 @@ type AttestationDocumentRow = {
 }
 
 type RecordRow = {
-  /** Order of commits over all logs. The pages of the history are divided by it. */
+  /** Order of commits over all logs. The pages of the history use this order. */
   readonly position: GeneratedAlways<number>
   readonly id: string
   readonly log_id: number
@@ -158,9 +158,8 @@ type RecordRow = {
   readonly signature: Uint8Array
   readonly document_digest: Uint8Array
   /**
-   * The anchor that was stored with this record. Null when the anchor came later. Do not read this
-   * to find a record's anchor: that is the first anchor of its log whose size is above the record's
-   * index.
+   * The anchor that was stored with this record. Null when the anchor came later. To find a
+   * record's anchor, read the first anchor of its log with a size above the record's index instead.
    */
   readonly relayer: string | null
   readonly nonce: number | null
@@ -192,7 +191,7 @@ type ContentKeyRow = {
   /** 16 hex digits. */
   readonly id: string
   readonly first_used_at: number
-  /** When the last content under this key was gone. Null while such content may exist. */
+  /** When the last content under this key was gone. Null while content under the key may exist. */
   readonly retired_at: number | null
 }
 
@@ -296,7 +295,7 @@ type NodeRow = {
   readonly models: Generated<readonly string[]>
   readonly total_uptime_seconds: Generated<number>
   readonly requests_served: Generated<number>
-  /** Order of making. */
+  /** Order in which nodes were made. */
   readonly position: GeneratedAlways<number>
 }
 
@@ -416,7 +415,7 @@ type IdempotencyKeyRow = {
   readonly expires_at: number
 }
 
-/** What an attested provider served over a nonce. */
+/** Evidence that an attested provider served over a nonce. */
 type ProviderEvidenceRow = {
   /** SHA-256 of `document`. */
   readonly digest: Uint8Array
@@ -426,17 +425,17 @@ type ProviderEvidenceRow = {
   readonly fetched_ms: number
   /** Null: no part of the evidence has an end. */
   readonly ends_ms: number | null
-  /** JSON of the block that the nonce was made of. Null: the nonce is random. */
+  /** JSON of the block from which the nonce was made. Null: the nonce is random. */
   readonly block: string | null
   readonly document: Uint8Array
 }
 
-/** A TLS key that an evidence states. */
+/** A TLS key in a provider's evidence. */
 type ProviderEvidenceKeyRow = {
   readonly origin: string
-  /** SHA-256 of its SubjectPublicKeyInfo. */
+  /** SHA-256 of the key's SubjectPublicKeyInfo. */
   readonly spki: Uint8Array
-  /** That of the evidence. */
+  /** `fetched_ms` of the evidence. */
   readonly fetched_ms: number
   readonly digest: Uint8Array
 }
@@ -449,7 +448,7 @@ type ProviderKeySeenRow = {
   readonly last_seen_ms: number
 }
 
-/** When the evidence of an origin is collected next. While a gateway collects, its time limit. */
+/** When the evidence of an origin is collected next, or when a running collection times out. */
 type ProviderTurnRow = {
   readonly origin: string
   readonly kind: string

@@ -23,7 +23,7 @@ export type EndpointCall = {
   readonly body?: string | Uint8Array
   /** Aborts the call. The call then throws the signal's reason. */
   readonly signal: AbortSignal
-  /** Counts the answer's bytes in memory. An error from it ends the call with this error. */
+  /** Counts the answer's bytes in memory. If it throws, the call ends with this error. */
   readonly reserve: (bytes: number) => void
 }
 

@@ -10,9 +10,9 @@ export type StoredNodeCoordinate = NodeCoordinate & { readonly logId: number }
 export type HashLookup = (coordinate: StoredNodeCoordinate) => Uint8Array
 
 /**
- * Reads nodes of any logs with one query. Coordinates may repeat. A missing node is detected by its
- * lookup. The lateral limit makes each node one index lookup: an embedded database has no
- * statistics, so a join would read the whole table.
+ * Reads nodes of any logs with one query. Coordinates may repeat. The lookup throws for a missing
+ * node. The lateral limit makes each node one index lookup: an embedded database has no statistics,
+ * so a join would read the whole table.
  */
 export async function readNodes(
   queries: Queries,

@@ -57,8 +57,8 @@ type AdmittedNode = {
 }
 
 /**
- * Decides by its headers whether a handshake is accepted. Rejects with ApiError when the answer
- * goes over HTTP.
+ * Decides from a handshake's headers whether the node may connect. Rejects with ApiError when the
+ * answer goes over HTTP.
  */
 export type AdmitNode = (headers: IncomingHttpHeaders) => Promise<AdmittedNode | Refusal>
 
@@ -136,8 +136,9 @@ async function checkHeaders(
 
 /**
  * Checks a node against the registry. The node must belong to the account. It must not be archived
- * or disabled. An LLM node also needs a benchmark of its model that is fast enough: the node's own
- * claim, which only decides whether it may connect. Rejects when the database cannot be reached.
+ * or disabled. An LLM node also needs a fast enough benchmark of its model. The benchmark is the
+ * node's own claim, and only decides whether the node may connect. Rejects when the database cannot
+ * be reached.
  */
 async function checkHello(
   hello: NodeHello,

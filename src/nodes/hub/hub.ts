@@ -481,9 +481,8 @@ function markSeen(state: State): void {
 }
 
 /**
- * Stores the connections again that are no longer stored, unless the node has another connection. A
- * connection is no longer stored if other processes treated this process as dead, or if the node's
- * other connection ended first.
+ * Stores missing connections again, unless the node has another connection. A connection is missing
+ * if other processes treated this process as dead, or if the node's other connection ended first.
  */
 async function storeSeen(state: State, nodes: readonly NodeConnection[]): Promise<void> {
   const { registry, records, connections, processId } = state

@@ -59,9 +59,8 @@ const IMAGE_BUFFERED_CHUNKS_MAX = 32 * 1_024
 /**
  * Opens the servers. A bad key is answered over HTTP, because no WebSocket opens without a valid
  * key. Every other refusal opens the WebSocket and closes it with 1008 and the reason, because the
- * public client reads the reason there. permessage-deflate is declined: its state costs tens of KB
- * per node, every small frame would go through the thread pool, and the size of unpacked frames
- * would need a limit.
+ * public client reads the reason there. permessage-deflate is declined, because its state costs
+ * tens of KB per node.
  */
 export function createNodeSocket(options: NodeSocketOptions): NodeSocket {
   const { limits, log } = options

@@ -16,14 +16,14 @@ import { NODE_LIMITS, type NodeLimits } from '../runs/limits.ts'
 import { createHub, type Hub, type HubOptions } from './hub.ts'
 import { NODE_SOCKET_PATH } from './node-socket.ts'
 
-/** Contributed nodes, in the form for the API. They connect at NODE_SOCKET_PATH and serve calls. */
+/** Contributed nodes, with the methods that the API needs. They connect at NODE_SOCKET_PATH. */
 export type ServingNodes = Pick<Hub, 'handleUpgrade' | 'disconnect' | 'status' | 'countStates'> & {
   readonly dispatcher: Pick<Dispatcher, 'dispatch' | 'models'>
   /** Absent when no node makes images. */
   readonly images?: Hub['images']
   /** Absent when nodes are not shared with other gateways. */
   readonly drain?: Hub['drain']
-  /** Ends the connections of all nodes. To be called when no call needs nodes. */
+  /** Ends the connections of all nodes. Call this when no call needs nodes. */
   stop(): Promise<void>
 }
 
@@ -32,7 +32,7 @@ type NodeParts = Opening &
     readonly database: Database
     readonly lease: Pick<ProcessLease, 'id'>
     readonly limits?: NodeLimits | undefined
-    /** A test's own. */
+    /** Nodes that a test provides. */
     readonly nodes?: ServingNodes | undefined
   }
 

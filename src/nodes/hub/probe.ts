@@ -8,10 +8,7 @@ import type { NodeLimits } from '../runs/limits.ts'
 import type { NodeSlot, Offer } from '../runs/offer.ts'
 import { tokensPerSecondOf } from '../runs/speed.ts'
 
-/**
- * Probes nodes: it sends a node a short question, and judges the answer by the gateway's own
- * measurements.
- */
+/** Sends nodes short questions, and judges the answers by the gateway's own measurements. */
 type Prober = {
   /** Probes the nodes whose probe is due, up to the limit. The other probes stay due. */
   probeDue(nodes: Iterable<NodeConnection>): void
@@ -123,10 +120,7 @@ async function outcomeOf(run: ChatRun, limits: NodeLimits): Promise<ProbeOutcome
   return isSlow ? 'slow' : 'healthy'
 }
 
-/**
- * Errors after which a probe has no result. One of them reports that the node's backend was at its
- * limit.
- */
+/** Errors after which a probe has no result. `node_busy`: the node's backend was at its limit. */
 const BROKEN_OFF: ReadonlySet<string> = new Set(['node_lost', 'node_busy', 'stopping'])
 
 /**

@@ -1,5 +1,5 @@
 /**
- * APIs besides chat completions that a node's backend may speak. Each name is also the feature that
+ * APIs besides chat completions that a node's backend may serve. Each name is also the feature that
  * the node announces (hello.ts). Frames carry the answers as events or as the text of a body, as
  * the backend wrote them.
  */

@@ -30,7 +30,7 @@ export const IMAGE_FRAME_BYTES_MAX = 32 * 1024 * 1024
 
 /**
  * Status codes that an error may have. Any other value is read and written as 500, because the
- * public client knows only these.
+ * public client accepts only these.
  */
 export const FAULT_STATUS_CODES: ReadonlySet<number> = new Set([
   400, 401, 403, 404, 409, 422, 429, 500,
@@ -82,7 +82,7 @@ type ChatFrame = {
   readonly frameOf: (id: string, traceparent: string | null) => string
 }
 
-/** Writes the frame that asks a node for an answer. Without a dialect, for a chat completion. */
+/** Writes the frame that asks a node for an answer. A null dialect means a chat completion. */
 export function chatFrame(
   model: string,
   request: JsonObject,
@@ -267,9 +267,9 @@ export type ImageRunFrame = {
 }
 
 /**
- * A frame from a node. `stray`: an object that the protocol does not know. The gateway ignores it,
- * but counts it in the node's stray budget. `malformed`: not a JSON object, or a malformed control
- * frame. The gateway then closes the connection with 1002.
+ * A frame from a node. `stray`: an object that the protocol does not define. The gateway ignores
+ * it, but counts it in the node's stray budget. `malformed`: not a JSON object, or a malformed
+ * control frame. The gateway then closes the connection with 1002.
  */
 export type NodeFrame =
   | ChatRunFrame
@@ -280,8 +280,8 @@ export type NodeFrame =
 
 /**
  * Reads one text frame from a chat node. Ignores unknown members, which clients of other versions
- * may send. Uses `JSON.parse`, which is faster than our own reader, because this runs for every
- * token. The depth is checked later.
+ * may send. This runs for every token, so it uses `JSON.parse`, which is faster than our own
+ * reader. The depth is checked later.
  */
 export function decodeNodeFrame(bytes: Buffer): NodeFrame {
   const value = parseJson(bytes.toString('utf8'))
@@ -371,9 +371,7 @@ function statusCodeOf(code: Json | undefined): number | null {
   return typeof code === 'number' && FAULT_STATUS_CODES.has(code) ? code : null
 }
 
-/**
- * Returns the number of seconds that a node asks for, at most a day. Null when it is not a count.
- */
+/** Returns the number of seconds that a node asks for, at most a day. Null for an invalid value. */
 function retryAfterOf(value: Json | undefined): number | null {
   return isCount(value) ? Math.min(value, RETRY_BELIEVED_SECONDS_MAX) : null
 }

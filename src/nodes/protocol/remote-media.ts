@@ -18,7 +18,7 @@ export type RemoteMedia = {
 }
 
 /**
- * Finds an address in a request of any dialect that a backend would fetch. Returns the first
+ * Finds an address that a backend would fetch, in a request of any dialect. Returns the first
  * address that is not http or https, else the first address. Null when the request contains all its
  * pictures, sounds and files. The caller chooses the address, and the backend fetches it from its
  * own network, where other servers may trust the backend. Backends read members that the interface

@@ -49,8 +49,8 @@ export type NodeHour = {
   readonly promptTokens: number
   readonly completionTokens: number
   /**
-   * Percentiles of the time to the first token, over the measured calls among the hour's last
-   * FIRST_TOKENS_MAX. Null: no call was measured.
+   * Percentiles of the time to the first token, over the measured calls among the last
+   * FIRST_TOKENS_MAX calls of the hour. Null: no call was measured.
    */
   readonly firstTokenMs: { readonly p50: number; readonly p95: number } | null
 }
@@ -133,7 +133,7 @@ export function createInferencesStore({ queries }: Pick<Database, 'queries'>): I
 export const HOUR_SECONDS = 3_600
 const MINUTE_SECONDS = 60
 
-/** The day before `now`. It begins just after `from`, and its first whole hour at `firstHour`. */
+/** The day before `now`. It begins just after `from`. Its first whole hour is at `firstHour`. */
 function dayOf(now: number): { readonly from: number; readonly firstHour: number } {
   const from = now - DAY_SECONDS
   return { from, firstHour: firstAfter(from, HOUR_SECONDS) }
@@ -263,8 +263,8 @@ function toCompleted(row: Selectable<Tables['inferences']>): CompletedInference 
 }
 
 /**
- * Removes old rows of each node with an index. The time grows only with the number of nodes and of
- * removed rows.
+ * Removes each node's old rows through an index. The time grows only with the number of nodes and
+ * of removed rows.
  */
 async function prune(
   queries: Queries,

@@ -23,8 +23,8 @@ import type { NetworkStats } from './network-stats.ts'
 import type { OwnedNodes } from './owned-nodes.ts'
 
 /**
- * Maximum number of registrations, hardware reports and benchmarks that are read at the same time,
- * and of bytes in all their bodies.
+ * Maximum number of registrations, hardware reports and benchmarks that are read at the same time.
+ * The next constant limits the bytes of their bodies.
  */
 const REGISTRY_CALLS_MAX = 256
 const REGISTRY_BYTES_MAX = 16 * 1024 * 1024
@@ -35,7 +35,7 @@ const REGISTRY_BYTES_MAX = 16 * 1024 * 1024
  */
 const HISTORY_CALLS_MAX = 8
 
-/** Each of these bodies has at most about a dozen short members. */
+/** Largest body of these calls. A body has at most about a dozen short members. */
 export const NODE_BODY_BYTES_MAX = 64 * 1024
 
 const EXAMPLE_ID = '3d2c1b0a-0000-4000-8000-000000000000'

@@ -52,8 +52,8 @@ type ModelOffers<Node> = {
 }
 
 /**
- * Creates an index without nodes, which knows the models in `offeredModels`. `random` returns
- * numbers from 0 to below 1. `now` returns Unix milliseconds.
+ * Creates an index without nodes. `isKnown` is true for the models in `offeredModels`. `random`
+ * returns numbers from 0 to below 1. `now` returns Unix milliseconds.
  */
 export function createNodeIndex<Node extends OfferingNode<Node>>({
   random,

@@ -5,7 +5,7 @@ import type { NodeFault } from '../protocol/frames.ts'
 export type DispatchCode =
   /** No node offers the model now, and no node offered the model earlier. */
   | 'unsupported_model'
-  /** No node of the model speaks the dialect of the call. */
+  /** No node of the model serves the dialect of the call. */
   | 'unsupported_dialect'
   /** Nodes have the model, but all were busy during the wait. */
   | 'no_nodes'
@@ -77,7 +77,7 @@ export class DispatchError extends Error {
   }
 }
 
-/** Returns the caller's error for a failure that the node of its run reports. */
+/** Returns the caller's error for a failure that a node reported. */
 export function faultError(fault: NodeFault | null): DispatchError {
   const status = fault?.statusCode ?? 500
   const nodeMessage = fault === null || fault.message === '' ? null : fault.message

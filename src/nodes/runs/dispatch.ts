@@ -28,7 +28,7 @@ export type NodeCall = {
    * usage.
    */
   readonly request: JsonObject
-  /** The dialect of the request, whose node gets it unchanged. Absent or null: chat completions. */
+  /** Dialect of the request, which the node gets unchanged. Absent or null: chat completions. */
   readonly dialect?: NodeDialect | null
   /** The caller's account, for the record of served calls. Null: there is no account. */
   readonly accountId: string | null
@@ -125,7 +125,7 @@ export interface CallableNode extends OfferingNode<CallableNode> {
    */
   restsUntilMs: number
   isConnected(): boolean
-  /** True if this target accepts a frame now that is too large for some nodes. */
+  /** True if this target now accepts a frame of this size, which is too large for some nodes. */
   hasRoomFor(frameBytes: number): boolean
   /** Begins a chat run. From now on, the run owns the slot. */
   chat(

@@ -63,8 +63,8 @@ export type NodeLimits = {
    */
   readonly strayBurst: number
   /**
-   * The stray budget that a node may also spend per second. The gateway closes a node that spends
-   * more with 1008.
+   * The stray budget that a node may also spend per second. Spending more closes the connection
+   * with 1008.
    */
   readonly strayPerSecond: number
 
@@ -99,7 +99,7 @@ export type NodeLimits = {
   readonly answerBytesMax: number
   /**
    * Maximum number of bytes that a node may send for a run after the cancel frame. The buffers of
-   * node and network may contain this much. The gateway closes a node that sends more with 1008.
+   * node and network may contain this much. Sending more closes the connection with 1008.
    */
   readonly lateBytesMax: number
   /**

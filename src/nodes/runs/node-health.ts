@@ -12,8 +12,8 @@ export type NodeHealth = {
   /** By model. */
   circuits(): ReadonlyMap<string, Circuit>
   /**
-   * True if the node is RUNNING and the model is not set aside. Without a model: not all of its
-   * models are set aside.
+   * True if the node is RUNNING and the model is not set aside. Without a model: at least one of
+   * the node's models is not set aside.
    */
   isServing(model?: string): boolean
   /** Reports a run that ended with a full answer. */
@@ -30,7 +30,7 @@ export type NodeHealth = {
   probeBegins(model: string): void
   probeEnds(outcome: ProbeOutcome): void
   /**
-   * Reports that a probe had no result, because the node is busy or has left. It is repeated later.
+   * Reports that a probe had no result (the node is busy or has left). The probe is repeated later.
    */
   probePutOff(): void
 }

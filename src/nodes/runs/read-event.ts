@@ -20,7 +20,7 @@ export type EventChunk =
 /** Longest name of an event. */
 const EVENT_NAME_LENGTH_MAX = 128
 
-/** Reads a chunk (attacker-controlled). Null if it has none of the two forms. */
+/** Reads a chunk (attacker-controlled). Null if it has neither of the two forms. */
 export function readEventChunk(chunk: JsonObject): EventChunk | null {
   const { event, data, body, is_last, usage: claim } = chunk
   const usage = isJsonObject(claim) ? claim : null
@@ -34,7 +34,7 @@ const EVENT_NAME = new RegExp(`^[\\w.-]{0,${EVENT_NAME_LENGTH_MAX}}$`)
 
 /**
  * Returns the reader of one answer's facts. Usage is found where any dialect states it, and is
- * given with the names of chat completions.
+ * returned with the member names of chat completions.
  */
 export function openEventFacts(): (chunk: JsonObject) => ChunkFacts | null {
   let body = ''
@@ -65,7 +65,7 @@ export function openEventFacts(): (chunk: JsonObject) => ChunkFacts | null {
   }
 }
 
-/** An AnswerReader (chat-run.ts) for events, and what it knows after the events it has read. */
+/** An AnswerReader (chat-run.ts) for events, and the facts from the events that it has read. */
 export type EventReader = {
   push(chunk: JsonObject): readonly JsonObject[]
   finish(): void

@@ -29,7 +29,7 @@ const TEXT_LENGTH_MIN = 32
  */
 export const MEASURED_TOKENS_PER_SECOND_MAX = 10_000
 
-/** Assumed values for a node without runs: worse than a good node's, better than a bad node's. */
+/** Assumed values for a node without runs: between the values of a good and of a bad node. */
 export const ASSUMED_FIRST_TOKEN_MS = 1_000
 const ASSUMED_TOKENS_PER_SECOND = 20
 /** Nodes are compared by their time for an answer of this length. */

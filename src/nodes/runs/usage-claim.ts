@@ -22,7 +22,7 @@ type RunEvidence = {
  * byte.
  */
 export const PROMPT_TOKENS_EXTRA = 1_024
-/** How many tokens each image or sound may add. The request may contain only its short address. */
+/** How many tokens each image or sound may add, even if the request contains only its address. */
 export const MEDIA_TOKENS_EXTRA = 16_384
 /** Maximum number of UTF-8 bytes per UTF-16 unit. A token of text has at least one byte. */
 const BYTES_PER_UNIT = 3
@@ -64,8 +64,8 @@ export function promptTokensMax(request: JsonObject, requestBytes: number): numb
 }
 
 /**
- * Returns the number of bytes of the pictures and sounds in the request itself. It does not show
- * how many tokens they take.
+ * Returns the number of bytes of the pictures and sounds in the request itself. This number does
+ * not show how many tokens the media take.
  */
 export function mediaBytesOf(request: JsonObject): number {
   return mediaOf(request).reduce<number>((sum, part) => sum + payloadBytesOf(part), 0)

@@ -41,8 +41,8 @@ export class RemoteNode implements CallableNode {
   private published: Pick<SharedOffer, 'nodes' | 'capacity'>
   private inUse = 0
   /**
-   * How often the other gateway reported that all its slots are used, including the slots that were
-   * taken here before.
+   * Counts the other gateway's reports that all its slots are used. A slot that was taken here
+   * before such a report changes no count when it is released.
    */
   private timesFull = 0
   private isGone = false

@@ -33,8 +33,8 @@ export function servePeers(
     readonly dispatcher: Pick<Dispatcher, 'dispatch'>
     readonly images: Pick<ImageDispatcher, 'dispatch'>
     /**
-     * Opens a reader that checks an answer to this request. The gateway sends the node's own
-     * chunks.
+     * Opens a reader that checks an answer to this request. The other gateway gets the node's own
+     * chunks, not the reader's.
      */
     readonly judge: (request: JsonObject) => Pick<AnswerReader, 'push' | 'finish'>
   },

@@ -194,7 +194,7 @@ class SharedNodes implements NodeSharing {
    */
   private answerClaim(claim: Claim, by: string): true | undefined {
     if (claim.state === 'asking' && by < this.options.bus.id) claim.state = 'lost'
-    // For undefined, the gateway that has the node answers instead.
+    // After the answer undefined, the gateway that has the node answers instead.
     return claim.state === 'lost' ? undefined : true
   }
 

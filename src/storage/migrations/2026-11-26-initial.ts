@@ -219,9 +219,9 @@ const RECORDS = `
 /**
  * hardware_at is null until the node's agent reports its hardware. After that, operating_system,
  * cpu_model and ram are not null. node_hours and network_minutes are sums over inferences, which
- * the statement that adds inferences updates. So a day's figures need only a few sums. Because of
- * the id, a batch can be added twice without harm. Inferences have no foreign key to nodes and
- * accounts, so they stay when a node or account is removed.
+ * the statement that adds inferences updates. So a day's figures need only a few sums. An
+ * inference's id makes it harmless to add a batch twice. Inferences have no foreign key to nodes
+ * and accounts, so they stay when a node or account is removed.
  */
 const NODES = `
   create table nodes (

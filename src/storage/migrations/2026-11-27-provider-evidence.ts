@@ -1,9 +1,9 @@
 import { type Kysely, sql } from 'kysely'
 
 /**
- * Evidence of attested providers, by digest, with the TLS keys that each states. provider_keys_seen
- * has every key that a connection to a provider had. provider_turns says when the evidence of an
- * origin is collected next, by one of the gateways. Times are Unix milliseconds.
+ * Evidence of attested providers, by digest, with the TLS keys in each evidence. provider_keys_seen
+ * has every key that a connection to a provider had. provider_turns has the time at which one of
+ * the gateways next collects the evidence of an origin. Times are Unix milliseconds.
  */
 export async function up(db: Kysely<unknown>): Promise<void> {
   await sql

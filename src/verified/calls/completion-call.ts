@@ -90,7 +90,7 @@ const providerCredential = described(
 /** Headers that may contain the caller's own credential at the provider. */
 export const credentialHeaders = z.object({ 'fine-tune-authorization': providerCredential })
 
-/** Returns those of the named headers that a call has. The names are in lower case. */
+/** Returns the named headers that a call has. The names are in lower case. */
 export function givenHeaders(
   { req }: RouteContext,
   names: readonly string[],

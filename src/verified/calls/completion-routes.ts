@@ -198,7 +198,7 @@ async function answer(
 
 /**
  * Returns a controller that is aborted with `abort`, except when the caller leaves. The call then
- * continues, and the caller gets the answer by a repeat with the same key.
+ * continues, and the caller gets the answer by repeating the call with the same key.
  */
 function outlivingCaller(abort: AbortController): AbortController {
   const kept = new AbortController()
@@ -229,7 +229,7 @@ function outlivingReader(writer: EventWriter): EventWriter {
   }
 }
 
-/** A call, the number of events that the caller was sent, and the text of the first of them. */
+/** A call, the number of events that were sent to the caller, and the text of the first event. */
 type CountedCall = { readonly asked: AskedCompletion; events: number; first: string }
 
 async function writeEvents(

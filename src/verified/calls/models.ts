@@ -101,7 +101,7 @@ function compare(one: string, other: string): number {
 
 /**
  * `GET /v1/verified/models` lists the models that can be verified. `…/{model}` returns one model.
- * `GET /v1/verified/anthropic/v1/models` lists those of Messages for Anthropic's clients.
+ * `GET /v1/verified/anthropic/v1/models` lists the models of Messages for Anthropic's clients.
  */
 export function verifiedModelRoutes(list: ListVerifiedModels): readonly Route[] {
   const listed = (dialect: DialectName) => ({

@@ -133,7 +133,7 @@ function listUrls(table: readonly ProviderEntry[]): ReadonlyMap<string, Provider
   )
 }
 
-/** Returns the values in the place of ids. They may have any form. Throws EndpointError. */
+/** Returns the values in the place of ids, which may have any form. Throws EndpointError. */
 async function fetchIds(endpoint: Endpoint, signal: AbortSignal): Promise<readonly unknown[]> {
   const answer = await endpoint.ask({
     method: 'GET',

@@ -7,8 +7,8 @@ import type { JsonObject } from '../../../attestation/json/value.ts'
 type ReplayedAnswer = { readonly events: string; readonly last: string }
 
 /**
- * Returns the stream of an earlier answer, as an enclave gives out streams. `sent`: the data of the
- * events that assemble to the answer. They differ from those of the first stream.
+ * Returns an earlier answer as a stream in the form of an enclave's stream. `sent`: the data of the
+ * events that assemble to the answer. The first stream had other events.
  */
 export function replayAnswer(
   dialect: Pick<EventDialect, 'openStream'>,

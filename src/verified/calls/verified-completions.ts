@@ -94,7 +94,7 @@ type VerifiedCompletionsOptions = {
   readonly committer: Pick<Committer, 'waitFor' | 'isStandby' | 'status'>
   /** The operator's credentials by provider name. */
   readonly credentials: () => ReadonlyMap<string, string>
-  /** Called with the outcome of each call that used such a credential, by model. */
+  /** Called with the outcome of each call with an operator's credential, by model. */
   readonly outcomes: Pick<ModelOutcomes, 'recordServed' | 'recordMissing'>
   /** Returns milliseconds, to measure the phases of a call. */
   readonly now: () => number
@@ -219,7 +219,7 @@ async function* relay(
     }
 }
 
-/** A call with the caller's own credential does not show whether the operator's works. */
+/** A call with the caller's own credential shows nothing about the operator's credential. */
 function recordServed({ outcomes }: VerifiedCompletionsOptions, call: VerifiedCall): void {
   if (call.callerCredential === null) outcomes.recordServed(call.model)
 }

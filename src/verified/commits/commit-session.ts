@@ -82,8 +82,8 @@ export type SessionOptions = {
 
 /**
  * Asks the enclave for its identity, and the database for the state of the enclave's log. Throws
- * LogDiverged, LogCorrupt, BatchRefused if this service must not follow the enclave, and what the
- * enclave client and the store throw.
+ * LogDiverged, LogCorrupt, BatchRefused (this service must not follow the enclave), and the errors
+ * of the enclave client and the store.
  */
 export async function openCommitSession({
   enclave,

@@ -54,7 +54,7 @@ export type CommitTurn = {
  * avoid double work: the commit statement makes sure that each leaf is committed once.
  */
 export type CommitTurns = {
-  /** Adds a committer for this log. It does not try to get the turn before it calls `take`. */
+  /** Adds a committer for this log. The committer does not try to get the turn before `take`. */
   join(notary: string, hooks: TurnHooks): CommitTurn
   /** Encodes the notice of a commit. Returns null when no other gateway would receive it. */
   encodeNotice(notice: CommitNotice): string | null

@@ -242,8 +242,8 @@ class LogCommitter implements Committer {
     for (const waiter of this.#callers.waiters.all()) {
       const isOfThisLog = waiter.notary === address
       if (isOfThisLog && waiter.index >= size) continue
-      // A new waiter may wait for a leaf of the next enclave, so the next enclave is then asked for
-      // its identity.
+      // A new waiter may wait for a leaf of the next enclave. So `#reopen` asks for the identity
+      // again.
       if (isOfThisLog || present.has(waiter)) await this.#callers.answerStored(waiter)
       else this.#reopen()
     }

@@ -166,7 +166,7 @@ export function settleLogs(
         return
       }
       const { log } = identity
-      // When the last leaf from the enclave is committed, all its leaves are committed.
+      // When the enclave's last leaf is committed, all leaves of the enclave are committed.
       if (log.size > 0) await commits.waitFor(notary, log.size - 1, signal)
     },
   }
@@ -271,7 +271,7 @@ const PHASES: readonly CommitterStatus['phase'][] = [
 ]
 
 /**
- * Merges the statuses: that of the best committer with `sign` 1, that of the worst with -1. Counts
+ * Merges the statuses into the status of the best committer (`sign` 1) or of the worst (-1). Counts
  * are sums.
  */
 function merge(statuses: readonly CommitterStatus[], sign: 1 | -1): CommitterStatus {

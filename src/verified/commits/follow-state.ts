@@ -19,14 +19,14 @@ export const BATCH_COMPLETIONS_MAX = 128
 const BACKOFF = { minMs: 50, maxMs: 1_000 }
 /** Races in a row that this gateway may lose before it pauses. */
 const RACES_IN_ROW_MAX = 3
-/** Races in a row that this gateway may lose without growth of the log. More count as a fault. */
+/** Races in a row that this gateway may lose without growth of the log. More are a fault. */
 const RACES_WITHOUT_GROWTH_MAX = 20
 /**
  * How long a caller waits for the gateway with the turn before the caller's gateway commits too. A
  * commit takes about 10 ms, so a gateway that hangs is soon detected.
  */
 export const TURN_PATIENCE_MS = 500
-/** How long the caller's gateway then commits. */
+/** How long the caller's gateway commits after TURN_PATIENCE_MS. */
 const RACING_MS = 10_000
 /** How often a gateway on standby checks its waiters. */
 const STANDBY_MS = 100
@@ -55,7 +55,7 @@ export type FollowState = {
     readonly size: number
     readonly atMs: number
   }
-  /** Until then, this gateway commits although another gateway has the turn. */
+  /** Until this time, this gateway commits although another gateway has the turn. */
   readonly racingUntilMs: number
   /** When the enclave last reported its identity. */
   readonly lookedAtMs: number
@@ -232,7 +232,7 @@ function racesAfter({ session, racesAt }: FollowState): FollowState['racesAt'] {
   return { size, count: racesAt.size === size ? racesAt.count + 1 : 0 }
 }
 
-/** False if so many races were lost without growth of the log that this counts as a fault. */
+/** False if this gateway has lost too many races without growth of the log, which is a fault. */
 export function isRace(state: FollowState): boolean {
   return racesAfter(state).count <= RACES_WITHOUT_GROWTH_MAX
 }

@@ -53,9 +53,8 @@ export type HeadAttestationsOptions = {
   }
   readonly store: Pick<HeadAttestationsStore, 'findRoot' | 'keep'>
   /**
-   * Fetches a recent block that will probably stay in the chain. A reorganisation could remove the
-   * newest block, and a reader could then not look it up. The fetched block is a few seconds older,
-   * which is short compared with the interval.
+   * Fetches a recent block that will probably stay in the chain, not the newest block: a reader
+   * cannot look up a block that a reorganisation removed.
    */
   readonly fetchBlock: (signal: AbortSignal) => Promise<RecentBlock>
   readonly intervalMs: number

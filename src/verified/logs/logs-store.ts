@@ -60,7 +60,9 @@ export type StoredLog = {
   readonly bootConfiguration: string
   /** When the log was first seen, Unix seconds. */
   readonly createdAt: number
-  /** Number of committed leaves under an anchored head. The next member is the root over them. */
+  /**
+   * Number of committed leaves under an anchored head. The next member is the root over the leaves.
+   */
   readonly size: number
   readonly root: Uint8Array
   /** The newest head whose anchor is in a block, or null. */
@@ -161,7 +163,7 @@ export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsSto
     return rows.map(toLog)
   }
 
-  /** Reads heads whose sizes are `beyond` the size of `from`, in this order. */
+  /** Reads heads whose sizes are `beyond` (`>` or `<`) the size `from`, in this order. */
   async function readHeads(page: {
     readonly logId: number
     readonly from: number

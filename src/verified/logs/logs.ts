@@ -18,7 +18,7 @@ export const LEAVES_MAX = 10_000
 export type Logs = {
   list(query: { readonly limit: number; readonly cursor: string | null }): Promise<object>
   find(notary: string): Promise<object>
-  /** What the notary's enclave stated about the logs that were older than its own. */
+  /** Returns what the notary's enclave stated about older logs. */
   bootStatement(notary: string): Promise<object>
   heads(
     notary: string,
@@ -226,10 +226,10 @@ export type HeadPageSources = {
 
 /**
  * Reads at most `limit` heads, in the order, after the head of size `cursor` (null: from the
- * beginning). If their attestations have more than `bytesMax`, it reads fewer heads, but at least
- * one. An attestation belongs to the first head that reaches its size, or with the newest heads
- * first, to the largest head that does not exceed its size. Documents of heads that are not on the
- * page are not read.
+ * beginning). If their attestations have more than `bytesMax`, reads fewer heads, but at least one.
+ * Documents of heads that are not on the page are not read. With the oldest heads first, an
+ * attestation belongs to the first head of its size or more. With the newest heads first, it
+ * belongs to the largest head of its size or less.
  *
  * A head has few attestations: the next one is requested only after the leaves of the last one are
  * committed, and at most two are stored for each size.

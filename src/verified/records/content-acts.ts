@@ -32,7 +32,7 @@ export const contentActs = {
     trail: 'changes nothing',
     answer: (keys) => ({ keys: [...keys] }),
   }),
-  /** Encrypts with the newest key the batch of records after a position. */
+  /** Encrypts the batch of records after a position. Uses the newest key. */
   encrypt: defineAct({
     method: 'POST',
     path,

@@ -78,12 +78,12 @@ const CLOCK_SKEW_SECONDS = 300
  */
 const ERASE_BYTES_MAX = 64 * 1024 * 1024
 
-/** Key of the advisory lock of these transactions, so that only one process erases at a time. */
+/** Key of the advisory lock of erasing transactions, so that only one process erases at a time. */
 const ERASE_LOCK = 7_100_317
 
 /**
  * Selects the act that erased the content of a record, or all content of its account. An account's
- * content counts as erased from the request on, but leaves the rows later.
+ * content counts as erased from the act on, but leaves the rows later.
  */
 export function erasureOf(record: string, account: string): RawBuilder<number | null> {
   const [r, o] = [sql.ref(record), sql.ref(account)]

@@ -30,8 +30,8 @@ export type ErasureSweeper = {
 }
 
 /**
- * Creates a function that erases content for a customer. It records each erasure that found content
- * in the log of administrators' acts.
+ * Creates a function that erases content for a customer. It records the erasure in the log of
+ * administrators' acts if content was found.
  */
 export function recordErasures(adminLog: Pick<AdminLog, 'record'>) {
   return (

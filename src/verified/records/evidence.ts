@@ -97,7 +97,7 @@ export function createEvidence(
     return Promise.race([found, sleep(waitMs, 'not_read' as const, { ref: false })])
   }
 
-  /** The newest evidence that states the key of the receipt, and is not younger than it. */
+  /** The newest evidence that contains the receipt's TLS key, but not younger than the receipt. */
   async function findProviderEvidence({ receipt }: StoredRecord): Promise<Uint8Array | null> {
     const { version, provider, finished_at: atMs }: Receipt = JSON.parse(receipt)
     if (version !== 3 || provider.tls === null) return null

@@ -114,7 +114,7 @@ type HistoryParts = {
 /** A path of the history, and the form of its records. */
 type HistoryView = {
   readonly path: string
-  /** The only dialect of the list. Null for all dialects: each record then shows its own. */
+  /** The only dialect of the list. Null for all dialects: each record then shows its dialect. */
   readonly dialect: DialectName | null
   readonly query: z.ZodType<
     z.output<typeof historyQuery> & { readonly dialect?: DialectName | null }

@@ -142,7 +142,7 @@ export const anyRecord = storedRecord.extend({
   response: z.looseObject({}).nullable(),
 })
 
-/** The same, with its dialect. */
+/** As anyRecord, with the record's dialect. */
 export const dialectRecord = anyRecord.extend({ dialect: z.enum(DIALECT_NAMES) })
 
 export type RecordReply = z.output<typeof dialectRecord>

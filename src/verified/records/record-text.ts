@@ -93,10 +93,10 @@ function withheldMember(withheld: Withheld): string {
 }
 
 /**
- * Returns a separate chunk to which the proof can be added, with empty choices. Enclaves with
+ * Returns a separate chunk with empty choices, to which the proof can be added. Enclaves with
  * protocol version 1 need it, because they do not hold back the last chunk. Its `usage` is null, as
- * in all chunks. If the caller requested usage, `usage` is left out, because null would replace the
- * usage in the caller's SDK.
+ * in all chunks, or absent if the caller requested usage: null would replace the usage in the
+ * caller's SDK.
  */
 export function proofChunkText(
   record: AnsweredRecord,
@@ -160,8 +160,8 @@ function withNulls(object: JsonObject, names: readonly string[]): JsonObject {
 }
 
 /**
- * Maximum length of the text of a page. The page may end before its limit, because one record may
- * have over 40 MiB.
+ * Maximum length of the text of a page. A page may end before `limit` records, because one record
+ * may have over 40 MiB.
  */
 export const PAGE_LENGTH_MAX = 32 * 1024 * 1024
 
@@ -172,15 +172,15 @@ export const FIRST_SLICE = 10
 export const SLICE_MAX = 250
 
 /**
- * JSON texts of the records on a page. `cursor` is that of the last record when there may be more
- * records, else null.
+ * JSON texts of the records on a page. `cursor` is the cursor of the last record when there may be
+ * more records, else null.
  */
 type RecordTexts<Cursor> = { readonly texts: readonly string[]; readonly cursor: Cursor | null }
 
 /**
  * Fills a page with at most `limit` records after `cursor` (null: from the beginning). It reads
  * slice by slice, so it holds only a few more records than fit. `read` returns up to `limit`
- * records after a cursor, and where the page must end if it ends there. Throws what `read` throws.
+ * records after a cursor, and `endsAt` if the page must end there. Throws what `read` throws.
  */
 export async function fillPage<Cursor>(options: {
   readonly limit: number
@@ -218,8 +218,8 @@ export async function fillPage<Cursor>(options: {
 }
 
 /**
- * Returns how many records to read next, so that about as many are held as still fit. The size of
- * the earlier records gives the estimate.
+ * Returns how many records to read next: as many as still fit, if they are as long as the earlier
+ * records on average.
  */
 function sliceLimit(parts: {
   readonly left: number

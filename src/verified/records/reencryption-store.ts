@@ -8,8 +8,7 @@ import { ContentUnavailable } from '../../storage/errors.ts'
 import { readContent, recordIdentity } from './record-content.ts'
 
 /**
- * Positions that one batch examines. A batch also ends after the bytes of stored content in the
- * second constant.
+ * Maximum number of positions in one batch. The next constant limits the bytes of stored content.
  */
 const BATCH_POSITIONS = 2_000
 const BATCH_BYTES_MAX = 16 * 1024 * 1024

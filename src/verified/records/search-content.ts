@@ -80,7 +80,7 @@ function hasText(record: StoredRecord, wanted: string): boolean {
   )
 }
 
-/** Members of requests and answers that hold what was said, in any dialect. */
+/** Members of requests and answers that contain the conversation, in any dialect. */
 const SAID = ['messages', 'system', 'input', 'instructions']
 const ANSWERED = ['choices', 'content', 'output']
 

@@ -5,8 +5,8 @@ import type { RecordScope } from './records-store.ts'
 export type Viewer = {
   readonly accountId: string
   /**
-   * True if the key may see the records of all accounts (scope `history:all`), not only those of
-   * its account.
+   * True if the key may see the records of all accounts (scope `history:all`), not only the records
+   * of its account.
    */
   readonly seesAll: boolean
 }
