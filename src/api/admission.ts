@@ -79,8 +79,8 @@ export function createAdmission(limits: {
 type Place = { leave(): void }
 
 /**
- * While other owners use nearly all places, an owner still gets this share. The other constant is
- * the share of places that is reserved for such owners.
+ * An owner gets the share OWNER_SHARE of the places even while other owners use nearly all places.
+ * The share PLACES_KEPT is reserved for this.
  */
 const OWNER_SHARE = 1 / 32
 const PLACES_KEPT = 1 / 8
@@ -206,7 +206,7 @@ export function createMemoryBudget(bytesMax: number): MemoryBudget {
 
   function charge(admission: Admission, owner: string): Slot {
     const { callBytes } = admission
-    // The last eighth is for the bodies of other calls, not for the fixed memory of calls.
+    // The last eighth is for bodies. `callBytes`, the fixed memory of a call, may not use it.
     if (callBytes > 0 && shares.held() + callBytes > bytesMax * LARGE_SHARE) throw overloaded()
     const slot = admission.admit(owner)
     let held = 0

@@ -169,7 +169,7 @@ export function createRouter(
   serving: RouteServer,
 ): Router<RequestState> {
   const router = new Router<RequestState>({ sensitive: true })
-  // The methods in `allow` have the same order.
+  // Sorted, because `allow` lists the methods in the order of registration.
   for (const route of routes.toSorted((one, other) => (one.method < other.method ? -1 : 1))) {
     const { method, path } = route
     router.register(

@@ -96,7 +96,7 @@ type ApiErrorDetails = ErrorDetails & {
   readonly leavesNoResult?: boolean
   /** True when the provider may have made the result. Any code may have it. */
   readonly mayBeMade?: boolean
-  /** Replaces the rule's member that caused the error. */
+  /** The request's member that caused the error. Replaces `param` in ERROR_RULES. */
   readonly param?: string
   /** The underlying error. It is logged, but never shown. */
   readonly cause?: unknown

@@ -22,8 +22,8 @@ import { BlockUnreadable, type RawBlock } from './read-block.ts'
 export const BLOCKS_WAITING_MAX = 8
 
 /**
- * How long a block that cannot be encoded is not read again. Otherwise requests for the same bundle
- * would fetch megabytes each time.
+ * How long a block that cannot be encoded is not read again. Without this pause, requests for the
+ * same bundle would fetch megabytes each time.
  */
 export const UNREADABLE_MS = 60_000
 /** Maximum number of remembered unreadable blocks. If there are more, all are removed. */

@@ -27,8 +27,7 @@ export class BroadcastFault extends Error {
 }
 
 /**
- * A gateway on standby sends the anchors itself after the other gateway made no progress for so
- * long.
+ * A gateway on standby sends the anchors after the other gateway made no progress during this time.
  */
 const STANDBY_PATIENCE_MS = 30_000
 /** How long a gateway that left standby sends the anchors. */
@@ -46,9 +45,9 @@ export type RoundOptions = {
   readonly confirmations: number
   /** The maximum number of transactions that are sent but not mined. */
   readonly windowMax: number
-  /** Without progress for so long, unmined transactions are sent again. */
+  /** Unmined transactions are sent again after this time without progress. */
   readonly rebroadcastMs: number
-  /** Another transaction took a used nonce if the anchor has no receipt for so long. */
+  /** If an anchor has no receipt during this time, another transaction took its used nonce. */
   readonly takenAfterMs: number
   /** Returns false if another gateway brings the anchors onto the chain. */
   readonly isOurs: () => boolean
@@ -90,7 +89,7 @@ export class BroadcastRounds {
    * earlier anchors.
    */
   #tip: PlacedAnchor | null = null
-  /** All unmined anchors below `through` were sent, the last time together at `wholeAt`. */
+  /** All unmined anchors below `through` were sent. At `wholeAt`, they were last sent together. */
   #sent = { through: 0, wholeAt: 0 }
   #progress = { nonce: 0, at: 0 }
   /** The progress of another gateway, and the time of the last change. */

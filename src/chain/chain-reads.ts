@@ -177,8 +177,8 @@ export function createRecentBlocks({
 }
 
 /**
- * Returns the first block in the range after which the address has code. Code is never removed.
- * Throws RpcError: `refused` if the address has no code after the last block.
+ * Returns the first block of the range with code at the address. Code is never removed. Throws
+ * RpcError: `refused` if the last block has no code there.
  */
 async function findFirstWithCode(
   rpc: Rpc,

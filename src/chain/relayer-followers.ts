@@ -18,8 +18,8 @@ export type RelayerFollowers = {
   /** Aborts the running work and releases all leases. Resolves when nothing runs. */
   stop(): Promise<void>
   /**
-   * Returns the status as Broadcaster does. The counts are sums over all relayers. The fault is the
-   * own relayer's, or else another relayer's.
+   * Returns the status as Broadcaster does. The counts are sums over all relayers. A fault of the
+   * own relayer takes precedence.
    */
   status(): BroadcasterStatus
   /** This gateway's own relayer, and the relayers that have unconfirmed anchors. 0x, lower case. */

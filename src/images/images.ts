@@ -39,9 +39,8 @@ export type Images = {
 const ANSWER_BYTES_MAX = 64 * 1024 * 1024
 
 /**
- * Opens the service of images. It tries nodes first, then the source that the operator configured.
- * Null: the operator configured no source. New images are stored in a bucket, or in the data
- * folder.
+ * Opens the service of images. It tries nodes first, then the source that the operator configured
+ * (`config` null: no source). New images are stored in a bucket, or in the data folder.
  */
 export function openImages(
   config: ImagesConfig | null,
