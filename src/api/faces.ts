@@ -40,7 +40,7 @@ export type Face = {
   readonly readsApiKeyHeader: boolean
   /** True if clients first ask for a WebSocket. They are answered with 426, and use POST. */
   readonly refusesWebSockets: boolean
-  /** The error body, for the documentation. Null: OpenAI's, with another for validation faults. */
+  /** Error body, for the documentation. Null: the interface's own bodies (interface, part 7). */
   readonly error: { readonly name: string; readonly schema: z.ZodType } | null
   /** How a stream ends, for the documentation. */
   readonly streamRules: string

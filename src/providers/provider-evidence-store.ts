@@ -25,7 +25,7 @@ export type SeenKey = {
   readonly lastSeenMs: number
 }
 
-/** Whose evidence is collected. */
+/** A provider whose evidence is collected. */
 export type EvidenceSubject = { readonly origin: string; readonly kind: ProviderKind }
 
 /** An evidence to store. */
@@ -43,8 +43,8 @@ export type ProviderEvidenceStore = {
   read(digest: string): Promise<Uint8Array | null>
   findNewest(subject: EvidenceSubject): Promise<StoredEvidence | null>
   /**
-   * The bytes of the newest document of the origin that states the key (hex), and was fetched at or
-   * before this time: if there is one, of those that end later. A document without all its
+   * Returns the bytes of the newest document of the origin that states the key (hex) and was
+   * fetched by `atMs`. Prefers documents that end later than `atMs`. A document without all its
    * collateral has no end. Null if there is no such document.
    */
   findFor(receipt: {
@@ -52,7 +52,7 @@ export type ProviderEvidenceStore = {
     readonly spkiSha256: string
     readonly atMs: number
   }): Promise<Uint8Array | null>
-  /** Keeps a key that a connection had. Returns true if other keys were seen, and not this one. */
+  /** Stores the key of a connection. Returns true if it is new and other keys were seen before. */
   recordKey(seen: {
     readonly origin: string
     readonly spkiSha256: string

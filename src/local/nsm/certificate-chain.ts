@@ -147,8 +147,8 @@ function instanceName(commonName: string): readonly NameAttribute[] {
 }
 
 /**
- * Serial numbers are random. Only the leaf's is the enclave id and the second of issue, as in AWS's
- * leaves.
+ * Serial numbers are random. Only the leaf's number consists of the enclave id and the second of
+ * issue, as in AWS's leaves.
  */
 const SERIALS: Readonly<Record<IssuedRole, (identity: ModuleIdentity, now: number) => Uint8Array>> =
   {
