@@ -63,7 +63,7 @@ export type FacedModel = { readonly id: string; readonly name: string; readonly 
 /** A route's face: a value, or a choice by the headers of the request. */
 export type FaceChoice = Face | ((headers: IncomingHttpHeaders) => Face)
 
-/** The error in the form of OpenAI's clients, which other faces are made from. */
+/** The error in the form for OpenAI's clients. Other faces are made from this form. */
 type ErrorObject = {
   readonly message: string
   readonly type: string
@@ -93,7 +93,7 @@ export const OPENAI_FACE: Face = {
     'A stream ends with the data [DONE]. A failed stream ends without it, with `event: error` and an Error as its data.',
 }
 
-/** OpenAI's Responses, as its agents read them. */
+/** OpenAI's Responses, in the form that agents read. */
 export const RESPONSES_FACE: Face = {
   ...OPENAI_FACE,
   statusOf: facedAgentStatus,

@@ -39,7 +39,7 @@ export type RoundOptions = {
   /** Address, 0x, lower case. No other program may use the nonces of this account. */
   readonly relayer: string
   readonly chainId: number
-  /** Nothing is sent if no contract is here: such a call succeeds, but anchors nothing. */
+  /** Nothing is sent without a contract here: a call would succeed, but anchor nothing. */
   readonly contract: string
   /** Number of blocks that confirm an anchor: its own block and the blocks on top. */
   readonly confirmations: number
