@@ -116,9 +116,9 @@ export class BroadcastRounds {
   }
 
   /**
-   * Runs one round. Marks anchors that a reorganisation removed as pending, records mined anchors,
-   * confirms anchors and sends anchors. Every step may be aborted and repeated. Throws RpcError,
-   * BroadcastFault, and the store's errors.
+   * Runs one round. Marks anchors as pending if a reorganisation removed them, records mined
+   * anchors, confirms anchors and sends anchors. Every step may be aborted and repeated. Throws
+   * RpcError, BroadcastFault, and the store's errors.
    */
   async run(signal: AbortSignal): Promise<RoundResult> {
     const { rpc, anchors, relayer, chainId, windowMax, now, onCount } = this.#options

@@ -81,7 +81,7 @@ export function openImages(
 /**
  * Makes images from several sources. The first source that can serve a call gets it. If that source
  * is nodes and no node answers, the next source gets the call. If no source can serve the call now,
- * a source that knows the model refuses it.
+ * a source that has the model refuses the call.
  */
 export function createImages(options: {
   readonly sources: readonly ImageSource[]
