@@ -151,7 +151,7 @@ type AnchorRow = {
   readonly chain_id: number
   readonly block_number: number | null
   readonly block_hash: Uint8Array | null
-  /** Null, as all following members are, if no proof is stored for this block. */
+  /** This and all following members are null if no proof is stored for this block. */
   readonly header: Uint8Array | null
   readonly number: number
   readonly transaction_index: number

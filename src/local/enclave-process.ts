@@ -14,7 +14,7 @@ import { parseLogLine, type SupervisedProcess, superviseProcess } from './superv
 
 /** Enclaves that this process started, and the demo provider that they can reach. */
 export type LocalEnclaves = {
-  /** Where they listen. */
+  /** Where the enclaves listen. */
   readonly socketPaths: readonly string[]
   /** File with the root certificate of the enclaves' attestation documents. */
   readonly rootFile: string

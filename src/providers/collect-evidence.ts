@@ -32,7 +32,7 @@ export type CollectedProvider = {
   readonly policy: ProviderPolicy | null
 }
 
-/** Why an evidence was not stored. */
+/** Why evidence was not stored. */
 export type CollectionFaultCode =
   | FetchFaultCode
   | 'challenge_mismatch' // the answer is over another nonce
@@ -70,7 +70,7 @@ const BLOCK_TIMEOUT_MS = 10_000
 const ANSWER_BYTES_MAX = 2 * 1024 * 1024
 const COLLATERAL_BYTES_MAX = 256 * 1024
 
-/** An evidence to store. `isComplete`: its collateral is complete. */
+/** Evidence to store. `isComplete`: its collateral is complete. */
 export type Collected = {
   readonly document: Uint8Array
   readonly facts: ProviderFacts

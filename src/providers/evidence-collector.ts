@@ -16,12 +16,12 @@ import { FetchFault, readTlsKey } from './fetch-over-tls.ts'
 import type { ProviderEvidenceStore, StoredEvidence } from './provider-evidence-store.ts'
 import type { ProviderTurnsStore } from './provider-turns-store.ts'
 
-/** How one collecting ended. */
+/** How a try to collect evidence ended. */
 export type CollectionOutcome = 'collected' | CollectionFaultCode
 
 /** How often the collector looks for due turns and for new providers of the table. */
 const LOOK_MS = 5_000
-/** How often a gateway looks at the TLS key of each provider. */
+/** How often a gateway reads the TLS key of each provider. */
 const KEY_LOOK_MS = 60_000
 const KEY_TIMEOUT_MS = 10_000
 /** After this time, another gateway may collect. */
@@ -62,7 +62,7 @@ export function createEvidenceCollector(options: CollectorOptions): {
   const { evidence, turns, intervalMs, now, log, onCollected } = options
   const { pauseMinMs = PAUSE_MIN_MS, lookMs = LOOK_MS, keyLookMs = KEY_LOOK_MS } = options
   const faults = createFaultLog(FAULT_LOG_MS, () => performance.now())
-  /** When the key of each origin is looked at next, Unix milliseconds. */
+  /** When the key of each origin is read next, Unix milliseconds. */
   const keyLooks = new Map<string, number>()
 
   async function collect(provider: CollectedProvider, signal: AbortSignal): Promise<void> {
@@ -95,7 +95,7 @@ export function createEvidenceCollector(options: CollectorOptions): {
     }
   }
 
-  /** Stores an evidence. Returns when it ends, and whether its collateral is complete. */
+  /** Collects and stores evidence. Returns its end, and whether its collateral is complete. */
   async function collectOnce(
     provider: CollectedProvider,
     signal: AbortSignal,

@@ -7,14 +7,14 @@ import type {
 import type { Database } from '../storage/database.ts'
 import type { Queries, Tables } from '../storage/tables.ts'
 
-/** An evidence without its document. Times are Unix milliseconds, digests and keys hex. */
+/** Evidence without its document. Times are Unix milliseconds, digests and keys hex. */
 export type StoredEvidence = {
   readonly digest: string
   readonly fetchedAtMs: number
-  /** Null: no part of it has an end. */
+  /** Null: no part of the evidence has an end. */
   readonly endsAtMs: number | null
   readonly block: NonceBlock | null
-  /** SHA-256 of the SubjectPublicKeyInfo of each TLS key that it states. */
+  /** SHA-256 of the SubjectPublicKeyInfo of each TLS key that the evidence states. */
   readonly keys: readonly string[]
 }
 
@@ -28,7 +28,7 @@ export type SeenKey = {
 /** A provider whose evidence is collected. */
 export type EvidenceSubject = { readonly origin: string; readonly kind: ProviderKind }
 
-/** An evidence to store. */
+/** Evidence to store. */
 type CollectedEvidence = StoredEvidence &
   EvidenceSubject & { readonly provider: string; readonly document: Uint8Array }
 
@@ -37,7 +37,7 @@ type CollectedEvidence = StoredEvidence &
  * error.
  */
 export type ProviderEvidenceStore = {
-  /** Stores an evidence. The same document is stored once. */
+  /** Stores evidence. The same document is stored once. */
   save(evidence: CollectedEvidence): Promise<void>
   /** The bytes of the document with this digest (hex), or null. */
   read(digest: string): Promise<Uint8Array | null>

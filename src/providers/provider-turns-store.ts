@@ -17,7 +17,7 @@ export type ProviderTurnsStore = {
   ): Promise<number | null>
   /** Makes the next turn due now, unless the last turn failed. */
   hurryTurn(subject: EvidenceSubject): Promise<void>
-  /** Ends the turn: the next is due in `pauseMs`. */
+  /** Ends the turn. The next turn is due in `pauseMs`. */
   settleTurn(
     turn: EvidenceSubject & { readonly pauseMs: number; readonly failures: number },
   ): Promise<void>
