@@ -8,11 +8,11 @@ export type Slot = {
    */
   reserve(bytes: number): void
   /**
-   * Takes a place among the running calls, when the call's body has arrived. Further calls have no
-   * effect. Throws ApiError `overloaded` if the owner gets no place.
+   * Takes a place among the running calls. Call it when the body has arrived. Only the first call
+   * has an effect. Throws ApiError `overloaded` if the owner gets no place.
    */
   enter(): void
-  /** Releases the call's place and bytes. Further calls have no effect. */
+  /** Releases the place and the bytes. Only the first call has an effect. */
   release(): void
 }
 

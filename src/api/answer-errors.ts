@@ -49,8 +49,8 @@ function passOverBody(context: ApiContext): void {
 }
 
 function answer(context: ApiContext, error: unknown, log: Logger): void {
-  // These errors have no code to record. A ValidationError has its status, and a caller that left
-  // gets no answer.
+  // These errors have no code to record: a ValidationError has only a status, and a caller that
+  // left gets no answer.
   const hasCode = !(error instanceof ValidationError || error instanceof CallerLeftError)
   if (hasCode) recordFailure(context, error, log)
   if (error instanceof CallerLeftError || context.res.headersSent) {

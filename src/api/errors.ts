@@ -208,7 +208,7 @@ function headersOf(error: ApiError): Readonly<Record<string, string>> {
   }
 }
 
-/** Returns the two retry headers that clients read. The one in milliseconds is OpenAI's. */
+/** Returns the two retry headers that clients read. OpenAI's clients read the milliseconds. */
 export function retryHeaders(retryAfterSeconds: number): Readonly<Record<string, string>> {
   const seconds = Math.min(retryAfterSeconds, RETRY_SECONDS_MAX)
   return {

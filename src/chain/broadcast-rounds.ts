@@ -47,7 +47,7 @@ export type RoundOptions = {
   readonly windowMax: number
   /** Unmined transactions are sent again after this time without progress. */
   readonly rebroadcastMs: number
-  /** If an anchor has no receipt during this time, another transaction took its used nonce. */
+  /** A used nonce counts as taken when its anchor has no receipt after this time. */
   readonly takenAfterMs: number
   /** Returns false if another gateway brings the anchors onto the chain. */
   readonly isOurs: () => boolean

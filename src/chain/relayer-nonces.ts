@@ -199,7 +199,7 @@ export class RelayerNonces {
       return true
     } catch (cause) {
       if (!isMust) {
-        // Only a failure put the database in doubt, so anchors are signed now and sent later.
+        // Only a failure caused this comparison, so anchors may be signed now and sent later.
         this.#comparison = 'done'
         return false
       }
