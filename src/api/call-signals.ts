@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http'
 import { CallerLeftError } from './errors.ts'
 
-/** Ends its call early. Call `done` in a `finally`. */
+/** Ends a call early. Call `done` in a `finally`. */
 type CallSignal = { readonly abort: AbortController; done(): void }
 
 /** The running calls. Ends a call when its caller leaves, and all calls when the process stops. */

@@ -90,7 +90,7 @@ export const UPSTREAM_ERRORS = [
   'answer_too_large',
 ] as const satisfies readonly ErrorCode[]
 
-/** Details of an error that are not in the table. */
+/** Details of an error that are not in ERROR_RULES. */
 type ApiErrorDetails = ErrorDetails & {
   /** True when it is certain that no answer was made. Any code may have it. */
   readonly leavesNoResult?: boolean
