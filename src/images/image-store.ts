@@ -124,7 +124,7 @@ export function createImageStore({ objects, ttlMs, bytesMax, now }: StoreOptions
   /** Number of bytes of each known content, by key. `keptBytes` is the sum. */
   const kept = new Map<string, number>()
   let keptBytes = 0
-  /** No known content expires before this time, Unix milliseconds. */
+  /** Before this time, expired content is not searched for again, Unix milliseconds. */
   let freshUntilMs = 0
   let measuring: Promise<void> | null = null
 
