@@ -18,8 +18,8 @@ const SAME_SIGNAL_MS = 500
 
 /**
  * The gateway's process: it reads its configuration, then serves until a signal ends it. From here
- * on, before the slow imports, SIGHUP makes it read its settings again. SIGHUP ends it only when
- * the terminal was closed.
+ * on, before the slow imports, SIGHUP makes the process read its settings again. SIGHUP ends the
+ * process only when the terminal was closed.
  */
 const onHangup = keepHangups()
 const warnings: string[] = []

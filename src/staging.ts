@@ -5,7 +5,7 @@ const STAGING_NOTICE_MS = 10 * 60_000
 
 /**
  * In staging, logs a warning now and every STAGING_NOTICE_MS that the security module is simulated.
- * So every hour of the log has it.
+ * So each hour of the log contains the warning.
  */
 export function warnOfStaging(
   { isStaging }: { readonly isStaging: boolean },

@@ -8,11 +8,11 @@ export type Slot = {
    */
   reserve(bytes: number): void
   /**
-   * Takes a place among the running calls, when the call's body has arrived. Further calls have no
-   * effect. Throws ApiError `overloaded` if the owner gets no place.
+   * Takes a place among the running calls. Call it when the body has arrived. Only the first call
+   * has an effect. Throws ApiError `overloaded` if the owner gets no place.
    */
   enter(): void
-  /** Releases the call's place and bytes. Further calls have no effect. */
+  /** Releases the place and the bytes. Only the first call has an effect. */
   release(): void
 }
 
@@ -79,8 +79,8 @@ export function createAdmission(limits: {
 type Place = { leave(): void }
 
 /**
- * While other owners use nearly all places, an owner still gets this share. The other constant is
- * the share of places that is reserved for such owners.
+ * An owner gets the share OWNER_SHARE of the places even while other owners use nearly all places.
+ * The share PLACES_KEPT is reserved for this.
  */
 const OWNER_SHARE = 1 / 32
 const PLACES_KEPT = 1 / 8
@@ -206,7 +206,7 @@ export function createMemoryBudget(bytesMax: number): MemoryBudget {
 
   function charge(admission: Admission, owner: string): Slot {
     const { callBytes } = admission
-    // The last eighth is for the bodies of other calls, not for the fixed memory of calls.
+    // The last eighth is for bodies. `callBytes`, the fixed memory of a call, may not use it.
     if (callBytes > 0 && shares.held() + callBytes > bytesMax * LARGE_SHARE) throw overloaded()
     const slot = admission.admit(owner)
     let held = 0

@@ -4,15 +4,15 @@ import { ApiError, CallerLeftError, type ErrorCode, ValidationError } from './er
 import { discardBody } from './read-body.ts'
 import { recordFailure, recordProcessingTime } from './track-calls.ts'
 
-/** Answers a browser that asks for a missing path with a page. */
+/** Sends a page to a browser that asks for a missing path. */
 export type ShowMissingPage = (context: ApiContext) => Promise<unknown>
 
 /**
- * Answers in the error envelope: errors of the middleware behind it, and calls without a route. An
+ * Answers in the error envelope if the middleware behind it throws, or if the call has no route. An
  * unexpected error is logged, and answered with a 500 without details. If the answer has already
- * begun, the connection is cut, so that the answer does not look complete. `now` returns
- * milliseconds. `paths` are the router's patterns, for the message about an unknown path. A browser
- * that asks for a path outside the API receives a page.
+ * begun, the connection is cut, so that the answer does not look complete. A browser that asks for
+ * a path outside the API receives a page. `now` returns milliseconds. `paths`: the router's
+ * patterns, for the message about an unknown path.
  */
 export function answerErrors(options: {
   readonly now: () => number
@@ -49,8 +49,8 @@ function passOverBody(context: ApiContext): void {
 }
 
 function answer(context: ApiContext, error: unknown, log: Logger): void {
-  // These errors have no code to record. A ValidationError has its status, and a caller that left
-  // gets no answer.
+  // These errors have no code to record: a ValidationError has only a status, and a caller that
+  // left gets no answer.
   const hasCode = !(error instanceof ValidationError || error instanceof CallerLeftError)
   if (hasCode) recordFailure(context, error, log)
   if (error instanceof CallerLeftError || context.res.headersSent) {

@@ -22,7 +22,7 @@ import type { Route, RouteServer } from './route.ts'
 import { type ApiServer, createHttpServer } from './server.ts'
 import { observeCalls, openRequest } from './track-calls.ts'
 
-/** The parts that make up the app. They do not include its settings. */
+/** The parts of the app, without its settings. */
 type AppParts = {
   /** Every route, except the routes of the documentation. The app adds those routes. */
   readonly routes: readonly Route[]
@@ -169,7 +169,7 @@ export function createRouter(
   serving: RouteServer,
 ): Router<RequestState> {
   const router = new Router<RequestState>({ sensitive: true })
-  // The methods in `allow` have the same order.
+  // Sorted, because `allow` lists the methods in the order of registration.
   for (const route of routes.toSorted((one, other) => (one.method < other.method ? -1 : 1))) {
     const { method, path } = route
     router.register(

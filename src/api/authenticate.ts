@@ -73,7 +73,7 @@ function requireScope({ scopes }: Pick<Caller, 'scopes'>, scope: Scope): void {
   throw new ApiError('insufficient_scope', `This needs a key with the scope ${scope}`)
 }
 
-/** If the key store is unreachable, the error does not blame the key. */
+/** Throws `not_ready`, not an error about the key, if the key store is unreachable. */
 async function findCaller(keys: Authenticator, key: string): Promise<Caller | null> {
   try {
     return await keys.authenticate(key)

@@ -1,12 +1,10 @@
 import type { ServerResponse } from 'node:http'
 import { CallerLeftError } from './errors.ts'
 
-/** Ends its call early. Call `done` in a `finally`. */
+/** Ends a call early. Call `done` in a `finally`. */
 type CallSignal = { readonly abort: AbortController; done(): void }
 
-/**
- * The running calls. A call is ended when its caller leaves, and all calls when the process stops.
- */
+/** The running calls. Ends a call when its caller leaves, and all calls when the process stops. */
 export type CallSignals = {
   /**
    * Returns the signal of a call. It is aborted with CallerLeftError if the connection closes

@@ -28,7 +28,7 @@ export function createClientAddresses(
       .slice(-HOPS_MAX)
     for (const hop of hops.toReversed()) {
       const address = plainAddress(hop.trim())
-      // A proxy writes a valid address if it knows the client's. Any other text ends the search.
+      // Proxies write a valid address if they know the address. Any other text ends the search.
       if (address === null) break
       client = address
       if (!isProxy(address)) break

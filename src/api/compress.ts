@@ -6,13 +6,12 @@ import type { ApiContext, ApiMiddleware } from './context.ts'
 export const COMPRESSED_BYTES_MIN = 2_048
 
 /**
- * Compresses long JSON answers to GET and HEAD, with brotli or gzip as the client accepts (RFC
- * 9110, 12.5.3). Every answer that could have been compressed has `vary`. Use it outside the
- * middleware that answers errors. Compression runs off the event loop. Streams are not compressed,
- * because that would delay events. Answers to POST are not compressed. They may contain an
- * attacker's text beside a customer's text or a new API key, which the compressed length would
- * reveal (BREACH). GET and HEAD are safe: browsers do not send the API key by themselves, so an
- * attacker cannot repeat these calls.
+ * Compresses long JSON answers to GET and HEAD off the event loop, with brotli or gzip as the
+ * client accepts (RFC 9110, 12.5.3). Every answer that could have been compressed has `vary`. Use
+ * it outside the middleware that answers errors. Streams are not compressed, because that would
+ * delay events. Answers to POST are not compressed: the compressed length of an attacker's text
+ * beside a secret (a customer's text, a new API key) reveals the secret (BREACH). An attacker
+ * cannot repeat GET and HEAD, because browsers do not send the API key by themselves.
  */
 export function compressAnswers(): ApiMiddleware {
   return async (context, next) => {

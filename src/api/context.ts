@@ -80,8 +80,8 @@ export type RequestState = {
   headAtMs: number | null
   firstEventAtMs: number | null
   /**
-   * The error that the caller received instead of the answer or of the rest of a stream. Null
-   * without an error.
+   * The error that the caller received instead of the answer, or instead of the rest of a stream.
+   * Null without an error.
    */
   failure: CallFailure | null
   /** What is recorded about the running call. Null if calls are neither observed nor logged. */

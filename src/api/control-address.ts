@@ -8,7 +8,7 @@ import { join } from 'node:path'
 /** File in the data folder with the running gateway's control address. */
 export const CONTROL_FILE = 'control.json'
 
-/** Content of the file. */
+/** Content of CONTROL_FILE. */
 export type ControlAddress = { readonly socket: string; readonly pid: number }
 
 /** Returns the content of the file in a data folder, or null if it is missing or incomplete. */

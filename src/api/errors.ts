@@ -90,13 +90,13 @@ export const UPSTREAM_ERRORS = [
   'answer_too_large',
 ] as const satisfies readonly ErrorCode[]
 
-/** Details of an error that are not in the table. */
+/** Details of an error that are not in ERROR_RULES. */
 type ApiErrorDetails = ErrorDetails & {
   /** True when it is certain that no answer was made. Any code may have it. */
   readonly leavesNoResult?: boolean
   /** True when the provider may have made the result. Any code may have it. */
   readonly mayBeMade?: boolean
-  /** Replaces the rule's member that caused the error. */
+  /** The request's member that caused the error. Replaces `param` in ERROR_RULES. */
   readonly param?: string
   /** The underlying error. It is logged, but never shown. */
   readonly cause?: unknown
@@ -208,7 +208,7 @@ function headersOf(error: ApiError): Readonly<Record<string, string>> {
   }
 }
 
-/** Returns the two retry headers that clients read. The one in milliseconds is OpenAI's. */
+/** Returns the two retry headers that clients read. OpenAI's clients read the milliseconds. */
 export function retryHeaders(retryAfterSeconds: number): Readonly<Record<string, string>> {
   const seconds = Math.min(retryAfterSeconds, RETRY_SECONDS_MAX)
   return {

@@ -54,8 +54,8 @@ export async function streamEvents(
 }
 
 /**
- * How long the send buffer may stay full because the reader is slow. The connection is then cut.
- * Until the buffer is empty, nothing more is read from the enclave.
+ * How long the send buffer may stay full before the connection of the slow reader is cut. Until the
+ * buffer is empty, nothing more is read from the enclave.
  */
 const DRAIN_TIMEOUT_MS = 30_000
 

@@ -11,8 +11,8 @@ import {
 } from './errors.ts'
 
 /**
- * What an HTTP answer has of its dialect: the form of errors, of limits and of lists of models. A
- * route names its face, and no other code asks for the name of a dialect.
+ * The parts of an HTTP answer that depend on its dialect: the form of errors, of limits and of
+ * lists of models. A route names its face, and no other code asks for the name of a dialect.
  */
 export type Face = {
   /** The status that this face gives an error. */
@@ -40,7 +40,7 @@ export type Face = {
   readonly readsApiKeyHeader: boolean
   /** True if clients first ask for a WebSocket. They are answered with 426, and use POST. */
   readonly refusesWebSockets: boolean
-  /** The error body, for the documentation. Null for OpenAI's, with its own form for faults. */
+  /** Error body, for the documentation. Null: the interface's own bodies (interface, part 7). */
   readonly error: { readonly name: string; readonly schema: z.ZodType } | null
   /** How a stream ends, for the documentation. */
   readonly streamRules: string
@@ -63,7 +63,7 @@ export type FacedModel = { readonly id: string; readonly name: string; readonly 
 /** A route's face: a value, or a choice by the headers of the request. */
 export type FaceChoice = Face | ((headers: IncomingHttpHeaders) => Face)
 
-/** The error in the form of OpenAI's clients, which other faces are made from. */
+/** The error in the form for OpenAI's clients. Other faces are made from this form. */
 type ErrorObject = {
   readonly message: string
   readonly type: string
@@ -93,7 +93,7 @@ export const OPENAI_FACE: Face = {
     'A stream ends with the data [DONE]. A failed stream ends without it, with `event: error` and an Error as its data.',
 }
 
-/** OpenAI's Responses, as its agents read them. */
+/** OpenAI's Responses, in the form that agents read. */
 export const RESPONSES_FACE: Face = {
   ...OPENAI_FACE,
   statusOf: facedAgentStatus,
@@ -209,13 +209,13 @@ export function faceFor(face: FaceChoice | undefined, headers: IncomingHttpHeade
 
 type Failure = Pick<ApiError, 'status' | 'shouldRetry'> & { readonly code: string }
 
-/** A request that is refused gets 400, also one that is larger than a limit. */
+/** A refused request gets 400. So does a request that alone exceeds a limit. */
 function facedAgentStatus({ status, code, shouldRetry }: Failure): number {
   const isTooLarge = code === 'rate_limit_exceeded' && !shouldRetry
   return isTooLarge ? 400 : agentStatusOf({ status, code })
 }
 
-/** Anthropic's clients repeat a 529. So it is given only when a retry can help. */
+/** Anthropic's clients repeat a call after 529. So 529 is sent only when a retry can help. */
 function anthropicStatusOf(failure: Failure): number {
   if (failure.code === 'insufficient_quota') return 402
   const status = facedAgentStatus(failure)

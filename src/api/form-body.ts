@@ -63,8 +63,7 @@ export async function parseForm(body: Buffer, boundary: string): Promise<readonl
     urlencoded: false,
     text: false,
     patchKoa: false,
-    // Other parsers are off. Each would take a boundary that contains its name for its own content
-    // type.
+    // Only this parser is on. Another parser would start if the boundary contained its name.
     formidable: { enabledPlugins: [multipart], encoding: 'binary', onPart },
   })
   try {

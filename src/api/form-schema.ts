@@ -4,8 +4,8 @@ import { type Form, faultsOf, type ObjectForm, text } from '../../enclave/protoc
 import { described, faultIssue, type JsonSchema } from './schemas.ts'
 
 /**
- * Returns the schema for JSON values of this form. The form finds the faults, and the documentation
- * shows it.
+ * Returns the schema for JSON values of this form. The form checks the values, and its JSON Schema
+ * is for the documentation.
  */
 export function schemaOf<Value extends Json>(form: Form): z.ZodType<Value> {
   const schema = z.custom<Value>().check(({ value, issues }) => {

@@ -14,7 +14,7 @@ import { StartFailure, systemCodeOf } from '../runtime/starting.ts'
 import { JSON_TYPE } from './context.ts'
 import { ApiError, type ErrorCode } from './errors.ts'
 
-/** Time in which a client must send a request's head. The cheapest attack is to send it slowly. */
+/** Time in which a client must send a request's head. Slow heads are the cheapest attack. */
 const HEADERS_TIMEOUT_MS = 15_000
 
 /** Time for receiving the whole request. 10 MiB in this time is 0.7 Mbit/s. */

@@ -50,9 +50,9 @@ export function parseJsonBody(body: Uint8Array): Json {
 }
 
 /**
- * Returns the faults that zod found in `input`. Clients of this interface know their form and type
- * names (Pydantic's: `missing`, `string_type`, `less_than_equal` …). Messages never repeat a value
- * from the input.
+ * Returns the faults that zod found in `input`. Their form and their type names are Pydantic's
+ * (`missing`, `string_type`, `less_than_equal` …), as clients of this interface expect. Messages
+ * never repeat a value from the input.
  */
 export function faultDetails(
   place: FaultPlace,

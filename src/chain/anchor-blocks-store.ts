@@ -51,15 +51,14 @@ export type AnchorBlockProof = {
  */
 export type AnchorBlocksStore = {
   /**
-   * Returns the anchor with this hash (0x). Returns its replacement if it could not be mined and
-   * was replaced. Returns null if no anchor has the hash.
+   * Returns the anchor with this hash (0x), or its replacement if the anchor could not be mined.
+   * Returns null if no anchor has the hash.
    */
   findAnchor(txHash: string): Promise<AnchorEvidence | null>
   /**
-   * Returns the next block that has a confirmed anchor of this chain without a stored proof. The
-   * search goes by number, and starts after the block `after` (null: at the first block). Returns
-   * null if there is no such block. If a reorganisation moved an anchor to another block, that
-   * block is included.
+   * Returns the next block, by number, after the block `after` (null: the first block) in which a
+   * confirmed anchor of this chain has no stored proof. A proof for the anchor's block before a
+   * reorganisation does not count. Returns null if there is no such block.
    */
   nextUnproven(chainId: number, after: BlockPlace | null): Promise<BlockPlace | null>
   /** Returns the anchors that were seen in this block and have one of these transaction hashes. */
@@ -152,7 +151,7 @@ type AnchorRow = {
   readonly chain_id: number
   readonly block_number: number | null
   readonly block_hash: Uint8Array | null
-  /** Null, as all following members are, if no proof is stored for this block. */
+  /** This and all following members are null if no proof is stored for this block. */
   readonly header: Uint8Array | null
   readonly number: number
   readonly transaction_index: number

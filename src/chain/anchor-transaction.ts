@@ -9,8 +9,8 @@ import { encodeQuantity, encodeTyped } from './encode-block.ts'
 /**
  * Gas limit of an anchor. Unused gas is not paid, but the relayer's balance must cover limit × fee
  * cap. The most expensive call, a notary's first head, takes 75,000
- * (test/src/chain/contract/gas.test.ts measures and limits this). The rest is a reserve for chains
- * that charge more for call data, such as rollups that charge a data fee inside the limit.
+ * (test/src/chain/contract/gas.test.ts measures this). The rest is a reserve for chains that charge
+ * more for call data, such as rollups.
  */
 export const ANCHOR_GAS_LIMIT = 150_000n
 

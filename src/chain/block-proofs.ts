@@ -22,8 +22,8 @@ import { BlockUnreadable, type RawBlock } from './read-block.ts'
 export const BLOCKS_WAITING_MAX = 8
 
 /**
- * How long a block that cannot be encoded is not read again. Otherwise requests for the same bundle
- * would fetch megabytes each time.
+ * How long a block that cannot be encoded is not read again. Without this pause, requests for the
+ * same bundle would fetch megabytes each time.
  */
 export const UNREADABLE_MS = 60_000
 /** Maximum number of remembered unreadable blocks. If there are more, all are removed. */
@@ -34,9 +34,9 @@ export type BlockProofs = {
   /**
    * Reads the block with this hash. Concurrent calls for the same block share one reading. Stores
    * the proofs of all anchors that were seen in the block, and returns the proofs by transaction
-   * hash. Returns null if the chain does not know the block, or if BLOCKS_WAITING_MAX other blocks
-   * wait. Rejects with the errors of reading (RpcError, BlockUnreadable) and of storing. For
-   * UNREADABLE_MS after a BlockUnreadable, rejects with the same error without reading.
+   * hash. Returns null if the chain does not have the block, or if BLOCKS_WAITING_MAX other blocks
+   * wait. Rejects with the errors of reading (RpcError, BlockUnreadable) and of storing. After a
+   * BlockUnreadable, rejects with the same error for UNREADABLE_MS, without reading.
    */
   prove(blockHash: string): Promise<ProofsByHash | null>
   /**

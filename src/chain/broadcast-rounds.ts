@@ -27,8 +27,7 @@ export class BroadcastFault extends Error {
 }
 
 /**
- * A gateway on standby sends the anchors itself after the other gateway made no progress for so
- * long.
+ * A gateway on standby sends the anchors after the other gateway made no progress during this time.
  */
 const STANDBY_PATIENCE_MS = 30_000
 /** How long a gateway that left standby sends the anchors. */
@@ -40,15 +39,15 @@ export type RoundOptions = {
   /** Address, 0x, lower case. No other program may use the nonces of this account. */
   readonly relayer: string
   readonly chainId: number
-  /** Nothing is sent if no contract is here: such a call succeeds, but anchors nothing. */
+  /** Nothing is sent without a contract here: a call would succeed, but anchor nothing. */
   readonly contract: string
   /** Number of blocks that confirm an anchor: its own block and the blocks on top. */
   readonly confirmations: number
   /** The maximum number of transactions that are sent but not mined. */
   readonly windowMax: number
-  /** Without progress for so long, unmined transactions are sent again. */
+  /** Unmined transactions are sent again after this time without progress. */
   readonly rebroadcastMs: number
-  /** Another transaction took a used nonce if the anchor has no receipt for so long. */
+  /** A used nonce counts as taken when its anchor has no receipt after this time. */
   readonly takenAfterMs: number
   /** Returns false if another gateway brings the anchors onto the chain. */
   readonly isOurs: () => boolean
@@ -90,7 +89,7 @@ export class BroadcastRounds {
    * earlier anchors.
    */
   #tip: PlacedAnchor | null = null
-  /** All unmined anchors below `through` were sent, the last time together at `wholeAt`. */
+  /** All unmined anchors below `through` were sent. At `wholeAt`, they were last sent together. */
   #sent = { through: 0, wholeAt: 0 }
   #progress = { nonce: 0, at: 0 }
   /** The progress of another gateway, and the time of the last change. */
@@ -117,9 +116,9 @@ export class BroadcastRounds {
   }
 
   /**
-   * Runs one round. Marks anchors that a reorganisation removed as pending, records mined anchors,
-   * confirms anchors and sends anchors. Every step may be aborted and repeated. Throws RpcError,
-   * BroadcastFault, and the store's errors.
+   * Runs one round. Marks anchors as pending if a reorganisation removed them, records mined
+   * anchors, confirms anchors and sends anchors. Every step may be aborted and repeated. Throws
+   * RpcError, BroadcastFault, and the store's errors.
    */
   async run(signal: AbortSignal): Promise<RoundResult> {
     const { rpc, anchors, relayer, chainId, windowMax, now, onCount } = this.#options

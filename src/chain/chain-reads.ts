@@ -138,11 +138,11 @@ export type RecentBlock = {
 const STATES_KEPT = 60
 
 /**
- * Returns a function that reads the block with `confirmations` blocks on top. If that block is
- * older than the contract, the function reads the first block that has the contract. Endpoints keep
- * few states (STATES_KEPT), so the first result may have fewer blocks on top. The function throws
- * RpcError: `refused` while there is no contract. It also throws RpcError if several nodes behind
- * one address differ, and a node lacks the block.
+ * Returns a function that reads the block with `confirmations` blocks on top, or the contract's
+ * first block if this is newer. The contract is searched only in the newest STATES_KEPT blocks, so
+ * the first result may have fewer blocks on top. The function throws RpcError: `refused` while
+ * there is no contract. It also throws RpcError if several nodes behind one address differ, and a
+ * node lacks the block.
  */
 export function createRecentBlocks({
   rpc,
@@ -177,8 +177,8 @@ export function createRecentBlocks({
 }
 
 /**
- * Returns the first block in the range after which the address has code. Code is never removed.
- * Throws RpcError: `refused` if the address has no code after the last block.
+ * Returns the first block of the range with code at the address. Code is never removed. Throws
+ * RpcError: `refused` if the last block has no code there.
  */
 async function findFirstWithCode(
   rpc: Rpc,

@@ -60,7 +60,7 @@ export const TransactionType = BigQuantity.default('0x0').refine((type) => Numbe
 
 /**
  * A receipt as JSON-RPC describes it. The last two members belong to deposits on rollups of the OP
- * stack. They are hashed if there is a version, which exists since the Canyon fork.
+ * stack. They are hashed only if there is a version (since the Canyon fork).
  */
 export const ReceiptJson = z.object({
   type: TransactionType,

@@ -10,8 +10,8 @@ import {
 } from './encode-block.ts'
 
 /*
- * Encodes the JSON from JSON-RPC as raw transactions, so endpoints need no method for the bytes.
- * The JSON is not trusted: the caller compares the hash.
+ * Encodes transactions from JSON-RPC's JSON as raw transactions, because some endpoints do not
+ * serve the raw form. The JSON is not trusted: the caller compares the hash.
  */
 
 /**

@@ -25,7 +25,7 @@ export async function isOnChain(
   return hashes.get(anchor.blockNumber) === anchor.blockHash
 }
 
-/** Returns the anchor with a block and the highest nonce below `end`, or null. */
+/** Returns the anchor that has the highest nonce below `end` and a block, or null. */
 export async function findNewestPlaced(
   anchors: AnchorsStore,
   relayer: string,

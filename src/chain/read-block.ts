@@ -215,7 +215,7 @@ function thatAddUp(
 /** The maximum number of transaction types that a message names. */
 const TYPES_NAMED_MAX = 8
 
-/** Returns the endpoint's type for a message, if it has the form of a type. */
+/** Returns the transaction's type for a message, or words for an invalid type. */
 function typeOf({ type }: TransactionJson): string {
   const { data = '' } = TransactionType.safeParse(type)
   return data === '' ? 'of no known form' : data.toLowerCase()

@@ -18,8 +18,8 @@ export type RelayerFollowers = {
   /** Aborts the running work and releases all leases. Resolves when nothing runs. */
   stop(): Promise<void>
   /**
-   * Returns the status as Broadcaster does. The counts are sums over all relayers. The fault is the
-   * own relayer's, or else another relayer's.
+   * Returns the status as Broadcaster does. The counts are sums over all relayers. A fault of the
+   * own relayer takes precedence.
    */
   status(): BroadcasterStatus
   /** This gateway's own relayer, and the relayers that have unconfirmed anchors. 0x, lower case. */
@@ -31,14 +31,11 @@ export type RelayerFollowers = {
  * lock of the database session decides, and ends with the gateway's process.
  */
 export type RelayerTurn = {
-  /**
-   * Returns true if this gateway has the turn. Also returns true while the session is down, because
-   * no gateway knows then.
-   */
+  /** Returns true if this gateway has the turn, or cannot know this because the session is down. */
   isOurs(): boolean
   /**
-   * Starts to try to get the turn. Calls back when the turn is gained or lost. Returns a function
-   * that stops.
+   * Tries to get the turn until the returned function is called. Calls `onChange` when the turn is
+   * gained or lost.
    */
   join(onChange: () => void): () => void
 }

@@ -49,8 +49,8 @@ type NoncesOptions = {
  * The nonces of one relayer, for all committers in this process. Committers commit one after
  * another, so they never take the same nonce. If another gateway takes a nonce, CommitRaceLost is
  * thrown. The database counts the nonces, but it may have lost commits. So its count is compared
- * with the chain's before the first nonce, when the chain reports its count (`recordCount`), and
- * after failures (`doubt`). The higher count is used.
+ * with the chain's count before the first nonce, when the chain reports its count (`recordCount`),
+ * and after failures (`doubt`). The higher count is used.
  */
 export class RelayerNonces {
   /** Called when a commit is repeated because another gateway took its nonce. */
@@ -167,9 +167,9 @@ export class RelayerNonces {
           `than the database, which has ${stored}; it says ${shown}`,
       )
     }
-    // A commit that was lost before its transaction was sent is gone. Its nonce is not skipped,
-    // because no transaction after a gap is mined. If the transaction was sent, two transactions
-    // have the same nonce. Only one of them is mined, and the other anchor is made again.
+    // If the transaction of a lost commit was not sent, its nonce is used again, because no
+    // transaction after a gap is mined. If it was sent, two transactions have the same nonce: only
+    // one of them is mined, and the other anchor is made again.
     const next = await commits.raiseNonce(relayer.address, this.#shown)
     this.#known = next
     if (stored !== null)
@@ -199,7 +199,7 @@ export class RelayerNonces {
       return true
     } catch (cause) {
       if (!isMust) {
-        // Only a failure put the database in doubt, so anchors are signed now and sent later.
+        // Only a failure caused this comparison, so anchors may be signed now and sent later.
         this.#comparison = 'done'
         return false
       }

@@ -9,7 +9,7 @@ export type RelayerBacklog = {
   readonly relayer: string
   /** Number of anchors in no block, including taken anchors that are not replaced yet. */
   readonly waiting: number
-  /** Number of the waiting anchors and the anchors without enough confirmations. */
+  /** Number of anchors without enough confirmations, including the waiting anchors. */
   readonly unconfirmed: number
   /** When the oldest unconfirmed anchor was made, Unix seconds. */
   readonly oldestAt: number

@@ -160,7 +160,7 @@ function openChunks(
   })
 }
 
-/** The whole answer is held for the caller. Its frames are counted, which are larger. */
+/** Assembles the answer. Reserves the bytes of its frames, which are larger than the answer. */
 async function assemble(
   batches: AsyncIterable<ChunkBatch>,
   { reserve }: Pick<ChatCall, 'reserve'>,

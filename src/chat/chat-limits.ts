@@ -1,6 +1,6 @@
 /**
- * The maximum number of plain completions at the same time, for each API. The bytes of their bodies
- * and answers have another limit.
+ * Limits of each API for plain completions: how many calls run at once, and how many bytes their
+ * bodies and answers hold together.
  */
 export const CHAT_LIMITS = { callsMax: 4_096, bytesMax: 512 * 1024 * 1024 } as const
 

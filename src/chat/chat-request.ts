@@ -31,8 +31,8 @@ const plainChat = chatFormWith(
 export const chatRequest = schemaOf<ChatMembers>(plainChat).transform(requestOf)
 
 /**
- * Body of a verified chat completion, which is sent to a provider. Its documentation has further
- * members, which the enclave checks.
+ * Body of a verified chat completion, which is sent to a provider. `members` are added only to its
+ * documentation: the enclave checks them.
  */
 export function providersRequestWith(members: z.ZodRawShape) {
   return described(schemaOf<ChatMembers>(providersChat).transform(requestOf), () => {

@@ -122,7 +122,7 @@ function textBytesOf(value: Json | undefined, name = ''): number {
   return Object.entries(value).reduce((sum, [key, member]) => sum + textBytesOf(member, key), 0)
 }
 
-/** A longer answer is not parsed only to read its usage. */
+/** Maximum length of an answer that is parsed only to read its usage. */
 export const PARSED_LENGTH_MAX = 1024 * 1024
 
 /** Number of tokens of a finished call, and of the prompt alone. */

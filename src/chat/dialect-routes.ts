@@ -30,7 +30,7 @@ type PlainDialect = {
   readonly summary: string
   readonly schemas: Readonly<Record<'request' | 'reply' | 'event', string>>
   readonly example: object
-  /** Finds a member that refers to content elsewhere: each call may go to another node. */
+  /** Finds a member that refers to content outside the request, which other nodes do not have. */
   readonly findHidden: (typeof DIALECTS)['responses' | 'messages']['findHidden']
 }
 

@@ -12,8 +12,8 @@ import type { Dispatcher } from '../nodes/runs/dispatch.ts'
 const NODES_OWNER = 'nodes'
 
 /**
- * The maximum number of nodes' models in the list: nodes choose the names, and reading the list
- * needs no key. The models with the most nodes come first.
+ * The maximum number of nodes' models in the list: nodes could otherwise fill it with any names.
+ * The models with the most nodes come first.
  */
 export const NODE_MODELS_LISTED_MAX = 1_000
 

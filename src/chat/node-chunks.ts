@@ -31,7 +31,7 @@ export type NodeChunks = {
   finish(): void
   /** Returns the chunk with only the usage. Call this after `finish`. */
   usageChunk(usage: JsonObject): JsonObject
-  /** Returns the newest usage that the node stated, or null. The node's socket limits it. */
+  /** Returns the newest usage that the node stated, or null. The node's socket limits its size. */
   usage(): JsonObject | null
   /** Number of text characters in the answer, including function calls. */
   textLength(): number

@@ -101,7 +101,7 @@ function rankOf(
 function createParts(length: number) {
   const next = new Int32Array(length)
   const previous = new Int32Array(length)
-  // `from` with a function would take a hundred times as long.
+  // `Int32Array.from` with a function would take a hundred times as long.
   for (let start = 0; start < length; start++) {
     next[start] = start + 1
     previous[start] = start - 1

@@ -7,8 +7,7 @@ import { embeddingRequest, embeddingRequestOf } from './embedding-request.ts'
 import type { Embeddings } from './embeddings.ts'
 
 /**
- * The maximum number of embedding calls at the same time. The bytes of their bodies and answers
- * have another limit.
+ * How many embedding calls run at once, and how many bytes their bodies and answers hold together.
  */
 const EMBEDDING_CALLS_MAX = 256
 const EMBEDDING_BYTES_MAX = 512 * 1024 * 1024

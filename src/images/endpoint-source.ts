@@ -45,8 +45,8 @@ type Sent = Omit<EndpointCall, 'signal' | 'reserve'>
 
 function jsonCall(request: Extract<ImageJob, { kind: 'generation' }>['request']): Sent {
   const { prompt, n, quality, style } = request
-  // Only members that the caller set are sent. Some models do not know them, and the API has its
-  // own defaults.
+  // Only members that the caller set are sent: some models refuse them, and the API has its own
+  // defaults.
   const set = Object.entries({ quality, style }).filter(([, value]) => value !== null)
   return {
     method: 'POST',

@@ -124,7 +124,7 @@ export function createImageStore({ objects, ttlMs, bytesMax, now }: StoreOptions
   /** Number of bytes of each known content, by key. `keptBytes` is the sum. */
   const kept = new Map<string, number>()
   let keptBytes = 0
-  /** Until this time, no known content has expired, Unix milliseconds. */
+  /** Before this time, expired content is not searched for again, Unix milliseconds. */
   let freshUntilMs = 0
   let measuring: Promise<void> | null = null
 
@@ -199,7 +199,7 @@ export function createImageStore({ objects, ttlMs, bytesMax, now }: StoreOptions
     async sweep() {
       for (let removed = 0; removed < REMOVED_MAX; ) {
         const over = (await objects.list()).filter(isOver)
-        // This also counts objects that other processes wrote into the same folder.
+        // `measure` also counts objects that other processes wrote into the same folder.
         if (over.length === 0) return measure()
         for (let at = 0; at < over.length; at += REMOVALS_MAX)
           await Promise.all(over.slice(at, at + REMOVALS_MAX).map((key) => objects.remove(key)))

@@ -39,9 +39,8 @@ export type Images = {
 const ANSWER_BYTES_MAX = 64 * 1024 * 1024
 
 /**
- * Opens the service of images. It tries nodes first, then the source that the operator configured.
- * Null: the operator configured no source. New images are stored in a bucket, or in the data
- * folder.
+ * Opens the service of images. It tries nodes first, then the source that the operator configured
+ * (`config` null: no source). New images are stored in a bucket, or in the data folder.
  */
 export function openImages(
   config: ImagesConfig | null,
@@ -82,7 +81,7 @@ export function openImages(
 /**
  * Makes images from several sources. The first source that can serve a call gets it. If that source
  * is nodes and no node answers, the next source gets the call. If no source can serve the call now,
- * a source that knows the model refuses it.
+ * a source that has the model refuses the call.
  */
 export function createImages(options: {
   readonly sources: readonly ImageSource[]

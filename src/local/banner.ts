@@ -22,7 +22,7 @@ export type GatewayFacts = {
    * enclaves.
    */
   readonly demoOrigin: string | null
-  /** The demo provider in a simulated TEE. Null with `demoOrigin`. */
+  /** The demo provider in a simulated TEE. Null if `demoOrigin` is null. */
   readonly attested: AttestedDemo | null
   readonly rootFile: string | null
   /** File with the client's expectations of this enclave (expectations.ts). */

@@ -23,7 +23,7 @@ export type ChainState = {
    * system errors, and keeps the old file.
    */
   save(rpc: Rpc): Promise<boolean>
-  /** Renames the state's file, which anvil refuses, and returns the new path. */
+  /** Renames a state's file that anvil refuses. Returns the new path. */
   setAside(): Promise<string>
 }
 

@@ -36,8 +36,8 @@ export function startDemoProvider(
 }
 
 /**
- * Adds a credential for the provider in the simulated TEE. The provider takes any, but a gateway
- * sends no call over TLS without one.
+ * Adds a credential for the provider in the simulated TEE. This provider accepts any credential,
+ * but a gateway sends no call over TLS without a credential.
  */
 export function withDemoCredential(
   credentials: () => ReadonlyMap<string, string>,

@@ -14,7 +14,7 @@ import { parseLogLine, type SupervisedProcess, superviseProcess } from './superv
 
 /** Enclaves that this process started, and the demo provider that they can reach. */
 export type LocalEnclaves = {
-  /** Where they listen. */
+  /** Where the enclaves listen. */
   readonly socketPaths: readonly string[]
   /** File with the root certificate of the enclaves' attestation documents. */
   readonly rootFile: string
@@ -41,7 +41,7 @@ export async function startLocalEnclaves(
     readonly variables: Readonly<Record<string, string>>
     readonly demoVariables: Readonly<Record<string, string>>
     readonly home: Home
-    /** That of the chain. */
+    /** The log domain of the chain. */
     readonly domain: Promise<LogDomain>
     /** How long a stopping enclave waits for running calls. */
     readonly shutdownGraceMs: number
@@ -110,9 +110,9 @@ const START_TIMEOUT_MS = 60_000
 const STOP_MARGIN_MS = 2_000
 
 /**
- * Writes a file of the CAs that enclaves trust: those of the operator's file, else of Node.js, and
- * the demonstration's. Returns its path. An operator's file without certificates is returned
- * unchanged: the enclave reports it.
+ * Writes a file with the CAs that enclaves trust: the CAs in the operator's file (default:
+ * Node.js's CAs) and the demonstration's CA. Returns the path of this file, or of an operator's
+ * file without certificates: the enclave reports this fault.
  */
 async function writeCas(
   { privateFolder }: Home,

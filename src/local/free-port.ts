@@ -12,8 +12,8 @@ const PORT_POLL_MS = 50
 
 /**
  * Range of free ports. Linux (from 32768), macOS and Windows (from 49152) choose higher ports for
- * outgoing connections and for port 0. So these do not take the port before the gateway uses it, or
- * while the chain restarts.
+ * outgoing connections and for port 0. So no such connection takes the port before the gateway uses
+ * it, or while the chain restarts.
  */
 const CHOSEN_PORTS = { first: 20_000, end: 32_000 }
 

@@ -11,7 +11,7 @@ import { readReady, type SupervisedProcess, superviseProcess } from './supervise
 
 /** File in the data folder with the node's id. The first start makes it. */
 export const NODE_FILE = 'node-id'
-/** Name of that node. */
+/** Name of the node with this id. */
 const NODE_NAME = 'demonstration'
 
 type AgentSettings = {
@@ -77,8 +77,8 @@ export async function startDemoAgent(
 
 /**
  * Starts a node agent in its own process. The gateway must already serve. The node is registered at
- * the first start, and again if the gateway no longer knows it. Resolves when the process runs; the
- * agent then measures its models and connects. If the agent ends, it starts again. Rejects with
+ * the first start, and again if the gateway no longer has the node. Resolves when the process runs;
+ * the agent then measures its models and connects. If the agent ends, it starts again. Rejects with
  * StartFailure, or GatewayError.
  */
 export async function startNodeAgent(

@@ -17,9 +17,9 @@ import { FetchFault } from './fetch-over-tls.ts'
 import type { CollateralOrigins, NamedBuild } from './settings.ts'
 
 /**
- * Fetches what a judge of this answer needs beside it. What cannot be fetched is left out, with a
- * line in the log: a judge then says what is missing. `isComplete`: all that was asked for came.
- * Throws only what an aborted `fetch` throws.
+ * Fetches the collateral that a verifier of this answer needs. Leaves out what cannot be fetched,
+ * and logs this. `isComplete`: every requested part came. Throws only what an aborted `fetch`
+ * throws.
  */
 export async function fetchCollateral(
   answer: {
@@ -111,8 +111,8 @@ const SPL_NAMES = {
 const CHIP_ID_BYTES = { Milan: 64, Genoa: 64, Turin: 8 } as const
 
 /**
- * AMD's Key Distribution Service. It has no certificate of a report before version 3, which names
- * no product, nor of one that the provider's key (VLEK) signed.
+ * Returns the URLs at AMD's Key Distribution Service. Returns no URL for a report before version 3,
+ * which names no product, or for a report that the provider's key (VLEK) signed.
  */
 function snpUrls(report: Uint8Array, { kds }: CollateralOrigins): readonly string[] {
   const { cpu, signer, chipId, tcb } = decodeSnpReport(report)

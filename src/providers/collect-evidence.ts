@@ -26,13 +26,13 @@ export type CollectedProvider = {
   readonly origin: string
   readonly kind: ProviderKind
   readonly build: NamedBuild | null
-  /** PEM of an authority that is trusted in addition. Null: only the system's. */
+  /** PEM of an additional trusted authority. Null: only the system's authorities are trusted. */
   readonly ca: string | null
-  /** For roots of development. Null: the roots of the hardware's makers. */
+  /** A policy with development roots. Null: the roots of the hardware's makers are trusted. */
   readonly policy: ProviderPolicy | null
 }
 
-/** Why an evidence was not stored. */
+/** Why evidence was not stored. */
 export type CollectionFaultCode =
   | FetchFaultCode
   | 'challenge_mismatch' // the answer is over another nonce
@@ -50,7 +50,7 @@ export class CollectionFault extends Error {
   }
 }
 
-/** What collecting needs of the gateway. */
+/** The parts of the gateway that collecting needs. */
 export type CollectionParts = {
   readonly origins: CollateralOrigins
   /** PEM of the authorities that are trusted for every host. */
@@ -70,7 +70,7 @@ const BLOCK_TIMEOUT_MS = 10_000
 const ANSWER_BYTES_MAX = 2 * 1024 * 1024
 const COLLATERAL_BYTES_MAX = 256 * 1024
 
-/** An evidence to store. `isComplete`: its collateral is complete. */
+/** Evidence to store. `isComplete`: its collateral is complete. */
 export type Collected = {
   readonly document: Uint8Array
   readonly facts: ProviderFacts
@@ -78,10 +78,10 @@ export type Collected = {
 }
 
 /**
- * Collects the evidence of a provider over a nonce of a recent block, with the collateral of its
- * hardware. Calls `onKey` with the key of the connection (SHA-256, hex). The document must answer
- * the nonce and state that key. All else is left to those who judge it. Throws FetchFault,
- * CollectionFault, or the reason of `signal`.
+ * Collects a provider's evidence for a nonce from a recent block, with the collateral of the
+ * provider's hardware. Calls `onKey` with the key of the connection (SHA-256, hex). Checks only
+ * that the document answers the nonce and states this key. Throws FetchFault, CollectionFault, or
+ * the reason of `signal`.
  */
 export async function collectEvidence(
   provider: CollectedProvider,

@@ -16,17 +16,17 @@ import { FetchFault, readTlsKey } from './fetch-over-tls.ts'
 import type { ProviderEvidenceStore, StoredEvidence } from './provider-evidence-store.ts'
 import type { ProviderTurnsStore } from './provider-turns-store.ts'
 
-/** How one collecting ended. */
+/** How a try to collect evidence ended. */
 export type CollectionOutcome = 'collected' | CollectionFaultCode
 
 /** How often the collector looks for due turns and for new providers of the table. */
 const LOOK_MS = 5_000
-/** How often a gateway looks at the TLS key of each provider. */
+/** How often a gateway reads the TLS key of each provider. */
 const KEY_LOOK_MS = 60_000
 const KEY_TIMEOUT_MS = 10_000
-/** A gateway collects within this time. Then another gateway may. */
+/** After this time, another gateway may collect. */
 const TURN_LIMIT_MS = 120_000
-/** Shortest pause between two collectings of one provider, and longest after a failure. */
+/** Shortest pause between two turns of a provider, and longest pause after a failure. */
 const PAUSE_MIN_MS = 60_000
 const RETRY_MAX_MS = 3_600_000
 const FAULT_LOG_MS = 600_000
@@ -48,11 +48,11 @@ type CollectorOptions = CollectionParts & {
 }
 
 /**
- * Collects the evidence of each provider in the background: every interval, and in time before the
- * evidence ends. After a failure, and after evidence without all its collateral, it tries again
- * with growing pauses. Of several gateways on one database, one collects each time. Each looks at
- * the providers' TLS keys: a key that was never seen has the evidence collected at once, because
- * callers that demand attested keys are refused until then.
+ * Collects the evidence of each provider in the background: in every interval, and before the last
+ * evidence ends. After a failure or incomplete collateral, tries again with growing pauses. If
+ * several gateways use one database, only one of them collects each time. Every gateway reads the
+ * providers' TLS keys. A new key makes the collector collect at once, because callers that demand
+ * attested keys are refused until then.
  */
 export function createEvidenceCollector(options: CollectorOptions): {
   start(): void
@@ -62,7 +62,7 @@ export function createEvidenceCollector(options: CollectorOptions): {
   const { evidence, turns, intervalMs, now, log, onCollected } = options
   const { pauseMinMs = PAUSE_MIN_MS, lookMs = LOOK_MS, keyLookMs = KEY_LOOK_MS } = options
   const faults = createFaultLog(FAULT_LOG_MS, () => performance.now())
-  /** When the key of each origin is looked at next, Unix milliseconds. */
+  /** When the key of each origin is read next, Unix milliseconds. */
   const keyLooks = new Map<string, number>()
 
   async function collect(provider: CollectedProvider, signal: AbortSignal): Promise<void> {
@@ -95,7 +95,7 @@ export function createEvidenceCollector(options: CollectorOptions): {
     }
   }
 
-  /** Stores an evidence. Returns when it ends, and whether its collateral is complete. */
+  /** Collects and stores evidence. Returns its end, and whether its collateral is complete. */
   async function collectOnce(
     provider: CollectedProvider,
     signal: AbortSignal,
@@ -120,7 +120,7 @@ export function createEvidenceCollector(options: CollectorOptions): {
     }
   }
 
-  /** Looks at the provider's key when that is due. A key that was never seen hurries the turn. */
+  /** Reads the provider's key when this is due. A new key makes the next turn due at once. */
   async function watchKey(provider: CollectedProvider, signal: AbortSignal): Promise<void> {
     const { origin } = provider
     if (now() < (keyLooks.get(origin) ?? 0)) return
@@ -158,9 +158,9 @@ export function createEvidenceCollector(options: CollectorOptions): {
 }
 
 /**
- * The pause after a collecting, whose evidence ends in `leftMs`: at half of that time, so that a
- * failure leaves time for more tries. Evidence that has ended already, as the provider served it,
- * or that has no end, is collected again after the interval.
+ * Returns the pause after evidence that ends in `leftMs`: half of this time, so that a failure
+ * leaves time for more tries. Returns the interval for evidence that has no end, or that had ended
+ * before it was collected.
  */
 export function pauseAfter(
   leftMs: number | null,

@@ -13,8 +13,8 @@ import type { CollectedProvider } from './collect-evidence.ts'
 import type { ProviderEvidenceStore, StoredEvidence } from './provider-evidence-store.ts'
 
 /**
- * Maximum reads of the list at a time, and of documents. Neither can block the other, and documents
- * hold at most 64 MiB.
+ * Maximum reads at once: of the list, and (next constant) of documents. Reads of one kind cannot
+ * block the other kind. Documents hold at most 64 MiB together.
  */
 const LIST_READS_MAX = 32
 export const DOCUMENT_READS_MAX = 16
@@ -58,7 +58,7 @@ const digestParameter = z.object({ digest: hexText(32, 32, '64 hex digits') })
 type EvidenceReads = {
   /** The tables of the enclaves in use. */
   readonly table: () => readonly ProviderEntry[]
-  /** Those of the table whose evidence is collected. */
+  /** The providers in the table whose evidence is collected. */
   readonly collected: () => readonly CollectedProvider[]
   readonly evidence: Pick<ProviderEvidenceStore, 'findNewest' | 'listKeys' | 'read'>
 }

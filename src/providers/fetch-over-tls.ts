@@ -14,7 +14,7 @@ export type FetchFaultCode =
   | 'answer_too_large'
   | 'bad_answer' //       a content coding that was not asked for
 
-/** No answer to keep came. */
+/** There was no answer that can be kept. */
 export class FetchFault extends Error {
   readonly code: FetchFaultCode
 
@@ -39,8 +39,8 @@ type FetchOptions = {
 const KEPT_HEADERS = ['tcb-info-issuer-chain', 'sgx-enclave-identity-issuer-chain']
 
 /**
- * Sends a GET request over a new TLS connection, and returns the answer of status 200 as evidence
- * keeps it. Throws FetchFault, or the reason of `signal`.
+ * Sends a GET request over a new TLS connection. Returns an answer with status 200 in the form for
+ * evidence. Throws FetchFault, or the reason of `signal`.
  */
 export async function fetchOverTls(href: string, options: FetchOptions): Promise<KeptResponse> {
   const { timeoutMs, signal } = options
@@ -58,8 +58,8 @@ export async function fetchOverTls(href: string, options: FetchOptions): Promise
 }
 
 /**
- * The key (SHA-256, hex) of a new TLS connection to the https origin, whose certificate was
- * checked. Throws FetchFault `unreachable`, or the reason of `signal`.
+ * Returns the TLS key (SHA-256, hex) of an https origin, from a new connection whose certificate
+ * was checked. Throws FetchFault `unreachable`, or the reason of `signal`.
  */
 export async function readTlsKey(
   origin: string,
@@ -92,7 +92,7 @@ async function fetchUntil(
   signal: AbortSignal,
 ): Promise<KeptResponse> {
   const asked = request(href, {
-    // One connection for one request: the answer is from the holder of its key.
+    // A new connection for each request: the answer is from the holder of the connection's key.
     agent: false,
     ca: [...ca],
     signal,
@@ -102,7 +102,7 @@ async function fetchUntil(
       'user-agent': 'affidavit',
     },
   })
-  // Faults after the head of the answer are read from the answer.
+  // The answer itself reports faults that come after its head.
   asked.on('error', () => {})
   asked.on('socket', (socket) => {
     if (socket instanceof TLSSocket) socket.once('secureConnect', () => onKey?.(keyOf(socket)))

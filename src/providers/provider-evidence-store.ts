@@ -7,14 +7,14 @@ import type {
 import type { Database } from '../storage/database.ts'
 import type { Queries, Tables } from '../storage/tables.ts'
 
-/** An evidence without its document. Times are Unix milliseconds, digests and keys hex. */
+/** Evidence without its document. Times are Unix milliseconds, digests and keys hex. */
 export type StoredEvidence = {
   readonly digest: string
   readonly fetchedAtMs: number
-  /** Null: no part of it has an end. */
+  /** Null: no part of the evidence has an end. */
   readonly endsAtMs: number | null
   readonly block: NonceBlock | null
-  /** SHA-256 of the SubjectPublicKeyInfo of each TLS key that it states. */
+  /** SHA-256 of the SubjectPublicKeyInfo of each TLS key that the evidence states. */
   readonly keys: readonly string[]
 }
 
@@ -25,10 +25,10 @@ export type SeenKey = {
   readonly lastSeenMs: number
 }
 
-/** Whose evidence is collected. */
+/** A provider whose evidence is collected. */
 export type EvidenceSubject = { readonly origin: string; readonly kind: ProviderKind }
 
-/** An evidence to store. */
+/** Evidence to store. */
 type CollectedEvidence = StoredEvidence &
   EvidenceSubject & { readonly provider: string; readonly document: Uint8Array }
 
@@ -37,14 +37,14 @@ type CollectedEvidence = StoredEvidence &
  * error.
  */
 export type ProviderEvidenceStore = {
-  /** Stores an evidence. The same document is stored once. */
+  /** Stores evidence. The same document is stored once. */
   save(evidence: CollectedEvidence): Promise<void>
   /** The bytes of the document with this digest (hex), or null. */
   read(digest: string): Promise<Uint8Array | null>
   findNewest(subject: EvidenceSubject): Promise<StoredEvidence | null>
   /**
-   * The bytes of the newest document of the origin that states the key (hex), and was fetched at or
-   * before this time: if there is one, of those that end later. A document without all its
+   * Returns the bytes of the newest document of the origin that states the key (hex) and was
+   * fetched by `atMs`. Prefers documents that end later than `atMs`. A document without all its
    * collateral has no end. Null if there is no such document.
    */
   findFor(receipt: {
@@ -52,7 +52,7 @@ export type ProviderEvidenceStore = {
     readonly spkiSha256: string
     readonly atMs: number
   }): Promise<Uint8Array | null>
-  /** Keeps a key that a connection had. Returns true if other keys were seen, and not this one. */
+  /** Stores the key of a connection. Returns true if it is new and other keys were seen before. */
   recordKey(seen: {
     readonly origin: string
     readonly spkiSha256: string

@@ -8,16 +8,16 @@ import type { EvidenceSubject } from './provider-evidence-store.ts'
  */
 export type ProviderTurnsStore = {
   /**
-   * Takes the turn to collect if it is due, or is later than `laterMaxMs` from now. Until it is
-   * settled, or `limitMs` passed, no other gateway takes it. Returns the failures in a row so far;
-   * null if it is not due.
+   * Takes the turn to collect if it is due, or if it is due later than `laterMaxMs` from now. No
+   * other gateway takes the turn until it is settled or `limitMs` passed. Returns the number of
+   * failures in a row. Null if the turn is not due.
    */
   takeTurn(
     turn: EvidenceSubject & { readonly limitMs: number; readonly laterMaxMs: number },
   ): Promise<number | null>
-  /** Makes the next turn due now, unless the turns before it failed. */
+  /** Makes the next turn due now, unless the last turn failed. */
   hurryTurn(subject: EvidenceSubject): Promise<void>
-  /** Ends the turn: the next is due in `pauseMs`. */
+  /** Ends the turn. The next turn is due in `pauseMs`. */
   settleTurn(
     turn: EvidenceSubject & { readonly pauseMs: number; readonly failures: number },
   ): Promise<void>

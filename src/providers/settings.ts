@@ -82,7 +82,7 @@ export const PROVIDER_FIELDS = {
 
 type Settings = z.output<z.ZodObject<typeof PROVIDER_FIELDS>>
 
-/** Origins of those who publish collateral. */
+/** Origins of the services that publish collateral. */
 export type CollateralOrigins = Readonly<Record<'pcs' | 'certificates' | 'kds' | 'builds', string>>
 
 /** How evidence of providers is collected. */

@@ -115,8 +115,8 @@ const workerTexts: Plugin = {
 }
 
 /**
- * Starts the saved page. Page and worker run the same script, which so contains what both use only
- * once.
+ * Starts the saved page. Page and worker run the same script, so that the file contains their
+ * common code only once.
  */
 const SAVED_ENTRY = `
 if (globalThis.document === undefined) require('./src/web/verify/worker.ts')
@@ -150,7 +150,7 @@ const withoutGateway: Plugin = {
 
 const SCRIPT_OPTIONS = {
   absWorkingDir: ROOT,
-  // Makes the bundle depend only on the sources, not on the folders of packages or repository.
+  // Makes the bundle the same wherever the folders of the packages and the repository are.
   preserveSymlinks: true,
   tsconfigRaw: '{}',
   bundle: true,

@@ -7,8 +7,8 @@ export type PageHeaders = Readonly<Record<string, string>>
 
 /**
  * Returns the HTML of a page: its frame, and the files that it loads. The page's script makes the
- * content. Titles are our own texts. A page of a development gateway has a mark, and requests the
- * gateway's expectations.
+ * content. Titles are our own texts, so they are not escaped. A page of a development gateway has a
+ * mark, and requests the gateway's expectations.
  */
 export function renderShell(
   title: string,

@@ -67,7 +67,7 @@ export type AttestedDemo = {
 /** The demo provider's message to the parent that started it with an IPC channel. */
 export type DemoReady = {
   readonly kind: 'ready'
-  /** Where it listens, e.g. `http://127.0.0.1:40123`. */
+  /** Where the demo provider listens, e.g. `http://127.0.0.1:40123`. */
   readonly origin: string
   /** Null without a simulated TEE. */
   readonly attested: AttestedDemo | null

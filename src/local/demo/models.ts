@@ -13,11 +13,11 @@ export const DEMO_MODELS = [
 ] as const
 
 /**
- * Ids of the models of the demo provider in a simulated TEE. Both answer as `demo/echo`. The
- * measured configuration names the first alone.
+ * Ids of the models of the demo provider in a simulated TEE. Both models answer as `demo/echo`
+ * does. The measured configuration names only the first model.
  */
 export const TEE_MODELS = ['demo/sealed', 'demo/unsealed'] as const
-/** Their provider in the enclaves' table (enclave/config.ts). */
+/** The provider of TEE_MODELS in the enclaves' table (enclave/config.ts). */
 export const TEE_PROVIDER = 'demo-attested'
 
 /** The model of `POST /v1/embeddings`, the length of its vectors, and its limit of tokens. */

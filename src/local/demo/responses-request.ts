@@ -22,7 +22,7 @@ const requestSchema = z.looseObject({
   max_output_tokens: z.int().min(1).nullish(),
   reasoning: z.looseObject({ effort: z.string().nullish() }).nullish(),
   parallel_tool_calls: z.boolean().nullish(),
-  // Provider-defined tool types have other members, which only the caller knows.
+  // Provider-defined tool types have other members. These are not checked.
   tools: z
     .array(
       z.looseObject({

@@ -33,7 +33,7 @@ type DemoOptions = {
 /** What one server of the provider serves. */
 type Served = DemoOptions & {
   readonly models: readonly string[]
-  /** Null: it has no evidence. */
+  /** Null: the server has no evidence. */
   readonly tee: SimulatedTee | null
 }
 
@@ -98,7 +98,7 @@ async function serve(
 
 const ONE_MODEL = 'GET /v1/models/'
 
-/** The nonce of a query. Version 2 of the document is refused: it lacks a nonce, so may be old. */
+/** Returns a query's nonce. A query without a nonce is refused: the document might be old. */
 function nonceIn(query: string): Uint8Array {
   const [nonce = '', ...others] = new URLSearchParams(query).getAll('nonce')
   if (!/^[0-9a-f]{64}$/.test(nonce) || others.length > 0)
@@ -190,10 +190,7 @@ async function drained(response: ServerResponse): Promise<void> {
   settled.abort()
 }
 
-/**
- * Reads the body with event listeners. Benchmarks measure against this server, and async iteration
- * costs twice as much.
- */
+/** Reads the body with event listeners: async iteration would take twice as long in benchmarks. */
 function readBody(request: IncomingMessage): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
     const parts: Buffer[] = []

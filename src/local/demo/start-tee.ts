@@ -12,17 +12,17 @@ import type { AttestedDemo } from './config.ts'
 import { createTeeServer } from './server.ts'
 import { serverOrigin } from './server-origin.ts'
 
-/** The policy accepts evidence of this many origins: the port of a later start may be another. */
+/** Maximum number of origins in the policy. Each start may use another port. */
 const ORIGINS_MAX = 8
 
 /**
- * Starts the provider in the simulated TEE. The folder keeps its keys, so that evidence and policy
- * stay valid after a restart, and receives the policy and the certificate of the CA.
+ * Starts the provider in the simulated TEE. The folder keeps the provider's keys, so that evidence
+ * and policy stay valid after a restart. It also gets the policy and the CA's certificate.
  */
 export async function startTee(options: {
   readonly folder: string
   readonly host: string
-  /** 0: the last port if it is free, else a free one. */
+  /** 0: the last port if it is free, else any free port. */
   readonly port: number
   readonly delayMs: number
   /** Unix milliseconds. */
@@ -53,7 +53,7 @@ async function readOrigins(policyFile: string): Promise<readonly string[]> {
   }
 }
 
-/** Listens on the first of the ports that is free. Rejects if none is. */
+/** Listens on the first free port of `ports`. Rejects if no port is free. */
 async function listenOnOne(
   server: Server,
   {

@@ -34,9 +34,9 @@ export function moduleIdOf({ instanceId, enclaveId }: ModuleIdentity): string {
 /**
  * Returns a function from a time (Unix milliseconds) to a chain that is valid at that time. The
  * chain's leaf has at least half of its life left; otherwise the leaf is issued again. The
- * authorities between leaf and root are issued again together. If the clock was turned back to
- * before the certificates begin, all of these are issued again. Throws SoftwareNsmError
- * `invalid_root` when the root is about to expire.
+ * authorities between leaf and root are issued again together. If the clock was set back to a time
+ * before the certificates, all of them are issued again. Throws SoftwareNsmError `invalid_root`
+ * when the root is about to expire.
  */
 export function createCertificateChain(
   root: DevelopmentRoot,
@@ -114,7 +114,7 @@ const REGION = 'dev-local-1'
 /** A name that never resolves (RFC 2606), so no client ever fetches a list there. */
 const CRL_ORIGIN = 'http://crl.affidavit.invalid'
 
-/** The attributes have AWS's order and forms of CN, with our organisation's name. */
+/** The attributes have AWS's order, and CN has AWS's form with our organisation's name. */
 const NAMES: Readonly<Record<IssuedRole, (identity: ModuleIdentity) => readonly NameAttribute[]>> =
   {
     regional: () => [
@@ -147,8 +147,8 @@ function instanceName(commonName: string): readonly NameAttribute[] {
 }
 
 /**
- * Serial numbers are random. Only the leaf's is the enclave id and the second of issue, as in AWS's
- * leaves.
+ * Serial numbers are random. Only the leaf's number consists of the enclave id and the second of
+ * issue, as in AWS's leaves.
  */
 const SERIALS: Readonly<Record<IssuedRole, (identity: ModuleIdentity, now: number) => Uint8Array>> =
   {

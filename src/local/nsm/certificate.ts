@@ -24,9 +24,9 @@ import {
 } from 'pkijs'
 
 /**
- * The five certificates of a Nitro attestation document, root first. They copy AWS's certificates
- * (facts): life, constraints, key usage, and the order of extensions. A validator for AWS's profile
- * accepts these certificates.
+ * The five certificates of a Nitro attestation document, root first. They copy the life,
+ * constraints, key usage and order of extensions of AWS's certificates. A validator for AWS's
+ * profile accepts them.
  */
 export const CERTIFICATE_ROLES = ['root', 'regional', 'zonal', 'instance', 'leaf'] as const
 

@@ -25,7 +25,7 @@ export type CertificateParts = {
   readonly publicKey: Uint8Array
   /** Each an Extension; null leaves the [3] field out. */
   readonly extensions: readonly Uint8Array[] | null
-  /** Put after the extensions in the signed part. */
+  /** Fields after the extensions in the signed part. */
   readonly extraFields: readonly Uint8Array[]
   readonly outerAlgorithm: Uint8Array
   /** Makes the BIT STRING of the signature over the signed part. */
@@ -72,7 +72,7 @@ export const ECDSA_SHA384 = sequence(objectIdentifier('1.2.840.10045.4.3.3'))
 
 const DEVELOPMENT = { organisation: 'Affidavit', unit: 'Development' }
 
-/** A name in the form of AWS's names. The default organisation is of no maker of hardware. */
+/** A name in the form of AWS's names. The default organisation makes no hardware. */
 export function distinguishedName(
   commonName: string,
   { organisation, unit }: typeof DEVELOPMENT = DEVELOPMENT,

@@ -68,7 +68,7 @@ function issueOf({ from, to }: Period) {
   return { issueDate: text(from), nextUpdate: text(to), tcbEvaluationDataNumber: 18 }
 }
 
-/** A text that is signed as Intel's TCB signing key signs. */
+/** Signs the JSON text of a value as Intel's TCB signing key does. */
 export function signText(
   value: object,
   { signer, issuerChain }: { readonly signer: SigningKey; readonly issuerChain: string },
@@ -77,7 +77,7 @@ export function signText(
   return { signed, signature: signRaw(signer, signed), issuerChain }
 }
 
-/** Everything that Intel would say of the simulated platform, in force for the period. */
+/** All collateral that Intel would publish for the simulated platform, valid in the period. */
 export function collateralOf(pki: IntelPki, period: Period): TdxCollateral {
   const issuerChain = toPem(pki.certificate('tcbSigning'), pki.certificate('root'))
   const signing = { signer: pki.key('tcbSigning'), issuerChain }
@@ -96,7 +96,7 @@ type IntelAnswer = {
   readonly body: Uint8Array | string
 }
 
-/** Collateral as Intel's service gives it. Nothing was fetched from there. */
+/** Writes collateral as answers of Intel's service. No answer was fetched from the service. */
 export function intelAnswersOf(collateral: TdxCollateral): readonly IntelAnswer[] {
   const { tcbInfo, qeIdentity, pckCrl, rootCrl } = collateral
   const api = 'https://api.trustedservices.intel.com/'

@@ -17,7 +17,7 @@ import {
 import { derInteger, encodeDer, objectIdentifier, octetString, sequence } from './der-encoder.ts'
 import { emptyListOf, type ListParts, type Period } from './revocation-list.ts'
 
-/** The certificates of a development root that has Intel's profiles. */
+/** The certificates of the hierarchy under a development root, with Intel's profiles. */
 export type IntelCertificate = 'root' | 'platformCa' | 'pck' | 'tcbSigning'
 
 export const ECDSA_SHA256 = sequence(objectIdentifier('1.2.840.10045.4.3.2'))
@@ -34,7 +34,7 @@ export const PCE_SVN = 11
 const SGX = '1.2.840.113741.1.13.1'
 const pair = (arc: string, value: Uint8Array) => sequence(objectIdentifier(`${SGX}.${arc}`), value)
 
-/** The content of the SGX extension; `changed` replaces values by their arc below it. */
+/** The content of the SGX extension. `changed`: other values, by their arc below `SGX`. */
 export function sgxExtension(changed: Readonly<Record<string, Uint8Array>> = {}): Uint8Array {
   const components = PLATFORM_SVNS.map((svn, index) => [`2.${index + 1}`, derInteger(svn)] as const)
   const tcb: Record<string, Uint8Array> = {
@@ -63,7 +63,7 @@ type Profile = {
   readonly extensions: readonly Uint8Array[]
 }
 
-/** Checkers demand the names of Intel's certificates, except the root's. */
+/** Verifiers demand the names in Intel's certificates, except the name of the root. */
 const PROFILES: Readonly<Record<IntelCertificate, Profile>> = {
   root: {
     commonName: 'Development SGX Root CA',
@@ -87,13 +87,13 @@ const PROFILES: Readonly<Record<IntelCertificate, Profile>> = {
   },
 }
 
-/** Numbers of the certificates: revocation lists name them. */
+/** Serial numbers of the certificates, for revocation lists. */
 export const SERIALS = { root: 0x51, platformCa: 0x52, pck: 0x53, tcbSigning: 0x54 } as const
 
 /** A certificate and its key. */
 export type Certified = { readonly key: SigningKey; readonly certificate: Uint8Array<ArrayBuffer> }
 
-/** A hierarchy like Intel's under a development root, which only a policy that names it trusts. */
+/** A hierarchy like Intel's. Only a policy that names its development root trusts the hierarchy. */
 export type IntelPki = {
   readonly key: (name: IntelCertificate) => SigningKey
   /** DER. */

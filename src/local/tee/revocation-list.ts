@@ -31,10 +31,10 @@ export function buildList(parts: ListParts): Uint8Array<ArrayBuffer> {
   return sequence(signed, parts.outerAlgorithm, parts.sign(signed))
 }
 
-/** The time that a list or a text of a maker is in force. */
+/** When a certificate, a revocation list or a signed text is valid. */
 export type Period = { readonly from: Date; readonly to: Date }
 
-/** The parts of a list with a number and no entry, by a key on P-384. */
+/** The parts of a numbered list without entries, for a signature with a P-384 key. */
 export function emptyListOf(
   { name, key }: { readonly name: Uint8Array; readonly key: SigningKey },
   { from, to }: Period,

@@ -3,7 +3,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { TEE_MODELS } from '../demo/models.ts'
 
-/** What stands for the disk of weights of `demo/sealed`: the demonstration has no weights. */
+/** Takes the place of the disk with the weights of `demo/sealed`, which has no weights. */
 export type SealedModels = {
   /** SHA-256 over the list of sources, hex. */
   readonly rootHash: string
@@ -15,7 +15,7 @@ const DEMO_FOLDER = join(import.meta.dirname, '../demo')
 
 /**
  * Hashes the sources that choose the answers: every file of src/local/demo, as lines of
- * `<SHA-256 hex>  <name>` that are sorted by name. The root hash of a real disk is of dm-verity.
+ * `<SHA-256 hex>  <name>` that are sorted by name. For a real disk, dm-verity makes the root hash.
  */
 export async function hashSealedModels(): Promise<SealedModels> {
   const names = (await readdir(DEMO_FOLDER)).filter((name) => name.endsWith('.ts')).sort()

@@ -22,7 +22,7 @@ import type { Period } from './revocation-list.ts'
 
 const AUTHORITY = distinguishedName('development Fulcio')
 
-/** The certificate of a development authority that has the profile of Sigstore's Fulcio. */
+/** The certificate of a development authority, with the profile of Sigstore's Fulcio. */
 export function codeAuthority(key: SigningKey, life: Period): Uint8Array<ArrayBuffer> {
   return buildCertificate({
     version: VERSION_3,
@@ -39,7 +39,7 @@ export function codeAuthority(key: SigningKey, life: Period): Uint8Array<ArrayBu
   })
 }
 
-/** The extensions by which Fulcio states GitHub's word: `texts` by the last arc of their type. */
+/** Fulcio's extensions with GitHub's claims. `texts`: the claims by the last arc of their type. */
 export function builderExtensions({
   workflow,
   texts,
@@ -137,7 +137,7 @@ export function signStatement(
   return { certificate, payloadType, payload, signature }
 }
 
-/** What the log records of a statement. */
+/** The log's record of a statement. */
 export function entryBodyOf({ certificate, payload, signature }: SignedStatement): JsonObject {
   return {
     apiVersion: '0.0.1',
@@ -152,14 +152,14 @@ export function entryBodyOf({ certificate, payload, signature }: SignedStatement
   }
 }
 
-/** The keys of a log: of its id, and those that sign its promises and its checkpoints. */
+/** The keys of a log. The first gives the log's id; the others sign promises and checkpoints. */
 export type LogKeys = {
   readonly id: SigningKey
   readonly promise: SigningKey
   readonly checkpoint: SigningKey
 }
 
-/** An entry of a log of two entries. `statedOf` is what its checkpoint signs. */
+/** An entry of a log with two entries. `statedOf` returns the text that the checkpoint signs. */
 export function buildLogEntry(
   body: Json,
   {
@@ -206,7 +206,7 @@ export function buildLogEntry(
   }
 }
 
-/** A bundle as Sigstore makes it. */
+/** A bundle in Sigstore's form. */
 export function bundleOf(
   { certificate, payload, payloadType, signature }: SignedStatement,
   entry: ReturnType<typeof buildLogEntry>,

@@ -42,29 +42,29 @@ import {
   tlsKeyItem,
 } from './tinfoil-answer.ts'
 
-/** A program that answers as a TEE would. It protects nothing: its keys lie in a file. */
+/** A program that answers as a TEE would. It protects nothing: its keys are in a file. */
 export type SimulatedTee = {
   /** Version 3 of Tinfoil's document for a nonce of 32 bytes, JSON. */
   attest(nonce: Uint8Array): string
   /** The TLS key and its certificate for a host, PEM. */
   readonly tls: { readonly key: string; readonly cert: string }
-  /** The policy that accepts this machine at the origins, and its roots alone. */
+  /** The policy that accepts this machine at the origins. It trusts only this machine's roots. */
   policyFor(origins: readonly string[]): JsonObject
 }
 
 const DAY_MS = 24 * 3_600_000
 const REPOSITORY = 'affidavit-development/demo'
 const REF = 'refs/tags/development'
-/** In the place of firmware and kernel, which nothing measured here. */
+/** Takes the place of measurements: no firmware or kernel is measured here. */
 const MEASURED = {
   mrtd: measure('simulated firmware'),
   rtmr0: measure('simulated hardware'),
   rtmr1: measure('simulated kernel'),
 }
-/** A build states it, and no machine of this demonstration has it. */
+/** The SEV-SNP measurement in a build. No machine of this demonstration has it. */
 const NO_SNP = new Uint8Array(48)
 
-/** Makes the machine. `host` is the host name or address of its certificate. */
+/** Makes the machine. `host`: the host name or address in the machine's TLS certificate. */
 export function createSimulatedTee(
   keys: TeeKeys,
   {
@@ -120,7 +120,7 @@ export function createSimulatedTee(
     }),
   }
 
-  /** Collateral is made for each answer, so it is in force however long the process runs. */
+  /** Makes the collateral again for each answer, so that it stays valid while the process runs. */
   function answersAt(nowMs: number): readonly Json[] {
     const period = { from: new Date(nowMs - DAY_MS), to: new Date(nowMs + 30 * DAY_MS) }
     return intelAnswersOf(collateralOf(intel, period)).map(({ url, headers, body }) => ({
@@ -131,7 +131,7 @@ export function createSimulatedTee(
   }
 }
 
-/** Signs a quote over the report data, by a key that no quoting enclave protects. */
+/** Signs a quote over the report data with a key that no quoting enclave protects. */
 function signQuote(
   reportData: Uint8Array,
   {
@@ -163,7 +163,7 @@ function signQuote(
   })
 }
 
-/** The bundle of a build that no workflow made, by the development authority and log. */
+/** A build's bundle, signed by the development authority and log. No workflow made the build. */
 function signBuild(
   { codeAuthority, codeLog }: TeeKeys,
   { predicate, loggedAt }: { readonly predicate: JsonObject; readonly loggedAt: Date },
@@ -217,7 +217,7 @@ function hostName(host: string): Uint8Array {
     : encodeDer(0x82, Buffer.from(host))
 }
 
-/** A measurement of a text, in the place of what a TDX module measures. */
+/** Hashes a text, in place of a measurement by a TDX module. */
 function measure(text: string): Uint8Array {
   return new Uint8Array(createHash('sha384').update(text).digest())
 }

@@ -1,9 +1,9 @@
 import { createHash, sign } from 'node:crypto'
 import { publicKeyInfo, type SigningKey } from './certificate-builder.ts'
 
-/** What a quote states, and the keys that sign it. */
+/** The parts of a quote, and the keys that sign it. */
 export type QuoteParts = {
-  /** Header and body, with what stands between them in version 5. */
+  /** Header and body. In version 5, also the fields between them. */
   readonly signed: Uint8Array
   /** x || y of the attestation key, which the QE report states. */
   readonly point: Uint8Array
@@ -14,7 +14,7 @@ export type QuoteParts = {
   readonly pem: string
 }
 
-/** What the quoting enclave adds to the hash of its key. */
+/** The quoting enclave hashes these bytes together with its key. */
 const AUTH_DATA = new Uint8Array(32).fill(0x0a)
 /** MRSIGNER of the simulated quoting enclave. */
 export const QE_SIGNER = new Uint8Array(32).fill(0x9e)
@@ -40,7 +40,7 @@ export function buildQuote(parts: QuoteParts): Uint8Array<ArrayBuffer> {
   return new Uint8Array(Buffer.concat([parts.signed, uint(data.length, 4), data]))
 }
 
-/** The header of a quote of a TD, by a P-256 key. */
+/** The header of a TD's quote that a P-256 key signs. */
 export function quoteHeader(version: 4 | 5): Uint8Array {
   const header = new Uint8Array(48)
   header.set([version, 0, 2, 0, 0x81])
@@ -61,7 +61,7 @@ export function bodyOf(tdVersion: keyof typeof BODY_BYTES): Uint8Array {
   return body
 }
 
-/** Where a body holds what a TD states. RTMR1 to RTMR3 follow RTMR0. */
+/** Offsets of the TD's values in a body. RTMR1 to RTMR3 follow RTMR0. */
 export const BODY_OFFSETS = { mrTd: 136, rtmr0: 328, reportData: 520 } as const
 
 /** The report of the quoting enclave, which states the attestation key. */
@@ -84,7 +84,7 @@ export function rawPoint(key: SigningKey): Uint8Array {
   return publicKeyInfo(key).slice(-64)
 }
 
-/** An unsigned number of that many bytes, little-endian. */
+/** Encodes an unsigned number in this many bytes, little-endian. */
 export function uint(value: number, bytes: number): Uint8Array {
   const buffer = Buffer.alloc(bytes)
   buffer.writeUIntLE(value, 0, bytes)

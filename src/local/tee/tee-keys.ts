@@ -25,9 +25,9 @@ import { codeAuthority } from './sigstore-bundle.ts'
 
 /** The keys of a simulated TEE that policies and old evidence depend on. */
 export type TeeKeys = {
-  /** In the place of Intel's root. */
+  /** Takes the place of Intel's root. */
   readonly intelRoot: Certified
-  /** In the place of Sigstore's authority, and of its log. */
+  /** Takes the place of Sigstore's authority. The next member takes the place of its log. */
   readonly codeAuthority: Certified
   readonly codeLog: SigningKey
   /** Issues the certificate of the TLS key. */
@@ -85,7 +85,7 @@ function makeTeeKeys(nowMs: number): TeeKeys {
   }
 }
 
-/** The subject of the authority of the provider's TLS certificate. */
+/** The name of the authority that issues the provider's TLS certificate. */
 export const TLS_AUTHORITY = distinguishedName('Affidavit development provider CA')
 
 function tlsAuthorityOf(key: SigningKey, life: Period): Uint8Array<ArrayBuffer> {

@@ -3,10 +3,10 @@ import type { Json, JsonObject } from '../../../attestation/json/value.ts'
 
 const PREFIX = 'https://tinfoil.sh/'
 
-/** What a signed build states of a machine. */
+/** The type of the predicate in a signed build. */
 export const TINFOIL_PREDICATE = `${PREFIX}predicate/snp-tdx-multiplatform/v1`
 
-/** What the hardware binds: the keys of the machine and its devices, as items of the sections. */
+/** The items that the hardware binds: the machine's keys, and the evidence of its devices. */
 export type BoundItems = { readonly items: readonly Json[]; readonly devices: readonly Json[] }
 
 /** The item of a TLS key: the SHA-256 (hex) of its SubjectPublicKeyInfo. */
@@ -63,7 +63,7 @@ export function collateralItem(format: 'intel-pcs' | 'sigstore-code', data: Json
   return { format: `${PREFIX}collateral/${format}/v1`, data }
 }
 
-/** What a build states: measurements, and the configuration that its command line names. */
+/** The predicate of a build: measurements, configuration and command line. */
 export function predicateOfBuild({
   config,
   cmdline,
@@ -86,7 +86,7 @@ export function predicateOfBuild({
   }
 }
 
-/** The command line of a machine with this configuration, which the hardware measures. */
+/** The measured command line of a machine with this configuration. */
 export function cmdlineOf(config: string): string {
   return `readonly=on tinfoil-config-hash=${sha256(Buffer.from(config)).toString('hex')}`
 }

@@ -141,7 +141,7 @@ function writeTime(seconds: number, isUtc: boolean): string {
     : time.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' })
 }
 
-/** Draws the chart, and again when width or colours change. Returns a function that ends this. */
+/** Draws the chart, now and when width or colours change. Returns a function that removes it. */
 function draw(
   Plot: typeof uPlot,
   place: HTMLElement,

@@ -170,8 +170,8 @@ function NotShown({
 }
 
 /**
- * The part that the address names. Another part is shown without loading a page, which would lose
- * the key. The focus moves to the new heading.
+ * The part that the address names. Another part is shown without loading a page, because that would
+ * lose the key. The focus moves to the new heading.
  */
 function usePart() {
   const [partId, setPartId] = useState(() => partIdOf(location.pathname))

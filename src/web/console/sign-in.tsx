@@ -23,7 +23,9 @@ export function SignIn({
 }: {
   /** Why the last session ended. Null when there was no session. */
   readonly reason: string | null
-  /** True if there was a session before: the element with the focus is then gone. */
+  /**
+   * True if there was a session before: the focused element is gone, so the heading gets the focus.
+   */
   readonly wasIn: boolean
   readonly onSignedIn: (signedIn: SignedIn) => void
 }) {

@@ -18,7 +18,8 @@ export type CallAnchor = {
 export type CallAnchors = ReadonlyMap<string, CallAnchor>
 
 /**
- * Maximum heads that one request reads. Calls that are near each other in the log have near heads.
+ * Maximum heads that one request reads. Calls that are near each other in the log have near heads,
+ * so few requests are enough.
  */
 const HEADS_MAX = 100
 /** How often the page reads anchors, which change without an act of the reader. */

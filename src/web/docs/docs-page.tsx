@@ -47,7 +47,7 @@ function useFragment(groups: readonly Group[]): void {
       )
       if (group !== undefined && group.path !== location.pathname)
         location.replace(`${group.path}#${id}`)
-      // The browser looked for this element before the page had rendered it.
+      // The browser did not find this element, because the page had not rendered it yet.
       else document.getElementById(id)?.scrollIntoView()
     }
     follow()

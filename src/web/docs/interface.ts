@@ -57,7 +57,7 @@ export type Group = {
   readonly operations: readonly Operation[]
 }
 
-/** Returns the groups in the order of the document, with those only for administrators last. */
+/** Returns the groups in the order of the document. Groups only for administrators are last. */
 export function groupsOf(document: InterfaceDocument): readonly Group[] {
   const byTag = Map.groupBy(operationsOf(document), ({ tags }) => tags[0] ?? '')
   return [...byTag]

@@ -101,7 +101,7 @@ const WRITERS: Readonly<Record<Language, (call: SampleCall) => string>> = {
       `    ${quoteJson(method)},`,
       `    ${quoteJson(url)},`,
       ...(given.length === 0 ? [] : ['    headers={', ...given, '    },']),
-      // A string, because Python has different words for JSON's true, false and null.
+      // The body is a string, because Python has different words for JSON's true, false and null.
       ...(body === null ? [] : [`    data=${quoteJson(body)}.encode(),`]),
       ...(form === null
         ? []

@@ -22,7 +22,7 @@ export function useBlockExplorer(): readonly [BlockExplorer, (given: BlockExplor
       localStorage.setItem(NAMES.tx, given.tx)
       localStorage.setItem(NAMES.block, given.block)
     } catch {
-      // The browser stores nothing, so the explorer ends with this page.
+      // The explorer is lost when the page closes: the browser stores nothing.
     }
   }
   return [explorer, keep]

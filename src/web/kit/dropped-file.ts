@@ -27,7 +27,7 @@ export function useDroppedFiles(take: Take): void {
       takeKeptFile().then(
         (file) => file !== null && mine(file),
         () => {
-          // The browser lost the stored file. The page then behaves as after a link.
+          // The browser lost the stored file, so the page opens without a file.
         },
       )
     }

@@ -1,6 +1,6 @@
 /*
  * Completions whose pages were opened in this tab, by leaf. The public log does not show the
- * completion of a leaf, but this tab knows these hashes. The list ends with the tab.
+ * completion of a leaf, but this tab has these hashes. The list is lost when the tab closes.
  */
 
 const NAME = 'affidavit:completions'

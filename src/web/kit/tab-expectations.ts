@@ -12,8 +12,8 @@ import { IS_COPY } from './frame.tsx'
 
 /*
  * The reader's expectations of enclaves. All pages of this tab share them in the tab's own storage,
- * which ends with the tab. A saved page keeps them only in memory, because other files on the
- * reader's disk could write to its storage.
+ * until the tab closes. A saved page keeps them only in memory, because other files on the reader's
+ * disk could write to its storage.
  */
 
 const NAME = 'affidavit-expectations'
@@ -22,8 +22,8 @@ const NAME = 'affidavit-expectations'
 type TabExpectations = Held & {
   readonly inForce: InForce
   /**
-   * True if the tab's storage keeps the expectations. False if they are too large, and end with
-   * this page.
+   * True if the tab's storage keeps the expectations. False if they are too large: they are then
+   * lost when the page closes.
    */
   readonly isKept: boolean
 }

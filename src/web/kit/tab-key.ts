@@ -1,7 +1,7 @@
 /**
  * The API key of this tab, in memory. To keep it over a reload, it is also in the tab's own
- * storage, which ends with the tab. It is never in a URL, in a cookie, or in a storage that other
- * tabs can read.
+ * storage, until the tab closes. It is never in a URL, in a cookie, or in a storage that other tabs
+ * can read.
  */
 
 const NAME = 'affidavit-key'

@@ -11,8 +11,8 @@ export type Growth =
   /** The log begins with all leaves of `since`, in the same order. It has `size` leaves now. */
   | { readonly kind: 'grew'; readonly since: SeenHead; readonly size: number }
   /**
-   * The log does not continue the earlier head, or its notary did not sign the new head. This stays
-   * until the reader leaves the page.
+   * The log does not continue the earlier head, or its notary did not sign the new head. This
+   * result stays until the reader leaves the page.
    */
   | {
       readonly kind: 'broken'

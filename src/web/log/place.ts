@@ -26,8 +26,9 @@ export function usePlace(): RowPlace | null {
 }
 
 /**
- * The shown page of a list, null for the newest. It is first `named`: the page with the row that
- * the address names. The reader may choose another page, until the address names another row.
+ * Returns the shown page of a list (null: the newest page), and a function to choose a page. The
+ * shown page is `named` (the page with the row that the address names) until the reader chooses a
+ * page. It is `named` again when the address names another row.
  */
 export function usePageOf(
   place: RowPlace | null,

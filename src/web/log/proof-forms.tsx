@@ -271,7 +271,7 @@ function readLeaf(given: string): Uint8Array | null {
   return decodeHex(text)
 }
 
-/** Returns the head with exactly this size, because the notary does not sign other sizes. */
+/** Returns the head with exactly this size. Throws UnfitInput without such a signed head. */
 async function needHead(log: DescribedLog, size: number, signal: AbortSignal): Promise<Head> {
   const head = await readHeadAt(log.notary, size, signal)
   if (head === null)

@@ -1,7 +1,7 @@
 import type { DescribedLog, Head } from './answers.ts'
 import type { ListedHead } from './check-log.ts'
 
-/** The newest head of a log that this browser has checked. Each later head must continue it. */
+/** The newest head of a log that this browser has checked. Later heads must continue this head. */
 export type SeenHead = ListedHead & {
   readonly chainId: number
   readonly contract: string

@@ -56,7 +56,7 @@ export type CheckName =
 
 /**
  * The link of a check, and what the check shows if it passed. `also`: a second link that depends on
- * it.
+ * the check.
  */
 export type CheckWords = {
   readonly link: LinkName

@@ -109,10 +109,7 @@ export type JobOutcome =
       readonly kind: 'release'
       readonly file: ReleaseFile
       readonly judged: ReleaseJudgement
-      /**
-       * For each release in a list, whether documents from this release that are made now are
-       * accepted.
-       */
+      /** For each release in a list: whether a new document from this release is accepted now. */
       readonly statuses: readonly { readonly status: string; readonly message: string }[]
     }
   | { readonly kind: 'image'; readonly found: ImageFound }

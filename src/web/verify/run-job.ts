@@ -54,7 +54,7 @@ const LISTS_BYTES_MAX = 4 * 1024 * 1024
 const CHAIN_TIMEOUT_MS = 30_000
 
 /**
- * Checks one source as the job says. `onProgress` is called with the finished part, 0 to 1, if
+ * Checks one source as the job describes. `onProgress` is called with the finished part, 0 to 1, if
  * known. A source that cannot be checked gives the outcome `refused`, and never a rejection.
  */
 export async function runJob(job: Job, onProgress: (done: number) => void): Promise<JobOutcome> {

@@ -11,7 +11,7 @@ const OUTCOMES = { verified: 'passed', consistent: 'not checked', invalid: 'fail
 /** Most calls that are shown. Further calls are only counted. */
 const CALLS_SHOWN = 500
 
-/** The checks of a session, and its calls with what each of them added to the run. */
+/** The checks of a session, and its calls, each with what the call added to the run. */
 export function SessionReportView({
   report,
   isMarked,

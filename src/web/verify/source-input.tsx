@@ -49,7 +49,7 @@ export function SourceInput({
           onChange={({ currentTarget }) => {
             const [file] = currentTarget.files ?? []
             if (file !== undefined) onSource(file)
-            // The field must forget the file, because the reader may change it and choose it again.
+            // Clears the field, because the reader may change the file and choose it again.
             currentTarget.value = ''
           }}
         />

@@ -4,8 +4,8 @@ import type { FilledReply, JobReply, JobRequest } from './job.ts'
 import { runJob } from './run-job.ts'
 
 /*
- * Checks sources in a worker, so that the page stays responsive. A served page loads its text
- * (start-worker.ts). In a saved page, page and worker run the same script.
+ * Checks sources in a worker, so that the page stays responsive. A served page loads the worker's
+ * text (start-worker.ts). In a saved page, page and worker run the same script.
  */
 
 /** The members of a worker's global scope that this file uses. The types for pages lack them. */
