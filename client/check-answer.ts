@@ -7,8 +7,9 @@ import { isJsonObject, type JsonObject, memberOf } from '../attestation/json/val
 import { parseLogProof } from '../attestation/log-proof-form.ts'
 import { parseReceipt, type Receipt } from '../attestation/receipt.ts'
 import { type RecordCheckName, verifyRecord } from '../attestation/verify-record.ts'
+import type { AttestedNotary } from './attest-notary.ts'
 import { AffidavitError, type AffidavitErrorCode, shown, withErrorCode } from './errors.ts'
-import type { AttestedNotary, Notaries } from './notaries.ts'
+import type { Notaries } from './notaries.ts'
 
 /** The checks of an answer, in the order of the report. */
 export type AnswerCheckName =

@@ -7,10 +7,11 @@ import {
   type KeptProof,
 } from './anchored.ts'
 import type { AskedGateway } from './ask-gateway.ts'
+import type { AttestedNotary } from './attest-notary.ts'
 import { createCheckedFetch } from './checked-fetch.ts'
 import { AffidavitError, messageOf } from './errors.ts'
 import { type Fetch, isSafeForKey } from './gateway.ts'
-import { type AttestedNotary, createNotaries, type RefusedNotary } from './notaries.ts'
+import { createNotaries, type RefusedNotary } from './notaries.ts'
 import { createProofs, type Proof, type Proofs } from './proof.ts'
 import type { AttestedProvider, Providers, ProvidersOption, RefusedProvider } from './providers.ts'
 import { createReleaseUpdates } from './release-updates.ts'

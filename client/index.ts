@@ -2,11 +2,12 @@
 
 export type { Expectations } from '../attestation/report/expectations.ts'
 export type { AnchoredEvidence, AnchoredOptions } from './anchored.ts'
+export type { AttestedNotary, NotaryCheckName } from './attest-notary.ts'
 export type { AnswerCheck, AnswerCheckName } from './check-answer.ts'
 export { type Affidavit, type ConnectOptions, connect } from './connect.ts'
 export { AffidavitError, type AffidavitErrorCode } from './errors.ts'
 export type { Fetch } from './gateway.ts'
-export type { AttestedNotary, NotaryCheckName, RefusedNotary } from './notaries.ts'
+export type { RefusedNotary } from './notaries.ts'
 export type { Proof, Proofs } from './proof.ts'
 export type { AttestedProvider, ProvidersOption, RefusedProvider } from './providers.ts'
 export type { CallSession, CallSessionOptions } from './session.ts'

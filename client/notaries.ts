@@ -1,56 +1,28 @@
-import { addressOf } from '../attestation/account.ts'
 import { decodeBase64, decodeHex, encodeHex, equalBytes, sha256 } from '../attestation/bytes.ts'
-import { FormatError, ProofError } from '../attestation/errors.ts'
-import { digestBootConfiguration } from '../attestation/evidence/boot-configuration.ts'
 import { type BootFacts, parseBootConfiguration } from '../attestation/evidence/boot-facts.ts'
-import { checkExpectedConfiguration } from '../attestation/evidence/document-checks.ts'
 import type { BundlePolicy } from '../attestation/evidence/policy.ts'
-import { type Check, check } from '../attestation/finding.ts'
-import {
-  isJsonArray,
-  isJsonObject,
-  type Json,
-  type JsonObject,
-  memberOf,
-} from '../attestation/json/value.ts'
-import { AttestationError } from '../attestation/nitro/attestation-error.ts'
-import { decodeAttestationPayload } from '../attestation/nitro/document.ts'
 import type { AttestationFacts } from '../attestation/nitro/facts.ts'
-import {
-  type AttestationVerifier,
-  createAttestationVerifier,
-} from '../attestation/nitro/verify-attestation.ts'
+import { createAttestationVerifier } from '../attestation/nitro/verify-attestation.ts'
 import { NOTARIES_MAX } from '../attestation/notary-list.ts'
-import { nameRelease } from '../attestation/release/release-name.ts'
-import { parseEncryptionKey, verifyEncryptionKey } from '../attestation/verify-encryption-key.ts'
 import { type AskedGateway, askGateway } from './ask-gateway.ts'
+import {
+  type AttestedNotary,
+  addressOfKey,
+  attestNotary,
+  endOfDocument,
+  nameCode,
+  verifyNotaryDocument,
+} from './attest-notary.ts'
 import type { EncryptionTarget } from './encryption.ts'
 import {
-  AffidavitError,
-  type AffidavitErrorCode,
-  messageOf,
-  shown,
-  withErrorCode,
-} from './errors.ts'
-
-/** The checks of a notary's enclave. */
-export type NotaryCheckName = 'attestation document' | 'nonce' | 'measurements' | 'configuration'
-
-/** A notary whose enclave proved to be an expected enclave. */
-export type AttestedNotary = {
-  /** The notary's address: 0x, lower case. */
-  readonly notary: string
-  /** 0x and 65 bytes of hex. */
-  readonly publicKey: string
-  /** Time of the attestation. `validUntil`: the first certificate of its document expires. */
-  readonly attestedAt: Date
-  readonly validUntil: Date
-  /** The enclave's boot configuration: providers, certificate authorities, chain, contract. */
-  readonly configuration: JsonObject
-  readonly checks: readonly Check<NotaryCheckName>[]
-  /** The facts that the attestation document proves. */
-  readonly facts: AttestationFacts
-}
+  chooseEnclave,
+  hasTimeLeft,
+  keysOfNotary,
+  type NamedNotary,
+  readNamedNotaries,
+  type UsableKey,
+} from './encryption-keys.ts'
+import { AffidavitError, messageOf, shown, withErrorCode } from './errors.ts'
 
 /** A notary that the gateway named but whose enclave is not shown to be an expected enclave. */
 export type RefusedNotary = { readonly notary: string; readonly reason: AffidavitError }
@@ -105,15 +77,6 @@ export type Notaries = {
   bootFactsOf(notary: AttestedNotary): BootFacts
 }
 
-/** Bytes of the nonce in a request for a document. */
-const NONCE_BYTES = 32
-/** Maximum number of keys of one notary. A notary makes a key every hour, valid for two hours. */
-const KEYS_MAX = 16
-/**
- * A key is not used if it expires within this time, milliseconds: the enclave must read the call
- * before.
- */
-const KEY_MARGIN_MS = 60_000
 /**
  * A document is renewed this long before it expires, milliseconds. AWS's leaf certificates live 3
  * hours.
@@ -131,6 +94,8 @@ const RENEW_PAUSE_MS = 60_000
 const REFUSAL_MS = 10_000
 /** Maximum number of remembered documents. An enclave makes a few documents a day. */
 const DOCUMENTS_MAX = 64
+
+const EMPTY = new Uint8Array()
 
 /** The remembered result for one document. */
 type KnownDocument = { readonly facts: AttestationFacts; readonly endMs: number }
@@ -164,7 +129,7 @@ export function createNotaries(
   async function ask(notary: string, signal?: AbortSignal): Promise<AttestedNotary> {
     const held = policy
     try {
-      const found = await askNotary(gateway, { notary, policy: held, verifier, now, signal })
+      const found = await attestNotary(gateway, { notary, policy: held, verifier, now, signal })
       if (held === policy) {
         refused.delete(notary)
         attested.set(notary, found)
@@ -197,19 +162,14 @@ export function createNotaries(
       '/v1/notaries',
       signal === undefined ? {} : { signal },
     )
-    return readNotaries(json)
+    return readNamedNotaries(json)
   }
 
-  /** Stores the keys of expected enclaves. Ignores a key that its notary did not sign. */
+  /** Stores the keys of expected enclaves. */
   function takeKeys(named: readonly NamedNotary[]): void {
-    keys = named.flatMap(({ notary, encryptionKeys }) => {
+    keys = named.flatMap(({ notary, encryptionKeys: stated }) => {
       const known = attested.get(notary)
-      if (known === undefined) return []
-      const { chainId, contract } = parseBootConfiguration(known.configuration)
-      return encryptionKeys.flatMap((json) => {
-        const key = readKey(json, { domain: { chainId, contract }, notary, atMs: now() })
-        return key === null ? [] : [{ ...key, notary }]
-      })
+      return known === undefined ? [] : keysOfNotary(known, { stated, atMs: now() })
     })
   }
 
@@ -224,7 +184,7 @@ export function createNotaries(
   }
 
   function usableKeys(): readonly UsableKey[] {
-    return keys.filter(({ notary, endMs }) => endMs - now() > KEY_MARGIN_MS && isExpected(notary))
+    return keys.filter((key) => hasTimeLeft(key, now()) && isExpected(key.notary))
   }
 
   function isExpected(notary: string): boolean {
@@ -243,17 +203,11 @@ export function createNotaries(
   }: {
     readonly gone: string | null
   }): Promise<EncryptionTarget> {
-    const choose = () => {
-      const usable = usableKeys()
-      const others = usable.filter(({ notary }) => notary !== gone)
-      const chosen = others.length > 0 ? others : usable
-      return chosen[Math.floor(Math.random() * chosen.length)]
-    }
-    const known = gone === null ? choose() : undefined
+    const known = gone === null ? chooseEnclave(usableKeys(), gone) : undefined
     if (known !== undefined) return known
     const held = policy
     await renew()
-    const found = choose()
+    const found = chooseEnclave(usableKeys(), gone)
     if (found !== undefined) return found
     if (held !== policy) return await encryptionTarget({ gone })
     throw new AffidavitError(
@@ -316,9 +270,9 @@ export function createNotaries(
     const known = documents.get(digest)
     if (known !== undefined && known.endMs > now()) return known.facts
     const held = policy
-    const facts = await verifyDocument(bytes, { policy: held, verifier, atMs: now() })
+    const facts = await verifyNotaryDocument(bytes, { policy: held, verifier, atMs: now() })
     if (held !== policy) return await verifyAnswersDocument(base64)
-    documents.set(digest, { facts, endMs: endOf(facts) })
+    documents.set(digest, { facts, endMs: endOfDocument(facts) })
     for (const oldest of documents.keys())
       if (documents.size > DOCUMENTS_MAX) documents.delete(oldest)
     return facts
@@ -360,199 +314,8 @@ export function createNotaries(
   }
 }
 
-const EMPTY = new Uint8Array()
-
-/** A key that a notary signed, with its expiry time. */
-type UsableKey = EncryptionTarget & { readonly endMs: number }
-
-/** A notary, and the encryption keys that the gateway states for it. */
-type NamedNotary = { readonly notary: string; readonly encryptionKeys: readonly Json[] }
-
-/**
- * Reads the notaries that a gateway names. The client does not trust this list: it requests a
- * document from each enclave.
- */
-function readNotaries(json: JsonObject): readonly NamedNotary[] {
-  const list = memberOf(json, 'notaries')
-  if (!isJsonArray(list) || list.length > NOTARIES_MAX)
-    throw invalidReply(`notaries: expected an array of at most ${NOTARIES_MAX}`)
-  const named = list.map((entry): NamedNotary => {
-    const members = isJsonObject(entry) ? entry : {}
-    const notary = memberOf(members, 'notary')
-    if (typeof notary !== 'string' || !ADDRESS.test(notary))
-      throw invalidReply('notaries: expected the address of each')
-    // Older gateways do not have this member.
-    const keys = memberOf(members, 'encryption_keys') ?? []
-    if (!isJsonArray(keys) || keys.length > KEYS_MAX)
-      throw invalidReply(`encryption_keys: expected an array of at most ${KEYS_MAX}`)
-    return { notary, encryptionKeys: keys }
-  })
-  return [...new Map(named.map((entry) => [entry.notary, entry])).values()]
-}
-
-/** Returns null if the key is malformed, not signed by its notary, or not usable now. */
-function readKey(
-  json: Json,
-  parts: Omit<Parameters<typeof verifyEncryptionKey>[0], 'key'>,
-): Omit<UsableKey, 'notary'> | null {
-  try {
-    const key = parseEncryptionKey(json)
-    return { publicKey: verifyEncryptionKey({ ...parts, key }), endMs: key.not_after * 1000 }
-  } catch (fault) {
-    if (fault instanceof FormatError || fault instanceof ProofError) return null
-    throw fault
-  }
-}
-
-const ADDRESS = /^0x[0-9a-f]{40}$/
-
-/** Requests a document with our nonce from a notary's enclave, and checks it against the policy. */
-async function askNotary(
-  gateway: AskedGateway,
-  parts: {
-    readonly notary: string
-    readonly policy: BundlePolicy
-    readonly verifier: AttestationVerifier
-    readonly now: () => number
-    readonly signal: AbortSignal | undefined
-  },
-): Promise<AttestedNotary> {
-  const { notary, policy, now, signal } = parts
-  const nonce = crypto.getRandomValues(new Uint8Array(NONCE_BYTES))
-  // The request contains the API key, so callers without a key do not delay callers with a key.
-  const path = `/v1/attestation?nonce=${encodeHex(nonce)}&notary=${notary}`
-  const { json } = await askGateway(gateway, path, {
-    withKey: true,
-    ...(signal === undefined ? {} : { signal }),
-  })
-  const attestation = memberOf(json, 'attestation')
-  const configuration = memberOf(json, 'boot_configuration')
-  if (typeof attestation !== 'string' || !isJsonObject(configuration))
-    throw invalidReply('expected attestation and boot_configuration')
-  const bytes = withErrorCode('invalid_document', () => decodeBase64(attestation))
-  const atMs = now()
-  const facts = await verifyDocument(bytes, { ...parts, nonce, atMs })
-  const key = facts.publicKey
-  if (key === null || addressOfKey(`0x${encodeHex(key)}`) !== notary)
-    throw new AffidavitError('invalid_document', `expected the document of ${notary}`)
-  return {
-    notary,
-    publicKey: `0x${encodeHex(key)}`,
-    attestedAt: new Date(atMs),
-    validUntil: new Date(endOf(facts)),
-    configuration,
-    facts,
-    checks: [
-      passed(
-        'attestation document',
-        `${facts.moduleId}, made ${new Date(facts.timestampMs).toISOString()}`,
-      ),
-      passed('nonce', `it contains the number ${encodeHex(nonce)}, which this client chose`),
-      passed('measurements', nameCode(facts)),
-      passed('configuration', checkConfiguration(configuration, { facts, bytes, policy })),
-    ],
-  }
-}
-
-/**
- * Checks that the document states the digest of this configuration, and that the policy expects it.
- */
-function checkConfiguration(
-  configuration: JsonObject,
-  parts: {
-    readonly facts: AttestationFacts
-    readonly bytes: Uint8Array
-    readonly policy: BundlePolicy
-  },
-): string {
-  withErrorCode('invalid_reply', () => parseBootConfiguration(configuration))
-  const digest = digestBootConfiguration(configuration)
-  if (!equalBytes(parts.facts.userData ?? EMPTY, digest))
-    throw new AffidavitError(
-      'invalid_document',
-      'expected the document to state the digest of the boot configuration',
-    )
-  const document = { value: decodeAttestationPayload(parts.bytes) }
-  const { outcome, detail } = check('configuration', () =>
-    checkExpectedConfiguration(digest, { document, policy: parts.policy }),
-  )
-  // "Not checked" does not mean "passed".
-  if (outcome !== 'passed') throw new AffidavitError('unexpected_configuration', detail)
-  return detail
-}
-
-/**
- * Returns the facts of a document that is valid at `atMs` under the policy. Throws AffidavitError.
- */
-async function verifyDocument(
-  bytes: Uint8Array,
-  parts: {
-    readonly policy: BundlePolicy
-    readonly verifier: AttestationVerifier
-    readonly atMs: number
-    readonly nonce?: Uint8Array
-  },
-): Promise<AttestationFacts> {
-  const { measurements = [], releases, roots, revoked, allowDebug } = parts.policy
-  try {
-    return await parts.verifier.verify(
-      bytes,
-      {
-        measurements,
-        ...(releases === undefined ? {} : { releases }),
-        ...(roots === undefined ? {} : { roots }),
-        ...(revoked === undefined ? {} : { revoked }),
-        ...(allowDebug === undefined ? {} : { allowDebug }),
-        ...(parts.nonce === undefined ? {} : { nonce: parts.nonce }),
-      },
-      new Date(parts.atMs),
-    )
-  } catch (fault) {
-    if (!(fault instanceof AttestationError)) throw fault
-    throw new AffidavitError(codeOf(fault), `${fault.code}: ${fault.message}`, { cause: fault })
-  }
-}
-
-/** Returns the error code for a refused document, by the rule that the document breaks. */
-function codeOf({ code, rule }: AttestationError): AffidavitErrorCode {
-  if (code === 'certificate_not_yet_valid' || code === 'document_from_future')
-    return 'document_not_yet_valid'
-  switch (rule) {
-    case 18:
-    case 21:
-      return 'document_expired'
-    case 23:
-    case 24:
-      return 'unexpected_code'
-    default:
-      return 'invalid_document'
-  }
-}
-
-/** Returns when the first certificate of the document expires, Unix milliseconds. */
-function endOf({ certificates }: AttestationFacts): number {
-  return Math.min(...certificates.map(({ notAfterMs }) => notAfterMs))
-}
-
-function nameCode({ release, measurements }: AttestationFacts): string {
-  if (release !== null) return nameRelease(release)
-  return `PCR0 ${encodeHex(measurements.get(0) ?? EMPTY)}`
-}
-
-function addressOfKey(publicKey: string): string {
-  return withErrorCode('wrong_key', () => addressOf(decodeHex(publicKey)))
-}
-
-function passed(name: NotaryCheckName, detail: string): Check<NotaryCheckName> {
-  return { name, outcome: 'passed', detail }
-}
-
 /** Converts any error into an AffidavitError. */
 function faultOf(fault: unknown): AffidavitError {
   if (fault instanceof AffidavitError) return fault
   return new AffidavitError('unreachable', shown(messageOf(fault)), { cause: fault })
-}
-
-function invalidReply(message: string): AffidavitError {
-  return new AffidavitError('invalid_reply', message)
 }

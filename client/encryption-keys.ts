@@ -1,0 +1,100 @@
+import { FormatError, ProofError } from '../attestation/errors.ts'
+import { parseBootConfiguration } from '../attestation/evidence/boot-facts.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberOf,
+} from '../attestation/json/value.ts'
+import { NOTARIES_MAX } from '../attestation/notary-list.ts'
+import { parseEncryptionKey, verifyEncryptionKey } from '../attestation/verify-encryption-key.ts'
+import type { AttestedNotary } from './attest-notary.ts'
+import type { EncryptionTarget } from './encryption.ts'
+import { AffidavitError } from './errors.ts'
+
+/** Maximum number of keys of one notary. A notary makes a key every hour, valid for two hours. */
+const KEYS_MAX = 16
+/**
+ * A key is not used if it expires within this time, milliseconds: the enclave must read the call
+ * before.
+ */
+const KEY_MARGIN_MS = 60_000
+
+/** A key that a notary signed, with its expiry time, Unix milliseconds. */
+export type UsableKey = EncryptionTarget & { readonly endMs: number }
+
+/** A notary, and the encryption keys that the gateway states for it. */
+export type NamedNotary = { readonly notary: string; readonly encryptionKeys: readonly Json[] }
+
+/**
+ * Reads the notaries that a gateway names. The client does not trust this list: it requests a
+ * document from each enclave.
+ */
+export function readNamedNotaries(json: JsonObject): readonly NamedNotary[] {
+  const list = memberOf(json, 'notaries')
+  if (!isJsonArray(list) || list.length > NOTARIES_MAX)
+    throw invalidReply(`notaries: expected an array of at most ${NOTARIES_MAX}`)
+  const named = list.map((entry): NamedNotary => {
+    const members = isJsonObject(entry) ? entry : {}
+    const notary = memberOf(members, 'notary')
+    if (typeof notary !== 'string' || !ADDRESS.test(notary))
+      throw invalidReply('notaries: expected the address of each')
+    // Older gateways do not have this member.
+    const keys = memberOf(members, 'encryption_keys') ?? []
+    if (!isJsonArray(keys) || keys.length > KEYS_MAX)
+      throw invalidReply(`encryption_keys: expected an array of at most ${KEYS_MAX}`)
+    return { notary, encryptionKeys: keys }
+  })
+  return [...new Map(named.map((entry) => [entry.notary, entry])).values()]
+}
+
+/** Returns the keys that this attested notary signed. Ignores all others. */
+export function keysOfNotary(
+  { notary, configuration }: AttestedNotary,
+  { stated, atMs }: { readonly stated: readonly Json[]; readonly atMs: number },
+): readonly UsableKey[] {
+  const { chainId, contract } = parseBootConfiguration(configuration)
+  return stated.flatMap((json) => {
+    const key = readKey(json, { domain: { chainId, contract }, notary, atMs })
+    return key === null ? [] : [{ ...key, notary }]
+  })
+}
+
+/**
+ * Chooses the enclave to which a call is encrypted, at random. It chooses the notary `gone` only if
+ * no other notary has a usable key. Returns undefined without a usable key.
+ */
+export function chooseEnclave(
+  usable: readonly UsableKey[],
+  gone: string | null,
+): EncryptionTarget | undefined {
+  const others = usable.filter(({ notary }) => notary !== gone)
+  const keys = others.length > 0 ? others : usable
+  return keys[Math.floor(Math.random() * keys.length)]
+}
+
+/** Returns true if there is time for the enclave to read a call that is encrypted with this key. */
+export function hasTimeLeft({ endMs }: UsableKey, atMs: number): boolean {
+  return endMs - atMs > KEY_MARGIN_MS
+}
+
+/** Returns null if the key is malformed, not signed by its notary, or not usable now. */
+function readKey(
+  json: Json,
+  parts: Omit<Parameters<typeof verifyEncryptionKey>[0], 'key'>,
+): Omit<UsableKey, 'notary'> | null {
+  try {
+    const key = parseEncryptionKey(json)
+    return { publicKey: verifyEncryptionKey({ ...parts, key }), endMs: key.not_after * 1000 }
+  } catch (fault) {
+    if (fault instanceof FormatError || fault instanceof ProofError) return null
+    throw fault
+  }
+}
+
+const ADDRESS = /^0x[0-9a-f]{40}$/
+
+function invalidReply(message: string): AffidavitError {
+  return new AffidavitError('invalid_reply', message)
+}
