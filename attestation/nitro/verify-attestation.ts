@@ -20,7 +20,7 @@ export type AttestationVerifier = {
  * under `policy` at the time `at`, and gives its facts. In historical mode, `at` is not used. All
  * rules of rules.md are checked, in the order decode, parse, chain, signature, policy.
  *
- * It does not prove that the code is any good, only which code it is by its measurements; nor that
+ * It does not prove that the code is good, only which measurements it has; nor that
  * the document is new, unless a nonce is required; nor that the caller talks to that enclave,
  * unless the key in `publicKey` is used for it; nor that no certificate was revoked. Throws
  * AttestationError for a document to refuse, PolicyError for a call to fix.

@@ -53,9 +53,9 @@ export type DstackJudgement = {
  * Judges the event log of a dstack machine against its verified quote: all checks of rules.md,
  * in their order. Accept the evidence only if `requireChecks(checks)` returns.
  *
- * It proves which application the OS image says that it started. It proves no more than that image
- * does: without accepted `images`, another OS can log what it likes. Throws PolicyError for a call
- * to fix, and no other error.
+ * It proves which application the OS image logged as started. The log is only as good as that
+ * image: without accepted `images`, another OS can log anything. Throws PolicyError for a call to
+ * fix, and no other error.
  *
  * @example
  * const { facts, checks } = await verifyDstackLog(

@@ -63,8 +63,8 @@ const GPU_CERTIFICATES: CertificateProfile = {
  * rules 1 to 8 of rules.md. Accept it only if `requireChecks(checks)` returns.
  *
  * It proves that a genuine device signed its measurements for this nonce, and no more: without
- * NVIDIA's reference values nothing shows that the firmware is good; NVIDIA says online alone
- * whether a device was revoked; and nothing ties the device to a CPU, unless the nonce does. Throws
+ * NVIDIA's reference values nothing shows that the firmware is good; only NVIDIA's online service
+ * reports whether a device was revoked; and nothing ties the device to a CPU, unless the nonce does. Throws
  * PolicyError for a call to fix, and no other error.
  *
  * @example

@@ -60,7 +60,7 @@ export type SnpJudgement = {
  * Judges an attacker-controlled AMD SEV-SNP report under `policy` at the time `at`: all checks of
  * rules.md, in their order. Accept the report only if `requireChecks(checks)` returns.
  *
- * It does not prove that the code is any good, only which launch measurement it has; nor that the
+ * It does not prove that the code is good, only which launch measurement it has; nor that the
  * report is new, or that the caller talks to that guest, unless REPORT_DATA ties a nonce or a key.
  * Throws PolicyError for a call to fix, and no other error.
  *

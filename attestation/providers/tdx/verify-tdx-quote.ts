@@ -94,9 +94,9 @@ export type TdxJudgement = {
  *
  * It proves that a TD with these measurements handed in `reportData`, on a platform of Intel. It
  * does not prove that the code is good; when the quote was made, unless the report data holds a
- * nonce; that the caller talks to that TD, unless the report data binds a key; nor that Intel, the
- * machine's owner with a probe, or a side channel does not break it. Throws PolicyError for a call
- * to fix, and no other error.
+ * nonce; that the caller talks to that TD, unless the report data binds a key; nor that the TD is
+ * safe from Intel, from probes by the machine's owner, or from side channels. Throws PolicyError
+ * for a call to fix, and no other error.
  *
  * @example
  * const { facts, checks } = await verifyTdxQuote({ quote, collateral }, { measurements }, at)
