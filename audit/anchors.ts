@@ -40,7 +40,7 @@ type AttestedAt = (size: number) => number | null
 export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogContext) {
   const waiting: ServedHead[] = []
 
-  /** The gateway states the head's time, and a dishonest gateway could always state now. */
+  /** A gateway may state too late a time for a head: an earlier attested time counts instead. */
   function wait(head: ServedHead, attestedAtMs: AttestedAt): void {
     const where = headOf(head)
     const { txHash } = head.anchor

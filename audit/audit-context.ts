@@ -97,8 +97,8 @@ export type AuditReport = {
 }
 
 /**
- * Returns the digest of the parts of a scope that must stay the same when an audit continues.
- * Otherwise some part of the log might never be checked. SHA-256, hex.
+ * Returns the digest (SHA-256, hex) of the parts of a scope that must stay the same when an audit
+ * continues: with another scope, some part of the log might never be checked.
  */
 export function digestScope(scope: AuditScope): string {
   const { policy } = scope
@@ -115,8 +115,8 @@ export function digestScope(scope: AuditScope): string {
     (policy.measurements ?? []).map((set) =>
       [...set].map(([index, pcr]) => [index, encodeHex(pcr)]),
     ),
-    // Without expected releases, the digest lacks this member. Thus states from before releases
-    // existed stay valid.
+    // The digest lacks this member without expected releases. Thus older states, whose digests
+    // never had the member, stay valid.
     ...(policy.releases === undefined ? [] : [policy.releases]),
   ])
   return createHash('sha256').update(text).digest('hex')

@@ -59,9 +59,7 @@ export type DocumentVerdict = {
   readonly validMs: { readonly from: number; readonly to: number } | null
 }
 
-/**
- * Checks each document of one log's records once. `decode` is the library's `decode` with a memory.
- */
+/** Checks each document of one log's records once. `decode` remembers decoded documents. */
 type DocumentJudge = {
   decode(document: Uint8Array): AttestationDocument
   judge(base64: string): Promise<DocumentVerdict>

@@ -51,8 +51,8 @@ function expectedConfigurations({
 }
 
 /**
- * Runs after the walk. Reports if no genuine document named the log's boot configuration, so that
- * only the gateway states it. Even an expected configuration is reported.
+ * Runs after the walk. Reports a boot configuration, even an expected one, that no genuine document
+ * named: then only the gateway states it.
  */
 export function auditConfigurationSource(ledger: Ledger): void {
   if (ledger.passed('time attestations') + ledger.passed('attestation documents') > 0) return

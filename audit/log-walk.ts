@@ -185,7 +185,7 @@ class Walk {
     ledger.pass('leaves', head.size - start)
   }
 
-  /** Moves to each attestation that this head covers, and returns the tree's root there. */
+  /** Moves to each attestation that this head covers, and returns the tree's root at each. */
   private async advanceOverAttested(head: ServedHead): Promise<readonly AttestedRoot[]> {
     const { tree, records } = this.parts
     const roots: AttestedRoot[] = []

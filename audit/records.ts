@@ -319,7 +319,7 @@ function createTimeline(start: TimeBracket, ledger: Ledger) {
         })
       newestMs = Math.max(newestMs ?? 0, finishedMs)
     },
-    /** At this time, the enclave attested that its log had exactly the leaves so far. */
+    /** At this time, the enclave attested a log with exactly the leaves that were passed so far. */
     passAttestation(timestampMs: number): void {
       if (newestMs !== null && newestMs > timestampMs + FUTURE_SKEW_MS_DEFAULT)
         ledger.find('record_time', {

@@ -33,7 +33,7 @@ export type AnchoredOptions = {
   readonly signal?: AbortSignal
 }
 
-/** What identifies a call, and what its caller kept. */
+/** The hash of a call, with the request and the answer that its caller kept. */
 export type KeptProof = Pick<Proof, 'hash' | 'request' | 'answer'>
 
 /** The evidence of a call whose anchor is in a block. */
@@ -51,8 +51,8 @@ export type AnchoredEvidence = {
   save(): string
   /**
    * The result, with every check: `verified` with `rpc`, otherwise `consistent`. An encrypted
-   * stream whose caller did not request usage is always `consistent`, because the chunks lack the
-   * signed usage. The proof's own checks compared the stream hash, which binds these chunks.
+   * stream without requested usage is always `consistent`: its chunks lack the signed usage, and
+   * only the stream hash in the proof's own checks binds them.
    */
   readonly report: BundleReport
 }

@@ -67,7 +67,7 @@ export type ConnectOptions = {
   readonly onProof?: (proof: Proof) => void | Promise<void>
   /** Replaces the global `fetch`, for example for proxies and tests. */
   readonly fetch?: Fetch
-  /** Ends connecting. */
+  /** Aborts `connect`. */
   readonly signal?: AbortSignal
 }
 
@@ -87,7 +87,7 @@ export type Affidavit = {
   readonly refused: readonly RefusedNotary[]
   /** Providers whose evidence passed. Empty without the option `providers`. */
   readonly providers: readonly AttestedProvider[]
-  /** Providers whose newest evidence was refused, or that no policy is for, with the reason. */
+  /** Providers whose newest evidence was refused, or that no policy accepts, with the reason. */
   readonly refusedProviders: readonly RefusedProvider[]
   readonly proofs: Proofs
   /**

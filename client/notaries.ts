@@ -111,7 +111,7 @@ const NONCE_BYTES = 32
 const KEYS_MAX = 16
 /**
  * A key is not used if it expires within this time, milliseconds: the enclave must read the call
- * before.
+ * before the key expires.
  */
 const KEY_MARGIN_MS = 60_000
 /**
@@ -125,8 +125,8 @@ const RENEW_BEFORE_MS = 30 * 60_000
  */
 const RENEW_PAUSE_MS = 60_000
 /**
- * Time until a refused key is checked again, milliseconds. A hostile gateway can name any number of
- * keys.
+ * Time until a refused key is checked again, milliseconds: a hostile gateway can name any number of
+ * keys, and each check takes a request.
  */
 const REFUSAL_MS = 10_000
 /** Maximum number of remembered documents. An enclave makes a few documents a day. */
@@ -419,7 +419,7 @@ async function askNotary(
 ): Promise<AttestedNotary> {
   const { notary, policy, now, signal } = parts
   const nonce = crypto.getRandomValues(new Uint8Array(NONCE_BYTES))
-  // The request contains the API key, so callers without a key do not delay callers with a key.
+  // With the API key, this request does not wait for the requests of callers without a key.
   const path = `/v1/attestation?nonce=${encodeHex(nonce)}&notary=${notary}`
   const { json } = await askGateway(gateway, path, {
     withKey: true,

@@ -68,8 +68,8 @@ type KeeperOptions = {
 
 /**
  * Makes the first document, and another when the newest is `renewMs` old or expires within three
- * margins. After a failure, retries every RETRY_MS. Throws the module's error if there is no first
- * document.
+ * times LEAF_MARGIN_MS. After a failure, retries every RETRY_MS. Throws the module's error if there
+ * is no first document.
  */
 export async function keepAttestation(options: KeeperOptions): Promise<AttestationKeeper> {
   const { nsm, publicKey, userData, renewMs, now, log } = options

@@ -43,7 +43,7 @@ export type DependencyClosure = {
 }
 
 /**
- * Reads dependencies.json with the project's lock file. Refuses a list without a dependency of a
+ * Reads dependencies.json with the project's lock file. Refuses a list that lacks a dependency of a
  * listed package. Refuses a Node.js version that the project was not tested with. Optional
  * dependencies are used only if listed. Throws BuildError `pins_malformed` or `closure_incomplete`.
  */

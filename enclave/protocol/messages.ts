@@ -266,7 +266,7 @@ export type EnclaveFault = {
    * For invalid_request: the place in the body, as in the gateway's 422: `['body', 'messages', 0]`.
    */
   readonly loc?: readonly (string | number)[]
-  /** For provider_refused and provider_error: the provider's own code. It controls this text. */
+  /** For provider_refused and provider_error: the provider's code, which the provider controls. */
   readonly provider_code?: string
   /** For provider_refused and provider_error: the wait that the provider asks for. */
   readonly retry_after_seconds?: number

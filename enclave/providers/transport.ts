@@ -124,7 +124,7 @@ function credentialHeader(
   return name === undefined ? { authorization: `Bearer ${credential}` } : { [name]: credential }
 }
 
-/** Returns `other_key` if a kept connection has a key that is not accepted. It is closed then. */
+/** Closes a kept connection whose key is not accepted, and returns `other_key`. */
 async function exchange(
   request: ClientRequest,
   call: ProviderCall,

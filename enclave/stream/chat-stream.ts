@@ -24,8 +24,8 @@ import { parseEventData, refuseError } from './event-stream.ts'
 import { makeTextTemplate, matchText, PADDING, type TextTemplate } from './text-template.ts'
 
 /**
- * After this many failures, the stream gets no more templates. Such chunks differ by more than
- * their text, and a template takes as long as parsing an event.
+ * After this many failures, the stream gets no more templates: its chunks differ by more than their
+ * text, and making a template takes as long as parsing an event.
  */
 const TEMPLATES_UNUSED_MAX = 8
 

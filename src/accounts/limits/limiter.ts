@@ -98,7 +98,7 @@ export type RateLimiter = {
 export async function admitCall(
   context: ApiContext,
   limiter: Pick<RateLimiter, 'admit'>,
-  /** What the route knows about the call. The key identifies the caller. */
+  /** The route's facts about the call. The key identifies the caller. */
   call: Pick<LimitedCall, 'kind' | 'model' | 'estimate' | 'promptTokens' | 'images'>,
 ): Promise<Permit> {
   recordInference(() => ({
