@@ -104,8 +104,8 @@ export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogCont
     /** Heads whose anchor is not in a block yet. */
     waiting: (): readonly ServedHead[] => waiting,
     /**
-     * Checks the anchors of heads. `attestedAtMs` returns when the enclave had attested this many
-     * leaves, Unix milliseconds, or null if unknown.
+     * Checks the anchors of heads. `attestedAtMs` returns the time (Unix milliseconds) at which the
+     * enclave had attested a number of leaves, or null if unknown.
      */
     async check(
       heads: readonly ServedHead[],
@@ -207,9 +207,9 @@ export const REORGANISED_BLOCKS_MAX = 100
 
 /**
  * Compares the heads that the contract accepted from a notary with the heads that the gateway
- * serves. Each must be a walked head (`index`), or the gateway must serve it on request. Returns
- * the number of the newest block that was read. Anyone may send a notary's old head to the contract
- * again: that is accepted. Throws ChainFault, GatewayFault.
+ * serves. Each must be a walked head (`index`), or the gateway must serve it on request. A repeated
+ * old head is no fault: anyone may send it again. Returns the number of the newest block that was
+ * read. Throws ChainFault, GatewayFault.
  */
 export async function auditEvents(
   context: LogContext & { readonly chain: ChainSource },
@@ -262,8 +262,7 @@ async function lookUp(
       described,
       `root ${encodeHex(served.root)}, as the gateway serves it`,
     ])
-  // The gateway's list lacked this head, or the head lies after the walk. It must belong to the
-  // same history.
+  // This head was not walked, but it must belong to the same history as the newest walked head.
   else if (newest !== null && !(await isConsistent(event, newest, { gateway, notary })))
     reportEquivocation(ledger, where, [
       described,

@@ -45,7 +45,7 @@ export type AuditTools = {
 }
 
 /**
- * Tools for the audit of one log. `chain` is null without a chain, or if it is not the log's chain.
+ * Tools for the audit of one log. `chain` is null without a chain, or for a log on another chain.
  */
 export type LogContext = AuditTools & {
   readonly log: ServedLog
@@ -77,10 +77,7 @@ export type GatewayContext = AuditTools & {
   readonly ledger: Ledger
   readonly found: readonly ServedLog[]
   readonly reports: readonly LogReport[]
-  /**
-   * Notaries of the logs that the gateway lists or that an earlier run audited. A log that is no
-   * longer listed is reported elsewhere.
-   */
+  /** Notaries of the logs that the gateway lists, and of the logs that an earlier run audited. */
   readonly listed: ReadonlySet<string>
   /** The newest block just before the gateway listed its logs. Null without a chain. */
   readonly newestBlock: number | null

@@ -65,9 +65,9 @@ const POLL_MS_MAX = 5_000
 
 /**
  * Waits until a block has the anchor of a call. Returns the call's evidence bundle after a check
- * that it belongs to this call. With `rpc`, the block is checked to be on the chain. A text as
- * `options` is the `rpc`. Throws AffidavitError `invalid_options`, `not_anchored` when the time
- * limit ends, `other_evidence`, `invalid_evidence`, and the errors of askGateway.
+ * that it belongs to this call. With `rpc`, also checks that the chain has the block. If `options`
+ * is a text, the text is the `rpc`. Throws AffidavitError `invalid_options`, `not_anchored` when
+ * the time limit ends, `other_evidence`, `invalid_evidence`, and the errors of askGateway.
  */
 export async function awaitAnchor(
   proof: KeptProof,
@@ -172,9 +172,7 @@ function checkSame({ record }: EvidenceBundle, { request, answer }: KeptProof): 
     throw new AffidavitError('other_evidence', `${differing.name}: ${differing.detail}`)
 }
 
-/**
- * Adds the data that the caller kept: the evidence of an encrypted call contains only its hashes.
- */
+/** Adds the data that the caller kept: the evidence of an encrypted call has only hashes of it. */
 function completeBundle(
   given: { readonly json: Json; readonly text: string; readonly bundle: EvidenceBundle },
   { request, answer }: KeptProof,

@@ -9,9 +9,7 @@ import {
   createNamedEventReader,
 } from './answer-readers.ts'
 
-/**
- * An error of this client, of its proxy or of an enclave, to be sent to the caller's own client.
- */
+/** An error of this client, its proxy or an enclave, to be sent to the caller's own client. */
 export type CallerFault = {
   readonly status: number
   readonly type: string
@@ -31,15 +29,13 @@ export type CallDialect = {
   /** True if the body of an unencrypted call has its demands. Otherwise a header has them. */
   readonly hasDemandsInBody: boolean
   openReader(): AnswerStreamReader
-  /**
-   * Converts an error's status in the interface to the status that the dialect's clients expect.
-   */
+  /** Converts the interface's status of an error to the status for the dialect's clients. */
   statusOf(fault: Pick<CallerFault, 'status' | 'code'>): number
   /** Returns true if the body of an error has the form of the dialect. */
   isErrorBody(body: JsonObject): boolean
   /** The body of an error in the form of the dialect. */
   errorBody(fault: CallerFault): JsonObject
-  /** The text that ends a stream with an error, after `given`, the stream so far. */
+  /** The text that ends a stream with an error. `given` is what the caller has received. */
   errorEvents(fault: CallerFault, given: GivenEvents): string
   /** The status of a refused answer. With repeats, the gateway could choose among the answers. */
   readonly refusedStatus: number

@@ -233,9 +233,7 @@ function checkProvider(
   return `${name} at ${origin}`
 }
 
-/**
- * The enclave enforces the demand before it sends the call. The receipt shows the provider's key.
- */
+/** The enclave enforces the demand before it sends the call. The receipt shows the key. */
 function checkProviderKey(
   { provider: { tls } }: Receipt,
   { providerKeys }: SentCall,

@@ -107,8 +107,8 @@ export type Affidavit = {
    */
   updateReleases(releases: NonNullable<Expectations['releases']>): Promise<void>
   /**
-   * Attests all enclaves again now, and judges the newest evidence of the providers. Otherwise the
-   * client does so when it is due.
+   * Attests all enclaves again and judges the newest evidence of the providers now. The client also
+   * does this itself when it is due.
    */
   refresh(): Promise<void>
 }
@@ -222,7 +222,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
   }
 }
 
-/** Loads the judgement of providers only if it is used: it is more than a quarter of the code. */
+/** Loads the code that judges providers only if it is used: it is over a quarter of all code. */
 async function openProviders(
   gateway: AskedGateway,
   { judged, now }: { readonly judged: ProvidersOption; readonly now: () => number },

@@ -64,7 +64,7 @@ export function createSession(
 /** The turn of one call of a session. */
 export type SessionTurn = {
   readonly place: SessionPlace
-  /** Records that the call was made: the next call follows it. `hash` is the completion's hash. */
+  /** Records that the call was made: the next call follows it. `hash` is of the completion. */
   keep(hash: string): void
   /** Lets the next call begin. If this call was not kept, the next call gets its place. */
   end(): void
@@ -73,10 +73,7 @@ export type SessionTurn = {
 /** The calls of a session, one at a time: each has the hash of the call before it. */
 export type SessionTurns = {
   readonly id: string
-  /**
-   * Waits until all earlier calls have ended. Rejects when `signal` aborts, and after the last
-   * call.
-   */
+  /** Waits for all earlier calls to end. Rejects when `signal` aborts, and after the last call. */
   next(options: { readonly isLast: boolean; readonly signal: AbortSignal }): Promise<SessionTurn>
 }
 

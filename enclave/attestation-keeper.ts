@@ -26,9 +26,8 @@ export type KeptDocument = {
 
 export type AttestationKeeper = {
   /**
-   * The document for new records. Null while no document stays valid for LEAF_MARGIN_MS. Null, too,
-   * while the enclave's clock is off by more than CLOCK_SKEW_MAX_MS, because receipts would state a
-   * wrong time.
+   * The document for new records. Null while no document stays valid for LEAF_MARGIN_MS, or while
+   * the enclave's clock is off by more than CLOCK_SKEW_MAX_MS: receipts would state a wrong time.
    */
   readonly current: () => KeptDocument | null
   /** The fault for callers while there is no current document. */

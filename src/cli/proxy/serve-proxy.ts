@@ -245,7 +245,7 @@ function pathOf(request: IncomingMessage): string {
     )
   if (method !== (isModels ? 'GET' : 'POST'))
     throw new Unanswered(405, 'method_not_allowed', `expected another method than ${method}`)
-  // Both dialects have lists of models, each in its own form.
+  // The list of models has another form for Anthropic's clients, which set this header.
   return isModels && headers['anthropic-version'] !== undefined ? `/anthropic/v1${path}` : path
 }
 
