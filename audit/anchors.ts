@@ -104,8 +104,8 @@ export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogCont
     /** Heads whose anchor is not in a block yet. */
     waiting: (): readonly ServedHead[] => waiting,
     /**
-     * Checks the anchors of heads. `attestedAtMs` returns the time (Unix milliseconds) at which the
-     * enclave had attested a number of leaves, or null if unknown.
+     * Checks the anchors of heads. `attestedAtMs` returns when the enclave had attested a log of a
+     * size, Unix milliseconds, or null if unknown.
      */
     async check(
       heads: readonly ServedHead[],
@@ -146,7 +146,7 @@ function compareAnchor(
     )
   })
   const { state, blockHash, blockNumber } = head.anchor
-  // If the state is only "mined", another block may have replaced this block since.
+  // If the state is only "mined", another block may have replaced the anchor's block since.
   const isInBlock =
     state !== 'confirmed' ||
     (blockHash === receipt.blockHash && blockNumber === receipt.blockNumber)
@@ -196,7 +196,7 @@ function isReplacement(served: ServedHead, known: ServedHead): boolean {
   )
 }
 
-/** Maximum number of heads to request that are in the contract but were not walked. */
+/** Maximum number of requests for heads that are in the contract but were not walked. */
 const LOOKUPS_MAX = 1_000
 
 /**
@@ -262,7 +262,7 @@ async function lookUp(
       described,
       `root ${encodeHex(served.root)}, as the gateway serves it`,
     ])
-  // This head was not walked, but it must belong to the same history as the newest walked head.
+  // This head was not walked. It must belong to the same history as the newest walked head.
   else if (newest !== null && !(await isConsistent(event, newest, { gateway, notary })))
     reportEquivocation(ledger, where, [
       described,

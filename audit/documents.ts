@@ -48,8 +48,8 @@ export type DocumentVerdict = {
   readonly digest: string
   readonly faults: readonly DocumentFault[]
   /**
-   * The release that the document matches. Null if none is expected, or if the document has a
-   * fault.
+   * The release that the document matches. Null without expected releases, or for a faulty
+   * document.
    */
   readonly release: Release | null
   /**

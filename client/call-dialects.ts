@@ -24,7 +24,7 @@ export type CallDialect = {
   readonly dialect: Dialect
   /** Below the base URL. The query of a call is dropped. */
   readonly paths: readonly string[]
-  /** Paths below the base URL that count the tokens of a request, without a proof. */
+  /** Paths of the count of a request's tokens, below the base URL. A count has no proof. */
   readonly countPaths: readonly string[]
   /** True if the body of an unencrypted call has its demands. Otherwise a header has them. */
   readonly hasDemandsInBody: boolean
@@ -37,7 +37,10 @@ export type CallDialect = {
   errorBody(fault: CallerFault): JsonObject
   /** The text that ends a stream with an error. `given` is what the caller has received. */
   errorEvents(fault: CallerFault, given: GivenEvents): string
-  /** The status of a refused answer. With repeats, the gateway could choose among the answers. */
+  /**
+   * The status of a refused answer. Clients must not repeat the call after it: each repeat would
+   * let the gateway choose from one more answer.
+   */
   readonly refusedStatus: number
 }
 

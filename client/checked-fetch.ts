@@ -48,10 +48,10 @@ export type CheckedFetchOptions = {
 export const LAST_CALL_HEADER = 'affidavit-last'
 
 /**
- * Returns a `fetch` for the calls of all dialects, which checks the answers, for lists of models
- * and for counts of tokens: `POST {baseURL}/chat/completions`, `/responses`,
- * `/anthropic/v1/messages`, `/anthropic/v1/messages/count_tokens`, `GET {baseURL}/models`. It
- * refuses other requests with `unsupported_call`, so that no answer passes unchecked.
+ * Returns a `fetch` for calls of all dialects, lists of models and counts of tokens: `POST
+ * {baseURL}/chat/completions`, `/responses`, `/anthropic/v1/messages`,
+ * `/anthropic/v1/messages/count_tokens`, `GET {baseURL}/models`. It checks the answers of calls,
+ * and refuses other requests with `unsupported_call`, so that no answer passes unchecked.
  *
  * It adds a nonce to each call, and states which credential the enclave must use: the credential of
  * `Fine-Tune-Authorization`, otherwise the operator's. Demands that the call already has are kept.

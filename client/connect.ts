@@ -108,7 +108,7 @@ export type Affidavit = {
   updateReleases(releases: NonNullable<Expectations['releases']>): Promise<void>
   /**
    * Attests all enclaves again and judges the newest evidence of the providers now. The client also
-   * does this itself when it is due.
+   * does this by itself when necessary.
    */
   refresh(): Promise<void>
 }

@@ -42,7 +42,7 @@ export type AttestedNotary = {
   readonly notary: string
   /** 0x and 65 bytes of hex. */
   readonly publicKey: string
-  /** Time of the attestation. `validUntil`: the first certificate of its document expires. */
+  /** Time of the attestation. `validUntil`: when the first certificate of the document expires. */
   readonly attestedAt: Date
   readonly validUntil: Date
   /** The enclave's boot configuration: providers, certificate authorities, chain, contract. */
@@ -52,7 +52,7 @@ export type AttestedNotary = {
   readonly facts: AttestationFacts
 }
 
-/** A notary that the gateway named but whose enclave is not shown to be an expected enclave. */
+/** A notary that the gateway named, without proof that its enclave is an expected enclave. */
 export type RefusedNotary = { readonly notary: string; readonly reason: AffidavitError }
 
 /** The notaries of a gateway. An answer is checked against them. */

@@ -73,8 +73,8 @@ const POLICIES_MAX = 64
 /** Newer evidence is requested this long before the evidence ends, milliseconds. */
 const RENEW_BEFORE_MS = 30 * 60_000
 /**
- * Shortest time between two judgements that calls cause, milliseconds. A hostile gateway can say of
- * each call that the key of its provider changed.
+ * Shortest time between two judgements that calls cause, milliseconds. A hostile gateway can claim
+ * at each call that a provider's key changed.
  */
 const JUDGE_PAUSE_MS = 10_000
 

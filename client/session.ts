@@ -64,7 +64,7 @@ export function createSession(
 /** The turn of one call of a session. */
 export type SessionTurn = {
   readonly place: SessionPlace
-  /** Records that the call was made: the next call follows it. `hash` is of the completion. */
+  /** Records the call with this completion hash: the next call follows it. */
   keep(hash: string): void
   /** Lets the next call begin. If this call was not kept, the next call gets its place. */
   end(): void

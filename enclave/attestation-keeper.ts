@@ -177,8 +177,8 @@ type ClockWatch = {
    */
   observe(): (statedMs: number) => void
   /**
-   * How far the clock is ahead at least, milliseconds (negative: behind). 0 before the first
-   * measurement.
+   * The enclave's clock is ahead by at least this many milliseconds (negative: behind). 0 before
+   * the first measurement.
    */
   skewMs(): number
 }

@@ -35,10 +35,9 @@ const PAUSE_MS = 2_000
 
 /**
  * Opens the files of a session. `path` gets the session bundle, as the anchors of the calls arrive.
- * The file with `.calls` after this name has all calls until the bundle is complete: one saved
- * proof per line, written before the end of the call's answer is passed on. If this file exists,
- * the session continues, and the bundle is written again. Otherwise throws CliError if `path`
- * exists.
+ * Until the bundle is complete, a second file (`path`.calls) has all calls, one saved proof per
+ * line: each is written before the end of its answer is passed on. If the second file exists, the
+ * session continues, and the bundle is written again. Otherwise throws CliError if `path` exists.
  */
 export async function openSessionFile(
   path: string,
