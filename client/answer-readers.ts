@@ -35,7 +35,7 @@ export type AnswerStreamReader = {
    * ended. Throws AffidavitError, FormatError and JsonError.
    */
   read(text: string): 'unshown' | 'shown' | 'proof' | 'end'
-  /** What was read, to be checked and kept. */
+  /** Returns the answer that was read, for its checks and its proof. */
   kept(): KeptStreamedAnswer
 }
 

@@ -22,7 +22,7 @@ export type CallerFault = {
 /** How calls of one dialect are made and answered over HTTP. */
 export type CallDialect = {
   readonly dialect: Dialect
-  /** Below the base URL. The query of a call is dropped. */
+  /** Paths of calls, below the base URL. The query of a call is dropped. */
   readonly paths: readonly string[]
   /** Paths of the count of a request's tokens, below the base URL. A count has no proof. */
   readonly countPaths: readonly string[]

@@ -38,7 +38,7 @@ export type GivenCall = {
   readonly isEncrypted: boolean
 }
 
-/** A call as it is sent. `call`: what its answer must belong to. */
+/** A call as it is sent. Its answer must belong to `call`. */
 export type PreparedCall = {
   readonly headers: Headers
   readonly body: Uint8Array<ArrayBuffer>
@@ -107,12 +107,12 @@ export function createCallPreparer(): (given: GivenCall) => PreparedCall {
   }
 }
 
-/** Returns a random number of so many bytes in hex. */
+/** Returns a random number of this many bytes, in hex. */
 export function randomHex(bytes: number): string {
   return encodeHex(crypto.getRandomValues(new Uint8Array(bytes)))
 }
 
-/** The keys of attested providers that the caller accepts too. */
+/** Returns the keys of attested providers, without the keys that the caller's own demand lacks. */
 function acceptKeys(
   { provider_keys: own }: Demands,
   { providerKeys }: GivenCall,
@@ -159,7 +159,7 @@ function placeDemands(
   }
 }
 
-/** The request as it is hashed and in records. */
+/** The request in the form that is hashed and that records contain. */
 function requestOf(form: CallDialect, { body, headers }: Sent): JsonObject {
   const request = readRequest(body)
   return form.dialect.requestOf(request, hashedOf(form, request, headers))

@@ -182,7 +182,7 @@ export type EncryptedHead = {
   readonly should_retry: boolean
 }
 
-/** A sealed call, with the facts that limits need. */
+/** A sealed call, with the facts for the gateway's limits. */
 export type EncryptedSealed = SealedNotice & {
   /**
    * Identifies the call in an AnchorProof: the index of its leaf, as text, or '' if the answer

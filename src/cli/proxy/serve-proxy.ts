@@ -38,7 +38,7 @@ export type CheckingProxy = {
 /** Largest request, bytes. The gateway's own limit is smaller. */
 const REQUEST_BYTES_MAX = 64 * 1024 * 1024
 
-/** Headers of the caller that the client gets. */
+/** Headers of the caller that are passed to the client. */
 const PASSED_HEADERS = [
   LAST_CALL_HEADER,
   DEMANDS_HEADER,
@@ -51,7 +51,7 @@ const PASSED_HEADERS = [
   'x-request-id',
 ] as const
 
-/** Headers of the gateway that the caller gets, in addition to the content type. */
+/** Headers of the gateway that are passed to the caller, in addition to the content type. */
 const ANSWERED_HEADERS = [
   'retry-after',
   'retry-after-ms',
