@@ -104,8 +104,8 @@ export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogCont
     /** Heads whose anchor is not in a block yet. */
     waiting: (): readonly ServedHead[] => waiting,
     /**
-     * Checks the anchors of heads. `attestedAtMs` returns when the enclave had attested a log of a
-     * size, Unix milliseconds, or null if unknown.
+     * Checks the anchors of heads. `attestedAtMs` returns when the enclave had attested a log of
+     * the given size, Unix milliseconds, or null if unknown.
      */
     async check(
       heads: readonly ServedHead[],
@@ -207,9 +207,9 @@ export const REORGANISED_BLOCKS_MAX = 100
 
 /**
  * Compares the heads that the contract accepted from a notary with the heads that the gateway
- * serves. Each must be a walked head (`index`), or the gateway must serve it on request. A repeated
- * old head is no fault: anyone may send it again. Returns the number of the newest block that was
- * read. Throws ChainFault, GatewayFault.
+ * serves. Each must be a walked head (`index`), or the gateway must serve it on request. An old
+ * head may be in the contract again: anyone may send it. Returns the number of the newest block
+ * that was read. Throws ChainFault, GatewayFault.
  */
 export async function auditEvents(
   context: LogContext & { readonly chain: ChainSource },

@@ -112,8 +112,8 @@ export function digestScope(scope: AuditScope): string {
     (policy.measurements ?? []).map((set) =>
       [...set].map(([index, pcr]) => [index, encodeHex(pcr)]),
     ),
-    // The digest lacks this member without expected releases. Thus older states, whose digests
-    // never had the member, stay valid.
+    // Without expected releases, the digest omits them. Thus states of earlier versions, which had
+    // no releases, stay valid.
     ...(policy.releases === undefined ? [] : [policy.releases]),
   ])
   return createHash('sha256').update(text).digest('hex')

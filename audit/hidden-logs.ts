@@ -94,7 +94,7 @@ async function auditHiddenLogs(contract: string, context: SearchContext): Promis
     )
 }
 
-/** Reports the hidden logs among the events, and returns the notaries of all the events. */
+/** Reports the hidden logs in `events`, and returns the notaries of all events. */
 async function judge(
   events: readonly AnchorEvent[],
   context: SearchContext,

@@ -172,7 +172,7 @@ function checkSame({ record }: EvidenceBundle, { request, answer }: KeptProof): 
     throw new AffidavitError('other_evidence', `${differing.name}: ${differing.detail}`)
 }
 
-/** Adds the data that the caller kept: the evidence of an encrypted call has only hashes of it. */
+/** Adds the data that the caller kept: the evidence of an encrypted call has only its hashes. */
 function completeBundle(
   given: { readonly json: Json; readonly text: string; readonly bundle: EvidenceBundle },
   { request, answer }: KeptProof,

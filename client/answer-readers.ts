@@ -30,8 +30,8 @@ export type KeptStreamedAnswer = Exclude<KeptAnswer, { readonly kind: 'whole' }>
  */
 export type AnswerStreamReader = {
   /**
-   * Reads the text of one event. `unshown`: not to be passed on, such as a comment. `shown`: may be
-   * passed on. `proof`: has the proof, and the end of the stream follows. `end`: the stream has
+   * Reads the text of one event. `unshown`: has no content, such as a comment or a ping. `shown`:
+   * has content. `proof`: has the proof, and the end of the stream follows. `end`: the stream has
    * ended. Throws AffidavitError, FormatError and JsonError.
    */
   read(text: string): 'unshown' | 'shown' | 'proof' | 'end'

@@ -24,7 +24,7 @@ export type CallDialect = {
   readonly dialect: Dialect
   /** Paths of calls, below the base URL. The query of a call is dropped. */
   readonly paths: readonly string[]
-  /** Paths of the count of a request's tokens, below the base URL. A count has no proof. */
+  /** Paths of token counts, below the base URL. A count has no proof. */
   readonly countPaths: readonly string[]
   /** True if the body of an unencrypted call has its demands. Otherwise a header has them. */
   readonly hasDemandsInBody: boolean

@@ -107,8 +107,8 @@ export type Affidavit = {
    */
   updateReleases(releases: NonNullable<Expectations['releases']>): Promise<void>
   /**
-   * Attests all enclaves again and judges the newest evidence of the providers now. The client also
-   * does this by itself when necessary.
+   * Attests all enclaves again now, and judges the newest evidence of the providers. The client
+   * also does this by itself when necessary.
    */
   refresh(): Promise<void>
 }

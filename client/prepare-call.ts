@@ -112,7 +112,7 @@ export function randomHex(bytes: number): string {
   return encodeHex(crypto.getRandomValues(new Uint8Array(bytes)))
 }
 
-/** Returns the keys of attested providers, without the keys that the caller's own demand lacks. */
+/** Returns the keys of attested providers that the caller's own demand allows, if it has one. */
 function acceptKeys(
   { provider_keys: own }: Demands,
   { providerKeys }: GivenCall,
@@ -129,9 +129,7 @@ function acceptKeys(
 type SentDemands = Demands & { readonly nonce: string; readonly credential: CredentialDemand }
 type Sent = Pick<PreparedCall, 'headers' | 'body'>
 
-/**
- * Writes the demands into the body or into a header. All other bytes of the body stay unchanged.
- */
+/** Writes the demands into the body or a header. All other bytes of the body stay unchanged. */
 function placeDemands(
   { form, headers: given, body, isEncrypted }: GivenCall,
   request: JsonObject,

@@ -5,9 +5,7 @@ import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
 import type { Json } from '../../attestation/json/value.ts'
 import type { ProviderEntry } from '../protocol/messages.ts'
 
-/**
- * Maximum number of a table's entries, and of an entry's patterns. The built-in table has fewer.
- */
+/** Limit for entries of a table, and for patterns of an entry. The built-in table has fewer. */
 export const PROVIDERS_MAX = 64
 const PATTERNS_MAX = 256
 const PATTERN = { form: /^[\s\S]{1,256}$/, expectation: 'a pattern of 1 to 256 characters' }

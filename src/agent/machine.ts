@@ -41,7 +41,7 @@ type Controller = {
   readonly powerLimit?: number
 }
 
-/** An adapter with less memory is no GPU for computing: some servers have one with a few MB. */
+/** GPUs for computing have at least this memory. Some servers have an adapter with a few MB. */
 const VRAM_MB_MIN = 1024
 
 /**

@@ -98,7 +98,7 @@ export function createRuns({
       return { statusCode: 404, message: 'the node does not serve this model' }
     if (running.size >= runsMax)
       return { statusCode: 429, message: `the node runs ${runsMax} requests already` }
-    // Not every gateway refuses media URLs. The backend would fetch them from inside this network.
+    // Not every gateway refuses media URLs, and the backend would fetch them inside this network.
     const media = frame.kind === 'chat' ? remoteMediaOf(frame.request) : null
     if (media !== null && !(fetchesMedia && media.isWeb))
       return { statusCode: 400, message: remoteMediaFault(media) }
