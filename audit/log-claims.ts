@@ -114,8 +114,7 @@ function listFaults({
 /**
  * Compares the size and root that the gateway claims for a log with the data that it served.
  * `servedSize` is the size of the largest signed head that it served before the claim. `tree` is
- * built from all leaves, or null. The claims are not signed, but a wrong claim misleads readers who
- * believe it.
+ * built from all leaves, or null. The claims are not signed, but a wrong claim misleads readers.
  */
 export function auditClaims(
   claimed: ServedLog,

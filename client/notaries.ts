@@ -82,9 +82,9 @@ export type Notaries = {
   checkDocument(notary: AttestedNotary, base64: string): Promise<string>
   /**
    * Returns a key for the encryption of a call, signed by the notary of an expected enclave. If
-   * `gone` (the notary whose key was just refused) is not null, the gateway's keys are requested
-   * first, and another notary is preferred. Throws AffidavitError `no_encryption_key`, and the
-   * errors of refresh.
+   * `gone` (the notary whose key was just refused) is not null, first requests the gateway's keys,
+   * and prefers another notary. Throws AffidavitError `no_encryption_key`, and the errors of
+   * refresh.
    */
   encryptionTarget(options: { readonly gone: string | null }): Promise<EncryptionTarget>
   /**

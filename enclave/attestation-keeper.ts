@@ -185,8 +185,8 @@ type ClockWatch = {
 
 /**
  * Compares the clock `now` (Unix milliseconds) with each time that the module states. Between these
- * times, a monotonic clock shows a step at once. If the host pauses the enclave, both clocks stop,
- * and only the next measurement shows the pause.
+ * times, a monotonic clock shows at once if `now` was changed. If the host pauses the enclave, both
+ * clocks stop, and only the next measurement shows the pause.
  */
 function watchClock({
   now,

@@ -353,7 +353,7 @@ export type PullReply = {
 /**
  * Requests a document about the current log. The gateway chooses the block's hash, and the enclave
  * does not check it. With an old block's hash, the document proves less. With a hash that no block
- * has, it proves no "not before" (relying parties look the hash up). The gateway cannot name a
+ * has, it proves no earliest time (relying parties look the hash up). The gateway cannot name a
  * block that does not exist yet, or choose anything else in the document.
  */
 export type HeadAttestationRequest = {
