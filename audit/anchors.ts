@@ -40,7 +40,7 @@ type AttestedAt = (size: number) => number | null
 export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogContext) {
   const waiting: ServedHead[] = []
 
-  /** The gateway states the head's time, and a dishonest gateway could always state now. */
+  /** A gateway may state too late a time for a head: an earlier attested time counts instead. */
   function wait(head: ServedHead, attestedAtMs: AttestedAt): void {
     const where = headOf(head)
     const { txHash } = head.anchor
@@ -104,8 +104,8 @@ export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogCont
     /** Heads whose anchor is not in a block yet. */
     waiting: (): readonly ServedHead[] => waiting,
     /**
-     * Checks the anchors of heads. `attestedAtMs` returns when the enclave had attested this many
-     * leaves, Unix milliseconds, or null if unknown.
+     * Checks the anchors of heads. `attestedAtMs` returns when the enclave had attested a log of
+     * the given size, Unix milliseconds, or null if unknown.
      */
     async check(
       heads: readonly ServedHead[],
@@ -146,7 +146,7 @@ function compareAnchor(
     )
   })
   const { state, blockHash, blockNumber } = head.anchor
-  // If the state is only "mined", another block may have replaced this block since.
+  // If the state is only "mined", another block may have replaced the anchor's block since.
   const isInBlock =
     state !== 'confirmed' ||
     (blockHash === receipt.blockHash && blockNumber === receipt.blockNumber)
@@ -196,7 +196,7 @@ function isReplacement(served: ServedHead, known: ServedHead): boolean {
   )
 }
 
-/** Maximum number of heads to request that are in the contract but were not walked. */
+/** Maximum number of requests for heads that are in the contract but were not walked. */
 const LOOKUPS_MAX = 1_000
 
 /**
@@ -207,9 +207,9 @@ export const REORGANISED_BLOCKS_MAX = 100
 
 /**
  * Compares the heads that the contract accepted from a notary with the heads that the gateway
- * serves. Each must be a walked head (`index`), or the gateway must serve it on request. Returns
- * the number of the newest block that was read. Anyone may send a notary's old head to the contract
- * again: that is accepted. Throws ChainFault, GatewayFault.
+ * serves. Each must be a walked head (`index`), or the gateway must serve it on request. An old
+ * head may be in the contract again: anyone may send it. Returns the number of the newest block
+ * that was read. Throws ChainFault, GatewayFault.
  */
 export async function auditEvents(
   context: LogContext & { readonly chain: ChainSource },
@@ -262,8 +262,7 @@ async function lookUp(
       described,
       `root ${encodeHex(served.root)}, as the gateway serves it`,
     ])
-  // The gateway's list lacked this head, or the head lies after the walk. It must belong to the
-  // same history.
+  // This head was not walked. It must belong to the same history as the newest walked head.
   else if (newest !== null && !(await isConsistent(event, newest, { gateway, notary })))
     reportEquivocation(ledger, where, [
       described,

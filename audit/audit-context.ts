@@ -45,7 +45,7 @@ export type AuditTools = {
 }
 
 /**
- * Tools for the audit of one log. `chain` is null without a chain, or if it is not the log's chain.
+ * Tools for the audit of one log. `chain` is null without a chain, or for a log on another chain.
  */
 export type LogContext = AuditTools & {
   readonly log: ServedLog
@@ -77,10 +77,7 @@ export type GatewayContext = AuditTools & {
   readonly ledger: Ledger
   readonly found: readonly ServedLog[]
   readonly reports: readonly LogReport[]
-  /**
-   * Notaries of the logs that the gateway lists or that an earlier run audited. A log that is no
-   * longer listed is reported elsewhere.
-   */
+  /** Notaries of the logs that the gateway lists, and of the logs that an earlier run audited. */
   readonly listed: ReadonlySet<string>
   /** The newest block just before the gateway listed its logs. Null without a chain. */
   readonly newestBlock: number | null
@@ -97,8 +94,8 @@ export type AuditReport = {
 }
 
 /**
- * Returns the digest of the parts of a scope that must stay the same when an audit continues.
- * Otherwise some part of the log might never be checked. SHA-256, hex.
+ * Returns the digest (SHA-256, hex) of the parts of a scope that must stay the same when an audit
+ * continues: with another scope, some part of the log might never be checked.
  */
 export function digestScope(scope: AuditScope): string {
   const { policy } = scope
@@ -115,8 +112,8 @@ export function digestScope(scope: AuditScope): string {
     (policy.measurements ?? []).map((set) =>
       [...set].map(([index, pcr]) => [index, encodeHex(pcr)]),
     ),
-    // Without expected releases, the digest lacks this member. Thus states from before releases
-    // existed stay valid.
+    // Without expected releases, the digest omits them. Thus states of earlier versions, which had
+    // no releases, stay valid.
     ...(policy.releases === undefined ? [] : [policy.releases]),
   ])
   return createHash('sha256').update(text).digest('hex')

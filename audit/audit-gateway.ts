@@ -10,7 +10,7 @@ import { auditEarlierLogs, searchContracts } from './hidden-logs.ts'
 import { collectNamedHeads } from './known-heads.ts'
 import type { AuditState, SavedLog } from './saved-state.ts'
 
-/** Shows how far an audit is. */
+/** Shows the progress of an audit. */
 export type AuditProgress = {
   start(notary: string, size: number): void
   update(size: number): void

@@ -176,7 +176,7 @@ class LogRun {
     const { log, ledger, recover } = this.context
     const tree = isWhole ? { size: this.tree.size, root: this.tree.root() } : null
     auditClaims(log, { ledger, where: 'log', servedSize: 0, tree, recover })
-    // A smaller log is already reported.
+    // auditConstancy has already reported a log that is smaller now.
     if (later.size >= log.size)
       auditClaims(later, { ledger, where: 'log, at the end', servedSize, tree, recover })
     auditSameLog(log, later, ledger)

@@ -6,10 +6,7 @@ import { type Rpc, type RpcCall, RpcError, type RpcReply, toQuantity } from '../
 import { type BlockRange, findFirstBlock } from './find-block.ts'
 import { Address, Hash, HexBytes, Quantity } from './rpc-forms.ts'
 
-/**
- * Attempts to reach the endpoint, with five pauses between them. Each pause is twice as long as the
- * pause before it; the last pause takes 4 s.
- */
+/** Attempts to reach the endpoint. The pause between two attempts doubles each time, up to 4 s. */
 export const CHAIN_ATTEMPTS_MAX = 6
 const BACK_OFF_MIN_MS = 250
 

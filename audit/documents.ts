@@ -48,8 +48,8 @@ export type DocumentVerdict = {
   readonly digest: string
   readonly faults: readonly DocumentFault[]
   /**
-   * The release that the document matches. Null if none is expected, or if the document has a
-   * fault.
+   * The release that the document matches. Null without expected releases, or for a faulty
+   * document.
    */
   readonly release: Release | null
   /**
@@ -59,9 +59,7 @@ export type DocumentVerdict = {
   readonly validMs: { readonly from: number; readonly to: number } | null
 }
 
-/**
- * Checks each document of one log's records once. `decode` is the library's `decode` with a memory.
- */
+/** Checks each document of one log's records once. `decode` remembers decoded documents. */
 type DocumentJudge = {
   decode(document: Uint8Array): AttestationDocument
   judge(base64: string): Promise<DocumentVerdict>
@@ -197,7 +195,7 @@ export function createAttestationAudit({ log, ledger, scope, chain, verifier }: 
   }
 
   return async (page: readonly Json[], reach: PageReach): Promise<readonly AttestedHead[]> => {
-    // After the walk has passed a size, no tree of that size is left to compare with.
+    // Attestations must be in order: the walk keeps no tree of a size that it has passed.
     for (const json of page) checkPlace(tryParse(json), reach)
     const blocks = chain === null ? null : await fetchBlocks(page, chain)
     const held: AttestedHead[] = []
@@ -231,10 +229,7 @@ async function fetchBlocks(page: readonly Json[], chain: ChainSource): Promise<B
   return { chainId: chain.chainId, newest: await chain.fetchNewestBlock(), byNumber }
 }
 
-/**
- * The finding code for each failed check. Checks without an entry mean that the attestation is
- * invalid.
- */
+/** The finding code for each failed check. Default: the attestation is invalid. */
 const CODES: Readonly<Partial<Record<HeadAttestationCheckName, FindingCode>>> = {
   'attestation document': 'attestation_invalid',
   'attestation key': 'attestation_swapped',
@@ -276,10 +271,7 @@ function tryParse(json: Json): HeadAttestation | null {
   return orNull(() => parseHeadAttestation(json), FormatError)
 }
 
-/**
- * The finding code for each failed check. Checks without an entry mean that the statement belongs
- * to another log.
- */
+/** The finding code for each failed check. Default: the statement belongs to another log. */
 const BOOT_CODES: Readonly<Partial<Record<BootStatementCheckName, FindingCode>>> = {
   'attestation document': 'attestation_invalid',
   'attestation key': 'attestation_swapped',

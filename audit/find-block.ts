@@ -3,8 +3,8 @@ export type BlockRange = { readonly fromBlock: number; readonly toBlock: number 
 
 /**
  * Finds the first block of the range for which `holds` returns true, by binary search. `holds` must
- * be true for all blocks after it, to the end of the range. Returns null if `holds` returns null
- * because the endpoint does not know. Throws the errors of `holds`.
+ * return true for all later blocks of the range. Returns null when `holds` returns null (the
+ * endpoint lacks the data). Throws the errors of `holds`.
  */
 export async function findFirstBlock<Unknown extends null = never>(
   { fromBlock, toBlock }: BlockRange,

@@ -91,7 +91,7 @@ function retryAfterMs(tried: number, outcome: GatewayAnswer | NoAnswer): number 
   return pauseOf(tried, outcome.headers.get('retry-after'))
 }
 
-/** Returns the pause that the gateway asks for in seconds, limited by our own maximum. */
+/** Returns the pause: at least the seconds that the gateway asks for, at most our own maximum. */
 function pauseOf(tried: number, wished: string | null): number {
   const seconds = wished !== null && /^\d{1,6}$/.test(wished) ? Number(wished) : 0
   return Math.min(Math.max(BACK_OFF_MIN_MS * 2 ** (tried - 1), seconds * 1000), BACK_OFF_MAX_MS)

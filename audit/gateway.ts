@@ -51,10 +51,7 @@ function hexText(
   return z.string(message).regex(new RegExp(`^${prefix}[0-9a-f]{${2 * length}}$`), message)
 }
 
-/**
- * An object whose unknown members are ignored. Error messages call it `name`; an entry of a list is
- * named by its list.
- */
+/** An object whose unknown members are ignored. `name` is its name in error messages. */
 function objectOf<Shape extends z.ZodRawShape>(shape: Shape, name = '$') {
   return z.object(shape, `${name} to be an object`)
 }
@@ -191,8 +188,8 @@ type Answer<Value> = Value & { readonly where: string }
 export type AuditedGateway = ReturnType<typeof openGateway>
 
 /**
- * Opens the gateway behind a client. It checks the form of answers and that every page makes
- * progress, but does not trust their content. All methods throw GatewayFault.
+ * Opens the gateway behind a client. It checks the form of each answer and that each page makes
+ * progress, but trusts no content. All methods throw GatewayFault.
  *
  * It does not use the API's schemas: they refuse unknown members and have no limits. An auditor
  * ignores unknown members and limits every list before it reads the entries. A malformed record or

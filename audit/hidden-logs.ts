@@ -94,7 +94,7 @@ async function auditHiddenLogs(contract: string, context: SearchContext): Promis
     )
 }
 
-/** Reports the logs that the gateway hides, and returns the notaries of all these events. */
+/** Reports the hidden logs in `events`, and returns the notaries of all events. */
 async function judge(
   events: readonly AnchorEvent[],
   context: SearchContext,

@@ -51,8 +51,8 @@ function expectedConfigurations({
 }
 
 /**
- * Runs after the walk. Reports if no genuine document named the log's boot configuration, so that
- * only the gateway states it. Even an expected configuration is reported.
+ * Runs after the walk. Reports a boot configuration, even an expected one, that no genuine document
+ * named: then only the gateway states it.
  */
 export function auditConfigurationSource(ledger: Ledger): void {
   if (ledger.passed('time attestations') + ledger.passed('attestation documents') > 0) return
@@ -114,8 +114,7 @@ function listFaults({
 /**
  * Compares the size and root that the gateway claims for a log with the data that it served.
  * `servedSize` is the size of the largest signed head that it served before the claim. `tree` is
- * built from all leaves, or null. The claims are not signed, but a wrong claim misleads readers who
- * believe it.
+ * built from all leaves, or null. The claims are not signed, but a wrong claim misleads readers.
  */
 export function auditClaims(
   claimed: ServedLog,

@@ -13,8 +13,8 @@ import type { TreeWalk } from './tree.ts'
 const STEP_HEADS = 50
 
 /**
- * The walk ends after this many refused heads in a row. A gateway could serve unsigned heads
- * without end.
+ * The walk ends after this many refused heads in a row: a gateway could serve unsigned heads
+ * forever.
  */
 const REFUSED_HEADS_MAX = 2_000
 
@@ -185,7 +185,7 @@ class Walk {
     ledger.pass('leaves', head.size - start)
   }
 
-  /** Moves to each attestation that this head covers, and returns the tree's root there. */
+  /** Moves to each attestation that this head covers, and returns the tree's root at each. */
   private async advanceOverAttested(head: ServedHead): Promise<readonly AttestedRoot[]> {
     const { tree, records } = this.parts
     const roots: AttestedRoot[] = []

@@ -2,7 +2,7 @@ import { z } from 'zod'
 
 /**
  * A gateway's relayers: the accounts that paid for the served anchors, with the nonces of these
- * payments. The chain is the source, for this audit and the audits that it continues.
+ * payments. They are read from the chain, by this audit and the audits that it continues.
  */
 export type Payers = ReturnType<typeof openPayers>
 

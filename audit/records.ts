@@ -110,8 +110,8 @@ export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
 }
 
 /**
- * Counts a record whose content was erased, as the gateway states. The content may be missing. If
- * the gateway states that it cannot decrypt the content, the content counts as not checked.
+ * Counts a record whose content may be missing because it was erased, as the gateway states. If the
+ * gateway states that it cannot decrypt the content, the content counts as not checked.
  */
 function recordAbsence(record: Json, ledger: Ledger): void {
   const absence = statedAbsence(record)
@@ -121,7 +121,7 @@ function recordAbsence(record: Json, ledger: Ledger): void {
     ledger.skip('records', `the gateway cannot decrypt the content of some (${absence.code})`)
 }
 
-/** Reports the records that the gateway does not serve: one finding for each series. */
+/** Reports the records that the gateway does not serve: one finding for each gap. */
 function createGaps(ledger: Ledger, { ownRecordsOnly }: AuditScope) {
   let gap: { readonly start: number; end: number } | null = null
   return {
@@ -319,7 +319,7 @@ function createTimeline(start: TimeBracket, ledger: Ledger) {
         })
       newestMs = Math.max(newestMs ?? 0, finishedMs)
     },
-    /** At this time, the enclave attested that its log had exactly the leaves so far. */
+    /** At this time, the enclave attested a log with exactly the leaves that were passed so far. */
     passAttestation(timestampMs: number): void {
       if (newestMs !== null && newestMs > timestampMs + FUTURE_SKEW_MS_DEFAULT)
         ledger.find('record_time', {

@@ -7,7 +7,7 @@ const SAMPLES_MAX = 16
 /** Returns a random whole number from 0 to `end` - 1. */
 export type RandomBelow = (end: number) => number
 
-/** Returns an unpredictable number. A log may claim a size above 2^48, the limit of randomInt. */
+/** Returns an unpredictable number below `end`, which may exceed 2^48, the limit of randomInt. */
 export function drawRandom(end: number): number {
   if (end < 2 ** 48) return randomInt(end)
   return Number(randomBytes(8).readBigUInt64BE() % BigInt(end))

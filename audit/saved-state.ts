@@ -21,8 +21,8 @@ export type StateStore = {
 }
 
 /**
- * The audit cannot continue from the stored state: it is malformed or has another scope. With
- * another scope, some parts might never be checked. The message is the reason.
+ * The audit cannot continue from the stored state: the state is malformed or has another scope, so
+ * that some parts might never be checked. The message is the reason.
  */
 export class UnusableState extends Error {
   override readonly name = 'UnusableState'

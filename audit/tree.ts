@@ -154,7 +154,7 @@ export async function auditProofs(
     await expectProof('inclusion_proof_invalid', `leaf ${index} in ${newest.size}`, async () => {
       const { root, path } = await gateway.fetchInclusion(notary, { index, size: newest.size })
       verifyInclusion({ leafHash, index, head: newest, path })
-      // Verifiers without the head compare the proof with this root.
+      // A verifier that lacks the head compares the proof with the root in the gateway's answer.
       if (!equalBytes(root, newest.root))
         throw new ProofError('wrong_head', `the proof holds, but names the root ${encodeHex(root)}`)
     })
@@ -173,8 +173,8 @@ export async function auditProofs(
 }
 
 /**
- * Returns why there is no valid proof, or null if the proof is valid. Throws faults without any
- * answer from the gateway.
+ * Returns why there is no valid proof, or null if the proof is valid. Throws the fault if the
+ * gateway did not answer.
  */
 export async function reasonAgainst(verify: () => Promise<unknown>): Promise<string | null> {
   try {

@@ -33,7 +33,7 @@ export type AnchoredOptions = {
   readonly signal?: AbortSignal
 }
 
-/** What identifies a call, and what its caller kept. */
+/** The hash of a call, with the request and the answer that its caller kept. */
 export type KeptProof = Pick<Proof, 'hash' | 'request' | 'answer'>
 
 /** The evidence of a call whose anchor is in a block. */
@@ -51,8 +51,8 @@ export type AnchoredEvidence = {
   save(): string
   /**
    * The result, with every check: `verified` with `rpc`, otherwise `consistent`. An encrypted
-   * stream whose caller did not request usage is always `consistent`, because the chunks lack the
-   * signed usage. The proof's own checks compared the stream hash, which binds these chunks.
+   * stream without requested usage is always `consistent`: its chunks lack the signed usage, and
+   * only the stream hash in the proof's own checks binds them.
    */
   readonly report: BundleReport
 }
@@ -65,9 +65,9 @@ const POLL_MS_MAX = 5_000
 
 /**
  * Waits until a block has the anchor of a call. Returns the call's evidence bundle after a check
- * that it belongs to this call. With `rpc`, the block is checked to be on the chain. A text as
- * `options` is the `rpc`. Throws AffidavitError `invalid_options`, `not_anchored` when the time
- * limit ends, `other_evidence`, `invalid_evidence`, and the errors of askGateway.
+ * that it belongs to this call. With `rpc`, also checks that the chain has the block. If `options`
+ * is a text, the text is the `rpc`. Throws AffidavitError `invalid_options`, `not_anchored` when
+ * the time limit ends, `other_evidence`, `invalid_evidence`, and the errors of askGateway.
  */
 export async function awaitAnchor(
   proof: KeptProof,
@@ -172,9 +172,7 @@ function checkSame({ record }: EvidenceBundle, { request, answer }: KeptProof): 
     throw new AffidavitError('other_evidence', `${differing.name}: ${differing.detail}`)
 }
 
-/**
- * Adds the data that the caller kept: the evidence of an encrypted call contains only its hashes.
- */
+/** Adds the data that the caller kept: the evidence of an encrypted call has only its hashes. */
 function completeBundle(
   given: { readonly json: Json; readonly text: string; readonly bundle: EvidenceBundle },
   { request, answer }: KeptProof,

@@ -30,16 +30,16 @@ export type KeptStreamedAnswer = Exclude<KeptAnswer, { readonly kind: 'whole' }>
  */
 export type AnswerStreamReader = {
   /**
-   * Reads the text of one event. `unshown`: a comment and such. `shown`: may be given out. `proof`:
-   * has the proof, and the end of the stream follows. `end`: the stream has ended. Throws
-   * AffidavitError, FormatError and JsonError.
+   * Reads the text of one event. `unshown`: has no content, such as a comment or a ping. `shown`:
+   * has content. `proof`: has the proof, and the end of the stream follows. `end`: the stream has
+   * ended. Throws AffidavitError, FormatError and JsonError.
    */
   read(text: string): 'unshown' | 'shown' | 'proof' | 'end'
-  /** What was read, to be checked and kept. */
+  /** Returns the answer that was read, for its checks and its proof. */
   kept(): KeptStreamedAnswer
 }
 
-/** Reads chunks of a chat completion. The last one has the proof, and `[DONE]` follows. */
+/** Reads chunks of a chat completion. The last chunk has the proof, and `[DONE]` follows. */
 export function createChunkReader(): AnswerStreamReader {
   const assembly = emptyAssembly()
   const size = createAnswerSize()
@@ -67,7 +67,7 @@ export function createChunkReader(): AnswerStreamReader {
   }
 }
 
-/** Reads the named events of another dialect. The last one has the proof. */
+/** Reads the named events of another dialect. The last event has the proof. */
 export function createNamedEventReader(dialect: EventDialect): AnswerStreamReader {
   const size = createAnswerSize()
   const reader = openKeptStream(dialect)

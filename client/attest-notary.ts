@@ -23,7 +23,7 @@ export type AttestedNotary = {
   readonly notary: string
   /** 0x and 65 bytes of hex. */
   readonly publicKey: string
-  /** Time of the attestation. `validUntil`: the first certificate of its document expires. */
+  /** Time of the attestation. `validUntil`: when the first certificate of the document expires. */
   readonly attestedAt: Date
   readonly validUntil: Date
   /** The enclave's boot configuration: providers, certificate authorities, chain, contract. */
@@ -50,7 +50,7 @@ export async function attestNotary(
 ): Promise<AttestedNotary> {
   const { notary, policy, now, signal } = parts
   const nonce = crypto.getRandomValues(new Uint8Array(NONCE_BYTES))
-  // The request contains the API key, so callers without a key do not delay callers with a key.
+  // With the API key, this request does not wait for the requests of callers without a key.
   const path = `/v1/attestation?nonce=${encodeHex(nonce)}&notary=${notary}`
   const { json } = await askGateway(gateway, path, {
     withKey: true,

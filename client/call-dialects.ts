@@ -9,7 +9,7 @@ import {
   createNamedEventReader,
 } from './answer-readers.ts'
 
-/** An error of this client, of its proxy or of an enclave, for the client of the caller. */
+/** An error of this client, its proxy or an enclave, to be sent to the caller's own client. */
 export type CallerFault = {
   readonly status: number
   readonly type: string
@@ -19,28 +19,28 @@ export type CallerFault = {
   readonly param?: string | null
 }
 
-/**
- * How calls of one dialect are made and answered over HTTP. Code that takes it never asks for the
- * name of the dialect.
- */
+/** How calls of one dialect are made and answered over HTTP. */
 export type CallDialect = {
   readonly dialect: Dialect
-  /** Below the base URL. The query of a call is dropped. */
+  /** Paths of calls, below the base URL. The query of a call is dropped. */
   readonly paths: readonly string[]
-  /** Where the gateway counts the tokens of a request, below the base URL, without a proof. */
+  /** Paths of token counts, below the base URL. A count has no proof. */
   readonly countPaths: readonly string[]
-  /** True if a body may have demands that are not encrypted. Otherwise a header has them. */
+  /** True if the body of an unencrypted call has its demands. Otherwise a header has them. */
   readonly hasDemandsInBody: boolean
   openReader(): AnswerStreamReader
-  /** The status of an error for the clients of the dialect, from the status of the interface. */
+  /** Converts the interface's status of an error to the status for the dialect's clients. */
   statusOf(fault: Pick<CallerFault, 'status' | 'code'>): number
-  /** True if this body of an error has the form of the dialect. */
+  /** Returns true if the body of an error has the form of the dialect. */
   isErrorBody(body: JsonObject): boolean
   /** The body of an error in the form of the dialect. */
   errorBody(fault: CallerFault): JsonObject
-  /** The text that ends a stream with an error, after `given`, the stream so far. */
+  /** The text that ends a stream with an error. `given` is what the caller has received. */
   errorEvents(fault: CallerFault, given: GivenEvents): string
-  /** The status of a refused answer. A client that repeats it would let the gateway choose. */
+  /**
+   * The status of a refused answer. Clients must not repeat the call after it: each repeat would
+   * let the gateway choose from one more answer.
+   */
   readonly refusedStatus: number
 }
 

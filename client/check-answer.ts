@@ -31,8 +31,8 @@ export type AnswerCheck = Check<AnswerCheckName>
 export type SentCall = {
   readonly dialect: DialectName
   /**
-   * The body as it was sent, parsed strictly. Of a dialect other than chat: `dialect`, `headers`
-   * and `body`, as it is hashed.
+   * The body as it was sent, parsed strictly. In a dialect other than chat: the object that is
+   * hashed, with `dialect`, `headers` and `body`.
    */
   readonly request: JsonObject
   /**
@@ -193,8 +193,8 @@ const NEEDED: readonly AnswerCheckName[] = [
 ]
 
 /**
- * "Not checked" does not mean "passed". Either the hash of its chunks or the hash of its response
- * binds a stream.
+ * Throws if a required check has not passed. A stream needs only one of two checks: the hash of its
+ * response or the hash of its chunks.
  */
 function refuseUnmade(checks: readonly AnswerCheck[], { kind }: KeptAnswer): void {
   const hasPassed = (name: AnswerCheckName) =>
@@ -234,7 +234,7 @@ function checkProvider(
   return `${name} at ${origin}`
 }
 
-/** The enclave enforces the demand before it sends. The receipt shows that it did. */
+/** The enclave enforces the demand before it sends the call. The receipt shows the key. */
 function checkProviderKey(
   { provider: { tls } }: Receipt,
   { providerKeys }: SentCall,
@@ -260,7 +260,7 @@ function checkAttempt(receipt: Receipt, { sends }: SentCall) {
   return `asked ${attempt} times, sent ${sends} times`
 }
 
-/** An enclave that does not know the demand does not state that the call contained it. */
+/** If the enclave does not support the demand, its receipt does not state the demand. */
 function checkCredential(receipt: Receipt, { credential: demand }: SentCall): string {
   const used = receipt.version === 3 ? receipt.credential : null
   if (used === null || !used.demanded || (demand === 'operator') === (used.from === 'caller'))

@@ -48,10 +48,10 @@ export type CheckedFetchOptions = {
 export const LAST_CALL_HEADER = 'affidavit-last'
 
 /**
- * Returns a `fetch` for the calls of all dialects, which checks the answers, for lists of models
- * and for counts of tokens: `POST {baseURL}/chat/completions`, `/responses`,
- * `/anthropic/v1/messages`, `/anthropic/v1/messages/count_tokens`, `GET {baseURL}/models`. It
- * refuses other requests with `unsupported_call`, so that no answer passes unchecked.
+ * Returns a `fetch` for calls of all dialects, lists of models and counts of tokens: `POST
+ * {baseURL}/chat/completions`, `/responses`, `/anthropic/v1/messages`,
+ * `/anthropic/v1/messages/count_tokens`, `GET {baseURL}/models`. It checks the answers of calls,
+ * and refuses other requests with `unsupported_call`, so that no answer passes unchecked.
  *
  * It adds a nonce to each call, and states which credential the enclave must use: the credential of
  * `Fine-Tune-Authorization`, otherwise the operator's. Demands that the call already has are kept.
@@ -108,8 +108,8 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
       isRunning = checked.isRunning
       return checked.response
     } catch (fault) {
-      // A repeat does not help, so this error appears when the answer is read, like all other
-      // refusals.
+      // Clients repeat a call that rejects, which does not help here. So this error appears when
+      // the answer is read, like all other refusals.
       if (!isPreparing && isRefusal(fault)) return refuse(new Response(), fault)
       throw fault
     } finally {
@@ -257,7 +257,7 @@ async function checkResponse(response: Response, parts: Answered): Promise<Check
 async function passFault(response: Response, { form, options }: Answered): Promise<Response> {
   const passed = await passError(response, form)
   const words = errorWordsOf(new Uint8Array(await passed.clone().arrayBuffer()))
-  // The call is not repeated here: the gateway could have made it.
+  // The call is not repeated here: the gateway could have invented this error.
   if (words?.code === 'provider_key_mismatch') options.providers?.expectNewKey()
   return passed
 }
@@ -276,7 +276,7 @@ function checkStream(
 ): Response {
   const { call, form, turn, options, signal } = parts
   const end = () => turn?.end()
-  // A caller who aborts may never read the stream.
+  // A caller who aborts may never read the stream to its end, so the abort ends the turn.
   if (turn !== null) signal.addEventListener('abort', end, { once: true })
   const stream = checkedStream(body, {
     answer: form.openReader(),

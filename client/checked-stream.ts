@@ -78,7 +78,7 @@ export function checkedStream(
     } catch (cause) {
       // This error shows the caller's client that the caller aborted.
       if (signal?.aborted === true) throw cause
-      // A frame does not come from the enclave. A stream that ends early is another case.
+      // An AffidavitError is the fault of a frame. Any other error ended the stream early.
       if (cause instanceof AffidavitError) throw cause
       throw new AffidavitError('cut_stream', `the stream ended early: ${messageOf(cause)}`, {
         cause,

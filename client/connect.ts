@@ -68,7 +68,7 @@ export type ConnectOptions = {
   readonly onProof?: (proof: Proof) => void | Promise<void>
   /** Replaces the global `fetch`, for example for proxies and tests. */
   readonly fetch?: Fetch
-  /** Ends connecting. */
+  /** Aborts `connect`. */
   readonly signal?: AbortSignal
 }
 
@@ -88,7 +88,7 @@ export type Affidavit = {
   readonly refused: readonly RefusedNotary[]
   /** Providers whose evidence passed. Empty without the option `providers`. */
   readonly providers: readonly AttestedProvider[]
-  /** Providers whose newest evidence was refused, or that no policy is for, with the reason. */
+  /** Providers whose newest evidence was refused, or that no policy accepts, with the reason. */
   readonly refusedProviders: readonly RefusedProvider[]
   readonly proofs: Proofs
   /**
@@ -108,8 +108,8 @@ export type Affidavit = {
    */
   updateReleases(releases: NonNullable<Expectations['releases']>): Promise<void>
   /**
-   * Attests all enclaves again now, and judges the newest evidence of the providers. Otherwise the
-   * client does so when it is due.
+   * Attests all enclaves again now, and judges the newest evidence of the providers. The client
+   * also does this by itself when necessary.
    */
   refresh(): Promise<void>
 }
@@ -223,7 +223,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
   }
 }
 
-/** Loads the judgement of providers only if it is used: it is more than a quarter of the code. */
+/** Loads the code that judges providers only if it is used: it is over a quarter of all code. */
 async function openProviders(
   gateway: AskedGateway,
   { judged, now }: { readonly judged: ProvidersOption; readonly now: () => number },

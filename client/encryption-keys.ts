@@ -17,7 +17,7 @@ import { AffidavitError } from './errors.ts'
 const KEYS_MAX = 16
 /**
  * A key is not used if it expires within this time, milliseconds: the enclave must read the call
- * before.
+ * before the key expires.
  */
 const KEY_MARGIN_MS = 60_000
 

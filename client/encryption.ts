@@ -26,7 +26,7 @@ import { FormatError } from '../attestation/errors.ts'
 import { AffidavitError, messageOf } from './errors.ts'
 import { readAtMost } from './gateway.ts'
 
-/** A key for the encryption of calls, and the notary that it belongs to. */
+/** A key for the encryption of calls, and its notary. */
 export type EncryptionTarget = {
   /** Address of the notary that signed the key: 0x, lower case. */
   readonly notary: string
@@ -136,7 +136,7 @@ export async function openAnswer(
 ): Promise<Response> {
   const nonce = response.headers.get(RESPONSE_NONCE_HEADER)
   if (nonce === null) {
-    // The gateway sends errors from before the decryption of the call unencrypted.
+    // Errors from before the decryption of the call are not encrypted.
     if (!response.ok) return response
     throw notEncrypted('expected an encrypted answer')
   }

@@ -18,7 +18,7 @@ const ERROR_BYTES_MAX = 1024 * 1024
  * error in Anthropic's form. The rest could contain an unchecked completion, and some readers
  * ignore the status. `error` and `detail` are unproved statements from the gateway. Headers that
  * describe the body are removed. An enclave writes the errors of encrypted calls in OpenAI's form:
- * they get the form and the status of their dialect.
+ * here these errors get the form and the status of the call's dialect.
  */
 export async function passError(
   response: Response,
@@ -37,7 +37,7 @@ export async function passError(
   return new Response(body, { status, headers })
 }
 
-/** Reads what an error of the interface says. Its members are from outside. */
+/** Reads the fault in the body of an error in the interface's form. The body is not trusted. */
 function faultIn(body: JsonObject | null, status: number): CallerFault {
   const textIn = (name: string) => {
     const text = body === null ? null : memberAt(body, 'error', name)
@@ -53,7 +53,7 @@ function faultIn(body: JsonObject | null, status: number): CallerFault {
   }
 }
 
-/** Returns null if the body is not an error: a proxy before the gateway made it. */
+/** Returns null if the body is not an error of the gateway, but of a proxy before the gateway. */
 function membersOf(bytes: Uint8Array | null): JsonObject | null {
   const json = bytes === null ? null : readJson(bytes)
   if (!isJsonObject(json)) return null

@@ -165,7 +165,7 @@ export function checkKeySafety(url: URL, apiKey: string | null): void {
 }
 
 /**
- * Time in which a connection pool detects closed connections, milliseconds. The next read opens a
+ * Time in which a connection pool detects closed connections, milliseconds. A later read opens a
  * new connection.
  */
 export const RECONNECT_PAUSE_MS = 100

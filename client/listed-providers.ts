@@ -4,17 +4,17 @@ import { AffidavitError } from './errors.ts'
 /** Maximum number of providers in the list of a gateway. */
 const PROVIDERS_MAX = 64
 
-/** A provider as a gateway lists it. All of it is only claimed. */
+/** A provider as a gateway lists it. Nothing in it is proved. */
 export type ListedProvider = {
   readonly provider: string
   readonly origin: string
   readonly kind: string | null
-  /** SHA-256 of its newest evidence, hex. Null: the gateway has no evidence. */
+  /** SHA-256 of the provider's newest evidence, hex. Null: the gateway has no evidence. */
   readonly digest: string | null
 }
 
 /**
- * Reads the list of a gateway: only what is needed to ask for the evidence. Throws
+ * Reads the list of a gateway: only the members that a request for evidence needs. Throws
  * AffidavitError `invalid_reply`.
  */
 export function readListedProviders(json: Json): readonly ListedProvider[] {

@@ -24,7 +24,7 @@ import {
 } from './encryption-keys.ts'
 import { AffidavitError, messageOf, shown, withErrorCode } from './errors.ts'
 
-/** A notary that the gateway named but whose enclave is not shown to be an expected enclave. */
+/** A notary that the gateway named, without proof that its enclave is an expected enclave. */
 export type RefusedNotary = { readonly notary: string; readonly reason: AffidavitError }
 
 /** The notaries of a gateway. An answer is checked against them. */
@@ -54,9 +54,9 @@ export type Notaries = {
   checkDocument(notary: AttestedNotary, base64: string): Promise<string>
   /**
    * Returns a key for the encryption of a call, signed by the notary of an expected enclave. If
-   * `gone` (the notary whose key was just refused) is not null, the gateway's keys are requested
-   * first, and another notary is preferred. Throws AffidavitError `no_encryption_key`, and the
-   * errors of refresh.
+   * `gone` (the notary whose key was just refused) is not null, first requests the gateway's keys,
+   * and prefers another notary. Throws AffidavitError `no_encryption_key`, and the errors of
+   * refresh.
    */
   encryptionTarget(options: { readonly gone: string | null }): Promise<EncryptionTarget>
   /**
@@ -88,8 +88,8 @@ const RENEW_BEFORE_MS = 30 * 60_000
  */
 const RENEW_PAUSE_MS = 60_000
 /**
- * Time until a refused key is checked again, milliseconds. A hostile gateway can name any number of
- * keys.
+ * Time until a refused key is checked again, milliseconds: a hostile gateway can name any number of
+ * keys, and each check takes a request.
  */
 const REFUSAL_MS = 10_000
 /** Maximum number of remembered documents. An enclave makes a few documents a day. */

@@ -38,7 +38,7 @@ export type GivenCall = {
   readonly isEncrypted: boolean
 }
 
-/** A call as it is sent. `call`: what its answer must belong to. */
+/** A call as it is sent. Its answer must belong to `call`. */
 export type PreparedCall = {
   readonly headers: Headers
   readonly body: Uint8Array<ArrayBuffer>
@@ -47,11 +47,11 @@ export type PreparedCall = {
 
 /**
  * Returns a function that adds the demands to each call: a nonce, the credential, the place in its
- * session, the keys of attested providers. They are in the body, or in a header where the dialect
- * has no member for them. In an encrypted call they are in the body with the headers that are
- * hashed, so that the gateway can read and change neither. Calls with the same Idempotency-Key get
- * the same nonce. Throws AffidavitError `invalid_request`, and `no_attested_provider` if the caller
- * accepts none of the keys.
+ * session, the keys of attested providers. The demands are in the body, or in a header where the
+ * dialect has no member for them. An encrypted call has the demands and the hashed headers in its
+ * body, so that the gateway can neither read nor change them. Calls with the same Idempotency-Key
+ * get the same nonce. Throws AffidavitError `invalid_request`, and `no_attested_provider` if the
+ * caller accepts none of the keys.
  */
 export function createCallPreparer(): (given: GivenCall) => PreparedCall {
   const keyed = new Map<string, { readonly nonce: string; sends: number }>()
@@ -107,12 +107,12 @@ export function createCallPreparer(): (given: GivenCall) => PreparedCall {
   }
 }
 
-/** Returns a random number of so many bytes in hex. */
+/** Returns a random number of this many bytes, in hex. */
 export function randomHex(bytes: number): string {
   return encodeHex(crypto.getRandomValues(new Uint8Array(bytes)))
 }
 
-/** The keys of attested providers that the caller accepts too. */
+/** Returns the keys of attested providers that the caller's own demand allows, if it has one. */
 function acceptKeys(
   { provider_keys: own }: Demands,
   { providerKeys }: GivenCall,
@@ -129,7 +129,7 @@ function acceptKeys(
 type SentDemands = Demands & { readonly nonce: string; readonly credential: CredentialDemand }
 type Sent = Pick<PreparedCall, 'headers' | 'body'>
 
-/** Writes the demands into the body or into a header. All other bytes of the body stay. */
+/** Writes the demands into the body or a header. All other bytes of the body stay unchanged. */
 function placeDemands(
   { form, headers: given, body, isEncrypted }: GivenCall,
   request: JsonObject,
@@ -157,7 +157,7 @@ function placeDemands(
   }
 }
 
-/** The request as it is hashed and in records. */
+/** The request in the form that is hashed and that records contain. */
 function requestOf(form: CallDialect, { body, headers }: Sent): JsonObject {
   const request = readRequest(body)
   return form.dialect.requestOf(request, hashedOf(form, request, headers))
@@ -201,7 +201,7 @@ function addDemands(body: Uint8Array, demands: Demands): Uint8Array<ArrayBuffer>
   return new Uint8Array(encodeUtf8(`{${member}${separator}${rest}`))
 }
 
-/** The canonical text has the same hash as the caller's. */
+/** The canonical text has the same hash as the text of the caller. */
 function canonicalBytes(request: Json): Uint8Array<ArrayBuffer> {
   return new Uint8Array(encodeUtf8(canonicalizeJson(request)))
 }

@@ -21,7 +21,7 @@ import { type ListedProvider, readListedProviders } from './listed-providers.ts'
 export type ProvidersOption = {
   /**
    * Policies of providers: the text or bytes of a policy file, its JSON as an object, or the result
-   * of parseProviderPolicy. A provider must pass one of those for its kind and origin.
+   * of parseProviderPolicy. A provider must pass one of the policies for its kind and origin.
    */
   readonly policies: readonly (string | Uint8Array | object)[]
 }
@@ -73,14 +73,14 @@ const POLICIES_MAX = 64
 /** Newer evidence is requested this long before the evidence ends, milliseconds. */
 const RENEW_BEFORE_MS = 30 * 60_000
 /**
- * Shortest time between two judgements that calls cause, milliseconds. A hostile gateway can say of
- * each call that the key of its provider changed.
+ * Shortest time between two judgements that calls cause, milliseconds. A hostile gateway can claim
+ * at each call that a provider's key changed.
  */
 const JUDGE_PAUSE_MS = 10_000
 
 /**
- * Keeps the attested providers of one gateway. `now` is Unix milliseconds. The gateway is not
- * trusted with evidence: it can only withhold newer evidence, so accepted evidence counts until it
+ * Keeps the attested providers of one gateway. `now` is Unix milliseconds. All evidence is
+ * verified, so the gateway can only withhold newer evidence: accepted evidence counts until it
  * ends. Throws AffidavitError `invalid_options`.
  */
 export function createProviders(

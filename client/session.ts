@@ -64,16 +64,16 @@ export function createSession(
 /** The turn of one call of a session. */
 export type SessionTurn = {
   readonly place: SessionPlace
-  /** Records that the call was made: the next call follows it. `hash`: of the completion. */
+  /** Records the call with this completion hash: the next call follows it. */
   keep(hash: string): void
-  /** Lets the next call begin. A call that was not kept leaves its place to the next one. */
+  /** Lets the next call begin. If this call was not kept, the next call gets its place. */
   end(): void
 }
 
 /** The calls of a session, one at a time: each has the hash of the call before it. */
 export type SessionTurns = {
   readonly id: string
-  /** Waits for the calls before. Rejects when `signal` aborts, and after the last call. */
+  /** Waits for all earlier calls to end. Rejects when `signal` aborts, and after the last call. */
   next(options: { readonly isLast: boolean; readonly signal: AbortSignal }): Promise<SessionTurn>
 }
 

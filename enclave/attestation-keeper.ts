@@ -26,9 +26,8 @@ export type KeptDocument = {
 
 export type AttestationKeeper = {
   /**
-   * The document for new records. Null while no document stays valid for LEAF_MARGIN_MS. Null, too,
-   * while the enclave's clock is off by more than CLOCK_SKEW_MAX_MS, because receipts would state a
-   * wrong time.
+   * The document for new records. Null while no document stays valid for LEAF_MARGIN_MS, or while
+   * the enclave's clock is off by more than CLOCK_SKEW_MAX_MS: receipts would state a wrong time.
    */
   readonly current: () => KeptDocument | null
   /** The fault for callers while there is no current document. */
@@ -68,8 +67,8 @@ type KeeperOptions = {
 
 /**
  * Makes the first document, and another when the newest is `renewMs` old or expires within three
- * margins. After a failure, retries every RETRY_MS. Throws the module's error if there is no first
- * document.
+ * times LEAF_MARGIN_MS. After a failure, retries every RETRY_MS. Throws the module's error if there
+ * is no first document.
  */
 export async function keepAttestation(options: KeeperOptions): Promise<AttestationKeeper> {
   const { nsm, publicKey, userData, renewMs, now, log } = options
@@ -178,16 +177,16 @@ type ClockWatch = {
    */
   observe(): (statedMs: number) => void
   /**
-   * How far the clock is ahead at least, milliseconds (negative: behind). 0 before the first
-   * measurement.
+   * The enclave's clock is ahead by at least this many milliseconds (negative: behind). 0 before
+   * the first measurement.
    */
   skewMs(): number
 }
 
 /**
  * Compares the clock `now` (Unix milliseconds) with each time that the module states. Between these
- * times, a monotonic clock shows a step at once. If the host pauses the enclave, both clocks stop,
- * and only the next measurement shows the pause.
+ * times, a monotonic clock shows at once if `now` was changed. If the host pauses the enclave, both
+ * clocks stop, and only the next measurement shows the pause.
  */
 function watchClock({
   now,

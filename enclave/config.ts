@@ -336,7 +336,7 @@ function parseAddress(text: string): string {
   return text.toLowerCase()
 }
 
-/** Plain http, which parseOrigin accepts on loopback hosts alone, says that the host is one. */
+/** The host must be a loopback host: only there does parseOrigin accept plain http. */
 function parseDemoOrigin(text: string, scheme: string): string {
   if (!text.startsWith(scheme)) throw new Error(`expected an ${scheme} origin on a loopback host`)
   parseOrigin(text.replace(scheme, 'http:'))

@@ -1,5 +1,5 @@
 /**
- * Facts of a log line besides time and event. They are short, and never a request, an answer or a
+ * Facts of a log line besides time and event. They are short, and contain no request, answer or
  * credential.
  */
 export type LogFacts = Readonly<Record<string, string | number | boolean | null>>

@@ -98,8 +98,7 @@ async function runEsbuild(
   },
 ): Promise<Part> {
   const { contents, folder, modules, isProgram } = part
-  // No file is written here. The paths in source maps are relative to this folder, always at the
-  // same depth.
+  // Paths in source maps are relative to this folder, so its depth is fixed. No file is written.
   const outdir = join(root, folder)
   const { outputFiles, metafile } = await build({
     absWorkingDir: root,

@@ -77,7 +77,7 @@ type Part = {
 
 /**
  * Lists the parts of a package, as CycloneDX 1.6. npm packages in its files have a version and a
- * digest, packages that npm installs a version range.
+ * digest. Packages that npm installs have a version range.
  */
 export function writeSbom(built: BuiltPackage, { committedAtMs }: BuildFacts): object {
   const { name, version, license } = built

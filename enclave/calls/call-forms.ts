@@ -23,12 +23,12 @@ import { EventStream } from '../stream/event-stream.ts'
 import { setIncludeUsage } from './edit-body.ts'
 import { type AnswerFallback, checkNoError, parseAnswer } from './parse-answer.ts'
 
-/** What the enclave does in one dialect beside what the evidence specifies. */
+/** How the enclave handles calls of one dialect, in addition to the rules in `dialect`. */
 export type CallForm = {
   readonly dialect: Dialect
   /** Throws CallFault `invalid_request` for a body without the members that the answer needs. */
   check(body: JsonObject): void
-  /** Reads a body that only the enclave can check. All faults are for the caller. */
+  /** Checks the body of an encrypted call: the gateway cannot. All faults are for the caller. */
   readEncrypted: typeof readChatRequest
   /** Adds to the body of a streamed call what the provider needs. */
   forwardStream(bytes: Uint8Array, body: JsonObject): Uint8Array

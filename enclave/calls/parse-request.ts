@@ -36,11 +36,11 @@ export type ParsedRequest = {
 }
 
 /**
- * Parses a request body (attacker-controlled bytes): JSON that canonical JSON represents exactly,
- * an object with a model and what its form requires. No member may hide a part of the prompt. The
- * caller's demands on the enclave are not forwarded. The provider checks all other members.
- * `headers` are those of the HTTP request. `json` is the body's JSON, if already parsed. Throws
- * CallFault `invalid_request`.
+ * Parses a request body (attacker-controlled bytes): an object with a model and the members that
+ * its form requires, in JSON that canonical JSON represents exactly. No member may hide a part of
+ * the prompt. The caller's demands on the enclave are not forwarded. The provider checks all other
+ * members. `headers` are the headers of the HTTP request. `json` is the body's JSON, if already
+ * parsed. Throws CallFault `invalid_request`.
  */
 export function parseRequest(
   bytes: Uint8Array,

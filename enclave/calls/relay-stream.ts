@@ -137,8 +137,8 @@ class StreamRelay {
   }
 
   /**
-   * Sends what was given out: one call for each packet is cheaper than one for each event. While
-   * the gateway does not read, the provider is not read, and its time limit rests.
+   * Sends the events of one packet together, which is cheaper than event by event. While the
+   * gateway does not read, the provider is not read, and the provider's time limit stops.
    */
   private async send(): Promise<void> {
     const { sink, watchdog, idleTimeoutMs } = this.input

@@ -53,8 +53,8 @@ type ArrivedCall = {
  * Makes one completion: chooses the provider, calls it (once: nothing is ever sent twice), answers
  * the gateway (messages.ts), and appends a leaf to the log. If the gateway closes the connection,
  * the request to the provider is aborted at once, unless the call may outlive the connection.
- * Throws CallFault, ProviderRefusal or CallerGone if no leaf was made: the response may have begun
- * before.
+ * Throws CallFault, ProviderRefusal or CallerGone if no leaf was made, even after the response has
+ * begun.
  */
 export async function serveCompletion(
   core: CompletionCore,
@@ -176,7 +176,7 @@ async function askProvider(running: RunningCall): Promise<void> {
       await checkHead(running, answer)
       await (parsed.isStream ? answerStream(running, answer) : answerWhole(running, answer))
     } finally {
-      // The connection of a body that was not read to its end would stay open.
+      // Otherwise the connection of a body that was not read to its end would stay open.
       if (!answer.body.readableEnded) answer.body.destroy()
     }
   } catch (error) {
@@ -221,7 +221,7 @@ async function readReasons(running: RunningCall, { body }: ProviderAnswer): Prom
   }
 }
 
-/** Throws if the answer should be a stream but is not. It may state a reason. */
+/** Throws if the answer should be a stream but is not, with the answer's reason if it has one. */
 async function checkIsStream(running: RunningCall, answer: ProviderAnswer): Promise<void> {
   const { 'content-type': type = '' } = answer.headers
   if (!NO_STREAM.test(type)) return

@@ -7,8 +7,8 @@ export type StreamSink = {
   /** Sends text, after the response's head at the first call. Returns true if there is room. */
   readonly write: (text: string) => boolean
   /**
-   * Resolves when there is room again, or when the call is cancelled: with CallerGone if the
-   * gateway makes no room within the drain timeout.
+   * Resolves when there is room again, or when the call is cancelled. Cancels the call with
+   * CallerGone if the gateway makes no room within the drain timeout.
    */
   readonly drained: () => Promise<void>
   /** Takes the last chunk (canonical text), to be sent with the proof. Returns as `write` does. */

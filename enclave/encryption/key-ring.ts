@@ -20,8 +20,8 @@ const CLOCK_ROOM_SECONDS = 60
 const RETRY_MS = 5_000
 
 /**
- * Maximum number of remembered encapsulated keys per key. A new key is made before. Each takes 13
- * to 27 bytes.
+ * Maximum number of remembered encapsulated keys per key, each 13 to 27 bytes. A new key is made
+ * before this number is reached.
  */
 const SEEN_MAX = 2 ** 20
 

@@ -49,7 +49,7 @@ export async function openCall(
   try {
     return await readCall(request, { ...options, room })
   } catch (error) {
-    // Some senders read the answer only after they have sent everything, so the rest is dropped.
+    // Some senders read no answer before they have sent all, so the rest is read and dropped.
     request.resume()
     if (error instanceof FormatError) throw badCiphertext()
     if (error instanceof CallFault) throw error

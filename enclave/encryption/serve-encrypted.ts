@@ -31,9 +31,9 @@ export type EncryptedCore = {
 /**
  * Makes one encrypted completion. Faults before the decryption are thrown. After it, every answer
  * is encrypted, including errors. The gateway receives EncryptedRecords: the head of the answer,
- * the frames to pass on, and, after the sealing, the facts that limits need. When the gateway has
- * sent its part of the proof, the last frame contains the whole proof. Throws CallerGone when the
- * gateway leaves.
+ * the frames to pass on, and, after the sealing, the facts for the gateway's limits. When the
+ * gateway has sent its part of the proof, the last frame contains the whole proof. Throws
+ * CallerGone when the gateway leaves.
  */
 export async function serveEncrypted(
   { core, ring, waiters, log, keepAliveMs = KEEP_ALIVE_MS }: EncryptedCore,

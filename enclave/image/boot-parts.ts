@@ -241,7 +241,7 @@ function layOutBoot({ init, system, modules }: BootLayout): FileTree {
 
 /**
  * Lays out the boot ramdisk for an init program like AWS's: the program, and the driver that it
- * loads, if any. It needs no other files.
+ * loads, if any. The program needs no other files.
  */
 function layOutForeignBoot({ init, nsm }: { init: TreeEntry; nsm: TreeEntry | null }): FileTree {
   return new Map<string, TreeEntry>([

@@ -8,7 +8,7 @@ const why = z.string().min(1)
 const integrity = z.string().regex(/^sha512-[A-Za-z0-9+/]{86}==$/)
 
 const listForm = z.strictObject({
-  /** Node.js. The lock file does not pin it: it has only the package that would fetch Node.js. */
+  /** Node.js. The lock file pins only the package that would fetch Node.js, not Node.js itself. */
   runtime: z.strictObject({ name: z.string(), version: z.string(), integrity, why, take }),
   /**
    * All packages below `node_modules` in the image, with version and integrity from the lock file.
@@ -43,7 +43,7 @@ export type DependencyClosure = {
 }
 
 /**
- * Reads dependencies.json with the project's lock file. Refuses a list without a dependency of a
+ * Reads dependencies.json with the project's lock file. Refuses a list that lacks a dependency of a
  * listed package. Refuses a Node.js version that the project was not tested with. Optional
  * dependencies are used only if listed. Throws BuildError `pins_malformed` or `closure_incomplete`.
  */

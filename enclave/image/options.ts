@@ -51,8 +51,7 @@ export const IMAGE_USAGE = `npm run image -- --chain-id N --contract 0x… [opti
 `
 
 /**
- * Reads the arguments of `npm run image`. Throws BuildError `options`. It names the first wrong
- * argument.
+ * Reads the arguments of `npm run image`. Throws BuildError `options` for the first wrong argument.
  */
 export function parseImageOptions(words: readonly string[]): ImageCommand {
   const values = parseWords(words)

@@ -235,8 +235,8 @@ function writeLines(lines: readonly string[]): string {
 }
 
 /**
- * Returns true if /etc/hosts can lead this name to a bridge. It cannot for IP addresses, and
- * loopback hosts need no bridge.
+ * Returns true if /etc/hosts must lead this name to a bridge. Loopback hosts need no bridge, and
+ * /etc/hosts cannot redirect IP addresses.
  */
 function isOutside({ hostname, protocol }: URL): boolean {
   return (

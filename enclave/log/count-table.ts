@@ -25,7 +25,7 @@ export class CountTable {
     return this.counts[slot] ?? 0
   }
 
-  /** `count` is from 1. */
+  /** `count` is at least 1. */
   set(fingerprint: Buffer, count: number): void {
     this.put(fingerprint.readUInt32BE(0), fingerprint.readUInt32BE(4), count)
     if (this.size * 4 > this.counts.length * 3) this.grow()

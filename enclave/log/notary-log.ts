@@ -32,7 +32,7 @@ export class NotaryLog {
   private readonly domain: LogDomain
   private readonly space: Space
   private edge: Edge = emptyEdge
-  /** Edge over all leaves: the head needs no new hash of all pending leaves. */
+  /** Edge over all leaves, so that the head needs no new hash of all pending leaves. */
   private tip: Edge = emptyEdge
   private pending: PendingEntry[] = []
   /** Number of leaves that the gateway received at least once. */

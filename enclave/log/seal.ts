@@ -13,7 +13,7 @@ import type { NotaryAccount } from '../notary-key.ts'
 import { NOTICE_RESPONSE_LENGTH_MAX, type SealedNotice } from '../protocol/messages.ts'
 import type { NotaryLog } from './notary-log.ts'
 
-/** What the enclave knows about a finished completion. */
+/** The facts about a finished completion. */
 export type FinishedCompletion = {
   readonly dialect: Dialect
   /** The hashed headers of the call. */

@@ -18,8 +18,8 @@ const TEXT_FACTOR = 4
 const WIDE_TEXT_FACTOR = 8
 
 /**
- * Bytes of memory for each UTF-16 unit of a kept string and its canonical text. One unit may become
- * six units there.
+ * Bytes of memory for each UTF-16 unit of a kept string and its canonical text, where one unit may
+ * become six units.
  */
 const KEPT_FACTOR = 6
 
@@ -33,7 +33,7 @@ export function weighJson(text: Uint8Array | string, size: JsonSize): number {
   return utf8Bytes * (isPlain ? TEXT_FACTOR : WIDE_TEXT_FACTOR) + weighSize(size)
 }
 
-/** Memory of a sealed text, bytes. Two for each character if any character is not ASCII. */
+/** Memory of a sealed text, bytes: one for each character, or two if any is not ASCII. */
 export function weighString(text: string): number {
   const utf8Bytes = Buffer.byteLength(text)
   return utf8Bytes === text.length ? utf8Bytes : Math.max(utf8Bytes, 2 * text.length)

@@ -2,7 +2,7 @@ import type { ErrorDetails, ErrorRule } from './error-envelope.ts'
 import type { EnclaveFault, EnclaveFaultCode } from './messages.ts'
 import type { RequestFault } from './request-faults.ts'
 
-/** The error that answers a fault of the enclave, or an encrypted call, by code. */
+/** The rules for errors after a fault of the enclave, or of an encrypted call, by code. */
 export const CALL_ERROR_RULES = {
   /** The enclave could not decrypt the call: the caller must encrypt it again. */
   bad_ciphertext: { status: 400, shouldRetry: false },

@@ -4,8 +4,8 @@ import type { ProviderEndpoint, ProviderEntry } from './messages.ts'
 /**
  * Returns the first provider in the table that has the dialect and a pattern that matches the whole
  * model id, or null. `*` matches any characters, or none. All else matches literally,
- * case-sensitive. The enclave routes with it, and the gateway chooses the credential; the enclave's
- * choice decides.
+ * case-sensitive. The gateway calls this to choose the credential, and the enclave to route the
+ * call: the enclave's choice decides.
  */
 export function chooseProvider(
   table: readonly ProviderEntry[],
@@ -26,7 +26,7 @@ export function endpointOf(entry: ProviderEntry, dialect: DialectName): Provider
   return dialect === 'chat' ? entry : (entry.endpoints?.[dialect] ?? null)
 }
 
-/** Why no provider serves a model in a dialect, with the dialects in which one does. */
+/** Returns why no provider serves the model in this dialect, and the dialects that do work. */
 export function unsupportedMessage(
   table: readonly ProviderEntry[],
   model: string,

@@ -182,7 +182,7 @@ export type EncryptedHead = {
   readonly should_retry: boolean
 }
 
-/** A sealed call, with the facts that limits need. */
+/** A sealed call, with the facts for the gateway's limits. */
 export type EncryptedSealed = SealedNotice & {
   /**
    * Identifies the call in an AnchorProof: the index of its leaf, as text, or '' if the answer
@@ -266,7 +266,7 @@ export type EnclaveFault = {
    * For invalid_request: the place in the body, as in the gateway's 422: `['body', 'messages', 0]`.
    */
   readonly loc?: readonly (string | number)[]
-  /** For provider_refused and provider_error: the provider's own code. It controls this text. */
+  /** For provider_refused and provider_error: the provider's code, which the provider controls. */
   readonly provider_code?: string
   /** For provider_refused and provider_error: the wait that the provider asks for. */
   readonly retry_after_seconds?: number
@@ -353,7 +353,7 @@ export type PullReply = {
 /**
  * Requests a document about the current log. The gateway chooses the block's hash, and the enclave
  * does not check it. With an old block's hash, the document proves less. With a hash that no block
- * has, it proves no "not before" (relying parties look the hash up). The gateway cannot name a
+ * has, it proves no earliest time (relying parties look the hash up). The gateway cannot name a
  * block that does not exist yet, or choose anything else in the document.
  */
 export type HeadAttestationRequest = {

@@ -1,7 +1,7 @@
 /*
  * The messages between an enclave and its security module: one CBOR request, one CBOR answer, one
- * at a time. A Nitro enclave sends them through its kernel (/dev/nsm). In development, they use a
- * Unix socket, with a length before each message.
+ * at a time. A Nitro enclave sends them through its kernel (/dev/nsm). In development, the messages
+ * go through a Unix socket, each after its length.
  */
 
 /** The values for an attestation document. Null leaves a value out. */

@@ -124,7 +124,7 @@ function credentialHeader(
   return name === undefined ? { authorization: `Bearer ${credential}` } : { [name]: credential }
 }
 
-/** Returns `other_key` if a kept connection has a key that is not accepted. It is closed then. */
+/** Closes a kept connection whose key is not accepted, and returns `other_key`. */
 async function exchange(
   request: ClientRequest,
   call: ProviderCall,
@@ -162,8 +162,7 @@ async function exchange(
       }
       cancel.signal.addEventListener('abort', abandon)
       if (cancel.signal.aborted) abandon()
-      // Both listeners stay until the request ends. Errors after the head reach this listener and
-      // the body's reader.
+      // Errors after the answer's head reach this listener too: it stays until the request ends.
       request.on('error', (error) => reject(toFault(error, { provider, isConnected })))
       request.on('upgrade', (_, socket) => {
         socket.destroy()

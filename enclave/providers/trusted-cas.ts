@@ -21,7 +21,7 @@ export function bundledCas(): TrustedCas {
 /**
  * The CA set of a PEM file, byte by byte. Throws FormatError `invalid_ca_file` without
  * certificates, or if a certificate cannot be read. Does NOT check that the certificates are CAs,
- * or valid now: TLS does.
+ * or valid now: TLS checks this.
  */
 export function parseCas(bytes: Uint8Array): TrustedCas {
   const pem = Buffer.from(bytes).toString('utf8')

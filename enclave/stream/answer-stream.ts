@@ -52,7 +52,7 @@ export class StreamOutput {
     else this.text += encoded
   }
 
-  /** The event that is held is the last. */
+  /** Makes the event that is held the last event. */
   conclude(): void {
     this.lastData = this.held?.data ?? null
     this.held = null

@@ -24,15 +24,15 @@ import { parseEventData, refuseError } from './event-stream.ts'
 import { makeTextTemplate, matchText, PADDING, type TextTemplate } from './text-template.ts'
 
 /**
- * After this many failures, the stream gets no more templates. Such chunks differ by more than
- * their text, and a template takes as long as parsing an event.
+ * After this many failures, the stream gets no more templates: its chunks differ by more than their
+ * text, and making a template takes as long as parsing an event.
  */
 const TEMPLATES_UNUSED_MAX = 8
 
 /**
- * A streamed chat completion. A chunk with a finish_reason may be the last. The answer is complete
- * after `[DONE]` if every choice that began has its finish_reason, or after a clean end of the body
- * if every choice that was asked for has begun and finished.
+ * A streamed chat completion. A chunk with a finish_reason may be the last. After `[DONE]`, the
+ * answer is complete if every choice that began has its finish_reason. Without `[DONE]`, the body
+ * must end cleanly, and every choice that was asked for must have begun and finished.
  */
 export class ChatStream implements AnswerStream {
   readonly assembly = emptyAssembly()

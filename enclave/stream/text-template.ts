@@ -46,9 +46,8 @@ const LENGTH_MAX = 16 * 1024
 /**
  * Makes the template of an event's data (attacker-controlled). Null if it contains more than text.
  * `give` returns the chunk that would be passed on for an event, without side effects, or null
- * unless there is exactly one chunk. If `matchText` accepts data, `give` would return the same
- * chunk with two other strings in place of the marks: the text as the content of the choice's
- * delta, and the padding.
+ * unless there is exactly one chunk. For data that it accepts, `matchText` returns the same chunk
+ * as `give`.
  */
 export function makeTextTemplate(
   data: string,
@@ -141,7 +140,7 @@ function decode(written: string): string {
   return written.includes('\\') ? (JSON.parse(`"${written}"`) as string) : written
 }
 
-/** Unless each mark appears exactly once, the number of holes differs from the event's. */
+/** If a mark is missing or repeated, the result has another number of holes than the event. */
 function splitAtMarks(given: string): {
   readonly pieces: readonly string[]
   readonly holes: readonly HoleName[]

@@ -9,7 +9,7 @@ import type { Database } from '../storage/database.ts'
 import type { AdminLog, NewAct } from './admin-log-store.ts'
 
 /**
- * How many changing calls may run at once. The total size of their bodies is limited separately.
+ * How many calls that write may run at once. The total size of their bodies is limited separately.
  */
 const CALLS_MAX = { admin: 16, operator: 64 }
 const CALLS_BYTES_MAX = 1024 * 1024
@@ -55,7 +55,7 @@ type ActDefinition<Over, Order, Given, Outcome, Reply> = {
   readonly body?: Form<Order, Given> & { readonly example?: object }
   readonly reply: Form<Reply>
   readonly errors?: readonly ErrorCode[]
-  /** Runs the act. A database in `over` is the transaction that records the act. */
+  /** Runs the act. `over.database`, if any, is the transaction that records the act. */
   readonly run: (order: Order, over: Over) => Promise<Outcome>
   /**
    * The act's record: names and ids, never a secret. A text is the reason why the act is not

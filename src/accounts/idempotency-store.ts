@@ -127,7 +127,7 @@ export function createIdempotencyStore(
     },
     async keep(call, answer) {
       const sealed = content?.seal([answer], answerIdentity(call)) ?? null
-      // The account's content may have been erased while the call ran.
+      // Stores no answer if the account's content was erased while the call ran.
       await sql`
         update idempotency_keys k
         set answer = ${sealed === null ? answer : null}, sealed_answer = ${sealed}

@@ -149,8 +149,8 @@ type KeyedRequest = {
   /** The model of a verified call. Enclaves may serve different models. */
   readonly model?: string
   /**
-   * For a plain call. Aborted when other processes believe that this process is dead and may make
-   * the call.
+   * For a plain call. Aborted when other processes may make the call, because they believe that
+   * this process is dead.
    */
   readonly abort: AbortController
 }

@@ -35,7 +35,7 @@ export type AgentTimings = ConnectionTimings & {
 
 export const AGENT_TIMINGS: AgentTimings = {
   ...CONNECTION_TIMINGS,
-  // The public client waits 24 s at least. A restarted gateway is reachable sooner.
+  // A restarted gateway is reachable sooner than after the 24 s that the public client waits.
   backOff: { minMs: 1_000, maxMs: 60_000 },
   steadyMs: 10_000,
   drainMs: 30_000,
@@ -184,8 +184,8 @@ async function register(options: AgentOptions, signal: AbortSignal): Promise<rea
 }
 
 /**
- * Returns null for a fault that may be temporary. Throws AgentFailure for a permanent fault. If the
- * node has served before, the gateway may have caused the fault. Then returns null.
+ * Throws AgentFailure for a permanent fault, unless the node has served before: then the gateway
+ * may have caused the fault. Otherwise returns null: the fault may be temporary.
  */
 function faultOf(error: unknown, hasServed: boolean, log: Logger): null {
   const isFinal = error instanceof AgentFailure || (error instanceof GatewayError && error.isFinal)

@@ -28,8 +28,8 @@ type AnswerStep = {
 
 /**
  * Parses a backend's event stream into chunks, packet by packet. The usage chunk, if the backend
- * sends usage, is returned last and alone, with `choices: []`. Gateways that do not know end frames
- * treat the usage chunk as the end. Each answer needs its own parser.
+ * sends usage, is returned last and alone, with `choices: []`. Gateways without support for end
+ * frames treat the usage chunk as the end. Each answer needs its own parser.
  */
 export class AnswerParser {
   private readonly events = new EventParser({ eventBytesMax: EVENT_BYTES_MAX, errorLines: true })

@@ -38,7 +38,7 @@ const BACKEND_LIMITS: BackendLimits = {
   connectionsMax: 256,
 }
 
-/** The version of Messages that every SDK and server knows. */
+/** The version of Messages that every SDK and server supports. */
 const ANTHROPIC_VERSION = '2023-06-01'
 
 type BackendLimits = Readonly<
@@ -118,7 +118,7 @@ export function createBackend(options: {
     'content-type': 'application/json',
     accept: 'text/event-stream',
     'accept-encoding': 'identity',
-    // Read by backends that speak Messages.
+    // Servers with the dialect Messages read this header.
     'anthropic-version': ANTHROPIC_VERSION,
   }
   const pool = new Pool(origin, {

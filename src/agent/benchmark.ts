@@ -196,7 +196,7 @@ function speedOf(timings: readonly Timing[]): number {
   return (tokens / ms) * 1000
 }
 
-/** Gateways accept no higher speed. Only a backend without a real model reaches it. */
+/** Gateways accept no higher speed. Only a backend without a real model reaches this speed. */
 function round(tokensPerSecond: number): number {
   return Math.min(TOKENS_PER_SECOND_MAX, Math.round(tokensPerSecond * 100) / 100)
 }

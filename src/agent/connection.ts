@@ -27,7 +27,7 @@ export type ConnectionTimings = {
   readonly closeTimeoutMs: number
 }
 
-/** Far below one or two minutes: proxies then close a connection that sends nothing. */
+/** Pings are frequent: some proxies close a connection that is silent for one or two minutes. */
 export const CONNECTION_TIMINGS: ConnectionTimings = {
   handshakeTimeoutMs: 10_000,
   pingMs: 30_000,
@@ -288,7 +288,8 @@ function createSender(socket: WebSocket): Sender {
   let isCorked = false
 
   /**
-   * A packet from the backend contains many chunks. Otherwise each frame would need a system call.
+   * Collects the frames of one tick. A packet from the backend contains many chunks, and each frame
+   * would need a system call.
    */
   function gather(): void {
     if (stream === null || isCorked) return

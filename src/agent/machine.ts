@@ -4,8 +4,8 @@ import { VERSION } from '../runtime/version.ts'
 
 /**
  * Reads the hardware of the agent's machine with `systeminformation`, which uses nvidia-smi. A
- * machine may have no GPU. A text that cannot be read is `unknown`. The speed is the network
- * card's. The speed of the route to the gateway is not measured. Never rejects.
+ * machine may have no GPU. A text that cannot be read is `unknown`. The network's speed is the
+ * speed of the network card, not of the route to the gateway. Never rejects.
  */
 export async function readHardware(): Promise<NodeHardware> {
   const { default: system } = await import('systeminformation')
@@ -41,7 +41,7 @@ type Controller = {
   readonly powerLimit?: number
 }
 
-/** A display adapter with less memory is not a GPU for computing. Some in servers have a few MB. */
+/** GPUs for computing have at least this memory. Some servers have an adapter with a few MB. */
 const VRAM_MB_MIN = 1024
 
 /**

@@ -98,8 +98,7 @@ export function createRuns({
       return { statusCode: 404, message: 'the node does not serve this model' }
     if (running.size >= runsMax)
       return { statusCode: 429, message: `the node runs ${runsMax} requests already` }
-    // Not every gateway checks this. Otherwise the backend would fetch the URL from inside this
-    // network.
+    // Not every gateway refuses media URLs, and the backend would fetch them inside this network.
     const media = frame.kind === 'chat' ? remoteMediaOf(frame.request) : null
     if (media !== null && !(fetchesMedia && media.isWeb))
       return { statusCode: 400, message: remoteMediaFault(media) }
@@ -155,9 +154,10 @@ export function createRuns({
 }
 
 /**
- * Answers one chat request, or a request in another dialect, with frames of status 1, the usage of
- * chat last, and a final frame: status 2, or status 3 with the backend's error. A cancelled run
- * ends like a finished run. `send` resolves when more frames may be sent. Never rejects.
+ * Answers one request, for a chat or in another dialect, with frames of status 1 and a final frame:
+ * status 2, or status 3 with the backend's error. The usage of a chat is in the last frame of
+ * status 1. A cancelled run ends like a finished run. `send` resolves when more frames may be sent.
+ * Never rejects.
  */
 async function runChat(
   frame: Extract<GatewayFrame, { readonly kind: 'chat' }>,

@@ -35,8 +35,7 @@ export class ActRefused extends CliError {
 }
 
 /**
- * Returns the result of an order. If the refusal has a code in `words`, its message becomes the
- * text there.
+ * Returns the result of an order. For a refusal whose code is in `words`, throws the text there.
  */
 export async function inWords<Reply>(
   asked: Promise<Reply>,

@@ -25,7 +25,7 @@ export type SourceOptions = {
   readonly apiKey?: string | null
   /** Advice on how to set a key, for the case that a server asks for one (401). */
   readonly keyHint?: string | null
-  /** Where an older server has the same. It is fetched if the server has nothing at a URL (404). */
+  /** URL of the same data on an older server. It is fetched if the first URL has nothing (404). */
   readonly olderUrl?: string
   /** The stream that is read for `-`. Default: the process's standard input. */
   readonly stdin?: Readable

@@ -31,7 +31,7 @@ export type ReleaseOptions = {
 /** What a user requires of an evidence bundle. */
 export type BundleOptions = AttestationOptions & {
   readonly configuration?: readonly string[]
-  /** A file that says what is accepted of the provider's machine. */
+  /** A file with the policy for the provider's machine. */
   readonly providerPolicy?: string
   readonly rpc?: string
   readonly confirmations?: number
@@ -173,7 +173,7 @@ export function parseRpcUrl(text: string): string {
   throw new InvalidArgumentError('expected an http(s) URL')
 }
 
-/** Longest timeout, an hour: a timer can wait much longer. */
+/** Longest timeout: one hour, which any timer can wait. */
 const TIMEOUT_SECONDS_MAX = 3600
 
 /** Parses the seconds of a `--timeout` option. Throws InvalidArgumentError. */

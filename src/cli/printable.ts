@@ -81,8 +81,8 @@ export const ROOT_HINT =
 
 /**
  * Returns the hint as a line if a detail of a failed check contains root_untrusted, otherwise an
- * empty text. Text from outside can only cause this hint. Reports for programs contain the code
- * instead.
+ * empty text. Text from outside can cause nothing but this hint. Reports for programs contain the
+ * code instead.
  */
 export function hintAtRoot(details: readonly string[]): string {
   return details.some((detail) => /(^|: |; )root_untrusted: /.test(detail)) ? `${ROOT_HINT}\n` : ''

@@ -39,14 +39,14 @@ export type ProviderOptions = {
   readonly json?: boolean
 }
 
-/** One evidence to judge. */
+/** One piece of evidence to judge. */
 type FoundEvidence = {
   /** The gateway's name for the provider. Null if the source has no name. */
   readonly name: string | null
   readonly bytes: Uint8Array
-  /** The origin that a gateway lists it for. Null: it is not from a list. */
+  /** The origin for which a gateway lists the evidence. Null if the evidence is not from a list. */
   readonly origin: string | null
-  /** The receipt of the bundle that it is in. It is not verified. */
+  /** The receipt in the bundle that contains the evidence. The receipt is not verified. */
   readonly receipt: Receipt | null
 }
 
@@ -98,7 +98,7 @@ async function judgeFound(
   return { facts, checks, name, refusal: refusalOf(checks), isFailed, weights }
 }
 
-/** Evidence in a bundle must be of the origin and of the key that the receipt names. */
+/** Evidence in a bundle must be for the origin and for the key that the receipt names. */
 function checkCall(receipt: Receipt, judged: ProviderJudgement): ProviderCheck {
   const [made] = checkProvider(receipt, judged, null)
   return { ...made, code: made.outcome === 'failed' ? 'other_call' : null, isWaived: false }
@@ -132,7 +132,7 @@ async function findEvidence(
 
 const EVIDENCE_PATH = '/v1/providers/evidence/'
 
-/** A URL that ends with a digest must give the document of that digest. */
+/** A URL that ends with a digest must return the document with that digest. */
 function checkedDigest(url: string, bytes: Uint8Array): FoundEvidence {
   const digest = new URL(url).pathname.split(EVIDENCE_PATH).at(-1) ?? ''
   if (encodeHex(sha256(bytes)) !== digest)
@@ -140,7 +140,7 @@ function checkedDigest(url: string, bytes: Uint8Array): FoundEvidence {
   return { name: null, bytes, origin: null, receipt: null }
 }
 
-/** The evidence in the bytes of a file: the document itself, or that of a bundle. */
+/** Returns the evidence in a file: the file is the document, or a bundle with the document. */
 function evidenceIn(bytes: Uint8Array): FoundEvidence {
   const refuse = ({ message }: FormatError) =>
     new CliError(`expected a provider evidence or a bundle: ${message}`, EXIT_CODES.usage)
@@ -155,7 +155,7 @@ function evidenceIn(bytes: Uint8Array): FoundEvidence {
   return { name: receipt.provider.name, bytes: decodeBase64(evidence), origin: null, receipt }
 }
 
-/** The evidence that a gateway lists: of the named provider, or of each that the policy is for. */
+/** Fetches the evidence that a gateway lists for `provider` and for `policy` (null: all). */
 async function fetchListed(
   base: string,
   provider: string | null,

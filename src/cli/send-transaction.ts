@@ -70,8 +70,8 @@ export async function sendTransaction(
 }
 
 /**
- * Returns true if the endpoint knows the transaction, in a block or before. Returns false without
- * an answer.
+ * Returns true if the endpoint has the transaction, in a block or pending. Returns false if the
+ * endpoint does not answer.
  */
 async function isKnown(rpc: Rpc, txHash: string): Promise<boolean> {
   try {

@@ -192,7 +192,7 @@ export function machineArguments(plan: MachinePlan): readonly string[] {
     plan.cmdline,
     '-netdev',
     networkOf(plan),
-    // A boot ROM of the network card would need a file from another package.
+    // No boot ROM for the network card: the ROM is a file of another package.
     '-device',
     'virtio-net-pci,netdev=net,romfile=',
   ]

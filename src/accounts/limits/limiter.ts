@@ -98,7 +98,7 @@ export type RateLimiter = {
 export async function admitCall(
   context: ApiContext,
   limiter: Pick<RateLimiter, 'admit'>,
-  /** What the route knows about the call. The key identifies the caller. */
+  /** The route's facts about the call. The key identifies the caller. */
   call: Pick<LimitedCall, 'kind' | 'model' | 'estimate' | 'promptTokens' | 'images'>,
 ): Promise<Permit> {
   recordInference(() => ({
@@ -283,9 +283,9 @@ function describeUse(model: string, { tokens, promptTokens, money }: CallUse) {
 }
 
 /**
- * The maximum delay of counts for which no caller waits. If another call is counted earlier, these
- * counts are sent with it. The delay is short, so that reservations are released soon. It is long
- * enough that an embedded database has few steps.
+ * The maximum delay of counts for which no caller waits. They are sent earlier with another call.
+ * The delay is short, so that reservations are released soon, and long enough that an embedded
+ * database has few steps.
  */
 const LINGER_MS = 250
 /**

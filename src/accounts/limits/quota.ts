@@ -42,7 +42,7 @@ export type QuotaUse = {
   readonly at: number
 }
 
-/** Gives what an account has left. */
+/** Returns the remaining quota of an account. */
 export function describeQuota(usage: QuotaUse): Quota {
   const all = measureAll(usage)
   return { requests: tightest(all.requests), tokens: tightest(all.tokens) }

@@ -96,7 +96,7 @@ function checksOf(judged: EvidenceJudgement): readonly Check<string>[] {
   }
 }
 
-/** Most failed checks of calls that are printed. */
+/** Maximum number of printed failed checks of a session's calls. */
 const FAILED_CHECKS_MAX = 10
 
 /** The different failed checks of a session's calls. */

@@ -44,7 +44,7 @@ export function readBundle(bytes: Uint8Array, what: string): EvidenceBundle {
   return convertFault(() => parseEvidenceBundle(parseExactJson(bytes)), FormatError, toError)
 }
 
-/** Returns a text: a bundle that was fetched without a key has no content. */
+/** Returns the notice for evidence that was fetched without a key: it has no content. */
 export function sayPublic({ keyHint }: { readonly keyHint?: string | null }): string {
   return `Public evidence, without question and answer. To get these: ${keyHint ?? '--key'}.\n`
 }

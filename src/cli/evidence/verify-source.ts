@@ -35,7 +35,7 @@ type VerifyOutcome = {
   readonly exitCode: number
 }
 
-/** The result for one file. `warning`: why the chain could not be asked. Null without a reason. */
+/** The result for one file. `warning` states why the chain could not be asked, otherwise null. */
 type Judged = { readonly judged: EvidenceJudgement; readonly warning: string | null }
 
 /**

@@ -124,7 +124,7 @@ const CLOSE_MS = 15_000
 
 /**
  * Adds the evidence bundle to a proof's file when a block contains the anchor. If the proxy stops
- * before, the file stays, and `affidavit complete` adds the bundle later.
+ * earlier, the file stays, and `affidavit complete` adds the bundle later.
  */
 function createCompleting(
   affidavit: Pick<Affidavit, 'anchored'>,

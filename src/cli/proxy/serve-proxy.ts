@@ -38,7 +38,7 @@ export type CheckingProxy = {
 /** Largest request, bytes. The gateway's own limit is smaller. */
 const REQUEST_BYTES_MAX = 64 * 1024 * 1024
 
-/** Headers of the caller that the client gets. */
+/** Headers of the caller that are passed to the client. */
 const PASSED_HEADERS = [
   LAST_CALL_HEADER,
   DEMANDS_HEADER,
@@ -51,7 +51,7 @@ const PASSED_HEADERS = [
   'x-request-id',
 ] as const
 
-/** Headers of the gateway that the caller gets, in addition to the content type. */
+/** Headers of the gateway that are passed to the caller, in addition to the content type. */
 const ANSWERED_HEADERS = [
   'retry-after',
   'retry-after-ms',
@@ -245,7 +245,7 @@ function pathOf(request: IncomingMessage): string {
     )
   if (method !== (isModels ? 'GET' : 'POST'))
     throw new Unanswered(405, 'method_not_allowed', `expected another method than ${method}`)
-  // Both dialects have lists of models, each in its own form.
+  // The list of models has another form for Anthropic's clients, which set this header.
   return isModels && headers['anthropic-version'] !== undefined ? `/anthropic/v1${path}` : path
 }
 

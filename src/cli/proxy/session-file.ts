@@ -13,12 +13,12 @@ import type { Proof } from '../../../client/proof.ts'
 import type { SessionStart } from '../../../client/session.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 
-/** A call of a session, as it is kept until its evidence is there. */
+/** A call of a session, as it is kept until its evidence is in the bundle. */
 type KeptCall = Pick<Proof, 'hash' | 'request' | 'answer'>
 
 /** The files of one session: the session bundle, and the calls as they were made. */
 export type SessionFile = {
-  /** Where the session continues. Undefined for a new one. */
+  /** Where the session continues. Undefined for a new session. */
   readonly start: SessionStart | undefined
   /** Stores a call. Resolves when it survives a crash of the machine. */
   keep(proof: Proof): Promise<void>
@@ -35,9 +35,9 @@ const PAUSE_MS = 2_000
 
 /**
  * Opens the files of a session. `path` gets the session bundle, as the anchors of the calls arrive.
- * Until then, `path` with `.calls` has the calls, one saved proof a line: they are written before
- * the ends of their answers are given out. If that file is there already, the session continues,
- * and the bundle is made again. Throws CliError for another file at `path`.
+ * Until the bundle is complete, a second file (`path`.calls) has all calls, one saved proof per
+ * line: each is written before the end of its answer is passed on. If the second file exists, the
+ * session continues, and the bundle is written again. Otherwise throws CliError if `path` exists.
  */
 export async function openSessionFile(
   path: string,
@@ -109,7 +109,7 @@ export async function openSessionFile(
   }
 }
 
-/** Writes a session bundle, which is whole after each call. */
+/** Writes a session bundle. After each call, the file is a complete bundle. */
 function createBundleWriter(path: string) {
   let file: FileHandle | null = null
   /** Where the text of the next call begins. */
@@ -148,8 +148,8 @@ function isThere(path: string): Promise<boolean> {
 const LINE_FEED = 0x0a
 
 /**
- * Reads the calls that an earlier run kept. Null without its file. Cuts off an incomplete last
- * line, which a crash may leave: the end of that answer was not given out.
+ * Reads the calls that an earlier run kept. Null without calls. Cuts off an incomplete last line,
+ * which a crash may leave: the end of that answer was not passed on.
  */
 async function readCalls(path: string): Promise<KeptCall[] | null> {
   const bytes = await readFile(path).catch(() => null)

@@ -146,7 +146,7 @@ function parseFile<Raw, Value>(source: string, raw: Raw, parse: (raw: Raw) => Va
   return convertFault(() => parse(raw), FormatError, toError)
 }
 
-/** Largest file with a key, bytes. A key in PEM has 119. */
+/** Largest file with a key, bytes. A key in PEM has 119 bytes. */
 const KEY_FILE_BYTES_MAX = 16 * 1024
 
 /**

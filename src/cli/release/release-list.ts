@@ -194,8 +194,8 @@ async function exists(path: string): Promise<boolean> {
 }
 
 /**
- * How far in the future a list's time may be, milliseconds. Beyond that a clock is wrong, and the
- * list is not changed.
+ * How far in the future a list's time may be, milliseconds. A later time means that a clock is
+ * wrong, and the list is not changed.
  */
 export const LIST_SKEW_MS_MAX = 5 * 60_000
 

@@ -89,7 +89,7 @@ function conclude({ verdict, fault, trusted, needed }: ReleaseJudgement): string
   return 'CONSISTENT: the signatures hold. The owners of the keys were not checked: give the keys that you trust (--release-key).'
 }
 
-/** Text for a release that was signed before this member existed. */
+/** Text for a release without a boot configuration, as in older files. */
 const CONFIGURATION_UNKNOWN = 'not named by this release: give --configuration to expect one'
 
 function describeRelease({
