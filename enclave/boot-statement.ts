@@ -10,7 +10,7 @@ import { hasExactMembers, isJsonObject } from '../attestation/json/value.ts'
 import type { LogDomain } from '../attestation/tree-head.ts'
 import type { AttestationKeeper } from './attestation-keeper.ts'
 import { CallFault } from './call-fault.ts'
-import type { BootStatementReply } from './protocol/messages.ts'
+import type { BootStatementReply } from './protocol/enclave-api.ts'
 import { recoverPoint } from './protocol/recover-point.ts'
 
 /** Size limit of a request, bytes: 1,000 heads of up to 320 bytes of JSON, and a reserve. */

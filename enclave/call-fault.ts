@@ -1,4 +1,4 @@
-import { type EnclaveFault, FAULT_STATUS } from './protocol/messages.ts'
+import { type EnclaveFault, FAULT_STATUS } from './protocol/enclave-api.ts'
 import type { Refusal } from './protocol/refusal.ts'
 
 /**

@@ -5,7 +5,7 @@ import {
   type BootConfiguration,
   PROTOCOL_VERSION,
   type ProviderEntry,
-} from './protocol/messages.ts'
+} from './protocol/enclave-api.ts'
 import { BUILT_IN_PROVIDERS } from './providers/built-in-table.ts'
 import { PROVIDERS_MAX, parseOrigin, parseProviderTable } from './providers/parse-table.ts'
 import { bundledCas, parseCas, type TrustedCas } from './providers/trusted-cas.ts'

@@ -29,7 +29,7 @@ import {
   type HeadAttestationReply,
   type Identity,
   REQUEST_BYTES_MAX,
-} from './protocol/messages.ts'
+} from './protocol/enclave-api.ts'
 
 /** Size limit of a request for a head attestation, bytes. */
 const CONTROL_REQUEST_BYTES_MAX = 4_096

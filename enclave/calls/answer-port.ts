@@ -3,7 +3,7 @@ import type { JsonObject } from '../../attestation/json/value.ts'
 import type { CallFault } from '../call-fault.ts'
 import { sendJson } from '../http-messages.ts'
 import type { Sealed } from '../log/seal.ts'
-import { type EnclaveFault, STREAM_EVENTS } from '../protocol/messages.ts'
+import { type EnclaveFault, STREAM_EVENTS } from '../protocol/enclave-api.ts'
 import { openSink, type StreamSink } from './stream-sink.ts'
 
 /** The receiver of a completion call's answer. */

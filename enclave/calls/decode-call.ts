@@ -15,7 +15,7 @@ import {
   PULL_WAIT_MAX_MS,
   type PullRequest,
   SEALED_CREDENTIAL_BYTES_MAX,
-} from '../protocol/messages.ts'
+} from '../protocol/enclave-api.ts'
 
 const { arrayOf, countOf, invalid, membersOf, objectOf, textOf } = formsOf('invalid_call')
 

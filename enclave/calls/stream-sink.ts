@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http'
 import { CallerGone } from '../call-fault.ts'
-import { STREAM_EVENTS } from '../protocol/messages.ts'
+import { STREAM_EVENTS } from '../protocol/enclave-api.ts'
 
 /** The gateway's side of a streamed call. */
 export type StreamSink = {

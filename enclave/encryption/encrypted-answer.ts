@@ -7,14 +7,14 @@ import { CallerGone, type CallFault } from '../call-fault.ts'
 import { type AnswerPort, onClose } from '../calls/answer-port.ts'
 import { type StreamSink, waitForDrain } from '../calls/stream-sink.ts'
 import type { Sealed } from '../log/seal.ts'
-import { hideCredential } from '../protocol/hide-credential.ts'
 import {
   ENCRYPTED_RECORDS,
   type EnclaveFault,
   type EncryptedFault,
   type EncryptedHead,
   type EncryptedSealed,
-} from '../protocol/messages.ts'
+} from '../protocol/enclave-api.ts'
+import { hideCredential } from '../protocol/hide-credential.ts'
 import type { RequestFault } from '../protocol/request-faults.ts'
 import { answerError, answerFault, answerInvalid, type ErrorAnswer } from './error-body.ts'
 import { createFrameSealer } from './frames.ts'

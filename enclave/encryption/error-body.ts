@@ -1,4 +1,5 @@
 import { CALL_ERROR_RULES, type CallErrorCode, callErrorOf } from '../protocol/call-errors.ts'
+import type { EnclaveFault, EncryptedHead } from '../protocol/enclave-api.ts'
 import {
   type ErrorDetails,
   errorEnvelope,
@@ -6,7 +7,6 @@ import {
   RETRY_SECONDS_MAX,
   validationEnvelope,
 } from '../protocol/error-envelope.ts'
-import type { EnclaveFault, EncryptedHead } from '../protocol/messages.ts'
 import type { RequestFault } from '../protocol/request-faults.ts'
 
 /** An error for the caller of an encrypted call, in the same envelope as for other calls. */

@@ -14,7 +14,7 @@ import {
   CREDENTIAL_BYTES_MAX,
   type EncryptedCall,
   REQUEST_BYTES_MAX,
-} from '../protocol/messages.ts'
+} from '../protocol/enclave-api.ts'
 import { badCiphertext, KEY_BYTES, type RecipientContext, setUpRecipient } from './hpke.ts'
 import type { KeyRing, RingKey } from './key-ring.ts'
 

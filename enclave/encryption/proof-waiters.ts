@@ -1,4 +1,4 @@
-import type { AnchorProof } from '../protocol/messages.ts'
+import type { AnchorProof } from '../protocol/enclave-api.ts'
 
 /** How long a sealed call waits for the gateway's commit, milliseconds. The gateway waits 60 s. */
 export const PROOF_TIMEOUT_MS = 65_000

@@ -7,7 +7,7 @@ import { type CompletionCore, serveCompletion } from '../calls/serve-completion.
 import { weighJson } from '../log/weigh-json.ts'
 import { describeError, type EventLog } from '../logger.ts'
 import { chooseProvider } from '../protocol/choose-provider.ts'
-import type { EncryptedCall, ProviderEntry } from '../protocol/messages.ts'
+import type { EncryptedCall, ProviderEntry } from '../protocol/enclave-api.ts'
 import {
   EncryptedAnswerPort,
   KEEP_ALIVE_MS,

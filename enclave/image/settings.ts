@@ -5,7 +5,7 @@ import { digestBootConfiguration } from '../../attestation/evidence/boot-configu
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import type { Json } from '../../attestation/json/value.ts'
 import { bootConfigurationOf, ConfigError, readConfig } from '../config.ts'
-import type { ProviderEntry } from '../protocol/messages.ts'
+import type { ProviderEntry } from '../protocol/enclave-api.ts'
 import { BUILT_IN_PROVIDERS } from '../providers/built-in-table.ts'
 import { PROVIDERS_MAX, parseProviderTable } from '../providers/parse-table.ts'
 import { parseCas } from '../providers/trusted-cas.ts'

@@ -4,7 +4,7 @@ import { type LogDomain, type TreeHead, treeHeadDigest } from '../../attestation
 import type { KeptDocument } from '../attestation-keeper.ts'
 import { CallFault } from '../call-fault.ts'
 import type { NotaryAccount } from '../notary-key.ts'
-import type { PullReply, PullRequest, SealedCompletion } from '../protocol/messages.ts'
+import type { PullReply, PullRequest, SealedCompletion } from '../protocol/enclave-api.ts'
 import type { Space } from './memory-budget.ts'
 import { weighString } from './weigh-json.ts'
 

@@ -10,7 +10,7 @@ import { hashLeaf } from '../../attestation/merkle/hash.ts'
 import type { Receipt, ReceiptCredential, ReceiptV3 } from '../../attestation/receipt.ts'
 import type { KeptDocument } from '../attestation-keeper.ts'
 import type { NotaryAccount } from '../notary-key.ts'
-import { NOTICE_RESPONSE_LENGTH_MAX, type SealedNotice } from '../protocol/messages.ts'
+import { NOTICE_RESPONSE_LENGTH_MAX, type SealedNotice } from '../protocol/enclave-api.ts'
 import type { NotaryLog } from './notary-log.ts'
 
 /** The facts about a finished completion. */

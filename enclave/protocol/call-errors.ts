@@ -1,5 +1,5 @@
+import type { EnclaveFault, EnclaveFaultCode } from './enclave-api.ts'
 import type { ErrorDetails, ErrorRule } from './error-envelope.ts'
-import type { EnclaveFault, EnclaveFaultCode } from './messages.ts'
 import type { RequestFault } from './request-faults.ts'
 
 /** The rules for errors after a fault of the enclave, or of an encrypted call, by code. */

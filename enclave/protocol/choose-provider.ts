@@ -1,5 +1,5 @@
 import { DIALECT_NAMES, type DialectName } from '../../attestation/dialects/dialect-names.ts'
-import type { ProviderEndpoint, ProviderEntry } from './messages.ts'
+import type { ProviderEndpoint, ProviderEntry } from './enclave-api.ts'
 
 /**
  * Returns the first provider in the table that has the dialect and a pattern that matches the whole

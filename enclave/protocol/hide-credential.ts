@@ -1,4 +1,4 @@
-import type { EnclaveFault } from './messages.ts'
+import type { EnclaveFault } from './enclave-api.ts'
 
 /**
  * Removes the operator's credential from a fault: some providers repeat the key that they refuse. A

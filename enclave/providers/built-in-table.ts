@@ -1,4 +1,4 @@
-import type { ProviderEntry } from '../protocol/messages.ts'
+import type { ProviderEntry } from '../protocol/enclave-api.ts'
 
 /**
  * The providers of a production enclave: their OpenAI-compatible chat endpoints, and those of the

@@ -3,7 +3,7 @@ import { isDialectName } from '../../attestation/dialects/dialect-names.ts'
 import { formOf, formsOf } from '../../attestation/json/forms.ts'
 import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
 import type { Json } from '../../attestation/json/value.ts'
-import type { ProviderEntry } from '../protocol/messages.ts'
+import type { ProviderEntry } from '../protocol/enclave-api.ts'
 
 /** Limit for entries of a table, and for patterns of an entry. The built-in table has fewer. */
 export const PROVIDERS_MAX = 64

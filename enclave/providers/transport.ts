@@ -5,7 +5,7 @@ import type { Socket } from 'node:net'
 import { createSecureContext, TLSSocket } from 'node:tls'
 import type { ReceiptTls } from '../../attestation/receipt.ts'
 import { CallFault } from '../call-fault.ts'
-import type { ProviderEndpoint, ProviderEntry } from '../protocol/messages.ts'
+import type { ProviderEndpoint, ProviderEntry } from '../protocol/enclave-api.ts'
 
 /**
  * How long an unused connection is kept, milliseconds. Servers close unused connections after 5 s

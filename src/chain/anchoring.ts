@@ -3,11 +3,6 @@ import type { LogDomain } from '../../attestation/tree-head.ts'
 import type { Opening } from '../observability/logger.ts'
 import type { Database } from '../storage/database.ts'
 import { type AnchorBlocksStore, createAnchorBlocksStore } from './anchor-blocks-store.ts'
-import {
-  type Fees,
-  type RawAnchorTransaction,
-  signAnchorTransaction,
-} from './anchor-transaction.ts'
 import { createAnchorsStore } from './anchors-store.ts'
 import { type BlockProofs, createBlockKeeper, createBlockProofs } from './block-proofs.ts'
 import { type BroadcasterStatus, createBroadcaster } from './broadcaster.ts'
@@ -30,6 +25,7 @@ import {
   createNonceStore,
   createRelayersStore,
 } from './relayers-store.ts'
+import { type Fees, type RawAnchorTransaction, signAnchorTransaction } from './sign-anchor.ts'
 
 /**
  * The gateway's access to the chain. It does all work on anchors, except storing them with their

@@ -7,7 +7,7 @@ import {
   BroadcastRounds,
   type RoundOptions,
   type RoundResult,
-} from './broadcast-rounds.ts'
+} from './send-anchors.ts'
 
 /** Times and limits of a broadcaster. Each has a default in BROADCASTER_DEFAULTS. */
 type BroadcasterLimits = Pick<RoundOptions, 'windowMax' | 'rebroadcastMs' | 'takenAfterMs'> & {

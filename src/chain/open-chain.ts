@@ -1,9 +1,9 @@
 import { createRpc, type Rpc, RpcError } from '../../client/rpc.ts'
 import type { Logger } from '../observability/logger.ts'
 import { StartFailure } from '../runtime/starting.ts'
-import { relayerAddress } from './anchor-transaction.ts'
 import { fetchChainView, hasCode } from './chain-reads.ts'
 import type { RemoteChainConfig } from './settings.ts'
+import { relayerAddress } from './sign-anchor.ts'
 
 /** The chain that receives the anchors. */
 export type Chain = {

@@ -9,7 +9,7 @@ import {
   url,
 } from '../runtime/fields.ts'
 import type { Environment } from '../runtime/read-settings.ts'
-import type { Fees } from './anchor-transaction.ts'
+import type { Fees } from './sign-anchor.ts'
 
 const MAX_FEE_PER_GAS_GWEI = 500
 const MAX_PRIORITY_FEE_GWEI = 2

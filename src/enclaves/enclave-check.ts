@@ -10,7 +10,7 @@ import {
 } from '../../attestation/nitro/verify-attestation.ts'
 import type { ReleaseEntry } from '../../attestation/release/release-list.ts'
 import type { LogDomain } from '../../attestation/tree-head.ts'
-import { type Identity, PROTOCOL_VERSIONS } from '../../enclave/protocol/messages.ts'
+import { type Identity, PROTOCOL_VERSIONS } from '../../enclave/protocol/enclave-api.ts'
 import { LruMap } from '../runtime/lru-map.ts'
 import { findReleaseFault } from './accepted-releases.ts'
 import { ENCLAVES_MAX } from './settings.ts'

@@ -18,7 +18,7 @@ import {
   type PullReply,
   type PullRequest,
   type SealedNotice,
-} from '../../enclave/protocol/messages.ts'
+} from '../../enclave/protocol/enclave-api.ts'
 import type { PassedBody } from '../api/read-body.ts'
 import { memoryLimitBytes } from '../runtime/memory.ts'
 import { checkedConnector } from './connection-check.ts'

@@ -1,6 +1,10 @@
 import type { EncryptionKey } from '../../attestation/encryption-key.ts'
 import { chooseProvider } from '../../enclave/protocol/choose-provider.ts'
-import type { CompletionCall, EnclaveFaultCode, Identity } from '../../enclave/protocol/messages.ts'
+import type {
+  CompletionCall,
+  EnclaveFaultCode,
+  Identity,
+} from '../../enclave/protocol/enclave-api.ts'
 import { chooseEndpoint } from './choose-enclave.ts'
 import type { CompletionAnswer, EnclaveClient } from './enclave-client.ts'
 import { EnclaveEndpoint, type EndpointOptions } from './enclave-endpoint.ts'

@@ -10,7 +10,7 @@ import {
   type PullReply,
   type SealedNotice,
   STREAM_EVENTS,
-} from '../../enclave/protocol/messages.ts'
+} from '../../enclave/protocol/enclave-api.ts'
 import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 
 /*

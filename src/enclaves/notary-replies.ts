@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { Identity } from '../../enclave/protocol/messages.ts'
+import type { Identity } from '../../enclave/protocol/enclave-api.ts'
 import { address, base64, digest, hexBytes, unixSeconds } from '../api/schemas.ts'
 
 /** The configuration that the enclave's attestation document proves. */

@@ -7,7 +7,7 @@ import {
   ENCRYPTED_RECORDS,
   type EncryptedCall,
   type EncryptedSealed,
-} from '../../enclave/protocol/messages.ts'
+} from '../../enclave/protocol/enclave-api.ts'
 import { ApiError, type ErrorCode } from '../api/errors.ts'
 import type { PassedBody } from '../api/read-body.ts'
 import type { Bus } from '../bus/bus.ts'

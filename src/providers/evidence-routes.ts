@@ -4,7 +4,7 @@ import {
   PROVIDER_EVIDENCE_BYTES_MAX,
   PROVIDER_KINDS,
 } from '../../attestation/providers/evidence/evidence-document.ts'
-import type { ProviderEntry } from '../../enclave/protocol/messages.ts'
+import type { ProviderEntry } from '../../enclave/protocol/enclave-api.ts'
 import { createAdmission } from '../api/admission.ts'
 import { ApiError } from '../api/errors.ts'
 import { defineRoute, type Route } from '../api/route.ts'

@@ -5,7 +5,7 @@ import {
   type ProviderPolicy,
   parseProviderPolicy,
 } from '../../attestation/providers/evidence/provider-policy.ts'
-import type { ProviderEntry } from '../../enclave/protocol/messages.ts'
+import type { ProviderEntry } from '../../enclave/protocol/enclave-api.ts'
 import type { Route } from '../api/route.ts'
 import type { Anchoring } from '../chain/anchoring.ts'
 import type { EnclavePool } from '../enclaves/enclave-pool.ts'

@@ -1,4 +1,4 @@
-import { CONTEXT_BYTES_MAX } from '../../enclave/protocol/messages.ts'
+import { CONTEXT_BYTES_MAX } from '../../enclave/protocol/enclave-api.ts'
 
 /**
  * What the gateway must know about a call when the enclave returns its completion. The enclave gets

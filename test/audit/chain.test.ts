@@ -6,7 +6,7 @@ import {
   readEventPages,
 } from '../../audit/chain.ts'
 import { type RpcCall, RpcError, type RpcReply } from '../../client/rpc.ts'
-import { signAnchorTransaction } from '../../src/chain/anchor-transaction.ts'
+import { signAnchorTransaction } from '../../src/chain/sign-anchor.ts'
 import { CONTRACT } from '../support/affidavit-contract.ts'
 import {
   type Anchoring,

@@ -8,7 +8,7 @@ import { appendLeaves, emptyEdge, rootOf } from '../../attestation/merkle/edge.t
 import { hashLeaf } from '../../attestation/merkle/hash.ts'
 import { verifyTreeHead } from '../../attestation/tree-head.ts'
 import { nativeSha256 } from '../../enclave/log/seal.ts'
-import { ENCLAVE_PATHS, type ProviderEntry } from '../../enclave/protocol/messages.ts'
+import { ENCLAVE_PATHS, type ProviderEntry } from '../../enclave/protocol/enclave-api.ts'
 import { completionOf, send, wholeAnswer } from '../support/hostile-answers.ts'
 import {
   type HostileProvider,

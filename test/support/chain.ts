@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { getBytes, Wallet } from 'ethers'
 import { createRpc, type Rpc } from '../../client/rpc.ts'
-import { signAnchorTransaction } from '../../src/chain/anchor-transaction.ts'
+import { signAnchorTransaction } from '../../src/chain/sign-anchor.ts'
 import { type LocalChain, startAnvil } from '../../src/local/local-chain.ts'
 import type { Logger } from '../../src/observability/logger.ts'
 

@@ -24,7 +24,7 @@ import {
   type ProviderEntry,
   type PullRequest,
   type SealedNotice,
-} from '../../enclave/protocol/messages.ts'
+} from '../../enclave/protocol/enclave-api.ts'
 import { documentOf, ScriptedNotary } from './scripted-log.ts'
 import { openSoftwareNsm } from './software-nsm.ts'
 

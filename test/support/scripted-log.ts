@@ -17,7 +17,7 @@ import type {
   PullReply,
   PullRequest,
   SealedNotice,
-} from '../../enclave/protocol/messages.ts'
+} from '../../enclave/protocol/enclave-api.ts'
 import type { EnclaveClient } from '../../src/enclaves/enclave-client.ts'
 import { EnclaveError } from '../../src/enclaves/enclave-errors.ts'
 import { encodeCallContext } from '../../src/verified/call-context.ts'

@@ -68,7 +68,7 @@ function parseAmount(text: string): string {
 }
 
 async function createRelayerKey(file: string): Promise<void> {
-  const { relayerAddress } = await import('../../chain/anchor-transaction.ts')
+  const { relayerAddress } = await import('../../chain/sign-anchor.ts')
   const key = `0x${randomBytes(32).toString('hex')}`
   await createFile(file, `${key}\n`, 0o600)
   process.stderr.write(`The key is in ${printable(file)}. Send ether to this address:\n`)

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import type { DialectName } from '../../../attestation/dialects/dialect-names.ts'
 import { chooseProvider, unsupportedMessage } from '../../../enclave/protocol/choose-provider.ts'
-import type { ProviderEntry } from '../../../enclave/protocol/messages.ts'
+import type { ProviderEntry } from '../../../enclave/protocol/enclave-api.ts'
 import type { RouteContext } from '../../api/context.ts'
 import { ApiError } from '../../api/errors.ts'
 import { described, faultIssue } from '../../api/schemas.ts'

@@ -6,7 +6,7 @@ import {
   endpointOf,
   unsupportedMessage,
 } from '../../../enclave/protocol/choose-provider.ts'
-import type { ProviderEntry } from '../../../enclave/protocol/messages.ts'
+import type { ProviderEntry } from '../../../enclave/protocol/enclave-api.ts'
 import { admitCall, type RateLimiter } from '../../accounts/limits/limiter.ts'
 import { createAdmission } from '../../api/admission.ts'
 import { ApiError, UPSTREAM_ERRORS } from '../../api/errors.ts'

@@ -12,7 +12,7 @@ import {
   type EncryptedHead,
   type EncryptedSealed,
   SEALED_CREDENTIAL_BYTES_MAX,
-} from '../../../enclave/protocol/messages.ts'
+} from '../../../enclave/protocol/enclave-api.ts'
 import { admitCall, type RateLimiter } from '../../accounts/limits/limiter.ts'
 import type { RouteContext } from '../../api/context.ts'
 import { ApiError, asError, CallerLeftError, ERROR_RULES, retryHeaders } from '../../api/errors.ts'

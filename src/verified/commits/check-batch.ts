@@ -13,7 +13,11 @@ import { appendLeaves, type Edge, type LogNode, rootOf } from '../../../attestat
 import { hashLeaf } from '../../../attestation/merkle/hash.ts'
 import { parseReceipt, type Receipt } from '../../../attestation/receipt.ts'
 import { type LogDomain, type TreeHead, verifyTreeHead } from '../../../attestation/tree-head.ts'
-import type { Identity, PullReply, SealedCompletion } from '../../../enclave/protocol/messages.ts'
+import type {
+  Identity,
+  PullReply,
+  SealedCompletion,
+} from '../../../enclave/protocol/enclave-api.ts'
 import { recoverPoint } from '../../../enclave/protocol/recover-point.ts'
 
 /**

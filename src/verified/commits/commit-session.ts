@@ -1,6 +1,6 @@
 import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import type { LogDomain, TreeHead } from '../../../attestation/tree-head.ts'
-import type { AnchorProof, PullReply } from '../../../enclave/protocol/messages.ts'
+import type { AnchorProof, PullReply } from '../../../enclave/protocol/enclave-api.ts'
 import type { RelayerNonces } from '../../chain/relayer-nonces.ts'
 import type { EnclaveClient } from '../../enclaves/enclave-client.ts'
 import { parseCallContext } from '../call-context.ts'

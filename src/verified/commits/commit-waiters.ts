@@ -1,4 +1,4 @@
-import type { NoticeCompletion } from '../../../enclave/protocol/messages.ts'
+import type { NoticeCompletion } from '../../../enclave/protocol/enclave-api.ts'
 import type { AnsweredRecord } from '../records/records-store.ts'
 
 /** Maximum number of records that one read fetches for waiters. */

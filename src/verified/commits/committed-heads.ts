@@ -8,7 +8,7 @@ import {
   inclusionNodes,
   type NodeCoordinate,
 } from '../../../attestation/merkle/proof-nodes.ts'
-import type { AnchorProof } from '../../../enclave/protocol/messages.ts'
+import type { AnchorProof } from '../../../enclave/protocol/enclave-api.ts'
 import type { HeadlessRecord, StoredRecord } from '../records/records-store.ts'
 import type { Notary } from './check-batch.ts'
 

@@ -11,7 +11,7 @@ import type {
   BootStatementReply,
   EnclaveFaultCode,
   Identity,
-} from '../../../enclave/protocol/messages.ts'
+} from '../../../enclave/protocol/enclave-api.ts'
 import type { EnclaveClient } from '../../enclaves/enclave-client.ts'
 import { EnclaveError } from '../../enclaves/enclave-errors.ts'
 import type { Logger } from '../../observability/logger.ts'

@@ -3,7 +3,7 @@ import { decodeBase64, decodeHex, encodeHex, equalBytes } from '../../../attesta
 import { digestBootConfiguration } from '../../../attestation/evidence/boot-configuration.ts'
 import { headAttestationUserData } from '../../../attestation/evidence/head-attestation.ts'
 import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
-import type { HeadAttestationReply, Identity } from '../../../enclave/protocol/messages.ts'
+import type { HeadAttestationReply, Identity } from '../../../enclave/protocol/enclave-api.ts'
 import { asError } from '../../api/errors.ts'
 import type { RecentBlock } from '../../chain/chain-reads.ts'
 import type { EnclaveClient } from '../../enclaves/enclave-client.ts'

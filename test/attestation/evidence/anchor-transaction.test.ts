@@ -13,7 +13,7 @@ import {
   encodeRlp as encodeItems,
   type RlpItem,
 } from '../../../attestation/evidence/rlp.ts'
-import { signAnchorTransaction } from '../../../src/chain/anchor-transaction.ts'
+import { signAnchorTransaction } from '../../../src/chain/sign-anchor.ts'
 import { CONTRACT as AFFIDAVIT } from '../../support/affidavit-contract.ts'
 
 const RELAYER = new Wallet(`0x${'5e'.repeat(32)}`)

@@ -12,7 +12,7 @@ import type { BundlePolicy, ChainFacts } from '../../../attestation/evidence/pol
 import { buildTrieProof } from '../../../attestation/evidence/trie.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
 import type { LogProof } from '../../../attestation/log-proof-form.ts'
-import { signAnchorTransaction } from '../../../src/chain/anchor-transaction.ts'
+import { signAnchorTransaction } from '../../../src/chain/sign-anchor.ts'
 import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'
 import {
   buildDocument,

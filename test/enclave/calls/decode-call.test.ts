@@ -4,7 +4,7 @@ import {
   decodeHeadAttestationRequest,
   decodePull,
 } from '../../../enclave/calls/decode-call.ts'
-import { PULL_WAIT_MAX_MS } from '../../../enclave/protocol/messages.ts'
+import { PULL_WAIT_MAX_MS } from '../../../enclave/protocol/enclave-api.ts'
 import { proofOf } from '../support/encrypted-calls.ts'
 
 const encode = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url')

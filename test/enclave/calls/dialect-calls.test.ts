@@ -11,7 +11,7 @@ import { parseStrictJson } from '../../../attestation/json/parse-strict.ts'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
 import { parseReceipt, type ReceiptV3 } from '../../../attestation/receipt.ts'
 import { type RecordCheckName, verifyRecord } from '../../../attestation/verify-record.ts'
-import type { SealedCompletion } from '../../../enclave/protocol/messages.ts'
+import type { SealedCompletion } from '../../../enclave/protocol/enclave-api.ts'
 import { createDemoServer } from '../../../src/local/demo/server.ts'
 import { startTestEnclave, type TestEnclave } from '../support/test-enclave.ts'
 

@@ -6,7 +6,7 @@ import { parseStrictJson } from '../../../attestation/json/parse-strict.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
 import { parseReceipt } from '../../../attestation/receipt.ts'
 import { hashChunks, hashCompletion } from '../../../attestation/record-hash.ts'
-import type { SealedCompletion } from '../../../enclave/protocol/messages.ts'
+import type { SealedCompletion } from '../../../enclave/protocol/enclave-api.ts'
 import {
   chunked,
   chunkOf,

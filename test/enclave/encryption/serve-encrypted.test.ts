@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { parseStrictJson } from '../../../attestation/json/parse-strict.ts'
 import { parseReceipt } from '../../../attestation/receipt.ts'
-import type { EncryptedCall } from '../../../enclave/protocol/messages.ts'
+import type { EncryptedCall } from '../../../enclave/protocol/enclave-api.ts'
 import {
   chunked,
   chunkOf,

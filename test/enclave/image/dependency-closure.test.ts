@@ -13,7 +13,7 @@ import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, describe, expect, it } from 'vitest'
 import { parseDependencies } from '../../../enclave/image/dependency-closure.ts'
-import { ENCLAVE_PATHS } from '../../../enclave/protocol/messages.ts'
+import { ENCLAVE_PATHS } from '../../../enclave/protocol/enclave-api.ts'
 import { serveSoftwareNsm } from '../../../src/local/nsm/nsm-server.ts'
 
 const project = join(import.meta.dirname, '../../..')

@@ -8,7 +8,7 @@ import { verifyTreeHead } from '../../../attestation/tree-head.ts'
 import { Space } from '../../../enclave/log/memory-budget.ts'
 import { NotaryLog, PULL_BYTES_MAX } from '../../../enclave/log/notary-log.ts'
 import { makeAccount, type NotaryAccount } from '../../../enclave/notary-key.ts'
-import type { PullReply } from '../../../enclave/protocol/messages.ts'
+import type { PullReply } from '../../../enclave/protocol/enclave-api.ts'
 
 const domain = { chainId: 31337, contract: '0x5fbdb2315678afecb367f032d93f642f64180aa3' }
 const documents = ['d0', 'd1'].map((digest) => ({

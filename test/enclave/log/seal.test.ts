@@ -9,7 +9,7 @@ import { Space } from '../../../enclave/log/memory-budget.ts'
 import { NotaryLog } from '../../../enclave/log/notary-log.ts'
 import { type FinishedCompletion, sealCompletion } from '../../../enclave/log/seal.ts'
 import { makeAccount } from '../../../enclave/notary-key.ts'
-import { NOTICE_RESPONSE_LENGTH_MAX } from '../../../enclave/protocol/messages.ts'
+import { NOTICE_RESPONSE_LENGTH_MAX } from '../../../enclave/protocol/enclave-api.ts'
 
 const hex = (text: string) => createHash('sha256').update(text).digest('hex')
 const canonicalRequest = '{"messages":[{"content":"Hi","role":"user"}],"model":"m","temperature":1}'

@@ -19,7 +19,7 @@ import {
   type EncryptedFault,
   type EncryptedHead,
   type EncryptedSealed,
-} from '../../../enclave/protocol/messages.ts'
+} from '../../../enclave/protocol/enclave-api.ts'
 import { readAnswer } from './test-enclave.ts'
 
 const suite = new HPKE.CipherSuite(

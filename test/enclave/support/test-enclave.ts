@@ -20,7 +20,7 @@ import {
   type PullRequest,
   type SealedCompletion,
   type SealedNotice,
-} from '../../../enclave/protocol/messages.ts'
+} from '../../../enclave/protocol/enclave-api.ts'
 import { bundledCas, parseCas } from '../../../enclave/providers/trusted-cas.ts'
 import { openSoftwareNsm } from '../../support/software-nsm.ts'
 

@@ -4,7 +4,7 @@ import { decodeBase64, decodeHex, encodeBase64, encodeHex } from '../../../attes
 import { digestBootConfiguration } from '../../../attestation/evidence/boot-configuration.ts'
 import { AttestationError } from '../../../attestation/nitro/attestation-error.ts'
 import type { ReleaseEntry } from '../../../attestation/release/release-list.ts'
-import { type Identity, PROTOCOL_VERSION } from '../../../enclave/protocol/messages.ts'
+import { type Identity, PROTOCOL_VERSION } from '../../../enclave/protocol/enclave-api.ts'
 import { findReleaseFault } from '../../../src/enclaves/accepted-releases.ts'
 import {
   createAttestationCheck,

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
 import { addressOf } from '../../../attestation/account.ts'
 import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
-import type { Identity } from '../../../enclave/protocol/messages.ts'
+import type { Identity } from '../../../enclave/protocol/enclave-api.ts'
 import { CONNECTION_REPLY_BYTES_MAX } from '../../../src/enclaves/connection-check.ts'
 import { EnclaveClient, IDENTITY_AGE_MAX_MS } from '../../../src/enclaves/enclave-client.ts'
 import {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
+import type { EnclaveFault, EnclaveFaultCode } from '../../../enclave/protocol/enclave-api.ts'
 import { errorEnvelope } from '../../../enclave/protocol/error-envelope.ts'
-import type { EnclaveFault, EnclaveFaultCode } from '../../../enclave/protocol/messages.ts'
 import { type ApiError, errorReply, ValidationError } from '../../../src/api/errors.ts'
 import {
   EnclaveError,

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
-import type { ProviderEntry } from '../../../../enclave/protocol/messages.ts'
+import type { ProviderEntry } from '../../../../enclave/protocol/enclave-api.ts'
 import { createLogger } from '../../../../src/observability/logger.ts'
 import {
   askProviderLists,

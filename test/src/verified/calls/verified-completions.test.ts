@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { EnclaveFault, Identity } from '../../../../enclave/protocol/messages.ts'
+import type { EnclaveFault, Identity } from '../../../../enclave/protocol/enclave-api.ts'
 import { authenticate } from '../../../../src/api/authenticate.ts'
 import { OPENAI_FACE } from '../../../../src/api/faces.ts'
 import { createLogger } from '../../../../src/observability/logger.ts'

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { canonicalizeJson } from '../../../../attestation/json/canonical.ts'
 import { type Edge, emptyEdge } from '../../../../attestation/merkle/edge.ts'
-import type { PullReply, SealedCompletion } from '../../../../enclave/protocol/messages.ts'
+import type { PullReply, SealedCompletion } from '../../../../enclave/protocol/enclave-api.ts'
 import {
   type BatchFault,
   BatchRefused,

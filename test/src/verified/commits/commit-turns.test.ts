@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import type { NoticeCompletion } from '../../../../enclave/protocol/messages.ts'
+import type { NoticeCompletion } from '../../../../enclave/protocol/enclave-api.ts'
 import { EnclaveError } from '../../../../src/enclaves/enclave-errors.ts'
 import { type Database, openDatabase } from '../../../../src/storage/database.ts'
 import type { DatabaseSession } from '../../../../src/storage/postgres-session.ts'

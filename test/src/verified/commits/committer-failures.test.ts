@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { SealedNotice } from '../../../../enclave/protocol/messages.ts'
+import type { SealedNotice } from '../../../../enclave/protocol/enclave-api.ts'
 import type { Database } from '../../../../src/storage/database.ts'
 import { CommitError } from '../../../../src/verified/commit-error.ts'
 import {

@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { decodeHex } from '../../../../attestation/bytes.ts'
 import { verifyLogProof } from '../../../../attestation/log-proof.ts'
 import { parseReceipt } from '../../../../attestation/receipt.ts'
-import type { PullRequest, SealedNotice } from '../../../../enclave/protocol/messages.ts'
+import type { PullRequest, SealedNotice } from '../../../../enclave/protocol/enclave-api.ts'
 import type { Database } from '../../../../src/storage/database.ts'
 import { CommitError } from '../../../../src/verified/commit-error.ts'
 import {

@@ -5,7 +5,7 @@ import {
   ANCHOR_GAS_LIMIT,
   relayerAddress,
   signAnchorTransaction,
-} from '../../../src/chain/anchor-transaction.ts'
+} from '../../../src/chain/sign-anchor.ts'
 import { CONTRACT } from '../../support/affidavit-contract.ts'
 import { TEST_FEES } from '../../support/chain.ts'
 
