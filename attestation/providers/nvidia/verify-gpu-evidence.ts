@@ -64,8 +64,8 @@ const GPU_CERTIFICATES: CertificateProfile = {
  *
  * It proves that a genuine device signed its measurements for this nonce, and no more: without
  * NVIDIA's reference values nothing shows that the firmware is good; only NVIDIA's online service
- * reports whether a device was revoked; and nothing ties the device to a CPU, unless the nonce does. Throws
- * PolicyError for a call to fix, and no other error.
+ * reports whether a device was revoked; and nothing ties the device to a CPU, unless the nonce
+ * does. Throws PolicyError for a call to fix, and no other error.
  *
  * @example
  * const { facts, checks } = await verifyGpuEvidence({ evidence, certificates }, { nonce }, at)
