@@ -9,7 +9,7 @@ import {
   createNamedEventReader,
 } from './answer-readers.ts'
 
-/** An error of this client, its proxy or an enclave, to be sent to the caller's own client. */
+/** An error of this library, its proxy or an enclave, in an answer to the calling program. */
 export type CallerFault = {
   readonly status: number
   readonly type: string

@@ -70,7 +70,7 @@ export async function bundlePackage(
   }
 }
 
-/** CommonJS packages in the files load Node modules with this function. */
+/** CommonJS packages that were bundled load Node modules with this function. */
 const REQUIRE =
   "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);"
 

@@ -31,7 +31,7 @@ type Foundation = {
   /** Null when a test supplies its own anchoring. */
   readonly chain: Chain | null
   readonly anchoring: Anchoring
-  /** Null when the operator runs the enclaves. */
+  /** Null if the operator runs the enclaves, so this gateway starts none. */
   readonly local: LocalEnclaves | null
 }
 
@@ -85,7 +85,7 @@ function openChain(
   return startLocalChain({ folder: dataFolder, port: chain.port, log, onRestart })
 }
 
-/** Null when the operator runs the enclaves. */
+/** Returns null if the operator runs the enclaves, so this gateway starts none. */
 async function startEnclaveParts(
   { enclave, chain, shutdownGraceMs }: GatewayConfig,
   own: OwnFoundation,

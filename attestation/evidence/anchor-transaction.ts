@@ -13,7 +13,7 @@ import {
   rlpUint256,
 } from './rlp.ts'
 
-/** Most bytes of a raw anchor transaction. This project's transactions have about 340. */
+/** Maximum bytes of a raw anchor transaction. This project's transactions have about 340. */
 export const TRANSACTION_BYTES_MAX = 1024
 
 /** The content of a signed anchor transaction. */

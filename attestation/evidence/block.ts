@@ -5,7 +5,7 @@ import { encodeUintWord, type TreeHead } from '../tree-head.ts'
 import { decodeRlp, type RlpItem, rlpBytes, rlpList, rlpNumber, rlpUint256 } from './rlp.ts'
 
 /**
- * Most bytes of a header. A header on Ethereum has about 600. Some chains put validator lists in
+ * Maximum bytes of a header. A header on Ethereum has about 600. Some chains put validator lists in
  * extraData.
  */
 export const HEADER_BYTES_MAX = 16_384
@@ -82,7 +82,7 @@ function invalid(message: string): FormatError {
   return new FormatError('invalid_block_header', message)
 }
 
-/** Most bytes of a transaction's receipt in a bundle. The receipt of an anchor has about 450. */
+/** Maximum bytes of a transaction's receipt in a bundle. The receipt of an anchor has about 450. */
 export const TRANSACTION_RECEIPT_BYTES_MAX = 16_384
 
 /** What the chain records about a transaction that it executed. */

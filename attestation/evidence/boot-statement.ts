@@ -18,7 +18,7 @@ const { textOf } = formsOf('invalid_boot_statement', 'boot statement: ')
 /** The value of `format` in a boot statement. */
 export const BOOT_STATEMENT_FORMAT = 'affidavit-boot-statement'
 
-/** Most heads in one statement. A gateway with more logs sends the heads of its newest logs. */
+/** Maximum heads in one statement. A gateway with more logs sends the heads of its newest logs. */
 export const BOOT_HEADS_MAX = 1_000
 
 /** A head of another notary's log, signed by that notary, as an enclave receives it. */

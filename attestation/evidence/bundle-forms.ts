@@ -9,7 +9,7 @@ export const bundleForms = formsOf('invalid_bundle')
 
 const { invalid } = bundleForms
 
-/** Most bytes of an attestation document in a bundle. A document from AWS has about 5 KB. */
+/** Maximum bytes of an attestation document in a bundle. A document from AWS has about 5 KB. */
 export const BUNDLE_DOCUMENT_BYTES_MAX = 16_384
 
 /** The number of bytes that a hex text may have, and the prefix of the text (default: 0x). */

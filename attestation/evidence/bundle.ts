@@ -30,7 +30,7 @@ const base64Of = base64FormOf(invalid)
 /** The value of `format` in bundles of every version. */
 export const BUNDLE_FORMAT = 'affidavit-evidence-bundle'
 
-/** Most transactions that a record lists in addition to `tx_hash`. */
+/** Maximum number of transactions that a record lists in addition to `tx_hash`. */
 export const REANCHORED_MAX = 64
 
 /** All data that are needed to check one completion (formats.md, Format). */

@@ -4,7 +4,7 @@ import { FormatError } from '../errors.ts'
 /** A value of RLP: a byte string or a list of values. */
 export type RlpItem = Uint8Array | readonly RlpItem[]
 
-/** Most levels of nested lists. A receipt, the deepest value read here, has 4. */
+/** Maximum depth of nested lists. A receipt, the deepest value read here, has 4. */
 export const RLP_DEPTH_MAX = 16
 
 /**
@@ -84,7 +84,7 @@ export function rlpNumber(item: RlpItem | undefined, what: string): number {
 const UINT256_BYTES = 32
 /** Longest payload whose length is in the prefix byte itself. */
 const SHORT_BYTES_MAX = 55
-/** Most bytes of a length. Such a length exceeds any memory, and a double holds it exactly. */
+/** Maximum bytes of a length. Such a length exceeds any memory, and a double holds it exactly. */
 const LENGTH_BYTES_MAX = 6
 
 type Source = { readonly bytes: Uint8Array; readonly limit: number }

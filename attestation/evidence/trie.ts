@@ -4,8 +4,8 @@ import { FormatError, ProofError } from '../errors.ts'
 import { decodeRlp, encodeRlp, encodeRlpNumber, type RlpItem, rlpBytes, rlpList } from './rlp.ts'
 
 /**
- * Most nodes of a proof. The longest key has 8 bytes, which are 16 nibbles. Each node except the
- * last uses at least one nibble.
+ * Maximum number of nodes of a proof. The longest key has 8 bytes, which are 16 nibbles. Each node
+ * except the last uses at least one nibble.
  */
 export const TRIE_NODES_MAX = 17
 

@@ -4,25 +4,24 @@ import { ANSWER_SIZE_MAX, type JsonSize } from './json-size.ts'
 import { JsonReader, type NumberFault } from './reader.ts'
 import type { Json } from './value.ts'
 
-/** Most levels of nested arrays and objects in a request, and in a provider's answer. */
+/** Maximum depth of nested arrays and objects in a request, and in a provider's answer. */
 export const JSON_DEPTH_MAX = 128
 
 /**
- * Most arrays and objects in a request, in all. Ten thousand messages with several parts have
- * 50,000. A body of 10 MiB of brackets would have millions, and block a program for seconds.
+ * Maximum arrays and objects in a request, in all. Ten thousand messages with several parts have
+ * 50,000. 10 MiB of brackets would have millions, and block a program for seconds.
  */
 export const JSON_CONTAINERS_MAX = 100_000
 
 /**
- * Most members in a request, in all its objects. Ten thousand messages with several parts have
- * 100,000. A body of 10 MiB of members would have nearly a million, and block a program for
- * seconds.
+ * Maximum members in a request, in all its objects. Ten thousand messages with several parts have
+ * 100,000. 10 MiB of members would have nearly a million, and block a program for seconds.
  */
 export const JSON_MEMBERS_MAX = 200_000
 
 /**
- * Most items in a request, in all its arrays. The largest batch of embeddings has 300,000 token
- * numbers. A body of 10 MiB of `0,` would have 5 million, and need half a gigabyte to hash.
+ * Maximum items in a request, in all its arrays. The largest batch of embeddings has 300,000 token
+ * numbers. 10 MiB of `0,` would have 5 million, and need half a gigabyte to hash.
  */
 export const JSON_ITEMS_MAX = 1_000_000
 

@@ -1,8 +1,8 @@
 import { concatBytes, sha256 } from '../bytes.ts'
 
 /**
- * Most hashes in a proof: a log has at most 2^53 leaves, and a consistency proof has one hash more
- * than the log has levels.
+ * Maximum number of hashes in a proof: a log has at most 2^53 leaves, and a consistency proof has
+ * one hash more than the log has levels.
  */
 export const PROOF_HASHES_MAX = 54
 

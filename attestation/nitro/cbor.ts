@@ -1,4 +1,4 @@
-/** Most levels of nested arrays and maps. The outermost container is level 1. */
+/** Maximum depth of nested arrays and maps. The outermost container is level 1. */
 const CBOR_DEPTH_MAX = 16
 
 /** The fault in an encoding: one word for each distinct check. */

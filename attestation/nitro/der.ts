@@ -1,4 +1,4 @@
-/** Most levels of nested elements. A certificate in a document needs 9. */
+/** Maximum depth of nested elements. A certificate in a document needs 9. */
 const DER_DEPTH_MAX = 16
 
 /** Bytes that are not valid DER (X.690). `offset` counts from the first decoded byte. */

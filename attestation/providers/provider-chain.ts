@@ -6,7 +6,9 @@ import { type LinkedChain, verifyChain } from '../nitro/chain.ts'
 import { checkRevocationLists, type RevocationList } from '../nitro/revocation-list.ts'
 import { ProviderEvidenceError } from './provider-error.ts'
 
-/** Most certificates in a chain, and most bytes of its PEM text. Real chains have 2 to 5. */
+/**
+ * Maximum number of certificates in a chain, and of bytes in its PEM text. Real chains have 2 to 5.
+ */
 const CHAIN_CERTIFICATES_MAX = 8
 const PEM_CHARACTERS_MAX = 32_768
 

@@ -17,10 +17,10 @@ const { arrayOf, invalid, membersOf, textOf } = releaseForms
 /** The `format` of signed lists of releases, version 1. The signed bytes begin with it. */
 export const RELEASES_FORMAT = 'affidavit-releases/v1'
 
-/** Most releases in a list. */
+/** Maximum number of releases in a list. */
 export const RELEASES_MAX = 256
 
-/** Most characters in the reason of a revocation. */
+/** Maximum characters in the reason of a revocation. */
 export const REASON_LENGTH_MAX = 500
 
 /** A release, and the times at which its documents are accepted (README.md here, Times). */

@@ -11,7 +11,7 @@ export const releaseForms = formsOf('invalid_release')
 
 const { arrayOf, hexOf, invalid, membersOf, textOf } = releaseForms
 
-/** Most signatures in one file. Each signer has one signature. */
+/** Maximum number of signatures in one file. Each signer has one signature. */
 export const SIGNATURES_MAX = 16
 
 /** One signature: its key (64 hex digits), and the Ed25519 signature over signedBytes (128). */

@@ -15,12 +15,12 @@ const { hexOf, invalid, membersOf, objectOf, textOf } = releaseForms
 /** The `format` of signed releases, version 1. The signed bytes begin with it. */
 export const RELEASE_FORMAT = 'affidavit-release/v1'
 
-/** Most inputs of the image builder that one release may list. */
+/** Maximum number of inputs of the image builder that one release may list. */
 export const INPUTS_MAX = 1_024
 
 /**
- * Most bytes of a file with a release or a list of releases. A list of 256 releases with 40 inputs
- * each has 1.2 MB.
+ * Maximum bytes of a file with a release or a list of releases. A list of 256 releases
+ * with 40 inputs each has 1.2 MB.
  */
 export const RELEASE_FILE_BYTES_MAX = 4 * 1024 * 1024
 

@@ -1,9 +1,9 @@
-/** Most characters of outside text that are shown on one line. */
+/** Maximum characters of outside text that are shown on one line. */
 export const PRINTED_LENGTH_MAX = 500
 
 /**
- * Most combining marks on one character. Real writing has up to four. More marks would cover other
- * lines.
+ * Maximum number of combining marks on one character. Real writing has up to four. More marks would
+ * cover other lines.
  */
 export const MARKS_MAX = 5
 

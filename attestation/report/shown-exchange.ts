@@ -3,7 +3,10 @@ import { escapeControls, printable } from './printable.ts'
 
 /** The most characters that are shown of one message part. */
 export const SHOWN_TEXT_LENGTH_MAX = 2_000
-/** Most messages that are shown: the last of a request, the first choices of a response. */
+/**
+ * Maximum number of messages that are shown: the last of a request, the first choices of a
+ * response.
+ */
 export const SHOWN_MESSAGES_MAX = 16
 
 /** One message in words. All text is from outside: show it with linesOf. */
@@ -61,7 +64,7 @@ export const NOTHING_SHOWN: ShownExchange = { asked: null, said: null }
 
 const WHO_LENGTH_MAX = 12
 
-/** Most lines of a text: line feeds must not push the text below out of sight. */
+/** Maximum number of lines of a text: line feeds must not push the text below out of sight. */
 const LINES_MAX = 40
 
 /**

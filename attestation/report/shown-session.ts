@@ -3,7 +3,7 @@ import type { SessionCallReport, SessionReport } from '../session/verify-session
 import { conclude } from './conclude.ts'
 import { describeStep, NOTHING_SHOWN, type ShownMessage } from './shown-exchange.ts'
 
-/** Most steps of a run that are shown. */
+/** Maximum number of steps of a run that are shown. */
 export const SHOWN_STEPS_MAX = 1_000
 
 /** One call of a session in words. */

@@ -1,4 +1,4 @@
-/** The parts of a saved page. These texts come from the project. */
+/** The parts of a saved page. All of them are texts of this project: no caller wrote them. */
 export type SavedParts = {
   /** The content security policy. It contains the hashes of script and style. */
   readonly policy: string

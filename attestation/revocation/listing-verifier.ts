@@ -12,8 +12,8 @@ import {
 } from './list-file.ts'
 
 /**
- * Most chains in the cache, with the result for each list. Enclaves on one host share their chain
- * for hours.
+ * Maximum number of chains in the cache, with the result for each list. Enclaves on one host share
+ * their chain for hours.
  */
 const CHAINS_MAX = 64
 

@@ -8,7 +8,7 @@ const { arrayOf, membersOf, objectOf, textOf } = formsOf('invalid_session', 'the
 /** The value of `format` in session bundles of every version. */
 export const SESSION_FORMAT = 'affidavit-session-bundle'
 
-/** Most calls in a session bundle. */
+/** Maximum number of calls in a session bundle. */
 export const SESSION_CALLS_MAX = 10_000
 
 /** The evidence of all calls of a session, in their order (formats.md). */

@@ -83,7 +83,7 @@ function isPlace(place: NamedPlace | undefined): place is SessionPlace {
   return typeof place === 'object' && place !== null
 }
 
-/** Most calls that a detail names. */
+/** Maximum number of calls that a detail names. */
 const NAMED_CALLS_MAX = 5
 
 /** Names calls by their places in the file, from 0. */

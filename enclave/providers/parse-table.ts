@@ -13,10 +13,10 @@ const PATTERN = { form: /^[\s\S]{1,256}$/, expectation: 'a pattern of 1 to 256 c
 const CODE = 'invalid_provider_table'
 
 /**
- * Parses a provider table from a JSON file: an array of ProviderEntry, without other members.
- * Names are unique. Origins have only scheme, host and port: https, or http for a loopback host.
- * Throws JsonError, or FormatError `invalid_provider_table` that names the first wrong entry and
- * member.
+ * Parses a provider table from a JSON file: an array of ProviderEntry. An entry has no other
+ * members. Names are unique. Origins have only scheme, host and port: https, or http for a loopback
+ * host. Throws JsonError, or FormatError `invalid_provider_table` that names the first wrong entry
+ * and member.
  */
 export function parseProviderTable(bytes: Uint8Array): readonly ProviderEntry[] {
   const { arrayOf, invalid } = formsOf(CODE)

@@ -18,8 +18,8 @@ export type BackendAnswer = {
    */
   next(): Promise<Uint8Array | null>
   /**
-   * Stops reading the answer. If `isWhole` is true, the connection stays open, and is used again
-   * after the rest of the answer has arrived. Otherwise the backend's call ends.
+   * Stops reading the answer. `isWhole`: everything that the caller needs was read. The connection
+   * then stays open, and is used again after the remaining bytes. Otherwise the call is aborted.
    */
   leave(isWhole: boolean): void
 }

@@ -56,7 +56,7 @@ export function refusalError(answer: {
   return new BackendError(message ?? reason, meant ? Number(code) : status, wait, reason)
 }
 
-/** Returns the error in a stream's chunk, or in a whole answer that arrived instead of a stream. */
+/** Converts an error that a stream's chunk contains, or a whole answer in place of a stream. */
 export function backendErrorOf({ message, code }: Pick<Refusal, 'message' | 'code'>): BackendError {
   const reason = 'the backend answered with an error'
   return new BackendError(message ?? reason, Number(code ?? 500), null, reason)

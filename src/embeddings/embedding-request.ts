@@ -6,8 +6,8 @@ import { boundedInteger } from '../api/form-schema.ts'
 import { addIssuesOf, described, faultIssue, jsonSchemaOf } from '../api/schemas.ts'
 
 /**
- * Limits that the interface does not set: as many inputs as OpenAI allows, and a token id above
- * every vocabulary.
+ * The interface sets no limits here. OpenAI allows this number of inputs, and no vocabulary has a
+ * token id above this maximum.
  */
 const INPUTS_MAX = 2_048
 const TOKEN_ID_MAX = 2 ** 31 - 1

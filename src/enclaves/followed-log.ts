@@ -65,7 +65,10 @@ export class FollowedLog {
     }
   }
 
-  /** Stops settling, and starts no following. A followed log stays followed until `stop`. */
+  /**
+   * Stops to settle the log, and does not start to follow it. If it is followed now, this continues
+   * until `stop`.
+   */
   stopTending(): void {
     this.#stopping.abort()
     this.#settling?.abort()

@@ -48,11 +48,11 @@ type CollectorOptions = CollectionParts & {
 }
 
 /**
- * Collects the evidence of each provider in the background: in every interval, and before the last
- * evidence ends. After a failure or incomplete collateral, tries again with growing pauses. If
- * several gateways use one database, only one of them collects each time. Every gateway reads the
- * providers' TLS keys. A new key makes the collector collect at once, because callers that demand
- * attested keys are refused until then.
+ * Collects the evidence of each provider in the background: once in each interval, and before the
+ * newest evidence expires. After a failure or incomplete collateral, tries again with growing
+ * pauses. If several gateways use one database, only one of them collects each time. Every gateway
+ * reads the providers' TLS keys. A new key makes the collector collect at once, because callers
+ * that demand attested keys are refused until then.
  */
 export function createEvidenceCollector(options: CollectorOptions): {
   start(): void

@@ -49,7 +49,7 @@ const PART_INDEX = { content: 'content_index', summary: 'summary_index' } as con
 const PROGRESS =
   /^response\.((?:web_search|file_search|code_interpreter|image_generation|mcp)_call|mcp_list_tools)\.(?:in_progress|searching|interpreting|generating|completed|failed)$/
 
-/** Most annotations that may come with the end of a part. Each becomes an event with an id. */
+/** Maximum annotations that may come with the end of a part. Each becomes an event with an id. */
 const ANNOTATIONS_MAX = 1_000
 
 /**

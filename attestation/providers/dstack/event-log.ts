@@ -7,7 +7,7 @@ import { parseExactJson } from '../../json/parse-strict.ts'
 import { type Json, memberOf } from '../../json/value.ts'
 import { dstackFault } from './dstack-codes.ts'
 
-/** Most events in a log. Real ones have about 30; an application can add some. */
+/** Maximum number of events in a log. Real ones have about 30; an application can add some. */
 export const EVENTS_MAX = 4096
 
 /** The type of the events that dstack and applications log at run time. */

@@ -18,8 +18,8 @@ export type ClaimedHardware = {
 }
 
 /**
- * Reads which hardware an attacker-controlled answer names, so that its collateral can be fetched.
- * Verifies nothing. Throws ProviderEvidenceError.
+ * Reads the hardware that an attacker-controlled answer claims. The caller fetches the collateral
+ * of this hardware. Verifies nothing. Throws ProviderEvidenceError.
  */
 export async function readClaimedHardware(
   kind: ProviderKind,

@@ -60,7 +60,7 @@ export type ProviderEvidence = {
   readonly collateral: readonly KeptResponse[]
 }
 
-/** Most bytes of a provider evidence. Evidence of eight GPUs has about 300,000. */
+/** Maximum bytes of a provider evidence. Evidence of eight GPUs has about 300,000. */
 export const PROVIDER_EVIDENCE_BYTES_MAX = 4 * 1024 * 1024
 
 const RESPONSES_MAX = 8

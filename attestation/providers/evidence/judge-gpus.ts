@@ -7,7 +7,7 @@ import { ProviderEvidenceError } from '../provider-error.ts'
 import { parsedAs, refuseEvidence } from './evidence-codes.ts'
 import type { Judging } from './judging.ts'
 
-/** Most devices in one answer: twice the eight GPUs and four switches of a machine. */
+/** Maximum number of devices in one answer: twice the eight GPUs and four switches of a machine. */
 const DEVICES_MAX = 24
 
 const { arrayOf, textOf } = formsOf('gpu_malformed')

@@ -10,7 +10,7 @@ import type { GpuEvidence } from './verify-gpu-evidence.ts'
 /** Evidence of one device, with the architecture that the sender states. */
 export type ArchivedGpuEvidence = GpuEvidence & { readonly arch: string }
 
-/** Most devices in one file: twice the eight GPUs and four switches of a machine. */
+/** Maximum number of devices in one file: twice the eight GPUs and four switches of a machine. */
 const DEVICES_MAX = 24
 
 /**

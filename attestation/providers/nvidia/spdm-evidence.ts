@@ -1,6 +1,6 @@
 import { refuseGpu } from './gpu-rules.ts'
 
-/** Most bytes of evidence. Evidence of a GPU has about 4,300. */
+/** Maximum bytes of evidence. Evidence of a GPU has about 4,300. */
 export const SPDM_EVIDENCE_BYTES_MAX = 65_536
 /** Heads in SPDM 1.1: GET_MEASUREMENTS (all blocks, signed) and MEASUREMENTS. */
 const REQUEST_HEAD = [0x11, 0xe0, 0x01, 0xff]

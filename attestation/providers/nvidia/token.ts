@@ -9,7 +9,7 @@ import { refuseGpu } from './gpu-rules.ts'
 /** The keys of a key set (RFC 7517) that may sign tokens, by key id. */
 export type TokenKeys = ReadonlyMap<string, Uint8Array<ArrayBuffer>>
 
-/** Most characters of a token. Real tokens have about 3,000. */
+/** Maximum characters of a token. Real tokens have about 3,000. */
 const TOKEN_CHARACTERS_MAX = 65_536
 const COORDINATE_BYTES = P384.coordinateBytes
 

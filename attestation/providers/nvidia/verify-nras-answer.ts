@@ -99,7 +99,7 @@ const OPTIONS: Readonly<Record<keyof NrasPolicy, true>> = { nonce: true, issuer:
 type AnswerTexts = { readonly overall: string; readonly devices: ReadonlyMap<string, string> }
 type AnswerTokens = { readonly overall: Token; readonly devices: ReadonlyMap<string, Token> }
 
-/** Most devices in an answer. */
+/** Maximum number of devices in an answer. */
 const DEVICES_MAX = 24
 
 /** Rule 9. */

@@ -40,7 +40,7 @@ export type SigstoreBundle = {
 }
 
 const HASHES_MAX = 64
-/** Most characters of a text. The largest is an entry with its certificate, about 5,000. */
+/** Maximum characters of a text. The largest is an entry with its certificate, about 5,000. */
 const TEXT_CHARACTERS_MAX = 262_144
 
 /**

@@ -29,7 +29,7 @@ export type SnpChain = {
   readonly rootProduct: SnpProduct
 }
 
-/** Most bytes of a certificate. AMD's largest has 1,639. */
+/** Maximum bytes of a certificate. AMD's largest has 1,639. */
 const CERTIFICATE_BYTES_MAX = 4096
 
 /**

@@ -18,7 +18,7 @@ import type { ResolvedSnpPolicy } from './policy.ts'
 import { isPssSha384, verifyPss } from './rsa-pss.ts'
 import { refuseReport } from './snp-rules.ts'
 
-/** Most bytes of a list. AMD's have about 1,000. */
+/** Maximum bytes of a list. AMD's have about 1,000. */
 const LIST_BYTES_MAX = 65_536
 
 /**

@@ -24,7 +24,7 @@ export type TdxCollateral = {
   readonly pckCrl: Uint8Array
 }
 
-/** Most characters of a response or of a header. Real ones have about 5,000. */
+/** Maximum characters of a response or of a header. Real ones have about 5,000. */
 const RESPONSE_BYTES_MAX = 262_144
 
 /** The members of Intel's responses that hold the signed object. */

@@ -3,7 +3,7 @@ import { latin1 } from '../../nitro/der.ts'
 import { parsePemChain } from '../provider-chain.ts'
 import { tdxFault } from './tdx-codes.ts'
 
-/** Most bytes of a quote. Real ones have about 5,000, with up to 3,065 ignored bytes. */
+/** Maximum bytes of a quote. Real ones have about 5,000, with up to 3,065 ignored bytes. */
 export const TDX_QUOTE_BYTES_MAX = 32_768
 
 /** The report of a TD (Intel TDX DCAP Quote Generation Library, TD Quote Body). */

@@ -135,7 +135,7 @@ export function parseQeIdentity(bytes: Uint8Array): QeIdentity {
   })
 }
 
-/** Most levels, identities and advisories in one list. Real lists have up to 40. */
+/** Maximum number of levels, identities and advisories in one list. Real lists have up to 40. */
 const ITEMS = { min: 0, max: 256 }
 const COMPONENTS = { min: 16, max: 16 }
 const SVN_MAX = 255

@@ -20,9 +20,9 @@ export const ARTIFACT_FILE = join(
 const SOURCE_UNIT = 'contracts/Affidavit.sol'
 
 /**
- * Everything that decides the bytecode, except the compiler's version, which package-lock.json and
- * the pragma fix. `paris` is the oldest EVM without proof of work, so the bytecode runs on every
- * later chain. `runs` is high because the contract is called very often.
+ * The settings that decide the bytecode, together with the compiler's version, which stands in
+ * package-lock.json and in the pragma. `paris` is the oldest EVM without proof of work, so the
+ * bytecode runs on every later chain. `runs` is high because the contract is called very often.
  */
 const SETTINGS = {
   evmVersion: 'paris',

@@ -20,7 +20,7 @@ type KeptCall = Pick<Proof, 'hash' | 'request' | 'answer'>
 export type SessionFile = {
   /** Where the session continues. Undefined for a new session. */
   readonly start: SessionStart | undefined
-  /** Stores a call. Resolves when it survives a crash of the machine. */
+  /** Stores a call. Resolves when the call is on the disk, where a crash cannot lose it. */
   keep(proof: Proof): Promise<void>
   /** Adds the evidence of the calls to the bundle, from now on, with this API key. */
   complete(apiKey: string | null, id: string): void

@@ -67,9 +67,7 @@ export type ImageRequest = {
   readonly size: string
 }
 
-/**
- * Maximum number of bytes of a frame besides its request: id, member names, numbers and brackets.
- */
+/** Maximum bytes of a frame besides its request: id, member names, numbers and brackets. */
 const ENVELOPE_BYTES = 256
 
 /** A chat frame without its id. Most of the text is made only once, even for several tries. */
@@ -219,8 +217,8 @@ export function encodeImages(requestId: string, images: readonly string[]): stri
 }
 
 /**
- * Encodes the frame that answers a request for images with an error. The status is left out when it
- * is 500. Other gateway implementations read only `error`.
+ * Encodes the error frame for a request for images. The status is left out when it is 500.
+ * Other gateway implementations read only `error`.
  */
 export function encodeImageFailure(requestId: string, fault: SentFault): string {
   const status = fault.statusCode === 500 ? {} : { status_code: fault.statusCode }

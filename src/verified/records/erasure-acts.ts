@@ -17,8 +17,8 @@ const reason = z.string().refine(isErasureReason)
 type Place = { readonly database: Pick<Database, 'queries'> }
 
 /**
- * Acts on stored requests and answers, only for the operator. Proofs are not erased, because they
- * contain only hashes of the content.
+ * What only the operator may do with stored requests and answers. Proofs are not erased, because
+ * they contain only hashes of the content.
  */
 export const erasureActs = {
   /**

@@ -8,7 +8,7 @@ import { Hex } from '../kit/values.tsx'
 
 const OUTCOMES = { verified: 'passed', consistent: 'not checked', invalid: 'failed' } as const
 
-/** Most calls that are shown. Further calls are only counted. */
+/** Maximum number of calls that are shown. Further calls are only counted. */
 const CALLS_SHOWN = 500
 
 /** The checks of a session, and its calls, each with what the call added to the run. */
