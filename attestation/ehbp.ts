@@ -50,8 +50,9 @@ export function nonceAt(baseNonce: Uint8Array, sequence: number): Uint8Array<Arr
 
 /**
  * Splits a body, in any parts, into the ciphertexts of its frames. Skips frames of length 0.
- * `lengthMax`: the most bytes of one ciphertext. Throws FormatError `invalid_frame`. An incomplete
- * frame is one array: a list of one-byte parts would take a hundred times as much memory.
+ * `lengthMax`: the maximum bytes of one ciphertext. Throws FormatError `invalid_frame`. An
+ * incomplete frame is one array: a list of one-byte parts would take a hundred times as much
+ * memory.
  */
 export function createFrameReader(lengthMax: number) {
   let held = new Uint8Array(FRAME_LENGTH_BYTES)

@@ -1,7 +1,7 @@
 import type { TurnStep } from '../session/items.ts'
 import { escapeControls, printable } from './printable.ts'
 
-/** The most characters that are shown of one message part. */
+/** Maximum characters that are shown of one message part. */
 export const SHOWN_TEXT_LENGTH_MAX = 2_000
 /**
  * Maximum number of messages that are shown: the last of a request, the first choices of a

@@ -72,6 +72,11 @@ export const COMMENT_PHRASES: readonly Phrase[] = [
   phrase('noted', 'noted', 'recorded'),
   phrase('attend', String.raw`attend\w*`, 'is on standby'),
   phrase('introduce', String.raw`introduc\w*`, 'registers, shows'),
+  phrase(
+    'most, as a limit',
+    'most (?:bytes|characters|levels|items|members|calls|devices|events|hashes|releases|heads)',
+    'maximum …',
+  ),
 ]
 
 /** Words that no name in code contains: the field has terms for what they mean. */

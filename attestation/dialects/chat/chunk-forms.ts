@@ -14,7 +14,7 @@ import type { Json, JsonObject } from '../../json/value.ts'
 export const INDEX_MAX = 1_023
 
 /**
- * The most members that may wait for the next chunk with choices. Providers and nodes send one or
+ * Maximum members that may wait for the next chunk with choices. Providers and nodes send one or
  * two.
  */
 export const CARRIED_MEMBERS_MAX = 64

@@ -23,7 +23,7 @@ export type Framing =
 /** Most chunks: a long body gets larger chunks than requested. */
 const CHUNKS_MAX = 5_000
 
-/** Most characters of a request that a report shows. */
+/** Maximum characters of a request that a report shows. */
 const SHOWN_LENGTH_MAX = 3_000
 
 /** Bytes of a request, head and body. */
