@@ -109,13 +109,13 @@ function policyOf(built: BuiltKind, { policy }: EvidenceChanges): JsonObject {
   return JSON.parse(JSON.stringify(members))
 }
 
+const forNonce = (bytes: Buffer) => {
+  bytes.set(NONCE, 4)
+  return bytes
+}
+
 /** Made once: the chain of each build has another root. */
-const gpu = buildGpu({
-  evidence: (bytes) => {
-    bytes.set(NONCE, 4)
-    return bytes
-  },
-})
+const gpu = buildGpu({ evidence: forNonce })
 
 const ROOTS = {
   intel: [hex(DEVELOPMENT_INTEL_ROOT)],
@@ -322,9 +322,19 @@ export function intelAnswers(collateral: TdxCollateral): readonly KeptResponse[]
   return intelAnswersOf(collateral).map(({ url, body, headers }) => kept(url, body, headers))
 }
 
+/** A switch below the GPU's root, as an item of version 3. */
+export function switchItem() {
+  const device = 'LS_10 A01 FSP FMC LF'
+  const { evidence, certificates } = buildGpu({ evidence: forNonce, device }).evidence
+  const [below, root] = [certificates, gpu.evidence.certificates].map((pem) =>
+    pem.split(/(?=-----BEGIN)/),
+  )
+  const chain = [...(below?.slice(0, -1) ?? []), root?.at(-1)].join('')
+  return { ...gpuItem({ evidence, certificates: chain }), id: 'switch-0', kind: 'nvswitch' }
+}
+
 /** A GPU that signed evidence for the nonce, as an item of version 3. */
-function gpuItem() {
-  const { evidence, certificates } = gpu.evidence
+function gpuItem({ evidence, certificates } = gpu.evidence) {
   return {
     id: 'gpu-0',
     kind: 'gpu',

@@ -7,6 +7,7 @@ import {
   MODEL_CONFIG,
   ORIGIN,
   predicateOf,
+  switchItem,
 } from '../provider-builder/evidence-builder.ts'
 
 /** Evidence that breaks one rule, and the code of its refusal. */
@@ -278,6 +279,12 @@ export const evidenceRefusals: readonly EvidenceRefusal[] = [
     changes: { policy: { gpu: 'required' } },
   },
   {
+    code: 'gpu_missing',
+    name: 'a switch where a GPU is required',
+    kind: 'tinfoil v3 SNP',
+    changes: { bound: (keys) => keys.devices.splice(0, 1, switchItem()) },
+  },
+  {
     code: 'gpu_malformed',
     name: 'a device of another maker',
     kind: 'tinfoil v3 SNP',
@@ -294,6 +301,12 @@ export const evidenceRefusals: readonly EvidenceRefusal[] = [
         keys.devices[0].evidence.evidence = bytes.toString('base64')
       },
     },
+  },
+  {
+    code: 'gpu_repeated',
+    name: 'the evidence of one GPU as that of two',
+    kind: 'tinfoil v3 SNP',
+    changes: { bound: ({ devices }) => devices.push({ ...devices[0], id: 'gpu-1' }) },
   },
   {
     code: 'weights_unknown',
@@ -331,6 +344,11 @@ export const evidenceRefusals: readonly EvidenceRefusal[] = [
 export const evidenceAcceptances: readonly EvidenceAcceptance[] = [
   { name: 'version 2 of Tinfoil', kind: 'tinfoil v2' },
   { name: 'version 3 of Tinfoil on SEV-SNP with a GPU and weights', kind: 'tinfoil v3 SNP' },
+  {
+    name: 'a GPU beside a switch',
+    kind: 'tinfoil v3 SNP',
+    changes: { bound: ({ devices }) => devices.push(switchItem()) },
+  },
   { name: 'version 3 of Tinfoil on TDX with weights', kind: 'tinfoil v3 TDX' },
   { name: 'a service on dstack', kind: 'dstack' },
   { name: 'an ACI service', kind: 'aci' },
