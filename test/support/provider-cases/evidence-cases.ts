@@ -1,5 +1,6 @@
 import type { ProviderEvidenceCode } from '../../../attestation/providers/evidence/evidence-codes.ts'
 import { MADE_AT } from '../nitro-builder/development-pki.ts'
+import { APP_ID, COMPOSE_HASH } from '../provider-builder/dstack-builder.ts'
 import {
   type BuiltKind,
   type EvidenceChanges,
@@ -31,6 +32,11 @@ const broken = (path: string) => ({
     all.map((one) => (one.url.includes(path) ? kept(one.url, 'broken') : one)),
 })
 
+const CONFIG_DOCUMENT = JSON.stringify({
+  app_id: Buffer.from(APP_ID).toString('hex'),
+  compose_hash: Buffer.from(COMPOSE_HASH).toString('hex'),
+  version: 3,
+})
 const MILAN = { Milan: { bootloader: 4, tee: 0, snp: 23, microcode: 213 } }
 
 export const evidenceRefusals: readonly EvidenceRefusal[] = [
@@ -375,6 +381,24 @@ export const evidenceAcceptances: readonly EvidenceAcceptance[] = [
       answer: (answer) =>
         Object.assign(answer, answer.gateway_attestation, { gateway_attestation: undefined }),
     },
+  },
+  {
+    name: 'a service whose MRCONFIGID states a document',
+    kind: 'dstack',
+    changes: {
+      configDocument: CONFIG_DOCUMENT,
+      bound: (answer) => Object.assign(answer.info, { vm_config: JSON.parse(answer.vm_config) }),
+    },
+  },
+  {
+    name: 'an ACI service whose MRCONFIGID states a document',
+    kind: 'aci',
+    changes: { configDocument: CONFIG_DOCUMENT },
+  },
+  {
+    name: 'a service that gives no description of its TCB',
+    kind: 'dstack',
+    changes: { bound: (answer) => Object.assign(answer.info, { tcb_info: '' }) },
   },
   {
     name: 'a keyset for any host',
