@@ -16,7 +16,8 @@ const DEVICES_MAX = 24
 /**
  * Parses the attacker-controlled JSON in which NVIDIA's tools pass evidence on: an array of objects
  * of arch, certificate (base64 of PEM), evidence (base64), nonce (hex), which must be the nonce of
- * the evidence, and perhaps version. Throws ProviderEvidenceError `answer_malformed`, or a code of rules 1 to 5.
+ * the evidence, and perhaps version. Throws ProviderEvidenceError `answer_malformed`, or a code of
+ * rules 1 to 5.
  */
 export function parseGpuEvidence(bytes: Uint8Array): readonly ArchivedGpuEvidence[] {
   const { arrayOf } = formsOf('answer_malformed')

@@ -106,7 +106,10 @@ export function decodeSnpReport(bytes: Uint8Array): SnpReport {
   const take = (offset: number, length: number) => report.slice(offset, offset + length)
   const version = view.getUint32(0, true)
   if (version < VERSION_MIN || version > VERSION_MAX)
-    throw refuseReport('report_version', `expected version ${VERSION_MIN} to ${VERSION_MAX}`)
+    throw refuseReport(
+      'report_version',
+      `expected version ${VERSION_MIN} to ${VERSION_MAX}, got ${version}`,
+    )
   checkReserved(report, version)
   const policy = decodePolicy(view)
   const platform = decodePlatform(view)
