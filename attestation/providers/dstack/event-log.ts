@@ -115,8 +115,12 @@ export function systemEventsOf(events: readonly DstackEvent[]): SystemEvents {
   const ready = logged.findIndex(({ name }) => name === SYSTEM_READY)
   const isDisguised = ({ type, name }: DstackEvent, index: number): boolean =>
     type !== RUNTIME_EVENT_TYPE || (index < ready && name.includes(':'))
-  if (logged.some(isDisguised))
-    throw dstackFault('system_event_disguised', 'expected runtime events with plain names in RTMR3')
+  const disguised = logged.findIndex(isDisguised)
+  if (disguised >= 0)
+    throw dstackFault(
+      'system_event_disguised',
+      `event ${disguised} of RTMR3: expected a runtime event with a plain name`,
+    )
   if (ready < 0) throw dstackFault('system_ready_missing', `expected an event ${SYSTEM_READY}`)
   const system = new Map<string, Uint8Array>()
   for (const { name, payload } of logged.slice(0, ready)) {

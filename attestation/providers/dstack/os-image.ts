@@ -5,7 +5,7 @@ import { memberAt } from '../../json/value.ts'
 import { latin1 } from '../../nitro/der.ts'
 import { type Established, established, type NotMade, waived } from '../provider-checks.ts'
 import type { TdxBody } from '../tdx/quote.ts'
-import { hasMeasurements } from '../tdx/td-checks.ts'
+import { differencesFrom, nearestOf } from '../tdx/td-checks.ts'
 import { dstackFault } from './dstack-codes.ts'
 import type { DstackImage, ResolvedDstackPolicy } from './dstack-policy.ts'
 
@@ -21,10 +21,12 @@ export function matchImage(
 ): Established<DstackImage> | NotMade {
   if (images === 'any') return waived('any image is accepted')
   const image = images.find(({ measurements }) =>
-    measurements.some((set) => hasMeasurements(body, set)),
+    measurements.some((set) => differencesFrom(body, set).length === 0),
   )
-  if (!image)
-    throw dstackFault('os_image_not_accepted', 'expected MRTD and RTMR0 to 2 of an accepted image')
+  if (!image) {
+    const sets = images.flatMap(({ measurements }) => measurements)
+    throw dstackFault('os_image_not_accepted', `expected an image of ${nearestOf(body, sets)}`)
+  }
   const hash = sha256(image.checksums)
   if (logged !== null && !equalBytes(logged, hash))
     throw dstackFault('os_image_hash_mismatch', 'expected the logged hash of the measured image')

@@ -45,6 +45,7 @@ export const EVIDENCE_CODES = {
   gpu_missing: 'GPU',
   gpu_malformed: 'GPU',
   gpu_refused: 'GPU',
+  gpu_repeated: 'GPU',
   weights_unknown: 'weights',
   weights_not_accepted: 'weights',
 } as const satisfies Readonly<Record<string, EvidenceCheckName>>

@@ -7,7 +7,7 @@ import { blockedBy, established } from '../provider-checks.ts'
 import { parsedAs, refuseEvidence } from './evidence-codes.ts'
 import { findAnswer } from './find-answer.ts'
 import { type ApplicationEvidence, judgeApplication } from './judge-application.ts'
-import { jsonBytesOf, readCompose } from './judge-dstack.ts'
+import { jsonBytesOf, readCompose, readConfigDocument } from './judge-dstack.ts'
 import { judgeGpus } from './judge-gpus.ts'
 import { type BoundKey, type Judging, type KindFacts, UNKNOWN_WEIGHTS } from './judging.ts'
 import { readKeptCollateral } from './kept-collateral.ts'
@@ -78,6 +78,9 @@ function readReport(json: Json): AciAnswer {
       typeof compose === 'string'
         ? encodeUtf8(compose)
         : readCompose(memberAt(evidence, 'info', 'tcb_info')),
+    configDocument: readConfigDocument(
+      memberAt(evidence, 'vm_config') ?? memberAt(evidence, 'info', 'vm_config'),
+    ),
     keyset: bytes,
     statedDigest: textOf(at('workload_keyset_digest'), 'workload_keyset_digest'),
     notAfter: countOf(memberAt(value, 'not_after'), 'not_after'),

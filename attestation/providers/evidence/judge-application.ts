@@ -19,6 +19,7 @@ export type ApplicationEvidence = {
   readonly quote: Uint8Array
   readonly eventLog: Uint8Array
   readonly appCompose: Uint8Array | null
+  readonly configDocument: Uint8Array | null
 }
 
 /**
@@ -71,7 +72,7 @@ export async function judgeApplication(
   const log =
     body && answer
       ? await verifyDstackLog(
-          { body, ...answer, configDocument: null },
+          { body, ...answer },
           {
             composeHashes: application?.composeHashes ?? 'any',
             images: application?.images ?? 'any',

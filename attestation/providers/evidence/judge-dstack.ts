@@ -1,4 +1,5 @@
 import { concatBytes, decodeHex, encodeHex, encodeUtf8, equalBytes, sha256 } from '../../bytes.ts'
+import { FormatError } from '../../errors.ts'
 import { canonicalizeJson } from '../../json/canonical.ts'
 import { formsOf } from '../../json/forms.ts'
 import { parseExactJson } from '../../json/parse-strict.ts'
@@ -70,6 +71,7 @@ function readReport(json: Json): DstackAnswer {
     quote: decodeHex(textOf(at('intel_quote'), 'intel_quote')),
     eventLog: jsonBytesOf(at('event_log'), 'event_log'),
     appCompose: readCompose(at('info', 'tcb_info')),
+    configDocument: readConfigDocument(at('info', 'vm_config') ?? at('vm_config')),
     address,
     fingerprint: fingerprint === null ? null : readFingerprint(fingerprint),
     devices: readPayload(at('nvidia_payload') ?? null),
@@ -91,10 +93,27 @@ export function jsonBytesOf(json: Json | undefined, name: string): Uint8Array {
 
 /** The text app_compose in tcb_info, which is an object or the JSON text of an object. */
 export function readCompose(tcbInfo: Json | undefined): Uint8Array | null {
-  if (tcbInfo === undefined || tcbInfo === null) return null
+  if (tcbInfo === undefined || tcbInfo === null || tcbInfo === '') return null
   const info = typeof tcbInfo === 'string' ? parseExactJson(encodeUtf8(tcbInfo)) : tcbInfo
   const compose = memberAt(objectOf(info, 'tcb_info'), 'app_compose')
-  return compose === undefined ? null : encodeUtf8(textOf(compose, 'app_compose'))
+  return compose === undefined || compose === null
+    ? null
+    : encodeUtf8(textOf(compose, 'app_compose'))
+}
+
+/**
+ * The document of MRCONFIGID's form 3, a text in the machine's configuration, which is an object or
+ * its text. The configuration is the host's word: any other form of it has no document.
+ */
+export function readConfigDocument(vmConfig: Json | undefined): Uint8Array | null {
+  try {
+    const config = typeof vmConfig === 'string' ? parseExactJson(encodeUtf8(vmConfig)) : vmConfig
+    const document = memberAt(config, 'mr_config')
+    return typeof document === 'string' ? encodeUtf8(document) : null
+  } catch (fault) {
+    if (fault instanceof FormatError) return null
+    throw fault
+  }
 }
 
 /** The devices in a payload for NVIDIA's service, which is an object or its JSON text. */

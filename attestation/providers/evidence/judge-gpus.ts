@@ -1,4 +1,4 @@
-import { decodeBase64 } from '../../bytes.ts'
+import { decodeBase64, encodeHex } from '../../bytes.ts'
 import { formsOf } from '../../json/forms.ts'
 import { type Json, memberAt } from '../../json/value.ts'
 import { type GpuEvidence, verifyGpuEvidence } from '../nvidia/verify-gpu-evidence.ts'
@@ -35,15 +35,20 @@ export async function judgeGpus(
 ): Promise<readonly string[]> {
   const names = await checks.make('GPU', async () => {
     const devices = read()
-    if (devices.length === 0 && terms.gpu === 'required')
-      throw refuseEvidence('gpu_missing', 'expected evidence of a GPU')
-    if (devices.length === 0) return waived('the answer has no evidence of GPUs')
+    const isRequired = terms.gpu === 'required'
+    if (devices.length === 0 && !isRequired) return waived('the answer has no evidence of GPUs')
     const judged = await Promise.all(
       devices.map(async (one) => verifyGpuEvidence(one, { nonce, roots: terms.roots.nvidia }, at)),
     )
     for (const [index, one] of judged.entries()) add(`GPU ${index}`, one.checks)
     for (const one of judged) requireDevice(one.checks)
-    const found = judged.map(({ facts }) => facts?.device ?? '')
+    const facts = judged.flatMap((one) => one.facts ?? [])
+    if (isRequired && facts.every(({ isSwitch }) => isSwitch))
+      throw refuseEvidence('gpu_missing', 'expected evidence of a GPU, which a switch is not')
+    const own = new Set(facts.map(({ certificateSha256 }) => encodeHex(certificateSha256)))
+    if (own.size < facts.length)
+      throw refuseEvidence('gpu_repeated', 'expected evidence of each device once')
+    const found = facts.map(({ device }) => device)
     return established(found, `${found.join(', ')}: genuine, firmware unknown; ${tie}`)
   })
   return names ?? []

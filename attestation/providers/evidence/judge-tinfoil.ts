@@ -52,7 +52,8 @@ export async function judgeTinfoil(judging: Judging): Promise<KindFacts> {
     const { tee } = document.hardware
     if ((tee === 'TDX' ? terms.tdx : terms.snp) === null)
       throw refuseEvidence('tee_not_accepted', `expected other hardware than ${tee}`)
-    if (tee === 'SEV-SNP' && collateral.snp === null) return notGiven("AMD's certificates were")
+    if (tee === 'SEV-SNP' && collateral.snp === null)
+      return notGiven("AMD's certificates (VCEK or VLEK, and cert_chain) were")
     const found = await judgeHardware(document.hardware, {
       ...judging,
       ...terms,

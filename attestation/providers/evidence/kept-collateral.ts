@@ -127,7 +127,8 @@ function pcsResponses(json: Json | undefined): readonly KeptResponse[] {
   return arrayOf(json, 'responses', { min: 0, max: ENTRIES_MAX }).map((item) => {
     const url = textOf(memberAt(item, 'url'), 'url')
     if (!URL.canParse(url)) throw invalid('url', 'a URL')
-    const headers = Object.entries(objectOf(memberAt(item, 'headers'), 'headers'))
+    // Go writes an empty map that was never made as null.
+    const headers = Object.entries(objectOf(memberAt(item, 'headers') ?? {}, 'headers'))
     return {
       url,
       status: 200,

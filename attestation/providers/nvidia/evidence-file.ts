@@ -2,7 +2,7 @@ import { decodeBase64, decodeHex, equalBytes } from '../../bytes.ts'
 import { FormatError } from '../../errors.ts'
 import { formsOf } from '../../json/forms.ts'
 import { parseExactJson } from '../../json/parse-strict.ts'
-import type { Json } from '../../json/value.ts'
+import { type Json, memberAt } from '../../json/value.ts'
 import { refuseGpu } from './gpu-rules.ts'
 import { decodeSpdmEvidence } from './spdm-evidence.ts'
 import type { GpuEvidence } from './verify-gpu-evidence.ts'
@@ -15,8 +15,8 @@ const DEVICES_MAX = 24
 
 /**
  * Parses attacker-controlled JSON from NVIDIA's tools: an array of objects of arch, certificate
- * (base64 of PEM), evidence (base64) and nonce (hex), which must be the nonce of the evidence.
- * Throws ProviderEvidenceError `answer_malformed`, or a code of rules 1 to 5.
+ * (base64 of PEM), evidence (base64), nonce (hex), which must be the nonce of the evidence, and
+ * perhaps version. Throws ProviderEvidenceError `answer_malformed`, or a code of rules 1 to 5.
  */
 export function parseGpuEvidence(bytes: Uint8Array): readonly ArchivedGpuEvidence[] {
   const { arrayOf } = formsOf('answer_malformed')
@@ -29,9 +29,13 @@ export function parseGpuEvidence(bytes: Uint8Array): readonly ArchivedGpuEvidenc
   }
 }
 
+/** Newer tools add their version of the form. */
+const MEMBERS = ['arch', 'certificate', 'evidence', 'nonce'] as const
+
 function parseDevice(json: Json): ArchivedGpuEvidence {
   const { membersOf, textOf, hexOf } = formsOf('answer_malformed')
-  const members = membersOf(json, 'each', ['arch', 'certificate', 'evidence', 'nonce'])
+  const isVersioned = memberAt(json, 'version') !== undefined
+  const members = membersOf(json, 'each', isVersioned ? [...MEMBERS, 'version'] : MEMBERS)
   const evidence = decodeBase64(textOf(members.evidence, 'evidence'))
   const nonce = decodeHex(hexOf(members.nonce, 'nonce', 32))
   if (!equalBytes(nonce, decodeSpdmEvidence(evidence).nonce))

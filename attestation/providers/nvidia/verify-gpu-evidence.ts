@@ -36,6 +36,10 @@ export type GpuPolicy = {
 export type GpuFacts = Omit<SpdmEvidence, 'signed' | 'signature'> & {
   /** The leaf's name, e.g. `GH100 A01 GSP FMC LF`. */
   readonly device: string
+  /** True for a switch, which computes nothing. */
+  readonly isSwitch: boolean
+  /** SHA-256 of the leaf, which each device has for itself. */
+  readonly certificateSha256: Uint8Array
 }
 
 /** The result: every check, and the facts (null unless chain and signature are valid). */
@@ -139,8 +143,7 @@ function checkFirmwareId(
   { firmwareId }: SpdmEvidence,
   { opaque, subject }: Certificate,
 ): Established<true> | NotMade {
-  const isSwitch = subject.commonName?.startsWith('LS_') === true
-  if (firmwareId === null && isSwitch) return waived('a switch reports no firmware id')
+  if (firmwareId === null && isOfSwitch(subject)) return waived('a switch reports no firmware id')
   if (firmwareId === null)
     throw refuseGpu('firmware_id_missing', 'expected a firmware id in the evidence of a GPU')
   const isZero = firmwareId.every((byte) => byte === 0)
@@ -149,7 +152,16 @@ function checkFirmwareId(
   return established(true, encodeHex(firmwareId))
 }
 
+function isOfSwitch({ commonName }: Certificate['subject']): boolean {
+  return commonName?.startsWith('LS_') === true
+}
+
 function factsOf({ leaf, ...decoded }: SpdmEvidence & { readonly leaf: Certificate }): GpuFacts {
   const { signed: _signed, signature: _signature, ...fields } = decoded
-  return { ...fields, device: leaf.subject.commonName ?? leaf.subject.text }
+  return {
+    ...fields,
+    device: leaf.subject.commonName ?? leaf.subject.text,
+    isSwitch: isOfSwitch(leaf.subject),
+    certificateSha256: leaf.sha256,
+  }
 }

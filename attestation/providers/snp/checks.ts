@@ -20,7 +20,10 @@ export function checkProduct(
 ): Established<{ readonly product: SnpProduct; readonly provider: string | null }> {
   const products = [productOfVek(vek.opaque), ...(cpu === null ? [] : [productOfCpu(cpu)])]
   if (products.some((product) => product !== rootProduct))
-    throw refuseReport('product_mismatch', `expected report and certificate of ${rootProduct}`)
+    throw refuseReport(
+      'product_mismatch',
+      `expected certificate and report of ${rootProduct}, got ${products.join(' and ')}`,
+    )
   const provider = providerOfVek(vek.opaque)
   if ((provider !== null) !== (signer === 'VLEK'))
     throw refuseReport('provider_extension', 'expected a CSP_ID in a VLEK, and in no VCEK')
@@ -43,8 +46,12 @@ export function checkTcb(
     launch: decodeTcb(tcb.launch, product),
   }
   const certified = tcbOfVek(vek.opaque, product)
-  if (findBelow(tcbs.reported, certified) ?? findBelow(certified, tcbs.reported))
-    throw refuseReport('tcb_mismatch', "expected the reported TCB to be the certificate's")
+  const odd = findBelow(tcbs.reported, certified) ?? findBelow(certified, tcbs.reported)
+  if (odd)
+    throw refuseReport(
+      'tcb_mismatch',
+      `expected a reported TCB of ${odd} ${certified[odd]}, as certified, got ${tcbs.reported[odd]}`,
+    )
   return established(tcbs, `reported ${describeTcb(tcbs.reported)}`)
 }
 
@@ -84,7 +91,7 @@ export function checkGuestPolicy({
 /** Checks the privilege level that requested the report (rule 17). Throws ProviderEvidenceError. */
 export function checkVmpl({ vmpl }: SnpReport, { vmpl: expected }: ResolvedSnpPolicy) {
   if (vmpl === expected) return established(true, `VMPL ${vmpl}`)
-  throw refuseReport('vmpl_unexpected', `expected a report for VMPL ${expected}`)
+  throw refuseReport('vmpl_unexpected', `expected a report for VMPL ${expected}, got ${vmpl}`)
 }
 
 /** Checks the reported, committed and launch TCB (rule 18). Throws ProviderEvidenceError. */

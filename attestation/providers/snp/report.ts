@@ -39,6 +39,7 @@ export type PlatformInfo = {
   readonly raplOff: boolean
   readonly ciphertextHiding: boolean
   readonly aliasCheck: boolean
+  readonly iommuWriteSafe: boolean
   readonly trustedIo: boolean
 }
 
@@ -105,7 +106,10 @@ export function decodeSnpReport(bytes: Uint8Array): SnpReport {
   const take = (offset: number, length: number) => report.slice(offset, offset + length)
   const version = view.getUint32(0, true)
   if (version < VERSION_MIN || version > VERSION_MAX)
-    throw refuseReport('report_version', `expected version ${VERSION_MIN} to ${VERSION_MAX}`)
+    throw refuseReport(
+      'report_version',
+      `expected version ${VERSION_MIN} to ${VERSION_MAX}, got ${version}`,
+    )
   checkReserved(report, version)
   const policy = decodePolicy(view)
   const platform = decodePlatform(view)
@@ -185,13 +189,13 @@ function decodePolicy(view: DataView): GuestPolicy {
   }
 }
 
-/** Bits 0 to 5 and 7 have a meaning. */
-const PLATFORM_BITS = 0xbf
+/** Bits 0 to 7 have a meaning. Turin's firmware sets bit 6. */
+const PLATFORM_BITS = 0xff
 
 function decodePlatform(view: DataView): PlatformInfo {
   const bits = view.getUint32(0x40, true)
   if ((bits & ~PLATFORM_BITS) !== 0 || view.getUint32(0x44, true) !== 0)
-    throw refuseReport('platform_info_reserved', 'expected no platform bits but 0 to 5 and 7')
+    throw refuseReport('platform_info_reserved', 'expected no platform bits above 7')
   const has = (bit: number) => ((bits >>> bit) & 1) === 1
   return {
     smt: has(0),
@@ -200,6 +204,7 @@ function decodePlatform(view: DataView): PlatformInfo {
     raplOff: has(3),
     ciphertextHiding: has(4),
     aliasCheck: has(5),
+    iommuWriteSafe: has(6),
     trustedIo: has(7),
   }
 }

@@ -44,14 +44,15 @@ export async function checkRevocation(
     throw refuseReport('revocation_list_signature', "expected a list that the ARK's key signed")
   if (!coversCertificate(parsed, ask, true))
     throw refuseReport('revocation_list_unsupported', 'expected a list that covers the ASK')
-  if (parsed.thisUpdateMs > atMs)
-    throw refuseReport('revocation_list_not_yet_valid', 'expected a list that is in force')
-  if (parsed.nextUpdateMs < atMs)
-    throw refuseReport('revocation_list_expired', 'expected a list that has not expired')
+  const { thisUpdateMs, nextUpdateMs } = parsed
+  const [at, from, to] = [atMs, thisUpdateMs, nextUpdateMs].map((ms) => new Date(ms).toISOString())
+  const inForce = `expected a list in force at ${at}, got`
+  if (thisUpdateMs > atMs)
+    throw refuseReport('revocation_list_not_yet_valid', `${inForce} its start ${from}`)
+  if (nextUpdateMs < atMs) throw refuseReport('revocation_list_expired', `${inForce} its end ${to}`)
   if (parsed.serials.some((one) => equalBytes(trimSerial(one), trimSerial(ask.serial))))
     throw refuseReport('certificate_revoked', 'ask is revoked, says its ARK')
-  const { thisUpdateMs, nextUpdateMs } = parsed
-  return established(nextUpdateMs, `by the list of ${new Date(thisUpdateMs).toISOString()}`)
+  return established(nextUpdateMs, `by the list of ${from}`)
 }
 
 function parse(list: Uint8Array): ParsedList {

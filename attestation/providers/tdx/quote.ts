@@ -172,7 +172,10 @@ function decodeCertification(
   const pem = latin1(next(cursor, cursor.end - cursor.offset)).replace(/\0$/, '')
   const ders = parsePemChain(pem, 'PCK chain')
   if (ders.length !== PCK_CHAIN_CERTIFICATES)
-    throw tdxFault('quote_chain_length', `expected ${PCK_CHAIN_CERTIFICATES} certificates`)
+    throw tdxFault(
+      'quote_chain_length',
+      `expected ${PCK_CHAIN_CERTIFICATES} certificates, got ${ders.length}`,
+    )
   return { qeReport, qeSignature, qeAuthData, pckChain: ders.toReversed() }
 }
 

@@ -43,14 +43,24 @@ export function matchPlatform(
   levels: readonly PlatformLevel[],
 ): PlatformLevel {
   const from = moduleVersion(teeTcbSvn) > 0 ? 2 : 0
-  const level = levels.find(
-    ({ sgxComponents, pceSvn: pceSvnMin, tdxComponents }) =>
-      pceSvn >= pceSvnMin &&
-      sgxComponents.every((svn, index) => (components[index] ?? -1) >= svn) &&
-      tdxComponents.every((svn, index) => index < from || (teeTcbSvn[index] ?? -1) >= svn),
+  const lackIn = (level: PlatformLevel | undefined): string | null => {
+    const { sgxComponents = [], pceSvn: pceSvnMin = 0, tdxComponents = [] } = level ?? {}
+    if (pceSvn < pceSvnMin) return `PCESVN ${pceSvnMin}, got ${pceSvn}`
+    const sgx = sgxComponents.findIndex((svn, index) => (components[index] ?? -1) < svn)
+    if (sgx >= 0) return `SGX component ${sgx} of ${sgxComponents[sgx]}, got ${components[sgx]}`
+    const tdx = tdxComponents.findIndex(
+      (svn, index) => index >= from && (teeTcbSvn[index] ?? -1) < svn,
+    )
+    if (tdx >= 0) return `TDX component ${tdx} of ${tdxComponents[tdx]}, got ${teeTcbSvn[tdx]}`
+    return null
+  }
+  const level = levels.find((one) => lackIn(one) === null)
+  if (level) return level
+  const lack = lackIn(levels.at(-1)) ?? 'a level'
+  throw tdxFault(
+    'tcb_level_missing',
+    `expected a platform of a TCB level: the lowest needs ${lack}`,
   )
-  if (!level) throw tdxFault('tcb_level_missing', 'expected a platform that reaches a TCB level')
-  return level
 }
 
 /**

@@ -44,17 +44,26 @@ export function matchMeasurements(
   { measurements }: Pick<ResolvedTdxPolicy, 'measurements'>,
 ): Established<number> | NotMade {
   if (measurements === 'any') return waived('any code is accepted')
-  const found = measurements.findIndex((set) => hasMeasurements(body, set))
+  const found = measurements.findIndex((set) => differencesFrom(body, set).length === 0)
   if (found < 0)
     throw tdxFault(
       'measurement_mismatch',
-      `expected the measurements of one of ${measurements.length} sets`,
+      `expected the measurements of ${nearestOf(body, measurements)}`,
     )
   return established(found, `set ${found}: ${Object.keys(measurements[found] ?? {}).join(', ')}`)
 }
 
-/** True if the quote has every value of the set. */
-export function hasMeasurements(body: TdxBody, set: TdxMeasurements): boolean {
+/** How far a quote is from the nearest of the accepted sets, for messages. */
+export function nearestOf(body: TdxBody, sets: readonly TdxMeasurements[]): string {
+  const [nearest] = sets
+    .map((set, index) => ({ index, names: differencesFrom(body, set) }))
+    .sort((one, other) => one.names.length - other.names.length)
+  const names = nearest?.names.join(', ') ?? ''
+  return `one of ${sets.length} sets: the nearest is set ${nearest?.index ?? 0}, but for ${names}`
+}
+
+/** The members of the set whose values the quote does not have. */
+export function differencesFrom(body: TdxBody, set: TdxMeasurements): readonly string[] {
   const [rtmr0, rtmr1, rtmr2, rtmr3] = body.rtmrs
   const { mrTd, mrSeam, mrConfigId, mrOwner, mrOwnerConfig } = body
   const measured: Readonly<Record<string, Uint8Array | undefined>> = {
@@ -68,8 +77,8 @@ export function hasMeasurements(body: TdxBody, set: TdxMeasurements): boolean {
     mrOwner,
     mrOwnerConfig,
   }
-  return Object.entries(set).every(([name, expected]) =>
-    equalBytes(measured[name] ?? new Uint8Array(), expected),
+  return Object.entries(set).flatMap(([name, expected]) =>
+    equalBytes(measured[name] ?? new Uint8Array(), expected) ? [] : [name],
   )
 }
 
@@ -80,7 +89,7 @@ export function checkReportData(
 ): Established<true> | NotMade {
   if (expected === null) return waived('no report data was asked for')
   if (!equalBytes(reportData, expected))
-    throw tdxFault('report_data_mismatch', 'expected other report data')
+    throw tdxFault('report_data_mismatch', 'expected the report data that was asked for')
   return established(true)
 }
 

@@ -155,9 +155,15 @@ function checkIssue(
   { atMs, evaluationNumberMin }: CollateralDemand,
 ): void {
   if (atMs < issueDateMs)
-    throw tdxFault(`${kind}_not_yet_valid`, `expected a text issued by ${isoOf(atMs)}`)
+    throw tdxFault(
+      `${kind}_not_yet_valid`,
+      `expected a text issued by ${isoOf(atMs)}, got ${isoOf(issueDateMs)}`,
+    )
   if (atMs > nextUpdateMs)
-    throw tdxFault(`${kind}_expired`, `expected a text that is in force at ${isoOf(atMs)}`)
+    throw tdxFault(
+      `${kind}_expired`,
+      `expected a text in force at ${isoOf(atMs)}, got its end ${isoOf(nextUpdateMs)}`,
+    )
   if (evaluationNumber < evaluationNumberMin)
     throw tdxFault(
       `${kind}_too_old`,

@@ -214,7 +214,9 @@ async function verifyCollateral(
     readonly demand: Demand
   },
 ): Promise<IntelStatements> {
-  const missing = notGiven("Intel's collateral was")
+  const missing = notGiven(
+    "Intel's whole collateral (TCB info, QE identity, PCK CRL, root CRL) was",
+  )
   const texts = [
     make('TCB info', async () => {
       if (collateral === null) return missing

@@ -1,6 +1,7 @@
 import { gzipSync } from 'node:zlib'
 import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
+import { hashConfigDocument } from '../../../attestation/providers/dstack/config-id.ts'
 import {
   EVIDENCE_PATHS,
   type KeptResponse,
@@ -23,6 +24,7 @@ import {
   APP_ID,
   buildImage,
   COMPOSE_HASH,
+  configId,
   registerOf,
   STANDARD_EVENTS,
   sha,
@@ -65,6 +67,8 @@ export type EvidenceChanges = {
   /** Changes the answer's JSON after that. */
   // biome-ignore lint/suspicious/noExplicitAny: as above
   readonly answer?: (answer: any) => void
+  /** The document that MRCONFIGID states, of dstack and ACI services. */
+  readonly configDocument?: string
   readonly build?: SigstoreChanges
   readonly predicate?: JsonObject
   readonly collateral?: (kept: readonly KeptResponse[]) => readonly KeptResponse[]
@@ -109,13 +113,13 @@ function policyOf(built: BuiltKind, { policy }: EvidenceChanges): JsonObject {
   return JSON.parse(JSON.stringify(members))
 }
 
+const forNonce = (bytes: Buffer) => {
+  bytes.set(NONCE, 4)
+  return bytes
+}
+
 /** Made once: the chain of each build has another root. */
-const gpu = buildGpu({
-  evidence: (bytes) => {
-    bytes.set(NONCE, 4)
-    return bytes
-  },
-})
+const gpu = buildGpu({ evidence: forNonce })
 
 const ROOTS = {
   intel: [hex(DEVELOPMENT_INTEL_ROOT)],
@@ -198,14 +202,14 @@ const BUILDERS: Readonly<Record<BuiltKind, (changes: EvidenceChanges) => Built>>
     }),
   dstack: (changes) => {
     const answer: Record<string, unknown> = {
-      ...applicationAnswer(),
+      ...applicationAnswer(changes),
       signing_address: `0x${'ad'.repeat(20)}`,
       tls_cert_fingerprint: TLS_KEY,
     }
     changes.bound?.(answer)
     const bound = Buffer.from(`${'ad'.repeat(20)}${answer.tls_cert_fingerprint}`, 'hex')
     const reportData = Buffer.concat([sha('sha256', bound), changes.nonce ?? NONCE])
-    const { quote, intel } = tdxOf(reportData, MACHINE)
+    const { quote, intel } = tdxOf(reportData, MACHINE, changes)
     return {
       path: '/v1/attestation/report',
       answer: { gateway_attestation: { ...answer, intel_quote: hex(quote) } },
@@ -222,7 +226,7 @@ const BUILDERS: Readonly<Record<BuiltKind, (changes: EvidenceChanges) => Built>>
     const digest = `sha256:${hex(sha('sha256', bytes))}`
     const statement = `{"keyset_digest":"${digest}","nonce":"${hex(changes.nonce ?? NONCE)}","purpose":"aci.report_data.v1"}`
     const reportData = Buffer.concat([sha('sha256', Buffer.from(statement)), Buffer.alloc(32)])
-    const { quote, intel } = tdxOf(reportData, MACHINE)
+    const { quote, intel } = tdxOf(reportData, MACHINE, changes)
     return {
       path: '/v1/aci/attestation',
       answer: {
@@ -231,7 +235,7 @@ const BUILDERS: Readonly<Record<BuiltKind, (changes: EvidenceChanges) => Built>>
         attestation: {
           tee_type: 'tdx',
           workload_keyset_b64: base64(bytes),
-          evidence: { ...applicationAnswer(), quote: hex(quote) },
+          evidence: { ...applicationAnswer(changes), quote: hex(quote) },
         },
       },
       collateral: intel,
@@ -258,10 +262,11 @@ const BUILDERS: Readonly<Record<BuiltKind, (changes: EvidenceChanges) => Built>>
 
 const MACHINE = [0, 1, 2, 3].map((index) => registerOf(STANDARD_EVENTS, index))
 
-function applicationAnswer() {
+function applicationAnswer({ configDocument: mr_config }: EvidenceChanges) {
   return {
     event_log: JSON.stringify(STANDARD_EVENTS),
     info: { tcb_info: { app_compose: APP_COMPOSE } },
+    vm_config: JSON.stringify({ cpu_count: 2, mr_config }),
   }
 }
 
@@ -307,11 +312,17 @@ function snpOf(reportData: Uint8Array) {
 const list = buildSnpList()
 
 /** A quote of the development root of Intel, and its collateral as Intel serves it. */
-function tdxOf(reportData: Uint8Array, registers: readonly Uint8Array[]) {
+function tdxOf(
+  reportData: Uint8Array,
+  registers: readonly Uint8Array[],
+  { configDocument }: EvidenceChanges = {},
+) {
   const { quote, collateral } = buildTdxEvidence({
     body: (body) => {
       body.set(reportData, 520)
       for (const [index, value] of registers.entries()) body.set(value, 328 + 48 * index)
+      if (configDocument !== undefined)
+        body.set(configId(3, hashConfigDocument(Buffer.from(configDocument))), 184)
     },
   })
   return { quote, intel: collateral ? intelAnswers(collateral) : [] }
@@ -322,9 +333,19 @@ export function intelAnswers(collateral: TdxCollateral): readonly KeptResponse[]
   return intelAnswersOf(collateral).map(({ url, body, headers }) => kept(url, body, headers))
 }
 
+/** A switch below the GPU's root, as an item of version 3. */
+export function switchItem() {
+  const device = 'LS_10 A01 FSP FMC LF'
+  const { evidence, certificates } = buildGpu({ evidence: forNonce, device }).evidence
+  const [below, root] = [certificates, gpu.evidence.certificates].map((pem) =>
+    pem.split(/(?=-----BEGIN)/),
+  )
+  const chain = [...(below?.slice(0, -1) ?? []), root?.at(-1)].join('')
+  return { ...gpuItem({ evidence, certificates: chain }), id: 'switch-0', kind: 'nvswitch' }
+}
+
 /** A GPU that signed evidence for the nonce, as an item of version 3. */
-function gpuItem() {
-  const { evidence, certificates } = gpu.evidence
+function gpuItem({ evidence, certificates } = gpu.evidence) {
   return {
     id: 'gpu-0',
     kind: 'gpu',

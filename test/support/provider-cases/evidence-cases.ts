@@ -1,5 +1,6 @@
 import type { ProviderEvidenceCode } from '../../../attestation/providers/evidence/evidence-codes.ts'
 import { MADE_AT } from '../nitro-builder/development-pki.ts'
+import { APP_ID, COMPOSE_HASH } from '../provider-builder/dstack-builder.ts'
 import {
   type BuiltKind,
   type EvidenceChanges,
@@ -7,6 +8,7 @@ import {
   MODEL_CONFIG,
   ORIGIN,
   predicateOf,
+  switchItem,
 } from '../provider-builder/evidence-builder.ts'
 
 /** Evidence that breaks one rule, and the code of its refusal. */
@@ -30,6 +32,11 @@ const broken = (path: string) => ({
     all.map((one) => (one.url.includes(path) ? kept(one.url, 'broken') : one)),
 })
 
+const CONFIG_DOCUMENT = JSON.stringify({
+  app_id: Buffer.from(APP_ID).toString('hex'),
+  compose_hash: Buffer.from(COMPOSE_HASH).toString('hex'),
+  version: 3,
+})
 const MILAN = { Milan: { bootloader: 4, tee: 0, snp: 23, microcode: 213 } }
 
 export const evidenceRefusals: readonly EvidenceRefusal[] = [
@@ -278,6 +285,12 @@ export const evidenceRefusals: readonly EvidenceRefusal[] = [
     changes: { policy: { gpu: 'required' } },
   },
   {
+    code: 'gpu_missing',
+    name: 'a switch where a GPU is required',
+    kind: 'tinfoil v3 SNP',
+    changes: { bound: (keys) => keys.devices.splice(0, 1, switchItem()) },
+  },
+  {
     code: 'gpu_malformed',
     name: 'a device of another maker',
     kind: 'tinfoil v3 SNP',
@@ -294,6 +307,12 @@ export const evidenceRefusals: readonly EvidenceRefusal[] = [
         keys.devices[0].evidence.evidence = bytes.toString('base64')
       },
     },
+  },
+  {
+    code: 'gpu_repeated',
+    name: 'the evidence of one GPU as that of two',
+    kind: 'tinfoil v3 SNP',
+    changes: { bound: ({ devices }) => devices.push({ ...devices[0], id: 'gpu-1' }) },
   },
   {
     code: 'weights_unknown',
@@ -331,6 +350,11 @@ export const evidenceRefusals: readonly EvidenceRefusal[] = [
 export const evidenceAcceptances: readonly EvidenceAcceptance[] = [
   { name: 'version 2 of Tinfoil', kind: 'tinfoil v2' },
   { name: 'version 3 of Tinfoil on SEV-SNP with a GPU and weights', kind: 'tinfoil v3 SNP' },
+  {
+    name: 'a GPU beside a switch',
+    kind: 'tinfoil v3 SNP',
+    changes: { bound: ({ devices }) => devices.push(switchItem()) },
+  },
   { name: 'version 3 of Tinfoil on TDX with weights', kind: 'tinfoil v3 TDX' },
   { name: 'a service on dstack', kind: 'dstack' },
   { name: 'an ACI service', kind: 'aci' },
@@ -357,6 +381,24 @@ export const evidenceAcceptances: readonly EvidenceAcceptance[] = [
       answer: (answer) =>
         Object.assign(answer, answer.gateway_attestation, { gateway_attestation: undefined }),
     },
+  },
+  {
+    name: 'a service whose MRCONFIGID states a document',
+    kind: 'dstack',
+    changes: {
+      configDocument: CONFIG_DOCUMENT,
+      bound: (answer) => Object.assign(answer.info, { vm_config: JSON.parse(answer.vm_config) }),
+    },
+  },
+  {
+    name: 'an ACI service whose MRCONFIGID states a document',
+    kind: 'aci',
+    changes: { configDocument: CONFIG_DOCUMENT },
+  },
+  {
+    name: 'a service that gives no description of its TCB',
+    kind: 'dstack',
+    changes: { bound: (answer) => Object.assign(answer.info, { tcb_info: '' }) },
   },
   {
     name: 'a keyset for any host',

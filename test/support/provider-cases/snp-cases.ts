@@ -120,6 +120,11 @@ export const snpAcceptances: readonly SnpAcceptance[] = [
   ),
   {
     rule: 3,
+    name: 'safe writes of the IOMMU, as Turin states them',
+    change: { product: 'Turin', version: 5, report: setBit(0x40, 6) },
+  },
+  {
+    rule: 3,
     name: 'the highest bits with a meaning',
     change: {
       report: (report) => {
@@ -263,7 +268,7 @@ export const snpRefusals: readonly SnpRefusal[] = [
   { code: 'guest_policy_reserved', name: 'no bit 17', change: { report: setBit(0x08, 17) } },
   { code: 'guest_policy_reserved', name: 'bit 26', change: { report: setBit(0x08, 26) } },
   { code: 'guest_policy_reserved', name: 'bit 32', change: { report: setBit(0x08, 32) } },
-  { code: 'platform_info_reserved', name: 'bit 6', change: { report: setBit(0x40, 6) } },
+  { code: 'platform_info_reserved', name: 'bit 8', change: { report: setBit(0x40, 8) } },
   { code: 'platform_info_reserved', name: 'bit 63', change: { report: setBit(0x40, 63) } },
   { code: 'signature_algorithm', name: 'algorithm 2', change: { report: setByte(0x34, 2) } },
   { code: 'signing_key', name: 'no key', change: { report: setByte(0x48, 7 << 2) } },

@@ -312,7 +312,11 @@ const pckRefusals: readonly TdxRefusal[] = [
     name: 'a signature of zeros',
     changes: { sealed: (quote) => quote.fill(0, 1154, 1218) },
   },
-  { code: 'attestation_key_mismatch', name: 'the hash of another key', changes: inReport(320, 0) },
+  {
+    code: 'attestation_key_mismatch',
+    name: 'the hash of another key',
+    changes: { qeReport: (report) => report.fill(0, 320, 352) },
+  },
   { code: 'attestation_key_mismatch', name: 'other auth data', changes: set(1220, 0x0b) },
   { code: 'qe_report_data_not_zero', name: 'a byte after the hash', changes: inReport(383, 1) },
   {

@@ -88,6 +88,58 @@ describe('a rule', () => {
   })
 })
 
+/** Collateral as Tinfoil's machines put it into version 3 of their document. */
+function entriesOf(collateral: ProviderEvidence['collateral']) {
+  const base64 = (path: string) => {
+    const kept = collateral.find(({ url }) => url.includes(path))
+    return Buffer.from(kept?.body ?? '').toString('base64')
+  }
+  const entry = (format: string, data: object) => ({
+    id: format,
+    role: 'endorsement',
+    format: `https://tinfoil.sh/collateral/${format}/v1`,
+    subjects: ['cpu'],
+    data,
+  })
+  const { attestations } = JSON.parse(Buffer.from(base64('/attestations/'), 'base64').toString())
+  const responses = collateral
+    .filter(({ url }) => url.includes('/certification/') || url.includes('IntelSGXRootCA'))
+    .map(({ url, headers, body }) => ({
+      url,
+      headers:
+        headers.size === 0 ? null : Object.fromEntries([...headers].map(([n, v]) => [n, [v]])),
+      body_base64: Buffer.from(body).toString('base64'),
+    }))
+  const cert_chain_pem = Buffer.from(base64('/cert_chain'), 'base64').toString()
+  return [
+    entry('sigstore-code', { sigstore_bundle: attestations[0].bundle }),
+    ...(responses.length > 0
+      ? [entry('intel-pcs', { responses })]
+      : [
+          entry('amd-vcek', { vcek_der_base64: base64('?blSPL='), cert_chain_pem }),
+          entry('amd-crl', { crl_der_base64: base64('/crl') }),
+        ]),
+  ]
+}
+
+describe('collateral inside a document', () => {
+  it.each(['tinfoil v3 SNP', 'tinfoil v3 TDX'] as const)(
+    'evidence of %s passes with the collateral that its document has',
+    async (kind) => {
+      const { evidence, policy } = buildProviderEvidence(kind)
+      const [response] = evidence.responses
+      if (response === undefined) throw new Error('expected an answer')
+      const answer = JSON.parse(Buffer.from(response.body).toString())
+      const body = Buffer.from(
+        JSON.stringify({ ...answer, collateral: entriesOf(evidence.collateral) }),
+      )
+      const responses = [{ ...response, body: new Uint8Array(body) }]
+      const { checks } = await judge({ ...evidence, responses, collateral: [] }, policy)
+      requireChecks(checks)
+    },
+  )
+})
+
 describe('the end of an evidence', () => {
   it.each(['tinfoil v3 SNP', 'tinfoil v3 TDX', 'dstack', 'aci', 'nitro'] as const)(
     'evidence of %s passes until the end that it states, and fails after it',

@@ -144,6 +144,11 @@ describe("the JSON of NVIDIA's tools", () => {
     ])
   })
 
+  it('evidence with the version that newer tools add is read', () => {
+    const read = parseGpuEvidence(bytesOf([{ ...item, version: '1.0' }]))
+    expect(read).toEqual([{ ...evidence, arch: 'HOPPER' }])
+  })
+
   it.each([
     ['an empty array', []],
     ['an object', item],

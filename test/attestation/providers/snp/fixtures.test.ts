@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import { gunzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import { decodeHex, encodeHex } from '../../../../attestation/bytes.ts'
@@ -25,7 +26,7 @@ function authoritiesOf(file: string): Pick<SnpEvidence, 'ask' | 'ark' | 'revocat
   return { ask, ark, revocationList: null }
 }
 
-/** AMD's lists are not among the fixtures. */
+/** Without AMD's list of the product at the time. */
 const lenient = { measurements: 'any', needsRevocationList: false } as const
 
 function readTinfoil(): SnpEvidence {
@@ -46,7 +47,45 @@ function readDstack(): SnpEvidence {
   return { ...authoritiesOf('gosev-milan.testcer'), vek, report: scale.subarray(4, 4 + 1184) }
 }
 
+function readAmd(file: string): Uint8Array {
+  return new Uint8Array(readFileSync(`test/support/amd-evidence/${file}`))
+}
+
 describe('reports of real processors', () => {
+  real(
+    title("a Turin's report of version 5 is accepted, with safe writes of the IOMMU"),
+    async () => {
+      const evidence = {
+        ...authoritiesOf('gosev-ask_ark_turin_vcek.pem'),
+        vek: readAmd('turin-vcek.der'),
+        report: readAmd('turin-report.bin'),
+      }
+      const { facts, checks } = await verifySnpReport(evidence, lenient, new Date('2026-09-18'))
+      requireChecks(checks)
+      expect(facts).toMatchObject({
+        product: 'Turin',
+        version: 5,
+        platform: { aliasCheck: true, iommuWriteSafe: true, trustedIo: false },
+        tcbs: { reported: { fmc: 1, bootloader: 3, tee: 2, snp: 5, microcode: 97 } },
+      })
+    },
+  )
+
+  real(title("AMD's list of Genoa counts until it ends, and does not revoke the ASK"), async () => {
+    const evidence = { ...readTinfoil(), revocationList: readAmd('genoa-crl.der') }
+    const judge = async (at: string) =>
+      await verifySnpReport(evidence, { measurements: 'any' }, new Date(at))
+    const { facts, checks } = await judge('2026-09-09T00:00:00Z')
+    requireChecks(checks)
+    expect(facts?.endsAtMs).toBe(Date.parse('2026-09-09T00:00:00Z'))
+    const late = await judge('2026-09-09T00:00:01Z')
+    expect(late.checks.find(({ name }) => name === 'revocation')).toMatchObject({
+      code: 'revocation_list_expired',
+      detail:
+        'expected a list in force at 2026-09-09T00:00:01.000Z, got its end 2026-09-09T00:00:00.000Z',
+    })
+  })
+
   real(title("Tinfoil's report is accepted, with its measurement, floor and keys"), async () => {
     const measurement = decodeHex(
       '09ef32acf90fcfeb6206d1a46c13145cef736ebbb83f18eaff680b686232031546ff5fd39c44599699ee8734cbbeb519',

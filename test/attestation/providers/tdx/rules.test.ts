@@ -45,6 +45,35 @@ describe('a rule', () => {
   })
 })
 
+describe('a message', () => {
+  async function messageOf(
+    changes: Parameters<typeof buildTdxEvidence>[0],
+    policy: Partial<TdxPolicy> = {},
+  ) {
+    const evidence = buildTdxEvidence(changes)
+    const { checks } = await verifyTdxQuote(evidence, { ...TDX_POLICY, ...policy }, MADE_AT)
+    return checks.find(({ outcome }) => outcome === 'failed')?.detail
+  }
+
+  it('a refusal of measurements names the nearest set and its other registers', async () => {
+    const [zeros, ones] = [new Uint8Array(48), new Uint8Array(48).fill(1)]
+    const measurements = [
+      { rtmr0: ones, rtmr3: ones },
+      { rtmr0: zeros, rtmr3: ones },
+    ]
+    expect(await messageOf({}, { measurements })).toBe(
+      'expected the measurements of one of 2 sets: the nearest is set 1, but for rtmr3',
+    )
+  })
+
+  it('a refusal of a platform names the component that is below the lowest level', async () => {
+    const change = (body: Uint8Array) => void body.set([6], 2)
+    expect(await messageOf({ body: change })).toBe(
+      'expected a platform of a TCB level: the lowest needs TDX component 2 of 7, got 6',
+    )
+  })
+})
+
 describe('rules.md', () => {
   it('rules.md has a row for each check with all its codes, and no others', () => {
     const expected = Object.keys(TDX_CHECKS).map((name) => [
