@@ -26,6 +26,12 @@ export function endpointOf(entry: ProviderEntry, dialect: DialectName): Provider
   return dialect === 'chat' ? entry : (entry.endpoints?.[dialect] ?? null)
 }
 
+/** The header that gives an endpoint its credential. Null: none. */
+export function credentialHeader({ credential }: ProviderEndpoint, secret: string | null) {
+  if (secret === null) return {}
+  return { [credential ?? 'authorization']: credential ? secret : `Bearer ${secret}` }
+}
+
 /** Why no provider serves a model in a dialect, with the dialects in which one does. */
 export function unsupportedMessage(
   table: readonly ProviderEntry[],
