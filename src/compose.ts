@@ -27,6 +27,7 @@ import { openCallTraces } from './observability/traces.ts'
 import { watchDescriptors } from './observability/watch-descriptors.ts'
 import { openControlSockets, openOperator } from './operator.ts'
 import { openProviders } from './providers/open-providers.ts'
+import { readProviderCas } from './providers/provider-cas.ts'
 import { openSettings, readReloadable } from './reload.ts'
 import { unixMs } from './runtime/clock.ts'
 import { pause } from './runtime/loop.ts'
@@ -117,11 +118,12 @@ export async function compose(
   const bounded = { limiter, idempotency, bodyBytesMax, now: unixMs }
   const served = { dispatcher, upstream: { embeddings, images } }
   const chat = openChat({ ...bounded, ...listed, ...served, log })
-  const calling = { ...base, ...listed, limiter, idempotency, service, commits, credentials }
+  const demo = own.attested ?? local?.attested ?? null
+  const asking = { ...base, credentials, providerCas: await readProviderCas(demo) }
+  const calling = { ...asking, ...listed, limiter, idempotency, service, commits }
   const calls = openVerifiedCalls(config, { ...calling, database, anchoring, metrics, isDraining })
   const logs = openLogs(config, { database, records })
-  const collecting = { ...base, database, enclaves, anchoring, metrics, now: Date.now }
-  const demo = own.attested ?? local?.attested ?? null
+  const collecting = { ...asking, database, enclaves, anchoring, metrics, now: Date.now }
   const providers = await openProviders(config, { ...collecting, demo })
   const development = await writeExpectations({ home, local, enclaves })
   const pages = createPages({ isDevelopment: development !== null })

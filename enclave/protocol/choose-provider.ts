@@ -26,6 +26,12 @@ export function endpointOf(entry: ProviderEntry, dialect: DialectName): Provider
   return dialect === 'chat' ? entry : (entry.endpoints?.[dialect] ?? null)
 }
 
+/** The header with the credential for an endpoint. Empty if `secret` is null. */
+export function credentialHeader({ credential }: ProviderEndpoint, secret: string | null) {
+  if (secret === null) return {}
+  return { [credential ?? 'authorization']: credential ? secret : `Bearer ${secret}` }
+}
+
 /** Returns why no provider serves the model in this dialect, and the dialects that do work. */
 export function unsupportedMessage(
   table: readonly ProviderEntry[],

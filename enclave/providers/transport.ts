@@ -5,6 +5,7 @@ import type { Socket } from 'node:net'
 import { createSecureContext, TLSSocket } from 'node:tls'
 import type { ReceiptTls } from '../../attestation/receipt.ts'
 import { CallFault } from '../call-fault.ts'
+import { credentialHeader } from '../protocol/choose-provider.ts'
 import type { ProviderEndpoint, ProviderEntry } from '../protocol/enclave-api.ts'
 
 /**
@@ -113,15 +114,8 @@ function requestHeaders(call: ProviderCall): Record<string, string> {
     'content-type': 'application/json',
     'content-length': String(body.length),
     'user-agent': 'affidavit',
-    ...(credential === null ? {} : credentialHeader(endpoint, credential)),
+    ...credentialHeader(endpoint, credential),
   }
-}
-
-function credentialHeader(
-  { credential: name }: ProviderEndpoint,
-  credential: string,
-): Record<string, string> {
-  return name === undefined ? { authorization: `Bearer ${credential}` } : { [name]: credential }
 }
 
 /** Closes a kept connection whose key is not accepted, and returns `other_key`. */

@@ -26,8 +26,6 @@ export type CollectedProvider = {
   readonly origin: string
   readonly kind: ProviderKind
   readonly build: NamedBuild | null
-  /** PEM of an additional trusted authority. Null: only the system's authorities are trusted. */
-  readonly ca: string | null
   /** A policy with development roots. Null: the roots of the hardware's makers are trusted. */
   readonly policy: ProviderPolicy | null
 }
@@ -53,8 +51,8 @@ export class CollectionFault extends Error {
 /** The parts of the gateway that collecting needs. */
 export type CollectionParts = {
   readonly origins: CollateralOrigins
-  /** PEM of the authorities that are trusted for every host. */
-  readonly ca: readonly string[]
+  /** PEM of the authorities that are trusted for every host. Null: the system's. */
+  readonly ca: readonly string[] | null
   readonly fetchRecentBlock: (signal: AbortSignal) => Promise<RecentBlock>
   /** Unix milliseconds. */
   readonly now: () => number
@@ -89,8 +87,7 @@ export async function collectEvidence(
   { signal, onKey }: { readonly signal: AbortSignal; readonly onKey: (spki: string) => void },
 ): Promise<Collected> {
   const { kind, origin, policy } = provider
-  const ca = trustedFor(provider, parts)
-  const limits = { ca, timeoutMs: parts.timeoutMs ?? ANSWER_TIMEOUT_MS, signal }
+  const limits = { ca: parts.ca, timeoutMs: parts.timeoutMs ?? ANSWER_TIMEOUT_MS, signal }
   const block = await readBlock(parts, signal)
   const nonce = block === null ? randomBytes(32) : providerNonce(block.hash, origin)
   let spki: string | null = null
@@ -132,14 +129,6 @@ export async function collectEvidence(
   if (!facts.tlsKeys.some(({ spkiSha256 }) => spkiSha256 === spki))
     throw new CollectionFault('key_mismatch', `expected evidence that states the key ${spki}`)
   return { document, facts, isComplete }
-}
-
-/** PEM of the authorities that are trusted for the certificate of a provider. */
-export function trustedFor(
-  { ca }: Pick<CollectedProvider, 'ca'>,
-  parts: Pick<CollectionParts, 'ca'>,
-): readonly string[] {
-  return ca === null ? parts.ca : [...parts.ca, ca]
 }
 
 /** The queries that ask for a document over a nonce. */

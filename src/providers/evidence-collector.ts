@@ -10,7 +10,6 @@ import {
   type CollectionFaultCode,
   type CollectionParts,
   collectEvidence,
-  trustedFor,
 } from './collect-evidence.ts'
 import { FetchFault, readTlsKey } from './fetch-over-tls.ts'
 import type { ProviderEvidenceStore, StoredEvidence } from './provider-evidence-store.ts'
@@ -125,7 +124,7 @@ export function createEvidenceCollector(options: CollectorOptions): {
     const { origin } = provider
     if (now() < (keyLooks.get(origin) ?? 0)) return
     keyLooks.set(origin, now() + keyLookMs)
-    const ca = trustedFor(provider, options)
+    const { ca } = options
     const key = await readTlsKey(origin, { ca, timeoutMs: KEY_TIMEOUT_MS, signal })
     if (await recordKey(provider, key)) await turns.hurryTurn(provider)
   }

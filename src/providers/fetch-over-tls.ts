@@ -27,7 +27,7 @@ export class FetchFault extends Error {
 
 type FetchOptions = {
   /** PEM of the certificate authorities that are trusted. */
-  readonly ca: readonly string[]
+  readonly ca: readonly string[] | null
   readonly bytesMax: number
   readonly timeoutMs: number
   readonly signal: AbortSignal
@@ -71,7 +71,7 @@ export async function readTlsKey(
     host,
     port: Number(port || 443),
     servername: isIP(host) === 0 ? host : '',
-    ca: [...ca],
+    ca: ca?.slice(),
   })
   try {
     const until = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)])
@@ -94,7 +94,7 @@ async function fetchUntil(
   const asked = request(href, {
     // A new connection for each request: the answer is from the holder of the connection's key.
     agent: false,
-    ca: [...ca],
+    ca: ca?.slice(),
     signal,
     headers: {
       accept: 'application/json, */*',

@@ -1,5 +1,4 @@
 import { readFile } from 'node:fs/promises'
-import { getCACertificates } from 'node:tls'
 import type { ProviderKind } from '../../attestation/providers/evidence/evidence-document.ts'
 import {
   type ProviderPolicy,
@@ -49,6 +48,8 @@ export async function openProviders(
     readonly anchoring: Pick<Anchoring, 'fetchRecentBlock'>
     readonly metrics: Pick<Metrics, 'countCollection' | 'countProviderKey'> | null
     readonly demo: DemoEvidence | null
+    /** PEM of the authorities that are trusted for every host. Null: the system's. */
+    readonly providerCas: readonly string[] | null
     /** Unix milliseconds. */
     readonly now: () => number
   },
@@ -63,7 +64,7 @@ export async function openProviders(
     providers: collected,
     evidence,
     turns: createProviderTurnsStore(database),
-    ca: getCACertificates('default'),
+    ca: parts.providerCas,
     fetchRecentBlock: anchoring.fetchRecentBlock,
     onCollected: (one) => metrics?.countCollection(one),
     onNewKey: (provider) => metrics?.countProviderKey(provider),
@@ -86,13 +87,11 @@ export async function openProviders(
 }
 
 type ReadDemo = Pick<CollectedProvider, 'origin' | 'kind'> & {
-  readonly ca: string
   readonly policy: ProviderPolicy
 }
 
-async function readDemo({ origin, kind, caFile, policyFile }: DemoEvidence): Promise<ReadDemo> {
-  const [ca, policy] = await Promise.all([readFile(caFile, 'utf8'), readFile(policyFile)])
-  return { origin, kind, ca, policy: parseProviderPolicy(policy) }
+async function readDemo({ origin, kind, policyFile }: DemoEvidence): Promise<ReadDemo> {
+  return { origin, kind, policy: parseProviderPolicy(await readFile(policyFile)) }
 }
 
 /** The configured providers of the table, each origin once. */
@@ -107,7 +106,7 @@ function collectedOf(
     const configured = attested.get(name)
     if (demo?.origin === origin) found.set(origin, { name, build: null, ...demo })
     else if (configured !== undefined)
-      found.set(origin, { name, origin, ca: null, policy: null, ...configured })
+      found.set(origin, { name, origin, policy: null, ...configured })
   }
   return [...found.values()]
 }

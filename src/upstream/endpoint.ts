@@ -40,6 +40,8 @@ export type Endpoint = {
 
 type EndpointOptions = {
   readonly url: string
+  /** PEM of the authorities that are trusted. Default: the system's. */
+  readonly ca?: readonly string[] | null
   /** Headers, which are read again for each call. The headers may contain the credential. */
   readonly headers: Readonly<Record<string, string>>
   /** Longest time of a whole call. */
@@ -79,7 +81,7 @@ export function createEndpoint(options: EndpointOptions): Endpoint {
   const prefix = pathname.replace(/\/+$/, '')
   const pool = new Pool(origin, {
     connections: ENDPOINT_CONNECTIONS_MAX,
-    connect: { timeout: CONNECT_TIMEOUT_MS },
+    connect: { timeout: CONNECT_TIMEOUT_MS, ca: options.ca?.slice() },
     headersTimeout: timeoutMs,
     bodyTimeout: timeoutMs,
     keepAliveTimeout: KEEP_ALIVE_MS,

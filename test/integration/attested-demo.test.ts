@@ -93,6 +93,14 @@ it('the list of verified models has the models of the simulated TEE after demo/e
   expect(ids).toEqual(expect.arrayContaining(['demo/sealed', 'demo/unsealed']))
 })
 
+it("count_tokens asks the simulated TEE's provider, under its development authority", async () => {
+  const { status, body } = await ask('/anthropic/v1/messages/count_tokens', {
+    model: 'demo/sealed',
+    messages,
+  })
+  expect({ status, body }).toEqual({ status: 200, body: { input_tokens: expect.any(Number) } })
+})
+
 describe('a bundle of an answer of the simulated TEE', () => {
   let folder = ''
   beforeAll(async () => {

@@ -37,8 +37,8 @@ afterAll(async () => {
   await rm(folder, { recursive: true })
 })
 
-/** Opens the page with the expectations that accept the bundle. */
-async function open(path = '/verify') {
+/** Opens the page with the expectations that accept the bundle, but for what is changed. */
+async function open(path = '/verify', changed: { readonly roots?: readonly string[] } = {}) {
   const { page, faults } = await openPage(`${site.url}${path}`)
   const driver = await driveVerifyPage(page)
   await driver.expect(
@@ -49,6 +49,7 @@ async function open(path = '/verify') {
       ),
       configurations: [Buffer.from(digestOf(BOOT_CONFIGURATION)).toString('hex')],
       provider_policy: policy,
+      ...changed,
     },
     (file) => file,
   )
@@ -94,6 +95,19 @@ describe.runIf(BROWSER.isMet)(BROWSER.title("the provider's machine on /verify")
     expect(report.failed).toEqual(['provider attested'])
     expect(await linkOf('machine').getAttribute('class')).toBe('link broken')
     expect(await linkOf('machine').textContent()).toContain('provider_kind')
+    await page.context().close()
+  })
+
+  it('no link of the second chain is green when the first leads to a root that is not trusted', async () => {
+    const { page, driver, linkOf } = await open('/verify', { roots: [] })
+    expect((await driver.check(fileOf(bundle))).verdict).not.toBe('verified')
+    for (const name of ['key', 'machine', 'model-code', 'weights']) {
+      expect(await linkOf(name).getAttribute('class')).toBe('link void')
+      expect(await linkOf(name).locator('.good').count()).toBe(0)
+    }
+    expect(await linkOf('key').textContent()).toContain(
+      'depends on a step that does not hold: Notary',
+    )
     await page.context().close()
   })
 })

@@ -1,12 +1,11 @@
-import { generateKeyPairSync, type KeyObject, randomBytes, randomUUID } from 'node:crypto'
+import { type KeyObject, randomBytes, randomUUID } from 'node:crypto'
+import { developmentName, encodeName, generateKey } from '../x509/certificate-builder.ts'
 import {
   CERTIFICATE_PROFILES,
   type CertificateRole,
-  encodeName,
   type Issuer,
   issueCertificate,
   keyIdOf,
-  type NameAttribute,
 } from './certificate.ts'
 import { type DevelopmentRoot, ROOT_LEFT_SECONDS, SoftwareNsmError } from './development-root.ts'
 
@@ -89,8 +88,8 @@ function issue(
   let last = order.issuer
   for (const role of roles) {
     const profile = CERTIFICATE_PROFILES[role]
-    const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-384' })
-    const name = encodeName(NAMES[role](identity))
+    const { privateKey, publicKey } = generateKey()
+    const name = NAMES[role](identity)
     const request = {
       profile,
       subject: name,
@@ -115,35 +114,31 @@ const REGION = 'dev-local-1'
 const CRL_ORIGIN = 'http://crl.affidavit.invalid'
 
 /** The attributes have AWS's order, and CN has AWS's form with our organisation's name. */
-const NAMES: Readonly<Record<IssuedRole, (identity: ModuleIdentity) => readonly NameAttribute[]>> =
-  {
-    regional: () => [
-      ['C', 'US'],
-      ['O', 'Affidavit'],
-      ['OU', 'Development'],
-      ['CN', `${randomBytes(8).toString('hex')}.${REGION}.affidavit.nitro-enclaves`],
-    ],
-    zonal: () => [
+const NAMES: Readonly<Record<IssuedRole, (identity: ModuleIdentity) => Uint8Array>> = {
+  regional: () =>
+    developmentName(`${randomBytes(8).toString('hex')}.${REGION}.affidavit.nitro-enclaves`),
+  zonal: () =>
+    encodeName(
       ['CN', `${randomBytes(8).toString('hex')}.zonal.${REGION}.affidavit.nitro-enclaves`],
       ['OU', 'Development'],
       ['O', 'Affidavit'],
       ['C', 'US'],
       ['ST', 'WA'],
       ['L', 'Seattle'],
-    ],
-    instance: ({ instanceId }) => instanceName(`${instanceId}.${REGION}.affidavit.nitro-enclaves`),
-    leaf: (identity) => instanceName(`${moduleIdOf(identity)}.${REGION}.affidavit`),
-  }
+    ),
+  instance: ({ instanceId }) => instanceName(`${instanceId}.${REGION}.affidavit.nitro-enclaves`),
+  leaf: (identity) => instanceName(`${moduleIdOf(identity)}.${REGION}.affidavit`),
+}
 
-function instanceName(commonName: string): readonly NameAttribute[] {
-  return [
+function instanceName(commonName: string): Uint8Array {
+  return encodeName(
     ['C', 'US'],
     ['ST', 'Washington'],
     ['L', 'Seattle'],
     ['O', 'Affidavit'],
     ['OU', 'Development'],
     ['CN', commonName],
-  ]
+  )
 }
 
 /**

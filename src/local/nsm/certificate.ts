@@ -1,27 +1,15 @@
-import { createHash, type KeyObject, sign } from 'node:crypto'
+import { createHash, type KeyObject } from 'node:crypto'
 import {
-  BitString,
-  Integer,
-  OctetString,
-  PrintableString,
-  Sequence,
-  Set as SetOf,
-  Utf8String,
-} from 'asn1js'
-import {
-  AlgorithmIdentifier,
-  AttributeTypeAndValue,
-  AuthorityKeyIdentifier,
-  BasicConstraints,
-  Certificate,
-  CRLDistributionPoints,
-  DistributionPoint,
-  Extension,
-  GeneralName,
-  PublicKeyInfo,
-  RelativeDistinguishedNames,
-  Time,
-} from 'pkijs'
+  authorityConstraints,
+  buildCertificate,
+  certificateParts,
+  extension,
+  KEY_USAGE_BITS,
+  keyUsage,
+  leafConstraints,
+  publicKeyInfo,
+} from '../x509/certificate-builder.ts'
+import { encodeDer, octetString, sequence } from '../x509/der-encoder.ts'
 
 /**
  * The five certificates of a Nitro attestation document, root first. They copy the life,
@@ -95,12 +83,6 @@ export const CERTIFICATE_PROFILES: Readonly<Record<CertificateRole, CertificateP
 }
 
 /**
- * One attribute of a distinguished name: `['CN', 'aws.nitro-enclaves']`. The order of attributes is
- * kept.
- */
-export type NameAttribute = readonly [type: keyof typeof ATTRIBUTE_TYPES, value: string]
-
-/**
  * The issuer of a certificate: its name (DER), its key, and its key id (for the authority key
  * identifier).
  */
@@ -125,144 +107,48 @@ type CertificateRequest = {
   readonly crlUri: string
 }
 
-/**
- * Returns the DER of a v3 certificate for a P-384 key, signed with ecdsa-with-SHA384 (RFC 5280, RFC
- * 5758).
- */
+/** Returns the DER of a certificate for an EC key, in the profile's form (RFC 5280). */
 export function issueCertificate(request: CertificateRequest, issuer: Issuer): Uint8Array {
-  const { profile } = request
-  const algorithm = new AlgorithmIdentifier({ algorithmId: ECDSA_WITH_SHA384 })
-  const certificate = new Certificate({
-    version: 2,
-    serialNumber: encodeSerial(request.serial),
-    signature: algorithm,
-    issuer: RelativeDistinguishedNames.fromBER(new Uint8Array(issuer.name)),
-    notBefore: encodeTime(request.notBefore),
-    notAfter: encodeTime(request.notAfter),
-    subject: RelativeDistinguishedNames.fromBER(new Uint8Array(request.subject)),
-    subjectPublicKeyInfo: PublicKeyInfo.fromBER(new Uint8Array(exportSpki(request.publicKey))),
-    extensions: profile.extensions.map((kind) => {
-      const { oid, encode } = EXTENSIONS[kind]
-      const critical = kind === 'basicConstraints' || (kind === 'keyUsage' && profile.ca)
-      return new Extension({ extnID: oid, critical, extnValue: encode(request, issuer).toBER() })
-    }),
-    signatureAlgorithm: algorithm,
+  const { profile, publicKey, subject } = request
+  const parts = certificateParts({
+    serial: BigInt(`0x${Buffer.from(request.serial).toString('hex')}`),
+    issuer: { name: issuer.name, key: issuer },
+    life: { from: new Date(request.notBefore * 1000), to: new Date(request.notAfter * 1000) },
+    subject,
+    key: { publicKey },
+    extensions: profile.extensions.map((kind) => EXTENSIONS[kind](request, issuer)),
   })
-  const toBeSigned = new Uint8Array(certificate.encodeTBS().toBER())
-  const signature = sign('sha384', toBeSigned, { key: issuer.privateKey, dsaEncoding: 'der' })
-  certificate.signatureValue = new BitString({ valueHex: new Uint8Array(signature).buffer })
-  return new Uint8Array(certificate.toSchema(true).toBER())
-}
-
-/**
- * Returns a DER Name with one attribute in each set. As in AWS's certificates, the country is a
- * PrintableString and all other attributes are UTF-8 strings.
- */
-export function encodeName(attributes: readonly NameAttribute[]): Uint8Array {
-  const sets = attributes.map(([type, text]) => {
-    const value =
-      type === 'C' ? new PrintableString({ value: text }) : new Utf8String({ value: text })
-    const attribute = new AttributeTypeAndValue({ type: ATTRIBUTE_TYPES[type], value })
-    return new SetOf({ value: [attribute.toSchema()] })
-  })
-  return new Uint8Array(new Sequence({ value: sets }).toBER())
+  return buildCertificate(parts)
 }
 
 /** Gives the 20-byte key identifier: SHA-1 over the public point (RFC 5280, 4.2.1.2, method 1). */
 export function keyIdOf(publicKey: KeyObject): Uint8Array {
-  return createHash('sha1').update(exportSpki(publicKey).subarray(-P384_POINT_BYTES)).digest()
+  const point = publicKeyInfo({ publicKey }).subarray(-P384_POINT_BYTES)
+  return createHash('sha1').update(point).digest()
 }
 
 const P384_POINT_BYTES = 97
-const ECDSA_WITH_SHA384 = '1.2.840.10045.4.3.3'
 
-const ATTRIBUTE_TYPES = {
-  CN: '2.5.4.3',
-  C: '2.5.4.6',
-  L: '2.5.4.7',
-  ST: '2.5.4.8',
-  O: '2.5.4.10',
-  OU: '2.5.4.11',
-} as const
-
-function exportSpki(publicKey: KeyObject): Buffer {
-  return publicKey.export({ type: 'spki', format: 'der' })
-}
-
-/** Adds a zero byte when the first byte would make the number negative (X.690, 8.3). */
-function encodeSerial(bytes: Uint8Array): Integer {
-  const first = bytes.findIndex((byte) => byte !== 0)
-  const significant = bytes.subarray(Math.max(0, first))
-  const signed = (significant[0] ?? 0) >= 0x80 ? [0, ...significant] : significant
-  return new Integer({ valueHex: Uint8Array.from(signed).buffer })
-}
-
-/**
- * Encodes Unix seconds as UTCTime up to the year 2049, and later as GeneralizedTime (RFC 5280,
- * 4.1.2.5).
- */
-function encodeTime(unixSeconds: number): Time {
-  const value = new Date(unixSeconds * 1000)
-  return new Time({ type: value.getUTCFullYear() >= 2050 ? 1 : 0, value })
-}
-
-type ExtensionForm = {
-  readonly oid: string
-  readonly encode: (
-    request: CertificateRequest,
-    issuer: Issuer,
-  ) => BitString | OctetString | Sequence
-}
-
-/** RFC 5280, 4.2.1. */
+/** Each gives an Extension, DER (RFC 5280, 4.2.1). */
 const EXTENSIONS = {
-  basicConstraints: {
-    oid: '2.5.29.19',
-    encode: ({ profile: { ca, pathLength } }) => {
-      const length = pathLength === null ? {} : { pathLenConstraint: pathLength }
-      return new BasicConstraints({ cA: ca, ...length }).toSchema()
-    },
+  basicConstraints: ({ profile: { ca, pathLength } }) =>
+    ca ? authorityConstraints(pathLength) : leafConstraints(),
+  keyUsage: ({ profile }) => {
+    const bits = profile.keyUsage.reduce((sum, usage) => sum | KEY_USAGE_BITS[usage], 0)
+    return keyUsage(bits, profile.ca)
   },
-  keyUsage: {
-    oid: '2.5.29.15',
-    encode: ({ profile }) => encodeKeyUsage(profile.keyUsage),
+  subjectKeyIdentifier: ({ publicKey }) => uncritical('2.5.29.14', octetString(keyIdOf(publicKey))),
+  authorityKeyIdentifier: (_, { keyId }) =>
+    uncritical('2.5.29.35', sequence(encodeDer(0x80, keyId))),
+  // One point, whose full name is one URI.
+  crlDistributionPoints: ({ crlUri }) => {
+    const name = encodeDer(0xa0, encodeDer(0x86, Buffer.from(crlUri)))
+    return uncritical('2.5.29.31', sequence(sequence(encodeDer(0xa0, name))))
   },
-  subjectKeyIdentifier: {
-    oid: '2.5.29.14',
-    encode: ({ publicKey }) => octets(keyIdOf(publicKey)),
-  },
-  authorityKeyIdentifier: {
-    oid: '2.5.29.35',
-    encode: (_, { keyId }) =>
-      new AuthorityKeyIdentifier({ keyIdentifier: octets(keyId) }).toSchema(),
-  },
-  crlDistributionPoints: {
-    oid: '2.5.29.31',
-    encode: ({ crlUri }) => {
-      const uri = new GeneralName({ type: GENERAL_NAME_URI, value: crlUri })
-      const point = new DistributionPoint({ distributionPoint: [uri] })
-      return new CRLDistributionPoints({ distributionPoints: [point] }).toSchema()
-    },
-  },
-} as const satisfies Readonly<Record<string, ExtensionForm>>
+} as const satisfies Readonly<
+  Record<string, (request: CertificateRequest, issuer: Issuer) => Uint8Array>
+>
 
-/** uniformResourceIdentifier (RFC 5280, 4.2.1.6). */
-const GENERAL_NAME_URI = 6
-
-function octets(bytes: Uint8Array): OctetString {
-  return new OctetString({ valueHex: new Uint8Array(bytes).buffer })
-}
-
-/** Bit numbers of RFC 5280, 4.2.1.3. */
-const KEY_USAGE_BITS = {
-  digitalSignature: 0,
-  nonRepudiation: 1,
-  keyCertSign: 5,
-  cRLSign: 6,
-} as const
-
-function encodeKeyUsage(usages: CertificateProfile['keyUsage']): BitString {
-  const bits = usages.map((usage) => KEY_USAGE_BITS[usage])
-  const byte = bits.reduce<number>((sum, bit) => sum | (0x80 >> bit), 0)
-  return new BitString({ valueHex: Uint8Array.of(byte).buffer, unusedBits: 7 - Math.max(...bits) })
+function uncritical(type: string, value: Uint8Array): Uint8Array {
+  return extension(type, { critical: false, value })
 }

@@ -1,7 +1,6 @@
 import {
   createPrivateKey,
   createPublicKey,
-  generateKeyPairSync,
   randomBytes,
   randomUUID,
   X509Certificate,
@@ -9,13 +8,8 @@ import {
 import { link, mkdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { placeFile } from '../../runtime/place-file.ts'
-import {
-  CERTIFICATE_PROFILES,
-  encodeName,
-  type Issuer,
-  issueCertificate,
-  keyIdOf,
-} from './certificate.ts'
+import { developmentName, generateKey } from '../x509/certificate-builder.ts'
+import { CERTIFICATE_PROFILES, type Issuer, issueCertificate, keyIdOf } from './certificate.ts'
 
 /**
  * The software NSM cannot be used: its root's file or the measured source has a fault. The message
@@ -49,12 +43,6 @@ export type DevelopmentRoot = Issuer & {
 export const ROOT_LEFT_SECONDS = 20 * 86_400 + 3_600
 
 /**
- * Subject of every development root. It differs from AWS's root, CN=aws.nitro-enclaves, so that the
- * roots are never confused.
- */
-const DEVELOPMENT_ROOT_COMMON_NAME = 'Affidavit development root'
-
-/**
  * Returns the root in `rootFile` (PEM: private key and certificate, mode 0600). Makes the root at
  * the first use and keeps it, so that documents can be checked after a restart. Two processes that
  * start at the same time get the same root. A second file has only the certificate
@@ -82,7 +70,7 @@ export function rootCertificateFile(rootFile: string): string {
 
 /** Gives the PEM of a new root: PKCS#8 key, then certificate. */
 export function makeDevelopmentRoot(nowMs: number): string {
-  const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-384' })
+  const { privateKey, publicKey } = generateKey()
   const profile = CERTIFICATE_PROFILES.root
   const issued = Math.floor(nowMs / 1000)
   const certificate = issueCertificate(
@@ -100,12 +88,11 @@ export function makeDevelopmentRoot(nowMs: number): string {
   return `${privateKey.export({ type: 'pkcs8', format: 'pem' })}${new X509Certificate(certificate)}`
 }
 
-const ROOT_NAME = encodeName([
-  ['C', 'US'],
-  ['O', 'Affidavit'],
-  ['OU', 'Development'],
-  ['CN', DEVELOPMENT_ROOT_COMMON_NAME],
-])
+/**
+ * Subject of every development root. It differs from AWS's root, CN=aws.nitro-enclaves, so that the
+ * roots are never confused.
+ */
+const ROOT_NAME = developmentName('Affidavit development root')
 
 function parseDevelopmentRoot(
   pem: string,

@@ -1,7 +1,7 @@
 import type { SignedText, TdxCollateral } from '../../../attestation/providers/tdx/collateral.ts'
-import type { SigningKey } from './certificate-builder.ts'
-import { FMSPC, type IntelPki, PCE_SVN, PLATFORM_SVNS, toPem } from './intel-pki.ts'
-import { buildList, type Period } from './revocation-list.ts'
+import { type Period, type SigningKey, toPem } from '../x509/certificate-builder.ts'
+import { buildList } from '../x509/revocation-list.ts'
+import { FMSPC, type IntelPki, PCE_SVN, PLATFORM_SVNS } from './intel-pki.ts'
 import { QE_SIGNER, signRaw } from './tdx-quote.ts'
 
 const CURRENT = { tcbDate: '2026-01-01T00:00:00Z', tcbStatus: 'UpToDate' }

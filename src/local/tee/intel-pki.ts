@@ -2,25 +2,29 @@ import {
   authorityConstraints,
   buildCertificate,
   type CertificateParts,
-  distinguishedName,
+  type Certified,
+  certificateParts,
+  developmentName,
   extension,
   generateKey,
   KEY_USAGE_BITS,
   keyUsage,
   leafConstraints,
-  publicKeyInfo,
+  type Period,
   type SigningKey,
-  signWith,
-  VERSION_3,
-  validityOf,
-} from './certificate-builder.ts'
-import { derInteger, encodeDer, objectIdentifier, octetString, sequence } from './der-encoder.ts'
-import { emptyListOf, type ListParts, type Period } from './revocation-list.ts'
+} from '../x509/certificate-builder.ts'
+import {
+  derInteger,
+  encodeDer,
+  objectIdentifier,
+  octetString,
+  sequence,
+} from '../x509/der-encoder.ts'
+import { emptyListOf, type ListParts } from '../x509/revocation-list.ts'
 
 /** The certificates of the hierarchy under a development root, with Intel's profiles. */
 export type IntelCertificate = 'root' | 'platformCa' | 'pck' | 'tcbSigning'
 
-export const ECDSA_SHA256 = sequence(objectIdentifier('1.2.840.10045.4.3.2'))
 const { digitalSignature, nonRepudiation, keyCertSign, cRLSign } = KEY_USAGE_BITS
 const authorityUsage = keyUsage(keyCertSign | cRLSign)
 const leafUsage = keyUsage(digitalSignature | nonRepudiation)
@@ -90,9 +94,6 @@ const PROFILES: Readonly<Record<IntelCertificate, Profile>> = {
 /** Serial numbers of the certificates, for revocation lists. */
 export const SERIALS = { root: 0x51, platformCa: 0x52, pck: 0x53, tcbSigning: 0x54 } as const
 
-/** A certificate and its key. */
-export type Certified = { readonly key: SigningKey; readonly certificate: Uint8Array<ArrayBuffer> }
-
 /** A hierarchy like Intel's. Only a policy that names its development root trusts the hierarchy. */
 export type IntelPki = {
   readonly key: (name: IntelCertificate) => SigningKey
@@ -110,21 +111,17 @@ export function createIntelPki(life: Period, root?: Certified): IntelPki {
     pck: generateKey('P-256'),
     tcbSigning: generateKey('P-256'),
   }
+  const nameOf = (name: IntelCertificate) => developmentName(PROFILES[name].commonName)
   const partsOf = (name: IntelCertificate): CertificateParts => {
-    const { commonName, extensions, issuer } = PROFILES[name]
-    return {
-      version: VERSION_3,
-      serial: derInteger(SERIALS[name]),
-      innerAlgorithm: ECDSA_SHA256,
-      issuer: distinguishedName(PROFILES[issuer].commonName),
-      validity: validityOf(life.from, life.to),
-      subject: distinguishedName(commonName),
-      publicKey: publicKeyInfo(keys[name]),
+    const { extensions, issuer } = PROFILES[name]
+    return certificateParts({
+      serial: SERIALS[name],
+      issuer: { name: nameOf(issuer), key: keys[issuer] },
+      life,
+      subject: nameOf(name),
+      key: keys[name],
       extensions,
-      extraFields: [],
-      outerAlgorithm: ECDSA_SHA256,
-      sign: signWith(keys[issuer], 'sha256'),
-    }
+    })
   }
   const certificates = {
     root: root?.certificate ?? buildCertificate(partsOf('root')),
@@ -136,24 +133,6 @@ export function createIntelPki(life: Period, root?: Certified): IntelPki {
     key: (name) => keys[name],
     certificate: (name) => certificates[name],
     partsOf,
-    listOf: (name, period) => ({
-      ...emptyListOf({ name: partsOf(name).subject, key: keys[name] }, period),
-      innerAlgorithm: ECDSA_SHA256,
-      outerAlgorithm: ECDSA_SHA256,
-      sign: signWith(keys[name], 'sha256'),
-    }),
+    listOf: (name, period) => emptyListOf({ name: nameOf(name), key: keys[name] }, period),
   }
-}
-
-/** PEM of certificates, one after the other. */
-export function toPem(...ders: readonly Uint8Array[]): string {
-  return ders
-    .map((der) => {
-      const lines =
-        Buffer.from(der)
-          .toString('base64')
-          .match(/.{1,64}/g) ?? []
-      return `-----BEGIN CERTIFICATE-----\n${lines.join('\n')}\n-----END CERTIFICATE-----\n`
-    })
-    .join('')
 }

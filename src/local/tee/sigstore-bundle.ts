@@ -2,42 +2,20 @@ import { createHash, createSign } from 'node:crypto'
 import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
 import {
-  authorityConstraints,
-  buildCertificate,
   type CertificateParts,
-  distinguishedName,
-  ECDSA_SHA384,
+  certificateParts,
+  developmentName,
   extension,
   KEY_USAGE_BITS,
   keyUsage,
   publicKeyInfo,
   type SigningKey,
-  signWith,
-  VERSION_3,
-  validityOf,
-} from './certificate-builder.ts'
-import { derInteger, encodeDer, sequence, utf8String } from './der-encoder.ts'
-import { toPem } from './intel-pki.ts'
-import type { Period } from './revocation-list.ts'
+  toPem,
+} from '../x509/certificate-builder.ts'
+import { encodeDer, sequence, utf8String } from '../x509/der-encoder.ts'
 
-const AUTHORITY = distinguishedName('development Fulcio')
-
-/** The certificate of a development authority, with the profile of Sigstore's Fulcio. */
-export function codeAuthority(key: SigningKey, life: Period): Uint8Array<ArrayBuffer> {
-  return buildCertificate({
-    version: VERSION_3,
-    serial: derInteger(0x71),
-    innerAlgorithm: ECDSA_SHA384,
-    issuer: AUTHORITY,
-    validity: validityOf(life.from, life.to),
-    subject: AUTHORITY,
-    publicKey: publicKeyInfo(key),
-    extensions: [authorityConstraints(0), keyUsage(KEY_USAGE_BITS.keyCertSign)],
-    extraFields: [],
-    outerAlgorithm: ECDSA_SHA384,
-    sign: signWith(key),
-  })
-}
+/** The subject of the authority that replaces Sigstore's Fulcio. */
+export const CODE_AUTHORITY = developmentName('development Fulcio')
 
 /** Fulcio's extensions with GitHub's claims. `texts`: the claims by the last arc of their type. */
 export function builderExtensions({
@@ -89,23 +67,18 @@ export function codeCertificateParts({
   readonly builder: readonly Uint8Array[]
 }): CertificateParts & { readonly extensions: readonly Uint8Array[] } {
   const after = (seconds: number) => new Date(loggedAt.getTime() + seconds * 1000)
-  return {
-    version: VERSION_3,
-    serial: derInteger(0x72),
-    innerAlgorithm: ECDSA_SHA384,
-    issuer: AUTHORITY,
-    validity: validityOf(after(-60), after(540)),
+  return certificateParts({
+    serial: 0x72,
+    issuer: { name: CODE_AUTHORITY, key: authority },
+    life: { from: after(-60), to: after(540) },
     subject: sequence(),
-    publicKey: publicKeyInfo(key),
+    key,
     extensions: [
       keyUsage(KEY_USAGE_BITS.digitalSignature),
       extension('2.5.29.37', { critical: false, value: CODE_SIGNING }),
       ...builder,
     ],
-    extraFields: [],
-    outerAlgorithm: ECDSA_SHA384,
-    sign: signWith(authority),
-  }
+  })
 }
 
 /** A statement that a certificate's key signed, as the bytes of its parts. */

@@ -3,8 +3,8 @@ import { isIP } from 'node:net'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
 import {
   buildCertificate,
-  distinguishedName,
-  ECDSA_SHA384,
+  certificateParts,
+  developmentName,
   extension,
   generateKey,
   KEY_USAGE_BITS,
@@ -12,13 +12,11 @@ import {
   leafConstraints,
   publicKeyInfo,
   type SigningKey,
-  signWith,
-  VERSION_3,
-  validityOf,
-} from './certificate-builder.ts'
-import { derInteger, encodeDer, sequence } from './der-encoder.ts'
+  toPem,
+} from '../x509/certificate-builder.ts'
+import { encodeDer, sequence } from '../x509/der-encoder.ts'
 import { collateralOf, intelAnswersOf } from './intel-collateral.ts'
-import { createIntelPki, toPem } from './intel-pki.ts'
+import { createIntelPki } from './intel-pki.ts'
 import type { SealedModels } from './sealed-models.ts'
 import {
   builderExtensions,
@@ -190,24 +188,19 @@ function issueTls(
   { tls, tlsAuthority }: TeeKeys,
   { host, nowMs }: { readonly host: string; readonly nowMs: number },
 ): Uint8Array {
-  const life = lifeFrom(nowMs)
-  return buildCertificate({
-    version: VERSION_3,
-    serial: derInteger(BigInt(nowMs)),
-    innerAlgorithm: ECDSA_SHA384,
-    issuer: TLS_AUTHORITY,
-    validity: validityOf(life.from, life.to),
-    subject: distinguishedName('Affidavit demonstration provider'),
-    publicKey: publicKeyInfo(tls),
+  const parts = certificateParts({
+    serial: nowMs,
+    issuer: { name: TLS_AUTHORITY, key: tlsAuthority.key },
+    life: lifeFrom(nowMs),
+    subject: developmentName('Affidavit demonstration provider'),
+    key: tls,
     extensions: [
       leafConstraints(),
       keyUsage(KEY_USAGE_BITS.digitalSignature),
       extension('2.5.29.17', { critical: false, value: sequence(hostName(host)) }),
     ],
-    extraFields: [],
-    outerAlgorithm: ECDSA_SHA384,
-    sign: signWith(tlsAuthority.key),
   })
+  return buildCertificate(parts)
 }
 
 /** GeneralName: an IPv4 address, or a DNS name (RFC 5280, 4.2.1.6). */

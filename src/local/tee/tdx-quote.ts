@@ -1,5 +1,5 @@
 import { createHash, sign } from 'node:crypto'
-import { publicKeyInfo, type SigningKey } from './certificate-builder.ts'
+import { publicKeyInfo, type SigningKey } from '../x509/certificate-builder.ts'
 
 /** The parts of a quote, and the keys that sign it. */
 export type QuoteParts = {

@@ -5,23 +5,16 @@ import { z } from 'zod'
 import { placeFile } from '../../runtime/place-file.ts'
 import { ConfigurationError } from '../../runtime/read-settings.ts'
 import {
-  authorityConstraints,
-  buildCertificate,
-  distinguishedName,
-  ECDSA_SHA384,
+  type Certified,
+  developmentName,
   generateKey,
-  KEY_USAGE_BITS,
-  keyUsage,
-  publicKeyInfo,
+  makeAuthority,
+  type Period,
   type SigningKey,
-  signWith,
-  VERSION_3,
-  validityOf,
-} from './certificate-builder.ts'
-import { derInteger } from './der-encoder.ts'
-import { type Certified, createIntelPki, toPem } from './intel-pki.ts'
-import type { Period } from './revocation-list.ts'
-import { codeAuthority } from './sigstore-bundle.ts'
+  toPem,
+} from '../x509/certificate-builder.ts'
+import { createIntelPki } from './intel-pki.ts'
+import { CODE_AUTHORITY } from './sigstore-bundle.ts'
 
 /** The keys of a simulated TEE that policies and old evidence depend on. */
 export type TeeKeys = {
@@ -75,34 +68,17 @@ export async function openTeeKeys(file: string, nowMs: number): Promise<TeeKeys>
 function makeTeeKeys(nowMs: number): TeeKeys {
   const life = lifeFrom(nowMs)
   const intel = createIntelPki(life)
-  const [authority, tlsAuthority] = [generateKey(), generateKey()]
   return {
     intelRoot: { key: intel.key('root'), certificate: intel.certificate('root') },
-    codeAuthority: { key: authority, certificate: codeAuthority(authority, life) },
+    codeAuthority: makeAuthority(CODE_AUTHORITY, life),
     codeLog: generateKey('P-256'),
-    tlsAuthority: { key: tlsAuthority, certificate: tlsAuthorityOf(tlsAuthority, life) },
+    tlsAuthority: makeAuthority(TLS_AUTHORITY, life),
     tls: generateKey('P-256'),
   }
 }
 
 /** The name of the authority that issues the provider's TLS certificate. */
-export const TLS_AUTHORITY = distinguishedName('Affidavit development provider CA')
-
-function tlsAuthorityOf(key: SigningKey, life: Period): Uint8Array<ArrayBuffer> {
-  return buildCertificate({
-    version: VERSION_3,
-    serial: derInteger(1),
-    innerAlgorithm: ECDSA_SHA384,
-    issuer: TLS_AUTHORITY,
-    validity: validityOf(life.from, life.to),
-    subject: TLS_AUTHORITY,
-    publicKey: publicKeyInfo(key),
-    extensions: [authorityConstraints(0), keyUsage(KEY_USAGE_BITS.keyCertSign)],
-    extraFields: [],
-    outerAlgorithm: ECDSA_SHA384,
-    sign: signWith(key),
-  })
-}
+export const TLS_AUTHORITY = developmentName('Affidavit development provider CA')
 
 function parseTeeKeys(text: string, file: string): TeeKeys {
   try {

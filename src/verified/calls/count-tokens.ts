@@ -3,6 +3,7 @@ import { DIALECT_HEADERS } from '../../../attestation/dialects/dialect-names.ts'
 import { MODEL_LENGTH_MAX } from '../../../enclave/protocol/chat-form.ts'
 import {
   chooseProvider,
+  credentialHeader,
   endpointOf,
   unsupportedMessage,
 } from '../../../enclave/protocol/choose-provider.ts'
@@ -39,6 +40,8 @@ type CountParts = {
   readonly enclaves: Pick<EnclavePool, 'identities'>
   /** The operator's credentials, by provider name. */
   readonly credentials: () => ReadonlyMap<string, string>
+  /** PEM of the authorities that are trusted for providers. Null: the system's. */
+  readonly providerCas: readonly string[] | null
   readonly limiter: Pick<RateLimiter, 'admit'>
   readonly bodyBytesMax: number
   readonly onStarted: OnStarted
@@ -50,7 +53,7 @@ type CountParts = {
  */
 export function countTokensRoutes(parts: CountParts): readonly Route[] {
   const admission = createAdmission({ callsMax: COUNTS_MAX, bytesMax: COUNTS_BYTES_MAX })
-  const endpoints = openEndpoints(parts.onStarted)
+  const endpoints = openEndpoints(parts)
   return PATHS.map((path) =>
     defineRoute({
       method: 'POST',
@@ -124,23 +127,15 @@ function whomToAsk(
   const table = providersOf(enclaves)
   if (table.length === 0)
     throw new ApiError('enclave_unavailable', 'No enclave is connected that names its providers')
-  const { origin, path, credential: name } = endpointFor(table, call.model)
+  const endpoint = endpointFor(table, call.model)
   const chosen = chooseCredential({ ...call, dialect: 'messages' }, table, credentials())
   const { provider, credential, isOperators } = chosen
   return {
     provider,
-    url: `${origin}${path}/count_tokens`,
-    headers: { 'content-type': 'application/json', ...credentialHeader(credential, name) },
+    url: `${endpoint.origin}${endpoint.path}/count_tokens`,
+    headers: { 'content-type': 'application/json', ...credentialHeader(endpoint, credential) },
     isOperators,
   }
-}
-
-function credentialHeader(
-  credential: string | null,
-  name = 'authorization',
-): Readonly<Record<string, string>> {
-  if (credential === null) return {}
-  return { [name]: name === 'authorization' ? `Bearer ${credential}` : credential }
 }
 
 function endpointFor(table: readonly ProviderEntry[], model: string) {
@@ -152,14 +147,17 @@ function endpointFor(table: readonly ProviderEntry[], model: string) {
 }
 
 /** Returns a function that opens one client for each URL. The provider tables set the URLs. */
-function openEndpoints(onStarted: OnStarted): (url: string) => Endpoint {
+function openEndpoints({
+  providerCas: ca,
+  onStarted,
+}: Pick<CountParts, 'providerCas' | 'onStarted'>): (url: string) => Endpoint {
   const opened = new Map<string, Endpoint>()
   onStarted(async () => {
     await Promise.all([...opened.values()].map((endpoint) => endpoint.close()))
   })
   return (url) => {
-    const options = { url, headers: {}, timeoutMs: TIMEOUT_MS, answerBytesMax: ANSWER_BYTES_MAX }
-    const endpoint = opened.get(url) ?? createEndpoint(options)
+    const limits = { timeoutMs: TIMEOUT_MS, answerBytesMax: ANSWER_BYTES_MAX }
+    const endpoint = opened.get(url) ?? createEndpoint({ url, ca, headers: {}, ...limits })
     opened.set(url, endpoint)
     return endpoint
   }

@@ -34,6 +34,8 @@ type CallParts = Opening &
     'credentials' | 'providerModels' | 'startedAt'
   > & {
     readonly database: Database
+    /** PEM of the authorities that are trusted for providers. Null: the system's. */
+    readonly providerCas: readonly string[] | null
     readonly anchoring: Pick<Anchoring, 'status' | 'unreadableBlocks' | 'figures'>
     readonly enclaves: EnclavePool
     /** The enclaves of all gateways. */

@@ -52,6 +52,7 @@ type ListedProvider = {
 export function askProviderLists({
   enclaves,
   credentials,
+  providerCas: ca,
   onAsked,
   now,
   log,
@@ -59,6 +60,8 @@ export function askProviderLists({
   readonly enclaves: Pick<EnclavePool, 'identities'>
   /** The operator's credentials, by provider name. */
   readonly credentials: () => ReadonlyMap<string, string>
+  /** PEM of the authorities that are trusted for providers. Null: the system's. */
+  readonly providerCas: readonly string[] | null
   readonly onAsked: (asked: { readonly provider: string; readonly outcome: ListOutcome }) => void
   /** Gives monotonic milliseconds. */
   readonly now: () => number
@@ -75,6 +78,7 @@ export function askProviderLists({
     const { ids = [], failures = 0 } = lists.get(url) ?? {}
     const endpoint = createEndpoint({
       url,
+      ca,
       headers: credential === null ? NO_HEADERS : { authorization: `Bearer ${credential}` },
       timeoutMs: TIMEOUT_MS,
       answerBytesMax: ANSWER_BYTES_MAX,

@@ -89,7 +89,7 @@ function aboutOf({ state, why, about }: LinkState): string {
 }
 
 /** The check passed for the signed content, but the page shows other content. */
-function viewVoid({ outcome }: Check<string>): CheckView {
+export function viewVoid({ outcome }: Check<string>): CheckView {
   return {
     tone: 'open',
     word: outcome,

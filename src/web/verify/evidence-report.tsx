@@ -131,16 +131,19 @@ function BundleReportView({
 }) {
   const { report, comparison } = judged
   const { facts, source } = report
+  const checks = [...report.checks, ...comparison]
   return (
     <>
       <Exchange exchange={judged.exchange} />
       <h2>Each link, from request to block</h2>
       <ChainPicture
-        checks={[...report.checks, ...comparison].filter(({ name }) => !isProviderCheck(name))}
+        checks={checks.filter(({ name }) => !isProviderCheck(name))}
         facts={facts === null ? {} : factsOfBundle(facts, explorer)}
         isDevelopment={isMarked}
       />
-      {hasProviderChain(report) && <ProviderChain report={report} isDevelopment={isMarked} />}
+      {hasProviderChain(report) && (
+        <ProviderChain report={{ ...report, checks }} isDevelopment={isMarked} />
+      )}
       {facts !== null && source !== null && (
         <p>
           This bundle says it is from <OneLine text={saySource(source)} />: a hint, not checked.{' '}

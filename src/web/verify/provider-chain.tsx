@@ -1,11 +1,15 @@
-import type { BundleReport } from '../../../attestation/evidence/bundle-report.ts'
 import type { Check } from '../../../attestation/finding.ts'
 import { PROVIDER_NOT_SHOWN } from '../../../attestation/report/describe-provider.ts'
 import { CheckList, TONE_OF } from '../kit/check-list.tsx'
 import { State, type Tone } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
-import { LINK_TONES, LINK_WORDS } from './chain-picture.tsx'
-import { isProviderCheck, type ProviderLink, providerLinks } from './provider-links.ts'
+import { LINK_TONES, LINK_WORDS, viewVoid } from './chain-picture.tsx'
+import {
+  isProviderCheck,
+  type ProviderLink,
+  providerLinks,
+  type ReportOfBoth,
+} from './provider-links.ts'
 
 /**
  * Shows the second chain: from the key that answered to the weights, by the evidence of the
@@ -15,17 +19,16 @@ export function ProviderChain({
   report,
   isDevelopment,
 }: {
-  readonly report: BundleReport
+  readonly report: ReportOfBoth
   readonly isDevelopment: boolean
 }) {
   const evidence = report.facts?.providerEvidence ?? null
   const isMarked = isDevelopment || evidence?.hasReplacedRoots === true
   const toneOf = (tone: Tone) => (isMarked && tone === 'good' ? 'development' : tone)
-  const view = ({ outcome }: Check<string>) => ({
-    tone: toneOf(TONE_OF[outcome]),
-    word: outcome,
-    about: '',
-  })
+  const viewOf = (link: ProviderLink) => (check: Check<string>) =>
+    link.state === 'void' && check.outcome === 'passed'
+      ? viewVoid(check)
+      : { tone: toneOf(TONE_OF[check.outcome]), word: check.outcome, about: '' }
   return (
     <section aria-labelledby="provider-chain">
       <h2 id="provider-chain">The provider’s machine, from key to weights</h2>
@@ -55,9 +58,12 @@ export function ProviderChain({
                     <Line key={name} name={name} text={text} />
                   ))}
                 </dl>
-                <CheckList checks={link.checks.filter(isOfBundle)} view={view} />
+                <CheckList checks={link.checks.filter(isOfBundle)} view={viewOf(link)} />
                 <div data-of="provider">
-                  <CheckList checks={link.checks.filter((one) => !isOfBundle(one))} view={view} />
+                  <CheckList
+                    checks={link.checks.filter((one) => !isOfBundle(one))}
+                    view={viewOf(link)}
+                  />
                 </div>
               </div>
             </details>
@@ -94,7 +100,7 @@ function aboutOf({ state, why, about }: ProviderLink): string {
     case 'holds':
       return about
     case 'void':
-      return `depends on a broken step: ${why}`
+      return `depends on a step that does not hold: ${why}`
     case 'broken':
       return `failed: ${why}`
     case 'open':

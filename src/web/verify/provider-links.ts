@@ -2,21 +2,60 @@ import type {
   BundleReport,
   ProviderEvidenceFacts,
 } from '../../../attestation/evidence/bundle-report.ts'
+import type { Check } from '../../../attestation/finding.ts'
 import type { ProviderCheck } from '../../../attestation/providers/provider-checks.ts'
 import {
   describeProvider,
   type ProviderLine,
 } from '../../../attestation/report/describe-provider.ts'
-import type { LinkState } from './link-states.ts'
+import type { LinkName } from './check-words.ts'
+import { type LinkState, linkStates } from './link-states.ts'
 
-/** The links of the second chain, from the key that answered to the weights. */
+/**
+ * The links of the second chain, from the key that answered to the weights. `needs`: if one of
+ * these links is broken, this link shows nothing. Code that is not accepted can state any key.
+ */
 const PROVIDER_LINKS = [
-  { name: 'key', title: 'Key', about: 'the machine of the provider states the key that answered' },
-  { name: 'machine', title: 'Machine', about: 'genuine hardware signed what it runs' },
-  { name: 'model-code', title: 'Code', about: 'the machine runs code that you accept' },
-  { name: 'gpu', title: 'GPU', about: 'NVIDIA’s devices signed evidence' },
-  { name: 'weights', title: 'Weights', about: 'measured root hashes name them' },
+  {
+    name: 'key',
+    title: 'Key',
+    about: 'the machine of the provider states the key that answered',
+    needs: ['machine', 'model-code'],
+  },
+  {
+    name: 'machine',
+    title: 'Machine',
+    about: 'genuine hardware signed what it runs',
+    needs: ['key'],
+  },
+  {
+    name: 'model-code',
+    title: 'Code',
+    about: 'the machine runs code that you accept',
+    needs: ['key', 'machine'],
+  },
+  {
+    name: 'gpu',
+    title: 'GPU',
+    about: 'NVIDIA’s devices signed evidence',
+    needs: ['key', 'machine', 'model-code'],
+  },
+  {
+    name: 'weights',
+    title: 'Weights',
+    about: 'measured root hashes name them',
+    needs: ['key', 'machine', 'model-code', 'gpu'],
+  },
 ] as const
+
+/** The links of the first chain that show which key of a provider answered. */
+const RECEIPT_LINKS: ReadonlySet<LinkName> = new Set([
+  'request',
+  'hash',
+  'signature',
+  'notary',
+  'code',
+])
 
 type ProviderLinkName = (typeof PROVIDER_LINKS)[number]['name']
 
@@ -26,6 +65,11 @@ export type ProviderLink = Pick<LinkState, 'title' | 'about' | 'why' | 'checks'>
   readonly state: 'holds' | 'broken' | 'open' | 'void'
   /** Facts about the link. Text from outside. */
   readonly lines: readonly ProviderLine[]
+}
+
+/** What both chains are judged by: checks of a bundle, and of the exchange beside it. */
+export type ReportOfBoth = Pick<BundleReport, 'providerChecks' | 'facts'> & {
+  readonly checks: readonly Check<string>[]
 }
 
 /** True if the report says something about the machine of the provider. */
@@ -40,13 +84,15 @@ export function isProviderCheck(name: string): boolean {
 
 /**
  * Returns the links of the provider's machine, in order. A link is broken when one of its checks
- * failed, open when a check was not made, and void when a link before it is broken.
+ * failed, and open when a check was not made. A link is void when a link that it needs is broken,
+ * and when the first chain does not show which key answered: then nothing is shown of the machine
+ * that answered.
  */
 export function providerLinks({
   checks,
   providerChecks,
   facts,
-}: Pick<BundleReport, 'checks' | 'providerChecks' | 'facts'>): readonly ProviderLink[] {
+}: ReportOfBoth): readonly ProviderLink[] {
   const evidence = facts?.providerEvidence ?? null
   const own = checks.filter(({ name }) => isProviderCheck(name))
   const all = [
@@ -54,19 +100,20 @@ export function providerLinks({
     ...providerChecks,
   ]
   const lines = evidence === null ? [] : describeProvider(evidence, evidence.weights)
-  let broken: string | null = null
-  return PROVIDER_LINKS.map((link) => {
+  const lost = linkStates(checks.filter(({ name }) => !isProviderCheck(name))).find(
+    ({ name, state }) => RECEIPT_LINKS.has(name) && state !== 'holds' && state !== 'open',
+  )
+  const judged = PROVIDER_LINKS.map((link) => {
     const made = all.filter(({ name }) => linkOfCheck(name) === link.name)
-    const judged = judgeLink(link.name, made, evidence)
-    const isVoid = judged.state === 'holds' && broken !== null
-    const state = isVoid ? { state: 'void' as const, why: broken ?? '' } : judged
-    if (judged.state === 'broken') broken ??= link.title
-    return {
-      ...link,
-      checks: made,
-      lines: lines.filter(([name]) => (LINK_OF_LINE[name] ?? 'machine') === link.name),
-      ...state,
-    }
+    return { ...link, checks: made, ...judgeLink(link.name, made, evidence) }
+  })
+  const broken = judged.filter(({ state }) => state === 'broken')
+  return judged.map(({ needs, ...link }) => {
+    const shown = lines.filter(([name]) => (LINK_OF_LINE[name] ?? 'machine') === link.name)
+    const needed = lost ?? broken.find(({ name }) => needs.some((need) => need === name))
+    return link.state === 'holds' && needed !== undefined
+      ? { ...link, lines: shown, state: 'void' as const, why: needed.title }
+      : { ...link, lines: shown }
   })
 }
 

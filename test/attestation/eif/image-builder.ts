@@ -9,10 +9,10 @@ import {
 } from '../../../enclave/protocol/cbor.ts'
 import {
   CERTIFICATE_PROFILES,
-  encodeName,
   issueCertificate,
   keyIdOf,
 } from '../../../src/local/nsm/certificate.ts'
+import { encodeName } from '../../../src/local/x509/certificate-builder.ts'
 
 /** EifSectionType on the wire. */
 export const TYPE = { kernel: 1, cmdline: 2, ramdisk: 3, signature: 4, metadata: 5 } as const
@@ -111,7 +111,7 @@ export type Signer = {
 /** A signer of images with a certificate of its own. */
 export function makeSigner(curve: keyof typeof CURVES): Signer {
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: curve })
-  const name = encodeName([['CN', 'image signer']])
+  const name = encodeName(['CN', 'image signer'])
   const der = issueCertificate(
     {
       profile: CERTIFICATE_PROFILES.leaf,

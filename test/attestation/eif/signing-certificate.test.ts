@@ -5,11 +5,8 @@ import {
   parseSigningCertificate,
   verifyImageSignature,
 } from '../../../attestation/eif/signature.ts'
-import {
-  CERTIFICATE_PROFILES,
-  encodeName,
-  issueCertificate,
-} from '../../../src/local/nsm/certificate.ts'
+import { CERTIFICATE_PROFILES, issueCertificate } from '../../../src/local/nsm/certificate.ts'
+import { encodeName } from '../../../src/local/x509/certificate-builder.ts'
 import {
   ascii,
   encodePem,
@@ -68,7 +65,7 @@ describe('parseSigningCertificate', () => {
   ])(
     'parseSigningCertificate refuses a key that AWS does not sign images with: %s',
     (_, publicKey) => {
-      const name = encodeName([['CN', 'signer']])
+      const name = encodeName(['CN', 'signer'])
       const der = issueCertificate(
         {
           profile: CERTIFICATE_PROFILES.leaf,

@@ -64,7 +64,6 @@ function collect(
     origin: server.origin,
     kind,
     build: { repository: 'example/model', digest: 'ab'.repeat(32) },
-    ca: server.ca,
     policy: parseProviderPolicy(Buffer.from(JSON.stringify(server.policy))),
   }
   const collector = createEvidenceCollector({
@@ -72,7 +71,7 @@ function collect(
     evidence: createProviderEvidenceStore(database),
     turns: createProviderTurnsStore(database),
     origins: server.origins,
-    ca: [],
+    ca: [server.ca],
     intervalMs,
     timeoutMs,
     pauseMinMs: 20,
@@ -293,7 +292,6 @@ describe('the collector', () => {
       origin: stage.server.origin,
       kind: 'tinfoil',
       build: null,
-      ca: stage.server.ca,
       policy: null,
     }
     const collector = createEvidenceCollector({
@@ -305,7 +303,7 @@ describe('the collector', () => {
         hurryTurn: away,
       },
       origins: stage.server.origins,
-      ca: [],
+      ca: [stage.server.ca],
       intervalMs: HOUR_MS,
       pauseMinMs: 20,
       lookMs: 10,

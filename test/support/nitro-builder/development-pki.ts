@@ -3,19 +3,14 @@ import {
   authorityConstraints,
   buildCertificate,
   type CertificateParts,
-  ECDSA_SHA384,
+  certificateParts,
   generateKey,
   KEY_USAGE_BITS,
   type KeyPair,
   keyUsage,
   leafConstraints,
   nameOf,
-  publicKeyInfo,
-  signWith,
-  VERSION_3,
-  validityOf,
 } from './certificate-builder.ts'
-import { integer } from './der-encoder.ts'
 
 /** When the documents of these tests are made. Every certificate is valid at that time. */
 export const MADE_AT = new Date('2026-03-04T05:06:07.000Z')
@@ -66,22 +61,17 @@ const standardCertificates = new Map<number, Uint8Array<ArrayBuffer>>()
 export function partsOf(level: number): CertificateParts {
   const { commonName, key, extensions, beforeMs, afterMs } = levelAt(level)
   const parent = levelAt(Math.max(level - 1, 0))
-  return {
-    version: VERSION_3,
-    serial: integer(0x7000 + level),
-    innerAlgorithm: ECDSA_SHA384,
-    issuer: nameOf(parent.commonName),
-    validity: validityOf(
-      new Date(MADE_AT.getTime() - beforeMs),
-      new Date(MADE_AT.getTime() + afterMs),
-    ),
+  return certificateParts({
+    serial: 0x7000 + level,
+    issuer: { name: nameOf(parent.commonName), key: parent.key },
+    life: {
+      from: new Date(MADE_AT.getTime() - beforeMs),
+      to: new Date(MADE_AT.getTime() + afterMs),
+    },
     subject: nameOf(commonName),
-    publicKey: publicKeyInfo(key),
+    key,
     extensions,
-    extraFields: [],
-    outerAlgorithm: ECDSA_SHA384,
-    sign: signWith(parent.key),
-  }
+  })
 }
 
 /** The key of the certificate at `level`; the leaf's key signs documents. */

@@ -17,6 +17,7 @@ import {
   predicateOfBuild,
   tlsKeyItem,
 } from '../../../src/local/tee/tinfoil-answer.ts'
+import { toPem } from '../nitro-builder/certificate-builder.ts'
 import { MADE_AT } from '../nitro-builder/development-pki.ts'
 import { buildDocument, PCR_VALUES, standardChain } from '../nitro-builder/document-builder.ts'
 import {
@@ -30,7 +31,7 @@ import {
   sha,
 } from './dstack-builder.ts'
 import { buildGpu } from './gpu-builder.ts'
-import { DEVELOPMENT_INTEL_ROOT, toPem } from './intel-pki.ts'
+import { DEVELOPMENT_INTEL_ROOT } from './intel-pki.ts'
 import {
   buildSigstoreBundle,
   DEVELOPMENT_SIGSTORE,

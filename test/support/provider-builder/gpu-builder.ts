@@ -7,16 +7,14 @@ import {
   authorityConstraints,
   buildCertificate,
   type CertificateParts,
-  ECDSA_SHA384,
+  certificateParts,
   extension,
   generateKey,
   KEY_USAGE_BITS,
   keyUsage,
   nameOf,
   publicKeyInfo,
-  signWith,
-  VERSION_3,
-  validityOf,
+  toPem,
 } from '../nitro-builder/certificate-builder.ts'
 import {
   encodeDer,
@@ -63,7 +61,7 @@ export function buildGpu(change: GpuChange = {}): {
   return {
     evidence: {
       evidence: new Uint8Array(change.signed?.(whole) ?? whole),
-      certificates: leafFirst.map(pemOf).join(''),
+      certificates: toPem(...leafFirst),
     },
     policy: { nonce: GPU_NONCE, roots: [hashOf(ders[0] ?? new Uint8Array())] },
   }
@@ -147,35 +145,22 @@ const YEAR_MS = 365 * 86_400_000
 export function gpuCertificateParts(level: number, change: GpuChange = {}): CertificateParts {
   const { device = LEVELS[4]?.name ?? '', dice = compositeId(FIRMWARE_ID) } = change
   const parent = Math.max(level - 1, 0)
-  return {
-    version: VERSION_3,
-    serial: integer(0x4e00 + level),
-    innerAlgorithm: ECDSA_SHA384,
-    issuer: nameOf(LEVELS[parent]?.name ?? ''),
-    validity: validityOf(new Date(GPU_AT.getTime() - YEAR_MS), new Date('9999-12-31T23:59:59Z')),
+  return certificateParts({
+    serial: 0x4e00 + level,
+    issuer: { name: nameOf(LEVELS[parent]?.name ?? ''), key: keyAt(parent) },
+    life: { from: new Date(GPU_AT.getTime() - YEAR_MS), to: new Date('9999-12-31T23:59:59Z') },
     subject: nameOf(level === 4 ? device : (LEVELS[level]?.name ?? '')),
-    publicKey: publicKeyInfo(keyAt(level)),
+    key: keyAt(level),
     extensions:
       level === 4
         ? [keyUsage(digitalSignature), ...(dice ? [dice] : [])]
         : [authorityConstraints(null), keyUsage(keyCertSign)],
-    extraFields: [],
-    outerAlgorithm: ECDSA_SHA384,
-    sign: signWith(keyAt(parent)),
-  }
+  })
 }
 
 function buildLevel(level: number, change: GpuChange): Uint8Array {
   const parts = gpuCertificateParts(level, change)
   return buildCertificate({ ...parts, ...change.certificates?.[level] })
-}
-
-function pemOf(der: Uint8Array): string {
-  const lines =
-    Buffer.from(der)
-      .toString('base64')
-      .match(/.{1,64}/g) ?? []
-  return ['-----BEGIN CERTIFICATE-----', ...lines, '-----END CERTIFICATE-----', ''].join('\n')
 }
 
 function hashOf(der: Uint8Array): Uint8Array {

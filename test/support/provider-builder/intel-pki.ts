@@ -1,30 +1,19 @@
 import { createHash } from 'node:crypto'
 import {
   createIntelPki,
-  ECDSA_SHA256,
   type IntelCertificate,
   PCE_SVN,
   PLATFORM_SVNS,
   pckExtensions,
   SERIALS,
   sgxExtension,
-  toPem,
 } from '../../../src/local/tee/intel-pki.ts'
-import { buildList, type ListParts } from '../../../src/local/tee/revocation-list.ts'
+import { buildList, type ListParts } from '../../../src/local/x509/revocation-list.ts'
 import { buildCertificate, type CertificateParts } from '../nitro-builder/certificate-builder.ts'
 import { LIST_PERIOD } from '../nitro-builder/crl-builder.ts'
 import { MADE_AT } from '../nitro-builder/development-pki.ts'
 
-export {
-  ECDSA_SHA256,
-  type IntelCertificate,
-  PCE_SVN,
-  PLATFORM_SVNS,
-  pckExtensions,
-  SERIALS,
-  sgxExtension,
-  toPem,
-}
+export { type IntelCertificate, PCE_SVN, PLATFORM_SVNS, pckExtensions, SERIALS, sgxExtension }
 
 const YEAR_MS = 365 * 24 * 3_600_000
 

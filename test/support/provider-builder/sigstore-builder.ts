@@ -9,7 +9,7 @@ import {
   buildLogEntry,
   buildStatement,
   bundleOf,
-  codeAuthority,
+  CODE_AUTHORITY,
   codeCertificateParts,
   entryBodyOf,
   STATEMENT_PAYLOAD,
@@ -22,6 +22,7 @@ import {
   extension,
   generateKey,
   type KeyPair,
+  makeAuthority,
   publicKeyInfo,
 } from '../nitro-builder/certificate-builder.ts'
 import { MADE_AT } from '../nitro-builder/development-pki.ts'
@@ -52,21 +53,20 @@ export const IDENTITY: CodeIdentity = {
   digests: null,
 }
 
-const authorityKey = generateKey()
 const leafKey = generateKey('P-256')
 const logKey = generateKey('P-256')
 const MINUTE_MS = 60_000
 const YEAR_MS = 365 * 24 * 60 * MINUTE_MS
 const LOGGED_AT = new Date(MADE_AT.getTime() - 60 * MINUTE_MS)
 
-const authority = codeAuthority(authorityKey, {
+const authority = makeAuthority(CODE_AUTHORITY, {
   from: new Date(MADE_AT.getTime() - YEAR_MS),
   to: new Date(MADE_AT.getTime() + YEAR_MS),
 })
 
 /** Trusts the development authority and the development log. */
 export const DEVELOPMENT_SIGSTORE: SigstoreTrust = {
-  authorities: [authority],
+  authorities: [authority.certificate],
   logs: [publicKeyInfo(logKey)],
 }
 
@@ -104,7 +104,7 @@ function buildLeaf({ certificate, texts, subjectName, usages }: SigstoreChanges)
     text === null ? [] : [[arc, text] as const],
   )
   const parts = codeCertificateParts({
-    authority: authorityKey,
+    authority: authority.key,
     key: leafKey,
     loggedAt: LOGGED_AT,
     builder: builderExtensions({

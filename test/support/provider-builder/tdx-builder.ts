@@ -9,7 +9,6 @@ import {
   signText,
   tcbInfoOf,
 } from '../../../src/local/tee/intel-collateral.ts'
-import type { ListParts } from '../../../src/local/tee/revocation-list.ts'
 import {
   BODY_OFFSETS,
   bodyOf,
@@ -20,10 +19,12 @@ import {
   signRaw,
   uint,
 } from '../../../src/local/tee/tdx-quote.ts'
+import type { ListParts } from '../../../src/local/x509/revocation-list.ts'
 import {
   type CertificateParts,
   generateKey,
   type KeyPair,
+  toPem,
 } from '../nitro-builder/certificate-builder.ts'
 import {
   DEVELOPMENT_INTEL_ROOT,
@@ -31,7 +32,6 @@ import {
   intelCertificate,
   intelKey,
   intelList,
-  toPem,
 } from './intel-pki.ts'
 
 export { signRaw }

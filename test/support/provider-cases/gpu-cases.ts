@@ -5,6 +5,7 @@ import type {
 } from '../../../attestation/providers/nvidia/verify-gpu-evidence.ts'
 import {
   authorityConstraints,
+  ECDSA_SHA256,
   extension,
   generateKey,
   KEY_USAGE_BITS,
@@ -63,7 +64,6 @@ const leaf = (parts: Partial<ReturnType<typeof gpuCertificateParts>>): GpuChange
 const authority = (parts: Partial<ReturnType<typeof gpuCertificateParts>>): GpuChange => ({
   certificates: { 2: parts },
 })
-const ECDSA_SHA256 = sequence(objectIdentifier('1.2.840.10045.4.3.2'))
 const withoutFirmware = GPU_OPAQUE.filter((field) => field[0] !== 20)
 const SIGNATURE_BYTES = 96
 const zeros = new Uint8Array(48)

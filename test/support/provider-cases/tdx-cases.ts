@@ -11,6 +11,7 @@ import {
   leafConstraints,
   nameOf,
   publicKeyInfo,
+  toPem,
   validityOf,
 } from '../nitro-builder/certificate-builder.ts'
 import { entry } from '../nitro-builder/crl-builder.ts'
@@ -28,7 +29,6 @@ import {
   pckExtensions,
   SERIALS,
   sgxExtension,
-  toPem,
 } from '../provider-builder/intel-pki.ts'
 import {
   buildTdxEvidence,

@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { ProviderEntry } from '../../../../enclave/protocol/enclave-api.ts'
@@ -10,6 +11,7 @@ import {
   type ListOutcome,
 } from '../../../../src/verified/calls/provider-lists.ts'
 import { CHAT_REQUEST, postChat } from '../../../support/calls.ts'
+import { createAuthority, type TestCertificate } from '../../../support/certificates.ts'
 import { startGateway } from '../../../support/gateway.ts'
 import { readMetrics } from '../../../support/read-metrics.ts'
 import { answerWhole } from '../../../support/scripted-enclave.ts'
@@ -25,14 +27,19 @@ afterEach(async () => {
 /** A provider on loopback that answers `GET /v1/models` with these ids, or by this function. */
 async function startProvider(
   answer: readonly unknown[] | ((request: IncomingMessage, response: ServerResponse) => void),
+  tls: TestCertificate | null = null,
 ) {
   const requests: IncomingMessage[] = []
-  const server = createServer((request, response) => {
+  const listener = (request: IncomingMessage, response: ServerResponse) => {
     requests.push(request)
     if (typeof answer === 'function') return answer(request, response)
     response.writeHead(200, { 'content-type': 'application/json' })
     response.end(JSON.stringify({ object: 'list', data: answer.map((id) => ({ id })) }))
-  })
+  }
+  const server =
+    tls === null
+      ? createServer(listener)
+      : createTlsServer({ cert: tls.certificate, key: tls.key }, listener)
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   ends.push(async () => {
@@ -40,7 +47,8 @@ async function startProvider(
     server.close()
     await once(server, 'close')
   })
-  return { origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, requests }
+  const { port } = server.address() as AddressInfo
+  return { origin: `${tls === null ? 'http' : 'https'}://127.0.0.1:${port}`, requests }
 }
 
 const entryOf = (name: string, origin: string, models: readonly string[]): ProviderEntry => ({
@@ -51,7 +59,11 @@ const entryOf = (name: string, origin: string, models: readonly string[]): Provi
 })
 
 /** Asks the providers of a table, by a clock that the test moves. */
-function askLists(table: readonly ProviderEntry[], credentials = new Map([['openai', KEY]])) {
+function askLists(
+  table: readonly ProviderEntry[],
+  credentials = new Map([['openai', KEY]]),
+  providerCas: readonly string[] | null = null,
+) {
   const asked: { provider: string; outcome: ListOutcome }[] = []
   const lines: string[] = []
   const clock = { ms: 0 }
@@ -60,6 +72,7 @@ function askLists(table: readonly ProviderEntry[], credentials = new Map([['open
   const lists = askProviderLists({
     enclaves: { identities: () => [identity() as never] },
     credentials: () => own.credentials,
+    providerCas,
     onAsked: (one) => asked.push(one),
     now: () => clock.ms,
     log: createLogger({ level: 'debug', destination: { write: (line) => void lines.push(line) } }),
@@ -80,6 +93,17 @@ describe('the lists of providers', () => {
       ['/v1/models', `Bearer ${KEY}`],
     ])
     expect(lines.join()).not.toContain(KEY)
+  })
+
+  it('a list of a provider over TLS is read under the authorities that are trusted, and under no others', async () => {
+    const authority = await createAuthority()
+    const tls = await authority.issue({ hosts: ['127.0.0.1'] })
+    const { origin } = await startProvider(['gpt-a'], tls)
+    const table = [entryOf('openai', origin, ['gpt-*'])]
+    const { lists } = askLists(table, undefined, [authority.certificate])
+    await expect.poll(lists.listed).toEqual(['gpt-a'])
+    const { asked } = askLists(table)
+    await expect.poll(() => outcomes(asked)).toEqual(['unreachable'])
   })
 
   it("a list has what its provider serves alone: not another provider's models, nor a fine-tuned one", async () => {

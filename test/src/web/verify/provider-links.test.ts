@@ -53,6 +53,29 @@ describe("the chain of the provider's machine", () => {
     expect(links.some(({ state }) => state === 'holds')).toBe(false)
   })
 
+  it('no link holds when the first chain does not show whose key answered', async () => {
+    const { roots: __, ...ofAws } = policy
+    const changed = structuredClone(bundle) as { record: { signature: string } }
+    changed.record.signature = changed.record.signature.replace(/^0x../, '0x00')
+    for (const report of [await judge(bundle, ofAws), await judge(changed)]) {
+      const links = providerLinks(report)
+      expect(links.filter(({ state }) => state === 'void').map(({ name }) => name)).toEqual([
+        'key',
+        'machine',
+        'model-code',
+        'weights',
+      ])
+    }
+  })
+
+  it('the key does not hold when the code that states it is not accepted', async () => {
+    const checks = (await judge(bundle)).providerChecks.map((check) =>
+      check.name === 'code' ? { ...check, outcome: 'failed' as const } : check,
+    )
+    const links = providerLinks({ ...(await judge(bundle)), providerChecks: checks })
+    expect(links.find(({ name }) => name === 'key')).toMatchObject({ state: 'void', why: 'Code' })
+  })
+
   it('no link holds of evidence that no policy judged under an unknown root', async () => {
     const links = providerLinks(await judge(bundle, withoutPolicy))
     expect(links.some(({ state }) => state === 'holds')).toBe(false)

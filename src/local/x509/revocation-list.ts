@@ -1,4 +1,4 @@
-import { ECDSA_SHA384, extension, type SigningKey, signWith } from './certificate-builder.ts'
+import { type Authority, extension, type Period, signatureParts } from './certificate-builder.ts'
 import { derInteger, encodeDer, sequence, time } from './der-encoder.ts'
 
 /** Every part of a revocation list. Nothing checks that the parts fit together. */
@@ -31,23 +31,15 @@ export function buildList(parts: ListParts): Uint8Array<ArrayBuffer> {
   return sequence(signed, parts.outerAlgorithm, parts.sign(signed))
 }
 
-/** When a certificate, a revocation list or a signed text is valid. */
-export type Period = { readonly from: Date; readonly to: Date }
-
-/** The parts of a numbered list without entries, for a signature with a P-384 key. */
-export function emptyListOf(
-  { name, key }: { readonly name: Uint8Array; readonly key: SigningKey },
-  { from, to }: Period,
-): ListParts {
+/** The parts of a numbered list without entries. */
+export function emptyListOf({ name, key }: Authority, { from, to }: Period): ListParts {
   return {
     version: derInteger(1),
-    innerAlgorithm: ECDSA_SHA384,
     issuer: name,
     thisUpdate: from,
     nextUpdate: to,
     revoked: [],
     extensions: [extension('2.5.29.20', { critical: false, value: derInteger(17) })],
-    outerAlgorithm: ECDSA_SHA384,
-    sign: signWith(key),
+    ...signatureParts(key),
   }
 }
