@@ -53,7 +53,7 @@ export function weightsOfBuild(predicate: JsonObject): ProviderModel {
   const text = typeof config === 'string' ? textOf(config) : null
   if (typeof cmdline !== 'string' || text === null)
     return unknown('the signed build names no configuration')
-  const stated = cmdline.split(' ').filter((part) => part.startsWith(CONFIG_HASH))
+  const stated = cmdline.split(/\s+/).filter((part) => part.startsWith(CONFIG_HASH))
   if (stated.length !== 1 || stated[0] !== `${CONFIG_HASH}${encodeHex(sha256(text.bytes))}`)
     return unknown('the measured command line has another configuration')
   const models = readModels(text.text)
@@ -81,6 +81,8 @@ function textOf(base64: string): { readonly bytes: Uint8Array; readonly text: st
 }
 
 const MEMBER = /^(?: {2}- | {4})([a-z]+): "?([A-Za-z0-9._/@-]+)"?$/
+/** YAML also ends lines here: an item behind a comment would be hidden from this reader. */
+const OTHER_BREAK = /\r(?!\n)|[\u0085\u2028\u2029]/
 const DISK = /^([0-9a-f]{64})_[0-9]+_[0-9a-f-]{36}$/
 
 /**
@@ -88,6 +90,7 @@ const DISK = /^([0-9a-f]{64})_[0-9]+_[0-9a-f-]{36}$/
  * repo and mpk, one scalar to a line. Null for any other form; empty without the list.
  */
 function readModels(text: string): readonly MeasuredModel[] | null {
+  if (OTHER_BREAK.test(text)) return null
   const lines = text.split('\n').map((line) => line.trimEnd())
   const starts = lines.flatMap((line, index) => (/^["']?models["']?\s*:/.test(line) ? [index] : []))
   const [start] = starts

@@ -35,6 +35,11 @@ describe('the weights of a build', () => {
       `models:\n  - name: a\n    repo: b/c@1\n    mpk: ${DISK}\n    mpk: ${DISK}\n`,
     ],
     ['an alias', `models:\n  - &a\n    name: a\n    repo: b/c@1\n    mpk: ${DISK}\n`],
+    [
+      'an item behind a comment that another break ends',
+      MODEL_CONFIG.replace('the disk', 'the\r  - disk'),
+    ],
+    ['a comment with a line separator', MODEL_CONFIG.replace('disk', 'disk\u2028')],
     ['a tab', `models:\n\t- name: a\n`],
     [
       'an upper-case root hash',
@@ -49,7 +54,8 @@ describe('the weights of a build', () => {
       'a command line of another configuration',
       { cmdline: `tinfoil-config-hash=${'00'.repeat(32)}` },
     ],
-    ['a command line with two hashes', { cmdline: twice() }],
+    ['a command line with two hashes', { cmdline: twice(' ') }],
+    ['a command line with a second hash behind a tab', { cmdline: twice('\t') }],
     ['no configuration', { config: null }],
     ['a configuration that is no base64', { config: '!' }],
     ['a configuration that is no UTF-8', { config: '/w==' }],
@@ -58,9 +64,9 @@ describe('the weights of a build', () => {
   })
 })
 
-function twice(): string {
+function twice(separator: string): string {
   const { cmdline } = predicateOf(MODEL_CONFIG)
-  return `${cmdline} tinfoil-config-hash=${'00'.repeat(32)}`
+  return `console=ttyS0${separator}tinfoil-config-hash=${'00'.repeat(32)} ${cmdline}`
 }
 
 describe('the weights of the model of a record', () => {
