@@ -99,6 +99,7 @@ export async function verifyPss(
     const { subtle } = globalThis.crypto
     return await subtle.verify(SIGNATURE_ALGORITHM, await key, signature, signed)
   } catch {
+    keys.delete(issuer)
     return false
   }
 }
