@@ -45,7 +45,7 @@ export function encodeBase64(bytes: Uint8Array): string {
  * The bytes of standard base64 (RFC 4648 section 4): padded, no white space, unused bits zero. So
  * two different texts never decode to the same bytes. Throws FormatError `invalid_base64`.
  */
-export function decodeBase64(text: string): Uint8Array {
+export function decodeBase64(text: string): Uint8Array<ArrayBuffer> {
   if (text.length % 4 !== 0)
     throw new FormatError('invalid_base64', 'expected a multiple of 4 characters')
   const padding = text.endsWith('==') ? 2 : text.endsWith('=') ? 1 : 0
@@ -66,6 +66,13 @@ export function decodeBase64(text: string): Uint8Array {
   if ((bits & ((1 << bitCount) - 1)) !== 0)
     throw new FormatError('invalid_base64', 'unused bits of the last digit are not zero')
   return bytes
+}
+
+/** The bytes of base64url (RFC 4648 section 5), not padded, else as strict as decodeBase64. */
+export function decodeBase64Url(text: string): Uint8Array<ArrayBuffer> {
+  if (/[+/=]/.test(text)) throw new FormatError('invalid_base64', 'expected base64url, not padded')
+  const standard = text.replaceAll('-', '+').replaceAll('_', '/')
+  return decodeBase64(standard.padEnd(Math.ceil(text.length / 4) * 4, '='))
 }
 
 /** UTF-8 bytes of `text`. A lone surrogate becomes U+FFFD, so callers check for it first. */

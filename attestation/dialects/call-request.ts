@@ -1,4 +1,4 @@
-import { decodeBase64 } from '../bytes.ts'
+import { decodeBase64Url } from '../bytes.ts'
 import { DEMANDS_MEMBER, type Demands, demandsOf, parseDemands } from '../demands.ts'
 import { formsOf } from '../json/forms.ts'
 import { parseStrictJson } from '../json/parse-strict.ts'
@@ -77,10 +77,7 @@ export function demandsOfCall({ headers, body }: CallRequest): Demands {
   if (header === undefined) return demandsOf(body) ?? {}
   if ((memberOf(body, DEMANDS_MEMBER) ?? null) !== null)
     throw invalid('the demands', `in the header ${DEMANDS_HEADER} or in the body, not in both`)
-  const text = textOf(header, DEMANDS_HEADER, BASE64URL).replaceAll('-', '+').replaceAll('_', '/')
-  return parseDemands(
-    parseStrictJson(decodeBase64(text.padEnd(Math.ceil(text.length / 4) * 4, '='))),
-  )
+  return parseDemands(parseStrictJson(decodeBase64Url(textOf(header, DEMANDS_HEADER, BASE64URL))))
 }
 
 /** The headers of a receipt: the hashed headers without the demands. */

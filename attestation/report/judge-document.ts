@@ -1,4 +1,4 @@
-import { decodeBase64, decodeHex } from '../bytes.ts'
+import { decodeBase64Url, decodeHex } from '../bytes.ts'
 import { FormatError } from '../errors.ts'
 import { attempt } from '../finding.ts'
 import { AttestationError } from '../nitro/attestation-error.ts'
@@ -63,9 +63,9 @@ export function decodeDocumentFile(bytes: Uint8Array): Uint8Array {
   if (bytes.length > DOCUMENT_TEXT_BYTES_MAX || !isText(bytes)) return bytes
   const text = new TextDecoder().decode(bytes).replaceAll(/\s/g, '')
   if (/^(0x)?([0-9a-f]{2})+$/i.test(text)) return decodeHex(text.replace(/^0X/, '0x'))
-  const standard = text.replaceAll('-', '+').replaceAll('_', '/').replace(/=+$/, '')
+  const url = text.replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '')
   try {
-    return decodeBase64(standard.padEnd(Math.ceil(standard.length / 4) * 4, '='))
+    return decodeBase64Url(url)
   } catch {
     return bytes
   }

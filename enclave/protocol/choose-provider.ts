@@ -12,13 +12,9 @@ export function chooseProvider(
   model: string,
   dialect: DialectName = 'chat',
 ): ProviderEntry | null {
-  return (
-    table.find(
-      (entry) =>
-        endpointOf(entry, dialect) !== null &&
-        entry.models.some((pattern) => matchesPattern(pattern, model)),
-    ) ?? null
-  )
+  const serves = (entry: ProviderEntry) =>
+    endpointOf(entry, dialect) !== null && entry.models.some((one) => matchesPattern(one, model))
+  return table.find(serves) ?? null
 }
 
 /** The endpoint of a provider for a dialect. Null if the provider does not have the dialect. */

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import {
   concatBytes,
   decodeBase64,
+  decodeBase64Url,
   decodeHex,
   encodeBase64,
   encodeHex,
@@ -79,6 +80,23 @@ describe('base64', () => {
       { numRuns: 5000 },
     )
   })
+})
+
+describe('base64url', () => {
+  it('base64url is read as the platform writes it, without padding', () => {
+    fc.assert(
+      fc.property(bytes, (value) => {
+        expect(decodeBase64Url(Buffer.from(value).toString('base64url'))).toEqual(value)
+      }),
+    )
+  })
+
+  it.each(['YQ==', 'ab+a', 'ab/a', 'YR', 'Y', 'YW J'])(
+    'decodeBase64Url refuses the text %j',
+    (text) => {
+      expect(() => decodeBase64Url(text)).toThrow(FormatError)
+    },
+  )
 })
 
 describe('bytes', () => {

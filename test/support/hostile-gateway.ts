@@ -214,6 +214,14 @@ async function askReal(url: URL, init: RequestInit): Promise<GatewayAnswer> {
 /** Usually long enough for the reader to read before more comes; no test depends on it. */
 const PACE_MS = 2
 
+/** Waits until the reader has read the data, or has left. Leaves no listener behind. */
+async function drained(response: ServerResponse): Promise<void> {
+  const settled = new AbortController()
+  const { signal } = settled
+  await Promise.race([once(response, 'drain', { signal }), once(response, 'close', { signal })])
+  settled.abort()
+}
+
 async function write(
   response: ServerResponse,
   { status, headers, body, after = 'end' }: GatewayAnswer,
@@ -227,8 +235,7 @@ async function write(
   for await (const piece of isSplit ? body.split(/(?<=\n\n)/) : whole) {
     if (response.destroyed) return
     // Not faster than the reader reads.
-    if (!response.write(piece))
-      await Promise.race([once(response, 'drain'), once(response, 'close')])
+    if (!response.write(piece)) await drained(response)
     if (isSplit) await sleep(PACE_MS)
   }
   if (after === 'end') response.end()

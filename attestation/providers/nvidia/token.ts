@@ -1,4 +1,4 @@
-import { decodeBase64, encodeBase64, encodeUtf8 } from '../../bytes.ts'
+import { decodeBase64Url, encodeUtf8 } from '../../bytes.ts'
 import { FormatError } from '../../errors.ts'
 import { formsOf } from '../../json/forms.ts'
 import { parseExactJson } from '../../json/parse-strict.ts'
@@ -84,15 +84,6 @@ function objectIn(part: string): JsonObject {
     if (isJsonObject(json)) return json
     throw new FormatError('token_malformed', 'expected a JSON object in the token')
   })
-}
-
-/** Base64url without padding (RFC 7515 section 2). No two texts decode to the same bytes. */
-function decodeBase64Url(text: string): Uint8Array<ArrayBuffer> {
-  const base64 = text.replaceAll('-', '+').replaceAll('_', '/')
-  const bytes = decodeBase64(base64.padEnd(Math.ceil(text.length / 4) * 4, '='))
-  const again = encodeBase64(bytes).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '')
-  if (again !== text) throw new FormatError('invalid_base64', 'expected base64url without padding')
-  return new Uint8Array(bytes)
 }
 
 function orRefuse<Value>(code: 'token_malformed' | 'key_set_malformed', read: () => Value): Value {

@@ -1,4 +1,5 @@
 import { createHash, createSign } from 'node:crypto'
+import { encodeBase64 } from '../../../attestation/bytes.ts'
 import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
 import {
@@ -119,7 +120,10 @@ export function entryBodyOf({ certificate, payload, signature }: SignedStatement
       envelopeHash: { algorithm: 'sha256', value: '00'.repeat(32) },
       payloadHash: { algorithm: 'sha256', value: hash(payload).toString('hex') },
       signatures: [
-        { signature: base64(signature), verifier: base64(Buffer.from(toPem(certificate))) },
+        {
+          signature: encodeBase64(signature),
+          verifier: encodeBase64(Buffer.from(toPem(certificate))),
+        },
       ],
     },
   }
@@ -150,32 +154,32 @@ export function buildLogEntry(
   const logIndex = 41
   const integratedTime = Math.floor(loggedAt.getTime() / 1000)
   const promised = canonicalizeJson({
-    body: base64(entry),
+    body: encodeBase64(entry),
     integratedTime,
     logID: logId.toString('hex'),
     logIndex,
   })
   const sibling = hash(Buffer.from('another entry'))
   const root = hash(Buffer.of(1), sibling, hash(Buffer.of(0), entry))
-  const stated = statedOf(`log.example - 1\n2\n${base64(root)}\n`)
+  const stated = statedOf(`log.example - 1\n2\n${encodeBase64(root)}\n`)
   const signature = signDer(keys.checkpoint, Buffer.from(stated))
-  const line = base64(Buffer.concat([logId.subarray(0, 4), signature]))
+  const line = encodeBase64(Buffer.concat([logId.subarray(0, 4), signature]))
   return {
     logIndex: String(logIndex),
-    logId: { keyId: base64(logId) },
+    logId: { keyId: encodeBase64(logId) },
     kindVersion: { kind: 'dsse', version: '0.0.1' },
     integratedTime: String(integratedTime),
     inclusionPromise: {
-      signedEntryTimestamp: base64(signDer(keys.promise, Buffer.from(promised))),
+      signedEntryTimestamp: encodeBase64(signDer(keys.promise, Buffer.from(promised))),
     },
     inclusionProof: {
       logIndex: '1',
-      rootHash: base64(root),
+      rootHash: encodeBase64(root),
       treeSize: '2',
-      hashes: [base64(sibling)],
+      hashes: [encodeBase64(sibling)],
       checkpoint: { envelope: `${stated}\n\u2014 log.example ${line}\n` },
     },
-    canonicalizedBody: base64(entry),
+    canonicalizedBody: encodeBase64(entry),
   }
 }
 
@@ -189,12 +193,12 @@ export function bundleOf(
     verificationMaterial: {
       tlogEntries: [entry],
       timestampVerificationData: {},
-      certificate: { rawBytes: base64(certificate) },
+      certificate: { rawBytes: encodeBase64(certificate) },
     },
     dsseEnvelope: {
-      payload: base64(payload),
+      payload: encodeBase64(payload),
       payloadType,
-      signatures: [{ sig: base64(signature) }],
+      signatures: [{ sig: encodeBase64(signature) }],
     },
   }
 }
@@ -218,8 +222,4 @@ function signDer({ privateKey }: SigningKey, data: Uint8Array): Buffer {
 
 function hash(...parts: readonly Uint8Array[]): Buffer {
   return createHash('sha256').update(Buffer.concat(parts)).digest()
-}
-
-function base64(bytes: Uint8Array): string {
-  return Buffer.from(bytes).toString('base64')
 }

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { isIP } from 'node:net'
+import { encodeBase64, encodeHex } from '../../../attestation/bytes.ts'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
 import {
   buildCertificate,
@@ -108,12 +109,12 @@ export function createSimulatedTee(
       roots: {
         intel: [createHash('sha256').update(keys.intelRoot.certificate).digest('hex')],
         sigstore: {
-          authorities: [base64(keys.codeAuthority.certificate)],
-          logs: [base64(publicKeyInfo(keys.codeLog))],
+          authorities: [encodeBase64(keys.codeAuthority.certificate)],
+          logs: [encodeBase64(publicKeyInfo(keys.codeLog))],
         },
       },
       release: { repository: REPOSITORY, refs: [REF] },
-      tdx: { platforms: [{ mrtd: hex(MEASURED.mrtd), rtmr0: hex(MEASURED.rtmr0) }] },
+      tdx: { platforms: [{ mrtd: encodeHex(MEASURED.mrtd), rtmr0: encodeHex(MEASURED.rtmr0) }] },
       weights: [sealed.rootHash],
     }),
   }
@@ -124,7 +125,7 @@ export function createSimulatedTee(
     return intelAnswersOf(collateralOf(intel, period)).map(({ url, headers, body }) => ({
       url,
       headers,
-      body_base64: base64(Buffer.from(body)),
+      body_base64: encodeBase64(Buffer.from(body)),
     }))
   }
 }
@@ -213,12 +214,4 @@ function hostName(host: string): Uint8Array {
 /** Hashes a text, in place of a measurement by a TDX module. */
 function measure(text: string): Uint8Array {
   return new Uint8Array(createHash('sha384').update(text).digest())
-}
-
-function hex(bytes: Uint8Array): string {
-  return Buffer.from(bytes).toString('hex')
-}
-
-function base64(bytes: Uint8Array): string {
-  return Buffer.from(bytes).toString('base64')
 }

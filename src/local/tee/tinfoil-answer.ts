@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { encodeHex } from '../../../attestation/bytes.ts'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
 
 const PREFIX = 'https://tinfoil.sh/'
@@ -77,10 +78,9 @@ export function predicateOfBuild({
     readonly rtmr2: Uint8Array
   }
 }): JsonObject {
-  const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex')
   return {
-    snp_measurement: hex(measurements.snp),
-    tdx_measurement: { rtmr1: hex(measurements.rtmr1), rtmr2: hex(measurements.rtmr2) },
+    snp_measurement: encodeHex(measurements.snp),
+    tdx_measurement: { rtmr1: encodeHex(measurements.rtmr1), rtmr2: encodeHex(measurements.rtmr2) },
     cmdline,
     config: Buffer.from(config).toString('base64'),
   }
