@@ -6,6 +6,7 @@ import {
   isJsonObject,
   type Json,
   type JsonObject,
+  memberAt,
   memberOf,
 } from '../json/value.ts'
 
@@ -80,6 +81,20 @@ export function listIn(object: JsonObject, name: string): readonly JsonObject[] 
   const value = memberOf(object, name) ?? []
   if (isJsonArray(value) && value.every(isJsonObject)) return value
   throw refuse('invalid_form', `expected ${name} to be an array of objects`)
+}
+
+/** Adds an id to those of an answer. Throws FormatError `changed_identity` for an id twice. */
+export function addId(ids: Set<string>, id: readonly Json[]): void {
+  if (isEmpty(id.at(-1))) return
+  const key = canonicalizeJson(id)
+  if (ids.has(key)) throw refuse('changed_identity', 'expected no id twice')
+  ids.add(key)
+}
+
+/** The provider's text about an error. Providers put it in one of two places. */
+export function failureOf(data: JsonObject): string {
+  const message = memberOf(data, 'message') ?? memberAt(data, 'error', 'message')
+  return typeof message === 'string' ? message : 'no reason given'
 }
 
 /** True if a member is left out, null, an empty text or an empty array. */

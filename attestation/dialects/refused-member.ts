@@ -2,27 +2,27 @@ import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from 
 import { isEmpty } from './dialect.ts'
 
 /**
- * Members that are not searched: names in a schema refer to no content, and an earlier answer only
- * cites files.
+ * Members that are not searched: data and schemas of tools refer to no content, and an earlier
+ * answer only cites files.
  */
-const UNSEARCHED = ['parameters', 'input_schema', 'schema', 'annotations', 'results']
+const UNSEARCHED = 'parameters input_schema schema arguments env annotations results'.split(' ')
 
 /** A member of a request that hides a part of the prompt, with its path and the reason. */
 export type RefusedMember = { readonly path: readonly (string | number)[]; readonly why: string }
 
-/** Returns the first member of `object` that is in `reasons` and is neither left out nor null. */
+/** Returns the first member of `object` that is in `reasons` and is neither empty nor false. */
 export function findGiven(
   object: JsonObject,
   reasons: ReadonlyMap<string, string>,
 ): RefusedMember | null {
   for (const [name, why] of reasons)
-    if (!isEmpty(memberOf(object, name))) return { path: [name], why }
+    if (!isEmpty(memberOf(object, name)) && object[name] !== false) return { path: [name], why }
   return null
 }
 
 /**
  * Returns the first object in `value`, at any depth, for which `whyRefused` returns a reason: it
- * refers to content stored elsewhere. The `input` of a tool is not searched.
+ * refers to content stored elsewhere. The `input` of a tool and where a shell ran are not searched.
  */
 export function findReference(
   value: Json,
@@ -52,6 +52,7 @@ function searchIn(
   if (why !== null) return { path: [], why }
   for (const [name, member] of Object.entries(value)) {
     if (UNSEARCHED.includes(name) || (name === 'input' && value.type !== undefined)) continue
+    if (name === 'environment' && value.type === 'shell_call') continue
     const found = searchIn(member, whyRefused)
     if (found !== null) return { path: [name, ...found.path], why: found.why }
   }

@@ -1,5 +1,6 @@
+import { canonicalizeJson } from '../../json/canonical.ts'
 import { type Json, type JsonObject, memberOf } from '../../json/value.ts'
-import { isEmpty, isSame, objectIn, refuse, textIn } from '../dialect.ts'
+import { addId, isEmpty, isSame, listIn, objectIn, refuse, textIn } from '../dialect.ts'
 import { parseToolInput } from '../tool-input.ts'
 
 /** Adds a delta of one type to the open block. */
@@ -78,11 +79,25 @@ const RULES: ReadonlyMap<string, BlockRule> = new Map([
   ['compaction', COMPACTION],
 ])
 
+/** Reads a block that came whole, as its stream. Writes missing members that deltas would fill. */
+export function readWholeBlock(given: JsonObject, ids: Set<string>): JsonObject {
+  const { type = null, id = null, name = null } = given
+  const { rule } = openBlock({ type, id, name }, ids)
+  const block: Record<string, Json> = { ...given }
+  for (const [filled, empty] of Object.entries(rule.empty)) {
+    block[filled] = memberOf(given, filled) ?? empty
+    if (empty === '') textIn(block, filled)
+  }
+  if (rule === TEXT && !isEmpty(memberOf(given, 'citations'))) listIn(given, 'citations')
+  if (rule === TOOL) parseToolInput(canonicalizeJson(objectIn(block, 'input')))
+  return block
+}
+
 /**
  * Opens a block. Throws FormatError `unread_member` if a member that deltas fill already has
- * content: readers of deltas would not show it.
+ * content: readers of deltas would not show it. Throws `changed_identity` for an id in `ids`.
  */
-export function openBlock(start: JsonObject): OpenBlock {
+export function openBlock(start: JsonObject, ids: Set<string>): OpenBlock {
   const type = textIn(start, 'type')
   // If the model changes, readers do not all show the same model.
   if (type === 'fallback') throw refuse('changed_identity', 'expected one model')
@@ -96,6 +111,7 @@ export function openBlock(start: JsonObject): OpenBlock {
     throw refuse('unread_member', 'expected citations to be empty at the start of a block')
   if (rule === TOOL && (textIn(start, 'id') === '' || textIn(start, 'name') === ''))
     throw refuse('invalid_form', 'expected a tool call to have an id and a name')
+  addId(ids, [memberOf(start, 'id') ?? null])
   const settled = { ...start, ...rule.empty }
   return { start: settled, rule, text: '', citations: [], signature: null, compacted: null }
 }
@@ -119,14 +135,8 @@ export function closeBlock(block: OpenBlock): JsonObject {
 }
 
 /** The block so far, before its end. The input of a tool is its text so far. */
-export function blockBefore({
-  start,
-  rule,
-  text,
-  citations,
-  signature,
-  compacted,
-}: OpenBlock): JsonObject {
+export function blockBefore(block: OpenBlock): JsonObject {
+  const { start, rule, text, citations, signature, compacted } = block
   if (rule === TOOL) return { ...start, input: text === '' ? {} : text }
   if (rule === COMPACTION) return { ...start, ...compacted }
   if (rule === THINKING) return { ...start, thinking: text, signature: signature ?? '' }

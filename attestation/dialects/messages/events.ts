@@ -1,5 +1,5 @@
 import { isJsonArray, isJsonObject, type JsonObject, memberOf } from '../../json/value.ts'
-import { isEmpty, listIn, textIn } from '../dialect.ts'
+import { listIn } from '../dialect.ts'
 
 /**
  * The events of a stream that assembles to this message. Throws FormatError `invalid_form` for a
@@ -47,7 +47,7 @@ function eventsOfBlock(block: JsonObject, index: number): readonly JsonObject[] 
 
 /** The members that a block has at its start, and the deltas that fill them. */
 function splitBlock(block: JsonObject): readonly [JsonObject, readonly JsonObject[]] {
-  const signature = memberOf(block, 'signature')
+  const signature = memberOf(block, 'signature') ?? ''
   switch (block.type) {
     case 'text': {
       const citations = memberOf(block, 'citations')
@@ -56,13 +56,11 @@ function splitBlock(block: JsonObject): readonly [JsonObject, readonly JsonObjec
         citation,
       }))
       const empty: JsonObject = cited.length === 0 ? { text: '' } : { text: '', citations: [] }
-      return [empty, [{ type: 'text_delta', text: textIn(block, 'text') }, ...cited]]
+      return [empty, [{ type: 'text_delta', text: memberOf(block, 'text') ?? '' }, ...cited]]
     }
     case 'thinking': {
-      const thinking = { type: 'thinking_delta', thinking: textIn(block, 'thinking') }
-      const signed = isEmpty(signature)
-        ? []
-        : [{ type: 'signature_delta', signature: signature ?? '' }]
+      const thinking = { type: 'thinking_delta', thinking: memberOf(block, 'thinking') ?? '' }
+      const signed = signature === '' ? [] : [{ type: 'signature_delta', signature }]
       return [{ thinking: '', signature: '' }, [thinking, ...signed]]
     }
     case 'tool_use':

@@ -3,7 +3,6 @@ import {
   isJsonObject,
   type Json,
   type JsonObject,
-  memberAt,
   memberOf,
   setMember,
 } from '../../json/value.ts'
@@ -11,6 +10,7 @@ import { withoutPrototypes } from '../../json/without-prototypes.ts'
 import {
   type DialectEvent,
   eventNameOf,
+  failureOf,
   isEmpty,
   objectIn,
   refuse,
@@ -18,6 +18,7 @@ import {
   textIn,
   withoutProof,
 } from '../dialect.ts'
+import { readBeginning } from './answer.ts'
 import { addDelta, blockBefore, closeBlock, type OpenBlock, openBlock } from './block.ts'
 
 /**
@@ -34,7 +35,7 @@ export class MessagesReader implements StreamReader {
   /** Blocks that this reader ended before their stop events arrived. */
   private readonly lateStops = new Set<Json>()
   /** Ids of tool calls. */
-  private readonly ids = new Set<Json>()
+  private readonly ids = new Set<string>()
   isEnded = false
 
   read(event: DialectEvent): readonly DialectEvent[] {
@@ -85,7 +86,7 @@ export class MessagesReader implements StreamReader {
         this.isEnded = true
         return [data]
       case 'error':
-        throw refuse('upstream_failure', reasonOf(data))
+        throw refuse('upstream_failure', failureOf(data))
       default:
         return []
     }
@@ -93,16 +94,9 @@ export class MessagesReader implements StreamReader {
 
   private start(data: JsonObject): JsonObject {
     if (this.message !== null) throw refuse('changed_identity', 'expected one message')
-    // vLLM leaves out `type` and `role`.
-    const given = withoutProof(objectIn(data, 'message'))
-    const message = { type: 'message', role: 'assistant', ...given }
-    if (message.type !== 'message' || message.role !== 'assistant')
-      throw refuse('invalid_form', 'expected a message of the assistant')
-    textIn(given, 'id')
-    textIn(given, 'model')
-    objectIn(given, 'usage')
+    const message = readBeginning(objectIn(data, 'message'))
     for (const name of ['content', 'stop_reason', 'stop_sequence', 'stop_details'])
-      if (!isEmpty(memberOf(given, name)))
+      if (!isEmpty(memberOf(message, name)))
         throw refuse('unread_member', `expected ${name} to be empty at the start of a message`)
     this.message = { ...message, content: [] }
     return { ...data, message: this.message }
@@ -114,12 +108,8 @@ export class MessagesReader implements StreamReader {
     const open = this.open
     if (memberOf(data, 'index') !== this.blocks.length + (open === null ? 0 : 1))
       throw refuse('changed_identity', 'expected the indexes of blocks to count up')
-    const next = openBlock(objectIn(data, 'content_block'))
-    const { id } = next.start
-    if (id !== undefined && this.ids.has(id))
-      throw refuse('changed_identity', 'expected no id twice')
+    const next = openBlock(objectIn(data, 'content_block'), this.ids)
     const before = open === null ? [] : [this.endEarly()]
-    if (id !== undefined) this.ids.add(id)
     this.open = next
     return [...before, { ...data, content_block: next.start }]
   }
@@ -162,12 +152,6 @@ export class MessagesReader implements StreamReader {
     if (this.open !== null) return this.open
     throw refuse('late_event', 'expected an event of a block that is open')
   }
-}
-
-/** The provider's text about an error, for the caller. */
-function reasonOf(data: JsonObject): string {
-  const message = memberAt(data, 'error', 'message')
-  return typeof message === 'string' ? message : 'no reason given'
 }
 
 /** Members of events beside `type`. Others are left out, so that no event has two meanings. */

@@ -1,24 +1,32 @@
 import { filterMembers, type JsonObject, memberOf } from '../../json/value.ts'
+import { withoutPrototypes } from '../../json/without-prototypes.ts'
 import { isEmpty, listIn, PROOF_MEMBER, refuse, textIn } from '../dialect.ts'
+import { checkWholeItem, withId } from './item.ts'
 
-/** The statuses of an ended answer. With another status, the provider still works on the call. */
-const STATUSES = ['completed', 'incomplete', 'failed']
+/** The events that can end a stream, each with the status of its response. */
+export const TERMINALS: ReadonlyMap<string, string> = new Map([
+  ['response.completed', 'completed'],
+  ['response.incomplete', 'incomplete'],
+  ['response.failed', 'failed'],
+])
 
 /**
  * Reads a whole response from a provider (attacker-controlled). Leaves out the proof member and
- * what SDKs compute. Throws FormatError `invalid_form`, and as checkStatus does.
+ * what SDKs compute. Throws FormatError if a stream of the same content would be refused.
  */
-export function readWholeResponse(answer: JsonObject): JsonObject {
-  if (memberOf(answer, 'object') !== 'response')
-    throw refuse('invalid_form', 'expected object to be response')
-  textIn(answer, 'id')
-  if (!STATUSES.includes(textIn(answer, 'status')))
+export function readWholeResponse(given: JsonObject): JsonObject {
+  const answer = readResponse(withoutPrototypes(given))
+  const status = textIn(answer, 'status')
+  if (![...TERMINALS.values()].includes(status))
     throw refuse('invalid_form', 'expected a response that has ended')
   checkStatus(answer)
-  for (const item of listIn(answer, 'output'))
-    if (textIn(item, 'type') === 'message' && memberOf(item, 'role') !== 'assistant')
-      throw refuse('invalid_form', 'expected a message of the assistant')
-  return withoutComputed(answer)
+  const output = listIn(answer, 'output').map(withId)
+  // A failure can cut the last items. Their status says so.
+  const open = output.findLastIndex((item) => memberOf(item, 'status') !== 'incomplete') + 1
+  const ids = new Set<string>()
+  for (const [at, item] of output.entries())
+    checkWholeItem(item, ids, status !== 'failed' || at < open)
+  return { ...answer, output }
 }
 
 /**
@@ -34,6 +42,9 @@ export function checkStatus(response: JsonObject): void {
 const COMPUTED = ['output_text', 'output_parsed']
 
 /** The response without its proof member and without the members that SDKs compute. */
-export function withoutComputed(response: JsonObject): JsonObject {
+export function readResponse(response: JsonObject): JsonObject {
+  textIn(response, 'id')
+  if (memberOf(response, 'object') !== 'response')
+    throw refuse('invalid_form', 'expected object to be response')
   return filterMembers(response, (name) => name !== PROOF_MEMBER && !COMPUTED.includes(name))
 }

@@ -3,7 +3,7 @@ import { type JsonObject, memberOf } from '../../json/value.ts'
 import { orNull } from '../../or-null.ts'
 import { listIn, textIn } from '../dialect.ts'
 import { parseToolInput } from '../tool-input.ts'
-import { CHANNELS, type PartList } from './item.ts'
+import { CHANNELS, type PartList, withId } from './item.ts'
 
 /**
  * The events of a stream that assembles to this response, without the events that ResponsesReader
@@ -12,7 +12,7 @@ import { CHANNELS, type PartList } from './item.ts'
 export function eventsOfResponse(response: JsonObject): readonly JsonObject[] {
   const beginning = { status: 'in_progress', output: [], error: null, incomplete_details: null }
   const usage: JsonObject = Object.hasOwn(response, 'usage') ? { usage: null } : {}
-  const items = listIn(response, 'output')
+  const items = listIn(response, 'output').map(withId)
   const cut = items.findIndex(isCutCall)
   return [
     { type: 'response.created', response: { ...response, ...beginning, ...usage } },
@@ -58,16 +58,18 @@ function eventsOfItem(item: JsonObject, output_index: number): readonly JsonObje
 }
 
 function deltasOfParts(item: JsonObject, list: PartList, place: JsonObject): readonly JsonObject[] {
+  const indexName = list === 'content' ? 'content_index' : 'summary_index'
   return listIn(item, list).flatMap((given, index) => {
+    const at = { ...place, [indexName]: index }
     for (const [name, { member, part }] of CHANNELS)
       if (part?.list === list && part.type === memberOf(given, 'type'))
         return [
-          {
-            type: `${name}.delta`,
-            ...place,
-            [list === 'content' ? 'content_index' : 'summary_index']: index,
-            delta: textIn(given, member),
-          },
+          { type: `${name}.delta`, ...at, delta: textIn(given, member) },
+          ...listIn(given, 'annotations').map((annotation) => ({
+            type: 'response.output_text.annotation.added',
+            ...at,
+            annotation,
+          })),
         ]
     return []
   })

@@ -1,5 +1,5 @@
 import { type Json, type JsonObject, memberOf } from '../../json/value.ts'
-import { isEmpty, isSame, listIn, refuse, textIn } from '../dialect.ts'
+import { addId, isEmpty, isSame, listIn, refuse, textIn } from '../dialect.ts'
 import { parseToolInput } from '../tool-input.ts'
 
 /** A list of streamed parts in an item. Events have an index member for each list. */
@@ -87,14 +87,13 @@ export function withId(item: JsonObject): JsonObject {
 /**
  * Begins an item. Writes the members that deltas fill where they are missing: readers add to them.
  * Throws FormatError `unread_member` if such a member already has text: readers of deltas would not
- * show it. Throws `invalid_form` for a message whose role is not
- * assistant, and for a call without an id or a name.
+ * show it. Throws `invalid_form` for a message whose role is not assistant, and for a call without
+ * an id or a name; `changed_identity` for an id that is in `ids`.
  */
-export function beginItem(index: number, given: JsonObject): StreamedItem {
+export function beginItem(index: number, given: JsonObject, ids: Set<string>): StreamedItem {
   const type = textIn(given, 'type')
   const added: Record<string, Json> = { ...given }
-  for (const channel of CHANNELS.values()) {
-    if (!channel.items.includes(type)) continue
+  for (const [, channel] of channelsOf(given)) {
     const name = memberOfItem(channel)
     if (!isEmpty(memberOf(given, name)))
       throw refuse('unread_member', `expected ${name} to be empty at the start of an item`)
@@ -108,7 +107,46 @@ export function beginItem(index: number, given: JsonObject): StreamedItem {
   const id = textIn(added, 'id')
   if (id.length > ID_LENGTH_MAX)
     throw refuse('invalid_form', `expected an id of at most ${ID_LENGTH_MAX} characters`)
+  addId(ids, [id])
+  // A tool's answer has another type, and the id of its call.
+  addId(ids, [type, memberOf(added, 'call_id') ?? null])
   return { index, id, added, parts: { content: [], summary: [] }, whole: null, done: null }
+}
+
+/** Checks an item that came whole as its stream is. `hasEnded`: false if a failure cut it. */
+export function checkWholeItem(item: JsonObject, ids: Set<string>, hasEnded: boolean): void {
+  const begun: Record<string, Json> = { ...item }
+  for (const [channel, { member, part }] of channelsOf(item)) {
+    begun[part?.list ?? member] = null
+    for (const given of part === null ? [] : listIn(item, part.list)) {
+      const name = channelOf(item, part?.list, given)
+      textIn(given, CHANNELS.get(name)?.member ?? '')
+      annotationsOf(given, name)
+    }
+    const text = memberOf(item, member) ?? ''
+    if (part === null && text !== '') textIn(item, member)
+    if (part === null && hasEnded) checkInput(channel, text)
+  }
+  beginItem(0, begun, ids)
+}
+
+/** The channels of an item of this type. */
+function channelsOf(item: JsonObject): readonly (readonly [string, Channel])[] {
+  return [...CHANNELS].filter(([, { items }]) => items.includes(textIn(item, 'type')))
+}
+
+/** The channel of a part. Throws FormatError `changed_type` if the item cannot have such a part. */
+export function channelOf(item: JsonObject, list: PartList | undefined, given: JsonObject): string {
+  for (const [channel, { part }] of channelsOf(item))
+    if (part?.list === list && part?.type === given.type) return channel
+  throw refuse('changed_type', 'expected a part that its item can have')
+}
+
+/** The annotations of a text. Throws FormatError `invalid_form` for those of other parts. */
+function annotationsOf(part: JsonObject, channel: string): readonly JsonObject[] {
+  const annotations = listIn(part, 'annotations')
+  if (annotations.length === 0 || channel === 'response.output_text') return annotations
+  throw refuse('invalid_form', 'expected annotations only of the text of a message')
 }
 
 /**
@@ -124,17 +162,14 @@ export function checkItem(item: StreamedItem, done: JsonObject): void {
     if (isEmpty(memberOf(added, name)) && !isEmpty(memberOf(done, name)))
       throw refuse('changed_identity', `expected ${name} of an item at its start`)
   for (const list of ['content', 'summary'] as const) {
-    const isStreamed = [...CHANNELS.values()].some(
-      ({ items, part }) => part?.list === list && items.includes(textIn(added, 'type')),
-    )
-    if (!isStreamed) continue
+    if (!channelsOf(added).some(([, { part }]) => part?.list === list)) continue
     const given = listIn(done, list)
     if (given.length !== parts[list].length)
       throw refuse('changed_text', `expected the parts of ${list} that streamed`)
     for (const [at, part] of parts[list].entries()) checkPart(part, given[at] ?? {})
   }
-  for (const [channel, { items, member, part }] of CHANNELS) {
-    if (part !== null || !items.includes(textIn(added, 'type'))) continue
+  for (const [channel, { member, part }] of channelsOf(added)) {
+    if (part !== null) continue
     const text = memberOf(done, member) ?? ''
     if (text !== (whole?.text ?? ''))
       throw refuse('changed_text', `expected ${member} of an item as it streamed`)
@@ -156,7 +191,7 @@ export function checkPart(streamed: StreamedPart, given: JsonObject): void {
   const { member, part } = CHANNELS.get(channel) as Channel
   if (memberOf(given, 'type') !== part?.type || memberOf(given, member) !== text)
     throw refuse('changed_text', 'expected a part as it streamed')
-  const stated = listIn(given, 'annotations')
+  const stated = annotationsOf(given, channel)
   const known = isClosed ? stated : stated.slice(0, annotations.length)
   if (!isSame(known, annotations))
     throw refuse('changed_text', 'expected the annotations that streamed')

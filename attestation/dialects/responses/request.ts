@@ -10,6 +10,7 @@ import { findGiven, findReference, type RefusedMember } from '../refused-member.
 
 /** Members that refer to content stored at the provider, so they hide a part of the prompt. */
 const KEPT_ELSEWHERE: ReadonlyMap<string, string> = new Map([
+  ['background', 'the answer of a background call is not a part of the call'],
   ['previous_response_id', 'send the items of the turns before instead'],
   ['conversation', 'send the items of the conversation instead'],
   ['prompt', 'send the text of the prompt as instructions instead'],
@@ -20,24 +21,16 @@ const KEPT_ELSEWHERE: ReadonlyMap<string, string> = new Map([
  * is refused), or null. Does not search schemas of tools.
  */
 export function findHiddenInResponses(request: JsonObject): RefusedMember | null {
-  const background = memberOf(request, 'background') ?? false
-  if (background !== false)
-    return {
-      path: ['background'],
-      why: 'the answer of a background call is not a part of the call',
-    }
-  return (
-    findGiven(request, KEPT_ELSEWHERE) ??
-    findItemReference(memberOf(request, 'input')) ??
-    findItemReference(memberOf(request, 'instructions'), 'instructions') ??
-    findReference(memberOf(request, 'input') ?? null, ['input'], whyHidden) ??
-    findReference(memberOf(request, 'instructions') ?? null, ['instructions'], whyHidden) ??
-    findReference(memberOf(request, 'tools') ?? null, ['tools'], whyHidden)
-  )
+  let found = findGiven(request, KEPT_ELSEWHERE)
+  for (const name of ['input', 'instructions', 'tools']) {
+    const value = memberOf(request, name) ?? null
+    found ??= findItemReference(value, name) ?? findReference(value, [name], whyHidden)
+  }
+  return found
 }
 
 /** A reference may have no type. Any other item without a type has a role. */
-function findItemReference(items: Json | undefined, name = 'input'): RefusedMember | null {
+function findItemReference(items: Json, name: string): RefusedMember | null {
   for (const [at, item] of (isJsonArray(items) ? items : []).entries()) {
     if (!isJsonObject(item)) continue
     const { type, role, id } = item
@@ -55,7 +48,10 @@ function whyHidden(part: JsonObject): string | null {
   if (!isEmpty(memberOf(part, 'skill_id'))) return 'send the skill itself instead of its id'
   if (type === 'image_generation_call' && isEmpty(memberOf(part, 'result')))
     return 'send the image as the result of the call instead of its id'
+  // A call of the provider shows its code, and names the container where this ran.
+  const isCall = type === 'code_interpreter_call' && memberOf(part, 'code') !== undefined
   const isContainer =
-    (type === 'code_interpreter' && typeof container === 'string') || !isEmpty(containerId)
+    (type === 'code_interpreter' && typeof container === 'string') ||
+    (!isCall && !isEmpty(containerId))
   return isContainer ? 'name a container of type auto instead of a container by its id' : null
 }

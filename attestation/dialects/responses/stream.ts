@@ -1,9 +1,9 @@
-import { canonicalizeJson } from '../../json/canonical.ts'
-import { isCount, type Json, type JsonObject, memberAt, memberOf } from '../../json/value.ts'
+import { isCount, type JsonObject, memberOf } from '../../json/value.ts'
 import { withoutPrototypes } from '../../json/without-prototypes.ts'
 import {
   type DialectEvent,
   eventNameOf,
+  failureOf,
   isEmpty,
   isSame,
   listIn,
@@ -13,10 +13,11 @@ import {
   textIn,
   withoutProof,
 } from '../dialect.ts'
-import { checkStatus, withoutComputed } from './answer.ts'
+import { checkStatus, readResponse, TERMINALS } from './answer.ts'
 import {
   beginItem,
   CHANNELS,
+  channelOf,
   checkInput,
   checkItem,
   checkPart,
@@ -28,21 +29,11 @@ import {
   withId,
 } from './item.ts'
 
-/** The events that can end a stream, each with the status of its response. */
-const TERMINALS: ReadonlyMap<string, string> = new Map([
-  ['response.completed', 'completed'],
-  ['response.incomplete', 'incomplete'],
-  ['response.failed', 'failed'],
-])
-
 /** Events at the start of a response. A provider may leave out the last two. */
 const BEGINNINGS = ['response.created', 'response.queued', 'response.in_progress']
 
-/** Beginnings of the names of part events, with the list that holds the part. */
-const PART_EVENTS: ReadonlyMap<string, PartList> = new Map([
-  ['response.content_part', 'content'],
-  ['response.reasoning_summary_part', 'summary'],
-])
+/** Beginnings of the names of part events, by the list that holds the part. */
+const PART_EVENT = { content: 'response.content_part', summary: 'response.reasoning_summary_part' }
 const PART_INDEX = { content: 'content_index', summary: 'summary_index' } as const
 
 /** Progress events without content, such as `response.web_search_call.searching`. */
@@ -61,10 +52,10 @@ export class ResponsesReader implements StreamReader {
   private first: JsonObject | null = null
   private final: JsonObject | null = null
   private readonly items: StreamedItem[] = []
-  /** The same items by their own id and by the id of their call. */
+  /** The same items by their ids. */
   private readonly byId = new Map<string, StreamedItem>()
-  /** Call ids, each with the type of its item: a call and its tool's answer share an id. */
-  private readonly callIds = new Set<string>()
+  /** The ids of items and calls, as beginItem adds them. */
+  private readonly ids = new Set<string>()
   /** The newest message. */
   private message: StreamedItem | null = null
   /** How many items have ended. They end in their order. */
@@ -81,7 +72,7 @@ export class ResponsesReader implements StreamReader {
     const type = eventNameOf(event)
     this.given = []
     const data = withoutPrototypes(withoutProof(event.data))
-    if (type === 'error') throw refuse('upstream_failure', reasonOf(data))
+    if (type === 'error') throw refuse('upstream_failure', failureOf(data))
     if (BEGINNINGS.includes(type)) this.begin(type, data)
     else if (TERMINALS.has(type)) this.end(type, data)
     else if (type === 'response.output_item.added') this.addItem(data)
@@ -147,12 +138,8 @@ export class ResponsesReader implements StreamReader {
     const index = this.items.length
     if ((memberOf(data, 'output_index') ?? index) !== index)
       throw refuse('changed_identity', 'expected the indexes of items to count up')
-    const item = beginItem(index, withId(objectIn(data, 'item')))
-    const { type, call_id: callId } = item.added
-    const call = callId === undefined ? null : canonicalizeJson([type ?? null, callId])
-    if (this.byId.has(item.id) || (call !== null && this.callIds.has(call)))
-      throw refuse('changed_identity', 'expected no id twice')
-    if (type === 'message') {
+    const item = beginItem(index, withId(objectIn(data, 'item')), this.ids)
+    if (item.added.type === 'message') {
       // Readers that show texts at once would mix two open messages.
       if (this.message !== null && this.message.done === null)
         throw refuse('unfinished', 'expected the message before to have ended')
@@ -160,7 +147,6 @@ export class ResponsesReader implements StreamReader {
     }
     this.items.push(item)
     this.byId.set(item.id, item)
-    if (call !== null) this.callIds.add(call)
     this.give('response.output_item.added', data, { output_index: index, item: item.added })
   }
 
@@ -184,7 +170,7 @@ export class ResponsesReader implements StreamReader {
   /** Reads the start or the end of a part. Returns false and does nothing for other events. */
   private readPart(type: string, data: JsonObject): boolean {
     const [event, verb] = splitName(type)
-    const list = PART_EVENTS.get(event)
+    const list = (['content', 'summary'] as const).find((each) => PART_EVENT[each] === event)
     if (list === undefined || (verb !== 'added' && verb !== 'done')) return false
     const item = this.openItem(data)
     const given = objectIn(data, 'part')
@@ -195,10 +181,7 @@ export class ResponsesReader implements StreamReader {
     const part = this.openPart(item, list, data)
     checkPart(part, given)
     if (part.isClosed) throw refuse('late_event', 'expected one end of a part')
-    this.giveAnnotations(item, part, given)
-    this.closeText(item, part)
-    part.isClosed = true
-    this.give(type, data, this.placeOf(item, part))
+    this.closePart(item, part, given, data)
     return true
   }
 
@@ -208,28 +191,20 @@ export class ResponsesReader implements StreamReader {
     { data, given }: { readonly data: JsonObject; readonly given: JsonObject },
   ): void {
     const parts = item.parts[list]
-    const channel = [...CHANNELS].find(
-      ([, { items, part }]) =>
-        part?.list === list &&
-        part.type === given.type &&
-        items.includes(textIn(item.added, 'type')),
-    )
-    if (channel === undefined)
-      throw refuse('changed_type', 'expected a part that its item can have')
+    const channel = channelOf(item.added, list, given)
     if ((memberOf(data, PART_INDEX[list]) ?? parts.length) !== parts.length)
       throw refuse('changed_identity', 'expected the indexes of parts to count up')
-    const [name, { member }] = channel
+    const { member = '' } = CHANNELS.get(channel) ?? {}
     if (!isEmpty(memberOf(given, member)) || !isEmpty(memberOf(given, 'annotations')))
       throw refuse('unread_member', `expected ${member} to be empty at the start of a part`)
     const last = parts.at(-1)
     if (last !== undefined) this.closePart(item, last, { annotations: last.annotations })
     const index = parts.length
-    const part = { channel: name, text: '', index, annotations: [], isDone: false, isClosed: false }
+    const part = { channel, text: '', index, annotations: [], isDone: false, isClosed: false }
     parts.push(part)
-    const event = list === 'content' ? 'content_part' : 'reasoning_summary_part'
     // Readers that add deltas to the part need its text.
     const settled = { ...given, [member]: '' }
-    this.give(`response.${event}.added`, data, { ...this.placeOf(item, part), part: settled })
+    this.give(`${PART_EVENT[list]}.added`, data, { ...this.placeOf(item, part), part: settled })
   }
 
   /** Reads a delta or the end of a text. Returns false and does nothing for other events. */
@@ -301,21 +276,17 @@ export class ResponsesReader implements StreamReader {
     }
   }
 
-  /** Writes missing events that end a part: some providers leave these events out. */
-  private closePart(item: StreamedItem, part: StreamedPart, end: JsonObject): void {
+  /** Writes the events that end a part: some providers leave `sent`, the last one, or all out. */
+  private closePart(item: StreamedItem, part: StreamedPart, end: JsonObject, sent?: JsonObject) {
     if (part.isClosed) return
     this.giveAnnotations(item, part, end)
     this.closeText(item, part)
     part.isClosed = true
     const { part: place, member } = CHANNELS.get(part.channel) ?? {}
     const { list, type } = place ?? { list: 'content', type: '' }
-    const given = { type, [member ?? '']: part.text }
-    const event = list === 'content' ? 'content_part' : 'reasoning_summary_part'
-    this.give(
-      `response.${event}.done`,
-      { part: type === 'output_text' ? { ...given, annotations: [...part.annotations] } : given },
-      this.placeOf(item, part),
-    )
+    const text = { type, [member ?? '']: part.text }
+    const settled = type === 'output_text' ? { ...text, annotations: [...part.annotations] } : text
+    this.give(`${PART_EVENT[list]}.done`, sent ?? { part: settled }, this.placeOf(item, part))
   }
 
   /** Writes the annotations that were not streamed, from the end event of their part. */
@@ -370,10 +341,7 @@ export class ResponsesReader implements StreamReader {
 
   /** Returns the response in an event. Its id and model must not change. */
   private responseIn(data: JsonObject): JsonObject {
-    const response = withoutComputed(objectIn(data, 'response'))
-    textIn(response, 'id')
-    if (memberOf(response, 'object') !== 'response')
-      throw refuse('invalid_form', 'expected object to be response')
+    const response = readResponse(objectIn(data, 'response'))
     for (const name of ['id', 'model'])
       if (this.first !== null && memberOf(this.first, name) !== memberOf(response, name))
         throw refuse('changed_identity', `expected the ${name} of the response as at its start`)
@@ -395,10 +363,4 @@ export class ResponsesReader implements StreamReader {
 function splitName(type: string): readonly [string, string] {
   const dot = type.lastIndexOf('.')
   return [type.slice(0, dot), type.slice(dot + 1)]
-}
-
-/** The provider's text about an error. Providers put it in one of two places. */
-function reasonOf(data: JsonObject): string {
-  const message: Json | undefined = memberOf(data, 'message') ?? memberAt(data, 'error', 'message')
-  return typeof message === 'string' ? message : 'no reason given'
 }

@@ -24,8 +24,12 @@ describe('a Responses request', () => {
       ['tools', 0, 'container'],
     ],
     'a container of a shell': [
-      { input: [{ type: 'shell_call', environment: { container_id: 'cntr_1' } }] },
-      ['input', 0, 'environment'],
+      {
+        tools: [
+          { type: 'shell', environment: { type: 'container_reference', container_id: 'cntr_1' } },
+        ],
+      },
+      ['tools', 0, 'environment'],
     ],
     'a mask by its id': [
       { tools: [{ type: 'image_generation', input_image_mask: { file_id: 'file_1' } }] },

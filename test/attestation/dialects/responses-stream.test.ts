@@ -268,6 +268,15 @@ describe('a stream of Responses', () => {
       'invalid_form',
       JSON.parse(JSON.stringify(STREAM).replaceAll('"assistant"', '"user"')),
     ],
+    'annotations of a part that is no text of a message': [
+      'invalid_form',
+      JSON.parse(
+        JSON.stringify(STREAM).replaceAll(
+          '"summary_text","text":"I look"',
+          '"summary_text","text":"I look","annotations":[{}]',
+        ),
+      ),
+    ],
     'a call without an id': [
       'invalid_form',
       JSON.parse(JSON.stringify(STREAM).replaceAll('"call_fc_1"', '""')),
@@ -438,6 +447,16 @@ describe('a stream of Responses', () => {
     ])
     expect(read([...STREAM.slice(0, 2), ...items]).code).toBeNull()
     expect(read([...STREAM.slice(0, 2), ...items, ...items.slice(0, 1)]).code).not.toBeNull()
+  })
+
+  it('the reader takes ids that are null for ids that are left out', () => {
+    const items = ['ws_1', 'ws_2'].flatMap((id) =>
+      ['added', 'done'].map((verb) => ({
+        type: `response.output_item.${verb}`,
+        item: { type: 'web_search_call', id, call_id: null },
+      })),
+    )
+    expect(read([...STREAM.slice(0, 2), ...items]).code).toBeNull()
   })
 
   it('the reader refuses an event whose name is not its type', () => {

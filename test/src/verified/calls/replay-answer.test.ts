@@ -109,6 +109,14 @@ describe('replayAnswer', () => {
     expect(readAgain(dialect, eventsOfResponse(answer))).toEqual(answer)
   })
 
+  it('a replayed response has all annotations, however many these are', () => {
+    const annotations = Array.from({ length: 1_001 }, () => ({ type: 'url_citation' }))
+    const content = [{ type: 'output_text', text: 'a', annotations }]
+    const item = { type: 'message', id: 'msg_1', role: 'assistant', content }
+    const answer = { ...begun, status: 'completed', output: [item] }
+    expect(readAgain(EVENT_DIALECTS.responses, eventsOfResponse(answer))).toEqual(answer)
+  })
+
   it('a replayed message whose provider gave no number of tokens is the message', () => {
     const dialect = EVENT_DIALECTS.messages
     const usage = { output_tokens: null }

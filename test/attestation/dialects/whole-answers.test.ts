@@ -1,0 +1,299 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { EVENT_DIALECTS } from '../../../attestation/dialects/dialects.ts'
+import { eventsOfMessage } from '../../../attestation/dialects/messages/events.ts'
+import { eventsOfResponse } from '../../../attestation/dialects/responses/events.ts'
+import { FormatError } from '../../../attestation/errors.ts'
+import type { Json, JsonObject } from '../../../attestation/json/value.ts'
+
+const EVENTS_OF = { responses: eventsOfResponse, messages: eventsOfMessage }
+type Name = keyof typeof EVENTS_OF
+
+/** The answer as it is hashed, or the code of the error for which it is refused. */
+function resultOf(read: () => JsonObject): JsonObject | string {
+  try {
+    return read()
+  } catch (error) {
+    if (error instanceof FormatError) return error.code
+    throw error
+  }
+}
+
+function readWhole(name: Name, answer: JsonObject): JsonObject | string {
+  return resultOf(() => EVENT_DIALECTS[name].readAnswer(answer))
+}
+
+/** Reads the answer as its provider would stream it. */
+function readStreamed(name: Name, answer: JsonObject): JsonObject | string {
+  return resultOf(() => {
+    const reader = EVENT_DIALECTS[name].openStream()
+    for (const data of EVENTS_OF[name](answer)) reader.read({ event: '', data })
+    expect(reader.isEnded).toBe(true)
+    return reader.response()
+  })
+}
+
+function response(output: readonly Json[], status = 'completed'): JsonObject {
+  return { id: 'resp_1', object: 'response', model: 'm', status, output }
+}
+
+function message(content: readonly Json[]): JsonObject {
+  return {
+    id: 'msg_1',
+    type: 'message',
+    role: 'assistant',
+    model: 'm',
+    content,
+    stop_reason: 'end_turn',
+    stop_sequence: null,
+    usage: { input_tokens: 1, output_tokens: 2 },
+  }
+}
+
+const CALL = { type: 'function_call', id: 'fc_1', call_id: 'call_1', name: 'f', arguments: '{}' }
+const SAID = {
+  type: 'message',
+  id: 'm_1',
+  role: 'assistant',
+  status: 'completed',
+  content: [{ type: 'output_text', text: 'Hi', annotations: [{ type: 'url_citation' }] }],
+}
+const THOUGHT = { type: 'reasoning', id: 'rs_1', summary: [{ type: 'summary_text', text: 'a' }] }
+const USE = { type: 'tool_use', id: 'tu_1', name: 'f', input: { a: 1 } }
+
+describe.each<[Name, Readonly<Record<string, readonly [string, JsonObject]>>]>([
+  [
+    'responses',
+    {
+      'with arguments that are no JSON': [
+        'invalid_tool_input',
+        response([{ ...CALL, arguments: '{' }]),
+      ],
+      'with arguments that name a member twice': [
+        'invalid_tool_input',
+        response([{ ...CALL, arguments: '{"a":1,"a":2}' }]),
+      ],
+      'without arguments of a function': [
+        'invalid_tool_input',
+        response([{ ...CALL, arguments: null }]),
+      ],
+      'whose limit of tokens cut the arguments': [
+        'invalid_tool_input',
+        response([{ ...CALL, arguments: '{"a', status: 'incomplete' }], 'incomplete'),
+      ],
+      'whose failure cut a call before one that ended': [
+        'invalid_tool_input',
+        response([{ ...CALL, arguments: '{"a', status: 'incomplete' }, SAID], 'failed'),
+      ],
+      'with two calls of one id': ['changed_identity', response([CALL, { ...CALL, id: 'fc_2' }])],
+      'with two items of one id': [
+        'changed_identity',
+        response([CALL, { ...CALL, call_id: 'call_2' }]),
+      ],
+      'with a call without a name': ['invalid_form', response([{ ...CALL, name: '' }])],
+      'with an item without an id': ['invalid_form', response([{ ...SAID, id: null }])],
+      'with an id that is far too long': [
+        'invalid_form',
+        response([{ ...SAID, id: 'm'.repeat(1_025) }]),
+      ],
+      'with a part of an unknown type': [
+        'changed_type',
+        response([{ ...SAID, content: [{ type: 'output_video', text: 'Hi' }] }]),
+      ],
+      'with a text that is a number': [
+        'invalid_form',
+        response([{ ...SAID, content: [{ type: 'output_text', text: 1 }] }]),
+      ],
+      'with annotations that are no objects': [
+        'invalid_form',
+        response([{ ...SAID, content: [{ type: 'output_text', text: '', annotations: [1] }] }]),
+      ],
+      'with annotations of thinking': [
+        'invalid_form',
+        response([
+          { ...THOUGHT, summary: [{ type: 'summary_text', text: 'a', annotations: [{}] }] },
+        ]),
+      ],
+      'with the input of a tool that is a number': [
+        'invalid_form',
+        response([
+          { type: 'custom_tool_call', id: 'ct_1', call_id: 'call_2', name: 'f', input: 1 },
+        ]),
+      ],
+      'with a message of a user': ['invalid_form', response([{ ...SAID, role: 'user' }])],
+    },
+  ],
+  [
+    'messages',
+    {
+      'with two calls of one id': ['changed_identity', message([USE, USE])],
+      'with a call without a name': ['invalid_form', message([{ ...USE, name: '' }])],
+      'with a call without an id': ['invalid_form', message([{ ...USE, id: '' }])],
+      'with the input of a tool that is a text': [
+        'invalid_form',
+        message([{ ...USE, input: '{}' }]),
+      ],
+      'with a number in the input of a tool that readers round': [
+        'invalid_tool_input',
+        message([{ ...USE, input: { channel: 2 ** 60 } }]),
+      ],
+      'with a text that is a number': ['invalid_form', message([{ type: 'text', text: 1 }])],
+      'with citations that are no objects': [
+        'invalid_form',
+        message([{ type: 'text', text: 'a', citations: [1] }]),
+      ],
+      'with a signature that is a number': [
+        'invalid_form',
+        message([{ type: 'thinking', thinking: 'a', signature: 1 }]),
+      ],
+      'with a second model': ['changed_identity', message([{ type: 'fallback', to: 'm2' }])],
+    },
+  ],
+])('a whole answer of %s', (name, refused) => {
+  for (const [what, [code, answer]] of Object.entries(refused))
+    it(`an answer ${what} is refused, whole and as a stream`, () => {
+      expect(readWhole(name, answer)).toBe(code)
+      expect(readStreamed(name, answer)).toEqual(expect.any(String))
+    })
+})
+
+describe('what whole answers settle', () => {
+  it('a whole answer loses members called __proto__, as events do', () => {
+    const named = JSON.parse('{"type":"web_search_call","id":"ws_1","action":{"__proto__":{}}}')
+    expect(JSON.stringify(readWhole('responses', response([named])))).not.toContain('__proto__')
+    const used = { ...USE, input: JSON.parse('{"__proto__":{"a":1}}') }
+    expect(readWhole('messages', message([used]))).toEqual(message([{ ...USE, input: {} }]))
+  })
+
+  it('a whole answer gets the members that deltas would fill, and the id of a call', () => {
+    const { id: _, ...call } = CALL
+    expect(readWhole('responses', response([call]))).toEqual(response([{ ...call, id: 'call_1' }]))
+    const {
+      type: _t,
+      role: _r,
+      ...others
+    } = message([
+      { type: 'thinking', thinking: 'a' },
+      { type: 'tool_use', id: 'tu_1', name: 'f' },
+    ])
+    expect(readWhole('messages', others)).toEqual(
+      message([
+        { type: 'thinking', thinking: 'a', signature: '' },
+        { ...USE, input: {} },
+      ]),
+    )
+  })
+
+  it('a whole failure may hold a call that it cut, if later items did not end', () => {
+    const cut = { ...CALL, arguments: '{"a', status: 'incomplete' }
+    const failed = response([SAID, cut], 'failed')
+    expect(readWhole('responses', failed)).toEqual(failed)
+    expect(readStreamed('responses', failed)).toEqual(failed)
+  })
+
+  it('a whole message states its usage, as the start of its stream must', () => {
+    const { usage: _, ...others } = message([])
+    expect(readWhole('messages', others)).toBe('invalid_form')
+  })
+
+  it('items and blocks of a new type pass with all their members', () => {
+    const news = { type: 'new_call', id: 'n_1', arguments: [1], content: { text: 2 } }
+    expect(readWhole('responses', response([news]))).toEqual(response([news]))
+    const block = { type: 'new_block', text: 1, input: [], citations: {} }
+    expect(readWhole('messages', message([block]))).toEqual(message([block]))
+  })
+})
+
+describe('any answer', () => {
+  /** Values of a member: mostly those that providers send. */
+  const some = (...values: readonly fc.Arbitrary<Json>[]) =>
+    fc.oneof({ weight: 20, arbitrary: fc.oneof(...values) }, WRONG)
+  const WRONG: fc.Arbitrary<Json> = fc.constantFrom<Json[]>(null, '', 1, [], {}, [{}], 'x')
+  const text = fc.string({ maxLength: 4 })
+  const annotations = fc.array(fc.constant<Json>({ type: 'url_citation' }), { maxLength: 2 })
+  const input = fc.oneof(
+    fc.dictionary(fc.string({ maxLength: 3 }), fc.double({ noNaN: true, noDefaultInfinity: true })),
+    fc.dictionary(fc.string({ maxLength: 3 }), fc.bigInt({ min: 0n, max: 2n ** 70n }).map(Number)),
+  )
+  const id = some(fc.nat({ max: 30 }).map((at) => `i_${at}`))
+  const part = (type: string, member: string) =>
+    some(
+      fc.record({
+        type: some(fc.constant(type)),
+        [member]: some(text),
+        annotations: some(annotations),
+      }),
+    )
+  const item = (members: Readonly<Record<string, fc.Arbitrary<Json>>>) =>
+    fc.record({ id, call_id: id, ...members })
+  const outputs = fc.array(
+    fc.oneof(
+      item({
+        type: fc.constant('message'),
+        role: some(fc.constant('assistant')),
+        content: some(
+          fc.array(fc.oneof(part('output_text', 'text'), part('refusal', 'refusal')), {
+            maxLength: 2,
+          }),
+        ),
+      }),
+      item({
+        type: fc.constant('reasoning'),
+        summary: some(fc.array(part('summary_text', 'text'), { maxLength: 2 })),
+        content: some(fc.array(part('reasoning_text', 'text'), { maxLength: 2 })),
+      }),
+      item({
+        type: fc.constant('function_call'),
+        name: some(fc.constant('f')),
+        arguments: some(input.map((value) => JSON.stringify(value))),
+      }),
+      item({ type: fc.constant('custom_tool_call'), name: some(text), input: some(text) }),
+      item({ type: fc.constant('code_interpreter_call'), code: some(text) }),
+      item({ type: some(fc.constant('web_search_call')), action: some(fc.constant({})) }),
+    ),
+    { maxLength: 3 },
+  )
+  const contents = fc.array(
+    fc.oneof(
+      fc.record(
+        { type: fc.constant('text'), text: some(text), citations: some(annotations), id },
+        { requiredKeys: ['type'] },
+      ),
+      fc.record(
+        { type: fc.constant('thinking'), thinking: some(text), signature: some(text) },
+        { requiredKeys: ['type'] },
+      ),
+      fc.record({
+        type: fc.constantFrom('tool_use', 'server_tool_use', 'mcp_tool_use'),
+        id,
+        name: some(fc.constant('f')),
+        input: some(input),
+      }),
+      fc.record({ type: some(fc.constantFrom('compaction', 'fallback', 'new')), content: WRONG }),
+    ),
+    { maxLength: 3 },
+  )
+
+  it.each<[Name, fc.Arbitrary<JsonObject>]>([
+    [
+      'responses',
+      fc
+        .tuple(outputs, fc.constantFrom('completed', 'incomplete'))
+        .map(([output, status]) => response(output, status)),
+    ],
+    ['messages', contents.map(message)],
+  ])('any answer of %s is accepted whole exactly if its stream is', (name, answers) => {
+    const seen = { accepted: 0, refused: 0 }
+    fc.assert(
+      fc.property(answers, (answer) => {
+        const [whole, streamed] = [readWhole(name, answer), readStreamed(name, answer)]
+        seen[typeof whole === 'string' ? 'refused' : 'accepted'] += 1
+        if (typeof whole === 'string') expect(streamed).toEqual(expect.any(String))
+        else expect(streamed).toEqual(whole)
+      }),
+      { numRuns: 3_000 },
+    )
+    expect(seen.accepted).toBeGreaterThan(500)
+    expect(seen.refused).toBeGreaterThan(500)
+  })
+})
