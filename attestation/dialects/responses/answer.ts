@@ -21,11 +21,11 @@ export function readWholeResponse(given: JsonObject): JsonObject {
     throw refuse('invalid_form', 'expected a response that has ended')
   checkStatus(answer)
   const output = listIn(answer, 'output').map(withId)
-  // A failure can cut the last items. Their status says so.
+  // A failure or the limit of tokens can cut the last items. Their status states this.
   const open = output.findLastIndex((item) => memberOf(item, 'status') !== 'incomplete') + 1
   const ids = new Set<string>()
   for (const [at, item] of output.entries())
-    checkWholeItem(item, ids, status !== 'failed' || at < open)
+    checkWholeItem(item, ids, status === 'completed' || at < open)
   return { ...answer, output }
 }
 

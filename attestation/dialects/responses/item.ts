@@ -1,4 +1,5 @@
 import { type Json, type JsonObject, memberOf } from '../../json/value.ts'
+import { orNull } from '../../or-null.ts'
 import { addId, isEmpty, isSame, listIn, refuse, textIn } from '../dialect.ts'
 import { parseToolInput } from '../tool-input.ts'
 
@@ -113,7 +114,7 @@ export function beginItem(index: number, given: JsonObject, ids: Set<string>): S
   return { index, id, added, parts: { content: [], summary: [] }, whole: null, done: null }
 }
 
-/** Checks an item that came whole as its stream is. `hasEnded`: false if a failure cut it. */
+/** Checks a whole item as its stream is checked. `hasEnded`: false if its last text may be cut. */
 export function checkWholeItem(item: JsonObject, ids: Set<string>, hasEnded: boolean): void {
   const begun: Record<string, Json> = { ...item }
   for (const [channel, { member, part }] of channelsOf(item)) {
@@ -125,9 +126,14 @@ export function checkWholeItem(item: JsonObject, ids: Set<string>, hasEnded: boo
     }
     const text = memberOf(item, member) ?? ''
     if (part === null && text !== '') textIn(item, member)
-    if (part === null && hasEnded) checkInput(channel, text)
+    if (part === null && (hasEnded || isJson(String(text)))) checkInput(channel, text)
   }
   beginItem(0, begun, ids)
+}
+
+/** True if some reader takes the text for a whole input. */
+function isJson(text: string): boolean {
+  return orNull(() => [JSON.parse(text)], SyntaxError) !== null
 }
 
 /** The channels of an item of this type. */
