@@ -79,7 +79,7 @@ export type {
   BundleFacts,
   BundleReport,
   ProviderEvidenceFacts,
-} from './evidence/bundle-report.ts'
+} from './evidence/bundle-checks.ts'
 export type { BundleSource } from './evidence/bundle-source.ts'
 export {
   HEAD_ATTESTATION_FORMAT,
@@ -122,6 +122,7 @@ export {
 } from './merkle/proof-nodes.ts'
 export { verifyConsistency, verifyInclusion } from './merkle/verify.ts'
 export { type AttestationCode, AttestationError } from './nitro/attestation-error.ts'
+export type { RevocationList } from './nitro/check-revocation.ts'
 export { type AttestationDocument, decodeAttestationPayload } from './nitro/document.ts'
 export type { AttestationFacts } from './nitro/facts.ts'
 export {
@@ -131,7 +132,6 @@ export {
   PolicyError,
   parseRoots,
 } from './nitro/policy.ts'
-export type { RevocationList } from './nitro/revocation-list.ts'
 export {
   type AttestationVerifier,
   createAttestationVerifier,

@@ -1,7 +1,7 @@
 import { compareExchange, completeRecord } from '../attestation/compare-exchange.ts'
 import { sayNoBlock } from '../attestation/evidence/anchor-checks.ts'
 import { type EvidenceBundle, parseEvidenceBundle } from '../attestation/evidence/bundle.ts'
-import type { BundleReport } from '../attestation/evidence/bundle-report.ts'
+import type { BundleReport } from '../attestation/evidence/bundle-checks.ts'
 import type { BundlePolicy } from '../attestation/evidence/policy.ts'
 import { verifyBundle } from '../attestation/evidence/verify-bundle.ts'
 import { canonicalizeJson } from '../attestation/json/canonical.ts'

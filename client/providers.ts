@@ -2,7 +2,7 @@ import { encodeHex, encodeUtf8, sha256 } from '../attestation/bytes.ts'
 import { PROVIDER_KEYS_MAX } from '../attestation/demands.ts'
 import { PolicyError } from '../attestation/nitro/policy.ts'
 import { PROVIDER_EVIDENCE_BYTES_MAX } from '../attestation/providers/evidence/evidence-document.ts'
-import { isParsedPolicy } from '../attestation/providers/evidence/parsed-policies.ts'
+import { isParsedPolicy } from '../attestation/providers/evidence/mark-parsed.ts'
 import {
   type ProviderPolicy,
   parseProviderPolicy,

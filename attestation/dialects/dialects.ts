@@ -16,12 +16,12 @@ import {
 import { type DialectEvent, PROOF_MEMBER, type StreamReader, withoutProof } from './dialect.ts'
 import { type DialectName, dialectNamed } from './dialect-names.ts'
 import { readWholeMessage } from './messages/answer.ts'
+import { MessagesReader } from './messages/read-stream.ts'
 import { findHiddenInMessages } from './messages/request.ts'
-import { MessagesReader } from './messages/stream.ts'
 import type { RefusedMember } from './refused-member.ts'
 import { readWholeResponse } from './responses/answer.ts'
+import { ResponsesReader } from './responses/read-stream.ts'
 import { findHiddenInResponses } from './responses/request.ts'
-import { ResponsesReader } from './responses/stream.ts'
 import { type TokenUsage, usageOf } from './usage.ts'
 
 /**

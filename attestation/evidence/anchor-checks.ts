@@ -12,7 +12,7 @@ import {
   hasAnchoredEvent,
 } from './block.ts'
 import type { BundleBlock, EvidenceBundle, NoBlockReason } from './bundle.ts'
-import type { BundleCheck, BundleCheckName } from './bundle-report.ts'
+import type { BundleCheck, BundleCheckName } from './bundle-checks.ts'
 import { type ChainFacts, CONFIRMATIONS_MIN_DEFAULT } from './policy.ts'
 import { verifyTrieProof } from './trie.ts'
 

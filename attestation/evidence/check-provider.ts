@@ -7,7 +7,7 @@ import type { ProviderJudgement } from '../providers/evidence/verify-provider-ev
 import { requireChecks } from '../providers/provider-checks.ts'
 import type { Receipt } from '../receipt.ts'
 import type { EvidenceBundle } from './bundle.ts'
-import type { BundleCheck, ProviderEvidenceFacts } from './bundle-report.ts'
+import type { BundleCheck, ProviderEvidenceFacts } from './bundle-checks.ts'
 
 /** Latest time of a Date, Unix milliseconds. A receipt may state a later time. */
 const DATE_MS_MAX = 8.64e15

@@ -13,7 +13,7 @@ import { nameRelease } from '../release/release-name.ts'
 import { digestBootConfiguration } from './boot-configuration.ts'
 import { parseBootConfiguration } from './boot-facts.ts'
 import type { EvidenceBundle } from './bundle.ts'
-import type { BundleCheck } from './bundle-report.ts'
+import type { BundleCheck } from './bundle-checks.ts'
 import { type BundlePolicy, expectsCode } from './policy.ts'
 
 /**

@@ -9,7 +9,7 @@ import {
 } from '../nitro/policy.ts'
 import type { AttestationVerifier } from '../nitro/verify-attestation.ts'
 import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
-import { isParsedPolicy } from '../providers/evidence/parsed-policies.ts'
+import { isParsedPolicy } from '../providers/evidence/mark-parsed.ts'
 import type { ProviderPolicy } from '../providers/evidence/provider-policy.ts'
 import { OUTCOMES, type Receipt } from '../receipt.ts'
 

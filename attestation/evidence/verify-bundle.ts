@@ -19,7 +19,7 @@ import {
   type BundleCheck,
   type BundleFacts,
   type BundleReport,
-} from './bundle-report.ts'
+} from './bundle-checks.ts'
 import { checkProvider, judgeProvider, providerFactsOf } from './check-provider.ts'
 import { checkEnclave, checkOutcome, findExpectedCode } from './document-checks.ts'
 import { type BundleContext, type BundlePolicy, readContext, readPolicy } from './policy.ts'

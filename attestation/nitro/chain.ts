@@ -8,10 +8,10 @@ import {
   parseCertificate,
   parseCertificateSignature,
 } from './certificate.ts'
+import { checkRevocationLists, trimSerial } from './check-revocation.ts'
 import type { AttestationDocument } from './document.ts'
 import { type EcdsaKey, verifyEcdsa } from './ecdsa.ts'
 import type { ResolvedPolicy, RevokedCertificate } from './policy.ts'
-import { checkRevocationLists, trimSerial } from './revocation-list.ts'
 
 /** A policy for a chain. `atMs` is Unix milliseconds. `roots` are SHA-256 fingerprints. */
 type ChainExpectation = Pick<

@@ -2,8 +2,8 @@ import { decodeBase64, decodeHex, sha256 } from '../bytes.ts'
 import { FormatError } from '../errors.ts'
 import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
 import { checkReleaseEntry, type ReleaseEntry } from '../release/release-list.ts'
+import { isRevocationList, type RevocationList } from './check-revocation.ts'
 import { FIELD_BYTES_MAX, isBytes, PCR_BYTES, PCRS_MAX } from './document.ts'
-import { isRevocationList, type RevocationList } from './revocation-list.ts'
 
 /** The longest validity of a leaf. AWS's leaves are valid for three hours and some seconds. */
 const AGE_MS_MAX_DEFAULT = 3 * 60 * 60 * 1000 + 60_000

@@ -3,7 +3,7 @@ import { FormatError } from '../errors.ts'
 import { AttestationError } from '../nitro/attestation-error.ts'
 import type { Certificate, CertificateProfile } from '../nitro/certificate.ts'
 import { type LinkedChain, verifyChain } from '../nitro/chain.ts'
-import { checkRevocationLists, type RevocationList } from '../nitro/revocation-list.ts'
+import { checkRevocationLists, type RevocationList } from '../nitro/check-revocation.ts'
 import { ProviderEvidenceError } from './provider-error.ts'
 
 /**

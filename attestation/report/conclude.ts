@@ -1,4 +1,4 @@
-import type { BundleFacts } from '../evidence/bundle-report.ts'
+import type { BundleFacts } from '../evidence/bundle-checks.ts'
 import type { Judgement } from '../evidence/verdict.ts'
 import { nameRelease } from '../release/release-name.ts'
 import type { SessionReport } from '../session/verify-session.ts'

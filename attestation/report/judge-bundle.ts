@@ -1,6 +1,6 @@
 import { completeRecord, type KeptExchange } from '../compare-exchange.ts'
 import { parseEvidenceBundle } from '../evidence/bundle.ts'
-import type { BundleReport } from '../evidence/bundle-report.ts'
+import type { BundleReport } from '../evidence/bundle-checks.ts'
 import type { BundlePolicy, ChainFacts } from '../evidence/policy.ts'
 import { verifyBundle } from '../evidence/verify-bundle.ts'
 import { attempt } from '../finding.ts'

@@ -1,7 +1,7 @@
 import { encodeHex, sha256 } from '../bytes.ts'
 import { AttestationError } from '../nitro/attestation-error.ts'
+import type { RevocationList } from '../nitro/check-revocation.ts'
 import { decodeAttestationPayload } from '../nitro/document.ts'
-import type { RevocationList } from '../nitro/revocation-list.ts'
 import type { AttestationVerifier } from '../nitro/verify-attestation.ts'
 import { isoOf } from '../report/printable.ts'
 import {
@@ -9,7 +9,7 @@ import {
   type ListOfChain,
   type ParsedList,
   RevocationListError,
-} from './list-file.ts'
+} from './parse-lists.ts'
 
 /**
  * Maximum number of chains in the cache, with the result for each list. Enclaves on one host share

@@ -1,6 +1,6 @@
 import type { Demands, SessionPlace } from '../demands.ts'
 import { ProofError } from '../errors.ts'
-import type { BundleReport } from '../evidence/bundle-report.ts'
+import type { BundleReport } from '../evidence/bundle-checks.ts'
 import type { CheckTable } from '../evidence/verdict.ts'
 import { type Attempt, type Check, check, type Finding, need } from '../finding.ts'
 import type { RelatedCall } from './relate-calls.ts'

@@ -1,6 +1,6 @@
 import { DIALECTS, type Dialect } from '../dialects/dialects.ts'
 import { type EvidenceBundle, parseEvidenceBundle } from '../evidence/bundle.ts'
-import type { BundleReport } from '../evidence/bundle-report.ts'
+import type { BundleReport } from '../evidence/bundle-checks.ts'
 import type { BundleContext, BundlePolicy, ChainFacts } from '../evidence/policy.ts'
 import { type Judgement, judgeChecks, orderChecks, refuseForm } from '../evidence/verdict.ts'
 import { verifyBundle } from '../evidence/verify-bundle.ts'

@@ -20,7 +20,7 @@ import {
   type TdxMeasurements,
 } from '../tdx/tdx-policy.ts'
 import { PROVIDER_KINDS, type ProviderKind } from './evidence-document.ts'
-import { markParsed } from './parsed-policies.ts'
+import { markParsed } from './mark-parsed.ts'
 import {
   imagesIn,
   pcrSetsIn,

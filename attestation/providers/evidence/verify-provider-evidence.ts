@@ -22,7 +22,7 @@ import { judgeDstack } from './judge-dstack.ts'
 import { judgeNitro } from './judge-nitro.ts'
 import { judgeTinfoil } from './judge-tinfoil.ts'
 import { type Judging, type KindFacts, NO_KIND_FACTS } from './judging.ts'
-import { isParsedPolicy } from './parsed-policies.ts'
+import { isParsedPolicy } from './mark-parsed.ts'
 import { NO_PROVIDER_POLICY, type ProviderPolicy } from './provider-policy.ts'
 
 /** What an evidence establishes. */

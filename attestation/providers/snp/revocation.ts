@@ -1,11 +1,11 @@
 import { equalBytes } from '../../bytes.ts'
-import { trimSerial } from '../../nitro/revocation-list.ts'
+import { trimSerial } from '../../nitro/check-revocation.ts'
 import {
   coversCertificate,
   type ParsedList,
   parseList,
   RevocationListError,
-} from '../../revocation/list-file.ts'
+} from '../../revocation/parse-lists.ts'
 import {
   type Established,
   established,

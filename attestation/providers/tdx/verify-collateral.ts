@@ -1,11 +1,11 @@
 import type { LinkedChain } from '../../nitro/chain.ts'
+import type { RevocationList } from '../../nitro/check-revocation.ts'
 import { isSignatureInRange, P256, verifyEcdsa } from '../../nitro/ecdsa.ts'
-import type { RevocationList } from '../../nitro/revocation-list.ts'
 import {
   findListOfCertificates,
   parseLists,
   RevocationListError,
-} from '../../revocation/list-file.ts'
+} from '../../revocation/parse-lists.ts'
 import { checkProviderLists, parsePemChain, verifyProviderChain } from '../provider-chain.ts'
 import { ProviderEvidenceError } from '../provider-error.ts'
 import type { SignedText, TdxCollateral } from './collateral.ts'

@@ -1,6 +1,6 @@
 import { styleText } from 'node:util'
 import { encodeHex } from '../../../attestation/bytes.ts'
-import type { BundleFacts, BundleReport } from '../../../attestation/evidence/bundle-report.ts'
+import type { BundleFacts, BundleReport } from '../../../attestation/evidence/bundle-checks.ts'
 import type { Check } from '../../../attestation/finding.ts'
 import { nameRelease, releaseName } from '../../../attestation/release/release-name.ts'
 import { type Conclusion, conclude, saySentence } from '../../../attestation/report/conclude.ts'

@@ -5,7 +5,7 @@ import {
   redactBundle,
   redactedParts,
 } from '../../../attestation/evidence/bundle.ts'
-import type { BundleCheckName } from '../../../attestation/evidence/bundle-report.ts'
+import type { BundleCheckName } from '../../../attestation/evidence/bundle-checks.ts'
 import { type JsonObject, memberAt } from '../../../attestation/json/value.ts'
 import { verifyRecord } from '../../../attestation/verify-record.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'

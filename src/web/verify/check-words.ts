@@ -1,5 +1,5 @@
 import type { ExchangeCheckName } from '../../../attestation/compare-exchange.ts'
-import type { BundleCheckName } from '../../../attestation/evidence/bundle-report.ts'
+import type { BundleCheckName } from '../../../attestation/evidence/bundle-checks.ts'
 import type { RecordCheckName } from '../../../attestation/verify-record.ts'
 
 /**

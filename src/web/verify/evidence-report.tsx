@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact'
 import { encodeHex } from '../../../attestation/bytes.ts'
-import type { BundleFacts } from '../../../attestation/evidence/bundle-report.ts'
+import type { BundleFacts } from '../../../attestation/evidence/bundle-checks.ts'
 import { conclude } from '../../../attestation/report/conclude.ts'
 import type { BundleJudgement } from '../../../attestation/report/judge-bundle.ts'
 import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'

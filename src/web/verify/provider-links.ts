@@ -1,7 +1,7 @@
 import type {
   BundleReport,
   ProviderEvidenceFacts,
-} from '../../../attestation/evidence/bundle-report.ts'
+} from '../../../attestation/evidence/bundle-checks.ts'
 import type { Check } from '../../../attestation/finding.ts'
 import type { ProviderCheck } from '../../../attestation/providers/provider-checks.ts'
 import {

@@ -18,12 +18,12 @@ import {
   readEvidence,
   readKeptFiles,
 } from '../../../attestation/report/read-evidence.ts'
-import { parseLists, RevocationListError } from '../../../attestation/revocation/list-file.ts'
 import {
   checkBegun,
   createListingVerifier,
   type ListingVerifier,
 } from '../../../attestation/revocation/listing-verifier.ts'
+import { parseLists, RevocationListError } from '../../../attestation/revocation/parse-lists.ts'
 import { fetchChainFacts } from '../../../client/chain-facts.ts'
 import { AffidavitError } from '../../../client/errors.ts'
 import { bytesOf } from './bytes-of.ts'

@@ -2,8 +2,8 @@ import type { BetaContentBlock } from '@anthropic-ai/sdk/resources/beta/messages
 import type { ResponseOutputItem } from 'openai/resources/responses/responses'
 import { describe, expect, it } from 'vitest'
 import { EVENT_DIALECTS } from '../../../attestation/dialects/dialects.ts'
-import { eventsOfMessage } from '../../../attestation/dialects/messages/events.ts'
-import { eventsOfResponse } from '../../../attestation/dialects/responses/events.ts'
+import { eventsOfMessage } from '../../../attestation/dialects/messages/write-events.ts'
+import { eventsOfResponse } from '../../../attestation/dialects/responses/write-events.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
 import { readAll } from './readers.ts'
 

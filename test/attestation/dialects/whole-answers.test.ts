@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { EVENT_DIALECTS } from '../../../attestation/dialects/dialects.ts'
-import { eventsOfMessage } from '../../../attestation/dialects/messages/events.ts'
-import { eventsOfResponse } from '../../../attestation/dialects/responses/events.ts'
+import { eventsOfMessage } from '../../../attestation/dialects/messages/write-events.ts'
+import { eventsOfResponse } from '../../../attestation/dialects/responses/write-events.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
 

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { Wallet } from 'ethers'
 import { describe, expect, it } from 'vitest'
-import type { BundleCheckName } from '../../../attestation/evidence/bundle-report.ts'
+import type { BundleCheckName } from '../../../attestation/evidence/bundle-checks.ts'
 import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
 import {
   isJsonArray,

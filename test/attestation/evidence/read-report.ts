@@ -1,5 +1,5 @@
 import type { EvidenceBundle } from '../../../attestation/evidence/bundle.ts'
-import type { BundleCheckName, BundleReport } from '../../../attestation/evidence/bundle-report.ts'
+import type { BundleCheckName, BundleReport } from '../../../attestation/evidence/bundle-checks.ts'
 import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
 import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
 import type { Json } from '../../../attestation/json/value.ts'

@@ -5,7 +5,7 @@ import {
   redactBundle,
   redactedParts,
 } from '../../../attestation/evidence/bundle.ts'
-import type { BundleCheckName } from '../../../attestation/evidence/bundle-report.ts'
+import type { BundleCheckName } from '../../../attestation/evidence/bundle-checks.ts'
 import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
 import type { Json } from '../../../attestation/json/value.ts'
 import { removeAt, replaceAt, valueAt } from '../mutate-json.ts'

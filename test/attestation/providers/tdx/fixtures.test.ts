@@ -6,7 +6,7 @@ import { parseQeIdentity, parseTcbInfo } from '../../../../attestation/providers
 import type { TdxPolicy } from '../../../../attestation/providers/tdx/tdx-policy.ts'
 import { INTEL_ROOT_SHA256 } from '../../../../attestation/providers/tdx/tdx-policy.ts'
 import { verifyTdxQuote } from '../../../../attestation/providers/tdx/verify-tdx-quote.ts'
-import { parseLists } from '../../../../attestation/revocation/list-file.ts'
+import { parseLists } from '../../../../attestation/revocation/parse-lists.ts'
 import {
   listProviderFixtures,
   PROVIDER_FIXTURES,

@@ -12,7 +12,7 @@ import {
   findListOfChain,
   parseLists,
   RevocationListError,
-} from '../../../../attestation/revocation/list-file.ts'
+} from '../../../../attestation/revocation/parse-lists.ts'
 import { registerAttestation } from '../../../../src/cli/commands/attestation.ts'
 import { LISTS_BYTES_MAX, UnusableListError } from '../../../../src/cli/revocation/lists.ts'
 import {

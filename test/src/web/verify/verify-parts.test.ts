@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { compareExchange } from '../../../../attestation/compare-exchange.ts'
-import { BUNDLE_CHECKS } from '../../../../attestation/evidence/bundle-report.ts'
+import { BUNDLE_CHECKS } from '../../../../attestation/evidence/bundle-checks.ts'
 import { verifyRecord } from '../../../../attestation/verify-record.ts'
 import { bundlePages } from '../../../../src/web/bundle.ts'
 import { pageHeaders, renderVerifier, VERIFY_ALLOWANCES } from '../../../../src/web/page.ts'

@@ -8,6 +8,7 @@ import {
   parseCertificateSignature,
   parseName,
 } from '../nitro/certificate.ts'
+import type { RevocationList } from '../nitro/check-revocation.ts'
 import {
   DER_TAGS,
   DerError,
@@ -18,7 +19,6 @@ import {
   latin1,
 } from '../nitro/der.ts'
 import { type EcdsaCurve, P384, verifyEcdsa } from '../nitro/ecdsa.ts'
-import type { RevocationList } from '../nitro/revocation-list.ts'
 
 /** The fault in a revocation list. Each code stands for one check. */
 export type RevocationListCode =
