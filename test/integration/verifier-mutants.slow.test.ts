@@ -183,7 +183,7 @@ const SHADOWED_THROWS: readonly RegExp[] = [
   /dialect\.ts: refuse\('changed_type'/,
   /event-text\.ts: invalidStream\('expected of each event one line/,
   /kept-events\.ts: invalidStream\('expected one line of data/,
-  /(?:responses|messages)\/stream\.ts: refuse\('(?:late_event|changed_text|changed_identity|changed_finish|upstream_failure)'/,
+  /(?:responses|messages)\/read-stream\.ts: refuse\('(?:late_event|changed_text|changed_identity|changed_finish|upstream_failure)'/,
   /responses\/item\.ts: refuse\('changed_text', 'expected a part/,
   /messages\/block\.ts: refuse\('(?:unread_member|late_event)'/,
 ]

@@ -217,30 +217,29 @@ async function verifyCollateral(
   const missing = notGiven(
     "Intel's whole collateral (TCB info, QE identity, PCK CRL, root CRL) was",
   )
-  const texts = [
-    make('TCB info', async () => {
-      if (collateral === null) return missing
-      const text = await verifyTcbInfo(collateral.tcbInfo, demand)
-      const pck = await started
-      if (pck === null) return blockedBy('PCK chain')
-      checkPlatformKind(text.value, pck)
-      return established(text, sayIssue(text.value))
-    }),
-    make('QE identity', async () => {
-      if (collateral === null) return missing
-      const text = await verifyQeIdentity(collateral.qeIdentity, demand)
-      return established(text, sayIssue(text.value))
-    }),
-  ] as const
-  const lists = await make('revocation', async () => {
+  const verifiedInfo = make('TCB info', async () => {
+    if (collateral === null) return missing
+    const text = await verifyTcbInfo(collateral.tcbInfo, demand)
+    const pck = await started
+    if (pck === null) return blockedBy('PCK chain')
+    checkPlatformKind(text.value, pck)
+    return established(text, sayIssue(text.value))
+  })
+  const verifiedIdentity = make('QE identity', async () => {
+    if (collateral === null) return missing
+    const text = await verifyQeIdentity(collateral.qeIdentity, demand)
+    return established(text, sayIssue(text.value))
+  })
+  const checkedLists = make('revocation', async () => {
     if (collateral === null) return missing
     const pck = await started
     if (pck === null) return blockedBy('PCK chain')
-    const [read, ...signers] = await Promise.all([readIntelLists(collateral, pck), ...texts])
-    const others = signers.flatMap((one) => (one ? [one.certificates] : []))
+    const reading = readIntelLists(collateral, pck)
+    const [read, ...texts] = await Promise.all([reading, verifiedInfo, verifiedIdentity])
+    const others = texts.flatMap((one) => (one ? [one.certificates] : []))
     return established(await checkIntelLists(read, { pck, others, atMs: demand.atMs }))
   })
-  const [info, identity] = await Promise.all(texts)
+  const [info, identity, lists] = await Promise.all([verifiedInfo, verifiedIdentity, checkedLists])
   const [tcbInfo, qeIdentity] = [info?.value ?? null, identity?.value ?? null]
   const window = tcbInfo && qeIdentity && lists ? windowOf(lists, tcbInfo, qeIdentity) : null
   return { tcbInfo, identity: qeIdentity, window }
