@@ -12,7 +12,7 @@ import type { AttestationFacts } from '../attestation/nitro/facts.ts'
 import type { AttestationVerifier } from '../attestation/nitro/verify-attestation.ts'
 import { nameRelease } from '../attestation/release/release-name.ts'
 import { type AskedGateway, askGateway } from './ask-gateway.ts'
-import { AffidavitError, type AffidavitErrorCode, withErrorCode } from './errors.ts'
+import { AffidavitError, type AffidavitErrorCode, invalidReply, withErrorCode } from './errors.ts'
 
 /** The checks of a notary's enclave. */
 export type NotaryCheckName = 'attestation document' | 'nonce' | 'measurements' | 'configuration'
@@ -176,8 +176,4 @@ export function addressOfKey(publicKey: string): string {
 
 function passed(name: NotaryCheckName, detail: string): Check<NotaryCheckName> {
   return { name, outcome: 'passed', detail }
-}
-
-function invalidReply(message: string): AffidavitError {
-  return new AffidavitError('invalid_reply', message)
 }

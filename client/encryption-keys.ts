@@ -11,7 +11,7 @@ import { NOTARIES_MAX } from '../attestation/notary-list.ts'
 import { parseEncryptionKey, verifyEncryptionKey } from '../attestation/verify-encryption-key.ts'
 import type { AttestedNotary } from './attest-notary.ts'
 import type { EncryptionTarget } from './encryption.ts'
-import { AffidavitError } from './errors.ts'
+import { invalidReply } from './errors.ts'
 
 /** Maximum number of keys of one notary. A notary makes a key every hour, valid for two hours. */
 const KEYS_MAX = 16
@@ -94,7 +94,3 @@ function readKey(
 }
 
 const ADDRESS = /^0x[0-9a-f]{40}$/
-
-function invalidReply(message: string): AffidavitError {
-  return new AffidavitError('invalid_reply', message)
-}

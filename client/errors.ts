@@ -87,6 +87,11 @@ export function messageOf(fault: unknown): string {
   return fault instanceof Error ? fault.message : String(fault)
 }
 
+/** The error for a gateway's reply that does not have its form. */
+export function invalidReply(message: string): AffidavitError {
+  return new AffidavitError('invalid_reply', message)
+}
+
 const SHOWN_LENGTH_MAX = 200
 
 /** Makes text from the gateway safe for a message: one short line without control characters. */

@@ -1,5 +1,5 @@
 import { isJsonArray, type Json, memberAt } from '../attestation/json/value.ts'
-import { AffidavitError } from './errors.ts'
+import { invalidReply } from './errors.ts'
 
 /** Maximum number of providers in the list of a gateway. */
 const PROVIDERS_MAX = 64
@@ -20,10 +20,7 @@ export type ListedProvider = {
 export function readListedProviders(json: Json): readonly ListedProvider[] {
   const list = memberAt(json, 'data')
   if (!isJsonArray(list) || list.length > PROVIDERS_MAX)
-    throw new AffidavitError(
-      'invalid_reply',
-      `/v1/providers: expected data to be an array of at most ${PROVIDERS_MAX}`,
-    )
+    throw invalidReply(`/v1/providers: expected data to be an array of at most ${PROVIDERS_MAX}`)
   return list.map((entry) => {
     const hasNoEvidence = memberAt(entry, 'evidence') === null
     return {
@@ -41,5 +38,5 @@ const TEXT_MAX = 2_048
 function textIn(json: Json | undefined, name: string, form = /^/): string {
   const text = memberAt(json, name)
   if (typeof text === 'string' && text.length <= TEXT_MAX && form.test(text)) return text
-  throw new AffidavitError('invalid_reply', `/v1/providers: expected a valid ${name} of each`)
+  throw invalidReply(`/v1/providers: expected a valid ${name} of each`)
 }

@@ -64,8 +64,8 @@ function pinnedRoot(
 ): Certificate {
   const { authorities } = profile
   const fingerprint = sha256(first ?? new Uint8Array())
-  if (!first || !roots.some((root) => equalBytes(root, fingerprint)))
-    throw others.some((der) => roots.some((root) => equalBytes(root, sha256(der))))
+  if (!first || !isPinned(fingerprint, roots))
+    throw others.some((der) => isPinned(sha256(der), roots))
       ? new AttestationError('chain_order', `expected the trusted root to be ${authorities}[0]`)
       : new AttestationError('root_untrusted', `expected ${authorities}[0] to be a trusted root`)
   const parsed = parsedRoots.get(profile) ?? new Map<string, Certificate>()
@@ -74,6 +74,11 @@ function pinnedRoot(
   const root = parsed.get(name) ?? parseCertificate(first.slice(), `${authorities}[0]`, profile)
   parsed.set(name, root)
   return root
+}
+
+/** True if one of the roots has this fingerprint. */
+export function isPinned(fingerprint: Uint8Array, roots: readonly Uint8Array[]): boolean {
+  return roots.some((root) => equalBytes(root, fingerprint))
 }
 
 /** Parses the certificates below `root`. Returns the chain, root first. */

@@ -1,6 +1,6 @@
-import { encodeHex, equalBytes, sha256 } from '../../bytes.ts'
+import { encodeHex, sha256 } from '../../bytes.ts'
 import { type CertificateFields, pointOf, readCertificate } from '../../nitro/certificate.ts'
-import { checkAuthority, checkIssuer, checkValidity } from '../../nitro/chain.ts'
+import { checkAuthority, checkIssuer, checkValidity, isPinned } from '../../nitro/chain.ts'
 import { importPoint, P384, verifyEcdsa } from '../../nitro/ecdsa.ts'
 import { asProviderFault } from '../provider-chain.ts'
 import type { SnpRoots } from './policy.ts'
@@ -95,9 +95,7 @@ function copyOf(der: Uint8Array, where: string): Uint8Array<ArrayBuffer> {
 }
 
 function productOfRoot(fingerprint: Uint8Array, roots: SnpRoots): SnpProduct {
-  const product = SNP_PRODUCTS.find((one) =>
-    roots[one]?.some((root) => equalBytes(root, fingerprint)),
-  )
+  const product = SNP_PRODUCTS.find((one) => isPinned(fingerprint, roots[one] ?? []))
   if (product === undefined) throw refuseReport('root_untrusted', 'expected a trusted ARK')
   return product
 }
