@@ -1,41 +1,30 @@
 import { openAdminLog } from './accounts/open-admin-log.ts'
 import { openKeys } from './accounts/open-keys.ts'
 import { openLimits } from './accounts/open-limits.ts'
-import { openApp } from './api/app.ts'
 import { helloRoutes, rootRoute } from './api/openapi/routes.ts'
-import { listenAt, tryAddress } from './api/server.ts'
+import { tryAddress } from './api/server.ts'
 import { openBus } from './bus/bus.ts'
 import { judgeAnswer } from './chat/chat-completions.ts'
-import { openChat } from './chat/open-chat.ts'
 import { type GatewayConfig, readGatewayConfig } from './config.ts'
-import { openEmbeddings } from './embeddings/embeddings.ts'
-import { embeddingRoutes } from './embeddings/routes.ts'
 import { openEnclaves, openServiceEnclaves } from './enclaves/open-enclaves.ts'
 import { startFoundation } from './foundation.ts'
-import type { Gateway, OwnParts } from './gateway.ts'
+import { factsOf, type Gateway, type OwnParts } from './gateway.ts'
 import { checkImages } from './images/checked-images.ts'
-import { openImages } from './images/images.ts'
-import { imageRoutes } from './images/routes.ts'
-import { demoEmbeddings, demoImages, withDemoCredential } from './local/demo-provider.ts'
+import { withDemoCredential } from './local/demo-provider.ts'
 import { developmentRoutes } from './local/development-routes.ts'
 import { writeExpectations } from './local/expectations.ts'
-import { startDemoAgent } from './local/node-agent.ts'
 import { openNodes } from './nodes/hub/open-nodes.ts'
 import type { Logger, ProcessLogger } from './observability/logger.ts'
 import { openMetrics } from './observability/metrics.ts'
-import { openCallTraces } from './observability/traces.ts'
-import { watchDescriptors } from './observability/watch-descriptors.ts'
 import { openControlSockets, openOperator } from './operator.ts'
+import { openPlain } from './plain.ts'
 import { openProviders } from './providers/open-providers.ts'
 import { readProviderCas } from './providers/provider-cas.ts'
 import { openSettings, readReloadable } from './reload.ts'
-import { unixMs } from './runtime/clock.ts'
 import { pause } from './runtime/loop.ts'
 import type { OnStarted } from './runtime/starting.ts'
-import { searchRoutes } from './search/routes.ts'
-import { openWebSearch } from './search/web-search.ts'
+import { serve } from './serve.ts'
 import { warnOfStaging } from './staging.ts'
-import { checkDatabase } from './storage/database.ts'
 import { openProcessLease } from './storage/process-lease.ts'
 import { openVerifiedCalls } from './verified/calls/open-calls.ts'
 import { openCommits, proofsOf, settleLogs } from './verified/commits/enclave-commits.ts'
@@ -59,38 +48,34 @@ export async function compose(
   await tryAddress(config)
   await using started = new AsyncDisposableStack()
   const onStarted: OnStarted = (stop) => started.defer(stop)
-  const base = { log, onStarted }
-  warnOfStaging(config, base)
-  const { home, database, chain, anchoring, local } = await startFoundation(config, own, base)
-  const { domain } = anchoring
+  warnOfStaging(config, { log, onStarted })
+  const foundation = await startFoundation(config, own, { log, onStarted })
+  const { home, database, anchoring, local } = foundation
   const adminLog = await openAdminLog(database, log)
   const metrics = openMetrics(config)
+  const base = { log, onStarted, database, anchoring, adminLog, metrics }
 
-  const { records, historyRoutes } = openRecords(config, { ...base, database, adminLog, anchoring })
-  const committing = { ...base, database, records, anchoring, metrics }
-  const { commits, ...following } = openCommits(config, committing)
-  const pooled = { ...base, ...following, local, domain, adminLog }
+  const { records, historyRoutes } = openRecords(config, base)
+  const { commits, ...following } = openCommits(config, { ...base, records })
+  const pooled = { ...base, ...following, local, domain: anchoring.domain }
   const enclaves = await openEnclaves(config, pooled, own.enclaves)
 
-  const { keys, shown } = await openKeys(config, { database, home, adminLog, keys: own.keys })
+  const { keys, shown } = await openKeys(config, { ...base, home, keys: own.keys })
   const warn = (sentence: string) => log.warn({}, sentence)
   const read = () => readReloadable(readGatewayConfig(undefined, warn), own)
-  const settings = openSettings({ first, read, adminLog, log, now: Date.now })
-  const { tiers } = settings
+  const settings = openSettings({ ...base, first, read, now: Date.now })
   const credentials =
     local === null ? settings.credentials : withDemoCredential(settings.credentials)
-  const operator = openOperator({ database, adminLog, keys, tiers, enclaves, anchoring })
+  const operator = openOperator({ ...base, keys, tiers: settings.tiers, enclaves })
   const lease = await openProcessLease(database, base)
   const once = { ...settleLogs(enclaves, commits), findRecord: records.findByCall }
-  const limits = openLimits({ ...base, ...once, database, lease, settings })
-  const { limiter, idempotency } = limits
+  const { limiter, idempotency, ...limits } = openLimits({ ...base, ...once, lease, settings })
 
-  const bus = await openBus(config.bus, { ...base, database })
+  const bus = await openBus(config.bus, base)
   const proofFor = proofsOf(commits)
   const service = openServiceEnclaves(config, { ...base, bus, enclaves, credentials, proofFor })
   const nodes = await openNodes({
     ...base,
-    database,
     lease,
     bus,
     authenticate: keys.authenticate,
@@ -99,32 +84,19 @@ export async function compose(
     limits: own.nodeLimits,
     nodes: own.nodes,
   })
-  const { dispatcher } = nodes.serving
-
-  const { upstream, dataFolder, bodyBytesMax } = config
-  const demoOrigin = local?.demoOrigin ?? null
-  const imaging = { ...base, nodes: nodes.serving.images, dataFolder }
-  const imageApi = settings.upstream('images') ?? demoImages(demoOrigin)
-  const images = own.images ?? openImages(imageApi, upstream.imageStore, imaging)
-  const embeddingApi = settings.upstream('embeddings') ?? demoEmbeddings(demoOrigin)
-  const embeddings = own.embeddings ?? openEmbeddings(embeddingApi, base)
-  const search = own.search ?? openWebSearch(settings.upstream('search'), base)
 
   const draining = new AbortController()
   const isDraining = () => draining.signal.aborted
   const providerModels = [...config.providerModels, ...(local?.models ?? [])]
   const startedAt = Math.floor(Date.now() / 1000)
-  const listed = { enclaves, providerModels, startedAt }
-  const bounded = { limiter, idempotency, bodyBytesMax, now: unixMs }
-  const served = { dispatcher, upstream: { embeddings, images } }
-  const chat = openChat({ ...bounded, ...listed, ...served, log })
-  const demo = own.attested ?? local?.attested ?? null
-  const asking = { ...base, credentials, providerCas: await readProviderCas(demo) }
-  const calling = { ...asking, ...listed, limiter, idempotency, service, commits }
-  const calls = openVerifiedCalls(config, { ...calling, database, anchoring, metrics, isDraining })
-  const logs = openLogs(config, { database, records })
-  const collecting = { ...asking, database, enclaves, anchoring, metrics, now: Date.now }
-  const providers = await openProviders(config, { ...collecting, demo })
+  const calling = { ...base, enclaves, providerModels, startedAt, limiter, idempotency }
+  const plain = openPlain(config, { ...calling, nodes: nodes.serving, settings, local, own })
+  const attested = own.attested ?? local?.attested ?? null
+  const asking = { credentials, providerCas: await readProviderCas(attested) }
+  const verifying = { ...calling, ...asking, service, commits, isDraining }
+  const calls = openVerifiedCalls(config, verifying)
+  const collecting = { ...base, ...asking, enclaves, demo: attested, now: Date.now }
+  const providers = await openProviders(config, collecting)
   const development = await writeExpectations({ home, local, enclaves })
   const pages = createPages({ isDevelopment: development !== null })
 
@@ -133,94 +105,42 @@ export async function compose(
     ...calls.completions,
     ...calls.counts,
     ...historyRoutes,
-    ...chat.routes,
-    ...imageRoutes({ ...bounded, images, publicOrigin: upstream.publicOrigin }),
+    ...plain.chat,
+    ...plain.images,
     rootRoute(pages.showHome, config),
     ...helloRoutes,
     ...developmentRoutes(development?.expectations ?? null),
-    ...chat.modelRoutes,
+    ...plain.models,
     ...calls.models,
     ...service.routes,
     ...providers.routes,
     ...calls.health,
-    ...embeddingRoutes({ ...bounded, embeddings }),
-    ...searchRoutes({ ...bounded, search }),
+    ...plain.embeddings,
+    ...plain.search,
     ...limits.routes,
     ...operator.keyRoutes,
     ...nodes.routes,
-    ...logs.routes,
+    ...openLogs(config, { database, records }).routes,
     ...operator.adminRoutes,
     ...calls.waiting,
   ]
   await openControlSockets(config, { ...base, routes, home })
-  const app = openApp(config, {
-    routes,
-    pages,
-    keys,
-    sockets: nodes.sockets,
-    observers: [
-      ...(metrics === null ? [] : [metrics.calls]),
-      ...openCallTraces(config.traces, base),
-      ...(own.observers ?? []),
-    ],
-    bodyRate: own.bodyRate,
-    isDraining,
-    log,
+  const parts = { enclaves, commits, lease, nodes: nodes.serving }
+  const api = { routes, pages, keys, sockets: nodes.sockets, isDraining }
+  const served = await serve(config, {
+    ...base,
+    ...parts,
+    api,
+    own,
+    measured: { ...base, ...parts, providers, settings, bus },
+    demo: shown !== null && local ? { apiKey: shown, backendUrl: local.demoOrigin } : null,
   })
-  const metricsUrl = await metrics?.serve(
-    {
-      app,
-      database: () => checkDatabase(database),
-      commits,
-      anchoring,
-      nodes: nodes.serving,
-      enclaves,
-      providers,
-      settings,
-      bus,
-      lines: 'lines' in log ? log.lines : null,
-      now: Date.now,
-    },
-    onStarted,
-  )
-  watchDescriptors(app.server.load, base)
-  const url = await listenAt(config, app)
-  let agent: Awaited<ReturnType<typeof startDemoAgent>> | null = null
-  // The app closes before the agent, which may still serve the app's last calls.
-  onStarted(async () => {
-    await app.close()
-    await agent?.stop()
-  })
-  const isServed = () => dispatcher.models().length > 0
-  if (shown !== null && demoOrigin !== null) {
-    const place = { gatewayUrl: url, apiKey: shown, backendUrl: demoOrigin, isServed }
-    agent = await startDemoAgent(config, place, log)
-  }
   const running = started.move()
   return {
-    app,
+    ...parts,
+    app: served.app,
     routes,
-    enclaves,
-    commits,
-    lease,
-    nodes: nodes.serving,
-    facts: {
-      url,
-      metricsUrl: metricsUrl ?? null,
-      apiKey: shown,
-      chain: {
-        url: chain?.publicUrl ?? null,
-        id: domain.chainId,
-        contract: domain.contract,
-        relayer: anchoring.relayer.address,
-      },
-      nodeId: agent?.ready.nodeId ?? null,
-      demoOrigin,
-      attested: local?.attested ?? null,
-      rootFile: local?.rootFile ?? null,
-      expectFile: development?.file ?? null,
-      isDatabaseEmbedded: config.databaseUrl === null,
-    },
+    facts: factsOf(config, { ...foundation, ...served, apiKey: shown, development }),
     async drain(skip) {
       draining.abort()
       await pause(config.drainDelayMs, skip)

@@ -24,7 +24,7 @@ export type OwnFoundation = {
  * The parts that the gateway needs. The operator runs some of them, and the gateway starts the
  * others.
  */
-type Foundation = {
+export type Foundation = {
   /** Null in production: the gateway then stores no data on its machine. */
   readonly home: Home | null
   readonly database: Database

@@ -3,9 +3,10 @@ import type { Tiers } from './accounts/limits/tiers.ts'
 import type { App } from './api/app.ts'
 import type { LeastRate } from './api/least-rate.ts'
 import type { Route } from './api/route.ts'
+import type { GatewayConfig } from './config.ts'
 import type { Embeddings } from './embeddings/embeddings.ts'
 import type { EnclavePool, EnclavePoolOptions } from './enclaves/enclave-pool.ts'
-import type { OwnFoundation } from './foundation.ts'
+import type { Foundation, OwnFoundation } from './foundation.ts'
 import type { Images } from './images/images.ts'
 import type { GatewayFacts } from './local/banner.ts'
 import type { ServingNodes } from './nodes/hub/open-nodes.ts'
@@ -61,4 +62,32 @@ export type OwnParts = OwnFoundation & {
   readonly attested?: DemoEvidence
   /** Observers in addition to those of metrics and traces. */
   readonly observers?: readonly CallObserver[]
+}
+
+/** Returns the facts about a gateway that serves. */
+export function factsOf(
+  config: GatewayConfig,
+  parts: Foundation &
+    Pick<GatewayFacts, 'url' | 'metricsUrl' | 'apiKey' | 'nodeId'> & {
+      readonly development: { readonly file: string } | null
+    },
+): GatewayFacts {
+  const { chain, anchoring, local } = parts
+  return {
+    url: parts.url,
+    metricsUrl: parts.metricsUrl,
+    apiKey: parts.apiKey,
+    chain: {
+      url: chain?.publicUrl ?? null,
+      id: anchoring.domain.chainId,
+      contract: anchoring.domain.contract,
+      relayer: anchoring.relayer.address,
+    },
+    nodeId: parts.nodeId,
+    demoOrigin: local?.demoOrigin ?? null,
+    attested: local?.attested ?? null,
+    rootFile: local?.rootFile ?? null,
+    expectFile: parts.development?.file ?? null,
+    isDatabaseEmbedded: config.databaseUrl === null,
+  }
 }

@@ -42,7 +42,7 @@ export async function readReloadable(
 }
 
 /** The settings that are in use. */
-type Settings = {
+export type Settings = {
   /** Each call reads this once, and keeps the result until its end. */
   current(): Reloadable
   /** These functions return members of `current()`. */
