@@ -25,7 +25,7 @@ export function logFull(): CallFault {
 }
 
 /** A provider's own 4xx. The provider chose status and text. */
-export class ProviderRefusal extends Error {
+class ProviderRefusal extends Error {
   override readonly name = 'ProviderRefusal'
   readonly fault: EnclaveFault
 

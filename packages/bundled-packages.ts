@@ -46,7 +46,6 @@ export async function listBundledPackages(
   return found.toSorted((one, other) => (keyOf(one) < keyOf(other) ? -1 : 1))
 }
 
-/** Joins the texts that third-party licences require into one text. */
 export function formatNotices(packages: readonly BundledPackage[]): string {
   const parts = packages.map(({ name, version, license, notices }) =>
     [`${name} ${version} (${license})`, ...notices].join('\n\n'),

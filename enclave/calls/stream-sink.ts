@@ -15,10 +15,7 @@ export type StreamSink = {
   readonly last: (chunk: string) => boolean
 }
 
-/**
- * Opens the sink for a response whose head was not sent yet. Until the first write, a fault can
- * still set the status.
- */
+/** Until the first write, a fault can still set the status. */
 export function openSink(
   response: ServerResponse,
   options: { readonly cancel: AbortController; readonly drainTimeoutMs: number },

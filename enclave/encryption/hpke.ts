@@ -31,7 +31,6 @@ const CONTEXT = Buffer.concat([Buffer.from([0]), suite.extract(NOTHING, 'psk_id_
 /** An X25519 key pair in raw bytes. */
 export type KeyPair = { readonly secretKey: Uint8Array; readonly publicKey: Uint8Array }
 
-/** The recipient's context of one call. */
 export type RecipientContext = {
   /**
    * Decrypts the next ciphertext, in the order of encryption. Throws CallFault `bad_ciphertext` for

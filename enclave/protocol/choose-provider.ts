@@ -17,12 +17,12 @@ export function chooseProvider(
   return table.find(serves) ?? null
 }
 
-/** The endpoint of a provider for a dialect. Null if the provider does not have the dialect. */
+/** Null if the provider does not have the dialect. */
 export function endpointOf(entry: ProviderEntry, dialect: DialectName): ProviderEndpoint | null {
   return dialect === 'chat' ? entry : (entry.endpoints?.[dialect] ?? null)
 }
 
-/** The header with the credential for an endpoint. Empty if `secret` is null. */
+/** Empty if `secret` is null. */
 export function credentialHeader({ credential }: ProviderEndpoint, secret: string | null) {
   if (secret === null) return {}
   return { [credential ?? 'authorization']: credential ? secret : `Bearer ${secret}` }

@@ -78,7 +78,6 @@ export function object(
   return { kind: 'object', members, ...more }
 }
 
-/** Returns true if an optional member is left out, or is null. */
 export function isUnset(value: unknown): value is null | undefined {
   return value === undefined || value === null
 }
@@ -173,7 +172,6 @@ function listFaults(
   return hardened(all)
 }
 
-/** Returns the fault of the first value that is not a number. */
 function numbersFaults(value: Json): readonly Found[] {
   if (!isJsonObject(value)) return [found(WRONG_TYPE.object)]
   const name = Object.keys(value).find((one) => typeof value[one] !== 'number')
