@@ -19,7 +19,6 @@ export class CallFault extends Error {
   }
 }
 
-/** The fault of a call when there is not enough memory. */
 export function logFull(): CallFault {
   return new CallFault('log_full', 'Too many completions wait to be stored, or are under way.')
 }

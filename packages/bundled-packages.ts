@@ -81,7 +81,7 @@ async function readNotices(root: string, folder: string): Promise<readonly strin
   return texts.map((text) => text.replaceAll('\r\n', '\n').trim())
 }
 
-/** Converts npm's form `sha512-BASE64` to hex. */
+/** `integrity` has npm's form, `sha512-BASE64`. */
 function hexOf(integrity: string | undefined): string | null {
   const [, base64] = /^sha512-([A-Za-z0-9+/]{86}==)$/.exec(integrity ?? '') ?? []
   return base64 === undefined ? null : Buffer.from(base64, 'base64').toString('hex')

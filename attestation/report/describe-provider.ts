@@ -36,7 +36,7 @@ export function describeProvider(
   ]
 }
 
-/** The name of roots that a policy trusts in place of the makers' roots. */
+/** Roots that a policy trusts in place of the makers' roots. */
 export const DEVELOPMENT_ROOTS = 'roots of the policy that are for development'
 
 /** What no evidence of a provider shows. */

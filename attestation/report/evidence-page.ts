@@ -103,7 +103,6 @@ function writeLine(name: 'made-by' | 'evidence', value: Json): string {
   return `${LINE_START}${name}">${canonicalizeJson(value).replaceAll('<', '\\u003c')}</script>\n`
 }
 
-/** A line of data in a page, with its line feed. */
 type Line = {
   readonly name: string
   readonly json: string

@@ -3,7 +3,6 @@ import type { SessionCallReport, SessionReport } from '../session/verify-session
 import { conclude } from './conclude.ts'
 import { describeStep, NOTHING_SHOWN, type ShownMessage } from './shown-exchange.ts'
 
-/** Maximum number of steps of a run that are shown. */
 const SHOWN_STEPS_MAX = 1_000
 
 export type ShownCall = {

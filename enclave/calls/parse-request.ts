@@ -10,7 +10,6 @@ import { readJson } from '../protocol/request-faults.ts'
 import type { CallForm } from './call-forms.ts'
 import { removeMember } from './edit-body.ts'
 
-/** A caller's request, and the body for the provider. */
 export type ParsedRequest = {
   readonly form: CallForm
   readonly body: JsonObject

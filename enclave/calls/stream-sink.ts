@@ -2,7 +2,6 @@ import type { ServerResponse } from 'node:http'
 import { CallerGone } from '../call-fault.ts'
 import { STREAM_EVENTS } from '../protocol/enclave-api.ts'
 
-/** The gateway's side of a streamed call. */
 export type StreamSink = {
   /** Sends text, after the response's head at the first call. Returns true if there is room. */
   readonly write: (text: string) => boolean

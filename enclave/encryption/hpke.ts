@@ -37,7 +37,7 @@ export type RecipientContext = {
    * anything else. After that, the context cannot be used again.
    */
   open(ciphertext: Uint8Array, aad?: Uint8Array): Buffer
-  /** Exports a secret of this many bytes (RFC 9180 section 5.3). */
+  /** RFC 9180 section 5.3. `length` in bytes. */
   export(exporterContext: string, length: number): Buffer
 }
 

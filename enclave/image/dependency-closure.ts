@@ -30,7 +30,6 @@ const lockForm = z.object({
   ),
 })
 
-/** A package with the reason why the enclave needs it. */
 type ExplainedPackage = NpmPackage & { readonly why: string }
 
 export type DependencyClosure = {

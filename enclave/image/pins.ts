@@ -12,7 +12,7 @@ const kernelForm = z.strictObject({
   modules: z.array(z.strictObject({ name: z.string(), why: z.string().min(1) })),
 })
 
-/** The project's pins for an image. The pins do not include the sources. */
+/** The pins do not include the sources. */
 export type Pins = {
   readonly packages: readonly DebianPackage[]
   readonly dependencies: DependencyClosure

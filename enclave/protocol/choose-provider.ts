@@ -39,10 +39,7 @@ export function unsupportedMessage(
   return `No provider serves this model as ${dialect}. One serves it as ${others.join(' and ')}.`
 }
 
-/**
- * Returns true if a pattern matches the whole id, in linear time: hostile ids cannot cause
- * backtracking.
- */
+/** Matches the whole id in linear time: hostile ids cannot cause backtracking. */
 export function matchesPattern(pattern: string, model: string): boolean {
   const [head = '', ...rest] = pattern.split('*')
   if (rest.length === 0) return model === pattern

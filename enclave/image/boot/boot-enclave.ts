@@ -130,7 +130,6 @@ function isReady(line: string): boolean {
   return line.startsWith('{"event":"ready",')
 }
 
-/** A machine's boot files: the sections of one image file, with its measurements. */
 type BootFiles = {
   readonly kernelPath: string
   /** All ramdisks of the image in one file. The kernel unpacks them, in order, into one tree. */
@@ -186,7 +185,6 @@ async function readSection(image: FileHandle, { offset, dataBytes }: Section): P
   return data
 }
 
-/** A Unix socket whose connections lead to a TCP port. */
 export type SocketBridge = {
   close(): Promise<void>
 }
