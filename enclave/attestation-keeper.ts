@@ -8,17 +8,15 @@ import type { Nsm } from './nsm/nsm.ts'
 /** A document is no longer used when its leaf certificate expires within this time. */
 export const LEAF_MARGIN_MS = 5 * 60_000
 
-/** Pause after a failed renewal. */
 export const RETRY_MS = 5_000
 
 /** Maximum number of waiting calls of each kind. The module answers one call at a time. */
 export const FRESH_CALLS_MAX = 16
 
-/** An attestation document. Records may carry it until `leafNotAfterMs`. */
 export type KeptDocument = {
-  /** SHA-256 of the document, hex. */
+  /** SHA-256, hex. */
   readonly digest: string
-  /** The document in standard base64. */
+  /** Standard base64. */
   readonly base64: string
   /** notAfter of the document's leaf certificate, Unix milliseconds. */
   readonly leafNotAfterMs: number
@@ -30,7 +28,7 @@ export type AttestationKeeper = {
    * the enclave's clock is off by more than CLOCK_SKEW_MAX_MS: receipts would state a wrong time.
    */
   readonly current: () => KeptDocument | null
-  /** The fault for callers while there is no current document. */
+  /** The reason why `current` returns null. */
   readonly unavailable: () => CallFault
   /**
    * Makes a new document (base64) over the boot configuration and the caller's nonce. Throws
@@ -38,9 +36,9 @@ export type AttestationKeeper = {
    */
   readonly attestNonce: (nonce: Uint8Array) => Promise<string>
   /**
-   * Like attestNonce, with the digest of another statement as user_data. The statement must come
-   * from the enclave itself: relying parties trust the digest. A separate limit ensures that a
-   * flood of nonces does not stop the attestation of the log.
+   * Like attestNonce, but `userData` is the digest of another statement. Pass only statements that
+   * the enclave itself makes: relying parties trust them. The limit is separate, so a flood of
+   * nonces cannot stop the attestation of the log.
    */
   readonly attestStatement: (statement: {
     readonly userData: Uint8Array
@@ -58,9 +56,9 @@ type KeeperOptions = {
   /** Digest of the boot configuration. */
   readonly userData: Uint8Array
   readonly renewMs: number
-  /** The enclave's clock, Unix milliseconds. */
+  /** Unix milliseconds. */
   readonly now: () => number
-  /** A monotonic clock, milliseconds. */
+  /** Milliseconds. */
   readonly monotonic: () => number
   readonly log: EventLog
 }
@@ -143,7 +141,6 @@ export async function keepAttestation(options: KeeperOptions): Promise<Attestati
   }
 }
 
-/** Calls of one kind that wait for the module. */
 type Calls = { running: number }
 
 /**
@@ -169,7 +166,6 @@ function describeDocument(bytes: Uint8Array): KeptDocument & { readonly timestam
  */
 export const CLOCK_SKEW_MAX_MS = 5_000
 
-/** Measures the difference between the enclave's clock and the security module's clock. */
 type ClockWatch = {
   /**
    * Starts a measurement before a call to the module. The returned function takes the time that the

@@ -27,7 +27,6 @@ export type BootStatementKeeper = {
   state(body: Uint8Array): Promise<BootStatementReply>
 }
 
-/** Keeps the statement of one enclave. */
 export function keepBootStatement(given: {
   readonly notary: string
   readonly domain: LogDomain

@@ -19,13 +19,12 @@ export class CallFault extends Error {
   }
 }
 
-/** The fault of a call when there is not enough memory. */
 export function logFull(): CallFault {
   return new CallFault('log_full', 'Too many completions wait to be stored, or are under way.')
 }
 
 /** A provider's own 4xx. The provider chose status and text. */
-export class ProviderRefusal extends Error {
+class ProviderRefusal extends Error {
   override readonly name = 'ProviderRefusal'
   readonly fault: EnclaveFault
 

@@ -79,7 +79,6 @@ export type EnclaveConfig = {
   readonly shutdownGraceMs: number
 }
 
-/** Limits of time and size for one call, and for all together. Milliseconds and bytes. */
 export type Limits = {
   /**
    * CONNECT_TIMEOUT_MS: DNS, TCP and TLS to a provider. Default 10000: several times a slow
@@ -344,8 +343,8 @@ function parseDemoOrigin(text: string, scheme: string): string {
 }
 
 /**
- * Returns the part of the configuration that relying parties must know. The attestation document
- * contains its digest. A provider has only the members that the protocol defines.
+ * The part of the configuration that relying parties must know. The attestation document contains
+ * its digest.
  */
 export function bootConfigurationOf(
   config: Pick<EnclaveConfig, 'providers' | 'cas' | 'chainId' | 'contract'>,

@@ -18,7 +18,6 @@ import type { Nsm } from './nsm/nsm.ts'
 import { createTransport } from './providers/transport.ts'
 import { createEnclaveServer, type Gate } from './server.ts'
 
-/** An enclave that listens. */
 export type Enclave = {
   /** Address of the signing account, 0x, lower case. */
   readonly notary: string
@@ -37,17 +36,7 @@ export type Enclave = {
  * boot configuration, and the server on the Unix socket. Throws NsmError and SocketError.
  */
 export async function startEnclave(
-  config: Pick<
-    EnclaveConfig,
-    | 'socketPath'
-    | 'socketMode'
-    | 'chainId'
-    | 'contract'
-    | 'providers'
-    | 'cas'
-    | 'limits'
-    | 'attestationRenewMs'
-  >,
+  config: Omit<EnclaveConfig, 'isProduction' | 'nsm' | 'nsmSocket' | 'shutdownGraceMs'>,
   {
     nsm,
     now,
@@ -58,10 +47,10 @@ export async function startEnclave(
     readonly nsm: Nsm
     /** Unix milliseconds. */
     readonly now: () => number
-    /** A monotonic clock, milliseconds. */
+    /** Milliseconds. */
     readonly monotonic: () => number
     readonly log: EventLog
-    /** Replaces KEEP_ALIVE_MS and PROOF_TIMEOUT_MS for encrypted calls. */
+    /** For tests. Replaces KEEP_ALIVE_MS and PROOF_TIMEOUT_MS for encrypted calls. */
     readonly waits?: { readonly keepAliveMs?: number; readonly proofMs?: number }
   },
 ): Promise<Enclave> {
@@ -142,7 +131,7 @@ export async function startEnclave(
     throw error
   }
   return {
-    notary: account.notary,
+    notary,
     publicKey,
     stop: async (graceMs) => {
       gate.isClosed = true
@@ -164,7 +153,6 @@ const ATTEMPT_SHARE = 128
 /** Time for the gateway to read the last answers, milliseconds. */
 const CLOSE_MS = 500
 
-/** How often a stopping enclave checks whether it is done. */
 const POLL_MS = 20
 
 async function waitUntil(isDone: () => boolean, timeoutMs: number): Promise<void> {

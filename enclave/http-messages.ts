@@ -4,9 +4,9 @@ import { CallerGone, CallFault, logFull } from './call-fault.ts'
 
 /**
  * Reads the body of a request. Throws CallFault `invalid_request` with status 413 above `bytesMax`,
- * and CallerGone when the body is cut. `take` receives the size of each packet before the packet is
- * kept. If it returns false, memory is short: the rest is dropped, so that the connection stays
- * usable, and CallFault `log_full` is thrown.
+ * and CallerGone when the body is cut. `take` is called with the size of each packet. If it returns
+ * false, memory is short: the rest is read and dropped, so that the connection stays usable, and
+ * CallFault `log_full` is thrown.
  */
 export async function readRequest(
   request: IncomingMessage,
@@ -38,7 +38,6 @@ export async function readRequest(
   return buffer.take()
 }
 
-/** Sends a JSON body. */
 export function sendJson(response: ServerResponse, status: number, body: object): void {
   const text = Buffer.from(JSON.stringify(body))
   response.writeHead(status, { 'content-type': 'application/json', 'content-length': text.length })

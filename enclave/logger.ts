@@ -4,7 +4,6 @@
  */
 export type LogFacts = Readonly<Record<string, string | number | boolean | null>>
 
-/** Writes one event. */
 export type EventLog = (level: 'info' | 'warn' | 'error', event: string, facts?: LogFacts) => void
 
 /** A log with one JSON object per line: { time (ISO 8601), level, event, …facts }. */
@@ -12,7 +11,6 @@ export function createEventLog(write: (line: string) => void, now: () => number)
   return (level, event, facts = {}) => write(formatLine(now(), level, event, facts))
 }
 
-/** Returns one line of the log. The time is in Unix milliseconds. */
 export function formatLine(atMs: number, ...[level, event, facts]: Parameters<EventLog>): string {
   return `${JSON.stringify({ time: new Date(atMs).toISOString(), level, event, ...facts })}\n`
 }

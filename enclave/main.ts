@@ -45,8 +45,9 @@ async function run(): Promise<void> {
     notary,
     public_key: publicKey,
     nsm: nsm.kind,
+    pid: process.pid,
   }
-  process.stdout.write(`${JSON.stringify({ ...ready, pid: process.pid })}\n`)
+  process.stdout.write(`${JSON.stringify(ready)}\n`)
   log('info', 'ready', { notary, nsm: nsm.kind })
 
   let isStopping = false

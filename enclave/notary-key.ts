@@ -15,9 +15,9 @@ export type NotaryAccount = {
 }
 
 /**
- * Makes a new account from `random`, the security module's random bytes. The account lives as long
- * as the process. Throws the error of `random`. Throws when 8 draws in a row are not private keys:
- * only one draw in 2^127 is not a private key, so the source is broken.
+ * Makes a new account, which lives as long as the process. `random` returns bytes from the security
+ * module, and its errors are thrown. Throws after 8 draws without a private key: only one draw in
+ * 2^127 fails, so the source is broken.
  */
 export async function makeAccount(
   random: (length: number) => Promise<Uint8Array>,

@@ -31,8 +31,7 @@ import {
   REQUEST_BYTES_MAX,
 } from './protocol/enclave-api.ts'
 
-/** Size limit of a request for a head attestation, bytes. */
-const CONTROL_REQUEST_BYTES_MAX = 4_096
+const HEAD_ATTESTATION_BYTES_MAX = 4_096
 
 /** Size limit of a pull with proofs for a commit, bytes: about 2,000 per encrypted call. */
 const PROOFS_REQUEST_BYTES_MAX = 1024 * 1024
@@ -49,7 +48,6 @@ const REQUEST_TIMEOUT_MS = 130_000
 /** How long an unused connection is kept, milliseconds. The gateway keeps it for a shorter time. */
 const KEEP_ALIVE_MS = 120_000
 
-/** Number of running calls, and whether new calls are refused. */
 export type Gate = { running: number; isClosed: boolean }
 
 type ServerOptions = {
@@ -65,7 +63,7 @@ type ServerOptions = {
 }
 
 /**
- * Creates the server for messages.ts. It does not listen yet. It trusts every request, so only the
+ * The server for ENCLAVE_PATHS. It does not listen yet. It trusts every request, so only the
  * gateway may reach it.
  */
 export function createEnclaveServer(options: ServerOptions): Server {
@@ -75,7 +73,7 @@ export function createEnclaveServer(options: ServerOptions): Server {
     keepAliveTimeout: KEEP_ALIVE_MS,
   }
   return createServer(settings, (request, response) => {
-    // Ignores the error of a write to a connection that the gateway closed.
+    // The gateway closed the connection during a write.
     response.on('error', () => undefined)
     serve(options, request, response).catch((error: unknown) =>
       sendFault(options.log, response, error),
@@ -120,14 +118,12 @@ async function serve(
   }
 }
 
-/** A call as it arrives, in the form of its dialect. */
 type Arrival = {
   readonly request: IncomingMessage
   readonly response: ServerResponse
   readonly form: CallForm
 }
 
-/** The paths of calls, in all dialects. */
 const CALLS = new Map(
   DIALECT_NAMES.flatMap((name) => {
     const form = CALL_FORMS[name]
@@ -212,7 +208,7 @@ async function attestHead(
   { core: { account, attestation, log }, configuration }: ServerOptions,
   request: IncomingMessage,
 ): Promise<HeadAttestationReply> {
-  const asked = decodeHeadAttestationRequest(await readRequest(request, CONTROL_REQUEST_BYTES_MAX))
+  const asked = decodeHeadAttestationRequest(await readRequest(request, HEAD_ATTESTATION_BYTES_MAX))
   const head = log.head()
   const document = await attestation.attestStatement({
     userData: headAttestationUserData({ configuration, notary: account.notary, ...head }),

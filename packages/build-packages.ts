@@ -2,6 +2,7 @@ import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
 import { type FileTree, mergeTrees, textFile } from '../enclave/image/file-tree.ts'
+import { countBytes } from '../enclave/image/open-parts.ts'
 import { runCommand } from '../enclave/image/run-command.ts'
 import { bundleSaved } from '../src/web/bundle.ts'
 import { renderVerifier } from '../src/web/page.ts'
@@ -20,7 +21,6 @@ import {
 } from './provenance.ts'
 import { packTarball } from './tarball.ts'
 
-/** The packages in a folder. */
 export type PackageReport = {
   readonly packages: readonly {
     readonly file: string
@@ -59,7 +59,7 @@ export async function buildPackages(root: string, output: string): Promise<Packa
     packages: packages.map(({ file, tarball, files }) => ({
       file,
       bytes: tarball.length,
-      unpackedBytes: sizeOf(files),
+      unpackedBytes: countBytes(files),
       sha256: digestsOf(tarball).sha256,
     })),
     commit: facts.commit,
@@ -210,11 +210,4 @@ const WRITTEN = /^affidavit(-node)?-\d.*\.(tgz|cdx\.json|provenance\.json)$/
 
 function jsonBytes(value: object): Uint8Array {
   return new TextEncoder().encode(`${JSON.stringify(value, null, 2)}\n`)
-}
-
-function sizeOf(files: FileTree): number {
-  return [...files.values()].reduce(
-    (sum, entry) => sum + (entry.kind === 'file' ? entry.data.length : 0),
-    0,
-  )
 }

@@ -6,7 +6,6 @@ import { BuildError } from '../enclave/image/build-error.ts'
 import type { FileTree, TreeEntry } from '../enclave/image/file-tree.ts'
 import { NODE_VERSION_MIN, type PackageContents } from './contents.ts'
 
-/** The JavaScript of a package. */
 export type PackageBundle = {
   /** ES modules and their source maps, below `lib/` and `bin/`. */
   readonly files: FileTree
@@ -149,7 +148,6 @@ function importsOf({ outputs }: Metafile): readonly string[] {
   )
 }
 
-/** Returns the sources that contribute text to the files. */
 function sourcesOf({ outputs }: Metafile): readonly string[] {
   return Object.values(outputs).flatMap(({ inputs }) =>
     Object.entries(inputs).flatMap(([path, { bytesInOutput }]) =>

@@ -46,7 +46,6 @@ export async function listBundledPackages(
   return found.toSorted((one, other) => (keyOf(one) < keyOf(other) ? -1 : 1))
 }
 
-/** Joins the texts that third-party licences require into one text. */
 export function formatNotices(packages: readonly BundledPackage[]): string {
   const parts = packages.map(({ name, version, license, notices }) =>
     [`${name} ${version} (${license})`, ...notices].join('\n\n'),
@@ -82,7 +81,7 @@ async function readNotices(root: string, folder: string): Promise<readonly strin
   return texts.map((text) => text.replaceAll('\r\n', '\n').trim())
 }
 
-/** Converts npm's form `sha512-BASE64` to hex. */
+/** `integrity` has npm's form, `sha512-BASE64`. */
 function hexOf(integrity: string | undefined): string | null {
   const [, base64] = /^sha512-([A-Za-z0-9+/]{86}==)$/.exec(integrity ?? '') ?? []
   return base64 === undefined ? null : Buffer.from(base64, 'base64').toString('hex')

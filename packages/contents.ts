@@ -1,4 +1,4 @@
-/** The contents of one package. Paths are from the repository's root. */
+/** Paths are from the repository's root. */
 export type PackageContents = {
   readonly name: string
   readonly description: string
@@ -8,7 +8,7 @@ export type PackageContents = {
    * import no Node built-ins.
    */
   readonly library: readonly { readonly subpath: string; readonly module: string }[]
-  /** The module of the program. The program has the package's name. */
+  /** The module of the program, which has the package's name. */
   readonly program: string
   readonly readme: string
   /** Files that are copied unchanged: the path in the package, and the path in the repository. */
@@ -22,7 +22,6 @@ export type PackageContents = {
   readonly dependencies: Readonly<Record<string, Dependency>>
 }
 
-/** A dependency as `package.json` names it. */
 type Dependency = {
   /** Default: the range of the repository's own package.json. */
   readonly range?: string
@@ -44,7 +43,6 @@ export function filesOf({ files, bringsVerifier }: PackageContents): readonly st
   return [...Object.keys(files), ...(bringsVerifier ? [VERIFIER_FILE] : [])]
 }
 
-/** The packages that `npm run package` builds. */
 export const PACKAGES: readonly PackageContents[] = [
   {
     name: 'affidavit',

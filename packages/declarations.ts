@@ -5,10 +5,8 @@ import { dirname, normalize } from 'node:path/posix'
 import { type FileTree, textFile } from '../enclave/image/file-tree.ts'
 import { runCommand } from '../enclave/image/run-command.ts'
 
-/** The folder for a package's types. */
 const TYPES_FOLDER = 'types'
 
-/** The types of the modules that other code imports. */
 export type Declarations = {
   readonly files: FileTree
   /** The declaration file of each module, by the module's path from the repository's root. */

@@ -15,13 +15,12 @@ const projectSchema = z.object({
 /** The members of the repository's package.json that the packages share. */
 export type Project = z.output<typeof projectSchema>
 
-/** Reads the repository's package.json. */
 export async function readProject(root: string): Promise<Project> {
   return projectSchema.parse(JSON.parse(await readFile(join(root, 'package.json'), 'utf8')))
 }
 
 /** The paths of a package's parts, relative to its folder. */
-export type Layout = {
+type Layout = {
   readonly program: string
   readonly exports: readonly {
     readonly subpath: string

@@ -2,22 +2,18 @@ import { createHash } from 'node:crypto'
 import type { FileTree } from '../enclave/image/file-tree.ts'
 import type { BundledPackage } from './bundled-packages.ts'
 
-/** A package after the build. */
 export type BuiltPackage = {
   readonly name: string
   readonly version: string
   readonly license: string
-  /** The file name of the tarball. */
   readonly file: string
   readonly tarball: Uint8Array
-  /** The files in the tarball. */
   readonly files: FileTree
   readonly bundled: readonly BundledPackage[]
   /** Version ranges of the packages that npm installs with this package, by name. */
   readonly dependencies: Readonly<Record<string, string>>
 }
 
-/** The sources and the tools of a build. */
 export type BuildFacts = {
   /** The checked-out commit, hex. */
   readonly commit: string
@@ -26,14 +22,13 @@ export type BuildFacts = {
    * Sources that differ from the commit. With them, another build does not produce the same bytes.
    */
   readonly uncommitted: readonly string[]
-  /** Versions of the tools, by name. */
+  /** Versions by name. */
   readonly tools: Readonly<Record<string, string>>
 }
 
-/** Digests, hex. */
+/** Hex. */
 type Digests = { readonly sha256: string; readonly sha512: string }
 
-/** Digests of bytes, hex. */
 export function digestsOf(bytes: Uint8Array): Digests {
   const digest = (name: string) => createHash(name).update(bytes).digest('hex')
   return { sha256: digest('sha256'), sha512: digest('sha512') }
@@ -70,7 +65,6 @@ export function writeProvenance(built: BuiltPackage, facts: BuildFacts): object 
 
 /** A component that is in the package's files, or that npm installs with the package. */
 type Part = {
-  readonly how: 'bundled' | 'installed'
   readonly ref: string
   readonly component: object
 }
@@ -123,7 +117,7 @@ function describeBundled({ name, version, license, sha512 }: BundledPackage): Pa
     ...(sha512 === null ? {} : { hashes: [{ alg: 'SHA-512', content: sha512 }] }),
     properties: [{ name: 'affidavit:how', value: 'bundled' }],
   }
-  return { how: 'bundled', ref, component }
+  return { ref, component }
 }
 
 /** npm chooses the exact version when it installs the package. */
@@ -135,7 +129,7 @@ function describeInstalled(ranges: Readonly<Record<string, string>>): readonly P
       { name: 'affidavit:range', value: range },
     ]
     const component = { type: 'library', 'bom-ref': ref, ...namesOf(name), purl: ref, properties }
-    return { how: 'installed', ref, component }
+    return { ref, component }
   })
 }
 

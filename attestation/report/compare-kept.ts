@@ -13,7 +13,6 @@ import { isJsonObject, type Json, type JsonObject, memberAt } from '../json/valu
 import { describeExchange } from './describe-exchange.ts'
 import type { ShownExchange } from './shown-exchange.ts'
 
-/** The result of comparing a kept exchange with evidence, and the completion in words. */
 export type ComparedExchange = {
   readonly checks: readonly ExchangeCheck[]
   readonly shown: ShownExchange

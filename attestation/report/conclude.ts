@@ -14,8 +14,8 @@ import { isUndetermined } from './unknown-root.ts'
 export type Conclusion = {
   readonly verdict: Judgement<string>['verdict']
   /**
-   * The verdict for people. `undetermined`: the only failed check is a document whose root the
-   * reader does not trust. For programs, this is `invalid`.
+   * The verdict for people. It is `undetermined` if the only fault is a root that the reader does
+   * not trust. For programs, that is `invalid`.
    */
   readonly standing: Judgement<string>['verdict'] | 'undetermined'
   /** `VERIFIED`, `CONSISTENT`, `NOT DETERMINED` or `INVALID`, and the reason, on one line. */
@@ -38,7 +38,6 @@ export function conclude(judged: EvidenceJudgement): Conclusion {
   }
 }
 
-/** Joins the finding and the facts that are not proved into one text. */
 export function saySentence({ finding, notShown }: Conclusion): string {
   return notShown.length === 0 ? finding : `${finding} Not shown: ${notShown.join('; ')}.`
 }
@@ -104,14 +103,14 @@ function concludeSession({ verdict, checks, open, calls }: SessionReport): Concl
     return undetermined(verdict)
   const headline = sayVerdict(verdict, { failed, open })
   if (verdict === 'invalid') return refuted(verdict, headline)
-  const notaries = new Set(calls.map(({ report }) => report.facts?.notary))
-  const one = notaries.size === 1
+  const { size: notaries } = new Set(calls.map(({ report }) => report.facts?.notary))
+  const signers = notaries === 1 ? 'one notary' : `${notaries} notaries`
   const openOfCalls = calls.flatMap(({ report }) => report.open)
   return {
     verdict,
     standing: verdict,
     headline,
-    finding: `These are ${calls.length} calls of one session, signed by ${one ? 'one notary' : `${notaries.size} notaries`}, and none was changed since.`,
+    finding: `These are ${calls.length} calls of one session, signed by ${signers}, and none was changed since.`,
     notShown: [
       ...listNotShown([...openOfCalls, ...open.filter((name) => name !== 'evidence of calls')]),
       'what a tool did: its answer is what the caller sent',
@@ -126,7 +125,9 @@ function undetermined(verdict: Conclusion['verdict']): Conclusion {
     standing: 'undetermined',
     headline: 'NOT DETERMINED: the attestation document leads to a root that you do not trust.',
     finding:
-      'It is not determined who signed this, so do not rely on it. Nothing was found to be changed. The root of its attestation document is not one that you trust: a development enclave has its own root, and a forger can make one.',
+      'It is not determined who signed this, so do not rely on it. Nothing was found to be changed. ' +
+      'The root of its attestation document is not one that you trust: ' +
+      'a development enclave has its own root, and a forger can make one.',
     notShown: [],
   }
 }
@@ -169,7 +170,6 @@ function saySigned({ notary, finishedAt, release }: Signed, open: readonly strin
   return `${who} signed this question and this answer${time}, and neither was changed since.`
 }
 
-/** Says who answered, on which machine, with which model, and when the block was made. */
 function sayAnswered({
   provider,
   model,
@@ -189,7 +189,8 @@ function sayMachine(evidence: BundleFacts['providerEvidence']): string {
   if (!evidence?.isAccepted) return ''
   if (evidence.hasReplacedRoots)
     return ` Its machine passes your policy under ${DEVELOPMENT_ROOTS}: neither a real machine nor its weights are proved.`
-  return ` Its machine passes your policy, and its weights are ${evidence.weights.measured === null ? 'not proved' : 'proved'}.`
+  const weights = evidence.weights.measured === null ? 'not proved' : 'proved'
+  return ` Its machine passes your policy, and its weights are ${weights}.`
 }
 
 function timeOf(seconds: number): string {

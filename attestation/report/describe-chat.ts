@@ -9,7 +9,6 @@ import {
 import { describeParameters, leftOut, textOf } from './describe-parameters.ts'
 import { boundMessage, SHOWN_MESSAGES_MAX, type ShownMessage } from './shown-exchange.ts'
 
-/** Describes the request of a chat: its model, its parameters and its last messages. */
 export function describeChatRequest(request: JsonObject): readonly ShownMessage[] {
   const messages = listOf(memberOf(request, 'messages'))
   return [
@@ -19,7 +18,6 @@ export function describeChatRequest(request: JsonObject): readonly ShownMessage[
   ]
 }
 
-/** Describes the answer of a chat: the messages of its first choices. */
 export function describeChatResponse(response: JsonObject): readonly ShownMessage[] {
   const choices = listOf(memberOf(response, 'choices'))
   return [

@@ -4,7 +4,7 @@ import { describeChatRequest, describeChatResponse } from './describe-chat.ts'
 import { describeAnswerItems, describeRequestItems } from './describe-items.ts'
 import type { ShownExchange, ShownMessage } from './shown-exchange.ts'
 
-/** How the completions of a dialect are described. All input is attacker-controlled. */
+/** All input is attacker-controlled. */
 type ExchangeWords = {
   /** `request`: as records contain it. */
   describeRequest(request: JsonObject): readonly ShownMessage[]

@@ -25,8 +25,8 @@ const PLACES = {
 } as const satisfies Record<ItemDialect, object>
 
 /**
- * Describes a request whose conversation consists of items: its model, the headers that are
- * hashed, its parameters and its last items. A request of another form is read as a body.
+ * Describes the parameters and the last items of a request. A request of another form is read as a
+ * body.
  */
 export function describeRequestItems(
   dialect: ItemDialect,
@@ -44,7 +44,7 @@ export function describeRequestItems(
   ]
 }
 
-/** Describes an answer that consists of items: the first of them, and why the answer ended. */
+/** Describes the first items of an answer, and why the answer ended. */
 export function describeAnswerItems(
   dialect: ItemDialect,
   response: JsonObject,

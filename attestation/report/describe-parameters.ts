@@ -3,8 +3,8 @@ import type { Json, JsonObject } from '../json/value.ts'
 import { boundMessage, SHOWN_MESSAGES_MAX, type ShownMessage } from './shown-exchange.ts'
 
 /**
- * Describes the model and the parameters of a body. `content`: the members that hold the
- * conversation. Leaves out null members, and the demands to the gateway: other checks cover them.
+ * `content` names the members with the conversation. They are left out, and so are null members and
+ * the demands to the gateway, which other checks cover.
  */
 export function describeParameters(
   body: JsonObject,
@@ -35,7 +35,7 @@ export function plainName(name: string): string {
   return /^[\w.-]{1,64}$/.test(name) ? name : JSON.stringify(name)
 }
 
-/** The message about what is not shown. None if `count` is not positive. */
+/** Empty unless `count` is positive. */
 export function leftOut(count: number, what: string): readonly ShownMessage[] {
   return count > 0 ? [boundMessage('…', `${count} ${what}`)] : []
 }

@@ -3,7 +3,7 @@ import type { RecordWeights } from '../providers/evidence/model-weights.ts'
 import type { ProviderFacts } from '../providers/evidence/verify-provider-evidence.ts'
 import { isoOf } from './printable.ts'
 
-/** One fact of a provider's machine: its name and its text, which may be from outside. */
+/** The text may be from outside. */
 export type ProviderLine = readonly [name: string, text: string]
 
 /**
@@ -36,7 +36,7 @@ export function describeProvider(
   ]
 }
 
-/** The name of roots that a policy trusts in place of the makers' roots. */
+/** Roots that a policy trusts in place of the makers' roots. */
 export const DEVELOPMENT_ROOTS = 'roots of the policy that are for development'
 
 /** What no evidence of a provider shows. */
@@ -47,8 +47,7 @@ export const PROVIDER_NOT_SHOWN: readonly string[] = [
   'that the code is good, or that what the provider claims beyond these facts is true',
 ]
 
-/** Describes the weights of one model. */
-export function sayWeights({ weights, reason, measured }: RecordWeights): string {
+function sayWeights({ weights, reason, measured }: RecordWeights): string {
   if (measured === null) return `${weights === 'unknown' ? 'unknown' : 'claimed'}: ${reason}`
   return `proven: ${measured.name} is ${measured.source}, root hash ${measured.rootHash}`
 }

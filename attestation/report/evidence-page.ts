@@ -12,29 +12,30 @@ export type Maker = {
   readonly commit: string | null
 }
 
-/** The maker that a page names. Not proved: only the page states it. */
-export type MadeBy = Maker & {
+/** Not proved: only the page states it. */
+type MadeBy = Maker & {
   /** The result of digestVerifier, hex. */
   readonly verifierSha256: string
 }
 
-/** The content of a saved page: attacker-controlled. */
+/** Attacker-controlled. */
 export type EvidencePage = {
   /** JSON text in UTF-8. Null in a page without evidence. */
   readonly evidence: Uint8Array | null
   readonly madeBy: MadeBy
-  /** The digest that was computed from the page, hex. */
+  /** Computed from the page, hex. */
   readonly verifierSha256: string
 }
 
 /*
- * A saved page is a verifier, which is HTML, and data in lines of their own after its title:
+ * A saved page is the HTML of a verifier. Its data are in separate lines after the title:
  *
  *   <script type="application/json" id="made-by">{…}</script>
  *   <script type="application/json" id="evidence">{…}</script>
  *
- * Browsers run no element of that type, and a policy needs no hash for one. The JSON is canonical,
- * and its `<` are written \u003c: no text of evidence can end its element or begin another.
+ * Browsers do not run such an element, so the content security policy needs no hash for it. The
+ * JSON is canonical, and each `<` is written as \u003c: no text of the evidence can end its element
+ * or begin another.
  */
 const LINE = /^<script type="application\/json" id="(made-by|evidence)">([^<\r\n]*)<\/script>\n$/
 const LINE_START = '<script type="application/json" id="'
@@ -102,7 +103,6 @@ function writeLine(name: 'made-by' | 'evidence', value: Json): string {
   return `${LINE_START}${name}">${canonicalizeJson(value).replaceAll('<', '\\u003c')}</script>\n`
 }
 
-/** A line of data in a page, with its line feed. */
 type Line = {
   readonly name: string
   readonly json: string

@@ -36,8 +36,7 @@ export function parseReleaseFile(json: Json): ReleaseFile {
   return { kind: 'release', signed: parseSignedRelease(json) }
 }
 
-/** The releases in a file that become acceptable, and the trusted keys that signed the file. */
-export type ExpectedReleases = {
+type ExpectedReleases = {
   readonly entries: readonly ReleaseEntry[]
   /** 64 hex digits each. */
   readonly signers: readonly string[]

@@ -23,8 +23,7 @@ export class ExpectationsError extends FormatError {
   }
 }
 
-/** One value or several. */
-export type OneOrMore<Type> = Type | readonly Type[]
+type OneOrMore<Type> = Type | readonly Type[]
 
 /**
  * Which enclaves a checker accepts: their code, as signed releases or as measurements, and their
@@ -60,7 +59,7 @@ export type ExpectationsFile = Expectations & {
   readonly roots?: OneOrMore<string | Uint8Array>
 }
 
-/** Returns the policy for a file of expectations. Throws ExpectationsError. */
+/** Throws ExpectationsError. */
 export function readExpectationsFile(
   { roots, ...expect }: ExpectationsFile,
   { allowDebug }: { readonly allowDebug?: boolean } = {},
@@ -69,8 +68,8 @@ export function readExpectationsFile(
 }
 
 /**
- * Returns the policy for `expect` and `roots`. Throws ExpectationsError for malformed, unsigned or
- * unknown parts, and if no code or no configuration is expected.
+ * Throws ExpectationsError for malformed, unsigned or unknown parts, and if no code or no
+ * configuration is expected.
  */
 export function readExpectations(
   expect: Expectations,
@@ -124,7 +123,8 @@ function checkDemands({
   const isConfigured = ({ release }: ReleaseEntry) => configurationOf(release) !== null
   if (configurations.length === 0 && (measurements.length > 0 || !releases.every(isConfigured)))
     throw invalid(
-      'expected expect.configurations, or releases that all name a configuration: an operator could start expected code with other providers',
+      'expected expect.configurations, or releases that all name a configuration: ' +
+        'an operator could start expected code with other providers',
     )
 }
 
@@ -166,11 +166,9 @@ function readMeasurements(
   given: MeasurementSet | Readonly<Record<string, string>>,
 ): MeasurementSet {
   const set = readSet(given)
-  if (set.has(IMAGE_REGISTER)) return set
+  if (set.has(0)) return set
   throw invalid('expected each set to have PCR0: no other register says which image runs')
 }
-
-const IMAGE_REGISTER = 0
 
 /** A register by its name, `PCR8`, or by its number, `8`. The group captures the number. */
 export const REGISTER_NAME = /^(?:PCR)?([0-9]|[12][0-9]|3[01])$/

@@ -9,7 +9,6 @@ import type { AttestationVerifier } from '../nitro/verify-attestation.ts'
 import { type ComparedExchange, compareKept } from './compare-kept.ts'
 import { NOTHING_SHOWN, type ShownExchange } from './shown-exchange.ts'
 
-/** The result of checking a bundle and comparing it with a kept exchange. */
 export type BundleJudgement = {
   /** The verdict of the report, or `invalid` if the evidence belongs to another exchange. */
   readonly verdict: BundleReport['verdict']
@@ -20,7 +19,7 @@ export type BundleJudgement = {
   readonly comparison: ComparedExchange['checks']
   /** The comparisons that failed. If any did, the evidence belongs to another exchange. */
   readonly differences: readonly string[]
-  /** The request and the answer in words. Empty if the bundle is invalid. */
+  /** Empty if the bundle is invalid. */
   readonly exchange: ShownExchange
 }
 

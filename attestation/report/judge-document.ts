@@ -8,7 +8,6 @@ import { type AttestationFacts, outcomesOfRefusal, type RuleOutcome } from '../n
 import { type AttestationPolicy, resolvePolicy } from '../nitro/policy.ts'
 import type { AttestationVerifier } from '../nitro/verify-attestation.ts'
 
-/** The result of checking one attestation document. */
 export type DocumentJudgement =
   | { readonly valid: true; readonly facts: AttestationFacts }
   | {
@@ -19,7 +18,7 @@ export type DocumentJudgement =
       readonly claims: AttestationDocument | null
     }
 
-/** Judges a document at a given time. Throws PolicyError, and other errors of `verifier`. */
+/** Throws PolicyError, and other errors of `verifier`. */
 export async function judgeDocument(
   document: Uint8Array,
   demands: {
@@ -47,11 +46,11 @@ export async function judgeDocument(
 const DOCUMENT_TEXT_BYTES_MAX = 4 * DOCUMENT_BYTES_MAX
 
 /**
- * Returns the binary attestation document in a file: binary, hex (with or without 0x) or base64
- * (standard or URL-safe, padded or not). White space in text is ignored. A document starts with 84
- * or d2, which is not text, and in base64 with `hE` or `0o`, which is not hex. Other content is
- * returned unchanged, and the validator refuses it. Throws FormatError `wrapped_document` for a
- * document inside other text: in quotes, in JSON, after a byte order mark.
+ * Accepts binary, hex (with or without 0x) and base64 (standard or URL-safe, padded or not), and
+ * ignores white space in text. These forms cannot be confused: a document starts with 84 or d2,
+ * which is not text, and in base64 with `hE` or `0o`, which is not hex. Returns other content
+ * unchanged: the validator refuses it. Throws FormatError `wrapped_document` for a document inside
+ * other text: in quotes, in JSON, after a byte order mark.
  */
 export function decodeDocumentFile(bytes: Uint8Array): Uint8Array {
   const wrapping = bytes.length > DOCUMENT_TEXT_BYTES_MAX ? null : findWrapping(bytes)

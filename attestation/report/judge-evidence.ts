@@ -9,7 +9,6 @@ import { type BundleJudgement, judgeBundle } from './judge-bundle.ts'
 import { judgeRecord, type SubjectReport, verdictOf } from './judge-record.ts'
 import { type Evidence, EvidenceError, type KeptFiles, keptOf } from './read-evidence.ts'
 
-/** The expectations for evidence of any kind. */
 export type ExpectedEvidence = {
   /** For attestation documents. Without measurements and releases, every document is refused. */
   readonly attestation: AttestationPolicy
@@ -21,11 +20,10 @@ export type ExpectedEvidence = {
   readonly confirmationsMin: number | null
   /** The outcomes of cut answers that are accepted. Null: the default. */
   readonly outcomes: readonly Receipt['outcome'][] | null
-  /** What is accepted of the provider's machine. Null: the evidence is not judged. */
+  /** Null: the evidence about the provider's machine is not judged. */
   readonly providerPolicy: ProviderPolicy | null
 }
 
-/** The result of judging evidence. */
 export type EvidenceJudgement =
   | ({ readonly kind: 'bundle' } & BundleJudgement)
   | {
@@ -88,8 +86,8 @@ export async function judgeEvidence(
 }
 
 /**
- * Returns the policy for a bundle. Without an expectation, a member is not checked. The code is not
- * checked if any measurement is accepted.
+ * A member without an expectation is not checked. The code is not checked if any measurement is
+ * accepted.
  */
 export function bundlePolicyOf(expected: ExpectedEvidence): BundlePolicy {
   const { configurations, confirmationsMin, outcomes, providerPolicy } = expected

@@ -8,7 +8,7 @@ import { isJsonObject, type Json, memberAt } from '../json/value.ts'
 import { decodeAttestationPayload } from '../nitro/document.ts'
 import type { AttestationFacts } from '../nitro/facts.ts'
 import { type AttestationPolicy, FUTURE_SKEW_MS_DEFAULT } from '../nitro/policy.ts'
-import { type AttestationVerifier, verifyAttestation } from '../nitro/verify-attestation.ts'
+import type { AttestationVerifier } from '../nitro/verify-attestation.ts'
 import { OUTCOMES, type Receipt } from '../receipt.ts'
 import { configurationOf } from '../release/release.ts'
 import { nameRelease, type ReleaseName, releaseName } from '../release/release-name.ts'
@@ -18,16 +18,13 @@ import { isoOf } from './printable.ts'
 import type { Subject } from './read-evidence.ts'
 import { NOTHING_SHOWN, type ShownExchange } from './shown-exchange.ts'
 
-/** What the caller demands from a record besides the record's own checks. */
 type SubjectDemands = {
   /** If null, the attestation document is not checked. */
   readonly policy: AttestationPolicy | null
   /** The outcomes of cut answers that are accepted. */
-  readonly allowOutcome?: readonly Receipt['outcome'][]
-  /** Verifies attestation documents. The default verifier has no revocation lists. */
-  readonly verifier?: AttestationVerifier
-  /** The exchange that the caller kept. */
-  readonly kept?: KeptExchange
+  readonly allowOutcome: readonly Receipt['outcome'][]
+  readonly verifier: AttestationVerifier
+  readonly kept: KeptExchange
 }
 
 /**
@@ -37,12 +34,7 @@ type SubjectDemands = {
  */
 export async function judgeRecord(
   { record, kept: own }: Subject,
-  {
-    policy,
-    allowOutcome = [],
-    verifier = { verify: verifyAttestation },
-    kept = {},
-  }: SubjectDemands,
+  { policy, allowOutcome, verifier, kept }: SubjectDemands,
 ): Promise<SubjectReport> {
   const isStored = own === undefined
   const completed = isStored && isJsonObject(record) ? completeRecord(record, kept) : record
@@ -58,24 +50,20 @@ export async function judgeRecord(
   })
 }
 
-/** The result for one record. */
 export type SubjectReport = {
   /** The record's own `hash`, not proved. Null if it is missing or not a text. */
   readonly hash: string | null
   readonly checks: readonly SubjectCheck[]
-  /** Nothing failed. */
   readonly ok: boolean
-  /** Why the record is only consistent although no check failed. */
   readonly doubts: readonly Doubt[]
   readonly holder: Holder
-  /** Who signed, and when. Null if a check of the record failed. */
+  /** Null if a check of the record failed. */
   readonly signed: Signed | null
-  /** The request and the answer in words. Empty if a check of the record failed. */
+  /** Empty if a check of the record failed. */
   readonly exchange: ShownExchange
 }
 
-/** One check of a record, of its attestation document, or of the kept exchange. */
-export type SubjectCheck = Check<string>
+type SubjectCheck = Check<string>
 
 /** Why a record is only consistent although no check failed. */
 export type Doubt =
@@ -94,18 +82,17 @@ export type Doubt =
   | { readonly kind: 'cut'; readonly outcome: Receipt['outcome'] }
 
 /**
- * What the attestation document proves about the holder of the record's key: which code, and under
- * which root. Null if it proves nothing. The result is only as good as the root that the user
- * chose. The root of a simulated security module proves nothing.
+ * What the attestation document proves about the holder of the record's key. Null if it proves
+ * nothing. The result is only as good as the root: under the root of a simulated security module,
+ * it proves nothing.
  */
-export type Holder = {
+type Holder = {
   readonly code: 'expected' | 'any'
   /** The expected release with this code. Null if no release was expected. */
   readonly release: ReleaseName | null
   readonly root: 'AWS' | 'given'
 } | null
 
-/** Who signed an answer, and when. */
 export type Signed = {
   readonly notary: string
   /** Unix seconds by the enclave's clock. Null if the time is not proved. */
@@ -114,7 +101,6 @@ export type Signed = {
   readonly release: ReleaseName | null
 }
 
-/** Creates the report on one record from verifyRecord's checks and the check of its document. */
 function judgeReport(
   record: Json,
   report: RecordReport,
@@ -241,8 +227,8 @@ function checkLifetime(record: Json, facts: AttestationFacts): void {
   const endMs = Math.min(...facts.certificates.map(({ notAfterMs }) => notAfterMs))
   if (finishedAt < facts.timestampMs - FUTURE_SKEW_MS_DEFAULT || finishedAt > endMs)
     throw new RangeError(
-      `expected the completion between ${iso(facts.timestampMs)} and ${iso(endMs)}, when the document was valid, ` +
-        `but it finished ${iso(finishedAt)}`,
+      `expected the completion between ${iso(facts.timestampMs)} and ${iso(endMs)}, ` +
+        `when the document was valid, but it finished ${iso(finishedAt)}`,
     )
 }
 
@@ -253,8 +239,9 @@ function checkLifetime(record: Json, facts: AttestationFacts): void {
 function checkConfiguration({ release, userData }: AttestationFacts): void {
   const expected = release && configurationOf(release)
   if (expected === null || (userData !== null && equalBytes(userData, expected))) return
+  const got = userData === null ? 'no configuration' : encodeHex(userData)
   throw new RangeError(
-    `expected the configuration of the release, ${encodeHex(expected)}, got ${userData === null ? 'no configuration' : encodeHex(userData)}`,
+    `expected the configuration of the release, ${encodeHex(expected)}, got ${got}`,
   )
 }
 

@@ -13,13 +13,12 @@ import {
 import type { ReleaseFile } from './expectation-files.ts'
 
 /** One signature in a file. `isTrusted`: null without trusted keys. */
-export type SignerFacts = {
+type SignerFacts = {
   readonly public_key: string
   readonly holds: boolean
   readonly isTrusted: boolean | null
 }
 
-/** The result of checking the signatures in a file about releases. */
 export type ReleaseJudgement = {
   readonly signers: readonly SignerFacts[]
   /** `consistent`: all signatures are valid, but the reader has no trusted keys. */
@@ -31,7 +30,7 @@ export type ReleaseJudgement = {
   readonly needed: number
 }
 
-/** Judges the signatures in a file. Without trusted keys, the result does not show who signed. */
+/** Without trusted keys, the result does not show who signed. */
 export function judgeReleaseFile(file: ReleaseFile, trust: ReleaseTrust | null): ReleaseJudgement {
   const keys = trust === null ? null : new Set(trust.keys.map(encodeHex))
   const signers = file.signed.signatures.map((signature) => ({

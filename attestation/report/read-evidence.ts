@@ -21,7 +21,6 @@ import { splitEvents } from '../verify-stream.ts'
 import { isHtml, readEvidencePage } from './evidence-page.ts'
 import { printable } from './printable.ts'
 
-/** What is wrong with the given files besides their form. */
 export type EvidenceCode =
   | 'not_json' //          it is not JSON at all
   | 'not_evidence' //      it does not have a form that can be checked
@@ -87,10 +86,7 @@ export function readEvidence(
 
 /** The evidence in a saved page. It is trusted no more than other evidence. */
 function evidenceIn(page: Uint8Array): Uint8Array {
-  const { evidence } = withEvidenceError(
-    () => readEvidencePage(page),
-    ({ message }) => message,
-  )
+  const { evidence } = withEvidenceError(() => readEvidencePage(page))
   if (evidence === null)
     throw unfit('this is the page that checks evidence, and no evidence is in it')
   return evidence
@@ -105,20 +101,15 @@ function readProof(value: JsonObject): Evidence {
   return { kind: 'records', subjects: [{ ...subjectOf(request, answer), isSaved: true }] }
 }
 
-/** The subject of an answer that its caller kept. */
 function subjectOf(request: Json, answer: KeptAnswer): Subject {
   const record = keptProofOf(answer, dialectOfRequest(request))
   return { record, kept: { request, answer } }
 }
 
 function parseProof(value: JsonObject): SavedProof {
-  return withEvidenceError(
-    () => parseSavedProof(value),
-    ({ message }) => `the saved proof: ${message}`,
-  )
+  return withEvidenceError(() => parseSavedProof(value), 'the saved proof: ')
 }
 
-/** The kept exchange after reading, with the bytes of its request. */
 export type KeptFiles = {
   readonly requestBody: Uint8Array | null
   readonly answer: KeptAnswer | null
@@ -126,7 +117,7 @@ export type KeptFiles = {
   readonly savedRequest: Json | null
 }
 
-/** Reads a kept exchange: the body that was sent, and the answer. Throws EvidenceError. */
+/** `request` is the body that was sent. Throws EvidenceError. */
 export function readKeptFiles(given: {
   readonly request: Uint8Array | null
   readonly answer: Uint8Array | null
@@ -139,7 +130,7 @@ export function readKeptFiles(given: {
   return { requestBody: given.request, answer: kept?.answer ?? null, savedRequest }
 }
 
-/** The exchange to compare with evidence. Throws EvidenceError for a request that is not JSON. */
+/** Throws EvidenceError for a request that is not JSON. */
 export function keptOf({ requestBody, answer, savedRequest }: KeptFiles): KeptExchange {
   return {
     ...(savedRequest === null ? {} : { request: savedRequest }),
@@ -223,11 +214,7 @@ function readStream(input: Uint8Array, request: Json, idempotent: boolean): Subj
   const isNamed = eventDialectOf(dialect) !== null
   const kept = readKeptEvents(input, { isNamed, idempotent })
   // Refuses a stream that is not whole or that no enclave sends: there is no report on it.
-  if (kept.kind === 'events')
-    withEvidenceError(
-      () => readKeptStream(dialect, kept.events),
-      ({ message }) => message,
-    )
+  if (kept.kind === 'events') withEvidenceError(() => readKeptStream(dialect, kept.events))
   const subject = subjectOf(request, kept)
   const { record } = subject
   if (memberAt(record, 'receipt') === undefined)
@@ -245,24 +232,17 @@ function isNamedStream(input: Uint8Array): boolean {
   return /^event: ?(?!error)/m.test(new TextDecoder().decode(input))
 }
 
-/** Reads a kept stream, whose events have names or not. */
 function readKeptEvents(
   input: Uint8Array,
   { isNamed, idempotent }: { readonly isNamed: boolean; readonly idempotent: boolean },
 ): KeptAnswer {
   if (!isNamed) return { kind: 'stream', chunks: readChunks(input), idempotent }
-  const events = withEvidenceError(
-    () => splitNamedEvents(input),
-    ({ message }) => message,
-  )
+  const events = withEvidenceError(() => splitNamedEvents(input))
   return { kind: 'events', events, idempotent }
 }
 
 function readChunks(input: Uint8Array): readonly JsonObject[] {
-  const texts = withEvidenceError(
-    () => splitEvents(input),
-    ({ message }) => message,
-  )
+  const texts = withEvidenceError(() => splitEvents(input))
   const encoder = new TextEncoder()
   const chunks = texts.map((text) => readJson(encoder.encode(text), 'a chunk'))
   if (!chunks.every(isJsonObject)) throw unfit('expected every chunk to be a JSON object')
@@ -295,13 +275,13 @@ function isAnyJson(bytes: Uint8Array): boolean {
   }
 }
 
-/** Returns the result of `parse`, or throws EvidenceError with this reason if `parse` throws. */
-function withEvidenceError<Value>(parse: () => Value, describe: (fault: Error) => string): Value {
+/** Throws a format error of `parse` as EvidenceError. Its message begins with `where`. */
+function withEvidenceError<Value>(parse: () => Value, where = ''): Value {
   try {
     return parse()
   } catch (fault) {
     if (!(fault instanceof FormatError || fault instanceof JsonError)) throw fault
-    throw unfit(describe(fault))
+    throw unfit(where + fault.message)
   }
 }
 

@@ -13,12 +13,11 @@ export function sayAbsence(stated: StatedAbsence | null): string {
     : `content cannot be decrypted by the gateway, as it states (${stated.code}), ${rest}`
 }
 
-/** Capitalizes a clause for the beginning of a sentence. */
 export function beginSentence(clause: string): string {
   return clause.slice(0, 1).toUpperCase() + clause.slice(1)
 }
 
-/** Says when content was erased, who asked for it, and why, as a gateway states it. */
+/** As the gateway states it, not proved. */
 export function describeErasure({ at, by, reason }: ErasureStatement): string {
   const whose = by === 'retention' ? 'by a retention rule' : `at the request of its ${by}`
   return `${isoOf(at * 1000)}, ${whose}: ${printable(reason)}`

@@ -27,7 +27,10 @@ export function adviseOnSource({ verdict, open, report }: BundleJudgement): stri
     runner.length === 0
       ? `the publisher of the releases at ${printable(source.releases ?? '')}`
       : `${joinNames(runner)} as its source`
-  return `The bundle names ${whom}, and anyone can write that. If it is your vendor, take expect.json from where you know the vendor, and not from an address in the bundle.`
+  return (
+    `The bundle names ${whom}, and anyone can write that. If it is your vendor, take expect.json ` +
+    'from where you know the vendor, and not from an address in the bundle.'
+  )
 }
 
 function runnerOf({ gateway, operator }: BundleSource): readonly string[] {

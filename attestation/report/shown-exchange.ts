@@ -24,7 +24,6 @@ export type ShownExchange = {
   readonly said: readonly ShownMessage[] | null
 }
 
-/** The first characters of a text, and how many are left out. */
 export function boundMessage(who: string, text: string): ShownMessage {
   return {
     who,
@@ -33,7 +32,6 @@ export function boundMessage(who: string, text: string): ShownMessage {
   }
 }
 
-/** Describes one step of a conversation. */
 export function describeStep({ kind, name, text }: TurnStep): ShownMessage {
   switch (kind) {
     case 'asked':

@@ -3,10 +3,8 @@ import type { SessionCallReport, SessionReport } from '../session/verify-session
 import { conclude } from './conclude.ts'
 import { describeStep, NOTHING_SHOWN, type ShownMessage } from './shown-exchange.ts'
 
-/** Maximum number of steps of a run that are shown. */
-export const SHOWN_STEPS_MAX = 1_000
+const SHOWN_STEPS_MAX = 1_000
 
-/** One call of a session in words. */
 export type ShownCall = {
   readonly hash: string | null
   readonly verdict: SessionReport['verdict']
@@ -19,13 +17,11 @@ export type ShownCall = {
 }
 
 /** A session in words, limited in length. All text of steps is from outside: use linesOf. */
-export type ShownSession = {
+type ShownSession = {
   readonly calls: readonly ShownCall[]
-  /** How many steps of the run are not shown. */
   readonly stepsLeftOut: number
 }
 
-/** Describes the calls of a session, each with its steps. */
 export function describeSession({ calls, timeline }: SessionReport): ShownSession {
   const shown = timeline.slice(0, SHOWN_STEPS_MAX)
   const steps = calls.map((): ShownMessage[] => [])
@@ -55,7 +51,7 @@ function sayCall({ report }: SessionCallReport): string {
   }).headline
 }
 
-/** Says what a request builds on. Calls are numbered from 0. */
+/** Calls are numbered from 0. */
 export function sayRelation(relation: CallRelation): string {
   switch (relation.kind) {
     case 'starts':

@@ -1,8 +1,8 @@
 /** The parts of a saved page. All of them are texts of this project: no caller wrote them. */
-export type SavedParts = {
-  /** The content security policy. It contains the hashes of script and style. */
+type SavedParts = {
+  /** Contains the hashes of script and style. */
   readonly policy: string
-  /** The icon of the page, as a data URL. */
+  /** Data URL. */
   readonly icon: string
   readonly script: string
   readonly style: string

@@ -49,7 +49,6 @@ export class StreamMemory {
   private addedBytes = 0
   /** Bytes of the newest accepted event. The assembly may not contain this event yet. */
   private eventBytes = 0
-  /** Bytes of the incomplete event. */
   private waitingBytes = 0
 
   constructor(space: Pick<Reservation, 'hold'>, assembly: () => unknown) {
@@ -58,9 +57,8 @@ export class StreamMemory {
   }
 
   /**
-   * Reserves the memory for an event (attacker-controlled) before any part is built. Throws
-   * CallFault `answer_too_large` as admitAnswer does, for the event and the whole assembly. `size`
-   * is the size of the event's JSON. Default: measured.
+   * Reserves the memory for an event (attacker-controlled) before any part is built. `size` is the
+   * size of the event's JSON. Throws as admitAnswer does, for the event and for the whole assembly.
    */
   admit(data: string, size: JsonSize = measureJson(data)): void {
     checkSize(size)
@@ -100,6 +98,7 @@ function checkSize(size: JsonSize): void {
   if (!isWithinSize(size, ANSWER_SIZE_MAX))
     throw new CallFault(
       'answer_too_large',
-      "The provider's answer has too many arrays, objects or members: ask for fewer tokens or choices, or without logprobs.",
+      "The provider's answer has too many arrays, objects or members: " +
+        'ask for fewer tokens or choices, or without logprobs.',
     )
 }

@@ -8,7 +8,6 @@ import { openSink, type StreamSink } from './stream-sink.ts'
 
 /** The receiver of a completion call's answer. */
 export type AnswerPort = {
-  /** Returns true if the receiver of the answer has left. */
   isGone(): boolean
   /** Calls `listener` when the receiver leaves. Returns a function that removes the listener. */
   onGone(listener: () => void): () => void
@@ -17,16 +16,15 @@ export type AnswerPort = {
     readonly cancel: AbortController
     readonly drainTimeoutMs: number
   }): StreamSink
-  /** Ends the answer to a sealed call that is not a stream. */
   endWhole(sealed: Sealed, response: JsonObject): Promise<void>
-  /** Ends a sealed stream. `fault` is the reason for an incomplete stream, otherwise null. */
+  /** `fault` is the reason for an incomplete stream, otherwise null. */
   endStream(
     sealed: Sealed,
     stream: { readonly fault: CallFault | null; readonly response: JsonObject },
   ): Promise<void>
 }
 
-/** The port of an unencrypted call. The gateway reads the messages that messages.ts defines. */
+/** For an unencrypted call: the gateway reads the answer. */
 export function plainPort(response: ServerResponse): AnswerPort {
   return {
     isGone: () => response.destroyed,
@@ -40,7 +38,7 @@ export function plainPort(response: ServerResponse): AnswerPort {
   }
 }
 
-/** Calls `listener` when the connection closes. Returns a function that removes the listener. */
+/** Returns a function that removes the listener. */
 export function onClose(response: ServerResponse, listener: () => void): () => void {
   response.once('close', listener)
   return () => {
@@ -54,7 +52,6 @@ export function sendFault(response: ServerResponse, fault: EnclaveFault): void {
   else sendJson(response, fault.status, fault)
 }
 
-/** The text of a named server-sent event. */
-export function encodeEvent(event: string, data: object): string {
+function encodeEvent(event: string, data: object): string {
   return `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`
 }

@@ -28,13 +28,12 @@ export type CallForm = {
   readonly dialect: Dialect
   /** Throws CallFault `invalid_request` for a body without the members that the answer needs. */
   check(body: JsonObject): void
-  /** Checks the body of an encrypted call: the gateway cannot. All faults are for the caller. */
+  /** Checks the body of an encrypted call, because the gateway cannot. Returns all faults. */
   readEncrypted: typeof readChatRequest
   /** Adds to the body of a streamed call what the provider needs. */
   forwardStream(bytes: Uint8Array, body: JsonObject): Uint8Array
   /** Parses a whole answer (attacker-controlled). Throws CallFault `provider_error`. */
   readAnswer(bytes: Uint8Array, fallback: AnswerFallback): JsonObject
-  /** Opens the reader for a streamed answer to this body. */
   openStream(body: JsonObject, fallback: AnswerFallback, parts: StreamParts): AnswerStream
 }
 
@@ -71,15 +70,16 @@ function eventForm(dialect: EventDialect): CallForm {
       } catch (error) {
         if (!(error instanceof FormatError)) throw error
         if (isJsonObject(answer)) checkNoError(answer)
-        const message = `The provider answered something that is no answer of ${dialect.name}: ${error.message}.`
-        throw new CallFault('provider_error', message)
+        throw new CallFault(
+          'provider_error',
+          `The provider answered something that is no answer of ${dialect.name}: ${error.message}.`,
+        )
       }
     },
     openStream: (_body, _fallback, parts) => new EventStream(dialect.openStream(), parts),
   }
 }
 
-/** The forms of all dialects. */
 export const CALL_FORMS: Readonly<Record<DialectName, CallForm>> = {
   chat: CHAT,
   responses: eventForm(EVENT_DIALECTS.responses),

@@ -19,10 +19,9 @@ import {
 
 const { arrayOf, countOf, invalid, membersOf, objectOf, textOf } = formsOf('invalid_call')
 
-const BLOCK_HASH = formOf(/^0x[0-9a-f]{64}$/)
+const HASH = formOf(/^0x[0-9a-f]{64}$/)
 const CALL_ID = { form: /^\d{1,16}$/, expectation: 'the index of a leaf, as text' }
 const ENCAPSULATED_KEY = formOf(/^[0-9a-f]{64}$/)
-const TX_HASH = formOf(/^0x[0-9a-f]{64}$/)
 
 /** Must be printable: a line break would add another header. */
 const CREDENTIAL = {
@@ -36,7 +35,7 @@ const SEALED_CREDENTIAL = {
   expectation: `base64url of at most ${SEALED_CREDENTIAL_BYTES_MAX} bytes`,
 }
 
-/** Decodes the gateway's part of a completion call from its header. Throws `invalid_call`. */
+/** Throws CallFault `invalid_call`. */
 export function decodeCall(header: string | readonly string[] | undefined): CompletionCall {
   return decodeHeader(header, (call) => ({
     context: contextOf(call),
@@ -49,7 +48,7 @@ export function decodeCall(header: string | readonly string[] | undefined): Comp
   }))
 }
 
-/** Decodes the gateway's part of an encrypted call from its header. Throws `invalid_call`. */
+/** Throws CallFault `invalid_call`. */
 export function decodeEncryptedCall(header: string | readonly string[] | undefined): EncryptedCall {
   return decodeHeader(header, (call) => {
     const { encapsulated_key: enc, sealed_credential: sealed } = call
@@ -66,7 +65,7 @@ export function decodeEncryptedCall(header: string | readonly string[] | undefin
   })
 }
 
-/** Decodes the gateway's facts for a call's proof. Throws CallFault `invalid_call`. */
+/** Throws CallFault `invalid_call`. */
 export function decodeAnchorProof(body: Uint8Array): AnchorProof {
   return decodeObject(body, readAnchorProof)
 }
@@ -74,12 +73,12 @@ export function decodeAnchorProof(body: Uint8Array): AnchorProof {
 function readAnchorProof({ call, tx_hash: txHash, log = null }: Members): AnchorProof {
   return {
     call: textOf(call, 'call', CALL_ID),
-    tx_hash: textOf(txHash, 'tx_hash', TX_HASH),
+    tx_hash: textOf(txHash, 'tx_hash', HASH),
     log: parseLogProof(log),
   }
 }
 
-/** Decodes a pull request from its body. Throws CallFault `invalid_call`. */
+/** Throws CallFault `invalid_call`. */
 export function decodePull(body: Uint8Array): Required<PullRequest> {
   return decodeObject(body, (pull) => {
     const { known_document: known, proofs = [] } = pull
@@ -95,14 +94,11 @@ export function decodePull(body: Uint8Array): Required<PullRequest> {
   })
 }
 
-/**
- * Decodes a request for a head attestation. The body must have only the member `block_hash`, in the
- * required form. Throws CallFault `invalid_call`.
- */
+/** The body must have only the member `block_hash`. Throws CallFault `invalid_call`. */
 export function decodeHeadAttestationRequest(body: Uint8Array): HeadAttestationRequest {
   return decodeObject(body, (value) => {
     const { block_hash: hash } = membersOf(value, 'the request', ['block_hash'])
-    return { block_hash: textOf(hash, 'block_hash', BLOCK_HASH) }
+    return { block_hash: textOf(hash, 'block_hash', HASH) }
   })
 }
 

@@ -10,14 +10,11 @@ import { readJson } from '../protocol/request-faults.ts'
 import type { CallForm } from './call-forms.ts'
 import { removeMember } from './edit-body.ts'
 
-/** A caller's request, and the body for the provider. */
 export type ParsedRequest = {
   readonly form: CallForm
-  /** The body as the caller wrote it. */
   readonly body: JsonObject
   /** The hashed headers of the call. */
   readonly headers: Readonly<Record<string, string>>
-  /** The headers for the provider. */
   readonly forwardedHeaders: Readonly<Record<string, string>>
   /** Canonical JSON text of the request (Dialect.hashedRequest). It is hashed and echoed. */
   readonly canonicalRequest: string
@@ -38,9 +35,8 @@ export type ParsedRequest = {
 /**
  * Parses a request body (attacker-controlled bytes): an object with a model and the members that
  * its form requires, in JSON that canonical JSON represents exactly. No member may hide a part of
- * the prompt. The caller's demands on the enclave are not forwarded. The provider checks all other
- * members. `headers` are the headers of the HTTP request. `json` is the body's JSON, if already
- * parsed. Throws CallFault `invalid_request`.
+ * the prompt. The provider checks all other members. The caller's demands are not forwarded. `json`
+ * is the body's JSON, if already parsed. Throws CallFault `invalid_request`.
  */
 export function parseRequest(
   bytes: Uint8Array,

@@ -5,11 +5,9 @@ import { CallFault } from '../call-fault.ts'
 import type { Reservation } from '../log/memory-budget.ts'
 import { takeSpace } from './answer-memory.ts'
 
-/** Limits and tools for reading an answer's body. */
 export type BodyTerms = {
   readonly signal: AbortSignal
   readonly bytesMax: number
-  /** The memory reservation, which grows with every packet. */
   readonly space: Pick<Reservation, 'grow'>
 }
 
@@ -33,7 +31,8 @@ export async function* readPackets(
       if (bytes > terms.bytesMax)
         throw new CallFault(
           'answer_too_large',
-          `The provider's answer is over ${terms.bytesMax} bytes (ANSWER_BYTES_MAX): ask for fewer tokens or choices.`,
+          `The provider's answer is over ${terms.bytesMax} bytes (ANSWER_BYTES_MAX): ` +
+            'ask for fewer tokens or choices.',
         )
       takeSpace(terms.space.grow(packet.length * BUFFER_FACTOR))
       yield packet
@@ -76,13 +75,13 @@ const WHITE_SPACE: ReadonlySet<number> = new Set([0x20, 0x09, 0x0a, 0x0d])
 export type Watchdog = {
   /** Starts to wait for `what`, and ends an earlier wait. */
   readonly expect: (what: string, withinMs: number) => void
-  /** Restarts the time limit, because data arrived. */
+  /** Data arrived: the time limit starts again. */
   readonly touch: () => void
   /** Stops the time limit while the provider need not send anything. */
   readonly rest: () => void
 }
 
-/** Creates a watchdog for one call. Call `rest` at the end of the call. */
+/** Call `rest` at the end of the call. */
 export function createWatchdog(cancel: AbortController): Watchdog {
   let timer: NodeJS.Timeout | undefined
   return {

@@ -16,11 +16,9 @@ import type { StreamSink } from './stream-sink.ts'
  */
 const LINGER_MS = 1_000
 
-/** Input and tools for relaying one stream. */
 type RelayInput = {
   readonly body: IncomingMessage
   readonly bodyTerms: BodyTerms & { readonly space: Reservation }
-  /** Opens the reader for the dialect of the call. */
   readonly open: (parts: StreamParts) => AnswerStream
   readonly sink: StreamSink
   readonly watchdog: Watchdog
@@ -100,7 +98,7 @@ class StreamRelay {
     await this.send()
   }
 
-  /** Returns the result after the whole body, or after `error` ended the reading. */
+  /** `error` ended the reading. It is null after the whole body. */
   finish(error: unknown): RelayedStream {
     if (this.stream.isDone) return this.result('complete', null)
     if (!this.output.hasGiven) throw error

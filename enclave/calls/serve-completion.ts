@@ -24,7 +24,6 @@ import { relayStream } from './relay-stream.ts'
  */
 const REFUSAL_TIMEOUT_MS = 10_000
 
-/** Settings and tools for completion calls. */
 export type CompletionCore = {
   readonly providers: readonly ProviderEntry[]
   readonly limits: Limits
@@ -34,13 +33,12 @@ export type CompletionCore = {
   readonly attempts: Attempts
   readonly space: Space
   readonly attestation: AttestationKeeper
-  /** The enclave's clock, Unix milliseconds. */
+  /** Unix milliseconds. */
   readonly now: () => number
   /** Makes a `chatcmpl-…` id for an answer without an id. */
   readonly makeId: () => string
 }
 
-/** A call that has arrived. */
 type ArrivedCall = {
   readonly call: CompletionCall
   readonly isEncrypted: boolean
@@ -51,21 +49,21 @@ type ArrivedCall = {
 
 /**
  * Makes one completion: chooses the provider, calls it (once: nothing is ever sent twice), answers
- * the gateway (messages.ts), and appends a leaf to the log. If the gateway closes the connection,
- * the request to the provider is aborted at once, unless the call may outlive the connection.
- * Throws CallFault, ProviderRefusal or CallerGone if no leaf was made, even after the response has
- * begun.
+ * through `port`, and appends a leaf to the log. If the gateway closes the connection, the request
+ * to the provider is aborted at once, unless the call may outlive the connection. Throws CallFault,
+ * ProviderRefusal or CallerGone if no leaf was made, even after the response has begun.
  */
 export async function serveCompletion(
   core: CompletionCore,
-  { call, parsed, requestBytes, isEncrypted }: ArrivedCall,
+  arrived: ArrivedCall,
   port: AnswerPort,
 ): Promise<void> {
+  const { call, parsed } = arrived
   if (port.isGone()) throw new CallerGone('the gateway closed the connection')
   const provider = findProvider(core.providers, parsed, call.provider)
   checkCredential(call, parsed.demands)
   if (core.attestation.current() === null) throw core.attestation.unavailable()
-  const space = core.space.reserve(requestBytes)
+  const space = core.space.reserve(arrived.requestBytes)
   if (space === null) throw logFull()
   const cancel = new AbortController()
   const watchdog = createWatchdog(cancel)
@@ -80,10 +78,8 @@ export async function serveCompletion(
       throw new CallFault('too_busy', 'Too many different requests within an hour.')
     const startedAtMs = core.now()
     await askProvider({
+      ...arrived,
       core,
-      call,
-      isEncrypted,
-      parsed,
       provider,
       space,
       cancel,
@@ -100,12 +96,8 @@ export async function serveCompletion(
   }
 }
 
-/** A call that is being processed. */
-type RunningCall = {
+type RunningCall = ArrivedCall & {
   readonly core: CompletionCore
-  readonly call: CompletionCall
-  readonly isEncrypted: boolean
-  readonly parsed: ParsedRequest
   readonly provider: ProviderEntry
   readonly space: Reservation
   readonly cancel: AbortController
@@ -226,9 +218,10 @@ async function checkIsStream(running: RunningCall, answer: ProviderAnswer): Prom
   const { 'content-type': type = '' } = answer.headers
   if (!NO_STREAM.test(type)) return
   const { message } = readRefusal({ headers: {}, body: await readReasons(running, answer) })
+  const reason = message === null ? '.' : `: ${message}`
   throw new CallFault(
     'provider_error',
-    `The provider answered with ${type.slice(0, 100)} where a stream was asked for${message === null ? '.' : `: ${message}`}`,
+    `The provider answered with ${type.slice(0, 100)} where a stream was asked for${reason}`,
   )
 }
 

@@ -2,7 +2,6 @@ import type { ServerResponse } from 'node:http'
 import { CallerGone } from '../call-fault.ts'
 import { STREAM_EVENTS } from '../protocol/enclave-api.ts'
 
-/** The gateway's side of a streamed call. */
 export type StreamSink = {
   /** Sends text, after the response's head at the first call. Returns true if there is room. */
   readonly write: (text: string) => boolean
@@ -15,10 +14,7 @@ export type StreamSink = {
   readonly last: (chunk: string) => boolean
 }
 
-/**
- * Opens the sink for a response whose head was not sent yet. Until the first write, a fault can
- * still set the status.
- */
+/** Until the first write, a fault can still set the status. */
 export function openSink(
   response: ServerResponse,
   options: { readonly cancel: AbortController; readonly drainTimeoutMs: number },

@@ -51,12 +51,12 @@ type AnswerOptions = {
 }
 
 /**
- * Writes the answer to one encrypted call, as EncryptedRecords on one response. Each method that
- * ends the answer resolves when the gateway has read the whole answer. Until then, the call counts
- * as running. Throws CallerGone if the gateway does not read the answer.
+ * Writes the answer to one encrypted call as ENCRYPTED_RECORDS. Each method that ends the answer
+ * resolves when the gateway has read the whole answer. Until then, the call counts as running.
+ * Throws CallerGone if the gateway does not read the answer.
  */
 export class EncryptedAnswerPort implements AnswerPort {
-  /** The requested model. Null before the request was read. */
+  /** Null before the request was read. */
   model: string | null = null
   /** The credential that was sent to the provider. Faults must not repeat it. */
   shown: ShownCredential = NO_CREDENTIAL
@@ -136,13 +136,11 @@ export class EncryptedAnswerPort implements AnswerPort {
     return this.#answer(answerError(error), 'invalid_request')
   }
 
-  /** Answers a request that exceeds a limit. */
   refuseRequest(faults: readonly RequestFault[]): Promise<void> {
     return this.#answer(answerInvalid(faults), 'invalid_request')
   }
 
-  /** Stops the keep-alive timer. */
-  close(): void {
+  stopKeepAlive(): void {
     if (this.#keepAlive !== null) clearTimeout(this.#keepAlive)
     this.#keepAlive = null
   }
@@ -187,7 +185,7 @@ export class EncryptedAnswerPort implements AnswerPort {
 
   #touch(): void {
     if (!this.#isStream) return
-    this.close()
+    this.stopKeepAlive()
     this.#keepAlive = setTimeout(() => this.#writeEvents(': ping\n\n'), this.#options.keepAliveMs)
   }
 
@@ -239,7 +237,7 @@ export class EncryptedAnswerPort implements AnswerPort {
   }
 
   #finish(): Promise<void> {
-    this.close()
+    this.stopKeepAlive()
     if (this.isGone()) return Promise.reject(gone())
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => end(false), this.#options.drainTimeoutMs)

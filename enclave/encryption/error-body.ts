@@ -12,13 +12,13 @@ import type { RequestFault } from '../protocol/request-faults.ts'
 /** An error for the caller of an encrypted call, in the same envelope as for other calls. */
 export type ErrorAnswer = { readonly head: EncryptedHead; readonly body: string }
 
-/** Returns the answer for a fault. `isOperators` has the same meaning as in callErrorOf. */
+/** `isOperators` has the same meaning as in callErrorOf. */
 export function answerFault(fault: EnclaveFault, isOperators: boolean): ErrorAnswer {
   const error = callErrorOf(fault, isOperators)
   return 'fault' in error ? answerInvalid([error.fault]) : answerError(error)
 }
 
-/** Returns the answer for an error. In a stream, its body is the data of `event: error`. */
+/** In a stream, the body is the data of `event: error`. */
 export function answerError(error: {
   readonly code: CallErrorCode
   readonly message: string
@@ -38,7 +38,6 @@ export function answerError(error: {
   }
 }
 
-/** Gives the 422 answer for a request, with all its faults. */
 export function answerInvalid(faults: readonly RequestFault[]): ErrorAnswer {
   return {
     head: {

@@ -31,14 +31,13 @@ const CONTEXT = Buffer.concat([Buffer.from([0]), suite.extract(NOTHING, 'psk_id_
 /** An X25519 key pair in raw bytes. */
 export type KeyPair = { readonly secretKey: Uint8Array; readonly publicKey: Uint8Array }
 
-/** The recipient's context of one call. */
 export type RecipientContext = {
   /**
    * Decrypts the next ciphertext, in the order of encryption. Throws CallFault `bad_ciphertext` for
    * anything else. After that, the context cannot be used again.
    */
   open(ciphertext: Uint8Array, aad?: Uint8Array): Buffer
-  /** Exports a secret of this many bytes (RFC 9180 section 5.3). */
+  /** RFC 9180 section 5.3. `length` in bytes. */
   export(exporterContext: string, length: number): Buffer
 }
 

@@ -16,7 +16,6 @@ export const LIFETIME_MS = 2 * ROTATION_MS
  * the key expires, for calls that are on their way.
  */
 const CLOCK_ROOM_SECONDS = 60
-/** Pause after a failed attempt to make a key. */
 const RETRY_MS = 5_000
 
 /**
@@ -31,7 +30,6 @@ const SEEN_MAX = 2 ** 20
  */
 export const KEYS_MAX = 4
 
-/** A key of the ring, for decrypting calls. */
 export type RingKey = KeyPair & {
   /**
    * Records the encapsulated key of a decrypted call. Returns false for a replay: the key was
@@ -46,12 +44,12 @@ export type KeyRing = {
   readonly keys: () => readonly RingKey[]
   /** The same keys as statements signed by the notary. */
   readonly statements: () => readonly EncryptionKey[]
-  /** Erases all. */
+  /** Overwrites all secrets. */
   readonly stop: () => void
 }
 
 type KeyRingOptions = {
-  /** Returns this many random bytes from the security module. */
+  /** Bytes from the security module. */
   readonly random: (length: number) => Promise<Uint8Array>
   readonly account: Pick<NotaryAccount, 'sign'>
   readonly domain: LogDomain
@@ -163,7 +161,6 @@ class Ring {
     this.#schedule()
   }
 
-  /** Sets the timer for the next expiry or the next new key. */
   #schedule(): void {
     clearTimeout(this.#timer)
     if (this.#isStopped) return

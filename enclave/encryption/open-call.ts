@@ -18,12 +18,11 @@ import {
 import { badCiphertext, KEY_BYTES, type RecipientContext, setUpRecipient } from './hpke.ts'
 import type { KeyRing, RingKey } from './key-ring.ts'
 
-/** A decrypted call. */
 export type OpenedCall = {
   readonly body: Uint8Array
   /** The secret for the answer, from the context of this call. */
   readonly secret: Uint8Array
-  /** The caller's own credential. Null without a credential. */
+  /** Null without a credential. */
   readonly callerCredential: string | null
 }
 

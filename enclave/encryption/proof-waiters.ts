@@ -8,11 +8,10 @@ type Proof = AnchorProof | 'late' | 'gone'
 
 /** Sealed calls that wait for the gateway's part of their proof. */
 export type ProofWaiters = {
-  /** Starts the wait of a call. Resolves with the result of the wait. */
   open(call: string): Promise<Proof>
-  /** Ends the wait of a call with its proof. Returns false if no call with this id waits. */
+  /** Returns false if no call of this id waits. */
   give(proof: AnchorProof): boolean
-  /** Ends the wait of a call without a proof. */
+  /** Ends the wait with `gone`. */
   forget(call: string): void
 }
 

@@ -18,7 +18,6 @@ import type { KeyRing } from './key-ring.ts'
 import { type OpenedCall, openCall } from './open-call.ts'
 import type { ProofWaiters } from './proof-waiters.ts'
 
-/** Tools for encrypted calls, in addition to the tools for all calls. */
 export type EncryptedCore = {
   readonly core: CompletionCore
   readonly ring: KeyRing
@@ -29,11 +28,9 @@ export type EncryptedCore = {
 }
 
 /**
- * Makes one encrypted completion. Faults before the decryption are thrown. After it, every answer
- * is encrypted, including errors. The gateway receives EncryptedRecords: the head of the answer,
- * the frames to pass on, and, after the sealing, the facts for the gateway's limits. When the
- * gateway has sent its part of the proof, the last frame contains the whole proof. Throws
- * CallerGone when the gateway leaves.
+ * Makes one encrypted completion. Throws the faults before the decryption. After it, every answer
+ * is encrypted, including errors, and only CallerGone is thrown. The answer consists of
+ * ENCRYPTED_RECORDS.
  */
 export async function serveEncrypted(
   { core, ring, waiters, log, keepAliveMs = KEEP_ALIVE_MS }: EncryptedCore,
@@ -66,7 +63,7 @@ export async function serveEncrypted(
     if (fault.code === 'internal_error') log('error', 'call failed', describeError(error))
     await answer.fail(fault)
   } finally {
-    answer.close()
+    answer.stopKeepAlive()
   }
 }
 
@@ -84,7 +81,9 @@ async function complete(
   if (chosen === null)
     return answer.refuse({
       code: 'provider_credential_missing',
-      message: `This service has no key for the provider ${provider?.name}: send yours as Fine-Tune-Authorization`,
+      message:
+        `This service has no key for the provider ${provider?.name}: ` +
+        'send yours as Fine-Tune-Authorization',
     })
   const requestBytes = weighJson(opened.body, measureJson(opened.body))
   answer.shown = chosen

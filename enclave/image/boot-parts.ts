@@ -5,7 +5,6 @@ import { getEntry, type OpenedPackage, selectFiles } from './open-parts.ts'
 import type { ImageOptions } from './options.ts'
 import type { Pins } from './pins.ts'
 
-/** The parts that an enclave boots with. */
 type BootParts = {
   readonly kernel: Uint8Array
   readonly cmdline: string
@@ -148,7 +147,7 @@ export function layOutModules(modules: ReadonlyMap<string, TreeEntry>): FileTree
   ])
 }
 
-type ModuleFile = { readonly kind: 'file'; readonly mode: number; readonly data: Uint8Array }
+type ModuleFile = Extract<TreeEntry, { kind: 'file' }>
 
 /** In a module's name, `-` and `_` are the same character for the kernel. */
 function readModule(path: string, entry: TreeEntry): readonly (readonly [string, ModuleFile])[] {
@@ -172,13 +171,11 @@ function listNeeds(module: Uint8Array): readonly string[] {
 /** Folder of the sources and their dependencies in the root file system. */
 const PROGRAM_FOLDER = 'opt/affidavit'
 
-/** The parts of the application ramdisk. */
 type ApplicationParts = {
   /** Our sources that the enclave loads, by their paths in the project. */
   readonly sources: FileTree
   /** `package.json`, `package-lock.json` and `node_modules/**`. */
   readonly dependencies: FileTree
-  /** The Node.js binary. */
   readonly node: TreeEntry
   /** Files of Debian packages, by their absolute paths without the leading slash. */
   readonly system: FileTree
@@ -215,7 +212,6 @@ export function layOutApplication(parts: ApplicationParts): FileTree {
   )
 }
 
-/** The parts of the boot ramdisk. */
 type BootLayout = {
   /** `/init`: guest/boot-init, or the operator's init program. */
   readonly init: TreeEntry
@@ -224,7 +220,6 @@ type BootLayout = {
   readonly modules: FileTree
 }
 
-/** Lays out the ramdisk from which the kernel starts `/init`. */
 function layOutBoot({ init, system, modules }: BootLayout): FileTree {
   return mergeTrees(
     system,

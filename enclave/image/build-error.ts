@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
+import type { z } from 'zod'
 
-/** The reason why an image was not built. */
 type BuildErrorCode =
   | 'missing_tool' //         a program that the builder runs is not installed
   | 'command_failed' // a program that the builder runs failed
@@ -34,5 +34,15 @@ export async function readInput(path: string): Promise<Uint8Array> {
     return new Uint8Array(await readFile(path))
   } catch (error) {
     throw new BuildError('options', error instanceof Error ? error.message : `${path}: unreadable`)
+  }
+}
+
+/** Parses the JSON file `name`, which contains pins. Throws BuildError `pins_malformed`. */
+export function parsePins<Value>(name: string, form: z.ZodType<Value>, bytes: Uint8Array): Value {
+  try {
+    return form.parse(JSON.parse(Buffer.from(bytes).toString('utf8')))
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : error
+    throw new BuildError('pins_malformed', `${name}: ${reason}`)
   }
 }

@@ -21,11 +21,7 @@ import { type BuiltImage, listImageWarnings, writeImage } from './report.ts'
 import { digestSettings, readImageSettings, writeSettings } from './settings.ts'
 import { readTrackedSources } from './tracked-files.ts'
 
-/** The root folder of this project. */
 export const PROJECT_ROOT = resolve(import.meta.dirname, '../..')
-
-/** The project's folder, and the cache for fetched packages. */
-type BuildPlace = { readonly root: string; readonly cache: string }
 
 /**
  * Builds the enclave image that `options` describe, into the output folder: `affidavit.eif`, the
@@ -36,7 +32,10 @@ type BuildPlace = { readonly root: string; readonly cache: string }
  */
 export async function buildImage(
   options: ImageOptions,
-  { root, cache }: BuildPlace = { root: PROJECT_ROOT, cache: readCacheFolder() },
+  { root, cache }: { readonly root: string; readonly cache: string } = {
+    root: PROJECT_ROOT,
+    cache: readCacheFolder(),
+  },
 ): Promise<BuiltImage> {
   const signer = await openSigner(options.signing)
   const [pins, sources, version] = await Promise.all([

@@ -122,10 +122,8 @@ export type RamdiskSize = {
   readonly compressedBytes: number
 }
 
-/** A compressed ramdisk, as it is in an image. */
 export type CompressedRamdisk = { readonly bytes: Uint8Array; readonly size: RamdiskSize }
 
-/** Packs and compresses a tree. */
 export function packRamdisk(tree: FileTree): CompressedRamdisk {
   const archive = encodeCpio(tree)
   const bytes = compressGzip(archive)

@@ -2,13 +2,12 @@ import { createHash } from 'node:crypto'
 import { mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
-import { BuildError } from './build-error.ts'
+import { BuildError, parsePins } from './build-error.ts'
 import { type FileTree, takeFiles } from './file-tree.ts'
 import { runCommand } from './run-command.ts'
 import { decodeTar } from './tar.ts'
 
 const packageForm = z.strictObject({
-  /** The Debian package. */
   name: z.string().regex(/^[a-z0-9][a-z0-9.+-]{1,80}$/),
   /**
    * Name of a package that always depends on the newest package of this kind. A renewed pin gets
@@ -30,10 +29,8 @@ const packageForm = z.strictObject({
   take: z.array(z.string().min(1)).min(1),
 })
 
-/** A pinned package of Debian. */
 export type DebianPackage = Readonly<z.infer<typeof packageForm>>
 
-/** The source of packages. */
 export type PackageSource = {
   /**
    * A folder with all package files, so that no file is fetched. Null: the operating system's
@@ -46,17 +43,7 @@ export type PackageSource = {
 
 /** Reads packages.json. Throws BuildError `pins_malformed`. */
 export function parsePackageList(bytes: Uint8Array): readonly DebianPackage[] {
-  try {
-    return z
-      .array(packageForm)
-      .min(1)
-      .parse(JSON.parse(Buffer.from(bytes).toString('utf8')))
-  } catch (error) {
-    throw new BuildError(
-      'pins_malformed',
-      `packages.json: ${error instanceof Error ? error.message : error}`,
-    )
-  }
+  return parsePins('packages.json', z.array(packageForm).min(1), bytes)
 }
 
 /** Returns the files of a package that match `take`. Throws BuildError. */
@@ -132,23 +119,27 @@ export function fileNameOf({
 }
 
 function isPinned({ size, sha256 }: DebianPackage, bytes: Uint8Array): boolean {
-  return bytes.length === size && digestOf(bytes) === sha256
+  return bytes.length === size && digestSha256(bytes) === sha256
 }
 
-function digestOf(bytes: Uint8Array): string {
+/** Hex. */
+export function digestSha256(bytes: Uint8Array): string {
   return createHash('sha256').update(bytes).digest('hex')
 }
 
 function altered(pinned: DebianPackage, bytes: Uint8Array): BuildError {
   return new BuildError(
     'package_altered',
-    `${fileNameOf(pinned)}: expected ${pinned.size} bytes with SHA-256 ${pinned.sha256}, got ${bytes.length} with ${digestOf(bytes)}`,
+    `${fileNameOf(pinned)}: expected ${pinned.size} bytes with SHA-256 ${pinned.sha256}, ` +
+      `got ${bytes.length} with ${digestSha256(bytes)}`,
   )
 }
 
 function unavailable(what: string, said: string): BuildError {
   return new BuildError(
     'package_unavailable',
-    `${what} cannot be fetched. When the version has left the mirrors (after "apt-get update"): get the file from Debian's snapshot archive and give its folder with --packages, or renew the pins with --update-packages, which changes the measurements. ${said}`,
+    `${what} cannot be fetched. When the version has left the mirrors (after "apt-get update"): ` +
+      "get the file from Debian's snapshot archive and give its folder with --packages, " +
+      `or renew the pins with --update-packages, which changes the measurements. ${said}`,
   )
 }

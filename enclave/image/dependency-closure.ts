@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { BuildError } from './build-error.ts'
+import { BuildError, parsePins } from './build-error.ts'
 import { type FileTree, textFile } from './file-tree.ts'
 import type { NpmPackage } from './npm-packages.ts'
 
@@ -30,10 +30,8 @@ const lockForm = z.object({
   ),
 })
 
-/** A package with the reason why the enclave needs it. */
 type ExplainedPackage = NpmPackage & { readonly why: string }
 
-/** The enclave's production dependencies. */
 export type DependencyClosure = {
   readonly runtime: ExplainedPackage
   /** Sorted by name. */
@@ -48,8 +46,8 @@ export type DependencyClosure = {
  * dependencies are used only if listed. Throws BuildError `pins_malformed` or `closure_incomplete`.
  */
 export function parseDependencies(list: Uint8Array, lock: Uint8Array): DependencyClosure {
-  const { runtime, packages } = parseForm('dependencies.json', listForm, list)
-  const { version, packages: locked } = parseForm('package-lock.json', lockForm, lock)
+  const { runtime, packages } = parsePins('dependencies.json', listForm, list)
+  const { version, packages: locked } = parsePins('package-lock.json', lockForm, lock)
   const tested = locked['node_modules/node']?.version
   if (tested !== runtime.version)
     throw new BuildError(
@@ -87,17 +85,6 @@ function findLocked(locked: Locked, name: string): LockedPackage {
     )
   const { version, license, dependencies } = entry
   return { version, integrity: entry.integrity ?? '', license, dependencies }
-}
-
-function parseForm<Value>(file: string, form: z.ZodType<Value>, bytes: Uint8Array): Value {
-  try {
-    return form.parse(JSON.parse(Buffer.from(bytes).toString('utf8')))
-  } catch (error) {
-    throw new BuildError(
-      'pins_malformed',
-      `${file}: ${error instanceof Error ? error.message : error}`,
-    )
-  }
 }
 
 /** Every package is a direct dependency with an exact version: npm cannot choose another. */

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 import { encodeHex } from '../../attestation/bytes.ts'
+import type { Digests } from '../../attestation/eif/digests.ts'
 import {
   EIF_CRC_OFFSET,
   EIF_HEADER_BYTES,
@@ -13,7 +14,6 @@ import { parseSigningCertificate } from '../../attestation/eif/signature.ts'
 import type { ReleaseMeasurements } from '../../attestation/release/release.ts'
 import { type ImageSigner, signImage } from './image-signature.ts'
 
-/** The parts of an enclave image. */
 export type EifParts = {
   readonly kernel: Uint8Array
   readonly cmdline: string
@@ -56,13 +56,15 @@ export function encodeEif(parts: EifParts): Uint8Array<ArrayBuffer> {
 /** Returns PCR0, 1 and 2 of the image with these parts, 48 bytes each. */
 export function measureParts(parts: Pick<EifParts, 'kernel' | 'cmdline' | 'ramdisks'>) {
   const [boot, ...applications] = parts.ramdisks
-  const registers = createRegisters({ sha384: () => createHash('sha384'), crc32 })
+  const registers = createRegisters(IMAGE_DIGESTS)
   registers.addBoot(parts.kernel)
   registers.addBoot(Buffer.from(parts.cmdline, 'utf8'))
   if (boot !== undefined) registers.addBoot(boot)
   for (const application of applications) registers.addApplication(application)
   return registers.finish()
 }
+
+export const IMAGE_DIGESTS: Digests = { sha384: () => createHash('sha384'), crc32 }
 
 const EIF_VERSION = 4
 /** The defaults of AWS's builder. The host sets its own values at the start of an enclave. */
@@ -98,7 +100,6 @@ function encodeSectionHeader(kind: SectionKind, data: Uint8Array): Uint8Array {
   return header
 }
 
-/** The packed contents of an image file. */
 type ImageContents = {
   readonly kernel: Uint8Array
   readonly cmdline: string
@@ -110,7 +111,6 @@ type ImageContents = {
   readonly signer: ImageSigner | null
 }
 
-/** An image file, and the measurements of an enclave that runs it. */
 type SealedImage = { readonly eif: Uint8Array; readonly measurements: ReleaseMeasurements }
 
 /** Measures the contents, signs them for a signer, and returns the image file. */
@@ -128,7 +128,7 @@ export function sealImage(contents: ImageContents): SealedImage {
 
 function measureSigner({ certificate }: ImageSigner): string {
   const digest = createHash('sha384').update(parseSigningCertificate(certificate).der).digest()
-  return encodeHex(extendZero(digest, { sha384: () => createHash('sha384'), crc32 }))
+  return encodeHex(extendZero(digest, IMAGE_DIGESTS))
 }
 
 /**

@@ -38,7 +38,6 @@ export function mergeTrees(...trees: readonly FileTree[]): FileTree {
   return merged
 }
 
-/** Moves the tree into the folder `prefix`. */
 export function prefixTree(prefix: string, tree: FileTree): FileTree {
   return new Map([...tree].map(([path, entry]) => [`${prefix}/${path}`, entry]))
 }
@@ -59,7 +58,6 @@ export function addParents(tree: FileTree): FileTree {
   return whole
 }
 
-/** Creates a file with UTF-8 text that all users can read. */
 export function textFile(text: string, mode = 0o644): TreeEntry {
   return { kind: 'file', mode, data: new TextEncoder().encode(text) }
 }

@@ -9,7 +9,6 @@ import {
   encodeUnsigned,
 } from '../protocol/cbor.ts'
 
-/** The signer of an image, made by openImageSigner. */
 export type ImageSigner = {
   /** The certificate as PEM, exactly as it is stored in the image. */
   readonly certificate: Uint8Array

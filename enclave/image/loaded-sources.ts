@@ -1,25 +1,18 @@
 import { readFile } from 'node:fs/promises'
 import { dirname, join, normalize } from 'node:path/posix'
 
-/** The enclave's main program. The measurement covers all files that it loads. */
-const ENCLAVE_MAIN = 'enclave/main.ts'
-
 /** An imported file cannot be read, or an import cannot be resolved. The message names the file. */
 export class SourceError extends Error {
   override readonly name = 'SourceError'
 }
 
 /**
- * Returns the files of the project in `root` that Node.js loads for `main`, by their paths, sorted:
- * `main`, all files that it imports or re-exports by a path, the imports of those files, and so on.
- * `import type` loads no file. Packages are not included (see dependency-closure.ts). Throws
- * SourceError for an `import()` without a literal. An image that lacks an import fails to start: it
- * never runs code that is not measured.
+ * Returns the sorted paths of all project files that enclave/main.ts loads, directly or through
+ * other files. `import type` loads no file. Packages are not included (see dependency-closure.ts).
+ * Throws SourceError for an `import()` without a literal. An image that lacks an import fails to
+ * start: it never runs code that is not measured.
  */
-export async function listLoadedSources(
-  root: string,
-  main: string = ENCLAVE_MAIN,
-): Promise<readonly string[]> {
+export async function listLoadedSources(root: string): Promise<readonly string[]> {
   const found = new Set<string>()
   const visit = async (file: string): Promise<void> => {
     if (found.has(file)) return
@@ -32,7 +25,7 @@ export async function listLoadedSources(
     const paths = listSpecifiers(file, source).filter((specifier) => specifier.startsWith('.'))
     await Promise.all(paths.map((path) => visit(normalize(join(dirname(file), path)))))
   }
-  await visit(main)
+  await visit('enclave/main.ts')
   return [...found].sort()
 }
 

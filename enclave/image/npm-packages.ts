@@ -4,11 +4,10 @@ import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
 import { BuildError } from './build-error.ts'
 import { keepPackage, type PackageSource } from './debian-packages.ts'
-import { type FileTree, type TreeEntry, takeFiles } from './file-tree.ts'
+import { type FileTree, takeFiles } from './file-tree.ts'
 import { runCommand } from './run-command.ts'
 import { decodeTar } from './tar.ts'
 
-/** A pinned package of npm. */
 export type NpmPackage = {
   readonly name: string
   readonly version: string
@@ -92,7 +91,5 @@ function altered(pinned: NpmPackage): BuildError {
 
 /** All files in such an archive are in one folder, usually `package`. */
 function dropTopFolder(tree: FileTree): FileTree {
-  const entries: (readonly [string, TreeEntry])[] = []
-  for (const [path, entry] of tree) entries.push([path.slice(path.indexOf('/') + 1), entry])
-  return new Map(entries)
+  return new Map([...tree].map(([path, entry]) => [path.slice(path.indexOf('/') + 1), entry]))
 }

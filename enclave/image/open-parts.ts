@@ -5,10 +5,8 @@ import { type FileTree, mergeTrees, prefixTree, type TreeEntry } from './file-tr
 import { openNpmPackage } from './npm-packages.ts'
 import type { Dependency } from './report.ts'
 
-/** A Debian package with the files that are used from it. */
 export type OpenedPackage = { readonly pinned: DebianPackage; readonly tree: FileTree }
 
-/** The enclave's dependencies with their files. */
 type OpenedDependencies = {
   readonly node: TreeEntry
   /** `package.json`, `package-lock.json` and `node_modules/**`. */
@@ -27,7 +25,6 @@ export async function openDebianPackages(
   return opened
 }
 
-/** Returns the files of all packages that belong to one part of the image. */
 export function selectFiles(
   opened: readonly OpenedPackage[],
   into: DebianPackage['into'][number],
@@ -37,7 +34,7 @@ export function selectFiles(
   )
 }
 
-/** Opens Node.js and the enclave's npm packages. Throws BuildError. */
+/** Throws BuildError. */
 export async function openDependencies(
   { runtime, packages, manifests }: DependencyClosure,
   source: PackageSource,
@@ -53,7 +50,6 @@ export async function openDependencies(
   return { node: getEntry(nodeTree, 'bin/node'), tree: mergeTrees(...trees), list }
 }
 
-/** Returns the line about a package in the report. */
 export function describePackage(
   kind: Dependency['kind'],
   { name, version, why }: { readonly name: string; readonly version: string; readonly why: string },
@@ -62,7 +58,6 @@ export function describePackage(
   return { kind, name, version, why, bytes: countBytes(tree) }
 }
 
-/** Returns the total size of all files in a tree, bytes. */
 export function countBytes(tree: FileTree): number {
   return [...tree.values()].reduce(
     (sum, entry) => sum + (entry.kind === 'file' ? entry.data.length : 0),
@@ -70,7 +65,7 @@ export function countBytes(tree: FileTree): number {
   )
 }
 
-/** Returns a required entry. Throws BuildError `package_incomplete` if it is missing. */
+/** Throws BuildError `package_incomplete` if the entry is missing. */
 export function getEntry(tree: FileTree, path: string): TreeEntry {
   const entry = tree.get(path)
   if (entry === undefined) throw new BuildError('package_incomplete', `expected a file ${path}`)

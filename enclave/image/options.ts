@@ -1,15 +1,13 @@
 import { parseArgs } from 'node:util'
 import { BuildError } from './build-error.ts'
 
-/** The parsed command line of `npm run image`. */
 type ImageCommand =
   | { readonly kind: 'build'; readonly options: ImageOptions }
   | { readonly kind: 'update_packages' }
   | { readonly kind: 'help' }
 
-/** The options of an image. The builder reads the operator's files at these paths. */
+/** The builder reads the operator's files at these paths. */
 export type ImageOptions = {
-  /** Folder for the image's files. */
   readonly output: string
   readonly chainId: number
   /** 0x and 40 hex digits, lower case. */
@@ -31,7 +29,6 @@ export type ImageOptions = {
   readonly signing: { readonly keyFile: string; readonly certificateFile: string } | null
 }
 
-/** The command's help text. */
 export const IMAGE_USAGE = `npm run image -- --chain-id N --contract 0x… [options]
 
   --output DIR                  where the image goes (build/image)

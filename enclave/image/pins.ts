@@ -1,9 +1,8 @@
-import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
-import { BuildError } from './build-error.ts'
-import { type DebianPackage, parsePackageList } from './debian-packages.ts'
+import { parsePins } from './build-error.ts'
+import { type DebianPackage, digestSha256, parsePackageList } from './debian-packages.ts'
 import { type DependencyClosure, parseDependencies } from './dependency-closure.ts'
 
 const kernelForm = z.strictObject({
@@ -13,7 +12,7 @@ const kernelForm = z.strictObject({
   modules: z.array(z.strictObject({ name: z.string(), why: z.string().min(1) })),
 })
 
-/** The project's pins for an image. The pins do not include the sources. */
+/** The pins do not include the sources. */
 export type Pins = {
   readonly packages: readonly DebianPackage[]
   readonly dependencies: DependencyClosure
@@ -22,7 +21,7 @@ export type Pins = {
   readonly digests: Readonly<Record<string, string>>
 }
 
-/** The files with the pins, relative to the project's root. */
+/** Relative to the project's root. */
 export const PIN_FILES = {
   packages: 'enclave/image/packages.json',
   dependencies: 'enclave/image/dependencies.json',
@@ -51,23 +50,7 @@ export async function readPins(root: string): Promise<Pins> {
   return {
     packages: parsePackageList(packages),
     dependencies: parseDependencies(dependencies, lock),
-    kernel: parseKernel(kernel),
+    kernel: parsePins('kernel.json', kernelForm, kernel),
     digests: Object.fromEntries(files.map(([path, bytes]) => [path, digestSha256(bytes)])),
-  }
-}
-
-/** SHA-256 as hex. */
-export function digestSha256(bytes: Uint8Array): string {
-  return createHash('sha256').update(bytes).digest('hex')
-}
-
-function parseKernel(bytes: Uint8Array): Pins['kernel'] {
-  try {
-    return kernelForm.parse(JSON.parse(Buffer.from(bytes).toString('utf8')))
-  } catch (error) {
-    throw new BuildError(
-      'pins_malformed',
-      `kernel.json: ${error instanceof Error ? error.message : error}`,
-    )
   }
 }

@@ -1,16 +1,14 @@
 import type { Release, ReleaseMeasurements } from '../../attestation/release/release.ts'
 import { formatTime } from '../../attestation/release/release-signatures.ts'
-import type { DebianPackage } from './debian-packages.ts'
-import { digestSha256, type Pins } from './pins.ts'
+import { type DebianPackage, digestSha256 } from './debian-packages.ts'
+import type { Pins } from './pins.ts'
 import type { TrackedSources } from './tracked-files.ts'
 
-/** The input of a release payload. */
 export type ReleaseParts = {
   readonly version: string
   readonly sources: Pick<TrackedSources, 'commit' | 'committedAtMs' | 'uncommitted'>
   readonly measurements: ReleaseMeasurements
   readonly pins: Pick<Pins, 'digests'>
-  /** The Debian packages that are used. */
   readonly packages: readonly DebianPackage[]
   /** All other input by name: kernel, Node.js, settings, and the operator's files. */
   readonly files: Readonly<Record<string, Uint8Array>>

@@ -7,7 +7,6 @@ import type { ImageOptions } from './options.ts'
 /** An image should not be larger than this, bytes. */
 export const IMAGE_BYTES_AIM = 80_000_000
 
-/** Returns warnings for the operator who publishes the image. */
 export function listImageWarnings(
   options: Pick<ImageOptions, 'isDevelopment' | 'kernel' | 'nsmModuleFile'>,
   uncommitted: readonly string[],
@@ -17,15 +16,17 @@ export function listImageWarnings(
     isDevelopment && 'a development image: its security module is simulated and proves nothing',
     !isDevelopment && kernel === null && nsmModuleFile === null && NO_DRIVER,
     uncommitted.length > 0 &&
-      `nobody else can rebuild it: ${uncommitted.length} uncommitted files that it is made of, such as ${uncommitted.slice(0, 3).join(', ')}`,
+      `nobody else can rebuild it: ${uncommitted.length} uncommitted files that it is made of, ` +
+        `such as ${uncommitted.slice(0, 3).join(', ')}`,
   ]
   return warnings.filter((warning) => warning !== false)
 }
 
 const NO_DRIVER =
-  "no driver for /dev/nsm, and Debian's kernel has none: the verifier will end at its start. Give --nsm-module with a driver for this kernel, or AWS's kernel, init program and driver with --kernel, --cmdline-file, --init and --nsm-module"
+  "no driver for /dev/nsm, and Debian's kernel has none: the verifier will end at its start. " +
+  "Give --nsm-module with a driver for this kernel, or AWS's kernel, init program and driver " +
+  'with --kernel, --cmdline-file, --init and --nsm-module'
 
-/** Formats the report of a build as text for a terminal. */
 export function formatReport({ folder, measurements, release, report }: BuiltImage): string {
   const { eifBytes, kernelBytes, boot, application, dependencies, sources } = report
   const aim = eifBytes <= IMAGE_BYTES_AIM ? 'within' : 'OVER'
@@ -63,13 +64,10 @@ function megabytes(bytes: number): string {
   return `${(bytes / 1_000_000).toFixed(bytes < 995_000 ? 2 : 1)} MB`
 }
 
-/** A finished image. */
 export type BuiltImage = {
-  /** Folder with all files of the image. */
   readonly folder: string
   readonly eifPath: string
   readonly kernelPath: string
-  /** The kernel's command line in the image. */
   readonly cmdline: string
   readonly bootRamdiskPath: string
   readonly applicationRamdiskPath: string
@@ -88,23 +86,17 @@ export type Dependency = {
   readonly bytes: number
 }
 
-/** The contents of an image, and their sizes. */
 type ImageReport = {
   readonly eifBytes: number
   readonly kernelBytes: number
   readonly boot: RamdiskSize
   readonly application: RamdiskSize
-  /**
-   * The production dependencies from Node.js, npm and Debian, with the total size of the used
-   * files.
-   */
   readonly dependencies: readonly Dependency[]
   readonly sources: { readonly files: number; readonly bytes: number; readonly commit: string }
   /** Why others cannot rebuild this image, or why it does not suit some use. */
   readonly warnings: readonly string[]
 }
 
-/** All results of a build. */
 type FinishedImage = {
   readonly eif: Uint8Array
   readonly kernel: Uint8Array
@@ -118,8 +110,7 @@ type FinishedImage = {
 }
 
 /**
- * Writes an image's files into `folder`, in place of an earlier build. Throws errors from the file
- * system unchanged.
+ * Replaces the files of an earlier build in `folder`. Throws errors from the file system unchanged.
  */
 export async function writeImage(folder: string, image: FinishedImage): Promise<BuiltImage> {
   const { release, cmdline, dependencies, sources, warnings } = image

@@ -42,7 +42,8 @@ const WORDS_MAX = 600
 function missingTool(file: string): BuildError {
   return new BuildError(
     'missing_tool',
-    `${file} is not installed here; the builder needs git, npm and dpkg-deb, and apt-get unless --packages is given (Debian, or a container of it)`,
+    `${file} is not installed here; the builder needs git, npm and dpkg-deb, ` +
+      'and apt-get unless --packages is given (Debian, or a container of it)',
   )
 }
 

@@ -109,12 +109,6 @@ export type ImageSettings = {
   readonly cas: Uint8Array
 }
 
-/** The unprivileged user that runs the verifier. */
-const ENCLAVE_USER_ID = 10_001
-
-/** The user that runs the bridges. This user has no access to the security module. */
-const BRIDGE_USER_ID = 10_002
-
 /**
  * Address of the demonstration provider in a development image. A bridge leads from it to the host.
  */
@@ -203,8 +197,9 @@ const DEVELOPMENT_VARIABLES = [
 /** Names and ids of users. Each user's group has the same name and id. */
 const USERS = [
   ['root', 0],
-  ['enclave', ENCLAVE_USER_ID],
-  ['bridge', BRIDGE_USER_ID],
+  ['enclave', 10_001],
+  // Runs the bridges. This user has no access to the security module.
+  ['bridge', 10_002],
 ] as const
 const VSOCK_PORT_BASE = 8000
 const FIRST_BRIDGE = 2

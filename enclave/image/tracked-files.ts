@@ -5,7 +5,6 @@ import type { FileTree, TreeEntry } from './file-tree.ts'
 import { listLoadedSources, SourceError } from './loaded-sources.ts'
 import { runCommand } from './run-command.ts'
 
-/** The sources of an image. */
 export type TrackedSources = {
   /** The files that the enclave loads, as they are on the disk. */
   readonly files: FileTree

@@ -3,12 +3,13 @@ import { join } from 'node:path'
 import { BuildError } from './build-error.ts'
 import {
   type DebianPackage,
+  digestSha256,
   downloadPackage,
   fileNameOf,
   keepPackage,
   parsePackageList,
 } from './debian-packages.ts'
-import { digestSha256, PIN_FILES } from './pins.ts'
+import { PIN_FILES } from './pins.ts'
 import { runCommand } from './run-command.ts'
 
 /**

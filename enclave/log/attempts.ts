@@ -13,11 +13,10 @@ export const GENERATION_MS = 24 * 3_600_000
 /** Shortest duration of a generation, milliseconds. No caller waits this long for an answer. */
 export const GENERATION_MIN_MS = 3_600_000
 
-/** Counts how often each request was made in this log. */
 export type Attempts = {
   /**
-   * Counts a call. Returns the number of the request's calls so far, with this call. Returns null
-   * if no further request can be remembered: the call must be refused, because a forgotten request
+   * Counts a call. Returns the number of the request's calls so far, with this call. Null if there
+   * is no memory for another request: then the call must be refused, because a forgotten request
    * could be repeated unnoticed. `digest` is the request's SHA-256.
    */
   readonly count: (digest: Uint8Array) => number | null

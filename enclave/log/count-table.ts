@@ -19,7 +19,7 @@ export class CountTable {
     this.beganAtMs = beganAtMs
   }
 
-  /** Returns the count. Returns 0 for an unknown fingerprint. */
+  /** Returns 0 for an unknown fingerprint. */
   find(fingerprint: Buffer): number {
     const slot = this.slotOf(fingerprint.readUInt32BE(0), fingerprint.readUInt32BE(4))
     return this.counts[slot] ?? 0

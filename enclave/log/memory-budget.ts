@@ -10,7 +10,6 @@ export const SMALL_CALL_BYTES = 4 * 2 ** 20
 /** The share of the memory for large calls. The rest is for small calls only. */
 const LARGE_CALLS_SHARE = 3 / 4
 
-/** The memory that one running call holds. */
 export type Reservation = {
   /**
    * Reserves this many more bytes for the answer. Returns false, without a change, if memory is
@@ -19,7 +18,7 @@ export type Reservation = {
   readonly grow: (bytes: number) => boolean
   /** Sets the total bytes for the answer. Returns false, without a change, if memory is short. */
   readonly hold: (bytes: number) => boolean
-  /** Releases all memory of the call. It may be called more than once. */
+  /** May be called more than once. */
   readonly release: () => void
 }
 

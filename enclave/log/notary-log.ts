@@ -13,7 +13,6 @@ import { weighString } from './weigh-json.ts'
  */
 export const PULL_BYTES_MAX = 8 * 1024 * 1024
 
-/** A completion to append. The log adds the missing member. */
 type NewEntry = {
   readonly completion: Omit<SealedCompletion, 'document'>
   /** hashLeaf of the receipt's text. */
@@ -59,7 +58,7 @@ export class NotaryLog {
     return this.edge.size
   }
 
-  /** Size and root over all leaves so far, acknowledged or not. Later leaves do not change them. */
+  /** Over all leaves so far, acknowledged or not. */
   head(): TreeHead {
     return { size: this.tip.size, root: rootOf(this.tip) }
   }

@@ -13,7 +13,6 @@ import type { NotaryAccount } from '../notary-key.ts'
 import { NOTICE_RESPONSE_LENGTH_MAX, type SealedNotice } from '../protocol/enclave-api.ts'
 import type { NotaryLog } from './notary-log.ts'
 
-/** The facts about a finished completion. */
 export type FinishedCompletion = {
   readonly dialect: Dialect
   /** The hashed headers of the call. */
@@ -44,10 +43,9 @@ export type FinishedCompletion = {
   readonly inNotice: boolean
 }
 
-/** A sealed completion, with the parts of its proof. */
 export type Sealed = {
   readonly notice: SealedNotice
-  /** The response's canonical JSON text. */
+  /** Canonical JSON text. */
   readonly response: string
   /** JSON text, without braces, of the proof's members except tx_hash and log. */
   readonly members: string

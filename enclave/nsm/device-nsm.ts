@@ -3,9 +3,6 @@ import { constants as osConstants } from 'node:os'
 import { NSM_REQUEST_BYTES_MAX, NSM_RESPONSE_BYTES_MAX } from '../protocol/nsm-wire.ts'
 import { createNsmClient, type Nsm, NsmError, type NsmTransport } from './nsm.ts'
 
-/** Path of the security module in a Nitro enclave. */
-const NSM_DEVICE_PATH = '/dev/nsm'
-
 /** _IOWR(0x0A, 0, struct nsm_raw): four u64, 32 bytes (linux/include/uapi/linux/nsm.h). */
 const NSM_IOCTL_COMMAND = 0xc020_0a00
 
@@ -13,10 +10,7 @@ const NSM_IOCTL_COMMAND = 0xc020_0a00
  * Opens the enclave's own security module. It stays open. `native` is only for tests. Throws
  * NsmError Unavailable when the device is missing or may not be opened.
  */
-export async function openDeviceNsm(
-  path: string = NSM_DEVICE_PATH,
-  native?: NativeCalls,
-): Promise<Nsm> {
+export async function openDeviceNsm(path = '/dev/nsm', native?: NativeCalls): Promise<Nsm> {
   const calls = native ?? (await loadNativeCalls())
   return createNsmClient('device', createDeviceTransport(openDevice(path), calls))
 }

@@ -21,7 +21,7 @@ export type Nsm = {
    * out. It is valid until its leaf certificate expires (at most 3 h).
    */
   attest(input: AttestationInput): Promise<Uint8Array>
-  /** Returns `length` random bytes from the module (0 to RANDOM_BYTES_MAX). */
+  /** `length` is 0 to RANDOM_BYTES_MAX. */
   random(length: number): Promise<Uint8Array>
   /** Closes the module. Later calls fail with code Closed. */
   close(): void

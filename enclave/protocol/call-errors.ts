@@ -36,7 +36,7 @@ export const CALL_ERROR_RULES = {
 export type CallErrorCode = keyof typeof CALL_ERROR_RULES
 
 /** An answer to a caller: an error, or a fault in the request. */
-export type CallError =
+type CallError =
   | { readonly code: CallErrorCode; readonly message: string; readonly details: ErrorDetails }
   | { readonly fault: RequestFault }
 

@@ -5,23 +5,19 @@
  * items. Throws RangeError for a length or integer outside of 0 to 2^53-1.
  */
 
-/** An unsigned integer, 0 to 2^53-1. */
 export function encodeUnsigned(value: number): Uint8Array {
   return encodeHead(MAJOR.unsigned, value)
 }
 
-/** A byte string. */
 export function encodeBytes(value: Uint8Array): Uint8Array {
   return Buffer.concat([encodeHead(MAJOR.bytes, value.length), value])
 }
 
-/** A text string: `value` in UTF-8. */
 export function encodeText(value: string): Uint8Array {
   const utf8 = Buffer.from(value, 'utf8')
   return Buffer.concat([encodeHead(MAJOR.text, utf8.length), utf8])
 }
 
-/** An array of encoded items. */
 export function encodeArray(items: readonly Uint8Array[]): Uint8Array {
   return Buffer.concat([encodeHead(MAJOR.array, items.length), ...items])
 }
@@ -31,12 +27,11 @@ export function encodeMap(entries: readonly CborEntry[]): Uint8Array {
   return Buffer.concat([encodeHead(MAJOR.map, entries.length), ...entries.flat()])
 }
 
-/** Encodes a map of indefinite length. Otherwise the same as encodeMap. */
 export function encodeIndefiniteMap(entries: readonly CborEntry[]): Uint8Array {
   return Buffer.concat([INDEFINITE_MAP, ...entries.flat(), BREAK])
 }
 
-/** Encodes a byte string. Encodes null as CBOR null. */
+/** Encodes null as CBOR null. */
 export function encodeOptionalBytes(value: Uint8Array | null): Uint8Array {
   return value === null ? Uint8Array.of(0xf6) : encodeBytes(value)
 }

@@ -187,7 +187,6 @@ function setOnlyWhen(other: string, request: JsonObject, member: string) {
     : [found({ type: 'value_error', msg: `Set this only when ${other} is true` }, member)]
 }
 
-/** A chat request for a provider. */
 export const providersChat = chatFormWith(providersPart)
 
 /** Parses a body (attacker-controlled bytes) as a request for a provider, or returns its faults. */

@@ -17,12 +17,12 @@ export function chooseProvider(
   return table.find(serves) ?? null
 }
 
-/** The endpoint of a provider for a dialect. Null if the provider does not have the dialect. */
+/** Null if the provider does not have the dialect. */
 export function endpointOf(entry: ProviderEntry, dialect: DialectName): ProviderEndpoint | null {
   return dialect === 'chat' ? entry : (entry.endpoints?.[dialect] ?? null)
 }
 
-/** The header with the credential for an endpoint. Empty if `secret` is null. */
+/** Empty if `secret` is null. */
 export function credentialHeader({ credential }: ProviderEndpoint, secret: string | null) {
   if (secret === null) return {}
   return { [credential ?? 'authorization']: credential ? secret : `Bearer ${secret}` }
@@ -39,10 +39,7 @@ export function unsupportedMessage(
   return `No provider serves this model as ${dialect}. One serves it as ${others.join(' and ')}.`
 }
 
-/**
- * Returns true if a pattern matches the whole id, in linear time: hostile ids cannot cause
- * backtracking.
- */
+/** Matches the whole id in linear time: hostile ids cannot cause backtracking. */
 export function matchesPattern(pattern: string, model: string): boolean {
   const [head = '', ...rest] = pattern.split('*')
   if (rest.length === 0) return model === pattern

@@ -25,7 +25,6 @@ export const PROTOCOL_VERSION = 4
 /** Versions of enclaves with which a gateway of this version works. */
 export const PROTOCOL_VERSIONS: readonly number[] = [1, 2, 3, 4]
 
-/** Paths of the enclave's socket, by call. */
 export const ENCLAVE_PATHS = {
   /** GET → Identity */
   identity: '/v1/identity',
@@ -78,7 +77,6 @@ export type ProviderEntry = {
   readonly endpoints?: Readonly<Partial<Record<DialectName, ProviderEndpoint>>>
 }
 
-/** An endpoint of a provider. */
 export type ProviderEndpoint = {
   /** Absolute path, e.g. `/v1/messages`. */
   readonly path: string
@@ -251,9 +249,9 @@ export const NOTICE_RESPONSE_LENGTH_MAX = 64 * 1024
  *    then `event: sealed` with a SealedNotice (outcome complete);
  *    or `event: fault` with an EnclaveFault, and then `event: sealed` (outcome upstream_error).
  *
- * A stream that the enclave ends without `sealed` left no record. A stream that the gateway left or
- * did not read after its first chunk left a record (outcome client_disconnected; a call that may
- * outlive the gateway is read to its end instead); the gateway finds it with its next pull.
+ * A stream that the enclave ends without `sealed` has no record. If the gateway leaves or stops
+ * reading after the first chunk, the record has the outcome client_disconnected, and the gateway
+ * finds it with its next pull. A call that may outlive the gateway is read to its end instead.
  */
 export const STREAM_EVENTS = { last: 'last', sealed: 'sealed', fault: 'fault' } as const
 

@@ -23,7 +23,6 @@ export type ErrorDetails = {
   readonly providerCode?: string | undefined
 }
 
-/** Facts about one answer, from its rule and its details. Code and message are separate. */
 export type ErrorFacts = {
   readonly status: number
   readonly retryAfterSeconds: number | null

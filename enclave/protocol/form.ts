@@ -23,15 +23,13 @@ import {
 export type Form =
   /** The value may be left out, or null. */
   | { readonly kind: 'optional'; readonly form: Form }
-  /** The value may be null. */
   | { readonly kind: 'nullable'; readonly form: Form }
   | { readonly kind: 'boolean' }
   | ({ readonly kind: 'number' } & Bounds)
-  /** 1.0 is one. */
+  /** 1.0 is an integer. */
   | ({ readonly kind: 'integer' } & Bounds)
   /** Limits of the text's length, in UTF-16 units. */
   | ({ readonly kind: 'text'; readonly pattern?: RegExp; readonly wrongType?: Fault } & Bounds)
-  /** One of these texts. */
   | { readonly kind: 'literal'; readonly texts: readonly string[] }
   | ({ readonly kind: 'list'; readonly items: Form } & Bounds)
   /** An object with any member names, whose values are all numbers. */
@@ -78,7 +76,6 @@ export function object(
   return { kind: 'object', members, ...more }
 }
 
-/** Returns true if an optional member is left out, or is null. */
 export function isUnset(value: unknown): value is null | undefined {
   return value === undefined || value === null
 }
@@ -173,7 +170,6 @@ function listFaults(
   return hardened(all)
 }
 
-/** Returns the fault of the first value that is not a number. */
 function numbersFaults(value: Json): readonly Found[] {
   if (!isJsonObject(value)) return [found(WRONG_TYPE.object)]
   const name = Object.keys(value).find((one) => typeof value[one] !== 'number')

@@ -1,7 +1,7 @@
 import { constants, fstatSync, openSync, writeSync } from 'node:fs'
 
 /** Limit for waiting lines, bytes. Lines above this limit are dropped. */
-export const WAITING_BYTES_MAX = 1024 * 1024
+const WAITING_BYTES_MAX = 1024 * 1024
 
 /** Pause before a retry on a full pipe. A pipe holds 64 KiB, so 3 MB/s are possible. */
 const FULL_PIPE_PAUSE_MS = 20
@@ -12,7 +12,7 @@ const FAILURE_PAUSE_MS = 500
 const EXIT_FLUSH_MS = 500
 
 /** Writes lines in their order, and never waits for their reader. */
-export type LineWriter = {
+type LineWriter = {
   /** Writes the line at once if possible. Otherwise the line waits or is dropped. */
   write(line: string): void
   /** Writes the waiting lines, for at most `timeoutMs`. It blocks the process. */
@@ -23,11 +23,10 @@ export type LineWriter = {
 export type LineWriterStatus = {
   /** Number of lines dropped since the start. */
   readonly dropped: number
-  /** Bytes of the waiting lines. */
   readonly waitingBytes: number
 }
 
-export type LineWriterOptions = {
+type LineWriterOptions = {
   /** Returns a line with the number of dropped lines, written when there is room. */
   readonly describeDropped: (lines: number) => string
   /**

@@ -8,7 +8,7 @@ export const REFUSAL_CODE_CHARACTERS_MAX = 100
 /** Maximum number of bytes that are read from a refusal's body. */
 export const REFUSAL_BYTES_MAX = 64 * 1024
 
-/** Waits longer than this are ignored. */
+/** Longer waits are shortened to this. */
 export const RETRY_BELIEVED_SECONDS_MAX = 86_400
 
 /** The refusal from a provider, a backend or another service. The service controls its content. */

@@ -12,10 +12,8 @@ export type RequestFault = {
   readonly type: string
 }
 
-/** A fault of a value, without its place. */
 export type Fault = Omit<RequestFault, 'loc'>
 
-/** The faults for values of a wrong type. */
 export const WRONG_TYPE = {
   string: { msg: 'Input should be a valid string', type: 'string_type' },
   number: { msg: 'Input should be a valid number', type: 'float_type' },
@@ -24,7 +22,6 @@ export const WRONG_TYPE = {
   object: { msg: 'Input should be a valid dictionary', type: 'dict_type' },
 } as const satisfies Readonly<Record<string, Fault>>
 
-/** The fault of a value that is left out. */
 export const MISSING: Fault = { msg: 'Field required', type: 'missing' }
 
 /** Fault for a number, or the length of a text or list, beyond a limit. */
@@ -46,7 +43,6 @@ export function noneOf(values: readonly string[]): Fault {
   return { msg: `Input should be ${listed}`, type: 'literal_error' }
 }
 
-/** The fault of a text that does not match the pattern. */
 export function unlikePattern(pattern: string): Fault {
   return { msg: `String should match pattern '${pattern}'`, type: 'string_pattern_mismatch' }
 }

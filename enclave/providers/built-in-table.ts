@@ -6,11 +6,11 @@ import type { ProviderEntry } from '../protocol/enclave-api.ts'
  * table is measured: it is in the code, and in the boot configuration that the attestation document
  * names. A call goes to the first entry with a matching pattern, so the order matters:
  *
- * 1. Bare ids (`gpt-…`, `claude-…`) belong to who makes the model. Patterns do not overlap.
- * 2. Ids of the form `vendor/model` belong to a host. Groq's and Together's are listed by name or
- *    by their spelling (Together writes `meta-llama/Llama-…`, OpenRouter `meta-llama/llama-…`); ids
- *    that several hosts have alike (`openai/gpt-oss-120b`) go to Groq. Groq stands before Mistral
- *    because it serves a `mistral-saba-…` of its own.
+ * 1. Bare ids (`gpt-…`, `claude-…`) go to the maker of the model. Patterns do not overlap.
+ * 2. Ids of the form `vendor/model` go to a host. Groq's and Together's ids are listed by name or
+ *    by their spelling (Together writes `meta-llama/Llama-…`, OpenRouter `meta-llama/llama-…`). An
+ *    id that several hosts serve (`openai/gpt-oss-120b`) goes to Groq. Groq stands before Mistral
+ *    because Groq serves its own `mistral-saba-…`.
  * 3. OpenRouter takes the other ids of the vendors that it lists.
  */
 export const BUILT_IN_PROVIDERS: readonly ProviderEntry[] = [

@@ -18,7 +18,6 @@ export const IDLE_CONNECTION_MS = 4_000
 /** Maximum number of unused connections per origin. */
 const IDLE_CONNECTIONS_MAX = 256
 
-/** One request to a provider. */
 type ProviderCall = {
   readonly provider: ProviderEntry
   readonly endpoint: ProviderEndpoint
@@ -49,9 +48,8 @@ export type Transport = {
   /**
    * Sends a call and returns the answer's head, with any status. Redirects are not followed, and
    * nothing is sent twice. Throws CallFault `provider_unreachable` (DNS, connect, TLS),
-   * `provider_key_mismatch` (nothing was sent to the other key),
-   * `provider_timeout` (no connection in time), `provider_error` (connection lost, or not HTTP), or
-   * the reason of a cancel.
+   * `provider_key_mismatch` (nothing was sent to the other key), `provider_timeout` (no connection
+   * in time), `provider_error` (connection lost, or not HTTP), or the reason of a cancel.
    */
   readonly send: (call: ProviderCall) => Promise<ProviderAnswer>
   /** Closes the unused connections. Running calls are lost. */

@@ -2,7 +2,7 @@ import { createHash, X509Certificate } from 'node:crypto'
 import { rootCertificates } from 'node:tls'
 import { FormatError } from '../../attestation/errors.ts'
 
-/** The certificate authorities for verifying provider TLS. Part of the boot configuration. */
+/** For verifying provider TLS. Part of the boot configuration. */
 export type TrustedCas = {
   /** PEM, one certificate after the other. */
   readonly pem: string

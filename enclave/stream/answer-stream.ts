@@ -20,7 +20,6 @@ export type AnswerStream = {
   response(): JsonObject
 }
 
-/** What a stream needs from its relay. */
 export type StreamParts = { readonly output: StreamOutput; readonly admit: StreamMemory['admit'] }
 
 /**
@@ -28,7 +27,6 @@ export type StreamParts = { readonly output: StreamOutput; readonly admit: Strea
  * because the last event is sent as another event (STREAM_EVENTS.last).
  */
 export class StreamOutput {
-  /** True after the first event. */
   hasGiven = false
   private readonly hash = createHash('sha256')
   private text = ''
@@ -37,7 +35,6 @@ export class StreamOutput {
   private held: { readonly encoded: string; readonly data: string } | null = null
   private lastData: string | null = null
 
-  /** True if an event is held back. */
   get isHolding(): boolean {
     return this.held !== null
   }

@@ -44,10 +44,10 @@ const MARKS: Readonly<Record<HoleName, string>> = {
 const LENGTH_MAX = 16 * 1024
 
 /**
- * Makes the template of an event's data (attacker-controlled). Null if it contains more than text.
- * `give` returns the chunk that would be passed on for an event, without side effects, or null
- * unless there is exactly one chunk. For data that it accepts, `matchText` returns the same chunk
- * as `give`.
+ * Makes the template of an event's data (attacker-controlled). Null if the event contains more than
+ * text. `give` returns the chunk that would be passed on for an event, or null if there is not
+ * exactly one chunk. It must have no side effects. For data that the template accepts, `matchText`
+ * returns the same chunk as `give`.
  */
 export function makeTextTemplate(
   data: string,

@@ -1,13 +1,11 @@
-import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { chmod, type FileHandle, mkdir, open, stat, writeFile } from 'node:fs/promises'
 import { connect, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
-import { crc32 } from 'node:zlib'
 import { encodeHex } from '../../../attestation/bytes.ts'
-import type { Digests } from '../../../attestation/eif/digests.ts'
 import { EIF_SECTION_HEADER_BYTES, type Section } from '../../../attestation/eif/format.ts'
 import { type EifMeasurements, measureEif } from '../../../attestation/eif/measure-eif.ts'
+import { IMAGE_DIGESTS } from '../eif.ts'
 import { DEMO_PROVIDER_ORIGIN, GATEWAY_VSOCK_PORT, NSM_PORT } from '../settings.ts'
 import { startNsm } from './host-programs.ts'
 import { type Accelerator, chooseAccelerator, type Machine, startMachine } from './machine.ts'
@@ -25,7 +23,6 @@ const ENCLAVE_TIMEOUT_MS = 240_000
 export const MEMORY_MEBIBYTES = 1_024
 const CPUS = 2
 
-/** An image file to boot. */
 type BootOptions = {
   readonly eifPath: string
   /** Null: the program chooses the accelerator automatically. */
@@ -39,13 +36,11 @@ type BootOptions = {
   readonly folder: string
 }
 
-/** A booted development image whose enclave is ready. */
 export type BootedEnclave = {
   readonly machine: Machine
   readonly accelerator: Accelerator
   /** Socket for connections to the enclave, for ENCLAVE_URL. */
   readonly socketPath: string
-  /** Measurements of the booted image file. */
   readonly measurements: EifMeasurements
   /** File with the root certificate of the software NSM. */
   readonly rootFile: string
@@ -135,7 +130,6 @@ function isReady(line: string): boolean {
   return line.startsWith('{"event":"ready",')
 }
 
-/** A machine's boot files: the sections of one image file, with its measurements. */
 type BootFiles = {
   readonly kernelPath: string
   /** All ramdisks of the image in one file. The kernel unpacks them, in order, into one tree. */
@@ -158,7 +152,7 @@ export async function openBootFiles(eifPath: string, folder: string): Promise<Bo
   const { size } = await stat(eifPath)
   const { sections, measurements } = await measureEif(
     { sizeBytes: size, chunks: createReadStream(eifPath) },
-    NODE_DIGESTS,
+    IMAGE_DIGESTS,
   )
   const kernelPath = join(folder, 'kernel')
   const ramdiskPath = join(folder, 'ramdisk')
@@ -179,8 +173,6 @@ export function padRamdisk(ramdisk: Uint8Array): Uint8Array {
   return Buffer.concat([ramdisk, new Uint8Array(padding)])
 }
 
-const NODE_DIGESTS: Digests = { sha384: () => createHash('sha384'), crc32 }
-
 async function readSection(image: FileHandle, { offset, dataBytes }: Section): Promise<Uint8Array> {
   const data = new Uint8Array(dataBytes)
   let filled = 0
@@ -193,9 +185,7 @@ async function readSection(image: FileHandle, { offset, dataBytes }: Section): P
   return data
 }
 
-/** A Unix socket whose connections lead to a TCP port. */
 export type SocketBridge = {
-  /** Closes the socket and all its connections. */
   close(): Promise<void>
 }
 

@@ -1,6 +1,3 @@
-/**
- * The reason why an image did not boot, or why its enclave did not return a verified completion.
- */
 type BootErrorCode =
   | 'options' // an option is unknown or has a wrong value
   | 'missing_tool' //     qemu is not installed

@@ -10,13 +10,9 @@ import { BootError } from './boot-error.ts'
  */
 type HostProgram<Ready> = { readonly ready: Ready; stop(): Promise<void> }
 
-/** The local chain, with the contract. */
 export type StartedChain = z.output<typeof chainForm>
-/** The software security module: path of its root certificate. */
 type NsmFacts = z.output<typeof nsmForm>
-/** The demonstration provider. */
 type ProviderFacts = z.output<typeof providerForm>
-/** A running gateway. */
 export type StartedGateway = z.output<typeof gatewayForm>
 
 /** Time limit from a program's start to its ready message, milliseconds. */
@@ -26,8 +22,8 @@ const PROGRAM_TIMEOUT_MS = 90_000
 const STOP_TIMEOUT_MS = 15_000
 
 /**
- * Starts the local chain (src/local/run-chain.ts) with its state in `folder`. Rejects with
- * BootError `program_failed`.
+ * Starts src/local/run-chain.ts with its state in `folder`. Rejects with BootError
+ * `program_failed`.
  */
 export function startChain(folder: string): Promise<HostProgram<StartedChain>> {
   return startProgram(
@@ -195,10 +191,7 @@ export async function startGuarded(
 const GUARD = join(PROJECT_ROOT, 'src/local/guard.ts')
 const SYSTEM_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 
-/**
- * Reads the process id from the guard's report (src/local/guard.ts). Null: the program did not
- * start.
- */
+/** Null if the program did not start (src/local/guard.ts). */
 function readStartedPid(guard: ChildProcess): Promise<number | null> {
   return new Promise((resolve) => {
     guard.once('message', (report) => {

@@ -14,7 +14,6 @@ export const QEMU = 'qemu-system-x86_64'
  */
 const KERNEL_TIMEOUT_MS = 60_000
 
-/** A machine with a running kernel. */
 export type Machine = {
   /** qemu's. */
   readonly pid: number
@@ -46,9 +45,7 @@ export type Machine = {
  * Starts a machine and waits until its kernel runs. The machine ends with this process, even if
  * this process is killed. Rejects with BootError `missing_tool`, `machine_ended` or `timeout`.
  */
-export async function startMachine(
-  plan: Omit<MachinePlan, 'inward' | 'relay'> & { readonly guestPort: number },
-): Promise<Machine> {
+export async function startMachine(plan: MachineOptions): Promise<Machine> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await tryMachine(plan, await findFreePort())
@@ -64,10 +61,9 @@ const PORT_ATTEMPTS = 3
 const RELAY = join(import.meta.dirname, 'relay.ts')
 const TAIL_LINES = 30
 
-async function tryMachine(
-  plan: Omit<MachinePlan, 'inward' | 'relay'> & { readonly guestPort: number },
-  hostPort: number,
-): Promise<Machine> {
+type MachineOptions = Omit<MachinePlan, 'inward' | 'relay'> & { readonly guestPort: number }
+
+async function tryMachine(plan: MachineOptions, hostPort: number): Promise<Machine> {
   const output = new MachineConsole(() => performance.now())
   const startedAtMs = performance.now()
   const words = machineArguments({
@@ -128,7 +124,6 @@ function findFreePort(): Promise<number> {
   })
 }
 
-/** The description of a machine. */
 export type MachinePlan = {
   readonly accelerator: Accelerator
   readonly kernelPath: string
@@ -174,16 +169,7 @@ export function machineArguments(plan: MachinePlan): readonly string[] {
     String(plan.memoryMebibytes),
     '-smp',
     String(plan.cpus),
-    '-nodefaults',
-    '-no-user-config',
-    '-display',
-    'none',
-    '-monitor',
-    'none',
-    // The machine ends if the guest restarts.
-    '-serial',
-    'stdio',
-    '-no-reboot',
+    ...CONSOLE_ONLY,
     '-kernel',
     plan.kernelPath,
     '-initrd',
@@ -197,6 +183,19 @@ export function machineArguments(plan: MachinePlan): readonly string[] {
     'virtio-net-pci,netdev=net,romfile=',
   ]
 }
+
+/** No default devices and no monitor. The machine ends if the guest restarts. */
+const CONSOLE_ONLY = [
+  '-nodefaults',
+  '-no-user-config',
+  '-display',
+  'none',
+  '-monitor',
+  'none',
+  '-serial',
+  'stdio',
+  '-no-reboot',
+]
 
 function networkOf({ inward, outward, relay }: MachinePlan): string {
   const forwards = outward.map(({ port, to }) => {
@@ -223,7 +222,6 @@ function quoteWord(word: string): string {
 /** Maximum number of kept output lines. The oldest lines are dropped. */
 export const CONSOLE_LINES_MAX = 4_000
 
-/** Maximum length of a kept line. */
 export const CONSOLE_LINE_LENGTH_MAX = 16_384
 
 /** A line of output without its line end. `atMs`: milliseconds of the caller's clock. */
@@ -318,15 +316,7 @@ async function startsWithKvm(kernelPath: string): Promise<boolean> {
     'pc',
     '-m',
     '512',
-    '-nodefaults',
-    '-no-user-config',
-    '-display',
-    'none',
-    '-monitor',
-    'none',
-    '-serial',
-    'stdio',
-    '-no-reboot',
+    ...CONSOLE_ONLY,
     '-kernel',
     kernelPath,
     '-append',

@@ -23,7 +23,6 @@ import {
 } from './host-programs.ts'
 import type { Accelerator } from './machine.ts'
 
-/** A booted image, with all programs that it needs on the host. */
 export type BootStage = {
   readonly image: BuiltImage
   readonly chain: StartedChain
@@ -34,7 +33,6 @@ export type BootStage = {
   stop(): Promise<void>
 }
 
-/** A verified completion from a booted image. */
 export type FirstCompletion = {
   readonly hash: string
   readonly bundle: JsonObject
@@ -126,10 +124,7 @@ const CALL_TIMEOUT_MS = 60_000
 /** Time limit until a block contains the anchor and its proofs are available, milliseconds. */
 const EVIDENCE_TIMEOUT_MS = 30_000
 
-/**
- * Requests one verified chat completion, and returns its hash. Rejects with BootError
- * `call_failed`.
- */
+/** Returns the completion's hash. Rejects with BootError `call_failed`. */
 export async function completeChat(gateway: StartedGateway, prompt: string): Promise<string> {
   const answer = await fetchJson(gateway, '/v1/verified/chat/completions', {
     model: 'demo/echo',

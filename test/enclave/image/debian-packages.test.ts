@@ -5,12 +5,12 @@ import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import {
   type DebianPackage,
+  digestSha256,
   downloadPackage,
   fileNameOf,
   openDebianPackage,
   parsePackageList,
 } from '../../../enclave/image/debian-packages.ts'
-import { digestSha256 } from '../../../enclave/image/pins.ts'
 import { needProgram } from '../../support/needs.ts'
 
 const DPKG = needProgram('dpkg-deb')
