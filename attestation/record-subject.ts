@@ -47,7 +47,7 @@ export type RecordOptions = {
 }
 
 /** SHA-256 (hex) of the missing request or response. */
-export type Withheld = { readonly request?: string; readonly response?: string }
+type Withheld = { readonly request?: string; readonly response?: string }
 
 /** The parts of a record. The fault of an unreadable part fails each check that needs the part. */
 export type RecordSubject = {

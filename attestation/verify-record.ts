@@ -13,13 +13,7 @@ import { type LogProof, parseLogProof } from './log-proof-form.ts'
 import { decodeAttestationPayload } from './nitro/document.ts'
 import { ownMembers } from './own-members.ts'
 import { dialectOfReceipt, type Receipt } from './receipt.ts'
-import {
-  type RecordOptions,
-  type RecordSubject,
-  readHex,
-  readSubject,
-  type Withheld,
-} from './record-subject.ts'
+import { type RecordOptions, type RecordSubject, readHex, readSubject } from './record-subject.ts'
 import { findReplacedMember } from './replaced-member.ts'
 
 const { textOf } = formsOf('missing_member')
@@ -324,7 +318,7 @@ const NO_LOG =
   'the answer has no log: hashes and models are of this completion, ' +
   'but nothing binds what else the receipt says'
 
-function withheldReason(part: keyof Withheld): string {
+function withheldReason(part: 'request' | 'response'): string {
   return `the ${part} was left out; only its hash is there, and it is the receipt's`
 }
 
