@@ -10,15 +10,13 @@ export class ByteBuffer {
     return this.used
   }
 
-  /** The last byte. Undefined if the buffer is empty. */
   get last(): number | undefined {
     return this.bytes[this.used - 1]
   }
 
   append(part: Uint8Array): void {
     if (this.used === 0) {
-      // Kept without a copy: the first part is usually the only part. The next part goes into a new
-      // array.
+      // Not copied: the first part is usually the only part.
       this.bytes = part
       this.used = part.length
       return
@@ -33,7 +31,7 @@ export class ByteBuffer {
     this.used = needed
   }
 
-  /** Returns all bytes so far, in order, and empties the buffer. A single part is not copied. */
+  /** Returns all bytes and empties the buffer. A single part is not copied. */
   take(): Uint8Array {
     const taken = this.bytes.subarray(0, this.used)
     this.bytes = new Uint8Array(0)

@@ -1,7 +1,7 @@
 import { sha256 as nobleSha256 } from '@noble/hashes/sha2.js'
 import { FormatError } from './errors.ts'
 
-/** Lower-case hex of `bytes`, two digits a byte, no prefix. */
+/** Lower-case hex, without prefix. */
 export function encodeHex(bytes: Uint8Array): string {
   let text = ''
   for (const byte of bytes) text += HEX_OF_BYTE[byte]
@@ -80,7 +80,6 @@ export function encodeUtf8(text: string): Uint8Array {
   return utf8.encode(text)
 }
 
-/** Joins `parts` in their order, in a new array. */
 export function concatBytes(...parts: readonly Uint8Array[]): Uint8Array {
   const joined = new Uint8Array(parts.reduce((length, part) => length + part.length, 0))
   let offset = 0
@@ -91,7 +90,7 @@ export function concatBytes(...parts: readonly Uint8Array[]): Uint8Array {
   return joined
 }
 
-/** True if the two arrays hold the same bytes. The time depends only on their lengths. */
+/** The time depends only on the lengths, not on the bytes. */
 export function equalBytes(left: Uint8Array, right: Uint8Array): boolean {
   if (left.length !== right.length) return false
   let difference = 0
@@ -103,7 +102,6 @@ export function equalBytes(left: Uint8Array, right: Uint8Array): boolean {
 /** Bytes of a SHA-256 or Keccak-256 hash. */
 export const HASH_BYTES = 32
 
-/** SHA-256 (FIPS 180-4) of `data`, 32 bytes. */
 export function sha256(data: Uint8Array): Uint8Array {
   return nobleSha256(data)
 }

@@ -14,7 +14,8 @@ import { parseLogProof } from './log-proof-form.ts'
 import { ownMembers } from './own-members.ts'
 import { dialectOfReceipt, parseReceipt, type Receipt } from './receipt.ts'
 import { hashCompletion } from './record-hash.ts'
-import { type RecordOptions, verifyRecord } from './verify-record.ts'
+import type { RecordOptions } from './record-subject.ts'
+import { verifyRecord } from './verify-record.ts'
 
 /**
  * An answer that its caller kept: whole, or all chunks or all named events of its stream, in order.
@@ -40,7 +41,7 @@ export type KeptExchange = {
   readonly answer?: KeptAnswer
 }
 
-/** The comparisons of a kept exchange with evidence. */
+/** The comparisons of kept data with evidence. */
 export type ExchangeCheckName =
   | 'request given' //   the request has the evidence's request_hash
   | 'answer given' //    the answer has the evidence's response_hash, or its chunks the stream_hash
@@ -81,12 +82,6 @@ export function compareExchange(evidence: Json, kept: KeptExchange): readonly Ex
   ]
 }
 
-/** Request and response of a completion. An unknown part is null. */
-export type KnownParts = {
-  readonly request: JsonObject | null
-  readonly response: JsonObject | null
-}
-
 /**
  * The kept parts that match the evidence, in the form of a record. `checks` is the result of
  * compareExchange. A response from chunks may lack its usage.
@@ -95,7 +90,7 @@ export function matchingParts(
   evidence: Json,
   kept: KeptExchange,
   checks: readonly ExchangeCheck[] = compareExchange(evidence, kept),
-): KnownParts {
+): { readonly request: JsonObject | null; readonly response: JsonObject | null } {
   const record = isJsonObject(evidence) ? evidence : {}
   const { request, answer } = ownMembers(kept)
   const hasPassed = (given: ExchangeCheckName) =>
@@ -120,7 +115,7 @@ export function matchingParts(
  */
 export function completeRecord(record: JsonObject, kept: KeptExchange): JsonObject {
   const { request, response } = matchingParts(record, kept)
-  const isWhole = response !== null && isResponse(record, response)
+  const isWhole = response !== null && hasSignedHash(record, response)
   const filled = fillPart(record, 'request', request)
   return fillPart(filled, 'response', isWhole ? response : null)
 }
@@ -135,8 +130,7 @@ function fillPart(
   return { ...rest, [part]: value }
 }
 
-/** True if this is the response whose hash is in the receipt. */
-function isResponse(record: JsonObject, response: JsonObject): boolean {
+function hasSignedHash(record: JsonObject, response: JsonObject): boolean {
   const dialect = dialectNameOf(record)
   const { responseHash } = hashCompletion({ request: {}, response, dialect })
   return responseHash === receiptOf(record).response_hash
@@ -191,12 +185,13 @@ function compareRequest(record: JsonObject, request: Json): Finding {
   if (requestHash !== expected)
     throw new ProofError(
       'other_request',
-      `expected the request of the evidence, whose hash is ${expected}; the hash of the given request is ${requestHash}`,
+      `expected the request of the evidence, whose hash is ${expected}; ` +
+        `the hash of the given request is ${requestHash}`,
     )
   return `the request of the evidence, SHA-256 ${requestHash}`
 }
 
-/** Adds the record's proof to the kept answer: verifyRecord can check this create response. */
+/** verifyRecord checks the kept answer as a create response with the record's proof. */
 function compareAnswer(record: JsonObject, answer: KeptAnswer): Finding {
   const dialect = dialectNameOf(record)
   if (answer.kind === 'events' || eventDialectOf(dialect) !== null)
@@ -223,12 +218,12 @@ function compareAnswer(record: JsonObject, answer: KeptAnswer): Finding {
   return `the answer of the evidence: ${passed.map(({ name, detail }) => `${name} ${detail}`).join(', ')}`
 }
 
-/** Compares an answer of a dialect with named events, whole or streamed. */
+/** For a dialect whose streams have named events. The answer may also be whole. */
 function compareEvents(record: JsonObject, answer: KeptAnswer): Finding {
   const dialect = dialectNameOf(record)
   const receipt = receiptOf(record)
   const kept = answer.kind === 'events' ? readKeptStream(dialect, answer.events) : null
-  if (!isResponse(record, kept?.response ?? keptResponseOf(answer, dialect)))
+  if (!hasSignedHash(record, kept?.response ?? keptResponseOf(answer, dialect)))
     throw new ProofError(
       'other_answer',
       `expected the answer of the evidence, whose hash is ${receipt.response_hash}`,
@@ -241,8 +236,8 @@ function compareEvents(record: JsonObject, answer: KeptAnswer): Finding {
 }
 
 /**
- * True if a kept stream is the evidence's response without usage. That occurs with version 1
- * receipts (no stream hash) when the caller did not ask for usage.
+ * True if only the usage is missing in a kept stream, because the caller did not ask for usage. For
+ * version 1 alone: later receipts have a stream hash.
  */
 function isWithoutUsage(record: JsonObject, answer: KeptAnswer): boolean {
   const response = memberOf(record, 'response')
@@ -252,7 +247,6 @@ function isWithoutUsage(record: JsonObject, answer: KeptAnswer): boolean {
   return canonicalizeJson(keptResponseOf(answer)) === canonicalizeJson(rest)
 }
 
-/** The checks of verifyRecord that compare the answer with the receipt. */
 const ANSWER_CHECKS: ReadonlySet<string> = new Set(['response hash', 'stream hash'])
 
 function compareProof(record: JsonObject, answer: KeptAnswer): Finding {

@@ -64,7 +64,6 @@ export function hashResponse(
   }
 }
 
-/** True if a request asks for the usage chunk of its stream (`stream_options.include_usage`). */
 export function asksForUsage(request: JsonObject): boolean {
   const options = memberOf(request, 'stream_options')
   return isJsonObject(options) && memberOf(options, 'include_usage') === true
@@ -90,7 +89,7 @@ export function stripProofMembers(response: JsonObject, version: ReceiptVersion 
   return filterMembers(response, (name) => !isProofMember(name, version))
 }
 
-/** True if `name` is one of PROOF_MEMBERS in receipts of this version. */
+/** In version 1, `log` is not a proof member. */
 export function isProofMember(name: string, version: ReceiptVersion = 3): boolean {
   return PROOF_NAMES.has(name) && (version !== 1 || name !== 'log')
 }

@@ -4,7 +4,7 @@ import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value
 
 const { arrayOf, countOf, hexOf, invalid, membersOf, objectOf, textOf } = formsOf('invalid_demand')
 
-/** The member of a request in which its caller states its demands to the enclave. */
+/** The member of a request with its caller's demands to the enclave. */
 export const DEMANDS_MEMBER = 'affidavit'
 
 /**
@@ -16,7 +16,6 @@ export type Demands = {
   readonly nonce?: string
   /** Which credential the enclave may present to the provider. */
   readonly credential?: CredentialDemand
-  /** The place of the call in a session. */
   readonly session?: SessionPlace
   /**
    * The headers of the call's dialect, by their lower-case names. They replace those of the HTTP
@@ -33,19 +32,19 @@ export type Demands = {
 /** 'operator': no caller's credential. `sha256`: only the caller's credential with this digest. */
 export type CredentialDemand = 'operator' | { readonly sha256: string }
 
-/** The place of a call in a session: the calls of one run of an agent, in their order. */
+/** The place of a call in a session, which is one run of an agent. */
 export type SessionPlace = {
-  /** Id of the session: 16 to 32 bytes in lower-case hex. */
+  /** 16 to 32 bytes in lower-case hex. */
   readonly id: string
   /** The number of calls before this one in the session. */
   readonly n: number
   /** Hash of the call before this one, 64 hex digits. Null exactly for the first call. */
   readonly previous: string | null
-  /** The caller states that no call follows in the session. */
+  /** States that no call follows in the session. */
   readonly last?: true
 }
 
-/** The form of a nonce. A shorter nonce could be guessed. */
+/** A shorter nonce could be guessed. */
 export const NONCE_FORM = /^([0-9a-f]{2}){16,64}$/
 
 /**
@@ -83,7 +82,6 @@ export function parseDemands(value: Json): Demands {
   }
 }
 
-/** Maximum number of accepted keys of a provider. */
 export const PROVIDER_KEYS_MAX = 64
 
 function parseProviderKeys(value: Json, name: string): readonly string[] {
@@ -102,7 +100,6 @@ const NONCE_NAME = `${DEMANDS_MEMBER}.nonce`
 const NONCE = { ...formOf(NONCE_FORM), expectation: '16 to 64 bytes in lower-case hex' }
 const SESSION_NAME = `${DEMANDS_MEMBER}.session`
 
-/** The form of a session's id. */
 export const SESSION_ID = {
   form: /^([0-9a-f]{2}){16,32}$/,
   expectation: '16 to 32 bytes in lower-case hex',

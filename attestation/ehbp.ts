@@ -20,18 +20,18 @@ export const RESPONSE_NONCE_LABEL = 'nonce'
 export const ENCAPSULATED_KEY_HEADER = 'ehbp-encapsulated-key'
 /** Header of an answer with its nonce: 32 random bytes, as 64 lower-case hex digits. */
 export const RESPONSE_NONCE_HEADER = 'ehbp-response-nonce'
-/** Header: the notary whose key encrypts the call. */
+/** Header with the notary whose key encrypts the call: 0x, lower case. */
 export const NOTARY_HEADER = 'affidavit-notary'
 
 /** `type` of the problem that a server reports if it does not have the call's key. */
 export const KEY_CONFIG_PROBLEM = 'urn:ietf:params:ehbp:error:key-config'
 
 /** Sizes in bytes: the length (big-endian) before a frame, a nonce, and an AES-GCM tag. */
-export const FRAME_LENGTH_BYTES = 4
+const FRAME_LENGTH_BYTES = 4
 export const GCM_NONCE_BYTES = 12
 export const GCM_TAG_BYTES = 16
 
-/** Writes a frame: the length of a ciphertext, then the ciphertext. */
+/** A frame is the length of a ciphertext, then the ciphertext. */
 export function writeFrame(ciphertext: Uint8Array): Uint8Array<ArrayBuffer> {
   const frame = new Uint8Array(FRAME_LENGTH_BYTES + ciphertext.length)
   new DataView(frame.buffer).setUint32(0, ciphertext.length)
@@ -71,7 +71,6 @@ export function createFrameReader(lengthMax: number) {
   }
 
   return {
-    /** Returns the frames that are complete after these bytes. */
     *push(bytes: Uint8Array): Generator<Uint8Array> {
       let at = 0
       for (;;) {
@@ -100,7 +99,6 @@ export function createFrameReader(lengthMax: number) {
         }
       }
     },
-    /** Call this at the end of the body. */
     end(): void {
       if (wanted !== null || heldLength > 0)
         throw new FormatError('invalid_frame', 'expected the last frame to be whole')

@@ -6,7 +6,7 @@ import { encodeUintWord, hashText, type LogDomain, typedDataDigest } from './tre
 const { invalid } = formsOf('invalid_encryption_key')
 
 /** Bytes of an X25519 public key (RFC 7748). */
-export const ENCRYPTION_KEY_BYTES = 32
+const ENCRYPTION_KEY_BYTES = 32
 
 /** Longest lifetime of one key, seconds. An enclave makes a new key every hour. */
 export const ENCRYPTION_KEY_SECONDS_MAX = 2 * 3_600

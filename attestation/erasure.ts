@@ -5,7 +5,7 @@ import { isStatedText } from './stated-text.ts'
 export const ERASURE_REASON_MAX = 500
 
 /** Who may ask for an erasure. `retention`: a rule about how long content is kept. */
-export const ERASURE_ORIGINS = ['operator', 'account', 'retention'] as const
+const ERASURE_ORIGINS = ['operator', 'account', 'retention'] as const
 
 /**
  * A gateway's statement in place of a request and response that it erased. Not signed. It states
@@ -29,16 +29,13 @@ export function readErasure(json: Json | undefined): ErasureStatement | null {
   return origin === undefined ? null : { at, by: origin, reason }
 }
 
-/**
- * True if text can be the reason of an erasure: 1 to ERASURE_REASON_MAX code points, no control
- * characters.
- */
+/** 1 to ERASURE_REASON_MAX code points, no control characters. */
 export function isErasureReason(text: string): boolean {
   return isStatedText(text, ERASURE_REASON_MAX)
 }
 
 /** Reasons why a gateway cannot return content that it stores. */
-export const WITHHOLDING_CODES = ['content_key_missing', 'content_unreadable'] as const
+const WITHHOLDING_CODES = ['content_key_missing', 'content_unreadable'] as const
 
 /**
  * Why a stored record with `redacted` lacks request and response, as the record states it: the

@@ -18,7 +18,7 @@ export type Finding = string | { readonly notChecked: string }
 /** A value, or the fault thrown in its place. */
 export type Attempt<Value> = { readonly value: Value } | { readonly fault: unknown }
 
-/** Makes a check that throws if it fails. Returns the outcome. `describe` explains the fault. */
+/** Runs `find`, which throws if the check fails. `describe` puts the fault into words. */
 export function check<Name extends string>(
   name: Name,
   find: () => Finding,
@@ -31,7 +31,6 @@ export function check<Name extends string>(
     : { name, outcome: 'not checked', detail: attempted.value.notChecked }
 }
 
-/** The value that `produce` returns, or the fault that it throws. */
 export function attempt<Value>(produce: () => Value): Attempt<Value> {
   try {
     return { value: produce() }
@@ -40,13 +39,12 @@ export function attempt<Value>(produce: () => Value): Attempt<Value> {
   }
 }
 
-/** Returns the value, or throws the fault. */
 export function need<Value>(attempted: Attempt<Value>): Value {
   if ('fault' in attempted) throw attempted.fault
   return attempted.value
 }
 
-/** Describes a fault in words. For an attestation document, the text includes the fault's code. */
+/** For an attestation document, the text includes the fault's code. */
 export function reasonOf(fault: unknown): string {
   if (fault instanceof AttestationError) return `${fault.code}: ${fault.message}`
   return fault instanceof Error ? fault.message : 'unknown fault'

@@ -1,4 +1,4 @@
-/** The exports of this folder for other projects. README.md: what each check proves. */
+/** README.md says what each check proves. */
 
 export { addressOf, completionDigest } from './account.ts'
 export { decodeBase64, decodeHex, encodeBase64, encodeHex } from './bytes.ts'
@@ -171,6 +171,7 @@ export {
   type ReceiptV3,
 } from './receipt.ts'
 export { hashChunks, hashCompletion } from './record-hash.ts'
+export type { RecordOptions } from './record-subject.ts'
 export {
   configurationOf,
   parseRelease,
@@ -225,7 +226,6 @@ export { parseEncryptionKey, verifyEncryptionKey } from './verify-encryption-key
 export {
   type RecordCheck,
   type RecordCheckName,
-  type RecordOptions,
   type RecordReport,
   verifyRecord,
 } from './verify-record.ts'

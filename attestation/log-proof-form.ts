@@ -9,13 +9,12 @@ const { countOf, invalid, membersOf, textOf } = formsOf('invalid_log_proof')
  * receipt's leaf.
  */
 export type LogProof = {
-  /** Number of leaves in the log at this head. */
   readonly size: number
   /** Hex, no prefix. */
   readonly root: string
   /** 0x + 65 bytes: the signature over treeHeadDigest. */
   readonly signature: string
-  /** Inclusion path from leaf to root, 32 bytes each, as hex without prefix. */
+  /** From leaf to root, 32 bytes each, as hex without prefix. */
   readonly path: readonly string[]
   readonly chain_id: number
   /** The anchor contract: 0x, lower case. */

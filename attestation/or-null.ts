@@ -1,7 +1,6 @@
-/** A class of errors. */
 export type FaultKind<Fault extends Error> = abstract new (...given: never) => Fault
 
-/** Returns the result of `run`, or null if it throws one of these kinds. Throws other faults. */
+/** Null if `run` throws one of these kinds. Other faults are thrown. */
 export function orNull<Value>(
   run: () => Value,
   ...kinds: readonly FaultKind<Error>[]

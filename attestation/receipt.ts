@@ -16,25 +16,20 @@ const { countOf, hexOf, invalid, membersOf, objectOf, textOf } = formsOf('invali
  */
 export type Receipt = (ReceiptMembers & { readonly version: 1 }) | ReceiptV2 | ReceiptV3
 
-/** A receipt of version 2: version 1 and three more members. */
 export type ReceiptV2 = ReceiptMembers & StreamMembers & { readonly version: 2 }
 
-/** A receipt of version 3: version 2 and three more members. */
 export type ReceiptV3 = ReceiptMembers &
   StreamMembers & {
     readonly version: 3
     /** The owner of the credential that was presented to the provider. */
     readonly credential: ReceiptCredential
-    /** The API of request and response. */
     readonly dialect: DialectName
     /** The hashed headers of the call, without the caller's demands. Empty for a chat call. */
     readonly headers: Readonly<Record<string, string>>
   }
 
 export type ReceiptCredential = {
-  /**
-   * The enclave states it, or the gateway if the call is unencrypted and demanded no credential.
-   */
+  /** Stated by the enclave, or by the gateway for an unencrypted call without a demand. */
   readonly from: 'caller' | 'operator' | 'none'
   /** True if the request demanded this credential (`affidavit.credential`). */
   readonly demanded: boolean
@@ -121,7 +116,7 @@ function parseHeaders(dialect: DialectName, value: Json): ReceiptV3['headers'] {
   return Object.fromEntries(headers)
 }
 
-/** The dialect of a receipt. Receipts of versions 1 and 2 are of chats. */
+/** Receipts of versions 1 and 2 are of chats. */
 export function dialectOfReceipt(receipt: Receipt): DialectName {
   return receipt.version === 3 ? receipt.dialect : 'chat'
 }

@@ -3,7 +3,8 @@ import type { DialectEvent } from './dialects/dialect.ts'
 import { dialectOfRequest } from './dialects/dialects.ts'
 import { readKeptStream } from './dialects/kept-stream.ts'
 import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
-import { type RecordOptions, type RecordReport, verifyRecord } from './verify-record.ts'
+import type { RecordOptions } from './record-subject.ts'
+import { type RecordReport, verifyRecord } from './verify-record.ts'
 
 /**
  * Checks a kept stream as verifyRecord checks a create response. `chunks`: the data of all events
@@ -51,7 +52,6 @@ export function verifyEventStream(
   return verifyRecord(null, { ...options, events })
 }
 
-/** The chunk with the proof, which is the last chunk. */
 function proofOf(chunks: readonly JsonObject[]): JsonObject {
   const last = chunks.at(-1)
   if (last === undefined || memberOf(last, 'receipt') === undefined)

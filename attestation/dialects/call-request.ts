@@ -13,8 +13,7 @@ const { invalid, membersOf, objectOf, textOf } = formsOf('invalid_call_request')
  */
 export const DEMANDS_HEADER = 'affidavit-call'
 
-/** Maximum length of a hashed header. */
-export const HEADER_LENGTH_MAX = 8_192
+const HEADER_LENGTH_MAX = 8_192
 
 const HEADER = {
   form: new RegExp(`^[\\x20-\\x7e]{1,${HEADER_LENGTH_MAX}}$`),
@@ -25,15 +24,14 @@ const BASE64URL = { form: /^[A-Za-z0-9_-]+$/, expectation: 'base64url without pa
 /** The headers of a call by their lower-case names. */
 export type CallHeaders = Readonly<Record<string, string>>
 
-/** The parts of a request as it is hashed. */
 export type CallRequest = {
   readonly headers: CallHeaders
   readonly body: JsonObject
 }
 
 /**
- * Selects the hashed headers of a call: those of its dialect, and the header with the demands. If
- * the demands in the body have `headers`, only those are used: they may be encrypted. Throws
+ * The hashed headers of a call: those of its dialect, and the header with the demands. If the
+ * demands in the body have `headers`, only those are used: they may be encrypted. Throws
  * FormatError `invalid_call_request` for a header of another form, and as demandsOf does.
  */
 export function hashedHeaders(

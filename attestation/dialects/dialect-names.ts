@@ -13,7 +13,6 @@ export const DIALECT_HEADERS: Readonly<Record<DialectName, readonly string[]>> =
 
 export const DIALECT_NAMES = Object.keys(DIALECT_HEADERS) as readonly DialectName[]
 
-/** True if `value` is the name of a dialect. */
 export function isDialectName(value: unknown): value is DialectName {
   return typeof value === 'string' && Object.hasOwn(DIALECT_HEADERS, value)
 }

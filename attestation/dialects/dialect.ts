@@ -62,28 +62,28 @@ export function eventNameOf({ event, data }: DialectEvent): string {
   return type
 }
 
-/** The member `name` of `object`, which must be a text. Throws FormatError `invalid_form`. */
+/** Throws FormatError `invalid_form` if the member is not a text. */
 export function textIn(object: JsonObject, name: string): string {
   const value = memberOf(object, name)
   if (typeof value === 'string') return value
   throw refuse('invalid_form', `expected ${name} to be a string`)
 }
 
-/** The member `name` of `object`, which must be an object. Throws FormatError `invalid_form`. */
+/** Throws FormatError `invalid_form` if the member is not an object. */
 export function objectIn(object: JsonObject, name: string): JsonObject {
   const value = memberOf(object, name)
   if (isJsonObject(value)) return value
   throw refuse('invalid_form', `expected ${name} to be an object`)
 }
 
-/** The member `name` of `object`, a list of objects. Empty if it is null or left out. */
+/** Empty if the member is null or left out. Throws FormatError `invalid_form`. */
 export function listIn(object: JsonObject, name: string): readonly JsonObject[] {
   const value = memberOf(object, name) ?? []
   if (isJsonArray(value) && value.every(isJsonObject)) return value
   throw refuse('invalid_form', `expected ${name} to be an array of objects`)
 }
 
-/** Adds an id to those of an answer. Throws FormatError `changed_identity` for an id twice. */
+/** Ignores an empty id. Throws FormatError `changed_identity` for an id twice. */
 export function addId(ids: Set<string>, id: readonly Json[]): void {
   if (isEmpty(id.at(-1))) return
   const key = canonicalizeJson(id)
@@ -104,7 +104,6 @@ export function isEmpty(value: Json | undefined): boolean {
   )
 }
 
-/** True if the two values have the same canonical text. */
 export function isSame(one: Json, other: Json): boolean {
   return one === other || canonicalizeJson(one) === canonicalizeJson(other)
 }

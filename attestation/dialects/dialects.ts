@@ -33,19 +33,17 @@ export type Dialect = {
   readonly name: DialectName
   /** Makes the request of a record from the body of a call and its hashed headers. */
   requestOf(body: JsonObject, headers: CallHeaders): JsonObject
-  /** Reads a request. Throws FormatError for another form. */
+  /** Throws FormatError for another form. */
   readRequest(request: JsonObject): CallRequest
-  /** What the caller demands of the enclave. Throws FormatError. */
+  /** Throws FormatError. */
   demandsOf(request: JsonObject): Demands
   /** The request as it is hashed. Returns `request` itself if it has this form. */
   hashedRequest(request: JsonObject): JsonObject
-  /**
-   * Finds the first member of a body that hides a part of the prompt. Null without such a member.
-   */
+  /** The first member that hides a part of the prompt. Null without such a member. */
   findHidden(body: JsonObject): RefusedMember | null
   /** The answer as it is hashed: without its proof. `version` is the version of the receipt. */
   hashedResponse(response: JsonObject, version: 1 | 2 | 3): JsonObject
-  /** The object with the proof of a whole answer: the answer itself, or one of its members. */
+  /** The answer itself, or the member with the proof. */
   proofOf(answer: JsonObject): JsonObject
   /**
    * Adds a proof to a whole answer. `answer`: canonical JSON text. `members`: JSON text, without
@@ -59,9 +57,8 @@ export type Dialect = {
 
 /** A dialect whose streams consist of named events. The last event holds the proof. */
 export type EventDialect = Dialect & {
-  /** Returns a provider's answer without its proof member. Throws FormatError `invalid_form`. */
+  /** Leaves out the proof member. Throws FormatError `invalid_form`. */
   readAnswer(answer: JsonObject): JsonObject
-  /** Creates a reader for one stream. */
   openStream(): StreamReader
   /** Member of the last event's data that holds the proof. Null if the data hold it directly. */
   readonly proofIn: string | null
@@ -83,7 +80,6 @@ const CHAT: Dialect = {
 
 type EventPart = 'findHidden' | 'readAnswer' | 'openStream' | 'proofIn' | 'endStream'
 
-/** A dialect with named events, from the parts that depend on its form. */
 function eventDialect<Name extends DialectName>(
   name: Name,
   parts: Pick<EventDialect, EventPart>,
@@ -105,7 +101,6 @@ function eventDialect<Name extends DialectName>(
   }
 }
 
-/** The dialects whose streams consist of named events. */
 export const EVENT_DIALECTS = {
   responses: eventDialect('responses', {
     findHidden: findHiddenInResponses,
@@ -127,7 +122,6 @@ export const EVENT_DIALECTS = {
   }),
 } as const
 
-/** All dialects by their names. */
 export const DIALECTS: Readonly<Record<DialectName, Dialect>> = { chat: CHAT, ...EVENT_DIALECTS }
 
 const LAST_RESPONSE = /^\{"response":([\s\S]*)(,"sequence_number":\d+,"type":"([a-z._]+)")\}$/
@@ -136,12 +130,11 @@ function addProofMember(object: string, members: string): string {
   return addMembers(object, `"${PROOF_MEMBER}":{${members}}`)
 }
 
-/** Appends members to the JSON text of an object. */
 function addMembers(object: string, members: string): string {
   return object === '{}' ? `{${members}}` : `${object.slice(0, -1)},${members}}`
 }
 
-/** The dialect with this name, if its streams consist of named events. Otherwise null. */
+/** Null for chat, whose streams have no named events. */
 export function eventDialectOf(name: DialectName): EventDialect | null {
   return name === 'chat' ? null : EVENT_DIALECTS[name]
 }
@@ -154,20 +147,7 @@ export function dialectOfRequest(request: Json): DialectName {
 
 const CALL_MEMBERS = ['dialect', 'headers', 'body'] as const
 
-/** Adds the proof of a stream to its last event. */
-export function withProof(
-  { proofIn }: Pick<EventDialect, 'proofIn'>,
-  last: DialectEvent,
-  proof: JsonObject,
-): DialectEvent {
-  const { event, data } = last
-  if (proofIn === null) return { event, data: { ...data, [PROOF_MEMBER]: proof } }
-  const owner = memberOf(data, proofIn)
-  const carrier = { ...(isJsonObject(owner) ? owner : {}), [PROOF_MEMBER]: proof }
-  return { event, data: { ...data, [proofIn]: carrier } }
-}
-
-/** The proof in an event. Undefined if the event has no proof. */
+/** Undefined without a proof. Attacker-controlled. */
 export function proofOfEvent(
   { proofIn }: Pick<EventDialect, 'proofIn'>,
   { data }: DialectEvent,

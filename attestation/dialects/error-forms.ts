@@ -1,7 +1,7 @@
 import type { JsonObject } from '../json/value.ts'
 
 /** An error, before it has the form of a dialect. */
-export type DialectError = {
+type DialectError = {
   /** HTTP status, as the clients of the dialect receive it. */
   readonly status: number
   readonly code: string
@@ -11,14 +11,14 @@ export type DialectError = {
 }
 
 /**
- * Returns the status of a refused request for agents. Agents repeat a request several times after a
- * 404, 422 or 429, and never after a 400. Only a missing path or object is a 404.
+ * The status of a refused request for agents. Agents repeat a request several times after a 404,
+ * 422 or 429, and never after a 400. Only a missing path or object is a 404.
  */
 export function agentStatusOf({ status, code }: Pick<DialectError, 'status' | 'code'>): number {
   return status === 422 || (status === 404 && code !== 'not_found') ? 400 : status
 }
 
-/** Returns an error in Anthropic's form. `code` is an addition: the code of our interface. */
+/** Anthropic's form, with our `code` added. */
 export function anthropicError({ status, code, message, param }: DialectError): JsonObject {
   const type = ANTHROPIC_TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error')
   const error = { type, message, code }

@@ -6,7 +6,6 @@ import { type DialectEvent, hashedLine, isSame, refuse, withoutProof } from './d
 import type { DialectName } from './dialect-names.ts'
 import { type EventDialect, eventDialectOf, proofOfEvent } from './dialects.ts'
 
-/** The result of reading a stream that a caller kept. */
 export type KeptStream = {
   /** The answer, without its proof member. */
   readonly response: JsonObject
@@ -16,14 +15,13 @@ export type KeptStream = {
   readonly proof: Json
 }
 
-/** Reads a kept stream event by event. */
-export type KeptStreamReader = {
+type KeptStreamReader = {
   /**
    * Reads the next event. Returns `bare` for a ping or a keep-alive (not hashed), `last` for the
    * event that ends the stream, otherwise `shown`. Throws as readKeptStream does.
    */
   add(event: DialectEvent): 'bare' | 'shown' | 'last'
-  /** Returns the result after the last event. Throws as readKeptStream does. */
+  /** Throws as readKeptStream does. */
   end(): KeptStream
 }
 
@@ -44,7 +42,7 @@ export function readKeptStream(name: DialectName, events: readonly DialectEvent[
   return reader.end()
 }
 
-/** Creates a reader as readKeptStream, for a stream whose events still arrive. */
+/** As readKeptStream, for a stream whose events still arrive. */
 export function openKeptStream(dialect: EventDialect): KeptStreamReader {
   const reader = dialect.openStream()
   const hash = sha256.create()
@@ -78,7 +76,6 @@ export function openKeptStream(dialect: EventDialect): KeptStreamReader {
   }
 }
 
-/** True if an event only shows that the stream is alive. */
 function isBare({ event, data }: DialectEvent): boolean {
   const { type } = data
   return (
@@ -88,7 +85,7 @@ function isBare({ event, data }: DialectEvent): boolean {
   )
 }
 
-/** The event as it is hashed: without the proof that an enclave adds. */
+/** The hash does not cover the proof, which enclaves add to the last event. */
 function withoutProofs(dialect: EventDialect, { event, data }: DialectEvent): DialectEvent {
   const { proofIn } = dialect
   if (proofIn === null) return { event, data: withoutProof(data) }

@@ -1,7 +1,6 @@
 import { isCount, isJsonObject, type JsonObject, memberOf } from '../json/value.ts'
 import type { DialectName } from './dialect-names.ts'
 
-/** The token usage that an answer states. */
 export type TokenUsage = {
   readonly prompt_tokens: number
   readonly completion_tokens: number
@@ -18,7 +17,7 @@ const COUNTED: Readonly<Record<DialectName, { prompt: readonly string[]; complet
   },
 }
 
-/** The usage that an answer states. Null if it states no usage in whole numbers. */
+/** Null if the answer states no usage in whole numbers. */
 export function usageOf(dialect: DialectName, response: JsonObject): TokenUsage | null {
   const usage = memberOf(response, 'usage')
   if (!isJsonObject(usage)) return null

@@ -41,13 +41,13 @@ export function checkAnchor(
   ]
 }
 
-/** Decodes the header of the bundle's block. Throws if the bundle has no block. */
+/** Throws ProofError `no_block` if the bundle has no block. */
 export function headerOf(bundle: EvidenceBundle): BlockHeader {
   if (bundle.block === null) throw new ProofError('no_block', 'there is no block')
   return decodeBlockHeader(decodeHex(bundle.block.header))
 }
 
-/** Describes why the bundle has no block, as its gateway states, and what the reader can do. */
+/** The gateway's reason for the missing block, and what the reader can do. */
 export function sayNoBlock({
   no_block,
   record,
@@ -63,7 +63,8 @@ const NO_BLOCK_WORDS: Readonly<Record<NoBlockReason | 'not_said', string>> = {
     'the gateway says that the transaction was in no block when it made the bundle: ask for a newer one',
   not_read: 'the gateway says that it did not read the block in time: ask for a newer bundle',
   not_readable:
-    'the gateway says that it cannot read the block that the transaction is in, a fault that its operator must repair: ask for a bundle later',
+    'the gateway says that it cannot read the block that the transaction is in, ' +
+    'a fault that its operator must repair: ask for a bundle later',
 }
 
 /**
@@ -73,18 +74,19 @@ const NO_BLOCK_WORDS: Readonly<Record<NoBlockReason | 'not_said', string>> = {
  */
 export const ANCHOR_SKEW_MS = 60_000
 
-/** Compares only hashes. checkAnchor checks that the bytes are a transaction. */
+/** Compares only hashes. The check `anchor` reads the transaction. */
 function checkTransactionHash({ record, transaction }: EvidenceBundle): Finding {
   const hash = `0x${encodeHex(keccak_256(decodeHex(transaction)))}`
   if (record.tx_hash === hash) return `Keccak-256 ${hash}`
   const { reanchored = [] } = record
   const at = reanchored.indexOf(hash)
-  if (at < 0)
-    throw new ProofError(
-      'wrong_transaction',
-      `expected tx_hash${reanchored.length === 0 ? '' : ', or one of reanchored,'} to be the transaction's hash, ${hash}`,
-    )
-  return `Keccak-256 ${hash}: reanchored, ${at + 1} of ${reanchored.length}, in the place of tx_hash ${record.tx_hash}`
+  if (at < 0) {
+    const places = reanchored.length === 0 ? 'tx_hash' : 'tx_hash, or one of reanchored,'
+    const message = `expected ${places} to be the transaction's hash, ${hash}`
+    throw new ProofError('wrong_transaction', message)
+  }
+  const place = `${at + 1} of ${reanchored.length}, in the place of tx_hash ${record.tx_hash}`
+  return `Keccak-256 ${hash}: reanchored, ${place}`
 }
 
 function checkCall({ record }: EvidenceBundle, transaction: AnchorTransaction): Finding {
@@ -113,10 +115,7 @@ function checkHeader({ number, hash }: BundleBlock, header: BlockHeader): Findin
   return `block ${number}, ${hash}`
 }
 
-/**
- * Checks that the anchor is not older than the completion. A forged block with an earlier time
- * would make the completion look older than it is.
- */
+/** Otherwise, a forged block with an earlier time would make the completion look older. */
 function checkAnchorTime({ record }: EvidenceBundle, { timestamp }: BlockHeader): Finding {
   const documentMs = decodeAttestationPayload(decodeBase64(record.attestation)).timestampMs
   const blockMs = timestamp * 1000
@@ -175,7 +174,7 @@ function wrongAnchor(expectation: string): ProofError {
 }
 
 /**
- * Checks that the chain has this block, with enough blocks after it. `hash`: 0x, lower case. Throws
+ * Checks that the chain has this block and enough blocks after it. `hash`: 0x, lower case. Throws
  * ProofError. Does NOT prove that the facts of the chain are true.
  */
 export function checkBlockOnChain(

@@ -16,9 +16,8 @@ import {
 /** Maximum bytes of a raw anchor transaction. This project's transactions have about 340. */
 export const TRANSACTION_BYTES_MAX = 1024
 
-/** The content of a signed anchor transaction. */
 export type AnchorTransaction = {
-  /** Keccak-256 of the raw transaction, which holds all other members: 0x, lower case. */
+  /** Keccak-256 of the raw transaction: 0x, lower case. */
   readonly hash: string
   /** The account that signed the transaction and pays for it: 0x, lower case. */
   readonly relayer: string
@@ -92,7 +91,6 @@ function invalid(message: string): FormatError {
   return new FormatError('invalid_transaction', `transaction: ${message}`)
 }
 
-/** The arguments of a call of `anchor`. */
 export type AnchorCall = {
   readonly size: number
   /** 32 bytes. */
@@ -120,7 +118,6 @@ export function decodeAnchorCall(data: Uint8Array): AnchorCall {
   return call
 }
 
-/** Encodes the call data of `anchor` with these arguments. */
 export function encodeAnchorCall({ size, root, signature }: AnchorCall): Uint8Array {
   return concatBytes(
     SELECTOR,

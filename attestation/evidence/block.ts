@@ -10,7 +10,6 @@ import { decodeRlp, type RlpItem, rlpBytes, rlpList, rlpNumber, rlpUint256 } fro
  */
 export const HEADER_BYTES_MAX = 16_384
 
-/** The fields of a block's header that are needed to check an anchor. */
 export type BlockHeader = {
   /** Keccak-256 of the header: 0x, lower case. Look up only this value on the chain. */
   readonly hash: string
@@ -85,16 +84,12 @@ function invalid(message: string): FormatError {
 /** Maximum bytes of a transaction's receipt in a bundle. The receipt of an anchor has about 450. */
 export const TRANSACTION_RECEIPT_BYTES_MAX = 16_384
 
-/** What the chain records about a transaction that it executed. */
 type TransactionReceipt = {
   readonly hasSucceeded: boolean
   readonly events: readonly TransactionEvent[]
 }
 
-/**
- * One entry of a receipt's log. `address` is the contract's address: 0x, lower case. Each topic has
- * 32 bytes.
- */
+/** `address` is the contract's address: 0x, lower case. Each topic has 32 bytes. */
 type TransactionEvent = {
   readonly address: string
   readonly topics: readonly Uint8Array[]

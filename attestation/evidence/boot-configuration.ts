@@ -3,8 +3,8 @@ import { canonicalizeJson } from '../json/canonical.ts'
 import type { JsonObject } from '../json/value.ts'
 
 /**
- * Computes the `user_data` of the enclave's attestation documents: SHA-256 of the canonical JSON of
- * its boot configuration.
+ * The `user_data` of the enclave's attestation documents: SHA-256 of the canonical JSON of its boot
+ * configuration.
  */
 export function digestBootConfiguration(configuration: JsonObject): Uint8Array {
   return sha256(encodeUtf8(canonicalizeJson(configuration)))

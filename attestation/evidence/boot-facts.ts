@@ -10,7 +10,6 @@ export type BootFacts = {
   readonly chainId: number
   /** The anchor contract: 0x, lower case. */
   readonly contract: string
-  /** The providers to which the enclave may send requests. */
   readonly providers: readonly { readonly name: string; readonly origin: string }[]
 }
 
@@ -22,7 +21,7 @@ export type BootFacts = {
  */
 export function parseBootConfiguration(json: Json): BootFacts {
   const members = isJsonObject(json) ? json : {}
-  // A head statement has a member `format`. Without it, a boot configuration has another digest.
+  // Head statements have this member. So no JSON is both, and the digests differ.
   if (Object.hasOwn(members, 'format'))
     throw invalid('boot_configuration', 'without a member format')
   const providers = arrayOf(memberOf(members, 'providers'), 'boot_configuration.providers')

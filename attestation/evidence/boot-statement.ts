@@ -15,7 +15,6 @@ import { type LogDomain, verifyTreeHead } from '../tree-head.ts'
 
 const { textOf } = formsOf('invalid_boot_statement', 'boot statement: ')
 
-/** The value of `format` in a boot statement. */
 export const BOOT_STATEMENT_FORMAT = 'affidavit-boot-statement'
 
 /** Maximum heads in one statement. A gateway with more logs sends the heads of its newest logs. */
@@ -78,8 +77,8 @@ export function verifyBootHeads(
 }
 
 /**
- * Computes the `user_data` of a boot statement's document, 32 bytes: SHA-256 of the statement's
- * canonical JSON. Its `format` makes the digest differ from that of a head attestation or a boot
+ * The `user_data` of a boot statement's document, 32 bytes: SHA-256 of the statement's canonical
+ * JSON. With its `format`, the digest differs from that of a head attestation or a boot
  * configuration. Throws FormatError `invalid_boot_statement`.
  */
 export function bootStatementUserData({

@@ -9,7 +9,6 @@ import type { RedactablePart } from './bundle.ts'
 import type { BundleSource } from './bundle-source.ts'
 import type { CheckTable, Judgement } from './verdict.ts'
 
-/** The checks of a bundle, in the order of the report. */
 export type BundleCheckName = keyof typeof BUNDLE_CHECKS
 
 /**
@@ -17,7 +16,7 @@ export type BundleCheckName = keyof typeof BUNDLE_CHECKS
  * checks of a provider's evidence only if there is evidence, or a policy for the provider.
  */
 export const BUNDLE_CHECKS = {
-  /** The bundle has version 1 and the required form. If not, no other check is made. */
+  /** The bundle has a known version and its form. If not, no other check is made. */
   format: 'always',
   /** The request hashes to the receipt's request_hash. */
   'request hash': 'always',
@@ -82,24 +81,19 @@ export const BUNDLE_CHECKS = {
   'block on chain': 'with a chain',
 } as const satisfies CheckTable<string>
 
-/** The outcome of one check. */
 export type BundleCheck = Check<BundleCheckName>
 
-/** The result of verifyBundle. */
 export type BundleReport = Judgement<BundleCheckName> & {
   readonly checks: readonly BundleCheck[]
   /** The parts of the completion that the bundle leaves out. */
   readonly redacted: readonly RedactablePart[]
   /** The gateway's statement about parts that it erased. Not proved. Null without a statement. */
   readonly erased: ErasureStatement | null
-  /**
-   * The source that the bundle states: a hint, not checked. Null without a source, or if the bundle
-   * has another form.
-   */
+  /** A hint that is not checked. Null without a source, or if the bundle has another form. */
   readonly source: BundleSource | null
   /** All checks of the provider's evidence. Empty if the bundle has no evidence. */
   readonly providerChecks: readonly ProviderCheck[]
-  /** The facts that the checks of the bundle prove. Null if the bundle is invalid. */
+  /** Null if the bundle is invalid. */
   readonly facts: BundleFacts | null
 }
 
@@ -111,7 +105,7 @@ export type BundleFacts = {
   readonly index: number
   /** How the answer ended. If not `complete`, its end is missing, and nothing proves who cut it. */
   readonly outcome: Receipt['outcome']
-  /** The provider that answered: its name and origin in the enclave's table. */
+  /** Name and origin in the enclave's table of providers. */
   readonly provider: { readonly name: string; readonly origin: string }
   /** The requested model, and the model in the answer (null if the answer names no model). */
   readonly model: Receipt['model']
@@ -127,18 +121,17 @@ export type BundleFacts = {
   readonly block: BlockFacts | null
   /** The completion was not made after this block. Null unless the chain has the block. */
   readonly anchoredIn: BlockFacts | null
-  /** What the evidence of the provider shows. Null without evidence. */
+  /** Null without evidence. */
   readonly providerEvidence: ProviderEvidenceFacts | null
 }
 
-/** What a bundle's evidence of its provider shows. */
 export type ProviderEvidenceFacts = ProviderFacts & {
   /**
    * True if the evidence passed the caller's policy. False without a policy: any code could have
    * stated the keys.
    */
   readonly isAccepted: boolean
-  /** What is known of the weights of the record's model. */
+  /** Of the record's model. */
   readonly weights: RecordWeights
 }
 

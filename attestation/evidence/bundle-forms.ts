@@ -1,7 +1,8 @@
 import { decodeBase64 } from '../bytes.ts'
-import type { FormatError } from '../errors.ts'
+import { FormatError } from '../errors.ts'
 import { formsOf } from '../json/forms.ts'
 import type { Json } from '../json/value.ts'
+import { orNull } from '../or-null.ts'
 import { ownMembers } from '../own-members.ts'
 
 /** Forms of the members of bundles, except hex texts: see `hexOf`. */
@@ -17,7 +18,7 @@ type HexForm = ({ readonly exactly: number } | { readonly max: number }) & {
   readonly prefix?: '' | '0x'
 }
 
-/** Lower-case hex text of this form. Throws FormatError `invalid_bundle` naming `name`. */
+/** Throws FormatError `invalid_bundle` naming `name`. */
 export function hexOf(json: Json | undefined, name: string, form: HexForm): string {
   const own = ownMembers(form)
   const { prefix = '0x' } = own
@@ -33,23 +34,15 @@ export function hexOf(json: Json | undefined, name: string, form: HexForm): stri
   return json
 }
 
-/** Creates a reader for standard base64 of 1 to `bytesMax` bytes. `invalid`: see formsOf. */
+/** Returns a reader for standard base64 of 1 to `bytesMax` bytes. `invalid`: see formsOf. */
 export function base64FormOf(invalid: (name: string, expectation: string) => FormatError) {
   return (json: Json | undefined, name: string, bytesMax: number): string => {
     const isBounded =
       typeof json === 'string' && json !== '' && json.length <= Math.ceil(bytesMax / 3) * 4
-    if (!isBounded || decodedLength(json) > bytesMax)
+    const bytes = isBounded ? orNull(() => decodeBase64(json), FormatError) : null
+    if (!isBounded || bytes === null || bytes.length > bytesMax)
       throw invalid(name, `standard base64 of 1 to ${bytesMax} bytes`)
     return json
-  }
-}
-
-/** Number of decoded bytes. Infinite if the text is not base64. */
-function decodedLength(text: string): number {
-  try {
-    return decodeBase64(text).length
-  } catch {
-    return Number.POSITIVE_INFINITY
   }
 }
 

@@ -4,9 +4,9 @@ import { bundleForms } from './bundle-forms.ts'
 
 const { invalid, membersOf, objectOf } = bundleForms
 
-/** Longest URL in a source, characters. */
+/** Characters. */
 export const SOURCE_URL_LENGTH_MAX = 300
-/** Longest name of an operator, code points. */
+/** Code points. */
 export const OPERATOR_LENGTH_MAX = 200
 
 /**
@@ -14,7 +14,6 @@ export const OPERATOR_LENGTH_MAX = 200
  * or checked, and no code calls its addresses. It has at least one member.
  */
 export type BundleSource = {
-  /** URL of the gateway. */
   readonly gateway?: string
   /** Name of the person or company that runs the gateway. */
   readonly operator?: string
@@ -60,12 +59,11 @@ function operatorOf(json: Json | undefined, name: string): string {
   return json
 }
 
-/** True if text has the form of a URL in a source. Does not check that the server exists. */
+/** Does not check that the server exists. */
 export function isSourceUrl(text: string): boolean {
   return text.length <= SOURCE_URL_LENGTH_MAX && SOURCE_URL.test(text)
 }
 
-/** True if text can be the name of an operator in a source. */
 export function isOperatorName(text: string): boolean {
   return isStatedText(text, OPERATOR_LENGTH_MAX) && !ODD_BLANKS.test(text)
 }

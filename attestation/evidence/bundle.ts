@@ -30,7 +30,7 @@ const base64Of = base64FormOf(invalid)
 /** The value of `format` in bundles of every version. */
 export const BUNDLE_FORMAT = 'affidavit-evidence-bundle'
 
-/** Maximum number of transactions that a record lists in addition to `tx_hash`. */
+/** Maximum number of transactions in addition to `tx_hash`. */
 export const REANCHORED_MAX = 64
 
 /** All data that are needed to check one completion (formats.md, Format). */
@@ -43,18 +43,15 @@ export type EvidenceBundle = {
   readonly boot_configuration: JsonObject
   /** The signed transaction that anchors the log's head: 0x hex. */
   readonly transaction: string
-  /** The block that holds the transaction. Null if the gateway did not have it. */
   readonly block: BundleBlock | null
-  /** The gateway's reason why there is no block. Absent if it states none. */
   readonly no_block?: NoBlock
-  /** The source that the bundle states. Absent if it states none. */
   readonly source?: BundleSource
   /** Evidence of the provider's machine: standard base64. Absent if it is not known. */
   readonly provider_evidence?: string
 }
 
 /** Why a bundle has no block. Not proved. */
-export type NoBlock = {
+type NoBlock = {
   readonly reason: NoBlockReason
   /** The transaction in the bundle, to look up on the chain: 0x hex. */
   readonly transaction: string
@@ -95,7 +92,7 @@ type RequestPart = { readonly request: JsonObject } | { readonly request_hash: s
 /** The response in its hashed form. If left out, its hash: `response_hash`. */
 type ResponsePart = { readonly response: JsonObject } | { readonly response_hash: string }
 
-/** The block that holds the transaction. */
+/** The block of the anchor transaction. */
 export type BundleBlock = {
   readonly number: number
   /** Look up only this value on the chain: 0x hex. */
@@ -153,7 +150,6 @@ function parseProviderPart(json: Json | undefined): string {
   return base64Of(json, 'provider_evidence', PROVIDER_EVIDENCE_BYTES_MAX)
 }
 
-/** Members that a bundle of version 3 may have. */
 const OPTIONAL_MEMBERS = ['no_block', 'source', 'provider_evidence'] as const
 
 const BUNDLE_MEMBERS = [
@@ -313,7 +309,7 @@ export function createBundle(parts: {
   readonly transaction: string
   /** The block, or the reason why there is no block. Null if neither is known. */
   readonly block: BundleBlock | NoBlock | null
-  /** Where the bundle comes from. Absent or null if unknown. */
+  /** Absent or null if unknown. */
   readonly source?: BundleSource | null
   /** Evidence of the provider as it was collected. Not read here. Absent or null if unknown. */
   readonly providerEvidence?: Uint8Array | null
@@ -368,7 +364,6 @@ function withoutContent({ id: _, ...record }: JsonObject): JsonObject {
   }
 }
 
-/** The parts of a completion that can be left out of a bundle. */
 export type RedactablePart = 'request' | 'response'
 
 /**
@@ -396,7 +391,6 @@ export function redactBundle(
   return { ...bundle, record: response === true ? redactResponse(withoutRequest) : withoutRequest }
 }
 
-/** The parts of the record that are replaced by their hashes. */
 export function redactedParts(record: BundleRecord): readonly RedactablePart[] {
   return [
     ...('request' in record ? [] : ['request' as const]),

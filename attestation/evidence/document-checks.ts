@@ -44,7 +44,6 @@ export async function verifyDocument(
 /** Not used: historical mode takes the document's own time. */
 const UNUSED_TIME = new Date(0)
 
-/** Describes in words which enclave made the document, and when. */
 export function describeDocument({
   moduleId,
   timestampMs,
@@ -103,7 +102,9 @@ export function checkExpectedConfiguration(
   const signed = release && configurationOf(release)
   if (configurations.length === 0 && signed === null)
     return {
-      notChecked: `no expected configurations were given, by a release or otherwise; this one is ${encodeHex(digest)}`,
+      notChecked:
+        'no expected configurations were given, by a release or otherwise; ' +
+        `this one is ${encodeHex(digest)}`,
     }
   if (signed !== null && !equalBytes(signed, digest))
     throw new ProofError(

@@ -11,7 +11,7 @@ export type HeadAttestation = {
   readonly size: number
   /** Hex without prefix. */
   readonly root: string
-  /** The block's number, stated by the gateway. The document has only the block's hash. */
+  /** Stated by the gateway. The document has only the block's hash. */
   readonly block_number: number
   /** 0x hex. */
   readonly block_hash: string

@@ -18,9 +18,9 @@ export type HeadStatement = {
 }
 
 /**
- * Computes the `user_data` of a head attestation's document, 32 bytes: SHA-256 of the statement's
- * canonical JSON. A head statement has a member `format` and a boot configuration does not, so
- * their digests differ. Throws FormatError `invalid_head_statement`.
+ * The `user_data` of a head attestation's document, 32 bytes: SHA-256 of the statement's canonical
+ * JSON. A head statement has a member `format` and a boot configuration does not, so their digests
+ * differ. Throws FormatError `invalid_head_statement`.
  */
 export function headAttestationUserData({
   configuration,

@@ -59,7 +59,6 @@ export type BundlePolicy = {
   readonly confirmationsMin?: number
 }
 
-/** True if the policy expects some code. */
 export function expectsCode({ measurements = [], releases }: BundlePolicy): boolean {
   return measurements.length > 0 || releases !== undefined
 }
@@ -75,11 +74,9 @@ export type ChainFacts = {
    * chain has no block with this number.
    */
   readonly blockHash: string | null
-  /** Number of the chain's newest block. */
   readonly newestBlock: number
 }
 
-/** Optional inputs of verifyBundle. */
 export type BundleContext = {
   /** If left out, the bundle is checked without a chain. */
   readonly chain?: ChainFacts
@@ -98,7 +95,7 @@ export function readPolicy(policy: BundlePolicy): BundlePolicy {
   return ownMembers(policy)
 }
 
-/** Same as readPolicy, for a BundleContext. Throws PolicyError naming the member. */
+/** As readPolicy. Throws PolicyError naming the member. */
 export function readContext(context: BundleContext): BundleContext {
   checkMembers(context, 'context', CONTEXT_FORMS)
   return ownMembers(context)
@@ -107,7 +104,6 @@ export function readContext(context: BundleContext): BundleContext {
 /** Throws PolicyError if `value` has a wrong form. The message calls the value `name`. */
 type Form = (value: unknown, name: string) => void
 
-/** A form for each member of a type. */
 type Forms<Type> = Readonly<Record<keyof Type, Form>>
 
 const BYTES_32 = bytesOf(HASH_BYTES)
@@ -158,14 +154,14 @@ const CHAIN_FORMS: Forms<ChainFacts> = {
 
 const BLOCK_HASH = /^0x[0-9a-fA-F]{64}$/
 
-/** Checks that all own members are known. If `all` is true, no member may be left out. */
+/** Refuses unknown members. With `needed`, no member may be left out. */
 function checkMembers(
   value: unknown,
   name: string,
   forms: Readonly<Record<string, Form>>,
   needed?: 'all',
 ): void {
-  if (!isPlainObject(value)) throw unfit(name, `an object of ${Object.keys(forms).join(', ')}`)
+  if (!hasOwnMembersAlone(value)) throw unfit(name, `an object of ${Object.keys(forms).join(', ')}`)
   const unknown = Object.keys(value).find((member) => !Object.hasOwn(forms, member))
   if (unknown !== undefined)
     throw unfit(name, `without a member ${unknown}: there are ${Object.keys(forms).join(', ')}`)
@@ -179,7 +175,7 @@ function checkMembers(
 function listOf(check: Form): Form {
   return (value, name) => {
     if (!isList(value)) throw unfit(name, 'an array')
-    // Not forEach, which skips holes.
+    // forEach would skip the holes of a sparse array.
     for (const [at, item] of value.entries()) check(item, `${name}.${at}`)
   }
 }
@@ -200,11 +196,6 @@ function checkCount(value: unknown, name: string): void {
 
 function isList(value: unknown): value is readonly unknown[] {
   return Array.isArray(value)
-}
-
-/** Refuses arrays, Maps and instances of classes: their own members do not hold their content. */
-function isPlainObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return hasOwnMembersAlone(value)
 }
 
 function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {

@@ -22,7 +22,6 @@ export function decodeRlp(bytes: Uint8Array): RlpItem {
   return item
 }
 
-/** The RLP encoding of `item`. */
 export function encodeRlp(item: RlpItem): Uint8Array {
   if (item instanceof Uint8Array) {
     const [first = 0x80] = item
@@ -41,7 +40,7 @@ export function encodeRlpNumber(value: number): Uint8Array {
   return Uint8Array.from(bytes)
 }
 
-/** The items of a list. Throws FormatError `invalid_rlp` naming `what`. */
+/** Throws FormatError `invalid_rlp` naming `what`. */
 export function rlpList(item: RlpItem | undefined, what: string): readonly RlpItem[] {
   if (item === undefined || item instanceof Uint8Array)
     throw invalid(`expected ${what} to be a list`)
@@ -49,7 +48,7 @@ export function rlpList(item: RlpItem | undefined, what: string): readonly RlpIt
 }
 
 /**
- * A byte string. If `length` is passed, it must have exactly this many bytes. Throws FormatError
+ * With `length`, the byte string must have exactly this many bytes. Throws FormatError
  * `invalid_rlp` naming `what`.
  */
 export function rlpBytes(item: RlpItem | undefined, what: string, length?: number): Uint8Array {
@@ -84,7 +83,7 @@ export function rlpNumber(item: RlpItem | undefined, what: string): number {
 const UINT256_BYTES = 32
 /** Longest payload whose length is in the prefix byte itself. */
 const SHORT_BYTES_MAX = 55
-/** Maximum bytes of a length. Such a length exceeds any memory, and a double holds it exactly. */
+/** Maximum bytes of a length. A double holds six bytes exactly, and no memory is that large. */
 const LENGTH_BYTES_MAX = 6
 
 type Source = { readonly bytes: Uint8Array; readonly limit: number }

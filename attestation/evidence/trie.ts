@@ -41,12 +41,12 @@ export function verifyTrieProof(proof: {
   return step.value
 }
 
-/** The path of entry `index` through its trie: the nibbles of RLP(index). */
+/** The path of an entry through its trie: the nibbles of RLP(index). */
 function indexNibbles(index: number): readonly number[] {
   return nibblesOf(encodeRlp(encodeRlpNumber(index)))
 }
 
-/** The nibbles of bytes. For each byte, the high nibble comes first. */
+/** The high nibble of each byte comes first. */
 function nibblesOf(bytes: Uint8Array): readonly number[] {
   return [...bytes].flatMap((byte) => [byte >> 4, byte & 15])
 }
@@ -136,7 +136,7 @@ type Leaf = {
   readonly isProven: boolean
 }
 
-/** Builds the node over `leaves`. Adds the nodes above the proven leaf to `nodes`, lowest first. */
+/** Adds the nodes above the proven leaf to `nodes`, lowest first. */
 function buildSubtree(
   leaves: readonly Leaf[],
   nodes: Uint8Array[],

@@ -1,12 +1,10 @@
 import type { Check } from '../finding.ts'
 
-/** When `verified` needs a check. */
-export type CheckNeed = 'always' | 'with a chain' | 'with a provider policy'
+type CheckNeed = 'always' | 'with a chain' | 'with a provider policy'
 
 /** Checks by name, in the order of the report. Value: when `verified` needs the check. */
 export type CheckTable<Name extends string> = Readonly<Record<Name, CheckNeed>>
 
-/** The result of all checks together. */
 export type Judgement<Name extends string> = {
   /**
    * `verified`: no check failed, and every needed check passed. `consistent`: no check failed, but
@@ -19,8 +17,8 @@ export type Judgement<Name extends string> = {
 }
 
 /**
- * Decides the verdict on these checks. `hasChain`: true if the caller passed facts of a chain.
- * `hasProviderPolicy`: true if the caller passed a policy for the provider.
+ * `hasChain` and `hasProviderPolicy`: true if the caller passed these, so that `verified` needs
+ * their checks.
  */
 export function judgeChecks<Name extends string>(
   checks: readonly Check<Name>[],

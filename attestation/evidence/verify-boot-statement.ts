@@ -8,7 +8,7 @@ import { decodeAttestationPayload } from '../nitro/document.ts'
 import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
 import type { Release } from '../release/release.ts'
 import { digestBootConfiguration } from './boot-configuration.ts'
-import { type BootFacts, parseBootConfiguration } from './boot-facts.ts'
+import { parseBootConfiguration } from './boot-facts.ts'
 import {
   type BootHead,
   type BootStatement,
@@ -30,7 +30,6 @@ import { type BundleContext, type BundlePolicy, readContext, readPolicy } from '
 import { type CheckTable, type Judgement, judgeChecks, orderChecks, refuseForm } from './verdict.ts'
 import type { AttestedLog } from './verify-head-attestation.ts'
 
-/** The checks of a boot statement, in the order of the report. */
 export type BootStatementCheckName = keyof typeof BOOT_STATEMENT_CHECKS
 
 /** All checks. The value shows when `verified` needs the check. */
@@ -53,10 +52,9 @@ const BOOT_STATEMENT_CHECKS = {
   'expected configuration': 'always',
 } as const satisfies CheckTable<string>
 
-/** The result of verifyBootStatement. */
 export type BootStatementReport = Judgement<BootStatementCheckName> & {
   readonly checks: readonly Check<BootStatementCheckName>[]
-  /** The facts of the statement. Null if it is invalid. */
+  /** Null if the statement is invalid. */
   readonly facts: BootStatementFacts | null
 }
 
@@ -97,7 +95,7 @@ export async function verifyBootStatement(
   const { attestations } = readContext(context)
   const parsed = attempt(() => ({
     statement: parseBootStatement(json),
-    domain: domainOf(parseBootConfiguration(log.bootConfiguration)),
+    domain: parseBootConfiguration(log.bootConfiguration),
   }))
   if ('fault' in parsed) {
     const detail = reasonOf(parsed.fault)
@@ -127,7 +125,8 @@ export async function verifyBootStatement(
       if (userData === null || nonce !== null || !equalBytes(userData, expected))
         throw new ProofError(
           'wrong_statement',
-          "expected the document's user_data to be of these heads, by this log under this boot configuration, and no nonce",
+          "expected the document's user_data to be of these heads, " +
+            'by this log under this boot configuration, and no nonce',
         )
       return `${heads.length} heads, configuration ${encodeHex(configuration)}`
     }),
@@ -145,14 +144,10 @@ export async function verifyBootStatement(
   return { ...judgement, checks, facts: { notary, heads, timestampMs, measurements, release } }
 }
 
-/** Throws PolicyError, as readContext does for the whole context. */
+/** ownMembers must not miss a member. Throws PolicyError as readContext does. */
 function readOwn<Given extends BundleContext>(given: Given): Given {
   if (!hasOwnMembersAlone(given)) readContext(given)
   return ownMembers(given)
-}
-
-function domainOf({ chainId, contract }: BootFacts) {
-  return { chainId, contract }
 }
 
 const { countOf, invalid, membersOf } = formsOf('invalid_boot_statement', 'boot statement: ')

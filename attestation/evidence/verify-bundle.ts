@@ -89,7 +89,7 @@ export async function verifyBundle(
   }
 }
 
-/** The checks of verifyRecord, except the stream, and the anchor (which this file checks). */
+/** Without `stream hash`, since a bundle has no stream, and `anchor`, which checkAnchor makes. */
 function checkRecord(record: BundleRecord): readonly BundleCheck[] {
   const withheld = {
     ...('request' in record ? {} : { request: record.request_hash }),

@@ -21,7 +21,6 @@ import { type HeadAttestation, parseHeadAttestation } from './head-attestation-f
 import { type BundleContext, type BundlePolicy, readContext, readPolicy } from './policy.ts'
 import { type CheckTable, type Judgement, judgeChecks, orderChecks, refuseForm } from './verdict.ts'
 
-/** The checks of a head attestation, in the order of the report. */
 export type HeadAttestationCheckName = keyof typeof HEAD_ATTESTATION_CHECKS
 
 /** All checks. The value shows when `verified` needs the check. */
@@ -53,10 +52,9 @@ export type AttestedLog = {
   readonly bootConfiguration: JsonObject
 }
 
-/** The result of verifyHeadAttestation. */
 export type HeadAttestationReport = Judgement<HeadAttestationCheckName> & {
   readonly checks: readonly Check<HeadAttestationCheckName>[]
-  /** The facts of the attestation. Null if it is invalid. */
+  /** Null if the attestation is invalid. */
   readonly facts: HeadAttestationFacts | null
 }
 

@@ -28,7 +28,6 @@ export function formsOf(code: string, prefix = '') {
     new FormatError(code, `${prefix}expected ${name} to be ${expectation}`)
 
   return {
-    /** The error for a value `name` that has a wrong form. */
     invalid,
 
     /** An object that has exactly the members `names`. */
@@ -47,7 +46,6 @@ export function formsOf(code: string, prefix = '') {
       return json
     },
 
-    /** An array. `min` and `max` limit its length if they are passed. */
     arrayOf(
       json: Json | undefined,
       name: string,
@@ -59,13 +57,12 @@ export function formsOf(code: string, prefix = '') {
       throw invalid(name, `an array${bounds === undefined ? '' : ` of ${min} to ${max}${items}`}`)
     },
 
-    /** A whole number from 0 to 2^53-1. */
     countOf(json: Json | undefined, name: string): number {
       if (!isCount(json)) throw invalid(name, 'a whole number from 0 to 2^53-1')
       return json
     },
 
-    /** Text. Any text is accepted if no form is passed. */
+    /** Without a form, any text is accepted. */
     textOf(
       json: Json | undefined,
       name: string,

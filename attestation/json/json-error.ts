@@ -1,6 +1,5 @@
 import { FormatError } from '../errors.ts'
 
-/** Why a text is not acceptable JSON. */
 export type JsonErrorCode =
   | 'invalid_utf8' //     bytes that are not UTF-8
   | 'syntax' //           not JSON (RFC 8259), or a byte order mark before it
@@ -12,7 +11,7 @@ export type JsonErrorCode =
   | 'too_deep' //         arrays and objects are nested too deep
   | 'too_many' //         more arrays, objects, members or items in all than allowed
 
-/** The reason why JSON was refused, and the place. */
+/** JSON was refused. `code` is the reason, and `path` and `offset` are the place. */
 export class JsonError extends FormatError {
   override readonly name = 'JsonError'
   declare readonly code: JsonErrorCode

@@ -49,7 +49,6 @@ export function measureJson(input: Uint8Array | string): JsonSize {
   return { containers, members, items: Math.max(0, children - members) }
 }
 
-/** True if each count of `size` is at most the count in `max`. */
 export function isWithinSize(size: JsonSize, max: JsonSize): boolean {
   return size.containers <= max.containers && size.members <= max.members && size.items <= max.items
 }

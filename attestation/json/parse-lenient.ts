@@ -15,7 +15,7 @@ export function parseLenientJson(input: Uint8Array | string): Json {
   return makeWellFormed(parseBounded(input))
 }
 
-/** Same as parseLenientJson, but keeps lone surrogates from escapes and infinite numbers. */
+/** As parseLenientJson, but keeps lone surrogates from escapes and infinite numbers. */
 export function parseUnsettled(input: Uint8Array | string): Json {
   const value = parseBounded(input)
   checkDepth(value, 0)

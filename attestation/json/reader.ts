@@ -3,10 +3,8 @@ import { JsonError, type JsonErrorCode } from './json-error.ts'
 import type { JsonSize } from './json-size.ts'
 import { type Json, setMember } from './value.ts'
 
-/** Error codes for a refused number. */
 export type NumberFault = 'unsafe_integer' | 'inexact_number' | 'number_overflow'
 
-/** The inputs of one reading. */
 type ReaderInput = {
   /** Well-formed: only an escape can produce a lone surrogate. */
   readonly text: string
@@ -38,7 +36,6 @@ export class JsonReader {
     this.text = input.text
   }
 
-  /** Reads the one value of the text. Throws JsonError. */
   read(): Json {
     this.skipSpace()
     const value = this.readValue()
@@ -204,7 +201,7 @@ export class JsonReader {
     return value
   }
 
-  /** Sums up to 15 digits exactly, so a usual number needs no string. */
+  /** A double holds 15 digits exactly, so a usual number needs no string. */
   private shortInteger(start: number, wholeStart: number, end: number): number {
     let value = 0
     for (let index = wholeStart; index < end; index++)

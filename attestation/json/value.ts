@@ -4,12 +4,11 @@ export type Json = null | boolean | number | string | readonly Json[] | JsonObje
 /** A JSON object. Every member is an own property, even a member called `__proto__`. */
 export type JsonObject = { readonly [name: string]: Json }
 
-/** True if `value` is an object, not an array or null. */
 export function isJsonObject(value: Json | undefined): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** True if `value` is an array. (`Array.isArray` alone does not narrow readonly arrays.) */
+/** `Array.isArray` alone does not narrow readonly arrays. */
 export function isJsonArray(value: Json | undefined): value is readonly Json[] {
   return Array.isArray(value)
 }
@@ -19,12 +18,12 @@ export function isCount(value: unknown): value is number {
   return Number.isSafeInteger(value) && Number(value) >= 0
 }
 
-/** The own member `name` of `object`, or undefined. Inherited members are not read. */
+/** Inherited members are not read. */
 export function memberOf(object: JsonObject, name: string): Json | undefined {
   return Object.hasOwn(object, name) ? object[name] : undefined
 }
 
-/** The own member of `value` at the end of a path of names, or undefined. */
+/** Reads only own members. Undefined if a member on the path is missing. */
 export function memberAt(value: Json | undefined, ...path: readonly string[]): Json | undefined {
   return path.reduce<Json | undefined>(
     (at, name) => (isJsonObject(at) ? memberOf(at, name) : undefined),
@@ -32,13 +31,11 @@ export function memberAt(value: Json | undefined, ...path: readonly string[]): J
   )
 }
 
-/** True if `object` has at least one member. */
 export function hasMembers(object: JsonObject): boolean {
   for (const _ in object) return true
   return false
 }
 
-/** True if `object` has exactly the members `names`: all of them, and no others. */
 export function hasExactMembers<Name extends string>(
   object: JsonObject,
   names: readonly Name[],
@@ -64,7 +61,6 @@ export function setMember<Value>(object: Record<string, Value>, name: string, va
   else object[name] = value
 }
 
-/** The object with the members that `keeps` accepts. */
 export function filterMembers(object: JsonObject, keeps: (name: string, value: Json) => boolean) {
   const kept: Record<string, Json> = {}
   for (const [name, value] of Object.entries(object))

@@ -1,7 +1,9 @@
 /**
  * The stages of checking a document, in order. A stage begins only if the previous stage passed.
  */
-export type AttestationStage = 'decode' | 'parse' | 'chain' | 'signature' | 'policy'
+export const STAGES = ['decode', 'parse', 'chain', 'signature', 'policy'] as const
+
+type AttestationStage = (typeof STAGES)[number]
 
 /** The number of a validation rule, as in rules.md. */
 export type RuleNumber = keyof typeof RULES
@@ -148,7 +150,6 @@ export class AttestationError extends Error {
     this.rule = ATTESTATION_CODES[code]
   }
 
-  /** The stage of the broken rule. */
   get stage(): AttestationStage {
     return RULES[this.rule].stage
   }

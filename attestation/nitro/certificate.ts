@@ -38,14 +38,14 @@ export const NITRO_CERTIFICATES: CertificateProfile = {
   authorities: 'cabundle',
 }
 
-/** The content of a certificate (RFC 5280 section 4.1). It is only claimed until it is verified. */
+/** A certificate (RFC 5280 section 4.1). Its content is only a claim until it is verified. */
 export type Certificate = Omit<CertificateFields, 'algorithm' | 'publicKey'> & {
   readonly curve: EcdsaCurve
   /** Uncompressed point on the curve. */
   readonly point: Uint8Array<ArrayBuffer>
 }
 
-/** The fields of a certificate with any kind of key and signature. */
+/** With any kind of key and signature. */
 export type CertificateFields = Extensions & {
   /** The name of the certificate in messages: `cabundle[1]` or `leaf`. */
   readonly where: string
@@ -58,7 +58,7 @@ export type CertificateFields = Extensions & {
   /** Unix milliseconds, inclusive. Certificates have whole seconds. */
   readonly notBeforeMs: number
   readonly notAfterMs: number
-  /** AlgorithmIdentifier of the signature. The signed part has the same. */
+  /** AlgorithmIdentifier of the signature, equal inside and outside of the signed part. */
   readonly algorithm: DerNode
   /** SubjectPublicKeyInfo. */
   readonly publicKey: DerNode
@@ -84,20 +84,17 @@ export function parseCertificate(
   return { ...fields, curve, point: pointOf(publicKey, where, curve) }
 }
 
-/** Imported keys. An import takes as long as a verification, and a CA's key verifies many times. */
+/** An import takes as long as a verification, and a CA's key verifies many certificates. */
 const keys = new WeakMap<Certificate, Promise<EcdsaKey | null>>()
 
-/** The key of a certificate, imported once. Null if WebCrypto refuses the point. */
+/** Null if WebCrypto refuses the point. */
 export function importKeyOf(certificate: Certificate): Promise<EcdsaKey | null> {
   const key = keys.get(certificate) ?? importPoint(certificate.point, certificate.curve)
   keys.set(certificate, key)
   return key
 }
 
-/**
- * Reads a certificate with any kind of key and signature, as parseCertificate does. Throws
- * AttestationError.
- */
+/** As parseCertificate, for any kind of key and signature. Throws AttestationError. */
 export function readCertificate(
   der: Uint8Array<ArrayBuffer>,
   where: string,
@@ -170,7 +167,7 @@ function checkVersion(field: DerNode | undefined, where: string): void {
   }
 }
 
-/** Checks that `algorithm` is ECDSA with the hash of `curve`. Throws AttestationError. */
+/** Expects ECDSA with the hash of `curve`. Throws AttestationError. */
 export function checkAlgorithm(algorithm: DerNode, where: string, curve: EcdsaCurve): void {
   const [type] = algorithm.children
   const isSequence = algorithm.tag === DER_TAGS.sequence && algorithm.children.length === 1
@@ -220,7 +217,7 @@ function timeOf(node: DerNode | undefined, where: string): number {
 
 const YEAR_2050_MS = Date.UTC(2050)
 
-/** The point of an elliptic curve key on `curve`. Throws AttestationError. */
+/** Throws AttestationError if the key is not a point on `curve`. */
 export function pointOf(
   publicKey: DerNode,
   where: string,
@@ -282,9 +279,8 @@ type Extensions = {
 }
 
 /**
- * Parses the extensions in the [3] field of the certificate called `where`. Each type may occur
- * once. Refuses unknown critical extensions, such as name constraints and policies. Throws
- * AttestationError.
+ * Each type may occur once. Refuses unknown critical extensions, such as name constraints and
+ * policies.
  */
 function parseExtensions(
   field: DerNode | undefined,
@@ -318,15 +314,10 @@ function parseExtensions(
   }
 }
 
-/** The error for a certificate that is not in the form of RFC 5280. */
 function refuseDer(where: string, expected: string): AttestationError {
   return new AttestationError('certificate_der', `${where}: expected ${expected}`)
 }
 
-/**
- * Decodes all of `bytes` as DER. `where` names the certificate in messages. Throws
- * AttestationError.
- */
 function decodeDerOf(bytes: Uint8Array<ArrayBuffer>, where: string): DerNode {
   try {
     return decodeDer(bytes)
@@ -425,7 +416,7 @@ type DistinguishedName = {
   readonly commonName: string | null
 }
 
-/** Parses the name in a DER node. Null if the node does not have the form of a Name. */
+/** Null if the node does not have the form of a Name. */
 export function parseName(node: DerNode): DistinguishedName | null {
   if (node.tag !== DER_TAGS.sequence) return null
   const attributes: Attribute[] = []

@@ -27,13 +27,12 @@ type ChainExpectation = Pick<
 /** The part of a certificate that the checks of a chain read. Its key may be of any kind. */
 type LinkedCertificate = Omit<Certificate, 'curve' | 'point'>
 
-/** A verified chain, root first, with the leaf and its key. */
 type VerifiedChain = LinkedChain & { readonly leaf: Certificate }
 
 /**
  * Verifies that the certificate leads to a trusted root (rules 13 to 19), and that all certificates
- * were valid at `atMs`. Downloads no revocation lists, so it does not prove that no
- * certificate was revoked. Throws AttestationError.
+ * were valid at `atMs`. Downloads no revocation lists, so it does NOT prove that no certificate was
+ * revoked. Throws AttestationError.
  */
 export async function verifyChain(
   { cabundle, certificate }: Pick<AttestationDocument, 'cabundle' | 'certificate'>,
@@ -53,10 +52,10 @@ export async function verifyChain(
   return { certificates, leafKey, leaf: lastOf(certificates) }
 }
 
-/** Parsed roots by fingerprint: few, since policies name them, and shared by many chains. */
+/** By fingerprint. Policies name few roots, and many chains share them. */
 const parsedRoots = new WeakMap<CertificateProfile, Map<string, Certificate>>()
 
-/** Returns the root if it is pinned. Parses a copy, once: callers may change their bytes. */
+/** Parses a copy of the root: callers may change their bytes. */
 function pinnedRoot(
   [first, ...others]: readonly Uint8Array<ArrayBuffer>[],
   roots: readonly Uint8Array[],
@@ -76,12 +75,11 @@ function pinnedRoot(
   return root
 }
 
-/** True if one of the roots has this fingerprint. */
 export function isPinned(fingerprint: Uint8Array, roots: readonly Uint8Array[]): boolean {
   return roots.some((root) => equalBytes(root, fingerprint))
 }
 
-/** Parses the certificates below `root`. Returns the chain, root first. */
+/** Returns the chain, root first. */
 function parseChain(
   root: Certificate,
   ders: readonly Uint8Array<ArrayBuffer>[],
@@ -110,8 +108,11 @@ export function checkValidity(
   const early = certificates.find(({ notBeforeMs }) => atMs + skewMs < notBeforeMs)
   if (early) {
     const aheadMs = early.notBeforeMs - atMs
-    const message = `${early.where} is not valid yet, for ${Math.ceil(aheadMs / 1000)} s: is this machine's clock right?`
-    throw new AttestationError('certificate_not_yet_valid', message)
+    throw new AttestationError(
+      'certificate_not_yet_valid',
+      `${early.where} is not valid yet, for ${Math.ceil(aheadMs / 1000)} s: ` +
+        "is this machine's clock right?",
+    )
   }
   const late = certificates.find(({ notAfterMs }) => atMs > notAfterMs)
   if (late) throw new AttestationError('certificate_expired', `${late.where} has expired`)
@@ -131,10 +132,7 @@ function checkRevocation(
   if (found) throw new AttestationError('certificate_revoked', `${found.where} is revoked`)
 }
 
-/**
- * Links that are verified at once. Two use a second core. More would only help senders of
- * forgeries.
- */
+/** Two links use a second core. More would only help senders of forgeries. */
 const LINKS_AT_ONCE = 2
 
 /**
@@ -226,7 +224,7 @@ function isSameName({ issuer }: LinkedCertificate, { subject }: LinkedCertificat
 }
 
 /**
- * `following`: the number of CA certificates between this one and the leaf, self-issued ones too.
+ * `following`: the number of CA certificates below this one. Self-issued certificates count too.
  */
 export function checkAuthority(
   certificate: LinkedCertificate,
@@ -275,7 +273,7 @@ export type ChainCache = {
   set(ders: readonly Uint8Array[], chain: LinkedChain): void
 }
 
-/** Creates an empty cache for `entriesMax` chains. It evicts the least recently used chain. */
+/** Evicts the least recently used chain. */
 export function createChainCache(entriesMax: number): ChainCache {
   const chains = new Map<string, LinkedChain>()
   return {

@@ -25,11 +25,9 @@ export type RevocationList = {
   readonly nextUpdateMs: number
 }
 
-/** True if a value has the form of a RevocationList. */
 export function isRevocationList(value: unknown): value is RevocationList {
   if (!hasOwnMembersAlone(value)) return false
-  const { issuer, issuerKey, serials, thisUpdateMs, nextUpdateMs }: Partial<RevocationList> =
-    ownMembers(value)
+  const { issuer, issuerKey, serials, thisUpdateMs, nextUpdateMs } = ownMembers(value)
   return (
     issuer instanceof Uint8Array &&
     issuerKey instanceof Uint8Array &&
@@ -69,10 +67,12 @@ export function checkRevocationLists(
         'expected revocation lists of issuers in the chain',
       )
     const { where, serial, notAfterMs } = issued
-    if (list.thisUpdateMs > (mode === 'current' ? atMs : notAfterMs))
+    const [endMs, end] =
+      mode === 'current' ? [atMs, 'the time'] : [notAfterMs, 'the certificate ended']
+    if (list.thisUpdateMs > endMs)
       throw new AttestationError(
         'revocation_list_not_yet_valid',
-        `the revocation list for ${where} begins after ${mode === 'current' ? 'the time' : 'the certificate ended'}`,
+        `the revocation list for ${where} begins after ${end}`,
       )
     if (list.nextUpdateMs < atMs)
       throw new AttestationError(
@@ -87,7 +87,7 @@ export function checkRevocationLists(
   }
 }
 
-/** A serial without leading zeros: serials are numbers. */
+/** Serials are numbers, so leading zeros do not count. */
 export function trimSerial(serial: Uint8Array): Uint8Array {
   const start = serial.findIndex((byte) => byte !== 0)
   return start < 0 ? new Uint8Array() : serial.subarray(start)

@@ -31,8 +31,11 @@ export function checkFreshness(
     throw new AttestationError('document_too_old', message)
   }
   if (timestampMs > atMs + policy.futureSkewMs) {
-    const message = `expected at most ${policy.futureSkewMs} ms into the future, got ${timestampMs - atMs}: is this machine's clock right?`
-    throw new AttestationError('document_from_future', message)
+    throw new AttestationError(
+      'document_from_future',
+      `expected at most ${policy.futureSkewMs} ms into the future, got ${timestampMs - atMs}: ` +
+        "is this machine's clock right?",
+    )
   }
 }
 
@@ -61,7 +64,6 @@ export function checkDebugMode(document: AttestationDocument, allowDebug: boolea
   throw new AttestationError('debug_mode', 'expected an enclave that is not in debug mode')
 }
 
-/** The accepted code that matches a document. */
 export type MatchedCode = {
   /** Index of the first set that matched. Null if none matched, or any code is accepted. */
   readonly matchedSet: number | null

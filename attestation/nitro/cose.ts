@@ -120,7 +120,7 @@ function protectedHeaderOf(value: unknown): Uint8Array<ArrayBuffer> {
   return new Uint8Array(value)
 }
 
-/** The only item in a byte string. Null if there are no items or several. */
+/** Null if the byte string does not hold exactly one item. */
 function decodeHeader(bytes: Uint8Array): unknown {
   try {
     if (bytes.length === 0) return null

@@ -36,12 +36,11 @@ export function decodeDer(bytes: Uint8Array<ArrayBuffer>, allowsEnumerated = fal
   return node
 }
 
-/** The decoder's position in the bytes, which it does not copy. */
 type Cursor = {
   readonly bytes: Uint8Array<ArrayBuffer>
   readonly allowsEnumerated: boolean
   offset: number
-  /** The end of the current element. */
+  /** End of the current element. */
   end: number
   depth: number
 }
@@ -184,9 +183,8 @@ export const DER_TAGS = {
 } as const
 
 /**
- * Checks a primitive universal value (identifier octet `tag`, contents `content`). Returns what was
- * expected, or null for the distinguished encoding (X.690 sections 8, 10 and 11) of a type that
- * certificates use.
+ * Returns what was expected, or null for the distinguished encoding (X.690 sections 8, 10 and 11)
+ * of a type that certificates use.
  */
 function checkDerValue(tag: number, content: Uint8Array): string | null {
   switch (tag) {

@@ -67,7 +67,6 @@ export function parseDocument(payload: Uint8Array): AttestationDocument {
   }
 }
 
-/** True if `value` is a byte array whose length is within the two limits, inclusive. */
 export function isBytes(
   value: unknown,
   { bytesMin, bytesMax }: { readonly bytesMin: number; readonly bytesMax: number },

@@ -43,7 +43,6 @@ export type EcdsaKey = {
   readonly key: Awaited<ReturnType<typeof globalThis.crypto.subtle.importKey>>
 }
 
-/** Bytes of an uncompressed point: 04, x, y. */
 export function pointBytes({ coordinateBytes }: EcdsaCurve): number {
   return 1 + 2 * coordinateBytes
 }
@@ -72,7 +71,7 @@ export function isSignatureInRange(signature: Uint8Array, curve: EcdsaCurve): bo
   )
 }
 
-/** Returns the WebCrypto key for a point. Null if WebCrypto refuses the point. */
+/** Null if WebCrypto refuses the point. */
 export async function importPoint(
   point: Uint8Array<ArrayBuffer>,
   curve: EcdsaCurve,

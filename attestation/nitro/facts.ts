@@ -2,12 +2,7 @@ import { sha384 } from '@noble/hashes/sha2.js'
 import { concatBytes, encodeUtf8, equalBytes } from '../bytes.ts'
 import type { Release } from '../release/release.ts'
 import { nameRelease } from '../release/release-name.ts'
-import {
-  type AttestationError,
-  type AttestationStage,
-  RULES,
-  type RuleNumber,
-} from './attestation-error.ts'
+import { type AttestationError, RULES, type RuleNumber, STAGES } from './attestation-error.ts'
 import type { Certificate } from './certificate.ts'
 import { isDebugMode, type MatchedCode } from './checks.ts'
 import { type AttestationDocument, PCR_BYTES } from './document.ts'
@@ -65,7 +60,6 @@ export type AttestationFacts = {
   readonly rules: readonly RuleOutcome[]
 }
 
-/** Intermediate results of the verification. */
 type Established = {
   readonly document: AttestationDocument
   readonly certificates: readonly Certificate[]
@@ -75,24 +69,24 @@ type Established = {
   readonly verifiedAtMs: number
 }
 
-/** Returns the facts of a document that passed every check. */
+/** The document must have passed every check. */
 export function gatherFacts({
   document,
   certificates,
   leaf,
   policy,
-  ...rest
+  matched,
+  verifiedAtMs,
 }: Established): AttestationFacts {
   const bindings = findBindings(document, leaf)
   const isDebug = isDebugMode(document)
   return {
     moduleId: document.moduleId,
     timestampMs: document.timestampMs,
-    verifiedAtMs: rest.verifiedAtMs,
+    verifiedAtMs,
     mode: policy.mode,
     measurements: document.pcrs,
-    matchedSet: rest.matched.matchedSet,
-    release: rest.matched.release,
+    ...matched,
     publicKey: document.publicKey,
     userData: document.userData,
     nonce: document.nonce,
@@ -100,7 +94,7 @@ export function gatherFacts({
     certificates: certificates.map(factsOf),
     bindings,
     unknownKeys: document.unknownKeys,
-    rules: outcomesOfAcceptance(policy, { bindings, isDebug, release: rest.matched.release }),
+    rules: outcomesOfAcceptance(policy, { bindings, isDebug, release: matched.release }),
   }
 }
 
@@ -139,7 +133,6 @@ type Bindings = {
   readonly issuerCommonName: boolean | null
 }
 
-/** Compares PCR4 and the common names of `leaf` and its issuer with the instance id. */
 function findBindings({ moduleId, pcrs }: AttestationDocument, leaf: Certificate): Bindings {
   const instanceId = /^(i-[0-9a-f]+)-enc[0-9a-f]+$/.exec(moduleId)?.[1] ?? null
   const pcr4 = pcrs.get(4)
@@ -151,7 +144,7 @@ function findBindings({ moduleId, pcrs }: AttestationDocument, leaf: Certificate
   }
 }
 
-/** The value that PCR4 has on the instance `instanceId`. */
+/** The value of PCR4 on this instance. */
 function instanceMeasurement(instanceId: string): Uint8Array {
   return sha384(concatBytes(new Uint8Array(PCR_BYTES), encodeUtf8(instanceId)))
 }
@@ -174,7 +167,6 @@ export type RuleOutcome = {
   readonly detail: string
 }
 
-/** Returns the outcome of each rule, in order, for a document that was accepted under `policy`. */
 function outcomesOfAcceptance(
   policy: ResolvedPolicy,
   {
@@ -214,8 +206,6 @@ function heldBefore(rule: RuleNumber, error: AttestationError): boolean {
   return STAGES.indexOf(stage) < STAGES.indexOf(error.stage)
 }
 
-const STAGES: readonly AttestationStage[] = ['decode', 'parse', 'chain', 'signature', 'policy']
-
 type Verdict = Pick<RuleOutcome, 'outcome' | 'detail'>
 
 function listRules(judge: (rule: RuleNumber) => Verdict): readonly RuleOutcome[] {
@@ -244,11 +234,13 @@ function askedFor(rule: RuleNumber, policy: ResolvedPolicy): Verdict {
   return { outcome: 'passed', detail: '' }
 }
 
-/** Describes the lists. Certificates of other issuers were not looked up. */
 function describeLists(lists: ResolvedPolicy['revocationLists']): string {
   const oldestMs = Math.min(...lists.map(({ thisUpdateMs }) => thisUpdateMs))
   const made = new Date(oldestMs).toISOString()
-  return `${lists.length} lists of issuers in the chain, as of ${made} or later; what others issued was not looked up`
+  return (
+    `${lists.length} lists of issuers in the chain, as of ${made} or later; ` +
+    'what others issued was not looked up'
+  )
 }
 
 function skipped(detail: string): Verdict {

@@ -1,4 +1,4 @@
-import { decodeBase64, decodeHex, sha256 } from '../bytes.ts'
+import { decodeBase64, decodeHex, HASH_BYTES, sha256 } from '../bytes.ts'
 import { FormatError } from '../errors.ts'
 import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
 import { checkReleaseEntry, type ReleaseEntry } from '../release/release-list.ts'
@@ -13,7 +13,6 @@ export const FUTURE_SKEW_MS_DEFAULT = 60_000
 /** Measurements that must all match: 48 bytes each, by PCR index 0 to 31. */
 export type MeasurementSet = ReadonlyMap<number, Uint8Array>
 
-/** A certificate that its authority revoked. */
 export type RevokedCertificate = {
   /** DER of the issuer's name. */
   readonly issuer: Uint8Array
@@ -74,18 +73,9 @@ export class PolicyError extends Error {
   readonly code = 'policy_invalid'
 }
 
-/** A policy with all defaults set. Null means not checked. */
-export type ResolvedPolicy = {
-  readonly measurements: 'any' | readonly MeasurementSet[]
-  readonly releases: readonly ReleaseEntry[]
-  readonly mode: 'current' | 'historical'
+/** With all defaults set. A nonce of null is not checked. */
+export type ResolvedPolicy = Required<Omit<AttestationPolicy, 'nonce'>> & {
   readonly nonce: Uint8Array | null
-  readonly maxAgeMs: number
-  readonly futureSkewMs: number
-  readonly allowDebug: boolean
-  readonly roots: readonly Uint8Array[]
-  readonly revoked: readonly RevokedCertificate[]
-  readonly revocationLists: readonly RevocationList[]
 }
 
 /**
@@ -126,8 +116,6 @@ export function resolvePolicy(given: AttestationPolicy): ResolvedPolicy {
     revocationLists,
   }
 }
-
-const SHA256_BYTES = 32
 
 /** All options. Other names are refused: a misspelt demand would not be checked. */
 const OPTIONS: Readonly<Record<keyof AttestationPolicy, true>> = {
@@ -190,7 +178,8 @@ export function checkMeasurementSet(set: unknown, name: string): void {
       throw new PolicyError(`expected ${name} to be by register index 0 to ${PCRS_MAX - 1}`)
     if (!isBytesOf(value, PCR_BYTES))
       throw new PolicyError(
-        `expected ${name}, PCR${index}, to be a Uint8Array of ${PCR_BYTES} bytes; of hex, decodeHex makes one`,
+        `expected ${name}, PCR${index}, to be a Uint8Array of ${PCR_BYTES} bytes; ` +
+          'of hex, decodeHex makes one',
       )
   }
 }
@@ -219,9 +208,9 @@ export function checkRelease(entry: unknown, name: string): void {
 
 function checkRoots(roots: readonly Uint8Array[]): void {
   const list = listOf('roots', roots)
-  if (list.length === 0 || list.some((root) => !isBytesOf(root, SHA256_BYTES))) {
+  if (list.length === 0 || list.some((root) => !isBytesOf(root, HASH_BYTES))) {
     throw new PolicyError(
-      `expected one or more roots as SHA-256 fingerprints of ${SHA256_BYTES} bytes`,
+      `expected one or more roots as SHA-256 fingerprints of ${HASH_BYTES} bytes`,
     )
   }
 }
@@ -243,7 +232,7 @@ function durationOf(name: string, valueMs: number): number {
   throw new PolicyError(`expected ${name} to be 0 or more milliseconds`)
 }
 
-/** The items of a list. A hole in a sparse array becomes an undefined item. */
+/** A hole in a sparse array becomes an undefined item. */
 function listOf<Item>(name: string, list: readonly Item[]): readonly Item[] {
   if (Array.isArray(list)) return Array.from(list)
   throw new PolicyError(`expected ${name} to be a list`)

@@ -35,7 +35,7 @@ export async function verifyAttestation(
   policy: AttestationPolicy,
   at: Date,
 ): Promise<AttestationFacts> {
-  return await verify({ bytes, policy, at, cache: null })
+  return await verify(bytes, policy, at, null)
 }
 
 /**
@@ -54,24 +54,15 @@ export function createAttestationVerifier(
 ): AttestationVerifier {
   const { chainsMax = CHAINS_MAX_DEFAULT } = ownMembers(options)
   const cache = createChainCache(chainsMax)
-  return {
-    verify: async (bytes, policy, at) => await verify({ bytes, policy, at, cache }),
-  }
+  return { verify: async (bytes, policy, at) => await verify(bytes, policy, at, cache) }
 }
 
-type Verification = {
-  readonly bytes: Uint8Array
-  readonly policy: AttestationPolicy
-  readonly at: Date
-  readonly cache: ChainCache | null
-}
-
-async function verify({
-  bytes,
-  policy: demanded,
-  at,
-  cache,
-}: Verification): Promise<AttestationFacts> {
+async function verify(
+  bytes: Uint8Array,
+  demanded: AttestationPolicy,
+  at: Date,
+  cache: ChainCache | null,
+): Promise<AttestationFacts> {
   const policy = resolvePolicy(demanded)
   const callerMs = timeOf(at)
   if (!(bytes instanceof Uint8Array)) throw new PolicyError('expected the document as Uint8Array')

@@ -20,12 +20,10 @@ import {
   writtenOf,
 } from './items.ts'
 
-/** The items of a request: those of its messages. */
 export function itemsOfChat(body: JsonObject): readonly TurnItem[] {
   return partsOf(memberOf(body, 'messages')).flatMap(itemsOfMessage)
 }
 
-/** The items of an answer: for each choice, the items of its message. */
 export function answersOfChat(response: JsonObject): readonly (readonly TurnItem[])[] {
   return partsOf(memberOf(response, 'choices')).map((choice) => {
     const message = isJsonObject(choice) ? memberOf(choice, 'message') : undefined
@@ -46,7 +44,6 @@ function itemsOfMessage(message: Json): readonly TurnItem[] {
   return asked(role, content)
 }
 
-/** Thinking of the model, as servers name it. */
 const THOUGHTS = ['reasoning_content', 'reasoning']
 const READ = ['role', 'content', 'refusal', 'tool_calls', ...THOUGHTS]
 

@@ -25,7 +25,7 @@ export type StepKind =
   | 'other' //    an item of another kind, as JSON; the name is its type
   | 'ended' //    the end of a call; the name is the outcome that its receipt states
 
-/** One step of a conversation. All text is from outside. */
+/** One step of a conversation. The texts are attacker-controlled. */
 export type TurnStep = {
   readonly kind: StepKind
   readonly name: string
@@ -53,7 +53,7 @@ type ItemTraits = {
   readonly compared?: Json
 }
 
-/** The item of a step. Its key covers kind, name and text. */
+/** The key covers kind, name, and `compared` or else the text. */
 export function itemOf(
   step: TurnStep,
   { id = null, isAnswer = false, isOptional = false, compared = step.text }: ItemTraits = {},
@@ -62,7 +62,6 @@ export function itemOf(
   return { step, key, id, isAnswer, isOptional }
 }
 
-/** A text of the model. */
 export function said(text: string, id: string | null, kind: 'said' | 'refused' = 'said'): TurnItem {
   return itemOf({ kind, name: '', text }, { id, isAnswer: true })
 }
@@ -110,7 +109,7 @@ export function returned(
   })
 }
 
-/** Gives each tool's answer the name of the earlier call with the same id. */
+/** Only calls have a tool's name. Each answer gets the name of the earlier call with its id. */
 export function nameTools(items: readonly TurnItem[]): readonly TurnItem[] {
   const names = new Map<string, string>()
   return items.map((item) => {
@@ -121,7 +120,7 @@ export function nameTools(items: readonly TurnItem[]): readonly TurnItem[] {
   })
 }
 
-/** What a caller gave the model in a message of this role: one item for each of its parts. */
+/** Returns an item for each part of a caller's message. */
 export function asked(role: string, content: Json | undefined): readonly TurnItem[] {
   return partsOf(content).map((part) => {
     const text = textOfPart(part)
@@ -129,7 +128,7 @@ export function asked(role: string, content: Json | undefined): readonly TurnIte
   })
 }
 
-/** An item of a kind that has no words here, as JSON. */
+/** An item of any other kind, as JSON. */
 export function other(name: string, value: Json, traits: ItemTraits = {}): TurnItem {
   const compared = isJsonObject(value) ? withoutMarks(value) : value
   return itemOf({ kind: 'other', name, text: JSON.stringify(value) }, { ...traits, compared })
@@ -146,7 +145,7 @@ export function writtenOf(value: Json | undefined): string {
   return typeof value === 'string' ? value : value === undefined ? '' : JSON.stringify(value)
 }
 
-/** The text in a member. Null if it is missing or not a text. */
+/** Null if the member is missing, empty or not a text. */
 export function idIn(object: JsonObject, name: string): string | null {
   const value = memberOf(object, name)
   return typeof value === 'string' && value !== '' ? value : null
@@ -169,7 +168,7 @@ function withoutMarks(object: JsonObject): JsonObject {
   return filterMembers(object, (name, value) => value !== null && !MARKS.includes(name))
 }
 
-/** An image, a file or audio by the digest of its bytes, or by its address. */
+/** A file is compared by the digest of its bytes, or by its address. */
 function attachedOr(part: Json, role: string): TurnItem {
   const found = attachmentIn(part)
   if (found === null) return other(typeIn(part) ?? role, part)

@@ -14,7 +14,6 @@ import {
   writtenOf,
 } from './items.ts'
 
-/** The items of a request: its system prompt and the blocks of its messages. */
 export function itemsOfMessages(body: JsonObject): readonly TurnItem[] {
   return [
     ...asked('system', memberOf(body, 'system')),
@@ -26,7 +25,6 @@ export function itemsOfMessages(body: JsonObject): readonly TurnItem[] {
   ]
 }
 
-/** The items of an answer: the blocks of its content. */
 export function answersOfMessages(response: JsonObject): readonly (readonly TurnItem[])[] {
   return [
     partsOf(memberOf(response, 'content')).flatMap((block) => itemsOfBlock('assistant', block)),

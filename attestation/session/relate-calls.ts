@@ -2,7 +2,6 @@ import type { JsonObject } from '../json/value.ts'
 import { itemOf, nameTools, type TurnItem } from './items.ts'
 import type { DialectTurns } from './turns.ts'
 
-/** One call of a session, in the order of the session. */
 export type CallContent = {
   readonly turns: DialectTurns
   /** The request's body and the answer. Null if the evidence leaves them out. */
@@ -24,7 +23,7 @@ export type CallRelation =
   | { readonly kind: 'left out' }
 
 /** An item in a request that only a model makes, and that no earlier call of the session made. */
-export type ForeignAnswer = {
+type ForeignAnswer = {
   /** The place of the item in its request. */
   readonly at: number
   readonly item: TurnItem
@@ -32,16 +31,14 @@ export type ForeignAnswer = {
   readonly differsFrom: number | null
 }
 
-/** What a call adds to its session. */
 export type RelatedCall = {
   readonly relation: CallRelation
   /** The items of the request that the related call did not have. */
   readonly added: readonly TurnItem[]
-  /** The items of the answer. */
   readonly answer: readonly TurnItem[]
   /** Each is listed for the first request that has it. */
   readonly foreign: readonly ForeignAnswer[]
-  /** How many items of the request only a model makes. */
+  /** Number of items in the request that only a model makes. */
   readonly answersContained: number
 }
 
@@ -97,7 +94,6 @@ class KnownCalls {
     readonly items: readonly TurnItem[]
     /** The node after each item. */
     readonly path: readonly number[]
-    /** The call with the same request. */
     readonly earlier: number | undefined
   }): CallRelation {
     const { items, path, earlier } = given
@@ -158,7 +154,6 @@ function numberFor(numbers: Map<string, number>, text: string): number {
   return number
 }
 
-/** The items of all answers so far. */
 class KnownAnswers {
   private readonly byKey = new Map<string, number>()
   private readonly byId = new Map<string, { readonly call: number; readonly keys: Set<string> }>()
@@ -173,7 +168,7 @@ class KnownAnswers {
     }
   }
 
-  /** The newest call that made one of these items. Null if no call made one. */
+  /** Null if no call made one of these items. */
   newestIn(items: readonly TurnItem[]): number | null {
     const calls = items.flatMap((item) =>
       this.isKnown(item) ? [this.byKey.get(item.key) ?? 0] : [],
@@ -181,7 +176,7 @@ class KnownAnswers {
     return calls.reduce<number | null>((newest, call) => Math.max(newest ?? call, call), null)
   }
 
-  /** The answers among `items` that no call made. Each is returned only once. */
+  /** Each answer that no call made is returned only once. */
   findForeign(items: readonly TurnItem[]): readonly ForeignAnswer[] {
     return items.flatMap((item, at) => {
       if (!item.isAnswer || this.isKnown(item) || this.reported.has(item.key)) return []

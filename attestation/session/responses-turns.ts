@@ -14,7 +14,6 @@ import {
   writtenOf,
 } from './items.ts'
 
-/** The items of a request: its instructions and its input. */
 export function itemsOfResponses(body: JsonObject): readonly TurnItem[] {
   const input = memberOf(body, 'input')
   return [
@@ -23,7 +22,6 @@ export function itemsOfResponses(body: JsonObject): readonly TurnItem[] {
   ]
 }
 
-/** The items of an answer: its output. */
 export function answersOfResponses(response: JsonObject): readonly (readonly TurnItem[])[] {
   return [partsOf(memberOf(response, 'output')).flatMap(itemsOfItem)]
 }

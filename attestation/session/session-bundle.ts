@@ -8,16 +8,15 @@ const { arrayOf, membersOf, objectOf, textOf } = formsOf('invalid_session', 'the
 /** The value of `format` in session bundles of every version. */
 export const SESSION_FORMAT = 'affidavit-session-bundle'
 
-/** Maximum number of calls in a session bundle. */
 export const SESSION_CALLS_MAX = 10_000
 
 /** The evidence of all calls of a session, in their order (formats.md). */
 export type SessionBundle = {
   readonly format: typeof SESSION_FORMAT
   readonly version: 1
-  /** Id of the session: 16 to 32 bytes in lower-case hex. */
+  /** 16 to 32 bytes in lower-case hex. */
   readonly id: string
-  /** The evidence bundle of each call. They are checked one by one. */
+  /** Evidence bundles, in the order of the calls. */
   readonly calls: readonly JsonObject[]
 }
 
@@ -28,7 +27,7 @@ export const SESSION_TEXT = {
   end: '\n]}\n',
 } as const
 
-/** Writes a session bundle. `calls`: the JSON text of each evidence bundle, in their order. */
+/** `calls`: the JSON text of each evidence bundle, in their order. */
 export function writeSessionBundle(id: string, calls: readonly string[]): string {
   const { begin, between, end } = SESSION_TEXT
   return `${begin(id)}${calls.map((text) => text.trimEnd()).join(between)}${end}`

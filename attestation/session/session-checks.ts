@@ -5,7 +5,6 @@ import type { CheckTable } from '../evidence/verdict.ts'
 import { type Attempt, type Check, check, type Finding, need } from '../finding.ts'
 import type { RelatedCall } from './relate-calls.ts'
 
-/** The checks of a session, in the order of the report. */
 export type SessionCheckName = keyof typeof SESSION_CHECKS
 
 /** All checks. The value shows when the verdict `verified` needs the check. */
@@ -30,12 +29,9 @@ export const SESSION_CHECKS = {
   'answers in requests': 'always',
 } as const satisfies CheckTable<string>
 
-/** The outcome of one check. */
 export type SessionCheck = Check<SessionCheckName>
 
-/** What the checks of a session use of one call. */
 export type CheckedCall = {
-  /** The verdict on its bundle. */
   readonly report: BundleReport
   /** Null if the bundle does not have its form. */
   readonly hash: string | null
@@ -71,7 +67,7 @@ export function checkCalls(
   ]
 }
 
-/** The place that a call names. Null if it names no place that can be read. */
+/** Null if the call names no place that can be read. */
 type NamedPlace = SessionPlace | 'left out' | null
 
 function placeOf({ demands }: CheckedCall): NamedPlace {
@@ -83,7 +79,6 @@ function isPlace(place: NamedPlace | undefined): place is SessionPlace {
   return typeof place === 'object' && place !== null
 }
 
-/** Maximum number of calls that a detail names. */
 const NAMED_CALLS_MAX = 5
 
 /** Names calls by their places in the file, from 0. */

@@ -24,28 +24,24 @@ import {
 } from './session-checks.ts'
 import { TURNS } from './turns.ts'
 
-/** The result of verifySession. */
 export type SessionReport = Judgement<SessionCheckName> & {
   readonly checks: readonly SessionCheck[]
-  /** Id of the session. Null if the file does not have the form of a session bundle. */
+  /** Null if the file does not have the form of a session bundle. */
   readonly id: string | null
-  /** The calls in the order of the file. */
   readonly calls: readonly SessionCallReport[]
-  /** The run in steps. Empty if the session is invalid. */
+  /** Empty if the session is invalid. */
   readonly timeline: readonly TimelineStep[]
 }
 
-/** The result for one call of a session. */
 export type SessionCallReport = {
   readonly report: BundleReport
   /** What the request builds on. Null if the evidence of a call is invalid. */
   readonly relation: CallRelation | null
 }
 
-/** A step of a run, with the place of its call. All text is from outside. */
+/** A step of a run, with the place of its call. */
 export type TimelineStep = TurnStep & { readonly call: number }
 
-/** Optional inputs of verifySession. */
 export type VerifySessionContext = {
   readonly attestations?: NonNullable<BundleContext['attestations']>
   /** Reads the block with this number, if any, from a chain. If left out, no chain is used. */
@@ -122,7 +118,6 @@ async function verifyCalls(
   return reports
 }
 
-/** Reads the session's data from the same bundle that was verified. */
 function checkedCall(report: BundleReport, bundle: EvidenceBundle | null): CheckedCall {
   if (bundle === null) return { report, hash: null, demands: { value: null } }
   const { record } = bundle

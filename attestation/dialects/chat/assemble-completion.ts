@@ -24,7 +24,6 @@ export function assembleCompletion(chunks: readonly JsonObject[]): JsonObject {
   return finishAssembly(assembly)
 }
 
-/** An assembly without chunks. */
 export function emptyAssembly(): Assembly {
   return { members: new Map(), choices: new Map() }
 }
@@ -75,21 +74,16 @@ function addChoices(assembly: Assembly, choices: Json): void {
   }
 }
 
-/** A choice without chunks. */
 function emptyChoice(): ChoiceAssembly {
   return {
     members: new Map(),
     message: new Map(),
     toolCalls: new Map(),
-    lastToolCall: -1,
     logprobs: new Map(),
   }
 }
 
-/**
- * Adds the part of a chunk that belongs to this choice. Skips members of a wrong form, which
- * checkChunk refuses.
- */
+/** Skips members of a wrong form, which checkChunk refuses. */
 function addChoice(assembly: ChoiceAssembly, choice: JsonObject): void {
   for (const [name, value] of Object.entries(choice)) {
     if (value === null || name === 'index' || (name === 'finish_reason' && value === '')) continue
@@ -99,7 +93,6 @@ function addChoice(assembly: ChoiceAssembly, choice: JsonObject): void {
   }
 }
 
-/** The choice of a chat completion (interface 2.2). */
 function finishChoice(index: number, assembly: ChoiceAssembly): JsonObject {
   const choice: Record<string, Json> = { finish_reason: null }
   for (const [name, value] of assembly.members) setMember(choice, name, value)
@@ -129,7 +122,7 @@ function addDelta(assembly: ChoiceAssembly, delta: JsonObject): void {
   }
 }
 
-/** Appends text to text, and parts to parts. Ignores empty text after parts. */
+/** Ignores empty text after parts. */
 function mergeContent(known: MergedValue | undefined, value: Json): MergedValue {
   return value === '' && known !== undefined ? known : mergeValue(known, value)
 }
@@ -157,7 +150,6 @@ function addToolCalls(assembly: ChoiceAssembly, calls: Json): void {
       else mergeMember(merged, name, value)
     }
     assembly.toolCalls.set(call.index, merged)
-    assembly.lastToolCall = Math.max(assembly.lastToolCall, call.index)
   }
 }
 
@@ -201,7 +193,6 @@ function replaceMember(members: MergedMembers, name: string, value: Json): void 
   else if (value !== '' || !members.has(name)) members.set(name, value)
 }
 
-/** Returns `known` with `value` added, by the rules of mergeMember. */
 function mergeValue(known: MergedValue | undefined, value: Json): MergedValue {
   if (typeof value === 'string') return typeof known === 'string' ? known + value : value
   if (isJsonArray(value)) return appendItems(Array.isArray(known) ? known : [], value)
@@ -217,7 +208,6 @@ function finishMerged(value: MergedValue): Json {
   return Array.isArray(value) ? [...value] : value
 }
 
-/** Same as finishMerged, for the members of an object. */
 function finishMembers(members: MergedMembers): Record<string, Json> {
   const object: Record<string, Json> = {}
   for (const [name, value] of members) setMember(object, name, finishMerged(value))

@@ -20,8 +20,6 @@ export type ChoiceAssembly = {
   readonly members: Map<string, Json>
   readonly message: MergedMembers
   readonly toolCalls: Map<number, MergedMembers>
-  /** Highest index of a tool call. -1 without tool calls. */
-  lastToolCall: number
   readonly logprobs: MergedMembers
 }
 
@@ -31,7 +29,6 @@ export type ChoiceAssembly = {
  */
 export type MergedValue = null | boolean | number | string | Json[] | MergedMembers
 
-/** Members of an object that chunks are merged into. */
 export type MergedMembers = Map<string, MergedValue>
 
 /**
@@ -199,7 +196,7 @@ function checkOnce(
   given.add(key)
 }
 
-/** Checks text that must stay the same after its first value. */
+/** Refuses a second, different text. Empty text does not count. */
 function checkSame(before: Json | MergedValue | undefined, value: Json, what: string): void {
   if (typeof value !== 'string') throw changed(`expected ${what} to be text`)
   if (value !== '' && before !== undefined && before !== '' && before !== value)

@@ -2,10 +2,7 @@ import { FormatError } from '../../errors.ts'
 import { formsOf } from '../../json/forms.ts'
 import type { Json, JsonObject } from '../../json/value.ts'
 
-/*
- * The forms of chunks. The enclave and the gateway convert chunks into these forms, and verifiers
- * check the forms. Each program decides which other forms it accepts.
- */
+/** The enclave and the gateway convert chunks into these forms. Verifiers check the forms. */
 
 /**
  * Readers keep choices and calls in arrays. An array loses items with an index above 2^32-2.
@@ -13,10 +10,7 @@ import type { Json, JsonObject } from '../../json/value.ts'
  */
 export const INDEX_MAX = 1_023
 
-/**
- * Maximum members that may wait for the next chunk with choices. Providers and nodes send one or
- * two.
- */
+/** Maximum members that may wait for a chunk with choices. Providers and nodes send one or two. */
 export const CARRIED_MEMBERS_MAX = 64
 
 /** Members that are equal in all chunks of a stream. */
@@ -27,7 +21,6 @@ export type ChunkIdentity = {
   readonly model: string
 }
 
-/** Makes a chunk (interface 2.2) with the additional `members`. */
 export function makeChunk(
   { id, created, model }: ChunkIdentity,
   {
@@ -54,17 +47,16 @@ export function carryMembers(carried: JsonObject, members: JsonObject): JsonObje
   return both
 }
 
-/** Return an array or an object. Throw FormatError `invalid_chunk` for any other value. */
+/** Throw FormatError `invalid_chunk`. */
 export const { arrayOf, objectOf } = formsOf('invalid_chunk')
 
-/** The index, 0 to INDEX_MAX. Throws FormatError `invalid_chunk`, whose message names `owner`. */
+/** From 0 to INDEX_MAX. Throws FormatError `invalid_chunk`, whose message names `owner`. */
 export function indexOf(value: Json | undefined, owner: string): number {
   if (typeof value !== 'number' || !Number.isInteger(value) || value < 0 || value > INDEX_MAX)
     throw invalidChunk(`expected the index of ${owner} to be a whole number from 0 to ${INDEX_MAX}`)
   return value
 }
 
-/** The error for a chunk of a wrong form. */
 export function invalidChunk(message: string): FormatError {
   return new FormatError('invalid_chunk', message)
 }

@@ -23,7 +23,7 @@ export class EventParser {
   private readonly pending = new ByteBuffer()
   private dataLines: string[] = []
   private dataBytes = 0
-  /** The number of bytes in the lines with this data, including their field names. */
+  /** Bytes of the lines with this data, with their field names. */
   private lineBytes = 0
   private eventName = ''
   private isFirstLine = true
@@ -39,7 +39,7 @@ export class EventParser {
     this.errorLines = errorLines
   }
 
-  /** The number of bytes of the incomplete event. */
+  /** Bytes of the incomplete event. */
   get waitingBytes(): number {
     return this.dataBytes + this.pending.length
   }

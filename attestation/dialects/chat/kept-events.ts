@@ -1,16 +1,14 @@
 import { FormatError } from '../../errors.ts'
 
-/** The lines of one kept event that readers use. */
-export type EventLines = {
+type EventLines = {
   /** Values of the lines `event`, in order. */
   readonly names: readonly string[]
-  /** The value of the line `data`. Null for comments and such. */
+  /** Null without a line `data`, such as in a comment. */
   readonly data: string | null
   /** True if the line `data` stands before a line `event`. */
   readonly isDataFirst: boolean
 }
 
-/** The error for the text of a stream that not every reader reads in the same way. */
 export function invalidStream(message: string): FormatError {
   return new FormatError('invalid_stream', message)
 }

@@ -1,5 +1,5 @@
 import { stripProofMembers } from '../../completion-hash.ts'
-import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts'
+import { filterMembers, isJsonObject, type Json, type JsonObject } from '../../json/value.ts'
 import { withoutPrototypes } from '../../json/without-prototypes.ts'
 import {
   arrayOf,
@@ -21,7 +21,7 @@ export type StreamTerms = {
   readonly fallback: ChunkIdentity
 }
 
-/** State from the earlier chunks for normalizing the next chunk. */
+/** The state after some chunks of a stream. */
 export type ChunkState = {
   readonly id: string | null
   readonly created: number | null
@@ -34,7 +34,6 @@ export type ChunkState = {
   readonly carried: JsonObject
 }
 
-/** The state before any chunk. */
 export const NO_CHUNKS: ChunkState = {
   id: null,
   created: null,
@@ -147,14 +146,13 @@ export function closingChunk(terms: StreamTerms, state: ChunkState): JsonObject 
   return makeChunk(fixIdentity(terms, state), { members: {}, choices: [choice] })
 }
 
-/** True if a choice has begun, and every choice that has begun has a finish_reason. */
 export function isFinished({ choices }: ChunkState): boolean {
   return (
     choices.size > 0 && [...choices.values()].every(({ finishReason }) => finishReason !== null)
   )
 }
 
-/** A valid id or model, for each chunk of the stream. Otherwise null. */
+/** Null for text that cannot be an id or a model. */
 function nameOf(value: Json | undefined): string | null {
   return typeof value === 'string' && NAME.test(value) ? value : null
 }
@@ -162,16 +160,17 @@ function nameOf(value: Json | undefined): string | null {
 /** An id or a model. Providers use at most a hundred characters. */
 const NAME = /^[^\p{Cc}\p{Cs}]{1,256}$/u
 
-/** Leaves out two members if they are not texts: SDKs expect texts. */
+const SDK_TEXTS = ['system_fingerprint', 'service_tier']
+
+/** Leaves out these members if they are not texts: SDKs expect texts. */
 function withoutOddTexts(members: JsonObject): JsonObject {
-  const odd = ['system_fingerprint', 'service_tier'].filter(
-    (name) => typeof (members[name] ?? '') !== 'string',
+  return filterMembers(
+    members,
+    (name, value) => !SDK_TEXTS.includes(name) || typeof (value ?? '') === 'string',
   )
-  if (odd.length === 0) return members
-  return Object.fromEntries(Object.entries(members).filter(([name]) => !odd.includes(name)))
 }
 
-/** Makes an id for a call without an id. OpenAI accepts ids of at most 40 characters. */
+/** OpenAI accepts ids of at most 40 characters. */
 function callId({ id }: ChunkIdentity, choice: number, place: number): string {
   return `call_${id.replace(/[^0-9a-z]/gi, '').slice(-20)}_${choice}_${place}`
 }
@@ -180,7 +179,6 @@ function listOf(choices: Json | undefined): readonly Json[] {
   return choices === undefined || choices === null ? [] : arrayOf(choices, 'choices')
 }
 
-/** Sets id, created and model for the stream. Missing members come from the fallback. */
 function fixIdentity({ fallback }: StreamTerms, state: ChunkState): ChunkState & ChunkIdentity {
   return {
     ...state,

@@ -1,5 +1,6 @@
 import { FormatError } from '../../errors.ts'
 import {
+  filterMembers,
   hasMembers,
   isJsonArray,
   isJsonObject,
@@ -12,7 +13,6 @@ import { invalidChunk, objectOf } from './chunk-forms.ts'
 import { readFinishReason } from './finish-reason.ts'
 import { type CallTerms, readToolCalls, type ToolCall } from './tool-calls.ts'
 
-/** The state of one choice after its chunks so far. */
 export type ChoiceState = {
   readonly finishReason: string | null
   readonly toolCalls: readonly ToolCall[]
@@ -155,7 +155,7 @@ function readMember(
   return hasMembers(members) ? members : null
 }
 
-/** Reads text, or content parts. Text after parts becomes a part. */
+/** Text after parts becomes a part. */
 function readContent(choice: OpenChoice, value: Json, { join }: CallTerms): Json {
   if (typeof value === 'string') {
     const text = join('content', value)
@@ -178,7 +178,7 @@ function withoutIndex(part: Json): Json {
   return others
 }
 
-/** The older form of a tool call: a name, sent once, and arguments. */
+/** The older form of a tool call has no id and no index. */
 function readFunctionCall(choice: OpenChoice, value: Json, terms: CallTerms): Json {
   const call = { index: 0, function: objectOf(value, 'function_call') }
   const calls = [...choice.functionCall]
@@ -241,7 +241,7 @@ const PATH_LENGTH_MAX = 1_024
 
 const GIVEN_ONCE: ReadonlySet<string> = new Set(['id', 'name', 'type', 'format'])
 
-/** Adds kept half characters to the delta. Each call must have a name by now. */
+/** By now, each call must have a name. Kept half characters are added to the delta. */
 function finishTexts(choice: OpenChoice, delta: Record<string, Json>): void {
   if ([...choice.toolCalls, ...choice.functionCall].some(({ isBegun }) => !isBegun))
     throw invalidChunk('expected a tool call to begin with the name of its function')
@@ -280,12 +280,8 @@ function withBytes(entry: JsonObject): JsonObject {
   return { ...entry, bytes: entry.bytes ?? null }
 }
 
-/** The object without its null members. */
 export function withoutNulls(members: JsonObject): JsonObject {
-  const kept: Record<string, Json> = {}
-  for (const [name, value] of Object.entries(members))
-    if (value !== null) setMember(kept, name, value)
-  return kept
+  return filterMembers(members, (_, value) => value !== null)
 }
 
 function changed(message: string): FormatError {

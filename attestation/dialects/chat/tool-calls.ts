@@ -23,9 +23,8 @@ export type ToolCall = {
   readonly waitingLength: number
 }
 
-/** Functions for reading the calls of a choice. */
 export type CallTerms = {
-  /** Makes an id for a call without an id, at this position. */
+  /** For a call without an id, at this position. */
   readonly makeId: (place: number) => string
   /** Keeps half a character at the end of a text, for the next text at the same path. */
   readonly join: (path: string, text: string) => string
@@ -50,7 +49,6 @@ export function readToolCalls(calls: ToolCall[], given: Json, terms: CallTerms):
   return read.size === 0 ? null : [...read].map(([index, call]) => ({ index, ...call }))
 }
 
-/** Returns the position of the call, and its additions. */
 function readToolCall(
   calls: ToolCall[],
   given: Json,
@@ -102,7 +100,7 @@ function readToolCall(
 
 type Merged = Record<string, Json>
 
-/** Merges a delta as readers do: appends texts and lists, merges objects member by member. */
+/** Merges a delta as readers do: they append texts. */
 function mergeInto(whole: Merged, delta: JsonObject): Merged {
   for (const [name, value] of Object.entries(delta))
     setMember(whole, name, merged(whole, name, value))

@@ -3,10 +3,8 @@ import { type Json, type JsonObject, memberOf } from '../../json/value.ts'
 import { addId, isEmpty, isSame, listIn, objectIn, refuse, textIn } from '../dialect.ts'
 import { parseToolInput } from '../tool-input.ts'
 
-/** Adds a delta of one type to the open block. */
 type Add = (block: OpenBlock, delta: JsonObject) => void
 
-/** The deltas that a block of one type may have. */
 type BlockRule = {
   /** Members that deltas fill, with their values at the start of the block. */
   readonly empty: JsonObject
@@ -79,7 +77,7 @@ const RULES: ReadonlyMap<string, BlockRule> = new Map([
   ['compaction', COMPACTION],
 ])
 
-/** Reads a block that came whole, as its stream. Writes missing members that deltas would fill. */
+/** Applies the rules of a stream to a whole block. Adds missing members that deltas would fill. */
 export function readWholeBlock(given: JsonObject, ids: Set<string>): JsonObject {
   const { type = null, id = null, name = null } = given
   const { rule } = openBlock({ type, id, name }, ids)
@@ -127,14 +125,14 @@ export function addDelta(block: OpenBlock, delta: JsonObject): void {
   add(block, delta)
 }
 
-/** The finished block. Throws FormatError `invalid_tool_input`. */
+/** Throws FormatError `invalid_tool_input`. */
 export function closeBlock(block: OpenBlock): JsonObject {
   if (block.rule === TOOL && block.text !== '')
     return { ...block.start, input: parseToolInput(block.text) }
   return blockBefore(block)
 }
 
-/** The block so far, before its end. The input of a tool is its text so far. */
+/** The block before its end. The input of a tool is its text so far. */
 export function blockBefore(block: OpenBlock): JsonObject {
   const { start, rule, text, citations, signature, compacted } = block
   if (rule === TOOL) return { ...start, input: text === '' ? {} : text }

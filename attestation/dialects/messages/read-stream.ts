@@ -26,15 +26,14 @@ import { addDelta, blockBefore, closeBlock, type OpenBlock, openBlock } from './
  * (README.md, Messages).
  */
 export class MessagesReader implements StreamReader {
-  /** The message as it started. Null before the start. */
+  /** Null before the start. */
   private message: JsonObject | null = null
   private readonly blocks: JsonObject[] = []
   private open: OpenBlock | null = null
-  /** The event with the stop reason. Null before it. */
+  /** The event with the stop reason. Null before this event. */
   private ending: JsonObject | null = null
   /** Blocks that this reader ended before their stop events arrived. */
   private readonly lateStops = new Set<Json>()
-  /** Ids of tool calls. */
   private readonly ids = new Set<string>()
   isEnded = false
 
@@ -59,7 +58,7 @@ export class MessagesReader implements StreamReader {
     return message
   }
 
-  /** Returns the data of the resulting events for callers. */
+  /** Returns the data of the events for callers. */
   private readData(type: string, data: JsonObject): readonly JsonObject[] {
     switch (type) {
       case 'message_start':

@@ -3,10 +3,10 @@ import { orNull } from '../../or-null.ts'
 import { addId, isEmpty, isSame, listIn, refuse, textIn } from '../dialect.ts'
 import { parseToolInput } from '../tool-input.ts'
 
-/** A list of streamed parts in an item. Events have an index member for each list. */
+/** The lists of an item whose parts are streamed. */
 export type PartList = 'content' | 'summary'
 
-/** A streamed text: a part or a member of an item. */
+/** A streamed text is a part of an item, or a member. */
 type Channel = {
   /** Types of items that can have this text. */
   readonly items: readonly string[]
@@ -39,12 +39,11 @@ function ofItem(item: string, member: string): Channel {
 /** Members of an item that may change after its start. checkItem checks the streamed texts. */
 const CHANGING = ['status', 'encrypted_content', ...[...CHANNELS.values()].map(memberOfItem)]
 
-/** The member of an item that a channel fills. */
 function memberOfItem({ part, member }: Channel): string {
   return part?.list ?? member
 }
 
-/** Maximum length of an item's id. It is written into each event of the item. */
+/** Characters. The id is written into each event of the item. */
 const ID_LENGTH_MAX = 1_024
 
 /** Items that callers answer. Readers find a call by its id, and a tool by its name. */
@@ -58,9 +57,7 @@ export type StreamedText = {
   isDone: boolean
 }
 
-/** A part of an item. */
 export type StreamedPart = StreamedText & {
-  /** The position in the list of the item. */
   readonly index: number
   readonly annotations: Json[]
   /** True if the callers got the event that ends the part. */
@@ -86,10 +83,10 @@ export function withId(item: JsonObject): JsonObject {
 }
 
 /**
- * Begins an item. Writes the members that deltas fill where they are missing: readers add to them.
- * Throws FormatError `unread_member` if such a member already has text: readers of deltas would not
- * show it. Throws `invalid_form` for a message whose role is not assistant, and for a call without
- * an id or a name; `changed_identity` for an id that is in `ids`.
+ * Adds the members that deltas fill where they are missing: readers append to them. Throws
+ * FormatError `unread_member` if such a member already has text, which readers of deltas would not
+ * show; `invalid_form` for a message whose role is not assistant, or a call without an id or a
+ * name; `changed_identity` for an id that is in `ids`.
  */
 export function beginItem(index: number, given: JsonObject, ids: Set<string>): StreamedItem {
   const type = textIn(given, 'type')
@@ -136,19 +133,18 @@ function isJson(text: string): boolean {
   return orNull(() => [JSON.parse(text)], SyntaxError) !== null
 }
 
-/** The channels of an item of this type. */
 function channelsOf(item: JsonObject): readonly (readonly [string, Channel])[] {
   return [...CHANNELS].filter(([, { items }]) => items.includes(textIn(item, 'type')))
 }
 
-/** The channel of a part. Throws FormatError `changed_type` if the item cannot have such a part. */
+/** Throws FormatError `changed_type` if the item cannot have such a part. */
 export function channelOf(item: JsonObject, list: PartList | undefined, given: JsonObject): string {
   for (const [channel, { part }] of channelsOf(item))
     if (part?.list === list && part?.type === given.type) return channel
   throw refuse('changed_type', 'expected a part that its item can have')
 }
 
-/** The annotations of a text. Throws FormatError `invalid_form` for those of other parts. */
+/** Only texts of messages have annotations. Throws FormatError `invalid_form` for others. */
 function annotationsOf(part: JsonObject, channel: string): readonly JsonObject[] {
   const annotations = listIn(part, 'annotations')
   if (annotations.length === 0 || channel === 'response.output_text') return annotations
@@ -183,7 +179,7 @@ export function checkItem(item: StreamedItem, done: JsonObject): void {
   }
 }
 
-/** Checks a text at its end. Throws FormatError `invalid_tool_input` for wrong arguments. */
+/** Throws FormatError `invalid_tool_input` for arguments that are not a JSON object. */
 export function checkInput(channel: string, text: Json): void {
   if (channel === 'response.function_call_arguments') parseToolInput(String(text))
 }
@@ -203,7 +199,7 @@ export function checkPart(streamed: StreamedPart, given: JsonObject): void {
     throw refuse('changed_text', 'expected the annotations that streamed')
 }
 
-/** The item so far, before its end. */
+/** The item as its events so far show it. */
 export function itemBefore({ added, parts, whole, done }: StreamedItem): JsonObject {
   if (done !== null) return done
   const item: Record<string, Json> = { ...added }

@@ -37,8 +37,9 @@ const PART_EVENT = { content: 'response.content_part', summary: 'response.reason
 const PART_INDEX = { content: 'content_index', summary: 'summary_index' } as const
 
 /** Progress events without content, such as `response.web_search_call.searching`. */
-const PROGRESS =
-  /^response\.((?:web_search|file_search|code_interpreter|image_generation|mcp)_call|mcp_list_tools)\.(?:in_progress|searching|interpreting|generating|completed|failed)$/
+const PROGRESS_ITEM =
+  /^response\.(?:(?:web_search|file_search|code_interpreter|image_generation|mcp)_call|mcp_list_tools)$/
+const PROGRESS_VERB = /^(?:in_progress|searching|interpreting|generating|completed|failed)$/
 
 /** Maximum annotations that may come with the end of a part. Each becomes an event with an id. */
 const ANNOTATIONS_MAX = 1_000
@@ -48,17 +49,14 @@ const ANNOTATIONS_MAX = 1_000
  * each item, and the final response (README.md, Responses).
  */
 export class ResponsesReader implements StreamReader {
-  /** The response in the first event, and the response in the last event. */
+  /** The responses in the first and the last event. Null before these events. */
   private first: JsonObject | null = null
   private final: JsonObject | null = null
   private readonly items: StreamedItem[] = []
-  /** The same items by their ids. */
   private readonly byId = new Map<string, StreamedItem>()
-  /** The ids of items and calls, as beginItem adds them. */
   private readonly ids = new Set<string>()
-  /** The newest message. */
   private message: StreamedItem | null = null
-  /** How many items have ended. They end in their order. */
+  /** Number of ended items. Items end in order. */
   private ended = 0
   private given: DialectEvent[] = []
   private sequence = 0
@@ -167,7 +165,7 @@ export class ResponsesReader implements StreamReader {
     this.give('response.output_item.done', data, { output_index: item.index, item: done })
   }
 
-  /** Reads the start or the end of a part. Returns false and does nothing for other events. */
+  /** Returns false for an event that is not the start or the end of a part. */
   private readPart(type: string, data: JsonObject): boolean {
     const [event, verb] = splitName(type)
     const list = (['content', 'summary'] as const).find((each) => PART_EVENT[each] === event)
@@ -207,7 +205,7 @@ export class ResponsesReader implements StreamReader {
     this.give(`${PART_EVENT[list]}.added`, data, { ...this.placeOf(item, part), part: settled })
   }
 
-  /** Reads a delta or the end of a text. Returns false and does nothing for other events. */
+  /** Returns false for an event that is not a delta or the end of a text. */
   private readText(type: string, data: JsonObject): boolean {
     const [event, verb] = splitName(type)
     const channel = CHANNELS.get(event)
@@ -254,8 +252,9 @@ export class ResponsesReader implements StreamReader {
     return open
   }
 
-  /** Reads annotations and progress events. Other events are left out. */
+  /** Events that are neither annotations nor progress are left out. */
   private readOther(type: string, data: JsonObject): void {
+    const [event, verb] = splitName(type)
     if (type === 'response.output_text.annotation.added') {
       const item = this.openItem(data)
       const part = this.openPart(item, 'content', data)
@@ -268,9 +267,9 @@ export class ResponsesReader implements StreamReader {
       part.annotations.push(objectIn(data, 'annotation'))
       const annotation_index = part.annotations.length - 1
       this.give(type, data, { ...this.placeOf(item, part), annotation_index })
-    } else if (PROGRESS.test(type)) {
+    } else if (PROGRESS_ITEM.test(event) && PROGRESS_VERB.test(verb)) {
       const item = this.openItem(data)
-      if (PROGRESS.exec(type)?.[1] !== item.added.type)
+      if (event !== `response.${item.added.type}`)
         throw refuse('changed_type', 'expected an event of the type of its item')
       this.give(type, data, this.placeOf(item, null))
     }
@@ -339,7 +338,7 @@ export class ResponsesReader implements StreamReader {
     return { ...place, [PART_INDEX[list]]: (text as StreamedPart).index }
   }
 
-  /** Returns the response in an event. Its id and model must not change. */
+  /** The id and the model of the response must not change. */
   private responseIn(data: JsonObject): JsonObject {
     const response = readResponse(objectIn(data, 'response'))
     for (const name of ['id', 'model'])
@@ -359,7 +358,7 @@ export class ResponsesReader implements StreamReader {
   }
 }
 
-/** The name of an event in two parts: before the last dot, and after it. */
+/** Splits the name of an event at its last dot. */
 function splitName(type: string): readonly [string, string] {
   const dot = type.lastIndexOf('.')
   return [type.slice(0, dot), type.slice(dot + 1)]

@@ -36,7 +36,6 @@ function doneOf(item: JsonObject, output_index: number): JsonObject {
   return { type: 'response.output_item.done', output_index, item }
 }
 
-/** The events of an item before its end. */
 function eventsOfItem(item: JsonObject, output_index: number): readonly JsonObject[] {
   const type = textIn(item, 'type')
   const place = { output_index, item_id: textIn(item, 'id') }

@@ -5,13 +5,12 @@ import {
   EVENT_DIALECTS,
   type EventDialect,
   proofOfEvent,
-  withProof,
 } from '../../../attestation/dialects/dialects.ts'
 import { readKeptStream } from '../../../attestation/dialects/kept-stream.ts'
 import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
 import { messagesStream } from './messages-streams.ts'
-import { readAll } from './readers.ts'
+import { readAll, withProof } from './readers.ts'
 import { responsesStream } from './responses-streams.ts'
 
 const SOURCES: Readonly<Record<string, readonly JsonObject[]>> = {

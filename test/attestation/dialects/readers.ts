@@ -1,4 +1,9 @@
-import type { DialectEvent, StreamReader } from '../../../attestation/dialects/dialect.ts'
+import {
+  type DialectEvent,
+  PROOF_MEMBER,
+  type StreamReader,
+} from '../../../attestation/dialects/dialect.ts'
+import type { EventDialect } from '../../../attestation/dialects/dialects.ts'
 import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import type { Json, JsonObject } from '../../../attestation/json/value.ts'
 
@@ -59,4 +64,15 @@ function addItem(texts: Map<string, string>, index: number, item: JsonObject): v
       texts.set([index, at].join(), String(part.text ?? part.refusal ?? ''))
   const whole = item.arguments ?? (item.type === 'custom_tool_call' ? item.input : undefined)
   if (whole !== undefined) texts.set([index, ''].join(), String(whole as Json))
+}
+
+/** Adds the proof of a stream to its last event. */
+export function withProof(
+  { proofIn }: EventDialect,
+  { event, data }: DialectEvent,
+  proof: JsonObject,
+): DialectEvent {
+  if (proofIn === null) return { event, data: { ...data, [PROOF_MEMBER]: proof } }
+  const owner = data[proofIn] as JsonObject
+  return { event, data: { ...data, [proofIn]: { ...owner, [PROOF_MEMBER]: proof } } }
 }

@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import type { DialectEvent } from '../../../attestation/dialects/dialect.ts'
-import { EVENT_DIALECTS, withProof } from '../../../attestation/dialects/dialects.ts'
+import { EVENT_DIALECTS } from '../../../attestation/dialects/dialects.ts'
 import {
   EvidenceError,
   readEvidence,
   type Subject,
 } from '../../../attestation/report/read-evidence.ts'
-import { readAll } from '../dialects/readers.ts'
+import { readAll, withProof } from '../dialects/readers.ts'
 import { responsesStream } from '../dialects/responses-streams.ts'
 
 const bytes = (value: unknown) =>

@@ -1,11 +1,12 @@
 import { createHash } from 'node:crypto'
 import canonicalize from 'canonicalize'
 import type { DialectEvent } from '../../../attestation/dialects/dialect.ts'
-import { EVENT_DIALECTS, withProof } from '../../../attestation/dialects/dialects.ts'
+import { EVENT_DIALECTS } from '../../../attestation/dialects/dialects.ts'
 import { redactBundle } from '../../../attestation/evidence/bundle.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
 import type { RecordParts } from '../../attestation/build-record.ts'
 import { builtMessage, messagesStream } from '../../attestation/dialects/messages-streams.ts'
+import { withProof } from '../../attestation/dialects/readers.ts'
 import { responsesStream } from '../../attestation/dialects/responses-streams.ts'
 import { buildEvidence, buildStored } from '../../attestation/evidence/build-evidence.ts'
 import {

@@ -1,0 +1,214 @@
+import type { PointRecovery } from './account.ts'
+import { concatBytes, decodeHex, encodeHex, sha256 } from './bytes.ts'
+import { checkOpenings } from './check-openings.ts'
+import { asksForUsage, type ReceiptVersion } from './completion-hash.ts'
+import type { CallRequest } from './dialects/call-request.ts'
+import { assembleCompletion } from './dialects/chat/assemble-completion.ts'
+import type { DialectEvent } from './dialects/dialect.ts'
+import { type DialectName, dialectNamed } from './dialects/dialect-names.ts'
+import { DIALECTS, type Dialect, dialectOfRequest } from './dialects/dialects.ts'
+import { type KeptStream, readKeptStream } from './dialects/kept-stream.ts'
+import { statedAbsence } from './erasure.ts'
+import { type Attempt, attempt, need } from './finding.ts'
+import { formOf, formsOf } from './json/forms.ts'
+import { isJsonObject, type Json, type JsonObject, memberAt, memberOf } from './json/value.ts'
+import { ownMembers } from './own-members.ts'
+import { parseReceipt, type Receipt } from './receipt.ts'
+import { hashChunks, hashCompletion } from './record-hash.ts'
+
+const { objectOf } = formsOf('missing_member')
+const { textOf } = formsOf('invalid_hex')
+
+/** Optional inputs of verifyRecord. */
+export type RecordOptions = {
+  /** The request, if `record` is a create response (interface 2.3), which lacks it. */
+  readonly request?: Json
+  /** All chunks of a streamed answer, in order. `record` is then the chunk with the proof. */
+  readonly chunks?: readonly JsonObject[]
+  /** All events of a streamed answer, in order, for a dialect with named events. */
+  readonly events?: readonly DialectEvent[]
+  /**
+   * True if the caller sent the call with an `Idempotency-Key`: a repeated answer may have other
+   * chunks for the same content. Default: false. Then the chunks must be exactly the enclave's.
+   */
+  readonly idempotent?: boolean
+  /**
+   * Hashes (64 hex digits) of parts that a redacted record lacks. These parts and their model are
+   * not checked. Everything else is checked from the hashes.
+   */
+  readonly withheld?: Withheld
+  /**
+   * Decodes an attestation document without verifying it. Throws if the document is malformed.
+   * Default: decodeAttestationPayload.
+   */
+  readonly decodeAttestation?: (document: Uint8Array) => { readonly publicKey: Uint8Array | null }
+  /** A faster recovery of the public key. See recoverPublicKey. */
+  readonly recover?: PointRecovery
+}
+
+/** SHA-256 (hex) of the missing request or response. */
+type Withheld = { readonly request?: string; readonly response?: string }
+
+/** The parts of a record. The fault of an unreadable part fails each check that needs the part. */
+export type RecordSubject = {
+  readonly isStored: boolean
+  readonly dialect: Dialect
+  /** The events of a kept stream. Null if the answer is not a kept stream. */
+  readonly events: readonly DialectEvent[] | null
+  /** The chunks of a kept chat stream. Null for any other answer. */
+  readonly chunks: readonly JsonObject[] | null
+  readonly idempotent: boolean
+  /** True if a create response has a log proof, as stored records do. */
+  readonly hasLog: boolean
+  readonly version: ReceiptVersion
+  readonly members: JsonObject
+  readonly withheld: Withheld
+  /** `computed`: hash of the record's response. `responseHash`: the signed hash. */
+  readonly hashes: Readonly<
+    Record<'requestHash' | 'computed' | 'responseHash' | 'hash', Attempt<string>>
+  >
+  /** True if the receipt's stream hash matches the chunks. */
+  readonly isStream: Attempt<boolean>
+  readonly publicKey: Attempt<Uint8Array>
+  readonly receipt: Attempt<Receipt>
+  readonly request: Attempt<JsonObject>
+  readonly call: Attempt<CallRequest>
+  readonly response: Attempt<JsonObject>
+}
+
+export function readSubject(record: Json, options: RecordOptions): RecordSubject {
+  const { request: createRequest, chunks = null, events = null, idempotent = false } = options
+  const isStored = createRequest === undefined
+  const object = isJsonObject(record) ? record : {}
+  const dialect = DIALECTS[isStored ? dialectOfStored(object) : dialectOfRequest(createRequest)]
+  const kept = events === null ? null : attempt(() => readKeptStream(dialect.name, events))
+  const members = isStored ? object : kept === null ? dialect.proofOf(object) : proofOfKept(kept)
+  const receipt = attempt(() => parseReceipt(memberOf(members, 'receipt') ?? null))
+  const withheld = ownMembers({
+    ...(isStored ? withheldOf(members, receipt) : {}),
+    ...ownMembers(options.withheld ?? {}),
+  })
+  const version = 'value' in receipt ? receipt.value.version : 3
+  const request = attempt(() =>
+    objectOf(isStored ? memberOf(members, 'request') : createRequest, 'the request'),
+  )
+  const call = attempt(() => dialect.readRequest(need(request)))
+  const response = attempt(() =>
+    kept === null ? readResponse(record, { isStored, chunks }) : need(kept).response,
+  )
+  const isStream = attempt(() => {
+    if ('fault' in receipt) return false
+    if (kept !== null) return streamHashOf(receipt.value) === need(kept).streamHash
+    return chunks !== null && streamHashOf(receipt.value) === hashChunks(chunks)
+  })
+  const parts = {
+    isStored,
+    dialect,
+    events,
+    chunks,
+    idempotent,
+    hasLog: memberOf(members, 'log') !== undefined,
+    version,
+    members,
+    withheld,
+    isStream,
+    publicKey: attempt(() => readHex(members, 'public_key')),
+    receipt,
+    request,
+    call,
+    response,
+  }
+  return { ...parts, hashes: hashParts(parts) }
+}
+
+/** Receipts of versions 1 and 2 are of chats. */
+function dialectOfStored(record: JsonObject): DialectName {
+  return dialectNamed(memberAt(record, 'receipt', 'dialect'))
+}
+
+function proofOfKept(kept: Attempt<KeptStream>): JsonObject {
+  return 'value' in kept && isJsonObject(kept.value.proof) ? kept.value.proof : {}
+}
+
+function streamHashOf(receipt: Receipt): string | null {
+  return receipt.version === 1 ? null : receipt.stream_hash
+}
+
+/**
+ * The parts that are null in a stored record with `redacted`. They count as withheld if the receipt
+ * states that the call was encrypted, or the gateway states that it erased or cannot decrypt them.
+ * Any other missing part is a fault.
+ */
+function withheldOf(members: JsonObject, receipt: Attempt<Receipt>): Withheld {
+  if (memberOf(members, 'redacted') !== true || 'fault' in receipt) return {}
+  const { value: made } = receipt
+  const isEncrypted = made.version !== 1 && made.encrypted
+  if (!isEncrypted && statedAbsence(members) === null) return {}
+  return {
+    ...(memberOf(members, 'request') === null ? { request: made.request_hash } : {}),
+    ...(memberOf(members, 'response') === null ? { response: made.response_hash } : {}),
+  }
+}
+
+function readResponse(
+  record: Json,
+  {
+    isStored,
+    chunks,
+  }: { readonly isStored: boolean; readonly chunks: readonly JsonObject[] | null },
+): JsonObject {
+  if (chunks !== null) {
+    const response = assembleCompletion(chunks)
+    checkOpenings(chunks)
+    return response
+  }
+  const members = objectOf(record, isStored ? 'the record' : 'the response')
+  return isStored ? objectOf(memberOf(members, 'response'), 'the response') : members
+}
+
+function hashParts(subject: Omit<RecordSubject, 'hashes'>): RecordSubject['hashes'] {
+  const { withheld, isStored } = subject
+  const dialect = subject.dialect.name
+  const requestHash = attempt(
+    () =>
+      withheld.request ??
+      hashCompletion({ request: need(subject.request), response: {}, dialect }).requestHash,
+  )
+  const computed = attempt(() => {
+    // Only stored records of version 1 hash a provider's `log`. In other responses, `log` is the
+    // gateway's proof.
+    const version = isStored ? subject.version : 3
+    return hashCompletion({ request: {}, response: need(subject.response), version, dialect })
+      .responseHash
+  })
+  const responseHash = attempt(() => withheld.response ?? responseHashOf(subject, need(computed)))
+  const hash = attempt(() =>
+    encodeHex(sha256(concatBytes(decodeHex(need(requestHash)), decodeHex(need(responseHash))))),
+  )
+  return { requestHash, computed, responseHash, hash }
+}
+
+/**
+ * The signed response has the usage, but the caller's chunks have it only on request. For chunks
+ * without usage, only the stream hash is a proof, so the receipt's response_hash is returned.
+ */
+function responseHashOf(
+  { receipt, request, chunks, isStream }: Omit<RecordSubject, 'hashes'>,
+  computed: string,
+): string {
+  if (
+    chunks === null ||
+    'fault' in receipt ||
+    receipt.value.response_hash === computed ||
+    !need(isStream)
+  )
+    return computed
+  return asksForUsage(need(request)) ? computed : receipt.value.response_hash
+}
+
+/** 65 bytes, 0x hex. Throws FormatError `invalid_hex`. */
+export function readHex(members: JsonObject, name: string): Uint8Array {
+  return decodeHex(textOf(memberOf(members, name), name, HEX_FORM))
+}
+
+const HEX_FORM = formOf(/^0x[0-9a-f]{130}$/)
