@@ -4,10 +4,7 @@ import { readAgentConfig } from './config.ts'
 import { AgentFailure } from './registration.ts'
 import { runAgent } from './run-agent.ts'
 
-/**
- * Runs an agent in its own process, for a parent process that restarts it if necessary. People use
- * `affidavit node run` instead.
- */
+/** For a parent process that restarts the agent. People use `affidavit node run` instead. */
 try {
   const config = readAgentConfig()
   const log = await openProcessLogger(config.logLevel)
