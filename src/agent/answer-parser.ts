@@ -81,7 +81,7 @@ function faultOf(run: () => void): AnswerStep['fault'] {
 }
 
 type Answer = {
-  /** Returned last. */
+  /** The usage chunk is returned last. */
   usage: JsonObject | null
   /** Indexes of the choices that began but have no finish_reason yet. */
   readonly open: Set<Json | undefined>

@@ -7,7 +7,7 @@ export const ANSWER_WAITING_BYTES_MAX = 256 * 1024
 const TAIL_BYTES_MAX = 16 * 1024
 const TAIL_TIMEOUT_MS = 1_000
 
-/** Has one reader. */
+/** Only one reader may read the packets. */
 export type BackendAnswer = {
   readonly status: number
   /** The names are in lower case. */

@@ -14,7 +14,7 @@ export class BackendError extends Error {
   /** For the log, without text from the backend. */
   readonly reason: string
 
-  /** `status`: the backend's status or error code. A status that frames cannot carry becomes 500. */
+  /** `status`: the backend's status or error code. Frames cannot carry all; others become 500. */
   constructor(
     message: string,
     status = 500,

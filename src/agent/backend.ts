@@ -21,7 +21,7 @@ const BACKEND_LIMITS: BackendLimits = {
   connectTimeoutMs: 5_000,
   /** Enough for a long prompt on a slow machine. The gateway gives up earlier. */
   headTimeoutMs: 300_000,
-  /** Between two parts of an answer. */
+  /** Limit between two parts of an answer. */
   idleTimeoutMs: 120_000,
   /** For health checks and the list of models. */
   askTimeoutMs: 5_000,
@@ -93,7 +93,7 @@ export type Backend = {
 export function createBackend(options: {
   /** `http(s)://host:port`, with or without `/v1`. */
   readonly url: string
-  /** Sent as a bearer token. */
+  /** The bearer token of each request. */
   readonly apiKey: string | null
   readonly limits?: Partial<BackendLimits>
 }): Backend {
@@ -312,7 +312,7 @@ async function readBytes(body: AsyncIterable<Uint8Array>, bytesMax: number): Pro
   return Buffer.concat(parts)
 }
 
-/** In OpenAI's form. */
+/** A request in OpenAI's form. */
 type BackendRequest = {
   readonly path: string
   readonly contentType: string

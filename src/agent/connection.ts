@@ -63,7 +63,7 @@ type ConnectionOptions = {
   readonly fetchesMedia?: boolean
   /** 1 to MODELS_MAX models. A node that makes images has exactly one model. */
   readonly models: readonly string[]
-  /** Besides chat completions. Default: none. */
+  /** Dialects besides chat completions. Default: none. */
   readonly dialects?: readonly NodeDialect[]
   readonly backend: Pick<Backend, 'streamChat' | 'streamDialect' | 'makeImages'>
   readonly readLoad: () => Promise<Load>
@@ -193,7 +193,7 @@ function createResponder({
   readonly runs: Runs
   readonly sender: Sender
   readonly readLoad: () => Promise<Load>
-  /** Of the newest answered ping. Null before the first answer. */
+  /** Round trip of the newest answered ping. Null before the first answer. */
   readonly roundTripMs: () => number | null
   readonly onReconnect: () => void
   readonly log: Logger
@@ -304,7 +304,7 @@ function ignore(): void {}
 type Liveness = {
   start(): void
   stop(): void
-  /** Of the newest answered ping. Null before the first answer. */
+  /** Round trip of the newest answered ping. Null before the first answer. */
   roundTripMs(): number | null
 }
 

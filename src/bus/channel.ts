@@ -27,7 +27,7 @@ type Kind = (typeof KINDS)[keyof typeof KINDS]
 const HEAD_BYTES = 5
 /** NATS servers accept 1 MiB by default. Other channels send between smaller frames. */
 export const PART_BYTES_MAX = 64 * 1024
-/** Added to a frame's bytes, because even an empty frame needs memory. */
+/** Cost of a frame besides its bytes, because even an empty frame needs memory. */
 export const FRAME_COST = 256
 /**
  * Bytes that wait for a reader. One more frame may be added. 256 such readers reach 64 MiB, after

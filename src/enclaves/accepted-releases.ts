@@ -24,8 +24,8 @@ const RELEASES_POLL_MS = 1_000
 /** From the newest readable list. */
 export type AcceptedReleases = {
   /**
-   * With windows and revocations: acceptedMeasurements selects the entries that are accepted at a
-   * time. Null: any code is accepted.
+   * The entries have windows and revocations: acceptedMeasurements selects those that are accepted
+   * at a time. Null: any code is accepted.
    */
   entries(): readonly ReleaseEntry[] | null
   /** Calls back after a newer list was read and is in use. */
@@ -141,7 +141,7 @@ export async function openAcceptedReleases(
     }).catch((error) => log.error({ err: error }, 'that releases were read is not noted'))
   }
 
-  // The file system's notifications are lost when the file is replaced or mounted, so this polls.
+  // The file is polled, because notifications are lost when the file is replaced or mounted.
   const look = () => void reload()
   watchFile(file, { interval: pollMs, persistent: false }, look)
   const endHangup = onHangup(look)

@@ -9,7 +9,7 @@ import { parseFault, parseIdentity } from './enclave-replies.ts'
 type Patience = {
   /** Time since the enclave answered on any connection. A busy enclave is not silent. */
   readonly silenceMaxMs: number
-  /** For one connection, even if other connections get answers. */
+  /** Limit for one connection, even if other connections get answers. */
   readonly timeoutMs: number
 }
 
@@ -105,14 +105,14 @@ function askOnce(
   })
 }
 
-/** Calls `late` once if a request that begins now waits too long. Returns the end of the wait. */
+/** Calls `late` if a request that begins now waits too long. The result ends the wait. */
 function onSilence(
   {
     silenceMaxMs,
     timeoutMs,
     answeredAtMs,
   }: Patience & {
-    /** On any connection. */
+    /** When the enclave last answered on any connection. */
     readonly answeredAtMs: () => number
   },
   late: () => void,

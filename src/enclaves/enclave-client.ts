@@ -50,8 +50,8 @@ export const IDENTITY_AGE_MAX_MS = 5_000
 const CONNECT_TIMEOUT_MS = 2_000
 
 /**
- * Until the enclave's first byte, and between its bytes. The enclave's own timeouts for providers
- * are shorter, with separate errors.
+ * Limit until the enclave's first byte, and between its bytes. The enclave's own timeouts for
+ * providers are shorter, with separate errors.
  */
 const COMPLETION_TIMEOUT_MS = 15 * 60_000
 
@@ -331,7 +331,7 @@ function openPool(connect: Pool.Options['connect'], options: Pool.Options): Pool
 
 type Question = {
   readonly path: string
-  /** Sent with POST, as JSON. Default: GET. */
+  /** The JSON body of a POST. Default: GET without a body. */
   readonly request?: object
   readonly signal?: AbortSignal
   readonly timeoutMs?: number

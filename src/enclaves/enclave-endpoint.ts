@@ -105,7 +105,7 @@ export class EnclaveEndpoint {
     return this.#identity
   }
 
-  /** Of the last look, or of a call that failed since then. */
+  /** The error of the last look, or of a call that failed since then. */
   get error(): Error | null {
     return this.#error
   }

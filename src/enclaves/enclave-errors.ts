@@ -3,7 +3,7 @@ import type { EnclaveFault } from '../../enclave/protocol/enclave-api.ts'
 import { ApiError, type ErrorCode, ValidationError } from '../api/errors.ts'
 
 type EnclaveErrorCode =
-  | 'unavailable' //      no connection, or it broke before the answer was whole: the enclave is down or restarting
+  | 'unavailable' //      no connection, or it broke: the enclave is down or restarting
   | 'timeout' //          connected, but silent for too long
   | 'refused' //          answered with an EnclaveFault, see `fault`
   | 'reply_too_large' //  a pull of fewer completions may fit
@@ -71,14 +71,14 @@ export function faultErrorOf(
   return new ApiError(error.code, error.message, { ...error.details, mayBeMade, leavesNoResult })
 }
 
-/** For a caller when the enclave could not be asked. */
+/** The caller's error when the enclave could not be asked. */
 export function outageErrorOf(error: EnclaveError): ApiError {
   const [code, message] =
     error.fault === null ? OUTAGES[error.code] : describeFault(faultErrorOf(error.fault, true))
   return new ApiError(code, message, { leavesNoResult: !error.wasSent })
 }
 
-/** Logged for an operator, because the caller gets only a general message. */
+/** An operator needs a log line, because the caller gets only a general message. */
 export function isOperatorsTrouble(error: ApiError | ValidationError): boolean {
   return (
     error instanceof ApiError &&

@@ -147,7 +147,7 @@ export class EnclavePool {
     }
   }
 
-  /** Only of enclaves in use or draining that answered at the last look. */
+  /** Lists only enclaves in use or draining that answered at the last look. */
   notaries(): readonly ServedNotary[] {
     return this.#list().flatMap(({ phase, identity }) => {
       if (identity === null || (phase !== 'usable' && phase !== 'draining')) return []
@@ -160,14 +160,14 @@ export class EnclavePool {
     })
   }
 
-  /** Of the enclaves in use, at the last successful look. */
+  /** Identities from the last successful look at each enclave in use. */
   identities(): readonly Identity[] {
     return this.#list().flatMap(({ state, identity }) =>
       isUsable(state) && identity !== null ? [identity] : [],
     )
   }
 
-  /** Has 0 for a state without endpoints. */
+  /** A state without endpoints has the count 0. */
   countStates(): ReadonlyMap<EndpointPhase, number> {
     const phases = this.#list().map(({ phase }) => phase)
     return new Map(

@@ -4,7 +4,7 @@ export type EndpointState = {
   readonly order: 'serve' | 'drain'
   /** States whether an enclave answers at the socket. */
   readonly contact: 'unknown' | 'present' | 'lost'
-  /** Of the enclave that answered last. */
+  /** The notary of the enclave that answered last. */
   readonly notary: string | null
   /** States whether this gateway accepts the enclave that answered last. */
   readonly verdict: 'unchecked' | 'accepted' | 'refused'

@@ -201,7 +201,7 @@ function remoteEndpoint(bus: Bus, peer: string, notary: string): EncryptedEndpoi
         signal.removeEventListener('abort', leave)
         channel.abort(null)
       }
-      // The answer may arrive before the end of the body, and matters more than a fault of the body.
+      // The answer may arrive before the end of the body, and matters more than a body fault.
       sendBody(channel, body.stream).catch(leave)
       const messages = channel.messages[Symbol.asyncIterator]()
       try {

@@ -28,7 +28,7 @@ type Refusal = { readonly kind: 'refused'; readonly reason: string }
  * used where they are known.
  */
 export const REFUSALS = {
-  /** Also for a node of another account, because the answer must not show that it exists. */
+  /** A node of another account gets this text too, which must not show that the node exists. */
   nodeUnknown: 'Node is not registered',
   nodeArchived: 'Node is archived',
   nodeDisabled: 'Node is disabled',

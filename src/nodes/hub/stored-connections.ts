@@ -81,7 +81,7 @@ export function createStoredConnections({
       const count = await registry.endAbandoned()
       if (count > 0) log.info({ count }, 'nodes of a gateway that is gone are disconnected')
     } catch {
-      // The lease's renewal reports that the database cannot be reached. The next round tries again.
+      // The lease's renewal reports that the database is away. The next round tries again.
     } finally {
       isEnding = false
     }

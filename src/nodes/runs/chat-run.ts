@@ -79,7 +79,7 @@ export class ChatRun extends Run {
   private textLength = 0
   private tokenChunks = 0
   private bytes = 0
-  /** Starts when the caller got its result. */
+  /** Counts from the time when the caller got its result. */
   private late = { sinceMs: 0, bytes: 0 }
   private firstTokenAtMs: number | null = null
   private lastTokenAtMs = 0
@@ -133,7 +133,7 @@ export class ChatRun extends Run {
     return true
   }
 
-  /** A too large answer ends only its own run, because only its caller chose the length. */
+  /** A too large answer ends only its own run, because the run's caller chose the length. */
   private measure(bytes: number): boolean {
     if (this.result !== null) {
       this.late.bytes += bytes

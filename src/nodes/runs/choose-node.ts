@@ -19,7 +19,7 @@ export type NodeIndex<Node> = {
   isKnown(model: string): boolean
   /** True if a node of the model is RUNNING and not set aside. */
   isServed(model: string): boolean
-  /** Counts the model's connected nodes in any state, as do the next two. */
+  /** Counts connected nodes in any state. The next two methods do this too. */
   connected(model: string): number
   connectedLarge(model: string): number
   connectedWith(model: string, ability: string): number

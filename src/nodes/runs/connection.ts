@@ -94,7 +94,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   readonly takesExtraMembers: boolean
   readonly takesLargeFrames: boolean
   readonly abilities: ReadonlySet<string>
-  /** The backend said that it is at its limit until then. Other nodes get calls first. */
+  /** Until this time, the node's backend is at its limit, and other nodes get calls first. */
   restsUntilMs = Number.NEGATIVE_INFINITY
   /** Bytes that wait until the node reads them. */
   private readonly waitingBytesMax: number

@@ -85,7 +85,7 @@ export function faultError(fault: NodeFault | null): DispatchError {
 
 const BUSY = 429
 
-/** The request is wrong. The node's backend, configuration and load do not cause these. */
+/** These statuses mean that the request is wrong, not the node's backend or its load. */
 const CALLER_FAULTS: ReadonlySet<number> = new Set([400, 422])
 
 export function lostError(): DispatchError {
@@ -106,7 +106,7 @@ export function mayBeRequestsFault(error: DispatchError): boolean {
   )
 }
 
-/** The backend refuses the node's key, or lacks the model. No caller's request causes these. */
+/** These statuses mean that the backend refuses the node's key, or lacks the model. */
 const OWN_FAULTS: ReadonlySet<number> = new Set([401, 403, 404])
 
 /**

@@ -32,7 +32,7 @@ export type NodeCall = {
   readonly signal: AbortSignal
   /** For each node that is tried. If absent, the caller gets the chunks as the node sent them. */
   readonly openReader?: () => AnswerReader
-  /** From another gateway. The call goes only to nodes of this gateway, and does not wait. */
+  /** Another gateway sent the call, so the call does not wait and stays at this gateway. */
   readonly isPeers?: true
 }
 
@@ -74,7 +74,7 @@ type ImageNodeCall<Images> = {
    * Any other error ends the call.
    */
   readonly read: (images: readonly string[]) => Promise<Images>
-  /** From another gateway. The call goes only to nodes of this gateway, and does not wait. */
+  /** Another gateway sent the call, so the call does not wait and stays at this gateway. */
   readonly isPeers?: true
 }
 
@@ -100,7 +100,7 @@ export interface CallableNode extends OfferingNode<CallableNode> {
   readonly isRemote: boolean
   /** Accepts request members that the public client cannot handle. */
   readonly takesExtraMembers: boolean
-  /** The backend said that it is at its limit until then. Other nodes get calls first. */
+  /** Until this time, the node's backend is at its limit, and other nodes get calls first. */
   restsUntilMs: number
   isConnected(): boolean
   /** True if a frame of this size, which is too large for some nodes, can be sent now. */

@@ -29,7 +29,7 @@ export type NodeLimits = {
    * `frameBytesMax` unless the gateway waits for the node's answer.
    */
   readonly imageFrameBytesMax: number
-  /** For all answers with images that all nodes make or send. Then calls for images are refused. */
+  /** Limits the images of all nodes together. At the limit, calls for images are refused. */
   readonly imageBytesMax: number
   /**
    * Largest frame to a node. The public client accepts 1 MiB. After a larger frame, the client
@@ -41,7 +41,7 @@ export type NodeLimits = {
    * bytes that serialising may add.
    */
   readonly largeRequestBytesMax: number
-  /** Bytes that wait until a node reads them, besides one large frame. More: the node is lost. */
+  /** Bytes that wait for one node, besides one large frame. A node with more counts as lost. */
   readonly sendBytesMax: number
   /** Cost that a node may cause at once: 1 for each unexpected frame, plus 1 per KiB. */
   readonly strayBurst: number
@@ -50,7 +50,7 @@ export type NodeLimits = {
 
   /** Runs that one node gets at the same time. */
   readonly slots: number
-  /** The same for a node with more vram than `largeVramMb`. */
+  /** A node with more vram than `largeVramMb` gets this many runs. */
   readonly slotsLarge: number
   readonly largeVramMb: number
 
@@ -151,7 +151,7 @@ export type NodeLimits = {
   readonly tickMs: number
   /** How often pings and probes that are due are sent. */
   readonly tendMs: number
-  /** Served runs that are kept while the database cannot be reached. More drop the oldest. */
+  /** Kept while the database cannot be reached. Of more runs, the oldest are dropped. */
   readonly inferencesMax: number
 }
 

@@ -94,7 +94,7 @@ export abstract class Run {
   /** Called when a deadline has passed before the caller had the whole answer. */
   protected abstract giveUp(nowMs: number): void
   protected abstract deliver(result: RunResult): void
-  /** Until then, the slot is kept after the caller has left. */
+  /** After the caller has left, the slot is kept until this time. */
   protected abstract drainUntilMs(): number
   /** Emits `abandoned`, and releases the slot. */
   protected abstract abandon(): void
