@@ -24,12 +24,11 @@ import { createGatewayClient, GatewayError } from './gateway-client.ts'
 import { AgentFailure, prepareNode } from './registration.ts'
 import type { RunWatcher } from './runs.ts'
 
-/** Timings of an agent, milliseconds. */
+/** Milliseconds. */
 export type AgentTimings = ConnectionTimings & {
   readonly backOff: BackOffBounds
   /** After a connection that was open this long, earlier failures no longer count. */
   readonly steadyMs: number
-  /** How long a stop waits for running requests. */
   readonly drainMs: number
 }
 
@@ -42,7 +41,7 @@ export const AGENT_TIMINGS: AgentTimings = {
 }
 
 export type AgentOptions = {
-  /** URL of the gateway, `http(s)://host[:port][/path]`, without `/v1`. */
+  /** `http(s)://host[:port][/path]`, without `/v1`. */
   readonly gatewayUrl: string
   readonly apiKey: string
   readonly nodeId: string
@@ -61,40 +60,29 @@ export type AgentOptions = {
   readonly onBenchmarkProgress?: (model: string, progress: BenchmarkProgress) => void
   readonly timings?: Partial<AgentTimings>
   readonly watchRun?: RunWatcher | undefined
-  /** Time in milliseconds of a clock that never goes back. */
+  /** Milliseconds of a clock that never goes back. */
   readonly now: () => number
-  /** Returns a random number that is at least 0 and less than 1. */
+  /** At least 0 and less than 1. */
   readonly random: () => number
   readonly log: Logger
 }
 
-/** What an agent is doing. */
 type AgentStatus = {
   readonly phase: 'registering' | 'connecting' | 'connected' | 'waiting' | 'draining' | 'stopped'
   readonly models: readonly string[]
   readonly running: number
-  /** How many connections this agent has opened so far. */
   readonly connections: number
 }
 
 export type Agent = {
-  /**
-   * Accepts no new requests, waits at most `drainMs` for the running requests, and closes. Resolves
-   * when all work has ended. A second call waits for the same stop.
-   */
+  /** Accepts no new requests, and waits at most `drainMs` for the running requests. */
   stop(): Promise<void>
-  /**
-   * Resolves when the agent has stopped. Rejects with AgentFailure if the agent's configuration
-   * cannot work.
-   */
+  /** Rejects with AgentFailure if the agent's configuration cannot work. */
   readonly done: Promise<void>
   status(): AgentStatus
 }
 
-/**
- * Starts an agent: it registers its node, connects and serves. When the connection ends, it
- * connects again.
- */
+/** When the connection ends, the agent connects again. */
 export function startAgent(options: AgentOptions): Agent {
   const timings = { ...AGENT_TIMINGS, ...options.timings }
   const { log } = options
@@ -107,7 +95,6 @@ export function startAgent(options: AgentOptions): Agent {
   let connections = 0
   let connection: Connection | null = null
 
-  /** Registers the node if necessary, then serves until the connection ends. */
   async function serveOnce(): Promise<ConnectionEnd> {
     if (models.length === 0) {
       phase = 'registering'
@@ -136,8 +123,7 @@ export function startAgent(options: AgentOptions): Agent {
       connection = null
       if (isStopping()) break
       failures = countFailures(failures, outcome, timings.steadyMs)
-      // The gateway may have lost the node's hardware or benchmark. An empty list causes a new
-      // registration.
+      // The gateway may have lost data of the node. An empty list registers the node again.
       if (outcome?.code === CLOSE_CODES.policy) models = []
       phase = 'waiting'
       const pauseMs = backOffMs(failures, timings.backOff, {
@@ -185,14 +171,13 @@ async function register(options: AgentOptions, signal: AbortSignal): Promise<rea
 
 /**
  * Throws AgentFailure for a permanent fault, unless the node has served before: then the gateway
- * may have caused the fault. Otherwise returns null: the fault may be temporary.
+ * may have caused the fault.
  */
 function faultOf(error: unknown, hasServed: boolean, log: Logger): null {
   const isFinal = error instanceof AgentFailure || (error instanceof GatewayError && error.isFinal)
   if (isFinal && !hasServed)
     throw error instanceof AgentFailure ? error : new AgentFailure(error.message)
-  // During registration, the backend receives only the agent's requests. So its message contains no
-  // caller's prompt.
+  // During registration, the backend receives no caller's prompt, so its message contains none.
   if (error instanceof GatewayError || error instanceof AgentFailure)
     log.warn({ fault: error.message }, 'not registered')
   else if (error instanceof BackendError)

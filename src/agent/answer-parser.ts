@@ -14,22 +14,18 @@ import { readReason } from '../../enclave/protocol/refusal.ts'
 import { parseJson } from '../nodes/protocol/frames.ts'
 import { BackendError, backendErrorOf } from './backend-error.ts'
 
-/** One chunk of an answer, and its JSON text. */
+/** `text`: the chunk's JSON text. */
 export type AnswerChunk = { readonly chunk: JsonObject; readonly text: string }
 
-/**
- * The next part of an answer. `fault` is the error that ended the answer after these chunks. It is
- * null if there is no error.
- */
+/** `fault`: the error that ended the answer after these chunks. */
 type AnswerStep = {
   readonly chunks: readonly AnswerChunk[]
   readonly fault: BackendError | EventTooLargeError | null
 }
 
 /**
- * Parses a backend's event stream into chunks, packet by packet. The usage chunk, if the backend
- * sends usage, is returned last and alone, with `choices: []`. Gateways without support for end
- * frames treat the usage chunk as the end. Each answer needs its own parser.
+ * Parses one answer of a backend. The usage chunk is returned last and alone, with `choices: []`,
+ * because gateways without support for end frames treat it as the end.
  */
 export class AnswerParser {
   private readonly events = new EventParser({ eventBytesMax: EVENT_BYTES_MAX, errorLines: true })
@@ -40,23 +36,17 @@ export class AnswerParser {
     isEnded: false,
   }
 
-  /** True if the end mark was received. Everything after it is ignored. */
+  /** The end mark was received. Everything after it is ignored. */
   get isEnded(): boolean {
     return this.answer.isEnded
   }
 
-  /**
-   * Returns the chunks that these bytes complete, and the fault after them. Faults are an error in
-   * the stream, data that is not a chunk, and an event over the limit.
-   */
+  /** The chunks that these bytes complete. `fault`: an error, a malformed or a too long event. */
   push(bytes: Uint8Array): AnswerStep {
     return this.take((events) => this.events.push(bytes, events))
   }
 
-  /**
-   * Call this when the stream has ended. Returns the last chunks. Reports the faults of `push`, and
-   * an incomplete answer.
-   */
+  /** Call this when the stream has ended. `fault` is also set for an incomplete answer. */
   end(): AnswerStep {
     const { chunks, fault } = this.take((events) => this.events.end(events))
     const { usage } = this.answer
@@ -91,22 +81,18 @@ function faultOf(run: () => void): AnswerStep['fault'] {
 }
 
 type Answer = {
-  /** The usage chunk, which is returned last. */
+  /** The usage chunk is returned last. */
   usage: JsonObject | null
   /** Indexes of the choices that began but have no finish_reason yet. */
   readonly open: Set<Json | undefined>
   hasFinished: boolean
-  /** True if the end mark was received. */
   isEnded: boolean
 }
 
 const END_MARK = '[DONE]'
 const CHUNK = 'chat.completion.chunk'
 
-/**
- * Returns an event's chunk as the backend wrote it, without the usage. Returns null for a chunk
- * without choices.
- */
+/** Leaves out the usage. Null for a chunk without choices. */
 function takeEvent(data: string, answer: Answer): AnswerChunk | null {
   if (answer.isEnded) return null
   // Some backends send empty data to keep the connection open.
@@ -159,5 +145,5 @@ function parseChunk(data: string): JsonObject {
   return chunk
 }
 
-/** Longest event in a backend's stream, bytes. Frames to the gateway have a much lower limit. */
+/** Frames to the gateway have a much lower limit. */
 const EVENT_BYTES_MAX = 1024 * 1024

@@ -7,27 +7,26 @@ export const ANSWER_WAITING_BYTES_MAX = 256 * 1024
 const TAIL_BYTES_MAX = 16 * 1024
 const TAIL_TIMEOUT_MS = 1_000
 
-/** An answer from a backend, read packet by packet. It has one reader. */
+/** Only one reader may read the packets. */
 export type BackendAnswer = {
   readonly status: number
-  /** By lower-case name. */
+  /** The names are in lower case. */
   readonly headers: Readonly<Record<string, unknown>>
   /**
-   * Returns the next packet, or null after the last packet. After a fault, first returns the
-   * earlier packets. Then rejects with the connection's fault or the signal's reason.
+   * Null after the last packet. After a fault, the earlier packets come first. Then rejects with
+   * the connection's fault or the signal's reason.
    */
   next(): Promise<Uint8Array | null>
   /**
-   * Stops reading the answer. `isWhole`: everything that the caller needs was read. The connection
-   * then stays open, and is used again after the remaining bytes. Otherwise the call is aborted.
+   * `isWhole`: the caller has read all that it needs, and the connection stays open for other
+   * calls. Otherwise the call is aborted.
    */
   leave(isWhole: boolean): void
 }
 
 /**
- * Sends a request. Resolves when the answer's head has arrived. Rejects with the connection's fault
- * or the signal's reason. Packets are passed on without a stream, because most answers are many
- * small packets.
+ * Resolves when the answer's head has arrived. Rejects with the connection's fault or the signal's
+ * reason. Uses no stream, because most answers are many small packets.
  */
 export function openBackendAnswer(
   pool: Pick<Dispatcher, 'dispatch'>,
@@ -134,9 +133,7 @@ class Reading implements Dispatcher.DispatchHandler, BackendAnswer {
     this.giveUp()
   }
 
-  /**
-   * Ends the backend's call. A call that waits for a connection ends when it gets the connection.
-   */
+  /** A call that waits for a connection ends when it gets the connection. */
   private giveUp(): void {
     this.end()
     this.controller?.abort(LEFT)
@@ -168,9 +165,7 @@ type Deferred<Value> = {
   readonly reject: (reason: unknown) => void
 }
 
-/**
- * Replaces Promise.withResolvers of Node.js 22. The installed agent must also run on Node.js 20.
- */
+/** Promise.withResolvers needs Node.js 22. The installed agent must also run on Node.js 20. */
 function createDeferred<Value>(): Deferred<Value> {
   let settle: Omit<Deferred<Value>, 'promise'> | undefined
   const promise = new Promise<Value>((resolve, reject) => {

@@ -9,15 +9,12 @@ export class BackendError extends Error {
   override readonly name = 'BackendError'
   /** One of FAULT_STATUS_CODES. */
   readonly statusCode: number
-  /** Seconds until the backend allows a retry. Null if the backend stated no time. */
+  /** Null if the backend stated no time. */
   readonly retryAfterSeconds: number | null
-  /** Reason for the log, without text from the backend. */
+  /** For the log, without text from the backend. */
   readonly reason: string
 
-  /**
-   * `status` is the backend's HTTP status or error code, if there is one. A status that frames
-   * cannot carry becomes 500.
-   */
+  /** `status`: the backend's status or error code. Frames cannot carry all; others become 500. */
   constructor(
     message: string,
     status = 500,
@@ -35,7 +32,7 @@ export class BackendError extends Error {
   }
 }
 
-/** Gives the error for a backend's answer with an error status. `body` is attacker-controlled. */
+/** `body` is attacker-controlled. */
 export function refusalError(answer: {
   readonly status: number
   readonly headers: Readonly<Record<string, unknown>>
@@ -56,13 +53,13 @@ export function refusalError(answer: {
   return new BackendError(message ?? reason, meant ? Number(code) : status, wait, reason)
 }
 
-/** Converts an error that a stream's chunk contains, or a whole answer in place of a stream. */
+/** For an error in a stream's chunk, or in a whole answer in place of a stream. */
 export function backendErrorOf({ message, code }: Pick<Refusal, 'message' | 'code'>): BackendError {
   const reason = 'the backend answered with an error'
   return new BackendError(message ?? reason, Number(code ?? 500), null, reason)
 }
 
-/** Returns true if the answer is JSON or a page, although a stream was requested. */
+/** True if the answer is JSON or a page, although a stream was requested. */
 export function isOtherThanStream(headers: Readonly<Record<string, unknown>>): boolean {
   return /^\s*(application\/([\w.-]+\+)?json|text\/html)\b/i.test(typeOf(headers))
 }

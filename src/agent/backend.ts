@@ -16,29 +16,26 @@ import { type BackendAnswer, openBackendAnswer } from './backend-answer.ts'
 import { BackendError, isOtherThanStream, refusalError } from './backend-error.ts'
 import { readDialectEvents, splitBody } from './dialect-answer.ts'
 
-/** Limits of calls to the backend, milliseconds and bytes. */
+/** Milliseconds and bytes. */
 const BACKEND_LIMITS: BackendLimits = {
   connectTimeoutMs: 5_000,
-  /**
-   * Time until the answer's head arrives: enough for a long prompt on a slow machine. The gateway
-   * gives up earlier.
-   */
+  /** Enough for a long prompt on a slow machine. The gateway gives up earlier. */
   headTimeoutMs: 300_000,
-  /** Longest time between two parts of an answer. */
+  /** Limit between two parts of an answer. */
   idleTimeoutMs: 120_000,
-  /** Timeout of health checks and of requests for the list of models. */
+  /** For health checks and the list of models. */
   askTimeoutMs: 5_000,
   keepAliveMs: 30_000,
-  /** Largest error answer, and largest list of models. */
+  /** For error answers and the list of models. */
   bodyBytesMax: 1024 * 1024,
-  /** Largest answer with images. It is larger than a frame can hold. */
+  /** More than a frame can hold. */
   imagesBytesMax: 48 * 1024 * 1024,
-  /** Largest whole answer in another dialect than chat. */
+  /** For a whole answer in another dialect than chat. */
   answerBytesMax: 16 * 1024 * 1024,
   connectionsMax: 256,
 }
 
-/** The version of Messages that every SDK and server supports. */
+/** Every SDK and server supports this version of Messages. */
 const ANTHROPIC_VERSION = '2023-06-01'
 
 type BackendLimits = Readonly<
@@ -58,38 +55,29 @@ type BackendLimits = Readonly<
 
 /** A local inference server with OpenAI's chat completions API. */
 export type Backend = {
-  /** The URL does not contain `/v1` and does not end with a slash. */
+  /** Does not contain `/v1` and does not end with a slash. */
   readonly url: string
-  /**
-   * Checks whether the backend answers at `path`, the health path of its kind (find-backend.ts).
-   */
+  /** `path`: the health path of the backend's kind (find-backend.ts). */
   isHealthy(path: string): Promise<boolean>
-  /** Lists the ids of the backend's models, in its order. Rejects with BackendError. */
+  /** Ids in the backend's order. Rejects with BackendError. */
   listModels(): Promise<readonly string[]>
   /**
-   * Streams the answer to a chat request. Each step returns the chunks of one packet. The backend
-   * is always asked for a stream with usage. The first step sends the request. Aborting ends the
-   * backend's call. Throws BackendError, or the signal's reason.
+   * Each step returns the chunks of one packet. The backend always gets a request for a stream
+   * with usage. Aborting ends the call. Throws BackendError, or the signal's reason.
    */
   streamChat(request: JsonObject, signal: AbortSignal): AsyncIterable<readonly AnswerChunk[]>
-  /**
-   * Returns the dialects that the backend serves. Asks each path with a body that is not JSON,
-   * which starts no inference.
-   */
+  /** Asks each path with a body that is not JSON, which starts no inference. */
   listDialects(): Promise<readonly NodeDialect[]>
   /**
-   * Sends a request in another dialect as it is. Each step returns the events of one packet, or a
-   * piece of a whole answer. Throws as streamChat does.
+   * The request stays unchanged. Each step returns the events of one packet, or a piece of a whole
+   * answer. Throws as streamChat does.
    */
   streamDialect(
     dialect: NodeDialect,
     request: JsonObject,
     signal: AbortSignal,
   ): AsyncIterable<readonly { readonly text: string }[]>
-  /**
-   * Makes or changes images. Returns them in base64, unchecked. Throws BackendError, or the
-   * signal's reason.
-   */
+  /** Images in base64, unchecked. Throws BackendError, or the signal's reason. */
   makeImages(
     request: ImageRequest & { readonly model: string },
     signal: AbortSignal,
@@ -98,14 +86,14 @@ export type Backend = {
 }
 
 /**
- * Returns the backend at the operator's URL. Calls go only to the origin of this URL: redirects are
- * not followed, and no request can choose an address. TLS certificates are verified.
+ * Calls go only to the origin of the operator's URL: redirects are not followed, and no request can
+ * choose an address. TLS certificates are verified.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: the calls of one backend
 export function createBackend(options: {
   /** `http(s)://host:port`, with or without `/v1`. */
   readonly url: string
-  /** Sent as a bearer token. Null sends no token. */
+  /** The bearer token of each request. */
   readonly apiKey: string | null
   readonly limits?: Partial<BackendLimits>
 }): Backend {
@@ -270,12 +258,12 @@ function askForStream(request: JsonObject): JsonObject {
 }
 
 /**
- * Statuses of a path that exists, for a body that is not JSON. llama.cpp answers 500. LM Studio
+ * A path that exists answers like this to a body that is not JSON. llama.cpp answers 500. LM Studio
  * answers 200 at a path that does not exist.
  */
 const REFUSED_BODY: ReadonlySet<number> = new Set([400, 415, 422, 500])
 
-/** Converts faults of the connection into BackendError, without addresses in the messages. */
+/** The messages of BackendError contain no addresses. */
 async function* mapFaults<Batch>(
   batches: AsyncIterable<Batch>,
   signal: AbortSignal,
@@ -324,17 +312,14 @@ async function readBytes(body: AsyncIterable<Uint8Array>, bytesMax: number): Pro
   return Buffer.concat(parts)
 }
 
-/** A request to the backend, in OpenAI's form. */
+/** A request in OpenAI's form. */
 type BackendRequest = {
   readonly path: string
   readonly contentType: string
   readonly body: string | Uint8Array
 }
 
-/**
- * Writes the request for images: JSON for new images, a form for a change of an image. Throws
- * BackendError.
- */
+/** JSON for new images, a form for a change of an image. Throws BackendError. */
 function writeImageCall({
   model,
   prompt,
@@ -361,10 +346,7 @@ function writeImageCall({
   return { path: '/v1/images/edits', ...writeForm({ ...fields, n: String(n) }, file) }
 }
 
-/**
- * Reads the images in base64 from the backend's answer. Throws BackendError if the answer has no
- * images.
- */
+/** Images in base64. Throws BackendError if the answer has no images. */
 function readImageAnswer(body: Json | undefined): readonly string[] {
   const data = isJsonObject(body) ? memberOf(body, 'data') : undefined
   if (!isJsonArray(data)) throw new BackendError('the backend sent no list of images')

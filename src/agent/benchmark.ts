@@ -8,26 +8,24 @@ import { TOKENS_PER_SECOND_MAX } from '../nodes/protocol/registration.ts'
 import type { Backend } from './backend.ts'
 import { BackendError } from './backend-error.ts'
 
-/** How long a benchmark measures, and how many requests it runs concurrently. */
 export type BenchmarkPlan = {
   /**
-   * Time of the whole benchmark, with its warm-up. Every part sends at least one request, even to a
-   * slow backend.
+   * Includes the warm-up. Every part sends at least one request, even to a slow backend, so it may
+   * take longer.
    */
   readonly durationMs: number
-  /** How many requests run at once in the second part. */
+  /** Concurrent requests in the last part. */
   readonly concurrency: number
 }
 
-/** Result of a benchmark, tokens per second. */
+/** Tokens per second. */
 export type BenchmarkResult = {
   /** Speed of a single request that runs alone. */
   readonly single: number
-  /** Total speed of concurrent requests: the capacity of the node. */
+  /** Sum over concurrent requests: the capacity of the node. */
   readonly total: number
 }
 
-/** Progress of a benchmark. */
 export type BenchmarkProgress = {
   readonly part: 'warming up' | 'one request' | 'many requests'
   /** The completed part of the whole benchmark, from 0 to 1. */
@@ -37,17 +35,14 @@ export type BenchmarkProgress = {
 /** Tokens per second. A slower node is not useful, because people read faster. */
 export const TOKENS_PER_SECOND_MIN = 1
 
-/**
- * As long as the public client measures: long enough to show the speed that a model can sustain.
- */
+/** As long as the public client measures: this shows the speed that a model can sustain. */
 export const BENCHMARK: BenchmarkPlan = { durationMs: 60_000, concurrency: 8 }
 
 /**
- * Measures how fast a backend serves a model: a warm-up, then one request after another, then
- * several requests at the same time. The speed of a request is (tokens - 1) / (time of the last
- * token - time of the first token). Tokens are counted by `usage`, because one chunk may hold
- * several tokens. If an answer arrives all at once, the speed is its tokens / the time since the
- * request. Rejects with BackendError if the backend fails or sends no usage.
+ * Warms up, then sends one request after another, then several at the same time. The speed of a
+ * request is (tokens - 1) / (time of the last token - time of the first token). Tokens are counted
+ * by `usage`, because one chunk may hold several tokens. Rejects with BackendError if the backend
+ * fails or sends no usage.
  */
 export async function runBenchmark(
   backend: Pick<Backend, 'streamChat'>,
@@ -59,7 +54,7 @@ export async function runBenchmark(
     onProgress = () => undefined,
   }: {
     readonly plan: BenchmarkPlan
-    /** Time in milliseconds of a clock that never goes back. */
+    /** Milliseconds of a clock that never goes back. */
     readonly now: () => number
     readonly signal: AbortSignal
     readonly onProgress?: (progress: BenchmarkProgress) => void
@@ -102,13 +97,13 @@ const TOKENS_MIN = 16
 const TOKENS_MAX = 512
 /** In this first share of the time, requests run one after another. */
 const SINGLE_SHARE = 0.4
-/** How many requests one worker should complete in a benchmark, so that enough are counted. */
+/** Requests that one worker should complete in a benchmark. */
 const REQUESTS_AIM = 4
 
-/** Number of tokens from the first to the last token, and the time between these tokens. */
+/** From the first token to the last token. */
 type Timing = { readonly tokens: number; readonly ms: number }
 
-/** Chooses the length of answers: several must end within the time. */
+/** Several answers must end within the time. */
 function chooseTokens(tokensPerSecond: number, durationMs: number): number {
   const aim = Math.floor((tokensPerSecond * durationMs * SINGLE_SHARE) / 1000 / REQUESTS_AIM)
   return Math.min(TOKENS_MAX, Math.max(TOKENS_MIN, aim))
@@ -162,7 +157,7 @@ async function measureRequest(
     : { tokens, ms: last - sentAt }
 }
 
-/** A prompt whose answer is long enough for every requested length. */
+/** The answer is long enough for every requested length. */
 const PROMPT = 'Write 500 words about how the tides of the sea come about.'
 
 function countTokens(chunk: JsonObject): number | null {
@@ -171,7 +166,7 @@ function countTokens(chunk: JsonObject): number | null {
   return typeof tokens === 'number' && tokens >= 0 ? tokens : null
 }
 
-/** Returns true if a chunk contains part of an answer. Reasoning and refusals count, too. */
+/** Reasoning and refusals count, too. */
 function holdsToken(chunk: JsonObject): boolean {
   const choices = memberOf(chunk, 'choices')
   if (!isJsonArray(choices)) return false

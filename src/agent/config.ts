@@ -97,29 +97,25 @@ const schema = z.object({
   ...traceFields,
 })
 
-/** Gives the field of a text that must be set. */
 function given(what: string) {
   return z.string({ error: `expected ${what}` })
 }
 
 type Settings = z.output<typeof schema>
 
-/** The gateway's address, and the key for it. */
 export type GatewayAccess = { readonly gatewayUrl: string; readonly apiKey: string }
 
-/** Selects a node. */
-export type NodeChoice = {
+type NodeChoice = {
   /** Null selects the node with this name. The file contains its id. */
   readonly nodeId: string | null
   readonly nodeName: string
-  /** Path of the file with ids of nodes. */
+  /** Contains ids of nodes. */
   readonly nodesFile: string
 }
 
-/** A gateway, its API key, and one node that belongs to the key's account. */
+/** The node belongs to the account of the API key. */
 export type NodeAccess = GatewayAccess & NodeChoice
 
-/** What a benchmark measures, and how. */
 type BenchmarkConfig = {
   readonly backend: BackendConfig
   readonly durationMs: number
@@ -128,14 +124,13 @@ type BenchmarkConfig = {
 }
 
 export type BackendConfig = {
-  /** Null searches the agent's machine for a backend. */
+  /** Null searches this machine for a backend. */
   readonly url: string | null
   readonly apiKey: string | null
   /** Null selects all models that the backend lists. */
   readonly models: readonly string[] | null
 }
 
-/** Settings of a node agent, as values. */
 export type AgentConfig = GatewayAccess &
   BenchmarkConfig & {
     readonly nodeId: string
@@ -147,10 +142,7 @@ export type AgentConfig = GatewayAccess &
     readonly traces: TraceConfig | null
   }
 
-/**
- * Reads the settings of an agent. `options` take precedence over the environment. Throws
- * ConfigurationError with every fault.
- */
+/** `options` take precedence over the environment. Throws ConfigurationError with every fault. */
 export function readAgentConfig(
   options: Environment = {},
   environment: Environment = process.env,
@@ -162,7 +154,7 @@ export function readAgentConfig(
   return { ...agentOf(settings), nodeId: settings.NODE_ID ?? '' }
 }
 
-/** Reads the settings of an agent whose node may not exist yet. Throws as readAgentConfig does. */
+/** The node may not exist yet. Throws as readAgentConfig does. */
 export function readRunConfig(
   options: Environment = {},
   environment: Environment = process.env,
@@ -183,9 +175,7 @@ function agentOf(settings: Settings): Omit<AgentConfig, 'nodeId'> {
   }
 }
 
-/**
- * Reads the settings for requests to the gateway without a node id. Throws as readAgentConfig does.
- */
+/** For requests without a node id. Throws as readAgentConfig does. */
 export function readGatewayAccess(
   options: Environment = {},
   environment: Environment = process.env,
@@ -198,9 +188,7 @@ export function readGatewayAccess(
   return accessOf(readSettings(wanted, merge(environment, options), findFaults))
 }
 
-/**
- * Reads the settings for requests to the gateway about one node. Throws as readAgentConfig does.
- */
+/** For requests about one node. Throws as readAgentConfig does. */
 export function readNodeAccess(
   options: Environment = {},
   environment: Environment = process.env,
@@ -218,7 +206,7 @@ export function readNodeAccess(
   return { ...accessOf(settings), ...choiceOf(settings) }
 }
 
-/** Reads the settings for measuring a backend. Throws as readAgentConfig does. */
+/** Throws as readAgentConfig does. */
 export function readBenchmarkConfig(
   options: Environment = {},
   environment: Environment = process.env,
@@ -263,7 +251,7 @@ function chooseStateFolder(folder: string | undefined): string {
   return folder !== undefined && isAbsolute(folder) ? folder : join(homedir(), '.local/state')
 }
 
-/** Returns the machine's host name, changed to fit the rules for node names. */
+/** Changes the host name to fit the rules for node names. */
 export function nameOfMachine(host: string): string {
   const name = host.replace(/[^\x21-\x7e]/g, '').slice(0, NODE_NAME_LENGTH_MAX)
   return name.length < NODE_NAME_LENGTH_MIN ? `node-${name}` : name

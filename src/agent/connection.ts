@@ -18,10 +18,10 @@ import { singleFlight } from '../runtime/single-flight.ts'
 import type { Backend } from './backend.ts'
 import { createRuns, type Runs, type RunWatcher } from './runs.ts'
 
-/** Timings of a connection, milliseconds. */
+/** Milliseconds. */
 export type ConnectionTimings = {
   readonly handshakeTimeoutMs: number
-  /** Pause between two pings. If the gateway sends nothing in one pause, it counts as gone. */
+  /** Between two pings. A gateway that sends nothing in this time counts as gone. */
   readonly pingMs: number
   /** How long the agent waits for the connection to close. */
   readonly closeTimeoutMs: number
@@ -34,33 +34,27 @@ export const CONNECTION_TIMINGS: ConnectionTimings = {
   closeTimeoutMs: 2_000,
 }
 
-/** How a connection ended. */
 export type ConnectionEnd = {
-  /** WebSocket close code. It is 1006 if the gateway sent no code. */
+  /** WebSocket close code. 1006 if the gateway sent no code. */
   readonly code: number
   /** The gateway's reason, or the fault's message. Attacker-controlled. */
   readonly reason: string
-  /** How long the connection was open, milliseconds. Null if it never opened. */
+  /** How long the connection was open. Null if it never opened. */
   readonly openMs: number | null
   /** True if the gateway asked the agent to connect again. */
   readonly isRequested: boolean
 }
 
-/** One connection to the gateway. */
 export type Connection = {
   /** Never rejects. */
   readonly closed: Promise<ConnectionEnd>
-  /**
-   * Accepts no new runs, waits at most `graceMs` for the running ones, and closes. Resolves when
-   * closed.
-   */
+  /** Accepts no new runs, and waits at most `graceMs` for the running ones. */
   drain(graceMs: number): Promise<void>
   status(): { readonly isOpen: boolean; readonly running: number }
 }
 
-/** What a connection needs. */
 type ConnectionOptions = {
-  /** URL of the gateway, `http(s)://host[:port][/path]`. */
+  /** `http(s)://host[:port][/path]`. */
   readonly gatewayUrl: string
   readonly apiKey: string
   readonly nodeId: string
@@ -69,20 +63,19 @@ type ConnectionOptions = {
   readonly fetchesMedia?: boolean
   /** 1 to MODELS_MAX models. A node that makes images has exactly one model. */
   readonly models: readonly string[]
-  /** Dialects that the backend serves besides chat completions. Default: none. */
+  /** Dialects besides chat completions. Default: none. */
   readonly dialects?: readonly NodeDialect[]
   readonly backend: Pick<Backend, 'streamChat' | 'streamDialect' | 'makeImages'>
   readonly readLoad: () => Promise<Load>
   readonly timings: ConnectionTimings
   /** If set, the agent asks the gateway for the trace of each run. */
   readonly watchRun?: RunWatcher | undefined
-  /** Time in milliseconds of a clock that never goes back. */
+  /** Milliseconds of a clock that never goes back. */
   readonly now: () => number
   readonly log: Logger
   readonly onOpen: () => void
 }
 
-/** Connects to the gateway and answers its frames until the connection ends. */
 export function openConnection(options: ConnectionOptions): Connection {
   const { nodeId, nodeType, models, backend, readLoad, timings, now, watchRun, log } = options
   const socket = dial(options)
@@ -176,10 +169,9 @@ function dial(options: ConnectionOptions): WebSocket {
   })
 }
 
-/** The features that every agent announces (src/nodes/README.md). */
+/** Every agent announces these (src/nodes/README.md). */
 const FEATURES: readonly NodeFeature[] = ['cancel', 'drain', 'extra-members', 'large-frames']
 
-/** Returns the address of the gateway's node socket. */
 function socketUrl(gatewayUrl: string): URL {
   const url = new URL(gatewayUrl)
   url.protocol = url.protocol === 'https:' ? 'wss:' : 'ws:'
@@ -187,10 +179,7 @@ function socketUrl(gatewayUrl: string): URL {
   return url
 }
 
-/**
- * Returns the function that answers the frames of one connection. Frames come from the gateway. The
- * function never throws, and ignores frames that it does not understand.
- */
+/** The returned function never throws, and ignores frames that it does not understand. */
 function createResponder({
   nodeId,
   runs,
@@ -204,7 +193,7 @@ function createResponder({
   readonly runs: Runs
   readonly sender: Sender
   readonly readLoad: () => Promise<Load>
-  /** Round-trip time of the newest answered ping. Null before the first answered ping. */
+  /** Round trip of the newest answered ping. Null before the first answer. */
   readonly roundTripMs: () => number | null
   readonly onReconnect: () => void
   readonly log: Logger
@@ -266,31 +255,20 @@ function createResponder({
 /** If more bytes wait for a slow gateway, its runs must wait. */
 const WAITING_BYTES_MAX = 1024 * 1024
 
-/** Sends frames over one WebSocket. */
 type Sender = {
-  /**
-   * Sends a frame. Returns a promise if the caller should wait before the next frame. Does nothing
-   * on a closed socket.
-   */
+  /** If it returns a promise, the caller should wait before the next frame. */
   send(frame: string): void | Promise<void>
-  /**
-   * Sets the TCP socket below the WebSocket. From then on, the frames of one tick are sent in one
-   * write.
-   */
+  /** Sets the socket below the WebSocket. Frames of one tick are then sent in one write. */
   attach(socket: Socket): void
-  /** Returns true if the gateway reads frames more slowly than they are sent. */
+  /** True if the gateway reads frames more slowly than they are sent. */
   isBehind(): boolean
 }
 
-/** Gives the sender of a WebSocket. */
 function createSender(socket: WebSocket): Sender {
   let stream: Socket | null = null
   let isCorked = false
 
-  /**
-   * Collects the frames of one tick. A packet from the backend contains many chunks, and each frame
-   * would need a system call.
-   */
+  /** A packet from the backend has many chunks, and each frame would need a system call. */
   function gather(): void {
     if (stream === null || isCorked) return
     const corked = stream
@@ -323,20 +301,16 @@ function createSender(socket: WebSocket): Sender {
 /** A closing socket accepts no frames. Its 'close' event follows. */
 function ignore(): void {}
 
-/** Checks that the other end of a WebSocket is still alive. */
 type Liveness = {
-  /** Call this when the connection opens. */
   start(): void
   stop(): void
-  /**
-   * Round-trip time of the newest answered ping, milliseconds. Null before the first answered ping.
-   */
+  /** Round trip of the newest answered ping. Null before the first answer. */
   roundTripMs(): number | null
 }
 
 /**
- * Pings the other end every `pingMs`. Ends the connection if nothing arrived between two pings: the
- * other end may be gone without a close. `now` is milliseconds of a clock that never goes back.
+ * Ends the connection if nothing arrived between two pings: the other end may be gone without a
+ * close. `now` is milliseconds of a clock that never goes back.
  */
 function watchLiveness(socket: WebSocket, pingMs: number, now: () => number): Liveness {
   let timer: NodeJS.Timeout | undefined

@@ -1,14 +1,14 @@
 import { EventParser } from '../../attestation/dialects/chat/event-parser.ts'
 
-/** A chunk of a frame, as JSON text (src/nodes/runs/read-event.ts). */
+/** JSON text (src/nodes/runs/read-event.ts). */
 type DialectChunk = { readonly text: string }
 
-/** Longest event, bytes. A frame must hold it. */
+/** A frame must hold the event. */
 const EVENT_BYTES_MAX = 1024 * 1024
-/** Length of a piece of a whole answer, UTF-16 units. A frame holds any such piece. */
+/** UTF-16 units. A frame holds any piece of this length. */
 const PIECE_LENGTH = 128 * 1024
 
-/** Reads the events of an answer in another dialect. Their names and data stay unchanged. */
+/** Names and data of the events stay unchanged. */
 export async function* readDialectEvents(
   packets: AsyncIterable<Uint8Array>,
 ): AsyncGenerator<readonly DialectChunk[]> {
@@ -22,7 +22,7 @@ export async function* readDialectEvents(
   yield chunksOf(parser.end())
 }
 
-/** Splits the text of a whole answer. */
+/** Splits the text of a whole answer, because a frame may not hold the whole text. */
 export function* splitBody(bytes: Uint8Array): Generator<readonly DialectChunk[]> {
   const text = Buffer.from(bytes).toString('utf8')
   let start = 0

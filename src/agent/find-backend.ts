@@ -3,8 +3,8 @@ import type { BackendConfig } from './config.ts'
 import { AgentFailure } from './registration.ts'
 
 /**
- * Returns the configured backend, even if it is down. Without a configured backend, searches the
- * agent's machine. Rejects with AgentFailure if no backend is found. `name` is for people to read.
+ * Returns the configured backend, even if it is down. Otherwise searches this machine. Rejects with
+ * AgentFailure if no backend is found. `name` is for people to read.
  */
 export async function openBackend({
   url,
@@ -20,17 +20,13 @@ export async function openBackend({
   )
 }
 
-/** A kind of local inference server: its usual port, and the path of its health check. */
 type BackendKind = {
   readonly name: string
   readonly port: number
   readonly healthPath: string
 }
 
-/**
- * Servers to search for, in this order. Ports and paths are the defaults in each server's
- * documentation.
- */
+/** In search order. Ports and paths are the defaults in each server's documentation. */
 const BACKEND_KINDS: readonly BackendKind[] = [
   { name: 'vLLM', port: 8000, healthPath: '/health' },
   { name: 'SGLang', port: 30_000, healthPath: '/health' },
@@ -40,7 +36,6 @@ const BACKEND_KINDS: readonly BackendKind[] = [
   { name: 'LM Studio', port: 1234, healthPath: '/v1/models' },
 ]
 
-/** A server that was found, and the models that it offers. */
 type FoundBackend = {
   readonly kind: BackendKind
   readonly backend: Backend
@@ -48,8 +43,8 @@ type FoundBackend = {
 }
 
 /**
- * Searches the agent's machine for a server, on the usual port of each kind. Returns the first
- * server that is up and lists models, or null. The caller must close the backend.
+ * Searches this machine, on the usual port of each kind. Returns the first server that is up and
+ * lists models. The caller must close the backend.
  */
 export async function findBackend(options: {
   readonly apiKey: string | null

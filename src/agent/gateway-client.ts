@@ -6,23 +6,20 @@ import {
   NoAnswer,
   systemReasonOf,
 } from '../../client/gateway.ts'
+import { parseJson } from '../nodes/protocol/frames.ts'
 import type { NodeHardware } from '../nodes/protocol/registration.ts'
 import { VERSION } from '../runtime/version.ts'
 
-/** Limits of a REST call to the gateway, milliseconds and bytes. */
 const GATEWAY_LIMITS = { timeoutMs: 30_000, bodyBytesMax: 1024 * 1024 } as const
 /** One answer lists all nodes of an account: up to 20,000. */
 const LIST_BYTES_MAX = 64 * 1024 * 1024
 
-/**
- * A REST call to the gateway failed. The message is written for the node's operator and contains no
- * key.
- */
+/** The message is written for the node's operator and contains no key. */
 export class GatewayError extends Error {
   override readonly name = 'GatewayError'
-  /** HTTP status. Null if the gateway did not answer. */
+  /** Null if the gateway did not answer. */
   readonly status: number | null
-  /** True if the gateway itself refused the call: a retry changes nothing. */
+  /** The gateway itself refused the call: a retry changes nothing. */
   readonly isFinal: boolean
 
   constructor(
@@ -35,23 +32,17 @@ export class GatewayError extends Error {
   }
 }
 
-/**
- * The gateway's REST interface for nodes, which the public node client also uses. Every call
- * rejects with GatewayError.
- */
+/** The public node client uses the same REST interface. Every call rejects with GatewayError. */
 export type GatewayClient = {
-  /** Makes a node for the key's account. Returns the node's id. */
+  /** Returns the node's id. */
   createNode(name: string): Promise<string>
-  /** Lists the nodes of the key's account, oldest first, with archived nodes. */
+  /** Oldest first, with archived nodes. */
   listNodes(): Promise<readonly ListedNode[]>
-  /**
-   * Returns the gateway's data about a node. The hardware is null until it is saved. Returns null
-   * if the node does not exist.
-   */
+  /** The hardware is null until it is saved. Null if the node does not exist. */
   findNode(nodeId: string): Promise<NodeInfo | null>
   saveHardware(nodeId: string, hardware: NodeHardware): Promise<void>
   fetchStats(nodeId: string): Promise<NodeStats>
-  /** Returns the benchmark in tokens per second. Returns null if the model has no benchmark. */
+  /** Tokens per second. Null if the model has no benchmark. */
   findBenchmark(nodeId: string, model: string): Promise<number | null>
   saveBenchmark(benchmark: {
     readonly nodeId: string
@@ -86,22 +77,18 @@ const benchmarkSchema = z.looseObject({ tokens_per_second: z.number() })
 const createdSchema = z.looseObject({ node_id: z.string().min(1).max(256) })
 const okSchema = z.looseObject({ response: z.literal('OK') })
 
-/** One of the account's nodes, as the gateway lists it. */
 export type ListedNode = z.output<typeof listedSchema>
-/** Node info as the gateway sends it (interface 2.7). */
+/** Interface 2.7. */
 type NodeInfo = z.output<typeof infoSchema>
-/** Node stats as the gateway sends them (interface 2.7). */
+/** Interface 2.7. */
 type NodeStats = z.output<typeof statsSchema>
 
-/**
- * Returns a client for a gateway, with one key. Redirects are not followed. TLS certificates are
- * verified.
- */
+/** Redirects are not followed. TLS certificates are verified. */
 export function createGatewayClient(options: {
   /** `http(s)://host[:port][/path]`, without `/v1`. */
   readonly url: string
   readonly apiKey: string
-  /** Aborting the signal ends running calls, which then reject. */
+  /** Aborting ends running calls, which then reject. */
   readonly signal?: AbortSignal
 }): GatewayClient {
   const send = createSend(options)
@@ -141,7 +128,6 @@ export function createGatewayClient(options: {
 
 type SendOptions = {
   readonly body?: object
-  /** Longest answer that is read. */
   readonly bytesMax?: number
 }
 
@@ -198,8 +184,7 @@ function parseReply<Schema extends z.ZodType>(
   schema: Schema,
 ): z.output<Schema> {
   const text = new TextDecoder().decode(bytes)
-  const body = parseJson(text)
-  const value = schema.safeParse(body)
+  const value = schema.safeParse(parseJson(text))
   if (status === 200 && value.success) return value.data
   const refusal = errorWordsOf(bytes)
   if (refusal !== null && refusal.code !== null) {
@@ -224,13 +209,5 @@ async function orNull<Value>(reply: Promise<Value>): Promise<Value | null> {
   } catch (error) {
     if (error instanceof GatewayError && error.status === 404 && error.isFinal) return null
     throw error
-  }
-}
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return null
   }
 }

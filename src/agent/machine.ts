@@ -3,9 +3,8 @@ import type { NodeHardware } from '../nodes/protocol/registration.ts'
 import { VERSION } from '../runtime/version.ts'
 
 /**
- * Reads the hardware of the agent's machine with `systeminformation`, which uses nvidia-smi. A
- * machine may have no GPU. A text that cannot be read is `unknown`. The network's speed is the
- * speed of the network card, not of the route to the gateway. Never rejects.
+ * Uses `systeminformation`, which uses nvidia-smi. A text that cannot be read is `unknown`. The
+ * network's speed is that of the network card, not of the route to the gateway. Never rejects.
  */
 export async function readHardware(): Promise<NodeHardware> {
   const { default: system } = await import('systeminformation')
@@ -30,10 +29,7 @@ export async function readHardware(): Promise<NodeHardware> {
   }
 }
 
-/**
- * A display adapter as systeminformation reports it. Memory is in MB. Only nvidia-smi reports
- * `memoryTotal`.
- */
+/** From `systeminformation`. Memory is in MB. Only nvidia-smi reports `memoryTotal`. */
 type Controller = {
   readonly model: string
   readonly vram: number | null
@@ -44,10 +40,7 @@ type Controller = {
 /** GPUs for computing have at least this memory. Some servers have an adapter with a few MB. */
 const VRAM_MB_MIN = 1024
 
-/**
- * Returns the node's report about its GPUs: the total memory of all GPUs, and the power limit of
- * one GPU.
- */
+/** The memory is the sum of all GPUs. The power limit is that of one GPU. */
 export function describeGpus(
   controllers: readonly Controller[],
 ): Pick<NodeHardware, 'gpu_model' | 'vram' | 'gpu_count' | 'power_limit'> {
@@ -73,9 +66,8 @@ function toMegabytes(bytes: number | undefined): number {
 }
 
 /**
- * Reads how busy the agent's machine is, with `systeminformation`. A figure that cannot be read is
- * 0. Takes about half a second, because the processor's load is measured over a period. Never
- * rejects.
+ * A figure that cannot be read is 0. Takes about half a second, because the processor's load is
+ * measured over a period. Never rejects.
  */
 export async function readLoad(): Promise<Load> {
   const { default: system } = await import('systeminformation')

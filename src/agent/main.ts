@@ -4,10 +4,7 @@ import { readAgentConfig } from './config.ts'
 import { AgentFailure } from './registration.ts'
 import { runAgent } from './run-agent.ts'
 
-/**
- * Runs an agent in its own process, for a parent process that restarts it if necessary. People use
- * `affidavit node run` instead.
- */
+/** A parent process starts and restarts this. People use `affidavit node run` instead. */
 try {
   const config = readAgentConfig()
   const log = await openProcessLogger(config.logLevel)

@@ -1,16 +1,13 @@
 import { Presets, SingleBar } from 'cli-progress'
 import type { BenchmarkProgress } from './benchmark.ts'
 
-/** Shows the progress of benchmarks, one model after another. */
 export type ProgressBar = {
   show(model: string, progress: BenchmarkProgress): void
-  /** Ends the line of the bar, if there is one. The next progress starts a new bar. */
+  /** The next progress starts a new bar. */
   stop(): void
 }
 
-/**
- * Returns a bar that is shown only on a terminal. Elsewhere the log has lines for start and end.
- */
+/** The bar is shown only on a terminal. Elsewhere the log has lines for start and end. */
 export function createProgressBar(stream: NodeJS.WriteStream): ProgressBar {
   if (stream.isTTY !== true) return { show: () => undefined, stop: () => undefined }
   let shown: { readonly model: string; readonly bar: SingleBar } | null = null

@@ -6,28 +6,21 @@ import { BackendError } from './backend-error.ts'
 import { type BenchmarkPlan, type BenchmarkProgress, runBenchmark } from './benchmark.ts'
 import type { GatewayClient } from './gateway-client.ts'
 
-/**
- * The node cannot run with its configuration, and a retry changes nothing. The message is for the
- * node's operator.
- */
+/** A retry changes nothing. The message is for the node's operator. */
 export class AgentFailure extends Error {
   override readonly name = 'AgentFailure'
 }
 
-/** The parts and settings for registering a node. */
 type RegistrationOptions = {
   readonly gateway: GatewayClient
   readonly nodeId: string
   readonly nodeType: NodeType
   readonly backend: Backend
-  /** Models to serve. Null selects all models that the backend lists. */
+  /** Null selects all models that the backend lists. */
   readonly models: readonly string[] | null
   readonly readHardware: () => Promise<NodeHardware>
   readonly plan: BenchmarkPlan
-  /**
-   * A model with a benchmark below this value is measured again. If the new benchmark is below it,
-   * the model is left out.
-   */
+  /** A slower model is measured again. If it is still slower, it is left out. */
   readonly tokensPerSecondMin: number
   readonly onProgress?: (model: string, progress: BenchmarkProgress) => void
   readonly now: () => number
@@ -35,11 +28,9 @@ type RegistrationOptions = {
 }
 
 /**
- * Registers a node, so that the gateway allows it to connect. The order is the public client's:
- * read the node's info, check the backend, save missing hardware, and measure every model without a
- * benchmark. Nodes for images have one model and no benchmark. Returns at least one model that can
- * be served. Rejects with AgentFailure, and with GatewayError or BackendError for faults that may
- * be temporary.
+ * Registers a node, so that the gateway allows it to connect. The order of the calls is the public
+ * client's. Nodes for images have one model and no benchmark. Returns at least one model. Rejects
+ * with AgentFailure, and with GatewayError or BackendError for faults that may be temporary.
  */
 export async function prepareNode(
   options: RegistrationOptions,
@@ -68,10 +59,7 @@ export async function prepareNode(
   return served
 }
 
-/**
- * Image servers may list no models. Then the configured name is accepted, and the gateway's first
- * probe tests it.
- */
+/** Image servers may list no models. Then the gateway's first probe tests the configured name. */
 async function findModels(options: RegistrationOptions): Promise<readonly string[]> {
   const { nodeType, models, backend } = options
   if (nodeType === 'LLM') return chooseModels(await backend.listModels(), options)
@@ -86,10 +74,7 @@ async function findModels(options: RegistrationOptions): Promise<readonly string
 /** Model names that fit into a comma-separated header. */
 const MODEL_NAME = /^[\x21-\x2b\x2d-\x7e]{1,256}$/
 
-/**
- * Chooses the models to serve from the backend's models. Throws AgentFailure, or BackendError when
- * some models are missing.
- */
+/** Throws AgentFailure, or BackendError when some models are missing. */
 export function chooseModels(
   offered: readonly string[],
   { models, log }: Pick<RegistrationOptions, 'models' | 'log'>,
@@ -110,10 +95,7 @@ export function chooseModels(
   return nameable
 }
 
-/**
- * Measures the model, unless its benchmark is good enough. Returns a description of the fault, or
- * null if the model is fast enough.
- */
+/** Returns the fault of a model that is too slow. Null if the model is fast enough. */
 async function ensureBenchmark(
   model: string,
   options: RegistrationOptions,

@@ -8,13 +8,12 @@ import { openBackend } from './find-backend.ts'
 import { readHardware, readLoad } from './machine.ts'
 import { traceRuns } from './trace-runs.ts'
 
-/** Message over IPC to the parent process: the agent has a backend and runs now. */
+/** Sent over IPC to the parent process when the agent has a backend and runs. */
 export type AgentReady = { readonly kind: 'ready'; readonly nodeId: string }
 
 /**
- * Runs an agent until the process is stopped. The first SIGTERM or SIGINT drains the agent, a
- * second one ends it at once. The end of the IPC channel also stops the agent: its parent process
- * has ended. Resolves after a normal stop. Rejects with AgentFailure.
+ * The first SIGTERM or SIGINT drains the agent, a second one ends it at once. The end of the IPC
+ * channel also ends it, because its parent process has ended. Rejects with AgentFailure.
  */
 export async function runAgent(
   config: AgentConfig,

@@ -16,15 +16,15 @@ import { createFaultLog } from '../runtime/fault-log.ts'
 import type { Backend } from './backend.ts'
 import { BackendError } from './backend-error.ts'
 
-/** How a run ended. Contains no part of the request or the answer. */
+/** Contains no part of the request or the answer. */
 type RunOutcome =
   | { readonly kind: 'done' | RunAbort }
   | { readonly kind: 'failed'; readonly statusCode: number; readonly reason: string }
 
-/** Why a run is aborted: the caller left, the agent stops waiting, or the connection is lost. */
+/** The caller left, the agent stops waiting, or the connection is lost. */
 type RunAbort = 'cancelled' | 'stopped' | 'lost'
 
-/** Maximum number of runs on one connection at the same time. Only a faulty gateway sends more. */
+/** Only a faulty gateway sends more runs at the same time. */
 const RUNS_MAX = 64
 
 /** Called with each run. The returned function is called with the run's outcome. Must not throw. */
@@ -35,30 +35,22 @@ export type RunWatcher = (run: {
 
 type RunFrame = Extract<GatewayFrame, { readonly kind: 'chat' | 'image' }>
 
-/** The running requests of one connection. */
 export type Runs = {
-  /** Answers a chat or image frame. Ignores a frame whose id is already running. Never throws. */
+  /** Ignores a frame whose id is already running. Never throws. */
   start(frame: RunFrame): void
-  /** Ends a run because its caller left. Unknown ids are ignored. */
+  /** Unknown ids are ignored. */
   cancel(id: string): void
-  /** Ends all runs. */
   abort(reason: RunAbort): void
   /** From now on, new runs are refused. */
   close(): void
   readonly count: number
 }
 
-/** A fault that continues is logged this often. */
 const FAULT_LOG_INTERVAL_MS = 60_000
-/**
- * Faults that the node's owner cannot remove: the backend refuses the request, or is at its limit.
- */
+/** The node's owner cannot remove these faults: a wrong request, or a limit of the backend. */
 const NOT_OWNERS: ReadonlySet<number> = new Set([400, 409, 422, 429])
 
-/**
- * Returns the runs of one connection. `onIdle` is called each time no request is running any
- * longer.
- */
+/** `onIdle` is called each time the last running request ends. */
 export function createRuns({
   nodeType,
   models,
@@ -71,7 +63,7 @@ export function createRuns({
   runsMax = RUNS_MAX,
 }: {
   readonly nodeType: NodeType
-  /** Models of the node. A node for images has one model, which image frames do not name. */
+  /** A node for images has one model, which image frames do not name. */
   readonly models: readonly string[]
   /** True if the backend may receive URLs of images. Default false. */
   readonly fetchesMedia?: boolean | undefined
@@ -154,10 +146,9 @@ export function createRuns({
 }
 
 /**
- * Answers one request, for a chat or in another dialect, with frames of status 1 and a final frame:
- * status 2, or status 3 with the backend's error. The usage of a chat is in the last frame of
- * status 1. A cancelled run ends like a finished run. `send` resolves when more frames may be sent.
- * Never rejects.
+ * Sends frames of status 1 and a final frame: status 2, or status 3 with the backend's error. The
+ * usage of a chat is in the last frame of status 1. A cancelled run ends like a finished run.
+ * `send` resolves when more frames may be sent. Never rejects.
  */
 async function runChat(
   frame: Extract<GatewayFrame, { readonly kind: 'chat' }>,
@@ -216,8 +207,8 @@ async function endAborted(
 }
 
 /**
- * Answers one request for images with one frame: the images or the error. A cancelled run ends with
- * an error that the gateway does not read. Never rejects.
+ * Sends one frame: the images or the error. A cancelled run ends with an error that the gateway
+ * does not read. Never rejects.
  */
 async function runImages(
   {
@@ -263,7 +254,7 @@ async function endAbortedImages(
   return { kind }
 }
 
-/** Returns true if a text is longer than `bytesMax` in UTF-8. Counts bytes only if necessary. */
+/** Counts bytes only if necessary. */
 function isLonger(text: string, bytesMax: number): boolean {
   return text.length * 3 > bytesMax && Buffer.byteLength(text) > bytesMax
 }

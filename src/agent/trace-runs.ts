@@ -3,9 +3,8 @@ import { contextOf } from '../observability/traces.ts'
 import type { RunWatcher } from './runs.ts'
 
 /**
- * Traces the runs of a node agent, in the traces that the gateway names. A run without a trace is
- * not traced. Spans contain the model, the outcome and the times, but no text from a request or an
- * answer.
+ * Uses the traces that the gateway names. A run without a trace is not traced. Spans contain no
+ * text from a request or an answer.
  */
 export function traceRuns(tracer: Tracer): RunWatcher {
   return ({ model, traceparent }) => {

@@ -22,59 +22,44 @@ import {
 } from './sealed-messages.ts'
 import type { BusConfig } from './settings.ts'
 
-/** How often a gateway publishes that it is alive. */
 const PRESENCE_INTERVAL_MS = 1_000
 /** How long a stopping gateway waits until its last messages are sent. */
 const FLUSH_MS = 1_000
-/** Maximum number of channels in one tally message. */
+/** Channels in one message. */
 const TALLY_MAX = 4_000
 /** Version of the messages between gateways. A gateway of another version cannot read them. */
 const VERSION = 2
 /** Bytes of a frame in addition to its message. */
 const FRAME_HEAD_BYTES = 16 + SEAL_BYTES_MAX
-/** How often a fault that continues is logged. */
 const FAULT_LOG_INTERVAL_MS = 30_000
 
 /** Receives a JSON value that the gateway `from` published to all gateways of the service. */
 type Listener = (from: string, message: unknown) => void
 
-/**
- * Serves a channel that another gateway opened. A thrown error ends the channel, but is not sent to
- * the other gateway.
- */
+/** A thrown error ends the channel, but is not sent to the other gateway. */
 type Serve = (channel: Channel, header: unknown) => Promise<void>
 
 /** Connects the gateways of one service. Any message may be lost. The receiver notices the loss. */
 export type Bus = {
   /** Id of this gateway on the bus, new after each start. */
   readonly id: string
-  /**
-   * Publishes to the other gateways. A gateway that is disconnected does not receive the message.
-   */
+  /** A gateway that is disconnected does not receive the message. */
   publish(topic: string, message: unknown): void
   listen(topic: string, listener: Listener): void
   /** The other gateways from which a message arrived recently. */
   peers(): readonly string[]
-  /**
-   * Calls back when another gateway is gone. If the server is gone, calls back for all other
-   * gateways.
-   */
+  /** If the server is gone, all other gateways are gone. */
   onGone(listener: (peer: string) => void): void
-  /** Calls back when a new gateway appears. */
   onCome(listener: (peer: string) => void): void
-  /** Opens a channel to the service with this name on another gateway. */
   open(peer: string, service: string, header: unknown): Channel
   serve(service: string, serve: Serve): void
   /**
    * Registers the answer to questions about an object that only this gateway has. Question and
-   * answer are JSON values. If the answer is undefined, another gateway may answer. Returns a
-   * function that ends the registration.
+   * answer are JSON values. If the answer is undefined, another gateway may answer. The returned
+   * function ends the registration.
    */
   answer(topic: string, name: string, answer: (question: unknown) => Promise<unknown>): () => void
-  /**
-   * Asks the gateway that has the object. Returns null if no gateway has it, or if no answer
-   * arrives in time.
-   */
+  /** Null if no gateway has the object, or if no answer arrives in time. */
   ask(
     topic: string,
     name: string,
@@ -85,7 +70,7 @@ export type Bus = {
   stop(): Promise<void>
 }
 
-export type BusStatus = {
+type BusStatus = {
   readonly isUp: boolean
   readonly peers: number
   /** Running calls from and to other gateways. */
@@ -94,7 +79,7 @@ export type BusStatus = {
   readonly refused: ReadonlyMap<SealRefusal, number>
 }
 
-/** One word of a subject that other gateways use. */
+/** One word of a subject. */
 const WORD = /^[A-Za-z0-9_-]{1,64}$/
 const sender = {
   version: z.literal(VERSION),
@@ -105,7 +90,7 @@ const envelope = z.object({ ...sender, body: z.unknown() })
 const opening = z.object({ ...sender, service: z.string(), header: z.unknown() })
 const tally = z.array(z.tuple([z.string().regex(WORD), z.int().min(0)])).max(TALLY_MAX)
 
-/** Opens the configured bus. Returns null if this gateway works alone. */
+/** Null if this gateway works alone. */
 export async function openBus(
   config: BusConfig | null,
   { database, log, onStarted }: Opening & { readonly database: Database },
@@ -118,16 +103,16 @@ export async function openBus(
 }
 
 /**
- * Connects to the servers in the background, and again when the connection ends. A gateway starts
- * even without the servers, and then serves only what it has itself. A message that no gateway of
- * the service sealed is dropped and counted.
+ * Connects in the background, and again when the connection ends. Even without the servers, a
+ * gateway starts, and serves what it has itself. A message that no gateway of the service sealed is
+ * dropped and counted.
  */
 export function startBus(config: BusConfig, parts: BusParts): Bus {
   return new NatsBus(config, parts)
 }
 
-export type BusParts = {
-  /** The key by which gateways of the service recognize each other (openServiceKey). */
+type BusParts = {
+  /** Gateways of the service recognize each other by this key (openServiceKey). */
   readonly key: Uint8Array
   readonly makeId: () => string
   /** Unix milliseconds. */
@@ -208,8 +193,7 @@ class NatsBus implements Bus {
     const channel = present(this.channels.add(peer, name))
     const text = JSON.stringify({ ...this.sender(), service, header })
     if (!this.isUp || !this.seen.has(peer)) channel.lose('the other gateway is gone')
-    // If the peer has no subscription to this subject, the server reports that on the channel's
-    // subject.
+    // Without a subscription at the peer, the server reports this on the channel's subject.
     else this.post(this.subject('open', peer), text, this.subject('channel', this.id, name))
     return channel
   }
@@ -269,7 +253,7 @@ class NatsBus implements Bus {
     await pause(FLUSH_MS, isOver.signal)
   }
 
-  /** Connects to the servers. Connects again each time the client gives up. */
+  /** Connects again each time the client gives up. */
   private async run(): Promise<void> {
     const { signal } = this.stopping
     for (let failures = 1; !signal.aborted; failures++) {
@@ -286,7 +270,7 @@ class NatsBus implements Bus {
     }
   }
 
-  /** Serves a connection until the client closes it and will not reconnect. */
+  /** Returns when the client closes the connection and will not reconnect. */
   private async follow(connection: NatsConnection): Promise<void> {
     this.connection = connection
     const subscribe = (subject: string, take: (message: Msg) => void) =>
@@ -306,7 +290,7 @@ class NatsBus implements Bus {
     this.connection = null
   }
 
-  /** Called when a connection is open. No other gateway is known yet. */
+  /** No other gateway is known yet. */
   private rise(): void {
     this.epoch++
     this.isUp = true
@@ -332,10 +316,7 @@ class NatsBus implements Bus {
     this.publish('here', null)
   }
 
-  /**
-   * Publishes how many frames the other gateway should have received. Otherwise it would not notice
-   * that a last frame is missing.
-   */
+  /** Otherwise the other gateway would not notice that a last frame is missing. */
   private publishTally(peer: string): void {
     const sent = this.channels.tally(peer)
     for (let from = 0; from < sent.length; from += TALLY_MAX)
@@ -420,10 +401,7 @@ class NatsBus implements Bus {
     }
   }
 
-  /**
-   * The other gateway may have another version, so its message may be faulty. The fault must not
-   * end this process or the connection.
-   */
+  /** A faulty message, perhaps of another version, must not end this process or the connection. */
   private safely(take: (message: Msg) => void): (error: Error | null, message: Msg) => void {
     return (error, message) => {
       try {
@@ -437,24 +415,19 @@ class NatsBus implements Bus {
 
   private post(subject: string, payload: Uint8Array | string, reply?: string): void {
     const { connection } = this
-    // The client would keep a message that is published now, and send it to the next server too
-    // late.
+    // The client would keep the message, and send it to the next server too late.
     if (!this.isUp || connection === null || connection.isClosed()) return
     try {
       const body = typeof payload === 'string' ? Buffer.from(payload) : payload
       const sealed = this.sealer.seal({ subject, reply }, body)
       connection.publish(subject, sealed, reply === undefined ? {} : { reply })
     } catch (error) {
-      // For example, the message is larger than the server accepts. The receiver notices the
-      // missing frame.
+      // The message may be too large for the server. The receiver notices the missing frame.
       this.warn(error, 'message on the bus not sent')
     }
   }
 
-  /**
-   * Returns the content of another gateway's message. Throws BusRefusal if the message has no valid
-   * seal.
-   */
+  /** Throws BusRefusal if the message has no valid seal. */
   private unseal(
     place: MessageSubject,
     { data }: Msg,
@@ -469,7 +442,7 @@ class NatsBus implements Bus {
     return envelope.parse(ownWords(this.unseal({ subject: message.subject }, message)))
   }
 
-  /** Largest part that this side sends. The servers may accept smaller messages than usual. */
+  /** The servers may accept smaller messages than usual. */
   private partBytesMax(): number {
     const serverBytesMax = this.connection?.info?.max_payload ?? Number.POSITIVE_INFINITY
     return Math.max(1, Math.min(PART_BYTES_MAX, serverBytesMax - FRAME_HEAD_BYTES))
@@ -519,7 +492,7 @@ function jsonOf({ body }: { readonly body: Uint8Array }): unknown {
   return JSON.parse(Buffer.from(body.buffer, body.byteOffset, body.length).toString())
 }
 
-/** Returns the value in a message. `from` in it must be the gateway that sealed the message. */
+/** `from` in the value must be the gateway that sealed the message. */
 function ownWords(opened: { readonly from: string; readonly body: Uint8Array }): unknown {
   const value = jsonOf(opened)
   const isOwn = typeof value === 'object' && value !== null && 'from' in value

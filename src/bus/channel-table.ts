@@ -1,35 +1,30 @@
 import { createChannel, type OpenChannel } from './channel.ts'
 
-/**
- * Maximum number of channels of one gateway: enough for its own calls and the calls of other
- * gateways.
- */
+/** Enough for the gateway's own calls and the calls of other gateways. */
 export const CHANNELS_MAX = 10_000
-/** Maximum number of bytes that wait for their readers, in all channels together. */
-export const HELD_BYTES_MAX = 256 * 1024 * 1024
+/** Bytes that wait for their readers, in all channels together. */
+const HELD_BYTES_MAX = 256 * 1024 * 1024
 
-/** How many frames a gateway has sent on each channel, by the channel's name. */
-export type Tally = readonly (readonly [name: string, sent: number])[]
+/** How many frames a gateway has sent on each channel. */
+type Tally = readonly (readonly [name: string, sent: number])[]
 
-/** The channels of this gateway, by name. */
-export type ChannelTable = {
+type ChannelTable = {
   size(): number
-  /** Makes a channel. Returns null if the name is taken. */
+  /** Null if the name is taken. */
   add(peer: string, name: string): OpenChannel | null
-  /** Passes a received frame to its channel. */
   receive(name: string, frame: Uint8Array): void
   lose(name: string, why: string): void
-  /** Ends all channels to a gateway (null: to all gateways) as lost. */
+  /** Null ends the channels to all gateways. */
   loseAll(peer: string | null, why: string): void
   tally(peer: string): Tally
   /**
-   * Compares a gateway's tally with the received frames. A channel with a missing frame is lost.
-   * Returns the names that are in the last two tallies and have no channel here.
+   * A channel with a missing frame is lost. Returns the names that are in the last two tallies and
+   * have no channel here.
    */
   check(peer: string, tally: Tally): readonly string[]
 }
 
-/** Creates an empty table. `publish` sends a frame to a channel on another gateway, or drops it. */
+/** `publish` sends a frame to a channel on another gateway, or drops it. */
 export function createChannelTable({
   publish,
   partBytesMax,

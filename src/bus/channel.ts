@@ -4,9 +4,9 @@ import { createSerialQueue } from '../runtime/serial-queue.ts'
 /**
  * A channel is two streams of messages between two gateways, one in each direction. The transport
  * may lose frames and has no back-pressure. A frame is a byte for its kind, four bytes for its
- * number (big-endian, from 0 in each direction), and a body. Frames are never sent again: a frame
- * that is missing or arrives twice ends the channel. This side notices that the last frame is
- * missing when the other side reports how many frames it has sent (`check`).
+ * number (big-endian, from 0 in each direction), and a body. A frame that is missing or arrives
+ * twice ends the channel. A missing last frame is found when the other side reports how many frames
+ * it has sent (`check`).
  */
 
 const KINDS = {
@@ -25,33 +25,29 @@ const KINDS = {
 type Kind = (typeof KINDS)[keyof typeof KINDS]
 
 const HEAD_BYTES = 5
-/**
- * Maximum number of bytes in one frame. NATS servers accept 1 MiB by default. Smaller frames let
- * messages of other channels be sent in between.
- */
+/** NATS servers accept 1 MiB by default. Other channels send between smaller frames. */
 export const PART_BYTES_MAX = 64 * 1024
-/** The cost of a frame in addition to its bytes: even an empty frame needs memory. */
+/** Cost of a frame besides its bytes, because even an empty frame needs memory. */
 export const FRAME_COST = 256
 /**
- * Maximum number of bytes that wait for a reader. One more frame may be added. 256 such readers
- * reach 64 MiB, after which a NATS server disconnects a gateway by default.
+ * Bytes that wait for a reader. One more frame may be added. 256 such readers reach 64 MiB, after
+ * which a NATS server disconnects a gateway by default.
  */
 export const WINDOW_BYTES = 4 * PART_BYTES_MAX
-/** Largest message: a chat request in a large frame, or an image. */
+/** A chat request in a large frame, or an image. */
 export const MESSAGE_BYTES_MAX = 48 * 1024 * 1024
 const ABORT_BYTES_MAX = 16 * 1024
 
-export type ChannelErrorCode =
+type ChannelErrorCode =
   /** The other side ended the channel and wrote the reason in `detail`. */
   | 'aborted'
   /** The other side is gone, or a frame is lost. */
   | 'lost'
 
-/** Why a channel ended early. */
 export class ChannelError extends Error {
   override readonly name = 'ChannelError'
   readonly code: ChannelErrorCode
-  /** The reason that the other side sent, a JSON value. Null if it sent no reason. */
+  /** The reason that the other side sent, a JSON value. */
   readonly detail: unknown
 
   constructor(code: ChannelErrorCode, message: string, detail: unknown = null) {
@@ -61,59 +57,46 @@ export class ChannelError extends Error {
   }
 }
 
-/** One side of a channel. */
 export type Channel = {
-  /** The gateway at the other end. */
   readonly peer: string
   /**
-   * The other side's messages, whole and in order, until the other side ends its stream. After a
-   * fault, the earlier messages are delivered before ChannelError is thrown. Iterate only once.
-   * Leaving the iteration early aborts the channel.
+   * Whole and in order, until the other side ends its stream. After a fault, the earlier messages
+   * are delivered before ChannelError is thrown. Iterate only once. Leaving the iteration early
+   * aborts the channel.
    */
   readonly messages: AsyncIterable<Uint8Array>
   /** Aborted with the ChannelError if the channel ends early. */
   readonly signal: AbortSignal
-  /**
-   * Sends a message. Waits while the other side's reader is too slow. Resolves when the message is
-   * sent. Throws ChannelError.
-   */
+  /** Waits while the other side's reader is too slow. Throws ChannelError. */
   send(message: Uint8Array): Promise<void>
   /** Ends this side's stream after the messages that were sent. */
   end(): Promise<void>
-  /** Ends the channel at once. The other side receives `detail`, a JSON value. */
+  /** The other side receives `detail`, a JSON value. */
   abort(detail: unknown): void
 }
 
-/** A channel with the methods that its transport calls. */
+/** The transport calls these methods. */
 export type OpenChannel = Channel & {
-  /** Processes a frame of the channel. */
   receive(frame: Uint8Array): void
-  /**
-   * Ends the channel, because the other side is unreachable. Sends `why`, which may still arrive.
-   */
+  /** The other side is unreachable. Sends `why`, which may still arrive. */
   lose(why: string): void
-  /** Returns true if this side sends nothing more. */
+  /** This side sends nothing more. */
   isEnded(): boolean
-  /** How many frames this side has sent. */
   sent(): number
-  /**
-   * Processes the other side's `sent`, which arrives regularly. A frame that is missing at two
-   * reports is lost.
-   */
+  /** `sent`: the other side's regular report. A frame that is missing at two reports is lost. */
   check(sent: number): void
 }
 
-/** Returns one side of a channel. */
 export function createChannel(options: {
   readonly peer: string
   /** Sends or drops a frame. The receiver notices a missing frame. */
   readonly publish: (frame: Uint8Array) => void
   /**
-   * Called with the change (positive or negative) in the number of bytes that wait for the reader.
-   * Returns false if too many bytes wait. By default there is no limit.
+   * Called with the change in the number of bytes that wait for the reader. False if too many bytes
+   * wait. By default there is no limit.
    */
   readonly hold?: (bytes: number) => boolean
-  /** Largest part that this side sends. Default and maximum: PART_BYTES_MAX. */
+  /** Default and maximum: PART_BYTES_MAX. */
   readonly partBytesMax?: number
   /** Called once, when both streams have ended. */
   readonly onOver: () => void
@@ -129,14 +112,12 @@ class FramedChannel implements OpenChannel {
   private readonly sending = createSerialQueue()
   private sentFrames = 0
   private takenFrames = 0
-  /**
-   * Bytes that the other side still accepts. Below 0 if the last frame was larger than the credit.
-   */
+  /** The other side still accepts these bytes. Below 0 if the last frame was too large. */
   private credit = WINDOW_BYTES
-  /** Bytes that this side still accepts. A change reaches the other side a little later. */
+  /** This side still accepts these bytes. A change reaches the other side a little later. */
   private granted = WINDOW_BYTES
   private moreCredit = Promise.withResolvers<void>()
-  /** Bytes that were read, but whose credit was not sent to the other side yet. */
+  /** The bytes were read, but their credit was not sent to the other side yet. */
   private owedCredit = 0
   private parts: Uint8Array[] = []
   private messageBytes = 0
@@ -144,14 +125,14 @@ class FramedChannel implements OpenChannel {
   private partsCost = 0
   /** Bytes that wait for the reader. */
   private heldBytes = 0
-  /** Number of sent frames in the other side's last report. */
+  /** From the other side's last report. */
   private reportedFrames = 0
   private isReading = false
   private readonly waiting: { readonly message: Uint8Array; readonly cost: number }[] = []
   private news = Promise.withResolvers<void>()
   private hasEnded = false
   private hasPeerEnded = false
-  /** True if this side ended the channel. Earlier messages are then not needed. */
+  /** This side ended the channel, so earlier messages are not needed. */
   private isDropped = false
   private isOver = false
 
@@ -282,7 +263,6 @@ class FramedChannel implements OpenChannel {
     this.wake()
   }
 
-  /** Returns the fault of a received part, or null. */
   private faultOf({ length }: Uint8Array): string | null {
     if (this.hasPeerEnded) return 'a message came after the end'
     if (this.granted <= 0 || length > PART_BYTES_MAX) return 'more was sent than is taken'
@@ -318,8 +298,7 @@ class FramedChannel implements OpenChannel {
 
   private async nextNews(): Promise<void> {
     this.isReading = true
-    // The message that is arriving may be longer than the window. The reader needs the whole
-    // message, so its credit is sent back now.
+    // The arriving message may be longer than the window, so its credit is sent back now.
     this.oweParts()
     await this.news.promise
     this.isReading = false
@@ -365,10 +344,7 @@ class FramedChannel implements OpenChannel {
     this.options.publish(frame)
   }
 
-  /**
-   * Call this when the other side breaks the protocol. Sends the reason, and ignores all later
-   * frames.
-   */
+  /** The other side broke the protocol. All later frames are ignored. */
   private refuse(why: string): void {
     this.post(KINDS.abort, Buffer.from('null'))
     this.fail(new ChannelError('lost', why))

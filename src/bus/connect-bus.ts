@@ -3,18 +3,12 @@ import { connect, credsAuthenticator, type NatsConnection } from '@nats-io/trans
 import { readServerAddresses } from './server-addresses.ts'
 import type { BusConfig } from './settings.ts'
 
-/**
- * Interval between pings. The server counts as hung if two pings have no answer when the third is
- * due.
- */
+/** The server counts as hung when the third ping is due and two have no answer. */
 const PING_INTERVAL_MS = 2_000
 const CONNECT_TIMEOUT_MS = 5_000
 const RECONNECT_PAUSE_MS = 250
 
-/**
- * Connects the gateway `id` to the servers. The client reconnects by itself and reports each
- * reconnection, until this gateway closes the connection.
- */
+/** The client reconnects by itself until this gateway closes the connection. */
 export async function connectBus(
   { servers: addresses, credentialsFile, caFile, subjectPrefix }: BusConfig,
   id: string,

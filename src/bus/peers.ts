@@ -1,18 +1,15 @@
 /** A gateway that sent nothing for this long is gone, and the calls with it are lost. */
-export const PRESENCE_EXPIRES_MS = 3_500
-/**
- * Maximum number of remembered gateways. Without this limit, a writer on the bus could invent any
- * number of names.
- */
+const PRESENCE_EXPIRES_MS = 3_500
+/** Without this limit, a writer on the bus could invent any number of gateways. */
 export const PEERS_MAX = 256
 
 /** The other gateways on the bus, known from their messages. */
-export type Peers = {
+type Peers = {
   list(): readonly string[]
   has(peer: string): boolean
   /**
-   * Records a message that a gateway sent on its connection number `epoch`. Returns false if the
-   * message must be ignored: it belongs to an earlier connection, or PEERS_MAX gateways are known.
+   * Records a message from a gateway's connection number `epoch`. False if the message must be
+   * ignored: it belongs to an earlier connection, or PEERS_MAX gateways are known.
    */
   see(peer: string, epoch: number): boolean
   forget(peer: string, why: string): void
@@ -21,7 +18,7 @@ export type Peers = {
   expire(): void
 }
 
-/** Creates an empty list of peers. `now` returns monotonic milliseconds. */
+/** `now` returns monotonic milliseconds. */
 export function createPeers({
   now,
   onCome,

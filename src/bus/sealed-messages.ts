@@ -12,46 +12,34 @@ const FORM = 1
 const MAC_BYTES = 32
 const HEAD_BYTES = 18
 const SENDER_BYTES_MAX = 64
-/** Maximum number of bytes that a seal adds to a body. */
 export const SEAL_BYTES_MAX = HEAD_BYTES + SENDER_BYTES_MAX + MAC_BYTES
 
-/**
- * The maximum age of a message, by the receiver's clock. A message may also be this far in the
- * future.
- */
+/** By the receiver's clock. A message may also be this far in the future. */
 export const MESSAGE_AGE_MAX_MS = 30_000
-/**
- * How many numbers are remembered for each sender. A number that is this much below the highest
- * number is refused.
- */
+/** Remembered for each sender. A number this much below the sender's highest is refused. */
 const NUMBERS_MAX = 65_536
 /** How many senders are remembered. A service has fewer gateways. */
 const SENDERS_MAX = 1_024
 
-/** Why a message was refused. */
 export type SealRefusal =
   | 'unsealed' // no seal of this form
   | 'forged' // the MAC is not from a gateway of the service, or is for another subject
   | 'stale' // too old, or from the future: a clock is wrong, or the message was sent again
   | 'replayed' // its number was taken before
 
-/** Subject of a message. `reply` is the subject for the answer, if there is one. */
+/** `reply`: the subject for the answer, if an answer is expected. */
 export type MessageSubject = { readonly subject: string; readonly reply?: string | undefined }
 
-export type OpenedMessage =
+type OpenedMessage =
   | { readonly from: string; readonly body: Uint8Array }
   | { readonly refusal: SealRefusal }
 
-/** Seals this gateway's messages, and opens those of other gateways. */
 export type MessageSealer = {
   seal(place: MessageSubject, body: Uint8Array): Uint8Array
   open(place: MessageSubject, sealed: Uint8Array): OpenedMessage
 }
 
-/**
- * Creates the sealer for the gateway `id`. All gateways of a service have the same key. `now`
- * returns Unix milliseconds.
- */
+/** All gateways of a service have the same key. `now` returns Unix milliseconds. */
 export function createMessageSealer({
   key,
   id,
@@ -106,12 +94,12 @@ export function createMessageSealer({
   }
 }
 
-/** The numbers that one sender has used. Each number is accepted once, in any order. */
+/** Each number of a sender is accepted once, in any order. */
 class NumbersTaken {
   readonly #recent = new Set<number>()
   #highest = -1
 
-  /** Returns false if the number was used before, or is too low to be remembered. */
+  /** False if the number was used before, or is too low to be remembered. */
   take(number: number): boolean {
     if (number <= this.#highest - NUMBERS_MAX || this.#recent.has(number)) return false
     this.#highest = Math.max(this.#highest, number)

@@ -1,22 +1,19 @@
-/**
- * The servers from NATS_URL, in the client's form. The client cannot read a login or TLS from an
- * address.
- */
-export type ServerAddresses = {
+/** The servers from NATS_URL. The client cannot read a login or TLS from an address. */
+type ServerAddresses = {
   /** `host:port`, without secrets. */
   readonly servers: readonly string[]
-  /** The login for all servers. Null if the servers need no login. */
+  /** For all servers. Null if they need no login. */
   readonly login:
     | { readonly user: string; readonly pass: string }
     | { readonly token: string }
     | null
-  /** True if servers without TLS are refused. */
+  /** Servers without TLS are refused. */
   readonly needsTls: boolean
 }
 
 const DEFAULT_PORT = 4222
 
-/** Parses addresses that have no faults. */
+/** The addresses must have no faults. */
 export function readServerAddresses(addresses: readonly string[]): ServerAddresses {
   const urls = addresses.map((address) => new URL(address))
   return {
@@ -32,7 +29,7 @@ function loginOf({ username, password }: URL): ServerAddresses['login'] {
   return password === '' ? { token: user } : { user, pass: decodeURIComponent(password) }
 }
 
-/** Returns the faults of addresses. The texts contain no address, which may contain a password. */
+/** The texts contain no address, because an address may contain a password. */
 export function serverAddressFaults(addresses: readonly string[]): readonly string[] {
   if (!addresses.every(isAddress))
     return ['expected addresses that begin with nats: or tls:, without a path']

@@ -4,7 +4,7 @@ import { confidential, flag, form, listField, textField } from '../runtime/field
 import type { Environment } from '../runtime/read-settings.ts'
 import { readServerAddresses, serverAddressFaults } from './server-addresses.ts'
 
-/** Maximum number of servers of one cluster. A client needs a few, and they report the others. */
+/** A client needs a few servers of a cluster, and they report the others. */
 const SERVERS_MAX = 16
 
 /** Variables of the bus between gateways; part of src/config.ts. */
@@ -38,19 +38,16 @@ export const BUS_FIELDS = {
 
 type Settings = z.output<z.ZodObject<typeof BUS_FIELDS>>
 
-/** How the gateways of one service reach each other. */
 export type BusConfig = {
   readonly servers: readonly string[]
-  /** Absolute path. Null if there is no such file. */
+  /** Absolute path. */
   readonly credentialsFile: string | null
   /** Absolute path. Null selects the system's certificates. */
   readonly caFile: string | null
   readonly subjectPrefix: string
 }
 
-/**
- * Returns the faults of the variables. The texts contain no address, which may contain a password.
- */
+/** The texts contain no address, because an address may contain a password. */
 export function busFaults(given: Environment): readonly string[] {
   const servers = given.NATS_URL?.split(',').map((server) => server.trim()) ?? []
   const faults = given.NATS_URL === undefined ? [] : serverAddressFaults(servers)
@@ -65,7 +62,7 @@ export function busFaults(given: Environment): readonly string[] {
   ]
 }
 
-/** Returns the settings that would let others read or write the gateways' messages. */
+/** With these faults, others could read or write the gateways' messages. */
 function openFaults(given: Environment, servers: readonly string[]): readonly string[] {
   if (servers.length === 0 || given.NATS_CLOSED_NETWORK === 'true') return []
   const { needsTls, login } = readServerAddresses(servers)
@@ -79,9 +76,7 @@ function openFaults(given: Environment, servers: readonly string[]): readonly st
       ]
 }
 
-/**
- * Returns the bus configuration from variables without faults, or null if the gateway works alone.
- */
+/** The variables have no faults. Null: the gateway works alone. */
 export function busOf(settings: Settings): BusConfig | null {
   const { NATS_URL: servers } = settings
   if (servers === undefined) return null

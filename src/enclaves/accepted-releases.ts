@@ -19,28 +19,27 @@ import type { Logger } from '../observability/logger.ts'
 import { StartFailure } from '../runtime/starting.ts'
 import type { ReleasesConfig } from './settings.ts'
 
-/** How often the file is checked for changes, milliseconds. */
 const RELEASES_POLL_MS = 1_000
 
-/** The releases that the operator accepts, from the newest readable list. */
+/** From the newest readable list. */
 export type AcceptedReleases = {
   /**
-   * Returns the entries, with their windows and revocations. acceptedMeasurements selects the
-   * entries that are accepted at a time. Null: any code is accepted.
+   * The entries have windows and revocations: acceptedMeasurements selects those that are accepted
+   * at a time. Null: any code is accepted.
    */
   entries(): readonly ReleaseEntry[] | null
   /** Calls back after a newer list was read and is in use. */
   onChange(listener: () => void): void
-  /** Reads the file again. Logs an unusable file and keeps the earlier list. Never rejects. */
+  /** Logs an unusable file and keeps the earlier list. Never rejects. */
   reload(): Promise<void>
   /** Stops watching the file and stops listening to SIGHUP. */
   stop(): void
 }
 
 /**
- * Returns a sentence stating why an enclave with these facts may not be used now. Returns null if a
- * release with the measurements is accepted now and was accepted at the document's time. Readers of
- * the enclave's records check the document's time. `nowMs` is Unix milliseconds.
+ * States why an enclave with these facts may not be used now. Null if a release with the
+ * measurements is accepted now, and was accepted at the document's time, which readers of the
+ * enclave's records check. `nowMs` is Unix milliseconds.
  */
 export function findReleaseFault(
   { measurements: pcrs, timestampMs }: Pick<AttestationFacts, 'measurements' | 'timestampMs'>,
@@ -67,9 +66,9 @@ export type RecordReleases = (facts: {
 }) => Promise<void>
 
 /**
- * Returns the releases that the configuration accepts. Without a list, any code is accepted, and
- * production logs a warning at the start and on SIGHUP. Production still starts, because a first
- * deployment has no signed list yet. Rejects with StartFailure.
+ * Without a list, any code is accepted, and production logs a warning at the start and on SIGHUP.
+ * Production still starts, because a first deployment has no signed list yet. Rejects with
+ * StartFailure.
  */
 export async function startReleases(
   config: ReleasesConfig | null,
@@ -97,10 +96,9 @@ export async function startReleases(
 }
 
 /**
- * Reads the signed list, again when the file changes, and on SIGHUP. Rejects with an Error that
- * states whether the file cannot be read, is malformed, or is not signed by one of the keys. After
- * a restart of the process, it does NOT notice that the file is older than a list that was read
- * before.
+ * Reads the signed list, again when the file changes, and on SIGHUP. Rejects with an Error if the
+ * file cannot be read, is malformed, or is not signed by one of the keys. After a restart of the
+ * process, it does NOT notice that the file is older than a list that was read before.
  */
 export async function openAcceptedReleases(
   config: ReleasesConfig,
@@ -143,8 +141,7 @@ export async function openAcceptedReleases(
     }).catch((error) => log.error({ err: error }, 'that releases were read is not noted'))
   }
 
-  // Compares the times and the size of the file. The file system's notifications are lost when the
-  // file is replaced or mounted.
+  // The file is polled, because notifications are lost when the file is replaced or mounted.
   const look = () => void reload()
   watchFile(file, { interval: pollMs, persistent: false }, look)
   const endHangup = onHangup(look)
@@ -159,10 +156,7 @@ export async function openAcceptedReleases(
   }
 }
 
-/**
- * Calls back on SIGHUP. The signal then does not end the process. Returns a function that stops
- * listening.
- */
+/** SIGHUP then does not end the process. The returned function stops listening. */
 function onHangup(listener: () => void): () => void {
   process.on('SIGHUP', listener)
   return () => void process.off('SIGHUP', listener)

@@ -8,10 +8,8 @@ import { attestationReply, servedNotary } from './notary-replies.ts'
 import type { ServiceEnclaves } from './service-enclaves.ts'
 
 /**
- * The query for an attestation. With a nonce of 16 to 64 bytes (hex, lower case, without 0x), the
- * document is made over the nonce. Without a nonce, it is the current document. With a notary (0x,
- * lower case), the notary's enclave answers. Without a notary, any enclave in use answers. Other
- * parameters are ignored.
+ * The nonce has 16 to 64 bytes (hex, lower case, without 0x). Without a nonce, the document is the
+ * current one. Without a notary (0x, lower case), any enclave in use answers.
  */
 export const attestationQuery = z.object({
   nonce: hexText(16, 64, '16 to 64 bytes as hex digits').optional(),
@@ -22,7 +20,6 @@ export const attestationQuery = z.object({
 
 const notaryList = z.strictObject({ notaries: z.array(servedNotary) })
 
-/** `GET /v1/attestation` and `GET /v1/notaries`. */
 export function attestationRoutes(attestations: Attestations): readonly Route[] {
   const open = { method: 'GET', tag: 'Service', scope: 'public' } as const
   return [
@@ -49,14 +46,14 @@ export function attestationRoutes(attestations: Attestations): readonly Route[] 
   ]
 }
 
-/** Media type of key configurations (RFC 9458 section 3). Clients compare the whole text. */
+/** RFC 9458 section 3. Clients compare the whole text. */
 const KEYS_TYPE = 'application/ohttp-keys'
 
 /** DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM, with key id 0 (RFC 9180 section 7). */
 const KEY_CONFIG_HEAD = Buffer.from('000020', 'hex')
 const KEY_CONFIG_SUITES = Buffer.from('000400010002', 'hex')
 
-/** `GET /.well-known/hpke-keys`, where EHBP clients read the key. */
+/** EHBP clients read the key here. */
 export function encryptionKeyRoutes(
   enclaves: Pick<ServiceEnclaves, 'wellKnownKeys'>,
 ): readonly Route[] {

@@ -7,31 +7,28 @@ import { createFreshShares, type FreshCaller } from './fresh-shares.ts'
 import type { AttestationReply } from './notary-replies.ts'
 import type { PeerEnclaves } from './peer-enclaves.ts'
 
-/** The methods of an enclave that attestation documents need. */
 export type AttestingEnclave = Pick<EnclaveClient, 'identity' | 'forgetIdentity' | 'attestation'>
 
-/** A request for an attestation. */
-export type AttestationQuestion = { readonly nonce: string | null; readonly notary: string | null }
+type AttestationQuestion = { readonly nonce: string | null; readonly notary: string | null }
 
 /**
- * Attestation documents. Throws ApiError `overloaded` for too many nonces from one caller or from
- * all callers. Throws `not_found` if no enclave has the notary. Throws the errors of outageErrorOf.
+ * Throws ApiError `overloaded` for too many nonces from one caller or from all callers, and
+ * `not_found` if no enclave has the notary. Also throws the errors of outageErrorOf.
  */
 export type Attestations = {
   /**
-   * Returns the current document of this notary's enclave (0x, lower case), or a fresh document
-   * over `nonce` (hex). Without a notary, selects any enclave in use.
+   * `notary`: 0x, lower case, or null for any enclave in use. `nonce`: hex, for a fresh document,
+   * or null for the current document.
    */
   attest(asked: AttestationQuestion, caller: FreshCaller): Promise<AttestationReply>
-  /** Lists the notaries whose enclaves answer, with their current documents. */
+  /** The notaries whose enclaves answer, with their current documents. */
   list(): readonly ServedNotary[]
 }
 
 /**
- * Attestation documents for the public. A fresh document needs a signature of the security module,
- * but the caller needs no key. So the number of fresh documents is limited (createFreshShares). A
- * request for an unknown notary is not counted. `now` returns milliseconds of a clock that is never
- * set.
+ * The caller of a fresh document needs no key, but the document needs a signature of the security
+ * module. So the number of fresh documents is limited (createFreshShares). A request for an unknown
+ * notary is not counted. `now` returns milliseconds of a clock that is never set.
  */
 export function createAttestations(options: {
   readonly enclaves: {
@@ -54,7 +51,7 @@ export function createAttestations(options: {
       )
   }
 
-  /** Returns null if no enclave of this gateway has the notary. */
+  /** Null if no enclave of this gateway has the notary. */
   async function attestHere(
     { nonce, notary }: AttestationQuestion,
     caller: FreshCaller,
@@ -99,8 +96,7 @@ async function attestFresh(enclave: AttestingEnclave, nonce: string): Promise<At
     const attestation = await enclave.attestation(nonce)
     enclave.forgetIdentity()
     const after = await enclave.identity()
-    // If the notaries differ, the enclave was replaced during the request, and the document may
-    // belong to another key.
+    // Another notary: the enclave was replaced, and the document may belong to another key.
     if (after.notary === before.notary) return { ...describe(after), attestation }
     before = after
   }

@@ -1,6 +1,5 @@
 import { type EndpointState, isUsable } from './endpoint-state.ts'
 
-/** The facts that decide which endpoint gets a call. */
 type Choosable = {
   readonly state: EndpointState
   /** True if completions that this endpoint's enclave seals can be stored now. */
@@ -10,9 +9,9 @@ type Choosable = {
 }
 
 /**
- * Chooses the endpoint for a call. Prefers endpoints that can store sealed completions. Among
- * these, prefers enclaves with a provider for the call (`servesCall`), then the fewest calls in
- * flight, then the longest wait. Returns null if no endpoint is usable.
+ * Prefers endpoints that can store sealed completions, then enclaves with a provider for the call
+ * (`servesCall`), then the fewest calls in flight, then the longest wait. Null if no endpoint is
+ * usable.
  */
 export function chooseEndpoint<Endpoint extends Choosable>(
   endpoints: readonly Endpoint[],

@@ -7,25 +7,22 @@ import { parseFault, parseIdentity } from './enclave-replies.ts'
 
 /** How long a new connection waits for the enclave's identity. */
 type Patience = {
-  /**
-   * Maximum time since the enclave answered on any connection, milliseconds. A busy enclave is not
-   * silent.
-   */
+  /** Time since the enclave answered on any connection. A busy enclave is not silent. */
   readonly silenceMaxMs: number
-  /** Maximum time for one connection, milliseconds, even if other connections get answers. */
+  /** Limit for one connection, even if other connections get answers. */
   readonly timeoutMs: number
 }
 
 const PATIENCE: Patience = { silenceMaxMs: 2_000, timeoutMs: 10_000 }
 
-/** Maximum bytes of an identity with its headers, on a new connection. */
+/** For an identity with its headers, on a new connection. */
 export const CONNECTION_REPLY_BYTES_MAX = 1024 * 1024
 
 /**
- * Makes connections with `connect`, and asks for the identity on each of them. Returns a connection
- * only if `isExpected` accepts the identity. So the bytes of a call go to the checked enclave, even
- * if another process listens at the socket now. Fails with EnclaveError before any call is sent.
- * Does NOT check the identity itself: any process behind the socket could claim another identity.
+ * Asks for the identity on each new connection, and returns the connection only if `isExpected`
+ * accepts the identity. So the bytes of a call go to the checked enclave, even if another process
+ * listens at the socket now. Fails with EnclaveError before any call is sent. Does NOT check the
+ * identity itself: any process behind the socket could claim another identity.
  */
 export function checkedConnector({
   connect,
@@ -75,8 +72,8 @@ export function checkedConnector({
 type RawReply = { readonly status: number; readonly body: string }
 
 /**
- * Sends a request and reads exactly the reply. Leaves no listeners. `watch` calls `late` for a
- * reply that takes too long, and returns a function that ends the watch.
+ * Reads exactly the reply, and leaves no listeners. `watch` calls `late` for a reply that takes too
+ * long, and returns a function that ends the watch.
  */
 function askOnce(
   socket: Socket,
@@ -108,10 +105,7 @@ function askOnce(
   })
 }
 
-/**
- * Calls `late` once, if a request that begins now waits too long. Returns a function that ends the
- * wait.
- */
+/** Calls `late` if a request that begins now waits too long. The result ends the wait. */
 function onSilence(
   {
     silenceMaxMs,
@@ -148,9 +142,7 @@ function onSilence(
 
 const HEADERS_END = '\r\n\r\n'
 
-/**
- * Returns null while the reply is incomplete. Throws EnclaveError `protocol` and `reply_too_large`.
- */
+/** Null while the reply is incomplete. Throws EnclaveError `protocol` and `reply_too_large`. */
 function parseRawReply(received: Buffer): RawReply | null {
   if (received.length > CONNECTION_REPLY_BYTES_MAX)
     throw new EnclaveError('reply_too_large', 'the enclave answered more than the limit')

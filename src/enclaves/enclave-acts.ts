@@ -8,7 +8,6 @@ const named = z.looseObject({
   url: z.string().max(200).describe('`unix:/path`, as the list of enclaves names it'),
 })
 
-/** An enclave, as replies show it. */
 const enclaveDescription = z.object({
   /** `unix:/path`. It is also the enclave's name. */
   url: z.string(),
@@ -26,10 +25,7 @@ type Place = { readonly enclaves: Pick<EnclavePool, 'list' | 'add' | 'drain' | '
 const changes = { scope: 'admin', isOutside: true, reply: actDone } as const
 const body = { schema: named, example: { url: 'unix:/run/enclave.sock' } }
 
-/**
- * Acts on the enclaves of a running gateway. Changes last until the gateway stops: at the next
- * start, ENCLAVE_URL names the enclaves.
- */
+/** Changes last until the gateway stops. At the next start, ENCLAVE_URL names the enclaves. */
 export const enclaveActs = {
   list: defineAct({
     method: 'GET',

@@ -15,19 +15,17 @@ import { LruMap } from '../runtime/lru-map.ts'
 import { findReleaseFault } from './accepted-releases.ts'
 import { ENCLAVES_MAX } from './settings.ts'
 
-/** The members of an identity that are checked. */
 export type CheckedIdentity = Pick<
   Identity,
   'notary' | 'attestation' | 'public_key' | 'boot_configuration'
 >
 
-/** The rules of this gateway for an enclave. */
 type ExpectedEnclave = {
   readonly domain: LogDomain
   readonly isProduction: boolean
   /** True in production with only simulated security modules. */
   readonly isStaging?: boolean
-  /** The accepted releases. Null: any measurements are accepted. */
+  /** Null: any measurements are accepted. */
   readonly releases?: readonly ReleaseEntry[] | null
   readonly at: Date
 }
@@ -58,16 +56,13 @@ export async function findEnclaveFaults(
   return fault === null ? faults : [...faults, `enclave: ${fault}`]
 }
 
-/**
- * How long a fault of a document is remembered, milliseconds of a clock that is never set. Later,
- * the document may be valid, or a wrong clock may be corrected.
- */
+/** Later, a faulty document may be valid, or a wrong clock may be corrected. */
 export const FAULT_AGE_MAX_MS = 10_000
 
 /**
- * Returns a version of findEnclaveFaults for repeated checks. A document is verified once, and
- * again only after one of its certificates has expired. `releases` are checked each time, at `now`,
- * Unix milliseconds. `monotonic` returns milliseconds of a clock that is never set.
+ * For repeated checks: a document is verified again only after one of its certificates has expired.
+ * `releases` are checked each time, at `now`, Unix milliseconds. `monotonic` returns milliseconds
+ * of a clock that is never set.
  */
 export function createEnclaveCheck({
   releases,
@@ -164,7 +159,7 @@ function faulty(fault: string): Verified {
   return { kind: 'fault', fault }
 }
 
-/** Returns true if the document claims AWS's root. Returns false for an unreadable document. */
+/** True if the document claims AWS's root. False for an unreadable document. */
 function isUnderAwsRoot(document: string): boolean {
   try {
     const [root] = decodeAttestationPayload(decodeBase64(document)).cabundle
@@ -174,10 +169,7 @@ function isUnderAwsRoot(document: string): boolean {
   }
 }
 
-/**
- * Accepts any measurements, which are checked later. Without a known root (a simulated module),
- * accepts the document's own root.
- */
+/** Measurements are checked later. Without a known root, accepts the document's own root. */
 function policyFor(document: Uint8Array, isRootKnown: boolean): AttestationPolicy {
   if (isRootKnown) return { measurements: 'any' }
   const [root] = decodeAttestationPayload(document).cabundle
@@ -185,10 +177,10 @@ function policyFor(document: Uint8Array, isRootKnown: boolean): AttestationPolic
 }
 
 /**
- * Returns a function that verifies an attestation document (standard base64) at the time `now`,
- * Unix milliseconds. It rejects if the document is not valid. The root must be AWS's, unless
- * `isRootKnown` is false: then the security module is simulated. It does NOT check measurements:
- * users of the records decide which code is acceptable.
+ * The returned function rejects if an attestation document (standard base64) is not valid at the
+ * time `now`, Unix milliseconds. The root must be AWS's, unless `isRootKnown` is false: then the
+ * security module is simulated. It does NOT check measurements: users of the records decide which
+ * code is acceptable.
  */
 export function createAttestationCheck({
   isRootKnown,

@@ -36,7 +36,7 @@ import {
 } from './enclave-replies.ts'
 import { type EncryptedAnswer, readEncryptedEvents } from './encrypted-answer.ts'
 
-/** The enclave's answer to a completion call. A stream is read while `events` is iterated. */
+/** A stream is read while `events` is iterated. */
 export type CompletionAnswer =
   | { readonly kind: 'sealed'; readonly notice: SealedNotice }
   | { readonly kind: 'stream'; readonly events: AsyncIterable<EnclaveEvent> }
@@ -44,66 +44,53 @@ export type CompletionAnswer =
 
 const MIB = 1024 * 1024
 
-/**
- * How long a known identity counts as current, milliseconds. A renewed document is visible within
- * this time.
- */
+/** A known identity is current for this time. A renewed document is visible within this time. */
 export const IDENTITY_AGE_MAX_MS = 5_000
 
-/** Timeout for connecting to the local socket. */
 const CONNECT_TIMEOUT_MS = 2_000
 
 /**
- * Timeout until the enclave's first byte, and between its bytes. The enclave's own timeouts for
+ * Limit until the enclave's first byte, and between its bytes. The enclave's own timeouts for
  * providers are shorter, with separate errors.
  */
 const COMPLETION_TIMEOUT_MS = 15 * 60_000
 
-/** Timeout for an attestation. A pull has this timeout in addition to its own wait. */
+/** For an attestation. A pull has this timeout in addition to its own wait. */
 const CONTROL_TIMEOUT_MS = 10_000
 
-/** Timeout for the identity. An enclave without an answer in this time counts as unreachable. */
+/** An enclave without an answer in this time counts as unreachable. */
 const IDENTITY_TIMEOUT_MS = 5_000
 
 /**
- * Largest answer in memory: one pull of many completions. Storing the pull needs several times this
- * memory. A process with little memory pulls fewer completions at once, but at least one.
+ * For one pull of many completions. Storing the pull needs several times this memory. A process
+ * with little memory pulls fewer completions at once, but at least one.
  */
 const REPLY_BYTES_MAX = Math.min(256 * MIB, Math.max(64 * MIB, Math.floor(memoryLimitBytes() / 8)))
 
-/** Largest identity, notice, fault or document, bytes. */
+/** For an identity, notice, fault or document. */
 const SMALL_REPLY_BYTES_MAX = 1024 * 1024
 
-/** How long unused connections stay open, unless the enclave asks for less. */
+/** For unused connections, unless the enclave asks for less. */
 const KEEP_ALIVE_MS = 30_000
 
-export type EnclaveClientOptions = {
+type EnclaveClientOptions = {
   /** Absolute path of the Unix socket. */
   readonly socketPath: string
-  /**
-   * The maximum number of completion calls at the same time. The gateway refuses further calls,
-   * which would wait without being counted.
-   */
+  /** More calls at the same time would wait without being counted. The gateway refuses them. */
   readonly callsMax: number
-  /** Returns milliseconds of a clock that is never set. Default: the process's monotonic clock. */
+  /** Milliseconds of a clock that is never set. Default: the process's monotonic clock. */
   readonly now?: () => number
   /** Default: IDENTITY_TIMEOUT_MS. */
   readonly identityTimeoutMs?: number
-  /**
-   * Returns true if the enclave on a new connection may get completion calls. Default: every
-   * enclave.
-   */
+  /** True if the enclave on a new connection may get completion calls. Default: every enclave. */
   readonly isExpected?: (identity: Identity) => boolean
-  /** Returns true if `identity` may return this identity. Default: every identity. */
+  /** True if `identity` may return this identity. Default: every identity. */
   readonly isFollowed?: (identity: Identity) => Promise<boolean>
   /** Called when the enclave has started to answer. */
   readonly onReply?: () => void
 }
 
-/**
- * Makes calls to an enclave on a Unix socket. Nothing is sent before the first call. Methods throw
- * EnclaveError, or the reason of an aborted signal.
- */
+/** Sends nothing before the first call. Throws EnclaveError, or an aborted signal's reason. */
 export class EnclaveClient {
   readonly #options: EnclaveClientOptions
   readonly #completions: Pool
@@ -137,9 +124,8 @@ export class EnclaveClient {
   }
 
   /**
-   * Returns the enclave's identity, at most IDENTITY_AGE_MAX_MS old. Requests it again if the
-   * enclave was unreachable, one request at a time. Throws EnclaveError `unavailable` if the
-   * enclave that answers is not followed.
+   * At most IDENTITY_AGE_MAX_MS old. Throws EnclaveError `unavailable` if the enclave that answers
+   * is not followed.
    */
   async identity(): Promise<Identity> {
     const { isFollowed = async () => true } = this.#options
@@ -148,7 +134,7 @@ export class EnclaveClient {
     throw new EnclaveError('unavailable', 'the enclave that answers was not accepted')
   }
 
-  /** Returns the identity of the enclave that answers now, followed or not. */
+  /** The identity of the enclave that answers now, followed or not. */
   askIdentity(): Promise<Identity> {
     this.forgetIdentity()
     return this.#shareIdentity()
@@ -159,10 +145,7 @@ export class EnclaveClient {
     this.#known = null
   }
 
-  /**
-   * Sends a caller's exact bytes. Aborting the signal before the events end also ends the
-   * provider's call.
-   */
+  /** `body` has the caller's exact bytes. Aborting also ends the provider's call. */
   async complete(
     call: CompletionCall,
     body: Uint8Array,
@@ -190,8 +173,8 @@ export class EnclaveClient {
   }
 
   /**
-   * Sends the frames of an encrypted call as they arrive. Aborting the signal before the events end
-   * also ends the provider's call. If a fault of the body ended the call, throws that fault.
+   * Sends the frames as they arrive. Aborting also ends the provider's call. If a fault of the body
+   * ended the call, throws that fault.
    */
   async encrypted(
     call: EncryptedCall,
@@ -222,10 +205,7 @@ export class EnclaveClient {
     }
   }
 
-  /**
-   * Sends the missing part of the proof to a waiting encrypted call. Returns false if no call
-   * waits.
-   */
+  /** False if no encrypted call waits for the proof. */
   async giveProof(proof: AnchorProof, signal: AbortSignal): Promise<boolean> {
     const isGiven = () => true
     try {
@@ -241,8 +221,8 @@ export class EnclaveClient {
   }
 
   /**
-   * Returns unacknowledged completions, after at most request.wait_ms. After `expectEnd`, the reply
-   * is empty if the enclave is unreachable: an enclave ends when all its completions are committed.
+   * Unacknowledged completions, after at most request.wait_ms. After `expectEnd`, an unreachable
+   * enclave gives an empty reply: an enclave ends when all its completions are committed.
    */
   async pull(request: PullRequest, signal: AbortSignal): Promise<PullReply> {
     const limits = { timeoutMs: request.wait_ms + CONTROL_TIMEOUT_MS, bytesMax: REPLY_BYTES_MAX }
@@ -263,31 +243,24 @@ export class EnclaveClient {
     this.#isEnding = true
   }
 
-  /**
-   * Returns a fresh attestation document (base64) over the caller's nonce, 16 to 64 bytes as hex.
-   */
+  /** A fresh document (base64) over the caller's nonce, 16 to 64 bytes as hex. */
   attestation(nonce: string): Promise<string> {
     return this.#ask(parseAttestationReply, { path: `${ENCLAVE_PATHS.attestation}?nonce=${nonce}` })
   }
 
-  /**
-   * Returns all leaves of the log and their root, with a document over the root and the block's
-   * hash (0x, lower case).
-   */
+  /** Returns a document over the log's root and the block's hash (0x, lower case). */
   attestHead(blockHash: string, signal: AbortSignal): Promise<HeadAttestationReply> {
     const request: HeadAttestationRequest = { block_hash: blockHash }
     return this.#ask(parseHeadAttestationReply, { path: ENCLAVE_PATHS.attestHead, request, signal })
   }
 
-  /**
-   * Returns the enclave's only statement about heads of other logs: later calls return it again.
-   */
+  /** An enclave makes one statement about other logs' heads. Later calls return it again. */
   stateBoot(heads: readonly BootHead[]): Promise<BootStatementReply> {
     const request: BootStatementRequest = { heads }
     return this.#ask(parseBootStatementReply, { path: ENCLAVE_PATHS.bootStatement, request })
   }
 
-  /** Ends all connections. Running calls fail. */
+  /** Running calls fail. */
   async close(): Promise<void> {
     await Promise.all([this.#completions.destroy(), this.#control.destroy()])
   }
@@ -300,16 +273,14 @@ export class EnclaveClient {
     const entry = { identity, atMs: this.#now() }
     this.#known = entry
     // The result of a failed request for the identity is not used again.
+    // The result of a failed request for the identity is not used again.
     identity.catch(() => {
       if (this.#known === entry) this.#known = null
     })
     return identity
   }
 
-  /**
-   * Returns the value in an answer with status 200. Throws EnclaveError `refused` for any other
-   * status.
-   */
+  /** Throws EnclaveError `refused` for any status except 200. */
   async #ask<Value>(
     parse: (value: unknown) => Value,
     {
@@ -339,10 +310,7 @@ export class EnclaveClient {
     }
   }
 
-  /**
-   * Returns the error to throw. Removes the stored identity, because another enclave may answer
-   * after a fault.
-   */
+  /** After a fault, another enclave may answer, so the stored identity is removed. */
   #failureOf(error: unknown, signal: AbortSignal | undefined): unknown {
     const failure = enclaveErrorOf(error, signal)
     if (failure instanceof EnclaveError) this.forgetIdentity()
@@ -363,7 +331,7 @@ function openPool(connect: Pool.Options['connect'], options: Pool.Options): Pool
 
 type Question = {
   readonly path: string
-  /** The body of a POST, as JSON. Default: no body, and GET. */
+  /** The JSON body of a POST. Default: GET without a body. */
   readonly request?: object
   readonly signal?: AbortSignal
   readonly timeoutMs?: number
@@ -375,10 +343,7 @@ function callHeaders(contentType: string, call: CompletionCall | EncryptedCall) 
   return { 'content-type': contentType, [CALL_HEADER]: header }
 }
 
-/**
- * The limit is compared with the length that the trusted enclave states. Only a stream has no
- * length.
- */
+/** Checks the length that the trusted enclave states. Only a stream has no length. */
 async function readJson(reply: Dispatcher.ResponseData, bytesMax: number): Promise<unknown> {
   if (Number(reply.headers['content-length']) > bytesMax) {
     reply.body.on('error', () => {}).destroy()

@@ -29,9 +29,8 @@ export type EndpointOptions = EnclaveChecks & {
   readonly callsMax: number
   /** Starts to commit the log of the enclave at this endpoint. */
   readonly follow: (endpoint: EnclaveEndpoint) => LogFollower
-  /** How long after a call's end the enclave may still seal the call, milliseconds. */
+  /** How long after a call's end the enclave may still seal the call. */
   readonly settleMs: number
-  /** How long a look waits, and how long an enclave may be silent. */
   readonly identityTimeoutMs?: number
   readonly silenceMaxMs?: number
   /** Called after each change of the endpoint's state. */
@@ -39,17 +38,11 @@ export type EndpointOptions = EnclaveChecks & {
   readonly log: Logger
 }
 
-/**
- * A socket at which an enclave is expected, with its state and the parts that change the state. The
- * enclave may be replaced by another one. Only a checked enclave gets calls.
- */
+/** An enclave is expected at a socket, and may be replaced. Only a checked enclave gets calls. */
 export class EnclaveEndpoint {
   readonly socketPath: string
-  /** Makes the calls to the enclave at this socket. */
   readonly client: EnclaveClient
-  /** Checks regularly which enclave answers. */
   readonly watch: EnclaveWatch
-  /** Commits the enclave's log. */
   readonly followedLog: FollowedLog
   /** When the endpoint last got a call, as a count over all endpoints. */
   chosenAt = 0
@@ -107,7 +100,7 @@ export class EnclaveEndpoint {
     return phaseOf(this.#state)
   }
 
-  /** The enclave's checked identity at the last successful look. */
+  /** From the last successful look. */
   get identity(): Identity | null {
     return this.#identity
   }
@@ -122,12 +115,12 @@ export class EnclaveEndpoint {
     return this.followedLog.status()?.isCommitting ?? false
   }
 
-  /** Returns true if an enclave at this endpoint has this notary, or had it. */
+  /** True if an enclave at this endpoint has this notary, or had it. */
   hasHeld(notary: string): boolean {
     return this.#notaries.has(notary)
   }
 
-  /** Returns the reason why the enclave is refused or unreachable, otherwise an empty text. */
+  /** Why the enclave is refused or unreachable. Empty without a fault. */
   describeFault(): string {
     if (this.#state.contact === 'lost') return this.#error?.message ?? ''
     return this.#state.verdict === 'refused' ? this.#faults.join('; ') : ''
@@ -138,16 +131,13 @@ export class EnclaveEndpoint {
     this.watch.wake()
   }
 
-  /**
-   * Makes a call, and counts it until it ends (`RunningCalls.answerOf`). Throws EnclaveError
-   * `timeout` if the enclave hangs.
-   */
+  /** Counts the call until it ends (RunningCalls.answerOf). Throws EnclaveError `timeout`. */
   complete(call: CompletionCall, body: Uint8Array, signal: AbortSignal): Promise<CompletionAnswer> {
     const running = this.#calls.begin(signal)
     return this.#calls.answerOf(running, this.client.complete(call, body, running.signal))
   }
 
-  /** Makes an encrypted call, and counts it as `complete` does. */
+  /** Counts the call as `complete` does. */
   encrypted(
     call: EncryptedCall,
     body: Pick<PassedBody, 'stream' | 'fault'>,
@@ -161,7 +151,7 @@ export class EnclaveEndpoint {
     return this.client.giveProof(proof, signal)
   }
 
-  /** Ends the watch. The log is followed until `followedLog.stop`. */
+  /** The log is followed until `followedLog.stop`. */
   async stopWatching(): Promise<void> {
     this.followedLog.stopTending()
     await this.watch.stop()

@@ -3,13 +3,13 @@ import type { EnclaveFault } from '../../enclave/protocol/enclave-api.ts'
 import { ApiError, type ErrorCode, ValidationError } from '../api/errors.ts'
 
 type EnclaveErrorCode =
-  | 'unavailable' //      no connection, or it broke before the answer was whole: the enclave is down or restarting
+  | 'unavailable' //      no connection, or it broke: the enclave is down or restarting
   | 'timeout' //          connected, but silent for too long
   | 'refused' //          answered with an EnclaveFault, see `fault`
   | 'reply_too_large' //  a pull of fewer completions may fit
   | 'protocol' //         an answer that does not follow enclave/protocol
 
-/** Why a call to the enclave got no answer, in words for operators. */
+/** The message is for operators. */
 export class EnclaveError extends Error {
   override readonly name = 'EnclaveError'
   readonly code: EnclaveErrorCode
@@ -31,9 +31,8 @@ export class EnclaveError extends Error {
 }
 
 /**
- * Returns the error to throw for an error of the HTTP client: the reason of an aborted `signal`,
- * otherwise an EnclaveError. The HTTP client's error is not its `cause`, because it may contain the
- * request.
+ * Returns the reason of an aborted `signal`, otherwise an EnclaveError. The HTTP client's error is
+ * not its `cause`, because it may contain the request.
  */
 export function enclaveErrorOf(error: unknown, signal?: AbortSignal): unknown {
   if (signal?.aborted) return signal.reason
@@ -59,7 +58,7 @@ function codeOf(error: Error): string {
   return typeof code === 'string' ? code : ''
 }
 
-/** Returns the caller's error for an enclave's fault. `isOperators`: see callErrorOf. */
+/** `isOperators`: see callErrorOf. */
 export function faultErrorOf(
   fault: EnclaveFault,
   isOperators: boolean,
@@ -72,17 +71,14 @@ export function faultErrorOf(
   return new ApiError(error.code, error.message, { ...error.details, mayBeMade, leavesNoResult })
 }
 
-/** Returns the caller's error if the enclave could not be asked. */
+/** The caller's error when the enclave could not be asked. */
 export function outageErrorOf(error: EnclaveError): ApiError {
   const [code, message] =
     error.fault === null ? OUTAGES[error.code] : describeFault(faultErrorOf(error.fault, true))
   return new ApiError(code, message, { leavesNoResult: !error.wasSent })
 }
 
-/**
- * Returns true if the fault is logged for an operator, because the caller gets only a general
- * message.
- */
+/** An operator needs a log line, because the caller gets only a general message. */
 export function isOperatorsTrouble(error: ApiError | ValidationError): boolean {
   return (
     error instanceof ApiError &&

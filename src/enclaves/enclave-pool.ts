@@ -12,31 +12,30 @@ import { EnclaveError } from './enclave-errors.ts'
 import { ENDPOINT_PHASES, type EndpointPhase, isUsable } from './endpoint-state.ts'
 import { ENCLAVES_MAX } from './settings.ts'
 
-/** A completion call for the enclave of `notary`, or for any enclave. */
 type WantedCall = {
   readonly model: string
   /** Notary of the only enclave that may make the call. Null: any enclave. */
   readonly notary: string | null
-  /** Returns the call for the enclave with this identity. Its error ends the call. */
+  /** Its error ends the call. */
   readonly callFor: (identity: Identity) => CompletionCall
 }
 
 type Wanted = Pick<WantedCall, 'model' | 'notary'>
 
-/** A notary whose enclave answers, with its current attestation document. */
+/** The attestation document is the current one. */
 export type ServedNotary = Pick<
   Identity,
   'notary' | 'public_key' | 'attestation' | 'boot_configuration'
 > & {
-  /** Keys for encrypting calls. Empty for an older enclave. */
+  /** Empty for an older enclave. */
   readonly encryption_keys: readonly EncryptionKey[]
   /** `draining`: no new calls arrive, and the last completions are being added to the log. */
   readonly status: 'in_use' | 'draining'
 }
 
-/** The description of an endpoint for the operator. */
+/** For the operator. */
 export type EndpointDescription = {
-  /** Path of the endpoint's socket, which is also its name. */
+  /** Also the endpoint's name. */
   readonly socketPath: string
   readonly state: EndpointPhase
   /** Null before the enclave's first answer. */
@@ -45,46 +44,38 @@ export type EndpointDescription = {
   readonly calls: number
   /** Number of the log's leaves in the database. Null if the log is not followed. */
   readonly committed: number | null
-  /**
-   * Why the enclave is refused or unreachable, or its log is not committed. Empty without a fault.
-   */
+  /** The enclave is refused or unreachable, or its log is not committed. Empty without a fault. */
   readonly fault: string
 }
 
 export type EnclavePoolOptions = Omit<EndpointOptions, 'socketPath'> & {
-  /** Paths for which endpoints are opened at the start. */
   readonly socketPaths: readonly string[]
 }
 
-/** Codes of an enclave that did nothing for a call, so that another enclave may make it. */
+/** An enclave with such a fault did nothing for the call, so another enclave may make it. */
 const NOT_TAKEN: ReadonlySet<EnclaveFaultCode> = new Set(['not_ready', 'too_busy', 'log_full'])
 
-/**
- * Presents all enclaves of the gateway as one, and distributes calls over them. The operator adds,
- * drains and removes enclaves.
- */
+/** Distributes calls over all enclaves. The operator adds, drains and removes enclaves. */
 export class EnclavePool {
   readonly #options: EnclavePoolOptions
   readonly #endpoints = new Map<string, EnclaveEndpoint>()
-  /** Called after each change of an endpoint's state. */
   readonly #listeners = new Set<() => void>()
   #chosen = 0
 
-  /** Opens the endpoints, and starts to watch them. */
   constructor(options: EnclavePoolOptions) {
     this.#options = options
     for (const socketPath of options.socketPaths) this.#open(socketPath)
   }
 
-  /** Returns the check that finds an enclave's faults. An enclave without faults would be used. */
+  /** The check returns an enclave's faults. An enclave without faults would be used. */
   get check(): EnclavePoolOptions['check'] {
     return this.#options.check
   }
 
   /**
-   * Sends the call to an enclave. If the first enclave did not get or accept the call, tries
-   * another one. Throws EnclaveError: `wasSent` is false if no enclave got the call. Also throws
-   * the error of `callFor`, or the signal's reason.
+   * If the first enclave did not get or accept the call, another enclave is tried. Throws
+   * EnclaveError: `wasSent` is false if no enclave got the call. Also throws the error of
+   * `callFor`, or the signal's reason.
    */
   async complete(
     wanted: WantedCall,
@@ -118,28 +109,22 @@ export class EnclavePool {
     }
   }
 
-  /**
-   * Returns the endpoint of this notary (0x, lower case) if its enclave accepts encrypted calls. An
-   * older enclave has no keys for them.
-   */
+  /** `notary`: 0x, lower case. Null also for an older enclave, which has no encryption keys. */
   findEncrypted(notary: string): EnclaveEndpoint | null {
     const takes = ({ state, identity }: EnclaveEndpoint) =>
       isUsable(state) && state.notary === notary && (identity?.encryption_keys ?? []).length > 0
     return this.#list().find(takes) ?? null
   }
 
-  /**
-   * Returns the notary of the enclave that would get a call for this model now. Throws EnclaveError
-   * if no enclave would get it.
-   */
+  /** The enclave that would get a call for this model now. Throws EnclaveError without one. */
   async chooseNotary(model: string): Promise<string> {
     const wanted = { model, notary: null }
     return identityOf(this.#choose(wanted, new Set()) ?? (await this.#seek(wanted))).notary
   }
 
   /**
-   * Returns the enclave of this notary, if this gateway follows or followed the enclave's log.
-   * Otherwise returns null. Without a notary, returns any enclave in use, or throws EnclaveError.
+   * The enclave of this notary, if this gateway follows or followed the enclave's log. Without a
+   * notary, returns any enclave in use, or throws EnclaveError.
    */
   async find(notary: string | null): Promise<EnclaveClient | null> {
     const isOf = ({ state }: EnclaveEndpoint) => state.notary === notary && state.isFollowed
@@ -149,10 +134,7 @@ export class EnclavePool {
     return endpoint.client
   }
 
-  /**
-   * Returns a current attestation document, standard base64: the first answer of all enclaves in
-   * use. Throws EnclaveError without an answer.
-   */
+  /** Standard base64. The first answer of all enclaves in use. Throws EnclaveError without one. */
   async document(): Promise<string> {
     const documents = (await this.#findUsable()).map(async ({ client }) => {
       client.forgetIdentity()
@@ -165,7 +147,7 @@ export class EnclavePool {
     }
   }
 
-  /** Returns the notaries of the enclaves in use or draining that answered at the last look. */
+  /** Lists only enclaves in use or draining that answered at the last look. */
   notaries(): readonly ServedNotary[] {
     return this.#list().flatMap(({ phase, identity }) => {
       if (identity === null || (phase !== 'usable' && phase !== 'draining')) return []
@@ -178,14 +160,14 @@ export class EnclavePool {
     })
   }
 
-  /** Returns the last known identities of the enclaves in use. */
+  /** Identities from the last successful look at each enclave in use. */
   identities(): readonly Identity[] {
     return this.#list().flatMap(({ state, identity }) =>
       isUsable(state) && identity !== null ? [identity] : [],
     )
   }
 
-  /** Counts the endpoints in each state, with 0 for a state without endpoints. */
+  /** A state without endpoints has the count 0. */
   countStates(): ReadonlyMap<EndpointPhase, number> {
     const phases = this.#list().map(({ phase }) => phase)
     return new Map(
@@ -209,10 +191,7 @@ export class EnclavePool {
     })
   }
 
-  /**
-   * Puts a new or drained endpoint into use, after checking its enclave. Returns `limit` if there
-   * are ENCLAVES_MAX endpoints.
-   */
+  /** Checks a new or drained enclave, and uses it. `limit`: there are ENCLAVES_MAX endpoints. */
   async add(socketPath: string): Promise<'done' | 'limit'> {
     const known = this.#endpoints.get(socketPath)
     if (known === undefined && this.#endpoints.size >= ENCLAVES_MAX) return 'limit'
@@ -222,16 +201,14 @@ export class EnclavePool {
     return 'done'
   }
 
-  /**
-   * Sends no more calls to an endpoint, and starts to settle its log. Does not wait for the log.
-   */
+  /** Starts to settle the endpoint's log, but does not wait for it. */
   drain(socketPath: string): 'done' | 'unknown' {
     const endpoint = this.#endpoints.get(socketPath)
     endpoint?.order('drain')
     return endpoint === undefined ? 'unknown' : 'done'
   }
 
-  /** Removes an endpoint. `in_use`: the endpoint must be drained first. */
+  /** `in_use`: the endpoint must be drained first. */
   async remove(socketPath: string): Promise<'done' | 'unknown' | 'in_use'> {
     const endpoint = this.#endpoints.get(socketPath)
     if (endpoint === undefined) return 'unknown'
@@ -244,10 +221,7 @@ export class EnclavePool {
     return 'done'
   }
 
-  /**
-   * Waits for the first usable enclave. Returns false after `timeoutMs`, or if all enclaves are
-   * refused.
-   */
+  /** False after `timeoutMs`, or if all enclaves are refused. */
   async awaitUsable(timeoutMs: number): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<boolean>()
     const look = () => {
@@ -263,10 +237,7 @@ export class EnclavePool {
     })
   }
 
-  /**
-   * Returns the reasons why no enclave is usable, one line for each endpoint, for the person who
-   * started the gateway.
-   */
+  /** One line for each endpoint, for the person who started the gateway. */
   describeFaults(): string {
     const name = (socketPath: string) => (this.#endpoints.size === 1 ? '' : `${socketPath}: `)
     const faults = this.#list().map((endpoint) => {
@@ -278,15 +249,14 @@ export class EnclavePool {
     return faults.join('\n')
   }
 
-  /** Checks every enclave again after a change of the accepted releases. */
+  /** Call this after a change of the accepted releases. */
   recheck(): Promise<void> {
     return this.#forAll(({ watch }) => watch.look())
   }
 
   /**
-   * Ends all watching, commits the sealed completions, and stops following logs. `endEnclaves` ends
-   * the enclaves of this process. They wait until their completions are committed, so `endEnclaves`
-   * is called before following stops.
+   * Commits the sealed completions. `endEnclaves` ends the enclaves of this process. These wait
+   * until their completions are committed, so following stops only afterwards.
    */
   async stopFollowing(endEnclaves: (() => Promise<void>) | null = null): Promise<void> {
     await this.#forAll((endpoint) => endpoint.stopWatching())
@@ -298,7 +268,6 @@ export class EnclavePool {
     }
   }
 
-  /** Ends all connections. */
   close(): Promise<void> {
     return this.#forAll(({ client }) => client.close())
   }
@@ -321,17 +290,13 @@ export class EnclavePool {
     return endpoint
   }
 
-  /** Returns the untried endpoints that may make the call. */
   #candidates({ notary }: Wanted, tried: ReadonlySet<EnclaveEndpoint>): readonly EnclaveEndpoint[] {
     return this.#list().filter(
       (endpoint) => !tried.has(endpoint) && (notary === null || endpoint.state.notary === notary),
     )
   }
 
-  /**
-   * Returns the endpoint for a call, or null if none is usable. The call must start at once, so
-   * that the next choice counts it.
-   */
+  /** Null if none is usable. Start the call at once, so that the next choice counts it. */
   #choose(wanted: Wanted, tried: ReadonlySet<EnclaveEndpoint>): EnclaveEndpoint | null {
     const endpoint = chooseEndpoint(this.#candidates(wanted, tried), (candidate) => {
       const { providers } = identityOf(candidate).boot_configuration
@@ -356,10 +321,7 @@ export class EnclavePool {
     return listUsable()
   }
 
-  /**
-   * Returns the error for a call that no enclave can accept: the error of the first endpoint with
-   * an error. Nothing was sent.
-   */
+  /** Uses the error of the first endpoint with an error. Nothing was sent. */
   #noneInUse(): EnclaveError {
     const known = this.#list()
       .map(({ error }) => error)
@@ -370,10 +332,7 @@ export class EnclavePool {
   }
 }
 
-/**
- * Checks the endpoints again if none is usable. An enclave may be reachable before the next regular
- * look.
- */
+/** An enclave may be reachable before the next regular look. */
 async function seekUsable(endpoints: readonly EnclaveEndpoint[]): Promise<void> {
   const looks = endpoints
     .filter(({ state }) => state.order === 'serve')

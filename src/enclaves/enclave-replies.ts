@@ -18,7 +18,7 @@ import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
  * its members. Each throws EnclaveError `protocol`.
  */
 
-/** Reads the identity of an enclave. This gateway must support the enclave's protocol version. */
+/** This gateway must support the enclave's protocol version. */
 export function parseIdentity(value: unknown): Identity {
   const identity = parse<Identity>(identitySchema, value, 'an identity')
   const version = identity.boot_configuration.protocol_version
@@ -30,23 +30,22 @@ export function parseIdentity(value: unknown): Identity {
   return identity
 }
 
-/** Reads the notice that a completion was sealed. */
 export function parseSealedNotice(value: unknown): SealedNotice {
   return parse<SealedNotice>(noticeSchema, value, 'a sealed notice')
 }
 
-/** Reads the fault of a call. An unknown code becomes an internal error of the enclave. */
+/** An unknown code becomes an internal error of the enclave. */
 export function parseFault(value: unknown): EnclaveFault {
   const fault = parse<EnclaveFault>(faultSchema, value, 'a fault')
   return Object.hasOwn(FAULT_CODES, fault.code) ? fault : { ...fault, code: 'internal_error' }
 }
 
-/** Reads the reply to a pull. The committer must verify its hashes, signatures and order. */
+/** The committer must verify the hashes, signatures and order. */
 export function parsePullReply(value: unknown): PullReply {
   return parse<PullReply>(pullReplySchema, value, 'a pull reply')
 }
 
-/** Reads the document of a fresh attestation, standard base64. */
+/** Standard base64. */
 export function parseAttestationReply(value: unknown): string {
   return parse<{ readonly document: string }>(
     z.object({ document: z.string() }),
@@ -55,12 +54,11 @@ export function parseAttestationReply(value: unknown): string {
   ).document
 }
 
-/** Reads the reply to a call for a head attestation. The caller must check the document. */
+/** The caller must check the document. */
 export function parseHeadAttestationReply(value: unknown): HeadAttestationReply {
   return parse<HeadAttestationReply>(headAttestationSchema, value, 'a head attestation')
 }
 
-/** Reads a boot statement. Throws EnclaveError `protocol`. */
 export function parseBootStatementReply(value: unknown): BootStatementReply {
   return parse<BootStatementReply>(bootStatementSchema, value, 'a boot statement')
 }
@@ -158,7 +156,7 @@ const faultSchema = z.object({
   may_be_made: z.boolean().optional(),
 })
 
-/** Every code of this version's enclaves. The compiler reports a missing code. */
+/** The compiler reports a missing code. */
 const FAULT_CODES: Readonly<Record<EnclaveFault['code'], true>> = {
   invalid_request: true,
   unsupported_model: true,
@@ -204,9 +202,8 @@ const pullReplySchema = z.object({
 })
 
 /**
- * An event of a streamed completion call. `chunks`: whole events, as the caller gets them. `last`:
- * the canonical JSON text of the data of the last event, to which the proof is added. Enclaves of
- * protocol version 1 do not send `last`.
+ * `chunks`: whole events, as the caller gets them. `last`: the canonical JSON text of the data of
+ * the last event, to which the proof is added. Enclaves of protocol version 1 do not send `last`.
  */
 export type EnclaveEvent =
   | { readonly kind: 'chunks'; readonly bytes: Uint8Array }
@@ -214,20 +211,16 @@ export type EnclaveEvent =
   | { readonly kind: 'fault'; readonly fault: EnclaveFault }
   | { readonly kind: 'sealed'; readonly notice: SealedNotice }
 
-/** Largest event. The enclave refuses an answer of this size much earlier. */
+/** The enclave refuses an answer of this size much earlier. */
 export const EVENT_BYTES_MAX = 64 * 1024 * 1024
 
-/**
- * Body of an HTTP answer. `dump` drops the rest of the body, so that the connection can be used
- * again.
- */
+/** `dump` drops the rest of the body, so that the connection can be used again. */
 type EventBody = Readable & { dump(options: { readonly limit: number }): Promise<void> }
 
 /**
- * Reads the events of a streamed completion call, in order, until `sealed` or a `fault`. Chunks
- * that arrive together are returned together and unparsed, so the caller gets the enclave's bytes.
- * Two line feeds end an event, and occur nowhere else. Only whole events are returned. Throws
- * EnclaveError `unavailable` if the stream ends without `sealed`. Throws `reply_too_large`,
+ * Reads the events in order, until `sealed` or a `fault`. Chunks are returned unparsed, so the
+ * caller gets the enclave's bytes. Two line feeds end an event, and occur nowhere else. Throws
+ * EnclaveError `unavailable` if the stream ends without `sealed`. Also throws `reply_too_large`,
  * `protocol`, or the signal's reason. Leaving the iteration early ends the call.
  */
 export async function* readEnclaveEvents(
@@ -256,13 +249,10 @@ export async function* readEnclaveEvents(
   }
 }
 
-/** Only the end of the body may follow `sealed`. At most this many bytes are dropped. */
+/** Only the end of the body may follow `sealed`. */
 const DUMP_BYTES_MAX = 4096
 
-/**
- * Returns parts of the body that end with an event. The bytes of an incomplete event are joined
- * only once.
- */
+/** Returns parts that end with an event. The bytes of an incomplete event are joined only once. */
 async function* wholeEvents(body: EventBody): AsyncGenerator<Buffer> {
   let held: readonly Buffer[] = []
   let heldBytes = 0
@@ -280,9 +270,7 @@ async function* wholeEvents(body: EventBody): AsyncGenerator<Buffer> {
   }
 }
 
-/**
- * Returns the end of the last whole event in `part`, or 0. The two line feeds may be in two parts.
- */
+/** The end of the last whole event in `part`, or 0. The two line feeds may be in two parts. */
 function endOfLastEvent(before: Buffer | undefined, part: Buffer): number {
   const last = part.lastIndexOf(EVENT_END)
   if (last >= 0) return last + EVENT_END.length
@@ -307,8 +295,8 @@ function* splitEvents(events: Buffer): Generator<EnclaveEvent> {
 }
 
 /**
- * Returns the start of the next event for the gateway. Events for the caller may have names too. A
- * data line has no line feed, so only a new event can follow an empty line.
+ * The start of the next event for the gateway. Events for the caller may have names too. A data
+ * line has no line feed, so only a new event can follow an empty line.
  */
 function nextOwnEvent(events: Buffer, start: number): number {
   for (let at = start; at < events.length; ) {

@@ -7,31 +7,25 @@ import type { CheckedIdentity } from './enclave-check.ts'
 import type { EnclaveClient } from './enclave-client.ts'
 import type { EndpointState } from './endpoint-state.ts'
 
-/**
- * Interval between looks at an enclave that answers. A stop, a restart and the end of a release are
- * noticed within this time.
- */
+/** A stop, a restart and the end of a release are noticed within this time. */
 const WATCH_INTERVAL_MS = 1_000
-/** Pause before the next look at an unreachable enclave. */
+/** Before the next look at an unreachable enclave. */
 const BACKOFF = { minMs: 100, maxMs: 5_000 }
 
-/** The checks that decide whether an enclave is used. */
+/** These checks decide whether an enclave is used. */
 export type EnclaveChecks = {
-  /**
-   * Returns the reasons why this gateway refuses an enclave now, one sentence for each. Empty if it
-   * is accepted.
-   */
+  /** Why this gateway refuses the enclave now, one sentence for each reason. Empty: accepted. */
   readonly check: (identity: CheckedIdentity) => Promise<readonly string[]>
-  /** Returns true if the notary's log is in the database: its enclave was accepted before. */
+  /** True if the notary's log is in the database: its enclave was accepted before. */
   readonly isKnownLog: (notary: string) => Promise<boolean>
-  /** Sends the existing logs to an accepted enclave before its first call. Sends them only once. */
+  /** Sends the existing logs to an accepted enclave once, before its first call. */
   readonly register: (
     identity: Identity,
     enclave: Pick<EnclaveClient, 'stateBoot'>,
   ) => Promise<void>
 }
 
-/** The result of a look: no enclave answers, or an enclave with the reasons to refuse it. */
+/** `vain`: no enclave answers. */
 export type LookResult =
   | {
       readonly kind: 'answered'
@@ -42,20 +36,15 @@ export type LookResult =
     }
   | { readonly kind: 'vain'; readonly error: Error }
 
-export type EnclaveWatchOptions = EnclaveChecks & {
+type EnclaveWatchOptions = EnclaveChecks & {
   readonly client: Pick<EnclaveClient, 'askIdentity' | 'stateBoot'>
-  /** State of the endpoint. */
   readonly state: () => EndpointState
-  /** Called after each look. */
   readonly onFound: (found: LookResult) => void
 }
 
-/**
- * Looks every second which enclave answers at a socket, and checks the enclave each time: it may be
- * new, or its release may have ended.
- */
+/** Checks an enclave every second: it may be new, or its release may have ended. */
 export class EnclaveWatch {
-  /** Looks now. Concurrent calls share one look. Never rejects. */
+  /** Concurrent calls share one look. Never rejects. */
   readonly look = singleFlight(() => {
     this.#looking = this.#look()
     return this.#looking
@@ -73,12 +62,11 @@ export class EnclaveWatch {
     this.#loop.start()
   }
 
-  /** Ends the pause before the next look. */
   wake(): void {
     this.#loop.wake()
   }
 
-  /** Ends the watch. Resolves when no look is running. */
+  /** Resolves when no look is running. */
   async stop(): Promise<void> {
     await this.#loop.stop()
     await this.#looking

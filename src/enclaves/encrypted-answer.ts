@@ -11,42 +11,34 @@ import {
 import { pause } from '../runtime/loop.ts'
 import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 
-/**
- * An event of an encrypted call: the start of the answer, frames to pass on unchanged, or data for
- * the limits. No event has readable content.
- */
+/** No event has readable content. The caller gets the frames unchanged. */
 export type EncryptedEvent =
   | { readonly kind: 'head'; readonly head: EncryptedHead }
   | { readonly kind: 'frames'; readonly bytes: Uint8Array }
   | { readonly kind: 'sealed'; readonly sealed: EncryptedSealed }
   | { readonly kind: 'fault'; readonly fault: EncryptedFault }
 
-/** The enclave's answer to an encrypted call. */
 export type EncryptedAnswer =
   | { readonly kind: 'fault'; readonly fault: EnclaveFault }
   | {
       readonly kind: 'answer'
       /** `Ehbp-Response-Nonce`: 64 hex digits. */
       readonly responseNonce: string
-      /** Iterating reads the events. Leaving the iteration ends the call. */
+      /** Leaving the iteration ends the call. */
       readonly events: AsyncIterable<EncryptedEvent>
     }
 
-/** How long after a commit the next pull may bring the proofs to the enclave, milliseconds. */
+/** How long after a commit the next pull may bring the proofs to the enclave. */
 const PATIENCE_MS = 1_000
 
-/**
- * Returns how long a gateway waits for the pull that brings the proofs. 0: commits do not have
- * their own anchors.
- */
+/** How long a gateway waits for the pull that brings the proofs. 0: pulls bring no proofs. */
 export function proofPatienceMs(anchorIntervalMs: number): number {
   return anchorIntervalMs === 0 ? PATIENCE_MS : 0
 }
 
 /**
- * Sends the missing part of the proof to an encrypted call. An older enclave gets the part at once.
- * A newer enclave gets the part only if the answer does not end within `patienceMs` after the
- * commit.
+ * Sends the missing part of the proof to an older enclave at once. A newer enclave gets this part
+ * only if the answer does not end within `patienceMs` after the commit.
  */
 export async function bringProof(
   { call, index }: EncryptedSealed,
@@ -68,14 +60,14 @@ export async function bringProof(
   if (!answered.aborted) await give(known)
 }
 
-/** Largest record: a frame with a part of a whole answer, or with one event of a stream. */
+/** For a frame with a part of a whole answer, or with one event of a stream. */
 const RECORD_BYTES_MAX = 64 * 1024 * 1024
 
 const HEAD_BYTES = 1 + 4
 
 /**
- * Reads the events of an encrypted call, in order. Throws EnclaveError `unavailable` if the stream
- * ends inside a record. Throws `protocol`, `reply_too_large`, or the signal's reason.
+ * Throws EnclaveError `unavailable` if the stream ends inside a record. Also throws `protocol`,
+ * `reply_too_large`, or the signal's reason.
  */
 export async function* readEncryptedEvents(
   body: Readable,
@@ -112,10 +104,7 @@ export async function* readEncryptedEvents(
   }
 }
 
-/**
- * Takes the first record from the held bytes. The record is null while incomplete. `wanted` is the
- * number of bytes that the record needs, as far as known.
- */
+/** The record is null while incomplete. `wanted`: the bytes that it needs, as far as known. */
 function takeRecord(held: Buffer): {
   readonly record: { readonly kind: number; readonly content: Buffer } | null
   readonly wanted: number
@@ -132,7 +121,7 @@ function takeRecord(held: Buffer): {
   }
 }
 
-/** Returns the event in one record. Throws EnclaveError `protocol`. */
+/** Throws EnclaveError `protocol`. */
 export function readRecord(kind: number, content: Buffer): EncryptedEvent {
   switch (kind) {
     case ENCRYPTED_RECORDS.frame:

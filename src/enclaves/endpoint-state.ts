@@ -1,20 +1,14 @@
-/**
- * State of an endpoint: a socket at which an enclave is expected. The enclave may be replaced by
- * another one, with another key and log.
- */
+/** An endpoint is a socket at which an enclave is expected. The enclave may be replaced. */
 export type EndpointState = {
-  /**
-   * The operator's order. `serve`: the endpoint gets calls. `drain`: the endpoint only finishes its
-   * calls.
-   */
+  /** The operator's order. `drain`: the endpoint only finishes its calls. */
   readonly order: 'serve' | 'drain'
   /** States whether an enclave answers at the socket. */
   readonly contact: 'unknown' | 'present' | 'lost'
-  /** Notary of the enclave that answered last. Null before any answer. */
+  /** The notary of the enclave that answered last. */
   readonly notary: string | null
   /** States whether this gateway accepts the enclave that answered last. */
   readonly verdict: 'unchecked' | 'accepted' | 'refused'
-  /** True if the log must be followed, because callers may wait for its completions. */
+  /** Callers may wait for completions, so the log must be followed. */
   readonly isFollowed: boolean
   /** True if the whole log was committed after the last call. */
   readonly isSettled: boolean
@@ -22,9 +16,8 @@ export type EndpointState = {
   readonly calls: number
 }
 
-/** An event that changes the state of an endpoint. */
 export type EndpointEvent =
-  /** A checked enclave answered. `isKnown`: its log is in the database. */
+  /** `isKnown`: the log of the checked enclave is in the database. */
   | {
       readonly kind: 'answered'
       readonly notary: string
@@ -39,10 +32,9 @@ export type EndpointEvent =
   | { readonly kind: 'settled'; readonly notary: string }
 
 /**
- * The phase of an endpoint in descriptions. `usable`: the only phase in which the endpoint gets
- * calls. `draining`: the endpoint gets no more calls, but its log is not settled. `drained`: the
- * log is settled, and the enclave may be ended. `refused`: this gateway does not accept the enclave
- * at the socket. `unreachable`: no enclave answers. `connecting`: no enclave has answered yet.
+ * `usable`: the only phase in which the endpoint gets calls. `draining`: the log is not settled.
+ * `drained`: the log is settled, and the enclave may be ended. `refused`: this gateway does not
+ * accept the enclave. `unreachable`: no enclave answers. `connecting`: no enclave has answered yet.
  */
 export type EndpointPhase =
   | 'connecting'
@@ -52,7 +44,6 @@ export type EndpointPhase =
   | 'refused'
   | 'unreachable'
 
-/** Every phase, for lists that must be complete. */
 export const ENDPOINT_PHASES: readonly EndpointPhase[] = [
   'connecting',
   'usable',
@@ -62,7 +53,6 @@ export const ENDPOINT_PHASES: readonly EndpointPhase[] = [
   'unreachable',
 ]
 
-/** An endpoint about which nothing is known yet. */
 export const NEW_ENDPOINT: EndpointState = {
   order: 'serve',
   contact: 'unknown',
@@ -73,7 +63,6 @@ export const NEW_ENDPOINT: EndpointState = {
   calls: 0,
 }
 
-/** Returns the state after an event. */
 export function nextEndpointState(state: EndpointState, event: EndpointEvent): EndpointState {
   const next = apply(state, event)
   if (!isUsable(next)) return next
@@ -111,12 +100,10 @@ function answered(
   return { ...seen, notary, isFollowed: isKnown, isSettled: false }
 }
 
-/** Returns true if the enclave may get calls. */
 export function isUsable({ order, contact, verdict }: EndpointState): boolean {
   return order === 'serve' && contact === 'present' && verdict === 'accepted'
 }
 
-/** Returns the phase of the endpoint for descriptions. */
 export function phaseOf(state: EndpointState): EndpointPhase {
   const { order, contact, verdict } = state
   if (isUsable(state)) return 'usable'
@@ -127,7 +114,7 @@ export function phaseOf(state: EndpointState): EndpointPhase {
   return verdict === 'refused' ? 'refused' : 'connecting'
 }
 
-/** Returns true if the log must be settled now: no call runs, and no more calls arrive. */
+/** No call runs, and no more calls arrive. */
 export function isToSettle(state: EndpointState): boolean {
   return (
     isClosed(state) &&
@@ -138,14 +125,11 @@ export function isToSettle(state: EndpointState): boolean {
   )
 }
 
-/** Returns true if the log must be followed now. */
 export function isToFollow({ isFollowed, isSettled }: EndpointState): boolean {
   return isFollowed && !isSettled
 }
 
-/**
- * Returns true if no new calls arrive, by the operator's order or because the enclave is refused.
- */
+/** No new calls arrive. */
 function isClosed({ order, verdict }: EndpointState): boolean {
   return order === 'drain' || verdict === 'refused'
 }

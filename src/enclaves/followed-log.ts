@@ -2,12 +2,9 @@ import { pause } from '../runtime/loop.ts'
 import type { EnclaveClient } from './enclave-client.ts'
 import { type EndpointState, isToFollow, isToSettle } from './endpoint-state.ts'
 
-/** Pause after a failed try to settle a log. */
 const SETTLE_RETRY_MS = 500
 
-/** Commits the log of an enclave. */
 export type LogFollower = {
-  /** Resolves when the leaf is committed. */
   waitFor(notary: string, index: number, signal: AbortSignal): Promise<unknown>
   status(): {
     /** True if completions that are sealed now can be committed. */
@@ -21,21 +18,17 @@ export type LogFollower = {
   stop(): Promise<void>
 }
 
-export type FollowedLogOptions = {
+type FollowedLogOptions = {
   readonly client: Pick<EnclaveClient, 'askIdentity'>
-  /** State of the endpoint. */
   readonly state: () => EndpointState
   /** Starts to commit the log of the enclave at this endpoint. */
   readonly follow: () => LogFollower
-  /** How long after a call's end the enclave may still seal the call, milliseconds. */
+  /** How long after a call's end the enclave may still seal the call. */
   readonly settleMs: number
   readonly onSettled: (notary: string) => void
 }
 
-/**
- * The log of the enclave at an endpoint. It is followed while callers may wait for its completions.
- * It is settled when no more calls arrive.
- */
+/** Followed while callers may wait for completions. Settled when no more calls arrive. */
 export class FollowedLog {
   readonly #options: FollowedLogOptions
   readonly #stopping = new AbortController()
@@ -48,7 +41,7 @@ export class FollowedLog {
     this.#options = options
   }
 
-  /** Returns the follower's status, or null if the log is not followed. */
+  /** Null if the log is not followed. */
   status(): ReturnType<LogFollower['status']> | null {
     return this.#follower?.status() ?? null
   }
@@ -65,10 +58,7 @@ export class FollowedLog {
     }
   }
 
-  /**
-   * Stops to settle the log, and does not start to follow it. If it is followed now, this continues
-   * until `stop`.
-   */
+  /** Settles and follows no more logs. A log that is followed now is followed until `stop`. */
   stopTending(): void {
     this.#stopping.abort()
     this.#settling?.abort()
@@ -82,10 +72,9 @@ export class FollowedLog {
   }
 
   /**
-   * Commits everything that the enclave sealed, when no call runs and no more calls arrive. Waits
-   * for `settleMs`, because a call may be sealed after its caller left. Then waits until every leaf
-   * is in the database and acknowledged. Stops when the signal is aborted, or when another enclave
-   * answers. Never rejects.
+   * Commits everything that the enclave sealed. Waits for `settleMs`, because a call may be sealed
+   * after its caller left. Then waits until every leaf is in the database and acknowledged. Stops
+   * when the signal is aborted, or when another enclave answers. Never rejects.
    */
   async #settle(signal: AbortSignal): Promise<void> {
     const { state, settleMs, onSettled } = this.#options

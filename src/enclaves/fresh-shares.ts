@@ -1,6 +1,6 @@
 import { LruMap } from '../runtime/lru-map.ts'
 
-/** The caller of a fresh document: an account, a client's address, or another gateway. */
+/** An account, a client's address, or another gateway. */
 export type FreshCaller = {
   /** Name of the group whose share is used. */
   readonly group: string
@@ -8,28 +8,24 @@ export type FreshCaller = {
   readonly isKnown: boolean
 }
 
-/** Number of fresh documents: per second on average, and at most at once. */
+/** `burst`: maximum at once. */
 type Rate = { readonly perSecond: number; readonly burst: number }
 
-/**
- * The first rate is shared by all callers without a key. The second is an extra rate for callers
- * with a key.
- */
+/** All callers without a key share OPEN_RATE. KNOWN_RATE is extra, for callers with a key. */
 export const OPEN_RATE: Rate = { perSecond: 8, burst: 16 }
 export const KNOWN_RATE: Rate = { perSecond: 16, burst: 32 }
-/** Rate for each address without a key. It is enough for a client of eight enclaves. */
+/** For each address without a key. It is enough for a client of eight enclaves. */
 export const ADDRESS_RATE: Rate = { perSecond: 2, burst: 8 }
-/** Rate for each account. An account may have many programs that start at once. */
-export const ACCOUNT_RATE: Rate = { perSecond: 10, burst: 20 }
-/** How many callers are remembered. A forgotten caller has its whole share again. */
+/** For each account. An account may have many programs that start at once. */
+const ACCOUNT_RATE: Rate = { perSecond: 10, burst: 20 }
+/** A caller that is not remembered has its whole share again. */
 const CALLERS_MAX = 10_000
 
 /**
  * Limits how many fresh documents an enclave makes, because each one needs a signature of its
- * security module. One caller gets at most ADDRESS_RATE, or ACCOUNT_RATE with a key. All callers
- * without a key get at most OPEN_RATE in sum. Callers with a key have KNOWN_RATE, and the unused
- * part of OPEN_RATE. Returns a function that takes one document from a caller's share, or returns
- * false if the share is used up. `now` returns milliseconds of a clock that is never set.
+ * security module. Each caller has a share, and all callers together have a limit. Returns a
+ * function that takes one document from a caller's share. The function returns false if the share
+ * is used up. `now` returns milliseconds of a clock that is never set.
  */
 export function createFreshShares(now: () => number): (caller: FreshCaller) => boolean {
   const open = createBucket(OPEN_RATE, now)

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import type { Identity } from '../../enclave/protocol/enclave-api.ts'
 import { address, base64, digest, hexBytes, unixSeconds } from '../api/schemas.ts'
 
-/** The configuration that the enclave's attestation document proves. */
+/** The enclave's attestation document proves this configuration. */
 export const bootConfiguration = z.looseObject({
   protocol_version: z.int(),
   chain_id: z.int(),
@@ -30,9 +30,9 @@ export const servedNotary = attestationReply.extend({
     .describe('X25519 keys that calls may be encrypted to, each signed by the notary'),
 })
 
-/** The public description of the enclave: `GET /v1/attestation`. */
+/** `GET /v1/attestation`. */
 export type AttestationReply = {
-  /** Attestation document, standard base64: a fresh document over the nonce, or the current one. */
+  /** Standard base64. A fresh document over the nonce, or the current document. */
   readonly attestation: string
   readonly public_key: string
   readonly notary: string

@@ -16,10 +16,7 @@ import { openPeerEnclaves } from './peer-enclaves.ts'
 import { joinEnclaves, type ServiceEnclaves } from './service-enclaves.ts'
 import type { EnclaveSource, ReleasesConfig } from './settings.ts'
 
-/**
- * How long the gateway waits for starting enclaves. An enclave process needs about a second, an
- * enclave in an image about ten.
- */
+/** An enclave process needs about a second to start, an enclave in an image about ten. */
 const ENCLAVE_WAIT_MS = 20_000
 
 type EnclaveSettings = {
@@ -33,7 +30,7 @@ type EnclaveSettings = {
 
 type EnclaveParts = Opening &
   Pick<EnclavePoolOptions, 'follow' | 'register' | 'isKnownLog'> & {
-    /** Enclaves that this process started. Null if the operator runs the enclaves. */
+    /** Null if the operator runs the enclaves. */
     readonly local: { readonly socketPaths: readonly string[]; stop(): Promise<void> } | null
     /** The chain and the contract for which the enclaves sign. */
     readonly domain: LogDomain
@@ -41,9 +38,8 @@ type EnclaveParts = Opening &
   }
 
 /**
- * Opens the pool, and waits until one enclave is in use. The others are used as soon as they
- * answer. Rejects with StartFailure if there is no enclave, or if the gateway accepts none. `own`
- * has options for tests.
+ * Waits until one enclave is in use. The others are used as soon as they answer. Rejects with
+ * StartFailure if the gateway can use no enclave. `own` has options for tests.
  */
 export async function openEnclaves(
   { isProduction, isStaging, releases: list, enclave, verifiedCallsMax }: EnclaveSettings,
@@ -80,10 +76,7 @@ export async function openEnclaves(
   return pool
 }
 
-/**
- * Opens the enclaves of this gateway and, over the bus, of the other gateways. `bus` is null if the
- * gateway works alone. Returns the routes for attestations and encryption keys.
- */
+/** `bus` is null if the gateway works alone. */
 export function openServiceEnclaves(
   { anchorIntervalMs }: { readonly anchorIntervalMs: number },
   parts: Pick<Parameters<typeof openPeerEnclaves>[0], 'credentials' | 'proofFor'> &

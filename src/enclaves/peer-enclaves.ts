@@ -27,10 +27,7 @@ import {
 import { type AttestationReply, attestationReply, servedNotary } from './notary-replies.ts'
 import { type IdentityCheck, verifyPeerNotaries } from './peer-notaries.ts'
 
-/**
- * The endpoint of an encrypted call: an enclave of this gateway, or another gateway with the
- * enclave.
- */
+/** An enclave of this gateway, or another gateway with the enclave. */
 export type EncryptedEndpoint = Pick<EnclaveEndpoint, 'encrypted'> & {
   /** Null: the gateway that has the enclave sends the proof. */
   readonly giveProof: EnclaveEndpoint['giveProof'] | null
@@ -38,36 +35,32 @@ export type EncryptedEndpoint = Pick<EnclaveEndpoint, 'encrypted'> & {
 
 /** The enclaves of the other gateways in the service. */
 export type PeerEnclaves = {
-  /** Returns the notaries of these enclaves, with their last published documents. */
+  /** With the last published documents. */
   notaries(): readonly ServedNotary[]
-  /**
-   * Returns the attestation of this notary's enclave, or null if no other gateway has it. Throws
-   * ApiError.
-   */
+  /** Null if no other gateway has the enclave. Throws ApiError. */
   attest(nonce: string | null, notary: string): Promise<AttestationReply | null>
-  /** Returns true if another gateway has the enclave of this notary. */
+  /** True if another gateway has the enclave of this notary. */
   holds(notary: string): boolean
   /** Sets the function that answers other gateways' requests for attestations. */
   serveAttestations(
     attest: (nonce: string | null, notary: string) => Promise<AttestationReply>,
   ): void
-  /** Returns null if no other gateway has the enclave. */
+  /** Null if no other gateway has the enclave. */
   endpoint(notary: string): EncryptedEndpoint | null
   stop(): void
 }
 
-/** Returns the missing part of a sealed completion's proof, after the completion is stored. */
+/** Waits until a completion is stored, and returns the missing part of its proof. */
 export type ProofFor = (sealed: EncryptedSealed, signal: AbortSignal) => Promise<AnchorProof>
 
 const NOTARIES_TOPIC = 'notaries'
 const ATTEST_TOPIC = 'attest'
 const ENCRYPTED_SERVICE = 'encrypted'
-/** How often notaries are published. Documents and keys are renewed long before they expire. */
+/** Documents and keys are renewed long before they expire. */
 const PUBLISH_INTERVAL_MS = 2_000
 /** A notary counts as gone after this time without a publication. */
 const NOTARIES_EXPIRE_MS = 7_000
 const ATTEST_TIMEOUT_MS = 10_000
-/** Interval between two log lines while other gateways' notaries are refused. */
 const FAULT_LOG_INTERVAL_MS = 30_000
 
 const notaries = z.array(servedNotary).max(NOTARIES_MAX)
@@ -96,24 +89,16 @@ const peerFailure = z.object({
   was_sent: z.boolean(),
 })
 
-/**
- * Follows the enclaves of the other gateways, and lets those gateways use this gateway's enclaves.
- */
+/** Other gateways may use this gateway's enclaves, and this gateway may use theirs. */
 export function openPeerEnclaves(options: {
   readonly bus: Bus
   readonly enclaves: Pick<EnclavePool, 'notaries' | 'findEncrypted'>
-  /** The check for other gateways' notaries, the same as for this gateway's enclaves. */
+  /** The same check as for this gateway's enclaves. */
   readonly check: IdentityCheck
-  /**
-   * The operator's credentials, by provider. Only the gateway with the enclave uses them. They are
-   * not sent to other gateways.
-   */
+  /** By provider. Only the gateway with the enclave uses its operator's credentials. */
   readonly credentials: () => ReadonlyMap<string, string>
-  /** Waits until a completion is stored, and returns the missing part of its proof. */
   readonly proofFor: ProofFor
-  /**
-   * How long a gateway waits for the pull that brings the proof, milliseconds. 0: pulls bring none.
-   */
+  /** How long a gateway waits for the pull that brings the proof. 0: pulls bring no proof. */
   readonly patienceMs: number
   readonly log: Logger
 }): PeerEnclaves {
@@ -142,7 +127,7 @@ export function openPeerEnclaves(options: {
   })
   bus.serve(ENCRYPTED_SERVICE, (channel, header) => serveEncrypted(channel, header, options))
 
-  /** Returns the recently published notaries of all other gateways, gateway by gateway. */
+  /** Recently published, gateway by gateway. */
   function current(): readonly (readonly [peer: string, notary: ServedNotary])[] {
     const sinceMs = performance.now() - NOTARIES_EXPIRE_MS
     return [...published].flatMap(([peer, { notaries: list, atMs }]) =>
@@ -180,7 +165,7 @@ export function openPeerEnclaves(options: {
     },
     endpoint(notary) {
       const peer = holderOf(notary)
-      return peer === null ? null : new RemoteEndpoint(bus, peer, notary)
+      return peer === null ? null : remoteEndpoint(bus, peer, notary)
     },
     stop: () => clearInterval(timer),
   }
@@ -199,51 +184,42 @@ function unreachable(): ApiError {
   )
 }
 
-/** An enclave of another gateway, for one encrypted call. */
-class RemoteEndpoint implements EncryptedEndpoint {
-  private readonly bus: Bus
-  private readonly peer: string
-  private readonly notary: string
-  readonly giveProof = null
-
-  constructor(bus: Bus, peer: string, notary: string) {
-    this.bus = bus
-    this.peer = peer
-    this.notary = notary
-  }
-
-  async encrypted(
-    { credentials: _, ...call }: EncryptedCall,
-    body: Pick<PassedBody, 'stream' | 'fault'>,
-    signal: AbortSignal,
-  ): Promise<EncryptedAnswer> {
-    signal.throwIfAborted()
-    const channel = this.bus.open(this.peer, ENCRYPTED_SERVICE, { notary: this.notary, ...call })
-    if (channel.signal.aborted) throw unsent()
-    const leave = () => channel.abort(null)
-    signal.addEventListener('abort', leave)
-    const over = () => {
-      signal.removeEventListener('abort', leave)
-      channel.abort(null)
-    }
-    // The answer may arrive before the end of the body, and matters more than a fault of the body.
-    sendBody(channel, body.stream).catch(leave)
-    const messages = channel.messages[Symbol.asyncIterator]()
-    try {
-      const { done, value } = await messages.next()
-      const { data: first } = firstAnswer.safeParse(done ? null : parseJson(value))
-      if (first === undefined)
-        throw new EnclaveError('protocol', 'the other gateway answered without a beginning')
-      if ('response_nonce' in first) {
-        const events = readEvents(messages, { channel, over, signal })
-        return { kind: 'answer', responseNonce: first.response_nonce, events }
+function remoteEndpoint(bus: Bus, peer: string, notary: string): EncryptedEndpoint {
+  return {
+    giveProof: null,
+    async encrypted(
+      { credentials: _, ...call }: EncryptedCall,
+      body: Pick<PassedBody, 'stream' | 'fault'>,
+      signal: AbortSignal,
+    ): Promise<EncryptedAnswer> {
+      signal.throwIfAborted()
+      const channel = bus.open(peer, ENCRYPTED_SERVICE, { notary, ...call })
+      if (channel.signal.aborted) throw unsent()
+      const leave = () => channel.abort(null)
+      signal.addEventListener('abort', leave)
+      const over = () => {
+        signal.removeEventListener('abort', leave)
+        channel.abort(null)
       }
-      over()
-      return { kind: 'fault', fault: parseFault(first.fault) }
-    } catch (error) {
-      over()
-      throw body.fault() ?? peerErrorOf(error, signal)
-    }
+      // The answer may arrive before the end of the body, and matters more than a body fault.
+      sendBody(channel, body.stream).catch(leave)
+      const messages = channel.messages[Symbol.asyncIterator]()
+      try {
+        const { done, value } = await messages.next()
+        const { data: first } = firstAnswer.safeParse(done ? null : parseJson(value))
+        if (first === undefined)
+          throw new EnclaveError('protocol', 'the other gateway answered without a beginning')
+        if ('response_nonce' in first) {
+          const events = readEvents(messages, { channel, over, signal })
+          return { kind: 'answer', responseNonce: first.response_nonce, events }
+        }
+        over()
+        return { kind: 'fault', fault: parseFault(first.fault) }
+      } catch (error) {
+        over()
+        throw body.fault() ?? peerErrorOf(error, signal)
+      }
+    },
   }
 }
 
@@ -335,7 +311,7 @@ async function serveEncrypted(
   }
 }
 
-/** Returns the parts of the call's body. Drops the parts that the enclave does not read. */
+/** Drops the parts of the body that the enclave does not read. */
 async function* partsOf({ messages, signal }: Channel): AsyncGenerator<Buffer> {
   const parts = messages[Symbol.asyncIterator]()
   try {

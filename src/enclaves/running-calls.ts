@@ -4,24 +4,22 @@ import { EnclaveError } from './enclave-errors.ts'
 import type { EncryptedAnswer } from './encrypted-answer.ts'
 
 /**
- * An enclave that was asked for its identity and sent nothing for this long hangs. Its calls are
- * ended. Their sealed completions are committed when the enclave works again.
+ * An enclave that was asked for its identity and sent nothing for this long hangs. Its sealed
+ * completions are committed when the enclave works again.
  */
 const SILENCE_MAX_MS = 10_000
 
-export type RunningCallsOptions = {
-  /** Path of the enclave's socket, for the log. */
+type RunningCallsOptions = {
+  /** For the log. */
   readonly socketPath: string
   /** Default: SILENCE_MAX_MS. */
   readonly silenceMaxMs?: number
   readonly onBegin: () => void
   readonly onEnd: () => void
-  /** Called with the error of a failed call. */
   readonly onFault: (error: unknown) => void
   readonly log: Logger
 }
 
-/** A running call. */
 type RunningCall = {
   /** Aborted when the caller's signal is aborted, or when the enclave hangs. */
   readonly signal: AbortSignal
@@ -34,17 +32,14 @@ export class RunningCalls {
   /** Aborting one of these controllers ends its call. */
   readonly #calls = new Set<AbortController>()
   #repliedAtMs = performance.now()
-  /**
-   * Number of failed looks since the last answer. One failed look may mean only that this process
-   * was blocked.
-   */
+  /** Failed looks since the last answer. One may only mean that this process was blocked. */
   #silentLooks = 0
 
   constructor(options: RunningCallsOptions) {
     this.#options = options
   }
 
-  /** Starts a call for a caller with this signal. `answerOf` ends the call. */
+  /** `answerOf` ends the call. */
   begin(signal: AbortSignal): RunningCall {
     const call = new AbortController()
     const leave = () => call.abort(signal.reason)
@@ -62,9 +57,8 @@ export class RunningCalls {
   }
 
   /**
-   * Returns the answer of a call. The call ends when it fails, when its answer is complete, or when
-   * the iteration over its events ends or is left. An aborted signal ends the call even if its
-   * events are not read.
+   * The call ends when it fails, when its answer is complete, or when the iteration over its events
+   * ends or is left. An aborted signal ends the call even if its events are not read.
    */
   async answerOf<Answer extends CompletionAnswer | EncryptedAnswer>(
     call: RunningCall,
@@ -82,15 +76,13 @@ export class RunningCalls {
     }
   }
 
-  /** Records that the enclave has sent something. */
+  /** The enclave has sent data. */
   markReply(): void {
     this.#repliedAtMs = performance.now()
     this.#silentLooks = 0
   }
 
-  /**
-   * Call this after a failed look. Ends all calls of an enclave that has been silent for too long.
-   */
+  /** Call this after a failed look. Ends all calls of an enclave that hangs. */
   endSilent(fault: Error): void {
     const { silenceMaxMs = SILENCE_MAX_MS, socketPath, log } = this.#options
     if (!(fault instanceof EnclaveError && fault.code === 'timeout')) return

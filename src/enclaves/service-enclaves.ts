@@ -5,25 +5,21 @@ import type { EncryptedEndpoint, PeerEnclaves } from './peer-enclaves.ts'
 
 /** The enclaves of this gateway and, with a bus, of the other gateways. */
 export type ServiceEnclaves = {
-  /**
-   * Returns the notaries whose enclaves answered at the last look, at most NOTARIES_MAX. Each
-   * notary occurs once. The notaries of this gateway come first.
-   */
+  /** At most NOTARIES_MAX, each once. The notaries of this gateway come first. */
   notaries(): readonly ServedNotary[]
   /**
-   * Returns the endpoint for an encrypted call: the enclave of `notary` (0x, lower case). If
-   * `notary` is null: the enclave of the published keys. Returns null if the enclave is gone or
-   * accepts no encrypted calls.
+   * The enclave of `notary` (0x, lower case). If `notary` is null: the enclave of the well-known
+   * keys. Returns null if the enclave is gone or accepts no encrypted calls.
    */
   findEncrypted(notary: string | null): EncryptedEndpoint | null
   /**
-   * Returns one enclave's keys, for clients that name no enclave. All gateways return the same keys
-   * while that enclave is in use. Empty if no enclave accepts encrypted calls.
+   * One enclave's keys, for clients that name no enclave. All gateways return the same keys while
+   * that enclave is in use. Empty if no enclave accepts encrypted calls.
    */
   wellKnownKeys(): readonly EncryptionKey[]
 }
 
-/** Returns the enclaves of the service. `peers` is null if the gateway works alone. */
+/** `peers` is null if the gateway works alone. */
 export function joinEnclaves(
   enclaves: Pick<EnclavePool, 'notaries' | 'findEncrypted'>,
   peers: Pick<PeerEnclaves, 'notaries' | 'endpoint'> | null,

@@ -4,13 +4,9 @@ import { parseReleaseKey } from '../../attestation/release/release-signatures.ts
 import { integer, listField, sockets, textField } from '../runtime/fields.ts'
 import { type Environment, pickVariables } from '../runtime/read-settings.ts'
 
-/**
- * The maximum number of enclaves of one gateway. Each one needs a waiting connection, and one look
- * per second.
- */
+/** Each enclave needs a waiting connection, and one look per second. */
 export const ENCLAVES_MAX = 32
 
-/** The gateway's variables for its enclaves. */
 export const ENCLAVE_FIELDS = {
   /**
    * Unix sockets of the enclaves, `unix:/path/to/socket`, comma-separated; calls are spread over
@@ -38,19 +34,12 @@ const schema = z.object(ENCLAVE_FIELDS)
 type Settings = z.output<typeof schema>
 
 export type EnclaveSource =
-  /**
-   * Enclaves that the gateway starts. The gateway passes these variables (enclave/config.ts) to
-   * them, and no others.
-   */
+  /** The gateway starts these enclaves, and passes only these variables (enclave/config.ts). */
   | {
       readonly kind: 'local'
-      /** How many enclaves are started. */
       readonly count: number
       readonly variables: Readonly<Record<string, string>>
-      /**
-       * Variables of the demo provider that is started with the enclaves
-       * (src/local/demo/config.ts).
-       */
+      /** For the demo provider that is started with the enclaves (src/local/demo/config.ts). */
       readonly demoVariables: Readonly<Record<string, string>>
     }
   | { readonly kind: 'remote'; readonly socketPaths: readonly string[] }
@@ -62,10 +51,7 @@ export type ReleasesConfig = {
   readonly keys: readonly string[]
 }
 
-/**
- * Variables of an enclave process (enclave/config.ts) that an operator may set. The gateway sets
- * all other variables of the process.
- */
+/** An operator may set these variables of an enclave process. The gateway sets all others. */
 const ENCLAVE_VARIABLES = [
   'PROVIDERS_FILE',
   'PROVIDER_CA_FILE',
@@ -82,10 +68,6 @@ const ENCLAVE_VARIABLES = [
 /** The host has no variable here: the enclave uses plain http only on loopback. */
 const DEMO_VARIABLES = ['DEMO_PORT', 'DEMO_DELAY_MS'] as const
 
-/**
- * Returns where the enclaves are. For enclaves that the gateway starts, also returns their
- * variables.
- */
 export function enclaveOf(settings: Settings, environment: Environment): EnclaveSource {
   if (settings.ENCLAVE_URL !== undefined)
     return { kind: 'remote', socketPaths: settings.ENCLAVE_URL }
@@ -97,10 +79,7 @@ export function enclaveOf(settings: Settings, environment: Environment): Enclave
   }
 }
 
-/**
- * Returns the file of accepted releases and the keys that may sign it. Returns null if no file is
- * configured.
- */
+/** Null if no file is configured. */
 export function releasesOf({
   ENCLAVE_RELEASES_FILE: file,
   RELEASE_KEY: keys = [],
@@ -108,7 +87,6 @@ export function releasesOf({
   return file === undefined ? null : { file: resolve(file), keys }
 }
 
-/** Returns the faults of combinations of variables. */
 export function releaseFaults(given: Environment): readonly string[] {
   const { ENCLAVE_RELEASES_FILE: file, RELEASE_KEY: keys } = given
   if (file === undefined)

@@ -8,12 +8,10 @@ import type { NodesStore, StoredNode } from '../registry/nodes-store.ts'
 import type { AcceptedNode } from '../runs/connection.ts'
 import type { NodeLimits } from '../runs/limits.ts'
 
-/** The fields of a registered node that its connection needs. */
 export type RegisteredNode = Pick<StoredNode, 'nodeId' | 'accountId' | 'isArchived' | 'state'> & {
   readonly hardware: { readonly vram: number | null } | null
 }
 
-/** The methods of the node registry (NodesStore) that connections need. */
 export type ConnectionRegistry = Pick<
   NodesStore,
   'setState' | 'markConnected' | 'markDisconnected' | 'markSeen' | 'endAbandoned'
@@ -22,7 +20,7 @@ export type ConnectionRegistry = Pick<
   findBenchmark(nodeId: string, model: string): Promise<{ readonly tokensPerSecond: number } | null>
 }
 
-/** A refusal. The gateway sends this reason to the node with close code 1008. */
+/** The node gets this reason with close code 1008. */
 type Refusal = { readonly kind: 'refused'; readonly reason: string }
 
 /**
@@ -30,10 +28,7 @@ type Refusal = { readonly kind: 'refused'; readonly reason: string }
  * used where they are known.
  */
 export const REFUSALS = {
-  /**
-   * A node of another account gets this answer too. The answer must not show that such a node
-   * exists.
-   */
+  /** A node of another account gets this text too, which must not show that the node exists. */
   nodeUnknown: 'Node is not registered',
   nodeArchived: 'Node is archived',
   nodeDisabled: 'Node is disabled',
@@ -48,10 +43,7 @@ export const REFUSALS = {
 type AdmittedNode = {
   readonly kind: 'admitted'
   readonly node: AcceptedNode
-  /**
-   * The API key from the node's handshake. The gateway checks the key again while the node is
-   * connected.
-   */
+  /** The gateway checks the key again while the node is connected. */
   readonly key: string
   release(): void
 }
@@ -62,7 +54,6 @@ type AdmittedNode = {
  */
 export type AdmitNode = (headers: IncomingHttpHeaders) => Promise<AdmittedNode | Refusal>
 
-/** A connection that the node already has. */
 type Connected = {
   isAlive(timeoutMs: number): Promise<boolean>
   terminate(why: string): void
@@ -73,7 +64,6 @@ type AdmissionParts = {
   readonly authenticate: Authenticate
   readonly records: NodeRecords
   readonly limits: NodeLimits
-  /** Returns the connection that the node has now. */
   readonly connected: (nodeId: string) => Connected | null
   /**
    * Claims the node for this gateway. False when another gateway of the service has a connection to

@@ -8,8 +8,7 @@ import { imageFrameBytes } from '../protocol/frames.ts'
 import { CLOSE_CODES } from '../protocol/hello.ts'
 import { createInferenceLog, type InferencesSink } from '../registry/inference-log.ts'
 import { createNodeRecords } from '../registry/node-records.ts'
-import { type NodeState, stopState } from '../registry/node-state.ts'
-import type { BegunConnection } from '../registry/nodes-store.ts'
+import type { NodeState } from '../registry/node-state.ts'
 import type { AnswerReader } from '../runs/chat-run.ts'
 import { createNodeIndex, type NodeIndex } from '../runs/choose-node.ts'
 import { type HubLink, NodeConnection, type NodeEvent } from '../runs/connection.ts'
@@ -30,38 +29,36 @@ import type { Run, RunEvent, RunResult } from '../runs/run.ts'
 import { createWaitQueue, type WaitQueue } from '../runs/wait-queue.ts'
 import type { NodeQuestion, PlaceName } from '../sharing/messages.ts'
 import { servePeers } from '../sharing/serve-peers.ts'
-import { shareNodes } from '../sharing/share-nodes.ts'
+import { NodeSharing } from '../sharing/share-nodes.ts'
 import { type Authenticate, type ConnectionRegistry, createNodeAdmission } from './admit-node.ts'
 import { createNodeSocket } from './node-socket.ts'
 import { createProber, type ProbeOptions } from './probe.ts'
 import { createKeyWatch, createRecheck, type KeyedNode } from './recheck-nodes.ts'
+import { createStoredConnections } from './stored-connections.ts'
 
-/** Counts of all that the hub holds for nodes and their calls. All counts are 0 after stop(). */
+/** All counts are 0 after stop(). */
 type HubStatus = {
   readonly connected: number
-  /** How many of the connected nodes get calls. */
+  /** Connected nodes that get calls. */
   readonly serving: number
   readonly slotsInUse: number
   /** Runs that have not ended, including runs that only drain. */
   readonly runs: number
-  /** Callers that wait for a node. */
   readonly queued: number
   readonly probes: number
-  /** Bytes that are reserved for answers with images. */
+  /** Reserved for answers with images. */
   readonly imageBytes: number
   readonly handshakes: number
   /** Open WebSockets, including those that are closing. */
   readonly sockets: number
   readonly timers: number
-  /** Number of running writes to the registry, and of served runs that are not yet stored. */
+  /** Running writes to the registry, and served runs that are not yet stored. */
   readonly writes: number
 }
 
 /** The nodes of this process. */
 export type Hub = {
-  /**
-   * Handles the server's `upgrade` event at `/v1/node/ws`. From then on, the hub owns the socket.
-   */
+  /** Handles `upgrade` at `/v1/node/ws`. From then on, the hub owns the socket. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
   readonly dispatcher: Dispatcher
   readonly images: ImageDispatcher
@@ -71,7 +68,6 @@ export type Hub = {
    */
   disconnect(nodeId: string, reason: string): boolean
   status(): HubStatus
-  /** How many of the connected nodes are in each state. */
   countStates(): ReadonlyMap<NodeState, number>
   /**
    * Accepts no more nodes, and stops offering this process's nodes to other gateways. Resolves when
@@ -105,9 +101,7 @@ export type HubOptions = Pick<ProbeOptions, 'checkImage'> & {
    * them.
    */
   readonly random: () => number
-  /**
-   * Connects this gateway to the other gateways of its service. Null: there are no other gateways.
-   */
+  /** Null: the service has no other gateways. */
   readonly bus?: Bus | null
   /** Opens a reader that checks a node's answer to a chat request from another gateway. */
   readonly judge?: (request: JsonObject) => AnswerReader
@@ -117,8 +111,8 @@ export type HubOptions = Pick<ProbeOptions, 'checkImage'> & {
 }
 
 /**
- * Builds the part of the gateway that serves nodes, and starts its only timer. Chat and images have
- * separate indexes and queues, so the same name can mean a chat model and an image model.
+ * Starts one timer. Chat and images have separate indexes and queues, so the same name can mean a
+ * chat model and an image model.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: parts, put together in one place
 export function createHub(options: HubOptions): Hub {
@@ -146,7 +140,7 @@ export function createHub(options: HubOptions): Hub {
     admit,
     limits,
     log,
-    count: () => connections.size,
+    countNodes: () => connections.size,
     onNode: (webSocket, accepted, key, stream) =>
       enter(state, new NodeConnection(webSocket, stream, accepted, link), key),
   })
@@ -163,8 +157,8 @@ export function createHub(options: HubOptions): Hub {
     { everyMs: limits.tendMs, run: () => tend(state) },
     { everyMs: limits.tendMs, run: recheck.step },
     { everyMs: limits.keyCheckMs, run: keyWatch.step },
-    { everyMs: limits.seenMs, run: () => markSeen(state) },
-    { everyMs: limits.abandonedMs, run: () => endAbandoned(state) },
+    { everyMs: limits.seenMs, run: state.stored.markSeen },
+    { everyMs: limits.abandonedMs, run: state.stored.endAbandoned },
   ]
   const sweep = startSweep({ tickMs: limits.tickMs, jobs, log })
   let stopping: Promise<void> | null = null
@@ -267,7 +261,7 @@ async function until(isDone: () => boolean, timeoutMs: number): Promise<void> {
     await sleep(STOP_STEP_MS)
 }
 
-/** An index of nodes and a queue of waiting callers, for calls of one kind. */
+/** Serves calls of one kind: chat or images. */
 type Place = {
   readonly index: NodeIndex<CallableNode>
   readonly queue: WaitQueue<CallableNode>
@@ -275,45 +269,40 @@ type Place = {
 
 type State = ReturnType<typeof createState>
 
-/** Creates the state that all connected nodes share. */
 function createState(options: HubOptions) {
   const { nodes: registry, inferences, offeredModels = [], limits, now, random, log } = options
-  const { processId } = options
+  const { processId, bus = null } = options
   const place = (known: readonly string[]): Place => ({
     index: createNodeIndex({ random, offeredModels: known, returnMs: limits.waitMs, now }),
     queue: createWaitQueue(limits),
   })
   const connections = new Map<string, KeyedNode>()
+  const records = createNodeRecords(log)
   const chat = place(offeredModels)
   // The registry does not store whether a model is for chat or images. So a model for images is
   // known only after a node has offered it to this process.
   const images = place([])
-  const { bus = null } = options
   return {
     registry,
-    processId,
     now,
     log,
     connections,
     chat,
     images,
-    /** The process id under which the connections are stored. */
-    storedUnder: processId(),
-    /** True while the connections of dead processes are being ended. */
-    isEnding: false,
+    records,
+    stored: createStoredConnections({ registry, records, connections, processId, now, log }),
     runs: new Set<Run>(),
     /** Null when there are no other gateways. */
     sharing:
       bus === null
         ? null
-        : shareNodes({
+        : new NodeSharing({
             bus,
             places: { chat, images },
             placeOf: placeNameOf,
             onAsked: (nodeId, question) => answerPeer(connections, nodeId, question),
           }),
     imageBudget: createImageBudget(limits.imageBytesMax),
-    records: createNodeRecords(log),
     inferenceLog: createInferenceLog({
       sink: inferences,
       log,
@@ -324,7 +313,6 @@ function createState(options: HubOptions) {
   }
 }
 
-/** Returns the index and the queue for calls to this node. */
 function placeOf(node: NodeConnection, state: State): Place {
   return state[placeNameOf(node)]
 }
@@ -333,7 +321,7 @@ function placeNameOf({ draws }: NodeConnection): PlaceName {
   return draws ? 'images' : 'chat'
 }
 
-/** Answers another gateway's question about a node. False when the node is not connected here. */
+/** False when the node is not connected here. */
 async function answerPeer(
   connections: ReadonlyMap<string, KeyedNode>,
   nodeId: string,
@@ -362,21 +350,18 @@ function* nodesOf({ connections }: State): Iterable<NodeConnection> {
   for (const { node } of connections.values()) yield node
 }
 
-/** Adds a node that has connected. */
 function enter(state: State, node: NodeConnection, key: string): void {
-  const { connections, records, registry, prober, log } = state
+  const { connections, prober, log } = state
   const { nodeId, accepted } = node
   connections.set(nodeId, { node, key })
   placeOf(node, state).index.add(node)
   state.sharing?.enter(node)
   log.info({ nodeId, models: accepted.models, state: accepted.state }, 'node connected')
-  const begun = begunConnection(state, node)
-  records.write(nodeId, () => registry.markConnected(begun))
+  state.stored.begin(node)
   if (node.isAvailable()) placeOf(node, state).queue.offer(node)
   prober.probeDue([node])
 }
 
-/** Applies an event of a connection. */
 function reduce(state: State, node: NodeConnection, event: NodeEvent): void {
   const { nodeId } = node
   const { registry, records, log } = state
@@ -403,13 +388,11 @@ function reduce(state: State, node: NodeConnection, event: NodeEvent): void {
       state.memory.keep(nodeId, node.health.circuits(), state.now())
       if (state.connections.get(nodeId)?.node === node) state.connections.delete(nodeId)
       log.info({ nodeId, why: event.why }, 'node disconnected')
-      const end = { at: unixSeconds(state), state: stopState(node.health.state()) }
-      records.write(nodeId, () => registry.markDisconnected(node, end))
+      state.stored.end(node)
     }
   }
 }
 
-/** Applies an event of a run. */
 function reduceRun(
   { runs, inferenceLog }: State,
   node: NodeConnection,
@@ -440,7 +423,6 @@ function reduceRun(
   }
 }
 
-/** Updates the node's speed and health after a run. */
 function conclude({ health }: NodeConnection, run: Run, result: RunResult): void {
   run.options.offer.speed = run.speedAfter(result)
   // The prober judges the runs of its probes.
@@ -451,7 +433,6 @@ function conclude({ health }: NodeConnection, run: Run, result: RunResult): void
   else if (isNodesFault(result.error)) health.failed(model)
 }
 
-/** Acts on runs and waiting callers whose deadline has passed. */
 function checkDeadlines({ runs, chat, images, now }: State): void {
   const nowMs = now()
   for (const run of runs) run.check(nowMs)
@@ -459,65 +440,10 @@ function checkDeadlines({ runs, chat, images, now }: State): void {
   images.queue.sweep(nowMs)
 }
 
-/** Sends the pings and probes that are due, and stores the served runs. */
 function tend(state: State): void {
   for (const node of nodesOf(state)) node.tend()
   state.prober.probeDue(nodesOf(state))
   void state.inferenceLog.flush()
-}
-
-/** Maximum number of nodes in one write of their last-seen times. */
-const SEEN_BATCH_MAX = 1_000
-/** Stands for the node id in a write about many nodes. No node has an empty id. */
-const ALL_NODES = ''
-
-/** Stores that the connected nodes are still connected. */
-function markSeen(state: State): void {
-  const nodes = [...nodesOf(state)]
-  for (let from = 0; from < nodes.length; from += SEEN_BATCH_MAX) {
-    const batch = nodes.slice(from, from + SEEN_BATCH_MAX)
-    state.records.write(ALL_NODES, () => storeSeen(state, batch))
-  }
-}
-
-/**
- * Stores missing connections again, unless the node has another connection. A connection is missing
- * if other processes treated this process as dead, or if the node's other connection ended first.
- */
-async function storeSeen(state: State, nodes: readonly NodeConnection[]): Promise<void> {
-  const { registry, records, connections, processId } = state
-  const stored = await registry.markSeen(nodes, { processId: processId(), at: unixSeconds(state) })
-  for (const node of nodes) {
-    if (stored.has(node.nodeId) || connections.get(node.nodeId)?.node !== node) continue
-    const begun = begunConnection(state, node)
-    records.write(node.nodeId, () => registry.markConnected(begun, 'when_free'))
-  }
-}
-
-/**
- * Ends the connections that dead processes left. If this process has a new id, its old id counts as
- * dead, so it stores its connections under the new id first. If the database cannot be reached, the
- * lease's renewal reports this, and the next round tries again.
- */
-function endAbandoned(state: State): void {
-  const { registry, records, processId, log } = state
-  if (!state.isEnding) {
-    state.isEnding = true
-    const logCount = (count: number) =>
-      count > 0 && log.info({ count }, 'nodes of a gateway that is gone are disconnected')
-    const end = () => registry.endAbandoned().then(logCount, () => undefined)
-    records.write(ALL_NODES, () => end().finally(() => (state.isEnding = false)))
-  }
-  if (state.storedUnder === processId()) return
-  state.storedUnder = processId()
-  markSeen(state)
-}
-
-function begunConnection(state: State, node: NodeConnection): BegunConnection {
-  const { nodeId, connectionId, accepted, health } = node
-  const { models } = accepted
-  const held = { nodeId, connectionId, processId: state.processId() }
-  return { ...held, at: unixSeconds(state), models, state: health.state() }
 }
 
 function countStates(state: State): ReadonlyMap<NodeState, number> {
@@ -531,8 +457,4 @@ function slotsInUse(state: State): number {
   let sum = 0
   for (const node of nodesOf(state)) sum += node.slots.inUse()
   return sum
-}
-
-function unixSeconds({ now }: State): number {
-  return Math.floor(now() / 1000)
 }

@@ -12,22 +12,15 @@ import type { AdmitNode } from './admit-node.ts'
 /** Path at which nodes connect. Interface facts: the public client appends `/ws` to `/v1/node`. */
 export const NODE_SOCKET_PATH = '/v1/node/ws'
 
-/** Accepts the WebSockets of nodes. */
 type NodeSocket = {
-  /**
-   * Handles the server's `upgrade` event at NODE_SOCKET_PATH. From then on, NodeSocket owns the
-   * socket.
-   */
+  /** Handles `upgrade` at NODE_SOCKET_PATH. From then on, NodeSocket owns the socket. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
   handshakes(): number
   /** Open WebSockets, including those that are closing. */
   sockets(): number
-  /** Refuses all handshakes from now on. */
+  /** From now on, all handshakes are refused. */
   stop(): void
-  /**
-   * Destroys the remaining sockets. Resolves when every socket is closed and every handshake has
-   * ended.
-   */
+  /** Resolves when every socket is closed and every handshake has ended. */
   destroy(): Promise<void>
 }
 
@@ -35,12 +28,8 @@ type NodeSocketOptions = {
   readonly admit: AdmitNode
   readonly limits: NodeLimits
   readonly log: Logger
-  /** How many nodes are connected. */
-  readonly count: () => number
-  /**
-   * Called with a node's WebSocket, which then belongs to the receiver. `stream` is the socket
-   * below the WebSocket.
-   */
+  readonly countNodes: () => number
+  /** The receiver then owns the WebSocket. `stream` is the socket below the WebSocket. */
   readonly onNode: (socket: WebSocket, node: AcceptedNode, key: string, stream: Duplex) => void
 }
 
@@ -85,7 +74,7 @@ export function createNodeSocket(options: NodeSocketOptions): NodeSocket {
       const door = draws ? imageServer : server
       door.handleUpgrade(request, socket, head, (webSocket) => {
         if (admitted.kind === 'refused') turnAway(webSocket, CLOSE_CODES.policy, admitted.reason)
-        else if (options.count() >= limits.connectionsMax)
+        else if (options.countNodes() >= limits.connectionsMax)
           turnAway(webSocket, CLOSE_CODES.later, 'Too many nodes')
         else options.onNode(webSocket, admitted.node, admitted.key, socket)
       })

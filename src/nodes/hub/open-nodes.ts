@@ -16,14 +16,13 @@ import { NODE_LIMITS, type NodeLimits } from '../runs/limits.ts'
 import { createHub, type Hub, type HubOptions } from './hub.ts'
 import { NODE_SOCKET_PATH } from './node-socket.ts'
 
-/** Contributed nodes, with the methods that the API needs. They connect at NODE_SOCKET_PATH. */
 export type ServingNodes = Pick<Hub, 'handleUpgrade' | 'disconnect' | 'status' | 'countStates'> & {
   readonly dispatcher: Pick<Dispatcher, 'dispatch' | 'models'>
   /** Absent when no node makes images. */
   readonly images?: Hub['images']
   /** Absent when nodes are not shared with other gateways. */
   readonly drain?: Hub['drain']
-  /** Ends the connections of all nodes. Call this when no call needs nodes. */
+  /** Call this when no call needs nodes. */
   stop(): Promise<void>
 }
 
@@ -36,10 +35,6 @@ type NodeParts = Opening &
     readonly nodes?: ServingNodes | undefined
   }
 
-/**
- * Opens the registry, and prepares to accept nodes. Returns the nodes, the sockets for them, and
- * the registry's routes.
- */
 export async function openNodes({ database, nodes: own, onStarted, ...parts }: NodeParts): Promise<{
   readonly serving: ServingNodes
   readonly sockets: AppSockets
@@ -68,10 +63,6 @@ export async function openNodes({ database, nodes: own, onStarted, ...parts }: N
   }
 }
 
-/**
- * Ends the connections that dead gateways left, then accepts nodes. `stop` ends every node's
- * connection and stores the remaining data.
- */
 async function acceptNodes(
   { lease, limits = NODE_LIMITS, log, ...parts }: Omit<NodeParts, 'database' | 'onStarted'>,
   { nodes, inferences }: { readonly nodes: NodesStore; readonly inferences: InferencesStore },

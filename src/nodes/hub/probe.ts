@@ -10,14 +10,13 @@ import { tokensPerSecondOf } from '../runs/speed.ts'
 
 /** Sends nodes short questions, and judges the answers by the gateway's own measurements. */
 type Prober = {
-  /** Probes the nodes whose probe is due, up to the limit. The other probes stay due. */
+  /** Probes beyond the limit stay due. */
   probeDue(nodes: Iterable<NodeConnection>): void
   running(): number
-  /** Ends the running probes. */
   stop(): void
 }
 
-/** Returns the question of a probe, whose answer is long enough to measure the node's speed. */
+/** The answer is long enough to measure the node's speed. */
 function probeRequest(model: string): JsonObject {
   return {
     model,

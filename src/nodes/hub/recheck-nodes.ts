@@ -10,14 +10,10 @@ export type KeyedNode = { readonly node: NodeConnection; readonly key: string }
 type KeyWatch = {
   /** Starts a round that checks every key. Does nothing while the last round is running. */
   step(): void
-  /** Checks under way. */
   running(): number
 }
 
-/**
- * How many keys are checked at the same time. With many more keys, a round takes longer than its
- * interval.
- */
+/** With many more keys, a round takes longer than its interval. */
 export const KEYS_CHECKED_MAX = 32
 
 /**
@@ -69,19 +65,13 @@ export function createKeyWatch(options: {
   }
 }
 
-/**
- * Reads the registrations of connected nodes again, because a connected node may be archived or
- * disabled.
- */
+/** A connected node may be archived or disabled, so its registration is read again. */
 type Recheck = {
-  /**
-   * Checks the next few nodes. Calls at intervals of `everyMs` check all nodes within `periodMs`.
-   */
+  /** Checks a few nodes. Calls every `everyMs` check all nodes within `periodMs`. */
   step(): void
   running(): number
 }
 
-/** Maximum number of checks that run at the same time. */
 const RECHECKS_MAX = 32
 
 export function createRecheck(options: {

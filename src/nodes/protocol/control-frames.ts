@@ -20,7 +20,7 @@ const RECONNECT = 3
 const NONCE_LENGTH_MAX = 64
 const ECHOED_NONCE_LENGTH_MAX = 256
 
-/** Maximum number of GPUs whose load is read from one health answer. */
+/** A health answer that lists more GPUs is malformed. */
 export const GPUS_MAX = 64
 
 /** Load of a machine, percent from 0 to 100, one decimal. */
@@ -47,7 +47,6 @@ export type NodeLoad = {
   readonly gpus: number
 }
 
-/** Requests that a gateway sends to a node. */
 export type GatewayControl =
   /**
    * The node answers with a `pong` that has the same nonce. The protocol requires the figures,
@@ -70,7 +69,6 @@ export type GatewayControl =
    */
   | { readonly kind: 'cancel'; readonly requestId: string }
 
-/** Reports that a node sends to a gateway. */
 type NodeControl =
   /**
    * `roundTripMs` is the newest round trip that the node itself measured. Null before the first
@@ -81,7 +79,6 @@ type NodeControl =
   /** The node takes no new runs, and closes when its runs are done. */
   | { readonly kind: 'drain' }
 
-/** Encodes a control frame that the gateway sends to the node `nodeId`. */
 export function encodeGatewayControl(nodeId: string, control: GatewayControl): string {
   switch (control.kind) {
     case 'ping': {
@@ -102,7 +99,6 @@ export function encodeGatewayControl(nodeId: string, control: GatewayControl): s
   }
 }
 
-/** Encodes a control frame that the node `nodeId` sends. */
 export function encodeNodeControl(nodeId: string, control: NodeControl): string {
   switch (control.kind) {
     case 'pong': {
@@ -137,9 +133,7 @@ function encode(protocol: string, type: number, members: JsonObject): string {
   })
 }
 
-/**
- * A request in a control frame from the gateway, without a ping's figures, which nodes do not use.
- */
+/** A gateway's control frame without a ping's figures, because nodes do not use the figures. */
 export type AskedControl =
   | { readonly kind: 'ping' | 'health'; readonly nonce: string }
   | { readonly kind: 'reconnect' }
@@ -176,7 +170,7 @@ type ReceivedControl =
   | { readonly kind: 'other' }
   | { readonly kind: 'malformed'; readonly reason: string }
 
-/** Reads a control frame from the node `nodeId`. The frame is attacker-controlled. */
+/** The frame is attacker-controlled. */
 export function parseNodeControl(
   protocol: string,
   data: JsonObject,

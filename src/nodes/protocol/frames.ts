@@ -35,7 +35,7 @@ export const IMAGE_FRAME_BYTES_MAX = 32 * 1024 * 1024
 export const FAULT_STATUS_CODES: ReadonlySet<number> = new Set([
   400, 401, 403, 404, 409, 422, 429, 500,
 ])
-/** Longest message of an error, UTF-16 units. */
+/** UTF-16 units. */
 export const FAULT_MESSAGE_LENGTH_MAX = 500
 
 /** Longest request id that the gateway reads. The gateway's own ids are shorter. */
@@ -44,20 +44,15 @@ const REQUEST_ID_LENGTH_MAX = 64
 const ECHOED_ID_LENGTH_MAX = 256
 const PROTOCOL_LENGTH_MAX = 64
 
-/** A run's error that a node reports. Its text is short and printable after reading. */
+/** A run's error that a node reports. After reading, its text is short and printable. */
 export type NodeFault = {
   readonly statusCode: number
   readonly message: string
-  /**
-   * Seconds until the backend may be asked again. Our own agent reports this value. Null: not
-   * reported.
-   */
+  /** Seconds until the backend may be asked again. Only our own agent reports this. */
   readonly retryAfterSeconds: number | null
 }
 
-/**
- * A request for images to a DIFFUSION node. It names no model, because the connection has only one.
- */
+/** Names no model, because the connection of a DIFFUSION node has only one model. */
 export type ImageRequest = {
   readonly prompt: string
   /** The image to change, base64. Null when a new image is requested. */
@@ -70,7 +65,7 @@ export type ImageRequest = {
 /** Maximum bytes of a frame besides its request: id, member names, numbers and brackets. */
 const ENVELOPE_BYTES = 256
 
-/** A chat frame without its id. Most of the text is made only once, even for several tries. */
+/** Most of a chat frame's text is made once. Each try only adds its id. */
 type ChatFrame = {
   /** Size of the request in UTF-8, bytes. */
   readonly requestBytes: number
@@ -80,7 +75,7 @@ type ChatFrame = {
   readonly frameOf: (id: string, traceparent: string | null) => string
 }
 
-/** Writes the frame that asks a node for an answer. A null dialect means a chat completion. */
+/** A null dialect means a chat completion. */
 export function chatFrame(
   model: string,
   request: JsonObject,
@@ -99,15 +94,11 @@ export function chatFrame(
   }
 }
 
-/** Writes the frame that asks for images. */
 export function imageFrame(requestId: string, { prompt, image, n, size }: ImageRequest): string {
   return JSON.stringify({ request_id: requestId, prompt, image, n, size })
 }
 
-/**
- * Computes an upper limit of the size in UTF-8 of a frame that asks for images. The frame may be
- * slightly smaller. `imageBytes`: size of the image before base64.
- */
+/** Upper limit of the frame's size in UTF-8, bytes. `imageBytes`: size before base64. */
 export function imageFrameBytes({
   prompt,
   imageBytes,
@@ -118,9 +109,7 @@ export function imageFrameBytes({
   return ENVELOPE_BYTES + Buffer.byteLength(JSON.stringify(prompt)) + Math.ceil(imageBytes / 3) * 4
 }
 
-/**
- * A frame from the gateway, as a node reads it. `unknown`: the node does not understand the frame.
- */
+/** `unknown`: the node does not understand the frame. */
 export type GatewayFrame =
   | {
       readonly kind: 'chat'
@@ -134,12 +123,10 @@ export type GatewayFrame =
     }
   /** A chat frame that has an id, but cannot be served. */
   | { readonly kind: 'bad_chat'; readonly id: string; readonly message: string }
-  /** A request for images, sent to a DIFFUSION node. */
   | { readonly kind: 'image'; readonly id: string; readonly request: ImageRequest }
   | { readonly kind: 'control'; readonly protocol: string; readonly data: JsonObject }
   | { readonly kind: 'unknown' }
 
-/** Reads a text frame from a gateway. */
 export function decodeGatewayFrame(text: string): GatewayFrame {
   const frame = parseJson(text)
   if (!isJsonObject(frame)) return { kind: 'unknown' }
@@ -183,25 +170,19 @@ function isEchoedId(id: Json | undefined): id is string {
   return typeof id === 'string' && id !== '' && id.length <= ECHOED_ID_LENGTH_MAX
 }
 
-/** The status in a frame of a run that has not ended. */
 const RUNNING = 1
 const DONE = 2
 const FAILED = 3
 
-/**
- * Encodes the frame with one chunk of a run. `chunk` is JSON text, which stays exactly as the
- * backend wrote it.
- */
+/** `chunk` is JSON text, which stays exactly as the backend wrote it. */
 export function encodeChunk(requestId: string, chunk: string): string {
   return `{"request_id":${JSON.stringify(requestId)},"error":null,"chunk":${chunk},"status":${RUNNING}}`
 }
 
-/** Encodes the frame that ends a run without an error. */
 export function encodeDone(requestId: string): string {
   return JSON.stringify({ request_id: requestId, error: null, chunk: null, status: DONE })
 }
 
-/** Writes the frame that ends a run with an error. */
 export function encodeFailure(requestId: string, fault: SentFault): string {
   const error = {
     status_code: fault.statusCode,
@@ -211,15 +192,12 @@ export function encodeFailure(requestId: string, fault: SentFault): string {
   return JSON.stringify({ request_id: requestId, error, chunk: null, status: FAILED })
 }
 
-/** Writes the frame that answers with images, base64. */
+/** The images are base64. */
 export function encodeImages(requestId: string, images: readonly string[]): string {
   return JSON.stringify({ request_id: requestId, images, error: null })
 }
 
-/**
- * Encodes the error frame for a request for images. The status is left out when it is 500.
- * Other gateway implementations read only `error`.
- */
+/** Leaves out the status 500. Other gateway implementations read only `error`. */
 export function encodeImageFailure(requestId: string, fault: SentFault): string {
   const status = fault.statusCode === 500 ? {} : { status_code: fault.statusCode }
   return JSON.stringify({
@@ -238,7 +216,6 @@ function retryAfterMember({ retryAfterSeconds }: SentFault): { readonly retry_af
   return typeof retryAfterSeconds === 'number' ? { retry_after: retryAfterSeconds } : {}
 }
 
-/** A node's answer to a chat frame, or a part of the answer. */
 export type ChatRunFrame = {
   readonly kind: 'run'
   readonly requestId: string
@@ -248,18 +225,15 @@ export type ChatRunFrame = {
   readonly status: 'running' | 'done' | 'failed' | 'none'
 }
 
-/** A DIFFUSION node's answer. The number and the content of its strings are not checked yet. */
+/** The number and the content of the strings are not checked yet. */
 export type ImageRunFrame = {
   readonly kind: 'image'
   readonly requestId: string
   /** Null when the answer contains no list of strings. */
   readonly images: readonly string[] | null
-  /** The error in the node's words, printable. Null: no error. */
+  /** Printable. Null: no error. */
   readonly error: string | null
-  /**
-   * The error's status, and the seconds until the node may be asked again. Our own agent reports
-   * these values. Null: not reported.
-   */
+  /** Only our own agent reports the next two values. Null: not reported. */
   readonly statusCode: number | null
   readonly retryAfterSeconds: number | null
 }
@@ -342,7 +316,6 @@ const STATUSES: ReadonlyMap<Json | undefined, ChatRunFrame['status']> = new Map<
   [undefined, 'none'],
 ])
 
-/** Reads a frame that does not answer a run. */
 function otherFrame(value: Json | undefined): NodeFrame {
   if (!isJsonObject(value)) return { kind: 'malformed', reason: 'Expected a JSON object' }
   const { protocol, data } = value
@@ -364,20 +337,16 @@ function faultOf(error: Json | undefined): NodeFault | null {
   }
 }
 
-/** Returns the status if a node may send this number, else null. */
 function statusCodeOf(code: Json | undefined): number | null {
   return typeof code === 'number' && FAULT_STATUS_CODES.has(code) ? code : null
 }
 
-/** Returns the number of seconds that a node asks for, at most a day. Null for an invalid value. */
+/** At most a day, because the node chooses the value. Null for an invalid value. */
 function retryAfterOf(value: Json | undefined): number | null {
   return isCount(value) ? Math.min(value, RETRY_BELIEVED_SECONDS_MAX) : null
 }
 
-/**
- * Makes attacker-controlled text safe for logs and error messages: replaces control characters and
- * lone surrogates.
- */
+/** Makes attacker-controlled text safe for logs and error messages. */
 function printable(text: string): string {
   return text.slice(0, FAULT_MESSAGE_LENGTH_MAX).toWellFormed().replaceAll(/\p{C}/gu, ' ')
 }
@@ -389,10 +358,7 @@ function isTexts(value: Json | undefined): value is readonly string[] {
 const QUOTE = 0x22
 const BACKSLASH = 0x5c
 
-/**
- * True if nearly all bytes are inside strings without quotes. Reads the bytes once, and mostly
- * searches for the next quote.
- */
+/** True if nearly all bytes are inside strings without quotes. */
 function isStringsMostly(bytes: Buffer): boolean {
   let structure = 0
   let at = 0
@@ -408,7 +374,7 @@ function isStringsMostly(bytes: Buffer): boolean {
   return true
 }
 
-/** Returns the value of a JSON text. Returns undefined when the text is not JSON. */
+/** Undefined when the text is not JSON. */
 export function parseJson(text: string): Json | undefined {
   try {
     return JSON.parse(text) as Json

@@ -34,11 +34,10 @@ export type NodeHello = {
   readonly features: ReadonlySet<NodeFeature>
 }
 
-const NODE_ID_LENGTH_MAX = 128
+/** The interface sets no limit. A real node id has at most 44 characters. */
+export const NODE_ID_LENGTH_MAX = 128
 const MODEL_LENGTH_MAX = 256
-/** How many models a node may name in addition to `Model`. */
 const MORE_MODELS_MAX = 16
-/** How many models one connection can name. */
 export const MODELS_MAX = 1 + MORE_MODELS_MAX
 
 /**
@@ -54,7 +53,7 @@ export const CLOSE_CODES = {
   later: 1013,
 } as const
 
-/** Texts for faults in the headers. The deployed service's texts are used where they are known. */
+/** The deployed service's texts are used where they are known. */
 const FAULTS = {
   nodeIdMissing: 'Node-Id header is required',
   nodeIdMalformed: 'Node-Id header is not a node id',
@@ -81,7 +80,7 @@ export function helloHeaders({
   }
 }
 
-/** Reads the headers of a node's handshake. The node gets the reason of a refusal. */
+/** An attacker may control the headers. The node gets the reason of a refusal. */
 export function parseHello(
   headers: IncomingHttpHeaders,
 ):

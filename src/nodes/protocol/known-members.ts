@@ -50,10 +50,7 @@ export const KNOWN_MEMBERS: ReadonlySet<string> = new Set([
   'web_search_options',
 ])
 
-/**
- * Returns the request without the members that some nodes refuse. Returns the same object if it has
- * no such member.
- */
+/** Returns the request without the members that some nodes refuse. */
 export function withKnownMembers(request: JsonObject): JsonObject {
   const names = Object.keys(request)
   if (names.every((name) => KNOWN_MEMBERS.has(name))) return request

@@ -2,24 +2,17 @@ import { z } from 'zod'
 import { MODEL_LENGTH_MAX } from '../../../enclave/protocol/chat-form.ts'
 import { boundedInteger } from '../../api/form-schema.ts'
 import { boundedText, integerText, unixSeconds } from '../../api/schemas.ts'
+import { NODE_ID_LENGTH_MAX } from './hello.ts'
 
 /**
- * Registration of nodes over HTTP (interface, 2.7): the requests of owners and agents, and the
- * answers. The gateway checks requests with these schemas. An agent reads answers with the types.
+ * Registration of nodes over HTTP (interface, 2.7). The gateway checks requests with these schemas.
+ * An agent reads answers with the types.
  */
 
-/**
- * Interface facts: limits for the length of a node's name in a change. A new node's name has the
- * same limits.
- */
+/** The interface sets these limits for a changed name. A new name has the same limits. */
 export const NODE_NAME_LENGTH_MIN = 3
 export const NODE_NAME_LENGTH_MAX = 40
 
-/**
- * The interface sets no limit. A real node id has at most 44 characters, so a longer id finds no
- * node.
- */
-const NODE_ID_LENGTH_MAX = 128
 const HARDWARE_TEXT_LENGTH_MAX = 256
 const VERSION_LENGTH_MAX = 64
 
@@ -37,10 +30,7 @@ const count = boundedInteger({ min: 0, max: HARDWARE_COUNT_MAX })
 const size = boundedInteger({ min: 0, max: HARDWARE_SIZE_MAX })
 const speed = z.number().min(0).max(NETWORK_SPEED_MAX)
 
-/**
- * A machine as its agent reports it. Every member is present, and null when the machine lacks the
- * part (a GPU, a measured speed).
- */
+/** Null: the machine lacks the part (a GPU), or did not measure the value (a speed). */
 const hardwareMembers = {
   gpu_model: hardwareText.nullable(),
   vram: size.nullable(),
@@ -74,34 +64,28 @@ export function pickHardware(
   return Object.fromEntries(names.map((name) => [name, members[name] ?? null])) as NodeHardware
 }
 
-/** Body of `POST /v1/dashboard/node`. */
 export const createNode = z.looseObject({ node_name: nodeName })
 
-/** Body of `PUT /v1/dashboard/node`. */
 export const updateNode = z.looseObject({
   node_id: nodeId,
   node_name: nodeName.nullish(),
   is_archived: z.boolean().nullish(),
 })
 
-/** Body of `POST /v1/node/info`. */
 export const nodeInfo = z.looseObject({ node_id: nodeId, ...hardwareMembers })
 
-/** Body of `POST /v1/node/benchmark`. */
 export const nodeBenchmark = z.looseObject({
   node_id: nodeId,
   model_name: modelName,
   tokens_per_second: z.number().min(0).max(TOKENS_PER_SECOND_MAX),
 })
 
-/** Query that names a node. */
 export const nodeQuery = z.object({ node_id: nodeId })
-/** Query that names a node and a model. */
 export const benchmarkQuery = z.object({ node_id: nodeId, model: modelName })
 
 const amount = z.number().min(0).nullable()
 
-/** A node as its owner sees it. The hardware is null until the agent reports it. */
+/** The hardware is null until the agent reports it. */
 const described = {
   node_id: z.string(),
   name_alias: z.string(),
@@ -120,10 +104,8 @@ const described = {
   run_duration_seconds: z.int().min(0),
 }
 
-/** `GET /v1/node/info`. */
 export const nodeInfoReply = z.strictObject({ ...described, node_created_at: unixSeconds })
 
-/** The account's nodes. */
 export const nodeListReply = z.looseObject({
   nodes: z.array(
     z.strictObject({
@@ -144,7 +126,6 @@ export const nodeListReply = z.looseObject({
 
 export type NodeListReply = z.output<typeof nodeListReply>
 
-/** `GET /v1/node/stats`. */
 export const nodeStatsReply = z.strictObject({
   requests_served: z.int(),
   requests_served_day: z.int(),
@@ -167,20 +148,16 @@ export const nodeStatsReply = z.strictObject({
 
 export type NodeStatsReply = z.output<typeof nodeStatsReply>
 
-/**
- * Number of hours in a node's history: default and maximum. Hourly figures are kept for the
- * maximum.
- */
 const HISTORY_HOURS_DEFAULT = 24
+/** Hourly figures are kept for 30 days. */
 const HISTORY_HOURS_MAX = 30 * 24
 
-/** Query for a node's history: the current hour and the hours before it. */
+/** Asks for the current hour and the hours before it. */
 export const nodeHistoryQuery = z.object({
   node_id: nodeId,
   hours: integerText({ min: 1, max: HISTORY_HOURS_MAX }).default(HISTORY_HOURS_DEFAULT),
 })
 
-/** `GET /v1/node/stats/history`. */
 export const nodeHistoryReply = z.strictObject({
   node_id: z.string(),
   since: unixSeconds.describe('Start of the first requested hour'),
@@ -201,14 +178,12 @@ export const nodeHistoryReply = z.strictObject({
 })
 export type NodeHistoryReply = z.output<typeof nodeHistoryReply>
 
-/** `GET /v1/node/benchmark`. */
 export const nodeBenchmarkReply = z.strictObject({
   node_id: z.string(),
   model_name: z.string(),
   tokens_per_second: z.number(),
 })
 
-/** `GET /v1/network/stats`. */
 export const networkStatsReply = z.strictObject({
   nodes_count: z.int(),
   connected_nodes_count: z.int(),
@@ -217,14 +192,11 @@ export const networkStatsReply = z.strictObject({
   network_models_stats: z.array(z.strictObject({ model_name: z.string(), throughput: z.string() })),
 })
 
-/** `POST /v1/dashboard/node`. */
 export const createdNode = z.strictObject({ response: z.literal('OK'), node_id: z.string() })
 
-/** `PUT /v1/dashboard/node`. */
 export const updatedNode = z.strictObject({
   is_name_updated: z.boolean(),
   is_archival_status_updated: z.boolean(),
 })
 
-/** The answer to a report. */
 export const done = z.strictObject({ response: z.literal('OK') })

@@ -7,23 +7,20 @@ import {
 } from '../../../attestation/json/value.ts'
 
 /** An address in a request, at a place that could contain the media's bytes instead. */
-export type RemoteMedia = {
+type RemoteMedia = {
   /** Path of the member, such as `messages.0.content.1.image_url.url`. */
   readonly path: string
-  /**
-   * True if the address is http or https. No backend may fetch an address with another scheme, such
-   * as file.
-   */
+  /** True for http and https. No backend may fetch another scheme, such as file. */
   readonly isWeb: boolean
 }
 
 /**
- * Finds an address that a backend would fetch, in a request of any dialect. Returns the first
- * address that is not http or https, else the first address. Null when the request contains all its
- * pictures, sounds and files. The caller chooses the address, and the backend fetches it from its
- * own network, where other servers may trust the backend. Backends read members that the interface
- * lacks, such as `video_url`, and ignore a part's type. So in a content part, only members with
- * words may contain an address. A member whose name ends in url or uri must be a data URL.
+ * Finds an address that a backend would fetch, in a request of any dialect. Null: the request
+ * contains all its media. An address that is not http or https comes first.
+ *
+ * The caller chooses the address, and servers near the backend may trust the backend. Backends
+ * also read members that the interface lacks, such as `video_url`, and ignore a part's type. So in
+ * a content part, only members with words may contain an address.
  */
 export function remoteMediaOf(request: JsonObject): RemoteMedia | null {
   let web: RemoteMedia | null = null
@@ -42,7 +39,7 @@ function* listPlaces(request: JsonObject): Generator<readonly [Json, string]> {
     for (const [at, entry] of isJsonArray(entries) ? entries.entries() : [])
       for (const name of ['content', 'output', 'server_url'] as const) {
         const value = isJsonObject(entry) ? memberOf(entry, name) : undefined
-        // Usually the content is only text, without parts.
+        // A string is only text, except in server_url.
         if (isJsonArray(value) || isJsonObject(value)) yield [value, `${list}.${at}.${name}`]
         else if (name === 'server_url' && value !== undefined)
           yield [{ [name]: value }, `${list}.${at}`]
@@ -52,9 +49,6 @@ function* listPlaces(request: JsonObject): Generator<readonly [Json, string]> {
   if (isJsonArray(servers)) yield [servers, 'mcp_servers']
 }
 
-/**
- * Returns the error text for a request whose media no node fetches. It says what the caller can do.
- */
 export function remoteMediaFault({ path, isWeb }: RemoteMedia): string {
   const what = isWeb ? 'no node of this model fetches addresses' : 'no node fetches such addresses'
   return `${path}: expected a data URL, got an address, but ${what}: send the image itself, as data:image/png;base64,…`

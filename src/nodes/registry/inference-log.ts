@@ -2,17 +2,13 @@ import type { Logger } from '../../observability/logger.ts'
 import { singleFlight } from '../../runtime/single-flight.ts'
 import { DAY_SECONDS, type Inference, type InferencesStore } from './inferences-store.ts'
 
-/** Stores served runs. InferencesStore has this method. */
 export type InferencesSink = { add(rows: readonly Inference[]): Promise<unknown> }
 
-/** Rows in one insert. */
 export const FLUSH_ROWS_MAX = 500
 
-/** Served runs that are not stored in the database yet. */
 type InferenceLog = {
-  /** Keeps a row until the next flush. No call waits for this. */
   add(row: Inference): void
-  /** Stores the kept rows. At most one insert runs at a time. Never rejects. */
+  /** At most one insert runs at a time. Never rejects. */
   flush(): Promise<void>
   waiting(): number
 }
@@ -64,13 +60,11 @@ export function createInferenceLog({
 /** How long single inferences and hourly sums are kept. Counts are kept forever. */
 export const INFERENCE_AGE_MAX_SECONDS = 30 * DAY_SECONDS
 
-/** Time between two prunings. Each removes about as many rows as were added since the last one. */
 const PRUNE_INTERVAL_MS = 60 * 60 * 1000
 
 /**
- * Removes old inferences after each interval, but not at the start. After a failure, which is
- * logged, the next pruning removes the rest. `now` is Unix milliseconds. `stop` waits for a running
- * removal.
+ * Removes old inferences after each interval, but not at the start. A failure is logged, and the
+ * next pruning removes the rest. `now` is Unix milliseconds.
  */
 export function startInferenceUpkeep(options: {
   readonly inferences: Pick<InferencesStore, 'prune'>

@@ -2,10 +2,8 @@ import { type Selectable, sql } from 'kysely'
 import type { Database } from '../../storage/database.ts'
 import type { Queries, Tables } from '../../storage/tables.ts'
 
-/** Length of a day, for figures of one day. */
 export const DAY_SECONDS = 86_400
 
-/** How many completions a node's statistics show. */
 export const COMPLETED_MAX = 10
 
 /**
@@ -28,7 +26,6 @@ export type Inference = {
   readonly createdAt: number
 }
 
-/** The facts about a served call that the node's owner may see. */
 type CompletedInference = Pick<
   Inference,
   'model' | 'promptTokens' | 'completionTokens' | 'totalTokens' | 'createdAt'
@@ -42,20 +39,19 @@ export type NodeStats = {
   readonly completed: readonly CompletedInference[]
 }
 
-/** What a node served in the hour that begins at `start`. */
+/** `start`: Unix seconds. */
 export type NodeHour = {
   readonly start: number
   readonly requests: number
   readonly promptTokens: number
   readonly completionTokens: number
   /**
-   * Percentiles of the time to the first token, over the measured calls among the last
-   * FIRST_TOKENS_MAX calls of the hour. Null: no call was measured.
+   * Percentiles over the measured calls among the last FIRST_TOKENS_MAX calls of the hour. Null: no
+   * call was measured.
    */
   readonly firstTokenMs: { readonly p50: number; readonly p95: number } | null
 }
 
-/** The percentiles cover at most this many calls: the last of the hour. */
 export const FIRST_TOKENS_MAX = 200
 
 /**
@@ -69,22 +65,16 @@ export type InferencesStore = {
    * id counts once.
    */
   add(rows: readonly Inference[]): Promise<void>
-  /** Returns a node's figures. Reads only 24 hourly sums and the rows of a partial hour. */
+  /** Reads only 24 hourly sums and the rows of a partial hour. */
   stats(nodeId: string, now: number): Promise<NodeStats>
   /**
-   * Returns a node's figures for each hour with calls, oldest first, from the hour that begins at
-   * `from`. Reads one sum and at most FIRST_TOKENS_MAX rows per hour, so the caller must limit the
-   * number of hours.
+   * The hours with calls, oldest first, from the hour that begins at `from`. Reads up to
+   * FIRST_TOKENS_MAX rows per hour, so the caller must limit the number of hours.
    */
   history(nodeId: string, from: number): Promise<readonly NodeHour[]>
-  /**
-   * Returns how many calls each of the account's nodes served in the last day. Leaves out nodes
-   * without calls.
-   */
+  /** Calls of the last day, for each node of the account that served calls. */
   servedDay(accountId: string, now: number): Promise<ReadonlyMap<string, number>>
-  /**
-   * Returns how many calls all nodes served in the last day, which here begins at a full minute.
-   */
+  /** Here the last day begins at a full minute. */
   network(now: number): Promise<{ readonly inferencesDay: number }>
   /**
    * Removes inferences and hourly sums that are older than `before`. Keeps the last COMPLETED_MAX
@@ -93,7 +83,6 @@ export type InferencesStore = {
   prune(times: { readonly before: number; readonly now: number }): Promise<void>
 }
 
-/** Opens the store on the database's shared connections. */
 export function createInferencesStore({ queries }: Pick<Database, 'queries'>): InferencesStore {
   return {
     add: (rows) => addInferences(queries, rows),
@@ -126,14 +115,14 @@ export function createInferencesStore({ queries }: Pick<Database, 'queries'>): I
         where minute_at >= ${firstMinute}::bigint`.execute(queries)
       return { inferencesDay: rows[0]?.requests ?? 0 }
     },
-    prune: ({ before, now }) => prune(queries, { before, now }),
+    prune: (times) => prune(queries, times),
   }
 }
 
 export const HOUR_SECONDS = 3_600
 const MINUTE_SECONDS = 60
 
-/** The day before `now`. It begins just after `from`. Its first whole hour is at `firstHour`. */
+/** The day begins just after `from`. Its first whole hour is at `firstHour`. */
 function dayOf(now: number): { readonly from: number; readonly firstHour: number } {
   const from = now - DAY_SECONDS
   return { from, firstHour: firstAfter(from, HOUR_SECONDS) }
@@ -262,10 +251,7 @@ function toCompleted(row: Selectable<Tables['inferences']>): CompletedInference 
   }
 }
 
-/**
- * Removes each node's old rows through an index. The time grows only with the number of nodes and
- * of removed rows.
- */
+/** Uses an index, so the time grows only with the number of nodes and of removed rows. */
 async function prune(
   queries: Queries,
   { before, now }: { readonly before: number; readonly now: number },

@@ -1,22 +1,13 @@
 import type { InferencesStore } from './inferences-store.ts'
 import type { NodesStore } from './nodes-store.ts'
 
-/**
- * Maximum age of the network's figures. New figures require the database to go through all
- * connected nodes.
- */
+/** New figures require the database to read all connected nodes. */
 export const NETWORK_AGE_MAX_MS = 2_000
 
-/**
- * The network's figures, as the JSON value of the answer (interface facts). The throughputs are the
- * nodes' claims.
- */
+/** The JSON value of the answer (interface facts). The throughputs are the nodes' claims. */
 export type NetworkStats = { read(): Promise<object> }
 
-/**
- * Reads the network's figures from the stores. All requests within NETWORK_AGE_MAX_MS get the same
- * figures. `now` is Unix milliseconds.
- */
+/** All requests within NETWORK_AGE_MAX_MS get the same figures. `now` is Unix milliseconds. */
 export function createNetworkStats(options: {
   readonly nodes: Pick<NodesStore, 'network'>
   readonly inferences: Pick<InferencesStore, 'network'>

@@ -1,6 +1,5 @@
 import type { Logger } from '../../observability/logger.ts'
 
-/** Writes events of nodes to the database, in the order of each node's events. */
 export type NodeRecords = {
   /**
    * Runs the write after all earlier writes for this node. A failure is logged, and does not stop
@@ -9,7 +8,6 @@ export type NodeRecords = {
   write(nodeId: string, write: () => Promise<unknown>): void
   /** Resolves when all earlier writes for this node are done. */
   settled(nodeId: string): Promise<void>
-  /** Resolves when all earlier writes are done. */
   allSettled(): Promise<void>
   /** Number of nodes with a running write. */
   pending(): number

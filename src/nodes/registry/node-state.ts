@@ -15,7 +15,6 @@ export const NODE_STATES = [
 
 export type NodeState = (typeof NODE_STATES)[number]
 
-/** A probe's result: the node answers well, too slowly, or not at all. */
 export type ProbeOutcome = 'healthy' | 'slow' | 'failed'
 
 /**
@@ -39,7 +38,6 @@ export function startState(state: NodeState | null): NodeState {
   }
 }
 
-/** Returns the state of a node after its connection ended. */
 export function stopState(state: NodeState): NodeState {
   switch (state) {
     case 'RUNNING':
@@ -56,21 +54,21 @@ export function stopState(state: NodeState): NodeState {
 }
 
 /**
- * Returns the state of a connected node after a probe. A node that is being verified and gave no
- * answer keeps its state and is probed again. Only the operator changes a disabled node.
+ * A node that is being verified and gave no answer keeps its state and is probed again. Only the
+ * operator changes a disabled node.
  */
 export function probeState(state: NodeState, outcome: ProbeOutcome): NodeState {
-  if (state !== 'RUNNING' && state !== 'RUNNING_BENCHMARKING' && state !== 'RUNNING_DEGRADED')
-    return state
+  if (!isProbed(state)) return state
   if (outcome === 'healthy') return 'RUNNING'
   if (outcome === 'failed' && state === 'RUNNING_BENCHMARKING') return state
   return 'RUNNING_DEGRADED'
 }
 
-/**
- * Returns the status that the node's owner reads, in the words of the public node client's
- * documentation.
- */
+export function isProbed(state: NodeState): boolean {
+  return state === 'RUNNING' || state === 'RUNNING_BENCHMARKING' || state === 'RUNNING_DEGRADED'
+}
+
+/** The texts come from the documentation of the public node client. */
 export function statusText(state: NodeState | null): string {
   switch (state) {
     case 'RUNNING':
@@ -90,7 +88,6 @@ export function statusText(state: NodeState | null): string {
   }
 }
 
-/** True if a stored text is a state. */
 export function isNodeState(text: string): text is NodeState {
   return NODE_STATES.some((state) => state === text)
 }

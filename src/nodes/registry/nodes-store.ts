@@ -5,22 +5,15 @@ import type { Queries, Tables } from '../../storage/tables.ts'
 import { type NodeHardware, pickHardware } from '../protocol/registration.ts'
 import { isNodeState, NODE_STATES, type NodeState, stopState } from './node-state.ts'
 
-/**
- * Maximum number of nodes of an account, including archived nodes. A list of nodes has no pages, so
- * it needs a limit.
- */
+/** Includes archived nodes. A list of nodes has no pages, so it needs a limit. */
 export const NODES_PER_ACCOUNT_MAX = 20_000
 
 /** Maximum number of remembered models whose nodes are not connected. */
 const OFFERED_MODELS_MAX = 10_000
 
-/** Maximum number of models for which a node can have benchmarks. */
 export const BENCHMARKS_PER_NODE_MAX = 100
 
-/**
- * Maximum number of models in the network's figures, the fastest first. Nodes choose the names, so
- * the figures need a limit.
- */
+/** Nodes choose the names of models, so the figures need a limit. */
 const NETWORK_MODELS_MAX = 500
 
 /** A contributed node. Times are Unix seconds. */
@@ -37,7 +30,7 @@ export type StoredNode = {
   /** Null while the node is not connected. */
   readonly connectedSince: number | null
   readonly lastSeenAt: number | null
-  /** Models that the node serves on its connection. Empty while the node is not connected. */
+  /** Empty while the node is not connected. */
   readonly models: readonly string[]
   /** Sum of the durations of all ended connections. */
   readonly totalUptimeSeconds: number
@@ -49,7 +42,7 @@ type ListedNode = StoredNode & {
   readonly speeds: ReadonlyMap<string, number>
 }
 
-/** What an agent measured at its backend. The values are the agent's claim. */
+/** An agent measured these values at its backend. They are the agent's claim. */
 export type NodeBenchmark = {
   readonly nodeId: string
   readonly model: string
@@ -68,66 +61,53 @@ type NetworkFigures = {
   readonly models: readonly { readonly model: string; readonly tokensPerSecond: number }[]
 }
 
-/**
- * One connection of a node. Because of its id, a late write for an earlier connection has no
- * effect.
- */
+/** Because of the connection's id, a late write for an earlier connection has no effect. */
 export type ConnectionOfNode = { readonly nodeId: string; readonly connectionId: string }
 
-/** Data that is stored when a node's connection begins. */
 export type BegunConnection = ConnectionOfNode & {
-  /** Id of the process that has the connection, as `ProcessLease.id` returns it. */
+  /** The gateway process that has the connection, as `ProcessLease.id` returns its id. */
   readonly processId: string
   readonly at: number
   readonly models: readonly string[]
-  /**
-   * The node's new state. A disabled node stays disabled, because only the operator can enable it.
-   */
+  /** A disabled node stays disabled, because only the operator can enable it. */
   readonly state: NodeState
 }
 
-/** A node, and the account that asks for it. A node of another account counts as unknown. */
+/** A node of another account counts as unknown. */
 export type OwnNode = { readonly nodeId: string; readonly accountId: string }
 
-/**
- * Contributed nodes and their benchmarks. Every method throws the driver's error when the database
- * fails.
- */
+/** Every method throws the driver's error when the database fails. */
 export type NodesStore = {
   /**
-   * Registers a node. 'too_many' when the account has NODES_PER_ACCOUNT_MAX nodes. Concurrent calls
-   * may exceed the limit by a few nodes.
+   * 'too_many': the account has NODES_PER_ACCOUNT_MAX nodes. Concurrent calls may exceed the limit
+   * by a few nodes.
    */
   create(
     node: OwnNode & { readonly name: string; readonly createdAt: number },
   ): Promise<'created' | 'taken' | 'too_many'>
-  /** Returns the node, of any account. Null when it does not exist. */
+  /** The node may belong to any account. */
   find(nodeId: string): Promise<StoredNode | null>
   /**
-   * Returns the account's nodes, oldest first, including archived nodes. Each node has its newest
-   * benchmark, and the benchmarks (tokens per second) of the models that it serves now.
+   * Oldest first, including archived nodes. `benchmark` is the newest. `speeds` has the tokens per
+   * second of the models that the node serves now.
    */
   list(accountId: string): Promise<readonly ListedNode[]>
-  /**
-   * Changes the members that are not null. Returns the changes. Null when the node does not exist.
-   */
+  /** Changes the members that are not null. Null when the node does not exist. */
   update(
     node: OwnNode & { readonly name: string | null; readonly isArchived: boolean | null },
   ): Promise<{ readonly isNameUpdated: boolean; readonly isArchivalUpdated: boolean } | null>
-  /** Replaces the node's hardware. False when there is no such node. */
+  /** False when the node does not exist. */
   saveHardware(
     node: OwnNode & { readonly hardware: NodeHardware; readonly at: number },
   ): Promise<boolean>
   /**
-   * Stores a benchmark, in place of the last benchmark of the same model. Refuses a benchmark for a
-   * node of another account, or for a node without hardware.
+   * Replaces the last benchmark of the same model. 'unknown_node' also for a node of another
+   * account, and for a node without hardware.
    */
   saveBenchmark(
     benchmark: NodeBenchmark & { readonly accountId: string },
   ): Promise<'saved' | 'unknown_node' | 'too_many'>
-  /** Returns the node's benchmark of a model. Null when the node has no such benchmark. */
   findBenchmark(nodeId: string, model: string): Promise<NodeBenchmark | null>
-  /** Returns the node's newest benchmark. Null when the node has no benchmark. */
   newestBenchmark(nodeId: string): Promise<NodeBenchmark | null>
   /**
    * Stores the state of a connected node. Does nothing if this is no longer the node's connection.
@@ -165,12 +145,9 @@ export type NodesStore = {
    * gateway may call this at any time, because each connection is ended only once.
    */
   endAbandoned(): Promise<number>
-  /** Figures of all nodes that are connected to living gateways of this database. */
+  /** Counts nodes that are connected to any living gateway of this database. */
   network(): Promise<NetworkFigures>
-  /**
-   * Returns the models for which nodes have benchmarks, sorted by name, at most OFFERED_MODELS_MAX.
-   * Nodes may serve these models when they connect.
-   */
+  /** Models with benchmarks, which nodes may serve when they connect. Sorted by name. */
   offeredModels(): Promise<readonly string[]>
 }
 
@@ -287,7 +264,7 @@ const UPTIME_WHEN_LAST_SEEN = sql`
 
 const NO_CONNECTION = sql`connected_since = null, models = '{}', process_id = null, connection_id = null`
 
-/** The state to store. Only the operator can enable a disabled node. */
+/** Only the operator can enable a disabled node. */
 function unlessDisabled(state: NodeState): RawBuilder<string> {
   const disabled = stopState(state) === state ? 'STOPPED_DISABLED' : 'RUNNING_DISABLED'
   return sql`case when state in ('RUNNING_DISABLED', 'STOPPED_DISABLED') then ${disabled} else ${state} end`
@@ -407,9 +384,7 @@ async function saveBenchmark(
   return rows[0]?.is_known ? 'too_many' : 'unknown_node'
 }
 
-/**
- * Returns the newest benchmark of one node, or of each node of an account. The keys are node ids.
- */
+/** The keys are node ids. */
 async function findNewestBenchmarks(
   queries: Queries,
   of: { readonly nodeId: string } | { readonly accountId: string },
@@ -424,10 +399,7 @@ async function findNewestBenchmarks(
   return new Map(rows.map((row) => [row.node_id, toBenchmark(row)]))
 }
 
-/**
- * Reads the benchmarks of the models that an account's connected nodes serve. The keys are node
- * ids.
- */
+/** Only models that connected nodes serve. The keys are node ids. */
 async function readServedSpeeds(queries: Queries, accountId: string) {
   const { rows } = await sql<Pick<BenchmarkRow, 'node_id' | 'model' | 'tokens_per_second'>>`
     select b.node_id, b.model, b.tokens_per_second from nodes n
@@ -442,7 +414,6 @@ async function readServedSpeeds(queries: Queries, accountId: string) {
   return speeds
 }
 
-/** Reads the figures in one pass over the connected nodes and their benchmarks. */
 async function readNetworkFigures(queries: Queries): Promise<NetworkFigures> {
   const [counts, models] = await Promise.all([readCounts(queries), readModels(queries)])
   return { ...counts, models }

@@ -19,10 +19,7 @@ import {
 import { statusText } from './node-state.ts'
 import type { NodeBenchmark, NodesStore, OwnNode, StoredNode } from './nodes-store.ts'
 
-/**
- * How many ids are tried for one new node. If all are taken, the source of randomness must be
- * faulty.
- */
+/** If this many new ids are taken, the source of randomness must be faulty. */
 export const NODE_ID_TRIES = 8
 
 /**
@@ -42,7 +39,7 @@ export type OwnedNodes = {
   info(node: OwnNode): Promise<object>
   saveInfo(node: OwnNode & { readonly hardware: NodeHardware }): Promise<object>
   stats(node: OwnNode): Promise<object>
-  /** Returns what the node served in the last `hours` hours, including the current hour. */
+  /** Includes the current hour. */
   history(node: OwnNode & { readonly hours: number }): Promise<object>
   /** Throws `not_found` also when there is no benchmark of this model. */
   benchmark(node: OwnNode & { readonly model: string }): Promise<object>
@@ -56,9 +53,8 @@ export type OwnedNodes = {
 }
 
 /**
- * Returns the operations for node owners, over the stores. `now` is Unix milliseconds. `random`
- * returns the requested number of unpredictable bytes. `onArchived` gets a node that must not stay
- * connected.
+ * `now` is Unix milliseconds. `random` returns the requested number of unpredictable bytes.
+ * `onArchived` gets a node that must not stay connected.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: a node owner's operations
 export function createOwnedNodes(options: {
@@ -187,10 +183,7 @@ function unknownNode(): ApiError {
   return new ApiError('not_found', 'This account has no such node')
 }
 
-/**
- * A node as its owner sees it. The hardware is null until the agent reports it. `now` is Unix
- * seconds.
- */
+/** The hardware is null until the agent reports it. `now` is Unix seconds. */
 function describe(node: StoredNode, now: number) {
   return {
     node_id: node.nodeId,
@@ -201,7 +194,6 @@ function describe(node: StoredNode, now: number) {
   }
 }
 
-/** The average is in seconds. */
 function statsReply(
   node: StoredNode,
   benchmark: NodeBenchmark | null,
@@ -224,7 +216,6 @@ function statsReply(
   }
 }
 
-/** Times are in seconds, as in the statistics. */
 function describeHour(hour: NodeHour) {
   const { firstTokenMs } = hour
   return {
@@ -237,9 +228,7 @@ function describeHour(hour: NodeHour) {
   }
 }
 
-/**
- * 0 while the node is not connected. Also 0 if the connection starts in the future, by our clock.
- */
+/** By our clock, a connection may start in the future. */
 function runDurationSeconds({ connectedSince }: StoredNode, now: number): number {
   return connectedSince === null ? 0 : Math.max(0, now - connectedSince)
 }
@@ -248,10 +237,9 @@ function runDurationSeconds({ connectedSince }: StoredNode, now: number): number
 const NODE_ID_WORDS = 5
 
 /**
- * Returns a new node id: five words from BIP-39's English list, joined by `_`. Each word is equally
- * likely. The id is not a secret. `random` returns the requested number of unpredictable bytes.
- * Among a million nodes, two have the same id with a chance of 1 in 72,000. So if the id is taken,
- * the caller must try again.
+ * Joins five words from BIP-39's English list by `_`. The id is not a secret. Among a million
+ * nodes, two have the same id with a chance of 1 in 72,000. So the caller must try again if the id
+ * is taken.
  */
 export function makeNodeId(random: (length: number) => Uint8Array): string {
   const bytes = random(2 * NODE_ID_WORDS)

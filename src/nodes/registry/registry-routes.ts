@@ -22,25 +22,18 @@ import {
 import type { NetworkStats } from './network-stats.ts'
 import type { OwnedNodes } from './owned-nodes.ts'
 
-/**
- * Maximum number of registrations, hardware reports and benchmarks that are read at the same time.
- * The next constant limits the bytes of their bodies.
- */
+/** Limits registrations, hardware reports and benchmarks that are read at the same time. */
 const REGISTRY_CALLS_MAX = 256
 const REGISTRY_BYTES_MAX = 16 * 1024 * 1024
 
-/**
- * Maximum number of histories that are read at the same time. Each may cover some hundred thousand
- * rows.
- */
+/** A history may cover some hundred thousand rows. */
 const HISTORY_CALLS_MAX = 8
 
-/** Largest body of these calls. A body has at most about a dozen short members. */
+/** A body has at most about a dozen short members. */
 export const NODE_BODY_BYTES_MAX = 64 * 1024
 
 const EXAMPLE_ID = '3d2c1b0a-0000-4000-8000-000000000000'
 
-/** Example bodies for the documentation. */
 const EXAMPLES = {
   info: {
     node_id: EXAMPLE_ID,
@@ -60,10 +53,7 @@ const EXAMPLES = {
   update: { node_id: EXAMPLE_ID, node_name: 'my other machine' },
 } as const
 
-/**
- * Routes of contributed nodes (interface, 2.7): registration, hardware, benchmarks, statistics, and
- * the network's figures.
- */
+/** Routes of contributed nodes (interface, 2.7). */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: declarations of routes
 export function nodeRoutes({
   nodes,

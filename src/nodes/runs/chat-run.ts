@@ -18,27 +18,26 @@ import {
 import { boundUsage, mediaBytesOf, promptTokensMax } from './usage-claim.ts'
 
 /**
- * Checks the chunks of one answer as they arrive. Both methods throw FormatError for a malformed
- * answer. The node then counts as failed, and before the first token another node replaces it.
+ * Both methods throw FormatError for a malformed answer. The node then counts as failed, and before
+ * the first token another node replaces it.
  */
 export type AnswerReader = {
   /** Returns the chunks that are sent instead of the node's chunk. */
   push(chunk: JsonObject): readonly JsonObject[]
-  /** Called when the node reports that its answer is complete. */
+  /** The node reports that its answer is complete. */
   finish(): void
 }
 
 /** A chat request in the form for nodes. Its text is made only once, even for several tries. */
 export type ChatQuestion = {
   readonly request: JsonObject
-  /** Upper limit of the frame's size in UTF-8, bytes. The frame may be slightly smaller. */
+  /** Upper limit of the frame's size in UTF-8. */
   readonly frameBytes: number
   readonly frameOf: (id: string, traceparent: string | null) => string
-  /** Size of the request in UTF-8, bytes, without its pictures and sounds. */
+  /** Size in UTF-8, without pictures and sounds. */
   readonly requestBytes: number
-  /** Maximum number of tokens that the prompt can have. */
   readonly promptTokensMax: number
-  /** How many choices the request asks for: `n`. */
+  /** The request's `n`. */
   readonly choices: number
   /** Null for a chat completion, which is always streamed. */
   readonly dialect: NodeDialect | null
@@ -46,7 +45,6 @@ export type ChatQuestion = {
   readonly isWhole: boolean
 }
 
-/** Creates the question for a chat request, or for a request in another dialect. */
 export function askChat(
   model: string,
   request: JsonObject,
@@ -68,21 +66,20 @@ export function askChat(
 
 export type ChatRunOptions = RunOptions & {
   readonly question: Omit<ChatQuestion, 'request' | 'frameBytes' | 'frameOf'>
-  /** Checks the answer. Null: only the form of the chunks is checked. */
+  /** Null: only the form of the chunks is checked. */
   readonly reader: AnswerReader | null
 }
 
-/** One chat call on one node. */
 export class ChatRun extends Run {
   declare readonly options: ChatRunOptions
   /** Resolves at the first token. Rejects with DispatchError, or the signal's reason. */
   readonly firstToken: Promise<void>
-  /** The usage that the node claims, cut to plausible values. Null until it arrives. */
+  /** The node's claim, cut to plausible values. */
   private usage: JsonObject | null = null
   private textLength = 0
   private tokenChunks = 0
   private bytes = 0
-  /** When the caller got its result, and the number of bytes that arrived later. */
+  /** Counts from the time when the caller got its result. */
   private late = { sinceMs: 0, bytes: 0 }
   private firstTokenAtMs: number | null = null
   private lastTokenAtMs = 0
@@ -109,10 +106,7 @@ export class ChatRun extends Run {
     return this.queue.batches
   }
 
-  /**
-   * Returns the times of the answer's tokens. Null when no token arrived. A whole answer has no
-   * times of tokens.
-   */
+  /** Null when no token arrived, and for a whole answer, which comes without single tokens. */
   times(): RunTimes | null {
     const { startedAtMs, firstTokenAtMs, lastTokenAtMs } = this
     if (firstTokenAtMs === null || this.options.question.isWhole) return null
@@ -124,10 +118,7 @@ export class ChatRun extends Run {
     }
   }
 
-  /**
-   * Handles a frame for this run. Returns false if the node sends more than it may after the run
-   * ended.
-   */
+  /** False if the node sends more than it may after the run ended. */
   receive(frame: ChatRunFrame, bytes: number): boolean {
     if (this.phase === 'closed') return true
     if (!this.measure(bytes)) return false
@@ -142,10 +133,7 @@ export class ChatRun extends Run {
     return true
   }
 
-  /**
-   * Counts a frame's bytes. An answer that is too large ends only its own run, because only the
-   * run's caller chose the length.
-   */
+  /** A too large answer ends only its own run, because the run's caller chose the length. */
   private measure(bytes: number): boolean {
     if (this.result !== null) {
       this.late.bytes += bytes
@@ -175,11 +163,7 @@ export class ChatRun extends Run {
     return times === null ? speedAfterSilence(offer.speed, now() - this.startedAtMs) : offer.speed
   }
 
-  /**
-   * The node claims the token counts, which are cut to possible values. Without a claim, they are
-   * estimated from the sizes of request and answer. This gateway measured the time to the first
-   * token.
-   */
+  /** Without a claim, token counts are estimated from the sizes of request and answer. */
   inferenceOf(nodeId: string): Inference {
     const { id, accountId, offer, question, now } = this.options
     const promptTokens = count(this.usage, 'prompt_tokens') ?? estimate(question.requestBytes)
@@ -266,7 +250,7 @@ export class ChatRun extends Run {
     if (read !== null) this.queue.push(read, bytes)
   }
 
-  /** Returns the result of `read`. Null when the reader has refused the answer. */
+  /** Null when the reader has refused the answer. */
   private judge<Read>(read: () => Read): Read | null {
     try {
       return read()
@@ -300,20 +284,14 @@ export class ChatRun extends Run {
     this.deadlineMs = Math.min(this.lastTokenAtMs + graceMs, this.startedAtMs + limits.runMs)
   }
 
-  /**
-   * Called when too much data waits. Before the first token, the node has sent too much. After the
-   * first token, the caller reads too slowly, which is not the node's fault.
-   */
+  /** Before the first token, the node sent too much. Later, the caller reads too slowly. */
   private overflow(): void {
     if (this.phase === 'waiting')
       this.failAndDrain('node_failed', 'The node sent too much data before its first token')
     else this.failAndDrain('caller_too_slow', 'The caller read the answer too slowly')
   }
 
-  /**
-   * Called when the node reports that its answer is complete. Without any token, the node gave no
-   * answer.
-   */
+  /** Without any token, the node gave no answer. */
   private finish(): void {
     // The usage frame and the final frame may both report the end. The first report counts.
     if (this.phase === 'closed') return

@@ -5,38 +5,28 @@ import { expectedMs } from './speed.ts'
 export type NodeIndex<Node> = {
   add(node: Node): void
   remove(node: Node): void
-  /**
-   * Called when another gateway lost the nodes of a model, which are expected back within
-   * `returnMs`.
-   */
+  /** Another gateway lost the nodes of a model. They are expected back within `returnMs`. */
   expectReturn(model: string): void
-  /** True if nodes of the model are expected to connect again. */
   isReturning(model: string): boolean
   /** Must be called when a node's state, slots or circuit have changed. */
   update(node: Node): void
   /**
-   * Chooses an offer for the model. Of a few offers, chooses the one with the shortest expected
-   * time. Of many, draws two at random and chooses the better one.
+   * Of a few offers, chooses the one with the shortest expected time. Of many, draws two at random
+   * and chooses the better one.
    */
   pick(model: string, isExcluded: (node: Node) => boolean): Offer<Node> | null
-  /**
-   * True if a node of the model is or was connected, or offered the model before this process
-   * started.
-   */
+  /** Also true for models that nodes offered before this process started. */
   isKnown(model: string): boolean
   /** True if a node of the model is RUNNING and not set aside. */
   isServed(model: string): boolean
-  /** How many nodes of the model are connected, in any state. */
+  /** Counts connected nodes in any state. The next two methods do this too. */
   connected(model: string): number
-  /** How many of the model's connected nodes accept large frames. */
   connectedLarge(model: string): number
-  /** How many of the model's connected nodes have an ability. */
   connectedWith(model: string, ability: string): number
   /** Models with nodes that are RUNNING and not set aside, sorted by name. */
   models(): readonly { readonly model: string; readonly nodes: number }[]
 }
 
-/** All nodes are compared if at most this number is available. */
 export const COMPARED_MAX = 4
 /** Maximum number of remembered models that have no connected node. */
 const IDLE_MODELS_MAX = 10_000
@@ -46,15 +36,12 @@ type ModelOffers<Node> = {
   large: number
   readonly abilities: Map<string, number>
   running: number
-  /** Until this time, Unix milliseconds, nodes that another gateway lost are expected back. */
+  /** Unix milliseconds. Until then, nodes that another gateway lost are expected back. */
   returnUntilMs: number
   readonly available: Offer<Node>[]
 }
 
-/**
- * Creates an index without nodes. `isKnown` is true for the models in `offeredModels`. `random`
- * returns numbers from 0 to below 1. `now` returns Unix milliseconds.
- */
+/** `random` returns numbers from 0 to below 1. `now` returns Unix milliseconds. */
 export function createNodeIndex<Node extends OfferingNode<Node>>({
   random,
   offeredModels,
@@ -182,10 +169,7 @@ function placeOffer<Node>(
   offer.position = -1
 }
 
-/**
- * Draws a few times, and compares all offers if all draws fail. This is rare, because at most two
- * nodes are excluded.
- */
+/** Null when a few draws fail, which is rare: at most two nodes are excluded. */
 function draw<Node>(
   available: readonly Offer<Node>[],
   isExcluded: (node: Node) => boolean,

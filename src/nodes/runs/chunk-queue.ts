@@ -1,45 +1,33 @@
 import type { JsonObject } from '../../../attestation/json/value.ts'
 
 /**
- * No more chunks are added to a waiting batch of this size. The limit gives a slow caller time for
- * each write. It also saves memory, because a batch is in memory twice during its write.
+ * A waiting batch of this size is full. The limit gives a slow caller time for each write, and
+ * saves memory, because a batch is in memory twice during its write.
  */
 export const BATCH_BYTES_MAX = 64 * 1024
 
-/**
- * Chunks that waited together. `bytes` is the size of their frames, and of the frames before them
- * that contained no chunk.
- */
+/** `bytes`: size of the chunks' frames, and of the frames before them without a chunk. */
 export type ChunkBatch = { readonly chunks: readonly JsonObject[]; readonly bytes: number }
 
-/** A queue of chunks: a node adds them, and one caller takes them. */
+/** A node adds chunks, and one caller takes them. */
 type ChunkQueue = {
   /**
-   * Each step returns the waiting chunks, at most BATCH_BYTES_MAX and one frame. Chunks that came
-   * in one packet are returned together.
+   * A batch has at most BATCH_BYTES_MAX and one frame. Chunks that came in one packet are in one
+   * batch.
    */
   readonly batches: AsyncIterable<ChunkBatch>
-  /** Bytes of the frames whose chunks are waiting. */
   waitingBytes(): number
-  /**
-   * Number of bytes of the frames since the last chunk. A reader may keep a part of these frames in
-   * memory.
-   */
+  /** Bytes of the frames since the last chunk. A reader may keep parts of them in memory. */
   silentBytes(): number
-  /** Adds the chunks of one frame. `bytes` is the size of the frame. */
+  /** `bytes`: size of the chunks' frame. */
   push(chunks: readonly JsonObject[], bytes: number): void
-  /**
-   * Ends the input. After the waiting chunks, the iteration ends, or throws `error`. Only the first
-   * call has an effect.
-   */
+  /** After the waiting chunks, the iteration ends or throws `error`. Only the first call counts. */
   end(error: Error | null): void
   /** Drops the waiting chunks. The iteration throws `reason` at once. */
   discard(reason: unknown): void
 }
 
-/**
- * Makes an empty queue. `onLeave` is called when the caller leaves the iteration before its end.
- */
+/** `onLeave` is called when the caller leaves the iteration before its end. */
 export function createChunkQueue(onLeave: () => void): ChunkQueue {
   let waiting: WaitingBatch[] = []
   let waitingBytes = 0
@@ -72,10 +60,7 @@ export function createChunkQueue(onLeave: () => void): ChunkQueue {
     waitingBytes = 0
   }
 
-  /**
-   * The reader continues only after the whole packet was read, so that it gets all chunks of the
-   * packet.
-   */
+  /** The reader continues after the whole packet was read, so it gets all chunks of the packet. */
   function wake(): void {
     reader?.resolve()
     reader = null

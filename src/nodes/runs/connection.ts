@@ -36,24 +36,19 @@ import {
 import type { Run, RunEvent } from './run.ts'
 import { createEndedRuns, createStrayBudget, type StrayBudget } from './stray-frames.ts'
 
-/**
- * Maximum number of remembered runs that ended without their final frame, which may still arrive: a
- * usage chunk, then status 2.
- */
+/** A run may end before its final frame arrives: a usage chunk, then status 2. */
 const ENDED_RUNS_MAX = 64
 
 /** Features by which a node is chosen for a call. */
 const CHOSEN_BY = ['remote-media', ...NODE_DIALECTS] as const
 
-/** A node that may connect. */
 export type AcceptedNode = NodeHello & {
   readonly accountId: string
-  /** The state that the node has at the start of its connection. */
+  /** At the start of the connection. */
   readonly state: NodeState
   readonly vramMb: number | null
 }
 
-/** Events that a connection reports to its hub. */
 export type NodeEvent =
   /** The node may have started or stopped getting calls, or have another number of free slots. */
   | { readonly kind: 'changed' }
@@ -63,55 +58,45 @@ export type NodeEvent =
   | { readonly kind: 'state' }
   /** The connection has ended. Reported once, before the socket closes. */
   | { readonly kind: 'gone'; readonly why: string }
-  /** An event of one of the node's runs. */
   | { readonly kind: 'run'; readonly run: Run; readonly event: RunEvent }
 
-/** The parts of the hub that a connection uses. */
 export type HubLink = {
   readonly limits: NodeLimits
   /** Milliseconds. */
   readonly now: () => number
   /** From 0 to below 1. */
   readonly random: () => number
-  /**
-   * Makes an id that a node cannot guess. So a node knows no other node's request ids, and cannot
-   * answer a ping that it did not get.
-   */
+  /** A node must not guess request ids of other nodes, or answer a ping that it did not get. */
   readonly makeId: () => string
   readonly log: Logger
-  /** Limits the memory for answers with images, for all nodes together. */
+  /** For all nodes together. */
   readonly imageBudget: ImageBudget
-  /** Returns the node's circuits at the end of its last connection, by model. */
+  /** The node's circuits at the end of its last connection, by model. */
   recall(nodeId: string, models: readonly string[]): ReadonlyMap<string, Circuit>
   report(node: NodeConnection, event: NodeEvent): void
 }
 
-/** The options from the code that starts a run. The connection adds the others. */
+/** The connection adds the options that are omitted here. */
 export type Start<Options> = Omit<
   Options,
   'id' | 'limits' | 'now' | 'emit' | 'isCancellable' | 'reservation' | 'question'
 >
 
-/** A connected node. */
 export class NodeConnection implements OfferingNode<NodeConnection> {
   readonly accepted: AcceptedNode
-  /** Each connection of a node has its own id. */
   readonly connectionId: string
   readonly offers: readonly Offer<NodeConnection>[]
   readonly slots: Slots
   readonly nodes = 1
   readonly isRemote = false
   readonly health: NodeHealth
-  /** True if the node accepts request members that the public client cannot handle. */
+  /** Accepts request members that the public client cannot handle. */
   readonly takesExtraMembers: boolean
   readonly takesLargeFrames: boolean
   readonly abilities: ReadonlySet<string>
-  /**
-   * Until this time, the node's backend is at its limit, as the node reported. Other nodes get
-   * calls first.
-   */
+  /** Until this time, the node's backend is at its limit, and other nodes get calls first. */
   restsUntilMs = Number.NEGATIVE_INFINITY
-  /** Maximum number of bytes that wait until the node reads them. */
+  /** Bytes that wait until the node reads them. */
   private readonly waitingBytesMax: number
   private readonly hub: HubLink
   private readonly socket: WebSocket
@@ -119,17 +104,17 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   private readonly strays: StrayBudget
   private readonly runs = new Map<string, Run>()
   private readonly ended = createEndedRuns(ENDED_RUNS_MAX)
-  /** Limits the bytes that arrive below the WebSocket. Null for a chat node. */
+  /** Null for a chat node. */
   private readonly meter: FrameMeter | null
-  /** Number of bytes that are reserved for requested images. */
+  /** For requested images. */
   private reservedBytes = 0
   private isDraining = false
   private isGone = false
 
   /**
    * `stream` is the socket below the WebSocket. A DIFFUSION node may send a large frame only while
-   * the gateway waits for an answer with reserved memory. So all nodes together use at most the
-   * image budget, and one small frame each.
+   * the gateway waits for an answer with reserved memory. This limits the memory for all nodes to
+   * the image budget, and one small frame each.
    */
   constructor(socket: WebSocket, stream: Duplex, accepted: AcceptedNode, hub: HubLink) {
     this.socket = socket
@@ -179,12 +164,10 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     socket.on('error', () => {})
   }
 
-  /** True if the node makes images. */
   get draws(): boolean {
     return this.accepted.modelType === 'DIFFUSION'
   }
 
-  /** True if the node understands a cancel frame. */
   private get isCancellable(): boolean {
     return this.accepted.features.has('cancel')
   }
@@ -197,43 +180,34 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     return !this.isGone
   }
 
-  /**
-   * True if a large frame can be sent to the node now: the waiting bytes must stay below the limit.
-   */
   hasRoomFor(frameBytes: number): boolean {
     return this.takesLargeFrames && this.socket.bufferedAmount + frameBytes <= this.waitingBytesMax
   }
 
-  /** True if the node can get a call for the model now. Without a model: for any model. */
+  /** Without a model: for any model. */
   isAvailable(model?: string): boolean {
     return this.isServing(model) && this.slots.inUse() < this.slots.capacity
   }
 
-  /** True if the node gets calls for the model. Without a model: for any model. */
+  /** Without a model: for any model. */
   isServing(model?: string): boolean {
     const isGoing = this.isGone || this.isDraining || this.liveness.isLeaving()
     return !isGoing && this.health.isServing(model)
   }
 
-  /**
-   * The load that the node last reported. It is not trusted. It is logged when the node's state
-   * changes.
-   */
+  /** Not trusted. Logged when the node's state changes. */
   load(): NodeLoad | null {
     return this.liveness.load()
   }
 
-  /** Begins a chat run. From now on, the run owns the slot. */
+  /** From now on, the run owns the slot. */
   chat(question: ChatQuestion, start: Start<ChatRunOptions>): ChatRun {
     const run = new ChatRun({ ...start, ...this.ownOptions(), question })
     this.open(run, question.frameOf(run.id, this.traceparent()))
     return run
   }
 
-  /**
-   * Asks the node for images. Without memory for another answer, returns null and releases the
-   * slot.
-   */
+  /** Without memory for another answer, returns null and releases the slot. */
   draw(start: Start<ImageRunOptions>): ImageRun | null {
     const { imageBudget, limits } = this.hub
     const reservation = imageBudget.reserve(answerBytesOf(start.request, limits.imageFrameBytesMax))
@@ -247,10 +221,6 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     return run
   }
 
-  /**
-   * Called when the caller of a run has left. Sends the node a cancel frame if it understands such
-   * frames.
-   */
   cancel(run: Run): void {
     if (this.isGone || !this.isCancellable) return
     // `post` would end the connection of a node that reads slowly. A caller who leaves must not
@@ -258,7 +228,6 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     this.socket.send(encodeGatewayControl(this.nodeId, { kind: 'cancel', requestId: run.id }))
   }
 
-  /** Removes a run that has ended. */
   forget(run: Run): void {
     this.runs.delete(run.id)
     if (!run.hasFinalFrame) this.ended.add(run.id)
@@ -267,7 +236,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     this.meter?.check()
   }
 
-  /** Sends a frame. Ends the connection of a node that is closing or does not read. */
+  /** Ends the connection of a node that is closing or does not read. */
   post(frame: string): void {
     if (this.isClosing()) this.end('closing')
     else if (this.isGone || this.socket.bufferedAmount > this.waitingBytesMax)
@@ -305,33 +274,29 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     if (wasLeaving !== this.liveness.isLeaving()) this.free()
   }
 
-  /** Resolves to true when the node's socket answers a ping in time, else to false. */
+  /** False when the node's socket does not answer a ping in time. */
   async isAlive(timeoutMs: number): Promise<boolean> {
     return !this.isGone && !this.isClosing() && (await awaitPong(this.socket, timeoutMs))
   }
 
-  /** Ends the connection. The close frame contains the reason. */
+  /** The close frame contains the reason. */
   close(code: number, reason: string): void {
     if (this.isGone) return
     this.end(reason)
     this.socket.close(code, reason)
   }
 
-  /** Ends the connection without a close frame, because the node no longer reads. */
+  /** Sends no close frame, because the node no longer reads. */
   terminate(why: string): void {
     this.end(why)
     this.socket.terminate()
   }
 
-  /** Ends all runs of the node at once with `error`. */
   failRuns(error: DispatchError): void {
     for (const run of [...this.runs.values()]) run.fail(error)
   }
 
-  /**
-   * True after the node's close frame. The connection may stay open for `closeTimeoutMs`, but no
-   * frame follows.
-   */
+  /** True after the node's close frame, until the socket is closed. No frame follows. */
   private isClosing(): boolean {
     return !this.isGone && this.socket.readyState !== this.socket.OPEN
   }
@@ -351,14 +316,13 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     if (this.isGone) return
     this.isGone = true
     this.report({ kind: 'changed' })
-    // A lost connection counts as one failure for each model with running calls, for any number of
-    // calls.
+    // Any number of running calls counts as one failure for each model.
     for (const model of this.answeredModels()) this.health.failed(model)
     this.failRuns(lostError())
     this.report({ kind: 'gone', why })
   }
 
-  /** Reads a frame. An error in our own code ends only the node's connection, not the process. */
+  /** An error in our own code ends only the node's connection, not the process. */
   private receiveSafely(data: Buffer, isBinary: boolean): void {
     try {
       this.receive(data, isBinary)
@@ -434,26 +398,19 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     }
   }
 
-  /**
-   * Handles a WebSocket control frame. A node can send many thousands per second, so unexpected
-   * ones use the stray budget.
-   */
+  /** A node can send many thousands of pings per second, so unexpected pings have a cost. */
   private takePing(isExpected: boolean): void {
     if (this.isGone) return
     this.liveness.received()
     if (!isExpected) this.tolerate(0)
   }
 
-  /** Handles a frame that the gateway did not ask for. */
   private tolerate(bytes: number): void {
     if (this.isGone || this.strays.spend(bytes, this.hub.now())) return
     this.expel(CLOSE_CODES.policy, 'Too many unexpected frames')
   }
 
-  /**
-   * Ends the connection because of the node's frames. Stops reading, because the node might never
-   * answer the close.
-   */
+  /** Stops reading, because the node might never answer the close. */
   private expel(code: number, reason: string): void {
     this.close(code, reason)
     this.socket.pause()

@@ -1,61 +1,49 @@
 import { ApiError } from '../../api/errors.ts'
 import type { NodeFault } from '../protocol/frames.ts'
 
-/** Why no node answered, or why a node stopped answering. */
-export type DispatchCode =
+export const DISPATCH_CODES = [
   /** No node offers the model now, and no node offered the model earlier. */
-  | 'unsupported_model'
-  /** No node of the model serves the dialect of the call. */
-  | 'unsupported_dialect'
+  'unsupported_model',
+  'unsupported_dialect',
   /** Nodes have the model, but all were busy during the wait. */
-  | 'no_nodes'
-  /** The request is larger than the frames that nodes accept. */
-  | 'request_too_large'
-  /**
-   * The request contains an address in place of an image, and no node of the model fetches
-   * addresses.
-   */
-  | 'remote_media'
+  'no_nodes',
+  'request_too_large',
+  /** The request has an address in place of an image. No node of the model fetches addresses. */
+  'remote_media',
   /**
    * The node's backend refuses the request, with the backend's `status`. This is the caller's
    * fault; for images it may be the node's.
    */
-  | 'node_refused'
+  'node_refused',
   /**
    * The node or its backend failed, or sent no valid answer. A `status` means that the node itself
    * reported the failure.
    */
-  | 'node_failed'
+  'node_failed',
   /** The node's backend is at its limit, for `retryAfterSeconds` if the node stated a time. */
-  | 'node_busy'
-  | 'first_token_timeout'
-  | 'token_timeout'
-  /** The node's connection ended. */
-  | 'node_lost'
+  'node_busy',
+  'first_token_timeout',
+  'token_timeout',
+  'node_lost',
   /** The caller read too slowly, and too much data waited. */
-  | 'caller_too_slow'
+  'caller_too_slow',
   /** The answer's frames have more bytes than one run may have. */
-  | 'answer_too_large'
-  /** This process is stopping. */
-  | 'stopping'
+  'answer_too_large',
+  'stopping',
+] as const
+export type DispatchCode = (typeof DISPATCH_CODES)[number]
 
-/** Why no node served a call completely. `message` is our own text, without words from the node. */
+/** `message` is our own text, without words from the node. */
 export class DispatchError extends Error {
   override readonly name = 'DispatchError'
   readonly code: DispatchCode
-  /**
-   * The status code that a node reported, only with `node_refused`, `node_failed` and `node_busy`.
-   * Otherwise null.
-   */
+  /** The node reported this status. Only with `node_refused`, `node_failed` and `node_busy`. */
   readonly status: number | null
-  /**
-   * The node's own text (attacker-controlled, printable, at most 500 characters). Null: the node
-   * sent no text.
-   */
+  /** The node's own text: attacker-controlled, printable, at most 500 characters. */
   readonly nodeMessage: string | null
-  /** Length of the pause that the node's backend asked for, seconds. Null: no pause. */
+  /** The pause that the node's backend asked for. */
   readonly retryAfterSeconds: number | null
-  /** True if the gateway itself refused the node's answer. Possible only with `node_failed`. */
+  /** The gateway itself refused the node's answer. Only with `node_failed`. */
   readonly isGatewaysJudgement: boolean
 
   constructor(
@@ -77,7 +65,6 @@ export class DispatchError extends Error {
   }
 }
 
-/** Returns the caller's error for a failure that a node reported. */
 export function faultError(fault: NodeFault | null): DispatchError {
   const status = fault?.statusCode ?? 500
   const nodeMessage = fault === null || fault.message === '' ? null : fault.message
@@ -98,22 +85,17 @@ export function faultError(fault: NodeFault | null): DispatchError {
 
 const BUSY = 429
 
-/**
- * Status codes which mean that the request is wrong. The node's backend, configuration and load do
- * not cause them.
- */
+/** These statuses mean that the request is wrong, not the node's backend or its load. */
 const CALLER_FAULTS: ReadonlySet<number> = new Set([400, 422])
 
-/** Returns the error for a run whose connection ended. */
 export function lostError(): DispatchError {
   return new DispatchError('node_lost', 'The connection to the node ended')
 }
 
 /**
- * True if the request may have caused the error that the node reported. The status may be 400 or
- * 500 when the node's library does not know a member, or its backend cannot use a tool. If the
- * gateway refused the answer, the model may be the only cause. Another node's success does not
- * prove that this node has a fault, so a probe decides.
+ * True if the request may have caused the error. The status may be 400 or 500 when the node's
+ * library does not know a member, or its backend cannot use a tool. If the gateway refused the
+ * answer, the model may be the only cause. So a probe must decide.
  */
 export function mayBeRequestsFault(error: DispatchError): boolean {
   const { code, status } = error
@@ -124,29 +106,23 @@ export function mayBeRequestsFault(error: DispatchError): boolean {
   )
 }
 
-/**
- * Statuses which mean that the backend refuses the node's key, or lacks the model. No caller's
- * request causes them.
- */
+/** These statuses mean that the backend refuses the node's key, or lacks the model. */
 const OWN_FAULTS: ReadonlySet<number> = new Set([401, 403, 404])
 
 /**
- * True if the error counts as a failure of the node. A lost connection does not count here: the
- * connection itself records one failure for all its runs.
+ * A lost connection does not count here, because the connection itself records one failure for all
+ * its runs.
  */
 export function isNodesFault({ code }: DispatchError): boolean {
   return code === 'node_failed' || code === 'first_token_timeout' || code === 'token_timeout'
 }
 
-/**
- * The backend's status codes that concern the caller's request. All others are the node's problem.
- */
+/** Statuses that concern the caller's request. All others are the node's problem. */
 const CALLER_STATUSES: ReadonlySet<number> = new Set([400, 409, 413, 422])
 
 /**
- * Returns the caller's error when no node answered, or a node stopped answering. Only a refusal
- * contains the node's own words, which the caller needs to correct the request. A stranger wrote
- * these words, but they are printable and short.
+ * Only a refusal contains the node's own words, which the caller needs to correct the request. A
+ * stranger wrote these words, but they are printable and short.
  */
 export function nodeCallErrorOf(error: DispatchError): ApiError {
   switch (error.code) {

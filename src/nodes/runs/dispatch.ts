@@ -20,48 +20,36 @@ import type { NodeLimits } from './limits.ts'
 import type { HeldOffer, OfferingNode } from './offer.ts'
 import type { WaitQueue } from './wait-queue.ts'
 
-/** One chat call. It goes to the best node. */
 export type NodeCall = {
   readonly model: string
-  /**
-   * The chat completion request for the node, which always streams its answer and includes the
-   * usage.
-   */
+  /** A chat completion request, which always streams and includes the usage. */
   readonly request: JsonObject
-  /** Dialect of the request, which the node gets unchanged. Absent or null: chat completions. */
+  /** The node gets a request in a dialect unchanged. Absent or null: chat completions. */
   readonly dialect?: NodeDialect | null
-  /** The caller's account, for the record of served calls. Null: there is no account. */
+  /** For the record of served calls. Null: there is no account. */
   readonly accountId: string | null
   /** Aborted when the caller leaves: in the queue, before the first token, or during the stream. */
   readonly signal: AbortSignal
-  /**
-   * Opens a new reader for the answer of each node that is tried. If absent, the caller gets the
-   * chunks exactly as the node sent them.
-   */
+  /** For each node that is tried. If absent, the caller gets the chunks as the node sent them. */
   readonly openReader?: () => AnswerReader
-  /**
-   * The call comes from another gateway. It goes only to nodes of this gateway, and does not wait.
-   */
+  /** Another gateway sent the call, so the call does not wait and stays at this gateway. */
   readonly isPeers?: true
 }
 
-/** The answer that a node streams for one call. */
 export type NodeAnswer = {
   readonly nodeId: string
   /**
-   * Chunks in order. Each step returns the chunks that arrived together, after the call's reader
-   * has read them. A chunk from a node is an object of bounded depth with `choices`, an array of
-   * objects that have an integer `index` and an object `delta`. A chunk with only usage is
-   * included. Its `usage` is the node's claim, cut to the tokens that the answer can contain
-   * (README), or null when the claim had no valid counts. The iteration ends when the run is done.
-   * It throws the signal's reason, or DispatchError when the node stops before the end of its
-   * answer. Iterate only once. The call is cancelled if the caller leaves the iteration or aborts
-   * the signal.
+   * Each step returns the chunks that arrived together, after the call's reader has read them. A
+   * chunk is an object of bounded depth with `choices`, an array of objects that have an integer
+   * `index` and an object `delta`. Its `usage` is the node's claim, cut to the tokens that the
+   * answer can contain (README), or null when the claim had no valid counts.
+   *
+   * Throws the signal's reason, or DispatchError when the node stops before the end of its answer.
+   * Iterate only once. Leaving the iteration cancels the call.
    */
   readonly batches: AsyncIterable<ChunkBatch>
 }
 
-/** Sends calls to nodes. */
 export type Dispatcher = {
   /**
    * Sends the call to the node with the shortest expected time, and resolves at the first token.
@@ -70,31 +58,26 @@ export type Dispatcher = {
    * signal's reason.
    */
   dispatch(call: NodeCall): Promise<NodeAnswer>
-  /** Models that can be served now, each with its number of RUNNING nodes, sorted by name. */
+  /** Models that can be served now, with their numbers of RUNNING nodes, sorted by name. */
   models(): readonly { readonly model: string; readonly nodes: number }[]
 }
 
-/** One call for images. It goes to the best node. */
-export type ImageNodeCall<Images> = {
+type ImageNodeCall<Images> = {
   readonly model: string
   readonly request: ImageRequest
-  /** The caller's account, for the record of served calls. */
+  /** For the record of served calls. Null: there is no account. */
   readonly accountId: string | null
-  /** Aborted when the caller leaves, at any time during the call. */
   readonly signal: AbortSignal
   /**
-   * Checks one node's answer, and returns the result of the call. FormatError means that the answer
-   * lacks the requested images: the node counts as failed, and another node is asked. Any other
-   * error ends the call.
+   * Checks one node's answer, and returns the result of the call. Throws FormatError when the
+   * answer lacks the requested images. Then the node counts as failed, and another node is asked.
+   * Any other error ends the call.
    */
   readonly read: (images: readonly string[]) => Promise<Images>
-  /**
-   * The call comes from another gateway. It goes only to nodes of this gateway, and does not wait.
-   */
+  /** Another gateway sent the call, so the call does not wait and stays at this gateway. */
   readonly isPeers?: true
 }
 
-/** Sends calls for images to DIFFUSION nodes. */
 export type ImageDispatcher = {
   /**
    * Sends the call to the node with the shortest expected time. Another node replaces a node that
@@ -102,39 +85,34 @@ export type ImageDispatcher = {
    * times. Rejects with DispatchError, the signal's reason, or the error that `read` threw.
    */
   dispatch<Images>(call: ImageNodeCall<Images>): Promise<Images>
-  /** True if a RUNNING node has the model now. */
   serves(model: string): boolean
   /** True if a node of the model is or was connected to this process. */
   isKnown(model: string): boolean
-  /** Models that can be served now, each with its number of RUNNING nodes, sorted by name. */
+  /** Models that can be served now, with their numbers of RUNNING nodes, sorted by name. */
   models(): readonly { readonly model: string; readonly nodes: number }[]
-  /** True if a request fits into the frames that nodes accept. */
+  /** True if the request fits into the frames that nodes accept. */
   fits(request: { readonly prompt: string; readonly imageBytes: number }): boolean
 }
 
-/** The target of a call: a node that is connected here, or the nodes of another gateway. */
+/** A node that is connected here, or the nodes of another gateway. */
 export interface CallableNode extends OfferingNode<CallableNode> {
   readonly nodeId: string
-  /** True for another gateway, which sends the call to one of its nodes. */
   readonly isRemote: boolean
-  /** True if this target accepts request members that the public client cannot handle. */
+  /** Accepts request members that the public client cannot handle. */
   readonly takesExtraMembers: boolean
-  /**
-   * Until this time, the node's backend is at its limit, as the node reported. Other nodes get
-   * calls first.
-   */
+  /** Until this time, the node's backend is at its limit, and other nodes get calls first. */
   restsUntilMs: number
   isConnected(): boolean
-  /** True if this target now accepts a frame of this size, which is too large for some nodes. */
+  /** True if a frame of this size, which is too large for some nodes, can be sent now. */
   hasRoomFor(frameBytes: number): boolean
-  /** Begins a chat run. From now on, the run owns the slot. */
+  /** From now on, the run owns the slot. */
   chat(
     question: ChatQuestion,
     start: Start<ChatRunOptions>,
   ): Pick<ChatRun, 'firstToken' | 'batches'>
   /**
-   * Asks for images. Without memory for another answer, returns null and releases the slot. `drop`
-   * is called when the gateway does not judge the images.
+   * Without memory for another answer, returns null and releases the slot. `drop` is called when
+   * the gateway does not judge the images.
    */
   draw(
     start: Start<ImageRunOptions>,
@@ -144,7 +122,7 @@ export interface CallableNode extends OfferingNode<CallableNode> {
 type Index = NodeIndex<CallableNode>
 type Held = HeldOffer<CallableNode>
 
-/** The parts that send calls of one kind, chat or images, to nodes. */
+/** Chat and images have separate parts. */
 export type DispatchParts = {
   readonly index: Index
   readonly queue: WaitQueue<CallableNode>
@@ -155,10 +133,7 @@ export type DispatchParts = {
   readonly now: () => number
 }
 
-/**
- * Dispatcher.dispatch: tries one node after another until a node answers. A node gets only members
- * that it accepts, and no frame that is too large for it.
- */
+/** A node gets only members that it accepts, and no frame that is too large for it. */
 export async function dispatchCall(call: NodeCall, parts: DispatchParts): Promise<NodeAnswer> {
   checkCall(call, parts.index)
   const questions = questionsOf(call)
@@ -176,10 +151,7 @@ type Questions = {
   readonly for: (node: CallableNode) => ChatQuestion
 }
 
-/**
- * Returns two forms of the question: with all members, and with only the members that every node
- * accepts. Each form's text is made at most once, when it is needed.
- */
+/** Each form's text is made at most once, when it is needed. */
 function questionsOf({ model, request, dialect = null }: NodeCall): Questions {
   const whole = askChat(model, request, dialect)
   const known = dialect === null ? withKnownMembers(request) : request
@@ -194,10 +166,7 @@ function questionsOf({ model, request, dialect = null }: NodeCall): Questions {
   }
 }
 
-/**
- * Returns the ability that the call's dialect needs. Throws DispatchError when no node of the model
- * has it.
- */
+/** Returns the needed ability. Throws DispatchError when no node of the model has it. */
 function checkDialect({ model, dialect = null }: NodeCall, index: Index): readonly string[] {
   if (dialect === null) return []
   const speaks = (one: string) => index.connectedWith(model, one) > 0
@@ -210,9 +179,8 @@ function checkDialect({ model, dialect = null }: NodeCall, index: Index): readon
 }
 
 /**
- * Returns the ability that the call needs if it contains an address in place of an image. A backend
- * fetches the address from its own network, so the request goes only to nodes whose owners allow
- * this. Throws DispatchError when no node of the model allows this.
+ * A backend fetches an address from its own network, so a request with an address needs nodes whose
+ * owners allow this. Throws DispatchError when no node of the model allows this.
  */
 function checkMedia({ model, request }: NodeCall, index: Index): readonly string[] {
   const media = remoteMediaOf(request)
@@ -223,8 +191,8 @@ function checkMedia({ model, request }: NodeCall, index: Index): readonly string
 }
 
 /**
- * Returns the size of a frame that is too large for some nodes. Null when every node accepts it.
- * Throws DispatchError when no node of the model accepts it.
+ * Null when every node accepts the frame. Throws DispatchError when no node of the model accepts
+ * it.
  */
 function largeBytesOf(
   { frameBytes }: ChatQuestion,
@@ -239,10 +207,7 @@ function largeBytesOf(
   return frameBytes
 }
 
-/**
- * Tries one node. Returns the answer at its first token, or the node's error. Throws the signal's
- * reason.
- */
+/** Returns the answer at its first token, or the node's error. Throws the signal's reason. */
 async function attemptChat(
   { signal, accountId, openReader }: NodeCall,
   question: ChatQuestion,
@@ -260,10 +225,7 @@ async function attemptChat(
   return { nodeId: node.nodeId, batches: run.batches }
 }
 
-/**
- * ImageDispatcher.dispatch: tries one node after another, as dispatchCall does. All nodes accept
- * image frames of the same size.
- */
+/** Tries one node after another. All nodes accept image frames of the same size. */
 export async function dispatchImages<Images>(
   call: ImageNodeCall<Images>,
   parts: DispatchParts,
@@ -279,7 +241,7 @@ export async function dispatchImages<Images>(
   return tryNodes(call, parts, (held) => attemptImages(call, held))
 }
 
-/** Tries one node. Returns the result of `read`, or the node's error. */
+/** Returns the result of `read`, or the node's error. */
 async function attemptImages<Images>(
   { request, signal, accountId, read, isPeers }: ImageNodeCall<Images>,
   { offer, slot }: Held,
@@ -308,36 +270,29 @@ async function attemptImages<Images>(
   }
 }
 
-/** Conditions that a node must meet for the call. */
 type Wanted = {
   readonly model: string
   readonly signal: AbortSignal
-  /**
-   * Size of a frame that is too large for some nodes. Null or absent when every node accepts it.
-   */
+  /** Size of a frame that is too large for some nodes. Null or absent: every node accepts it. */
   readonly largeBytes?: number | null
-  /** Abilities that the call needs. */
   readonly needs?: readonly string[]
   readonly isPeers?: true
 }
 
-/**
- * Throws the signal's reason, or DispatchError `unsupported_model` when no node ever offered the
- * model.
- */
-function checkCall({ model, signal }: Wanted, index: Pick<Index, 'isKnown'>): void {
+function checkCall({ model, signal }: Wanted, index: Index): void {
   signal.throwIfAborted()
   if (!index.isKnown(model))
     throw new DispatchError('unsupported_model', 'No node serves this model')
 }
 
 /**
- * Sends a checked call to one node after another until a node answers. `attempt` resolves with the
- * answer, or with its node's error, and releases the slot. If `attempt` throws, the call ends. A
- * node that fails is replaced, at most `retriesMax` times. If a node says that the request is
- * wrong, another free node must confirm this. The caller gets the refusal if the second node
- * refuses too, or if no second node is free. If the second node answers, the first does not count
- * as failed, because its backend may lack a feature that this request needs.
+ * Sends a call to one node after another until a node answers, with at most `retriesMax`
+ * replacements. `attempt` returns a node's error, releases the slot, and ends the call if it
+ * throws.
+ *
+ * If a node says that the request is wrong, another free node must confirm this. If the second node
+ * answers, the first does not count as failed, because its backend may lack a feature that this
+ * request needs.
  */
 async function tryNodes<Answer>(
   wanted: Wanted,
@@ -376,29 +331,21 @@ async function tryNodes<Answer>(
       if (refusal !== null) throw outcome
       refusal = outcome
     }
-    // Of several failures, the caller gets a `node_busy` failure, because it says when to try
-    // again.
+    // Of several failures, `node_busy` is the most useful: it says when to try again.
     if (failure?.code !== 'node_busy') failure = outcome
   }
   throw refusal ?? failure ?? new DispatchError('no_nodes', 'No node of this model is connected')
 }
 
-/** Pause of a node whose backend is at its limit, when the node states no time. */
+/** When the node states no time. */
 const REST_SECONDS = 1
-/**
- * Longest pause of a node whose backend is at its limit. During the pause, other nodes get calls
- * first.
- */
 const REST_SECONDS_MAX = 60
 
 function restSeconds(asked: number | null): number {
   return Math.min(asked ?? REST_SECONDS, REST_SECONDS_MAX)
 }
 
-/**
- * Returns a free offer, perhaps after a wait. Null when there is no other node to try. Rejects when
- * no node was tried at all.
- */
+/** Null when there is no other node to try. Rejects when no node was tried at all. */
 async function holdOffer(
   { model, signal, largeBytes = null, needs = [], isPeers }: Wanted,
   tried: ReadonlySet<CallableNode>,

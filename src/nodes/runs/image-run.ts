@@ -10,16 +10,10 @@ export type ImageRunOptions = RunOptions & {
   readonly reservation: ImageReservation
 }
 
-/**
- * One request for images to one node. The slot and the memory are kept while the node draws, even
- * if the caller has left.
- */
+/** Keeps the slot and the memory while the node draws, even if the caller has left. */
 export class ImageRun extends Run {
   declare readonly options: ImageRunOptions
-  /**
-   * The images as the node sent them, unchecked. Rejects with DispatchError, or the signal's
-   * reason.
-   */
+  /** Unchecked. Rejects with DispatchError, or the signal's reason. */
   readonly answer: Promise<readonly string[]>
   private readonly outcome = Promise.withResolvers<readonly string[]>()
 
@@ -30,7 +24,7 @@ export class ImageRun extends Run {
     this.answer.catch(() => {})
   }
 
-  /** Handles the node's answer. The images become the result only when `conclude` accepts them. */
+  /** The images become the result only when `conclude` accepts them. */
   receive(frame: ImageRunFrame): void {
     this.hasFinalFrame = true
     const { images, error } = frame
@@ -44,7 +38,7 @@ export class ImageRun extends Run {
     this.close()
   }
 
-  /** Ends the run with the result of the image check. Null: the images are as requested. */
+  /** Null: the images are as requested. */
   conclude(error: DispatchError | null): void {
     this.settle(error === null ? { kind: 'done' } : { kind: 'failed', error })
     if (error === null) this.emit({ kind: 'served' })
@@ -102,10 +96,7 @@ export class ImageRun extends Run {
   }
 }
 
-/**
- * Without a status, the cause is unknown. So another node is asked before this node counts as
- * failed.
- */
+/** Without a status, the cause is unknown, so another node must confirm the refusal. */
 function refusalOf({ statusCode, retryAfterSeconds }: ImageRunFrame, words: string): DispatchError {
   return statusCode === null
     ? new DispatchError('node_refused', 'The node could not make the images', {

@@ -4,28 +4,20 @@ import {
   LARGE_FRAME_BYTES_MAX,
 } from '../protocol/frames.ts'
 
-/**
- * All limits and times for nodes. Unless the name says otherwise, times are milliseconds and sizes
- * are bytes.
- */
+/** Unless the name says otherwise, times are milliseconds and sizes are bytes. */
 export type NodeLimits = {
-  /**
-   * Maximum number of connected nodes, about 15 KB of memory each. More nodes are closed with 1013,
-   * so that the clients wait before they try again.
-   */
+  /** A node takes about 15 KB of memory. More nodes are closed with 1013, so that clients wait. */
   readonly connectionsMax: number
-  /** Maximum number of running handshakes. More handshakes get 503. */
+  /** More handshakes get 503. */
   readonly handshakesMax: number
-  /**
-   * Time within which the registry must answer during a handshake. Then the socket is destroyed.
-   */
+  /** The registry must answer within this time. Then the socket is destroyed. */
   readonly handshakeTimeoutMs: number
   /**
    * When a node connects again, its old connection must answer a ping within this time. Otherwise
-   * the new one replaces it.
+   * the new connection replaces the old one.
    */
   readonly takeoverMs: number
-  /** Time within which the node must finish a closing handshake. Then the socket is destroyed. */
+  /** The node must finish a closing handshake within this time. Then the socket is destroyed. */
   readonly closeTimeoutMs: number
   /**
    * Largest frame from a node. A larger frame closes the connection with 1009. A chunk has some
@@ -37,10 +29,7 @@ export type NodeLimits = {
    * `frameBytesMax` unless the gateway waits for the node's answer.
    */
   readonly imageFrameBytesMax: number
-  /**
-   * Maximum number of bytes of all answers with images that all nodes make or send. At this limit,
-   * calls for images are refused.
-   */
+  /** Limits the images of all nodes together. At the limit, calls for images are refused. */
   readonly imageBytesMax: number
   /**
    * Largest frame to a node. The public client accepts 1 MiB. After a larger frame, the client
@@ -52,50 +41,32 @@ export type NodeLimits = {
    * bytes that serialising may add.
    */
   readonly largeRequestBytesMax: number
-  /**
-   * Maximum number of bytes that wait until one node reads them, in addition to one large frame. If
-   * more bytes wait, the node counts as lost.
-   */
+  /** Bytes that wait for one node, besides one large frame. A node with more counts as lost. */
   readonly sendBytesMax: number
-  /**
-   * The stray budget that a node may spend at once. A frame that the gateway did not ask for costs
-   * 1, plus 1 per KiB.
-   */
+  /** Cost that a node may cause at once: 1 for each unexpected frame, plus 1 per KiB. */
   readonly strayBurst: number
-  /**
-   * The stray budget that a node may also spend per second. Spending more closes the connection
-   * with 1008.
-   */
+  /** Cost that a node may also cause per second. More closes the connection with 1008. */
   readonly strayPerSecond: number
 
-  /** Maximum number of runs that one node gets at the same time. */
+  /** Runs that one node gets at the same time. */
   readonly slots: number
-  /** Maximum number of runs at the same time for a node with more vram than `largeVramMb`. */
+  /** A node with more vram than `largeVramMb` gets this many runs. */
   readonly slotsLarge: number
   readonly largeVramMb: number
 
-  /**
-   * Maximum time until the first token, for each node that is tried. Long prompts and slow machines
-   * need this time.
-   */
+  /** For each node that is tried. Long prompts and slow machines need this time. */
   readonly firstTokenMs: number
   /** Maximum time between two chunks that contain text or end a choice. */
   readonly tokenMs: number
   /** How long a run waits for the usage after the last choice. Some backends never send it. */
   readonly finishGraceMs: number
-  /** Maximum time of the whole run. 4,096 tokens at 5 per second take 14 minutes. */
+  /** For the whole run. 4,096 tokens at 5 per second take 14 minutes. */
   readonly runMs: number
-  /**
-   * How long a run keeps its slot if the node still streams after the caller has left or the run
-   * has timed out.
-   */
+  /** How long a run keeps its slot if the node still streams after the run has ended early. */
   readonly drainMs: number
-  /** Maximum number of bytes that wait for a slow caller, per run. */
+  /** Bytes that wait for a slow caller, per run. */
   readonly queueBytesMax: number
-  /**
-   * Maximum number of bytes of all frames of one run. A larger answer ends only its own run,
-   * because the caller chooses the length.
-   */
+  /** For all frames of one run. The caller chooses the length, so only this run ends. */
   readonly answerBytesMax: number
   /**
    * Maximum number of bytes that a node may send for a run after the cancel frame. The buffers of
@@ -104,25 +75,18 @@ export type NodeLimits = {
   readonly lateBytesMax: number
   /**
    * A node that did not announce `cancel` may send `answerBytesMax` after a run, plus this much for
-   * each second since its end. 128 choices with 20 logprobs each come near this rate.
+   * each second since the run's end. 128 choices with 20 logprobs each come near this rate.
    */
   readonly lateBytesPerSecond: number
-  /**
-   * Maximum time until the images arrive, for each node that is tried. Ten large images take a
-   * contributed machine a minute or more.
-   */
+  /** For each node that is tried. Ten large images take a contributed machine a minute or more. */
   readonly imageMs: number
-  /**
-   * Deepest nesting of a chunk, including the chunk itself. The code that serialises the chunk
-   * again is recursive.
-   */
+  /** Nesting of a chunk, including the chunk. The code that serialises it again is recursive. */
   readonly chunkDepthMax: number
 
-  /** Maximum number of other nodes that are tried before the first token. */
+  /** How many other nodes are tried before the first token. */
   readonly retriesMax: number
-  /** Maximum number of callers that wait for one model. */
+  /** Callers that wait for one model. */
   readonly waitersMax: number
-  /** How long each caller waits. */
   readonly waitMs: number
 
   /** After this many failures in a row, a node is set aside. */
@@ -141,15 +105,14 @@ export type NodeLimits = {
    * slower connected node becomes degraded.
    */
   readonly tokensPerSecondMin: number
-  /** Maximum time until the first token of a probe. A node that takes longer is too slow. */
+  /** A probe whose first token takes longer shows that the node is too slow. */
   readonly probeFirstTokenMs: number
-  /** Maximum time for a probe's small image. A node that takes longer is too slow. */
+  /** A probe whose small image takes longer shows that the node is too slow. */
   readonly probeImageMs: number
   /** Time between two probes of a RUNNING node, if the node served no call in between. */
   readonly probeIntervalMs: number
   /** Time between two probes of a node that is being verified or is degraded. */
   readonly probeRetryMs: number
-  /** How many probes run at the same time. */
   readonly probesMax: number
 
   /**
@@ -175,39 +138,24 @@ export type NodeLimits = {
    * can distribute the nodes again.
    */
   readonly reconnectMs: number
-  /**
-   * How often the gateway stores that its nodes are still connected. After a kill, their uptime
-   * counts up to the last time.
-   */
+  /** How often nodes are stored as connected. After a kill, uptime counts up to the last time. */
   readonly seenMs: number
-  /**
-   * How often the gateway searches for nodes of dead gateways. These nodes are shown as connected
-   * for up to this time after the lease has ended.
-   */
+  /** Until the next search, nodes of dead gateways are shown as connected. */
   readonly abandonedMs: number
-  /**
-   * How often the keys of connected nodes are checked. With this interval and KEY_AGE_MAX_MS, a
-   * revoked key's connections end within a second.
-   */
+  /** With this interval and KEY_AGE_MAX_MS, a revoked key's connections end within a second. */
   readonly keyCheckMs: number
   /** How often the registration of a connected node is read again. */
   readonly recheckMs: number
 
-  /** Interval of the only timer. Deadlines of runs and waiting callers may be late by this much. */
+  /** Deadlines of runs and waiting callers may be late by this much. */
   readonly tickMs: number
-  /** How often the gateway sends the frames that are due on each connection. */
+  /** How often pings and probes that are due are sent. */
   readonly tendMs: number
-  /**
-   * Maximum number of served runs that are kept while the database cannot be reached. Of more runs,
-   * the oldest are dropped, and a log line reports this.
-   */
+  /** Kept while the database cannot be reached. Of more runs, the oldest are dropped. */
   readonly inferencesMax: number
 }
 
-/**
- * The default limits. The figures for pings and slots are those of the deployed service. The
- * comments above give the reasons for the others.
- */
+/** The figures for pings and slots are those of the deployed service. */
 export const NODE_LIMITS: NodeLimits = {
   connectionsMax: 20_000,
   handshakesMax: 256,

@@ -2,32 +2,26 @@ import type { WebSocket } from 'ws'
 import type { GatewayControl, NodeLoad } from '../protocol/control-frames.ts'
 import type { NodeLimits } from './limits.ts'
 
-/** Watches one connection. It has no timer: it acts only when `tend` is called. */
+/** Has no timer, and acts only when `tend` is called. */
 export type Liveness = {
   /** Must be called when any data arrives from the node. */
   received(): void
-  /** True if a WebSocket ping is not answered yet. */
   isAwaitingPong(): boolean
-  /** Handles a PONG. False when the gateway did not ask for it. */
+  /** False when the gateway did not ask for this pong. */
   ponged(nonce: string): boolean
-  /** Handles a health answer. False when the gateway did not ask for it. */
+  /** False when the gateway did not ask for this answer. */
   reported(nonce: string, load: NodeLoad): boolean
-  /** Sends what is due. */
   tend(isIdle: boolean): void
-  /**
-   * True if the gateway has asked the node to connect again; the node may then close at any moment.
-   * Changes only in `tend`.
-   */
+  /** The node was asked to connect again, and may close at any moment. Changes only in `tend`. */
   isLeaving(): boolean
   /** The load that the node last reported. */
   load(): NodeLoad | null
 }
 
-/** The actions of liveness on the connection. */
 type LivenessActions = {
   socketPing(): void
   send(control: Exclude<GatewayControl, { readonly kind: 'cancel' }>): void
-  /** Called when the node is lost without a close frame. Liveness then sends no more frames. */
+  /** The node is lost without a close frame. Liveness then sends no more frames. */
   lose(why: string): void
 }
 
@@ -41,10 +35,9 @@ type LivenessOptions = {
 }
 
 /**
- * Watches one connection. After silence, a WebSocket ping detects a half-open socket. The
- * protocol's ping measures the round trip, and detects a program that hangs although its socket
- * works. Times are random, so that nodes that connected together (after a restart) are not pinged
- * together.
+ * After silence, a WebSocket ping detects a half-open socket. The protocol's ping detects a program
+ * that hangs although its socket works. Times are random, so that nodes that connected together
+ * (after a restart) are not pinged together.
  */
 export function createLiveness(options: LivenessOptions): Liveness {
   const { limits, now, makeId, actions } = options
@@ -99,12 +92,12 @@ export function createLiveness(options: LivenessOptions): Liveness {
   }
 }
 
-/** Returns a random time in the second half of the interval that begins now. */
+/** A random time in the second half of the interval. */
 function sometime(intervalMs: number, { now, random }: LivenessOptions): number {
   return now() + intervalMs * (0.5 + random() / 2)
 }
 
-/** Sends the protocol's ping. `tend` returns false when the node is lost. */
+/** `tend` returns false when the node is lost. */
 function watchPings(options: LivenessOptions) {
   const { limits, now, makeId, actions } = options
   let pingAtMs = sometime(limits.pingMs, options)
@@ -136,10 +129,7 @@ function watchPings(options: LivenessOptions) {
   }
 }
 
-/**
- * Asks a node with an old connection to connect again. A node that stays gets calls again, and is
- * asked again later.
- */
+/** A node that stays although it was asked to leave gets calls again. It is asked again later. */
 function watchAge(options: LivenessOptions) {
   const { limits, makeId, actions } = options
   let reconnectAtMs = sometime(limits.reconnectMs, options)
@@ -157,7 +147,7 @@ function watchAge(options: LivenessOptions) {
   }
 }
 
-/** Pings an open socket. Resolves to true when the socket answers in time, else to false. */
+/** False if the socket does not answer in time. */
 export function awaitPong(socket: WebSocket, timeoutMs: number): Promise<boolean> {
   const { promise, resolve } = Promise.withResolvers<boolean>()
   const onPong = () => resolve(true)

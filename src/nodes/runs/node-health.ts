@@ -1,44 +1,36 @@
 import { LruMap } from '../../runtime/lru-map.ts'
-import { type NodeState, type ProbeOutcome, probeState } from '../registry/node-state.ts'
+import { isProbed, type NodeState, type ProbeOutcome, probeState } from '../registry/node-state.ts'
 import type { NodeLimits } from './limits.ts'
 
 /**
- * Decides whether a connected node gets calls, and when it is probed. The decision uses the results
- * of the node's calls and probes, for each model separately: a node may fail with one model and
- * work with another.
+ * Decides whether a connected node gets calls, and when it is probed. Each model counts separately,
+ * because a node may fail with one model and work with another.
  */
 export type NodeHealth = {
   state(): NodeState
   /** By model. */
   circuits(): ReadonlyMap<string, Circuit>
-  /**
-   * True if the node is RUNNING and the model is not set aside. Without a model: at least one of
-   * the node's models is not set aside.
-   */
+  /** True if the node is RUNNING and the model (default: any model) is not set aside. */
   isServing(model?: string): boolean
-  /** Reports a run that ended with a full answer. */
   succeeded(model: string): void
-  /** Reports a run that failed because of the node. */
   failed(model: string): void
   /**
-   * Reports a run whose error the request may have caused, or whose answer the gateway refused. One
-   * such run has no effect. After several in a row, a probe decides.
+   * The request may have caused the error, or the gateway refused the answer. After several such
+   * runs in a row, a probe decides.
    */
   refused(model: string): void
-  /** Returns the model whose probe is due. Null when no probe is due. */
+  /** The model whose probe is due. */
   dueProbe(): string | null
   probeBegins(model: string): void
   probeEnds(outcome: ProbeOutcome): void
-  /**
-   * Reports that a probe had no result (the node is busy or has left). The probe is repeated later.
-   */
+  /** The probe had no result (the node is busy or has left). It is repeated later. */
   probePutOff(): void
 }
 
 type NodeHealthOptions = {
-  /** The state that the node has at the start of its connection. */
+  /** At the start of the connection. */
   readonly state: NodeState
-  /** The node's models, each with its circuit at the end of the node's last connection. */
+  /** For each of the node's models: the circuit at the end of the node's last connection. */
   readonly circuits: ReadonlyMap<string, Circuit>
   readonly limits: NodeLimits
   readonly now: () => number
@@ -47,23 +39,16 @@ type NodeHealthOptions = {
   readonly onChange: (isNewState: boolean) => void
 }
 
-/**
- * Creates the health of a node that just connected. A node that must be verified is probed
- * immediately, unless it is set aside.
- */
+/** A node that must be verified is probed immediately, unless it is set aside. */
 export function createNodeHealth(options: NodeHealthOptions): NodeHealth {
   const { limits, now, random, onChange } = options
   const circuits = new Map(options.circuits)
   const refusals = new Map<string, number>()
   let state = options.state
-  /** The model of the running probe. Null when no probe is running. */
   let probing: string | null = null
   /** After a probe without result, no probe is due before this time. */
   let quietUntilMs = 0
-  /**
-   * The time and the model of the next regular probe. Null: the first model. A model that is set
-   * aside gets no regular probe.
-   */
+  /** The next regular probe. A null model means the first model that is not set aside. */
   let next: { readonly atMs: number; readonly model: string | null } = {
     atMs: state === 'RUNNING_BENCHMARKING' ? now() : regularProbeMs(),
     model: null,
@@ -124,7 +109,7 @@ export function createNodeHealth(options: NodeHealthOptions): NodeHealth {
       const before = circuitOf(model)
       const circuit =
         outcome !== 'failed'
-          ? circuitAfterProbe()
+          ? CLOSED_CIRCUIT
           : isModels && before.kind === 'closed'
             ? setAside(now(), limits.asideMs)
             : circuitAfterFailure(before, now(), limits)
@@ -135,15 +120,10 @@ export function createNodeHealth(options: NodeHealthOptions): NodeHealth {
     },
     probePutOff() {
       quietUntilMs = now() + limits.probeRetryMs
-      // An interrupted probe has no result.
       if (probing !== null) circuits.set(probing, unprobed(circuitOf(probing), now()))
       probing = null
     },
   }
-}
-
-function isProbed(state: NodeState): boolean {
-  return state === 'RUNNING' || state === 'RUNNING_BENCHMARKING' || state === 'RUNNING_DEGRADED'
 }
 
 /**
@@ -162,13 +142,9 @@ type CircuitLimits = {
   readonly asideMaxMs: number
 }
 
-/** The circuit of a new node. */
 export const CLOSED_CIRCUIT: Circuit = { kind: 'closed', failures: 0 }
 
-/**
- * Returns the circuit after a run or probe failed. An older run's failure has no effect on a node
- * that is set aside.
- */
+/** An older run's failure has no effect on a node that is set aside. */
 export function circuitAfterFailure(
   circuit: Circuit,
   nowMs: number,
@@ -193,40 +169,26 @@ function setAside(nowMs: number, asideMs: number): Circuit {
   return { kind: 'open', retryAtMs: nowMs + asideMs, asideMs }
 }
 
-/**
- * Returns the circuit after a run succeeded. The node stays set aside even if an older run
- * succeeds, because only a probe can end this.
- */
+/** A node stays set aside even if an older run succeeds, because only a probe can end this. */
 export function circuitAfterSuccess(circuit: Circuit): Circuit {
   return circuit.kind === 'closed' ? CLOSED_CIRCUIT : circuit
 }
 
-/** Returns the circuit at the start of a probe. */
 export function circuitAtProbe(circuit: Circuit): Circuit {
   return circuit.kind === 'open' ? { kind: 'probing', asideMs: circuit.asideMs } : circuit
 }
 
-/** Returns the circuit after a probe succeeded: the node gets calls again. */
-export function circuitAfterProbe(): Circuit {
-  return CLOSED_CIRCUIT
-}
-
-/** Maximum number of remembered circuits. The least recently used circuit is removed first. */
+/** The least recently used circuit is removed first. */
 export const REMEMBERED_MAX = 10_000
 
-/**
- * Remembers the circuits of disconnected nodes while this process runs, so that a new connection
- * does not reset them.
- */
+/** Keeps the circuits of disconnected nodes, so that a new connection does not reset them. */
 type CircuitMemory = {
-  /** Returns the circuits that a connecting node begins with, by model. */
   recall(nodeId: string, models: readonly string[]): ReadonlyMap<string, Circuit>
-  /** Remembers the circuits of a node that disconnects. */
   keep(nodeId: string, circuits: ReadonlyMap<string, Circuit>, nowMs: number): void
   size(): number
 }
 
-/** Creates an empty memory, in which healthy nodes use no space. */
+/** Healthy nodes use no space. */
 export function createCircuitMemory(): CircuitMemory {
   const circuits = new LruMap<string, Circuit>(REMEMBERED_MAX)
   const keyOf = (nodeId: string, model: string) => `${nodeId} ${model}`

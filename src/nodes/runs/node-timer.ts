@@ -1,8 +1,7 @@
 import type { Logger } from '../../observability/logger.ts'
 
-/** The one timer of all nodes. */
 type Sweep = {
-  /** Number of running timers: 1. After stop it is 0. */
+  /** 1. After stop it is 0. */
   timers(): number
   stop(): void
 }

@@ -5,31 +5,25 @@ import {
   type JsonObject,
 } from '../../../attestation/json/value.ts'
 
-/** The facts about a well-formed chunk that a run needs. */
 export type ChunkFacts = {
-  /**
-   * Length of all text in the chunk's deltas, UTF-16 units: content, reasoning, refusals, tool
-   * calls.
-   */
+  /** UTF-16 units of all text: content, reasoning, refusals, tool calls. */
   readonly textLength: number
-  /** True if the chunk counts as a token for the caller, because it has text or ends a choice. */
+  /** The chunk has text or ends a choice. */
   readonly isToken: boolean
-  /** Indexes of the choices that the chunk ends. */
   readonly finished: readonly number[]
-  /** The usage that the node claims, of any form. Undefined: no claim. */
+  /** The node claims this usage, of any form. */
   readonly usage: JsonObject | undefined
-  /** True if the chunk has usage and no choices. Old clients end a run with such a chunk. */
+  /** Usage without choices. Old clients end a run with such a chunk. */
   readonly isUsageOnly: boolean
 }
 
-/** Maximum number of choices in one chunk, because `n` is at most 128. */
+/** The interface limits `n` to 128. */
 export const CHOICES_MAX = 128
 
 /**
- * Checks a chunk's form: `choices` is an array of objects, each with an integer `index` and, if
- * present, an object `delta`. The chunk is nested at most `depthMax` deep, including the chunk
- * itself. Returns the facts about the chunk, or null when the form is wrong. The chunk is
- * attacker-controlled.
+ * Reads an attacker-controlled chunk. Null unless `choices` is an array of objects, each with an
+ * integer `index` and, if present, an object `delta`. The chunk, which counts as one level, may be
+ * nested at most `depthMax` deep.
  */
 export function readChunk(chunk: JsonObject, depthMax: number): ChunkFacts | null {
   const { choices, usage } = chunk
@@ -66,17 +60,13 @@ function isChoice(choice: Json): choice is Choice {
   return (isPlace || (index ?? null) === null) && ((delta ?? null) === null || isJsonObject(delta))
 }
 
-/**
- * Adds up the lengths of all strings in a delta except its role. `isShallow` has already limited
- * the depth.
- */
+/** Leaves out the role. `isShallow` has already limited the depth. */
 function textLengthOf(delta: JsonObject): number {
   let length = 0
   for (const name in delta) if (name !== 'role') length += stringLengths(delta[name])
   return length
 }
 
-/** Adds up the lengths of all strings in a value. */
 export function stringLengths(value: Json | undefined): number {
   if (typeof value === 'string') return value.length
   if (typeof value !== 'object' || value === null) return 0

@@ -7,20 +7,20 @@ import {
   type JsonObject,
   memberOf,
 } from '../../../attestation/json/value.ts'
+import { parseJson } from '../protocol/frames.ts'
 import { type ChunkFacts, stringLengths } from './read-chunk.ts'
 
 /**
- * Chunks of an answer in another dialect than chat. An event has its name (empty without a name)
- * and its data as the backend wrote them. The text of a whole answer comes in pieces.
+ * An answer in another dialect than chat. An event's name may be empty. The text of a whole answer
+ * comes in pieces. Data and pieces are as the backend wrote them.
  */
-export type EventChunk =
+type EventChunk =
   | { readonly event: string; readonly data: string; readonly usage: JsonObject | null }
   | { readonly body: string; readonly is_last: boolean; readonly usage: JsonObject | null }
 
-/** Longest name of an event. */
 const EVENT_NAME_LENGTH_MAX = 128
 
-/** Reads a chunk (attacker-controlled). Null if it has neither of the two forms. */
+/** The chunk is attacker-controlled. Null if it has neither form. */
 export function readEventChunk(chunk: JsonObject): EventChunk | null {
   const { event, data, body, is_last, usage: claim } = chunk
   const usage = isJsonObject(claim) ? claim : null
@@ -32,10 +32,7 @@ export function readEventChunk(chunk: JsonObject): EventChunk | null {
 
 const EVENT_NAME = new RegExp(`^[\\w.-]{0,${EVENT_NAME_LENGTH_MAX}}$`)
 
-/**
- * Returns the reader of one answer's facts. Usage is found where any dialect states it, and is
- * returned with the member names of chat completions.
- */
+/** Finds usage where any dialect states it, and names its members as chat completions do. */
 export function openEventFacts(): (chunk: JsonObject) => ChunkFacts | null {
   let body = ''
   let stated: JsonObject = {}
@@ -65,11 +62,11 @@ export function openEventFacts(): (chunk: JsonObject) => ChunkFacts | null {
   }
 }
 
-/** An AnswerReader (chat-run.ts) for events, and the facts from the events that it has read. */
+/** An AnswerReader (chat-run.ts) for events, and facts from the events that it has read. */
 export type EventReader = {
   push(chunk: JsonObject): readonly JsonObject[]
   finish(): void
-  /** The newest usage, cut to plausible counts. Null if there is no usage. */
+  /** The newest usage, cut to plausible counts. */
   usage(): JsonObject | null
   /** True after the last event or the last piece. */
   isEnded(): boolean
@@ -79,8 +76,8 @@ export type EventReader = {
 }
 
 /**
- * Reads the chunks of one answer, and returns them unchanged. `finish` throws FormatError if the
- * last event is missing: a stream that is cut must not look whole.
+ * Returns chunks unchanged. `finish` throws FormatError if the last event is missing: a stream that
+ * is cut must not look whole.
  */
 export function createEventReader(): EventReader {
   let usage: JsonObject | null = null
@@ -119,7 +116,7 @@ export function createEventReader(): EventReader {
   }
 }
 
-/** Names of events that end a stream. Completions end with the data [DONE]. */
+/** Completions end with the data [DONE] instead. */
 const LAST_EVENTS: ReadonlySet<string> = new Set([
   'response.completed',
   'response.failed',
@@ -137,7 +134,7 @@ function factsOf(textLength: number, isLast: boolean, usage: JsonObject | undefi
   return { textLength, isToken: textLength > 0 || isLast, finished, usage, isUsageOnly: false }
 }
 
-/** Length of the text that an event adds to the answer, in any dialect. */
+/** The text that an event adds to the answer, in any dialect. */
 function textLengthOf({ delta, choices }: JsonObject): number {
   if (isJsonArray(choices))
     return choices.reduce<number>(
@@ -157,7 +154,6 @@ function usageIn(value: JsonObject): JsonObject | null {
   return null
 }
 
-/** The members of a usage that count input tokens, in the three dialects. */
 const INPUT_MEMBERS = [
   'prompt_tokens',
   'input_tokens',
@@ -175,10 +171,6 @@ function countsOf(usage: JsonObject): JsonObject {
 }
 
 function objectIn(text: string): JsonObject | null {
-  try {
-    const value: Json = JSON.parse(text)
-    return isJsonObject(value) ? value : null
-  } catch {
-    return null
-  }
+  const value = parseJson(text)
+  return isJsonObject(value) ? value : null
 }

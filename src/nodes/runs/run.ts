@@ -4,44 +4,34 @@ import type { NodeLimits } from './limits.ts'
 import type { NodeSlot } from './offer.ts'
 import type { Speed } from './speed.ts'
 
-/**
- * How a run ended for its caller, who gets this result once. `left`: the caller left before the
- * end, and `abort` has the signal's reason.
- */
+/** Each caller gets one result. `left`: the caller left early. `abort` has the signal's reason. */
 export type RunResult =
   | { readonly kind: 'done' }
   | { readonly kind: 'failed'; readonly error: DispatchError }
   | { readonly kind: 'left'; readonly abort: { readonly reason: unknown } | null }
 
-/** Events that a run reports to its hub, in this order, each at most once. */
+/** Reported in this order, each at most once. */
 export type RunEvent =
   | { readonly kind: 'opened' }
-  /** The result is final. */
   | { readonly kind: 'settled'; readonly result: RunResult }
   /** The caller has its result. The gateway discards the frames that the node still sends. */
   | { readonly kind: 'draining' }
-  /**
-   * The run has drained for the longest allowed time. Its slot is free, although the node may still
-   * work.
-   */
+  /** The run has drained for the longest allowed time. Its slot is free. */
   | { readonly kind: 'abandoned' }
-  /**
-   * The node finished an answer that the gateway did not refuse. The caller may have left before.
-   */
+  /** The gateway accepted the node's whole answer. The caller may have left before. */
   | { readonly kind: 'served' }
   /** The run has ended. The node may still send its last frame. */
   | { readonly kind: 'closed' }
 
 export type RunOptions = {
   readonly id: string
-  /** The offer that the run uses and whose speed it measures. */
+  /** The run measures this offer's speed. */
   readonly offer: { readonly model: string; speed: Speed }
-  /** The slot. From now on, the run owns the slot. */
+  /** From now on, the run owns the slot. */
   readonly slot: NodeSlot
-  /** The caller's account. Null for a probe. */
+  /** Null for a probe. */
   readonly accountId: string | null
   readonly signal: AbortSignal
-  /** True if the run is a probe: the gateway itself tests the node. */
   readonly isProbe: boolean
   /** True if the run's node understands a cancel frame. */
   readonly isCancellable: boolean
@@ -51,16 +41,15 @@ export type RunOptions = {
 }
 
 /**
- * One call on one node, for chat or for images. Phases: `waiting`: no token or image has arrived
- * yet. `streaming`: tokens arrive (only for chat). `draining`: the caller has left, and the slot is
- * kept. `abandoned`: the slot is free, and frames are still expected. `closed`: the run has ended.
+ * One call on one node, for chat or for images. Phases: `waiting` for the first token or image,
+ * then `streaming` (only for chat). `draining`: the caller has left, and the slot is kept.
+ * `abandoned`: the slot is free, and frames are still expected.
  */
 export abstract class Run {
   readonly options: RunOptions
   readonly startedAtMs: number
-  /** How the run ended for its caller. Null until the run has ended for the caller. */
+  /** Null until the run has ended for the caller. */
   result: RunResult | null = null
-  /** True if the run's final frame has arrived. No frame follows it. */
   hasFinalFrame = false
   protected phase: 'waiting' | 'streaming' | 'draining' | 'abandoned' | 'closed' = 'waiting'
   protected deadlineMs: number
@@ -82,25 +71,19 @@ export abstract class Run {
     return this.result === null && this.phase !== 'closed' && !this.options.isProbe
   }
 
-  /** True if any part of an answer has arrived. */
   abstract hasBegun(): boolean
 
-  /** Returns the offer's speed, including this run. */
+  /** The offer's speed, including this run. */
   abstract speedAfter(result: RunResult): Speed
 
-  /** Returns the database row for a run that the node `nodeId` finished. */
   abstract inferenceOf(nodeId: string): Inference
 
-  /**
-   * Ends the run at once, without waiting for the node: the connection is lost, or this process
-   * stops.
-   */
+  /** Ends the run without waiting for the node: its connection or this process ends. */
   fail(error: DispatchError): void {
     this.settle({ kind: 'failed', error })
     this.close()
   }
 
-  /** Acts if a deadline of the run has passed. */
   check(nowMs: number): void {
     if (nowMs < this.deadlineMs) return
     if (this.phase === 'draining') this.abandon()
@@ -110,11 +93,10 @@ export abstract class Run {
 
   /** Called when a deadline has passed before the caller had the whole answer. */
   protected abstract giveUp(nowMs: number): void
-  /** Gives the result to the caller. */
   protected abstract deliver(result: RunResult): void
-  /** Returns the time until which the slot is kept after the caller has left. */
+  /** After the caller has left, the slot is kept until this time. */
   protected abstract drainUntilMs(): number
-  /** Ends the draining: emits `abandoned`, and releases the slot. */
+  /** Emits `abandoned`, and releases the slot. */
   protected abstract abandon(): void
 
   protected emit(event: RunEvent): void {
@@ -154,7 +136,6 @@ export abstract class Run {
     this.emit({ kind: 'closed' })
   }
 
-  /** Releases the resources that were reserved for the run. */
   protected release(): void {
     this.options.slot.release()
   }

@@ -1,11 +1,10 @@
-/** Ids of runs that ended without their final frame. This frame may still arrive. */
+/** Remembers runs that ended without their final frame, which may still arrive. */
 type EndedRuns = {
   add(id: string): void
-  /** Removes the id. True if the id was remembered. */
+  /** True if the id was remembered. */
   take(id: string): boolean
 }
 
-/** Creates a memory for the newest `countMax` ids. */
 export function createEndedRuns(countMax: number): EndedRuns {
   const ended = new Set<string>()
   return {
@@ -20,17 +19,11 @@ export function createEndedRuns(countMax: number): EndedRuns {
 
 /** Limits the frames that a node sends unasked. */
 export type StrayBudget = {
-  /**
-   * Subtracts a frame's cost from the budget: 1, plus 1 per KiB. False when the budget is too
-   * small.
-   */
+  /** A frame costs 1, plus 1 per KiB. False when the budget is too small. */
   spend(bytes: number, nowMs: number): boolean
 }
 
-/**
- * Creates a budget of `burst`, which grows by `perSecond` each second, up to `burst`. Late frames
- * of runs cost nothing, so a correct node hardly uses its budget.
- */
+/** Late frames of runs cost nothing, so a correct node hardly uses its budget. */
 export function createStrayBudget(limits: {
   readonly strayBurst: number
   readonly strayPerSecond: number

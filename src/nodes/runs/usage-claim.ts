@@ -7,35 +7,32 @@ import {
   memberOf,
 } from '../../../attestation/json/value.ts'
 
-/** Facts about a run that the gateway itself knows, to check a node's usage claim. */
+/** The gateway itself knows these facts, to check a node's usage claim. */
 type RunEvidence = {
-  /** See promptTokensMax. */
   readonly promptTokensMax: number
-  /** Length of the text in the answer, UTF-16 units. */
+  /** UTF-16 units. */
   readonly textLength: number
-  /** Number of chunks that have text or the end of a choice. */
+  /** Chunks that have text or the end of a choice. */
   readonly tokenChunks: number
 }
 
-/**
- * How many tokens chat templates may add to a prompt, which otherwise has at most one token per
- * byte.
- */
+/** Chat templates may add this many tokens. Otherwise a token has at least one byte. */
 export const PROMPT_TOKENS_EXTRA = 1_024
-/** How many tokens each image or sound may add, even if the request contains only its address. */
+/** An image or sound may add this many tokens, even if the request has only its address. */
 export const MEDIA_TOKENS_EXTRA = 16_384
-/** Maximum number of UTF-8 bytes per UTF-16 unit. A token of text has at least one byte. */
+/** UTF-8 bytes per UTF-16 unit. A token of text has at least one byte. */
 const BYTES_PER_UNIT = 3
-/** Number of tokens that some backends count for the end of an answer. */
+/** Some backends count this many tokens for the end of an answer. */
 export const COMPLETION_TOKENS_EXTRA = 16
 
 /**
- * Makes the usage that a node claims plausible. Counts are integers from 0. There are at most
- * `promptTokensMax` prompt tokens. There are at most as many completion tokens as bytes in the
- * answer's text, plus one per token chunk, plus COMPLETION_TOKENS_EXTRA. The total is the sum of
- * prompt and completion tokens. Details are kept only if they are counts within these limits. Null
- * when the claim has no valid counts. Does NOT show that the counts are right: within the limits a
- * node may still claim several times too much.
+ * Limits each count that a node claims to the tokens that can exist. There are at most
+ * `promptTokensMax` prompt tokens, and at most as many completion tokens as bytes in the answer's
+ * text, plus one per token chunk, plus COMPLETION_TOKENS_EXTRA. Details above these limits are
+ * dropped. Null when the claim has no valid counts.
+ *
+ * Does NOT show that the counts are right: within the limits a node may still claim several times
+ * too much.
  */
 export function boundUsage(claim: JsonObject, evidence: RunEvidence): JsonObject | null {
   const prompt = countOf(memberOf(claim, 'prompt_tokens'))
@@ -52,10 +49,7 @@ export function boundUsage(claim: JsonObject, evidence: RunEvidence): JsonObject
   }
 }
 
-/**
- * Returns the maximum number of tokens that a request's prompt can have. `requestBytes` is without
- * the media (`mediaBytesOf`). The tokens that the node claims count toward the caller's limits.
- */
+/** `requestBytes` is without the media (`mediaBytesOf`). */
 export function promptTokensMax(request: JsonObject, requestBytes: number): number {
   const parts = mediaOf(request)
   return (
@@ -63,15 +57,11 @@ export function promptTokensMax(request: JsonObject, requestBytes: number): numb
   )
 }
 
-/**
- * Returns the number of bytes of the pictures and sounds in the request itself. This number does
- * not show how many tokens the media take.
- */
+/** Pictures and sounds in the request. Their bytes do not show how many tokens they take. */
 export function mediaBytesOf(request: JsonObject): number {
   return mediaOf(request).reduce<number>((sum, part) => sum + payloadBytesOf(part), 0)
 }
 
-/** Returns the content parts that are not text. */
 function mediaOf(request: JsonObject): readonly Json[] {
   const messages = memberOf(request, 'messages')
   if (!isJsonArray(messages)) return []
@@ -107,7 +97,7 @@ function countOf(value: Json | undefined): number | null {
   return isCount(value) ? value : null
 }
 
-/** Returns the details that are counts of at most `max`, under any names. */
+/** Keeps details with any name that are counts of at most `max`. */
 function detailsOf(claim: JsonObject, name: string, max: number): JsonObject {
   const details = memberOf(claim, name)
   if (!isJsonObject(details)) return {}

@@ -1,44 +1,37 @@
 import { DispatchError } from './dispatch-error.ts'
 import type { HeldOffer, Offer, OfferingNode } from './offer.ts'
 
-/** A caller's request for a node, and its longest wait. */
 type Waiting<Node> = {
   readonly model: string
-  /** Called for each node that becomes free. True if the node must not get this call. */
+  /** True if the node must not get this call. */
   readonly isExcluded: (node: Node) => boolean
   readonly signal: AbortSignal
   readonly deadlineMs: number
 }
 
-/** Callers that wait for a node. For each model, the first caller is served first. */
+/** For each model, the first caller is served first. */
 export type WaitQueue<Node> = {
   /**
-   * Waits for a free node of the model that is not excluded. Rejects with DispatchError `no_nodes`
-   * at the deadline or when too many callers wait, and with the signal's reason. If it resolves,
-   * the caller owns the slot.
+   * Rejects with DispatchError `no_nodes` at the deadline or when too many callers wait, and with
+   * the signal's reason. If it resolves, the caller owns the slot.
    */
   enter(waiting: Waiting<Node>): Promise<HeldOffer<Node>>
-  /**
-   * Called when a node may have become free. Gives its free slots to the callers who have waited
-   * longest.
-   */
+  /** Gives the node's free slots to the callers who have waited longest. */
   offer(node: Node): void
-  /** Rejects all waiting callers whose deadline has passed. */
+  /** Rejects all callers whose deadline has passed. */
   sweep(nowMs: number): void
-  /** Rejects all waiting callers. */
   rejectAll(error: DispatchError): void
   size(): number
 }
 
 type Waiter<Node> = Waiting<Node> & {
-  /** Position in the order of arrival, counted over all models. */
+  /** Order of arrival over all models. */
   readonly enteredAs: number
-  /** `resolve` and `reject` end the wait. Only the first call has an effect. */
   resolve(held: HeldOffer<Node>): void
   reject(reason: unknown): void
 }
 
-/** Creates an empty queue that accepts at most `waitersMax` callers per model. */
+/** Each model has its own limit of `waitersMax` callers. */
 export function createWaitQueue<Node extends OfferingNode<Node>>({
   waitersMax,
 }: {
@@ -53,7 +46,6 @@ export function createWaitQueue<Node extends OfferingNode<Node>>({
     if (queue?.size === 0) queues.delete(waiter.model)
   }
 
-  /** Returns the first waiting caller that this node could serve. */
   function firstFor(
     node: Node,
   ): { readonly waiter: Waiter<Node>; readonly offer: Offer<Node> } | null {
@@ -105,7 +97,7 @@ function noNodes(message: string): DispatchError {
   return new DispatchError('no_nodes', message)
 }
 
-/** Creates an entry for a waiting caller. `leave` removes it when the waiting ends in any way. */
+/** `leave` is called when the waiting ends in any way. */
 function createWaiter<Node>(
   waiting: Waiting<Node> & { readonly enteredAs: number },
   leave: (waiter: Waiter<Node>) => void,

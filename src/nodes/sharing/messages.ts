@@ -8,26 +8,21 @@ import {
   type JsonObject,
 } from '../../../attestation/json/value.ts'
 import { NODE_DIALECTS, type NodeDialect } from '../protocol/dialects.ts'
+import { parseJson } from '../protocol/frames.ts'
 import type { ChunkBatch } from '../runs/chunk-queue.ts'
-import { type DispatchCode, DispatchError } from '../runs/dispatch-error.ts'
+import { DISPATCH_CODES, DispatchError } from '../runs/dispatch-error.ts'
 import { NODE_LIMITS } from '../runs/limits.ts'
 import { readChunk } from '../runs/read-chunk.ts'
 import { readEventChunk } from '../runs/read-event.ts'
 
-/** Maximum number of images in one answer, and in one caller's request. */
+/** In one answer, and in one caller's request. */
 const IMAGES_MAX = 10
 
-/**
- * Messages between the gateways of one service: about nodes, and about a call that one gateway
- * sends to another.
- */
-
-/** The bus topic on which gateways publish offers. */
 export const OFFERS_TOPIC = 'offers'
-/** The bus topic for questions about a node. The node's id is part of the topic. */
+/** Questions about a node. The node's id is part of the topic. */
 export const NODE_TOPIC = 'node'
 
-/** Maximum number of models in one message of at most 1 MiB. Names have up to 256 characters. */
+/** A message has at most 1 MiB. Names have up to 256 characters. */
 export const OFFERS_PER_MESSAGE = 1_000
 
 /** The two kinds of calls. Each kind has its own index of nodes. */
@@ -36,19 +31,19 @@ export type PlaceName = (typeof PLACES)[number]
 
 const count = z.int().min(0)
 
-/** One offer that represents all nodes of one gateway for one model. */
+/** Represents all nodes of one gateway for one model. */
 const sharedOffer = z.object({
   place: z.enum(PLACES),
   model: z.string().max(256),
-  /** Number of connected nodes in any state. It is 0 after the last node has left. */
+  /** Nodes in any state. 0 after the last node has left. */
   connected: count,
-  /** How many of the connected nodes get calls. */
+  /** Connected nodes that get calls. */
   nodes: count,
   /** True if at least one node accepts large frames. */
   large: z.boolean(),
   /** What at least one node can do (OfferingNode). */
   abilities: z.array(z.string().max(32)).max(32).default([]),
-  /** Number of slots of the nodes that get calls. */
+  /** Slots of the nodes that get calls. */
   capacity: count,
   in_use: count,
   /** The speed of the best node that has a free slot. */
@@ -59,7 +54,6 @@ export type SharedOffer = z.output<typeof sharedOffer>
 
 export const sharedOffers = z.array(sharedOffer).max(OFFERS_PER_MESSAGE)
 
-/** Questions that a gateway may ask the other gateways about a node. */
 export const nodeQuestion = z.discriminatedUnion('kind', [
   /**
    * The node connects to the gateway `by`, which asks if the node's connection here is alive. A
@@ -84,25 +78,8 @@ export const peerCall = z.object({
   traceparent: z.string().max(128).nullable(),
 })
 
-/** The message that comes before the images of an answer. */
+/** Comes before the images of an answer. */
 export const imageHead = z.object({ images: z.int().min(0).max(IMAGES_MAX) })
-
-const DISPATCH_CODES = [
-  'unsupported_model',
-  'unsupported_dialect',
-  'no_nodes',
-  'request_too_large',
-  'remote_media',
-  'node_refused',
-  'node_failed',
-  'node_busy',
-  'first_token_timeout',
-  'token_timeout',
-  'node_lost',
-  'caller_too_slow',
-  'answer_too_large',
-  'stopping',
-] as const satisfies readonly DispatchCode[]
 
 const peerFault = z.object({
   code: z.enum(DISPATCH_CODES),
@@ -112,7 +89,6 @@ const peerFault = z.object({
   retry_after_seconds: z.number().nullable(),
 })
 
-/** Encodes the error of a call for the gateway that sent the call. */
 export function encodeFault(error: DispatchError): z.output<typeof peerFault> {
   const { code, message, status, nodeMessage, retryAfterSeconds } = error
   return {
@@ -124,7 +100,7 @@ export function encodeFault(error: DispatchError): z.output<typeof peerFault> {
   }
 }
 
-/** Reads the error that another gateway sent. A message without an error counts as a lost call. */
+/** A message without an error counts as a lost call. */
 export function decodeFault(detail: unknown): DispatchError {
   const { data } = peerFault.safeParse(detail)
   if (data === undefined)
@@ -139,23 +115,22 @@ export function decodeFault(detail: unknown): DispatchError {
   })
 }
 
-/** Parses a message as JSON. Throws FormatError. */
+/** Throws FormatError. */
 export function readMessage(message: Uint8Array): Json {
-  try {
-    return JSON.parse(Buffer.from(message.buffer, message.byteOffset, message.length).toString())
-  } catch {
-    throw new FormatError('other', 'expected JSON of the other gateway')
-  }
+  const text = Buffer.from(message.buffer, message.byteOffset, message.length).toString()
+  const value = parseJson(text)
+  if (value === undefined) throw new FormatError('other', 'expected JSON of the other gateway')
+  return value
 }
 
-/** Parses a chat request. Throws FormatError. */
+/** Throws FormatError. */
 export function readSharedRequest(message: Uint8Array): JsonObject {
   const request = readMessage(message)
   if (isJsonObject(request)) return request
   throw new FormatError('other', 'expected a request of the other gateway')
 }
 
-/** Parses chunks from an answer in a dialect (null: chat completions). Throws FormatError. */
+/** A null dialect means chat completions. Throws FormatError. */
 export function readBatch(message: Uint8Array, dialect: NodeDialect | null): ChunkBatch {
   const isChunk = dialect === null ? isChatChunk : isEventObject
   const batch = readMessage(message)

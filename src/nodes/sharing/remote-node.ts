@@ -21,9 +21,8 @@ import {
 } from './messages.ts'
 
 /**
- * Represents all nodes of another gateway for one model as one node. The other gateway sends each
- * call to one of its nodes. The used slots are the number that it last published, plus the calls
- * that were sent since then.
+ * Represents all nodes of another gateway for one model as one node. The used slots are the number
+ * that the other gateway last published, plus the calls that were sent since then.
  */
 export class RemoteNode implements CallableNode {
   readonly nodeId: string
@@ -41,8 +40,8 @@ export class RemoteNode implements CallableNode {
   private published: Pick<SharedOffer, 'nodes' | 'capacity'>
   private inUse = 0
   /**
-   * Counts the other gateway's reports that all its slots are used. A slot that was taken here
-   * before such a report changes no count when it is released.
+   * Counts the reports that all slots of the other gateway are used. A slot that was taken before
+   * such a report changes no count when it is released.
    */
   private timesFull = 0
   private isGone = false
@@ -56,7 +55,6 @@ export class RemoteNode implements CallableNode {
     }: {
       readonly bus: Pick<Bus, 'open'>
       readonly peer: string
-      /** Called when the number of slots or nodes has changed. */
       readonly onChanged: (node: RemoteNode) => void
     },
   ) {
@@ -95,21 +93,17 @@ export class RemoteNode implements CallableNode {
     return this.isServing() && this.inUse < this.published.capacity
   }
 
-  /**
-   * Checks only if the other gateway's nodes accept large frames. Only that gateway knows which of
-   * its nodes has room.
-   */
+  /** Only the other gateway knows which of its nodes has room. */
   hasRoomFor(): boolean {
     return this.takesLargeFrames
   }
 
-  /** Uses the offer that the other gateway publishes now. */
   update(offer: SharedOffer): void {
     this.read(offer)
     this.onChanged()
   }
 
-  /** Called when the other gateway has stopped, or has no node of the model left. */
+  /** The other gateway has stopped, or has no node of the model left. */
   end(): void {
     this.isGone = true
     this.onChanged()
@@ -214,7 +208,6 @@ export class RemoteNode implements CallableNode {
   }
 }
 
-/** A call that another gateway serves. */
 class RemoteCall {
   readonly channel: Channel
   private readonly options: {
@@ -235,28 +228,25 @@ class RemoteCall {
     return this.channel.messages
   }
 
-  /** Runs a part of the call. A failure ends the call, and the caller gets the error. */
+  /** A failure ends the call, and the caller gets the error. */
   async guard<Result>(run: () => Promise<Result>): Promise<Result> {
     try {
       return await run()
     } catch (error) {
       this.channel.abort(null)
       const cause = this.causeOf(error)
-      // This must come first. Otherwise the next waiting caller would get this slot, and be refused
-      // too.
+      // First, because the next waiting caller would otherwise get this slot and be refused too.
       if (cause instanceof DispatchError && cause.code === 'no_nodes') this.options.onFull()
       this.over()
       throw cause
     }
   }
 
-  /** Ends the call because its caller has left. */
   leave(): void {
     this.channel.abort(null)
     this.over()
   }
 
-  /** Ends the call, and releases its slot. */
   over(): void {
     this.options.signal.removeEventListener('abort', this.onAbort)
     this.options.onOver()
@@ -294,10 +284,7 @@ function parseHead(message: unknown): z.output<typeof imageHead> {
   return data
 }
 
-/**
- * Yields the chunks as the call's reader returns them. The call ends when the caller leaves the
- * iteration.
- */
+/** The call ends when the caller leaves the iteration. */
 async function* readBatches(
   call: RemoteCall,
   messages: AsyncIterator<Uint8Array>,

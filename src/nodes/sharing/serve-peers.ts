@@ -19,10 +19,7 @@ const VERDICT_MS = 60_000
 const imageQuestion = z.object({ prompt: z.string(), n: z.int(), size: z.string() })
 const verdict = z.object({ fault: z.string().nullable() })
 
-/**
- * Lets the nodes here serve calls from other gateways. `running` returns the number of running
- * calls.
- */
+/** Lets the nodes here serve calls from other gateways. `running` counts these calls. */
 export function servePeers(
   bus: Pick<Bus, 'serve'>,
   {
@@ -32,15 +29,12 @@ export function servePeers(
   }: {
     readonly dispatcher: Pick<Dispatcher, 'dispatch'>
     readonly images: Pick<ImageDispatcher, 'dispatch'>
-    /**
-     * Opens a reader that checks an answer to this request. The other gateway gets the node's own
-     * chunks, not the reader's.
-     */
+    /** Checks an answer to this request. The other gateway still gets the node's own chunks. */
     readonly judge: (request: JsonObject) => Pick<AnswerReader, 'push' | 'finish'>
   },
 ): { running(): number } {
   let running = 0
-  /** Opens a trace scope for the call, which gives the node its trace context. */
+  /** The scope gives the node the call's trace context. */
   const serve = (
     service: 'chat' | 'images',
     run: (channel: Channel, call: PeerCall) => Promise<void>,

@@ -18,7 +18,7 @@ import {
 } from './messages.ts'
 import { RemoteNode } from './remote-node.ts'
 
-/** Shortest time between two messages about changed slots. One message contains all its changes. */
+/** One message contains all changes of this time. */
 const PUBLISH_DELAY_MS = 25
 /** How often all offers are published again, for gateways that missed a message. */
 const REFRESH_MS = 1_000
@@ -30,61 +30,31 @@ type Place = {
   readonly queue: WaitQueue<CallableNode>
 }
 
-/**
- * Publishes this gateway's nodes to the other gateways, and adds their nodes to the index for
- * calls.
- */
-export type NodeSharing = {
-  /** Called when a node has connected. */
-  enter(node: NodeConnection): void
-  /** Must be called when the node's slots have changed, and when it starts or stops serving. */
-  changed(node: NodeConnection): void
-  leave(node: NodeConnection): void
-  /**
-   * Claims a node that connects here. False when another gateway has a connection that answers, or
-   * claims the node at the same time and wins. A connection that does not answer is ended.
-   */
-  claim(nodeId: string, timeoutMs: number): Promise<boolean>
-  /** Ends the claim: the node has connected, or will not connect. */
-  unclaim(nodeId: string): void
-  /** Ends a node's connection at the other gateway that has it. */
-  disconnectElsewhere(nodeId: string, reason: string): Promise<boolean>
-  /** Stops offering the nodes here to other gateways. */
-  drain(): void
-  stop(): void
-}
-
 type SharingOptions = {
   readonly bus: Bus
   readonly places: Readonly<Record<PlaceName, Place>>
   readonly placeOf: (node: NodeConnection) => PlaceName
-  /** Answers a question from another gateway about a node that is connected here. */
+  /** Another gateway asks about a node that is connected here. */
   readonly onAsked: (nodeId: string, question: NodeQuestion) => Promise<boolean>
 }
 
-/** Starts the sharing of nodes. */
-export function shareNodes(options: SharingOptions): NodeSharing {
-  return new SharedNodes(options)
-}
-
-/** A node that is connecting here. */
 type Claim = { state: 'asking' | 'held' | 'lost' }
 
-/** What this gateway has for a node: a connection to it, or a claim for it. */
+/** The node is connected here, or is connecting. */
 type Held =
   | { readonly node: NodeConnection; readonly claim: null }
   | { readonly node: null; readonly claim: Claim }
 
-class SharedNodes implements NodeSharing {
+/** Publishes this gateway's nodes to the other gateways, and adds their nodes to the index. */
+export class NodeSharing {
   private readonly options: SharingOptions
-  /** Offers of the nodes that are connected here. */
   private readonly local = new Map<string, Set<Offer<NodeConnection>>>()
   private readonly changedModels = new Set<string>()
   private readonly remote = new Map<
     string,
     Map<string, { node: RemoteNode; receivedAtMs: number }>
   >()
-  /** The nodes about which this gateway answers questions, by node id. `end` ends the answering. */
+  /** By node id. This gateway answers questions about these nodes until `end` is called. */
   private readonly asked = new Map<string, { held: Held; readonly end: () => void }>()
   private readonly refresh: NodeJS.Timeout
   private publishing: NodeJS.Timeout | null = null
@@ -115,11 +85,11 @@ class SharedNodes implements NodeSharing {
     this.changed(node)
   }
 
+  /** Must be called when the node's slots have changed, and when it starts or stops serving. */
   changed(node: NodeConnection): void {
     const place = this.options.placeOf(node)
     for (const { model } of node.offers) this.changedModels.add(keyOf(place, model))
-    // After a pause without messages, changes are published immediately, because a caller may wait
-    // for the slot.
+    // After a pause, changes are published immediately, because a caller may wait for the slot.
     const delayMs = this.publishedAtMs + PUBLISH_DELAY_MS - performance.now()
     this.publishing ??= setTimeout(() => this.publishChanged(), Math.max(0, delayMs)).unref()
   }
@@ -131,11 +101,14 @@ class SharedNodes implements NodeSharing {
     this.changed(node)
   }
 
+  /**
+   * False when another gateway has a connection that answers, or claims the node at the same time
+   * and wins. A connection that does not answer is ended.
+   */
   async claim(nodeId: string, timeoutMs: number): Promise<boolean> {
     const { bus } = this.options
     const claim: Claim = { state: 'asking' }
-    // From now on, this gateway answers questions about the node. If two gateways claim the node at
-    // the same time, at least one of them gets the other's question.
+    // If two gateways claim the node at the same time, at least one gets the other's question.
     this.answer(nodeId, { node: null, claim })
     const question: NodeQuestion = { kind: 'claim', by: bus.id, timeoutMs }
     const asked = { question, timeoutMs: timeoutMs + ASK_MARGIN_MS }
@@ -146,16 +119,19 @@ class SharedNodes implements NodeSharing {
     return claim.state === 'held'
   }
 
+  /** The node has connected, or will not connect. */
   unclaim(nodeId: string): void {
     if (this.asked.get(nodeId)?.held.node === null) this.unanswer(nodeId)
   }
 
+  /** Ends the node's connection at any other gateway. */
   async disconnectElsewhere(nodeId: string, reason: string): Promise<boolean> {
     const question: NodeQuestion = { kind: 'disconnect', reason }
     const asked = { question, timeoutMs: ASK_MARGIN_MS }
     return (await this.options.bus.ask(NODE_TOPIC, nodeId, asked)) === true
   }
 
+  /** Stops offering the nodes here to other gateways. */
   drain(): void {
     if (this.isDraining) return
     this.isDraining = true
@@ -172,8 +148,7 @@ class SharedNodes implements NodeSharing {
 
   private answer(nodeId: string, held: Held): void {
     const entry = this.asked.get(nodeId)
-    // The connection keeps the claim's subscription. A new subscription would lose a question that
-    // was sent to the old one.
+    // Keeps a claim's subscription, because a new one would lose questions sent to the old one.
     if (entry !== undefined) entry.held = held
     else this.asked.set(nodeId, { held, end: this.beAsked(nodeId) })
   }
@@ -188,10 +163,7 @@ class SharedNodes implements NodeSharing {
     })
   }
 
-  /**
-   * Answers another gateway that claims the same node. Of simultaneous claims, the gateway with the
-   * lower id wins.
-   */
+  /** Of simultaneous claims, the gateway with the lower id wins. */
   private answerClaim(claim: Claim, by: string): true | undefined {
     if (claim.state === 'asking' && by < this.options.bus.id) claim.state = 'lost'
     // After the answer undefined, the gateway that has the node answers instead.
@@ -287,14 +259,14 @@ class SharedNodes implements NodeSharing {
 }
 
 const ASK_MARGIN_MS = 1_000
-/** Maximum number of remembered models of one other gateway. */
+/** Remembered models of one other gateway. */
 const MODELS_MAX = 10_000
 
 function keyOf(place: PlaceName, model: string): string {
   return `${place} ${model}`
 }
 
-/** True if the node's abilities in the index are those that its gateway publishes now. */
+/** False if the index must count the offer's abilities again. */
 function takesTheSame(node: RemoteNode, offer: SharedOffer): boolean {
   const { abilities, takesLargeFrames } = node
   const isEqual = abilities.symmetricDifference(new Set(offer.abilities)).size === 0

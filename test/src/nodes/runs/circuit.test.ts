@@ -4,7 +4,6 @@ import {
   type Circuit,
   CLOSED_CIRCUIT,
   circuitAfterFailure,
-  circuitAfterProbe,
   circuitAfterSuccess,
   circuitAtProbe,
 } from '../../../../src/nodes/runs/node-health.ts'
@@ -39,10 +38,6 @@ describe('a circuit', () => {
     expect(waits).toEqual([200, 400, 500, 500])
   })
 
-  it('a circuit closes after a probe that succeeds', () => {
-    expect(circuitAfterProbe()).toEqual({ kind: 'closed', failures: 0 })
-  })
-
   it('a closed circuit stays closed at the start of a probe', () => {
     expect(circuitAtProbe(CLOSED_CIRCUIT)).toBe(CLOSED_CIRCUIT)
   })
@@ -59,7 +54,7 @@ describe('a circuit', () => {
           if (what === 'fail') circuit = fail(circuit, nowMs)
           if (what === 'succeed') circuit = circuitAfterSuccess(circuit)
           if (what === 'probe') circuit = circuitAtProbe(circuit)
-          if (what === 'probed' && circuit.kind === 'probing') circuit = circuitAfterProbe()
+          if (what === 'probed' && circuit.kind === 'probing') circuit = CLOSED_CIRCUIT
           if (circuit.kind === 'open')
             expect(circuit.retryAtMs - nowMs).toBeLessThanOrEqual(LIMITS.asideMaxMs)
           // Only a probe leads back to work.
