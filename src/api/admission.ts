@@ -1,18 +1,18 @@
 import { ApiError } from './errors.ts'
 
-/** The place and the bytes of one admitted call. Release it in a `finally`. */
+/** One admitted call. Release it in a `finally`. */
 export type Slot = {
   /**
-   * Adds `bytes` to the bytes of this call. Throws ApiError `overloaded` if all calls together hold
-   * too much, or if this owner's calls hold too large a share.
+   * Counts bytes for this call. Throws ApiError `overloaded` if all calls together hold too much,
+   * or if this owner's calls hold too large a share.
    */
   reserve(bytes: number): void
   /**
-   * Takes a place among the running calls. Call it when the body has arrived. Only the first call
-   * has an effect. Throws ApiError `overloaded` if the owner gets no place.
+   * Moves the call to the running calls. Call it when the body has arrived. Only the first call has
+   * an effect. Throws ApiError `overloaded` if the owner gets no place.
    */
   enter(): void
-  /** Releases the place and the bytes. Only the first call has an effect. */
+  /** Only the first call has an effect. */
   release(): void
 }
 
@@ -24,15 +24,14 @@ export type Admission = {
    * `overloaded` if too many bodies arrive, in total or from this owner.
    */
   admit(owner: string): Slot
-  /** The calls that run or whose bodies arrive, and the bytes that these calls hold. */
   load(): { readonly calls: number; readonly bytes: number }
 }
 
 /**
- * Limits the bodies that arrive at once, the calls that run at once, and the total bytes that calls
- * hold. A call beyond a limit is refused at once, before more of its body is read. The last eighth
- * of the places is for owners that use less than a 32nd of all places. The calls of one owner hold
- * at most three quarters of the bytes. So there is always room for other owners.
+ * Limits the bodies that arrive at once, the calls that run at once, and the bytes of all calls. A
+ * call beyond a limit is refused before more of its body is read. The last eighth of the places is
+ * for owners that use less than a 32nd of all places. The calls of one owner hold at most three
+ * quarters of the bytes. So there is always room for other owners.
  */
 export function createAdmission(limits: {
   readonly callsMax: number
@@ -40,8 +39,12 @@ export function createAdmission(limits: {
   /** Default 0, for short or few calls. */
   readonly callBytes?: number
 }): Admission {
-  const arriving = createPlaces(limits.callsMax)
-  const running = createPlaces(limits.callsMax)
+  const { callsMax } = limits
+  const ownerCallsMax = Math.max(1, Math.floor(callsMax * OWNER_SHARE))
+  const kept = Math.floor(callsMax * PLACES_KEPT)
+  const isCrowded = (own: number, free: number) => own >= ownerCallsMax && free <= kept
+  const arriving = createPlaces(callsMax, isCrowded)
+  const running = createPlaces(callsMax, isCrowded)
   const memory = createShares(limits.bytesMax)
 
   function admit(owner: string): Slot {
@@ -57,13 +60,13 @@ export function createAdmission(limits: {
       enter() {
         if (place !== null || isReleased) return
         place = running.take(owner)
-        arrival.leave()
+        arrival.release()
       },
       release() {
         if (isReleased) return
         isReleased = true
-        arrival.leave()
-        place?.leave()
+        arrival.release()
+        place?.release()
         memory.add(owner, -held, held)
       },
     }
@@ -76,35 +79,32 @@ export function createAdmission(limits: {
   }
 }
 
-type Place = { leave(): void }
+type Place = Pick<Slot, 'release'>
 
 /**
- * An owner gets the share OWNER_SHARE of the places even while other owners use nearly all places.
- * The share PLACES_KEPT is reserved for this.
+ * An owner gets OWNER_SHARE of the places even while others use nearly all places. PLACES_KEPT is
+ * reserved for this.
  */
 const OWNER_SHARE = 1 / 32
 const PLACES_KEPT = 1 / 8
 /** Share of the bytes that one owner's calls may hold together. A single call may hold more. */
 const OWNER_BYTES_SHARE = 3 / 4
 
-/** Counts the places of calls. The last places are for owners that have few places. */
-function createPlaces(callsMax: number) {
+/** `isCrowded` refuses an owner that has `own` places while `free` places are left. */
+function createPlaces(callsMax: number, isCrowded: (own: number, free: number) => boolean) {
   const callsOf = createCounts()
-  const share = Math.max(1, Math.floor(callsMax * OWNER_SHARE))
-  const kept = Math.floor(callsMax * PLACES_KEPT)
   let taken = 0
 
   function take(owner: string): Place {
-    const isFull = taken >= callsMax
-    const isCrowded = callsOf.get(owner) >= share && callsMax - taken <= kept
-    if (isFull || isCrowded) throw overloaded()
+    const free = callsMax - taken
+    if (free <= 0 || isCrowded(callsOf.get(owner), free)) throw overloaded()
     taken++
     callsOf.add(owner, 1)
-    let isLeft = false
+    let isReleased = false
     return {
-      leave() {
-        if (isLeft) return
-        isLeft = true
+      release() {
+        if (isReleased) return
+        isReleased = true
         taken--
         callsOf.add(owner, -1)
       },
@@ -114,12 +114,11 @@ function createPlaces(callsMax: number) {
   return { take, taken: () => taken }
 }
 
-/** Counts the bytes that all calls hold, and the bytes that each owner's calls hold. */
 function createShares(bytesMax: number) {
   const bytesOf = createCounts()
   let bytes = 0
   return {
-    /** Adds bytes to a call that already holds `heldByCall` bytes. Throws ApiError `overloaded`. */
+    /** `heldByCall`: bytes that the call already holds. Throws ApiError `overloaded`. */
     add(owner: string, more: number, heldByCall: number) {
       const own = bytesOf.get(owner)
       const isShared = own > heldByCall && own + more > bytesMax * OWNER_BYTES_SHARE
@@ -131,7 +130,7 @@ function createShares(bytesMax: number) {
   }
 }
 
-/** Counts by owner. An owner with count 0 is removed. */
+/** An owner with count 0 is removed. */
 function createCounts() {
   const counts = new Map<string, number>()
   return {
@@ -145,8 +144,8 @@ function createCounts() {
 }
 
 /**
- * Limits how many calls run at once, in total and for one owner (a name). So one owner cannot take
- * all places. `admit` throws ApiError `overloaded` for a call beyond either limit.
+ * Limits how many calls run at once, in total and for one owner, so that one owner cannot take all
+ * places. `admit` throws ApiError `overloaded`.
  */
 export function createSharedAdmission({
   callsMax,
@@ -155,58 +154,39 @@ export function createSharedAdmission({
   readonly callsMax: number
   readonly ownerCallsMax: number
 }): { admit(owner: string): Pick<Slot, 'release'> } {
-  const callsOf = createCounts()
-  let calls = 0
-  return {
-    admit(owner) {
-      if (calls >= callsMax || callsOf.get(owner) >= ownerCallsMax) throw overloaded()
-      calls++
-      callsOf.add(owner, 1)
-      let isReleased = false
-      return {
-        release() {
-          if (isReleased) return
-          isReleased = true
-          calls--
-          callsOf.add(owner, -1)
-        },
-      }
-    },
-  }
+  return { admit: createPlaces(callsMax, (own) => own >= ownerCallsMax).take }
 }
 
-/** Limits the memory that all calls of the process hold together. */
+/** Limits the memory of all calls of the process. */
 export type MemoryBudget = {
   /**
-   * Admits an owner's call, and counts its bytes in this budget. `charge` and `reserve` throw
-   * ApiError `overloaded`. `reserve` throws `payload_too_large` for a call that exceeds the budget
-   * even alone.
+   * Admits a call, and counts its bytes in this budget. `charge` and `reserve` throw ApiError
+   * `overloaded`. `reserve` throws `payload_too_large` for a call that exceeds the budget even
+   * alone.
    */
   charge(admission: Admission, owner: string): Slot
-  /** The bytes that are held now, and the limit for these bytes. */
   load(): { readonly bytes: number; readonly bytesMax: number }
 }
 
 /**
- * Bytes of memory that are counted for each held byte: the byte itself, the text and values made
- * from it, and the copies that are sent on, as text and as bytes.
+ * Bytes of memory for each held byte: the byte itself, the text and values made from it, and the
+ * copies that are sent on, as text and as bytes.
  */
 export const HELD_WEIGHT = 5
 
 /**
- * Calls that hold more than this may not use the last eighth of the budget. The last eighth is
- * enough for hundreds of small calls.
+ * Larger calls may not use the last eighth of the budget, which is enough for hundreds of small
+ * calls.
  */
 const SMALL_BYTES_MAX = 256 * 1024
 const LARGE_SHARE = 7 / 8
 
-/** Returns an empty memory budget of `bytesMax` weighed bytes (see HELD_WEIGHT). */
 export function createMemoryBudget(bytesMax: number): MemoryBudget {
   const shares = createShares(bytesMax)
 
   function charge(admission: Admission, owner: string): Slot {
     const { callBytes } = admission
-    // The last eighth is for bodies. `callBytes`, the fixed memory of a call, may not use it.
+    // The last eighth is for bodies, not for the fixed memory of calls.
     if (callBytes > 0 && shares.held() + callBytes > bytesMax * LARGE_SHARE) throw overloaded()
     const slot = admission.admit(owner)
     let held = 0

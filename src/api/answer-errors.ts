@@ -4,7 +4,6 @@ import { ApiError, CallerLeftError, type ErrorCode, ValidationError } from './er
 import { discardBody } from './read-body.ts'
 import { recordFailure, recordProcessingTime } from './track-calls.ts'
 
-/** Sends a page to a browser that asks for a missing path. */
 export type ShowMissingPage = (context: ApiContext) => Promise<unknown>
 
 /**
@@ -39,7 +38,7 @@ export function answerErrors(options: {
 }
 
 /**
- * A client that waits for `100 Continue` sends no body after this answer. So the connection cannot
+ * A client that waits for `100 Continue` sends no body after this answer, so its connection cannot
  * be used again.
  */
 function passOverBody(context: ApiContext): void {
@@ -49,8 +48,7 @@ function passOverBody(context: ApiContext): void {
 }
 
 function answer(context: ApiContext, error: unknown, log: Logger): void {
-  // These errors have no code to record: a ValidationError has only a status, and a caller that
-  // left gets no answer.
+  // A ValidationError has no code to record, and a caller that left gets no answer.
   const hasCode = !(error instanceof ValidationError || error instanceof CallerLeftError)
   if (hasCode) recordFailure(context, error, log)
   if (error instanceof CallerLeftError || context.res.headersSent) {
@@ -66,7 +64,6 @@ function answer(context: ApiContext, error: unknown, log: Logger): void {
   context.body = body
 }
 
-/** Returns true if a browser asks for a missing page outside the API. */
 function isForBrowser(context: ApiContext): boolean {
   const { status, method, path } = context
   if (status !== 404 || path === '/v1' || path.startsWith('/v1/')) return false
@@ -78,14 +75,11 @@ function isForBrowser(context: ApiContext): boolean {
 function unanswered({ status, response, path }: ApiContext, paths: readonly string[]): ApiError {
   const [code, message] = UNANSWERED[status] ?? (['not_found', absenceText(path, paths)] as const)
   const allowed = response.get('allow')
-  // Koa returns undefined for an unset header, although Koa's type does not allow it.
+  // Koa returns undefined for an unset header, although its type does not allow this.
   return new ApiError(code, status === 405 && allowed ? `${message}: ${allowed}` : message)
 }
 
-/**
- * Lists the patterns that are similar to a missing path: their first two or more segments are the
- * same.
- */
+/** Lists the patterns whose first two or more segments are those of the missing path. */
 function absenceText(path: string, paths: readonly string[]): string {
   const segments = path.split('/', SHARED_MAX + 1)
   for (let shared = segments.length - 1; shared > SHARED_MIN; shared--) {
@@ -106,10 +100,10 @@ const BASE_URLS =
 
 /** One equal segment is too few: nearly all paths begin with `/v1`. */
 const SHARED_MIN = 2
-/** Maximum number of segments of a pattern. A caller's path may have thousands. */
+/** A caller's path may have thousands of segments. */
 const SHARED_MAX = 8
 
-/** Writes a pattern in the form of the API's description: `/v1/models/{model}`. */
+/** `/v1/models/{model}`, as in the API's description. */
 function shownPath(pattern: string): string {
   return pattern.replaceAll(/[:*](\w+)/g, '{$1}')
 }

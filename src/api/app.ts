@@ -22,85 +22,72 @@ import type { Route, RouteServer } from './route.ts'
 import { type ApiServer, createHttpServer } from './server.ts'
 import { observeCalls, openRequest } from './track-calls.ts'
 
-/** The parts of the app, without its settings. */
 type AppParts = {
-  /** Every route, except the routes of the documentation. The app adds those routes. */
+  /** Without the routes of the documentation, which the app adds. */
   readonly routes: readonly Route[]
   readonly pages: {
     /** Routes for browsers, not in the documentation. */
     readonly routes: readonly Route[]
-    /** Answers a browser that asks for a missing path. */
     readonly showMissing: ShowMissingPage
   }
   readonly keys: Authenticator
   readonly sockets: AppSockets
-  /** Lowest rate at which bodies may arrive. Default LEAST_RATE. */
+  /** Default LEAST_RATE. */
   readonly bodyRate?: LeastRate | undefined
-  /** Each observer is called for every call. */
   readonly observers: readonly CallObserver[]
-  /** Returns true if the gateway will stop soon. Connections are then closed after each answer. */
+  /** True if the gateway will stop soon. Connections are then closed after each answer. */
   readonly isDraining: () => boolean
   readonly log: Logger
 }
 
-/** Serves the WebSockets at one path. */
+/** The WebSockets at one path. */
 export type AppSockets = {
   readonly path: string
-  /** Accepts the socket of a client that connects. */
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
   /**
-   * Ends all sockets. The app calls it in close(), when no call on this gateway needs them. Calls
-   * on other gateways may need them for `graceMs`.
+   * Ends all sockets. close() calls it when no call on this gateway needs them. Calls on other
+   * gateways may need them for `graceMs`.
    */
   stop(graceMs: number): Promise<void>
 }
 
 type ApiSettings = {
-  /** Interval between the keep-alive comments of a stream. */
+  /** Between the keep-alive comments of a stream. */
   readonly keepAliveMs: number
   /** Origins whose scripts may call the API (cors.ts). */
   readonly corsOrigins: readonly string[]
-  /** How many weighed bytes all calls together may hold (createMemoryBudget). */
+  /** Weighed bytes of all calls together (createMemoryBudget). */
   readonly memoryBytesMax: number
-  /** How long close() waits for running calls. */
+  /** close() waits this long for running calls. */
   readonly shutdownGraceMs: number
-  /** If the level is `info` or `debug`, each call has one log line. */
+  /** At `info` and `debug`, each call has one log line. */
   readonly logLevel: string
   /** Addresses and CIDRs of the proxies whose `x-forwarded-for` is trusted. */
   readonly trustedProxies: readonly string[]
-  /**
-   * If true, every answer states that this is a staging gateway, even the answer to a malformed
-   * request.
-   */
+  /** If true, every answer says so, even the answer to a malformed request. */
   readonly isStaging: boolean
 }
 
 const STAGING_HEADERS = { 'affidavit-staging': 'true' }
 
-/** The gateway's HTTP API. */
 export type App = {
   readonly server: ApiServer
-  /** Every route of the app. */
   readonly routes: readonly Route[]
-  /** The bytes that all calls hold, and the limit for these bytes. */
   readonly memory: MemoryBudget['load']
-  /**
-   * Starts to listen. Port 0 selects a free port. Returns the address. Throws the system's error if
-   * the port is taken.
-   */
+  /** Port 0 selects a free port. Throws the system's error if the port is taken. */
   listen(at: { readonly host: string; readonly port: number }): Promise<AddressInfo>
   /**
-   * Stops the app. Accepts no new calls and waits shutdownGraceMs for the running calls. Then ends
-   * them with `shutting_down`, and soon cuts their connections. Resolves when no call is left. The
-   * committer and the enclave must run until then.
+   * Accepts no new calls, and waits shutdownGraceMs for the running calls. Then ends them with
+   * `shutting_down`, and soon cuts their connections. Resolves when no call is left. The committer
+   * and the enclave must run until then.
    */
   close(): Promise<void>
 }
 
-/** How long calls that are ended by force may take to send the error. */
+/** Time for calls that are ended by force to send the error. */
 const FAREWELL_MS = 1_000
 
-/** Builds the API from its parts. Nothing runs before listen(). */
+/** Nothing runs before listen(). */
 export function openApp(settings: ApiSettings, parts: AppParts): App {
   const { sockets, bodyRate: rate = LEAST_RATE, log } = parts
   const now = unixMs
@@ -131,8 +118,7 @@ export function openApp(settings: ApiSettings, parts: AppParts): App {
     const { shutdownGraceMs } = settings
     const endsAtMs = performance.now() + shutdownGraceMs
     const stopSockets = () => sockets.stop(Math.max(0, endsAtMs - performance.now()))
-    // After close(), a connection that becomes idle stays open until the next
-    // closeIdleConnections().
+    // A connection that becomes idle after close() stays open until closeIdleConnections().
     const sweep = setInterval(() => server.closeIdleConnections(), SWEEP_MS)
     const timers = [
       setTimeout(farewell, shutdownGraceMs),
@@ -145,8 +131,7 @@ export function openApp(settings: ApiSettings, parts: AppParts): App {
         resolve()
       })
     })
-    // The sockets are stopped when no call is running, because calls may need them. The server
-    // closes only after the sockets are closed.
+    // Running calls may need the sockets. The server closes only after its sockets are closed.
     return signals.idle().then(() => Promise.all([stopSockets(), closed]).then(() => undefined))
   }
 
@@ -159,10 +144,7 @@ function asksForSocket({ url, headers }: IncomingMessage, path: string): boolean
   return url?.split('?', 1)[0] === path && headers.upgrade?.toLowerCase() === 'websocket'
 }
 
-/**
- * Returns the router of these routes. `guardsOf` returns the middleware that runs first for a
- * route.
- */
+/** `guardsOf` returns the middleware that runs first for a route. */
 export function createRouter(
   routes: readonly Route[],
   guardsOf: (route: Route) => readonly ApiMiddleware[],
@@ -181,7 +163,7 @@ export function createRouter(
   return router
 }
 
-/** Returns the middleware that runs first for a call on the public port. */
+/** Guards of the public port. */
 function guardsOf({ scope, knowsKeys }: Route, keys: Authenticator): readonly ApiMiddleware[] {
   if (scope === 'operator') throw new TypeError('expected a route of the public port')
   if (scope !== 'public') return [authenticate(keys, scope === 'any' ? null : scope)]
@@ -222,7 +204,7 @@ function createKoa(
   return koa
 }
 
-/** Before the port closes, makes clients with open connections use another connection. */
+/** Before the port closes, clients must open other connections. */
 function closeConnections(isDraining: () => boolean): ApiMiddleware {
   return (context, next) => {
     if (isDraining()) context.set('connection', 'close')
@@ -230,7 +212,7 @@ function closeConnections(isDraining: () => boolean): ApiMiddleware {
   }
 }
 
-/** While the process stops, refuses calls on open connections and closes these connections. */
+/** While the process stops, also closes the connections of refused calls. */
 function refuseWhenClosing(isClosing: () => boolean): ApiMiddleware {
   return (context, next) => {
     if (!isClosing()) return next()

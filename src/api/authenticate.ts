@@ -1,17 +1,14 @@
 import type { ApiContext, ApiMiddleware, Caller, Operator, RequestState, Scope } from './context.ts'
 import { ApiError } from './errors.ts'
 
-/**
- * Finds the caller to whom an API key belongs. Returns null for a malformed, unknown or revoked
- * key. Throws ApiError `account_disabled`.
- */
+/** Null for a malformed, unknown or revoked key. Throws ApiError `account_disabled`. */
 export type Authenticator = { authenticate(key: string): Promise<Caller | null> }
 
 /**
  * Accepts a call with a valid key in `Authorization: Bearer <API_KEY>`, or in `x-api-key` if the
- * route's face reads it. The key must have the scope (null: any scope). Records the caller. Throws
- * ApiError `authorization_missing` without the header, `invalid_credentials` without a valid key in
- * it, `insufficient_scope`, `account_disabled`, and `not_ready` if keys cannot be looked up.
+ * route's face reads it. The key must have the scope (null: any scope). Throws ApiError
+ * `authorization_missing` without the header, `invalid_credentials` without a valid key in it,
+ * `insufficient_scope`, `account_disabled`, and `not_ready` if keys cannot be looked up.
  */
 export function authenticate(keys: Authenticator, scope: Scope | null = null): ApiMiddleware {
   return async (context, next) => {
@@ -31,19 +28,19 @@ export function authenticate(keys: Authenticator, scope: Scope | null = null): A
   }
 }
 
-/** On a public route: records the caller if the key is valid, and accepts all other callers. */
+/** For a public route: records the caller if the key is valid, and accepts all other callers. */
 export function recognize(keys: Authenticator): ApiMiddleware {
   return async (context, next) => {
     const key = KEY_HEADER.exec(context.req.headers.authorization ?? '')?.[1]
-    // A key that cannot be looked up counts as no key here.
+    // A key that cannot be looked up counts as no key.
     context.state.caller = key === undefined ? null : await keys.authenticate(key).catch(() => null)
     await next()
   }
 }
 
 /**
- * Returns the credential of a call in the form of `Authorization`. Throws ApiError
- * `invalid_credentials` for two different keys.
+ * Returns a credential in the form of `Authorization`. Throws ApiError `invalid_credentials` for
+ * two different keys.
  */
 function credentialOf({ req: { headers }, state: { face } }: ApiContext): string | undefined {
   const key = face.readsApiKeyHeader ? headers['x-api-key'] : undefined
@@ -67,13 +64,12 @@ function hintAt(header: string): string {
 
 const KEY_HEADER = /^Bearer +([\x21-\x7e]{1,512})$/i
 
-/** Throws ApiError `insufficient_scope` unless the caller's key has the scope. */
 function requireScope({ scopes }: Pick<Caller, 'scopes'>, scope: Scope): void {
   if (scopes.includes(scope)) return
   throw new ApiError('insufficient_scope', `This needs a key with the scope ${scope}`)
 }
 
-/** Throws `not_ready`, not an error about the key, if the key store is unreachable. */
+/** If the key store is unreachable, the key may be valid, so this throws `not_ready`. */
 async function findCaller(keys: Authenticator, key: string): Promise<Caller | null> {
   try {
     return await keys.authenticate(key)
@@ -86,17 +82,15 @@ async function findCaller(keys: Authenticator, key: string): Promise<Caller | nu
 }
 
 /**
- * Returns the caller. Must run behind `authenticate`: a route without it is a fault of this
- * program, so no caller is served.
+ * Must run behind `authenticate`: a route without it is a fault of this program, so no caller is
+ * served.
  */
 export function callerOf(state: { readonly caller: Caller | null }): Caller {
   if (state.caller === null) throw new TypeError('expected authenticate before this route')
   return state.caller
 }
 
-/**
- * Returns the actor: the operator on the control socket, otherwise the holder of the calling key.
- */
+/** The operator on the control socket, otherwise the holder of the calling key. */
 export function actorOf(state: RequestState): Operator {
   if (state.operator !== null) return state.operator
   const { keyId, accountId } = callerOf(state)

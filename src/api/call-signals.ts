@@ -1,26 +1,24 @@
 import type { ServerResponse } from 'node:http'
 import { CallerLeftError } from './errors.ts'
 
-/** Ends a call early. Call `done` in a `finally`. */
+/** Call `done` in a `finally`. */
 type CallSignal = { readonly abort: AbortController; done(): void }
 
-/** The running calls. Ends a call when its caller leaves, and all calls when the process stops. */
+/** Ends a call when its caller leaves, and all calls when the process stops. */
 export type CallSignals = {
   /**
-   * Returns the signal of a call. It is aborted with CallerLeftError if the connection closes
-   * before the response is complete.
+   * The signal is aborted with CallerLeftError if the connection closes before the response is
+   * complete.
    */
   open(response: ServerResponse): CallSignal
-  /** Ends all running calls with `reason`. */
   abortAll(reason: Error): void
   /** Resolves when no call is running. */
   idle(): Promise<void>
 }
 
 /**
- * Creates the signals of calls. A signal watches the response, because the request is over when its
- * body was read. A caller that closes only its sending side counts as gone: the server cannot see
- * the difference.
+ * A signal watches the response, because the request is over when its body was read. A caller that
+ * closes only its sending side counts as gone: the server cannot see the difference.
  */
 export function createCallSignals(): CallSignals {
   const running = new Set<AbortController>()

@@ -1,17 +1,14 @@
 import type { IncomingMessage } from 'node:http'
 import { BlockList, isIP, isIPv4 } from 'node:net'
 
-/**
- * How many addresses of a forwarding header are read, from the nearest one on. Real chains are
- * short.
- */
+/** Addresses that are read from a forwarding header, the nearest first. Real chains are short. */
 const HOPS_MAX = 16
 
 /**
  * Returns the address of the client that sent a request. Starts with the connection's address.
  * While the address belongs to a proxy in `trusted` (addresses and CIDRs), continues with the next
  * address in `x-forwarded-for`, from right to left. Any caller can write the addresses further
- * left. Returns null if the connection has no address, as on a Unix socket.
+ * left. Null if the connection has no address, as on a Unix socket.
  */
 export function createClientAddresses(
   trusted: readonly string[],
@@ -28,7 +25,7 @@ export function createClientAddresses(
       .slice(-HOPS_MAX)
     for (const hop of hops.toReversed()) {
       const address = plainAddress(hop.trim())
-      // Proxies write a valid address if they know the address. Any other text ends the search.
+      // A proxy that knows the address writes a valid one. Any other text ends the search.
       if (address === null) break
       client = address
       if (!isProxy(address)) break
@@ -38,8 +35,8 @@ export function createClientAddresses(
 }
 
 /**
- * Returns the group in which callers with this address share limits: the address itself, or the /64
- * of an IPv6 address, because one holder has a whole /64. Null gives `nowhere`.
+ * Callers of one group share limits. The group is the address, or the /64 of an IPv6 address,
+ * because one holder has a whole /64. Null gives `nowhere`.
  */
 export function clientGroupOf(address: string | null): string {
   if (address === null) return 'nowhere'
@@ -63,8 +60,8 @@ function addRange(proxies: BlockList, range: string): void {
 }
 
 /**
- * Returns an address without port, brackets and zone, and an IPv4 address in IPv6 form as IPv4.
- * Returns null for any other text.
+ * Removes port, brackets and zone, and turns an IPv4 address in IPv6 form into IPv4. Null for any
+ * other text.
  */
 function plainAddress(text: string): string | null {
   const [, bracketed, withPort] = /^\[([^\]]*)\](?::\d+)?$|^([\d.]+):\d+$/.exec(text) ?? []

@@ -2,16 +2,12 @@ import { readFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 
-// Finds the control socket, and names the operator who calls there, for the gateway and the command
-// line.
-
 /** File in the data folder with the running gateway's control address. */
 export const CONTROL_FILE = 'control.json'
 
-/** Content of CONTROL_FILE. */
 export type ControlAddress = { readonly socket: string; readonly pid: number }
 
-/** Returns the content of the file in a data folder, or null if it is missing or incomplete. */
+/** Null if the file is missing or incomplete. */
 export async function readControlAddress(dataFolder: string): Promise<ControlAddress | null> {
   try {
     const { socket, pid } = JSON.parse(await readFile(join(dataFolder, CONTROL_FILE), 'utf8'))
@@ -21,7 +17,7 @@ export async function readControlAddress(dataFolder: string): Promise<ControlAdd
   }
 }
 
-/** Returns true if a process accepts connections on the socket at this path. */
+/** True if a process accepts connections on the socket. */
 export function isAnswered(socketPath: string): Promise<boolean> {
   const socket = connect(socketPath)
   return new Promise<boolean>((resolve) => {
@@ -29,10 +25,10 @@ export function isAnswered(socketPath: string): Promise<boolean> {
   }).finally(() => socket.destroy())
 }
 
-/** Header in which the command line sends the id of its user, in digits. */
+/** The command line sends the id of its user, in digits. */
 export const OPERATOR_UID_HEADER = 'x-affidavit-uid'
 
-/** Returns the name of an operator with this user id (null: not known). */
+/** Null: the user id is not known. */
 export function nameOperator(uid: string | null): string {
   return uid === null || !/^\d{1,10}$/.test(uid) ? 'operator' : `operator (uid ${uid})`
 }

@@ -25,9 +25,9 @@ import type { Route } from './route.ts'
 import { createHttpServer } from './server.ts'
 import { openRequest } from './track-calls.ts'
 
-/** How many bytes all calls together may hold. Bodies contain only names and reasons. */
+/** All calls together. Bodies contain only names and reasons. */
 const MEMORY_BYTES_MAX = 64 * 1024 * 1024
-/** Interval between the keep-alive comments of a stream. Administrators' routes have no streams. */
+/** Required, although administrators' routes have no streams. */
 const KEEP_ALIVE_MS = 15_000
 
 /**
@@ -43,8 +43,7 @@ export async function openControl(
   const before = await readControlAddress(dataFolder)
   if (before !== null) await removeStaleFolder(before.socket)
   const address: ControlAddress = { socket: join(privateFolder, 'control.sock'), pid: process.pid }
-  // Other users cannot reach a socket in a folder of mode 0700, even if the mode of the socket
-  // allows it.
+  // In a folder of mode 0700, other users cannot reach the socket, even if its own mode allows it.
   server.listen(address.socket)
   await once(server, 'listening')
   await writeFile(file, JSON.stringify(address), { mode: 0o600 })
@@ -55,9 +54,9 @@ export async function openControl(
 }
 
 /**
- * Opens the control socket at the operator's path. Only this user can connect (mode 0600). Replaces
- * the socket of a killed gateway. Rejects with StartFailure if a process answers at the path, or if
- * the socket cannot be made.
+ * Opens the control socket at the operator's path, which only this user can connect to (mode 0600).
+ * Replaces the socket of a killed gateway. Rejects with StartFailure if a process answers at the
+ * path, or if the socket cannot be made.
  */
 export async function openControlAt(
   server: Server,
@@ -80,7 +79,7 @@ async function close(server: Server): Promise<void> {
   await new Promise((resolve) => server.close(resolve))
 }
 
-/** Creates the socket with its mode from the first moment on. */
+/** The umask gives the socket its mode from the first moment on. */
 async function listenPrivately(server: Server, socketPath: string): Promise<void> {
   const umask = process.umask(0o177)
   try {
@@ -100,9 +99,8 @@ async function removeStaleSocket(socketPath: string): Promise<void> {
 }
 
 /**
- * Returns the server of the control socket, which does not listen yet. It serves the routes of
- * administrators, and the routes that are only for the operator. It asks for no key: the socket's
- * permissions decide who may connect.
+ * Serves the routes of administrators and of the operator on the control socket. No key is needed:
+ * the socket's permissions decide who may connect. The server does not listen yet.
  */
 export function createControlServer({
   routes,
@@ -110,7 +108,6 @@ export function createControlServer({
   makeRequestId,
   log,
 }: {
-  /** All routes. Only the routes of administrators and of the operator are served. */
   readonly routes: readonly Route[]
   readonly now: () => number
   readonly makeRequestId: () => string
@@ -143,10 +140,7 @@ export function createControlServer({
   return createHttpServer(koa.callback())
 }
 
-/**
- * Records the calling operator. The user id is only a claim: each client of the socket counts as
- * the operator.
- */
+/** The user id is only a claim: each client of the socket counts as the operator. */
 const recognizeOperator: ApiMiddleware = (context, next) => {
   const uid = context.req.headers[OPERATOR_UID_HEADER]
   const who = nameOperator(typeof uid === 'string' ? uid : null)

@@ -1,15 +1,14 @@
 import type { ApiContext, ApiMiddleware } from './context.ts'
 
-/** Means every origin. The CORS header uses the same character. */
 const ANY_ORIGIN = '*'
 
-/** How long a browser may keep the answer to a preflight: the longest time that browsers allow. */
+/** The longest time that browsers keep the answer to a preflight. */
 const PREFLIGHT_AGE_SECONDS = 7_200
 
-/** Longest list of header names that the answer to a preflight repeats. */
+/** A longer list of requested headers is not repeated in the answer. */
 export const REQUESTED_HEADERS_LENGTH_MAX = 1_024
 
-/** Answer headers that scripts may read, in addition to the headers that are always readable. */
+/** Answer headers that scripts may read, besides those that are always readable. */
 export const EXPOSED_HEADERS: readonly string[] = [
   'x-request-id',
   'request-id',
@@ -31,10 +30,10 @@ export const EXPOSED_HEADERS: readonly string[] = [
 
 /**
  * Allows scripts of the `origins` to call the API and read its answers, including errors. Origins
- * have the form that browsers send, `https://app.example`. ANY_ORIGIN allows all origins. The
- * answer to a preflight lists the methods in `allow`, so the handlers behind this middleware must
- * answer first. Browsers' own credentials, such as cookies, are never allowed: a page must have an
- * API key. This refuses no call: CORS protects the users of browsers, not the API.
+ * have the form that browsers send, `https://app.example`; `*` allows all. The answer to a
+ * preflight lists the methods in `allow`, so the handlers behind this middleware must answer first.
+ * Browsers' own credentials, such as cookies, are never allowed: a page must have an API key. This
+ * refuses no call: CORS protects the users of browsers, not the API.
  */
 export function allowOrigins(origins: readonly string[]): ApiMiddleware {
   if (origins.length === 0) return (_, next) => next()
@@ -60,10 +59,7 @@ function isPreflight({ method, status, req }: ApiContext): boolean {
   return isAnswered && req.headers['access-control-request-method'] !== undefined
 }
 
-/**
- * SDKs send headers of their own, and new ones each year. So all requested header names are
- * allowed.
- */
+/** SDKs send their own headers, and new ones each year, so all requested names are allowed. */
 function answerPreflight(context: ApiContext): void {
   context.vary('access-control-request-headers')
   context.set('access-control-allow-methods', context.response.get('allow'))

@@ -11,7 +11,7 @@ import {
 import type { RequestFault } from '../../enclave/protocol/request-faults.ts'
 import { CONTENT_FAULTS, ContentUnavailable, DatabaseAwayError } from '../storage/errors.ts'
 
-/** Every error code of the gateway, with its HTTP status. This is the only such table. */
+/** The only table of error codes and their HTTP statuses. */
 export const ERROR_RULES = {
   ...CALL_ERROR_RULES,
   malformed_request: { status: 400 },
@@ -29,21 +29,18 @@ export const ERROR_RULES = {
   method_not_allowed: { status: 405 },
   request_timeout: { status: 408 },
   caller_too_slow: { status: 408, shouldRetry: false },
-  /**
-   * The call with this Idempotency-Key is still running. ApiError.retryAfterSeconds may state how
-   * long it can take.
-   */
+  /** ApiError.retryAfterSeconds may state how long the running call can take. */
   idempotency_in_progress: { status: 409, retryAfterSeconds: 1 },
   idempotency_key_reused: { status: 409, shouldRetry: false },
   /**
-   * The call with this Idempotency-Key was made, or may have been made. Its whole answer is not
-   * known. A retry would make a second call.
+   * The call was made, or may have been made, but its whole answer is not known. A retry would make
+   * a second call.
    */
   idempotency_outcome_unknown: { status: 409, shouldRetry: false },
   enclave_in_use: { status: 409, shouldRetry: false },
-  /** The call is encrypted for a key that no enclave has. The answer has EHBP's form. */
+  /** The answer has EHBP's form. */
   unknown_encryption_key: { status: 422 },
-  /** The request and the response of this completion were erased. Its proofs remain. */
+  /** The completion's proofs remain. */
   content_erased: { status: 410, shouldRetry: false },
   /** The connection is closed, because the rest of the body would be read as the next call. */
   body_too_slow: { status: 408 },
@@ -51,7 +48,7 @@ export const ERROR_RULES = {
   /** Agents ask for a WebSocket first. Upon this status they use POST. */
   websocket_not_served: { status: 426, shouldRetry: false },
   rate_limit_exceeded: { status: 429 },
-  /** A budget is used up. A retry helps only after the budget renews. */
+  /** A retry helps only after the budget renews. */
   insufficient_quota: { status: 429, shouldRetry: false },
   headers_too_large: { status: 431 },
   /** The stored encrypted bytes are not the bytes that were written. */
@@ -62,9 +59,9 @@ export const ERROR_RULES = {
   node_error: { status: 502 },
   enclave_unavailable: { status: 503, retryAfterSeconds: 1 },
   no_available_inference_nodes: { status: 503, retryAfterSeconds: 1 },
-  /** This gateway does not have the key of the stored encrypted content. */
+  /** This gateway does not have the key of the stored content. */
   content_key_missing: { status: 503, shouldRetry: false },
-  /** The operator has not configured a search provider. A retry does not help. */
+  /** A retry helps only after the operator has configured a provider. */
   search_not_configured: { status: 503, shouldRetry: false },
   image_store_full: { status: 503, retryAfterSeconds: 60 },
   shutting_down: { status: 503, retryAfterSeconds: 1 },
@@ -79,7 +76,7 @@ export const ERROR_RULES = {
 
 export type ErrorCode = keyof typeof ERROR_RULES
 
-/** Error codes whose cause can be a service that the operator configured. */
+/** Codes whose cause can be a service that the operator configured. */
 export const UPSTREAM_ERRORS = [
   'provider_refused',
   'provider_error',
@@ -90,19 +87,18 @@ export const UPSTREAM_ERRORS = [
   'answer_too_large',
 ] as const satisfies readonly ErrorCode[]
 
-/** Details of an error that are not in ERROR_RULES. */
 type ApiErrorDetails = ErrorDetails & {
-  /** True when it is certain that no answer was made. Any code may have it. */
+  /** True if it is certain that no answer was made. Any code may have it. */
   readonly leavesNoResult?: boolean
-  /** True when the provider may have made the result. Any code may have it. */
+  /** True if the provider may have made the result. Any code may have it. */
   readonly mayBeMade?: boolean
   /** The request's member that caused the error. Replaces `param` in ERROR_RULES. */
   readonly param?: string
-  /** The underlying error. It is logged, but never shown. */
+  /** Logged, but never shown. */
   readonly cause?: unknown
 }
 
-/** An error for the caller. `message` is shown to the caller: no secrets and no internals. */
+/** `message` is shown to the caller: no secrets and no internals. */
 export class ApiError extends Error implements ErrorFacts {
   override readonly name = 'ApiError'
   readonly code: ErrorCode
@@ -111,9 +107,7 @@ export class ApiError extends Error implements ErrorFacts {
   readonly shouldRetry: boolean
   readonly providerCode: string | null
   readonly param: string | null
-  /** True if it is certain that no answer was made. */
   readonly leavesNoResult: boolean
-  /** True if the provider may have made the result, which is now lost. */
   readonly mayBeMade: boolean
 
   constructor(code: ErrorCode, message: string, details: ApiErrorDetails = {}) {
@@ -130,7 +124,7 @@ export class ApiError extends Error implements ErrorFacts {
   }
 }
 
-/** A request that fails validation. It is answered with 422 and `detail` (interface, part 7). */
+/** Answered with 422 and `detail` (interface, part 7). */
 export class ValidationError extends Error {
   override readonly name = 'ValidationError'
   readonly detail: readonly RequestFault[]
@@ -141,12 +135,12 @@ export class ValidationError extends Error {
   }
 }
 
-/** Returns the error for a member that fits its schema but cannot be processed. */
+/** The member fits its schema, but cannot be processed. */
 export function unfitFor(place: 'body' | 'query', member: string, msg: string): ValidationError {
   return new ValidationError([{ loc: [place, member], msg, type: 'value_error' }])
 }
 
-/** The caller closed the connection, so no answer can be sent. */
+/** No answer can be sent. */
 export class CallerLeftError extends Error {
   override readonly name = 'CallerLeftError'
 
@@ -155,18 +149,13 @@ export class CallerLeftError extends Error {
   }
 }
 
-/** An error in the form in which the caller receives it. */
 export type ErrorReply = {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
-  /** JSON text. */
   readonly body: string
 }
 
-/**
- * Returns the answer for any thrown value. An unexpected error becomes a 500 without details. The
- * caller must log it.
- */
+/** An unexpected error becomes a 500 without details. The caller must log it. */
 export function errorReply(error: unknown): ErrorReply {
   if (error instanceof ValidationError)
     return { status: 422, headers: {}, body: validationEnvelope(error.detail) }
@@ -189,10 +178,7 @@ export function asApiError(error: unknown): ApiError {
   return new ApiError('internal_server_error', 'Internal server error')
 }
 
-/**
- * Returns the thrown value if it is an error. Other values, from other packages, are not shown:
- * they could contain anything.
- */
+/** Other thrown values come from other packages, and are not shown: they could contain anything. */
 export function asError(thrown: unknown): Error {
   return thrown instanceof Error ? thrown : new Error('not an error')
 }
@@ -208,7 +194,7 @@ function headersOf(error: ApiError): Readonly<Record<string, string>> {
   }
 }
 
-/** Returns the two retry headers that clients read. OpenAI's clients read the milliseconds. */
+/** OpenAI's clients read the milliseconds, other clients the seconds. */
 export function retryHeaders(retryAfterSeconds: number): Readonly<Record<string, string>> {
   const seconds = Math.min(retryAfterSeconds, RETRY_SECONDS_MAX)
   return {

@@ -5,7 +5,6 @@ import { CallerLeftError } from './errors.ts'
 import type { StreamSoFar } from './faces.ts'
 import { recordFailure, recordProcessingTime } from './track-calls.ts'
 
-/** What a stream needs from the app. */
 export type EventStreamOptions = {
   readonly keepAliveMs: number
   readonly now: () => number
@@ -13,10 +12,10 @@ export type EventStreamOptions = {
 }
 
 /**
- * Answers with a stream of the events that `write` writes. If `write` fails before anything was
- * sent, its error is thrown again, or sent as an error event if `isEvent` returns true. After the
- * stream has begun, every error is sent as an error event. A keep-alive comment also begins the
- * stream. `soFar` returns what the caller has received, for a face whose error events continue it.
+ * Answers with the events that `write` writes. If `write` fails before anything was sent, its error
+ * is thrown again, or sent as an error event if `isEvent` returns true. After the stream has begun,
+ * every error is sent as an error event. A keep-alive comment also begins the stream. `soFar`
+ * returns what the caller has received, for a face whose error events continue it.
  */
 export async function streamEvents(
   context: RouteContext,
@@ -54,14 +53,14 @@ export async function streamEvents(
 }
 
 /**
- * How long the send buffer may stay full before the connection of the slow reader is cut. Until the
- * buffer is empty, nothing more is read from the enclave.
+ * After this time with a full send buffer, the connection of the slow reader is cut. While the
+ * buffer is full, nothing more is read from the enclave.
  */
 const DRAIN_TIMEOUT_MS = 30_000
 
-/** Writes server-sent events to one caller. Methods throw CallerLeftError after the caller left. */
+/** Methods throw CallerLeftError after the caller left. */
 export type EventWriter = {
-  /** Returns true if the head has been sent. */
+  /** True if the head has been sent. */
   isOpen(): boolean
   /**
    * Sends the head, 200 and event-stream. Later errors can only be sent as events. Only the first
@@ -70,16 +69,15 @@ export type EventWriter = {
   open(): void
   /** Sends whole events. Resolves when the caller can receive more. */
   write(events: Uint8Array | string): Promise<void>
-  /** Sends the last events and ends the stream. */
   end(events: string): void
   /** Stops the keep-alive, and cuts a stream that has not ended. Call it in a `finally`. */
   close(): void
 }
 
 /**
- * Returns a writer of events to `response`. Every `keepAliveMs`, it sends a comment, so that
- * proxies do not close the stream. The first comment opens a stream that is not open, so the caller
- * receives something while the model still thinks. `onOpen` is called before the head is sent.
+ * Sends a comment every `keepAliveMs`, so that proxies do not close the stream. The first comment
+ * opens the stream, so the caller receives something while the model still thinks. `onOpen` is
+ * called before the head is sent.
  */
 export function createEventWriter(options: {
   readonly response: ServerResponse
@@ -89,7 +87,7 @@ export function createEventWriter(options: {
 }): EventWriter {
   const { response, keepAliveMs, drainTimeoutMs, onOpen } = options
   const timer = setInterval(keepAlive, keepAliveMs)
-  // A write to a closed connection causes this event. The `close` event shows that the caller left.
+  // A write to a closed connection causes this event. `close` shows that the caller left.
   response.on('error', () => {})
 
   function open(): void {

@@ -11,59 +11,54 @@ import {
 } from './errors.ts'
 
 /**
- * The parts of an HTTP answer that depend on its dialect: the form of errors, of limits and of
- * lists of models. A route names its face, and no other code asks for the name of a dialect.
+ * What depends on the dialect of a route: the form of errors, of limits and of lists of models. No
+ * other code asks for the name of a dialect.
  */
 export type Face = {
-  /** The status that this face gives an error. */
   statusOf(error: Pick<ApiError, 'status' | 'code' | 'shouldRetry'>): number
   /** Returns the answer for any thrown value, as errorReply does. */
   errorReply(error: unknown, call: FacedCall): ErrorReply
   /**
-   * Returns the events that end a stream with an error. `soFar` is what the caller has received of
-   * the stream. It is null if the route does not state it, or if the caller has received nothing.
+   * The events that end a stream with an error. `soFar`: what the caller has received. Null if the
+   * route does not state it, or if the caller has received nothing.
    */
   errorEvents(error: ApiError, call: FacedCall, soFar: StreamSoFar | null): string
-  /** Headers of every answer. */
   callHeaders(call: FacedCall): Readonly<Record<string, string>>
-  /** Headers that state what is left of one limit. `nowMs` is Unix milliseconds. */
+  /** `nowMs`: Unix milliseconds. */
   limitHeaders(
     what: 'requests' | 'tokens',
     left: { readonly limit: number; readonly remaining: number; readonly resetSeconds: number },
     nowMs: number,
   ): Readonly<Record<string, string>>
-  /** The answer to a request for a list of models. */
   modelList<List extends { readonly data: readonly FacedModel[] }>(list: List): object
-  /** The answer to a request for one model. */
   model(model: FacedModel): object
   /** True if `x-api-key` may hold the API key instead of `Authorization`. */
   readonly readsApiKeyHeader: boolean
   /** True if clients first ask for a WebSocket. They are answered with 426, and use POST. */
   readonly refusesWebSockets: boolean
-  /** Error body, for the documentation. Null: the interface's own bodies (interface, part 7). */
+  /** For the documentation. Null: the interface's own bodies (interface, part 7). */
   readonly error: { readonly name: string; readonly schema: z.ZodType } | null
-  /** How a stream ends, for the documentation. */
+  /** For the documentation. */
   readonly streamRules: string
 }
 
-/** The data of a call that its answers show. */
-export type FacedCall = { readonly requestId: string; readonly startedAtMs: number }
+type FacedCall = { readonly requestId: string; readonly startedAtMs: number }
 
 /** What a caller has received of a stream of Responses. */
 export type StreamSoFar = {
-  /** The `response` of the stream's first event, or a newer state. */
+  /** From the stream's first event, or a newer state. */
   readonly response: JsonObject
-  /** The number of the next event. */
+  /** Of the next event. */
   readonly sequence: number
 }
 
-/** The members of a listed model that every face needs. `created` is in Unix seconds. */
-export type FacedModel = { readonly id: string; readonly name: string; readonly created: number }
+/** `created`: Unix seconds. */
+type FacedModel = { readonly id: string; readonly name: string; readonly created: number }
 
-/** A route's face: a value, or a choice by the headers of the request. */
+/** A function chooses by the headers of the request. */
 export type FaceChoice = Face | ((headers: IncomingHttpHeaders) => Face)
 
-/** The error in the form for OpenAI's clients. Other faces are made from this form. */
+/** The form for OpenAI's clients, from which the other faces are made. */
 type ErrorObject = {
   readonly message: string
   readonly type: string
@@ -176,15 +171,14 @@ export const ANTHROPIC_FACE: Face = {
     'A stream ends with message_stop. A failed stream ends without it, with `event: error` and an AnthropicError as its data.',
 }
 
-/** Every path below has Anthropic's face, also if there is nothing at the path. */
+/** Every path below has Anthropic's face, even if there is nothing at the path. */
 const ANTHROPIC_BASE = '/v1/verified/anthropic/'
 
-/** The face of a path that OpenAI's and Anthropic's clients have in common. */
+/** For paths that OpenAI's and Anthropic's clients have in common. */
 export function faceByVersion(headers: IncomingHttpHeaders): Face {
   return headers['anthropic-version'] === undefined ? OPENAI_FACE : ANTHROPIC_FACE
 }
 
-/** Returns the function that finds the face of a request among the routes' faces. */
 export function createFaces(
   routes: readonly { readonly path: string; readonly face?: FaceChoice }[],
 ): (path: string, headers: IncomingHttpHeaders) => Face {
@@ -202,20 +196,19 @@ export function createFaces(
   }
 }
 
-/** Returns the face of a route for a request with these headers. */
 export function faceFor(face: FaceChoice | undefined, headers: IncomingHttpHeaders): Face {
   return (typeof face === 'function' ? face(headers) : face) ?? OPENAI_FACE
 }
 
 type Failure = Pick<ApiError, 'status' | 'shouldRetry'> & { readonly code: string }
 
-/** A refused request gets 400. So does a request that alone exceeds a limit. */
+/** A request that alone exceeds a limit gets 400, because a retry cannot help. */
 function facedAgentStatus({ status, code, shouldRetry }: Failure): number {
   const isTooLarge = code === 'rate_limit_exceeded' && !shouldRetry
   return isTooLarge ? 400 : agentStatusOf({ status, code })
 }
 
-/** Anthropic's clients repeat a call after 529. So 529 is sent only when a retry can help. */
+/** Anthropic's clients repeat a call after 529, so 529 is sent only when a retry can help. */
 function anthropicStatusOf(failure: Failure): number {
   if (failure.code === 'insufficient_quota') return 402
   const status = facedAgentStatus(failure)

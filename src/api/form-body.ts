@@ -9,13 +9,13 @@ import { ApiError } from './errors.ts'
 import { boundaryOf, checkForm, invalidForm, type PartNames } from './form-frame.ts'
 import { type BodyLimits, readBody, shownType } from './read-body.ts'
 
-/** One part of a form. All of it comes from the caller. */
+/** A part comes from the caller. */
 export type FormPart = PartNames & { readonly bytes: Uint8Array }
 
 /**
- * Reads the form in a request's body. Returns its parts in order. Throws ApiError as readBody does,
- * and `unsupported_media_type` for another content type. Throws ValidationError if the body is not
- * a form.
+ * Returns the parts of a form in order. Throws ApiError as readBody does, and
+ * `unsupported_media_type` for another content type. Throws ValidationError if the body is not a
+ * form.
  */
 export async function readForm(
   { req, res }: RouteContext,
@@ -36,8 +36,7 @@ export async function readForm(
 const forms = createSerialQueue()
 
 /**
- * Parses a form (RFC 7578). Checks the frame first (form-frame.ts), then koa-body splits the form
- * into parts in memory. Throws ValidationError if the body is not a form.
+ * Parses a form (RFC 7578): koa-body splits it in memory after checkForm. Throws ValidationError.
  */
 export async function parseForm(body: Buffer, boundary: string): Promise<readonly FormPart[]> {
   const { pieces, parts } = checkForm(body, boundary)
@@ -63,7 +62,7 @@ export async function parseForm(body: Buffer, boundary: string): Promise<readonl
     urlencoded: false,
     text: false,
     patchKoa: false,
-    // Only this parser is on. Another parser would start if the boundary contained its name.
+    // Only this parser is on. Another would start if the boundary contained its name.
     formidable: { enabledPlugins: [multipart], encoding: 'binary', onPart },
   })
   try {
@@ -78,7 +77,7 @@ export async function parseForm(body: Buffer, boundary: string): Promise<readonl
   return parts.map((part, index) => ({ ...part, bytes: contents[index] ?? new Uint8Array() }))
 }
 
-/** Size of the slices, as a socket delivers them. */
+/** As a socket delivers them. */
 const SLICE_BYTES = 64 * 1024
 
 /** Other calls can run between two slices. A hostile form takes a second to parse. */

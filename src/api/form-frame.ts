@@ -1,20 +1,18 @@
 import { isUtf8 } from 'node:buffer'
 import { ValidationError } from './errors.ts'
 
-/** The maximum number of parts in one form. The interface uses seven. */
+/** The interface uses seven parts. */
 export const PARTS_MAX = 32
-/** The maximum number of bytes in the headers of one part. */
 export const PART_HEADERS_BYTES_MAX = 8 * 1024
 
 /**
- * Smallest average distance between carriage returns, bytes. The parser makes two chunks at each
- * carriage return: 25 MiB of them would take ten seconds. In an image, their average distance is
- * 256 bytes. The first RETURNS_FREE carriage returns may have any distance.
+ * Smallest average distance between carriage returns, bytes. The parser makes two chunks at each of
+ * them: 25 MiB of carriage returns would take ten seconds. An image has one in 256 bytes. The first
+ * RETURNS_FREE carriage returns may have any distance.
  */
 const RETURN_DISTANCE_MIN = 64
 const RETURNS_FREE = 2_048
 
-/** The names in a part's headers. */
 export type PartNames = {
   readonly name: string
   /** Null if the part is not a file. */
@@ -22,8 +20,7 @@ export type PartNames = {
 }
 
 /**
- * Returns the boundary from a `multipart/form-data` content type (RFC 2046 section 5.1.1). Returns
- * null if there is no such boundary.
+ * Returns the boundary of a `multipart/form-data` content type (RFC 2046 section 5.1.1), or null.
  */
 export function boundaryOf(contentType: string | undefined): string | null {
   const [, quoted, token] = CONTENT_TYPE.exec(contentType ?? '') ?? []
@@ -34,10 +31,9 @@ const CONTENT_TYPE =
   /^\s*multipart\/form-data\s*;(?:[^"]*;)?\s*boundary=(?:"([\w'()+,./:=? -]{0,69}[\w'()+,./:=?-])"|([\w'+.-]{1,70}))\s*(?:;.*)?$/i
 
 /**
- * Checks a form from its first to its last boundary, because the parser limits neither the number
- * of parts, nor their headers, nor its work. Returns the names of the parts, and the form for the
- * parser, in pieces. Blanks after boundaries are removed: the parser does not accept them. Throws
- * ValidationError.
+ * Checks a form before the parser, which limits neither the number of parts, nor their headers, nor
+ * its work. Returns the names of the parts, and the form for the parser, in pieces. Blanks after
+ * boundaries are removed: the parser does not accept them. Throws ValidationError.
  */
 export function checkForm(
   body: Buffer,
@@ -96,8 +92,8 @@ function namesOf(head: Buffer): PartNames {
 const OTHER_ENCODING = /^content-transfer-encoding:(?![ \t]*(?:binary|7bit|8bit)?[ \t]*$)/im
 
 /**
- * Returns a quoted parameter. Browsers write quotes and line breaks in it as percent codes (HTML,
- * multipart/form-data encoding algorithm).
+ * Browsers write quotes and line breaks in a parameter as percent codes (HTML, multipart/form-data
+ * encoding algorithm).
  */
 function parameterOf(headers: string, name: string): string | null {
   const [, disposition = ''] = DISPOSITION.exec(headers) ?? []
@@ -108,7 +104,6 @@ function parameterOf(headers: string, name: string): string | null {
 
 const DISPOSITION = /^content-disposition:[ \t]*form-data[ \t]*(;.*)$/im
 
-/** Returns the error for a form that is not as expected. */
 export function invalidForm(expected: string): ValidationError {
   return new ValidationError([
     { loc: ['body'], msg: `Expected ${expected}`, type: 'multipart_invalid' },

@@ -3,10 +3,7 @@ import type { Json } from '../../attestation/json/value.ts'
 import { type Form, faultsOf, type ObjectForm, text } from '../../enclave/protocol/form.ts'
 import { described, faultIssue, type JsonSchema } from './schemas.ts'
 
-/**
- * Returns the schema for JSON values of this form. The form checks the values, and its JSON Schema
- * is for the documentation.
- */
+/** The form checks the values. Its JSON Schema is only for the documentation. */
 export function schemaOf<Value extends Json>(form: Form): z.ZodType<Value> {
   const schema = z.custom<Value>().check(({ value, issues }) => {
     for (const { loc, type, msg } of faultsOf(form, value)) issues.push(faultIssue(loc, type, msg))
@@ -14,15 +11,12 @@ export function schemaOf<Value extends Json>(form: Form): z.ZodType<Value> {
   return described(schema, () => jsonSchemaOfForm(form))
 }
 
-/** Schema of an integer from `min` to `max`, both included. 1.0 counts as an integer. */
+/** Both bounds are included. 1.0 counts as an integer. */
 export function boundedInteger(bounds: { readonly min?: number; readonly max?: number }) {
   return schemaOf<number>({ kind: 'integer', ...bounds })
 }
 
-/**
- * Returns the JSON Schema of the values that a form accepts, without the rules that involve several
- * members.
- */
+/** Without the rules that involve several members. */
 export function jsonSchemaOfForm(form: Form): JsonSchema {
   switch (form.kind) {
     case 'optional':
@@ -57,15 +51,11 @@ export function jsonSchemaOfForm(form: Form): JsonSchema {
   }
 }
 
-/** Returns the keywords that have a value. */
 function given(keywords: JsonSchema): JsonSchema {
   return Object.fromEntries(Object.entries(keywords).filter(([, value]) => value !== undefined))
 }
 
-/**
- * Adds null to a schema: as a second type if the schema has only a type, otherwise as an
- * alternative.
- */
+/** A schema with only a type gets a second type. Any other schema becomes an alternative. */
 function orNull(schema: JsonSchema): JsonSchema {
   const { type, additionalProperties: _, ...more } = schema
   return Array.isArray(type) || Object.keys(more).length === 0
@@ -93,9 +83,7 @@ function membersSchema({ members }: ObjectForm): JsonSchema {
   }
 }
 
-/**
- * Returns alternatives: the form of each known type, and any object with another text as its type.
- */
+/** The form of each known type, and any object with another text as its type. */
 function byTypeSchema(
   { members: { type = text } }: ObjectForm,
   forms: Readonly<Record<string, Form>>,

@@ -1,6 +1,6 @@
 import { ApiError } from './errors.ts'
 
-/** How long a body may take: `graceMs`, and more time for each byte that has arrived. */
+/** A body may take `graceMs`, and more time for each byte that has arrived. */
 export type LeastRate = {
   readonly graceMs: number
   readonly bytesPerSecond: number
@@ -10,9 +10,9 @@ export type LeastRate = {
 export const LEAST_RATE: LeastRate = { graceMs: 10_000, bytesPerSecond: 4_096 }
 
 /**
- * Watches how fast a body arrives. From `graceMs` on, the received bytes must match a rate of at
- * least `bytesPerSecond` since the start. Otherwise calls `fail` once with ApiError
- * `body_too_slow`. `bytes` returns how many bytes have arrived.
+ * From `graceMs` on, a body must have arrived with at least `bytesPerSecond` since its start.
+ * Otherwise `fail` is called once with ApiError `body_too_slow`. `bytes` returns how many bytes
+ * have arrived.
  */
 export function watchRate(
   { graceMs, bytesPerSecond }: LeastRate,
@@ -22,7 +22,7 @@ export function watchRate(
     fail,
   }: {
     readonly bytes: () => number
-    /** How long the calling code has waited for the body already. */
+    /** Time that the calling code has already waited for the body. */
     readonly waitedMs?: number
     readonly fail: (error: ApiError) => void
   },
@@ -40,7 +40,7 @@ export function watchRate(
   return { stop: () => clearTimeout(timer) }
 }
 
-/** Longest time that a timer can wait. */
+/** Limit of Node's timers. */
 const TIMER_MAX_MS = 2 ** 31 - 1
 
 function tooSlow(graceMs: number, bytesPerSecond: number): ApiError {

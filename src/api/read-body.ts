@@ -5,8 +5,8 @@ import { ApiError, CallerLeftError } from './errors.ts'
 import { type LeastRate, watchRate } from './least-rate.ts'
 
 /**
- * How many bytes of a refused upload are dropped before the connection is cut. So the sender can
- * read the answer and does not only see a closed connection.
+ * This many bytes of a refused upload are dropped before the connection is cut, so that the sender
+ * can read the answer and does not only see a closed connection.
  */
 const DISCARD_BYTES_MAX = 64 * 1024 * 1024
 
@@ -26,31 +26,26 @@ export async function readJsonBody(
   return readBody(request, response, limits)
 }
 
-/** Limits of a body, and the call that holds it. */
 export type BodyLimits = {
   readonly slot: Slot
   readonly bytesMax: number
   readonly rate: LeastRate
 }
 
-/** A body that is passed on while it arrives. It is not stored in memory. */
+/** A body that is passed on while it arrives, and not stored. */
 export type PassedBody = {
-  /** Read the stream once. When it ends or fails, the request is still open for the answer. */
+  /** Read the stream once. After its end, the request is still open for the answer. */
   readonly stream: Readable
-  /** How many bytes were passed on so far. */
   bytes(): number
-  /**
-   * The sender's fault that ended the stream early, as ApiError or CallerLeftError. Otherwise null.
-   */
+  /** The sender's fault that ended the stream early: ApiError or CallerLeftError. */
   fault(): Error | null
 }
 
 /**
- * Returns the body of a request, to be passed on. It may have any type, and at most `bytesMax`
- * bytes. A client that waits for `100 Continue` is asked for its body here. Throws ApiError
- * `payload_too_large` if the announced length is too large. Without an announced length, a body
- * that is too long ends the stream with this error. If the caller leaves, the stream ends with
- * CallerLeftError.
+ * Returns a body of any type to pass on, at most `bytesMax` bytes. A client that waits for `100
+ * Continue` is asked for its body here. Throws ApiError `payload_too_large` if the announced length
+ * is too large. Without an announced length, a body that is too long ends the stream with this
+ * error. If the caller leaves, the stream ends with CallerLeftError.
  */
 export function passBody(
   request: IncomingMessage,
@@ -97,9 +92,7 @@ export function passBody(
   return { stream, bytes: () => bytes, fault: () => fault }
 }
 
-/**
- * Does the same as readJsonBody for any content type. The calling code must check the type first.
- */
+/** Reads any content type, which the calling code must check. Throws as readJsonBody does. */
 export async function readBody(
   request: IncomingMessage,
   response: ServerResponse,
@@ -112,9 +105,9 @@ export async function readBody(
   return collect(request, { slot, bytesMax, rate, reservedBytes: declaredBytes })
 }
 
-/** The least number of bytes of memory for a JSON value, in addition to the value's text. */
+/** Least memory of a JSON value, in addition to its text. */
 const VALUE_BYTES = 16
-/** The marks `,`, `:`, `[` and `{`: one stands before each value, except the first. */
+/** `,`, `:`, `[` and `{`: one stands before each value, except the first. */
 const VALUE_MARKS: ReadonlySet<number> = new Set([0x2c, 0x3a, 0x5b, 0x7b])
 
 /**
@@ -191,7 +184,7 @@ function checkMediaType({ headers }: IncomingMessage): void {
     )
 }
 
-/** Returns the received content type as messages show it. */
+/** For messages. */
 export function shownType(type: string | undefined): string {
   return type === undefined ? 'none' : type.slice(0, 100)
 }

@@ -13,13 +13,12 @@ import type { LeastRate } from './least-rate.ts'
 import { readJsonBody, weighValues } from './read-body.ts'
 import { parseJsonBody, validate } from './validation.ts'
 
-/** A schema with its own name in the OpenAPI document. */
+/** The name is for the OpenAPI document. */
 export type NamedSchema<Output = unknown> = {
   readonly name: string
   readonly schema: z.ZodType<Output>
 }
 
-/** A route in the form that the router and the OpenAPI document use. */
 type Declaration<Params, Query, Headers, Body> = {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
   /** The router's pattern, such as `/v1/log/:notary`. A route for GET also answers HEAD. */
@@ -34,38 +33,32 @@ type Declaration<Params, Query, Headers, Body> = {
   readonly scope: Scope | 'any' | 'public' | 'operator'
   /** On a public route: true if callers with a valid key are treated differently. */
   readonly knowsKeys?: true
-  /** The form of errors and limits. Default: OPENAI_FACE. */
+  /** Default OPENAI_FACE. */
   readonly face?: FaceChoice
-  /** Schemas of objects, whose members are the parameters. Header names are in lower case. */
+  /** The members of these objects are the parameters. Header names are in lower case. */
   readonly params?: z.ZodType<Params>
   readonly query?: z.ZodType<Query>
   readonly headers?: z.ZodType<Headers>
-  /** Body of JSON. */
   readonly body?: NamedSchema<Body> & {
     readonly bytesMax: number
-    /** A valid example, for the documentation. */
     readonly example: object
   }
-  /** A body that is a form. The schema describes it, and `parse` checks it. */
+  /** The schema describes a form, and `parse` checks it. `example` has none of the form's files. */
   readonly form?: NamedSchema & {
     readonly bytesMax: number
-    /** A valid example without the form's files, for the documentation. */
     readonly example: object
     readonly parse: (parts: readonly FormPart[]) => Body
   }
-  /** `types` are the reply's content types, if the reply is not JSON. */
+  /** `types`: content types, if the reply is not JSON. */
   readonly reply: NamedSchema & { readonly types?: readonly string[] }
   /** Data of the events that the route sends when `stream` is true. */
   readonly events?: NamedSchema
-  /**
-   * This route's own error codes. Codes that are common to all routes with such a key and body are
-   * added.
-   */
+  /** Codes of this route alone. The codes of keys, scopes and bodies are added. */
   readonly errors?: readonly ErrorCode[]
 }
 
 type RouteDefinition<Params, Query, Headers, Body> = Declaration<Params, Query, Headers, Body> & {
-  /** Limits the calls of all routes with the same admission. A route with a body needs one. */
+  /** Routes with the same admission share its limits. A route with a body needs one. */
   readonly admission?: Admission
   /**
    * True if programs call the route all day. A call that succeeds or finds nothing is then logged
@@ -73,41 +66,38 @@ type RouteDefinition<Params, Query, Headers, Body> = Declaration<Params, Query, 
    */
   readonly isRoutine?: boolean
   /**
-   * True if a call of the route is ended when its caller leaves or the process stops. A stop waits
-   * for the end of such calls.
+   * True if a call ends when its caller leaves or the process stops. A stop waits for such calls.
    */
   readonly isAbortable?: boolean
-  /** Handles the calls for which `isFor` returns true. This handler reads the body itself. */
+  /** The handler of the calls for which `isFor` returns true. It reads the body itself. */
   readonly raw?: {
     readonly isFor: (context: RouteContext) => boolean
     readonly handler: (call: RawCall) => Promise<void>
   }
   /**
-   * Returns the JSON to answer: a value, or its text. Returns undefined if the handler has answered
-   * itself.
+   * Returns the JSON to answer, as a value or text. Undefined if the handler has answered itself.
    */
   readonly handler: (
     call: RouteCall<Params, Query, Headers, Body>,
   ) => Promise<object | string | undefined>
 }
 
-/** One call of a route. Each member that has a schema is the result of this schema. */
+/** Each member that has a schema is the result of this schema. */
 export type RouteCall<Params = unknown, Query = unknown, Headers = unknown, Body = unknown> = {
   readonly context: RouteContext
   readonly params: Params
   readonly query: Query
   readonly headers: Headers
   readonly body: Body
-  /** The JSON value of the whole body, members in their original order. Null without a body. */
+  /** The whole body, members in their original order. Null without a body. */
   readonly json: Json
   /** The exact bytes of a JSON body. */
   readonly bytes: Buffer
-  /** The call's slot in the admission of the route. */
   readonly slot: Slot
   readonly abort: AbortController
-  /** Returns the holder of the key. Throws TypeError on a public route. */
+  /** Throws TypeError on a public route. */
   caller(): Caller
-  /** Answers with the events that `write` writes (see streamEvents). */
+  /** See streamEvents. */
   stream(
     write: (writer: EventWriter) => Promise<unknown>,
     isEvent?: (error: unknown) => boolean,
@@ -123,24 +113,21 @@ export type RawCall = {
   readonly abort: AbortController
 }
 
-/** What a route needs from the app to serve calls. */
 export type RouteServer = EventStreamOptions & {
   readonly signals: CallSignals
   readonly memory: MemoryBudget
-  /** Lowest rate at which bodies may arrive. */
   readonly rate: LeastRate
 }
 
-/** A route, ready to serve. */
 export type Route = Declaration<unknown, unknown, unknown, unknown> & {
-  /** Answers a call whose key was checked. Throws the error for the caller. */
+  /** The key must have been checked. Throws the error for the caller. */
   serve(context: RouteContext, server: RouteServer): Promise<void>
 }
 
 /**
- * Declares a route of a capability once: the router serves it and the OpenAPI document describes
- * it, with the same schemas. A call is first admitted. Then its parameters, its body and its
- * headers are checked, in this order.
+ * Declares a route once: the router serves it and the OpenAPI document describes it, with the same
+ * schemas. A call is first admitted. Then its parameters, its body and its headers are checked, in
+ * this order.
  */
 export function defineRoute<Params, Query, Headers, Body>(
   definition: RouteDefinition<Params, Query, Headers, Body>,
@@ -187,7 +174,6 @@ export function defineRoute<Params, Query, Headers, Body>(
       const parts = await readForm(context, { slot, rate, bytesMax: form.bytesMax })
       return { body: form.parse(parts), json: null, bytes: NO_BYTES }
     }
-    // Without a schema the body is not read.
     if (body === undefined) return { body: undefined as Body, json: null, bytes: NO_BYTES }
     const bytes = await readJsonBody(context.req, context.res, {
       slot,

@@ -1,14 +1,14 @@
 import { z } from 'zod'
 
-/** A JSON Schema (2020-12). OpenAPI 3.1 uses this version. */
+/** JSON Schema 2020-12, which OpenAPI 3.1 uses. */
 export type JsonSchema = { readonly [keyword: string]: unknown }
 
 const shapes = new WeakMap<z.core.$ZodType, () => JsonSchema>()
 
 /**
- * Returns `schema` with the JSON Schema `shape`, for checks in code that zod cannot describe. Write
- * it next to the check, with the same values. A derived schema keeps the shape (`.nullish()`), but
- * not after a further `.check()`.
+ * States the JSON Schema of a check in code, which zod cannot describe. Write it next to the check,
+ * with the same values. A derived schema keeps the shape (`.nullish()`), but not after a further
+ * `.check()`.
  */
 export function described<Schema extends z.ZodType>(
   schema: Schema,
@@ -18,14 +18,13 @@ export function described<Schema extends z.ZodType>(
   return schema
 }
 
-/** Returns the JSON Schema of the values that a schema accepts. */
+/** Describes the values that a schema accepts. */
 export function jsonSchemaOf(schema: z.ZodType): JsonSchema {
   const { $schema: _, ...json } = z.toJSONSchema(schema, {
     io: 'input',
     unrepresentable: 'any',
     override: ({ zodSchema, jsonSchema }) => {
-      // If a text parameter becomes a number, its default is a number. Zod leaves out such a
-      // default.
+      // A text parameter that becomes a number has a number as its default. Zod leaves it out.
       const { def } = zodSchema._zod
       if (def.type === 'default' && def.defaultValue !== null) jsonSchema.default = def.defaultValue
       const shape = shapes.get(zodSchema)
@@ -40,10 +39,7 @@ export function jsonSchemaOf(schema: z.ZodType): JsonSchema {
 
 type Issues = z.core.$ZodRawIssue[]
 
-/**
- * Adds the faults that `schema` finds in `value` to `issues`. `path` is the place of `value` in the
- * checked value.
- */
+/** Adds the faults of `value` to `issues`. `path` is the place of `value` in the checked value. */
 export function addIssuesOf(
   issues: Issues,
   schema: z.ZodType,
@@ -56,10 +52,7 @@ export function addIssuesOf(
     issues.push({ ...issue, path: [...path, ...issue.path], input: undefined })
 }
 
-/**
- * Returns an issue of this program: its place, its stable type (see validation.ts), and its
- * message.
- */
+/** `type`: see validation.ts. */
 export function faultIssue(
   path: readonly (string | number)[],
   type: string,
@@ -69,8 +62,8 @@ export function faultIssue(
 }
 
 /**
- * Schema of a text of `min` to `max` characters (code points), without control characters, so that
- * terminals can show it and databases can store it. White space alone is not accepted.
+ * A text of `min` to `max` code points. Control characters are refused, because terminals must show
+ * the text and databases must store it. White space alone is not accepted.
  */
 export function boundedText({ min, max }: { readonly min: number; readonly max: number }) {
   const schema = z.string().check(({ value, issues }) => {
@@ -93,12 +86,12 @@ export function boundedText({ min, max }: { readonly min: number; readonly max: 
   return described(schema, () => ({ type: 'string', minLength: min, maxLength: max }))
 }
 
-/** Counts the code points of a text, but stops soon after `max`: a long text costs little. */
+/** Counts code points, but stops soon after `max`: a long text costs little. */
 function lengthUpTo(text: string, max: number): number {
   return text.length > 2 * max ? max + 1 : [...text].length
 }
 
-/** Schema of a parameter's text that is an integer from `min` to `max`, both included. */
+/** A parameter's text that is an integer from `min` to `max`, both included. */
 export function integerText({ min, max }: { readonly min: number; readonly max: number }) {
   const schema = z
     .string()
@@ -119,8 +112,8 @@ export function integerText({ min, max }: { readonly min: number; readonly max: 
 }
 
 /**
- * Schema of hex digits in upper or lower case, with or without 0x. The result is in lower case
- * without 0x. `expected` describes the digits in words.
+ * Hex digits in upper or lower case, with or without 0x. The result is in lower case without 0x.
+ * `expected` describes the digits in words.
  */
 export function hexText(bytesMin: number, bytesMax: number, expected: string) {
   const pattern = new RegExp(`^(0x)?([0-9a-f]{2}){${bytesMin},${bytesMax}}$`, 'i')
@@ -129,13 +122,9 @@ export function hexText(bytesMin: number, bytesMax: number, expected: string) {
   )
 }
 
-/** Longest name of an account or a key, characters. */
+/** Characters of the name of an account or a key. */
 export const NAME_LENGTH_MAX = 100
 
-/**
- * Returns true if the text can be the name of an account or a key: 1 to NAME_LENGTH_MAX characters,
- * without control characters.
- */
 export function isName(text: string): boolean {
   return (
     text.length > 0 &&
@@ -144,7 +133,6 @@ export function isName(text: string): boolean {
   )
 }
 
-/** Schema of the name of an account, a key or a tier. */
 export const nameText = described(
   z.string().check(({ value, issues }) => {
     if (isName(value)) return
@@ -154,10 +142,7 @@ export const nameText = described(
   () => ({ type: 'string', minLength: 1, maxLength: NAME_LENGTH_MAX }),
 )
 
-/**
- * Schema of a text that matches the pattern. A fault has the type `type`, and its message contains
- * `expected`.
- */
+/** A fault has the type `type`, and its message contains `expected`. */
 export function patternText(pattern: RegExp, type: string, expected: string) {
   const schema = z.string().check(({ value, issues }) => {
     if (!pattern.test(value)) issues.push(faultIssue([], type, `Input should be ${expected}`))
@@ -169,7 +154,7 @@ export function patternText(pattern: RegExp, type: string, expected: string) {
   }))
 }
 
-/** Returns the pattern without the flag `i`, which JSON Schema does not have. */
+/** JSON Schema has no flag `i`. */
 function anyCase({ source, ignoreCase }: RegExp): string {
   return ignoreCase ? source.replaceAll('a-f', 'a-fA-F') : source
 }
@@ -177,10 +162,6 @@ function anyCase({ source, ignoreCase }: RegExp): string {
 function capitalize(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1)
 }
-
-/*
- * Values of replies.
- */
 
 /** SHA-256 in hex, without prefix. */
 export const digest = z.string().regex(/^[0-9a-f]{64}$/)

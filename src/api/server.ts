@@ -14,38 +14,32 @@ import { StartFailure, systemCodeOf } from '../runtime/starting.ts'
 import { JSON_TYPE } from './context.ts'
 import { ApiError, type ErrorCode } from './errors.ts'
 
-/** Time in which a client must send a request's head. Slow heads are the cheapest attack. */
+/** A client must send a request's head in this time. Slow heads are the cheapest attack. */
 const HEADERS_TIMEOUT_MS = 15_000
 
-/** Time for receiving the whole request. 10 MiB in this time is 0.7 Mbit/s. */
+/** For the whole request. 10 MiB in this time is 0.7 Mbit/s. */
 const REQUEST_TIMEOUT_MS = 120_000
 
 /**
- * How long unused connections stay open. Load balancers usually keep connections for 60 s. With a
- * shorter time here, they would use closed connections.
+ * For unused connections. Load balancers usually keep connections for 60 s. With a shorter time
+ * here, they would use closed connections.
  */
 const KEEP_ALIVE_TIMEOUT_MS = 65_000
 
-/** How often the two timeouts above are checked. */
+/** Between two checks of the timeouts above. */
 const CHECK_INTERVAL_MS = 5_000
 
-/** Largest head of a request, with all headers. The two credentials fit at their maximum length. */
+/** Head of a request. The two credentials fit at their maximum length. */
 export const REQUEST_HEAD_BYTES_MAX = 16 * 1024
 
-/**
- * Maximum number of open connections, including connections of nodes. Further connections are
- * closed at once.
- */
+/** Includes connections of nodes. Further connections are closed at once. */
 const CONNECTIONS_MAX = 30_000
-/**
- * Share of the process's file descriptors for connections. The rest is for the database, enclaves,
- * the chain and files.
- */
+/** The other file descriptors are for the database, enclaves, the chain and files. */
 const DESCRIPTORS_SHARE = 0.75
 
 /**
- * Creates an HTTP/1.1 server with every timeout and limit set. It answers malformed requests in the
- * error envelope. A request that waits for `100 Continue` goes to `listener` like any other
+ * Creates an HTTP/1.1 server with every timeout and limit set. Malformed requests are answered in
+ * the error envelope. A request that waits for `100 Continue` goes to `listener` like any other
  * request: the code that reads the body sends the 100. A request to change the protocol becomes an
  * `upgrade` event if `isUpgrade` accepts it. Otherwise it also goes to `listener`, because clients
  * offer protocols (`h2c`) that they do not need.
@@ -59,7 +53,7 @@ export function createHttpServer(
   }: {
     readonly isUpgrade?: (request: IncomingMessage) => boolean
     readonly connectionsMax?: number
-    /** Headers of every answer, including answers to malformed requests. */
+    /** Of every answer, including answers to malformed requests. */
     readonly headers?: Readonly<Record<string, string>>
   } = {},
 ): ApiServer {
@@ -71,8 +65,7 @@ export function createHttpServer(
     connectionsCheckingInterval: CHECK_INTERVAL_MS,
     maxHeaderSize: REQUEST_HEAD_BYTES_MAX,
     noDelay: true,
-    // Node's answer to a request without Host has no error envelope. So this server answers it
-    // itself.
+    // Node's own answer to a request without Host would have no error envelope.
     requireHostHeader: false,
   }
   const running = new WeakMap<object, Set<ServerResponse>>()
@@ -95,7 +88,7 @@ export function createHttpServer(
   server.on('upgrade', ({ socket }) => silent.delete(socket))
   // Without this listener, one connection without a free descriptor would end the process.
   server.on('error', () => undefined)
-  // No timeout for streams: a socket may be silent while a model thinks.
+  // No timeout: a stream may be silent while a model thinks.
   server.timeout = 0
   server.on('checkContinue', answer)
   server.on('checkExpectation', answer)
@@ -110,10 +103,7 @@ export function createHttpServer(
   return Object.assign(server, { load })
 }
 
-/**
- * A server that reports the load of its connections. `silent` counts connections without a whole
- * head.
- */
+/** `silent` counts connections that have not sent a whole head. */
 export type ApiServer = Server & { readonly load: () => Promise<ConnectionLoad> }
 
 export type ConnectionLoad = {
@@ -122,7 +112,6 @@ export type ConnectionLoad = {
   readonly max: number
 }
 
-/** Returns the number of connections that a process with this many descriptors accepts. */
 export function connectionsMaxOf(descriptors: number): number {
   return Math.max(1, Math.min(CONNECTIONS_MAX, Math.floor(descriptors * DESCRIPTORS_SHARE)))
 }
@@ -153,9 +142,8 @@ function refuseWithoutHost(response: ServerResponse): void {
 }
 
 /**
- * The parser provides only a socket. This answer may be written only if no other answer is due. If
- * a whole request came before the malformed bytes, the client would take this answer for the answer
- * to that request.
+ * The client would take this answer for the answer to an earlier request, so it is written only if
+ * no other answer is due. The parser provides only a socket.
  */
 function refuseMalformed(
   error: NodeJS.ErrnoException,
@@ -197,10 +185,10 @@ const MALFORMED: Readonly<Record<string, readonly [ErrorCode, string]>> = {
   ERR_HTTP_REQUEST_TIMEOUT: ['request_timeout', 'The request was sent too slowly'],
 }
 
-/** Where to listen. Port 0 selects a free port. */
+/** Port 0 selects a free port. */
 type Address = { readonly host: string; readonly port: number }
 
-/** Starts to listen. Returns the address as a URL. Rejects with StartFailure. */
+/** Returns the address as a URL. Rejects with StartFailure. */
 export async function listenAt(
   { host, port: wanted }: Address,
   server: { listen(at: Address): Promise<AddressInfo> },
@@ -213,8 +201,8 @@ export async function listenAt(
 }
 
 /**
- * Checks the port before all other parts start, so that a taken port is reported at once. Rejects
- * with StartFailure.
+ * Called before all other parts start, so that a taken port is reported at once. Rejects with
+ * StartFailure.
  */
 export async function tryAddress({ host, port }: Address): Promise<void> {
   const server = createTcpServer()

@@ -13,23 +13,24 @@ import type { ApiContext, ApiMiddleware } from './context.ts'
 import { type ApiError, asApiError } from './errors.ts'
 import type { Face } from './faces.ts'
 
-/** A caller's `x-request-id` is accepted if it matches this. It is stored, logged and sent back. */
+/**
+ * A caller's `x-request-id` is used only if it matches, because it is stored, logged and sent back.
+ */
 const REQUEST_ID_PATTERN = /^[\w.:-]{1,128}$/
 
-/** Longest path in a log line. A longer path is cut. */
+/** A longer path is cut. */
 const LOGGED_PATH_LENGTH_MAX = 200
 
 /**
- * Starts every call: sets its id and the headers of all answers. Writes a log line when the call
- * ends, however it ends. `now` returns milliseconds.
+ * Sets a call's id and the headers of all answers. Writes a log line when the call ends, however it
+ * ends. `now` returns milliseconds.
  */
 export function openRequest(options: {
   readonly now: () => number
   readonly makeRequestId: () => string
   readonly logsRequests: boolean
-  /** Addresses of proxies that are trusted to name the client's address. */
+  /** Proxies that are trusted to name the client's address. */
   readonly trustedProxies: readonly string[]
-  /** Finds the face of a call. */
   readonly faceOf: (path: string, headers: IncomingHttpHeaders) => Face
   readonly log: Logger
 }): ApiMiddleware {
@@ -67,7 +68,6 @@ export function openRequest(options: {
 /**
  * Headers of every answer, unless a route sets other values. An answer is only for its caller, and
  * is not a page: a browser that shows it as a page loads nothing, and no page can frame it.
- * `strict-transport-security` is for a proxy that ends TLS before this server.
  */
 const SAFE_HEADERS = {
   'x-content-type-options': 'nosniff',
@@ -76,10 +76,7 @@ const SAFE_HEADERS = {
   'referrer-policy': 'no-referrer',
 } as const
 
-/**
- * Sets the header with the time from the call's start to its answer. Call it right before the head
- * is sent.
- */
+/** Call it right before the head is sent. */
 export function recordProcessingTime(context: ApiContext, now: () => number): void {
   const headAtMs = now()
   context.state.headAtMs = headAtMs
@@ -87,19 +84,17 @@ export function recordProcessingTime(context: ApiContext, now: () => number): vo
 }
 
 /**
- * A person who knows the id of a stored image can see the image. So the log must not contain the
- * id.
+ * A person who knows the id of a stored image can see the image, so the log must not contain it.
  */
 const CAPABILITY = /^(\/v1\/images\/files\/).*$/s
 
-/** A model name of this form is logged if a model answered. Other names could be any text. */
+/** A name of this form is logged if a model answered. Other names could be any text. */
 const MODEL_NAME = /^[\w.:/@+-]{1,128}$/
 
 /**
- * Logs the path without the query, which contains ids and hashes. `isWhole` is false for a stream
- * that was cut. `error` is set for a stream that ended with an error event. Of an error, only the
- * code is logged: its message may repeat the caller's text. Errors that this service causes (500
- * and above) are warnings.
+ * Logs the path without the query, which contains ids and hashes. Of an error, only the code is
+ * logged: its message may repeat the caller's text. Errors that this service causes (500 and above)
+ * are warnings.
  */
 function logRequest(
   log: Logger,
@@ -129,8 +124,8 @@ function logRequest(
 }
 
 /**
- * The log data of an inference. If no model served the name, the name may be a prompt, so only its
- * family is logged. The time of a provider is in the receipts. The time of a node is not known.
+ * If no model served the name, the name may be a prompt, so only its family is logged. The time of
+ * a provider is in the receipts. The time of a node is not known.
  */
 function inferenceLine(
   scope: CallScope | null,
@@ -155,8 +150,8 @@ function tenths(ms: number): number {
 }
 
 /**
- * Returns the error that a caller receives for a fault, and stores it in the call's state for
- * reports. Logs what the caller does not receive: an unexpected error, or an ApiError's cause.
+ * Returns the error that a caller receives, and stores it in the call's state. Logs what the caller
+ * does not receive: an unexpected error, or an ApiError's cause.
  */
 export function recordFailure(
   { state }: Pick<ApiContext, 'state'>,
@@ -173,8 +168,8 @@ export function recordFailure(
 }
 
 /**
- * Reports every call to `observers`, and opens the call's scope, which the log line reads. Comes
- * right after openRequest, to see the whole call. `now` returns milliseconds.
+ * Reports every call, and opens the call's scope, which the log line reads. Must run right after
+ * openRequest, to see the whole call. `now` returns milliseconds.
  */
 export function observeCalls({
   observers,
@@ -232,21 +227,15 @@ function reportOf(
   }
 }
 
-/** The router sets the pattern that it found, unless the path exists only with other methods. */
+/** The router sets the pattern, unless the path exists only with other methods. */
 function routeOf(context: ApiContext & { readonly _matchedRoute?: unknown }): string | null {
   return typeof context._matchedRoute === 'string' ? context._matchedRoute : null
 }
 
-/**
- * The reported status of a call whose connection closed before any answer. It is never sent. nginx
- * uses this status, but no standard has it.
- */
+/** Reported, but never sent, if the connection closed before any answer. nginx uses this status. */
 const CALLER_LEFT_STATUS = 499
 
-/**
- * Returns the status of a finished call, for reports. There is no status if no answer was sent:
- * Koa's initial 404 does not count.
- */
+/** If no answer was sent, Koa's initial 404 does not count. */
 function reportedStatusOf({ headersSent, statusCode }: ServerResponse): number {
   return headersSent ? statusCode : CALLER_LEFT_STATUS
 }

@@ -14,13 +14,10 @@ import {
 } from '../../enclave/protocol/request-faults.ts'
 import { ValidationError } from './errors.ts'
 
-/** The part of the request with the fault: the first item of the fault's `loc`. */
+/** The first item of a fault's `loc`. */
 type FaultPlace = 'body' | 'query' | 'path' | 'header'
 
-/**
- * Returns the result of `schema` for a part of a request. Without a schema, returns undefined.
- * Throws ValidationError with all faults.
- */
+/** Without a schema, returns undefined. Throws ValidationError with all faults. */
 export function validate<Output>(
   place: FaultPlace,
   schema: z.ZodType<Output> | undefined,
@@ -31,18 +28,7 @@ export function validate<Output>(
   return data as Output
 }
 
-/**
- * Returns the result of `schema` for a body's bytes. Throws ValidationError with all faults, and
- * for a body that is not strict JSON.
- */
-export function validateBody<Output>(schema: z.ZodType<Output>, body: Uint8Array): Output {
-  return validate('body', schema, parseJsonBody(body))
-}
-
-/**
- * Parses a body's bytes as JSON. Throws ValidationError for an empty body and for JSON with more
- * than one meaning.
- */
+/** Throws ValidationError for an empty body and for JSON with more than one meaning. */
 export function parseJsonBody(body: Uint8Array): Json {
   const read = readJson(body)
   if ('fault' in read) throw new ValidationError([read.fault])
@@ -50,9 +36,8 @@ export function parseJsonBody(body: Uint8Array): Json {
 }
 
 /**
- * Returns the faults that zod found in `input`. Their form and their type names are Pydantic's
- * (`missing`, `string_type`, `less_than_equal` …), as clients of this interface expect. Messages
- * never repeat a value from the input.
+ * The form and the type names are Pydantic's (`missing`, `string_type`, `less_than_equal` …), as
+ * clients of this interface expect. Messages never repeat a value from the input.
  */
 export function faultDetails(
   place: FaultPlace,

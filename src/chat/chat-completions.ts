@@ -13,36 +13,31 @@ import type { ChatRequest } from './chat-request.ts'
 import { estimateUsage } from './chat-tokens.ts'
 import { createNodeChunks, type NodeChunks } from './node-chunks.ts'
 
-/** A valid call for a plain completion. */
 export type ChatCall = {
   readonly request: Pick<ChatRequest, 'model' | 'includesUsage'>
   /** The caller's request, as the node receives it. */
   readonly body: JsonObject
   readonly accountId: string
   readonly requestId: string
-  /** Aborted when the caller leaves or the gateway stops. Its reason is the error to throw. */
+  /** The reason is the error to throw. */
   readonly signal: AbortSignal
   /**
-   * Called once when the answer has ended or failed, unless no node answered. `tokens` is the
-   * number of all used tokens. `promptTokens` is the number of prompt tokens, if the node states
-   * it.
+   * Called once when the answer has ended or failed, unless no node answered. `tokens`: all used
+   * tokens. `promptTokens`: only if the node states it.
    */
   readonly recordUsage: (tokens: number, promptTokens: number | undefined) => void
-  /**
-   * Counts bytes that this call holds. Throws ApiError `overloaded` if all calls hold too much in
-   * sum.
-   */
+  /** Counts bytes that this call holds. Throws ApiError `overloaded` if all calls hold too much. */
   readonly reserve: (bytes: number) => void
 }
 
-/** Plain completions of contributed nodes. Both methods throw ApiError and the signal's reason. */
+/** Completions of contributed nodes. Both methods throw ApiError and the signal's reason. */
 export type ChatCompletions = {
-  /** Makes a completion with `usage`, and returns its JSON text (interface 2.2). */
+  /** Returns the JSON text of a completion with `usage` (interface 2.2). */
   complete(call: ChatCall): Promise<string>
   /**
-   * Streams a completion as the JSON texts of the caller's chunks. Resolves when a node begins to
-   * answer. Each step returns the chunks that arrived together. The iteration throws if the answer
-   * breaks off. Leaving the iteration cancels the call.
+   * Streams the JSON texts of the caller's chunks. Resolves when a node begins to answer. Each step
+   * returns the chunks that arrived together. The iteration throws if the answer breaks off.
+   * Leaving the iteration cancels the call.
    */
   stream(call: ChatCall): Promise<AsyncIterable<readonly string[]>>
 }
@@ -53,11 +48,11 @@ type ChatCompletionsOptions = {
   readonly log: Logger
   /** Unix milliseconds. */
   readonly now: () => number
-  /** Returns a new random part for an id: letters and digits. */
+  /** A new random part for an id: letters and digits. */
   readonly makeId: () => string
 }
 
-/** Creates the service of plain completions. It does not depend on HTTP. */
+/** This service does not depend on HTTP. */
 export function createChatCompletions(options: ChatCompletionsOptions): ChatCompletions {
   return {
     async complete(call) {
@@ -73,7 +68,7 @@ export function createChatCompletions(options: ChatCompletionsOptions): ChatComp
   }
 }
 
-/** The answer of the last tried node, and the reader of this answer. */
+/** The answer of the last tried node, with its reader. */
 type ReadAnswer = { readonly answer: NodeAnswer; readonly chunks: NodeChunks }
 
 async function dispatch(options: ChatCompletionsOptions, call: ChatCall): Promise<ReadAnswer> {
@@ -98,19 +93,13 @@ async function dispatch(options: ChatCompletionsOptions, call: ChatCall): Promis
   }
 }
 
-/**
- * Returns the reader that checks a node's answer for another gateway. The other gateway makes the
- * caller's chunks.
- */
+/** Checks a node's answer for another gateway, which makes the caller's chunks. */
 export function judgeAnswer(request: JsonObject): Pick<NodeChunks, 'push' | 'finish'> {
-  const choicesAsked = memberOf(request, 'n')
-  return createNodeChunks({
-    identity: { id: '', created: 0, model: '' },
-    choicesAsked: typeof choicesAsked === 'number' ? choicesAsked : 1,
-  })
+  const identity = { id: '', created: 0, model: '' }
+  return createNodeChunks({ identity, choicesAsked: choicesAskedIn(request) })
 }
 
-/** Returns the caller's chunks, with the usage at the end if the caller wants it. */
+/** Yields the caller's chunks, with the usage at the end if the caller wants it. */
 async function* readAnswer(
   options: ChatCompletionsOptions,
   call: ChatCall,
@@ -149,18 +138,20 @@ function openChunks(
   { now, makeId }: ChatCompletionsOptions,
   { request, body }: ChatCall,
 ): NodeChunks {
-  const choicesAsked = memberOf(body, 'n')
-  return createNodeChunks({
-    identity: {
-      id: `chatcmpl-${makeId()}`,
-      created: Math.floor(now() / 1000),
-      model: request.model,
-    },
-    choicesAsked: typeof choicesAsked === 'number' ? choicesAsked : 1,
-  })
+  const identity = {
+    id: `chatcmpl-${makeId()}`,
+    created: Math.floor(now() / 1000),
+    model: request.model,
+  }
+  return createNodeChunks({ identity, choicesAsked: choicesAskedIn(body) })
 }
 
-/** Assembles the answer. Reserves the bytes of its frames, which are larger than the answer. */
+function choicesAskedIn(request: JsonObject): number {
+  const asked = memberOf(request, 'n')
+  return typeof asked === 'number' ? asked : 1
+}
+
+/** Reserves the bytes of the frames, which are larger than the answer. */
 async function assemble(
   batches: AsyncIterable<ChunkBatch>,
   { reserve }: Pick<ChatCall, 'reserve'>,
@@ -173,7 +164,7 @@ async function assemble(
   return completionText(finishAssembly(assembly))
 }
 
-/** Returns the JSON text of a completion, with the required members (interface, 2.2). */
+/** Adds the members that the interface requires (2.2). */
 export function completionText(completion: JsonObject): string {
   return JSON.stringify({ service_tier: null, system_fingerprint: null, ...completion })
 }
@@ -182,10 +173,7 @@ async function* encode(batches: AsyncIterable<ChunkBatch>): AsyncGenerator<reado
   for await (const { chunks } of batches) yield chunks.map((chunk) => JSON.stringify(chunk))
 }
 
-/**
- * Only the operator may see the node's id, so the caller gets this gateway's message for a node's
- * fault.
- */
+/** Only the operator may see the node's id, so the caller gets this gateway's message. */
 export function callerErrorOf(
   { log }: Pick<ChatCompletionsOptions, 'log'>,
   { requestId }: Pick<ChatCall, 'requestId'>,

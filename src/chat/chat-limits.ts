@@ -1,7 +1,4 @@
-/**
- * Limits of each API for plain completions: how many calls run at once, and how many bytes their
- * bodies and answers hold together.
- */
+/** For each API: calls at once, and the bytes of their bodies and answers. */
 export const CHAT_LIMITS = { callsMax: 4_096, bytesMax: 512 * 1024 * 1024 } as const
 
 /** Errors of a plain call that a contributed node answers. */

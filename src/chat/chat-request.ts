@@ -6,7 +6,7 @@ import { jsonSchemaOfForm, schemaOf } from '../api/form-schema.ts'
 import { described, jsonSchemaOf } from '../api/schemas.ts'
 import { type ChatSize, measureChat } from './chat-tokens.ts'
 
-/** The data of a valid chat request that the gateway needs. The enclave gets the exact bytes. */
+/** What the gateway reads. The enclave gets the exact bytes. */
 export type ChatRequest = {
   readonly model: string
   readonly isStream: boolean
@@ -15,7 +15,6 @@ export type ChatRequest = {
   readonly size: ChatSize
 }
 
-/** The members of a valid request that the gateway reads. */
 type ChatMembers = JsonObject & {
   readonly model: string
   readonly messages: readonly Json[]
@@ -27,13 +26,9 @@ const plainChat = chatFormWith(
   object({ type: literal(...Object.keys(contentParts)) }, { byType: contentParts }),
 )
 
-/** Body of a plain chat completion. */
 export const chatRequest = schemaOf<ChatMembers>(plainChat).transform(requestOf)
 
-/**
- * Body of a verified chat completion, which is sent to a provider. `members` are added only to its
- * documentation: the enclave checks them.
- */
+/** `members` are only for the documentation: the enclave checks them. */
 export function providersRequestWith(members: z.ZodRawShape) {
   return described(schemaOf<ChatMembers>(providersChat).transform(requestOf), () => {
     const own = jsonSchemaOfForm(providersChat)

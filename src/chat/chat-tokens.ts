@@ -11,24 +11,21 @@ import {
 } from '../../attestation/json/value.ts'
 import { ESTIMATE_MAX } from '../accounts/limits/limiter.ts'
 
-/** Size of a chat request, as far as it is known without the model's tokenizer. */
+/** As far as the size is known without the model's tokenizer. */
 export type ChatSize = {
   readonly messages: number
   /** UTF-8 bytes of all texts in the prompt: messages, names, tool calls, and tool descriptions. */
   readonly promptBytes: number
-  /** Number of content parts that are not text. */
+  /** Content parts that are not text. */
   readonly attachments: number
-  /** The caller's maximum number of tokens for each choice. Null without a maximum. */
+  /** For each choice. Null if the caller sets no maximum. */
   readonly answerTokensMax: number | null
   readonly choices: number
 }
 
 type Members = Readonly<Record<string, unknown>>
 
-/**
- * Measures a valid request, whose messages are objects. `max_completion_tokens`, which newer
- * clients send, takes precedence over `max_tokens`.
- */
+/** Newer clients send `max_completion_tokens`, which takes precedence over `max_tokens`. */
 export function measureChat(
   request: Members & { readonly messages: readonly unknown[] },
 ): ChatSize {
@@ -53,7 +50,7 @@ export function measureChat(
   }
 }
 
-/** Returns the number of bytes of a text, or of the JSON of any other value. */
+/** The bytes of a text, or of the JSON of any other value. */
 function bytesOf(value: unknown): number {
   if (value === undefined || value === null) return 0
   return Buffer.byteLength(typeof value === 'string' ? value : JSON.stringify(value))
@@ -63,22 +60,18 @@ function countOf(value: unknown): number | null {
   return typeof value === 'number' && value >= 1 ? value : null
 }
 
-/** Average UTF-8 bytes per token in English and in code. */
+/** UTF-8, on average in English and in code. */
 const BYTES_PER_TOKEN = 4
 
-/**
- * Tokens that are counted for a picture, a recording or a file. Providers count from 85 to some
- * thousands, by size.
- */
+/** For a picture, a recording or a file. Providers count from 85 to some thousands, by size. */
 const ATTACHMENT_TOKENS = 1_000
 
-/** Tokens of a message for its role and the separators, in addition to its text. */
+/** For the role and the separators of a message. */
 const MESSAGE_TOKENS = 4
 
-/** Tokens that are reserved for each choice without a maximum. Most answers are shorter. */
+/** For each choice without a maximum. Most answers are shorter. */
 const ANSWER_TOKENS = 1_024
 
-/** Estimates the tokens of a prompt. */
 export function estimatePromptTokens({ promptBytes, attachments, messages }: ChatSize): number {
   return (
     Math.ceil(promptBytes / BYTES_PER_TOKEN) +
@@ -87,32 +80,28 @@ export function estimatePromptTokens({ promptBytes, attachments, messages }: Cha
   )
 }
 
-/**
- * Returns how many tokens a chat call may use: the prompt and the longest allowed answer for each
- * choice.
- */
+/** The prompt, and the longest allowed answer for each choice. */
 export function estimateChatTokens(size: ChatSize): number {
   const answer = Math.ceil(size.answerTokensMax ?? ANSWER_TOKENS) * size.choices
   return Math.min(estimatePromptTokens(size) + answer, ESTIMATE_MAX)
 }
 
-/** The prompt's tokens, and all tokens that a call may use. */
-type EstimatedTokens = { readonly prompt: number; readonly total: number }
-
-/** Estimates the tokens of a request in another dialect than chat, from all of its texts. */
-export function estimateDialectTokens(request: JsonObject): EstimatedTokens {
+/** For other dialects than chat: counts all texts of the request. */
+export function estimateDialectTokens(request: JsonObject): {
+  readonly prompt: number
+  readonly total: number
+} {
   const { max_output_tokens: output, max_tokens: max, n, ...asked } = request
   const prompt = Math.ceil(textBytesOf(asked) / BYTES_PER_TOKEN)
   const answer = (countOf(output) ?? countOf(max) ?? ANSWER_TOKENS) * (countOf(n) ?? 1)
   return { prompt, total: Math.min(prompt + Math.ceil(answer), ESTIMATE_MAX) }
 }
 
-/** Estimates the tokens of a text with this length. */
 export function estimateTextTokens(length: number): number {
   return Math.ceil(length / BYTES_PER_TOKEN)
 }
 
-/** Counts the bytes of all texts. A picture or a file counts as ATTACHMENT_TOKENS. */
+/** A picture or a file counts as ATTACHMENT_TOKENS. */
 function textBytesOf(value: Json | undefined, name = ''): number {
   if (typeof value === 'string')
     return name === 'data' || value.startsWith('data:')
@@ -122,22 +111,18 @@ function textBytesOf(value: Json | undefined, name = ''): number {
   return Object.entries(value).reduce((sum, [key, member]) => sum + textBytesOf(member, key), 0)
 }
 
-/** Maximum length of an answer that is parsed only to read its usage. */
+/** A longer answer is not parsed only to read its usage. */
 export const PARSED_LENGTH_MAX = 1024 * 1024
 
-/** Number of tokens of a finished call, and of the prompt alone. */
-type UsedTokens = { readonly tokens: number; readonly prompt: number }
-
 /**
- * Returns the number of tokens that an answer (JSON text) states, with the prompt. Returns an
- * estimate from the length if the answer states no number or is very long. The stated number is
- * limited, but otherwise trusted. `dialect`: default chat.
+ * Returns the tokens that an answer (JSON text) states, or an estimate from its length if it states
+ * none or is very long. The stated number is limited, but otherwise trusted.
  */
 export function usedTokensOf(
   answer: string,
   promptTokens: number,
   dialect: Pick<Dialect, 'usageOf'> = DIALECTS.chat,
-): UsedTokens {
+): { readonly tokens: number; readonly prompt: number } {
   const read = parseShort(answer)
   const stated = dialect.usageOf(read)
   const total = stated?.total_tokens ?? memberAt(read, 'usage', 'total_tokens')
@@ -146,7 +131,7 @@ export function usedTokensOf(
   return { tokens: Math.min(tokens, ESTIMATE_MAX), prompt: stated?.prompt_tokens ?? promptTokens }
 }
 
-/** Returns the usage that an answer (JSON text) states. Null without it, or for a long answer. */
+/** `answer`: JSON text. Null if it states no usage or is long. */
 export function readUsage(answer: string, dialect: Pick<Dialect, 'usageOf'>): TokenUsage | null {
   return dialect.usageOf(parseShort(answer))
 }
@@ -155,19 +140,13 @@ function parseShort(answer: string): JsonObject {
   return answer.length > PARSED_LENGTH_MAX ? {} : JSON.parse(answer)
 }
 
-/** Average characters per token in English text, for estimates. */
-const CHARACTERS_PER_TOKEN = 4
-
-/** Tokens that chat templates add to each message. */
-const TOKENS_PER_MESSAGE = 4
-
 /**
- * Estimates the usage from the lengths of the texts, if a node stated none. The member `estimated:
- * true` marks it.
+ * Estimates the usage from the lengths of the texts, if a node stated none. `estimated: true` marks
+ * it.
  */
 export function estimateUsage(request: JsonObject, answerLength: number): JsonObject {
   const prompt = promptTokens(memberOf(request, 'messages') ?? null)
-  const completion = Math.ceil(answerLength / CHARACTERS_PER_TOKEN)
+  const completion = estimateTextTokens(answerLength)
   return {
     prompt_tokens: prompt,
     completion_tokens: completion,
@@ -181,7 +160,7 @@ function promptTokens(messages: Json): number {
   let length = 0
   for (const message of messages)
     if (isJsonObject(message)) length += contentLength(message.content ?? null)
-  return Math.ceil(length / CHARACTERS_PER_TOKEN) + messages.length * TOKENS_PER_MESSAGE
+  return estimateTextTokens(length) + messages.length * MESSAGE_TOKENS
 }
 
 /** Only text is counted: the length of an image or a sound does not show its tokens. */

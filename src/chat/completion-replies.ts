@@ -4,7 +4,6 @@ import { z } from 'zod'
 
 const count = z.int().min(0)
 
-/** Usage of a completion (interface, 2.2). */
 const usage = z.looseObject({
   prompt_tokens: count,
   completion_tokens: count,
@@ -46,7 +45,6 @@ const choice = z.looseObject({
   message,
 })
 
-/** Chat completion response (interface, 2.2). */
 export const chatCompletion = z.looseObject({
   id: z.string(),
   object: z.literal('chat.completion'),
@@ -58,9 +56,7 @@ export const chatCompletion = z.looseObject({
   usage: usage.nullish(),
 })
 
-/**
- * Streamed chunk (interface, 2.2). The last chunk of a verified completion has the proof's members.
- */
+/** The last chunk of a verified completion has the proof's members. */
 export const chatChunk = z.looseObject({
   id: z.string(),
   object: z.literal('chat.completion.chunk'),

@@ -10,19 +10,18 @@ import type { Logger } from '../observability/logger.ts'
 import { type ChatCall, callerErrorOf } from './chat-completions.ts'
 import { estimateTextTokens } from './chat-tokens.ts'
 
-/** A valid call in another dialect than chat. */
 export type DialectCall = Omit<ChatCall, 'request' | 'body'> & {
   readonly dialect: NodeDialect
   readonly model: string
-  /** The request, which the node's backend gets as it is. */
+  /** The node's backend gets the request unchanged. */
   readonly request: JsonObject
-  /** Estimated tokens of the prompt, if the answer states no usage. */
+  /** Estimated, for an answer that states no usage. */
   readonly promptTokens: number
 }
 
-/** Answers of contributed nodes in other dialects. The methods throw as ChatCompletions does. */
+/** The methods throw as ChatCompletions does. */
 export type DialectCalls = {
-  /** Returns the text of the answer as the backend wrote it. */
+  /** The answer's text as the backend wrote it. */
   complete(call: DialectCall): Promise<string>
   /**
    * Streams the events as the backend wrote them. The node is asked at the first step. `soFar`
@@ -39,7 +38,7 @@ type DialectCallsOptions = {
   readonly log: Logger
 }
 
-/** Creates the service of plain calls in other dialects. It does not depend on HTTP. */
+/** This service does not depend on HTTP. */
 export function createDialectCalls(options: DialectCallsOptions): DialectCalls {
   return {
     async complete(call) {
@@ -57,7 +56,7 @@ export function createDialectCalls(options: DialectCallsOptions): DialectCalls {
   }
 }
 
-/** Holds the reader of the node that is tried now. */
+/** `reader` belongs to the node that is tried now. */
 type Tracked = { reader: EventReader }
 
 function trackReader(): Tracked {
@@ -73,7 +72,7 @@ async function* writeEvents(
     yield { text: chunks.map(textOf).join(''), isLast: tracked.reader.isEnded() }
 }
 
-/** The text of a chunk: a piece of the body, or an event. */
+/** A piece of the body, or an event. */
 function textOf(given: JsonObject): string {
   const chunk = readEventChunk(given)
   if (chunk === null) return ''

@@ -23,7 +23,7 @@ import { CHAT_CALL_ERRORS, CHAT_LIMITS } from './chat-limits.ts'
 import { estimateDialectTokens } from './chat-tokens.ts'
 import type { DialectCall, DialectCalls } from './dialect-calls.ts'
 
-/** A plain API of contributed nodes, which get the request as it is. */
+/** Contributed nodes get the request unchanged. */
 type PlainDialect = {
   readonly dialect: NodeDialect
   readonly face: Face
@@ -65,7 +65,7 @@ const PLAIN_DIALECTS: readonly PlainDialect[] = [
   },
 ]
 
-/** The gateway reads only these members. The node's backend checks the others. */
+/** The node's backend checks the other members. */
 const request = z.looseObject({
   model: boundedText({ min: 1, max: MODEL_LENGTH_MAX }),
   stream: z.boolean().nullish(),
@@ -74,10 +74,7 @@ const answer = z.looseObject({})
 
 type Asked = z.output<typeof request>
 
-/**
- * `POST /v1/responses`, `/v1/messages` and `/v1/completions`: passed to nodes whose backend serves
- * the path. A query is ignored.
- */
+/** Nodes whose backend serves the path get these calls. A query is ignored. */
 export function dialectRoutes({
   calls,
   limiter,
@@ -196,7 +193,7 @@ async function answerNow(
   )
 }
 
-/** Sends the earlier answer again. A stream is stored with all of its events. */
+/** A stream is stored with all of its events. */
 async function answerAgain(
   { body, stream }: DialectRouteCall,
   text: string,

@@ -8,13 +8,10 @@ import type { EnclavePool } from '../enclaves/enclave-pool.ts'
 import { providersOf } from '../enclaves/provider-table.ts'
 import type { Dispatcher } from '../nodes/runs/dispatch.ts'
 
-/** Value of `owned_by` for a model that contributed nodes serve. */
+/** `owned_by` of a model that contributed nodes serve. */
 const NODES_OWNER = 'nodes'
 
-/**
- * The maximum number of nodes' models in the list: nodes could otherwise fill it with any names.
- * The models with the most nodes come first.
- */
+/** Nodes could fill the list with any names. The models with the most nodes come first. */
 export const NODE_MODELS_LISTED_MAX = 1_000
 
 const listedModel = z.strictObject({
@@ -28,7 +25,6 @@ const listedModel = z.strictObject({
   pricing: z.looseObject({ prompt: z.string(), completion: z.string() }),
 })
 
-/** A list of models, in the form of OpenAI's clients. */
 export const listedModels = z.strictObject({
   object: z.literal('list'),
   data: z.array(listedModel),
@@ -41,7 +37,6 @@ const anthropicModel = z.strictObject({
   created_at: z.iso.datetime(),
 })
 
-/** A list of models, in the form of Anthropic's clients. */
 const anthropicModels = z.strictObject({
   data: z.array(anthropicModel),
   has_more: z.literal(false),
@@ -49,7 +44,7 @@ const anthropicModels = z.strictObject({
   last_id: z.string().nullable(),
 })
 
-/** Options of modelListRoutes for a list that has only Anthropic's form. */
+/** For a list that has only Anthropic's form. */
 export const ANTHROPIC_MODELS = {
   face: ANTHROPIC_FACE,
   reply: { name: 'AnthropicModelList', schema: anthropicModels },
@@ -57,14 +52,14 @@ export const ANTHROPIC_MODELS = {
 } as const
 
 /**
- * A model in a list, with the members for OpenAI's clients and for this interface's clients.
- * `owned_by` is `nodes` for a model of nodes, and `embeddings` or `images` for a model with this
- * purpose. Otherwise it is a provider, and the model is served only at the verified endpoint.
- * Lengths are in tokens. This gateway charges nothing.
+ * Has members for OpenAI's clients and for this interface's clients. `owned_by` is `nodes` for a
+ * model of nodes, and `embeddings` or `images` for a model with this purpose. Otherwise it is a
+ * provider, and the model is served only at the verified endpoint. Lengths are in tokens. This
+ * gateway charges nothing.
  */
 export type ListedModel = z.output<typeof listedModel>
 
-/** The services that the operator configured, and their models. */
+/** Services that the operator configured. */
 type UpstreamServices = {
   readonly embeddings: {
     readonly models: readonly { readonly id: string; readonly inputTokensMax: number }[]
@@ -74,10 +69,10 @@ type UpstreamServices = {
 }
 
 /**
- * Returns a function that lists the available models: the models of nodes, the ids in the enclave's
- * provider table, and the ids of `providerModels` whose provider is in the table. Patterns
- * (`gpt-*`) are not listed: the operator must name their models. An id of nodes and of a provider
- * is listed once, for nodes. While the enclave is unreachable, the providers' models are missing.
+ * Lists the available models: the models of nodes, the ids in the enclave's provider table, and the
+ * ids of `providerModels` whose provider is in the table. Patterns (`gpt-*`) are not listed: the
+ * operator must name their models. An id of nodes and of a provider is listed once, for nodes.
+ * While the enclave is unreachable, the providers' models are missing.
  */
 export function createModels({
   dispatcher,
@@ -88,10 +83,10 @@ export function createModels({
 }: {
   readonly dispatcher: Pick<Dispatcher, 'models'>
   readonly enclaves: Pick<EnclavePool, 'identities'>
-  /** The configured model ids of providers. */
+  /** Ids that the operator configured. */
   readonly providerModels: readonly string[]
   readonly upstream: UpstreamServices
-  /** When the gateway started, Unix seconds. */
+  /** Unix seconds. */
   readonly startedAt: number
 }): () => readonly ListedModel[] {
   return () => {
@@ -117,7 +112,6 @@ function listUpstream({ embeddings, images }: UpstreamServices) {
   ]
 }
 
-/** Returns at most NODE_MODELS_LISTED_MAX models of nodes. Models with more nodes come first. */
 export function mostServed(
   models: ReturnType<Dispatcher['models']>,
 ): ReturnType<Dispatcher['models']> {
@@ -126,8 +120,8 @@ export function mostServed(
 }
 
 /**
- * Returns providers' model ids with the provider's name: the full ids in the table, and the ids of
- * `others` that match a provider.
+ * Pairs of model id and provider: the full ids in the table, and the ids of `others` that match a
+ * provider.
  */
 export function offersOf(
   table: readonly ProviderEntry[],
@@ -140,10 +134,7 @@ export function offersOf(
   })
 }
 
-/**
- * Returns a model in the form of the list. The list shows `startedAt` (the start of this gateway,
- * Unix seconds), because the model's own time is not known.
- */
+/** The list shows `startedAt` (Unix seconds), because the model's own time is not known. */
 export function describeListedModel({
   id,
   owner,
@@ -168,7 +159,7 @@ export function describeListedModel({
   }
 }
 
-/** `GET /v1/models` lists the available models, and `…/{model}` returns one: OpenAI's paths. */
+/** OpenAI's paths. */
 export function modelRoutes(list: () => readonly ListedModel[]): readonly Route[] {
   return modelListRoutes({
     path: '/v1/models',
@@ -181,8 +172,7 @@ export function modelRoutes(list: () => readonly ListedModel[]): readonly Route[
 }
 
 /**
- * Routes for a list of models, and for each model below the list's path. They need no key
- * (interface, part 4).
+ * Routes for a list of models, and for each model below it. They need no key (interface, part 4).
  */
 export function modelListRoutes<Headers>({
   path,

@@ -19,31 +19,28 @@ import {
 
 /** Converts the chunks of one node's answer to the form for callers. */
 export type NodeChunks = {
-  /**
-   * Returns the caller's chunks for one chunk of the node (attacker-controlled). Throws
-   * FormatError.
-   */
+  /** `chunk` is attacker-controlled. Throws FormatError. */
   push(chunk: JsonObject): readonly JsonObject[]
   /**
-   * Call this at the end of the node's answer. Throws FormatError `invalid_chunk` if it is not
-   * complete.
+   * Call it at the end of the node's answer. Throws FormatError `invalid_chunk` if the answer is
+   * not complete.
    */
   finish(): void
-  /** Returns the chunk with only the usage. Call this after `finish`. */
+  /** Call it after `finish`. */
   usageChunk(usage: JsonObject): JsonObject
-  /** Returns the newest usage that the node stated, or null. The node's socket limits its size. */
+  /** The newest usage that the node stated, or null. The node's socket limits its size. */
   usage(): JsonObject | null
-  /** Number of text characters in the answer, including function calls. */
+  /** Characters of the answer, including function calls. */
   textLength(): number
 }
 
 /**
- * Reads one node's chunks by the rules for verified streams (attestation/stream), but the gateway
- * sets the identity: a node's own identity is only a claim. It does NOT show that a node ran the
- * model that it offers. It does NOT show that the usage that the node states is true.
+ * Applies the rules of verified streams (attestation/stream), but the gateway sets the identity: a
+ * node's own identity is only a claim. Does NOT show that a node ran the model that it offers, or
+ * that the usage that it states is true.
  */
 export function createNodeChunks(options: {
-  /** The model in the identity is the requested model. */
+  /** With the requested model. */
   readonly identity: ChunkIdentity
   readonly choicesAsked: number
 }): NodeChunks {

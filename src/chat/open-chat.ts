@@ -8,7 +8,6 @@ import { dialectRoutes } from './dialect-routes.ts'
 import { createModels, modelRoutes } from './models.ts'
 import { chatRoutes } from './routes.ts'
 
-/** Opens plain chat on nodes and the list of models. Returns their routes. */
 export function openChat({
   dispatcher,
   limiter,

@@ -8,10 +8,10 @@ import {
 import type { EventWriter } from '../api/event-stream.ts'
 
 /**
- * Writes the stream of a completion (JSON text) again, to its end. `withProof` adds a verified
- * completion's proof to the last chunk. The chunks differ from the first stream, so together they
- * must form the signed response with its usage. If the caller asked for no usage chunk, the last
- * chunk has the usage.
+ * Writes the stream of a completion (JSON text) again. `withProof` adds a verified completion's
+ * proof to the last chunk. The chunks differ from the first stream, so together they must form the
+ * signed response with its usage. If the caller asked for no usage chunk, the last chunk has the
+ * usage.
  */
 export async function replayEvents(
   writer: EventWriter,
@@ -33,9 +33,9 @@ export async function replayEvents(
 }
 
 /**
- * Splits an assembled completion into chunks of a stream: the role, all content, the finish
- * reasons, the usage. Assembling the chunks (assemble-completion.ts of attestation/dialects/chat)
- * gives the same completion. `usage` is null if the completion has no usage.
+ * Splits a completion into chunks: the role, all content, the finish reasons, the usage. Assembling
+ * them (assemble-completion.ts of attestation/dialects/chat) gives the same completion. `usage` is
+ * null for a completion without usage.
  */
 export function replayChunks(completion: JsonObject): {
   readonly chunks: readonly JsonObject[]
@@ -59,7 +59,7 @@ export function replayChunks(completion: JsonObject): {
   }
 }
 
-/** Splits a choice. Its opening has the members that every first chunk needs (interface 2.2). */
+/** The opening has the members that every first chunk needs (interface 2.2). */
 function splitChoice(choice: JsonObject) {
   const { index = 0, finish_reason = null, logprobs = null, message, ...others } = choice
   const {

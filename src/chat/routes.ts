@@ -25,10 +25,7 @@ import { estimateChatTokens, estimatePromptTokens } from './chat-tokens.ts'
 import { chatChunk, chatCompletion } from './completion-replies.ts'
 import { replayEvents } from './replay.ts'
 
-/**
- * Plain chat completions, whole or streamed (interface, 2.1, 2.2 and part 6): `POST
- * /v1/chat/completions` and the same path below `/v1/dashboard`.
- */
+/** Interface, 2.1, 2.2 and part 6. */
 export function chatRoutes({
   completions,
   limiter,
@@ -91,7 +88,7 @@ type ChatRouteCall = RouteCall<unknown, unknown, unknown, ChatRequest>
 async function answer(
   completions: ChatCompletions,
   { context, caller, body: request, json, abort, slot, stream }: ChatRouteCall,
-  // The claim is null if the call has no Idempotency-Key.
+  // Null if the call has no Idempotency-Key.
   { permit, claim }: { readonly permit: Permit; readonly claim: Claim | null },
 ): Promise<string | undefined> {
   const call: ChatCall = {
@@ -116,9 +113,7 @@ async function answer(
   return underClaim(claim, () => completions.complete(call))
 }
 
-/**
- * Writes the chunks. Returns the completion that they form if it must be stored, otherwise null.
- */
+/** Returns the completion if it must be stored, otherwise null. */
 async function writeChunks(
   completions: ChatCompletions,
   writer: EventWriter,
@@ -138,7 +133,7 @@ async function writeChunks(
   return isKept ? completionText(finishAssembly(assembly)) : null
 }
 
-/** Sends the earlier answer again, in the same form (streamed or whole). */
+/** A stream is answered with a stream. */
 async function answerAgain(
   { body: request, stream }: ChatRouteCall,
   text: string,
@@ -146,10 +141,7 @@ async function answerAgain(
   return request.isStream ? stream((writer) => replayEvents(writer, text, request)) : text
 }
 
-/**
- * Returns true if no node can process the request. A stream reports this as an error event, not as
- * a status (interface, parts 6 and 7).
- */
+/** A stream reports these errors as an error event, not as a status (interface, parts 6 and 7). */
 function isOutage(error: unknown): boolean {
   return error instanceof ApiError && OUTAGES.has(error.code)
 }

@@ -2,22 +2,18 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 
 /** Phases in which a call waits for other parts or services. */
 const PHASES = [
-  /** The API key is looked up. */
   'authenticate',
-  /**
-   * The time until the enclave begins its answer: the provider's first byte of a stream, or the
-   * whole sealed answer.
-   */
+  /** Until the provider's first byte of a stream, or the whole sealed answer. */
   'enclave',
-  /** The time from the end of the answer until its record and anchor are stored. */
+  /** From the end of the answer until its record and anchor are stored. */
   'commit',
-  /** The call waits for a node and for the node's first token. */
+  /** Until the node's first token. */
   'node',
 ] as const
 
 type Phase = (typeof PHASES)[number]
 
-/** Times are milliseconds of the app's clock. */
+/** Milliseconds of the app's clock. */
 export type PhaseReport = {
   readonly phase: Phase
   readonly startedAtMs: number
@@ -25,19 +21,16 @@ export type PhaseReport = {
   readonly isFailed: boolean
 }
 
-/**
- * An API call that has ended in any way. Only `method` and the names of models are text from the
- * caller.
- */
+/** An API call that has ended. Only `method` and the names of models are text from the caller. */
 export type CallReport = {
   readonly method: string
-  /** The route's pattern in the router. Null when no route matches. */
+  /** The router's pattern. Null when no route matches. */
   readonly route: string | null
   /** CALLER_LEFT_STATUS (499) when no answer was sent. */
   readonly status: number
   /**
-   * The error that the caller got (for a stream: in the error event). Null if there was no error,
-   * and for faults in a request's form (422).
+   * The error that the caller got, for a stream in the error event. Null if there was no error, and
+   * for faults in a request's form (422).
    */
   readonly error: { readonly code: string; readonly status: number } | null
   /** True if the answer, which may be an error, was sent to its end. */
@@ -47,10 +40,7 @@ export type CallReport = {
   readonly durationMs: number
   /** Time until the answer's head was sent. Null when no head was sent. */
   readonly headMs: number | null
-  /**
-   * Time until a stream's first event; comments do not count. Null for answers that are not
-   * streams.
-   */
+  /** Time until a stream's first event; comments do not count. Null for other answers. */
   readonly firstEventMs: number | null
   readonly phases: readonly PhaseReport[]
   /** Empty when the call made no inference. */
@@ -58,16 +48,16 @@ export type CallReport = {
 }
 
 /**
- * Facts about a call's inference, without text of a prompt or answer. The names of models are text
- * from the caller, whose form was checked.
+ * Contains no text of a prompt or answer. The names of models are text from the caller, whose form
+ * was checked.
  */
 export type InferenceFacts = {
   readonly operation?: 'chat' | 'embeddings' | 'images' | 'search'
   readonly model?: string | undefined
   readonly responseModel?: string
   /**
-   * The provider's name in the enclaves' table, `nodes`, or `upstream` for a service that the
-   * operator configured.
+   * The name in the enclaves' table, `nodes`, or `upstream` for a service that the operator
+   * configured.
    */
   readonly provider?: string
   /** The account's limit that refused the call. */
@@ -75,34 +65,30 @@ export type InferenceFacts = {
   readonly inputTokens?: number
   readonly outputTokens?: number
   /**
-   * When the enclave began and ended its work for the call, by its receipt. Unix milliseconds of
-   * the enclave's clock.
+   * The enclave's work for the call, from its receipt. Unix milliseconds of the enclave's clock.
    */
   readonly enclave?: { readonly startedAtMs: number; readonly finishedAtMs: number }
 }
 
 /**
- * `begin` is called for every incoming call. It returns a watch, whose `end` is called at the end
- * of the call. Both must not throw.
+ * `begin` is called for every incoming call, and `end` at the end of the call. Both must not throw.
  */
 export type CallObserver = { begin(call: BegunCall): CallWatch }
 
 type BegunCall = {
   readonly startedAtMs: number
-  /** The caller's W3C `traceparent` header, unchanged. Null when the header is missing. */
+  /** The caller's header, unchanged. Null when the header is missing. */
   readonly traceparent: string | null
 }
 
 type CallWatch = {
   /**
-   * The W3C trace context for other programs that work on this call. Null when the call is not
-   * traced.
+   * The W3C trace context for programs that work on this call. Null when the call is not traced.
    */
   readonly traceparent: string | null
   end(report: CallReport): void
 }
 
-/** Data that is kept while a call runs. */
 export type CallScope = {
   readonly phases: PhaseReport[]
   inference: InferenceFacts
@@ -111,7 +97,7 @@ export type CallScope = {
 
 const scopes = new AsyncLocalStorage<CallScope>()
 
-/** Runs a call in its own scope, which collects the call's phases (`timed`) and inference facts. */
+/** Runs a call in its own scope, which collects phases (`timed`) and inference facts. */
 export function openScope<Result>(
   traceparent: string | null,
   run: (scope: CallScope) => Result,
@@ -120,10 +106,7 @@ export function openScope<Result>(
   return { scope, result: scopes.run(scope, () => run(scope)) }
 }
 
-/**
- * Adds facts about the current call's inference. `read` must not throw. It runs only for observed
- * calls.
- */
+/** Adds facts about the current call. `read` must not throw. It runs only for observed calls. */
 export function recordInference(read: () => InferenceFacts): void {
   const scope = scopes.getStore()
   if (scope === undefined) return
@@ -135,10 +118,7 @@ export function currentTraceparent(): string | null {
   return scopes.getStore()?.traceparent ?? null
 }
 
-/**
- * Waits for the work of a phase that has just begun, and records its time in the current call's
- * scope, if any.
- */
+/** Measures a phase that has just begun. */
 export async function inPhase<Result>(
   { phase, now }: { readonly phase: Phase; readonly now: () => number },
   work: Promise<Result>,
@@ -155,7 +135,7 @@ export async function inPhase<Result>(
   }
 }
 
-/** Returns a function that does the same as `run` and records each run as a phase. */
+/** Returns a function that does the same as `run` and measures each run as a phase. */
 export function timed<Parameters extends readonly unknown[], Result>(
   phase: { readonly phase: Phase; readonly now: () => number },
   run: (...parameters: Parameters) => Promise<Result>,

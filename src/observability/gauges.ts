@@ -4,24 +4,21 @@ import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
 import { singleFlight } from '../runtime/single-flight.ts'
 import { METRICS_PREFIX } from './metric-forms.ts'
 
-/** Longest time that a scrape waits for one source. */
+/** A scrape waits at most this long for one source. */
 export const SOURCE_TIMEOUT_MS = 2_000
 
 /**
- * What a gauge shows. With a label, it has one value for each value of the label. If its name ends
- * in `_total`, it is a counter: a count since the start, which never falls.
+ * With a label, a gauge has one value for each value of the label. If its name ends in `_total`, it
+ * is a counter: a count since the start, which never falls.
  */
 type GaugeForm = { readonly help: string; readonly label?: string }
 
-/**
- * The value that was read. Null: the value is not known now. A map has one value for each value of
- * the label.
- */
+/** Null: the value is not known now. A map has one value for each value of the label. */
 type Reading = number | null | ReadonlyMap<string, number>
 
 /**
- * The gauges of one part, and the function that reads their values at each scrape. Both are keyed
- * by name, without our prefix.
+ * Gauges, and the function that reads their values at each scrape. Both are keyed by name, without
+ * our prefix.
  */
 export type GaugeSource<Name extends string = string> = {
   readonly name: string
@@ -30,10 +27,9 @@ export type GaugeSource<Name extends string = string> = {
 }
 
 /**
- * Registers the gauges of the sources. Returns a function that reads all sources again. It must be
- * awaited before each scrape. A source that throws or takes longer than SOURCE_TIMEOUT_MS has no
- * values in that scrape, and is 0 in `source_up`. A slow source is not read again until it has
- * answered.
+ * Returns a function that reads all sources, which must be awaited before each scrape. A source
+ * that throws or takes longer than SOURCE_TIMEOUT_MS has no values in that scrape, and is 0 in
+ * `source_up`. A slow source is not read again until it has answered.
  */
 export function registerSources(
   registry: Registry,
@@ -69,7 +65,7 @@ function registerGauge(
   const labelNames = label === undefined ? [] : [label]
   const form = { name: METRICS_PREFIX + name, help, labelNames, registers: [registry] }
   const metric = name.endsWith('_total') ? new Counter(form) : new Gauge(form)
-  // For a gauge without labels, a reset would show a wrong 0. So such a gauge is removed.
+  // A reset would give a gauge without labels a wrong 0, so it is removed.
   const clear = () => (label === undefined ? metric.remove() : metric.reset())
   clear()
   return (reading) => {
@@ -80,10 +76,7 @@ function registerGauge(
   }
 }
 
-/**
- * Returns a function that reads the source. Resolves to null when the source does not answer in
- * time.
- */
+/** Null: the source does not answer in time. */
 function readInTime(source: GaugeSource): () => Promise<Readonly<Record<string, Reading>> | null> {
   let isRunning = false
   return async () => {
@@ -103,17 +96,16 @@ function readInTime(source: GaugeSource): () => Promise<Readonly<Record<string, 
 
 type Connections = { readonly open: number; readonly silent: number; readonly max: number }
 
-/** The parts whose values are read at each scrape. `now` returns Unix milliseconds. */
+/** `now` returns Unix milliseconds. */
 export type MeasuredParts = {
-  /** The API: its connections, and the estimated number of bytes that calls use. */
   readonly app: {
     readonly server: { readonly load: () => Promise<Connections> }
     readonly memory: () => { readonly bytes: number; readonly bytesMax: number }
   }
-  /** Rejects when the database does not answer a query. */
+  /** Rejects when the database does not answer. */
   readonly database: () => Promise<void>
   readonly commits: {
-    /** Returns the state of the committer with the worst phase. */
+    /** The state of the committer with the worst phase. */
     worst(): {
       readonly phase: string
       readonly failingForMs: number
@@ -131,22 +123,15 @@ export type MeasuredParts = {
       readonly revertedCount: number
       readonly takenCount: number
     }
-    /** Blocks whose anchors cannot be read. */
     readonly unreadableBlocks: () => { readonly count: number }
     readonly figures: {
-      /**
-       * Number of unconfirmed anchors, and the time of the oldest, Unix seconds. The time is null
-       * when there is no such anchor.
-       */
+      /** `oldestAt`: Unix seconds. Null when no anchor is unconfirmed. */
       readonly lag: () => Promise<{
         readonly unconfirmed: number
         readonly oldestAt: number | null
       }>
-      /** Number of anchors that were made again since the start. */
       readonly reanchored: () => number
-      /**
-       * Balances of this gateway's relayer, and of each relayer that has unconfirmed anchors, wei.
-       */
+      /** Wei of this gateway's relayer, and of each relayer that has unconfirmed anchors. */
       readonly balances: () => Promise<ReadonlyMap<string, bigint>>
     }
   }
@@ -160,36 +145,34 @@ export type MeasuredParts = {
     countStates(): ReadonlyMap<string, number>
   }
   readonly enclaves: {
-    /** Current documents (standard base64) and logs of the enclaves in use. */
+    /** The enclaves in use. `attestation`: standard base64. */
     identities(): readonly {
       readonly attestation: string
       readonly log: { readonly size: number; readonly acknowledged: number }
     }[]
     countStates(): ReadonlyMap<string, number>
   }
-  /** Ages of the newest evidence of attested providers by name, seconds. */
+  /** Seconds since the newest evidence of each attested provider. */
   readonly providers: { readonly ages: () => Promise<ReadonlyMap<string, number>> }
-  /** The bus between gateways. Null when there are no other gateways. */
+  /** Null when there are no other gateways. */
   readonly bus: {
     status(): {
       readonly isUp: boolean
       readonly peers: number
       readonly channels: number
-      /** Number of refused messages, by reason. */
+      /** By reason. */
       readonly refused: ReadonlyMap<string, number>
     }
   } | null
-  /** State of the log's lines. Null when another program writes the lines. */
+  /** Null when another program writes the log's lines. */
   readonly lines: (() => { readonly dropped: number; readonly waitingBytes: number }) | null
   /**
-   * State of the settings that SIGHUP reads again. `reloadedAt`: when new settings were last put
-   * into use, Unix seconds.
+   * Settings that SIGHUP reads again. `reloadedAt`: when new settings came into use, Unix seconds.
    */
   readonly settings: { status(): { readonly isReloaded: boolean; readonly reloadedAt: number } }
   readonly now: () => number
 }
 
-/** Returns the gauges of all parts, for registerSources. */
 export function listSources(parts: MeasuredParts): readonly GaugeSource[] {
   return [
     connectionSource(parts),
@@ -237,9 +220,7 @@ function memorySource({ app }: MeasuredParts) {
   })
 }
 
-/**
- * A database that does not answer within this time counts as down. Shorter than SOURCE_TIMEOUT_MS.
- */
+/** Shorter than SOURCE_TIMEOUT_MS, so that a slow database counts as down. */
 const DATABASE_TIMEOUT_MS = 1_500
 
 function databaseSource({ database }: MeasuredParts) {
@@ -420,7 +401,6 @@ function providerSource({ providers }: MeasuredParts) {
   })
 }
 
-/** The values for a gateway that has no bus. */
 const NO_BUS = { isUp: null, peers: null, channels: null, refused: null } as const
 
 function busSource({ bus }: MeasuredParts) {

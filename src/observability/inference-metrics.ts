@@ -3,20 +3,16 @@ import type { CallReport, InferenceFacts } from './call-scope.ts'
 import { type CallEnd, DURATION_BUCKETS, METRICS_PREFIX } from './metric-forms.ts'
 import { familyOf } from './model-family.ts'
 
-/** Maximum number of providers with their own label. All others share the label `other`. */
+/** Other providers share the label `other`. */
 export const PROVIDER_LABELS_MAX = 32
 
-/** Form of a provider's name, which an operator chose. Any other name counts as `other`. */
+/** Any other name counts as `other`. */
 const PROVIDER_NAME = /^[a-z0-9][a-z0-9._-]{0,63}$/
 
-/** Upper limit of one token count. A larger report is wrong, and counts as this limit. */
+/** A provider that reports more tokens is wrong. The report counts as this limit. */
 const TOKENS_MAX = 100_000_000
 
-/**
- * Counts inferences by operation, provider and model family: how they ended, the reported tokens,
- * the provider's time, errors of callers, and refusals because of limits. The returned function
- * must be called for each ended call.
- */
+/** The returned function must be called for each ended call. */
 export function countInferences(registry: Registry): (report: CallReport, end: CallEnd) => void {
   const registers = [registry]
   const inferences = new Counter({

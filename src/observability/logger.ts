@@ -2,26 +2,24 @@ import { isatty } from 'node:tty'
 import { type LineWriterStatus, openStandardError } from '../../enclave/protocol/line-writer.ts'
 import type { OnStarted } from '../runtime/starting.ts'
 
-/** The levels, the least severe first. A logger with `silent` writes no lines. */
+/** The least severe first. A logger with `silent` writes no lines. */
 const LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const
 type LogLevel = (typeof LEVELS)[number]
 
 type LogMethod = (members: Readonly<Record<string, unknown>>, message: string) => void
 
-/** The gateway's logger. Each line has a constant message, and members that can be searched. */
+/** Each line has a constant message, and members that can be searched. */
 export type Logger = Readonly<Record<Exclude<LogLevel, 'silent'>, LogMethod>>
 
-/**
- * What a part gets when it is opened: its logger, and the function that takes its stop function.
- */
+/** What a part gets when it is opened. The part gives its stop function to `onStarted`. */
 export type Opening = { readonly log: Logger; readonly onStarted: OnStarted }
 
 /**
- * Creates the gateway's logger, which writes JSON lines. The logger itself redacts, so callers
- * cannot forget this. A member that contains a secret or a customer's text is replaced at any
- * depth. An error keeps only name, code, message and stack. In the finished line, text that looks
- * like a key or a bearer token is masked. Does NOT recognise a prompt inside a message: messages
- * must be constants, and values belong in members.
+ * Writes JSON lines. The logger itself redacts, so callers cannot forget this. A member that
+ * contains a secret or a customer's text is replaced at any depth. An error keeps only name, code,
+ * message and stack. In the finished line, text that looks like a key or a bearer token is masked.
+ * Does NOT recognise a prompt inside a message: messages must be constants, and values belong in
+ * members.
  */
 export function createLogger({
   level,
@@ -54,15 +52,13 @@ function lineOf(
   return maskSecrets(`${JSON.stringify({ level, time, ...kept, msg })}\n`)
 }
 
-/** The logger of a process. It also reports the state of its lines. */
 export type ProcessLogger = Logger & { readonly lines: () => LineWriterStatus }
 
 /**
- * Opens the logger of a process, which writes to standard error: readable text on a terminal, else
- * one JSON object per line. For a terminal, `describeLine` formats each JSON line. The default is
- * pino-pretty, an optional package, or JSON if it is not installed. A slow reader or a full disk
- * does not block the process: lines wait up to a limit, then they are dropped, and a later line
- * reports how many.
+ * Writes to standard error: readable text on a terminal, else JSON lines. For a terminal,
+ * `describeLine` formats each line. The default is pino-pretty, an optional package, or JSON if it
+ * is not installed. A slow reader or a full disk does not block the process: lines wait up to a
+ * limit, then they are dropped, and a later line reports how many.
  */
 export async function openProcessLogger(
   level: LogLevel,
@@ -86,7 +82,7 @@ async function loadPretty(): Promise<((line: string) => string) | null> {
   return pretty?.prettyFactory({ translateTime: 'SYS:HH:MM:ss.l' }) ?? null
 }
 
-/** Members whose values are never logged. The comparison of names ignores case, `_` and `-`. */
+/** Values that are never logged. The comparison of names ignores case, `_` and `-`. */
 const REDACTED_MEMBERS: ReadonlySet<string> = new Set([
   'authorization',
   'finetuneauthorization',
@@ -113,7 +109,7 @@ const REDACTED_MEMBERS: ReadonlySet<string> = new Set([
   'params',
 ])
 
-/** Deeper values, longer lists and longer texts are cut, so that a log line stays short. */
+/** Keeps a log line short: deeper values, longer lists and longer texts are cut. */
 const LOG_DEPTH_MAX = 5
 const LOG_ITEMS_MAX = 50
 const LOG_TEXT_LENGTH_MAX = 2048
@@ -130,7 +126,6 @@ function redactObject(
   return result
 }
 
-/** Remembers for each checked name whether it is redacted. */
 const knownNames = new Map<string, boolean>()
 const KNOWN_NAMES_MAX = 1_000
 
@@ -145,7 +140,7 @@ function isRedacted(name: string): boolean {
 function redactValue(value: unknown, depth: number): unknown {
   if (typeof value === 'string') return cut(value)
   if (typeof value === 'bigint') return value.toString()
-  // Functions are removed, because JSON.stringify would call a function named toJSON.
+  // JSON.stringify would call a function named toJSON.
   if (typeof value === 'function') return undefined
   if (typeof value !== 'object' || value === null) return value
   if (value instanceof Uint8Array) return `${value.length} bytes`
@@ -158,7 +153,7 @@ function redactValue(value: unknown, depth: number): unknown {
 
 /**
  * Drivers add statements and parameters to their errors, and the JSON parser quotes its input.
- * These are not logged.
+ * These must not be logged.
  */
 function describeError(error: Error, depth: number): Record<string, unknown> {
   const { code, cause } = error as { readonly code?: unknown; readonly cause?: unknown }
@@ -176,7 +171,7 @@ function cut(text: string): string {
   return text.length > LOG_TEXT_LENGTH_MAX ? `${text.slice(0, LOG_TEXT_LENGTH_MAX)}…` : text
 }
 
-/** Gateway keys (afd_…), provider keys (sk-… and keys of the same form) and bearer tokens. */
+/** Gateway keys (afd_…), provider keys (sk-… and similar) and bearer tokens. */
 const SECRET_PATTERN =
   /\bafd_[a-z2-7]{16}_[\w-]{20,}|\b(?:sk|gsk|xai)-[\w-]{16,}|\bBearer\s+[\w.~+/=-]{8,}/gi
 

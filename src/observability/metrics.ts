@@ -10,7 +10,7 @@ import { listSources, type MeasuredParts, registerSources } from './gauges.ts'
 import { boundProviders, countInferences } from './inference-metrics.ts'
 import { type CallEnd, DURATION_BUCKETS, METRICS_PREFIX } from './metric-forms.ts'
 
-/** Buckets for the number of records in one commit. The last bucket is the committer's limit. */
+/** The last bucket is the committer's limit. */
 const BATCH_BUCKETS = [1, 2, 4, 8, 16, 32, 64, 128]
 
 type Address = { readonly host: string; readonly port: number }
@@ -19,39 +19,27 @@ type Address = { readonly host: string; readonly port: number }
 type Meter = {
   readonly registry: Registry
   readonly calls: CallObserver
-  /**
-   * Counts one commit: its number of records, and the time from the enclave's reply until it was
-   * stored durably.
-   */
+  /** `durationMs`: from the enclave's reply until the records were stored durably. */
   countCommit(commit: { readonly records: number; readonly durationMs: number }): void
-  /**
-   * Counts a commit that failed because another gateway on the same database made it first, or took
-   * its nonce.
-   */
+  /** Another gateway on the database made the commit first, or took its nonce. */
   countRace(): void
-  /**
-   * Counts a request for a provider's models. The result is `listed`, or the reason for a missing
-   * list.
-   */
+  /** `outcome`: `listed`, or the reason for a missing list. */
   countModelList(asked: { readonly provider: string; readonly outcome: string }): void
-  /** Counts a try to collect a provider's evidence: `collected`, or the reason why not. */
+  /** `outcome`: `collected`, or the reason why not. */
   countCollection(collected: { readonly provider: string; readonly outcome: string }): void
-  /** Counts a TLS key that a provider did not have before. */
+  /** The provider did not have this TLS key before. */
   countProviderKey(provider: string): void
 }
 
-/** The metrics of a gateway. Its parts add to these counts, and a server shows them. */
 export type Metrics = Meter & {
   /**
-   * Serves the counters and the gauges of the parts. Simultaneous scrapes share one reading.
-   * Returns the address of the server. Rejects with StartFailure.
+   * Serves the counters, and the gauges of the parts. Simultaneous scrapes share one reading.
+   * Returns the server's URL. Rejects with StartFailure.
    */
   serve(parts: MeasuredParts, onStarted: OnStarted): Promise<string>
 }
 
-/**
- * Opens the metrics of a gateway. `metrics` is the address to serve. Null: metrics are not served.
- */
+/** Null: metrics are not served. */
 export function openMetrics({
   metrics: at,
   isStaging,
@@ -80,9 +68,8 @@ export function openMetrics({
 }
 
 /**
- * Creates a meter with its own registry, which includes Node's metrics. Labels come from the
- * router's patterns, from lists in our code, and from status codes. A label from a caller's text
- * could create any number of series.
+ * Labels come from the router's patterns, from lists in our code, and from status codes. A label
+ * from a caller's text could create any number of series.
  */
 export function createMeter({ isStaging = false }: { readonly isStaging?: boolean } = {}): Meter {
   const registry = new Registry()
@@ -99,10 +86,7 @@ export function createMeter({ isStaging = false }: { readonly isStaging?: boolea
   }
 }
 
-/**
- * Gauges from prom-client that have names like counters. They are sums of the values of
- * nodejs_active_resources.
- */
+/** Gauges from prom-client with names of counters. nodejs_active_resources has their values. */
 const MISNAMED = [
   'nodejs_active_handles_total',
   'nodejs_active_requests_total',
@@ -180,16 +164,13 @@ function observeCalls(registry: Registry): CallObserver {
   }
 }
 
-/**
- * Returns how an answer ended. A stream always has status 200, so only its error event shows a
- * failure. For other answers, the status shows a failure.
- */
+/** A stream always has status 200, so only its error event shows a failure. */
 function endOf({ isWhole, status, error }: CallReport): CallEnd {
   if (!isWhole) return 'cut'
   return error !== null && status < 400 ? 'error' : 'whole'
 }
 
-/** Other methods are counted together as `other`. */
+/** Other methods are counted as `other`. */
 const METHODS: ReadonlySet<string> = new Set([
   'GET',
   'HEAD',
@@ -264,19 +245,17 @@ function countCollections(registry: Registry): Pick<Meter, 'countCollection' | '
   }
 }
 
-/** Maximum number of connections at once. One or two collectors are usual. */
+/** One or two collectors are usual. */
 const CONNECTIONS_MAX = 32
 const REQUEST_TIMEOUT_MS = 10_000
 
-/** The text for a scrape, made when it is requested. */
 type MetricsText = { readonly contentType: string; readonly read: () => Promise<string> }
 
 export type MetricsServer = { readonly url: string; close(): Promise<void> }
 
 /**
- * Serves only `GET /metrics`, in Prometheus' text format, at `host` and `port` (0 takes a free
- * port). It requires no key, so every program that can connect can read the metrics. Rejects with
- * the system's error when the port is taken.
+ * Serves only `GET /metrics`. Port 0 takes a free port. No key is required: every program that can
+ * connect can read the metrics. Rejects with the system's error when the port is taken.
  */
 export async function startMetricsServer(
   metrics: MetricsText,

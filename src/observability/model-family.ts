@@ -1,6 +1,6 @@
 /**
- * Families of models, by the beginning of a model's name. The first match is used. The family is a
- * label of metrics: a label for each name, which callers choose, could create any number of series.
+ * Beginnings of models' names; the first match is used. Metrics have the family as a label, because
+ * callers choose names and could create any number of series.
  */
 const FAMILIES: readonly (readonly [family: string, beginnings: readonly string[]])[] = [
   ['gpt-oss', ['gpt-oss']],
@@ -34,10 +34,8 @@ const FAMILIES: readonly (readonly [family: string, beginnings: readonly string[
   ['flux', ['flux']],
 ]
 
-/** The family of a name that matches no beginning. */
 const OTHER_FAMILY = 'other'
 
-/** Every value that `familyOf` can return. */
 export const MODEL_FAMILIES: readonly string[] = [
   'none',
   ...FAMILIES.map(([family]) => family),
@@ -48,9 +46,9 @@ export const MODEL_FAMILIES: readonly string[] = [
 const NAME_LENGTH_MAX = 256
 
 /**
- * Returns the family of a model, one of MODEL_FAMILIES, by the part of its name after the last
- * slash: `openai/gpt-5` and `GPT-5` are `gpt`. 'none' for a call without a model. The family shows
- * what the name claims, NOT what model answered.
+ * Returns one of MODEL_FAMILIES, by the name after its last slash: `openai/gpt-5` and `GPT-5` are
+ * `gpt`. 'none' for a call without a model. The family shows what the name claims, NOT which model
+ * answered.
  */
 export function familyOf(model: string | undefined): string {
   if (model === undefined || model === '') return 'none'

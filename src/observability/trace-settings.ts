@@ -43,7 +43,6 @@ export const traceFields = {
 }
 
 export type TraceConfig = {
-  /** The collector's URL, including its path. */
   readonly url: string
   readonly headers: Readonly<Record<string, string>>
   readonly serviceName: string
@@ -65,10 +64,7 @@ export function tracesOf(
   }
 }
 
-/**
- * Parses OpenTelemetry's form, which is W3C Baggage without properties. Null when the text does not
- * have this form.
- */
+/** OpenTelemetry's form: W3C Baggage without properties. Null for any other text. */
 function parseHeaders(list: string): Readonly<Record<string, string>> | null {
   const pairs = list
     .split(',')

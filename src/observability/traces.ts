@@ -25,27 +25,22 @@ import type { CallObserver, CallReport, InferenceFacts, PhaseReport } from './ca
 import type { Logger, Opening } from './logger.ts'
 import type { TraceConfig } from './trace-settings.ts'
 
-/** A tracer for this process, and a function that ends it. */
 export type Traces = {
   readonly tracer: Tracer
-  /** Sends the spans that are still waiting, for at most CLOSE_TIMEOUT_MS. Never rejects. */
+  /** Sends the waiting spans, for at most CLOSE_TIMEOUT_MS. Never rejects. */
   close(): Promise<void>
 }
 
-/** Shortest time between two log lines about a collector that cannot be reached, milliseconds. */
+/** A collector that cannot be reached is logged at most once in this time. */
 const WARN_INTERVAL_MS = 60_000
 
-/** Longest time of one export, including the last export of the process, milliseconds. */
 const EXPORT_TIMEOUT_MS = 5_000
 const CLOSE_TIMEOUT_MS = 6_000
 
-/** Maximum length of an attribute's text. A model's name may have 256 characters. */
+/** A model's name may have 256 characters. */
 const VALUE_LENGTH_MAX = 256
 
-/**
- * Returns the observer that sends traces of calls to the operator's collector. Null without a
- * collector.
- */
+/** Empty without a collector. */
 export function openCallTraces(
   config: TraceConfig | null,
   { log, onStarted }: Opening,
@@ -79,7 +74,7 @@ export function openTraces(
       'service.name': config.serviceName,
       'service.version': version,
     }),
-    // A caller's trace context decides whether the call is traced. Our ratio applies to all other
+    // A caller's trace context decides whether the call is traced. Our ratio applies to other
     // calls.
     sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(config.ratio) }),
     spanLimits: { attributeValueLengthLimit: VALUE_LENGTH_MAX },
@@ -105,9 +100,7 @@ export function openTraces(
   }
 }
 
-/**
- * Returns the context from a W3C `traceparent`, or an empty context if it is missing or malformed.
- */
+/** An empty context if the `traceparent` is missing or malformed. */
 export function contextOf(traceparent: string | null): Context {
   const parent = traceparent === null ? null : parseTraceParent(traceparent)
   return parent === null
@@ -115,7 +108,7 @@ export function contextOf(traceparent: string | null): Context {
     : trace.setSpanContext(ROOT_CONTEXT, { ...parent, isRemote: true })
 }
 
-/** Returns the W3C `traceparent` of a span. Null when the span is not sampled. */
+/** Null when the span is not sampled. */
 function traceparentOf(span: Span): string | null {
   if (!span.isRecording()) return null
   const { traceId, spanId, traceFlags } = span.spanContext()
@@ -123,9 +116,8 @@ function traceparentOf(span: Span): string | null {
 }
 
 /**
- * Logs that spans are lost, at most once in WARN_INTERVAL_MS, with `endpoint` and the error's code.
- * `endpoint` is only an origin, because the URL may contain credentials. The collector's answer is
- * never logged.
+ * Logs that spans are lost. `endpoint` is only an origin, because the URL may contain credentials.
+ * The collector's answer is never logged.
  */
 function warning(
   exporter: SpanExporter,
@@ -149,10 +141,7 @@ function warning(
   }
 }
 
-/**
- * Returns the system's error code, the collector's status, or the kind of error. A message may
- * repeat the collector's answer, so it is not used.
- */
+/** A message may repeat the collector's answer, so it is not used. */
 function causeOf(error: Error | undefined): string | number {
   if (error === undefined) return 'unknown'
   const { code } = error as { readonly code?: unknown }
@@ -162,9 +151,9 @@ function causeOf(error: Error | undefined): string | number {
 }
 
 /**
- * Traces calls. Each call has a server span. Below it are a span for the inference (attributes of
- * GenAI's semantic conventions), a span for each phase of waiting, and a span with the times from
- * the enclave's receipt. The enclave itself sends no spans.
+ * Each call has a server span. Below it are a span for the inference (OpenTelemetry's GenAI
+ * conventions), a span for each phase, and a span with the times from the enclave's receipt. The
+ * enclave itself sends no spans.
  */
 export function traceCalls(tracer: Tracer): CallObserver {
   return {
@@ -211,16 +200,15 @@ function describe(tracer: Tracer, span: Span, { report, within }: Described): vo
 }
 
 /**
- * The span begins when the call first waits for a model. It ends when a stream ends. For any other
- * answer, it ends with the wait.
+ * The span begins when the call first waits for a model. A stream's span ends with the stream, and
+ * any other span ends with the wait.
  */
 function spanInference(tracer: Tracer, report: CallReport, within: Context): void {
   const waits = report.phases.filter(({ phase }) => phase === 'enclave' || phase === 'node')
   const [first] = waits
   if (first === undefined) return
   const isUnanswered = waits.every((wait) => wait.isFailed)
-  // Without an answer, the caller may have sent any text as the model's name, so the name is left
-  // out.
+  // Without an answer, the caller may have sent any text as the model's name.
   const inference = isUnanswered ? { ...report.inference, model: undefined } : report.inference
   const { operation, model } = inference
   const name = model === undefined ? String(operation) : `${operation} ${model}`
@@ -236,7 +224,7 @@ function spanInference(tracer: Tracer, report: CallReport, within: Context): voi
   span.end(report.firstEventMs === null ? waited : endOf(report))
 }
 
-/** Returns the attributes that OpenTelemetry's semantic conventions define for generative AI. */
+/** OpenTelemetry's semantic conventions for generative AI. */
 function genAiOf(
   { operation, model, responseModel, provider, inputTokens, outputTokens }: InferenceFacts,
   { firstEventMs }: CallReport,
@@ -253,7 +241,7 @@ function genAiOf(
   return Object.fromEntries(Object.entries(attributes).filter(([, value]) => value !== undefined))
 }
 
-/** The conventions name a search only as an agent's action, so a search has our own name here. */
+/** The conventions name a search only as an agent's action, so `search` is our own name. */
 const OPERATION_NAMES: Readonly<Record<InferenceFacts['operation'] & string, string>> = {
   chat: 'chat',
   embeddings: 'embeddings',
@@ -280,7 +268,7 @@ function isFailed({ status, error }: CallReport): boolean {
   return Math.max(status, error?.status ?? 0) >= 500
 }
 
-/** The `error` member of the log line: the error's code, else the status. */
+/** The code of the error, else the status, as in the log line's `error`. */
 function errorTypeOf({ status, error }: CallReport): Attributes {
   if (error === null && status < 400) return {}
   return { 'error.type': error?.code ?? String(status) }

@@ -5,21 +5,17 @@ import type { Logger, Opening } from './logger.ts'
 /** A warning is logged if this share of the descriptors is in use. */
 const WARNING_SHARE = 0.8
 const LOOK_INTERVAL_MS = 5_000
-/** Shortest time between two warnings while too few descriptors are free. */
+/** Shortest time between two warnings. */
 const WARNING_INTERVAL_MS = 60_000
 
-/** The values that are checked. */
 type Descriptors = {
   readonly count: () => number | null
   readonly max: number
-  /** Number of open API connections, and how many of them have sent no request yet. */
+  /** `silent`: connections that have sent no request yet. */
   readonly connections: () => Promise<{ readonly open: number; readonly silent: number }>
 }
 
-/**
- * Returns a function that checks the descriptors. It logs when few are free, and when enough are
- * free again.
- */
+/** Logs when few descriptors are free, and when enough are free again. */
 export function createDescriptorsLook(
   { count, max, connections }: Descriptors,
   log: Pick<Logger, 'warn' | 'info'>,
@@ -41,7 +37,6 @@ export function createDescriptorsLook(
   }
 }
 
-/** Checks this process's descriptors at intervals, until the gateway stops. */
 export function watchDescriptors(
   connections: Descriptors['connections'],
   { log, onStarted }: Opening,

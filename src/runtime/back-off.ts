@@ -1,18 +1,16 @@
-/** Bounds of the pauses between two tries, milliseconds. */
 export type BackOffBounds = { readonly minMs: number; readonly maxMs: number }
 
 /**
- * How much of the pause is random. `none`: the pause is the bound. `half`: from half of the bound
- * up to the bound. `full`: from near zero to the bound, so that many clients of one server do not
- * all return at once.
+ * `none`: the pause is the bound. `half`: a random time from half of the bound to the bound.
+ * `full`: a random time up to the bound, so that many clients of one server do not all return at
+ * once.
  */
 type Jitter = 'none' | 'half' | 'full'
 
 /**
- * Returns the pause, in milliseconds, after `failures` failures in a row (at least 1). Its bound
- * begins at `minMs` and doubles with each failure, up to `maxMs`. With full jitter the pause is at
- * least a tenth of `minMs`, because immediate refusals would cause a busy loop. `random` returns a
- * number from 0 to below 1.
+ * Returns the pause after `failures` failures in a row (at least 1), milliseconds. Its bound begins
+ * at `minMs` and doubles with each failure, up to `maxMs`. With full jitter the pause is at least a
+ * tenth of `minMs`, because immediate refusals would cause a busy loop.
  */
 export function backOffMs(
   failures: number,
@@ -30,5 +28,5 @@ export function backOffMs(
   }
 }
 
-/** Limits the number of doublings, so that the bound stays finite after any number of failures. */
+/** Keeps the bound finite after any number of failures. */
 const DOUBLINGS_MAX = 40

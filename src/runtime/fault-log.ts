@@ -1,8 +1,8 @@
 /** Decides when a lasting fault is logged: at its start, then at most once per interval. */
 type FaultLog = {
-  /** True if the fault must be logged now. A fault with a new `key` is a new fault. */
+  /** A fault with a new `key` is a new fault. */
   isDue(key?: string): boolean
-  /** Reports that the fault has ended. The next fault then counts as new. */
+  /** The fault has ended: the next fault counts as new. */
   clear(): void
 }
 

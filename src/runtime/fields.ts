@@ -1,7 +1,6 @@
 import { isIP } from 'node:net'
 import { z } from 'zod'
 
-/** Gives a field for a whole number written in digits, from `min` to `max`. */
 export function integer({ min, max }: { readonly min: number; readonly max: number }) {
   return z
     .string()
@@ -11,7 +10,6 @@ export function integer({ min, max }: { readonly min: number; readonly max: numb
     .transform(Number)
 }
 
-/** Gives a field for a decimal number such as `0.5` or `200`, above zero and at most `max`. */
 export function positiveNumber({ max }: { readonly max: number }) {
   return z
     .string()
@@ -27,24 +25,19 @@ export function positiveNumber({ max }: { readonly max: number }) {
 /** A TCP port. 0 means any free port. */
 export const port = integer({ min: 0, max: 65_535 })
 
-/** Gives a field that is `true` or `false`. */
 export const flag = z
   .enum(['true', 'false'], {
     error: (issue) => `expected true or false, got ${quote(issue.input)}`,
   })
   .transform((text) => text === 'true')
 
-/** Gives a field that is one of the words. */
 export function oneOf<const Words extends readonly [string, ...string[]]>(words: Words) {
   return z.enum(words, {
     error: (issue) => `expected one of ${words.join(', ')}, got ${quote(issue.input)}`,
   })
 }
 
-/**
- * Gives a field for an absolute URL with one of the schemes. A fault does not repeat the value,
- * because URLs may contain passwords.
- */
+/** A fault does not repeat the value, because URLs may contain passwords. */
 export function url(schemes: readonly string[]) {
   return z
     .string()
@@ -53,7 +46,7 @@ export function url(schemes: readonly string[]) {
     })
 }
 
-/** Gives a field with a fixed form. A fault does not repeat the value, which may be a secret. */
+/** A fault does not repeat the value, which may be a secret. */
 export function form(pattern: RegExp, expected: string) {
   return z.string().regex(pattern, { error: `expected ${expected}` })
 }
@@ -61,15 +54,14 @@ export function form(pattern: RegExp, expected: string) {
 const CONFIDENTIAL = new WeakSet<object>()
 
 /**
- * Marks a field whose value is a secret, or may contain one. `NAME_FILE` may then name a file with
- * the value (read-settings.ts). A wrapper of the field, such as `.optional()`, keeps the mark.
+ * Marks a field whose value may contain a secret. `NAME_FILE` may then name a file with the value
+ * (read-settings.ts). A wrapper of the field, such as `.optional()`, keeps the mark.
  */
 export function confidential<Field extends z.ZodType>(field: Field): Field {
   CONFIDENTIAL.add(field)
   return field
 }
 
-/** True if a field is marked by `confidential`. */
 export function isConfidential(field: z.core.$ZodType): boolean {
   const { innerType, in: input, out } = field._zod.def as WrappedFields
   return (
@@ -98,10 +90,7 @@ export const privateKey = confidential(
     .transform((hex) => `0x${hex.replace(/^0x/, '').toLowerCase()}`),
 )
 
-/**
- * Gives a field for a list of texts, separated by commas. Removes blanks around each text, and
- * empty texts.
- */
+/** A list of texts, separated by commas. Blanks around a text, and empty texts, are removed. */
 export function listField({
   itemsMax,
   lengthMax,
@@ -126,8 +115,8 @@ export function listField({
 }
 
 /**
- * Returns a field for a list of web origins, separated by commas, or `*`. Each origin must have the
- * form that browsers send: scheme, host, and the port if it is not the scheme's default.
+ * A list of web origins, separated by commas, or `*`. Each origin must have the form that browsers
+ * send: scheme, host, and the port if it is not the scheme's default.
  */
 export function origins({ itemsMax }: { readonly itemsMax: number }) {
   return listField({ itemsMax, lengthMax: ORIGIN_LENGTH_MAX }).refine(
@@ -141,7 +130,7 @@ export function origins({ itemsMax }: { readonly itemsMax: number }) {
 
 const ORIGIN_LENGTH_MAX = 300
 
-/** Gives a field for a list of IP addresses and CIDRs, separated by commas. */
+/** A list of IP addresses and CIDRs, separated by commas. */
 export function addressRanges({ itemsMax }: { readonly itemsMax: number }) {
   return listField({ itemsMax, lengthMax: RANGE_LENGTH_MAX }).refine(
     (items) => items.every(isAddressRange),
@@ -158,10 +147,7 @@ function isAddressRange(text: string): boolean {
   return prefix === undefined || (/^\d{1,3}$/.test(prefix) && Number(prefix) <= bits)
 }
 
-/**
- * Returns the path of the socket in `text`, `unix:/path` or `unix:///path`. Null for any other
- * text. The operating system allows 107 bytes.
- */
+/** Returns the path in `unix:/path` or `unix:///path`. Null for any other text. */
 export function parseSocketUrl(text: string): string | null {
   const [, path] = /^unix:(?:\/\/(?=\/))?(\/[^,\p{Cc}]{1,106})$/u.exec(text) ?? []
   return path !== undefined && Buffer.byteLength(path) <= SOCKET_PATH_BYTES_MAX ? path : null
@@ -170,8 +156,8 @@ export function parseSocketUrl(text: string): string | null {
 const SOCKET_PATH_BYTES_MAX = 107
 
 /**
- * Returns a field for a list of sockets, `unix:/path`, separated by commas, without duplicates. Its
- * result is the list of their paths.
+ * A list of sockets, `unix:/path`, separated by commas, without duplicates. The result has their
+ * paths.
  */
 export function sockets({ itemsMax }: { readonly itemsMax: number }) {
   return listField({ itemsMax, lengthMax: 'unix://'.length + SOCKET_PATH_BYTES_MAX })
@@ -193,7 +179,6 @@ function isOrigin(item: string): boolean {
   )
 }
 
-/** Any text, for paths and names. */
 export const textField = z.string()
 
 /** Order of secp256k1 (SEC 2, 2.4.1). A private key is at least 1 and below this number. */

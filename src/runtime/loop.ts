@@ -12,34 +12,25 @@ export function pause(ms: number, signal: AbortSignal): Promise<void> {
   })
 }
 
-/**
- * The abort reason that ends a pause early. Without a reason, each abort would create an exception
- * with a stack.
- */
+/** Without an own reason, each abort would create an exception with a stack. */
 const WOKEN = 'woken'
 
-/**
- * How long a loop waits before its next round: `ms`, or at least `leastMs` (default 0) if the loop
- * is woken.
- */
+/** Time until the next round: `ms`, or at least `leastMs` (default 0) if the loop is woken. */
 export type LoopPause = { readonly ms: number; readonly leastMs?: number }
 
-/** Work that is repeated in the background. */
 type Loop = {
   /** Starts the first round. Does nothing if the loop was already started. */
   start(): void
   /** Ends the current pause. During a round, ends the pause after it. */
   wake(): void
-  /** Aborts the signal that the rounds get, and resolves when no round is running. */
+  /** Aborts the signal of the rounds. Resolves when no round is running. */
   stop(): Promise<void>
-  /** True if the loop was started and not stopped. */
   isRunning(): boolean
 }
 
 /**
  * Returns a loop that is not started yet. `round` returns the pause before the next round, in
- * milliseconds. It must handle its own errors: if it throws, the loop ends with an unhandled
- * rejection.
+ * milliseconds. It must handle its errors: if it throws, the loop ends with an unhandled rejection.
  */
 export function createLoop(round: (signal: AbortSignal) => Promise<number | LoopPause>): Loop {
   const stopping = new AbortController()

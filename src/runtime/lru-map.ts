@@ -1,6 +1,5 @@
 /**
- * A map that keeps the `entriesMax` entries that were used last. Reading or setting an entry counts
- * as use.
+ * Keeps the `entriesMax` entries that were used last. Reading or setting an entry counts as use.
  */
 export class LruMap<Key, Value> {
   readonly #entries = new Map<Key, Value>()
@@ -20,7 +19,6 @@ export class LruMap<Key, Value> {
     return value
   }
 
-  /** Returns the value of a key. Makes and stores a missing value. */
   getOrMake(key: Key, make: () => Value): Value {
     const known = this.get(key)
     if (known !== undefined) return known
@@ -29,7 +27,6 @@ export class LruMap<Key, Value> {
     return value
   }
 
-  /** Adds or replaces an entry. When the map is full, the least recently used entry is removed. */
   set(key: Key, value: Value): void {
     this.#entries.delete(key)
     this.#entries.set(key, value)
@@ -42,7 +39,7 @@ export class LruMap<Key, Value> {
     return this.#entries.delete(key)
   }
 
-  /** The entries, the least recently used first. An iteration does not count as use. */
+  /** The least recently used entry comes first. An iteration does not count as use. */
   [Symbol.iterator](): IterableIterator<[Key, Value]> {
     return this.#entries[Symbol.iterator]()
   }

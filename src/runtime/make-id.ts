@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 
-/** Makes an id of letters and digits that cannot be guessed. */
+/** An id that cannot be guessed: letters and digits. */
 export function makeId(): string {
   return randomUUID().replaceAll('-', '')
 }

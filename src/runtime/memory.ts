@@ -1,8 +1,8 @@
 import { totalmem } from 'node:os'
 
 /**
- * Returns the memory that this process may use, bytes: the limit of its control group, which
- * containers and systemd set, else all memory of the machine.
+ * Bytes that this process may use: the limit of its control group, which containers and systemd
+ * set, else all memory of the machine.
  */
 export function memoryLimitBytes(): number {
   // Without a limit, this is 0 or larger than any machine's memory.

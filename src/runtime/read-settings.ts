@@ -3,16 +3,11 @@ import { ownMembers } from '../../attestation/own-members.ts'
 import { isConfidential } from './fields.ts'
 import { readSecretFile } from './secret-file.ts'
 
-/** Variables of a process, by name. */
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/**
- * The configuration of a process is wrong, and nothing was started. The operator must correct it.
- */
+/** The configuration of a process is wrong. The process has started nothing. */
 export class ConfigurationError extends Error {
-  /**
-   * One sentence per fault. It names the variable and the expected value, and contains no secret.
-   */
+  /** One sentence per fault, without secrets. */
   readonly faults: readonly string[]
 
   constructor(faults: readonly string[]) {
@@ -25,10 +20,10 @@ export class ConfigurationError extends Error {
 }
 
 /**
- * Returns the settings that a schema reads from variables. An empty variable counts as unset.
- * `NAME_FILE` may name a file that contains a secret. `findFaults` gets the set variables
- * unchanged, and returns the faults in their combination. `warn` is called for settings that work
- * but should be corrected. Throws one ConfigurationError with all faults.
+ * Reads the settings of a schema. An empty variable counts as unset. `NAME_FILE` may name a file
+ * that contains a secret. `findFaults` gets the set variables unchanged, and returns faults of
+ * their combination. `warn` gets sentences about settings that work but should be corrected. Throws
+ * one ConfigurationError with all faults.
  */
 export function readSettings<Schema extends z.ZodObject>(
   schema: Schema,
@@ -36,7 +31,6 @@ export function readSettings<Schema extends z.ZodObject>(
   findFaults: (given: Environment) => readonly string[] = () => [],
   warn: (sentence: string) => void = warnOnStandardError,
 ): z.output<Schema> {
-  // Only the object's own members are settings, not inherited members.
   const own = ownMembers(environment)
   const isSet = (name: string) => own[name] !== undefined && own[name] !== ''
   const values: Record<string, string> = {}
@@ -78,10 +72,7 @@ function bullets(lines: readonly string[]): string {
   return lines.map((line) => `  - ${line}`).join('\n')
 }
 
-/**
- * Picks the set variables with the given names, and the set `NAME_FILE` variables for them, to pass
- * them on.
- */
+/** Returns the set variables with these names, and the set `NAME_FILE` variables for them. */
 export function pickVariables(
   environment: Environment,
   names: readonly string[],

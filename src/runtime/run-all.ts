@@ -1,10 +1,9 @@
-/** Work that a signal can end. */
 type Task<Result> = (signal: AbortSignal) => Promise<Result>
 
 /**
- * Runs several of the tasks at the same time. Returns the results of all tasks, in order. The first
- * failure, or the abort of `signal`, aborts the running tasks, and no other task is started. When
- * all started tasks have ended, the failure or the signal's reason is thrown.
+ * Runs at most `atOnce` tasks at a time, and returns all results in order. After the first failure,
+ * or when `signal` is aborted, the running tasks are aborted and no other task is started. The
+ * failure, or the signal's reason, is thrown when all started tasks have ended.
  */
 export async function runAll<Result>(
   tasks: readonly Task<Result>[],

@@ -1,17 +1,16 @@
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs'
 import { systemCodeOf } from './starting.ts'
 
-/** Longest secret file, bytes. */
 const SECRET_FILE_BYTES_MAX = 65_536
 
-/** The content of a file. `isOpen`: every user of the machine may read the file. */
+/** `isOpen`: every user of the machine may read the file. */
 type SecretFile =
   | { readonly kind: 'secret'; readonly text: string; readonly isOpen: boolean }
   | { readonly kind: 'fault'; readonly fault: string }
 
 /**
- * Returns the only line in a file, without its line end. A fault's text repeats neither the content
- * nor the path, because a user may have written the secret in place of the path.
+ * Returns the only line in a file, without its line end. A fault repeats neither the content nor
+ * the path: a user may have written the secret in place of the path.
  */
 export function readSecretFile(path: string): SecretFile {
   let file: number

@@ -1,6 +1,5 @@
 /**
- * Returns a function that runs `task`, one run at a time. A call during a run gets the result or
- * the error of that run.
+ * Returns a function that runs `task`. A call during a run gets the result or error of that run.
  */
 export function singleFlight<Result>(task: () => Promise<Result>): () => Promise<Result> {
   let running: Promise<Result> | null = null
@@ -11,7 +10,7 @@ export function singleFlight<Result>(task: () => Promise<Result>): () => Promise
     return running
   }
 
-  /** Asynchronous, so that a task that throws synchronously rejects like any other task. */
+  /** A task that throws synchronously must also reject. */
   async function start(): Promise<Result> {
     return await task()
   }

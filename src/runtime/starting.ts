@@ -1,21 +1,16 @@
-/**
- * A part could not be started. The message names the part and its error, for the person who started
- * this process.
- */
+/** A part could not be started. The message, for the operator, names the part and its error. */
 export class StartFailure extends Error {
   override readonly name = 'StartFailure'
 }
 
 /**
- * A part that has started calls this with the function that ends the part. The part that was
- * started last is ended first.
+ * A started part calls this with the function that ends the part. Parts end in the reverse order.
  */
 export type OnStarted = (stop: () => Promise<void>) => void
 
 /**
  * Waits for all parts, even if some fail: no part may still be starting when the caller cleans up.
- * Returns the values. Throws the failure of one part, or one StartFailure that contains the
- * failures of several.
+ * Throws the failure of one part, or one StartFailure that contains the failures of several.
  */
 export async function settleAll<Values extends readonly unknown[]>(
   promises: {
@@ -24,8 +19,7 @@ export async function settleAll<Values extends readonly unknown[]>(
 ): Promise<Values> {
   const all = Promise.all(promises) as unknown as Promise<Values>
   const settled = await Promise.allSettled([all, ...promises])
-  // A part that waits for a failed part fails with the same error. Equal errors count as one
-  // failure.
+  // A part that waits for a failed part fails with the same error. That counts as one failure.
   const failures = new Set(
     settled.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason] : [])),
   )
@@ -37,15 +31,14 @@ function messageOf(failure: unknown): string {
   return failure instanceof Error ? failure.message : 'unknown fault'
 }
 
-/** Returns the system's code of an error, such as `EADDRINUSE`, for a message. Null: no code. */
+/** Returns the system's code of an error, such as `EADDRINUSE`. Null if the error has no code. */
 export function systemCodeOf(error: unknown): string | null {
   return error instanceof Error && 'code' in error ? String(error.code) : null
 }
 
 /**
- * Returns an optional package (optionalDependencies in package.json), which `load` loads. If it is
- * not installed, rejects with a StartFailure that says what to install. Its message begins with
- * `purpose` and ends with `instead`.
+ * Loads an optional package (optionalDependencies in package.json). If it is not installed, rejects
+ * with a StartFailure whose message begins with `purpose` and ends with `instead`.
  */
 export async function loadOptional<Module>(
   name: string,

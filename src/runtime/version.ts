@@ -1,2 +1,1 @@
-/** The version that our processes report, which is the package's version. */
 export const VERSION = '0.1.0'

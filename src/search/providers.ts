@@ -10,23 +10,20 @@ export type FoundItem = {
   readonly snippet: unknown
 }
 
-/** How to call one provider, and how to read its answer. */
 export type SearchAdapter = {
-  /** Returns the HTTP call for a query. `apiKey` is empty for a provider that needs no key. */
+  /** `apiKey` is empty for a provider that needs no key. */
   request(
     query: SearchQuery,
     apiKey: string,
   ): Pick<EndpointCall, 'method' | 'path' | 'headers' | 'body'>
-  /**
-   * Returns the items of an answer with status 200, best first. Throws EndpointError `bad_answer`.
-   */
+  /** Reads an answer with status 200. Throws EndpointError `bad_answer`. */
   readItems(answer: object): readonly FoundItem[]
 }
 
 /**
- * SearXNG's JSON. SearXNG answers 403 unless its `settings.yml` allows JSON (`search.formats`). The
- * query is sent in a form, because access logs contain URLs and must not contain people's searches.
- * SearXNG has no parameter for the number of results.
+ * SearXNG answers 403 unless its `settings.yml` allows JSON (`search.formats`). The query is sent
+ * in a form, because access logs contain URLs and must not contain people's searches. SearXNG has
+ * no parameter for the number of results.
  */
 const SEARXNG: SearchAdapter = {
   request: ({ query }) => ({
@@ -39,8 +36,8 @@ const SEARXNG: SearchAdapter = {
 }
 
 /**
- * Brave's web search. Without `text_decorations`, its texts contain no HTML. An answer without
- * results has no `web`.
+ * Without `text_decorations`, Brave's texts contain no HTML. An answer without results has no
+ * `web`.
  */
 const BRAVE: SearchAdapter = {
   request: ({ query, maxResults }, apiKey) => {
@@ -60,7 +57,7 @@ const BRAVE: SearchAdapter = {
     itemsOf(memberOf(answer, 'web') ?? {}, 'results', { url: 'url', snippet: 'description' }),
 }
 
-/** Tavily's search, at its basic depth. Each search costs one credit. */
+/** Each search at Tavily's basic depth costs one credit. */
 const TAVILY: SearchAdapter = {
   request: ({ query, maxResults }, apiKey) => ({
     method: 'POST',
@@ -72,9 +69,9 @@ const TAVILY: SearchAdapter = {
 }
 
 /**
- * SerpApi's Google results. SerpApi accepts its key only in the URL. With search status Success,
- * `error` only means that there are no results. With any other search status, `error` is a failure.
- * The HTTP status makes no difference.
+ * SerpApi accepts its key only in the URL. With search status Success, `error` only means that
+ * there are no results. With any other search status, `error` is a failure. The HTTP status makes
+ * no difference.
  */
 const SERPAPI: SearchAdapter = {
   request: ({ query }, apiKey) => {
@@ -88,7 +85,6 @@ const SERPAPI: SearchAdapter = {
   },
 }
 
-/** The adapter of each provider. */
 export const SEARCH_ADAPTERS: Readonly<Record<SearchProviderName, SearchAdapter>> = {
   searxng: SEARXNG,
   brave: BRAVE,
@@ -96,10 +92,7 @@ export const SEARCH_ADAPTERS: Readonly<Record<SearchProviderName, SearchAdapter>
   serpapi: SERPAPI,
 }
 
-/**
- * Returns the results in a list of an answer, or an empty list when it is missing. Throws
- * EndpointError for any other value.
- */
+/** A missing list is empty. Throws EndpointError for any other value. */
 function itemsOf(
   answer: unknown,
   list: string,
@@ -114,7 +107,6 @@ function itemsOf(
   }))
 }
 
-/** Returns a member of a provider's answer. Undefined when the value has no such member. */
 function memberOf(value: unknown, name: string): unknown {
   const hasMember = typeof value === 'object' && value !== null && Object.hasOwn(value, name)
   return hasMember ? Reflect.get(value, name) : undefined

@@ -1,14 +1,10 @@
 import type { FoundItem } from './providers.ts'
 
-/**
- * Maximum length of a title and of a snippet, code points. Longer texts are cut. A result with a
- * longer address is left out.
- */
+/** Code points. Longer texts are cut. A result with a longer address is left out. */
 export const TITLE_LENGTH_MAX = 300
 export const SNIPPET_LENGTH_MAX = 2_000
 export const URL_LENGTH_MAX = 2_048
 
-/** One result, in the form that callers get. */
 type SearchResult = {
   readonly title: string
   /** An http or https URL, without user and password. */
@@ -18,10 +14,7 @@ type SearchResult = {
   readonly position: number
 }
 
-/**
- * Returns the first `max` items with a usable address, all in the same form. Other items do not
- * count.
- */
+/** Returns the first `max` items that have a usable address. */
 export function normaliseResults(
   items: readonly FoundItem[],
   max: number,

@@ -7,17 +7,13 @@ import { defineRoute, type Route } from '../api/route.ts'
 import { boundedText } from '../api/schemas.ts'
 import type { WebSearch } from './web-search.ts'
 
-/**
- * Maximum number of searches at once. The next constant limits the bytes of their bodies and
- * answers, which are short.
- */
+/** Maximum number of searches at once, and of the bytes of their bodies and answers. */
 const SEARCH_CALLS_MAX = 256
 const SEARCH_BYTES_MAX = 64 * 1024 * 1024
 
-/** Largest body: a query and a number. */
 const SEARCH_BODY_BYTES_MAX = 64 * 1024
 
-/** Interface facts: `max_results`. */
+/** Limits of `max_results` (interface facts). */
 const SEARCH_RESULTS_MAX = 10
 const SEARCH_RESULTS_DEFAULT = 5
 

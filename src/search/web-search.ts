@@ -6,20 +6,15 @@ import type { SearchConfig } from '../upstream/settings.ts'
 import { SEARCH_ADAPTERS, type SearchAdapter, type SearchQuery } from './providers.ts'
 import { normaliseResults } from './results.ts'
 
-/** A valid call for a search. */
 type SearchCall = SearchQuery & {
-  /**
-   * Aborted when the caller leaves or the gateway stops. The signal's reason is the error to throw.
-   */
+  /** The signal's reason is the error to throw. */
   readonly signal: AbortSignal
   /**
-   * Counts bytes that this call holds. Throws ApiError `overloaded` when all calls together hold
-   * too much.
+   * Counts bytes that this call holds. Throws ApiError `overloaded` when all calls hold too much.
    */
   readonly reserve: (bytes: number) => void
 }
 
-/** Search on the web. */
 export type WebSearch = {
   /**
    * Returns the results as JSON text (interface facts). Throws the signal's reason, or ApiError,
@@ -28,18 +23,16 @@ export type WebSearch = {
   search(call: SearchCall): Promise<string>
 }
 
-/** The search provider, and how to call it. */
 type SearchSource = {
   readonly adapter: SearchAdapter
   readonly endpoint: Pick<Endpoint, 'ask'>
-  /** The key, read again for each search. Empty for a provider that needs no key. */
+  /** Read again for each search. Empty for a provider that needs no key. */
   readonly apiKey: string
 }
 
-/** Maximum number of bytes of one answer from a search provider. A usual answer has 100 KB. */
+/** A usual answer has 100 KB. */
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024
 
-/** Opens the search that the operator configured. Null: no search is configured. */
 export function openWebSearch(config: SearchConfig | null, { onStarted }: Opening): WebSearch {
   if (config === null) return createWebSearch(null)
   const { provider, url, timeoutMs } = config
@@ -53,7 +46,6 @@ export function openWebSearch(config: SearchConfig | null, { onStarted }: Openin
   })
 }
 
-/** Creates the web search service with one provider. Null: there is no provider. */
 export function createWebSearch(source: SearchSource | null): WebSearch {
   return {
     async search({ query, maxResults, signal, reserve }) {

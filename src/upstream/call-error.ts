@@ -28,17 +28,13 @@ export function serviceCallErrorOf(error: EndpointError): ApiError {
   }
 }
 
-/**
- * True for a status from a service that the caller gets too: it concerns the caller's request, or
- * the caller can wait and try again.
- */
+/** True for a status that the caller also gets. The caller must change the request, or wait. */
 export function concernsRequest(status: number): boolean {
   return RELAYED.has(status)
 }
 
 const RELAYED: ReadonlySet<number> = new Set([400, 409, 413, 422, 429])
 
-/** Returns the caller's error for a request that a service refused, in the service's words. */
 export function requestRefused(refusal: EndpointRefusal, cause?: unknown): ApiError {
   const words = refusal.message ?? 'no reason given'
   const details = { status: refusal.status, ...detailsOf(refusal, cause) }

@@ -6,22 +6,20 @@ import { REFUSAL_BYTES_MAX, type Refusal, readRefusal } from '../../enclave/prot
 import type { OnStarted } from '../runtime/starting.ts'
 import type { OpenAiApi } from './settings.ts'
 
-/** Maximum number of connections to one service. More calls wait for a free connection. */
+/** More calls wait for a free connection. */
 const ENDPOINT_CONNECTIONS_MAX = 64
-/** Longest time to open a connection. */
 const CONNECT_TIMEOUT_MS = 5_000
 const KEEP_ALIVE_MS = 30_000
 
 export type EndpointCall = {
   readonly method: 'GET' | 'POST'
   /**
-   * The path that is added to the endpoint's address, such as `/embeddings`, perhaps with a query.
-   * Only our code writes it, never a caller.
+   * Added to the endpoint's address: `/embeddings`, perhaps with a query. Only our code writes it,
+   * never a caller.
    */
   readonly path: string
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: string | Uint8Array
-  /** Aborts the call. The call then throws the signal's reason. */
   readonly signal: AbortSignal
   /** Counts the answer's bytes in memory. If it throws, the call ends with this error. */
   readonly reserve: (bytes: number) => void
@@ -34,31 +32,26 @@ export type Endpoint = {
    * reason, or the error that `reserve` threw.
    */
   ask(call: EndpointCall): Promise<unknown>
-  /** Ends all calls, and closes all connections. */
   close(): Promise<void>
 }
 
 type EndpointOptions = {
   readonly url: string
-  /** PEM of the authorities that are trusted. Default: the system's. */
   readonly ca?: readonly string[] | null
-  /** Headers, which are read again for each call. The headers may contain the credential. */
+  /** Read again for each call. They may contain the credential. */
   readonly headers: Readonly<Record<string, string>>
-  /** Longest time of a whole call. */
+  /** Of the whole call. */
   readonly timeoutMs: number
   readonly answerBytesMax: number
 }
 
-/** Opens a client as createEndpoint does, and closes it when the gateway stops. */
+/** Opens a client, which is closed when the gateway stops. */
 export function openEndpoint(options: EndpointOptions, onStarted: OnStarted): Endpoint {
   const endpoint = createEndpoint(options)
   onStarted(() => endpoint.close())
   return endpoint
 }
 
-/**
- * Returns options for an API in OpenAI's form. An answer may have at most `answerBytesMax` bytes.
- */
 export function openAiOptions(api: OpenAiApi, answerBytesMax: number): EndpointOptions {
   const { url, timeoutMs } = api
   return {
@@ -71,10 +64,7 @@ export function openAiOptions(api: OpenAiApi, answerBytesMax: number): EndpointO
   }
 }
 
-/**
- * Creates a client for the service at `url`, an HTTP address with or without a path. The first call
- * opens a connection.
- */
+/** `url` may have a path. The first call opens a connection. */
 export function createEndpoint(options: EndpointOptions): Endpoint {
   const { timeoutMs, answerBytesMax } = options
   const { origin, pathname } = new URL(options.url)
@@ -143,12 +133,11 @@ async function refusalOf(
   return new EndpointError('refused', `expected status 200, got ${statusCode}`, refusal)
 }
 
-/** Returns the key in the headers. Null when the headers have no key. */
 function secretOf(headers: Readonly<Record<string, string>>): string | null {
   return headers.authorization?.replace(/^Bearer /, '') ?? headers['x-api-key'] ?? null
 }
 
-/** Decompresses the answer. Some services compress answers even if the request forbids it. */
+/** Some services compress answers even if the request forbids it. */
 async function undoCoding(
   bytes: Buffer,
   {
@@ -191,7 +180,7 @@ const CODINGS: Readonly<Record<string, Decode>> = {
   br: promisify(brotliDecompress),
 }
 
-/** If the loop ends early, the body is destroyed, which ends the call to the service. */
+/** If the loop ends early, the body is destroyed, which ends the call. */
 async function readBytes(
   body: AsyncIterable<Uint8Array>,
   { bytesMax, reserve }: { readonly bytesMax: number; readonly reserve: (bytes: number) => void },
@@ -226,10 +215,7 @@ function tryJson(bytes: Buffer): unknown {
   }
 }
 
-/**
- * True for errors of sockets, TLS and the HTTP parser, whose codes are in capitals. Our own errors
- * have no code, or another form of code.
- */
+/** Errors of sockets, TLS and the HTTP parser have a code in capitals. Our own errors do not. */
 function isNetworkError(error: unknown): error is Error & { readonly code: string } {
   return (
     error instanceof Error &&
@@ -245,7 +231,7 @@ type EndpointErrorCode = 'unreachable' | 'timeout' | 'refused' | 'bad_answer' | 
 export type EndpointRefusal = Refusal & { readonly status: number }
 
 /**
- * A configured service gave no usable answer. `message` is for the operator's log, and contains no
+ * A configured service gave no usable answer. `message` is for the operator's log. It contains no
  * key and no part of a request.
  */
 export class EndpointError extends Error {
@@ -269,14 +255,14 @@ type FormFile = {
 }
 
 /**
- * Encodes the body of a `multipart/form-data` call (RFC 7578), and returns it with its content
- * type. Our code chooses the names; values may have any content.
+ * Encodes a `multipart/form-data` body (RFC 7578). Our code chooses the names; values may have any
+ * content.
  */
 export function writeForm(
   fields: Readonly<Record<string, string>>,
   { name, filename, mediaType, bytes }: FormFile,
 ): { readonly contentType: string; readonly body: Uint8Array } {
-  // The boundary is random, so that a value cannot contain it.
+  // Random, so that a value cannot contain it.
   const boundary = `form-${randomUUID()}`
   const texts = Object.entries(fields).map(
     ([field, value]) =>

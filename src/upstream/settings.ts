@@ -5,15 +5,14 @@ import type { Environment } from '../runtime/read-settings.ts'
 
 const MINUTE_MS = 60_000
 
-/** Default for the number of tokens in an embedding model's input: the limit of OpenAI's models. */
+/** The limit of OpenAI's models. */
 const INPUT_TOKENS_DEFAULT = 8_192
 
-/** The search providers that the operator can choose. */
 export const SEARCH_PROVIDERS = ['searxng', 'brave', 'tavily', 'serpapi'] as const
 
 export type SearchProviderName = (typeof SEARCH_PROVIDERS)[number]
 
-/** Default addresses of the search providers. Null: only the operator can know the address. */
+/** Null: only the operator can know the address. */
 const SEARCH_URLS: Readonly<Record<SearchProviderName, string | null>> = {
   searxng: null,
   brave: 'https://api.search.brave.com/res/v1',
@@ -21,10 +20,7 @@ const SEARCH_URLS: Readonly<Record<SearchProviderName, string | null>> = {
   serpapi: 'https://serpapi.com',
 }
 
-/**
- * Variables of the services that the gateway calls in addition to the enclave's providers. They are
- * part of src/config.ts.
- */
+/** Variables of the services that the gateway calls in addition to the enclave's providers. */
 export const UPSTREAM_FIELDS = {
   /**
    * Base address of an API that makes embeddings in OpenAI's form, as its clients take it:
@@ -119,7 +115,6 @@ export const UPSTREAM_FIELDS = {
 
 type Settings = z.output<z.ZodObject<typeof UPSTREAM_FIELDS>>
 
-/** An API in OpenAI's form. */
 export type OpenAiApi = {
   readonly url: string
   readonly apiKey: string | null
@@ -141,17 +136,17 @@ export type SearchConfig = {
   readonly timeoutMs: number
 }
 
-/** Services that the gateway calls. Null for a service that is not configured. */
+/** Null: the service is not configured. */
 export type UpstreamConfig = {
   readonly embeddings: EmbeddingsConfig | null
   readonly search: SearchConfig | null
   readonly images: ImagesConfig | null
   readonly imageStore: ImageStoreConfig
-  /** The origin without a slash at its end. Null: the origin is unknown. */
+  /** Without a slash at its end. Null: the origin is unknown. */
   readonly publicOrigin: string | null
 }
 
-/** A bucket and its key. URLs contain the bucket in their path. */
+/** URLs contain the bucket in their path. */
 export type BucketConfig = {
   readonly url: string
   readonly region: string
@@ -183,7 +178,7 @@ export function upstreamFaults(given: Environment): readonly string[] {
   ]
 }
 
-/** Returns the configuration of the services. The variables must have no faults. */
+/** The variables must have no faults. */
 export function upstreamOf(settings: Settings): UpstreamConfig {
   const { EMBEDDINGS_URL: embeddingsUrl } = settings
   return {
@@ -208,10 +203,7 @@ export function upstreamOf(settings: Settings): UpstreamConfig {
   }
 }
 
-/**
- * An HTTP address without user, query and fragment: paths are added to it, and credentials have
- * separate variables.
- */
+/** Paths are added to this address, and credentials have separate variables. */
 function baseUrl() {
   return url(['http', 'https']).refine(
     (text) => {
@@ -223,10 +215,7 @@ function baseUrl() {
   )
 }
 
-/**
- * An address of the form `https://host/bucket/prefix`, with only characters that URL encoding does
- * not change.
- */
+/** `https://host/bucket/prefix`, with only characters that URL encoding does not change. */
 function bucketUrl() {
   return baseUrl().refine(
     (text) =>

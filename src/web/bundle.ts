@@ -2,16 +2,13 @@ import { readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import type { BuildOptions, build, Plugin } from 'esbuild'
 
-/** A file that browsers load. A digest in its name makes sure that its content never changes. */
+/** A digest in a file's name makes sure that its content never changes. */
 export type Asset = { readonly type: string; readonly text: string }
 
-/** All files that the pages load, and the files that each page loads first. */
+/** All files of the pages, and the files that each page loads first. */
 export type PageBundle = {
   readonly assets: ReadonlyMap<string, Asset>
-  /**
-   * The assets that each page loads first: its script, the scripts that this script imports, and
-   * its style.
-   */
+  /** A page first loads its script, the scripts that its script imports, and its style. */
   readonly pages: ReadonlyMap<PageName, PageAssets>
   /** Script and style of the page that checks evidence, for saving it as one file. */
   readonly saved: SavedAssets
@@ -26,16 +23,15 @@ export type PageAssets = {
   readonly styles: readonly string[]
 }
 
-/** The pages. The script of each page starts in `<name>/start.tsx`. */
+/** The script of each page starts in `<name>/start.tsx`. */
 export const PAGES = ['home', 'verify', 'docs', 'console', 'log', 'completion', 'missing'] as const
 export type PageName = (typeof PAGES)[number]
 
-/** The path under which browsers request assets. */
 export const ASSETS_PATH = '/assets'
 
 /**
- * Bundles every page from its sources, in some hundred milliseconds. It starts a process that ends
- * before the promise resolves. Throws esbuild's error when the sources are broken.
+ * Takes some hundred milliseconds. Starts a process that ends before the promise resolves. Throws
+ * esbuild's error when the sources are broken.
  */
 export async function bundlePages(): Promise<PageBundle> {
   const { build, stop } = await import('esbuild')
@@ -60,10 +56,7 @@ export async function bundlePages(): Promise<PageBundle> {
   }
 }
 
-/**
- * Bundles the page that can be saved as one file. Also returns the names of its sources, relative
- * to the repository's root.
- */
+/** Bundles the page that can be saved as one file. `sources`: relative to the repository's root. */
 export async function bundleSaved(): Promise<{
   readonly saved: SavedAssets
   readonly sources: readonly string[]
@@ -92,10 +85,9 @@ async function buildSaved(run: typeof build) {
   }
 }
 
-/** The root folder of the sources. */
 const ROOT = join(import.meta.dirname, '../..')
 
-/** Makes an import with `?text` return the text of a worker's script. */
+/** An import with `?text` returns the text of a worker's script. */
 const workerTexts: Plugin = {
   name: 'worker-texts',
   setup({ onResolve, onLoad, esbuild }) {
@@ -114,10 +106,7 @@ const workerTexts: Plugin = {
   },
 }
 
-/**
- * Starts the saved page. Page and worker run the same script, so that the file contains their
- * common code only once.
- */
+/** Page and worker run the same script, so that the saved file contains their code only once. */
 const SAVED_ENTRY = `
 if (globalThis.document === undefined) require('./src/web/verify/worker.ts')
 else {
@@ -125,7 +114,7 @@ else {
   require('./src/web/verify/start.tsx')
 }`
 
-/** Makes an import with `?text` return the script that is running: the worker of a saved page. */
+/** An import with `?text` returns the running script, which is also the worker of a saved page. */
 const ownText: Plugin = {
   name: 'own-text',
   setup({ onResolve, onLoad }) {
@@ -166,8 +155,7 @@ const SCRIPT_OPTIONS = {
   metafile: true,
 } as const satisfies BuildOptions
 
-/** Options for bundling the scripts and styles of pages. */
-export const BROWSER_OPTIONS = {
+const BROWSER_OPTIONS = {
   ...SCRIPT_OPTIONS,
   plugins: [workerTexts],
 } satisfies BuildOptions
@@ -214,5 +202,4 @@ function typeOf(path: string): string {
   return path.endsWith('.css') ? 'text/css; charset=utf-8' : 'text/javascript; charset=utf-8'
 }
 
-/** The service's logo, used as the icon of the pages. */
 export const ICON = readFileSync(join(import.meta.dirname, 'icon.svg'), 'utf8')

@@ -2,13 +2,12 @@ import { createHash } from 'node:crypto'
 import { writeVerifier } from '../../attestation/report/verifier-page.ts'
 import { ASSETS_PATH, ICON, type PageAssets, type SavedAssets } from './bundle.ts'
 
-/** The headers of a page. */
 export type PageHeaders = Readonly<Record<string, string>>
 
 /**
- * Returns the HTML of a page: its frame, and the files that it loads. The page's script makes the
- * content. Titles are our own texts, so they are not escaped. A page of a development gateway has a
- * mark, and requests the gateway's expectations.
+ * Returns the HTML of a page. The page's script makes the content. Titles are our own texts, so
+ * they are not escaped. A page of a development gateway has a mark, and requests the gateway's
+ * expectations.
  */
 export function renderShell(
   title: string,
@@ -34,7 +33,7 @@ ${imports.map((name) => `<link rel="modulepreload" href="${ASSETS_PATH}/${name}"
 `
 }
 
-/** The permissions of one page. Every page also has the general permissions. */
+/** Added to the permissions of every page. */
 type Allowances = {
   /** Origins that the page's scripts may call, besides the gateway. */
   readonly connect?: readonly string[]
@@ -47,8 +46,8 @@ type Allowances = {
 }
 
 /**
- * Returns the headers of a page. The page loads nothing from another origin, has no script or style
- * in its HTML, and cannot be shown in a frame.
+ * The page loads nothing from another origin, has no script or style in its HTML, and cannot be
+ * shown in a frame.
  */
 export function pageHeaders({ connect = [], workers = [], trustedTypes }: Allowances = {}) {
   const policy = {
@@ -80,18 +79,16 @@ function writePolicy(policy: Readonly<Record<string, readonly string[]>>): strin
     .join('; ')
 }
 
-/**
- * The permissions of a page that checks evidence in a worker, which it starts from a text.
- */
+/** For a page that checks evidence in a worker, which it starts from a text. */
 export const CHECKER_ALLOWANCES = {
   workers: ['blob:'],
   trustedTypes: ['verify-worker'],
 } satisfies Allowances
 
 /**
- * The permissions of the page that checks evidence, served or saved. The reader may ask a chain at
- * any https endpoint, or at an http endpoint on the reader's own machine. The page loads only
- * evidence, and makes no call before the reader presses a button.
+ * For the page that checks evidence, served or saved. The reader may ask a chain at any https
+ * endpoint, or at an http endpoint on the reader's own machine. The page loads only evidence, and
+ * makes no call before the reader presses a button.
  */
 export const VERIFY_ALLOWANCES = {
   ...CHECKER_ALLOWANCES,
@@ -99,9 +96,8 @@ export const VERIFY_ALLOWANCES = {
 } satisfies Allowances
 
 /**
- * Returns the verifier: the page that checks evidence, as one file with its policy. Throws for a
- * text that would end its HTML element too early, or that a browser would read differently from the
- * hashed text.
+ * The page that checks evidence, as one file with its policy. Throws for a text that would end its
+ * HTML element too early, or that a browser would read differently from the hashed text.
  */
 export function renderVerifier({ script, style }: SavedAssets): string {
   if (/<\/script|<!--|[\r\0]/i.test(script) || /<\/style|[\r\0]/i.test(style))
@@ -124,8 +120,8 @@ export function renderVerifier({ script, style }: SavedAssets): string {
 const ICON_URL = `data:image/svg+xml,${encodeURIComponent(ICON.trim())}`
 
 /**
- * Headers for every file that a browser shows or runs. They are added to the headers of every
- * answer (src/api/track-calls.ts).
+ * For every file that a browser shows or runs, besides the headers of every answer
+ * (src/api/track-calls.ts).
  */
 export const SAFE_HEADERS: PageHeaders = {
   'cross-origin-opener-policy': 'same-origin',

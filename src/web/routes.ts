@@ -15,7 +15,6 @@ import {
 } from './page.ts'
 import { readMaker } from './verifier.ts'
 
-/** Every page: its path and its title. */
 const PAGE_PATHS: readonly (ShownPage & { readonly path: string })[] = [
   { path: '/verify', page: 'verify', title: 'Verify', headers: pageHeaders(VERIFY_ALLOWANCES) },
   { path: '/docs', page: 'docs', title: 'API' },
@@ -35,12 +34,12 @@ const PAGE_PATHS: readonly (ShownPage & { readonly path: string })[] = [
 type ShownPage = {
   readonly page: PageName
   readonly title: string
-  /** If absent, pageHeaders() is used. */
+  /** Default pageHeaders(). */
   readonly headers?: PageHeaders
-  /** Absent: status 200. */
+  /** Default 200. */
   readonly status?: number
 }
-/** The facts about the maker of the verifier, which a saved page states too. */
+/** Facts about the maker of the verifier, which a saved page states too. */
 const VERIFIER_SCHEMA = z.object({
   version: z.string(),
   commit: z.string().nullable().describe('Null: not known, or the sources differ from it'),
@@ -49,18 +48,16 @@ const VERIFIER_SCHEMA = z.object({
     .describe('Of a saved page without its lines of data (docs/checking.md), hex'),
 })
 
-/** The routes of the pages. */
 export type Pages = {
   readonly routes: readonly Route[]
-  /** Answers with the page for `/`. */
   readonly showHome: (context: RouteContext) => Promise<undefined>
-  /** Answers a request for an unknown path: a page with status 404. */
+  /** For an unknown path: a page with status 404. */
   readonly showMissing: (context: ApiContext) => Promise<undefined>
 }
 
 /**
- * Creates the pages and their files. They are bundled when a browser first requests a page, because
- * most processes never get such a request.
+ * The pages are bundled when a browser first requests one, because most processes never get such a
+ * request.
  */
 export function createPages({
   bundle = bundlePages,

@@ -8,8 +8,8 @@ import { bundleSaved } from './bundle.ts'
 import { renderVerifier } from './page.ts'
 
 /**
- * Bundles the verifier from the sources in this checkout. Also returns the facts about its maker.
- * Rejects with esbuild's error when the sources are broken.
+ * Bundles the verifier from this checkout. Rejects with esbuild's error when the sources are
+ * broken.
  */
 export async function openVerifier(): Promise<{
   readonly verifier: string
@@ -23,15 +23,14 @@ const ROOT = join(import.meta.dirname, '../..')
 const run = promisify(execFile)
 
 /**
- * Returns the maker of pages: this version and a commit. The commit is `gitHead` in package.json,
- * or else the commit that is checked out at `root`. It is null when neither exists, or when the
- * sources of the pages differ from the commit.
+ * The commit is `gitHead` in package.json, or else the commit that is checked out at `root`. Null
+ * when neither exists, or when the sources of the pages differ from the commit.
  */
 export async function readMaker(root: string = ROOT): Promise<Maker> {
   return { version: VERSION, commit: (await readGitHead(root)) ?? (await readCheckout(root)) }
 }
 
-/** Reads `gitHead`, which npm writes in packages, and deploy/gateway/Dockerfile in images. */
+/** npm writes `gitHead` in packages, and deploy/gateway/Dockerfile in images. */
 async function readGitHead(root: string): Promise<string | null> {
   const { gitHead } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
   return typeof gitHead === 'string' && COMMIT.test(gitHead) ? gitHead : null

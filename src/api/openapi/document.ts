@@ -9,7 +9,7 @@ import { type Face, faceFor } from '../faces.ts'
 import type { NamedSchema, Route } from '../route.ts'
 import { type JsonSchema, jsonSchemaOf } from '../schemas.ts'
 
-/** Version of the interface (interface, part 9). */
+/** Interface, part 9. */
 const INTERFACE_VERSION = '1.0.0'
 
 /**
@@ -116,7 +116,7 @@ function describeParameters(
   )
 }
 
-/** Writes a header's name in the form of the HTTP standards: `Idempotency-Key`. */
+/** `Idempotency-Key`, as in the HTTP standards. */
 function headerName(name: string): string {
   return name.replaceAll(/\b[a-z]/g, (letter) => letter.toUpperCase())
 }
@@ -160,7 +160,6 @@ function describeResponses(
   return responses
 }
 
-/** Errors of every route that has a key, a scope or a body. */
 const KEY_ERRORS: readonly ErrorCode[] = [
   'authorization_missing',
   'invalid_credentials',
@@ -192,7 +191,7 @@ function refTo({ name }: NamedSchema): JsonSchema {
 
 const CODES = Object.keys(ERROR_RULES) as readonly ErrorCode[]
 
-/** The error envelope (interface, part 7). */
+/** Interface, part 7. */
 const errorReply = z.looseObject({
   response: z.literal('NOK'),
   error: z.strictObject({
@@ -205,10 +204,7 @@ const errorReply = z.looseObject({
   }),
 })
 
-/**
- * Answer to a request that fails validation (interface, part 7), with the first fault in the form
- * that OpenAI's clients read.
- */
+/** Interface, part 7, with the first fault in the form that OpenAI's clients read. */
 const validationFault = z.strictObject({
   detail: z
     .array(

@@ -3,26 +3,20 @@ import type { RouteContext } from '../context.ts'
 import { defineRoute, type Route } from '../route.ts'
 import { createDocument } from './document.ts'
 
-/** How the service describes itself (interface, 2.8). */
+/** Interface, 2.8. */
 const API_INFORMATION = {
   title: 'Affidavit',
   description:
     'Inference gateway whose answers come with signed evidence: hash, signature, attestation document and transaction.',
 } as const
 
-/**
- * Shown by a production gateway with a simulated security module. Users must not take it for a real
- * production gateway.
- */
+/** Users must not take a gateway with a simulated security module for a real one. */
 const STAGING_NOTICE =
   'Staging: the security module is simulated, so the signatures of this service are not evidence.'
 
 const hello = z.strictObject({ message: z.literal('hello') })
 
-/**
- * `GET /` describes the service as JSON. `showHome` answers a client that prefers HTML, as browsers
- * do.
- */
+/** `showHome` answers a client that prefers HTML, as browsers do. */
 export function rootRoute(
   showHome: (context: RouteContext) => Promise<undefined>,
   { isStaging }: { readonly isStaging: boolean },
@@ -64,11 +58,9 @@ export const helloRoutes: readonly Route[] = ['/api/hello', '/v1/verified/anthro
     }),
 )
 
-/**
- * `GET /openapi.json` returns the documentation of `routes`, without this route. It needs no key.
- */
+/** `routes`: without this route. */
 export function documentRoute(routes: readonly Route[]): Route {
-  // Made at the first request. Most processes never receive such a request.
+  // Made at the first request, which most processes never receive.
   let text: string | null = null
   return defineRoute({
     method: 'GET',

@@ -23,10 +23,10 @@ import { Refused } from '../verify/verdict.tsx'
 import { ContentForms } from './content-forms.tsx'
 import { type CompletionJudgement, isWaiting, judgeCompletion } from './judge-completion.ts'
 
-/** How often the page fetches evidence again while the evidence has no block. */
+/** While the evidence has no block. */
 const EVERY_MS = 4_000
 
-/** The page `/c/{hash}`. `name` is the text in the path that should be the hash. */
+/** `/c/{hash}`. `name` is the text in the path, which may be no hash. */
 export function CompletionPage({ name }: { readonly name: string }) {
   const text = decode(name)
   if (!/^(0x)?[0-9a-f]{64}$/i.test(text))
@@ -171,7 +171,6 @@ function Judgement({
   )
 }
 
-/** Shows the hash of the completion, with a button to copy it. */
 function Name({ hash }: { readonly hash: string }) {
   return (
     <p class="faint">
@@ -180,7 +179,7 @@ function Name({ hash }: { readonly hash: string }) {
   )
 }
 
-/** True if the operator shows evidence only to people who may read the completion. */
+/** The operator shows evidence only to people who may read the completion. */
 function isForbidden(fault: unknown): boolean {
   return fault instanceof OwnGatewayFault && fault.code === 'evidence_restricted'
 }
@@ -214,7 +213,7 @@ function OtherNotice({ got }: { readonly got: string | null }) {
   )
 }
 
-/** The facts in the evidence. The reader can trust them only if the verdict above is good. */
+/** The reader can trust these facts only if the verdict above is good. */
 function Facts({ hash, facts }: { readonly hash: string; readonly facts: BundleFacts }) {
   const { provider, model, notary, index } = facts
   useEffect(() => keepCompletion({ notary, index }, hash), [notary, index, hash])

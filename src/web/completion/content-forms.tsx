@@ -6,8 +6,8 @@ import { OutsideText } from '../kit/outside-text.tsx'
 import { holdKey, tabKey } from '../kit/tab-key.ts'
 
 /**
- * Two ways to see the content: with an API key, or from a file that the caller kept. The key is
- * sent only to this gateway. The file is never sent.
+ * The content can be shown with an API key, or from a file that the caller kept. The key is sent
+ * only to this gateway. The file is never sent.
  */
 export function ContentForms({
   hash,
@@ -16,7 +16,6 @@ export function ContentForms({
   onKept,
 }: {
   readonly hash: string
-  /** The file that the reader gave. */
   readonly kept: File | null
   readonly onWhole: (whole: Json) => void
   readonly onKept: (kept: File | null) => void

@@ -3,15 +3,14 @@ import { isJsonObject, type Json, memberAt, memberOf } from '../../../attestatio
 import type { GivenExpectations, JobOutcome } from '../verify/job.ts'
 import type { Checker } from '../verify/start-worker.ts'
 
-/** The result of checking the evidence of one completion. */
 export type CompletionJudgement =
   | { readonly kind: 'judged'; readonly outcome: JobOutcome }
   /** The evidence belongs to another completion. */
   | { readonly kind: 'other'; readonly got: string | null }
 
 /**
- * Judges the gateway's evidence for `hash` (hex, no prefix), like the page that checks any
- * evidence, but without a chain. Rejects with AbortError when `checker` gets another job.
+ * Judges the gateway's evidence for `hash` (hex, no prefix), without a chain. Rejects with
+ * AbortError when `checker` gets another job.
  */
 export async function judgeCompletion(
   given: Json,

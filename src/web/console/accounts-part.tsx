@@ -13,10 +13,8 @@ import { ActionState, useAction } from './use-action.tsx'
 import { usePages } from './use-pages.ts'
 
 const ACCOUNTS_PATH = '/v1/admin/accounts'
-/** Number of accounts on a page. */
 const PAGE_MAX = 50
 
-/** For the operator: customers, what each may use, and whether it may make calls. */
 export function AccountsPart() {
   const session = useSession()
   const [chosen, setChosen] = useState<string | null>(null)
@@ -105,7 +103,6 @@ function AccountState({ disabled_at: at }: Pick<AccountDescription, 'disabled_at
   )
 }
 
-/** Buttons that disable, enable or delete an account after confirmation. */
 function StateButtons({
   account: { id, name, disabled_at: disabledAt },
   onSet,

@@ -1,7 +1,7 @@
 import { State, type Tone } from '../kit/notices.tsx'
 
-/** The state of an anchor (`src/chain/anchors-store.ts`). */
-export type AnchorStateName = 'pending' | 'mined' | 'confirmed' | 'reverted' | 'taken'
+/** See src/chain/anchors-store.ts. */
+type AnchorStateName = 'pending' | 'mined' | 'confirmed' | 'reverted' | 'taken'
 
 const STATES: Readonly<Record<AnchorStateName, readonly [Tone, string]>> = {
   pending: ['open', 'in no block'],
@@ -11,7 +11,7 @@ const STATES: Readonly<Record<AnchorStateName, readonly [Tone, string]>> = {
   taken: ['warn', 'nonce was taken'],
 }
 
-/** The state of an anchor in words. Only a confirmed anchor is green. */
+/** Only a confirmed anchor is green. */
 export function AnchorStateLabel({
   state,
   block = null,

@@ -15,7 +15,6 @@ import { type Column, Table } from './table.tsx'
 
 const EVERY_MS = 5_000
 
-/** For the operator: the waiting commits and anchors, the reasons, and the relayers that pay. */
 export function AnchorsPart() {
   const session = useSession()
   const { value, fault, reload } = useLoaded(

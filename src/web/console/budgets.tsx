@@ -12,7 +12,6 @@ import { type Column, Table } from './table.tsx'
 import { ActionState, useAction } from './use-action.tsx'
 
 const BUDGETS_PATH = '/v1/admin/budgets'
-/** Maximum number of budgets that are shown for one account. */
 const BUDGETS_MAX = 500
 
 type Budget = Omit<BudgetDescription, 'account'>
@@ -30,7 +29,6 @@ const COLUMNS: readonly Column<Budget>[] = [
   },
 ]
 
-/** What the holder of a key may still use, by the budgets of the account and of the key. */
 export function OwnBudgets({ budgets }: Pick<KeyHolderReply, 'budgets'>) {
   return (
     <>
@@ -50,7 +48,6 @@ export function OwnBudgets({ budgets }: Pick<KeyHolderReply, 'budgets'>) {
   )
 }
 
-/** For the operator: the budgets of an account and of its keys. */
 export function AccountBudgets({ account }: { readonly account: string }) {
   const session = useSession()
   const { value, fault, reload } = useLoaded(
@@ -177,7 +174,7 @@ function SetBudget({ account, onSet }: { readonly account: string; readonly onSe
 
 const NANO = 1_000_000_000n
 
-/** Parses an amount of money into billionths. Returns null for a text that is not an amount. */
+/** Billionths. Null for a text that is not an amount. */
 function parseAmount(what: string, text: string): number | null {
   const [, whole, fraction] = /^(\d{1,15})(?:\.(\d{1,9}))?$/.exec(text) ?? []
   if (whole === undefined || (fraction !== undefined && what !== 'money')) return null

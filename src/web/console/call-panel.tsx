@@ -4,6 +4,7 @@ import { Exchange } from '../kit/exchange.tsx'
 import { State } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { saveFile } from '../kit/save-file.ts'
+import { Scrolling } from '../kit/scrolling.tsx'
 import { Count, Hex, Time } from '../kit/values.tsx'
 import { AnchorStateLabel } from './anchor-state.tsx'
 import { type Call, HISTORY_PATH, isEncrypted, shortHash, tokensOf } from './calls.ts'
@@ -16,8 +17,8 @@ import type { CallAnchor } from './use-call-anchors.ts'
 import { useNarrow } from './use-narrow.ts'
 
 /**
- * The details of one call, in a panel beside the list, or in a sheet above the list on a narrow
- * screen. The panel takes the focus when it appears. Escape closes it.
+ * A panel beside the list, or a sheet above the list on a narrow screen. The panel takes the focus
+ * when it appears. Escape closes it.
  */
 export function CallPanel({
   call,
@@ -214,7 +215,6 @@ function Facts({ call, anchor }: { readonly call: Call; readonly anchor: CallAnc
   )
 }
 
-/** Shows question and answer, or why they are missing. */
 function Texts({ call }: { readonly call: Call }) {
   const { erased, withheld } = call
   const exchange = useMemo(() => describeExchange(call), [call])
@@ -244,10 +244,7 @@ function Texts({ call }: { readonly call: Call }) {
   return <Exchange exchange={exchange} heading="h3" />
 }
 
-/**
- * The stored texts of a call. They are rendered only when the reader opens them, because a call may
- * have megabytes.
- */
+/** Rendered only when the reader opens them, because a call may have megabytes. */
 function Stored({ call: { request, response, receipt } }: { readonly call: Call }) {
   const [isOpen, setIsOpen] = useState(false)
   return (
@@ -268,12 +265,11 @@ function JsonView({ label, value }: { readonly label: string; readonly value: ob
   return (
     <>
       <h3>{label}</h3>
-      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard must reach what scrolls. */}
-      <section class="scroll" aria-label={label} tabIndex={0}>
+      <Scrolling label={label}>
         <pre>
           <OutsideText text={JSON.stringify(value, null, 2)} />
         </pre>
-      </section>
+      </Scrolling>
     </>
   )
 }

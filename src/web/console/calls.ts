@@ -8,20 +8,17 @@ import type { Page } from './use-pages.ts'
 
 export const HISTORY_PATH = '/v1/verified/records'
 
-/** A stored call, in the form of the history. */
 export type Call = Omit<RecordReply, 'request' | 'response'> & {
   readonly request: JsonObject | null
   readonly response: JsonObject | null
 }
 
-/** Which calls to list: those that match a query, or the call with this hash. */
 export type Wanted =
   | { readonly kind: 'query'; readonly query: string }
   | { readonly kind: 'hash'; readonly hash: string }
 
 export const ALL_CALLS: Wanted = { kind: 'query', query: '' }
 
-/** Reads one page of the wanted calls. */
 export async function readCalls(
   session: Pick<Session, 'ask'>,
   {
@@ -55,17 +52,17 @@ async function findCall(session: Pick<Session, 'ask'>, hash: string): Promise<re
   }
 }
 
-/** Returns the first digits of a hash, by which people recognise a call. */
+/** The first digits, by which people recognise a call. */
 export function shortHash({ hash }: Pick<Call, 'hash'>): string {
   return hash.slice(0, 12)
 }
 
-/** True if the call was encrypted. Only the caller and the enclave could read it. */
+/** Only the caller and the enclave could read the call. */
 export function isEncrypted({ receipt }: Call): boolean {
   return receipt.version !== 1 && receipt.encrypted
 }
 
-/** Returns the last text of the user, or null when the service does not return it. */
+/** The last text of the user. Null when the service does not return it. */
 export function questionOf({ dialect, request }: Call): string | null {
   if (request === null) return null
   const body = dialect === 'chat' ? request : request.body
@@ -74,7 +71,7 @@ export function questionOf({ dialect, request }: Call): string | null {
   return asked?.step.text ?? ''
 }
 
-/** Returns the tokens of question and answer, or null when the provider did not state them. */
+/** Null when the provider did not state the tokens. */
 export function tokensOf({ dialect, usage, response }: Call): TokenUsage | null {
   return usage ?? (response && usageOf(dialect, response))
 }

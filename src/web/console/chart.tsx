@@ -5,7 +5,7 @@ import { FaultNotice } from '../kit/notices.tsx'
 import { numberText } from '../kit/values.tsx'
 import { Table } from './table.tsx'
 
-/** Values over time: one for each of `times`, null where it is missing. */
+/** A value for each of `times`. Null where it is missing. */
 export type ChartData = {
   /** Unix seconds, ascending. */
   readonly times: readonly number[]
@@ -27,7 +27,7 @@ export function Chart({
 }: {
   readonly title: string
   readonly shape: 'bars' | 'line'
-  /** Unit of the values, for example `requests`. */
+  /** For example `requests`. */
   readonly unit: string
   /** Null while the values are not loaded. */
   readonly data: ChartData | null
@@ -104,7 +104,6 @@ function textOf(value: number | null): string {
   return value === null ? '–' : numberText(value)
 }
 
-/** Lets the reader choose how far back a chart goes. */
 export function SpanSelect<Span extends { readonly name: string }>({
   id,
   spans,
@@ -141,7 +140,7 @@ function writeTime(seconds: number, isUtc: boolean): string {
     : time.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'short' })
 }
 
-/** Draws the chart, now and when width or colours change. Returns a function that removes it. */
+/** Draws again when width or colours change. Returns a function that removes the chart. */
 function draw(
   Plot: typeof uPlot,
   place: HTMLElement,

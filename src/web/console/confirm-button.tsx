@@ -2,10 +2,7 @@ import type { ComponentChildren } from 'preact'
 import { useId, useRef, useState } from 'preact/hooks'
 import { ActionState, useAction } from './use-action.tsx'
 
-/**
- * A button for an act that cannot be undone. It asks for confirmation before it runs `act`. The
- * dialog shows the error if `act` fails.
- */
+/** For an act that cannot be undone: asks for confirmation. The dialog shows the error of `act`. */
 export function ConfirmButton({
   label,
   what,
@@ -17,7 +14,6 @@ export function ConfirmButton({
   /** The object of the act, for people who cannot see what is beside the button. */
   readonly what: string
   readonly title: string
-  /** A description of the act. */
   readonly children: ComponentChildren
   readonly act: () => Promise<void>
 }) {

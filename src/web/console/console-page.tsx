@@ -7,7 +7,6 @@ import { PARTS, type Part, partIdOf, pathOf } from './parts.tsx'
 import { askHolder, may, openSession, type Session, SessionContext } from './session.ts'
 import { type SignedIn, SignIn } from './sign-in.tsx'
 
-/** Whether there is a session, or the page still checks a kept key. */
 type SignState =
   | { readonly kind: 'out'; readonly reason: string | null; readonly wasIn: boolean }
   // The tab kept this key over a reload. The page asks the gateway who holds it.
@@ -15,7 +14,7 @@ type SignState =
   | { readonly kind: 'unknown'; readonly key: string; readonly fault: unknown }
   | ({ readonly kind: 'in' } & Omit<SignedIn, 'isKept'>)
 
-/** The console: a form that asks for a key, and then the parts that this key may see. */
+/** Asks for a key, and then shows the parts that this key may see. */
 export function ConsolePage() {
   const [state, setState] = useState<SignState>(() => {
     const key = tabKey()
@@ -191,10 +190,7 @@ function usePart() {
   return { partId, go, place }
 }
 
-/**
- * Goes to another part after a click. The browser itself handles a click that opens another tab or
- * window.
- */
+/** The browser itself handles a click that opens another tab or window. */
 function follow(event: MouseEvent, go: () => void): void {
   if (event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return
   event.preventDefault()

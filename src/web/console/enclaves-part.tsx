@@ -11,13 +11,9 @@ import { type Column, Table } from './table.tsx'
 import { ActionState, useAction } from './use-action.tsx'
 
 const ENCLAVES_PATH = '/v1/admin/enclaves'
-/** How often the page reads the list, which changes without an act of the reader. */
+/** The list changes without an act of the reader. */
 const EVERY_MS = 3_000
 
-/**
- * For the operator: the enclaves of this gateway, with buttons to use an enclave or to stop using
- * it.
- */
 export function EnclavesPart() {
   const session = useSession()
   const { value, fault, reload } = useLoaded(
@@ -48,7 +44,7 @@ export function EnclavesPart() {
   )
 }
 
-/** For each state of an enclave, its meaning for calls (src/enclaves/endpoint-state.ts). */
+/** What each state of an enclave means for calls (src/enclaves/endpoint-state.ts). */
 const TONES: Readonly<Record<string, Tone>> = {
   usable: 'good',
   draining: 'warn',

@@ -14,14 +14,13 @@ import type { CallAnchors } from './use-call-anchors.ts'
 
 const KINDS = Object.keys(EXPORTS) as readonly ExportKind[]
 
-/** Saves the selected calls as a file, or all calls that match the filters if none is selected. */
+/** Saves the selected calls. If none is selected, saves all calls that match the filters. */
 export function ExportButtons({
   wanted,
   calls,
   anchors,
 }: {
   readonly wanted: Wanted
-  /** The selected calls. */
   readonly calls: readonly Call[]
   readonly anchors: CallAnchors
 }) {

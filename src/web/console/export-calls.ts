@@ -4,17 +4,12 @@ import { type Call, HISTORY_PATH, isEncrypted, readCalls, tokensOf, type Wanted 
 import type { Session } from './session.ts'
 import { anchorOf, type CallAnchors, readCallAnchors } from './use-call-anchors.ts'
 
-/**
- * Maximum number of calls in one file. The next constant is the approximate maximum number of
- * characters.
- */
+/** For one file: calls, calls with evidence, and (approximately) characters. */
 const CALLS_MAX = 5_000
 const BUNDLES_MAX = 500
 const LENGTH_MAX = 128 * 1024 * 1024
-/** Number of calls that one request reads. */
 const PAGE_MAX = 100
 
-/** The kinds of files, and the data of a call in each kind. */
 export const EXPORTS = {
   records: { label: 'Records', hint: 'JSON lines', extension: 'jsonl', type: 'application/jsonl' },
   table: { label: 'Table', hint: 'CSV', extension: 'csv', type: 'text/csv' },
@@ -27,7 +22,6 @@ export const EXPORTS = {
 } as const
 export type ExportKind = keyof typeof EXPORTS
 
-/** A file, and what is missing in it. */
 export type Exported = {
   readonly text: string
   readonly count: number
@@ -37,10 +31,10 @@ export type Exported = {
   readonly missing: number
 }
 
-/** Where the calls come from: a loaded list, or a query whose results are all read. */
+/** A loaded list, or a query whose results are all read. */
 export type CallSource = { readonly calls: readonly Call[] } | { readonly wanted: Wanted }
 
-/** Writes a file of calls. Throws OwnGatewayFault, and the reason of an aborted `signal`. */
+/** Throws OwnGatewayFault, and the reason of an aborted `signal`. */
 export async function exportCalls(
   session: Pick<Session, 'ask' | 'askText'>,
   {
@@ -52,10 +46,8 @@ export async function exportCalls(
   }: {
     readonly kind: ExportKind
     readonly source: CallSource
-    /** The anchors that are known so far. */
     readonly anchors: CallAnchors
     readonly signal: AbortSignal
-    /** Called with the number of calls written so far. */
     readonly onCount: (count: number) => void
   },
 ): Promise<Exported> {
@@ -107,8 +99,8 @@ async function* pagesOf(
 }
 
 /**
- * Reads a bundle as one line. Only line ends between its members change. Returns null when there is
- * no bundle.
+ * Returns a bundle as one line, in which only line ends between members change. Null without a
+ * bundle.
  */
 async function readBundle(session: Pick<Session, 'askText'>, call: Call): Promise<string | null> {
   try {

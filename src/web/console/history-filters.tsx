@@ -4,7 +4,7 @@ import { ALL_CALLS, type Call, type Wanted } from './calls.ts'
 import { may, useSession } from './session.ts'
 import { queryOf } from './use-pages.ts'
 
-/** The outcomes of an answer, by the names that receipts use for them. */
+/** By the names in receipts. */
 export const OUTCOME_LABELS: Readonly<Record<Call['receipt']['outcome'], readonly [Tone, string]>> =
   {
     complete: ['good', 'complete'],
@@ -12,7 +12,7 @@ export const OUTCOME_LABELS: Readonly<Record<Call['receipt']['outcome'], readonl
     upstream_error: ['warn', 'provider failed'],
   }
 
-/** The APIs that a call can use, by the names of their dialects. */
+/** By the names of their dialects. */
 export const DIALECT_LABELS: Readonly<Record<Call['dialect'], string>> = {
   chat: 'Chat',
   responses: 'Responses',
@@ -21,13 +21,13 @@ export const DIALECT_LABELS: Readonly<Record<Call['dialect'], string>> = {
 
 const HASH = /^(?:0x)?([0-9a-f]{64})$/i
 
-/** Reads from the form which calls to list. A complete hash needs no other filters. */
+/** A complete hash needs no other filters. */
 function wantedOf(fields: FormData): Wanted {
   const [, hash] = HASH.exec(String(fields.get('q') ?? '').trim()) ?? []
   return hash === undefined ? { kind: 'query', query: queryOf(fields) } : { kind: 'hash', hash }
 }
 
-/** The filters of the history. On a narrow screen they are folded, so that the calls come first. */
+/** On a narrow screen the filters are folded, so that the calls come first. */
 export function HistoryFilters({ onSearch }: { readonly onSearch: (wanted: Wanted) => void }) {
   const session = useSession()
   const form = useRef<HTMLFormElement>(null)

@@ -23,12 +23,11 @@ import { type Column, Table } from './table.tsx'
 import { anchorOf, type CallAnchors, useCallAnchors } from './use-call-anchors.ts'
 import { usePages } from './use-pages.ts'
 
-/** Number of calls on a page. A call may have megabytes. */
+/** A call may have megabytes. */
 const PAGE_MAX = 50
-/** Maximum number of characters of a question that the list shows. */
 const EXCERPT_LENGTH_MAX = 120
 
-/** The stored calls, newest first, one per line. The reader can search, read and export them. */
+/** The stored calls, newest first. */
 export function HistoryPart() {
   const session = useSession()
   const [wanted, setWanted] = useState(ALL_CALLS)
@@ -223,7 +222,7 @@ function Anchor({ of: call, anchors }: { readonly of: Call; readonly anchors: Ca
   )
 }
 
-/** Shows the beginning of a question, or why it is missing. */
+/** The beginning of a question, or why it is missing. */
 function Question({ call }: { readonly call: Call }) {
   const question = useMemo(() => questionOf(call), [call])
   if (question !== null) return <OutsideText text={excerptOf(question)} isOneLine={true} />

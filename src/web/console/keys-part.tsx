@@ -15,10 +15,9 @@ import { ActionState, useAction } from './use-action.tsx'
 type Key = KeyListReply['keys'][number]
 
 const KEYS_PATH = '/v1/dashboard/keys'
-/** Number of rows that are shown at first. An account may have 10,000 keys. */
+/** Rows that are shown at first. An account may have 10,000 keys. */
 const ROWS_MAX = 50
 
-/** The keys of the account, or of all accounts. Lists, creates and revokes keys. */
 export function KeysPart() {
   const session = useSession()
   const [shownMax, setShownMax] = useState(ROWS_MAX)
@@ -63,7 +62,7 @@ export function KeysPart() {
   )
 }
 
-/** Returns why the session's key may not create keys, or null when it may. */
+/** Why the session's key may not create keys. Null when it may. */
 function hindranceOf(session: Session): string | null {
   const { budgets, key_id: id } = session.holder
   if (budgets.some((budget) => budget.key_id === id))
@@ -158,13 +157,13 @@ function stateOf(key: Key, nowSeconds: number): 'active' | 'revoked' | 'ended' {
   return key.expires_at !== null && key.expires_at <= nowSeconds ? 'ended' : 'active'
 }
 
-/** Orders keys: active keys before revoked keys, and then newer keys before older keys. */
+/** Active keys come first, then newer keys. */
 function orderKeys(keys: readonly Key[], nowSeconds: number): readonly Key[] {
   const rank = (key: Key) => (stateOf(key, nowSeconds) === 'active' ? 0 : 1)
   return keys.toReversed().toSorted((one, other) => rank(one) - rank(other))
 }
 
-/** Every scope, and its purpose in words. */
+/** The purpose of each scope in words. */
 const SCOPE_WORDS: readonly (readonly [Scope, string])[] = [
   ['inference', 'chats, embeddings, images, search, the history'],
   ['nodes', 'making, running and watching nodes'],
@@ -285,9 +284,7 @@ function NewKey({ of: key, onDone }: { readonly of: NewKeyReply; readonly onDone
 
 const OWN_END = 'own'
 
-/**
- * The lifetimes that this session's key may give to new keys. A new key must not outlive this key.
- */
+/** A new key must not outlive this session's key. */
 function lifetimesFor(
   ownEnd: number | null,
 ): readonly (readonly [string, number | string | null])[] {
@@ -297,7 +294,7 @@ function lifetimesFor(
   return [...shorter, ['as your own key does', OWN_END]]
 }
 
-/** Returns when a lifetime ends, Unix seconds, or null when the key never expires. */
+/** Unix seconds. Null when the key never expires. */
 function endOf(days: FormDataEntryValue | null, ownEnd: number | null): number | null {
   if (days === OWN_END) return ownEnd
   return days === '' ? null : Math.floor(Date.now() / 1000) + Number(days) * DAY_SECONDS

@@ -11,7 +11,6 @@ import { UsageReport } from './usage-report.tsx'
 const LIMITS_PATH = '/v1/dashboard/rate-limits'
 const EVERY_MS = 10_000
 
-/** The limits of the account, and how much of each limit is used. */
 export function LimitsPart() {
   const session = useSession()
   const { value, fault, reload } = useLoaded(

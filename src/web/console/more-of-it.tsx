@@ -1,10 +1,7 @@
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 import type { usePages } from './use-pages.ts'
 
-/**
- * The end of a list that is read page by page: a button that loads more, the progress of loading,
- * or the reason why loading failed.
- */
+/** The end of a list that is read page by page: a button for more, or why loading failed. */
 export function MoreOfIt({
   of: { fault, isLoading, hasMore, loadMore },
   what,

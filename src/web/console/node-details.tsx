@@ -15,10 +15,9 @@ import { type Column, Table } from './table.tsx'
 
 export type Node = NodeListReply['nodes'][number]
 
-/** How often the page reads a node, which changes without an act of the reader. */
+/** A node changes without an act of the reader. */
 const EVERY_MS = 3_000
 
-/** The details of a node: its models, its machine and its work. */
 export function NodeDetails({ node }: { readonly node: Node }) {
   const session = useSession()
   const { value, fault, reload } = useLoaded(
@@ -96,7 +95,7 @@ const INFERENCE_COLUMNS: readonly Column<NodeStatsReply['completed_inferences'][
   },
 ]
 
-/** One fact about a node. `value` is null when the fact is unknown. */
+/** Null when the fact is unknown. */
 function Fact({ name, value }: { readonly name: string; readonly value: string | null }) {
   return (
     <div>
@@ -112,7 +111,7 @@ function Fact({ name, value }: { readonly name: string; readonly value: string |
   )
 }
 
-/** Returns what the agent claims about its machine, without proof. */
+/** What the agent claims about its machine, without proof. */
 function machineOf(node: Node): string | null {
   if (node.cpu_model === null) return null
   const gpu = node.gpu_model === null ? [] : [`${node.gpu_count ?? 1} × ${node.gpu_model}`]
@@ -126,13 +125,13 @@ const LENGTHS = [
   ['min', 60],
 ] as const
 
-/** A speed in words. A high speed has no fraction. */
+/** A high speed has no fraction. */
 export function speedLabel(tokensPerSecond: number): string {
   const maximumFractionDigits = tokensPerSecond < 100 ? 1 : 0
   return `${tokensPerSecond.toLocaleString('en', { maximumFractionDigits })} tokens/s`
 }
 
-/** Returns a duration in seconds as `2 d 3 h`, `5 min` or `under a minute`, and zero as `–`. */
+/** A duration in seconds as `2 d 3 h`, `5 min` or `under a minute`, and zero as `–`. */
 export function lengthOf(seconds: number): string {
   if (seconds === 0) return '–'
   const parts: string[] = []
@@ -153,7 +152,6 @@ const SPANS = [
 ] as const
 const CHARTS_EVERY_MS = 60_000
 
-/** The calls that a node served, hour by hour. */
 function NodeCharts({ nodeId }: { readonly nodeId: string }) {
   const session = useSession()
   const [span, setSpan] = useState<(typeof SPANS)[number]>(SPANS[0])
@@ -187,7 +185,7 @@ function NodeCharts({ nodeId }: { readonly nodeId: string }) {
   )
 }
 
-/** Returns every hour of the span, including hours without calls. */
+/** Includes hours without calls. */
 function hoursOf(
   history: NodeHistoryReply | null,
   count: number,

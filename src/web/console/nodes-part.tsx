@@ -12,10 +12,9 @@ import { ActionState, useAction } from './use-action.tsx'
 
 const NODES_PATH = '/v1/dashboard/nodes'
 const NODE_PATH = '/v1/dashboard/node'
-/** How often the page reads the list, which changes without an act of the reader. */
+/** The list changes without an act of the reader. */
 const EVERY_MS = 3_000
 
-/** The account's nodes, their current and past work, and how to start another node. */
 export function NodesPart() {
   const session = useSession()
   const [isArchiveShown, setIsArchiveShown] = useState(false)
@@ -164,7 +163,7 @@ function ArchiveButton({ node, reload }: { readonly node: Node; readonly reload:
   )
 }
 
-/** The states of a node (src/nodes/registry/node-state.ts) in short words. */
+/** See src/nodes/registry/node-state.ts. */
 const STATES: Readonly<Record<string, readonly [Tone, string]>> = {
   Running: ['good', 'Running'],
   'Running - verifying performance': ['warn', 'Being measured'],

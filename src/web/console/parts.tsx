@@ -10,12 +10,11 @@ import { NodesPart } from './nodes-part.tsx'
 import { PlaygroundPart } from './playground/playground-part.tsx'
 import { TrailPart } from './trail-part.tsx'
 
-/** A part of the console: its address, and who may see it. */
 export type Part = {
   /** Last segment of the part's path: `keys` in `/console/keys`. */
   readonly id: string
   readonly name: string
-  /** The scope that a key needs for this part. Null if every key may see the part. */
+  /** Null if every key may see the part. */
   readonly scope: Scope | null
   readonly show: ComponentType
   /**
@@ -25,7 +24,7 @@ export type Part = {
   readonly isKept?: boolean
 }
 
-/** The parts in the order of the menu. The first part that the key may see opens at the start. */
+/** In the order of the menu. The first part that the key may see opens at the start. */
 export const PARTS: readonly Part[] = [
   {
     id: 'playground',
@@ -44,15 +43,14 @@ export const PARTS: readonly Part[] = [
   { id: 'administration', name: 'Administration', scope: 'admin', show: TrailPart },
 ]
 
-/** The address of a part. */
 export function pathOf({ id }: Pick<Part, 'id'>): string {
   return `${CONSOLE_PATH}/${id}`
 }
 
-/** Returns the part that a path names. Null for the path of the console itself. */
+/** Null for the path of the console itself. */
 export function partIdOf(path: string): string | null {
   const [, id = ''] = /^\/console\/([^/]+)\/?$/.exec(path) ?? []
   return id === '' ? null : id
 }
 
-export const CONSOLE_PATH = '/console'
+const CONSOLE_PATH = '/console'

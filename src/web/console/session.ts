@@ -4,25 +4,20 @@ import type { KeyHolderReply } from '../../accounts/key-routes.ts'
 import type { Scope } from '../../api/context.ts'
 import { askOwnGateway, askText, OwnGatewayFault, type PageCall } from '../kit/gateway.ts'
 
-/** The session of this tab. */
 export type Session = {
   readonly key: string
   readonly holder: KeyHolderReply
   /** Calls the gateway with the key. The session ends if the gateway no longer accepts the key. */
   readonly ask: <Answer>(path: string, call?: Omit<PageCall, 'key'>) => Promise<Answer>
-  /** Like `ask`, but returns the unchanged text of the answer, for saving. */
+  /** Returns the unchanged text of the answer, for saving. */
   readonly askText: (path: string) => Promise<string>
-  /** Removes the key and ends the session. The form for another key shows `reason`. */
+  /** Removes the key. The form for another key shows `reason`. */
   readonly signOut: (reason?: string) => void
 }
 
-/** Path of the request that returns the holder of a key. */
 const HOLDER_PATH = '/v1/dashboard/me'
 
-/**
- * Asks the gateway for the holder of a key. Throws OwnGatewayFault, with status 401 for an invalid
- * key.
- */
+/** Throws OwnGatewayFault, with status 401 for an invalid key. */
 export function askHolder(key: string, signal?: AbortSignal): Promise<KeyHolderReply> {
   return askOwnGateway<KeyHolderReply>(HOLDER_PATH, {
     key,
@@ -30,7 +25,7 @@ export function askHolder(key: string, signal?: AbortSignal): Promise<KeyHolderR
   })
 }
 
-/** Opens a session with a key whose holder is known. */
+/** The holder of the key must be known. */
 export function openSession(options: Omit<Session, 'ask' | 'askText'>): Session {
   const { key, signOut } = options
   const watch = async <Answer>(answer: Promise<Answer>): Promise<Answer> => {
@@ -49,14 +44,13 @@ export function openSession(options: Omit<Session, 'ask' | 'askText'>): Session 
   }
 }
 
-/** True if the session's key has a scope. */
 export function may({ holder }: Pick<Session, 'holder'>, scope: Scope): boolean {
   return holder.scopes.includes(scope)
 }
 
 export const SessionContext = createContext<Session | null>(null)
 
-/** Returns the session. Only for parts that require a signed-in reader. */
+/** Only for parts that require a signed-in reader. */
 export function useSession(): Session {
   const session = useContext(SessionContext)
   if (session === null) throw new TypeError('expected a signed-in key')

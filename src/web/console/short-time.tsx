@@ -1,12 +1,8 @@
-/** Precision of a time in a table. */
 type Exactness = 'day' | 'minute' | 'second'
 
 const LENGTHS: Readonly<Record<Exactness, number>> = { day: 10, minute: 16, second: 19 }
 
-/**
- * A time in a table, `2026-11-26 14:41`, in the reader's time zone. The title of the element has
- * the full time in UTC.
- */
+/** `2026-11-26 14:41`, in the reader's time zone. The title has the full time in UTC. */
 export function ShortTime({
   seconds,
   to = 'minute',

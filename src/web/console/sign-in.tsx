@@ -4,7 +4,6 @@ import { OwnGatewayFault } from '../kit/gateway.ts'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 import { askHolder } from './session.ts'
 
-/** A key that the reader just typed, and its holder. */
 export type SignedIn = {
   readonly key: string
   readonly holder: KeyHolderReply
@@ -12,10 +11,9 @@ export type SignedIn = {
   readonly isKept: boolean
 }
 
-/** The form of a key that the gateway accepts (src/api/authenticate.ts). */
+/** See src/api/authenticate.ts. */
 const KEY_TEXT = /^[\x21-\x7e]{1,512}$/
 
-/** Asks for an API key and shows its holder. */
 export function SignIn({
   reason,
   wasIn,
@@ -23,9 +21,7 @@ export function SignIn({
 }: {
   /** Why the last session ended. Null when there was no session. */
   readonly reason: string | null
-  /**
-   * True if there was a session before: the focused element is gone, so the heading gets the focus.
-   */
+  /** After an earlier session the focused element is gone, so the heading gets the focus. */
   readonly wasIn: boolean
   readonly onSignedIn: (signedIn: SignedIn) => void
 }) {

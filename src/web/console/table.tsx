@@ -1,9 +1,9 @@
 import './table.css'
 import type { ComponentChildren } from 'preact'
+import { Scrolling } from '../kit/scrolling.tsx'
 
-/** A column of a table: its title, and a function for its cells. */
 export type Column<Row> = {
-  /** Title above the cells, or before the value in a card. */
+  /** Above the cells, or before the value in a card. */
   readonly title: string
   /**
    * `name`: names its row, and heads its card. `number`: aligned at the right. `actions`: buttons,
@@ -19,9 +19,8 @@ export type Column<Row> = {
 }
 
 /**
- * A compact table with one line for each row. On a narrow screen each row is a card: name and
- * actions in full, the other values below their titles. The space is reserved before the rows are
- * loaded.
+ * On a narrow screen each row is a card: name and actions in full, the other values below their
+ * titles. The space is reserved before the rows are loaded.
  */
 export function Table<Row>({
   label,
@@ -40,7 +39,7 @@ export function Table<Row>({
   readonly keyOf: (row: Row, place: number) => string | number
   /** Shown when the table has no rows. */
   readonly empty: ComponentChildren
-  /** The key of the row whose details are open, or null. */
+  /** Of the row whose details are open. */
   readonly currentKey?: string | number | null
   /** True if the table fits on a narrow screen without cards. */
   readonly isSmall?: boolean
@@ -48,8 +47,7 @@ export function Table<Row>({
   readonly name?: string
 }) {
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard must reach what scrolls.
-    <section class={`scroll table-place ${name}`} aria-label={label} tabIndex={0}>
+    <Scrolling label={label} layout={`table-place ${name}`}>
       {rows?.length === 0 && <p class="faint">{empty}</p>}
       {rows !== null && rows.length > 0 && (
         <table class={isSmall ? undefined : 'as-cards'}>
@@ -76,7 +74,7 @@ export function Table<Row>({
           </tbody>
         </table>
       )}
-    </section>
+    </Scrolling>
   )
 }
 
@@ -94,7 +92,7 @@ function Cell<Row>({ column, row }: { readonly column: Column<Row>; readonly row
   )
 }
 
-/** True if cells of this kind need a title. Buttons and boxes have labels. */
+/** Buttons and boxes have labels, so their cells need no title. */
 function isTitled<Row>({ kind }: Column<Row>): boolean {
   return kind !== 'actions' && kind !== 'choice'
 }

@@ -8,10 +8,9 @@ import { type Column, Table } from './table.tsx'
 import { queryOf, usePages } from './use-pages.ts'
 
 const LOG_PATH = '/v1/admin/log'
-/** Number of acts on a page. */
 const PAGE_MAX = 50
 
-/** For the operator: the acts of administrators, newest first. */
+/** The acts of administrators, newest first. */
 export function TrailPart() {
   const session = useSession()
   const [query, setQuery] = useState('')

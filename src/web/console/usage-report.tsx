@@ -11,7 +11,7 @@ import { type Column, Table } from './table.tsx'
 const HOUR_SECONDS = 3_600
 const DAY_SECONDS = 86_400
 
-/** The time spans, and the period of each span. The first span is chosen at the start. */
+/** The first span is chosen at the start. */
 const SPANS = [
   { name: '30 days, by day', per: 'day', seconds: 30 * DAY_SECONDS },
   { name: '7 days, by hour', per: 'hour', seconds: 7 * DAY_SECONDS },
@@ -21,7 +21,7 @@ type Span = (typeof SPANS)[number]
 
 const EVERY_MS = 60_000
 
-/** The account's usage, by model and over time, with money if the service has prices. */
+/** Shows money if the service has prices. */
 export function UsageReport() {
   const [span, setSpan] = useState<Span>(SPANS[0])
   const sums = useUsage(span, 'operation')
@@ -81,13 +81,9 @@ function useUsage(span: Span, by: string): Loaded<UsageReply> {
   )
 }
 
-/** The usage of one model in one operation. */
 type ModelUse = {
   readonly operation: string
-  /**
-   * Name of the model: empty for an operation without a model, `*` for a sum over models, null if
-   * unknown.
-   */
+  /** Empty for an operation without a model, `*` for a sum over models, null if unknown. */
   readonly model: string | null
   readonly requests: number
   readonly tokens: number
@@ -96,7 +92,7 @@ type ModelUse = {
   readonly unpriced: number
 }
 
-/** Rows of the table, most used model first. */
+/** Most used model first. */
 function modelUses({ usage }: UsageReply): readonly ModelUse[] {
   const uses = new Map<string, ModelUse>()
   for (const { operation = '', model = null, ...one } of usage) {
@@ -145,7 +141,7 @@ function Cost({ money, unpriced }: Pick<ModelUse, 'money' | 'unpriced'>) {
   )
 }
 
-/** Returns every period of an answer, including periods without usage. */
+/** Includes periods without usage. */
 function sumUp(
   usage: UsageReply | null,
   member: 'requests' | 'tokens' | 'money',

@@ -2,17 +2,15 @@ import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 
-/** An act that the reader started, and its state. */
-export type Action = {
+type Action = {
   readonly isActing: boolean
   readonly fault: unknown
-  /** Runs `act`. Resolves to true if `act` succeeded. An error becomes `fault`. */
+  /** Resolves to true if `act` succeeded. An error becomes `fault`. */
   readonly run: (act: () => Promise<void>) => Promise<boolean>
-  /** Removes the fault of the last act. */
   readonly reset: () => void
 }
 
-/** Runs one act at a time, which may take some time or fail. */
+/** Runs one act at a time. */
 export function useAction(): Action {
   const [isActing, setIsActing] = useState(false)
   const [fault, setFault] = useState<unknown>(null)
@@ -32,7 +30,6 @@ export function useAction(): Action {
   return { isActing, fault, run, reset: () => setFault(null) }
 }
 
-/** Shows the state of an act where the reader started it. */
 export function ActionState({
   action: { isActing, fault },
   what,

@@ -5,27 +5,28 @@ import { askOwnGateway } from '../kit/gateway.ts'
 import { useLoaded } from '../kit/use-loaded.ts'
 import type { Call } from './calls.ts'
 
-/** The current state of a call's anchor. */
 export type CallAnchor = {
-  /** The notary whose log has the call. */
+  /** The log of this notary has the call. */
   readonly notary: string
   readonly state: HeadListReply['heads'][number]['anchor']['state']
   readonly txHash: string
   readonly block: number | null
 }
 
-/** Anchors by public key and size of the head. Calls under the same head have the same anchor. */
+/**
+ * Keys are the public key and the size of the head. Calls under the same head have the same anchor.
+ */
 export type CallAnchors = ReadonlyMap<string, CallAnchor>
 
 /**
- * Maximum heads that one request reads. Calls that are near each other in the log have near heads,
- * so few requests are enough.
+ * Heads that one request reads. Calls that are near each other in the log have near heads, so few
+ * requests are enough.
  */
 const HEADS_MAX = 100
-/** How often the page reads anchors, which change without an act of the reader. */
+/** Anchors change without an act of the reader. */
 const EVERY_MS = 5_000
 
-/** Reads the anchors of calls from the public log repeatedly, until each anchor is confirmed. */
+/** Reads the anchors from the public log repeatedly, until each is confirmed. */
 export function useCallAnchors(calls: readonly Call[] | null): CallAnchors {
   const known = useRef<CallAnchors>(new Map())
   const { value } = useLoaded(
@@ -50,7 +51,7 @@ export async function readCallAnchors(
   return anchors
 }
 
-/** Returns the anchor of a call, or undefined while it is unknown. */
+/** Undefined while the anchor is unknown. */
 export function anchorOf(anchors: CallAnchors, call: Call): CallAnchor | undefined {
   return anchors.get(nameOf(call.public_key, call.log.size))
 }
@@ -59,7 +60,7 @@ function nameOf(publicKey: string, size: number): string {
   return `${publicKey} ${size}`
 }
 
-/** Returns the sizes of the heads whose anchors may still change, ascending, by public key. */
+/** By public key, the sizes of the heads whose anchors may still change, ascending. */
 function openHeads(calls: readonly Call[], known: CallAnchors): ReadonlyMap<string, Set<number>> {
   const open = new Map<string, Set<number>>()
   for (const { public_key: publicKey, log } of calls.toSorted(
@@ -71,7 +72,7 @@ function openHeads(calls: readonly Call[], known: CallAnchors): ReadonlyMap<stri
   return open
 }
 
-/** Reads heads by size, page by page, until the heads of all `sizes` are read. */
+/** Reads page by page, until the heads of all `sizes` are read. */
 async function readAnchors(
   publicKey: string,
   {
@@ -97,10 +98,7 @@ async function readAnchors(
   }
 }
 
-/**
- * Returns the notary of a public key, or null for another text. The cryptography is loaded when it
- * is first needed.
- */
+/** Null for a text that is not a public key. The cryptography is loaded when it is first needed. */
 async function notaryOf(publicKey: string): Promise<string | null> {
   const { addressOf } = await import('../../../attestation/account.ts')
   try {

@@ -1,9 +1,9 @@
 import { useEffect, useState } from 'preact/hooks'
 
-/** Width below which rows become cards and panels become sheets, as in console.css. */
+/** Below this width rows become cards and panels become sheets, as in console.css. */
 const NARROW = '(max-width: 47.99rem)'
 
-/** True if the screen is as narrow as a phone's. Renders the component again when this changes. */
+/** Renders the component again when the width changes. */
 export function useNarrow(): boolean {
   const [isNarrow, setIsNarrow] = useState(() => matchMedia(NARROW).matches)
   useEffect(() => {

@@ -1,11 +1,11 @@
 import { type Inputs, useEffect, useRef, useState } from 'preact/hooks'
 
-/** One page of a list. `cursor` leads to the next page, or is null at the end. */
+/** `cursor` leads to the next page. Null at the end. */
 export type Page<Item> = { readonly items: readonly Item[]; readonly cursor: string | null }
 
 /**
- * Reads the pages of a list one after another, and starts again when `inputs` change. A read that
- * is no longer needed is aborted.
+ * Reads one page after another, and starts again when `inputs` change. A read that is no longer
+ * needed is aborted.
  */
 export function usePages<Item>(
   read: (cursor: string | null, signal: AbortSignal) => Promise<Page<Item>>,
@@ -55,7 +55,7 @@ export function usePages<Item>(
   }
 }
 
-/** Creates `&q=…&since=…` from the filled fields of a form, with times in Unix seconds. */
+/** `&q=…&since=…` from the filled fields of a form, with times in Unix seconds. */
 export function queryOf(fields: FormData): string {
   const query = new URLSearchParams()
   for (const [name, value] of fields) {

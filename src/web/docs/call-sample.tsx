@@ -8,7 +8,6 @@ import { keyOf, type Operation, type Parameter, resolve, type Schemas } from './
 import { LanguageTabs } from './language-tabs.tsx'
 import { type Language, type SampleCall, writeSample } from './samples.ts'
 
-/** The part of the answer so far. */
 type Reply = {
   readonly status: number
   readonly requestId: string | null
@@ -16,7 +15,7 @@ type Reply = {
   readonly isWhole: boolean
 }
 
-/** Maximum length of an answer, characters. A page cannot show more. */
+/** Characters. A page cannot show more. */
 const REPLY_LENGTH_MAX = 1_000_000
 
 /** A call as code, the fields of the call, and a button that makes the call with this tab's key. */
@@ -119,7 +118,7 @@ function Call({
   values,
 }: {
   readonly id: string
-  /** Title of the sample, `GET /v1/log`. */
+  /** For example `GET /v1/log`. */
   readonly title: string
   readonly call: SampleCall
   readonly parameters: readonly Parameter[]
@@ -212,7 +211,7 @@ function ReplyView({
   )
 }
 
-/** Formats JSON over several lines. Returns other text unchanged. */
+/** Formats JSON over several lines. Other text stays unchanged. */
 function layOut(text: string): string {
   try {
     return JSON.stringify(JSON.parse(text), null, 2)
@@ -257,7 +256,7 @@ async function* replies(
   yield { status, requestId, text, isWhole: true }
 }
 
-/** Returns the parts of a form. A part with binary data is a file. */
+/** A part with binary data is a file. */
 function formOf({ properties }: JsonSchema, example: unknown): SampleCall['form'] {
   const isFile = (schema: unknown) =>
     typeof schema === 'object' && schema !== null && Reflect.get(schema, 'format') === 'binary'
@@ -269,7 +268,7 @@ function formOf({ properties }: JsonSchema, example: unknown): SampleCall['form'
   }
 }
 
-/** Returns the call that the filled fields describe, without empty optional parameters. */
+/** Leaves out empty optional parameters. */
 function sampleOf(
   operation: Operation,
   {

@@ -2,7 +2,7 @@ import { Fragment } from 'preact'
 import { useState } from 'preact/hooks'
 import type { Group } from './interface.ts'
 
-/** The table of contents, beside the page, or folded above it if the screen is narrow. */
+/** Beside the page, or folded above it on a narrow screen. */
 export function Contents({ groups }: { readonly groups: readonly Group[] }) {
   const [isOpen, setIsOpen] = useState(() => matchMedia('(min-width: 56rem)').matches)
   const [wanted, setWanted] = useState('')
@@ -87,7 +87,7 @@ function GroupEntry({
   )
 }
 
-/** Shows a path that may break after each slash. */
+/** The path may break after each slash. */
 function breakable(path: string) {
   return path.split('/').map((segment, at) => (
     <Fragment key={segment}>

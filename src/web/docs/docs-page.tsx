@@ -8,7 +8,6 @@ import { GroupPage } from './group-page.tsx'
 import { type Group, groupsOf, type InterfaceDocument } from './interface.ts'
 import { StartPage } from './start-page.tsx'
 
-/** The reference for people: the verified call, and each operation of `/openapi.json`. */
 export function DocsPage() {
   const { value, fault, reload } = useLoaded(
     (signal) => askOwnGateway<InterfaceDocument>('/openapi.json', { signal }),
@@ -34,10 +33,7 @@ export function DocsPage() {
   )
 }
 
-/**
- * Opens the page of the operation that the URL's fragment names. Older links, to one page with all
- * operations, have such fragments.
- */
+/** Older links, to one page with all operations, name an operation in their fragment. */
 function useFragment(groups: readonly Group[]): void {
   useEffect(() => {
     const follow = () => {

@@ -3,7 +3,6 @@ import type { Group, Schemas } from './interface.ts'
 import { OperationView } from './operation-view.tsx'
 import type { Language } from './samples.ts'
 
-/** The operations of one group, one below another. */
 export function GroupPage({
   group: { name, operations },
   schemas,

@@ -1,6 +1,4 @@
-/**
- * The interface as `/openapi.json` describes it: the parts of the document that this page reads.
- */
+/** The parts of `/openapi.json` that these pages read. */
 
 import type { JsonSchema } from '../../api/schemas.ts'
 
@@ -36,7 +34,6 @@ export type InterfaceDocument = {
 
 export type Schemas = Readonly<Record<string, JsonSchema>>
 
-/** One method of one path. */
 export type Operation = Described & { readonly method: string; readonly path: string }
 
 function operationsOf({ paths }: InterfaceDocument): readonly Operation[] {
@@ -52,12 +49,11 @@ function operationsOf({ paths }: InterfaceDocument): readonly Operation[] {
 /** The operations with the same tag, on one page. */
 export type Group = {
   readonly name: string
-  /** Path of the group's page. */
   readonly path: string
   readonly operations: readonly Operation[]
 }
 
-/** Returns the groups in the order of the document. Groups only for administrators are last. */
+/** In the order of the document, but groups only for administrators are last. */
 export function groupsOf(document: InterfaceDocument): readonly Group[] {
   const byTag = Map.groupBy(operationsOf(document), ({ tags }) => tags[0] ?? '')
   return [...byTag]
@@ -65,7 +61,7 @@ export function groupsOf(document: InterfaceDocument): readonly Group[] {
     .toSorted((one, other) => Number(isForAdmins(one)) - Number(isForAdmins(other)))
 }
 
-/** Returns the path of a group's page: `Verified chat` → `/docs/verified-chat`. */
+/** `Verified chat` → `/docs/verified-chat`. */
 function pathOf(name: string): string {
   return `/docs/${name.toLowerCase().replaceAll(/[^a-z0-9]+/g, '-')}`
 }
@@ -74,20 +70,17 @@ function isForAdmins({ operations }: Pick<Group, 'operations'>): boolean {
   return operations.every((operation) => keyOf(operation).includes('admin'))
 }
 
-/**
- * Returns which key an operation needs: none, or a key with these scopes. An empty list accepts any
- * key.
- */
+/** The scopes of the key that an operation needs. An empty list accepts any key. */
 export function keyOf({ security: [need] }: Operation): 'none' | readonly string[] {
   return need === undefined ? 'none' : Object.values(need).flat()
 }
 
-/** Returns the schema that a reference names. Returns any other schema unchanged. */
+/** Follows a reference. Returns any other schema unchanged. */
 export function resolve(schema: JsonSchema, schemas: Schemas): JsonSchema {
   return typeof schema.$ref === 'string' ? (schemas[nameOf(schema)] ?? schema) : schema
 }
 
-/** Returns the name of a referenced schema, or empty for another schema. */
+/** Empty for a schema that is not a reference. */
 export function nameOf(schema: JsonSchema): string {
   return typeof schema.$ref === 'string' ? schema.$ref.replace('#/components/schemas/', '') : ''
 }

@@ -1,14 +1,13 @@
 import type { ComponentChildren } from 'preact'
 import { LANGUAGES, type Language } from './samples.ts'
 
-/** Tabs for languages. The panel below shows the content for the chosen language. */
 export function LanguageTabs({
   id,
   language,
   onLanguage,
   children,
 }: {
-  /** The id of this group of tabs on the page. */
+  /** Unique on the page. */
   readonly id: string
   readonly language: Language
   readonly onLanguage: (language: Language) => void

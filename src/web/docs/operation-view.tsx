@@ -12,7 +12,6 @@ import { Prose } from './prose.tsx'
 import type { Language } from './samples.ts'
 import { InnerSchema, SchemaView } from './schema-view.tsx'
 
-/** One operation: its purpose, its call, its parameters and its answer. */
 export function OperationView({
   operation,
   schemas,
@@ -92,7 +91,7 @@ function Parameters({ parameters }: { readonly parameters: readonly Parameter[] 
   )
 }
 
-/** The forms of a body. A schema that several media types share is shown once. */
+/** A schema that several media types share is shown once. */
 function ContentView({
   content,
   schemas,

@@ -1,4 +1,4 @@
-/** A sentence of the interface. Text in backticks is shown as code. */
+/** Text in backticks is shown as code. */
 export function Prose({ text }: { readonly text: string }) {
   return (
     <>{text.split('`').map((part, at) => (at % 2 === 1 ? <code key={at}>{part}</code> : part))}</>

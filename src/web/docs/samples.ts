@@ -1,17 +1,14 @@
-/** One call, with example values. */
 export type SampleCall = {
-  /** Full URL, `https://gateway.example/v1/models?limit=1`. */
+  /** `https://gateway.example/v1/models?limit=1`. */
   readonly url: string
   readonly method: string
-  /** True if the call needs an API key. */
   readonly hasKey: boolean
-  /** Headers of the call, without the key and the content type of the body. */
+  /** Without the key and the content type of the body. */
   readonly headers: Readonly<Record<string, string>>
   /** JSON text. Null when the call has no body. */
   readonly body: string | null
   /**
-   * The form: the names of its files, and the other parts with their values. Null when the call has
-   * no form.
+   * The names of its files, and the other parts with their values. Null when the call has no form.
    */
   readonly form: { readonly files: readonly string[]; readonly fields: Fields } | null
 }
@@ -22,8 +19,8 @@ export const LANGUAGES = ['curl', 'Node', 'Python'] as const
 export type Language = (typeof LANGUAGES)[number]
 
 /**
- * Returns a call as code that runs without changes, with the key from AFFIDAVIT_API_KEY. Each text
- * in the call is quoted as the language requires.
+ * Returns code that runs without changes, with the key from AFFIDAVIT_API_KEY. Each text in the
+ * call is quoted as the language requires.
  */
 export function writeSample(language: Language, call: SampleCall): string {
   return WRITERS[language](call)
@@ -134,22 +131,19 @@ function headersOf(
   ]
 }
 
-/** Quotes a text for a shell. Within single quotes, only a single quote is special. */
+/** Within single quotes, only a single quote is special. */
 function quoteShell(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`
 }
 
-/**
- * Quotes a text for JSON, JavaScript and Python, which share the needed escapes. These languages
- * cannot write half of a surrogate pair.
- */
+/** JSON, JavaScript and Python share these escapes. They cannot write half of a surrogate pair. */
 function quoteJson(text: string): string {
   return escapeLineEnds(JSON.stringify(text))
 }
 
 /**
- * Escapes two characters at which editors and older JavaScript engines end the line. JSON strings
- * may contain them unescaped.
+ * At these two characters, editors and older JavaScript engines end the line. JSON strings may
+ * contain them unescaped.
  */
 function escapeLineEnds(json: string): string {
   return json.replaceAll('\u2028', '\\u2028').replaceAll('\u2029', '\\u2029')

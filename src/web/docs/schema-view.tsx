@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks'
 import type { JsonSchema } from '../../api/schemas.ts'
 import { Prose } from './prose.tsx'
 
-/** A JSON Schema: one line that describes it, and below it the folded members, items and forms. */
+/** One line that describes the schema, and below it the folded members, items and forms. */
 export function SchemaView({ schema }: { readonly schema: JsonSchema }) {
   const hasLine = describeInLine(schema) !== 'object' || typeof schema.description === 'string'
   return (
@@ -17,10 +17,7 @@ export function SchemaView({ schema }: { readonly schema: JsonSchema }) {
   )
 }
 
-/**
- * A schema inside another schema. Its content may be long, so it is rendered only when the reader
- * opens it.
- */
+/** The content may be long, so it is rendered only when the reader opens it. */
 export function InnerSchema({ schema }: { readonly schema: JsonSchema }) {
   const [isOpen, setIsOpen] = useState(false)
   if (!hasParts(schema)) return <Line schema={schema} />
@@ -131,10 +128,7 @@ const RANGES = [
   ['minItems', 'maxItems', 'items'],
 ] as const
 
-/**
- * Returns a range in words, `1 to 512 characters`, or empty without limits. Leaves out the limits
- * of safe integers.
- */
+/** `1 to 512 characters`, or empty without limits. Limits of safe integers are left out. */
 function rangeWords(least: unknown, most: unknown, unit: string): string {
   const bounds = [least, most].map((bound) =>
     typeof bound === 'number' && Math.abs(bound) < Number.MAX_SAFE_INTEGER ? bound : null,

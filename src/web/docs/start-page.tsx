@@ -9,7 +9,6 @@ import type { Language } from './samples.ts'
 import { writeOtherSamples, writeVerifiedSample } from './verified-samples.ts'
 import { Words } from './words.tsx'
 
-/** The first page: the verified call, the check of its answer, and an explanation of terms. */
 export function StartPage({ groups }: { readonly groups: readonly Group[] }) {
   const model = useLoaded(readModel, []).value ?? 'MODEL'
   return (
@@ -56,7 +55,7 @@ function VerifiedCall({ model }: { readonly model: string }) {
   )
 }
 
-/** Returns the first model that answers with evidence, or null. */
+/** The first model that answers with evidence, or null. */
 async function readModel(signal: AbortSignal): Promise<string | null> {
   const { data } = await askOwnGateway<{ readonly data: readonly { readonly id: string }[] }>(
     '/v1/verified/models',
@@ -65,10 +64,7 @@ async function readModel(signal: AbortSignal): Promise<string | null> {
   return data.find(({ id }) => SAFE_ID.test(id))?.id ?? null
 }
 
-/**
- * Form of a safe id. Providers choose ids, and other characters may be special in a shell or a
- * programming language.
- */
+/** Providers choose ids. Other characters may be special in a shell or a programming language. */
 const SAFE_ID = /^[\w.:/@+-]{1,100}$/
 
 function Check() {
@@ -114,7 +110,7 @@ function Check() {
   )
 }
 
-/** The calls of agents: what they have beside chat, and where their proof is. */
+/** What agents have beside chat, and where the proof of these calls is. */
 function OtherCalls({ model }: { readonly model: string }) {
   return (
     <>

@@ -1,14 +1,13 @@
 import { type Language, writeSample } from './samples.ts'
 
-/** A verified call in one language, with the steps before and after it. */
-export type VerifiedSample = {
+type VerifiedSample = {
   /** A shell command to run before the call. Null when no command is needed. */
   readonly before: { readonly what: string; readonly command: string } | null
   readonly code: string
   readonly after: string
 }
 
-/** Returns code that makes a verified call to a gateway and runs without changes. */
+/** Returns code that runs without changes. */
 export function writeVerifiedSample(
   language: Language,
   call: { readonly origin: string; readonly model: string },
@@ -71,16 +70,16 @@ print(answer.choices[0].message.content)`,
 }
 
 /** A verified call of another API than chat completions. */
-export type OtherSample = {
+type OtherSample = {
   readonly name: string
-  /** The base URL for the SDK of this API. */
+  /** For the SDK of this API. */
   readonly baseUrl: string
   /** The method of the SDK that makes the call. */
   readonly method: string
   readonly code: string
 }
 
-/** Returns calls of the APIs that agents use, as commands that run without changes. */
+/** For the APIs that agents use. The code runs without changes. */
 export function writeOtherSamples(origin: string, model: string): readonly OtherSample[] {
   const openai = `${origin}/v1/verified`
   const anthropic = `${origin}/v1/verified/anthropic`

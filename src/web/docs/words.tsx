@@ -1,7 +1,7 @@
 import { State, type Tone } from '../kit/notices.tsx'
 import { Prose } from './prose.tsx'
 
-/** The meaning of each verdict and state of a check, and what the reader should do. */
+/** What each verdict and state of a check means, and what the reader should do. */
 const WORDS: readonly {
   readonly word: string
   readonly tone: Tone

@@ -2,7 +2,6 @@ import './home.css'
 import { FaultNotice } from '../kit/notices.tsx'
 import { ServiceParts, useServiceState } from './service-state.tsx'
 
-/** `/` in a browser: what the reader can do here, and the state of the service. */
 export function HomePage() {
   const { value, fault, reload } = useServiceState()
   return (

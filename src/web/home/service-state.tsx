@@ -9,31 +9,29 @@ import { Count } from '../kit/values.tsx'
 
 const { arrayOf, countOf, objectOf, textOf } = formsOf('bad_answer', "the gateway's answer: ")
 
-/** How often the page reads the state while the page is visible. */
+/** While the page is visible. */
 const EVERY_MS = 10_000
 
-/** The public part of the service's state. */
-export type ServiceState = {
+type ServiceState = {
   /** The failing parts that verified completions need. Empty when all work. */
   readonly failing: readonly string[]
   readonly isChainFailing: boolean
-  /** True if the security module is simulated. Evidence from such a service proves nothing. */
+  /** The security module is simulated, so evidence from this service proves nothing. */
   readonly isStaging: boolean
-  /** True if the enclave, the chain and the models may be simulated too. */
+  /** The enclave, the chain and the models may be simulated too. */
   readonly isDevelopment: boolean
   readonly anchorsWaiting: number
   readonly enclavesInUse: number
-  /** Number of leaves in the newest logs. */
+  /** In the newest logs. */
   readonly leaves: number
   /** True if there are further logs, which are not counted. */
   readonly hasMoreLogs: boolean
   /** Ids of models that answer with evidence now. */
   readonly models: readonly string[]
-  /** Patterns of ids (`gpt-*`), by provider, for further models that answer with evidence. */
+  /** By provider: patterns of ids (`gpt-*`) for further models that answer with evidence. */
   readonly patterns: ReadonlyMap<string, readonly string[]>
 }
 
-/** Returns the service's state, which the page reads again every few seconds. */
 export function useServiceState() {
   return useLoaded(readState, [], { everyMs: EVERY_MS })
 }
@@ -62,7 +60,7 @@ async function readState(signal: AbortSignal): Promise<ServiceState> {
   }
 }
 
-/** Reads the patterns from an answer, by provider. A gateway may omit them. */
+/** A gateway may omit the patterns. */
 function patternsOf({ patterns = [] }: JsonObject): ServiceState['patterns'] {
   const all = arrayOf(patterns, 'patterns').map((one) => objectOf(one, 'a pattern'))
   const byOwner = Map.groupBy(all, ({ owned_by }) => textOf(owned_by, 'owned_by'))
@@ -86,7 +84,7 @@ async function readReadiness(signal: AbortSignal) {
   }
 }
 
-/** Reads the readiness. A gateway that is not ready answers with status 503 and the reasons. */
+/** A gateway that is not ready answers with status 503 and the reasons. */
 async function askReadiness(signal: AbortSignal): Promise<Json> {
   try {
     return await askEvidence('/readyz', { signal })
@@ -97,7 +95,6 @@ async function askReadiness(signal: AbortSignal): Promise<Json> {
   }
 }
 
-/** Names of the parts, as the page reports them. */
 const PARTS: Readonly<Record<string, string>> = {
   enclave: 'the enclave does not answer',
   attestation: 'its attestation is not valid',
@@ -105,7 +102,7 @@ const PARTS: Readonly<Record<string, string>> = {
   database: 'the database does not answer',
 }
 
-/** Shows the state of the service. `state` is null while the state is unknown. */
+/** `state` is null while the state is unknown. */
 export function ServiceParts({
   state,
   isLost,
@@ -257,7 +254,7 @@ function Line({
   )
 }
 
-/** The models. Their ids, names and patterns are texts of the operator and the providers. */
+/** Ids, names and patterns are texts of the operator and the providers. */
 function Models({ models, patterns }: ServiceState) {
   const shown = models.slice(0, MODELS_SHOWN_MAX)
   return (

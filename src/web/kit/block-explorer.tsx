@@ -2,18 +2,13 @@ import { useState } from 'preact/hooks'
 import { escapeLine } from './outside-text.tsx'
 import { CopyButton, Hex } from './values.tsx'
 
-/**
- * URL templates for the reader's block explorer, with `{tx}` and `{block}`. Both are '' without an
- * explorer.
- */
+/** URL templates with `{tx}` and `{block}`. Both are '' without an explorer. */
 export type BlockExplorer = { readonly tx: string; readonly block: string }
 
 const NAMES = { tx: 'affidavit:explorer:tx', block: 'affidavit:explorer:block' } as const
 const NONE: BlockExplorer = { tx: '', block: '' }
 
-/**
- * Returns the block explorer that the reader set in this browser, and a function to set another.
- */
+/** The block explorer that the reader set in this browser, and a function to set another. */
 export function useBlockExplorer(): readonly [BlockExplorer, (given: BlockExplorer) => void] {
   const [explorer, setExplorer] = useState(read)
   const keep = (given: BlockExplorer) => {
@@ -40,10 +35,10 @@ function read(): BlockExplorer {
 }
 
 /**
- * Puts a value into a URL template. Returns null when the template is not an http(s) URL with the
- * placeholder, or when the value would change the target of the URL.
+ * Null when the template is not an http(s) URL with the placeholder, or when the value would change
+ * the target of the URL.
  */
-export function fillTemplate(
+function fillTemplate(
   template: string,
   { place, value }: { readonly place: 'tx' | 'block'; readonly value: string },
 ): string | null {
@@ -64,7 +59,7 @@ function parseUrl(text: string): URL | null {
   return URL.canParse(text) ? new URL(text) : null
 }
 
-/** The hash of a transaction, to copy, and as a link to the reader's block explorer. */
+/** A hash to copy, and a link to the reader's block explorer. */
 export function TransactionLink({
   hash,
   explorer,
@@ -81,7 +76,7 @@ export function TransactionLink({
   )
 }
 
-/** The number of a block, to copy, and as a link to the reader's block explorer. */
+/** A block number to copy, and a link to the reader's block explorer. */
 export function BlockLink({
   number,
   explorer,
@@ -110,7 +105,6 @@ function LookUp({ href, what }: { readonly href: string; readonly what: string }
   )
 }
 
-/** The form for the reader's block explorer. */
 export function BlockExplorerForm({
   explorer,
   onChange,

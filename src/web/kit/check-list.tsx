@@ -2,21 +2,19 @@ import type { Check } from '../../../attestation/finding.ts'
 import { State, type Tone } from './notices.tsx'
 import { OutsideText } from './outside-text.tsx'
 
-/** The tone in which the page shows each outcome of a check. */
 export const TONE_OF: Readonly<Record<Check<string>['outcome'], Tone>> = {
   passed: 'good',
   failed: 'bad',
   'not checked': 'open',
 }
 
-/** Tone of a check, and the meaning of its outcome in words. */
+/** `words`: the meaning of the outcome. */
 export type CheckView = {
   readonly tone: Tone
   readonly word: string
   readonly about: string
 }
 
-/** Shows the checks, each with its outcome and finding. */
 export function CheckList({
   checks,
   view,

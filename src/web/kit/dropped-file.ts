@@ -3,16 +3,15 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 /*
  * The reader can drop a file on any page, and the page /verify checks it in this browser. A page
  * that takes files itself gets the file at once. Any other page stores the file in this browser's
- * database and opens /verify. The page /verify reads and deletes the stored file. The file is never
- * sent.
+ * database and opens /verify, which reads and deletes the stored file. The file is never sent.
  */
 
 type Take = (file: Blob) => void
 
-/** How this page takes a file. Null when it does not take files. */
+/** Null when this page does not take files. */
 let taker: Take | null = null
 
-/** The fragment that makes /verify take the stored file. */
+/** This fragment makes /verify take the stored file. */
 const KEPT_MARK = '#dropped'
 
 /** Calls `take` with each file that is dropped on this page or was stored by another page. */
@@ -38,9 +37,9 @@ export function useDroppedFiles(take: Take): void {
 }
 
 /**
- * Passes files that the reader drops anywhere on the page to a check. `isOver`: the reader drags a
- * file over the page. `isLost`: the last file could not be stored for the next page. If a part of
- * the page handles drops itself, that part gets the files that are dropped on it.
+ * `isOver`: the reader drags a file over the page. `isLost`: the last file could not be stored for
+ * the next page. If a part of the page handles drops itself, that part gets the files that are
+ * dropped on it.
  */
 export function useFileDrops(): { readonly isOver: boolean; readonly isLost: boolean } {
   const [isOver, setIsOver] = useState(false)
@@ -83,12 +82,12 @@ const DATABASE = 'affidavit'
 const STORE = 'dropped'
 const KEY = 'file'
 
-/** Stores one file in place of any stored file. Rejects when this browser stores nothing. */
+/** Replaces any stored file. Rejects when this browser stores nothing. */
 async function keepFile(file: Blob): Promise<void> {
   await inStore((store) => store.put(file, KEY))
 }
 
-/** Returns the stored file and deletes it, or returns null. */
+/** Deletes the stored file. Null without a stored file. */
 async function takeKeptFile(): Promise<Blob | null> {
   const value = await inStore((store) => {
     const reading = store.get(KEY)
@@ -98,7 +97,7 @@ async function takeKeptFile(): Promise<Blob | null> {
   return value instanceof Blob ? value : null
 }
 
-/** Runs `use`, waits until its changes are durable, and returns the result of the request. */
+/** Waits until the changes of `use` are durable, and returns the result of the request. */
 async function inStore(use: (store: IDBObjectStore) => IDBRequest): Promise<unknown> {
   const database = await new Promise<IDBDatabase>((resolve, reject) => {
     const opening = indexedDB.open(DATABASE, 1)

@@ -39,7 +39,7 @@ function ExchangePart({
   )
 }
 
-/** Messages or steps, each with its sender. All text is from outside. */
+/** All text is from outside. */
 export function Messages({ messages }: { readonly messages: readonly ShownMessage[] }) {
   return (
     <dl class="messages">

@@ -3,9 +3,7 @@ import { decodeUtf8 } from '../../../attestation/json/decode-utf8.ts'
 import { JsonError } from '../../../attestation/json/json-error.ts'
 import { type FormExpectations, NO_EXPECTATIONS } from '../verify/job.ts'
 
-/** The expectations of this tab. */
 export type Held = {
-  /** The expectations that the reader gave. */
   readonly own: FormExpectations
   /** The page where the reader last changed the expectations. */
   readonly place: string
@@ -31,8 +29,8 @@ export type InForce = {
 }
 
 /**
- * Returns the expectations in force. The statements of a development gateway count only while the
- * reader has not stated which enclaves to expect. The reader's other demands are then added.
+ * The statements of a development gateway count only while the reader has not stated which enclaves
+ * to expect. The reader's other demands are then added.
  */
 export function inForceOf({ own, development, isDevelopmentRefused }: Held): InForce {
   if (development !== null && !isDevelopmentRefused && !saysWhich(own)) {
@@ -66,7 +64,6 @@ function saysWhich(given: FormExpectations): boolean {
   )
 }
 
-/** Returns the expectations as a list of short phrases. */
 export function summaryOf(given: FormExpectations): readonly string[] {
   const keys = countLines(given.releaseKeys)
   const sets = given.measurements.split(/\n[ \t]*\n/).filter((set) => set.trim() !== '').length
@@ -98,10 +95,9 @@ function counted(count: number, one: string, several = `${one}s`): string | null
   return count === 0 ? null : `${count} ${count === 1 ? one : several}`
 }
 
-/** A file for the tab's storage: its text, or its bytes if it is not text. */
+/** The text of a file, or its bytes if it is not text. */
 type KeptFile = { readonly name: string; readonly text?: string; readonly base64?: string }
 
-/** The members of the form that contain files. */
 const FILES = [
   'releases',
   'configurationFiles',
@@ -111,8 +107,8 @@ const FILES = [
 ] as const
 
 /**
- * Encodes as text the expectations that outlive the page. The expectations of a development gateway
- * are left out, because the page fetches them again.
+ * Encodes the expectations that outlive the page. The expectations of a development gateway are
+ * left out, because the page fetches them again.
  */
 export async function writeHeld(held: Held): Promise<string> {
   const { own, place, isLinked, isDevelopmentRefused } = held

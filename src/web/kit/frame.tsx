@@ -4,7 +4,6 @@ import { useFileDrops } from './dropped-file.ts'
 import { SearchBox } from './search-box.tsx'
 import { forgetKey } from './tab-key.ts'
 
-/** The pages in the navigation of the frame. */
 const PLACES = [
   { path: '/verify', name: 'Verify' },
   { path: '/log', name: 'Logs' },
@@ -15,7 +14,6 @@ const PLACES = [
 /** True if this page was saved as one file and has no gateway. */
 export const IS_COPY = document.querySelector('meta[name="affidavit-copy"]') !== null
 
-/** A page in its frame: navigation and search at the top, the content below. */
 function Frame({ children }: { readonly children: ComponentChildren }) {
   const isHere = (path: string) =>
     location.pathname === path || location.pathname.startsWith(`${path}/`)
@@ -63,7 +61,6 @@ function Frame({ children }: { readonly children: ComponentChildren }) {
   )
 }
 
-/** Makes the whole page accept dropped files. */
 function DropPlace() {
   const { isOver, isLost } = useFileDrops()
   return (
@@ -85,7 +82,6 @@ function DropPlace() {
   )
 }
 
-/** Shows a page in the document that the gateway served. */
 export function showPage(page: ComponentChildren): void {
   const root = document.getElementById('page')
   if (root === null) throw new TypeError('expected an element with the id page')
@@ -95,7 +91,7 @@ export function showPage(page: ComponentChildren): void {
 }
 
 /**
- * A tab that one of our pages opened starts with a copy of that page's storage. The copy has the
+ * A tab that one of our pages opened starts with a copy of that page's storage, which has the
  * expectations. This function removes the API key from the copy, and makes sure that neither tab
  * can reach the other.
  */

@@ -15,7 +15,7 @@ export class OwnGatewayFault extends Error {
   readonly status: number
   /** The code from the gateway's error (`insufficient_scope`), or a code that this page defines. */
   readonly code: string
-  /** Id of the call in the gateway's log, for the operator. Null when there was no answer. */
+  /** Id of the call in the gateway's log. Null when there was no answer. */
   readonly requestId: string | null
   /** JSON of the answer. Undefined when there was no answer. */
   readonly answer: unknown
@@ -49,10 +49,9 @@ export type PageCall = Pick<GatewayCall, 'method' | 'body' | 'signal'> & {
 }
 
 /**
- * Sends a request to the gateway that served this page. Returns the JSON of the answer. Throws
- * OwnGatewayFault for an error or without an answer, AbortError when `signal` is aborted. Does NOT
- * check that the answer has the expected form: a page shows what its own gateway says, and checks
- * only evidence.
+ * Asks the gateway that served this page. Throws OwnGatewayFault for an error or without an answer,
+ * AbortError when `signal` is aborted. Does NOT check that the answer has the expected form: a page
+ * shows what its own gateway says, and checks only evidence.
  */
 export async function askOwnGateway<Answer>(path: string, call: PageCall = {}): Promise<Answer> {
   const answer = await sendCall(path, call)
@@ -61,10 +60,7 @@ export async function askOwnGateway<Answer>(path: string, call: PageCall = {}): 
   return value as Answer
 }
 
-/**
- * Requests a text from the gateway that served this page, and returns it unchanged. Throws like
- * askOwnGateway.
- */
+/** Returns the answer's text unchanged. Throws like askOwnGateway. */
 export async function askText(path: string, call: PageCall = {}): Promise<string> {
   const answer = await sendCall(path, call)
   if (!isOk(answer)) throw faultOf(answer)
@@ -72,8 +68,8 @@ export async function askText(path: string, call: PageCall = {}): Promise<string
 }
 
 /**
- * Requests evidence from the gateway that served this page. The JSON keeps the exact members and
- * digits, because they are checked. Throws like askOwnGateway.
+ * Keeps the exact members and digits of evidence, because they are checked. Throws like
+ * askOwnGateway.
  */
 export async function askEvidence(path: string, call: PageCall = {}): Promise<Json> {
   const answer = await sendCall(path, call)
@@ -90,7 +86,7 @@ export async function askEvidence(path: string, call: PageCall = {}): Promise<Js
   }
 }
 
-/** Maximum bytes in an answer. Answers are little larger than requests, which have up to 10 MiB. */
+/** Answers are little larger than requests, which have up to 10 MiB. */
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024
 
 async function sendCall(path: string, call: PageCall): Promise<GatewayAnswer> {
@@ -121,7 +117,7 @@ function isOk({ status }: GatewayAnswer): boolean {
   return status >= 200 && status < 300
 }
 
-/** Creates the fault from an answer that has an error status. */
+/** For an answer that has an error status. */
 export async function readFault(response: Response): Promise<OwnGatewayFault> {
   const bytes = new Uint8Array(await response.arrayBuffer())
   return faultOf({ status: response.status, headers: response.headers, bytes })
@@ -151,9 +147,7 @@ function faultOf(answer: GatewayAnswer): OwnGatewayFault {
   )
 }
 
-/**
- * Returns the first message in a validation error: `{"detail": [{"loc": [...], "msg": "..."}]}`.
- */
+/** The first message in a validation error: `{"detail": [{"loc": [...], "msg": "..."}]}`. */
 function firstDetail(value: unknown): string | null {
   const detail = memberOf(value, 'detail')
   const first: unknown = Array.isArray(detail) ? detail[0] : null

@@ -3,7 +3,7 @@ import { useContext, useEffect, useState } from 'preact/hooks'
 import { OwnGatewayFault } from './gateway.ts'
 import { OutsideText } from './outside-text.tsx'
 
-/** How a state is shown: with a colour, a sign and a word. */
+/** Each tone has a colour and a sign. */
 export type Tone = 'good' | 'bad' | 'open' | 'warn' | 'development'
 
 const SIGNS: Readonly<Record<Tone, string>> = {
@@ -18,7 +18,7 @@ const SIGNS: Readonly<Record<Tone, string>> = {
 /** True if the content depends on another root than AWS's. Then none of its states is green. */
 export const Development = createContext(false)
 
-/** A state in one or two words. */
+/** The text has one or two words. */
 export function State({
   tone,
   children,
@@ -83,13 +83,10 @@ function adviceFor(fault: unknown): string {
   return 'Change your input, then try again.'
 }
 
-/**
- * How long work may take before a notice says that it is in progress. Faster work shows no notice,
- * so that the page does not flicker.
- */
-export const PATIENCE_MS = 1_000
+/** Faster work shows no notice, so that the page does not flicker. */
+const PATIENCE_MS = 1_000
 
-/** Says that work is in progress. `done`: the finished part (0 to 1), if known. */
+/** `done`: the finished part (0 to 1), if known. */
 export function Busy({
   what,
   done = null,

@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks'
 import { escapeControls } from '../../../attestation/report/printable.ts'
 
 /** Characters that are shown at first. More would make a page slow and hide what is below. */
-export const SHOWN_LENGTH_MAX = 4_000
+const SHOWN_LENGTH_MAX = 4_000
 
 /**
  * Shows text from outside as plain text. Characters that control a terminal or the direction of
@@ -37,16 +37,16 @@ export function OutsideText({
   )
 }
 
-/** Returns where to cut the text, never within a surrogate pair. */
+/** Never cuts within a surrogate pair. */
 function endOf(text: string, length: number): number {
   const unit = text.charCodeAt(length)
   return unit >= 0xdc00 && unit <= 0xdfff ? length + 1 : length
 }
 
-/** Makes text safe for one line: control and similar characters become escapes. */
+/** For one line: control and similar characters become escapes. */
 export const escapeLine = escapeControls
 
-/** Like escapeLine, for several lines: line feeds and tabs stay. */
-export function escapeText(text: string): string {
+/** For several lines: line feeds and tabs stay. */
+function escapeText(text: string): string {
   return text.replace(/[^\n\t]+/g, escapeControls)
 }

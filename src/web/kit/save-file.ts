@@ -1,4 +1,3 @@
-/** Starts a download of a file with this text. */
 export function saveFile(name: string, text: string, type = 'application/json'): void {
   const url = URL.createObjectURL(new Blob([text], { type }))
   const link = document.createElement('a')

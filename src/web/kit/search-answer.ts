@@ -3,20 +3,17 @@ import type { Json } from '../../../attestation/json/value.ts'
 import type { TypedSearch } from './search-query.ts'
 import { shortenHex } from './shorten-hex.ts'
 
-/** A page that a search found. */
-export type SearchHit = {
+type SearchHit = {
   /** Path of a page of this gateway. */
   readonly href: string
   readonly what: string
 }
 
-/** Result of a search. `isCut`: there are more results than these hits. */
+/** `isCut`: there are more results than these hits. */
 export type SearchAnswer = {
   readonly hits: readonly SearchHit[]
   readonly isCut: boolean
-  /**
-   * True if the search skipped completions because the operator gives evidence only to accounts.
-   */
+  /** The search skipped completions, because the operator gives evidence only to accounts. */
   readonly isRestricted: boolean
 }
 
@@ -26,8 +23,8 @@ const { arrayOf, countOf, hexOf, objectOf, textOf } = formsOf(
 )
 
 /**
- * Reads the gateway's answer, which may have any form. Hits lead only to pages of this gateway.
- * Throws FormatError `bad_answer`.
+ * The answer may have any form. Hits lead only to pages of this gateway. Throws FormatError
+ * `bad_answer`.
  */
 export function readSearchAnswer(json: Json): SearchAnswer {
   const found = objectOf(json, 'it')
@@ -64,9 +61,7 @@ export function readSearchAnswer(json: Json): SearchAnswer {
   }
 }
 
-/**
- * Returns the words for a search without results: what was searched, where, and what to try next.
- */
+/** For a search without results: what was searched, where, and what to try next. */
 export function notFoundWords(
   { kind, text }: Exclude<TypedSearch, { kind: 'unfit' }>,
   { isRestricted }: Pick<SearchAnswer, 'isRestricted'>,

@@ -4,7 +4,6 @@ import { Busy, FaultNotice } from './notices.tsx'
 import { notFoundWords, readSearchAnswer, type SearchAnswer } from './search-answer.ts'
 import { readSearchQuery, type TypedSearch } from './search-query.ts'
 
-/** The state of a search. */
 type Progress =
   | { readonly kind: 'idle' | 'asking' }
   | { readonly kind: 'unfit'; readonly message: string }
@@ -15,7 +14,7 @@ type Sought = Exclude<TypedSearch, { kind: 'unfit' }>
 
 const TIMEOUT_MS = 15_000
 
-/** The search on every page. It opens the page of a single result, and lists several results. */
+/** Opens the page of a single result, and lists several results. */
 export function SearchBox() {
   const [typed, setTyped] = useState('')
   const [progress, setProgress] = useState<Progress>({ kind: 'idle' })

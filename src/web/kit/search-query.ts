@@ -1,13 +1,10 @@
-/**
- * What the reader typed into the search: a question for the gateway, or why the page does not ask
- * the gateway.
- */
+/** A question for the gateway, or why the page does not ask the gateway. */
 export type TypedSearch =
   | { readonly kind: 'hash' | 'notary' | 'block'; readonly text: string }
   /** The message says what the reader should type instead. */
   | { readonly kind: 'unfit'; readonly message: string }
 
-/** Parses a text that a reader typed or pasted. An invalid question never leaves the page. */
+/** An invalid question never leaves the page. */
 export function readSearchQuery(typed: string): TypedSearch {
   const text = typed.trim().replace(/^["'“]+|["'”,]+$/g, '')
   if (/^(0x)?[0-9a-f]{64}$/i.test(text)) return { kind: 'hash', text: text.toLowerCase() }

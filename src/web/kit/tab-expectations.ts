@@ -11,19 +11,18 @@ import {
 import { IS_COPY } from './frame.tsx'
 
 /*
- * The reader's expectations of enclaves. All pages of this tab share them in the tab's own storage,
- * until the tab closes. A saved page keeps them only in memory, because other files on the reader's
- * disk could write to its storage.
+ * All pages of this tab share the reader's expectations in the tab's own storage, until the tab
+ * closes. A saved page keeps them only in memory, because other files on the reader's disk could
+ * write to its storage.
  */
 
 const NAME = 'affidavit-expectations'
 
-/** The expectations in the form that pages use. */
 type TabExpectations = Held & {
   readonly inForce: InForce
   /**
-   * True if the tab's storage keeps the expectations. False if they are too large: they are then
-   * lost when the page closes.
+   * False if the expectations are too large for the tab's storage: they are then lost when the page
+   * closes.
    */
   readonly isKept: boolean
 }
@@ -32,7 +31,7 @@ const stored = readHeld(storedText())
 let current: TabExpectations = { ...stored, inForce: inForceOf(stored), isKept: true }
 const listeners = new Set<(now: TabExpectations) => void>()
 
-/** Returns the current expectations. Renders the component again when they change. */
+/** Renders the component again when the expectations change. */
 export function useExpectations(): TabExpectations {
   const [now, setNow] = useState(current)
   useEffect(() => {
@@ -43,7 +42,7 @@ export function useExpectations(): TabExpectations {
   return now
 }
 
-/** Sets expectations that the reader typed, or accepted from a link. */
+/** The reader typed these expectations, or accepted them from a link. */
 export function giveExpectations(
   part: Partial<FormExpectations>,
   { isLinked = current.isLinked } = {},
@@ -57,12 +56,12 @@ export function clearExpectations(): void {
   change({ own, place, isLinked })
 }
 
-/** Stores what a development gateway states about its enclaves. */
+/** What a development gateway states about its enclaves. */
 export function holdDevelopment(development: FormExpectations): void {
   set({ ...current, development })
 }
 
-/** Sets whether the reader ignores the statements of the development gateway. */
+/** Whether the reader ignores the statements of the development gateway. */
 export function refuseDevelopment(isDevelopmentRefused: boolean): void {
   change({ isDevelopmentRefused })
 }
@@ -83,10 +82,7 @@ function publish(next: TabExpectations): void {
 
 let writes = 0
 
-/**
- * Stores the expectations. Their files are read first. If the expectations change during this time,
- * this call stores nothing.
- */
+/** Reads the files first. If the expectations change during this time, this call stores nothing. */
 async function keep(): Promise<void> {
   if (IS_COPY) return
   const mine = ++writes
@@ -97,8 +93,8 @@ async function keep(): Promise<void> {
 }
 
 /**
- * Stores the text. Returns false when the storage is full or missing. Removes the old text first,
- * so that old expectations cannot come back.
+ * False when the storage is full or missing. Removes the old text first, so that old expectations
+ * cannot come back.
  */
 function store(text: string): boolean {
   try {

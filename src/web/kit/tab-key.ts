@@ -1,20 +1,18 @@
 /**
- * The API key of this tab, in memory. To keep it over a reload, it is also in the tab's own
- * storage, until the tab closes. It is never in a URL, in a cookie, or in a storage that other tabs
- * can read.
+ * The API key is in memory. To keep it over a reload, it is also in the tab's own storage, until
+ * the tab closes. It is never in a URL, in a cookie, or in a storage that other tabs can read.
  */
 
 const NAME = 'affidavit-key'
 
 let held: string | null = null
 
-/** Returns the key of the session, or null. */
 export function tabKey(): string | null {
   held ??= storedKey()
   return held
 }
 
-/** Signs in. `isKept`: the key stays after a reload of the page. */
+/** `isKept`: the key stays after a reload of the page. */
 export function holdKey(key: string, isKept: boolean): void {
   held = key
   if (!isKept) return
@@ -25,7 +23,6 @@ export function holdKey(key: string, isKept: boolean): void {
   }
 }
 
-/** Signs out. */
 export function forgetKey(): void {
   held = null
   try {

@@ -1,6 +1,5 @@
 import { type Inputs, useCallback, useEffect, useRef, useState } from 'preact/hooks'
 
-/** A value that is loaded, and the state of loading. */
 export type Loaded<Value> = {
   /** The newest value, also while the next one is loading. Null before the first load. */
   readonly value: Value | null

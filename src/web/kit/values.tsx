@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks'
 import { escapeLine } from './outside-text.tsx'
 import { shortenHex } from './shorten-hex.ts'
 
-/** Shortened hex. The title and a button to copy have the whole text. */
+/** Shortened. The title and a button to copy have the whole text. */
 export function Hex({ value, digits = 12 }: { readonly value: string; readonly digits?: number }) {
   const text = escapeLine(value.slice(0, 600))
   const prefix = text.startsWith('0x') ? 2 : 0
@@ -17,9 +17,7 @@ export function Hex({ value, digits = 12 }: { readonly value: string; readonly d
   )
 }
 
-/**
- * A button that copies `text`. `what` names it for people who cannot see what is beside the button.
- */
+/** `what` names the button for people who cannot see what is beside it. */
 export function CopyButton({ text, what }: { readonly text: string; readonly what: string }) {
   const [outcome, setOutcome] = useState<'none' | 'copied' | 'failed'>('none')
   useEffect(() => {
@@ -41,7 +39,7 @@ export function CopyButton({ text, what }: { readonly text: string; readonly wha
 
 const COPY_WORDS = { none: 'Copy', copied: 'Copied', failed: 'Not allowed' } as const
 
-/** A time in Unix milliseconds, in the reader's time zone. The title has the time in UTC. */
+/** In the reader's time zone. The title has the time in UTC. */
 export function Time({ ms }: { readonly ms: number }) {
   const time = new Date(ms)
   if (Number.isNaN(time.getTime())) return <span>{ms} ms</span>
@@ -53,12 +51,11 @@ export function Time({ ms }: { readonly ms: number }) {
   )
 }
 
-/** Formats a number with separators between thousands. Money has nine decimals. */
+/** Separators between thousands. Money has nine decimals. */
 export function numberText(value: number): string {
   return value.toLocaleString('en', { maximumFractionDigits: 9 })
 }
 
-/** A number in the form of numberText. */
 export function Count({ value }: { readonly value: number }) {
   return <>{numberText(value)}</>
 }

@@ -3,12 +3,7 @@ import { FormatError } from '../../../attestation/errors.ts'
 import type { BootHead } from '../../../attestation/evidence/boot-statement.ts'
 import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import { formsOf } from '../../../attestation/json/forms.ts'
-import {
-  isJsonObject,
-  type Json,
-  type JsonObject,
-  memberOf,
-} from '../../../attestation/json/value.ts'
+import type { Json, JsonObject } from '../../../attestation/json/value.ts'
 import { hashLeaf } from '../../../attestation/merkle/hash.ts'
 import type { LogDomain } from '../../../attestation/tree-head.ts'
 import type {
@@ -20,9 +15,8 @@ import type {
 import { askEvidence, OwnGatewayFault } from '../kit/gateway.ts'
 
 /*
- * Reads the gateway's answers about its logs. Every member is checked, because the gateway may lie.
- * All functions throw OwnGatewayFault, and FormatError `bad_answer` with the name of the wrong
- * member.
+ * The gateway may lie about its logs, so every member is checked. All functions throw
+ * OwnGatewayFault, and FormatError `bad_answer` with the name of the wrong member.
  */
 
 const { arrayOf, countOf, hexOf, invalid, objectOf, textOf } = formsOf(
@@ -30,29 +24,24 @@ const { arrayOf, countOf, hexOf, invalid, objectOf, textOf } = formsOf(
   "the gateway's answer: ",
 )
 
-/** Number of heads in one request. */
-export const HEADS_SHOWN = 10
+/** Of one request. */
+const HEADS_SHOWN = 10
 
-/** A signed head, in the form that a list of heads has. */
 export type Head = Pick<HeadReply, 'size' | 'root' | 'signature' | 'created_at' | 'anchor'>
 
-/** A log as the gateway describes it. */
 export type DescribedLog = Omit<LogReply, 'head' | 'boot_configuration'> & {
   readonly head: Head | null
   readonly boot_configuration: JsonObject
 }
 
-/**
- * Returns the chain and contract for which the notary signs its heads, as the signed text states
- * them.
- */
+/** The notary signs its heads for this chain and contract. */
 export function domainOf({ chain_id: chainId, contract }: DescribedLog): LogDomain {
   return { chainId, contract }
 }
 
 /**
- * Reads all logs, but at most `LOGS_MAX`. `isWhole`: there are no more logs. `faults`: why some
- * logs in the list cannot be read.
+ * Reads at most `LOGS_MAX` logs. `isWhole`: there are no more logs. `faults`: why some logs in the
+ * list cannot be read.
  */
 export async function readLogs(signal: AbortSignal): Promise<{
   readonly logs: readonly DescribedLog[]
@@ -83,11 +72,10 @@ export async function readLogs(signal: AbortSignal): Promise<{
   return { logs, faults, isWhole: cursor === null }
 }
 
-/** Maximum number of logs that a page shows. */
-export const LOGS_MAX = 500
+const LOGS_MAX = 500
 const LOGS_ASKED = 100
 
-/** Reads one log, or returns null when this gateway has no log from this notary. */
+/** Null when this gateway has no log from this notary. */
 export async function readLog(notary: string, signal: AbortSignal): Promise<DescribedLog | null> {
   try {
     const log = parseLog(await askEvidence(`/v1/log/${notary}`, { signal }))
@@ -99,12 +87,12 @@ export async function readLog(notary: string, signal: AbortSignal): Promise<Desc
   }
 }
 
-/** Heads of a log, newest first, and the attestations of its states. */
+/** Newest first. `attestations` are of the heads' states. */
 export type HeadPage = {
   readonly heads: readonly Head[]
-  /** Head attestations by size, unparsed: verifyHeadAttestation parses them. */
+  /** By size, unparsed: verifyHeadAttestation parses them. */
   readonly attestations: readonly Json[]
-  /** The next page has heads with fewer leaves than this. Null when there is no next page. */
+  /** The next page has heads with fewer leaves. Null when there is no next page. */
   readonly cursor: number | null
 }
 
@@ -123,7 +111,7 @@ export async function readHeads(
   }
 }
 
-/** Reads the signed head with exactly `size` leaves, or returns null. */
+/** The head with exactly `size` leaves, or null. */
 export async function readHeadAt(
   notary: string,
   size: number,
@@ -134,7 +122,7 @@ export async function readHeadAt(
   return head?.size === size ? head : null
 }
 
-/** Reads the first heads with more than `above` leaves, ordered by size. */
+/** The first heads with more than `above` leaves, ordered by size. */
 export async function readHeadsAbove(
   notary: string,
   {
@@ -148,10 +136,10 @@ export async function readHeadsAbove(
   return arrayOf(json.heads, 'heads', { min: 0, max: limit }).map(parseHead)
 }
 
-/** Leaves from `start` up to, but not including, `end`. */
+/** `end` is not included. */
 export type LeafRange = { readonly start: number; readonly end: number }
 
-/** Reads the hashes of leaves, hex, in order. */
+/** Hashes of leaves, hex, in order. */
 export async function readLeaves(
   notary: string,
   { start, end }: LeafRange,
@@ -164,8 +152,8 @@ export async function readLeaves(
 }
 
 /**
- * Reads the leaves in a range whose completions an API key may read. `hash`: the hash of the leaf,
- * computed from the receipt. `completion`: the hash of the completion, from the receipt.
+ * Reads only leaves whose completions the API key may read. `hash`: the hash of the leaf, computed
+ * from the receipt. `completion`: the hash of the completion, from the receipt.
  */
 export async function readOwnLeaves(
   notary: string,
@@ -218,7 +206,7 @@ export async function readInclusion(
   }
 }
 
-/** Reads the enclave's statement about earlier logs, unparsed, or returns null. */
+/** The enclave's statement about earlier logs, unparsed, or null. */
 export async function readBootStatement(
   notary: string,
   signal: AbortSignal,
@@ -244,11 +232,10 @@ export async function readBootStatement(
 export type ServedEnclave = {
   readonly notary: string
   readonly status: 'in_use' | 'draining'
-  /** The enclave's current attestation document, standard base64, unparsed. */
+  /** The current attestation document, standard base64, unparsed. */
   readonly attestation: string
 }
 
-/** Reads the list of running enclaves. */
 export async function readEnclaves(signal: AbortSignal): Promise<readonly ServedEnclave[]> {
   const json = objectOf(await askEvidence('/v1/notaries', { signal }), 'it')
   return arrayOf(json.notaries, 'notaries', { min: 0, max: 1_000 }).map((json) => {
@@ -261,10 +248,7 @@ export async function readEnclaves(signal: AbortSignal): Promise<readonly Served
   })
 }
 
-/**
- * Requests a new document with `nonce` (hex) from a notary's enclave. Returns standard base64,
- * unparsed.
- */
+/** Requests a new document with `nonce` (hex). Returns standard base64, unparsed. */
 export async function readFreshDocument(
   notary: string,
   { nonce, signal }: { readonly nonce: string; readonly signal: AbortSignal },
@@ -273,7 +257,7 @@ export async function readFreshDocument(
   return textOf(objectOf(await askEvidence(path, { signal }), 'it').attestation, 'attestation')
 }
 
-/** The unparsed members of a reply. */
+/** The members are not parsed yet. */
 type Named<Reply> = { readonly [Name in keyof Reply]?: Json }
 
 const ADDRESS = { form: /^0x[0-9a-f]{40}$/, expectation: '0x and 40 lower-case hex digits' }
@@ -338,11 +322,4 @@ function parsePath(json: Json | undefined): readonly Uint8Array[] {
   return arrayOf(json, 'path', { min: 0, max: 64 }).map((hash, at) =>
     decodeHex(hexOf(hash, `path.${at}`, HASH_BYTES)),
   )
-}
-
-/** Returns the text in JSON at a path of member names, or null. */
-export function textAt(json: Json | undefined, ...names: readonly string[]): string | null {
-  let value = json
-  for (const name of names) value = isJsonObject(value) ? memberOf(value, name) : undefined
-  return typeof value === 'string' ? value : null
 }

@@ -17,16 +17,16 @@ import type { AttestationFacts } from '../../../attestation/nitro/facts.ts'
 import { verifyAttestation } from '../../../attestation/nitro/verify-attestation.ts'
 import type { DescribedLog } from './answers.ts'
 
-/** The result of comparing the document of a running enclave with a log. */
+/** Compares the document of a running enclave with a log. */
 export type EnclaveReport = {
   readonly checks: readonly Check<string>[]
-  /** The content of the document, even if checks failed. Null when it cannot be parsed. */
+  /** Given even if checks failed. Null when the document cannot be parsed. */
   readonly document: AttestationDocument | null
 }
 
 /**
- * Checks the document of a running enclave. `nonce`: the nonce of the request, or null. If `policy`
- * has no expectations, the code is not checked.
+ * `nonce`: the nonce of the request, or null. If `policy` has no expectations, the code is not
+ * checked.
  */
 export async function checkEnclaveDocument(
   log: DescribedLog,
@@ -71,8 +71,8 @@ export async function checkEnclaveDocument(
 }
 
 /**
- * Verifies the document at the current time, and not at its own time: the gateway says that the
- * enclave runs now.
+ * Verifies at the current time, not at the document's own time: the gateway says that the enclave
+ * runs now.
  */
 async function verifyNow(
   bytes: Attempt<Uint8Array>,

@@ -12,12 +12,12 @@ export type ListedHead = {
   readonly signature: string
 }
 
-/** The notary of a head, and the chain and contract that it is signed for. */
-export type HeadOwner = { readonly notary: string; readonly domain: LogDomain }
+/** The head is signed for this chain and contract. */
+type HeadOwner = { readonly notary: string; readonly domain: LogDomain }
 
 /**
- * Checks that the notary signed the head, then returns the head. Throws ProofError `wrong_signer`,
- * FormatError. Does NOT prove that the head is anchored, or the newest.
+ * Checks that the notary signed the head. Throws ProofError `wrong_signer`, FormatError. Does NOT
+ * prove that the head is anchored, or the newest.
  */
 export function openHead({ notary, domain }: HeadOwner, signed: ListedHead): TreeHead {
   const head = { size: signed.size, root: decodeHex(signed.root) }

@@ -3,8 +3,8 @@ import { attempt } from '../../../attestation/finding.ts'
 import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
 
 /**
- * Reads PCR0 (hex), the hash of the enclave's image, from an attestation document. Returns null
- * when the document cannot be parsed. Does NOT verify the document.
+ * PCR0 (hex), the hash of the enclave's image. Null when the document cannot be parsed. Does NOT
+ * verify the document.
  */
 export function readCode(document: string): string | null {
   const found = attempt(() => decodeAttestationPayload(decodeBase64(document)).pcrs.get(0))

@@ -118,7 +118,7 @@ function Report({ report: { checks, document } }: { readonly report: EnclaveRepo
   )
 }
 
-/** What the document states about the enclave's code. Valid only if the checks above passed. */
+/** Valid only if the checks above passed. */
 function Measurements({ document }: { readonly document: AttestationDocument }) {
   const shown = [...document.pcrs].filter(([, value]) => value.some((byte) => byte !== 0))
   return (
@@ -149,7 +149,7 @@ function Measurements({ document }: { readonly document: AttestationDocument }) 
   )
 }
 
-/** The meaning of the registers, as AWS defines them. */
+/** The registers, as AWS defines them. */
 const MEANINGS: Readonly<Record<number, string>> = {
   0: 'the whole image',
   1: 'kernel and boot',

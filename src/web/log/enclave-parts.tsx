@@ -8,10 +8,7 @@ import { EnclavePanel } from './enclave-panel.tsx'
 import { LogExpectedPanel, useExpected } from './expected-panel.tsx'
 import { TimePanel } from './time-panel.tsx'
 
-/**
- * The attestation document and the statements of a log's enclave, checked against the reader's
- * expectations.
- */
+/** Checks a log's enclave against the reader's expectations. */
 export function EnclaveParts({
   log,
   enclave,

@@ -9,7 +9,6 @@ import { fillHere } from '../verify/fill-here.ts'
 import type { FormExpectations } from '../verify/job.ts'
 import { isOtherRoot, readGivenExpectations } from '../verify/read-expectations.ts'
 
-/** The reader's expectations of the log's enclave. */
 type Expected = {
   /** Null until the page has parsed the expectations. */
   readonly policy: BundlePolicy | null
@@ -19,7 +18,7 @@ type Expected = {
   readonly fault: unknown
 }
 
-/** Returns this tab's expectations for the checks of a log, without invalid ones. */
+/** This tab's expectations for the checks of a log, without invalid ones. */
 export function useExpected(): Expected {
   const { expectations } = useExpectations().inForce
   const { value } = useLoaded(async () => readPolicy(expectations), [expectations])
@@ -42,7 +41,6 @@ async function readPolicy(given: FormExpectations): Promise<Expected> {
   }
 }
 
-/** Asks what the reader expects of the enclave and its statements, and which root to trust. */
 export function LogExpectedPanel({ expected: { fault } }: { readonly expected: Expected }) {
   return (
     <>

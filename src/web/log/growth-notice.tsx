@@ -3,10 +3,7 @@ import { OutsideText } from '../kit/outside-text.tsx'
 import { CopyButton, Count, Time } from '../kit/values.tsx'
 import type { Growth } from './growth.ts'
 
-/**
- * Says whether the log continues the head that this browser saw earlier. `growth` is null during
- * the check.
- */
+/** `growth` is null during the check. */
 export function GrowthNotice({
   growth,
   notary,

@@ -70,7 +70,7 @@ export function createGrowthWatch(options: {
   }
 
   return {
-    /** Returns the last head that passed the check, or null. */
+    /** The last head that passed the check, or null. */
     last: () => last,
     /** Checks the gateway's current head. Throws only AbortError. */
     async observe(log: DescribedLog, head: Head | null, signal: AbortSignal): Promise<Growth> {
@@ -92,7 +92,7 @@ export function createGrowthWatch(options: {
   }
 }
 
-/** True if the gateway's answer could not be parsed, so that nothing was checked. */
+/** The gateway's answer could not be parsed, so nothing was checked. */
 function isUnread(fault: Error): boolean {
   return (
     fault instanceof OwnGatewayFault ||

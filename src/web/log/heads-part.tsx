@@ -6,12 +6,11 @@ import { type DescribedLog, type HeadPage, readHeads } from './answers.ts'
 import { HeadsTable } from './heads-table.tsx'
 import { type RowPlace, usePageOf } from './place.ts'
 
-/** The heads on the shown page, and functions to show other pages. */
-export type HeadPages = ReturnType<typeof useHeadPages>
+type HeadPages = ReturnType<typeof useHeadPages>
 
 /**
- * Returns a page of heads. It is the page of the newest heads (updated live), the page with the
- * head that the address names, or the page that the reader chose.
+ * The page of the newest heads (updated live), the page with the head that the address names, or
+ * the page that the reader chose.
  */
 export function useHeadPages(notary: string, newest: HeadPage, place: RowPlace | null) {
   const wanted = place?.kind === 'head' ? place.size : null
@@ -36,7 +35,6 @@ export function useHeadPages(notary: string, newest: HeadPage, place: RowPlace |
   }
 }
 
-/** The heads of a log, newest first, in pages. */
 export function HeadsPart({
   log,
   place,

@@ -2,12 +2,13 @@ import { useRef } from 'preact/hooks'
 import { attempt } from '../../../attestation/finding.ts'
 import { type BlockExplorer, BlockLink, TransactionLink } from '../kit/block-explorer.tsx'
 import { State, type Tone } from '../kit/notices.tsx'
+import { Scrolling } from '../kit/scrolling.tsx'
 import { Count, Hex, Time } from '../kit/values.tsx'
 import { type DescribedLog, domainOf, type Head } from './answers.ts'
 import { openHead } from './check-log.ts'
 import { type RowPlace, useArrival } from './place.ts'
 
-/** Tones of the anchor states. The gateway reports them: the pages of a log do not ask a chain. */
+/** The gateway reports these states: the pages of a log do not ask a chain. */
 const TONES: Readonly<Record<Head['anchor']['state'], Tone>> = {
   pending: 'open',
   mined: 'open',
@@ -15,14 +16,13 @@ const TONES: Readonly<Record<Head['anchor']['state'], Tone>> = {
   reverted: 'bad',
 }
 
-/** The state of an anchor, as the gateway reports it. */
 export function HeadAnchorLabel({ state }: { readonly state: Head['anchor']['state'] }) {
   return <State tone={TONES[state]}>{state}</State>
 }
 
 /**
- * The heads of a log, with space for a full page. The rows keep their places: when a new head
- * comes, each row shows the next newer head.
+ * Has space for a full page. The rows keep their places: when a new head comes, each row shows the
+ * next newer head.
  */
 export function HeadsTable({
   log,
@@ -43,8 +43,7 @@ export function HeadsTable({
     heads.some(({ size }) => size === wanted),
   )
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard must reach what scrolls.
-    <section class="scroll rows-place" aria-label="Heads, newest first" tabIndex={0}>
+    <Scrolling label="Heads, newest first" layout="rows-place">
       <table class="heads rows">
         <thead>
           <tr>
@@ -73,7 +72,7 @@ export function HeadsTable({
           ))}
         </tbody>
       </table>
-    </section>
+    </Scrolling>
   )
 }
 
@@ -125,10 +124,7 @@ function HeadCells({
   )
 }
 
-/**
- * Returns a function that checks whether the notary signed a head. It checks each head once,
- * because the page reads the list every few seconds.
- */
+/** Checks each head only once, because the page reads the list every few seconds. */
 function useSignatureCheck(log: DescribedLog): (head: Head) => boolean {
   const known = useRef(new Map<string, boolean>())
   return (head) => {

@@ -1,4 +1,5 @@
 import { FaultNotice } from '../kit/notices.tsx'
+import { Scrolling } from '../kit/scrolling.tsx'
 import { findCompletion } from '../kit/seen-completions.ts'
 import { shortenHex } from '../kit/shorten-hex.ts'
 import { tabKey } from '../kit/tab-key.ts'
@@ -15,7 +16,6 @@ import {
 import { HeadAnchorLabel } from './heads-table.tsx'
 import { type RowPlace, useArrival, usePageOf } from './place.ts'
 
-/** Number of leaves on a page. */
 const LEAVES_SHOWN = 10
 
 type Leaf = {
@@ -23,21 +23,17 @@ type Leaf = {
   readonly hash: string
   /** The first head that covers the leaf, or null when the gateway returns no such head. */
   readonly head: Head | null
-  /**
-   * Hash of the leaf's completion. Known only if this tab's key may read the completion, or if this
-   * tab opened its page.
-   */
+  /** Hash. Known only if this tab's key may read the completion, or if this tab opened its page. */
   readonly completion: string | null
 }
 
 type LeafPage = {
-  /** Leaves on the page, newest first. */
   readonly leaves: readonly Leaf[]
   /** Why the page shows no completions although this tab has a key. Otherwise null. */
   readonly keyFault: unknown
 }
 
-/** The leaves of a log, newest first, in pages, with links to head and completion. */
+/** Newest first, with links to head and completion. */
 export function LeavesPart({
   notary,
   newest,
@@ -96,18 +92,15 @@ export function LeavesPart({
 }
 
 /**
- * Returns the end of the page that contains leaf `index`, counted from the newest leaf. Null when
- * the log has no such leaf.
+ * The end of the page that contains leaf `index`, counted from the newest leaf. Null when the log
+ * has no such leaf.
  */
 function endOfPage(index: number, size: number): number | null {
   if (index >= size) return null
   return size - LEAVES_SHOWN * Math.floor((size - 1 - index) / LEAVES_SHOWN)
 }
 
-/**
- * Returns the range of the page that ends before leaf `end`, a full page if the log has enough
- * leaves.
- */
+/** The page that ends before leaf `end`: a full page if the log has enough leaves. */
 function rangeBefore(end: number, size: number): LeafRange {
   const start = Math.max(0, Math.min(end, size) - LEAVES_SHOWN)
   return { start, end: Math.min(size, start + LEAVES_SHOWN) }
@@ -153,8 +146,7 @@ function LeavesTable({
     leaves.some(({ index }) => index === wanted),
   )
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard must reach what scrolls.
-    <section class="scroll rows-place" aria-label="Leaves, newest first" tabIndex={0}>
+    <Scrolling label="Leaves, newest first" layout="rows-place">
       <table class="rows leaves">
         <thead>
           <tr>
@@ -184,7 +176,7 @@ function LeavesTable({
           })}
         </tbody>
       </table>
-    </section>
+    </Scrolling>
   )
 }
 

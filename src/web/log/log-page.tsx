@@ -28,12 +28,12 @@ import { usePlace } from './place.ts'
 import { ConsistencyForm, InclusionForm } from './proof-forms.tsx'
 import { createSeenHeads, openStorage } from './seen-heads.ts'
 
-/** How often the page reads the log while the page is visible. */
+/** While the page is visible. */
 const EVERY_MS = 3_000
 
 const seenHeads = createSeenHeads(openStorage())
 
-/** The page `/log/{notary}`. `name` is the text in the path that should be the notary. */
+/** `/log/{notary}`. `name` is the text in the path, which may be no notary. */
 export function LogPage({ name }: { readonly name: string }) {
   const text = decode(name)
   if (!/^(0x)?[0-9a-f]{40}$/i.test(text))
@@ -157,7 +157,7 @@ async function readBeside(notary: string, signal: AbortSignal) {
   return { enclave, boot, EnclaveParts, code: enclave && readCode(enclave.attestation) }
 }
 
-/** Parts that are loaded after the log. The parts above do not move when these appear. */
+/** Loaded after the log. The parts above do not move when these appear. */
 function LogParts({
   shown: { log, newest },
   beside,
@@ -210,7 +210,6 @@ function LogParts({
   )
 }
 
-/** The main facts about a log: its answers, its enclave, its age and its newest anchor. */
 function Figures({
   shown,
   beside,
@@ -292,7 +291,7 @@ function LiveLine({
   )
 }
 
-/** Returns what a screen reader reads aloud when the log has grown. */
+/** What a screen reader reads aloud when the log has grown. */
 function useGrowthWords(size: number | null): string {
   const [said, setSaid] = useState<{ readonly size: number | null; readonly words: string }>({
     size: null,

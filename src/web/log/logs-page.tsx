@@ -20,7 +20,6 @@ import { EnclaveState } from './enclave-state.tsx'
 import { HeadAnchorLabel } from './heads-table.tsx'
 import { createSeenHeads, openStorage, type SeenHead } from './seen-heads.ts'
 
-/** How often the page reads the list again. */
 const EVERY_MS = 10_000
 
 const seenHeads = createSeenHeads(openStorage())
@@ -29,7 +28,7 @@ type Overview = {
   readonly logs: readonly DescribedLog[]
   readonly faults: readonly Error[]
   readonly isWhole: boolean
-  /** The enclaves, by notary. */
+  /** By notary. */
   readonly enclaves: ReadonlyMap<string, ShownEnclave>
   /** Logs that this browser saw at this gateway earlier, but that are missing now. */
   readonly missing: readonly { readonly notary: string; readonly seen: SeenHead }[]
@@ -64,10 +63,9 @@ async function readOverview(signal: AbortSignal): Promise<Overview> {
   }
 }
 
-/** Maximum earlier logs that the page requests one by one. */
+/** Earlier logs that the page requests one by one. */
 const MISSING_MAX = 20
 
-/** The page `/log`, with all logs. */
 export function LogsPage() {
   const { value, fault, reload } = useLoaded(readOverview, [], { everyMs: EVERY_MS })
   const [explorer, setExplorer] = useBlockExplorer()
@@ -182,10 +180,7 @@ function LogCard({
   )
 }
 
-/**
- * Shows the anchor of the log's newest head. `log.head` is the newest head that is already in a
- * block.
- */
+/** `log.head` is the newest head that is already in a block. */
 function NewestHead({ log: { notary, size, head } }: { readonly log: DescribedLog }) {
   if (size === 0) return <>none yet</>
   const inBlock = head === null ? 0 : head.size
@@ -208,10 +203,7 @@ function NewestHead({ log: { notary, size, head } }: { readonly log: DescribedLo
   )
 }
 
-/**
- * Says whether this browser saw the log earlier. Only sizes are compared here: the page of the log
- * checks the proof.
- */
+/** Compares only sizes: the page of the log checks the proof. */
 function SeenBefore({ log }: { readonly log: DescribedLog }) {
   const seen = seenHeads.find(log.notary)
   if (seen === null) return null

@@ -5,8 +5,8 @@ export type RowPlace =
   | { readonly kind: 'head'; readonly size: number }
   | { readonly kind: 'leaf'; readonly index: number }
 
-/** Reads a fragment such as `#head-12` or `#leaf-3`, or returns null. */
-export function readPlace(fragment: string): RowPlace | null {
+/** `#head-12` or `#leaf-3`. Null for any other fragment. */
+function readPlace(fragment: string): RowPlace | null {
   const [, kind, digits] = /^#(head|leaf)-(\d{1,15})$/.exec(fragment) ?? []
   if (kind === undefined) return null
   return kind === 'head'
@@ -14,7 +14,6 @@ export function readPlace(fragment: string): RowPlace | null {
     : { kind: 'leaf', index: Number(digits) }
 }
 
-/** The row that the address names now. */
 export function usePlace(): RowPlace | null {
   const [place, setPlace] = useState(() => readPlace(location.hash))
   useEffect(() => {

@@ -16,7 +16,6 @@ import {
 } from './answers.ts'
 import { checkGrowth, checkLeaf } from './check-log.ts'
 
-/** The result of a check that the reader started. */
 type Verdict =
   | { readonly kind: 'none' }
   | { readonly kind: 'busy' }
@@ -26,7 +25,7 @@ type Verdict =
   | { readonly kind: 'unfit'; readonly reason: string }
   | { readonly kind: 'fault'; readonly fault: unknown }
 
-/** The input cannot be checked. The message says what the reader can enter. */
+/** The message says what the reader can enter. */
 class UnfitInput extends Error {}
 
 /** Holds the verdict for the current input, until the form changes. */
@@ -96,7 +95,6 @@ function VerdictPlace({ verdict }: { readonly verdict: Verdict }) {
   )
 }
 
-/** Checks that the log under one head begins with the log under another head. */
 export function ConsistencyForm({
   log,
   newest,
@@ -161,7 +159,6 @@ export function ConsistencyForm({
   )
 }
 
-/** Checks that a leaf is in the log. */
 export function InclusionForm({
   log,
   newest,
@@ -271,7 +268,7 @@ function readLeaf(given: string): Uint8Array | null {
   return decodeHex(text)
 }
 
-/** Returns the head with exactly this size. Throws UnfitInput without such a signed head. */
+/** Throws UnfitInput if there is no signed head with exactly this size. */
 async function needHead(log: DescribedLog, size: number, signal: AbortSignal): Promise<Head> {
   const head = await readHeadAt(log.notary, size, signal)
   if (head === null)

@@ -5,26 +5,20 @@ import type { ListedHead } from './check-log.ts'
 export type SeenHead = ListedHead & {
   readonly chainId: number
   readonly contract: string
-  /** When the head was seen, Unix milliseconds, by this browser's clock. */
+  /** Unix milliseconds, by this browser's clock. */
   readonly atMs: number
 }
 
-/** The heads that this browser has seen, by notary. */
+/** By notary. */
 export type SeenHeads = {
   find(notary: string): SeenHead | null
-  /**
-   * Stores a head, but not in place of a larger head. Returns false when this browser stores
-   * nothing.
-   */
+  /** Never replaces a larger head. Returns false when this browser stores nothing. */
   keep(notary: string, seen: SeenHead): boolean
-  /** Returns the notaries with a stored head. */
+  /** The notaries with a stored head. */
   list(): readonly string[]
 }
 
-/**
- * Stores seen heads in a storage of the browser, such as localStorage. `storage` is null when there
- * is no storage.
- */
+/** `storage`: localStorage or similar. Null when there is no storage. */
 export function createSeenHeads(storage: Storage | null): SeenHeads {
   const find: SeenHeads['find'] = (notary) => {
     try {
@@ -56,7 +50,7 @@ export function createSeenHeads(storage: Storage | null): SeenHeads {
   }
 }
 
-/** Returns this browser's own storage, or null when the browser does not allow storage. */
+/** Null when the browser does not allow storage. */
 export function openStorage(): Storage | null {
   try {
     return localStorage
@@ -65,7 +59,7 @@ export function openStorage(): Storage | null {
   }
 }
 
-/** Returns the part of a head that is stored. */
+/** The part of a head that is stored. */
 export function seenOf(log: DescribedLog, { size, root, signature }: Head, atMs: number): SeenHead {
   return { size, root, signature, chainId: log.chain_id, contract: log.contract, atMs }
 }
@@ -76,9 +70,7 @@ function nameOf(notary: string): string {
 
 const NAME_FORM = /^affidavit:seen:(0x[0-9a-f]{40})$/
 
-/**
- * Parses a stored head, which may have any form: extensions and people can write to this storage.
- */
+/** The value may have any form: extensions and people can write to this storage. */
 function parseSeen(value: unknown): SeenHead | null {
   if (typeof value !== 'object' || value === null) return null
   const { size, root, signature, chainId, contract, atMs } = value as Record<string, unknown>

@@ -4,7 +4,7 @@ import { fillHere } from '../verify/fill-here.ts'
 import { LogPage } from './log-page.tsx'
 import { LogsPage } from './logs-page.tsx'
 
-/** The text after `/log/`, unchanged. Null on the page that lists all logs. */
+/** Null on the page that lists all logs. */
 const [, name = null] = /^\/log\/(.*)$/.exec(location.pathname) ?? []
 
 void takeDevelopmentExpectations(fillHere).then(() =>

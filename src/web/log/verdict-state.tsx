@@ -1,7 +1,7 @@
 import { useContext } from 'preact/hooks'
 import { Development, State } from '../kit/notices.tsx'
 
-/** The verdict on an enclave's statement. It also says if some checks were not made. */
+/** Also says if some checks were not made. */
 export function VerdictState({
   verdict,
 }: {

@@ -2,7 +2,6 @@ import { OutsideText } from '../kit/outside-text.tsx'
 
 const PATH_SHOWN_MAX = 200
 
-/** Says that this path has no page, and where the reader can go instead. */
 export function MissingPage() {
   return (
     <>

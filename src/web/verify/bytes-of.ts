@@ -1,12 +1,9 @@
 import { ExpectationFault } from './expectation-fault.ts'
 
-/** Maximum size of a file with expectations, bytes. Files with releases may be larger. */
+/** For a file with expectations. Files with releases may be larger. */
 export const FILE_BYTES_MAX = 1024 * 1024
 
-/**
- * Reads the bytes of a file that the reader chose. Throws ExpectationFault when the file is too
- * large.
- */
+/** Throws ExpectationFault when the file is too large. */
 export async function bytesOf(
   blob: Blob,
   bytesMax: number,

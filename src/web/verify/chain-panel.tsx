@@ -2,10 +2,7 @@ import { TextField } from './fields.tsx'
 
 type Chain = { readonly rpc: string; readonly confirmations: string; readonly explorer: string }
 
-/**
- * Asks for the URL of the chain's endpoint. No chain is called before the reader presses the
- * button.
- */
+/** No chain is called before the reader presses the button. */
 export function ChainPanel({
   given,
   onChange,
@@ -62,10 +59,7 @@ function isHttpUrl(text: string): boolean {
   return URL.canParse(text) && ['http:', 'https:'].includes(new URL(text).protocol)
 }
 
-/**
- * Returns the explorer's base URL without a slash at the end, or empty when the text is not a valid
- * URL.
- */
+/** The base URL without a slash at the end. Empty when the text is not a valid URL. */
 export function explorerOf(text: string): string {
   const trimmed = text.trim()
   return isHttpUrl(trimmed) ? new URL(trimmed).href.replace(/\/+$/, '') : ''

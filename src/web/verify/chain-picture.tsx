@@ -6,7 +6,6 @@ import { State, type Tone } from '../kit/notices.tsx'
 import { CHECK_WORDS, OPEN_ADVICE, wordsOf } from './check-words.ts'
 import { type LinkState, linkStates } from './link-states.ts'
 
-/** The tone of each state of a link. */
 export const LINK_TONES = {
   holds: 'good',
   broken: 'bad',
@@ -14,7 +13,6 @@ export const LINK_TONES = {
   void: 'open',
   undetermined: 'warn',
 } as const satisfies Record<LinkState['state'], Tone>
-/** The words for each state of a link. */
 export const LINK_WORDS = {
   holds: 'holds',
   broken: 'broken',
@@ -24,9 +22,8 @@ export const LINK_WORDS = {
 } as const satisfies Record<LinkState['state'], string>
 
 /**
- * Shows the evidence as a chain of links, from request to block. Each link has a state, and shows
- * its checks when the reader opens it. `facts`: more about a link in plain words. If the evidence
- * depends on a development root, no link is green.
+ * Shows the evidence as a chain of links, from request to block. `facts`: more about a link in
+ * plain words. If the evidence depends on a development root, no link is green.
  */
 export function ChainPicture({
   checks,

@@ -3,8 +3,8 @@ import type { BundleCheckName } from '../../../attestation/evidence/bundle-check
 import type { RecordCheckName } from '../../../attestation/verify-record.ts'
 
 /**
- * The links of the chain, from the request to the block. `needs`: if one of these links is broken,
- * this link proves nothing about the shown question and answer.
+ * From the request to the block. `needs`: if one of these links is broken, this link proves nothing
+ * about the shown question and answer.
  */
 export const LINKS = [
   { name: 'request', title: 'Request and answer', about: 'the question and the answer', needs: [] },
@@ -45,10 +45,10 @@ export const LINKS = [
 export type LinkName = (typeof LINKS)[number]['name']
 
 /**
- * Names of all checks. `attestation` stands for all checks of the document that belongs to a
- * record. The checks of the provider's evidence are in a chain of their own.
+ * `attestation` stands for all checks of the document that belongs to a record. The checks of the
+ * provider's evidence are in a chain of their own.
  */
-export type CheckName =
+type CheckName =
   | Exclude<BundleCheckName, "provider's key" | 'provider attested'>
   | RecordCheckName
   | ExchangeCheckName
@@ -58,7 +58,7 @@ export type CheckName =
  * The link of a check, and what the check shows if it passed. `also`: a second link that depends on
  * the check.
  */
-export type CheckWords = {
+type CheckWords = {
   readonly link: LinkName
   readonly also?: LinkName
   readonly shows: string
@@ -151,16 +151,13 @@ export const CHECK_WORDS: Readonly<Record<CheckName, CheckWords>> = {
   },
 }
 
-/**
- * Checks that are made only if the evidence has the thing to check. A link is complete without
- * them.
- */
+/** Made only if the evidence has the thing to check. A link is complete without them. */
 export const OPTIONAL_CHECKS: ReadonlySet<string> = new Set<CheckName>([
   'stream hash',
   'proof given',
 ])
 
-/** Advice to the reader about a check that was not made. */
+/** For a check that was not made. */
 export const OPEN_ADVICE: Readonly<Partial<Record<CheckName, string>>> = {
   'request hash': 'Give the request that was sent, under “What you kept”.',
   'response hash': 'Give the answer that came, under “What you kept”.',
@@ -174,7 +171,7 @@ export const OPEN_ADVICE: Readonly<Partial<Record<CheckName, string>>> = {
   'block on chain': 'Give the URL of a chain endpoint that you trust, and press “Ask the chain”.',
 }
 
-/** Returns the words for a check, or null for an unknown name, which is shown unchanged. */
+/** Null for an unknown name, which is shown unchanged. */
 export function wordsOf(name: string): CheckWords | null {
   return Object.hasOwn(CHECK_WORDS, name) ? CHECK_WORDS[name as CheckName] : null
 }

@@ -23,10 +23,7 @@ import { ReleaseLabel } from './release-name.tsx'
 import { SessionReportView } from './session-report.tsx'
 import { Verdict } from './verdict.tsx'
 
-/**
- * The report on a bundle, on records, or on a session: the verdict, question and answer, all links,
- * and what the evidence does not prove.
- */
+/** The report on a bundle, on records, or on a session. */
 export function EvidenceReport({
   judged,
   expected,
@@ -84,17 +81,17 @@ export function EvidenceReport({
   )
 }
 
-/** Returns the question and answer of a single call, or null for several calls. */
+/** Null for several calls. */
 function exchangeOf(judged: EvidenceJudgement): ShownExchange | null {
   if (judged.kind === 'bundle') return judged.exchange
   const [record, another] = judged.kind === 'records' ? judged.records : []
   return record === undefined || another !== undefined ? null : record.exchange
 }
 
-/** Maximum characters of a question or answer under the verdict. */
+/** Characters of a question or answer under the verdict. */
 const GIST_LENGTH_MAX = 160
 
-/** Shows the beginning of the question and answer that the verdict is about. */
+/** The beginning of the question and answer that the verdict is about. */
 function Gist({ exchange: { asked, said } }: { readonly exchange: ShownExchange }) {
   const question = asked?.findLast(({ who }) => who === 'user') ?? null
   const answer = said?.find(({ who }) => who !== 'thinks') ?? said?.[0] ?? null
@@ -154,7 +151,7 @@ function BundleReportView({
   )
 }
 
-/** Returns further advice about what the evidence does not prove. */
+/** Advice about what the evidence does not prove. */
 function adviceOf(judged: EvidenceJudgement, expected: Expected): readonly string[] {
   if (judged.kind === 'records')
     return [
@@ -170,7 +167,7 @@ function adviceOf(judged: EvidenceJudgement, expected: Expected): readonly strin
   ]
 }
 
-/** Shows a sentence with text from outside the page, never as a link. */
+/** The text comes from outside, so it is never a link. */
 function OneLine({ text }: { readonly text: string }) {
   return <OutsideText text={text} isOneLine={true} shownMax={2_000} />
 }
@@ -262,7 +259,7 @@ function Pair({ name, value }: { readonly name: string; readonly value: string }
   )
 }
 
-/** Maximum records that are shown. Further records are only counted. */
+/** Further records are only counted. */
 const RECORDS_SHOWN = 20
 
 function RecordsReport({
@@ -308,7 +305,6 @@ function RecordsReport({
   )
 }
 
-/** Returns the advice to the reader about a doubt. */
 function sayDoubt(doubt: Doubt): string {
   switch (doubt.kind) {
     case 'not in log':

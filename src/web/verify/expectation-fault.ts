@@ -1,6 +1,5 @@
 /** An expectation is invalid. The page checks nothing until the reader corrects it. */
 export class ExpectationFault extends Error {
-  /** The advice to the reader. */
   readonly advice: string
 
   constructor(message: string, advice: string) {

@@ -11,9 +11,7 @@ export function ExpectationsForm({
   onChange: set,
 }: {
   readonly given: FormExpectations
-  /**
-   * Reads a file that fills form fields, in a worker if the page itself does not load cryptography.
-   */
+  /** Runs in a worker if the page itself does not load cryptography. */
   readonly readFile: (file: File) => Promise<Partial<FormExpectations>>
   /**
    * Called with only the changed part, because two changes may come before the page renders again.

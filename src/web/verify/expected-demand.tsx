@@ -3,13 +3,10 @@ import { giveExpectations, useExpectations } from '../kit/tab-expectations.ts'
 import { ExpectationsForm } from './expectations-form.tsx'
 import type { Filled } from './job.ts'
 
-/**
- * Asks what the reader expects, on pages that check again only when the reader presses a button.
- */
+/** For pages that check again only when the reader presses a button. */
 export function ExpectedDemand({
   readFile,
 }: {
-  /** Returns the form fields that a file fills. */
   readonly readFile: (file: File) => Promise<Filled>
 }) {
   const { own } = useExpectations()

@@ -18,16 +18,15 @@ import {
 import { ExpectationFault } from './expectation-fault.ts'
 import type { Filled, FormExpectations } from './job.ts'
 
-/** A file that the reader chose. Its content shows its kind. */
+/** The content shows the kind. */
 export type ExpectedFile = { readonly name: string } & (
   | { readonly kind: 'expectations' | 'measurements'; readonly value: JsonObject }
   | { readonly kind: 'release' | 'configuration' | 'roots'; readonly text: string }
 )
 
-/** Maximum bytes of a file that the page reads, such as a file with releases. */
+/** For a file such as one with releases. */
 export const EXPECTED_FILE_BYTES_MAX = 8 * 1024 * 1024
 
-/** The words for each kind of file. */
 const KIND_WORDS: Readonly<Record<ExpectedFile['kind'], string>> = {
   expectations: 'expectations',
   release: 'signed release',
@@ -37,8 +36,8 @@ const KIND_WORDS: Readonly<Record<ExpectedFile['kind'], string>> = {
 }
 
 /**
- * Recognises the kind of a file. It does not check the file fully: the client, or the fields of a
- * page, do this later. Throws ExpectationFault for a file of unknown kind.
+ * Does not check the file fully: the client, or the fields of a page, do this later. Throws
+ * ExpectationFault for a file of unknown kind.
  */
 export function readExpectedFile(name: string, bytes: Uint8Array): ExpectedFile {
   const { text, json } = read(bytes)
@@ -58,9 +57,8 @@ export function readExpectedFile(name: string, bytes: Uint8Array): ExpectedFile 
 }
 
 /**
- * Adds a file of any kind to the reader's expectations. Of two files with the same name, the later
- * is used. A file with expectations replaces the form fields that it fills. Throws ExpectationFault
- * like fillExpectations.
+ * Of two files with the same name, the later is used. A file with expectations replaces the form
+ * fields that it fills. Throws ExpectationFault like fillExpectations.
  */
 export function addExpectedFile(
   own: FormExpectations,
@@ -90,9 +88,8 @@ export function addExpectedFile(
 }
 
 /**
- * Returns the form fields that a file with expectations or measurements fills, so that the reader
- * sees them. Expectations must pass the same checks as in the client and on the command line.
- * Throws ExpectationFault for a file that fails these checks or is of another kind.
+ * The file must pass the same checks as in the client and on the command line. Throws
+ * ExpectationFault for a file that fails these checks or is of another kind.
  */
 export function fillExpectations(file: ExpectedFile): Filled {
   if (!('value' in file)) throw unfilled(`${file.name} is a ${KIND_WORDS[file.kind]}.`)
@@ -139,8 +136,8 @@ const EXPECTED_MEMBERS = [
 ]
 
 /**
- * Returns the text (null if it is not UTF-8) and the parsed value. `json` is null for a text that
- * is not a JSON object, or that parsers would read differently.
+ * `text` is null if it is not UTF-8. `json` is null for a text that is not a JSON object, or that
+ * parsers would read differently.
  */
 function read(bytes: Uint8Array): {
   readonly text: string | null
@@ -159,9 +156,9 @@ function read(bytes: Uint8Array): {
 
 /**
  * Returns registers by name (`PCR0`), from `{"PCR0": "…"}` or `{"0": "…"}`, or from such an object
- * under `Measurements`, which image builders write. Returns null for an object without registers. A
- * member that only looks like a register is refused, because a register that is left out would not
- * be demanded.
+ * under `Measurements`, which image builders write. Null for an object without registers. A member
+ * that only looks like a register is refused, because a register that is left out would not be
+ * demanded.
  */
 function registersOf(json: JsonObject): JsonObject | null {
   const inner = memberOf(json, 'Measurements')
@@ -181,8 +178,8 @@ function registersOf(json: JsonObject): JsonObject | null {
 const LIKE_REGISTER = /^(?:pcr)?\d+$/i
 
 /**
- * Writes one register per line. Refuses a value that is not text, because a register without text
- * would not be demanded.
+ * One register per line. Refuses a value that is not text, because a register without text would
+ * not be demanded.
  */
 function writeSet(set: Json, file: string): string {
   const registers = isJsonObject(set) ? registersOf(set) : null

@@ -3,7 +3,6 @@ import { useId, useRef } from 'preact/hooks'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { Count } from '../kit/values.tsx'
 
-/** A text field with a description of its purpose. */
 export function TextField({
   label,
   hint,
@@ -50,7 +49,6 @@ export function TextField({
   )
 }
 
-/** A field to choose files, which shows the chosen files. */
 export function FilesField({
   label,
   hint,
@@ -103,7 +101,7 @@ export function FilesField({
   )
 }
 
-/** A file's name and size. The name is text from outside. */
+/** The name is text from outside. */
 export function FileName({ file }: { readonly file: Blob }) {
   const name = file instanceof File ? file.name : 'pasted text'
   return (
@@ -113,7 +111,6 @@ export function FileName({ file }: { readonly file: Blob }) {
   )
 }
 
-/** A checkbox with a label. */
 export function Tick({
   label,
   isTicked,

@@ -2,7 +2,7 @@ import { bytesOf } from './bytes-of.ts'
 import { EXPECTED_FILE_BYTES_MAX, fillExpectations, readExpectedFile } from './expected-files.ts'
 import type { Filled } from './job.ts'
 
-/** Returns the form fields that a file fills. Rejects with ExpectationFault. */
+/** Rejects with ExpectationFault. */
 export async function fillHere(file: Blob): Promise<Filled> {
   const bytes = await bytesOf(file, EXPECTED_FILE_BYTES_MAX, 'The file')
   return fillExpectations(readExpectedFile('The file', bytes))

@@ -4,11 +4,11 @@ import type { ReleaseFile } from '../../../attestation/report/expectation-files.
 import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'
 import type { ReleaseJudgement } from '../../../attestation/report/judge-releases.ts'
 
-/** The reader's expectations as entered: texts of fields, and files. */
+/** As entered: texts of fields, and files. */
 export type GivenExpectations = {
   /** Signed releases, or lists of signed releases. */
   readonly releases: readonly Blob[]
-  /** Release keys, one per line. */
+  /** One per line. */
   readonly releaseKeys: string
   /** How many of the release keys must have signed a release. Empty: one. */
   readonly releaseSigners: string
@@ -16,32 +16,30 @@ export type GivenExpectations = {
   readonly measurements: string
   readonly anyMeasurement: boolean
   readonly allowDebug: boolean
-  /** Digests of boot configurations, one per line. */
+  /** Digests, one per line. */
   readonly configurations: string
-  /** Boot configurations, as files with JSON. */
+  /** Files with JSON. */
   readonly configurationFiles: readonly Blob[]
   /** PEM of root certificates to trust in place of AWS's. */
   readonly rootText: string
   readonly roots: readonly Blob[]
   readonly revocationLists: readonly Blob[]
-  /** A policy for the provider's machine: at most one file. */
+  /** For the provider's machine: at most one file. */
   readonly providerPolicies: readonly Blob[]
   /** Outcomes of incomplete answers that the reader accepts. */
   readonly outcomes: readonly ('client_disconnected' | 'upstream_error')[]
   readonly confirmations: string
-  /**
-   * The nonce of a document, hex, only for a document without other evidence. `0x`: an empty nonce.
-   */
+  /** Hex, only for a document without other evidence. `0x`: an empty nonce. */
   readonly nonce: string
   /** When a document must be valid, only for a document without other evidence. */
   readonly time: 'now' | 'own' | 'given'
-  /** A time in ISO 8601, or in Unix seconds. */
+  /** ISO 8601, or Unix seconds. */
   readonly at: string
-  /** Maximum age of a document, seconds. */
+  /** Of a document, seconds. */
   readonly maxAge: string
 }
 
-/** The expectations in the page's fields. Their blobs are files that the reader chose. */
+/** Blobs in the page's fields are files that the reader chose. */
 export type FormExpectations = GivenExpectations & {
   readonly releases: readonly File[]
   readonly configurationFiles: readonly File[]
@@ -50,7 +48,6 @@ export type FormExpectations = GivenExpectations & {
   readonly providerPolicies: readonly File[]
 }
 
-/** Expectations in which every field is empty. */
 export const NO_EXPECTATIONS: FormExpectations = {
   releases: [],
   releaseKeys: '',
@@ -71,7 +68,6 @@ export const NO_EXPECTATIONS: FormExpectations = {
   at: '',
   maxAge: '',
 }
-/** The form fields that a file fills. */
 export type Filled = Pick<
   FormExpectations,
   | 'releases'
@@ -84,14 +80,13 @@ export type Filled = Pick<
   | 'rootText'
 >
 
-/** The kind of a source. `auto`: its first bytes show the kind. */
+/** `auto`: the first bytes show the kind. */
 export type SourceKind = 'auto' | 'evidence' | 'document' | 'release' | 'image'
 
-/** One source to check, and what to compare it with. */
 export type Job = {
   readonly source: Blob
   readonly kind: SourceKind
-  /** Files that the reader kept: the body of the request, and (in the next member) the answer. */
+  /** Files that the reader kept: the body of the request, and the answer. */
   readonly request: Blob | null
   readonly answer: Blob | null
   /** True if the kept stream is from a call with an `Idempotency-Key`. */
@@ -101,7 +96,6 @@ export type Job = {
   readonly rpc: string | null
 }
 
-/** The result of a job. */
 export type JobOutcome =
   | { readonly kind: 'evidence'; readonly judged: EvidenceJudgement; readonly expected: Expected }
   | { readonly kind: 'document'; readonly found: DocumentFound }
@@ -116,7 +110,7 @@ export type JobOutcome =
   /** The source could not be checked. `message` states why, `advice` what the reader can do. */
   | { readonly kind: 'refused'; readonly message: string; readonly advice: string }
 
-/** The expectations that decide which advice the report gives. */
+/** Decides which advice the report gives. */
 export type Expected = {
   readonly code: boolean
   readonly configuration: boolean
@@ -146,9 +140,9 @@ export type ImageFound =
   | { readonly valid: true; readonly report: EifReport; readonly matches: boolean | null }
   | { readonly valid: false; readonly code: string; readonly message: string }
 
-/** Messages from the page to its worker: a job, or a file that fills fields of expectations. */
+/** From the page to its worker: a job, or a file that fills fields of expectations. */
 export type JobRequest = { readonly id: number; readonly job: Job } | { readonly fill: Blob }
-/** Messages from the worker to the page. */
+/** From the worker to the page. */
 export type JobReply =
   | { readonly id: number; readonly done: number }
   | { readonly id: number; readonly outcome: JobOutcome }

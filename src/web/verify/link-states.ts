@@ -2,7 +2,6 @@ import type { Check } from '../../../attestation/finding.ts'
 import { isUndetermined } from '../../../attestation/report/unknown-root.ts'
 import { LINKS, type LinkName, OPTIONAL_CHECKS, wordsOf } from './check-words.ts'
 
-/** The state of one link of the chain. */
 export type LinkState = {
   readonly name: LinkName
   readonly title: string
@@ -14,11 +13,11 @@ export type LinkState = {
 }
 
 /**
- * Returns every link of the chain with its checks, in order. A link is broken when one of its
- * checks failed. A link is open when a check that it needs was not made, or when it has no checks.
- * A link is undetermined when the only failure is that the document leads to a root that the reader
- * does not trust. A link is void when all its checks passed, but a link that it needs is broken:
- * its checks then prove nothing about the shown content.
+ * Returns every link with its checks, in order. A link is broken when one of its checks failed. A
+ * link is open when a check that it needs was not made, or when it has no checks. A link is
+ * undetermined when the only failure is that the document leads to a root that the reader does not
+ * trust. A link is void when all its checks passed, but a link that it needs is broken: its checks
+ * then prove nothing about the shown content.
  */
 export function linkStates(checks: readonly Check<string>[]): readonly LinkState[] {
   const states = new Map<LinkName, LinkState>()
@@ -39,10 +38,7 @@ function isLost({ state }: LinkState): boolean {
   return state === 'broken' || state === 'void'
 }
 
-/**
- * Returns the links of a check. A check without words is in the first link, where readers will see
- * it.
- */
+/** A check without words is in the first link, where readers will see it. */
 function linksOf(name: string): readonly LinkName[] {
   const { link, also } = wordsOf(name) ?? { link: 'request' }
   return also === undefined ? [link] : [link, also]

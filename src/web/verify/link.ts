@@ -1,19 +1,19 @@
 import type { GivenExpectations } from './job.ts'
 
 /**
- * The expectations that a link to this page may carry: texts to compare with evidence, but never
- * evidence or content. The maker of the evidence may have written the link. So a link carries
- * nothing that makes the page trust more (roots, any code, debug mode, cut answers) or call a
- * chain's endpoint. The texts are in the fragment of the URL, which browsers do not send.
+ * A link to this page may carry these expectations, but never evidence or content. The maker of the
+ * evidence may have written the link. So a link carries nothing that makes the page trust more
+ * (roots, any code, debug mode, cut answers) or call a chain's endpoint. The texts are in the
+ * fragment of the URL, which browsers do not send.
  */
 const LINKED = ['releaseKeys', 'releaseSigners', 'measurements', 'configurations'] as const
 
 export type Linked = Pick<GivenExpectations, (typeof LINKED)[number]>
 
-/** Maximum length of a member's text in a link, characters. */
+/** Characters of a member's text in a link. */
 const MEMBER_LENGTH_MAX = 8_000
 
-/** Returns the fragment that carries these expectations, or empty without expectations. */
+/** Empty without expectations. */
 export function writeFragment(expectations: GivenExpectations): string {
   const parameters = new URLSearchParams(
     LINKED.flatMap((name) => {
@@ -26,8 +26,8 @@ export function writeFragment(expectations: GivenExpectations): string {
 }
 
 /**
- * Combines the reader's texts with the texts from a link. A text from the link replaces the
- * reader's text. The number of signers never becomes lower, even if a text is not a number.
+ * A text from the link replaces the reader's text. The number of signers never becomes lower, even
+ * if a text is not a number.
  */
 export function takeLinked<Own extends GivenExpectations>(own: Own, linked: Linked): Own {
   const said = Object.fromEntries(Object.entries(linked).filter(([, text]) => text !== ''))
@@ -36,12 +36,12 @@ export function takeLinked<Own extends GivenExpectations>(own: Own, linked: Link
   return { ...own, ...said, ...(isKept ? { releaseSigners: own.releaseSigners } : {}) }
 }
 
-/** Returns the number in a text, or 0 for another text. */
+/** 0 for a text that is not a number. */
 function countOf(text: string): number {
   return /^\d+$/.test(text.trim()) ? Number(text) : 0
 }
 
-/** Parses a fragment that an attacker may control. Returns null when it carries no expectations. */
+/** An attacker may control the fragment. Null when it carries no expectations. */
 export function readFragment(fragment: string): Linked | null {
   const parameters = new URLSearchParams(fragment.replace(/^#/, ''))
   const textOf = (name: (typeof LINKED)[number]) =>

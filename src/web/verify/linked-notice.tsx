@@ -2,8 +2,7 @@ import { OutsideText } from '../kit/outside-text.tsx'
 import type { Linked } from './link.ts'
 
 /**
- * Says that expectations from a link are claims of the link's author. The reader decides whether to
- * use them.
+ * Expectations from a link are claims of the link's author. The reader decides whether to use them.
  */
 export function LinkedNotice({
   linked,

@@ -8,7 +8,7 @@ import type { DocumentFound, ImageFound, JobOutcome } from './job.ts'
 import { ReleaseLabel } from './release-name.tsx'
 import { Verdict } from './verdict.tsx'
 
-/** The report on an attestation document without other evidence. */
+/** For an attestation document without other evidence. */
 export function DocumentReport({ found }: { readonly found: DocumentFound }) {
   if (!found.valid)
     return (
@@ -125,10 +125,8 @@ function RuleList({ rules }: { readonly rules: readonly RuleOutcome[] }) {
   )
 }
 
-/** Maximum releases of a list that are shown. */
 const RELEASES_SHOWN = 50
 
-/** The report on a release, or on a list of releases. */
 export function ReleaseReport({
   file,
   judged,
@@ -232,7 +230,6 @@ function ReleaseFacts({ release }: { readonly release: Release }) {
   )
 }
 
-/** The report on an image. */
 export function ImageReport({ found }: { readonly found: ImageFound }) {
   if (!found.valid)
     return (

@@ -12,7 +12,7 @@ import {
 } from './provider-links.ts'
 
 /**
- * Shows the second chain: from the key that answered to the weights, by the evidence of the
+ * The second chain leads from the key that answered to the weights, by the evidence of the
  * provider's machine. If it depends on development roots, no link is green.
  */
 export function ProviderChain({

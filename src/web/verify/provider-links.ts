@@ -12,8 +12,8 @@ import type { LinkName } from './check-words.ts'
 import { type LinkState, linkStates } from './link-states.ts'
 
 /**
- * The links of the second chain, from the key that answered to the weights. `needs`: if one of
- * these links is broken, this link shows nothing. Code that is not accepted can state any key.
+ * From the key that answered to the weights. `needs`: if one of these links is broken, this link
+ * shows nothing. Code that is not accepted can state any key.
  */
 const PROVIDER_LINKS = [
   {
@@ -59,7 +59,7 @@ const RECEIPT_LINKS: ReadonlySet<LinkName> = new Set([
 
 type ProviderLinkName = (typeof PROVIDER_LINKS)[number]['name']
 
-/** One link of the second chain. */
+/** A link of the second chain. */
 export type ProviderLink = Pick<LinkState, 'title' | 'about' | 'why' | 'checks'> & {
   readonly name: ProviderLinkName
   readonly state: 'holds' | 'broken' | 'open' | 'void'

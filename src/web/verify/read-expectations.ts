@@ -28,14 +28,14 @@ import { bytesOf, FILE_BYTES_MAX } from './bytes-of.ts'
 import { ExpectationFault } from './expectation-fault.ts'
 import type { GivenExpectations } from './job.ts'
 
-/** The parsed expectations, and who signed which release. */
+/** `releases` says who signed which release. */
 export type JobExpectations = {
   readonly expected: ExpectedEvidence
   readonly trust: ReleaseTrust | null
   readonly releases: readonly string[]
 }
 
-/** Parses the reader's expectations. Throws ExpectationFault with the wrong field. */
+/** Throws ExpectationFault with the wrong field. */
 export async function readGivenExpectations(given: GivenExpectations): Promise<JobExpectations> {
   const trust = readTrust(given)
   const { entries, lines } = await readReleases(given.releases, trust)
@@ -73,12 +73,12 @@ export async function readGivenExpectations(given: GivenExpectations): Promise<J
   }
 }
 
-/** True if another root than AWS's is trusted. It may belong to a development enclave. */
+/** The root may belong to a development enclave. */
 export function isOtherRoot(roots: readonly Uint8Array[] | undefined): boolean {
   return roots?.some((root) => !equalBytes(root, AWS_ROOT_SHA256)) ?? false
 }
 
-/** Returns the keys that the reader trusts to sign releases, or null without keys. */
+/** Null without keys. */
 function readTrust({ releaseKeys, releaseSigners }: GivenExpectations): ReleaseTrust | null {
   const keys = linesOf(releaseKeys).map((line) =>
     mending(
@@ -152,10 +152,7 @@ const PCR_LINE = new RegExp(
   'i',
 )
 
-/**
- * Parses sets of measurements between empty lines. A document matches a set if all its registers
- * match.
- */
+/** Sets are separated by empty lines. A document matches a set if all its registers match. */
 function readMeasurements(text: string): readonly MeasurementSet[] | null {
   const sets = text.split(/\n[ \t]*\n/).map(linesOf)
   const given = sets.filter((lines) => lines.length > 0)
@@ -239,7 +236,7 @@ async function readProviderPolicy([file, second]: readonly Blob[]): Promise<Prov
   }
 }
 
-/** Parses a number of things, or returns null for an empty field. */
+/** Null for an empty field. */
 export function readCount(text: string, name: string, max: number): number | null {
   const trimmed = text.trim()
   if (trimmed === '') return null

@@ -2,7 +2,7 @@ import type { ReleaseName } from '../../../attestation/release/release-name.ts'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { Hex } from '../kit/values.tsx'
 
-/** A release, shown by its version and the commit of its sources. */
+/** Shows the version and the commit of the sources. */
 export function ReleaseLabel({
   release: { version, git_commit: commit },
 }: {

@@ -43,19 +43,16 @@ import {
   readGivenExpectations,
 } from './read-expectations.ts'
 
-/**
- * Maximum bytes of a source, as on the command line. Images have no such limit, because they are
- * read in parts.
- */
+/** As on the command line. Images have no such limit, because they are read in parts. */
 const SOURCE_BYTES_MAX = 256 * 1024 * 1024
-/** Maximum bytes of a file with revocation lists, as on the command line. */
+/** For a file with revocation lists, as on the command line. */
 const LISTS_BYTES_MAX = 4 * 1024 * 1024
-/** Time limit for an answer from the chain's endpoint. */
+/** For an answer from the chain's endpoint. */
 const CHAIN_TIMEOUT_MS = 30_000
 
 /**
- * Checks one source as the job describes. `onProgress` is called with the finished part, 0 to 1, if
- * known. A source that cannot be checked gives the outcome `refused`, and never a rejection.
+ * `onProgress` gets the finished part, 0 to 1, if known. A source that cannot be checked gives the
+ * outcome `refused`, and never a rejection.
  */
 export async function runJob(job: Job, onProgress: (done: number) => void): Promise<JobOutcome> {
   try {
@@ -87,8 +84,7 @@ function checkContext(): void {
 }
 
 /**
- * Recognises the kind of a source from its first bytes. The kind only decides which checks are
- * made, and creates no trust.
+ * Decides by the first bytes. The kind only decides which checks are made, and creates no trust.
  */
 async function recognize(source: Blob): Promise<Exclude<SourceKind, 'auto'>> {
   const start = new Uint8Array(await source.slice(0, 4096).arrayBuffer())
@@ -143,7 +139,7 @@ async function judgeOne(job: Job, read: JobExpectations): Promise<JobOutcome> {
   }
 }
 
-/** Creates a verifier that uses the reader's revocation lists. */
+/** Uses the reader's revocation lists. */
 async function openVerifier(
   { revocationLists }: GivenExpectations,
   { isOfOne, nowMs }: { readonly isOfOne: boolean; readonly nowMs: number },
@@ -253,7 +249,7 @@ async function* readChunks(
   }
 }
 
-/** True if the image has the expected measurements, null without expected measurements. */
+/** Null without expected measurements. */
 function compareMeasurements(
   { measurements }: EifReport,
   { measurements: sets, releases = [] }: JobExpectations['expected']['attestation'],
@@ -274,7 +270,7 @@ function compareMeasurements(
   return wanted.length === 0 ? null : wanted.some(isSame)
 }
 
-/** Returns why nothing could be checked, and what to do. */
+/** Why nothing could be checked, and what to do. */
 function refusalOf(fault: unknown): JobOutcome {
   if (fault instanceof ExpectationFault)
     return { kind: 'refused', message: fault.message, advice: fault.advice }

@@ -3,7 +3,6 @@ import { FaultNotice } from '../kit/notices.tsx'
 import { saveFile } from '../kit/save-file.ts'
 import { writeEvidencePage } from './saved-file.ts'
 
-/** The result of an attempt to save a file. */
 type Saved = { readonly contents: string } | { readonly fault: unknown }
 
 /** Saves the evidence, the report, and the page that checks the evidence as one file. */

@@ -11,17 +11,15 @@ import {
 import { writeVerifier } from '../../../attestation/report/verifier-page.ts'
 import { IS_COPY } from '../kit/frame.tsx'
 
-/**
- * Maximum length of the page that a gateway sends for saving, characters. The real page is smaller.
- */
+/** Characters of the page that a gateway sends for saving. The real page is smaller. */
 const PAGE_LENGTH_MAX = 4 * 1024 * 1024
 
 /** The HTML before the data in the smallest page. */
 const HEAD = '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title></title>\n'
 
 /**
- * The evidence inside this page, as a file. It is read as strictly as a file that the reader drops.
- * Null when this page has no evidence.
+ * The evidence inside this page. It is read as strictly as a file that the reader drops. Null when
+ * this page has no evidence.
  */
 export const OWN_EVIDENCE: File | null = findOwnEvidence()
 
@@ -35,13 +33,12 @@ function findOwnEvidence(): File | null {
 
 /**
  * Returns the saved page with the evidence from `source`: a bundle, a record or a saved proof, or a
- * page that contains one. The page contains no other evidence. Also returns the hash of the
- * completion, and whether the page shows question and answer. Rejects for evidence that is not
+ * page that contains one. The page contains no other evidence. Rejects for evidence that is not
  * JSON.
  */
 export async function writeEvidencePage(source: Blob): Promise<{
   readonly page: string
-  /** 64 hex digits, or null when the evidence names no completion. */
+  /** 64 hex digits. Null when the evidence names no completion. */
   readonly hash: string | null
   readonly hasQuestion: boolean
   readonly hasAnswer: boolean
@@ -64,10 +61,7 @@ function hashIn(evidence: Json): string | null {
   return typeof hash === 'string' && /^[0-9a-f]{64}$/.test(hash) ? hash : null
 }
 
-/**
- * True if the evidence has a member with one of these names, in a bundle, its record, a saved
- * proof, or a record.
- */
+/** Searches a bundle, its record, a saved proof, or a record. */
 function hasMember(evidence: Json, names: readonly string[]): boolean {
   const page = memberAt(evidence, 'completions')
   const places = [evidence, memberAt(evidence, 'record'), ...(isJsonArray(page) ? page : [])]
@@ -82,9 +76,7 @@ async function fetchPage(): Promise<string> {
   return page
 }
 
-/**
- * Returns what this file states about its maker, and its digest. Null when the page is incomplete.
- */
+/** What this file states about its maker, and its digest. Null when the page is incomplete. */
 export function readOwnPage(): EvidencePage | null {
   try {
     return readEvidencePage(encodeUtf8(writeOwnPage()))

@@ -8,10 +8,10 @@ import { Hex } from '../kit/values.tsx'
 
 const OUTCOMES = { verified: 'passed', consistent: 'not checked', invalid: 'failed' } as const
 
-/** Maximum number of calls that are shown. Further calls are only counted. */
+/** Further calls are only counted. */
 const CALLS_SHOWN = 500
 
-/** The checks of a session, and its calls, each with what the call added to the run. */
+/** The checks of a session, and what each of its calls added to the run. */
 export function SessionReportView({
   report,
   isMarked,

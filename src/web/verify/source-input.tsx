@@ -1,10 +1,10 @@
 import { useId, useRef, useState } from 'preact/hooks'
 import { FileName } from './fields.tsx'
 
-/** Maximum characters that the field shows. A longer text is used, but not shown. */
+/** Characters. A longer text is used, but not shown. */
 const FIELD_LENGTH_MAX = 50_000
 
-/** The input for evidence, to drop, choose or paste. */
+/** Evidence can be dropped, chosen or pasted. */
 export function SourceInput({
   source,
   onSource,

@@ -4,17 +4,15 @@ import type { Filled, FilledReply, Job, JobOutcome, JobReply, JobRequest } from 
 /** Runs jobs in a worker, one at a time. */
 export type Checker = {
   /**
-   * Runs a job and returns its result. `onProgress` is called with the finished part. A new job
-   * ends the running job: the promise of the old job rejects with AbortError.
+   * `onProgress` gets the finished part. A new job ends the running job: the promise of the old job
+   * rejects with AbortError.
    */
   run(job: Job, onProgress: (done: number) => void): Promise<JobOutcome>
-  /** Ends the running job. The promise of this job rejects with AbortError. */
+  /** The promise of the running job rejects with AbortError. */
   stop(): void
 }
 
-/**
- * Creates a checker. The worker's script is loaded at once, because the network may be gone later.
- */
+/** The worker's script is loaded at once, because the network may be gone later. */
 export function createChecker(): Checker {
   let end: (() => void) | null = null
   let idle: Worker | null = null
@@ -66,8 +64,8 @@ export function createChecker(): Checker {
 }
 
 /**
- * Returns the form fields that a file fills, read in a second worker: a running check continues.
- * Rejects with ExpectationFault for a file that fills no fields.
+ * Reads the file in a second worker: a running check continues. Rejects with ExpectationFault for a
+ * file that fills no fields.
  */
 export async function fillInWorker(file: Blob): Promise<Filled> {
   const worker = await startWorker()
@@ -96,8 +94,8 @@ function aborted(): DOMException {
 let text: Promise<string> | null = null
 
 /**
- * Loads the text of the worker's script: a separate file in a served page, so that the page appears
- * sooner, and a part of a saved page.
+ * The text is a separate file in a served page, so that the page appears sooner, and a part of a
+ * saved page.
  */
 function loadText(): Promise<string> {
   text ??= import('./worker.ts?text').then(
@@ -110,9 +108,7 @@ function loadText(): Promise<string> {
   return text
 }
 
-/**
- * Starts the worker from a blob with the worker's text. The page's policy allows no other workers.
- */
+/** Starts the worker from a blob. The page's policy allows no other workers. */
 async function startWorker(): Promise<Worker> {
   const url = URL.createObjectURL(new Blob([await loadText()], { type: 'text/javascript' }))
   return new Worker(trusted(url), { name: 'affidavit-verify' })
@@ -127,10 +123,7 @@ type TrustedTypes = {
 
 let policy: ReturnType<TrustedTypes['createPolicy']> | null = null
 
-/**
- * Marks the URL with this page's trusted-types policy, for browsers that require this. The policy
- * accepts only URLs of blobs.
- */
+/** Some browsers require this mark. The page's trusted-types policy accepts only URLs of blobs. */
 function trusted(url: string): string {
   const { trustedTypes } = globalThis as { readonly trustedTypes?: TrustedTypes }
   if (trustedTypes === undefined) return url

@@ -18,12 +18,12 @@ const TONES = {
 } as const satisfies Record<Standing, string>
 const SIGNS = { good: '✓', warn: '!', bad: '✗' } as const
 
-/** Id of the heading above a result, to move the focus there. */
+/** The heading above a result, which gets the focus. */
 export const RESULT_ID = 'result'
 
 /**
- * The verdict in the largest type, with a sentence that every reader can understand. `headline` is
- * for engineers. If a development enclave signed the evidence, the verdict is never green.
+ * A sentence that every reader can understand, with `headline` for engineers. If a development
+ * enclave signed the evidence, the verdict is never green.
  */
 export function Verdict({
   standing,
@@ -65,7 +65,6 @@ export function Verdict({
   )
 }
 
-/** Why nothing was checked, and what to do. */
 export function Refused({
   outcome,
 }: {

@@ -21,7 +21,6 @@ import { type Checker, createChecker, fillInWorker } from './start-worker.ts'
 import { ThisFile } from './this-file.tsx'
 import { RESULT_ID, Refused } from './verdict.tsx'
 
-/** The state of a check. */
 type Progress =
   | { readonly kind: 'idle' }
   | { readonly kind: 'running'; readonly done: number | null }
@@ -38,7 +37,7 @@ type Progress =
  */
 type Given = { readonly values: readonly unknown[]; readonly isChainAsked: boolean }
 
-/** Checks evidence in this browser. The evidence does not leave the browser. */
+/** The evidence does not leave the browser. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: a page and its state
 export function VerifyPage() {
   const [source, setSource] = useState<Blob | null>(null)
@@ -220,7 +219,7 @@ function isOther(one: Given, other: Given): boolean {
   return one.values.some((value, at) => value !== other.values[at])
 }
 
-/** Runs one check at a time in a worker, which starts with the first check. */
+/** Runs one check at a time. The worker starts with the first check. */
 function useChecker(onOutcome: (outcome: JobOutcome) => void) {
   const [progress, setProgress] = useState<Progress>({ kind: 'idle' })
   const checker = useRef<Checker | null>(null)
@@ -253,8 +252,7 @@ function useChecker(onOutcome: (outcome: JobOutcome) => void) {
 }
 
 /**
- * The result. Its heading takes the focus, so that people with a keyboard or a screen reader find
- * it.
+ * The heading takes the focus, so that people with a keyboard or a screen reader find the result.
  */
 function Result({
   progress,

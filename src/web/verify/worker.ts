@@ -4,11 +4,11 @@ import type { FilledReply, JobReply, JobRequest } from './job.ts'
 import { runJob } from './run-job.ts'
 
 /*
- * Checks sources in a worker, so that the page stays responsive. A served page loads the worker's
- * text (start-worker.ts). In a saved page, page and worker run the same script.
+ * A worker keeps the page responsive during checks. A served page loads the worker's text
+ * (start-worker.ts). In a saved page, page and worker run the same script.
  */
 
-/** The members of a worker's global scope that this file uses. The types for pages lack them. */
+/** The types for pages lack these members of a worker's global scope. */
 type Scope = {
   onmessage: ((event: MessageEvent<JobRequest>) => void) | null
   postMessage(message: JobReply | FilledReply): void

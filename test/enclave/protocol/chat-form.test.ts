@@ -5,8 +5,8 @@ import { describe, expect, it } from 'vitest'
 import { readChatRequest } from '../../../enclave/protocol/chat-form.ts'
 import type { RequestFault } from '../../../enclave/protocol/request-faults.ts'
 import { ValidationError } from '../../../src/api/errors.ts'
-import { validateBody } from '../../../src/api/validation.ts'
 import { providersRequestWith } from '../../../src/chat/chat-request.ts'
+import { validateBody } from '../../support/validate-body.ts'
 
 /**
  * What each odd value is refused with, by the place that it is put in: the faults of one value, a

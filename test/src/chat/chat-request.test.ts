@@ -5,8 +5,8 @@ import {
   type RequestFault,
 } from '../../../enclave/protocol/request-faults.ts'
 import { ValidationError } from '../../../src/api/errors.ts'
-import { validateBody } from '../../../src/api/validation.ts'
 import { chatRequest, providersRequestWith } from '../../../src/chat/chat-request.ts'
+import { validateBody } from '../../support/validate-body.ts'
 
 const user = { role: 'user', content: 'hello' }
 const minimal = { model: 'demo/echo', messages: [user] }

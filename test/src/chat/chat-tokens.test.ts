@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../../attestation/json/value.ts'
 import { ESTIMATE_MAX } from '../../../src/accounts/limits/limiter.ts'
-import { validateBody } from '../../../src/api/validation.ts'
 import { chatRequest } from '../../../src/chat/chat-request.ts'
 import {
   estimateChatTokens,
@@ -10,6 +9,7 @@ import {
   PARSED_LENGTH_MAX,
   usedTokensOf,
 } from '../../../src/chat/chat-tokens.ts'
+import { validateBody } from '../../support/validate-body.ts'
 
 const sizeOf = (request: object) =>
   validateBody(chatRequest, new TextEncoder().encode(JSON.stringify({ model: 'm', ...request })))

@@ -7,8 +7,8 @@ import { clientExpectations } from './client-expectations.ts'
 import type { ClientRefusal } from './turn.ts'
 
 /*
- * The client's checks and cryptography. They are half of a page's bytes, so this module is loaded
- * only when the page first asks an enclave.
+ * The client's checks and cryptography are half of a page's bytes. So this module is loaded only
+ * when the page first asks an enclave.
  */
 
 /**
@@ -33,14 +33,12 @@ export async function openClient({
   return { affidavit, isDevelopment }
 }
 
-/** One message of a chat. */
 export type Message = { readonly role: 'user' | 'assistant'; readonly content: string }
 
 /**
- * Makes a verified call, checks the whole answer, and then returns the proof. `onText` is called
- * with the text so far, which must not be trusted before the check. Throws AnswerRefused for an
- * answer that fails a check, OwnGatewayFault when there is no answer, and the reason of an aborted
- * `signal`.
+ * Makes a verified call, checks the whole answer, and then returns the proof. `onText` gets the
+ * text so far, which must not be trusted before the check. Throws AnswerRefused for an answer that
+ * fails a check, OwnGatewayFault when there is no answer, and the reason of an aborted `signal`.
  */
 export async function ask(
   affidavit: Affidavit,
@@ -85,10 +83,7 @@ export async function ask(
   })
 }
 
-/**
- * Waits until a block contains the anchor of a call. Throws AnswerRefused, and the reason of an
- * aborted `signal`.
- */
+/** Throws AnswerRefused, and the reason of an aborted `signal`. */
 export function awaitCallAnchor(
   affidavit: Affidavit,
   proof: Proof,
@@ -97,10 +92,7 @@ export function awaitCallAnchor(
   return explained(() => affidavit.anchored(proof, { timeoutMs: ANCHOR_TIMEOUT_MS, signal }))
 }
 
-/**
- * Time limit for an anchor, which normally takes seconds. A longer time means a fault of the chain
- * or the relayer.
- */
+/** An anchor normally takes seconds. A longer time means a fault of the chain or the relayer. */
 const ANCHOR_TIMEOUT_MS = 5 * 60_000
 
 /** The client refused an answer. The message states the reason for people. */
@@ -133,10 +125,7 @@ async function explained<Value>(run: () => Promise<Value>): Promise<Value> {
   }
 }
 
-/**
- * The members of a chunk that a chat shows. The client has checked that all parsers read the chunk
- * alike.
- */
+/** The client has checked that all parsers read the chunk alike. */
 type Chunk = {
   readonly hash?: string
   readonly choices?: readonly {
@@ -145,7 +134,7 @@ type Chunk = {
   }[]
 }
 
-/** Reads all events of an answer. `hash` is from the last chunk. */
+/** `hash` is from the last chunk. */
 async function readStream(
   response: Response,
   onText: (text: string) => void,

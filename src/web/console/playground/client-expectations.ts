@@ -5,8 +5,8 @@ import { isOtherRoot, readGivenExpectations } from '../../verify/read-expectatio
 
 /**
  * Returns this tab's expectations for the client, and whether they trust another root than AWS's.
- * The client itself reads the releases. Throws ExpectationFault for invalid expectations, and for
- * expectations that accept any code. The page then sends no message.
+ * Throws ExpectationFault for invalid expectations, and for expectations that accept any code. The
+ * page then sends no message.
  */
 export async function clientExpectations(given: FormExpectations): Promise<{
   readonly options: Pick<ConnectOptions, 'expect' | 'roots' | 'allowDebug'>

@@ -1,6 +1,6 @@
 import { useRef } from 'preact/hooks'
 
-/** The field for a question, always visible on a narrow screen. */
+/** Always visible on a narrow screen. */
 export function Composer({
   isRunning,
   canSend,

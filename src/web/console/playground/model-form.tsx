@@ -2,18 +2,16 @@ import { FaultNotice } from '../../kit/notices.tsx'
 import { escapeLine } from '../../kit/outside-text.tsx'
 import type { Loaded } from '../../kit/use-loaded.ts'
 
-/** The models that the gateway lists. */
 export type ModelList = {
   readonly data: readonly { readonly id: string }[]
-  /** Absent if the gateway is of an older version. */
+  /** Absent in answers of older gateways. */
   readonly patterns?: readonly { readonly pattern: string }[]
 }
 
-/** Which model is used, and how. */
 export type ModelChoice = {
-  /** Id of the chosen model. Null for the first model in the list. */
+  /** Null for the first model in the list. */
   readonly listed: string | null
-  /** Name of a model that is not in the list, used when `listed` is OTHER. */
+  /** Used when `listed` is OTHER. */
   readonly other: string
   readonly isEncrypted: boolean
   /** The caller's own credential at the provider, or empty. */
@@ -28,12 +26,12 @@ export const FIRST_ASKED: ModelChoice = {
 }
 
 const OTHER = '(other)'
-/** Maximum length of a name that is shown, characters. Real names are much shorter. */
+/** Characters. Real names are much shorter. */
 const NAME_SHOWN_MAX = 100
-/** Maximum number of patterns that are shown. A provider table has about a dozen. */
+/** A provider table has about a dozen patterns. */
 const PATTERNS_SHOWN_MAX = 12
 
-/** Returns the model to use, or empty while the reader has not named one. */
+/** Empty while the reader has not named a model. */
 export function modelOf(asked: ModelChoice, models: ModelList | null): string {
   const choice = choiceOf(asked, models)
   return choice === OTHER ? asked.other.trim() : choice
@@ -43,7 +41,6 @@ function choiceOf({ listed }: ModelChoice, models: ModelList | null): string {
   return listed ?? models?.data[0]?.id ?? OTHER
 }
 
-/** The form for the model, the encryption of the call, and the credential to use. */
 export function ModelForm({
   asked,
   models,

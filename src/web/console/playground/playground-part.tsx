@@ -15,13 +15,12 @@ import type { Answer, Turn, TurnAnchor } from './turn.ts'
 import { TurnView } from './turn-view.tsx'
 import { WhoAnswers } from './who-answers.tsx'
 
-/** The module is loaded when the page first needs it. */
 const loadChat = () => import('./chat.ts')
 
-/** Maximum distance from the end of the conversation at which the view scrolls with new text. */
+/** Within this distance from its end, the conversation scrolls with new text. */
 const END_PX = 40
 
-/** Verified chat. The client runs in this page, which shows what the client checks. */
+/** Verified chat: the client runs in this page, which shows what the client checks. */
 export function PlaygroundPart() {
   const session = useSession()
   const [asked, setAsked] = useState<ModelChoice>(FIRST_ASKED)
@@ -95,10 +94,7 @@ export function PlaygroundPart() {
   )
 }
 
-/**
- * Connects to the gateway, and again when the expectations change: the enclaves must then pass the
- * checks again.
- */
+/** Connects again when the expectations change: the enclaves must then pass the checks again. */
 function useConnection(isEncrypted: boolean) {
   const { key } = useSession()
   const { kind, expectations } = useExpectations().inForce
@@ -139,17 +135,14 @@ function useConnection(isEncrypted: boolean) {
 }
 
 /**
- * True if the expectations name code, so that the page can ask the enclaves. A release key alone
- * names no code: the reader may type it before choosing a release.
+ * The page can ask the enclaves only if the expectations name code. A release key alone names no
+ * code: the reader may type it before choosing a release.
  */
 function namesCode({ releases, measurements, anyMeasurement }: FormExpectations): boolean {
   return releases.length > 0 || measurements.trim() !== '' || anyMeasurement
 }
 
-/**
- * The conversation. Only one call runs at a time, but the page still waits for the anchors of
- * earlier calls.
- */
+/** Only one call runs at a time, but the page still waits for the anchors of earlier calls. */
 function useTurns(key: string) {
   const [turns, setTurns] = useState<readonly Turn[]>([])
   const [isRunning, setIsRunning] = useState(false)
@@ -242,10 +235,10 @@ function useTurns(key: string) {
   }
 }
 
-/** Maximum characters that a screen reader reads aloud when an answer ends. */
+/** Characters that a screen reader reads aloud when an answer ends. */
 const SAID_MAX = 500
 
-/** Returns the messages for the next call, with only those answers that passed the checks. */
+/** Contains only those answers that passed the checks. */
 function messagesOf({ question, text, answer }: Turn): readonly Message[] {
   if (answer.kind !== 'checked') return []
   return [

@@ -5,10 +5,9 @@ import { saveFile } from '../../kit/save-file.ts'
 import { NEW_TAB } from '../new-tab.ts'
 import { type Answer, adviceFor, type ClientRefusal, countChecks, type Turn } from './turn.ts'
 
-/** Characters of a text that are shown at first. */
+/** Characters that are shown at first. */
 const TEXT_SHOWN_MAX = 20_000
 
-/** A question, its answer, and the results of the checks. */
 export function TurnView({
   turn,
   onLookAgain,
@@ -39,7 +38,7 @@ export function TurnView({
   )
 }
 
-/** A text that the client refused, folded, so that the reader does not read it by mistake. */
+/** Folded, so that the reader does not read it by mistake. */
 function RefusedText({ text }: { readonly text: string }) {
   if (text === '') return null
   return (

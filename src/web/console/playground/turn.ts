@@ -9,13 +9,11 @@ export type ClientRefusal = {
   readonly checks: readonly Check<string>[]
 }
 
-/** The state of an answer's anchor. */
 export type TurnAnchor =
   | { readonly kind: 'waiting' }
   | { readonly kind: 'mined'; readonly evidence: AnchoredEvidence }
   | { readonly kind: 'unknown'; readonly fault: unknown }
 
-/** The state of an answer. */
 export type Answer =
   /** Some text was received, but is not checked yet. */
   | { readonly kind: 'arriving' }
@@ -25,7 +23,6 @@ export type Answer =
   | { readonly kind: 'failed'; readonly fault: unknown }
   | { readonly kind: 'stopped' }
 
-/** A question and its answer. */
 export type Turn = {
   readonly id: number
   readonly question: string
@@ -33,12 +30,10 @@ export type Turn = {
   readonly isEncrypted: boolean
   /** True if the answer may depend on another root than AWS's. */
   readonly isDevelopment: boolean
-  /** The text received so far. */
   readonly text: string
   readonly answer: Answer
 }
 
-/** Returns advice to the reader about a refusal. */
 export function adviceFor({ code }: ClientRefusal): string {
   switch (code) {
     case 'invalid_options':
@@ -67,7 +62,7 @@ export function adviceFor({ code }: ClientRefusal): string {
   }
 }
 
-/** Returns in words how many checks have each outcome. */
+/** In words: how many checks have each outcome. */
 export function countChecks(checks: readonly Check<string>[]): string {
   const count = (outcome: Check<string>['outcome']) =>
     checks.filter((made) => made.outcome === outcome).length

@@ -19,8 +19,8 @@ function stateOf(connection: EnclaveConnection): readonly [Tone, string] {
 }
 
 /**
- * The model, the enclave and the expectations, beside the conversation. On a narrow screen they are
- * folded under one line with the enclave and its state.
+ * Beside the conversation. On a narrow screen, folded under one line with the enclave and its
+ * state.
  */
 export function WhoAnswers({
   model,
