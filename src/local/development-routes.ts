@@ -10,8 +10,8 @@ const expectationsSchema = z.strictObject({
 })
 
 /**
- * Route that describes a development gateway's simulated enclaves to the gateway's own pages. Null:
- * the gateway started no enclaves, and the route answers 404.
+ * Describes the simulated enclaves to the gateway's own pages. With null (the gateway started no
+ * enclaves), the route answers 404.
  */
 export function developmentRoutes(expectations: DevelopmentExpectations | null): readonly Route[] {
   return [

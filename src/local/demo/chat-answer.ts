@@ -14,11 +14,10 @@ import {
 } from './choices.ts'
 import { createRandom } from './random.ts'
 
-/** The answer to a chat completion request. It can be written as one whole answer or as chunks. */
 type ChatAnswer = {
   readonly request: DemoChatRequest
   readonly answers: readonly ChosenAnswer[]
-  /** Members that the whole answer and each of its chunks have. */
+  /** Members of the whole answer and of each chunk. */
   readonly identity: {
     readonly id: string
     readonly created: number
@@ -28,22 +27,18 @@ type ChatAnswer = {
   }
 }
 
-/** `system_fingerprint` of every answer: it shows that no model made the answer. */
+/** `system_fingerprint` of every answer: no model made it. */
 const DEMO_FINGERPRINT = 'fp_demonstration'
 /** `created` of an answer to a request with `seed`. */
 export const SEEDED_CREATED = 1_700_000_000
 const ID_START = 'chatcmpl-demo-'
 
-/**
- * An id is a random number of this process and a counter, so that no answer needs new random bytes.
- */
+/** Random bytes once per process: an id is these bytes and a counter. */
 const PROCESS_ID = randomBytes(8).toString('hex')
 let answers = 0
 
 /**
- * Returns the answer to a request. With `seed`, the same request gets the same answer, byte for
- * byte, with the same id and time. Without `seed`, each call gets a new id and time. Throws
- * DemoError.
+ * With `seed`, the same request gets the same answer, with the same id and time. Throws DemoError.
  */
 export function answerChat(request: DemoChatRequest, nowMs: number): ChatAnswer {
   const isSeeded = typeof request.seed === 'number'
@@ -65,7 +60,6 @@ export function answerChat(request: DemoChatRequest, nowMs: number): ChatAnswer 
   }
 }
 
-/** Gives the body of a `chat.completion`. */
 export function writeCompletion(chat: ChatAnswer): unknown {
   return {
     ...chat.identity,
@@ -90,7 +84,6 @@ function said({ request, identity }: ChatAnswer, answer: ChosenAnswer, index: nu
   return { tool_calls: called }
 }
 
-/** The member of a message that contains each kind of text. */
 const MEMBERS = { text: 'content', refusal: 'refusal' } as const
 
 function finishReasonOf({ request }: ChatAnswer, answer: ChosenAnswer): string {
@@ -98,15 +91,14 @@ function finishReasonOf({ request }: ChatAnswer, answer: ChosenAnswer): string {
   return usesFunctions(request) ? 'function_call' : 'tool_calls'
 }
 
-/** Calls in one answer have different ids. The same answer id gives the same call ids. */
+/** The same answer id gives the same call ids. */
 function toolCallOf({ id }: ChatAnswer['identity'], index: number, at: number): object {
   return { id: `call_${id.slice(ID_START.length)}_${index}_${at}`, type: 'function' }
 }
 
 /**
- * Returns the `chat.completion.chunk` objects of an answer. Each chunk has one token, and the
- * choices take turns. With `stream_options.include_usage`, a last chunk without choices has the
- * usage, and all others have `usage: null`.
+ * One token per chunk; choices take turns. With `stream_options.include_usage`, a last chunk has
+ * the usage and no choices, and all others have `usage: null`.
  */
 export function* writeChunks(chat: ChatAnswer): Generator<unknown, void> {
   const includeUsage = chat.request.stream_options?.include_usage === true
@@ -159,10 +151,7 @@ function callDeltas(
   }))
 }
 
-/**
- * Returns invented log probabilities of tokens, in OpenAI's form. Null when the request did not ask
- * for them. The same tokens always get the same numbers.
- */
+/** Invented log probabilities. Null when the request did not ask for them. */
 function logprobsOf(
   { request }: ChatAnswer,
   kind: keyof typeof MEMBERS,
@@ -187,10 +176,9 @@ function describeToken(token: string, { seed, top_logprobs: top }: DemoChatReque
   return { ...chosen, top_logprobs: all }
 }
 
-/** Tokens that OpenAI adds for each message, and for the beginning of the answer. */
+/** OpenAI adds these tokens for each message, and for the beginning of the answer. */
 const TOKENS_PER_MESSAGE = 3
 
-/** Returns the usage of a request and its choices, counted in the demonstration's tokens. */
 function countUsage({ request, answers }: ChatAnswer): object {
   const sum = (counts: readonly number[]) => counts.reduce((total, count) => total + count, 0)
   const texts = request.messages.map(

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import type { Question } from './choices.ts'
 import { parseBody } from './request.ts'
 
-/** Largest number of choices that one request may ask for. OpenAI has the same limit. */
+/** OpenAI's limit. */
 const CHOICES_MAX = 128
 
 const jsonObject = z.record(z.string(), z.unknown())
@@ -59,10 +59,10 @@ const requestSchema = z
     error: 'stream_options may only be set when stream is true',
   })
 
-/** A chat completion request that passed the demo provider's checks. Unknown members are kept. */
+/** Unknown members are kept. */
 export type DemoChatRequest = z.infer<typeof requestSchema>
 
-/** Gives the request in a body. Throws DemoError, as parseBody does. */
+/** Throws DemoError. */
 export const parseChatRequest = (body: Uint8Array): DemoChatRequest =>
   parseBody(requestSchema, body)
 
@@ -71,7 +71,6 @@ export function usesFunctions({ tools, functions }: DemoChatRequest): boolean {
   return !tools?.length && Boolean(functions?.length)
 }
 
-/** Gives the question for one of the choices. */
 export function questionOfChat(request: DemoChatRequest, index: number): Question {
   const { messages, stop, seed = null, tool_choice: toolChoice } = request
   const last = messages.at(-1)
@@ -107,10 +106,6 @@ function formatOf({ response_format: format }: DemoChatRequest): Question['forma
   return format?.type === 'json_schema' ? { schema: format.json_schema.schema ?? {} } : null
 }
 
-/**
- * Returns the text of a message: its string, or its text parts joined. Parts that are not text are
- * ignored here.
- */
 export function textOfMessage({ content }: DemoChatRequest['messages'][number]): string {
   if (typeof content === 'string') return content
   return (content ?? []).map((item) => item.text ?? item.refusal ?? '').join('')

@@ -2,16 +2,14 @@ import { chooseAnswer, splitTokens, thinkAbout } from './choices.ts'
 import { countInput, type MessagesRequest, questionOfMessages } from './messages-request.ts'
 import { type NamedEvent, nameAnswer } from './responses-answer.ts'
 
-/** A block of a message, and the pieces in which it is streamed. */
 type Block = {
   readonly whole: object
-  /** The block's form at its beginning, before its pieces. */
+  /** The block before its first piece. */
   readonly start: object
   readonly deltas: readonly object[]
   readonly tokens: number
 }
 
-/** The answer to a Messages request. It can be written as one whole answer or as events. */
 type MessagesAnswer = {
   readonly message: {
     readonly [name: string]: unknown
@@ -22,7 +20,7 @@ type MessagesAnswer = {
   readonly blocks: readonly Block[]
 }
 
-/** Gives the answer to a request. The same request gets the same answer. Throws DemoError. */
+/** The same request gets the same answer. Throws DemoError. */
 export function answerMessages(request: MessagesRequest): MessagesAnswer {
   const question = questionOfMessages(request)
   const answer = chooseAnswer(question)
@@ -58,7 +56,6 @@ function stopOf(answer: ReturnType<typeof chooseAnswer>): string {
   return answer.isCut ? 'max_tokens' : 'end_turn'
 }
 
-/** Gives the events of an answer, in order. */
 export function* writeMessagesEvents({ message, blocks }: MessagesAnswer): Generator<NamedEvent> {
   const { stop_reason, stop_sequence, usage } = message
   const begun = {
@@ -93,7 +90,7 @@ function textBlock(tokens: readonly string[]): Block {
 }
 
 function thinkingBlock(tokens: readonly string[]): Block {
-  // The signature's text shows that it is only for demonstration. Callers do not check it.
+  // A made-up signature. Callers do not check it.
   const signature = Buffer.from('demonstration').toString('base64')
   return {
     whole: { type: 'thinking', thinking: tokens.join(''), signature },

@@ -17,7 +17,7 @@ const block: z.ZodType<Block> = z.lazy(() =>
 )
 const content = z.union([z.string(), z.array(block)])
 
-/** The members whose tokens are counted. The other members only set the form of the answer. */
+/** The members whose tokens are counted. */
 const countedSchema = z.looseObject({
   model: z.string(),
   messages: z
@@ -31,7 +31,7 @@ const requestSchema = countedSchema.extend({
   stream: z.boolean().nullish(),
   stop_sequences: z.array(z.string()).nullish(),
   thinking: z.looseObject({ type: z.string() }).nullish(),
-  // Provider-defined tool types have other members. These are not checked.
+  // Provider-defined tool types have other members, which are not checked.
   tools: z
     .array(z.looseObject({ name: z.string().optional(), input_schema: jsonObject.nullish() }))
     .nullish(),
@@ -44,19 +44,17 @@ const requestSchema = countedSchema.extend({
     .nullish(),
 })
 
-/** A Messages request that passed the demo provider's checks. Unknown members are kept. */
+/** Unknown members are kept. */
 export type MessagesRequest = z.infer<typeof requestSchema>
 
-/** Gives the request in a body. Throws DemoError, as parseBody does. */
+/** Throws DemoError. */
 export const parseMessagesRequest = (body: Uint8Array): MessagesRequest =>
   parseBody(requestSchema, body)
 
-/** Gives the answer to `count_tokens`. */
 export function countRequest(body: Uint8Array): { readonly input_tokens: number } {
   return { input_tokens: countInput(parseBody(countedSchema, body)) }
 }
 
-/** Gives the question of a request. */
 export function questionOfMessages(request: MessagesRequest): Question {
   const { messages, tool_choice: choice } = request
   const at = messages.findLastIndex(
@@ -82,7 +80,6 @@ export function questionOfMessages(request: MessagesRequest): Question {
   }
 }
 
-/** Counts the tokens of all texts in the input. */
 export function countInput({ messages, system }: z.infer<typeof countedSchema>): number {
   const texts = [textOf(system ?? ''), ...messages.map(({ content: said }) => textOf(said))]
   return texts.reduce((sum, text) => sum + countTokens(text), 0)

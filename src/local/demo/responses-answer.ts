@@ -7,13 +7,12 @@ import {
   textOfItem,
 } from './responses-request.ts'
 
-/** An event of a stream. Its `type` is also its event name. */
+/** `type` is also the name of the event. */
 export type NamedEvent = { readonly type: string }
 
-/** An item of the output, and the texts in which it is streamed. */
 type Item = {
   readonly item: Readonly<Record<string, unknown>> & { readonly id: string }
-  /** How the item's text is streamed. Null: the text is the arguments of a function. */
+  /** Null: the streamed text is the arguments of a function. */
   readonly part: Part | null
   readonly tokens: readonly string[]
 }
@@ -51,16 +50,12 @@ const PARTS = {
   },
 } as const satisfies Readonly<Record<string, Part>>
 
-/** The answer to a Responses request. It can be written as one whole answer or as events. */
 export type ResponsesAnswer = {
   readonly response: Readonly<Record<string, unknown>>
   readonly items: readonly Item[]
 }
 
-/**
- * Returns the answer to a request. The same request always gets the same answer, except for its
- * time. Throws DemoError.
- */
+/** The same request always gets the same answer, except for its time. Throws DemoError. */
 export function answerResponses(request: ResponsesRequest, nowMs: number): ResponsesAnswer {
   const question = questionOfResponses(request)
   const answer = chooseAnswer(question)
@@ -119,16 +114,12 @@ export function answerResponses(request: ResponsesRequest, nowMs: number): Respo
   }
 }
 
-/**
- * Returns the common part of all ids in an answer. It is the same for a streamed and a whole
- * answer.
- */
+/** The common part of all ids in an answer. A streamed and a whole answer have the same ids. */
 export function nameAnswer(request: { readonly stream?: unknown }): string {
   const { stream: _, ...asked } = request
   return hash('sha256', JSON.stringify(asked), 'hex').slice(0, 24)
 }
 
-/** Gives the events of an answer, in order. */
 export function* writeResponsesEvents({ response, items }: ResponsesAnswer): Generator<NamedEvent> {
   let sequence_number = 0
   const numbered = (event: NamedEvent) => ({ ...event, sequence_number: sequence_number++ })
@@ -181,7 +172,6 @@ function endOf({ item, part, tokens }: Item): object {
   return part.list === 'content' ? { ...ended, status: 'completed' } : ended
 }
 
-/** Returns the usage, counted in the demonstration's tokens. */
 function countUsage(request: ResponsesRequest, output: readonly Item[], reasoning: number): object {
   const texts = [request.instructions ?? '', ...itemsOf(request).map(textOfItem)]
   const input = texts.reduce((sum, text) => sum + countTokens(text), 0)

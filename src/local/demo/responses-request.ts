@@ -22,7 +22,7 @@ const requestSchema = z.looseObject({
   max_output_tokens: z.int().min(1).nullish(),
   reasoning: z.looseObject({ effort: z.string().nullish() }).nullish(),
   parallel_tool_calls: z.boolean().nullish(),
-  // Provider-defined tool types have other members. These are not checked.
+  // Provider-defined tool types have other members, which are not checked.
   tools: z
     .array(
       z.looseObject({
@@ -42,14 +42,13 @@ const requestSchema = z.looseObject({
     .nullish(),
 })
 
-/** A Responses request that passed the demo provider's checks. Unknown members are kept. */
+/** Unknown members are kept. */
 export type ResponsesRequest = z.infer<typeof requestSchema>
 
-/** Gives the request in a body. Throws DemoError, as parseBody does. */
+/** Throws DemoError. */
 export const parseResponsesRequest = (body: Uint8Array): ResponsesRequest =>
   parseBody(requestSchema, body)
 
-/** Gives the question of a request. */
 export function questionOfResponses(request: ResponsesRequest): Question {
   const items = itemsOf(request)
   const at = items.findLastIndex(({ role }) => role === 'user')
@@ -73,12 +72,10 @@ export function questionOfResponses(request: ResponsesRequest): Question {
   }
 }
 
-/** The items of the input. An input that is a text becomes one user message. */
 export function itemsOf({ input }: ResponsesRequest): readonly z.infer<typeof item>[] {
   return typeof input === 'string' ? [{ role: 'user', content: input }] : input
 }
 
-/** Returns the text of an item, which is a message or a tool's answer. */
 export function textOfItem({ content, output }: z.infer<typeof item>): string {
   const said = content ?? output ?? ''
   if (typeof said === 'string') return said

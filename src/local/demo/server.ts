@@ -15,39 +15,32 @@ import { DemoError } from './request.ts'
 import { answerResponses, type NamedEvent, writeResponsesEvents } from './responses-answer.ts'
 import { parseResponsesRequest } from './responses-request.ts'
 
-/** Largest request body, bytes. The gateway allows less. */
+/** The gateway allows less. */
 export const DEMO_BODY_BYTES_MAX = 32 * 1024 * 1024
-/**
- * How long an idle connection stays open. This time is long, so that a caller's pool rarely uses a
- * connection that is just closing.
- */
+/** Long, so that a caller's pool rarely uses a connection that is just closing. */
 const DEMO_KEEP_ALIVE_MS = 60_000
 
 type DemoOptions = {
-  /** Pause before each chunk of a stream, and before a complete answer, milliseconds. */
+  /** Pause before each chunk of a stream, and before a whole answer. */
   readonly delayMs: number
   /** Unix milliseconds. */
   readonly now: () => number
 }
 
-/** What one server of the provider serves. */
 type Served = DemoOptions & {
   readonly models: readonly string[]
   /** Null: the server has no evidence. */
   readonly tee: SimulatedTee | null
 }
 
-/**
- * Returns the demo provider's HTTP server, which does not listen yet. README.md in this folder
- * describes its answers.
- */
+/** The server does not listen yet. README.md in this folder describes its answers. */
 export function createDemoServer(options: DemoOptions): Server {
   return keepConnections(createServer(listenerOf({ ...options, models: DEMO_MODELS, tee: null })))
 }
 
 /**
- * Returns the HTTPS server of the provider in the simulated TEE, which does not listen yet. It has
- * the same API, other models, and Tinfoil's document.
+ * The HTTPS server of the simulated TEE. It does not listen yet. It has the same API, other models,
+ * and Tinfoil's document.
  */
 export function createTeeServer(options: DemoOptions, tee: SimulatedTee): TlsServer {
   const listener = listenerOf({ ...options, models: TEE_MODELS, tee })
@@ -98,7 +91,7 @@ async function serve(
 
 const ONE_MODEL = 'GET /v1/models/'
 
-/** Returns a query's nonce. A query without a nonce is refused: the document might be old. */
+/** A query without a nonce is refused: the document might be old. */
 function nonceIn(query: string): Uint8Array {
   const [nonce = '', ...others] = new URLSearchParams(query).getAll('nonce')
   if (!/^[0-9a-f]{64}$/.test(nonce) || others.length > 0)
@@ -164,7 +157,7 @@ function writeEvent(event: NamedEvent): string {
   return `event: ${event.type}\n${writeData(event)}`
 }
 
-/** Writes events, and does not end the response. Stops when the reader has left. */
+/** Does not end the response. Stops when the reader has left. */
 async function stream<Event>(
   response: ServerResponse,
   write: (event: Event) => string,
@@ -190,7 +183,7 @@ async function drained(response: ServerResponse): Promise<void> {
   settled.abort()
 }
 
-/** Reads the body with event listeners: async iteration would take twice as long in benchmarks. */
+/** Event listeners: async iteration takes twice as long in benchmarks. */
 function readBody(request: IncomingMessage): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
     const parts: Buffer[] = []
@@ -221,7 +214,7 @@ function sendJson(response: ServerResponse, status: number, body: unknown): void
   sendText(response, status, JSON.stringify(body))
 }
 
-/** Sends JSON that is text already. Node sends headers and a string body in one write. */
+/** Node sends headers and a string body in one write. */
 function sendText(response: ServerResponse, status: number, text: string): void {
   response.writeHead(status, {
     'content-type': 'application/json',
