@@ -37,11 +37,7 @@ export async function startAnvilProcess({
 }): Promise<GuardedProcess> {
   const binary = await findAnvilBinary(process.platform, process.arch)
   const state = stateFile === null ? [] : ['--load-state', stateFile]
-  const anvil = await spawnGuarded(
-    'anvil',
-    [binary, ...argumentsOf(port).split(' '), ...state],
-    log,
-  )
+  const anvil = await spawnGuarded('anvil', [binary, ...argumentsOf(port), ...state], log)
   let hasEnded = false
   void anvil.ended.then(() => {
     hasEnded = true
@@ -59,16 +55,20 @@ export async function startAnvilProcess({
   throw new AnvilFailure(/address already in use/i.test(said) ? 'port_taken' : 'ended', said)
 }
 
-/**
- * - `no-cors`: no page in a browser may use the chain.
- * - `prune-history`: old states cost memory. All transactions and receipts are kept.
- * - `balance`: more ether than any number of anchors costs.
- * - `timestamp`: every start needs the same genesis. Otherwise a dump has several, and anvil loads
- * any of them as block 0.
- * - `no-mining`: transactions wait until startClock has set the time.
- */
-function argumentsOf(port: number): string {
-  return `--host 127.0.0.1 --port ${port} --chain-id ${DEVELOPMENT_CHAIN_ID} --no-cors --quiet --prune-history 64 --balance 1000000000 --timestamp ${GENESIS_SECONDS} --no-mining`
+function argumentsOf(port: number): readonly string[] {
+  return [
+    `--host 127.0.0.1 --port ${port} --chain-id ${DEVELOPMENT_CHAIN_ID} --quiet`,
+    // No page in a browser may use the chain.
+    '--no-cors',
+    // Old states cost memory. All transactions and receipts are kept.
+    '--prune-history 64',
+    // More ether than any number of anchors costs.
+    '--balance 1000000000',
+    // Every start needs the same genesis. If a dump has several, anvil loads any of them as block 0.
+    `--timestamp ${GENESIS_SECONDS}`,
+    // Transactions wait until startClock has set the time.
+    '--no-mining',
+  ].flatMap((words) => words.split(' '))
 }
 
 /** An arbitrary date: 2023-11-14. */

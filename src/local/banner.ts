@@ -80,7 +80,8 @@ function listStandIns(facts: GatewayFacts): readonly string[] {
     [
       'TEE',
       attested &&
-        `SIMULATED: demo/sealed and demo/unsealed at ${attested.origin}; its evidence, accepted by ${attested.policyFile}, proves nothing`,
+        `SIMULATED: demo/sealed and demo/unsealed at ${attested.origin}; ` +
+          `its evidence, accepted by ${attested.policyFile}, proves nothing`,
     ],
     ['node', nodeId && `DEMONSTRATION: ${nodeId}, an agent for the same demo provider`],
   ])
@@ -97,7 +98,8 @@ function listTries(facts: GatewayFacts): readonly string[] {
     rootFile === null ? '' : ` --any-measurement --root '${relativeIfShorter(rootFile)}'`
   const curl = (path: string, asked = model) => {
     const body = JSON.stringify({ model: asked, messages: [{ role: 'user', content: 'Hello' }] })
-    return `  curl -sS '${base}${path}' -H 'Authorization: Bearer ${key}' -H 'Content-Type: application/json' -d '${body}'`
+    const headers = `-H 'Authorization: Bearer ${key}' -H 'Content-Type: application/json'`
+    return `  curl -sS '${base}${path}' ${headers} -d '${body}'`
   }
   return [
     'Ask for a verified completion, then check the newest record of the history:',

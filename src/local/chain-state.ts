@@ -93,7 +93,7 @@ const SAVE_PAUSE_FACTOR = 20
 const LAST_SAVE_WAIT_MS = 2_000
 const LAST_SAVE_POLL_MS = 10
 
-export type ChainUpkeep = {
+type ChainUpkeep = {
   /** With `save`, first saves the chain's last state. Never rejects. */
   stop(options: { readonly save: boolean }): Promise<void>
 }

@@ -41,16 +41,13 @@ export function withDemoCredential(
   return () => new Map([[TEE_PROVIDER, 'demonstration'], ...credentials()])
 }
 
-const DEMO_TIMEOUT_MS = 60_000
-const DEMO_BATCH_INPUTS_MAX = 128
-
 /** Null when no demo provider runs. */
 export function demoEmbeddings(origin: string | null): EmbeddingsConfig | null {
   if (origin === null) return null
   return {
     ...demoApi(origin),
     models: [DEMO_EMBEDDING_MODEL],
-    batchInputsMax: DEMO_BATCH_INPUTS_MAX,
+    batchInputsMax: 128,
   }
 }
 
@@ -60,5 +57,5 @@ export function demoImages(origin: string | null): ImagesConfig | null {
 }
 
 function demoApi(origin: string): OpenAiApi {
-  return { url: `${origin}/v1`, apiKey: null, timeoutMs: DEMO_TIMEOUT_MS }
+  return { url: `${origin}/v1`, apiKey: null, timeoutMs: 60_000 }
 }

@@ -22,7 +22,8 @@ export function developmentRoutes(expectations: DevelopmentExpectations | null):
       scope: 'public',
       summary: 'How a development gateway describes its enclaves',
       description:
-        'Development only: every other gateway answers 404. The same as DATA_DIR/expect.json, for the pages of this gateway. The gateway describes itself, so this proves nothing to other people.',
+        'Development only: every other gateway answers 404. The same as DATA_DIR/expect.json, ' +
+        'for the pages of this gateway. The gateway describes itself, so this proves nothing to other people.',
       reply: { name: 'DevelopmentExpectations', schema: expectationsSchema },
       errors: ['not_found'],
       handler: async () => {

@@ -27,7 +27,8 @@ export async function awaitFreePort(port: number): Promise<number> {
       throw new StartFailure(`local chain: CHAIN_PORT ${candidate} cannot be used (${fault})`)
     if (performance.now() > until)
       throw new StartFailure(
-        `local chain: CHAIN_PORT ${candidate} is in use by another program; stop that program, or set CHAIN_PORT to another port (0 means any free port)`,
+        `local chain: CHAIN_PORT ${candidate} is in use by another program; ` +
+          'stop that program, or set CHAIN_PORT to another port (0 means any free port)',
       )
     if (port !== 0) await sleep(PORT_POLL_MS)
   }

@@ -32,9 +32,6 @@ type AgentPlace = {
 const MAIN = join(import.meta.dirname, '../agent/main.ts')
 const START_TIMEOUT_MS = 60_000
 const STOP_MARGIN_MS = 3_000
-/** The demonstration answers immediately, so a short measurement per model is enough. */
-const BENCHMARK_MS = 100
-const BENCHMARK_CONCURRENCY = 2
 
 /**
  * The agent takes longer if the demonstration is configured to be slow; the start then does not
@@ -89,8 +86,9 @@ export async function startNodeAgent(
     AFFIDAVIT_PLAIN_HTTP: 'true',
     NODE_ID: nodeId,
     BACKEND_URL: backendUrl,
-    BENCHMARK_MS: String(BENCHMARK_MS),
-    BENCHMARK_CONCURRENCY: String(BENCHMARK_CONCURRENCY),
+    // The demonstration answers immediately, so a short measurement per model is enough.
+    BENCHMARK_MS: '100',
+    BENCHMARK_CONCURRENCY: '2',
     DRAIN_MS: String(shutdownGraceMs),
     LOG_LEVEL: logLevel,
   }

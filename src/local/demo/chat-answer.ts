@@ -1,10 +1,6 @@
 import { hash, randomBytes } from 'node:crypto'
-import {
-  type DemoChatRequest,
-  questionOfChat,
-  textOfMessage,
-  usesFunctions,
-} from './chat-request.ts'
+import { type DemoAnswer, dataFrame, writeFrames } from './answers.ts'
+import { type DemoChatRequest, questionOfChat, usesFunctions } from './chat-request.ts'
 import {
   type ChosenAnswer,
   chooseAnswer,
@@ -13,6 +9,7 @@ import {
   splitTokens,
 } from './choices.ts'
 import { createRandom } from './random.ts'
+import { textOf } from './request.ts'
 
 type ChatAnswer = {
   readonly request: DemoChatRequest
@@ -40,12 +37,12 @@ let answers = 0
 /**
  * With `seed`, the same request gets the same answer, with the same id and time. Throws DemoError.
  */
-export function answerChat(request: DemoChatRequest, nowMs: number): ChatAnswer {
+export function answerChat(request: DemoChatRequest, nowMs: number): DemoAnswer {
   const isSeeded = typeof request.seed === 'number'
   const name = isSeeded
     ? hash('sha256', JSON.stringify(request), 'hex').slice(0, 24)
     : PROCESS_ID + (++answers).toString(16).padStart(8, '0')
-  return {
+  const chat: ChatAnswer = {
     request,
     answers: Array.from({ length: request.n ?? 1 }, (_, index) =>
       chooseAnswer(questionOfChat(request, index)),
@@ -58,9 +55,14 @@ export function answerChat(request: DemoChatRequest, nowMs: number): ChatAnswer 
       system_fingerprint: DEMO_FINGERPRINT,
     },
   }
+  return {
+    whole: () => writeCompletion(chat),
+    frames: () => writeFrames(writeChunks(chat), dataFrame),
+    end: 'data: [DONE]\n\n',
+  }
 }
 
-export function writeCompletion(chat: ChatAnswer): unknown {
+function writeCompletion(chat: ChatAnswer): object {
   return {
     ...chat.identity,
     object: 'chat.completion',
@@ -100,7 +102,7 @@ function toolCallOf({ id }: ChatAnswer['identity'], index: number, at: number): 
  * One token per chunk; choices take turns. With `stream_options.include_usage`, a last chunk has
  * the usage and no choices, and all others have `usage: null`.
  */
-export function* writeChunks(chat: ChatAnswer): Generator<unknown, void> {
+function* writeChunks(chat: ChatAnswer): Generator<object> {
   const includeUsage = chat.request.stream_options?.include_usage === true
   const usage = includeUsage ? { usage: null } : {}
   const head = { ...chat.identity, object: 'chat.completion.chunk', ...usage }
@@ -182,7 +184,7 @@ const TOKENS_PER_MESSAGE = 3
 function countUsage({ request, answers }: ChatAnswer): object {
   const sum = (counts: readonly number[]) => counts.reduce((total, count) => total + count, 0)
   const texts = request.messages.map(
-    (message) => TOKENS_PER_MESSAGE + countTokens(textOfMessage(message)),
+    ({ content }) => TOKENS_PER_MESSAGE + countTokens(textOf(content ?? '')),
   )
   const prompt = TOKENS_PER_MESSAGE + sum(texts)
   const completion = sum(

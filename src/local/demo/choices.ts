@@ -21,7 +21,22 @@ export type Question = {
   readonly seed: string
 }
 
-export type Callable = {
+/** A message of any API. Tools answer in messages of the kind `tool`. */
+export type Turn = { readonly kind: 'user' | 'tool' | 'other'; readonly text: string }
+
+export function readTurns(
+  turns: readonly Turn[],
+): Pick<Question, 'said' | 'toolResult' | 'answered'> {
+  const at = turns.findLastIndex(({ kind }) => kind === 'user')
+  const last = turns.at(-1)
+  return {
+    said: turns[at]?.text ?? '',
+    toolResult: last?.kind === 'tool' ? last.text : null,
+    answered: turns.slice(at + 1).filter(({ kind }) => kind === 'tool').length,
+  }
+}
+
+type Callable = {
   readonly name: string
   readonly parameters?: Schema | null | undefined
 }

@@ -1,6 +1,7 @@
+import { type DemoAnswer, event, eventFrame, type NamedEvent, writeFrames } from './answers.ts'
 import { chooseAnswer, splitTokens, thinkAbout } from './choices.ts'
 import { countInput, type MessagesRequest, questionOfMessages } from './messages-request.ts'
-import { type NamedEvent, nameAnswer } from './responses-answer.ts'
+import { nameAnswer } from './responses-answer.ts'
 
 type Block = {
   readonly whole: object
@@ -21,7 +22,7 @@ type MessagesAnswer = {
 }
 
 /** The same request gets the same answer. Throws DemoError. */
-export function answerMessages(request: MessagesRequest): MessagesAnswer {
+export function answerMessages(request: MessagesRequest): DemoAnswer {
   const question = questionOfMessages(request)
   const answer = chooseAnswer(question)
   const name = nameAnswer(request)
@@ -32,21 +33,23 @@ export function answerMessages(request: MessagesRequest): MessagesAnswer {
       ? answer.calls.map((call, at) => toolBlock(`toolu_${name}_${at}`, call))
       : [textBlock(answer.tokens)]
   const blocks = [...(thinking.length === 0 ? [] : [thinkingBlock(thinking)]), ...said]
-  return {
-    blocks,
-    message: {
-      id: `msg_${name}`,
-      type: 'message',
-      role: 'assistant',
-      model: request.model,
-      content: blocks.map(({ whole }) => whole),
-      stop_reason: stopOf(answer),
-      stop_sequence: null,
-      usage: {
-        input_tokens: countInput(request),
-        output_tokens: blocks.reduce((sum, { tokens }) => sum + tokens, 0),
-      },
+  const message = {
+    id: `msg_${name}`,
+    type: 'message',
+    role: 'assistant',
+    model: request.model,
+    content: blocks.map(({ whole }) => whole),
+    stop_reason: stopOf(answer),
+    stop_sequence: null,
+    usage: {
+      input_tokens: countInput(request),
+      output_tokens: blocks.reduce((sum, { tokens }) => sum + tokens, 0),
     },
+  }
+  return {
+    whole: () => message,
+    frames: () => writeFrames(writeEvents({ message, blocks }), eventFrame),
+    end: '',
   }
 }
 
@@ -56,7 +59,7 @@ function stopOf(answer: ReturnType<typeof chooseAnswer>): string {
   return answer.isCut ? 'max_tokens' : 'end_turn'
 }
 
-export function* writeMessagesEvents({ message, blocks }: MessagesAnswer): Generator<NamedEvent> {
+function* writeEvents({ message, blocks }: MessagesAnswer): Generator<NamedEvent> {
   const { stop_reason, stop_sequence, usage } = message
   const begun = {
     ...message,
@@ -74,10 +77,6 @@ export function* writeMessagesEvents({ message, blocks }: MessagesAnswer): Gener
   const { output_tokens } = usage
   yield event('message_delta', { delta: { stop_reason, stop_sequence }, usage: { output_tokens } })
   yield event('message_stop', {})
-}
-
-function event(type: string, data: object): NamedEvent {
-  return { type, ...data }
 }
 
 function textBlock(tokens: readonly string[]): Block {

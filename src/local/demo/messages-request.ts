@@ -1,8 +1,7 @@
 import { z } from 'zod'
-import { countTokens, type Question } from './choices.ts'
-import { parseBody } from './request.ts'
+import { countTokens, type Question, readTurns, type Turn } from './choices.ts'
+import { jsonObject, parseBody } from './request.ts'
 
-const jsonObject = z.record(z.string(), z.unknown())
 type Block = {
   readonly type: string
   readonly text?: string | undefined
@@ -57,17 +56,9 @@ export function countRequest(body: Uint8Array): { readonly input_tokens: number 
 
 export function questionOfMessages(request: MessagesRequest): Question {
   const { messages, tool_choice: choice } = request
-  const at = messages.findLastIndex(
-    ({ role, content: said }) => role === 'user' && !hasResults(said),
-  )
-  const last = messages.at(-1)
-  const results = messages.slice(at + 1).flatMap(({ content: said }) => resultsOf(said))
-  const isAnswered = last !== undefined && hasResults(last.content)
   return {
     model: request.model,
-    said: textOf(messages[at]?.content ?? ''),
-    toolResult: isAnswered ? textOf(resultsOf(last.content).at(-1)?.content ?? '') : null,
-    answered: results.length,
+    ...readTurns(messages.flatMap(turnsOf)),
     tools: (request.tools ?? []).flatMap(({ name, input_schema: parameters }) =>
       name === undefined || parameters == null ? [] : [{ name, parameters }],
     ),
@@ -95,10 +86,9 @@ function textOf(said: string | readonly Block[]): string {
   return said.map((part) => part.text ?? textOf(part.content ?? '')).join('')
 }
 
-function resultsOf(said: string | readonly Block[]): readonly Block[] {
-  return typeof said === 'string' ? [] : said.filter(({ type }) => type === 'tool_result')
-}
-
-function hasResults(said: string | readonly Block[]): boolean {
-  return resultsOf(said).length > 0
+function turnsOf({ role, content: said }: MessagesRequest['messages'][number]): readonly Turn[] {
+  const results = typeof said === 'string' ? [] : said.filter(({ type }) => type === 'tool_result')
+  return results.length === 0
+    ? [{ kind: role === 'user' ? role : 'other', text: textOf(said) }]
+    : results.map((result) => ({ kind: 'tool', text: textOf(result.content ?? '') }))
 }

@@ -1,4 +1,17 @@
-import type { z } from 'zod'
+import { z } from 'zod'
+
+export const jsonObject = z.record(z.string(), z.unknown())
+
+export const contentSchema = z.union([
+  z.string(),
+  z.array(z.looseObject({ text: z.string().optional(), refusal: z.string().optional() })),
+])
+
+/** Parts that are not text are ignored. */
+export function textOf(content: z.infer<typeof contentSchema>): string {
+  if (typeof content === 'string') return content
+  return content.map(({ text, refusal }) => text ?? refusal ?? '').join('')
+}
 
 /** Throws a DemoError that describes the first fault. */
 export function parseBody<Output>(schema: z.ZodType<Output>, body: Uint8Array): Output {

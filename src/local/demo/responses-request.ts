@@ -1,17 +1,12 @@
 import { z } from 'zod'
-import type { Question } from './choices.ts'
-import { parseBody } from './request.ts'
+import { type Question, readTurns, type Turn } from './choices.ts'
+import { contentSchema, jsonObject, parseBody, textOf } from './request.ts'
 
-const jsonObject = z.record(z.string(), z.unknown())
-const text = z.union([
-  z.string(),
-  z.array(z.looseObject({ text: z.string().optional(), refusal: z.string().optional() })),
-])
 const item = z.looseObject({
   type: z.string().nullish(),
   role: z.string().nullish(),
-  content: text.nullish(),
-  output: z.union([text, jsonObject]).nullish(),
+  content: contentSchema.nullish(),
+  output: z.union([contentSchema, jsonObject]).nullish(),
 })
 
 const requestSchema = z.looseObject({
@@ -50,16 +45,10 @@ export const parseResponsesRequest = (body: Uint8Array): ResponsesRequest =>
   parseBody(requestSchema, body)
 
 export function questionOfResponses(request: ResponsesRequest): Question {
-  const items = itemsOf(request)
-  const at = items.findLastIndex(({ role }) => role === 'user')
-  const said = items[at]
-  const last = items.at(-1)
   const { tool_choice: choice, max_output_tokens: tokensMax } = request
   return {
     model: request.model,
-    said: said === undefined ? '' : textOfItem(said),
-    toolResult: last !== undefined && isResult(last) ? textOfItem(last) : null,
-    answered: items.slice(at + 1).filter(isResult).length,
+    ...readTurns(itemsOf(request).map(turnOf)),
     tools: (request.tools ?? []).flatMap(({ type, name, parameters }) =>
       type === 'function' && name !== undefined ? [{ name, parameters }] : [],
     ),
@@ -78,12 +67,12 @@ export function itemsOf({ input }: ResponsesRequest): readonly z.infer<typeof it
 
 export function textOfItem({ content, output }: z.infer<typeof item>): string {
   const said = content ?? output ?? ''
-  if (typeof said === 'string') return said
-  return !Array.isArray(said) ? '' : said.map((part) => part.text ?? part.refusal ?? '').join('')
+  return typeof said === 'string' || Array.isArray(said) ? textOf(said) : ''
 }
 
-function isResult({ type }: z.infer<typeof item>): boolean {
-  return type?.endsWith('_output') === true
+function turnOf(turn: z.infer<typeof item>): Turn {
+  const kind = turn.role === 'user' ? 'user' : turn.type?.endsWith('_output') ? 'tool' : 'other'
+  return { kind, text: textOfItem(turn) }
 }
 
 function formatOf({ text: asked }: ResponsesRequest): Question['format'] {

@@ -27,8 +27,10 @@ export function exampleOf(schema: Schema): unknown {
 }
 
 function noExample(): DemoError {
-  const limits = `at most ${EXAMPLE_VALUES_MAX} values and ${EXAMPLE_CHARACTERS_MAX} characters, ${EXAMPLE_DEPTH_MAX} deep`
-  return new DemoError(400, `The schema has no example of ${limits}.`, { param: 'schema' })
+  const counts = `at most ${EXAMPLE_VALUES_MAX} values and ${EXAMPLE_CHARACTERS_MAX} characters`
+  return new DemoError(400, `The schema has no example of ${counts}, ${EXAMPLE_DEPTH_MAX} deep.`, {
+    param: 'schema',
+  })
 }
 
 function build(schema: unknown, { root, depth, budget }: Search): unknown {

@@ -4,15 +4,16 @@ import { createServer as createTlsServer, type Server as TlsServer } from 'node:
 import { setTimeout as sleep } from 'node:timers/promises'
 import { EVIDENCE_PATHS } from '../../../attestation/providers/evidence/evidence-document.ts'
 import type { SimulatedTee } from '../tee/simulated-tee.ts'
-import { answerChat, writeChunks, writeCompletion } from './chat-answer.ts'
+import type { DemoAnswer } from './answers.ts'
+import { answerChat } from './chat-answer.ts'
 import { parseChatRequest } from './chat-request.ts'
 import { embed } from './embeddings.ts'
 import { drawImages, parseEdit, parseGeneration } from './images.ts'
-import { answerMessages, writeMessagesEvents } from './messages-answer.ts'
+import { answerMessages } from './messages-answer.ts'
 import { countRequest, parseMessagesRequest } from './messages-request.ts'
 import { checkModel, DEMO_MODELS, describeModel, TEE_MODELS } from './models.ts'
 import { DemoError } from './request.ts'
-import { answerResponses, type NamedEvent, writeResponsesEvents } from './responses-answer.ts'
+import { answerResponses } from './responses-answer.ts'
 import { parseResponsesRequest } from './responses-request.ts'
 
 /** The gateway allows less. */
@@ -52,6 +53,15 @@ function keepConnections<Kept extends Server | TlsServer>(server: Kept): Kept {
   return server
 }
 
+type Call = {
+  readonly request: IncomingMessage
+  readonly response: ServerResponse
+  /** Method and path. */
+  readonly route: string
+  readonly query: string
+  readonly served: Served
+}
+
 function listenerOf(served: Served) {
   return (request: IncomingMessage, response: ServerResponse) => {
     serve(request, response, served).catch((fault: unknown) => refuse(request, response, fault))
@@ -61,35 +71,53 @@ function listenerOf(served: Served) {
 async function serve(
   request: IncomingMessage,
   response: ServerResponse,
-  options: Served,
+  served: Served,
 ): Promise<void> {
   const [path = '/', query = ''] = (request.url ?? '/').split('?', 2)
   const route = `${request.method} ${path}`
-  const type = request.headers['content-type'] ?? ''
-  if (route === 'POST /v1/chat/completions') return complete(request, response, options)
-  if (route === 'POST /v1/responses') return respond(request, response, options)
-  if (route === 'POST /v1/messages') return answerMessage(request, response, options)
-  if (route === 'POST /v1/messages/count_tokens')
-    sendJson(response, 200, countRequest(await readBody(request)))
-  else if (route === 'POST /v1/embeddings') sendJson(response, 200, embed(await readBody(request)))
-  else if (route === 'POST /v1/images/generations') {
-    const asked = parseGeneration(await readBody(request))
-    sendJson(response, 200, drawImages(asked, options.now()))
-  } else if (route === 'POST /v1/images/edits') {
-    const asked = await parseEdit(await readBody(request), type)
-    sendJson(response, 200, drawImages(asked, options.now()))
-  } else if (route === 'GET /v1/models')
-    sendJson(response, 200, { object: 'list', data: options.models.map(describeModel) })
-  else if (route.startsWith(ONE_MODEL)) {
-    const id = route.slice(ONE_MODEL.length)
-    checkModel(id, options.models)
-    sendJson(response, 200, describeModel(id))
-  } else if (options.tee !== null && route === `GET ${EVIDENCE_PATHS.tinfoil}`)
-    sendText(response, 200, options.tee.attest(nonceIn(query)))
-  else throw new DemoError(404, `Unknown request: ${route}.`)
+  const run = ROUTES[route] ?? (route.startsWith(ONE_MODEL) ? describeOne : refuseUnknown)
+  const answer = await run({ request, response, route, query, served })
+  if (answer !== undefined) sendJson(response, 200, answer)
 }
 
 const ONE_MODEL = 'GET /v1/models/'
+
+/** Returns the answer, or undefined when it is sent already. */
+type Run = (call: Call) => Promise<object | undefined>
+
+const ROUTES: Readonly<Record<string, Run>> = {
+  'POST /v1/chat/completions': callOf(parseChatRequest, answerChat),
+  'POST /v1/responses': callOf(parseResponsesRequest, answerResponses),
+  'POST /v1/messages': callOf(parseMessagesRequest, answerMessages),
+  'POST /v1/messages/count_tokens': async ({ request }) => countRequest(await readBody(request)),
+  'POST /v1/embeddings': async ({ request }) => embed(await readBody(request)),
+  'POST /v1/images/generations': async ({ request, served }) =>
+    drawImages(parseGeneration(await readBody(request)), served.now()),
+  'POST /v1/images/edits': async ({ request, served }) => {
+    const type = request.headers['content-type'] ?? ''
+    return drawImages(await parseEdit(await readBody(request), type), served.now())
+  },
+  'GET /v1/models': async ({ served }) => ({
+    object: 'list',
+    data: served.models.map(describeModel),
+  }),
+  [`GET ${EVIDENCE_PATHS.tinfoil}`]: async (call) => {
+    const { tee } = call.served
+    if (tee === null) return refuseUnknown(call)
+    sendText(call.response, 200, tee.attest(nonceIn(call.query)))
+    return undefined
+  },
+}
+
+async function describeOne({ route, served }: Call): Promise<object> {
+  const id = route.slice(ONE_MODEL.length)
+  checkModel(id, served.models)
+  return describeModel(id)
+}
+
+async function refuseUnknown({ route }: Call): Promise<never> {
+  throw new DemoError(404, `Unknown request: ${route}.`)
+}
 
 /** A query without a nonce is refused: the document might be old. */
 function nonceIn(query: string): Uint8Array {
@@ -101,77 +129,37 @@ function nonceIn(query: string): Uint8Array {
   return Buffer.from(nonce, 'hex')
 }
 
-async function complete(
-  request: IncomingMessage,
-  response: ServerResponse,
-  options: Served,
-): Promise<void> {
-  const asked = parseChatRequest(await readBody(request))
-  checkModel(asked.model, options.models)
-  const answer = answerChat(asked, options.now())
-  if (asked.stream !== true) return answerWhole(response, writeCompletion(answer), options)
-  await stream(response, writeData, writeChunks(answer), options)
-  response.end('data: [DONE]\n\n')
-}
-
-async function respond(
-  request: IncomingMessage,
-  response: ServerResponse,
-  options: Served,
-): Promise<void> {
-  const asked = parseResponsesRequest(await readBody(request))
-  checkModel(asked.model, options.models)
-  const answer = answerResponses(asked, options.now())
-  if (asked.stream !== true) return answerWhole(response, answer.response, options)
-  await stream(response, writeEvent, writeResponsesEvents(answer), options)
-  response.end()
-}
-
-async function answerMessage(
-  request: IncomingMessage,
-  response: ServerResponse,
-  options: Served,
-): Promise<void> {
-  const asked = parseMessagesRequest(await readBody(request))
-  checkModel(asked.model, options.models)
-  const answer = answerMessages(asked)
-  if (asked.stream !== true) return answerWhole(response, answer.message, options)
-  await stream(response, writeEvent, writeMessagesEvents(answer), options)
-  response.end()
-}
-
-async function answerWhole(
-  response: ServerResponse,
-  body: unknown,
-  { delayMs }: DemoOptions,
-): Promise<void> {
-  if (delayMs > 0) await sleep(delayMs)
-  sendJson(response, 200, body)
-}
-
-function writeData(data: unknown): string {
-  return `data: ${JSON.stringify(data)}\n\n`
-}
-
-function writeEvent(event: NamedEvent): string {
-  return `event: ${event.type}\n${writeData(event)}`
+function callOf<
+  Asked extends { readonly model: string; readonly stream?: boolean | null | undefined },
+>(parse: (body: Uint8Array) => Asked, answer: (asked: Asked, nowMs: number) => DemoAnswer): Run {
+  return async ({ request, response, served }) => {
+    const asked = parse(await readBody(request))
+    checkModel(asked.model, served.models)
+    const { whole, frames, end } = answer(asked, served.now())
+    if (asked.stream === true) {
+      await stream(response, frames(), served)
+      response.end(end)
+      return undefined
+    }
+    if (served.delayMs > 0) await sleep(served.delayMs)
+    return whole()
+  }
 }
 
 /** Does not end the response. Stops when the reader has left. */
-async function stream<Event>(
+async function stream(
   response: ServerResponse,
-  write: (event: Event) => string,
-  events: Iterable<Event>,
+  frames: Iterable<string>,
   { delayMs }: DemoOptions,
 ): Promise<void> {
   response.writeHead(200, {
     'content-type': 'text/event-stream; charset=utf-8',
     'cache-control': 'no-cache',
   })
-  for (const event of events) {
+  for (const frame of frames) {
     if (delayMs > 0) await sleep(delayMs)
     if (response.destroyed) return
-    if (!response.write(write(event))) await drained(response)
+    if (!response.write(frame)) await drained(response)
   }
 }
 

@@ -53,7 +53,7 @@ export function builderOf(repository: string, ref: string) {
 }
 
 /** extKeyUsage: only code signing. */
-export const CODE_SIGNING = Buffer.from('300a06082b06010505070303', 'hex')
+const CODE_SIGNING = Buffer.from('300a06082b06010505070303', 'hex')
 
 /** Valid for ten minutes around `loggedAt`. */
 export function codeCertificateParts({
@@ -82,7 +82,7 @@ export function codeCertificateParts({
   })
 }
 
-export type SignedStatement = {
+type SignedStatement = {
   readonly certificate: Uint8Array
   readonly payloadType: string
   readonly payload: Uint8Array
@@ -129,7 +129,7 @@ export function entryBodyOf({ certificate, payload, signature }: SignedStatement
 }
 
 /** `id` gives the log's id. `promise` and `checkpoint` sign. */
-export type LogKeys = {
+type LogKeys = {
   readonly id: SigningKey
   readonly promise: SigningKey
   readonly checkpoint: SigningKey

@@ -1,7 +1,7 @@
 import { createHash, sign } from 'node:crypto'
 import { publicKeyInfo, type SigningKey } from '../x509/certificate-builder.ts'
 
-export type QuoteParts = {
+type QuoteParts = {
   /** Header and body. In version 5, also the fields between them. */
   readonly signed: Uint8Array
   /** x || y of the attestation key, which the QE report states. */
@@ -48,7 +48,7 @@ export function quoteHeader(version: 4 | 5): Uint8Array {
 }
 
 /** TD 1.0 and TD 1.5. */
-export const BODY_BYTES = { '1.0': 584, '1.5': 648 } as const
+const BODY_BYTES = { '1.0': 584, '1.5': 648 } as const
 
 /** The body of a TD without debugging. Measurements and report data are zeros. */
 export function bodyOf(tdVersion: keyof typeof BODY_BYTES): Uint8Array {

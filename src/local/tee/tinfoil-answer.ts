@@ -8,7 +8,7 @@ const PREFIX = 'https://tinfoil.sh/'
 export const TINFOIL_PREDICATE = `${PREFIX}predicate/snp-tdx-multiplatform/v1`
 
 /** What the hardware binds: the machine's keys, and the evidence of its devices. */
-export type BoundItems = { readonly items: readonly Json[]; readonly devices: readonly Json[] }
+type BoundItems = { readonly items: readonly Json[]; readonly devices: readonly Json[] }
 
 /** `spkiSha256`: SHA-256 of the SubjectPublicKeyInfo, hex. */
 export function tlsKeyItem(spkiSha256: string): JsonObject {

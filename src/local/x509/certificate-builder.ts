@@ -141,7 +141,7 @@ const ATTRIBUTE_TYPES = {
 } as const
 
 /** For example `['CN', 'aws.nitro-enclaves']`. */
-export type NameAttribute = readonly [type: keyof typeof ATTRIBUTE_TYPES, value: string]
+type NameAttribute = readonly [type: keyof typeof ATTRIBUTE_TYPES, value: string]
 
 /**
  * A DER Name with one attribute in each set. As in AWS's certificates, the country is a
