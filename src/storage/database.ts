@@ -5,7 +5,7 @@ import { StartFailure } from '../runtime/starting.ts'
 import type { ContentCipher } from './content-cipher.ts'
 import { type ContentKeySource, openContentCipher } from './content-keys.ts'
 import { openEmbedded } from './embedded.ts'
-import { DatabaseNewer, DatabaseUnfit, DataFolderInUse, reasonOf } from './errors.ts'
+import { DatabaseNewer, DatabaseUnfit, DataFolderInUse, driverReason } from './errors.ts'
 import { migrateToLatest } from './migrate.ts'
 import { openPostgres } from './postgres.ts'
 import type { DatabaseSession } from './postgres-session.ts'
@@ -113,7 +113,7 @@ function describe(error: unknown, what: string): string {
     error instanceof DatabaseUnfit ||
     error instanceof DatabaseNewer
   if (isKnown) return `database: ${error.message}`
-  return `database: ${what} cannot be used: ${reasonOf(error)}`
+  return `database: ${what} cannot be used: ${driverReason(error)}`
 }
 
 /** Throws the driver's error when the database does not answer. */

@@ -10,7 +10,7 @@ export class DatabaseAwayError extends Error {
  * The message of an error. If several addresses refuse a connection, the driver's error has an
  * empty message, and contains an error for each address.
  */
-export function reasonOf(error: unknown): string {
+export function driverReason(error: unknown): string {
   const first = error instanceof AggregateError ? error.errors[0] : error
   return first instanceof Error ? first.message : 'unknown fault'
 }

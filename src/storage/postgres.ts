@@ -9,7 +9,7 @@ import {
 } from 'kysely'
 import pg from 'pg'
 import { createLoop } from '../runtime/loop.ts'
-import { DatabaseAwayError, DatabaseUnfit, reasonOf } from './errors.ts'
+import { DatabaseAwayError, DatabaseUnfit, driverReason } from './errors.ts'
 import { createPostgresSession, type DatabaseSession } from './postgres-session.ts'
 import { statementName } from './prepared.ts'
 import { parseInt8 } from './tables.ts'
@@ -306,7 +306,7 @@ function isConnectionLost(error: unknown): boolean {
 }
 
 function awayError(cause: unknown): DatabaseAwayError {
-  return new DatabaseAwayError(reasonOf(cause), { cause })
+  return new DatabaseAwayError(driverReason(cause), { cause })
 }
 
 async function endPools(pools: readonly pg.Pool[]): Promise<void> {

@@ -9,7 +9,7 @@ import {
   splitTokens,
 } from './choices.ts'
 import { createRandom } from './random.ts'
-import { textOf } from './request.ts'
+import { contentText } from './request.ts'
 
 type ChatAnswer = {
   readonly request: DemoChatRequest
@@ -184,7 +184,7 @@ const TOKENS_PER_MESSAGE = 3
 function countUsage({ request, answers }: ChatAnswer): object {
   const sum = (counts: readonly number[]) => counts.reduce((total, count) => total + count, 0)
   const texts = request.messages.map(
-    ({ content }) => TOKENS_PER_MESSAGE + countTokens(textOf(content ?? '')),
+    ({ content }) => TOKENS_PER_MESSAGE + countTokens(contentText(content ?? '')),
   )
   const prompt = TOKENS_PER_MESSAGE + sum(texts)
   const completion = sum(

@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { type Question, readTurns, type Turn } from './choices.ts'
-import { contentSchema, jsonObject, parseBody, textOf } from './request.ts'
+import { type AskedTurn, type Question, readTurns } from './choices.ts'
+import { contentSchema, contentText, jsonObject, parseBody } from './request.ts'
 
 /** OpenAI's limit. */
 const CHOICES_MAX = 128
@@ -86,9 +86,12 @@ export function questionOfChat(request: DemoChatRequest, index: number): Questio
   }
 }
 
-function turnOf({ role, content }: DemoChatRequest['messages'][number]): Turn {
+function turnOf({ role, content }: DemoChatRequest['messages'][number]): AskedTurn {
   const isTool = role === 'tool' || role === 'function'
-  return { kind: isTool ? 'tool' : role === 'user' ? role : 'other', text: textOf(content ?? '') }
+  return {
+    kind: isTool ? 'tool' : role === 'user' ? role : 'other',
+    text: contentText(content ?? ''),
+  }
 }
 
 function formatOf({ response_format: format }: DemoChatRequest): Question['format'] {

@@ -22,10 +22,10 @@ export type Question = {
 }
 
 /** A message of any API. Tools answer in messages of the kind `tool`. */
-export type Turn = { readonly kind: 'user' | 'tool' | 'other'; readonly text: string }
+export type AskedTurn = { readonly kind: 'user' | 'tool' | 'other'; readonly text: string }
 
 export function readTurns(
-  turns: readonly Turn[],
+  turns: readonly AskedTurn[],
 ): Pick<Question, 'said' | 'toolResult' | 'answered'> {
   const at = turns.findLastIndex(({ kind }) => kind === 'user')
   const last = turns.at(-1)

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { countTokens, type Question, readTurns, type Turn } from './choices.ts'
+import { type AskedTurn, countTokens, type Question, readTurns } from './choices.ts'
 import { jsonObject, parseBody } from './request.ts'
 
 type Block = {
@@ -86,7 +86,10 @@ function textOf(said: string | readonly Block[]): string {
   return said.map((part) => part.text ?? textOf(part.content ?? '')).join('')
 }
 
-function turnsOf({ role, content: said }: MessagesRequest['messages'][number]): readonly Turn[] {
+function turnsOf({
+  role,
+  content: said,
+}: MessagesRequest['messages'][number]): readonly AskedTurn[] {
   const results = typeof said === 'string' ? [] : said.filter(({ type }) => type === 'tool_result')
   return results.length === 0
     ? [{ kind: role === 'user' ? role : 'other', text: textOf(said) }]

@@ -8,7 +8,7 @@ export const contentSchema = z.union([
 ])
 
 /** Parts that are not text are ignored. */
-export function textOf(content: z.infer<typeof contentSchema>): string {
+export function contentText(content: z.infer<typeof contentSchema>): string {
   if (typeof content === 'string') return content
   return content.map(({ text, refusal }) => text ?? refusal ?? '').join('')
 }

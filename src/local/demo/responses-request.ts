@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { type Question, readTurns, type Turn } from './choices.ts'
-import { contentSchema, jsonObject, parseBody, textOf } from './request.ts'
+import { type AskedTurn, type Question, readTurns } from './choices.ts'
+import { contentSchema, contentText, jsonObject, parseBody } from './request.ts'
 
 const item = z.looseObject({
   type: z.string().nullish(),
@@ -67,10 +67,10 @@ export function itemsOf({ input }: ResponsesRequest): readonly z.infer<typeof it
 
 export function textOfItem({ content, output }: z.infer<typeof item>): string {
   const said = content ?? output ?? ''
-  return typeof said === 'string' || Array.isArray(said) ? textOf(said) : ''
+  return typeof said === 'string' || Array.isArray(said) ? contentText(said) : ''
 }
 
-function turnOf(turn: z.infer<typeof item>): Turn {
+function turnOf(turn: z.infer<typeof item>): AskedTurn {
   const kind = turn.role === 'user' ? 'user' : turn.type?.endsWith('_output') ? 'tool' : 'other'
   return { kind, text: textOfItem(turn) }
 }
