@@ -4,27 +4,24 @@ import { integerText, nameText, patternText } from '../api/schemas.ts'
 import type { Database } from '../storage/database.ts'
 import { actDone, defineAct } from './acts.ts'
 import { type Account, createKeysStore } from './keys-store.ts'
-import { keysOver } from './open-keys.ts'
+import { keysIn } from './open-keys.ts'
 
-/** Accounts or budgets per page: the maximum, and the default. */
-const LIMIT_MAX = 1_000
-const LIMIT = 100
-export const pageLimit = integerText({ min: 1, max: LIMIT_MAX }).default(LIMIT)
+export const pageLimit = integerText({ min: 1, max: 1_000 }).default(100)
 
-const accountCursor = patternText(
+export const uuidText = patternText(
   /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i,
   'uuid_parsing',
   'a valid UUID',
-).transform((text) => text.toLowerCase())
+)
+const accountCursor = uuidText.transform((text) => text.toLowerCase())
 
-/** An account, as replies show it. */
 const accountDescription = z.object({
   id: z.string(),
   name: z.string(),
-  /** Null if the account has the standard tier. */
+  /** Null: the standard tier. */
   tier: z.string().nullable(),
   created_at: z.int(),
-  /** Time from which the account's keys are refused. Null if the account is enabled. */
+  /** The account's keys are refused from this time on. Null if the account is enabled. */
   disabled_at: z.int().nullable(),
 })
 export type AccountDescription = Readonly<z.output<typeof accountDescription>>
@@ -37,16 +34,14 @@ export type AccountPageReply = z.output<typeof accountPage>
 
 type Place = { readonly database: Pick<Database, 'queries'> }
 
-/** Opens an account, unless an account with this name exists. */
 const open = {
   method: 'POST',
   run: ({ name }: { readonly name: string }, { database }: Place) =>
-    keysOver(createKeysStore(database)).openAccount(name),
+    keysIn(database).openAccount(name),
   trail: ({ name }: { readonly name: string }, { isNew }: { readonly isNew: boolean }) =>
     isNew ? [{ kind: 'account.open', target: name }] : [],
 } as const
 
-/** Acts on accounts. */
 export const accountActs = {
   list: defineAct({
     method: 'GET',
@@ -79,7 +74,7 @@ export const accountActs = {
     reply: { name: 'AdminAccount', schema: accountDescription },
     answer: describe,
   }),
-  /** Opens the account. The reply states whether the account is new. */
+  /** The reply states whether the account is new. */
   create: defineAct({
     ...open,
     path: '/v1/admin/accounts/new',
@@ -89,7 +84,7 @@ export const accountActs = {
     reply: { schema: accountDescription.extend({ is_new: z.boolean() }) },
     answer: (account) => ({ ...describe(account), is_new: account.isNew }),
   }),
-  /** The change applies at every gateway within a second. */
+  /** Every gateway applies the change within a second. */
   setTier: defineAct({
     method: 'PUT',
     path: '/v1/admin/accounts',
@@ -153,7 +148,7 @@ export const accountActs = {
   }),
 }
 
-/** Names of the existing tiers. Null if the tiers are not known: any name is then accepted. */
+/** Null if the tiers are not known: any name is then accepted. */
 type Tiered = { readonly tiers: (() => readonly string[]) | null }
 
 function outcomeOf(isFound: boolean) {
@@ -168,12 +163,12 @@ function describe({ id, name, tier, createdAt, disabledAt }: Account): AccountDe
   return { id, name, tier, created_at: createdAt, disabled_at: disabledAt }
 }
 
-/** Returns the last item if the page is full, otherwise null. */
+/** The last item if the page is full, otherwise null. */
 export function lastOfFull<Item>(items: readonly Item[], limit: number): Item | null {
   return items.length < limit ? null : (items.at(-1) ?? null)
 }
 
-/** Gives the reply for a successful act on an account. Throws ApiError for another outcome. */
+/** The reply for a successful act. Throws ApiError `not_found` for an unknown account. */
 export function settleAccount(outcome: 'set' | 'erased' | 'unknown_account') {
   if (outcome === 'unknown_account')
     throw new ApiError('not_found', 'There is no account with this name')

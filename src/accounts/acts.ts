@@ -8,33 +8,26 @@ import { validate } from '../api/validation.ts'
 import type { Database } from '../storage/database.ts'
 import type { AdminLog, NewAct } from './admin-log-store.ts'
 
-/**
- * How many calls that write may run at once. The total size of their bodies is limited separately.
- */
-const CALLS_MAX = { admin: 16, operator: 64 }
-const CALLS_BYTES_MAX = 1024 * 1024
-/** Largest body, bytes. A body holds some names and a reason. */
+/** A body holds some names and a reason. */
 export const ACT_BODY_BYTES_MAX = 4096
 
 /** Administrators' keys and the operator have separate places for calls. */
 const admissions = {
-  admin: createAdmission({ callsMax: CALLS_MAX.admin, bytesMax: CALLS_BYTES_MAX }),
-  operator: createAdmission({ callsMax: CALLS_MAX.operator, bytesMax: CALLS_BYTES_MAX }),
+  admin: createAdmission({ callsMax: 16, bytesMax: 1024 * 1024 }),
+  operator: createAdmission({ callsMax: 64, bytesMax: 1024 * 1024 }),
 }
 
-/** Reply of an act that succeeded. */
 export const actDone = {
   name: 'AdminDone',
   schema: z.strictObject({ outcome: z.literal('done') }),
 }
 
-/** Where an act runs, and where it is recorded. */
 export type ActPlace = {
   readonly database: Pick<Database, 'queries'>
   readonly adminLog: AdminLog
 }
 
-/** Schema of an order or a reply. The API documentation uses the schema's name. */
+/** The API documentation uses `name`. */
 type Form<Output, Input = unknown> = {
   readonly schema: z.ZodType<Output, Input>
   readonly name?: string
@@ -45,8 +38,8 @@ type ActDefinition<Over, Order, Given, Outcome, Reply> = {
   readonly path: string
   readonly summary: string
   /**
-   * Who may run the act: a key with the scope `admin`, or only the operator (on the control socket
-   * or in the database).
+   * `admin`: a key with this scope. `operator`: only the operator, on the control socket or in the
+   * database.
    */
   readonly scope: 'admin' | 'operator'
   /** The order of a GET or DELETE call. */
@@ -55,10 +48,10 @@ type ActDefinition<Over, Order, Given, Outcome, Reply> = {
   readonly body?: Form<Order, Given> & { readonly example?: object }
   readonly reply: Form<Reply>
   readonly errors?: readonly ErrorCode[]
-  /** Runs the act. `over.database`, if any, is the transaction that records the act. */
+  /** `over.database`, if any, is the transaction that records the act. */
   readonly run: (order: Order, over: Over) => Promise<Outcome>
   /**
-   * The act's record: names and ids, never a secret. A text is the reason why the act is not
+   * What is recorded: names and ids, never a secret. A text is the reason why the act is not
    * recorded.
    */
   readonly trail:
@@ -70,7 +63,7 @@ type ActDefinition<Over, Order, Given, Outcome, Reply> = {
    * act.
    */
   readonly isOutside?: true
-  /** Returns the reply for the outcome, or throws the error that the caller receives. */
+  /** Throws the error that the caller receives. */
   readonly answer: (outcome: Outcome, order: Order) => Reply
 }
 
@@ -79,14 +72,12 @@ export type Act<Over, Given, Reply extends object> = {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
   readonly path: string
   readonly reply: z.ZodType<Reply>
-  /**
-   * Runs and records the act for an operator, without HTTP. Throws ApiError and ValidationError.
-   */
+  /** Runs and records the act without HTTP. Throws ApiError and ValidationError. */
   readonly perform: (given: Given, over: Over & ActPlace, operator: Operator) => Promise<Reply>
   readonly toRoute: (over: Over & ActPlace) => Route
 }
 
-/** Declares an act. An act on the database and its record are written in one transaction. */
+/** An act on the database and its record are written in one transaction. */
 export function defineAct<Over, Order, Given, Outcome, Reply extends object>(
   definition: ActDefinition<Over, Order, Given, Outcome, Reply>,
 ): Act<Over, Given, Reply> {
@@ -130,7 +121,6 @@ export function defineAct<Over, Order, Given, Outcome, Reply extends object>(
   }
 }
 
-/** Returns the routes of these acts, in the order of the acts. */
 export function actRoutes<Over>(
   acts: Readonly<Record<string, Act<Over, never, object>>>,
   over: Over & ActPlace,

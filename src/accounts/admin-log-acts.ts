@@ -3,13 +3,8 @@ import { boundedText, integerText } from '../api/schemas.ts'
 import { type ActPlace, defineAct } from './acts.ts'
 import { adminAct, adminLogCheck } from './admin-log-store.ts'
 
-/** How many acts an answer has: the maximum, and the default. */
-const LIMIT_MAX = 1_000
-const LIMIT = 100
-
 const number = integerText({ min: 0, max: Number.MAX_SAFE_INTEGER }).nullable().default(null)
 
-/** Acts that read the administrative log. */
 export const adminLogActs = {
   list: defineAct({
     method: 'GET',
@@ -21,7 +16,7 @@ export const adminLogActs = {
       since: number.describe('Unix seconds'),
       until: number.describe('Unix seconds; acts from this time on are left out'),
       kind: boundedText({ min: 1, max: 100 }).nullable().default(null),
-      limit: integerText({ min: 1, max: LIMIT_MAX }).default(LIMIT),
+      limit: integerText({ min: 1, max: 1_000 }).default(100),
     }),
     reply: { name: 'AdminLog', schema: z.strictObject({ acts: z.array(adminAct) }) },
     run: (query, { adminLog }: Pick<ActPlace, 'adminLog'>) => adminLog.list(query),

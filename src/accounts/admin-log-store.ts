@@ -7,7 +7,7 @@ import type { Database } from '../storage/database.ts'
 /** An act as it is stored. It holds no secret. */
 const entryForm = z.object({
   at: z.int(),
-  /** The same values as `who` and `from` of Operator. */
+  /** Values of Operator. */
   who: z.string(),
   account_id: z.string().nullable(),
   from: z.string(),
@@ -17,38 +17,36 @@ const entryForm = z.object({
   outcome: z.string(),
 })
 
-/** An act of an administrator, as replies show it. */
 export const adminAct = z.object({
   position: z.int(),
-  /** SHA-256 of the previous hash and this entry, in hex. */
+  /** SHA-256 of the previous hash and this entry, hex. */
   hash: z.string(),
   ...entryForm.shape,
 })
 export type AdminAct = Readonly<z.output<typeof adminAct>>
 
-/** Selects the acts that a query returns. A null member selects all acts. */
+/** A null member selects all acts. */
 type AdminActQuery = {
   /** Only acts older than this position. */
   readonly before: number | null
   readonly kind: string | null
-  /** Unix seconds. Acts at `since` are included. Acts at `until` are not included. */
+  /** Unix seconds. Acts at `since` are included, acts at `until` are not. */
   readonly since: number | null
   readonly until: number | null
   readonly limit: number
 }
 
-/** The result of a check of the chain. */
 export const adminLogCheck = z.discriminatedUnion('kind', [
-  /** Position and hash of the newest act. Store them elsewhere for the next check. */
+  /** The newest act. Store position and hash elsewhere for the next check. */
   z.object({ kind: z.literal('whole'), position: z.int(), hash: z.string() }),
   /** Position of the first act that is missing or was changed. */
   z.object({ kind: z.literal('altered'), position: z.int() }),
-  /** The hashes of the chain are correct, but the chain does not contain the expected act. */
+  /** All hashes are correct, but the chain does not contain the expected act. */
   z.object({ kind: z.literal('unexpected'), position: z.int(), hash: z.string() }),
 ])
 export type AdminLogCheck = Readonly<z.output<typeof adminLogCheck>>
 
-/** An act to record. It never holds a secret. */
+/** It never holds a secret. */
 export type NewAct = {
   readonly kind: string
   /** Id or name of the object that the act changed. */
@@ -58,11 +56,11 @@ export type NewAct = {
 }
 
 /**
- * Append-only log of administrators' acts, in a chain of hashes. Methods throw the driver's error
- * when the database fails.
+ * An append-only log in a chain of hashes. Methods throw the driver's error when the database
+ * fails.
  */
 export type AdminLog = {
-  /** Runs an act and records it, in one transaction. `trail` returns the record. */
+  /** Runs an act and records it, in one transaction. */
   record<Outcome>(
     actor: Operator,
     run: (database: Pick<Database, 'queries'>) => Promise<Outcome>,
@@ -70,26 +68,23 @@ export type AdminLog = {
   ): Promise<Outcome>
   /** Records an act that changed something outside the database. */
   append(actor: Operator, act: NewAct): Promise<void>
-  /** Gives acts, newest first. */
+  /** Newest first. */
   list(query: AdminActQuery): Promise<readonly AdminAct[]>
   /**
-   * Computes the chain again and compares it with the stored chain. `expected` is a position and a
-   * hash that were stored elsewhere. Without `expected`, does NOT notice that the newest acts are
-   * missing, or that the end of the chain was written again.
+   * Computes the chain again. `expected` must have been stored elsewhere. Without it, this does NOT
+   * notice that the newest acts are missing, or that the end of the chain was written again.
    */
   check(
     expected: { readonly position: number; readonly hash: string } | null,
   ): Promise<AdminLogCheck>
 }
 
-/** How many acts a check reads at once. */
 const CHECK_ACTS_MAX = 1_000
 const FIRST_HASH = new Uint8Array(32)
 
-/** A whole API key. A user may write it by mistake instead of an id, a name or a reason. */
 const SECRET_IN_TEXT = /afd_([a-z2-7]{16})_[A-Za-z0-9_-]{43}/g
 
-/** The log, on the database's shared connections. `now` is Unix milliseconds. */
+/** `now` is Unix milliseconds. */
 export function createAdminLog(
   { queries }: Pick<Database, 'queries'>,
   now: () => number = Date.now,
@@ -175,7 +170,7 @@ const UNREADABLE = {
   outcome: '',
 }
 
-/** Returns null for an entry that this program did not write. */
+/** Null for an entry that this program did not write. */
 function parseEntry({ entry }: ActRow) {
   try {
     return entryForm.parse(JSON.parse(entry))

@@ -1,39 +1,37 @@
 import { hash, timingSafeEqual } from 'node:crypto'
 import { DEFAULT_SCOPES, SCOPES, type Scope } from '../api/context.ts'
 import { ApiError } from '../api/errors.ts'
+import { patternText } from '../api/schemas.ts'
 import { LruMap } from '../runtime/lru-map.ts'
 import { type Account, type KeysStore, type StoredKey, USE_INTERVAL_SECONDS } from './keys-store.ts'
 import { createKnownKeys, KEYS_CACHED_MAX } from './known-keys.ts'
 
 /**
- * Form of a key: `afd_`, the public id (80 bits, base32), `_`, the secret (256 bits, base64url
- * without padding).
+ * `afd_`, the public id (80 bits, base32), `_`, the secret (256 bits, base64url without padding).
  */
 export const API_KEY_FORM = /^afd_([a-z2-7]{16})_[A-Za-z0-9_-]{43}$/
 
-/**
- * Form of a key's public id. Other texts are not looked up: the database cannot store all of them
- * (U+0000).
- */
+/** Other texts are not looked up: the database cannot store all of them (U+0000). */
 export const KEY_ID_FORM = /^[a-z2-7]{16}$/
+export const keyIdText = patternText(KEY_ID_FORM, 'value_error', 'the id of a key')
 
 /**
- * Maximum number of keys that an account has made through the API. Valid keys count, and keys that
- * ended within the last day. Without this limit, one key could fill the database.
+ * Keys that an account made through the API, and that are valid or ended within the last day.
+ * Without this limit, one key could fill the database.
  */
 export const KEYS_PER_ACCOUNT_MAX = 10_000
 const ENDED_KEPT_SECONDS = 24 * 3_600
 
-/** The data of a stored key that may be shown: neither its secret nor the secret's digest. */
+/** What may be shown of a key: neither its secret nor the secret's digest. */
 export type ApiKeyFacts = Omit<StoredKey, 'secretHash' | 'tier' | 'isDisabled' | 'isBudgeted'>
 
-/** The caller, identified by a valid key. */
+/** The caller that a valid key identifies. */
 type KeyHolder = {
   readonly accountId: string
   /** Public id of the key. Logs may contain it. */
   readonly keyId: string
   readonly scopes: readonly Scope[]
-  /** Tier of the account's limits. Null for the default tier. */
+  /** Null for the default tier. */
   readonly tier: string | null
   /** Unix seconds. Null if the key never expires. */
   readonly expiresAt: number | null
@@ -41,52 +39,47 @@ type KeyHolder = {
   readonly isBudgeted: boolean
 }
 
-/** Describes a new key. */
 type KeyRequest = {
   readonly name: string
   /** Default: DEFAULT_SCOPES. */
   readonly scopes?: readonly Scope[]
-  /** Unix seconds. Default: null (the key never expires). */
+  /** Unix seconds. Default: null (never). */
   readonly expiresAt?: number | null
-  /** Public id of the key that makes this key. Default: null (the operator makes this key). */
+  /** Public id of the key that makes this key. Default: null (the operator). */
   readonly madeBy?: string | null
 }
 
-/** A key that was just made. `text` is the key itself, and is not shown again. */
+/** `text` is the key itself, which is not shown again. */
 type NewApiKey = {
   readonly text: string
   readonly key: ApiKeyFacts
 }
 
-/** Makes, checks and revokes API keys. Methods throw the driver's error when the database fails. */
+/** Methods throw the driver's error when the database fails. */
 export type ApiKeys = {
   /**
-   * Returns the holder of a valid key. Returns null if the key is invalid, revoked or expired.
-   * Throws ApiError `account_disabled` for a valid key of a disabled account.
+   * Null if the key is invalid, revoked or expired. Throws ApiError `account_disabled` for a valid
+   * key of a disabled account.
    */
   authenticate(text: string): Promise<KeyHolder | null>
-  /**
-   * Makes a key for the account with this name. If no account has this name, makes the account
-   * first.
-   */
+  /** Makes the account first if no account has this name. */
   create(
     key: Omit<KeyRequest, 'madeBy'> & { readonly accountName: string },
   ): Promise<NewApiKey & { readonly isAccountNew: boolean }>
   /**
-   * Makes a key for the account with this id. Refuses if the asking key was revoked, or if the
-   * account has KEYS_PER_ACCOUNT_MAX keys. Concurrent calls may exceed this limit slightly.
+   * `too_many`: the account has KEYS_PER_ACCOUNT_MAX keys. Concurrent calls may exceed this limit
+   * slightly.
    */
   createFor(
     accountId: string,
     key: KeyRequest,
   ): Promise<NewApiKey | 'unknown_account' | 'too_many' | 'maker_revoked'>
-  /** Lists keys, oldest first: the keys of one account, or of all accounts (null, the default). */
+  /** Oldest first: the keys of one account, or of all accounts (null, the default). */
   list(accountId?: string | null): Promise<readonly ApiKeyFacts[]>
   /**
-   * Revokes the key with this public id, if the given account owns the key (null, the default: any
-   * account). Also revokes the keys that this key made for its account, except `kept`. Every
-   * gateway refuses the revoked keys within KEY_AGE_MAX_MS. Returns the ids of the keys that were
-   * valid until now. Returns null when no key has this id.
+   * Revokes a key of the account (null, the default: of any account), and the keys that it made for
+   * its account, except `kept`. Every gateway refuses them within KEY_AGE_MAX_MS. Returns the ids
+   * of the keys that were valid until now, or null when no key has this id.
    */
   revoke(
     id: string,
@@ -94,15 +87,14 @@ export type ApiKeys = {
   ): Promise<readonly string[] | null>
   /** Finds or makes the account of this name. */
   openAccount(name: string): Promise<Account & { readonly isNew: boolean }>
-  /** Returns null if no account has this id, or the account is deleted. */
+  /** Null if no account has this id, or the account is deleted. */
   findAccount(id: string): Promise<Account | null>
 }
 
 /**
- * API keys over the store. `now` is Unix milliseconds. `random` returns unpredictable bytes.
- * `fixedKey` is one more accepted key, for development only: it may have any form and cannot be
- * revoked. `monotonic` is milliseconds of a clock that is never set (default: performance.now).
- * This clock limits how long a revoked key is accepted.
+ * `now` is Unix milliseconds. `random` returns unpredictable bytes. `fixedKey` is one more accepted
+ * key, for development only: it may have any form and cannot be revoked. `monotonic` is
+ * milliseconds of a clock that is never set, which limits how long a revoked key is accepted.
  */
 export function createApiKeys(options: {
   readonly keys: KeysStore
@@ -194,8 +186,8 @@ function isSameDigest(left: Uint8Array, right: Uint8Array): boolean {
 }
 
 /**
- * Encodes bytes in base32 (RFC 4648 section 6), in lower case, without padding. The length of
- * `bytes` must be a multiple of 5.
+ * RFC 4648 section 6, in lower case, without padding. The length of `bytes` must be a multiple of
+ * 5.
  */
 function encodeBase32(bytes: Uint8Array): string {
   const bits = Array.from(bytes, (byte) => byte.toString(2).padStart(8, '0')).join('')
@@ -204,7 +196,7 @@ function encodeBase32(bytes: Uint8Array): string {
     .join('')
 }
 
-/** Records the use of a key at most once in USE_INTERVAL_SECONDS, in the background. */
+/** Records a use at most once in USE_INTERVAL_SECONDS, in the background. */
 function rememberUse(
   keys: Pick<KeysStore, 'recordUse'>,
   { now, monotonic }: { readonly now: () => number; readonly monotonic: () => number },
@@ -216,7 +208,7 @@ function rememberUse(
     if (atMs - (recordedAtMs.get(id) ?? Number.NEGATIVE_INFINITY) < USE_INTERVAL_SECONDS * 1000)
       return
     recordedAtMs.set(id, atMs)
-    // If this write fails, the first use of the next minute is recorded instead.
+    // If this write fails, the first use of the next minute is recorded.
     keys.recordUse(id, Math.floor(now() / 1000)).catch(() => undefined)
   }
 }

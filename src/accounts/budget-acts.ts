@@ -1,10 +1,11 @@
 import { z } from 'zod'
 import { ApiError, unfitFor } from '../api/errors.ts'
 import { boundedInteger } from '../api/form-schema.ts'
-import { nameText, patternText } from '../api/schemas.ts'
+import { nameText } from '../api/schemas.ts'
 import type { Database } from '../storage/database.ts'
 import { lastOfFull, pageLimit, settleAccount } from './account-acts.ts'
 import { actDone, defineAct } from './acts.ts'
+import { keyIdText } from './api-keys.ts'
 import {
   type BudgetName,
   type BudgetOrder,
@@ -12,11 +13,9 @@ import {
   createBudgetsStore,
 } from './budgets-store.ts'
 
-const keyId = patternText(/^[a-z2-7]{16}$/, 'value_error', 'the id of a key')
 const { what, per } = budgetDescription.shape
 
-/** Identifies a budget: its account or key, what it counts, and its period. */
-const ownBudget = { account: nameText.nullish(), key: keyId.nullish(), what, per }
+const ownBudget = { account: nameText.nullish(), key: keyIdText.nullish(), what, per }
 
 const budgetPage = z.strictObject({
   budgets: z.array(budgetDescription),
@@ -28,7 +27,7 @@ type Place = { readonly database: Pick<Database, 'queries'> }
 
 type Order = z.output<z.ZodObject<typeof ownBudget>> & { readonly bound?: number }
 
-/** Sets a budget, or removes it if the order has no bound. Every gateway applies the change. */
+/** An order without a bound removes the budget. */
 const set = {
   scope: 'admin',
   reply: actDone,
@@ -47,7 +46,6 @@ const set = {
   },
 } as const
 
-/** Acts on budgets of accounts and keys. */
 export const budgetActs = {
   list: defineAct({
     method: 'GET',
@@ -56,7 +54,7 @@ export const budgetActs = {
     scope: 'admin',
     query: z.object({
       account: nameText.nullable().default(null),
-      key: keyId.nullable().default(null),
+      key: keyIdText.nullable().default(null),
       limit: pageLimit,
       cursor: z.string().max(1_000).nullable().default(null),
     }),

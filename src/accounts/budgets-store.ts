@@ -4,32 +4,31 @@ import { clockArgument, type StoreClock } from '../storage/clock.ts'
 import type { Database } from '../storage/database.ts'
 import { KEY_ID_FORM } from './api-keys.ts'
 
-/** A budget of an account or a key, with its used and remaining amounts in the current period. */
+/** Amounts are those of the current period. */
 export const budgetDescription = z.object({
   account: z.string(),
-  /** Public id of a key. Null if the budget is for the whole account. */
+  /** Public id. Null if the budget is for the whole account. */
   key: z.string().nullable(),
   what: z.enum(['requests', 'tokens', 'money']),
   per: z.enum(['day', 'month', 'total']),
-  /** Amounts of money are in billionths, here and in the next two members. */
+  /** In billionths for money, like `used` and `left`. */
   bound: z.int(),
   used: z.int(),
   left: z.int(),
-  /** End of the period, Unix seconds. Null if the period never ends. */
+  /** Unix seconds. Null if the period never ends. */
   renews_at: z.int().nullable(),
 })
 export type BudgetDescription = Readonly<z.output<typeof budgetDescription>>
 
-/** Sets or removes a budget. */
 export type BudgetOrder = Pick<BudgetDescription, 'key' | 'what' | 'per'> & {
-  /** Name of the account. Null selects the key's account. */
+  /** Null selects the key's account. */
   readonly account: string | null
   /** Null removes the budget. */
   readonly bound: number | null
 }
 
-/** A call that reserves in budgets. Money is in billionths, and null if the cost is not known. */
-export type BudgetedCall = {
+/** Money is in billionths. Null if the cost is not known. */
+type BudgetedCall = {
   readonly callId: string
   readonly processId: string
   readonly accountId: string
@@ -38,7 +37,7 @@ export type BudgetedCall = {
   readonly money: number | null
 }
 
-/** What a call really used. `requests` is 0 if the call was not made. */
+/** `requests` is 0 if the call was not made. */
 export type BudgetUse = {
   readonly callId: string
   readonly accountId: string
@@ -48,7 +47,7 @@ export type BudgetUse = {
   readonly money: number
 }
 
-/** The budget whose remaining amount is too small for the call. */
+/** The budget that is too small for the call. */
 export type BudgetRefusal = {
   readonly what: 'requests' | 'tokens' | 'money'
   readonly per: 'day' | 'month' | 'total'
@@ -61,11 +60,11 @@ export type BudgetRefusal = {
   readonly renews_at: number | null
 }
 
-/** Selects the budgets that a query returns. A null member selects all budgets. */
-export type BudgetQuery = {
+/** A null member selects all budgets. */
+type BudgetQuery = {
   readonly accountId?: string | null
   readonly accountName?: string | null
-  /** Public id of a key. `withAccount` adds the budgets of the key's whole account. */
+  /** `withAccount` adds the budgets of the key's whole account. */
   readonly keyId?: string | null
   readonly withAccount?: boolean
   /** The last budget of the previous page. */
@@ -73,30 +72,26 @@ export type BudgetQuery = {
   readonly limit?: number | null
 }
 
-/** Identifies a budget. */
 export type BudgetName = Pick<BudgetDescription, 'account' | 'key' | 'what' | 'per'>
 
-/** Budgets. Every method throws the driver's error when the database fails. */
+/** Every method throws the driver's error when the database fails. */
 export type BudgetsStore = {
   /**
-   * Sets a budget, or removes it if the bound is null. Keeps the amount used in the current period.
-   * Returns `unknown_account` or `unknown_key` if that account or key was not found.
+   * Removes the budget if the bound is null. A new bound keeps the amount used in the current
+   * period.
    */
   set(order: BudgetOrder): Promise<'set' | 'unknown_account' | 'unknown_key'>
-  /** Lists budgets, ordered by account name and key id. Default: all budgets. */
+  /** Ordered by account name and key id. */
   list(query?: BudgetQuery): Promise<readonly BudgetDescription[]>
-  /** Reserves in all budgets of the call or in none, in one step. Returns null on success. */
+  /** Reserves in all budgets of the call or in none. Null on success. */
   reserve(call: BudgetedCall): Promise<BudgetRefusal | null>
-  /** Settles each call exactly once, even if a settlement is sent several times. */
+  /** Settles each call once, even if a settlement is sent several times. */
   settle(processId: string, uses: readonly BudgetUse[]): Promise<void>
   /** Releases the amounts that dead processes reserved. */
   expire(): Promise<void>
 }
 
-/**
- * Budgets on the database's shared connections. The database itself counts
- * (migrations/initial/steps.ts).
- */
+/** The database itself counts (migrations/initial/steps.ts). */
 export function createBudgetsStore(
   { queries }: Pick<Database, 'queries'>,
   clock: StoreClock = null,

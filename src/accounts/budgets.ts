@@ -6,18 +6,16 @@ import type { BudgetRefusal, BudgetsStore, BudgetUse } from './budgets-store.ts'
 import { ESTIMATE_MAX, type LimitedCall, type Permit, type RateLimiter } from './limits/limiter.ts'
 import { costOf, type Prices } from './prices.ts'
 
-/** The maximum number of settlements in one statement. */
 const SETTLED_AT_ONCE = 256
 /** How long settlements are collected before they are sent. */
 const LINGER_MS = 100
-/** Pause before failed settlements are sent again. */
 const RETRY_MS = 1_000
 /** Interval between searches for calls of dead processes. */
 const EXPIRE_INTERVAL_MS = 15_000
 
 /**
- * Returns a limiter that also applies budgets. A call with a budget first reserves its estimate. At
- * its end, the call is settled with its real use. `admit` throws ApiError `insufficient_quota`.
+ * Returns a limiter that also applies budgets. A call first reserves its estimate, and settles its
+ * real use at its end. `admit` throws ApiError `insufficient_quota`.
  */
 export function withBudgets({
   limiter,
@@ -28,7 +26,7 @@ export function withBudgets({
 }: {
   readonly limiter: RateLimiter
   readonly store: Pick<BudgetsStore, 'reserve' | 'settle' | 'expire'>
-  /** Called once for each call. The call is settled at these prices. */
+  /** Called once for each call, which is settled at these prices. */
   readonly prices: () => Prices
   readonly lease: Pick<ProcessLease, 'id'>
   readonly log: Pick<Logger, 'warn' | 'error'>

@@ -3,7 +3,6 @@ import { clockSeconds, type StoreClock } from '../storage/clock.ts'
 import { type ContentIdentity, openContent } from '../storage/content-cipher.ts'
 import type { Database } from '../storage/database.ts'
 
-/** A call with an idempotency key, and the account that makes it. */
 export type KeyedCall = {
   readonly accountId: string
   readonly key: string
@@ -17,55 +16,45 @@ export type KeyedCall = {
   readonly notary: string | null
 }
 
-/** What is stored of the first call with this key. */
+/** The first call with this key. */
 export type KnownCall = Pick<KeyedCall, 'callId' | 'requestHash' | 'processId' | 'notary'> & {
-  /** The answer of a call that leaves no record. */
+  /** Only for a call that leaves no record. */
   readonly answer: string | null
-  /** True if the gateway that runs the call is alive and still runs the call. */
+  /** True if the gateway is alive and still runs the call. */
   readonly isRunning: boolean
-  /** Seconds since the gateway gave up the call. Null if the gateway did not give it up. */
+  /** Seconds since the gateway gave up the call. Null if it did not. */
   readonly abandonedForSeconds: number | null
 }
 
 /**
- * The outcomes of calls with idempotency keys. Methods throw the driver's error when the database
- * fails. If the database has keys for content, answers are stored encrypted. `claim` throws
- * ContentUnavailable for an answer that it cannot decrypt.
+ * Methods throw the driver's error when the database fails. With keys for content, answers are
+ * stored encrypted, and `claim` throws ContentUnavailable for an answer that it cannot decrypt.
  */
 export type IdempotencyStore = {
   /**
-   * Claims the key for a call, for `retentionSeconds`. If the key is already claimed, returns the
-   * call that claimed it.
+   * Claims the key for `retentionSeconds`. Returns the earlier call if the key is already claimed.
    */
   claim(call: KeyedCall, retentionSeconds: number): Promise<'claimed' | KnownCall>
-  /**
-   * Claims the key for another try, unless another call claimed it first. Does not extend the
-   * retention time.
-   */
+  /** Claims the key for another try, unless another call is first. Keeps the retention time. */
   takeOver(call: KeyedCall, from: string): Promise<boolean>
-  /** Stores the answer of a call. */
   keep(call: CallName, answer: string): Promise<void>
-  /** Records that no caller waits for the call, and that the outcome is unknown. */
+  /** No caller waits for the call, and the outcome is unknown. */
   abandon(call: CallName): Promise<void>
   /** Deletes the claim of a call that produced nothing. */
   release(call: CallName): Promise<void>
-  /** Removes expired keys. Returns the number of removed keys. */
+  /** Removes expired keys. Returns their number. */
   purge(): Promise<number>
 }
 
 export type CallName = Pick<KeyedCall, 'accountId' | 'key' | 'callId'>
 
-/**
- * The maximum number of keys that one purge removes. A longer delete would delay other statements.
- */
+/** A longer delete would delay other statements. */
 const PURGE_MAX = 1_000
 
-/**
- * How often a claim is tried again. Between two tries, another call may claim and release the key.
- */
+/** Between two tries, another call may claim and release the key. */
 const CLAIM_ROUNDS = 3
 
-/** Idempotency keys on the database's shared connections. A result of `claim` is durable. */
+/** A result of `claim` is durable. */
 export function createIdempotencyStore(
   { queries, content }: Pick<Database, 'queries' | 'content'>,
   clock: StoreClock = null,
@@ -127,7 +116,7 @@ export function createIdempotencyStore(
     },
     async keep(call, answer) {
       const sealed = content?.seal([answer], answerIdentity(call)) ?? null
-      // Stores no answer if the account's content was erased while the call ran.
+      // No answer is stored if the account's content was erased while the call ran.
       await sql`
         update idempotency_keys k
         set answer = ${sealed === null ? answer : null}, sealed_answer = ${sealed}
@@ -155,7 +144,7 @@ export function createIdempotencyStore(
   }
 }
 
-/** Identifies the call to which an encrypted answer belongs. */
+/** The call to which an encrypted answer belongs. */
 export function answerIdentity({ accountId, key, callId }: CallName): ContentIdentity {
   return ['idempotency_keys', accountId, key, callId]
 }

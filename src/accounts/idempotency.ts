@@ -12,10 +12,10 @@ import { ContentUnavailable } from '../storage/errors.ts'
 import type { ProcessLease } from '../storage/process-lease.ts'
 import type { CallName, IdempotencyStore, KeyedCall, KnownCall } from './idempotency-store.ts'
 
-/** Header: the answer belongs to an earlier call with the same key. */
+/** This header says that the answer belongs to an earlier call with the same key. */
 const REPLAYED_HEADER = 'idempotent-replayed'
 
-/** Longest idempotency key, characters. Several ids fit into one key. */
+/** Several ids fit into one key. */
 const IDEMPOTENCY_KEY_LENGTH_MAX = 255
 
 const idempotencyKey = described(
@@ -33,10 +33,8 @@ const idempotencyKey = described(
   }),
 ).optional()
 
-/** The request header that identifies a call, so that the call is made only once. */
 export const idempotencyHeaders = z.object({ 'idempotency-key': idempotencyKey })
 
-/** Errors that refuse a call because of its idempotency key. */
 export const IDEMPOTENCY_ERRORS = [
   'idempotency_in_progress',
   'idempotency_key_reused',
@@ -44,20 +42,18 @@ export const IDEMPOTENCY_ERRORS = [
 ] as const
 
 /**
- * Claims the key for the request with this body and path. Returns null if the call has no key.
- * Throws ApiError.
+ * Claims the key for the request with this body and path. Null if the call has no key. Throws
+ * ApiError.
  */
 export async function claimKey<Stored>(
   context: RouteContext,
   idempotency: Idempotency<Stored>,
   call: {
-    /** The call's Idempotency-Key. */
     readonly key: string | undefined
     readonly body: Uint8Array
     /** Headers that are a part of the request. */
     readonly headers?: Readonly<Record<string, string>>
     readonly isVerified: boolean
-    /** The model of a verified call. */
     readonly model?: string
     readonly abort: AbortController
   },
@@ -80,15 +76,12 @@ export async function claimKey<Stored>(
   return claimed
 }
 
-/** Returns the claim if the call must be made under it. Returns null if the call has no key. */
+/** Null if the call must not be made now, or has no key. */
 export function claimOf(claimed: Claimed | null): Claim | null {
   return claimed?.kind === 'claimed' ? claimed : null
 }
 
-/**
- * Runs a call under its claim, if it has one. `run` returns the answer to store, or null if the
- * call left a record.
- */
+/** `run` returns the answer to store, or null if the call left a record. */
 export async function underClaim<Answer extends string | null>(
   claim: Claim | null,
   run: () => Promise<Answer>,
@@ -104,15 +97,15 @@ export async function underClaim<Answer extends string | null>(
 }
 
 /**
- * Returns true if the error proves that the answer will never be known. The provider may have
- * produced it (ApiError.mayBeMade).
+ * True if the answer will never be known. The provider may still have produced it
+ * (ApiError.mayBeMade).
  */
 export function isWithoutResult(error: unknown): boolean {
   if (error instanceof ValidationError) return true
   return error instanceof ApiError && (error.leavesNoResult || WITHOUT_RESULT.has(error.code))
 }
 
-/** Returns true if this error proves that the provider produced nothing. */
+/** True if this error proves that the provider produced nothing. */
 function isUnmade(error: unknown): boolean {
   return isWithoutResult(error) && !(error instanceof ApiError && error.mayBeMade)
 }
@@ -138,13 +131,12 @@ const WITHOUT_RESULT: ReadonlySet<ErrorCode> = new Set([
   'node_timeout',
 ])
 
-/** A call with an Idempotency-Key. */
 type KeyedRequest = {
   readonly accountId: string
   readonly key: string
   /** SHA-256 of the request. */
   readonly requestHash: Uint8Array
-  /** True if the answer is a record, which never changes. If false, the answer is a stored text. */
+  /** True if the answer is a record. If false, the answer is a stored text. */
   readonly isVerified: boolean
   /** The model of a verified call. Enclaves may serve different models. */
   readonly model?: string
@@ -158,66 +150,52 @@ type KeyedRequest = {
 /** A call that must be made now. End the claim with exactly one of these methods. */
 export type Claim = {
   readonly kind: 'claimed'
-  /** Id for the context of a verified call. */
   readonly callId: string
   /**
-   * Notary of the enclave that must make the verified call. If the outcome is unknown, the log of
-   * this notary is searched.
+   * The enclave that must make the verified call. If the outcome is unknown, its log is searched.
    */
   readonly notary: string | null
-  /**
-   * Ends the claim of an answered call. For a verified call, `answer` is null: the record is the
-   * answer. Never rejects.
-   */
+  /** `answer` is null for a verified call: the record is the answer. Never rejects. */
   succeed(answer: string | null): Promise<void>
-  /**
-   * Ends the claim of a failed call. Frees the key if the provider certainly produced nothing.
-   * Never rejects.
-   */
+  /** Frees the key if the provider certainly produced nothing. Never rejects. */
   fail(error: unknown): Promise<void>
 }
 
-/** The result of claiming an Idempotency-Key. */
 export type Claimed<Stored = unknown> =
   | Claim
   | { readonly kind: 'record'; readonly record: Stored }
   | { readonly kind: 'answer'; readonly answer: string }
 
-/** The part of a record that is used here. Only a whole completion counts as an answer. */
+/** Only a whole completion counts as an answer. */
 export type WholeOrNot = { readonly outcome: string }
 
-/** How long an answer is stored and returned for the same key, seconds. */
 export const RETENTION_SECONDS = 24 * 3_600
 
 /**
- * How long a verified call that was given up is reported as in progress. Few calls are sealed
- * later. A later record is still returned.
+ * How long a verified call that was given up is reported as in progress. A record that appears
+ * later is still returned.
  */
 export const SETTLE_SECONDS = 3
 
 /** A process remembers this many calls whose keys it could not free. */
 const UNFREED_MAX = 1_000
 
-/** Pause between two purges by one process. */
 const PURGE_INTERVAL_MS = 60_000
 
-/** Makes sure that calls with the same key are made and answered only once. */
+/** Calls with the same key are made and answered only once. */
 export type Idempotency<Stored = unknown> = {
   /**
-   * Claims a key. If an earlier call has this key, returns the answer of that call. Throws ApiError
-   * `idempotency_key_reused` when the request differs, `idempotency_in_progress` while the earlier
-   * call runs, `idempotency_outcome_unknown` and `not_ready`. Throws ContentUnavailable if an
-   * encrypted answer cannot be read.
+   * Returns the answer of an earlier call with this key. Throws ApiError `idempotency_key_reused`
+   * when the request differs, `idempotency_in_progress` while the earlier call runs,
+   * `idempotency_outcome_unknown` and `not_ready`. Throws ContentUnavailable if an encrypted answer
+   * cannot be read.
    */
   claim(request: KeyedRequest): Promise<Claimed<Stored>>
 }
 
 export type IdempotencyOptions<Stored extends WholeOrNot> = {
   readonly store: IdempotencyStore
-  /**
-   * Returns the record of the verified call with this id. Returns null while the call has no
-   * record.
-   */
+  /** Null while the call has no record. */
   readonly findRecord: (callId: string) => Promise<Stored | null>
   readonly lease: Pick<ProcessLease, 'id' | 'isHeld' | 'onLost'>
   /** Chooses the enclave for a call. Returns the enclave's notary. */
@@ -233,10 +211,10 @@ export type IdempotencyOptions<Stored extends WholeOrNot> = {
 }
 
 /**
- * Idempotency over its store. The answer of a verified completion is its record. The enclave
- * receives the call's id, and the id later finds the record. So no second write is needed, and a
- * killed process loses nothing. A verified call is made again only if its first try certainly
- * produced nothing. The error of a failed call may prove that. The death of its gateway does not.
+ * The answer of a verified completion is its record: the enclave receives the call's id, which
+ * later finds the record. So a killed process loses nothing. A verified call is made again only if
+ * its first try certainly produced nothing. The error of a failed call may prove that; the death of
+ * its gateway does not.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one store
 export function createIdempotency<Stored extends WholeOrNot>(
@@ -244,10 +222,7 @@ export function createIdempotency<Stored extends WholeOrNot>(
 ): Idempotency<Stored> {
   const { store, lease, now, log } = options
   const running = new Map<string, KeyedRequest>()
-  /**
-   * Calls without a result whose keys could not be freed. The next claims try again to free the
-   * keys.
-   */
+  /** Calls without a result whose keys could not be freed. The next claims try again. */
   const unfreed = new LruMap<string, CallName>(UNFREED_MAX)
   let purgedAtMs = now()
   lease.onLost(() => {
@@ -296,15 +271,15 @@ export function createIdempotency<Stored extends WholeOrNot>(
     for (const [, call] of [...unfreed]) await free(call)
   })
 
-  /** Runs `run`, which may claim a key for the call. If `run` fails, the key is freed later. */
+  /** If `run` fails, it may have claimed the key, which is freed later. */
   async function claiming<Outcome>(
     call: KeyedCall,
     request: KeyedRequest,
     isClaimed: (outcome: Outcome) => boolean,
     run: () => Promise<Outcome>,
   ): Promise<Outcome> {
-    // This comes before the call is stored. Otherwise another call could find the stored call while
-    // `running` does not contain it.
+    // This comes before `run`. Otherwise another call could find the stored call while `running`
+    // does not contain it.
     running.set(call.callId, request)
     try {
       const outcome = await run()
@@ -390,10 +365,7 @@ async function findAnswer<Stored extends WholeOrNot>(
   return record?.outcome === 'complete' ? record : null
 }
 
-/**
- * Returns the record of a verified call whose gateway died or gave the call up. Without a record,
- * throws `idempotency_outcome_unknown`: the completion may have been made.
- */
+/** Throws `idempotency_outcome_unknown` without a record: the completion may have been made. */
 async function concludeVerified<Stored extends WholeOrNot>(
   options: IdempotencyOptions<Stored>,
   known: KnownCall,

@@ -5,16 +5,13 @@ import { nameText } from '../api/schemas.ts'
 import type { Database } from '../storage/database.ts'
 import { defineAct } from './acts.ts'
 import { describeKey, managedKey } from './key-routes.ts'
-import { createKeysStore } from './keys-store.ts'
-import { creationOf, keysOver, revocationsOf } from './open-keys.ts'
+import { creationOf, keysIn, revocationsOf } from './open-keys.ts'
 
 type Place = { readonly database: Pick<Database, 'queries'> }
 
-const keysIn = ({ database }: Place) => keysOver(createKeysStore(database))
-
-/** The operator's acts on keys of any account and with any scopes. */
+/** For keys of any account and with any scopes. */
 export const keyActs = {
-  /** Makes a key, and its account if no account has this name. The secret is not shown again. */
+  /** Makes the account if no account has this name. The secret is not shown again. */
   create: defineAct({
     method: 'POST',
     path: '/v1/admin/keys',
@@ -30,8 +27,8 @@ export const keyActs = {
       }),
     },
     reply: { schema: managedKey.extend({ key: z.string(), is_account_new: z.boolean() }) },
-    run: ({ account, name, scopes, expires_at: expiresAt }, place: Place) =>
-      keysIn(place).create({ accountName: account, name, scopes, expiresAt }),
+    run: ({ account, name, scopes, expires_at: expiresAt }, { database }: Place) =>
+      keysIn(database).create({ accountName: account, name, scopes, expiresAt }),
     trail: ({ account }, { isAccountNew, key }) => [
       ...(isAccountNew ? [{ kind: 'account.open', target: account }] : []),
       creationOf(key),
@@ -48,13 +45,13 @@ export const keyActs = {
     summary: 'All keys, oldest first',
     scope: 'operator',
     reply: { schema: z.object({ keys: z.array(managedKey) }) },
-    run: (_, place: Place) => keysIn(place).list(),
+    run: (_, { database }: Place) => keysIn(database).list(),
     trail: 'changes nothing',
     answer: (keys) => ({ keys: keys.map(describeKey) }),
   }),
   /**
-   * Revokes a key and the keys that it made for its account, within a second. Returns the ids of
-   * the keys that were valid until then (an empty list if the key was already revoked).
+   * Also revokes the keys that it made for its account, within a second. Returns the ids of the
+   * keys that were valid until then: none if the key was already revoked.
    */
   revoke: defineAct({
     method: 'DELETE',
@@ -64,7 +61,7 @@ export const keyActs = {
     query: z.object({ id: z.string() }),
     reply: { schema: z.object({ revoked: z.array(z.string()) }) },
     errors: ['not_found'],
-    run: ({ id }, place: Place) => keysIn(place).revoke(id),
+    run: ({ id }, { database }: Place) => keysIn(database).revoke(id),
     trail: ({ id }, ids) => revocationsOf(id, ids),
     answer(ids) {
       if (ids === null) throw new ApiError('not_found', 'There is no key with this id')

@@ -5,37 +5,22 @@ import { type Caller, MADE_SCOPES, type Operator, SCOPES, type Scope } from '../
 import { ApiError, unfitFor } from '../api/errors.ts'
 import { boundedInteger } from '../api/form-schema.ts'
 import { defineRoute, type Route } from '../api/route.ts'
-import {
-  boundedText,
-  faultIssue,
-  NAME_LENGTH_MAX,
-  patternText,
-  unixSeconds,
-} from '../api/schemas.ts'
+import { boundedText, faultIssue, NAME_LENGTH_MAX, unixSeconds } from '../api/schemas.ts'
+import { uuidText } from './account-acts.ts'
 import type { AdminLog } from './admin-log-store.ts'
 import { type ApiKeyFacts, type ApiKeys, KEY_ID_FORM } from './api-keys.ts'
 import { type BudgetsStore, budgetDescription } from './budgets-store.ts'
-import { createKeysStore } from './keys-store.ts'
-import { creationOf, keysOver, revocationsOf } from './open-keys.ts'
+import { creationOf, keysIn, revocationsOf } from './open-keys.ts'
 
-/**
- * How many calls that make keys may run at once. The total size of their bodies is limited
- * separately.
- */
+/** Calls at the same time. The total size of their bodies has a separate limit. */
 const KEY_CALLS_MAX = 256
 const KEY_CALLS_BYTES_MAX = 16 * 1024 * 1024
 
-/** Largest body, bytes. A body contains a name, some scopes and a time. */
+/** A body contains a name, some scopes and a time. */
 const KEY_BODY_BYTES_MAX = 16 * 1024
 
-/** Latest accepted expiry, Unix seconds: in the year 9999. */
+/** Unix seconds, in the year 9999. */
 const EXPIRES_AT_MAX = 253_402_300_799
-
-const uuid = patternText(
-  /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i,
-  'uuid_parsing',
-  'a valid UUID',
-)
 
 const scopes = z
   .array(z.enum(SCOPES))
@@ -47,15 +32,15 @@ const scopes = z
   })
 
 /**
- * A request to make a key. A null member counts as unset. Unknown members are ignored. Without
- * `account_id`, the key is for the caller's account.
+ * A null member counts as unset. Unknown members are ignored. Default of `account_id`: the caller's
+ * account.
  */
 export const createKey = z
   .looseObject({
     name: boundedText({ min: 1, max: NAME_LENGTH_MAX }),
     scopes: scopes.nullish(),
     expires_at: boundedInteger({ min: 1, max: EXPIRES_AT_MAX }).nullish(),
-    account_id: uuid.nullish(),
+    account_id: uuidText.nullish(),
   })
   .transform(({ name, scopes, expires_at: expiresAt, account_id: accountId }) => ({
     name,
@@ -64,10 +49,10 @@ export const createKey = z
     accountId: accountId ?? null,
   }))
 
-/** The account whose keys are listed. Default: the caller's account. */
-const keysQuery = z.looseObject({ account_id: uuid.nullish() })
+/** Default: the caller's account. */
+const keysQuery = z.looseObject({ account_id: uuidText.nullish() })
 
-/** A key in replies. It never contains the secret. */
+/** It never contains the secret. */
 export const managedKey = z.strictObject({
   id: z.string(),
   account_id: z.uuid(),
@@ -89,7 +74,6 @@ export type KeyListReply = z.output<typeof keyList>
 const newKey = managedKey.extend({ key: z.string().describe('The secret, shown only once') })
 export type NewKeyReply = z.output<typeof newKey>
 
-/** The account and the scopes of the calling key. */
 const keyHolder = z.strictObject({
   account_id: z.uuid(),
   account_name: z.string(),
@@ -116,11 +100,9 @@ type Keys = {
 }
 
 /**
- * Routes of API keys, for a dashboard. They describe the calling key, and list, make and revoke
- * keys of the caller's account. A key with the scope `admin` acts on all accounts. A key without
- * `admin` needs the scope `keys`. Such a key cannot make or revoke keys with more rights than its
- * own, and cannot make keys with a longer lifetime. A key with a budget cannot make keys, because a
- * new key could spend more than the budget.
+ * A key with the scope `admin` acts on all accounts, other keys on their own account. To make keys,
+ * they need the scope `keys`, and give no more rights and no longer life than they have. A key with
+ * a budget makes no keys, because a new key could spend more than the budget.
  */
 export function keyRoutes(over: Keys): readonly Route[] {
   const account = { tag: 'Account', scope: 'any' } as const
@@ -212,7 +194,7 @@ async function make(
   const madeBy = KEY_ID_FORM.test(caller.keyId) ? caller.keyId : null
   const made = await adminLog.record(
     actor,
-    (inside) => keysOver(createKeysStore(inside)).createFor(whose, { ...request, madeBy }),
+    (inside) => keysIn(inside).createFor(whose, { ...request, madeBy }),
     (outcome) => (typeof outcome === 'string' ? [] : [creationOf(outcome.key)]),
   )
   if (made === 'unknown_account')
@@ -223,7 +205,7 @@ async function make(
   return { ...describeKey(made.key), key: made.text }
 }
 
-/** Revokes a key and the keys that it made for its account, except the calling key. */
+/** Also revokes the keys that it made for its account, except the calling key. */
 async function revoke(
   { keys, adminLog }: Keys,
   caller: Caller,
@@ -238,7 +220,7 @@ async function revoke(
   }
   const revoked = await adminLog.record(
     actor,
-    (inside) => keysOver(createKeysStore(inside)).revoke(id, { accountId, kept: caller.keyId }),
+    (inside) => keysIn(inside).revoke(id, { accountId, kept: caller.keyId }),
     (ids) => revocationsOf(id, ids),
   )
   const key = revoked === null ? undefined : await find()
@@ -272,7 +254,6 @@ function checkScopes(caller: Caller, scopes: readonly Scope[], rule: string): vo
     throw new ApiError('insufficient_scope', `${rule}; it lacks ${missing.join(', ')}`)
 }
 
-/** Returns a key in the form of replies. */
 export function describeKey(key: ApiKeyFacts): ManagedKey {
   return {
     id: key.id,

@@ -3,12 +3,11 @@ import { isScope, type Scope } from '../api/context.ts'
 import type { Database } from '../storage/database.ts'
 import type { Tables } from '../storage/tables.ts'
 
-/** A customer. */
 export type Account = {
   readonly id: string
   readonly name: string
   readonly createdAt: number
-  /** Tier of the account's limits. Null for the default tier. */
+  /** Null for the default tier. */
   readonly tier: string | null
   /**
    * Unix seconds: from this time on, the account's keys are refused. Null if the account is
@@ -17,7 +16,7 @@ export type Account = {
   readonly disabledAt: number | null
 }
 
-/** A stored API key: its public id, and the digest of the whole key. Times are Unix seconds. */
+/** Times are Unix seconds. */
 export type StoredKey = {
   readonly id: string
   readonly accountId: string
@@ -30,99 +29,79 @@ export type StoredKey = {
   readonly madeBy: string | null
   readonly revokedAt: number | null
   readonly scopes: readonly Scope[]
-  /** The key is not valid from this time on. Null if the key never expires. */
+  /** Null if the key never expires. */
   readonly expiresAt: number | null
-  /** Time of the last use. Its precision is one minute. Null before the first use. */
+  /** To the minute. Null before the first use. */
   readonly lastUsedAt: number | null
-  /** Tier of the account's limits. Null for the default tier. */
+  /** Null for the default tier. */
   readonly tier: string | null
-  /** True if the key's account is disabled. */
   readonly isDisabled: boolean
   /** True if the key or its account has a budget. */
   readonly isBudgeted: boolean
 }
 
-/** A key that is not stored yet. */
 type NewKey = Omit<
   StoredKey,
   'accountName' | 'revokedAt' | 'lastUsedAt' | 'tier' | 'isDisabled' | 'isBudgeted'
 >
 
-/**
- * How to revoke a key. `accountId` is null if the key may belong to any account. `kept` is null if
- * no key is kept.
- */
-export type Revocation = {
+/** `accountId` null: the key of any account. `kept` null: no key is kept. */
+type Revocation = {
   /** Unix seconds. */
   readonly at: number
   readonly accountId: string | null
   readonly kept: string | null
 }
 
-/** A page of accounts. */
-export type AccountPageQuery = { readonly limit: number; readonly cursor: string | null }
+type AccountPageQuery = { readonly limit: number; readonly cursor: string | null }
 
-/** Precision of the time of a key's last use, seconds. */
 export const USE_INTERVAL_SECONDS = 60
 
-/** Accounts and API keys. Every method throws the driver's error when the database fails. */
+/** Every method throws the driver's error when the database fails. */
 export type KeysStore = {
-  /** Returns the account with this name. If it does not exist, makes it with `account.id`. */
+  /** If the account does not exist, makes it with `account.id`. */
   openAccount(
     account: Omit<Account, 'tier' | 'disabledAt'>,
   ): Promise<Account & { readonly isNew: boolean }>
   /**
-   * Lists accounts that are not deleted, newest first. The page starts after the account with the
-   * id `cursor` (null: with the newest account). Returns `unknown_cursor` if this account never
-   * existed.
+   * Newest first, without deleted accounts. The page starts after the account `cursor` (null: with
+   * the newest). `unknown_cursor` if this account never existed.
    */
   pageAccounts(query: AccountPageQuery): Promise<readonly Account[] | 'unknown_cursor'>
-  /**
-   * Sets the tier of the account with this name (null: the default tier). Returns false if no
-   * account has this name.
-   */
+  /** Null: the default tier. False if no account has this name. */
   setTier(name: string, tier: string | null): Promise<boolean>
   /**
-   * Disables the account with this name, or enables it again (`at` is null). Keeps the stored time
-   * if the account is already disabled. Returns false if no account has this name.
+   * Null enables the account. Keeps the first time if the account is already disabled. False if no
+   * account has this name.
    */
   setDisabled(name: string, at: number | null): Promise<boolean>
   /**
-   * Revokes the keys of the account with this name, and frees the name. The account's rows stay.
-   * Returns false if no account has this name.
+   * Revokes the account's keys and frees the name. The account's rows stay. False if no account has
+   * this name.
    */
   deleteAccount(name: string, at: number): Promise<boolean>
-  /** Returns null if no account has this id (a uuid), or the account is deleted. */
+  /** `id` is a uuid. Null if no account has it, or the account is deleted. */
   findAccount(id: string): Promise<Account | null>
-  /** Stores a key. Returns false if the key that made it is revoked. Rejects if the id exists. */
+  /** False if the key that made this key is revoked. Rejects if the id exists. */
   addKey(key: NewKey): Promise<boolean>
-  /**
-   * Returns the key with this public id, even a revoked key. Returns null if no key has this id.
-   */
+  /** Also finds a revoked key. Null if no key has this id. */
   findKey(id: string): Promise<StoredKey | null>
-  /** Returns the keys with these ids, in any order. Leaves out unknown ids. */
+  /** In any order, without unknown ids. */
   findKeys(ids: readonly string[]): Promise<readonly StoredKey[]>
-  /**
-   * Counts an account's keys, except keys that expired or were revoked before `endedSince` (Unix
-   * seconds).
-   */
+  /** Keys that expired or were revoked before `endedSince` (Unix seconds) do not count. */
   countKeys(accountId: string, endedSince: number): Promise<number>
-  /**
-   * Lists the keys of one account, or of all accounts (null), in the order in which they were made.
-   */
+  /** Null: of all accounts. In the order in which they were made. */
   listKeys(accountId: string | null): Promise<readonly StoredKey[]>
   /**
-   * Revokes a key forever, if the given account owns the key (null: any account). Also revokes the
-   * keys that it made for its account, the keys that those keys made, and so on. `kept` and the
-   * keys that `kept` made stay valid. Returns the ids of the keys that were valid until now.
-   * Returns null if no key has this id. Keeps the stored time of a key that is already revoked.
+   * Revokes a key of the account (null: of any account) forever, the keys that it made for its
+   * account, the keys that those made, and so on. `kept` and the keys that `kept` made stay valid.
+   * Returns the ids of the keys that were valid until now, or null if no key has this id.
    */
   revokeKey(id: string, revocation: Revocation): Promise<readonly string[] | null>
-  /** Records when a key was used, unless a gateway did so within the last USE_INTERVAL_SECONDS. */
+  /** Does nothing if the last recorded use was within USE_INTERVAL_SECONDS. */
   recordUse(id: string, usedAt: number): Promise<void>
 }
 
-/** Accounts and keys on the database's shared connections. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: the statements of one store
 export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysStore {
   const selectKeys = () =>
@@ -211,8 +190,8 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
       return rows.length > 0
     },
     async addKey(key) {
-      // Locks the row of the making key. So a statement that revokes the making key also finds the
-      // new key.
+      // Locks the row of the making key. So a statement that revokes that key also finds the new
+      // key.
       const { rows } = await sql`
         with maker as (
           select from api_keys where id = ${key.madeBy}::text and revoked_at is null for share
@@ -252,7 +231,7 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
     },
     async revokeKey(id, revocation) {
       const revoked: string[] = []
-      // Repeats until it finds no further key: a key may have made another key just before it was
+      // Repeated until no further key is found: a key may have made another key just before it was
       // revoked.
       for (;;) {
         const family = await revokeFamily(queries, id, revocation)
@@ -272,10 +251,7 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
   }
 }
 
-/**
- * Revokes a key, the keys of its account that it made, the keys that those keys made, and so on.
- * Revokes only stored keys.
- */
+/** Finds only keys that are stored when the statement starts. */
 async function revokeFamily(
   queries: Database['queries'],
   id: string,

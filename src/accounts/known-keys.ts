@@ -2,21 +2,16 @@ import { LruMap } from '../runtime/lru-map.ts'
 import { singleFlight } from '../runtime/single-flight.ts'
 import type { KeysStore, StoredKey } from './keys-store.ts'
 
-/**
- * How long a key's data from the database is used, milliseconds. So a revoked key stops working
- * within a second.
- */
+/** How old a key's data may be, so that a revoked key stops working within a second. */
 export const KEY_AGE_MAX_MS = 500
 
-/** Maximum number of remembered keys. Without this limit, invented ids could fill the memory. */
+/** Without this limit, invented ids could fill the memory. */
 export const KEYS_CACHED_MAX = 10_000
 
-/**
- * A key that was used within this time is in use. It is looked up again before its data is too old.
- */
+/** A key that was used within this time is looked up again before its data is too old. */
 const IN_USE_MS = 2_000
 
-/** Interval between lookups of all keys in use. The rest of KEY_AGE_MAX_MS is time for a lookup. */
+/** The rest of KEY_AGE_MAX_MS is time for a lookup. */
 const REFRESH_INTERVAL_MS = 350
 
 type KnownKey = {
@@ -24,14 +19,13 @@ type KnownKey = {
   readonly key: Promise<StoredKey | null>
   readonly askedAtMs: number
   readonly usedAtMs: number
-  /** True if the key exists. Invented ids are not looked up again in the background. */
+  /** Invented ids are not looked up again in the background. */
   readonly isThere: boolean
 }
 
 /**
- * Returns a function that looks keys up. An answer of the store is used for KEY_AGE_MAX_MS. One
- * query looks up all keys in use again before their data is too old, so calls with these keys do
- * not wait. A failed answer is not used again. Rejects with the driver's error. `monotonic` is
+ * Looks keys up. An answer of the store is used for KEY_AGE_MAX_MS. One query refreshes all keys in
+ * use before that time, so their calls do not wait. Rejects with the driver's error. `monotonic` is
  * milliseconds of a clock that is never set.
  */
 export function createKnownKeys(
@@ -77,7 +71,7 @@ export function createKnownKeys(
     const found = new Map(keys.map((key) => [key.id, key]))
     for (const id of ids) {
       const entry = known.get(id)
-      // Skips a key that was removed or looked up again while this lookup ran.
+      // The key was removed or looked up again while this lookup ran.
       if (entry === undefined || entry.askedAtMs > askedAtMs) continue
       const key = found.get(id) ?? null
       known.set(id, { ...entry, key: Promise.resolve(key), askedAtMs, isThere: key !== null })

@@ -4,12 +4,12 @@ import { admitContentKeys } from '../storage/content-keys-store.ts'
 import type { Database } from '../storage/database.ts'
 import { type AdminLog, createAdminLog } from './admin-log-store.ts'
 
-/** The operator, as the author of changes to the settings and to the files named there. */
+/** The author of changes to the settings and to the files that they name. */
 export const CONFIGURATION: Operator = { who: 'operator', accountId: null, from: 'configuration' }
 
 /**
- * Opens the administrative log. If the key for stored content is new, records that. Rejects with
- * StartFailure when content cannot be stored with the configured keys.
+ * Records a new key for stored content. Throws StartFailure when content cannot be stored with the
+ * configured keys.
  */
 export async function openAdminLog(database: Database, log: Logger): Promise<AdminLog> {
   const adminLog = createAdminLog(database)

@@ -6,28 +6,26 @@ import type { Home } from '../storage/data-folder.ts'
 import type { Database } from '../storage/database.ts'
 import type { AdminLog, NewAct } from './admin-log-store.ts'
 import { type ApiKeyFacts, type ApiKeys, createApiKeys } from './api-keys.ts'
-import { createKeysStore, type KeysStore } from './keys-store.ts'
+import { createKeysStore } from './keys-store.ts'
 
-/** Name of the file in the data folder that holds the key of the first start. */
+/** In the data folder, with the key of the first start. */
 export const KEY_FILE = 'api-key'
-/** Account of the first key. */
 const DEVELOPMENT_ACCOUNT = 'development'
 
-/** The author of the first key in the administrative log. */
+/** The author of the first key. */
 const GATEWAY: Operator = { who: 'gateway', accountId: null, from: 'first start' }
 
-/** The API keys, and the key to show to the user. Without a data folder, no key is made. */
+/** `shown` is the key to show to the user. Null without a data folder. */
 type OpenedKeys = { readonly keys: ApiKeys; readonly shown: string | null }
 
-/** Returns the administrative record for a new key. */
 export function creationOf({ id, accountName, name, scopes, expiresAt }: ApiKeyFacts): NewAct {
   const details = { account: accountName, name, scopes, expires_at: expiresAt }
   return { kind: 'key.create', target: id, details }
 }
 
 /**
- * Returns the records for the key with this id and for each key that was revoked with it. `ids` is
- * null when no key has this id.
+ * A record for the key and each key that was revoked with it. `ids` is null when no key has this
+ * id.
  */
 export function revocationsOf(id: string, ids: readonly string[] | null): readonly NewAct[] {
   const others = (ids ?? []).filter((other) => other !== id)
@@ -38,14 +36,14 @@ export function revocationsOf(id: string, ids: readonly string[] | null): readon
   ]
 }
 
-/** Returns the API keys over a store. The store may belong to a transaction. */
-export function keysOver(store: KeysStore): ApiKeys {
-  return createApiKeys({ keys: store, now: Date.now, random: randomBytes })
+/** `database` may be a transaction. */
+export function keysIn(database: Pick<Database, 'queries'>): ApiKeys {
+  return createApiKeys({ keys: createKeysStore(database), now: Date.now, random: randomBytes })
 }
 
 /**
- * Opens the keys. With a data folder, one key is valid from the first start on: the configured key,
- * or otherwise the key in the folder's file.
+ * With a data folder, one key is valid from the first start on: the configured key, or the key in
+ * the folder's file.
  */
 export async function openKeys(
   { devApiKey: fixed }: { readonly devApiKey: string | null },
@@ -73,9 +71,8 @@ export async function openKeys(
 }
 
 /**
- * Returns the valid key of the data folder. If the folder has no valid key, makes a key with all
- * rights and writes it there. Only the file's user can read it. A stored key may be revoked, or may
- * belong to a different database.
+ * A stored key may be revoked, or may belong to a different database. Then a new key with all
+ * rights is made. Only the file's user can read it.
  */
 async function openDevelopmentKey(
   dataFolder: string,
@@ -87,8 +84,7 @@ async function openDevelopmentKey(
   const order = { name: 'made on first start', scopes: SCOPES, expiresAt: null }
   const { text } = await adminLog.record(
     GATEWAY,
-    (inside) =>
-      keysOver(createKeysStore(inside)).create({ ...order, accountName: DEVELOPMENT_ACCOUNT }),
+    (inside) => keysIn(inside).create({ ...order, accountName: DEVELOPMENT_ACCOUNT }),
     ({ key }) => [creationOf(key)],
   )
   await writeFile(file, `${text}\n`, { mode: 0o600 })

@@ -21,10 +21,7 @@ import { createRateLimitsStore } from './rate-limits-store.ts'
 import { usageRoutes } from './usage-routes.ts'
 import { createUsageStore } from './usage-store.ts'
 
-/**
- * Opens rate limits, budgets, usage and idempotency. Returns routes that show the limits and the
- * usage of an account.
- */
+/** Opens rate limits, budgets, usage and idempotency. */
 export function openLimits<Stored extends WholeOrNot>({
   database,
   lease,
@@ -82,5 +79,4 @@ export function openLimits<Stored extends WholeOrNot>({
   }
 }
 
-/** Interval between removals of expired usage. */
 const PRUNE_INTERVAL_MS = 60 * 60 * 1000

@@ -5,16 +5,16 @@ import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
 import { matchesPattern } from '../../enclave/protocol/choose-provider.ts'
 import { StartFailure } from '../runtime/starting.ts'
 
-/** How many billionths one unit of the currency has. */
+/** Billionths in one unit of the currency. */
 export const NANO = 1_000_000_000n
 
 /** One call counts at most this number of tokens. */
 export const TOKENS_MAX = 1_000_000_000_000
 
-/** Largest amount of money that is counted. A JSON number can hold it exactly. */
+/** A JSON number can hold this amount exactly. */
 export const MONEY_MAX = BigInt(Number.MAX_SAFE_INTEGER)
 
-/** Price of a group of models, in billionths. */
+/** In billionths. */
 type Price = {
   /** Patterns for model names. `*` matches any characters. */
   readonly models: readonly string[]
@@ -24,13 +24,10 @@ type Price = {
   readonly perImage: bigint
 }
 
-/** If several prices match a model, the first one is used. */
+/** The first price that matches a model is used. */
 export type Prices = readonly Price[]
 
-/**
- * Gives the cost of a call in billionths, rounded up and at most MONEY_MAX. Returns null if no
- * price matches the model.
- */
+/** In billionths, rounded up and at most MONEY_MAX. Null if no price matches the model. */
 export function priceOf(
   prices: Prices,
   {
@@ -54,18 +51,17 @@ export function priceOf(
   return Number(nano < MONEY_MAX ? nano : MONEY_MAX)
 }
 
-/** The numbers that decide a call's cost. */
 export type CallSize = {
   readonly model: string
   readonly tokens: number
-  /** How many of the tokens belong to the prompt. Undefined if that is not known. */
+  /** Undefined if it is not known how many of the tokens belong to the prompt. */
   readonly promptTokens: number | undefined
   readonly images: number | undefined
 }
 
 /**
- * Returns the cost of a call. If `promptTokens` is not known, every token costs the higher of the
- * two prices. Returns null if no price matches the model.
+ * If `promptTokens` is not known, every token costs the higher of the two prices. Null if no price
+ * matches the model.
  */
 export function costOf(
   prices: Prices,
@@ -77,7 +73,6 @@ export function costOf(
   return Math.max(apart, priceOf(prices, { model, input: tokens, output: 0, images }) ?? 0)
 }
 
-/** The use of a call, as it is counted. */
 export type CallUse = {
   readonly tokens: number
   /** Null when prompt and answer were not counted separately. */
@@ -87,8 +82,8 @@ export type CallUse = {
 }
 
 /**
- * Computes the use and the cost of a finished call, for budgets and for reports. Tokens above
- * TOKENS_MAX are not counted. The number of prompt tokens is at most the number of all tokens.
+ * Tokens above TOKENS_MAX are not counted. The provider's number of prompt tokens may exceed
+ * `tokens`, and is then reduced.
  */
 export function computeUse(prices: Prices, size: CallSize): CallUse {
   const tokens = Math.min(size.tokens, TOKENS_MAX)
@@ -101,8 +96,8 @@ export function computeUse(prices: Prices, size: CallSize): CallUse {
 }
 
 /**
- * Parses a decimal number such as `2.50` to billionths. Returns null for other text and for too
- * large a number.
+ * Parses a decimal number such as `2.50` to billionths. Null for other text and for too large a
+ * number.
  */
 export function parseMoney(text: string): bigint | null {
   const [, whole, fraction = ''] = /^(\d{1,7})(?:\.(\d{1,9}))?$/.exec(text) ?? []
@@ -110,7 +105,6 @@ export function parseMoney(text: string): bigint | null {
   return BigInt(whole) * NANO + BigInt(fraction.padEnd(9, '0'))
 }
 
-/** Writes billionths as a decimal number. */
 export function formatMoney(billionths: number | bigint): string {
   const digits = String(billionths).padStart(10, '0')
   const fraction = digits.slice(-9).replace(/0+$/, '')
@@ -162,10 +156,7 @@ const pricesFile = z.strictObject({
     }),
 })
 
-/**
- * Reads the prices from a file (null: no prices). Rejects with StartFailure, which lists every
- * fault.
- */
+/** Null: no prices. Throws StartFailure, which lists every fault. */
 export async function readPrices(file: string | null): Promise<Prices> {
   if (file === null) return []
   const bytes = await readFile(file).catch((error: NodeJS.ErrnoException) => {

@@ -2,7 +2,7 @@ import { sql } from 'kysely'
 import { clockArgument, clockSeconds, type StoreClock } from '../storage/clock.ts'
 import type { Database } from '../storage/database.ts'
 
-/** Limits of one group of models. Null means that there is no limit. */
+/** Null means that there is no limit. */
 export type RateLimits = {
   readonly requestsPerMinute: number | null
   readonly tokensPerMinute: number | null
@@ -10,10 +10,7 @@ export type RateLimits = {
   readonly tokensPerDay: number | null
 }
 
-/**
- * The used amounts of the current windows. `minute` and `day` number the windows: Unix seconds
- * divided by 60 and by 86400.
- */
+/** `minute` and `day` number the windows: Unix seconds divided by 60 and by 86400. */
 export type UsedWindows = {
   readonly minute: number
   readonly minuteRequests: number
@@ -23,19 +20,18 @@ export type UsedWindows = {
   readonly dayTokens: number
 }
 
-/** Real use of finished calls that one process admitted in the same windows. */
+/** Finished calls that one process admitted in the same windows. */
 export type Settlement = {
   /** Null when nothing was reserved. */
   readonly processId: string | null
   readonly minute: number
   readonly day: number
-  /** The total number of tokens that the calls had reserved. */
+  /** Total of all calls, tokens. */
   readonly reserved: number
-  /** The total number of tokens that the calls used. */
   readonly used: number
   /**
-   * Tokens that the calls used beyond their reservations. If the calls' window has ended, these
-   * tokens count in the current window.
+   * Tokens beyond the reservations. If the calls' window has ended, they count in the current
+   * window.
    */
   readonly excess: number
 }
@@ -61,44 +57,39 @@ export type KeyUsage = {
   readonly model: string
   readonly requests: number
   readonly tokens: number
-  /** Tokens of calls whose prompt and answer were counted separately. */
+  /** Of calls whose prompt and answer were counted separately. */
   readonly promptTokens: number
   readonly completionTokens: number
-  /** The total cost of the requests that have a price, in billionths. */
+  /** Of the requests that have a price, in billionths. */
   readonly money: number
   readonly unpricedRequests: number
 }
 
-/** The outcome of one call: whether it was admitted, and the used amounts after the call. */
+/** `used` after the call. */
 export type StepOutcome = { readonly isAdmitted: boolean; readonly used: UsedWindows }
 
-/** The requests to the limiter that one step handles. */
 type LimitStep = {
   readonly processId: string
-  /** For how many seconds other processes believe that the step's process is alive. */
+  /** For how many seconds other processes believe that this process is alive. */
   readonly leaseSeconds: number
-  /**
-   * Number of the batch of settlements and usages, higher for each later batch of a process. Null
-   * if there are no settlements and no usages.
-   */
+  /** Higher for each later batch of a process. Null if there are no settlements and no usages. */
   readonly batch: number | null
   readonly buckets: readonly LimitBucket[]
-  /** Usages count in the hour in which the step runs. */
+  /** They count in the hour in which the step runs. */
   readonly usages: readonly KeyUsage[]
 }
 
-/** Counts for the limits. Every method throws the driver's error when the database fails. */
+/** Every method throws the driver's error when the database fails. */
 export type RateLimitsStore = {
   /**
-   * Runs one atomic step. It first settles, then admits and counts as many new calls as fit.
-   * Returns the outcome of every estimate, bucket by bucket, and the time of the step (Unix
-   * seconds). Settlements and usages of a failed step may be sent again with the same batch number.
-   * They are counted only once.
+   * Runs one atomic step: it settles, then admits as many new calls as fit. Returns the outcome of
+   * every estimate, bucket by bucket. `at` is Unix seconds. Settlements and usages of a failed step
+   * may be sent again with the same batch number: they are counted only once.
    */
   step(
     step: LimitStep,
   ): Promise<{ readonly at: number; readonly outcomes: readonly StepOutcome[][] }>
-  /** Returns the use of an account in the current windows, by group. */
+  /** Use in the current windows, by group. */
   read(
     accountId: string,
   ): Promise<{ readonly at: number; readonly used: ReadonlyMap<string, UsedWindows> }>
@@ -107,17 +98,14 @@ export type RateLimitsStore = {
 export const SECONDS_PER_MINUTE = 60
 export const SECONDS_PER_DAY = 86_400
 
-/**
- * Counts on the database's shared connections. The counting itself is in
- * src/storage/migrations/initial/steps.ts.
- */
+/** The counting itself is in src/storage/migrations/initial/steps.ts. */
 export function createRateLimitsStore(
   { queries }: Pick<Database, 'queries'>,
   clock: StoreClock = null,
 ): RateLimitsStore {
   return {
     async step({ processId, leaseSeconds, batch, buckets, usages }) {
-      // Every gateway locks rows in this order.
+      // Every gateway locks rows in this order, to avoid deadlocks.
       const order = [...buckets.keys()].sort((left, right) =>
         compare(buckets[left], buckets[right]),
       )

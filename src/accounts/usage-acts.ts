@@ -4,9 +4,8 @@ import type { Database } from '../storage/database.ts'
 import { defineAct } from './acts.ts'
 import { createUsageStore, USAGE_ROWS_MAX, usageQuery, usageRow } from './usage-store.ts'
 
-/** Acts that report the usage of accounts and its cost. */
 export const usageActs = {
-  /** A report for a range of any length, with sums in billionths. */
+  /** The range may have any length. Sums of money are in billionths. */
   report: defineAct({
     method: 'POST',
     path: '/v1/admin/usage/report',

@@ -6,7 +6,7 @@ type UsagePeriod = UsageQuery['per']
 type UsageDimension = UsageQuery['by'][number]
 type UsageSums = Pick<UsageRow, (typeof SUM_COLUMNS)[number]>
 
-/** Sums in the form of a report. Null means that a sum is unknown, which is not 0. */
+/** Null means that a sum is unknown, which is not 0. */
 export type ReportedSums = {
   readonly requests: number
   readonly tokens: number
@@ -19,8 +19,7 @@ export type ReportedSums = {
 }
 
 /**
- * Returns the sums of a report. The sums for prompt and answer are null if no tokens have separate
- * counts. The money is null if no request has a price.
+ * Prompt and answer are null if no tokens have separate counts, money if no request has a price.
  */
 export function reportSums(sums: UsageSums): ReportedSums {
   const isUnsplit = sums.tokens > 0 && sums.unsplit_tokens >= sums.tokens
@@ -36,7 +35,6 @@ export function reportSums(sums: UsageSums): ReportedSums {
   }
 }
 
-/** Adds up all rows. */
 export function sumRows(rows: readonly UsageRow[]): UsageSums {
   const sum = (member: keyof Omit<UsageSums, 'money'>) =>
     Math.min(
@@ -54,7 +52,7 @@ export function sumRows(rows: readonly UsageRow[]): UsageSums {
   }
 }
 
-/** The report's dimensions as table columns: the names of the columns, and the cells of a row. */
+/** The report's dimensions and sums as columns. */
 export function usageTable({
   per,
   by,
@@ -80,7 +78,6 @@ export function usageTable({
 
 type Cell = string | number | null
 
-/** A report as CSV. */
 export function usageCsv(
   rows: readonly UsageRow[],
   report: Parameters<typeof usageTable>[0],
@@ -114,7 +111,7 @@ const SUM_COLUMNS = [
   'unpriced_requests',
 ] as const
 
-/** Writes the start of a period in UTC: `2027-01`, `2027-01-31`, `2027-01-31T23:00Z`. */
+/** UTC: `2027-01`, `2027-01-31`, `2027-01-31T23:00Z`. */
 function nameStart(start: number, per: UsagePeriod): string {
   const text = new Date(start * 1000).toISOString()
   if (per === 'hour') return `${text.slice(0, 16)}Z`

@@ -3,6 +3,7 @@ import type { RouteContext } from '../api/context.ts'
 import { ApiError, unfitFor } from '../api/errors.ts'
 import { defineRoute, type Route } from '../api/route.ts'
 import { integerText, nameText, patternText, unixSeconds } from '../api/schemas.ts'
+import { keyIdText } from './api-keys.ts'
 import { CALL_KINDS } from './limits/tiers.ts'
 import { SECONDS_PER_DAY } from './rate-limits-store.ts'
 import { reportSums, sumRows, usageCsv } from './usage-report.ts'
@@ -14,7 +15,7 @@ import {
   type UsageStore,
 } from './usage-store.ts'
 
-/** Periods in an answer: the maximum and the default. 'total' has only one period. */
+/** Periods in an answer: the maximum and the default. */
 const PERIODS = {
   hour: { max: 7 * 24, unasked: 24 },
   day: { max: 366, unasked: 30 },
@@ -24,13 +25,11 @@ type Period = keyof typeof PERIODS
 
 const SECONDS_PER_HOUR = 3_600
 
-/** Latest accepted time, Unix seconds: in the year 9999. */
+/** Unix seconds, in the year 9999. */
 const TIME_MAX = 253_402_300_799
 
 const time = integerText({ min: 0, max: TIME_MAX }).nullable().default(null)
-const keyId = patternText(/^[a-z2-7]{16}$/, 'value_error', 'the id of a key')
 
-/** The dimensions of the report, separated by commas. */
 function dimensions(names: readonly [string, ...string[]], unasked: string) {
   const one = `(${names.join('|')})`
   return patternText(
@@ -41,7 +40,7 @@ function dimensions(names: readonly [string, ...string[]], unasked: string) {
 }
 
 /**
- * The range starts with the period that contains `since` and ends before `until`. If `until` is
+ * The range starts with the period that contains `since` and ends before `until`. With `until`
  * null, it includes the current period.
  */
 const range = {
@@ -49,7 +48,7 @@ const range = {
   until: time,
   per: z.enum(['hour', 'day', 'month']).default('day'),
   format: z.enum(['json', 'csv']).nullable().default(null),
-  key: keyId.nullable().default(null),
+  key: keyIdText.nullable().default(null),
 }
 const usageQuery = z.object({
   ...range,
@@ -114,8 +113,8 @@ export type UsageReply = z.output<typeof usageReply>
 const CSV_TYPE = 'text/csv'
 
 /**
- * `GET /v1/dashboard/usage`: use and cost of the caller's account, by hours, days or months (UTC).
- * `GET /v1/admin/usage`: use and cost of all accounts. Each route can return CSV.
+ * `GET /v1/dashboard/usage` for the caller's account, `GET /v1/admin/usage` for all. Days are in
+ * UTC.
  */
 export function usageRoutes({
   usage,
@@ -200,7 +199,7 @@ function describeRow(row: UsageRow, by: UsageQuery['by']) {
   }
 }
 
-/** Throws ValidationError if the range ends before it starts, or if it has too many periods. */
+/** Throws ValidationError if the range ends before it starts, or has too many periods. */
 function rangeOf(
   { since, until: asked, per }: Query,
   now: number,
@@ -214,10 +213,7 @@ function rangeOf(
   return { since: begin, until }
 }
 
-/**
- * Returns the start of the period that is `by` periods after the period that contains `at`. Never
- * returns a time before 1970.
- */
+/** The start of the period that is `by` periods after the period of `at`. Never before 1970. */
 function later(per: Period, at: number, by: number): number {
   if (per === 'month') {
     const date = new Date(at * 1000)

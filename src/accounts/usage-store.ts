@@ -5,30 +5,27 @@ import { clockSeconds, type StoreClock } from '../storage/clock.ts'
 import type { Database } from '../storage/database.ts'
 import { SECONDS_PER_DAY } from './rate-limits-store.ts'
 
-/** The dimensions of a usage report. */
 export const USAGE_DIMENSIONS = ['account', 'key', 'operation', 'model'] as const
 
-/** Selects usage of the periods that start at `from` or later, and before `until`. */
+/** Periods that start at `from` or later, and before `until`. */
 export const usageQuery = z.object({
   /** Null selects all accounts, or all keys. */
   account: nameText.nullable(),
   key: z.string().nullable(),
   from: z.int(),
   until: z.int(),
-  /** Periods in UTC. With `total`, the whole range is one period. */
+  /** In UTC. With `total`, the whole range is one period. */
   per: z.enum(['hour', 'day', 'month', 'total']),
   by: z.array(z.enum(USAGE_DIMENSIONS)).readonly(),
 })
 export type UsageQuery = Readonly<z.output<typeof usageQuery>>
 
 /**
- * Sums of one period. A member is null if the report does not divide by this dimension, or if the
- * value is not known.
+ * A member is null if the report does not divide by this dimension, or if the value is not known.
  */
 export const usageRow = z.object({
-  /** Start of the period. */
   start: z.int(),
-  /** If the account was deleted, this is its former name. */
+  /** The former name if the account was deleted. */
   account: z.string().nullable(),
   account_id: z.string().nullable(),
   key: z.string().nullable(),
@@ -41,10 +38,10 @@ export const usageRow = z.object({
   model: z.string().nullable(),
   requests: z.int(),
   tokens: z.int(),
-  /** Tokens of calls whose prompt and answer are counted separately. */
+  /** Of calls whose prompt and answer are counted separately. */
   prompt_tokens: z.int(),
   completion_tokens: z.int(),
-  /** Tokens of the other calls. */
+  /** Of the other calls. */
   unsplit_tokens: z.int(),
   /** The total cost of the requests that have a price: billionths as decimal digits. */
   money: z.string().regex(/^\d+$/),
@@ -52,38 +49,33 @@ export const usageRow = z.object({
 })
 export type UsageRow = Readonly<z.output<typeof usageRow>>
 
-/** How long usage is stored by hours. Older usage is stored by days. */
+/** Older usage is stored by days. */
 export const USAGE_HOURS_AGE_MAX_SECONDS = 90 * SECONDS_PER_DAY
 
-/** How long usage is stored by days: three years, one of them a leap year. */
+/** Three years, one of them a leap year. */
 export const USAGE_AGE_MAX_SECONDS = 1_096 * SECONDS_PER_DAY
 
-/** The maximum number of rows in one report. */
 export const USAGE_ROWS_MAX = 50_000
 
-/** Selects one account by id or by name, or all accounts. */
 type AccountsQuery = Omit<UsageQuery, 'account'> & {
   readonly account: { readonly id: string } | { readonly name: string } | null
 }
 
-/**
- * The use of accounts over time. Every method throws the driver's error when the database fails.
- */
+/** Every method throws the driver's error when the database fails. */
 export type UsageStore = {
   /**
-   * Sums the stored usage, oldest period first. Returns `too_many` for more than USAGE_ROWS_MAX
-   * rows. A report by hours leaves out usage that is stored by days. The caller must limit the
-   * range.
+   * Oldest period first. `too_many` for more than USAGE_ROWS_MAX rows. A report by hours leaves out
+   * usage that is stored by days. The caller must limit the range.
    */
   report(query: AccountsQuery): Promise<readonly UsageRow[] | 'too_many' | 'unknown_account'>
   /**
-   * Adds usage by hours that is older than USAGE_HOURS_AGE_MAX_SECONDS to the usage by days.
-   * Removes usage by days older than USAGE_AGE_MAX_SECONDS.
+   * Adds hours older than USAGE_HOURS_AGE_MAX_SECONDS to their days. Removes days older than
+   * USAGE_AGE_MAX_SECONDS.
    */
   prune(): Promise<void>
 }
 
-/** Usage on the database's shared connections. The counting is in rate-limits-store.ts. */
+/** The counting is in rate-limits-store.ts. */
 export function createUsageStore(
   { queries }: Pick<Database, 'queries'>,
   clock: StoreClock = null,
@@ -91,7 +83,7 @@ export function createUsageStore(
   const daysAgo = (seconds: number) => sql`${clockSeconds(clock)} - ${seconds}::bigint`
   return {
     async report({ account, key, from, until, per, by }) {
-      const [id, name] = [idOf(account), nameOf(account)]
+      const { id = null, name = null }: { id?: string | null; name?: string | null } = account ?? {}
       const is = (dimension: UsageQuery['by'][number]) => sql`${by.includes(dimension)}::boolean`
       // Rows from before keys and models were counted have an empty key id. Their key and model are
       // unknown.
@@ -158,15 +150,7 @@ export function createUsageStore(
   }
 }
 
-/** Reduces a sum that is too large to the largest integer that a JSON number holds exactly. */
+/** A JSON number holds the largest allowed integer exactly. */
 function capped(sum: ReturnType<typeof sql>) {
   return sql`least(${sum}, ${Number.MAX_SAFE_INTEGER}::bigint)::bigint`
-}
-
-function idOf(account: AccountsQuery['account']): string | null {
-  return account !== null && 'id' in account ? account.id : null
-}
-
-function nameOf(account: AccountsQuery['account']): string | null {
-  return account !== null && 'name' in account ? account.name : null
 }

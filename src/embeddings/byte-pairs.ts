@@ -1,24 +1,21 @@
 /**
- * A byte-pair encoding of UTF-8 bytes. Each byte is a character with the byte's value (latin1),
- * because map keys cannot be bytes.
+ * A byte-pair encoding of UTF-8 bytes. Each byte is a character (latin1), because map keys cannot
+ * be bytes.
  */
 export type Vocabulary = {
   /**
    * Rank of each token, by its bytes. The pair of neighbours with the lowest rank is merged first.
    */
   readonly ranks: ReadonlyMap<string, number>
-  /**
-   * Splits a text, not its bytes, into pieces. No token spans two pieces. The pattern has the
-   * global flag.
-   */
+  /** Splits a text, not its bytes, into pieces. No token spans two pieces. Has the global flag. */
   readonly pattern: RegExp
   /** Bytes of the longest token. */
   readonly tokenBytesMax: number
 }
 
 /**
- * Loads cl100k_base, which takes about 0.2 s and 20 MB. It has no special tokens, because callers'
- * input is plain text.
+ * cl100k_base, which takes about 0.2 s and 20 MB. It has no special tokens, because callers' input
+ * is plain text.
  */
 export async function loadCl100k(): Promise<Vocabulary> {
   const [{ default: table }, { Cl100KBase }] = await Promise.all([
@@ -35,7 +32,7 @@ export async function loadCl100k(): Promise<Vocabulary> {
   return { ranks, pattern: Cl100KBase(table).tokenSplitRegex, tokenBytesMax }
 }
 
-/** Returns the UTF-8 bytes of a text as characters. A lone surrogate becomes U+FFFD. */
+/** UTF-8 bytes as characters. A lone surrogate becomes U+FFFD. */
 export function byteStringOf(text: string): string {
   return Buffer.from(text, 'utf8').toString('latin1')
 }
@@ -113,7 +110,7 @@ function createParts(length: number) {
     setRank: (start: number, rank: number) => {
       ranks[start] = rank
     },
-    /** Returns the end of the part after the part at `start`, or null. */
+    /** Null if the part at `start` is the last. */
     endOfPair: (start: number) => {
       const second = at(next, start)
       return second >= length ? null : at(next, second)
@@ -133,7 +130,7 @@ function createParts(length: number) {
   }
 }
 
-/** A binary heap of at most `capacity` numbers, smallest first. */
+/** A binary heap, smallest first. */
 function createHeap(capacity: number) {
   const items = new Float64Array(capacity)
   let size = 0

@@ -1,23 +1,21 @@
 import { EndpointError } from '../upstream/endpoint.ts'
 
-/** The maximum number of numbers in one embedding. No model returns more. */
+/** No model returns longer embeddings. */
 const DIMENSIONS_MAX = 65_536
 
-/** An endpoint's answer for one batch. */
 export type EmbeddingAnswer = {
   /** JSON text of each embedding, in the order of the inputs: a list of numbers, or base64. */
   readonly vectors: readonly string[]
-  /** How many numbers every embedding has. */
+  /** Every embedding has this many numbers. */
   readonly dimensions: number
-  /** The endpoint's number of prompt tokens, or null. */
+  /** Null if the endpoint states no count. */
   readonly promptTokens: number | null
 }
 
 /**
- * Reads an endpoint's answer for `count` inputs, in either encoding. Returns the embeddings in
- * `encodingFormat`: numbers as the endpoint wrote them, or little-endian float32 in base64. Throws
- * EndpointError `bad_answer` unless there is one embedding of finite numbers for each input, all of
- * the same length.
+ * Reads embeddings in either encoding. Returns them in `encodingFormat`: numbers as the endpoint
+ * wrote them, or little-endian float32 in base64. Throws EndpointError `bad_answer` unless there is
+ * one embedding of finite numbers for each of `count` inputs, all of the same length.
  */
 export function readEmbeddings(
   answer: unknown,
@@ -75,7 +73,7 @@ function readVector(embedding: unknown, encodingFormat: 'float' | 'base64'): Vec
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/
 const FLOAT_BYTES = 4
 
-/** Decodes little-endian float32 numbers from base64. Returns null for any other text. */
+/** Little-endian float32 numbers. Null for any other text. */
 function decodeFloats(base64: string): readonly number[] | null {
   if (!BASE64.test(base64)) return null
   const bytes = Buffer.from(base64, 'base64')

@@ -7,12 +7,12 @@ import { addIssuesOf, described, faultIssue, jsonSchemaOf } from '../api/schemas
 
 /**
  * The interface sets no limits here. OpenAI allows this number of inputs, and no vocabulary has a
- * token id above this maximum.
+ * higher token id.
  */
 const INPUTS_MAX = 2_048
 const TOKEN_ID_MAX = 2 ** 31 - 1
 
-/** The inputs of a request: texts, or lists of tokens. Each input gets one embedding. */
+/** Each input gets one embedding. */
 export type EmbeddingInputs =
   | { readonly kind: 'texts'; readonly items: readonly string[] }
   | { readonly kind: 'tokens'; readonly items: readonly (readonly number[])[] }
@@ -55,9 +55,7 @@ export const embeddingRequest = z
     encodingFormat: encoding_format ?? 'float',
   }))
 
-/**
- * Returns the request in a valid body with the value `json`. The other members keep their order.
- */
+/** `json` is the value of the valid body. The other members keep their order. */
 export function embeddingRequestOf(
   body: z.output<typeof embeddingRequest>,
   json: Json,
@@ -118,7 +116,6 @@ function isTokenId(value: unknown): value is number {
   return Number.isSafeInteger(value) && Number(value) >= 0 && Number(value) <= TOKEN_ID_MAX
 }
 
-/** Gives the inputs of a valid request. */
 function inputsOf(input: unknown): EmbeddingInputs {
   if (typeof input === 'string') return { kind: 'texts', items: [input] }
   const items: readonly unknown[] = Array.isArray(input) ? input : []

@@ -9,39 +9,34 @@ import { type EmbeddingAnswer, readEmbeddings } from './embedding-answers.ts'
 import type { EmbeddingInputs, EmbeddingRequest } from './embedding-request.ts'
 import { createTokenCounter, type TokenCounter } from './token-counter.ts'
 
-/** The maximum number of tokens in one request to the endpoint. OpenAI allows 300,000. */
+/** In one request to the endpoint. OpenAI allows 300,000. */
 const BATCH_TOKENS_MAX = 250_000
-/** How many batches of one call run at the same time. */
+/** Batches of one call at the same time. */
 const BATCHES_AT_ONCE = 4
 
-/** A valid call for embeddings. */
 type EmbeddingsCall = {
   readonly request: EmbeddingRequest
   /** Aborted when the caller leaves or the gateway stops. Its reason is the error to throw. */
   readonly signal: AbortSignal
   /**
-   * Counts bytes that this call holds. Throws ApiError `overloaded` if all calls hold too much in
-   * sum.
+   * Counts bytes that this call holds. Throws ApiError `overloaded` when all calls together hold
+   * too much.
    */
   readonly reserve: (bytes: number) => void
 }
 
-/** The tokens that a call may use, counted before the endpoint is called. */
+/** Counted before the endpoint is called. */
 type CountedInputs = { readonly tokens: readonly number[]; readonly total: number }
 
-/** Embeddings of texts. */
 export type Embeddings = {
   /** The models that callers may name. */
   readonly models: readonly EmbeddingModel[]
   /**
-   * Counts the tokens of each input. Throws ApiError `unsupported_model`. Throws ValidationError
-   * for an input with too many tokens for the model.
+   * Throws ApiError `unsupported_model`, and ValidationError for an input with too many tokens for
+   * the model.
    */
   count(call: EmbeddingsCall): Promise<CountedInputs>
-  /**
-   * Makes the embeddings. Returns the response (JSON text, interface 2.6) and the usage. Throws
-   * ApiError and the signal's reason.
-   */
+  /** `text` is the response's JSON (interface 2.6). Throws ApiError and the signal's reason. */
   create(call: EmbeddingsCall, counted: CountedInputs): Promise<EmbeddingsReply>
 }
 
@@ -57,15 +52,10 @@ type EmbeddingsOptions = {
   readonly counter: TokenCounter
 }
 
-/**
- * The maximum number of bytes in one answer. 2048 embeddings of 3072 numbers are 140 MB as text,
- * and a fifth of that as base64.
- */
+/** 2048 embeddings of 3072 numbers are 140 MB as text, and a fifth of that as base64. */
 const ANSWER_BYTES_MAX = 160 * 1024 * 1024
 
-/**
- * Opens the embeddings that the operator configured. Without a configuration there are no models.
- */
+/** Null: there are no models. */
 export function openEmbeddings(
   config: EmbeddingsConfig | null,
   { onStarted }: Opening,
@@ -76,10 +66,7 @@ export function openEmbeddings(
   return createEmbeddings({ source: { ...config, endpoint }, counter })
 }
 
-/**
- * Creates the embeddings service, without HTTP. Many inputs are sent in batches. If one batch
- * fails, the call fails.
- */
+/** Many inputs are sent in batches. If one batch fails, the call fails. */
 export function createEmbeddings({ source, counter }: EmbeddingsOptions): Embeddings {
   const models = source?.models ?? []
   return {
@@ -107,10 +94,7 @@ export function createEmbeddings({ source, counter }: EmbeddingsOptions): Embedd
   }
 }
 
-/**
- * The inputs of one request to the endpoint, at the indexes `from` to `to` - 1. Together they have
- * `tokens` tokens.
- */
+/** The inputs `from` to `to` - 1. Together they have `tokens` tokens. */
 type Batch = { readonly from: number; readonly to: number; readonly tokens: number }
 
 async function countInputs(

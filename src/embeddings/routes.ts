@@ -6,9 +6,7 @@ import { defineRoute, type Route } from '../api/route.ts'
 import { embeddingRequest, embeddingRequestOf } from './embedding-request.ts'
 import type { Embeddings } from './embeddings.ts'
 
-/**
- * How many embedding calls run at once, and how many bytes their bodies and answers hold together.
- */
+/** Calls at the same time, and the bytes that their bodies and answers hold together. */
 const EMBEDDING_CALLS_MAX = 256
 const EMBEDDING_BYTES_MAX = 512 * 1024 * 1024
 

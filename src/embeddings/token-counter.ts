@@ -2,11 +2,11 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { createSerialQueue } from '../runtime/serial-queue.ts'
 import { byteStringOf, countPiece, STEPS_PER_PAUSE, type Vocabulary } from './byte-pairs.ts'
 
-/** Counts tokens for the models in this folder's README.md. */
+/** For the models in this folder's README.md. */
 export type TokenCounter = {
   /**
-   * Returns the number of tokens in a text, or null above `max`. Other calls can run during the
-   * counting. Throws the reason of an aborted signal.
+   * Null above `max`. Other calls can run during the counting. Throws the reason of an aborted
+   * signal.
    */
   count(
     text: string,
@@ -15,19 +15,17 @@ export type TokenCounter = {
 }
 
 /**
- * Pieces of at least this many bytes are counted one after another. Counting needs 28 times a
- * piece's memory, and one thread gains nothing from counting two pieces at once.
+ * Longer pieces are counted one after another. Counting needs 28 times a piece's memory, and one
+ * thread gains nothing from counting two pieces at once.
  */
 export const LONG_PIECE_BYTES = 16 * 1024
 
-/** Longest remembered piece. Texts often repeat the same words. */
+/** Texts often repeat the same words. */
 const REMEMBERED_LENGTH_MAX = 32
-/**
- * How many counted pieces are remembered, in less than 2 MB. All are removed when there are more.
- */
+/** Less than 2 MB. All are removed when there are more. */
 const REMEMBERED_MAX = 16_384
 
-/** Creates a counter. Its vocabulary is loaded at the first use. */
+/** The vocabulary is loaded at the first use. */
 export function createTokenCounter(load: () => Promise<Vocabulary>): TokenCounter {
   let loading: Promise<Vocabulary> | null = null
   const longPieces = createSerialQueue()

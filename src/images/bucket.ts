@@ -6,36 +6,29 @@ import { pause } from '../runtime/loop.ts'
 import type { BucketConfig } from '../upstream/settings.ts'
 import { type ImageObjects, ImageStoreError } from './image-store.ts'
 
-/** Longest time to connect, milliseconds. */
 const CONNECT_TIMEOUT_MS = 5_000
 const ANSWER_TIMEOUT_MS = 10_000
-/** Longest time from the first try until an answer begins. It includes all tries. */
+/** From the first try until an answer begins. It includes all tries. */
 const REQUEST_TIMEOUT_MS = 30_000
-/** Longest pause between two pieces of an object. A longer pause makes the read fail. */
+/** Between two pieces of an object. A longer pause makes the read fail. */
 const PAUSE_TIMEOUT_MS = 30_000
 const CONNECTIONS_MAX = 64
 
-/**
- * Maximum number of tries for one request. A request is tried again when the store is busy (429,
- * 5xx) or the network fails.
- */
+/** A request is tried again when the store is busy (429, 5xx) or the network fails. */
 const TRIES_MAX = 3
 const PAUSES = { minMs: 100, maxMs: 2_000 } as const
 
-/**
- * Maximum number of bytes that are read from an error's body, or from a page of a listing (1,000
- * keys).
- */
+/** Bytes that are read from an error's body, and from a page of a listing (1,000 keys). */
 const ERROR_BYTES_MAX = 64 * 1024
 const LISTING_BYTES_MAX = 4 * 1024 * 1024
 
-/** Timeouts that a test can change. */
-export type BucketTimes = { readonly answerMs: number; readonly requestMs: number }
+/** A test can change these. */
+type BucketTimes = { readonly answerMs: number; readonly requestMs: number }
 
 /**
- * Opens the objects whose keys begin with a prefix in an S3-compatible store. Requests have the
- * bucket in their path and are signed with AWS Signature Version 4. Opening sends no request. Every
- * method throws ImageStoreError.
+ * Opens the objects under a prefix in an S3-compatible store. Requests have the bucket in their
+ * path and are signed with AWS Signature Version 4. Sends no request yet. Every method throws
+ * ImageStoreError.
  */
 export function openBucket(
   { url, region, accessKeyId, secretAccessKey }: BucketConfig,
@@ -75,8 +68,8 @@ export function openBucket(
   }
 
   /**
-   * Resolves when the answer begins. The caller reads the answer's body. Null when the object does
-   * not exist.
+   * Resolves when the answer begins. The caller reads the body. Null when the object does not
+   * exist.
    */
   async function ask(sent: Sent): Promise<Dispatcher.ResponseData | null> {
     const begin = new AbortController()
@@ -147,7 +140,7 @@ function unreachable(error: unknown): Refusal {
   return { code: typeof code === 'string' ? code : 'unreachable', mayPass: true, cause: error }
 }
 
-/** Reads a refusal from the store. Uses only the error code in its XML. */
+/** Uses only the error code in the store's XML. */
 async function refusalOf({ statusCode, body }: Dispatcher.ResponseData): Promise<Refusal> {
   const xml = await readStart(body, ERROR_BYTES_MAX).catch(() => '')
   const [, code = `status ${statusCode}`] = /<Code>([A-Za-z0-9.]{1,64})<\/Code>/.exec(xml) ?? []

@@ -4,28 +4,27 @@ import { readImageFacts } from './image-facts.ts'
 import { decodeImage, type MadeImage } from './image-source.ts'
 import { checkPngPixels } from './png-pixels.ts'
 
-/** The images that were requested. */
 export type AskedImages = {
   readonly n: number
-  /** Width and height, `512x512`. Null for any size. */
+  /** `512x512`. Null for any size. */
   readonly size: string | null
 }
 
-/** An image's bytes, and the type that the bytes have. */
+/** `type` is the type that the bytes have. */
 type Picture = Pick<MadeImage, 'bytes' | 'type'>
 
 /**
- * Shortest and longest edge of an image from an untrusted node, pixels. Diffusion pipelines draw
- * from 64 pixels (the smallest latent) to 1,536 pixels. Larger images are refused before decoding.
+ * Pixels, of an image from an untrusted node. Diffusion pipelines draw from 64 pixels (the smallest
+ * latent) to 1,536. Larger images are refused before decoding.
  */
 const DRAWN_EDGE_MIN = 64
 export const DRAWN_EDGE_MAX = 2_048
 
 /**
- * Checks base64 images from an untrusted node. Their number must be right, and each image must be
- * complete. The check of a PNG includes its pixel data (`png-pixels.ts`); JPEG and WebP are checked
- * only at their end. Scales an image of another size, because the public node client draws in the
- * size of its pipeline. Throws FormatError. Does not check whether an image matches the prompt.
+ * Checks base64 images from an untrusted node: their number, and that each is complete. The check
+ * of a PNG includes its pixel data (`png-pixels.ts`); JPEG and WebP are checked only at their end.
+ * Scales an image of another size, because the public node client draws in the size of its
+ * pipeline. Throws FormatError. Does not check whether an image matches the prompt.
  */
 export async function checkImages(
   images: readonly string[],
@@ -77,10 +76,9 @@ function endsWebp(bytes: Uint8Array): boolean {
 }
 
 /**
- * Returns the image in another size, such as `512x512`, as a file of the same type without
- * metadata. Scales the image to cover the new size, and crops opposite sides equally. Decoding runs
- * in the thread pool. Throws FormatError `image_pixels` for an image that cannot be decoded. Throws
- * the library's own error when its native code is not installed.
+ * Scales the image to cover the size, such as `512x512`, and crops opposite sides equally. The
+ * result has the same type and no metadata. Throws FormatError `image_pixels` for an image that
+ * cannot be decoded, or the library's own error when its native code is not installed.
  */
 async function fitImage({ bytes, type }: Picture, size: string): Promise<Picture> {
   const [width, height] = size.split('x').map(Number)
@@ -103,16 +101,12 @@ async function fitImage({ bytes, type }: Picture, size: string): Promise<Picture
 
 type Decoder = (bytes: Uint8Array, options: SharpOptions) => Sharp
 
-/**
- * Loaded when the first image must be scaled. The library's native code is optional, and the
- * gateway starts without it.
- */
+/** Loaded when the first image must be scaled: the library's native code is optional. */
 let decoder: Promise<Decoder> | null = null
 
 async function loadDecoder(): Promise<Decoder> {
   const { default: sharp } = await import('sharp')
-  // Each image uses one thread of the pool. A cache is useless, because each image is scaled only
-  // once.
+  // Each image uses one thread of the pool, and is scaled only once, so a cache is useless.
   sharp.concurrency(1)
   sharp.cache(false)
   // The bytes are not trusted, so only these three decoders of the library may read them.

@@ -10,13 +10,12 @@ import {
   type MadeImage,
 } from './image-source.ts'
 
-/** Maximum length of a revised prompt that is passed to the caller, code points. */
+/** Code points. */
 const REVISED_PROMPT_LENGTH_MAX = 32_000
 
 /**
- * Images from an API in OpenAI's form. The gateway asks this API for base64, even if the caller
- * asked for an address. With an address, the gateway would have to fetch the image, or pass it on
- * unchecked.
+ * Images from an API in OpenAI's form. The gateway always asks for base64: with an address, it
+ * would have to fetch the image, or pass it on unchecked.
  */
 export function createEndpointSource(options: {
   readonly endpoint: Pick<Endpoint, 'ask'>

@@ -3,7 +3,7 @@ export const IMAGE_TYPES = ['png', 'jpeg', 'webp'] as const
 
 export type ImageType = (typeof IMAGE_TYPES)[number]
 
-/** Facts about an image, read from its first bytes. The rest of the image may be damaged. */
+/** Read from the first bytes. The rest of the image may be damaged. */
 export type ImageFacts = {
   readonly type: ImageType
   readonly width: number
@@ -11,20 +11,19 @@ export type ImageFacts = {
 }
 
 /**
- * Maximum number of segments and fill bytes that are skipped to find a JPEG's frame. Cameras write
- * tens of segments. Without this limit, a file of 25 MiB would block this thread for half a second.
+ * Segments and fill bytes that are skipped to find a JPEG's frame. Cameras write tens of segments.
+ * Without this limit, a file of 25 MiB would block this thread for half a second.
  */
 export const JPEG_STEPS_MAX = 1_024
 
-/** Returns the media type of an image type. */
 export function mediaTypeOf(type: ImageType): string {
   return `image/${type}`
 }
 
 /**
- * Reads an image's type and size from its content. Null for other content. Formats: PNG 3rd edition
- * section 11.2.1, ITU T.81 annex B, RFC 9649 (WebP). Does not decode the image, so the rest of the
- * file may be damaged or contain a second file.
+ * Null for other content. Formats: PNG 3rd edition section 11.2.1, ITU T.81 annex B, RFC 9649
+ * (WebP). Does not decode the image, so the rest of the file may be damaged or contain a second
+ * file.
  */
 export function readImageFacts(bytes: Uint8Array): ImageFacts | null {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
@@ -45,7 +44,7 @@ function readPng(view: DataView): ImageFacts | null {
 }
 
 /**
- * Start-of-frame markers: all from C0 to CF except tables (C4), extensions (C8) and arithmetic
+ * All markers from C0 to CF start a frame, except tables (C4), extensions (C8) and arithmetic
  * conditioning (CC).
  */
 const isFrameStart = (marker: number) =>
@@ -59,7 +58,7 @@ function readJpeg(view: DataView): ImageFacts | null {
     const marker = view.getUint8(at + 1)
     if (isFrameStart(marker))
       return { type: 'jpeg', height: view.getUint16(at + 5), width: view.getUint16(at + 7) }
-    // Skips a fill byte. The markers of image data and end come after the frame: they end the
+    // FF is a fill byte. The markers of image data and end come after the frame: they end the
     // search.
     if (marker === 0xff) at += 1
     else if (marker <= 0x01 || (marker >= 0xd0 && marker <= 0xda) || view.getUint16(at + 2) < 2)

@@ -5,9 +5,9 @@ import { placeFile } from '../runtime/place-file.ts'
 import type { ImageObjects } from './image-store.ts'
 
 /**
- * Keeps objects in a folder, which is made at the first use and which only this user can read. A
- * file is written under another name and then renamed, so that a reader never sees a partial file.
- * An open file stays readable after its removal.
+ * Keeps objects in a folder that only this user can read. A file is written under another name and
+ * then renamed, so that a reader never sees a partial file. An open file stays readable after its
+ * removal.
  */
 export function openImageFolder(folder: string): ImageObjects {
   return {
@@ -38,7 +38,7 @@ export function openImageFolder(folder: string): ImageObjects {
 /** Folders of an older version, which did not sort images by hour. No link leads to them. */
 const OLDER_FOLDERS = ['contents', 'links', 'drafts']
 
-/** Gives null when the file does not exist. Rethrows every other error. */
+/** Rethrows every other error. */
 function missing(error: unknown): null {
   if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null
   throw error

@@ -17,22 +17,20 @@ const IMAGE_SIZE_DEFAULT = '1024x1024'
 const RESPONSE_FORMAT_DEFAULT = 'url'
 
 /**
- * Limits that the interface does not set. A prompt may be as long as OpenAI's longest prompt. A
- * decoder must still be able to decode the longest edge.
+ * The interface sets no limits here. A prompt may be as long as OpenAI's longest prompt. A decoder
+ * must still be able to decode the longest edge.
  */
 const PROMPT_LENGTH_MAX = 32_000
 const IMAGE_EDGE_MAX = 8_192
 export const IMAGE_BYTES_MAX = 25 * 1024 * 1024
 
-/**
- * Members that both kinds of requests have. An optional member that the caller left out is null.
- */
+/** An optional member that the caller left out is null. */
 type ImageRequest = {
   readonly prompt: string
   readonly model: string
   readonly n: number
   readonly size: (typeof IMAGE_SIZES)[number]
-  /** True if the caller named the size. False if the size is the default. */
+  /** False if the size is the default. */
   readonly isSizeAsked: boolean
   readonly responseFormat: 'url' | 'b64_json'
   readonly user: string | null
@@ -48,9 +46,8 @@ export type EditRequest = ImageRequest & {
 }
 
 /**
- * Reads an image edit request from the parts of a form. Throws ValidationError. Throws ApiError
- * `unsupported_request_parameter` for a file that this service would ignore (`mask`). Ignores other
- * unknown fields.
+ * Throws ValidationError. Throws ApiError `unsupported_request_parameter` for a file that this
+ * service would ignore (`mask`). Ignores other unknown fields.
  */
 export function parseImageEdit(parts: readonly FormPart[]): EditRequest {
   const faults: RequestFault[] = []
@@ -122,7 +119,6 @@ function checkUndone({
       issues.push(faultIssue([name], 'unsupported_parameter', `${name} is not supported here`))
 }
 
-/** Fields of an edit, without its file. */
 const editFields = z.looseObject(shared).check(checkUndone)
 
 const file = described(z.unknown(), () => ({
@@ -138,8 +134,7 @@ export const edit = editFields.safeExtend({ image: file })
 export const generation = z
   .looseObject({
     ...shared,
-    // The defaults are those of the source that draws. A member that the caller left out is not
-    // passed on.
+    // The source that draws has these defaults. A member that the caller left out is not passed on.
     quality: z.enum(['standard', 'hd']).nullish().meta({ default: 'standard' }),
     style: z.enum(['vivid', 'natural']).nullish().meta({ default: 'vivid' }),
   })
@@ -195,8 +190,7 @@ function fault(field: string, msg: string, type: string): RequestFault {
 const FIELD_LENGTH_MAX = 128
 
 /**
- * All fields of a form are text. This turns a whole number into a number, and keeps other text,
- * which the schema refuses.
+ * All fields of a form are text. Text that is not a whole number stays, and the schema refuses it.
  */
 function numberOf(text: unknown): unknown {
   return typeof text === 'string' && /^-?\d{1,15}$/.test(text) ? Number(text) : text

@@ -1,13 +1,13 @@
 import { type ImageType, readImageFacts } from './image-facts.ts'
 import { type EditRequest, type GenerationRequest, IMAGE_BYTES_MAX } from './image-request.ts'
 
-/** An image from any source, already checked. */
+/** Already checked. */
 export type MadeImage = {
   readonly bytes: Uint8Array
   readonly type: ImageType
   /**
-   * The prompt that the source used instead of the caller's prompt. Null: the source reports no
-   * such prompt.
+   * The prompt that the source used instead of the caller's. Null: the source reports no such
+   * prompt.
    */
   readonly revisedPrompt: string | null
 }
@@ -18,11 +18,9 @@ export type ImageJob =
 
 export type ImageCall = {
   readonly job: ImageJob
-  /** The caller's account, for the record of calls that nodes served. */
+  /** For the record of calls that nodes served. */
   readonly accountId: string
-  /**
-   * Aborted when the caller leaves or the gateway stops. The signal's reason is the error to throw.
-   */
+  /** Aborted when the caller leaves or the gateway stops. Its reason is the error to throw. */
   readonly signal: AbortSignal
   /**
    * Counts bytes that this call holds. Throws ApiError `overloaded` when all calls together hold
@@ -31,21 +29,21 @@ export type ImageCall = {
   readonly reserve: (bytes: number) => void
 }
 
-/** A source of images: a service that the operator configured, or nodes. */
+/** A service that the operator configured, or nodes. */
 export type ImageSource = {
   /** Models that the source can serve now. */
   models(): readonly string[]
   /** True if the source can serve this job now. */
   serves(job: ImageJob): boolean
-  /** True if the source has this model, even if it cannot serve the model now. */
+  /** True even if the source cannot serve this model now. */
   knows(model: string): boolean
-  /** Makes the requested number of images. Throws ApiError and the signal's reason. */
+  /** Throws ApiError and the signal's reason. */
   make(call: ImageCall): Promise<readonly MadeImage[]>
 }
 
 /**
- * Decodes an image from base64. Null when the bytes are not an image, or are more than
- * IMAGE_BYTES_MAX. The gateway must not serve other kinds of files under its own name.
+ * Null when the bytes are not an image, or are more than IMAGE_BYTES_MAX. The gateway must not
+ * serve other kinds of files under its own name.
  */
 export function decodeImage(base64: unknown): Pick<MadeImage, 'bytes' | 'type'> | null {
   if (typeof base64 !== 'string' || base64.length > (IMAGE_BYTES_MAX * 4) / 3 + 4) return null

@@ -3,27 +3,25 @@ import { type Readable, Transform } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { IMAGE_TYPES, type ImageType, mediaTypeOf } from './image-facts.ts'
 
-/** A stored image. */
 export type KeptImage = {
   readonly type: ImageType
-  /** Bytes in it. */
   readonly length: number
   /** Unix milliseconds. */
   readonly expiresAtMs: number
   /**
-   * Opens a stream of the image's bytes, so that a slow reader does not hold the whole image in
-   * memory. Null if the image was removed. The caller must read or destroy the stream.
+   * A stream, so that a slow reader does not hold the whole image in memory. The caller must read
+   * or destroy it. Null if the image was removed.
    */
   open(): Promise<Readable | null>
 }
 
-/** A store that keeps images for a limited time. */
+/** Keeps images for a limited time. */
 export type ImageStore = {
-  /** Stores an image and returns the id of a new link to the image. Throws StoreFullError. */
+  /** Returns the id of a new link to the image. Throws StoreFullError. */
   put(image: { readonly bytes: Uint8Array; readonly type: ImageType }): Promise<string>
   /**
-   * Finds the image of a link. Null when the link does not exist or has expired. `id` comes from
-   * the caller and may have any form.
+   * Null when the link does not exist or has expired. `id` comes from the caller and may have any
+   * form.
    */
   find(id: string): Promise<KeptImage | null>
   /** Removes expired images. */
@@ -34,26 +32,20 @@ export type ImageStore = {
 export type ImageObjects = {
   /** Writes a whole object in one step, and replaces an object with the same key. */
   put(key: string, object: { readonly bytes: Uint8Array; readonly type: string }): Promise<void>
-  /**
-   * Opens a stream of an object's bytes. Null when the object does not exist. The caller must read
-   * or destroy the stream.
-   */
+  /** Null when the object does not exist. The caller must read or destroy the stream. */
   get(key: string): Promise<{ readonly length: number; readonly body: Readable } | null>
-  /**
-   * Returns keys, or folders of keys, in order. A store may return only the first part of the list.
-   */
+  /** Keys, or folders of keys, in order. A store may return only the first part of the list. */
   list(): Promise<readonly string[]>
   /** Removes an object, or a folder. Does nothing when it does not exist. */
   remove(key: string): Promise<void>
   /**
-   * Returns the keys that were stored before this process started, and the lengths of their
-   * objects. Empty when several gateways share the store.
+   * Objects that were stored before this process started. Empty when several gateways share the
+   * store.
    */
   measure(): Promise<readonly (readonly [key: string, length: number])[]>
   close(): Promise<void>
 }
 
-/** There is no room for another image. */
 export class StoreFullError extends Error {
   override readonly name = 'StoreFullError'
 
@@ -63,8 +55,8 @@ export class StoreFullError extends Error {
 }
 
 /**
- * The store cannot write or read objects, or an object's content has changed. The operator reads
- * the message, which names the bucket's host and the store's error code.
+ * The store cannot write or read objects, or an object's content has changed. The message is for
+ * the operator: it names the bucket's host and the store's error code.
  */
 export class ImageStoreError extends Error {
   override readonly name = 'ImageStoreError'
@@ -79,18 +71,17 @@ export class ImageStoreError extends Error {
   }
 }
 
-/** How often each gateway removes expired images. */
 export const SWEEP_INTERVAL_MS = 600_000
 
-/** Length of the period whose objects are in one folder. */
+/** Each folder has the objects of one hour. */
 const FOLDER_MS = 3_600_000
-/** Time that is added to each folder's life: the clocks of gateways may differ this much. */
+/** A folder lives this much longer: the clocks of gateways may differ. */
 const CLOCKS_MS = 900_000
 
 /** How often the total size of the stored images is computed again. */
 const FRESH_MS = 60_000
 
-/** Maximum number of keys that one sweep removes. The next sweep removes more. */
+/** The next sweep removes more. */
 const REMOVED_MAX = 10_000
 /** Removals at once. */
 const REMOVALS_MAX = 16
@@ -100,14 +91,14 @@ const ID_BYTES = 16
 const ID = /^[0-9a-f]{32}-(\d{6})$/
 const HOUR = /^(\d{6})(?=\/|$)/
 const CONTENT_KEY = /^\d{6}\/content-[0-9a-f]{64}$/
-/** Form of a SHA-256 in hex. */
+/** SHA-256 in hex. */
 const CONTENT_NAME = /^[0-9a-f]{64}$/
 
 type StoreOptions = {
   readonly objects: ImageObjects
   /** How long a link lasts. */
   readonly ttlMs: number
-  /** Maximum number of bytes of the stored images that this process knows. */
+  /** For the stored images that this process knows. */
   readonly bytesMax: number
   /** Unix milliseconds. */
   readonly now: () => number
@@ -121,10 +112,10 @@ type StoreOptions = {
  * only: a sweep may remove other objects, and other objects may hide expired images from the sweep.
  */
 export function createImageStore({ objects, ttlMs, bytesMax, now }: StoreOptions): ImageStore {
-  /** Number of bytes of each known content, by key. `keptBytes` is the sum. */
+  /** Bytes of each known content, by key. `keptBytes` is their sum. */
   const kept = new Map<string, number>()
   let keptBytes = 0
-  /** Before this time, expired content is not searched for again, Unix milliseconds. */
+  /** Unix milliseconds. Before this time, expired content is not searched for again. */
   let freshUntilMs = 0
   let measuring: Promise<void> | null = null
 
@@ -148,7 +139,7 @@ export function createImageStore({ objects, ttlMs, bytesMax, now }: StoreOptions
     kept.delete(key)
   }
 
-  /** Counts the bytes of a content. False when they were counted already. */
+  /** False when the bytes were counted already. */
   function count(key: string, length: number): boolean {
     if (now() >= freshUntilMs) {
       for (const each of [...kept.keys()]) if (isOver(each)) drop(each)
@@ -219,7 +210,7 @@ function linkKey(hour: string, id: string): string {
   return `${hour}/link-${hash('sha256', id, 'hex')}`
 }
 
-/** The content of a link's object. `name` is the SHA-256 of the image's content, hex. */
+/** `name` is the SHA-256 of the image's content, hex. */
 type Link = Omit<KeptImage, 'open'> & { readonly name: string }
 
 /** Null when the link does not exist, or when another program wrote it. */
@@ -251,9 +242,7 @@ function parseLink(written: string): Link | null {
   }
 }
 
-/**
- * Streams the content. If its hash is wrong, the stream ends with an error before the last piece.
- */
+/** If the content's hash is wrong, the stream ends with an error before the last piece. */
 async function openContent(
   objects: ImageObjects,
   key: string,
@@ -285,7 +274,7 @@ async function openContent(
   return body.pipe(check)
 }
 
-/** Stops reading. Later errors of the stream are ignored. */
+/** Later errors of the stream are ignored. */
 function giveUp(body: Readable): void {
   body.on('error', () => undefined).destroy()
 }

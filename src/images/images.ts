@@ -19,28 +19,24 @@ import {
 } from './image-store.ts'
 import { createNodeImages } from './node-images.ts'
 
-/** The service that makes images on request. */
 export type Images = {
   /** Models that can be used now. */
   models(): readonly string[]
   /**
-   * Makes images and returns the response's JSON text (interface 2.5). `addressOf` returns the
-   * address of a stored image, given the image's id. Throws ApiError and the signal's reason.
+   * Returns the response's JSON text (interface 2.5). `addressOf` gives the address of a stored
+   * image. Throws ApiError and the signal's reason.
    */
   make(call: ImageCall, addressOf: (id: string) => string): Promise<string>
-  /** Returns the image at an address of this service. Null when the image does not exist. */
+  /** Null when the image does not exist. */
   find(id: string): Promise<KeptImage | null>
 }
 
-/**
- * Maximum number of bytes of one answer: ten images of 1024 pixels, uncompressed and in base64,
- * have 42 MB.
- */
+/** Ten images of 1024 pixels, uncompressed and in base64, have 42 MB. */
 const ANSWER_BYTES_MAX = 64 * 1024 * 1024
 
 /**
- * Opens the service of images. It tries nodes first, then the source that the operator configured
- * (`config` null: no source). New images are stored in a bucket, or in the data folder.
+ * Nodes come first, then the source that the operator configured (`config` null: no source). New
+ * images are stored in a bucket, or in the data folder.
  */
 export function openImages(
   config: ImagesConfig | null,
@@ -79,9 +75,9 @@ export function openImages(
 }
 
 /**
- * Makes images from several sources. The first source that can serve a call gets it. If that source
- * is nodes and no node answers, the next source gets the call. If no source can serve the call now,
- * a source that has the model refuses the call.
+ * The first source that can serve a call gets it. If that source is nodes and no node answers, the
+ * next source gets the call. If no source can serve the call now, a source that has the model
+ * refuses it.
  */
 export function createImages(options: {
   readonly sources: readonly ImageSource[]
@@ -120,12 +116,12 @@ function chooseSources(
   return serving.length > 0 ? serving : sources.filter((source) => source.knows(job.request.model))
 }
 
-/** Error codes which mean that no node answered. The request itself has no fault. */
+/** These codes mean that no node answered. The request itself has no fault. */
 const NODES_FAILED: ReadonlySet<string> = new Set([
   'no_available_inference_nodes',
   'node_error',
   'node_timeout',
-  // A source that is not nodes reports its own limit as provider_refused.
+  // Any other source reports its own limit as provider_refused.
   'rate_limit_exceeded',
 ])
 

@@ -6,10 +6,9 @@ import { checkImages } from './checked-images.ts'
 import type { ImageJob, ImageSource } from './image-source.ts'
 
 /**
- * Images from contributed DIFFUSION nodes. Each answer must contain the requested number of images.
- * They are scaled if the caller named a size (`checked-images.ts`). A node that sends any other
- * answer has failed. Quality, style and user are not sent, because a node's frame has no such
- * members.
+ * Images from contributed DIFFUSION nodes. A node must send the requested number of images; any
+ * other answer is its failure. Images are scaled if the caller named a size (`checked-images.ts`).
+ * Quality, style and user are not sent, because a node's frame has no such members.
  */
 export function createNodeImages(dispatcher: ImageDispatcher): ImageSource {
   return {

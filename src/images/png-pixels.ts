@@ -2,19 +2,15 @@ import { promisify } from 'node:util'
 import { crc32, inflate } from 'node:zlib'
 import { FormatError } from '../../attestation/errors.ts'
 
-/**
- * Maximum number of chunks of one PNG. Encoders write data chunks of at least 8 KiB, and this limit
- * allows 16 MiB in chunks of 4 KiB.
- */
+/** Encoders write data chunks of at least 8 KiB. This limit allows 16 MiB in chunks of 4 KiB. */
 const PNG_CHUNKS_MAX = 4_096
 
 /**
  * Checks a PNG to its last byte (PNG 3rd edition, sections 5 and 10). Its chunks must follow each
  * other without a gap, each with the right CRC, and IEND must end the file. The pixel data must
- * unpack to exactly the number of bytes that size and colour type require. So the PNG is complete,
- * and no bytes follow it. Throws FormatError. Unpacks in the thread pool, at most as many bytes as
- * the size requires, so the caller must first limit the size. Does not draw: filters, palette
- * entries and ancillary chunks may hold any value.
+ * unpack to exactly the number of bytes that size and colour type require. Throws FormatError.
+ * Unpacks in the thread pool, at most as many bytes as the size requires, so the caller must first
+ * limit the size. Does not draw: filters, palette entries and ancillary chunks may hold any value.
  */
 export async function checkPngPixels(bytes: Uint8Array): Promise<void> {
   const { header, data } = readChunks(bytes)
@@ -36,7 +32,7 @@ const unpack = promisify<Uint8Array, { readonly maxOutputLength: number }, Buffe
 
 const SIGNATURE_BYTES = 8
 const HEADER_BYTES = 13
-/** Bytes of a chunk besides its data: length, type and CRC. */
+/** A chunk's length, type and CRC. */
 const FRAME_BYTES = 12
 
 type Chunks = { readonly header: DataView; readonly data: readonly Uint8Array[] }

@@ -10,14 +10,11 @@ import { edit, generation, IMAGE_BYTES_MAX, parseImageEdit } from './image-reque
 import type { ImageJob } from './image-source.ts'
 import type { Images } from './images.ts'
 
-/**
- * Maximum number of image calls at once, and of bytes that their bodies and images hold together.
- * Each call may hold an upload of 26 MiB and ten images.
- */
+/** Each call may hold an upload of 26 MiB and ten images. */
 const IMAGE_CALLS_MAX = 64
 const IMAGE_CALLS_BYTES_MAX = 512 * 1024 * 1024
 
-/** The largest size of an image, plus 1 MiB for the other parts of the form. */
+/** 1 MiB for the other parts of the form. */
 export const EDIT_BYTES_MAX = IMAGE_BYTES_MAX + 1024 * 1024
 
 const IMAGE_FILES_PATH = '/v1/images/files'
@@ -37,8 +34,8 @@ const imageList = z.strictObject({
 const imageFile = described(z.unknown(), () => ({ type: 'string', format: 'binary' }))
 
 /**
- * Routes `POST /v1/images/generations` and `/v1/images/edits` (interface, 2.5), and the route of
- * the images that they make.
+ * `POST /v1/images/generations` and `/v1/images/edits` (interface, 2.5), and the images that they
+ * make.
  */
 export function imageRoutes({
   images,
@@ -148,8 +145,8 @@ export function imageRoutes({
 }
 
 /**
- * Uses the caller's host unchanged, because only this caller sees the result. Empty if the text is
- * not a host with an optional port.
+ * The caller's host can be used unchanged, because only this caller sees the result. Empty if the
+ * text is not a host with an optional port.
  */
 function originOf({ host, protocol }: RouteContext): string {
   return /^[\w.-]{1,253}(:\d{1,5})?$|^\[[0-9a-f:.]{2,45}\](:\d{1,5})?$/i.test(host)

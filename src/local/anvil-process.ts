@@ -10,7 +10,7 @@ import { type GuardedProcess, spawnGuarded } from './guarded-process.ts'
 const START_TIMEOUT_MS = 60_000
 const READY_POLL_MS = 10
 
-/** Anvil ended during its start, or did not answer in time. The message contains anvil's output. */
+/** The message contains anvil's output. */
 export class AnvilFailure extends Error {
   override readonly name = 'AnvilFailure'
   readonly code: 'port_taken' | 'ended' | 'not_ready'
@@ -21,9 +21,8 @@ export class AnvilFailure extends Error {
 }
 
 /**
- * Starts anvil on 127.0.0.1 with the state in `stateFile`. Null starts a new chain. The caller must
- * connect `rpc` to this anvil. Resolves when anvil answers calls through `rpc`. Rejects with
- * AnvilFailure, whose code `ended` can mean that anvil cannot read the state.
+ * Starts anvil on 127.0.0.1. `stateFile` null starts a new chain. The caller must connect `rpc` to
+ * this anvil. Throws AnvilFailure; its code `ended` can mean that anvil cannot read the state.
  */
 export async function startAnvilProcess({
   port,
@@ -38,11 +37,7 @@ export async function startAnvilProcess({
 }): Promise<GuardedProcess> {
   const binary = await findAnvilBinary(process.platform, process.arch)
   const state = stateFile === null ? [] : ['--load-state', stateFile]
-  const anvil = await spawnGuarded(
-    'anvil',
-    [binary, ...argumentsOf(port).split(' '), ...state],
-    log,
-  )
+  const anvil = await spawnGuarded('anvil', [binary, ...argumentsOf(port), ...state], log)
   let hasEnded = false
   void anvil.ended.then(() => {
     hasEnded = true
@@ -60,26 +55,26 @@ export async function startAnvilProcess({
   throw new AnvilFailure(/address already in use/i.test(said) ? 'port_taken' : 'ended', said)
 }
 
-/**
- * - No page in a browser may talk to it, and no line per call is written.
- * - States of old blocks are not needed and cost memory or disk; transactions and receipts are
- *   kept, all of them.
- * - More ether than any number of anchors costs.
- * - The same genesis at each start: anvil dumps its own beside the one of the state that it loaded,
- *   and of several it takes any for block 0.
- * - No block before its clock is right (startClock): transactions that come earlier wait.
- */
-function argumentsOf(port: number): string {
-  return `--host 127.0.0.1 --port ${port} --chain-id ${DEVELOPMENT_CHAIN_ID} --no-cors --quiet --prune-history 64 --balance 1000000000 --timestamp ${GENESIS_SECONDS} --no-mining`
+function argumentsOf(port: number): readonly string[] {
+  return [
+    `--host 127.0.0.1 --port ${port} --chain-id ${DEVELOPMENT_CHAIN_ID} --quiet`,
+    // No page in a browser may use the chain.
+    '--no-cors',
+    // Old states cost memory. All transactions and receipts are kept.
+    '--prune-history 64',
+    // More ether than any number of anchors costs.
+    '--balance 1000000000',
+    // Every start needs the same genesis: from a dump with several, anvil takes any for block 0.
+    `--timestamp ${GENESIS_SECONDS}`,
+    // Transactions wait until startClock has set the time.
+    '--no-mining',
+  ].flatMap((words) => words.split(' '))
 }
 
-/** 2023-11-14, an arbitrary date. */
+/** An arbitrary date: 2023-11-14. */
 const GENESIS_SECONDS = 1_700_000_000
 
-/**
- * Moves anvil's clock from the genesis time to now, then makes anvil mine a block for each
- * transaction. False while anvil does not answer.
- */
+/** False while anvil does not answer. */
 async function startClock(rpc: Rpc): Promise<boolean> {
   try {
     await rpc.call('evm_setTime', [Math.floor(Date.now() / 1000)])
@@ -91,10 +86,9 @@ async function startClock(rpc: Rpc): Promise<boolean> {
 }
 
 /**
- * Returns the path of anvil's own executable. The package's `anvil` command is a Node.js program
- * that only starts anvil: after a SIGKILL of that program, anvil would continue. Rejects with
- * StartFailure when the optional package is not installed. Rejects with Error when the package has
- * no build for this platform.
+ * The path of anvil's own executable. The package's `anvil` command is a Node.js program: after a
+ * SIGKILL of that program, anvil would continue. Throws StartFailure when the optional package is
+ * not installed, and Error when it has no build for this platform.
  */
 export async function findAnvilBinary(
   platform: NodeJS.Platform,
@@ -102,7 +96,7 @@ export async function findAnvilBinary(
 ): Promise<string> {
   const build = `@foundry-rs/anvil-${platform}-${architecture === 'x64' ? 'amd64' : architecture}`
   const locate = () => {
-    // The build may be installed inside anvil's folder, so the path is resolved from there.
+    // The build may be installed inside anvil's folder.
     const anvil = createRequire(import.meta.url).resolve('@foundry-rs/anvil/package.json')
     const fromAnvil = createRequire(anvil)
     if (fromAnvil(anvil).optionalDependencies[build] === undefined)

@@ -2,10 +2,9 @@ import { join, relative } from 'node:path'
 import { KEY_FILE } from '../accounts/open-keys.ts'
 import type { AttestedDemo } from './demo/config.ts'
 
-/** Facts that the banner shows to the user who started the gateway. */
 export type GatewayFacts = {
   readonly url: string
-  /** Where metrics are served. Null when metrics are not served. */
+  /** Null when metrics are not served. */
   readonly metricsUrl: string | null
   /** Null in production, because production makes no key. */
   readonly apiKey: string | null
@@ -15,33 +14,26 @@ export type GatewayFacts = {
     readonly contract: string
     readonly relayer: string
   }
-  /** The node in front of the demo provider. Null: this process started no node. */
+  /** Null when this process started no node. */
   readonly nodeId: string | null
-  /**
-   * The demo provider's origin and the development root's certificate. Null: the operator runs the
-   * enclaves.
-   */
+  /** Null when the operator runs the enclaves. */
   readonly demoOrigin: string | null
-  /** The demo provider in a simulated TEE. Null if `demoOrigin` is null. */
+  /** Null when `demoOrigin` is null. */
   readonly attested: AttestedDemo | null
   readonly rootFile: string | null
-  /** File with the client's expectations of this enclave (expectations.ts). */
+  /** The client's expectations of this enclave (expectations.ts). */
   readonly expectFile: string | null
   readonly isDatabaseEmbedded: boolean
 }
 
-/**
- * The gateway's message to its parent when the gateway serves. The parent must have started it with
- * an IPC channel.
- */
+/** What a gateway sends its parent, over the IPC channel, when it serves. */
 export type GatewayReady = { readonly kind: 'ready' } & GatewayFacts
 
-/** The settings that the banner shows. */
 type ShownConfig = { readonly dataFolder: string; readonly devApiKey: string | null }
 
 /**
- * Returns the text that `npm start` prints when the gateway serves: its address and key, the
- * simulated parts, and commands to copy. Not for production: the text shows the key.
+ * The text that `npm start` prints when the gateway serves. It shows the API key, so production
+ * must not print it.
  */
 export function writeBanner(config: ShownConfig, facts: GatewayFacts, startMs: number): string {
   const blocks = [
@@ -88,7 +80,8 @@ function listStandIns(facts: GatewayFacts): readonly string[] {
     [
       'TEE',
       attested &&
-        `SIMULATED: demo/sealed and demo/unsealed at ${attested.origin}; its evidence, accepted by ${attested.policyFile}, proves nothing`,
+        `SIMULATED: demo/sealed and demo/unsealed at ${attested.origin}; ` +
+          `its evidence, accepted by ${attested.policyFile}, proves nothing`,
     ],
     ['node', nodeId && `DEMONSTRATION: ${nodeId}, an agent for the same demo provider`],
   ])
@@ -105,7 +98,8 @@ function listTries(facts: GatewayFacts): readonly string[] {
     rootFile === null ? '' : ` --any-measurement --root '${relativeIfShorter(rootFile)}'`
   const curl = (path: string, asked = model) => {
     const body = JSON.stringify({ model: asked, messages: [{ role: 'user', content: 'Hello' }] })
-    return `  curl -sS '${base}${path}' -H 'Authorization: Bearer ${key}' -H 'Content-Type: application/json' -d '${body}'`
+    const headers = `-H 'Authorization: Bearer ${key}' -H 'Content-Type: application/json'`
+    return `  curl -sS '${base}${path}' ${headers} -d '${body}'`
   }
   return [
     'Ask for a verified completion, then check the newest record of the history:',
@@ -135,7 +129,8 @@ function relativeIfShorter(path: string): string {
 }
 
 /**
- * Returns a URL at which programs on the same machine reach a server that listens on all addresses.
+ * Replaces the address that means "all interfaces", to which clients on this machine cannot connect
+ * everywhere.
  */
 export function reachableUrl(url: string): string {
   return url.replace('://0.0.0.0:', '://127.0.0.1:').replace('://[::]:', '://[::1]:')

@@ -10,24 +10,24 @@ import { createLoop, pause } from '../runtime/loop.ts'
 import { placeFile } from '../runtime/place-file.ts'
 
 /**
- * Keeps the local chain's state in one file. anvil's own --state has three faults. A kill leaves
- * half a file, which anvil then refuses. A dump while blocks are mined can have an account's nonce
- * ahead of its transactions, which are then lost forever. An idle chain is dumped again and again.
+ * The local chain's state in one file. anvil's own `--state` has three faults:
+ * - A kill leaves half a file, which anvil then refuses.
+ * - A dump during mining can miss a transaction that its account's nonce counts. That transaction
+ * is lost forever.
+ * - It writes the state of an idle chain again and again.
  */
 export type ChainState = {
-  /** Returns the path of the state's file for --load-state. Null when there is no file. */
+  /** The file's path for `--load-state`. Null when there is no file. */
   find(): Promise<string | null>
   /**
-   * Saves the state if the chain changed and no block is being mined. True when the file is up to
-   * date. False when the chain was busy; the caller then tries again. Throws RpcError and file
-   * system errors, and keeps the old file.
+   * True when the file is up to date. False when the chain was mining; the caller tries again.
+   * Throws RpcError and file system errors, and keeps the old file.
    */
   save(rpc: Rpc): Promise<boolean>
-  /** Renames a state's file that anvil refuses. Returns the new path. */
+  /** Renames a file that anvil refuses. Returns the new path. */
   setAside(): Promise<string>
 }
 
-/** Opens the state in `folder`. Creates the folder when it is missing. */
 export async function openChainState(folder: string): Promise<ChainState> {
   await mkdir(folder, { recursive: true })
   const file = join(folder, 'state.json')
@@ -43,8 +43,7 @@ export async function openChainState(folder: string): Promise<ChainState> {
       if (before === null) return false
       if (before === savedBlock) return true
       const dump = await rpc.call('anvil_dumpState', [])
-      // Before and after the dump, no transaction waited and the last block was the same. So no
-      // block was mined during the dump.
+      // The newest block is still the same, so no block was mined during the dump.
       if ((await readStandstill(rpc)) !== before) return false
       await placeFile(file, await unpack(dump), { draft: `${file}.next` })
       savedBlock = before
@@ -58,9 +57,9 @@ export async function openChainState(folder: string): Promise<ChainState> {
   }
 }
 
-/** Returns the newest block's hash. Null when a transaction waits to be mined. */
+/** The newest block's hash. Null when a transaction waits to be mined. */
 async function readStandstill(rpc: Rpc): Promise<string | null> {
-  // The order matters: a transaction's block exists before the transaction leaves the pool.
+  // The pool is read first: a transaction's block exists before the transaction leaves the pool.
   const { pending } = await readPool(rpc)
   const block = Block.safeParse(await rpc.call('eth_getBlockByNumber', ['latest', false]))
   if (!block.success) throw new RpcError('bad_answer', 'expected a block')
@@ -76,33 +75,30 @@ async function readPool(rpc: Rpc): Promise<z.infer<typeof Pool>> {
 const Pool = z.object({ pending: z.coerce.number(), queued: z.coerce.number() })
 const Block = z.object({ hash: z.string() })
 
-/** anvil_dumpState returns gzipped JSON as 0x hex. --load-state reads the JSON. */
+/** anvil_dumpState returns gzipped JSON as 0x hex. `--load-state` reads the JSON. */
 async function unpack(dump: unknown): Promise<Buffer> {
   if (typeof dump !== 'string' || !dump.startsWith('0x'))
     throw new RpcError('bad_answer', 'expected a state in hex')
   return await promisify(gunzip)(Buffer.from(dump.slice(2), 'hex'))
 }
 
-/** How often a running chain is checked. A change is saved after about this time. */
 const UPKEEP_INTERVAL_MS = 1_000
 /**
- * The pause after a save is this many times as long as the save. So saving takes at most a
- * twentieth of the time, even for a long chain (10,000 anchors: 18 MB, about 0.3 s).
+ * Saving takes at most a twentieth of the time, even on a long chain (10,000 anchors: 18 MB, about
+ * 0.3 s).
  */
 const SAVE_PAUSE_FACTOR = 20
 
-/** How long a stop waits for a moment without mining, to save the last state. */
+/** A stop waits this long for a moment without mining, to save the last state. */
 const LAST_SAVE_WAIT_MS = 2_000
 const LAST_SAVE_POLL_MS = 10
 
-export type ChainUpkeep = {
-  /** Stops the checks. With `save`, first saves the chain's last state. Never rejects. */
+type ChainUpkeep = {
+  /** With `save`, first saves the chain's last state. Never rejects. */
   stop(options: { readonly save: boolean }): Promise<void>
 }
 
-/**
- * Maintains a running anvil: saves its changed state, and removes stuck transactions from its pool.
- */
+/** Saves the state of a running anvil when it changes, and removes stuck transactions. */
 export function keepUpChain(options: {
   readonly rpc: Rpc
   readonly state: ChainState
@@ -115,8 +111,8 @@ export function keepUpChain(options: {
 
   const loop = createLoop(async (signal) => {
     await pause(UPKEEP_INTERVAL_MS, signal)
-    // Another part restarts a chain that ended. After a lost save, the broadcaster sends the latest
-    // anchors again.
+    // A failure needs no action: another part restarts an ended chain, and the broadcaster sends
+    // lost anchors again.
     if (!signal.aborted)
       await look().catch((error: unknown) =>
         log.debug({ err: error }, 'local chain not looked after this time'),
@@ -134,9 +130,8 @@ export function keepUpChain(options: {
   }
 
   /**
-   * anvil 1.7 can queue a transaction forever if the transaction before it is being mined. anvil
-   * also refuses to take it again. So this removes the transaction from the pool, and the
-   * broadcaster sends it again.
+   * anvil 1.7 can queue a transaction forever if the one before it is being mined. It also refuses
+   * that transaction a second time. So it is removed here, and the broadcaster sends it again.
    */
   async function unstick(before: string | null): Promise<string | null> {
     const { pending, queued } = await readPool(rpc)

@@ -10,9 +10,8 @@ const START_TIMEOUT_MS = 60_000
 const STOP_TIMEOUT_MS = 2_000
 
 /**
- * Starts the demo provider in its own process. src/local/demo/config.ts lists its variables. If the
- * provider ends, it starts again at the same address, because the enclave's provider table cannot
- * change. Rejects with StartFailure.
+ * A restarted provider keeps its address, because the enclaves' table of providers cannot change.
+ * Rejects with StartFailure.
  */
 export function startDemoProvider(
   variables: Readonly<Record<string, string>>,
@@ -35,40 +34,28 @@ export function startDemoProvider(
   )
 }
 
-/**
- * Adds a credential for the provider in the simulated TEE. This provider accepts any credential,
- * but a gateway sends no call over TLS without a credential.
- */
+/** The simulated TEE accepts any credential, but a gateway sends no call over TLS without one. */
 export function withDemoCredential(
   credentials: () => ReadonlyMap<string, string>,
 ): () => ReadonlyMap<string, string> {
   return () => new Map([[TEE_PROVIDER, 'demonstration'], ...credentials()])
 }
 
-const DEMO_TIMEOUT_MS = 60_000
-const DEMO_BATCH_INPUTS_MAX = 128
-
-/**
- * Returns the configuration for embeddings from the demo provider at this origin. Null when no demo
- * provider runs.
- */
+/** Null when no demo provider runs. */
 export function demoEmbeddings(origin: string | null): EmbeddingsConfig | null {
   if (origin === null) return null
   return {
     ...demoApi(origin),
     models: [DEMO_EMBEDDING_MODEL],
-    batchInputsMax: DEMO_BATCH_INPUTS_MAX,
+    batchInputsMax: 128,
   }
 }
 
-/**
- * Returns the configuration for images from the demo provider at this origin. Null when no demo
- * provider runs.
- */
+/** Null when no demo provider runs. */
 export function demoImages(origin: string | null): ImagesConfig | null {
   return origin === null ? null : { ...demoApi(origin), models: [DEMO_IMAGE_MODEL] }
 }
 
 function demoApi(origin: string): OpenAiApi {
-  return { url: `${origin}/v1`, apiKey: null, timeoutMs: DEMO_TIMEOUT_MS }
+  return { url: `${origin}/v1`, apiKey: null, timeoutMs: 60_000 }
 }

@@ -10,8 +10,8 @@ const expectationsSchema = z.strictObject({
 })
 
 /**
- * Route that describes a development gateway's simulated enclaves to the gateway's own pages. Null:
- * the gateway started no enclaves, and the route answers 404.
+ * Describes the simulated enclaves to the gateway's own pages. With null (the gateway started no
+ * enclaves), the route answers 404.
  */
 export function developmentRoutes(expectations: DevelopmentExpectations | null): readonly Route[] {
   return [
@@ -22,7 +22,8 @@ export function developmentRoutes(expectations: DevelopmentExpectations | null):
       scope: 'public',
       summary: 'How a development gateway describes its enclaves',
       description:
-        'Development only: every other gateway answers 404. The same as DATA_DIR/expect.json, for the pages of this gateway. The gateway describes itself, so this proves nothing to other people.',
+        'Development only: every other gateway answers 404. The same as DATA_DIR/expect.json, ' +
+        'for the pages of this gateway. The gateway describes itself, so this proves nothing to other people.',
       reply: { name: 'DevelopmentExpectations', schema: expectationsSchema },
       errors: ['not_found'],
       handler: async () => {

@@ -12,27 +12,22 @@ import { SoftwareNsmError } from './nsm/development-root.ts'
 import { type NsmServer, serveSoftwareNsm } from './nsm/nsm-server.ts'
 import { parseLogLine, type SupervisedProcess, superviseProcess } from './supervised-process.ts'
 
-/** Enclaves that this process started, and the demo provider that they can reach. */
 export type LocalEnclaves = {
-  /** Where the enclaves listen. */
   readonly socketPaths: readonly string[]
-  /** File with the root certificate of the enclaves' attestation documents. */
+  /** Root certificate of the enclaves' attestation documents. */
   readonly rootFile: string
-  /** The demo provider's origin. */
   readonly demoOrigin: string
-  /** The demo provider in a simulated TEE, and the kind of its evidence. */
   readonly attested: AttestedDemo & { readonly kind: 'tinfoil' }
-  /** The demo provider's chat models. The provider table has only a pattern for them. */
+  /** The demo provider's chat models: the enclaves' table has only a pattern for them. */
   readonly models: readonly string[]
   stop(): Promise<void>
 }
 
 /**
- * Starts `count` enclave processes, the demo provider, and a security module in software. The
- * module runs in the gateway's process, outside the measured code. An enclave gets only
- * `variables`, because it does not need the gateway's secrets. If an enclave ends, it starts again
- * with a new key and a new log. If one enclave cannot start, this stops all enclaves and rejects
- * with StartFailure, which repeats the enclave's message about its configuration.
+ * Starts `count` enclaves, the demo provider, and a security module in software. The module runs in
+ * this process, outside the measured code. An enclave gets only `variables`, so it has no secret of
+ * the gateway. A restarted enclave has a new key and a new log. Rejects with StartFailure, which
+ * repeats the enclave's message about its configuration.
  */
 export async function startLocalEnclaves(
   options: {
@@ -41,7 +36,6 @@ export async function startLocalEnclaves(
     readonly variables: Readonly<Record<string, string>>
     readonly demoVariables: Readonly<Record<string, string>>
     readonly home: Home
-    /** The log domain of the chain. */
     readonly domain: Promise<LogDomain>
     /** How long a stopping enclave waits for running calls. */
     readonly shutdownGraceMs: number
@@ -110,9 +104,9 @@ const START_TIMEOUT_MS = 60_000
 const STOP_MARGIN_MS = 2_000
 
 /**
- * Writes a file with the CAs that enclaves trust: the CAs in the operator's file (default:
- * Node.js's CAs) and the demonstration's CA. Returns the path of this file, or of an operator's
- * file without certificates: the enclave reports this fault.
+ * Writes the CAs that enclaves trust: those in the operator's file (default: Node.js's CAs) and the
+ * demonstration's. Returns the file's path, or the operator's path if that file has no
+ * certificates: the enclave reports this fault.
  */
 async function writeCas(
   { privateFolder }: Home,
@@ -129,7 +123,6 @@ async function writeCas(
   return file
 }
 
-/** One server serves all enclaves. Each connection gets its own module. */
 async function serveNsm({ privateFolder, dataFolder }: Home): Promise<NsmServer> {
   // The operating system limits the path of a socket to about 100 bytes.
   const socketPath = join(privateFolder, 'enclave.nsm')
@@ -139,7 +132,6 @@ async function serveNsm({ privateFolder, dataFolder }: Home): Promise<NsmServer>
   })
 }
 
-/** The enclave's ready line contains its address (enclave/main.ts). */
 function parseReady(notice: unknown): { readonly socket: string } | null {
   const value = typeof notice === 'string' ? parseLogLine(notice) : null
   return value?.event === 'ready' && typeof value.socket === 'string'
@@ -147,10 +139,7 @@ function parseReady(notice: unknown): { readonly socket: string } | null {
     : null
 }
 
-/**
- * The enclave writes its log as JSON lines. A line of level error has the reason in `fault` or
- * `message`.
- */
+/** Null for lines that report no fault. */
 function describeFault(line: string): string | null {
   const value = parseLogLine(line)
   if (value === null) return line

@@ -7,26 +7,23 @@ import type { Home } from '../storage/data-folder.ts'
 
 /** Facts about a development gateway's enclaves, in the form that the client's `connect` takes. */
 export type DevelopmentExpectations = {
-  /** Sets of measurements, hex by register name. */
+  /** Hex by register name. */
   readonly measurements: readonly Readonly<Record<string, string>>[]
   /** Digests of boot configurations, hex. */
   readonly configurations: readonly string[]
-  /** The root certificates of the enclaves' attestation documents, PEM. */
+  /** PEM. */
   readonly roots: readonly string[]
 }
 
-/** File in the data folder with the facts about the development enclaves. */
 const EXPECTATIONS_FILE = 'expect.json'
 
 /** Registers that identify the running code: image, kernel, application. */
 const CODE_REGISTERS = [0, 1, 2] as const
 
 /**
- * Writes the facts about a development gateway's enclaves into its data folder, in the form for the
- * client's `connect`: measurements, digests of boot configurations, and the root of the attestation
- * documents. Returns the file's path and content. Null when the operator runs the enclaves. The
- * configuration changes at each start, because the demo provider's port changes. The file proves
- * nothing, because the gateway itself wrote it: use a release to check a real gateway.
+ * Writes the expectations into the data folder at each start: the demo provider's port, and so the
+ * configuration, changes. Null when the operator runs the enclaves. The file proves nothing,
+ * because the gateway itself wrote it: use a release to check a real gateway.
  */
 export async function writeExpectations({
   home,

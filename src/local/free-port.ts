@@ -3,24 +3,19 @@ import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { StartFailure } from '../runtime/starting.ts'
 
-/**
- * A start waits this long for the port. The chain of a killed gateway ends within this time
- * (guard.ts).
- */
+/** The chain of a killed gateway ends within this time (guard.ts). */
 const PORT_WAIT_MS = 3_000
 const PORT_POLL_MS = 50
 
 /**
- * Range of free ports. Linux (from 32768), macOS and Windows (from 49152) choose higher ports for
- * outgoing connections and for port 0. So no such connection takes the port before the gateway uses
- * it, or while the chain restarts.
+ * Linux (from 32768), macOS and Windows (from 49152) choose higher ports for outgoing connections.
+ * So no connection takes the port while the chain restarts.
  */
 const CHOSEN_PORTS = { first: 20_000, end: 32_000 }
 
 /**
- * Returns `port` if this process can listen on it at 127.0.0.1. For 0, returns any free port.
- * Rejects with StartFailure, which names CHAIN_PORT, when the port stays in use. Another program
- * can take the returned port before its use.
+ * Returns `port` if it is free on 127.0.0.1; for 0, any free port. Another program can take the
+ * port before its use. Throws StartFailure, which names CHAIN_PORT, when the port stays in use.
  */
 export async function awaitFreePort(port: number): Promise<number> {
   const until = performance.now() + PORT_WAIT_MS
@@ -32,13 +27,14 @@ export async function awaitFreePort(port: number): Promise<number> {
       throw new StartFailure(`local chain: CHAIN_PORT ${candidate} cannot be used (${fault})`)
     if (performance.now() > until)
       throw new StartFailure(
-        `local chain: CHAIN_PORT ${candidate} is in use by another program; stop that program, or set CHAIN_PORT to another port (0 means any free port)`,
+        `local chain: CHAIN_PORT ${candidate} is in use by another program; ` +
+          'stop that program, or set CHAIN_PORT to another port (0 means any free port)',
       )
     if (port !== 0) await sleep(PORT_POLL_MS)
   }
 }
 
-/** Tries to listen on the port. Returns the error code, or null when the port is free. */
+/** The error code. Null when the port is free. */
 function tryPort(port: number): Promise<string | null> {
   return new Promise((resolve) => {
     const server = createServer()

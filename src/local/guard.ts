@@ -1,11 +1,10 @@
 import { spawn } from 'node:child_process'
 
 /**
- * A separate program: it runs one child, and kills the child when the guard's parent has ended for
- * any reason (kill -9 included). Usage: `node guard.ts COMMAND [ARGUMENT…]`, started with an IPC
- * channel. The kernel closes the channel when the parent ends. The guard reports the pid of its
- * running child to the parent. If the child cannot run, the reason goes to standard error. The
- * guard exits with the child's exit code. The other side is spawnGuarded (guarded-process.ts).
+ * A program that runs one child and kills it when its own parent has ended, also by kill -9: the
+ * kernel then closes the IPC channel. Usage: `node guard.ts COMMAND [ARGUMENT…]`, by spawnGuarded
+ * (guarded-process.ts). It reports the child's pid to its parent, and exits with the child's exit
+ * code. If the child cannot run, the reason goes to standard error.
  */
 export type GuardReady = { readonly kind: 'ready'; readonly pid: number }
 
@@ -15,7 +14,6 @@ if (process.send === undefined || command === undefined) {
   process.exit(2)
 }
 
-// The child writes directly to the guard's output. The guard adds and reads nothing.
 const child = spawn(command, argumentsOfChild, { stdio: ['ignore', 'inherit', 'inherit'] })
 child.on('spawn', () => {
   const ready: GuardReady = { kind: 'ready', pid: child.pid ?? 0 }

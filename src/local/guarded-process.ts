@@ -7,14 +7,12 @@ const GUARD = join(import.meta.dirname, 'guard.ts')
 const START_TIMEOUT_MS = 60_000
 const STOP_TIMEOUT_MS = 5_000
 
-/** A program that ends together with this process. */
 export type GuardedProcess = Life<GuardReady>
 
 /**
  * Starts a program under guard.ts, without environment variables. The program ends when this
- * process ends, even by kill -9. Resolves when the program runs. Rejects with StartFailure when it
- * cannot start. Limit: if the guard and this process get a kill -9 at the same moment, the program
- * continues.
+ * process ends, even by kill -9; but it continues if a kill -9 ends guard and process at the same
+ * moment. Rejects with StartFailure.
  */
 export async function spawnGuarded(
   name: string,
@@ -32,7 +30,7 @@ export async function spawnGuarded(
   }
   const life = await startProcess(plan, null, log)
   life.child.once('exit', (_, signal) => {
-    // A killed guard cannot end its child, so this kills the child.
+    // A killed guard cannot end its child.
     if (signal !== null) killQuietly(life.ready.pid)
   })
   return life
@@ -42,6 +40,6 @@ function killQuietly(pid: number): void {
   try {
     process.kill(pid, 'SIGKILL')
   } catch {
-    // Gone already.
+    // It has ended already.
   }
 }

@@ -2,29 +2,26 @@ import type { Logger } from '../observability/logger.ts'
 import { type BackOffBounds, backOffMs } from '../runtime/back-off.ts'
 import { pause } from '../runtime/loop.ts'
 
-/** A running process. */
 type Running = {
-  /** Resolves when the process has ended. Never rejects. */
+  /** Never rejects. */
   readonly ended: Promise<void>
-  /** Ends the process. Resolves when it has ended. */
   stop(): Promise<void>
 }
 
-/** A process that is started again each time it ends. */
 type Keeper<Life> = {
   readonly first: Life
-  /** The running process. Null between the end of one process and the start of the next. */
+  /** Null between the end of one process and the start of the next. */
   current(): Life | null
   /** Ends the process, and does not start it again. */
   stop(): Promise<void>
 }
 
-/** After a run of this length, the pause before the next start is the shortest one again. */
+/** After a run of this length, the pauses are short again. */
 const STEADY_LIFE_MS = 60_000
 
 /**
- * Starts a process, and starts it again each time it ends. `start` gets the ended process. Rejects
- * with the error of the first start.
+ * Starts a process again each time it ends. `start` gets the ended process, null the first time.
+ * Rejects with the error of the first start.
  */
 export async function keepRunning<Life extends Running>(
   plan: {

@@ -15,9 +15,8 @@ import type { GuardedProcess } from './guarded-process.ts'
 import { keepRunning } from './keep-running.ts'
 
 /**
- * The relayer's key on the local chain: account 8 of anvil's mnemonic (`test test … junk`). The key
- * is public and protects nothing. Account 0 is not used: people send transactions from it by hand,
- * which would use up the relayer's nonces.
+ * Account 8 of anvil's mnemonic (`test test … junk`). The key is public and protects nothing.
+ * People send transactions from account 0 by hand, which would use up the relayer's nonces.
  */
 const LOCAL_RELAYER_KEY = '0xdbda1821b80551c9d65939329250298aa3472ba22feea921c0cf5d620ea67b97'
 /** Account 9, whose key anvil has. */
@@ -26,13 +25,13 @@ const DEPLOYER = '0xa0ee7a142d267c1f36714e4a8f75612f20a79720'
 const RESTART_BACKOFF: BackOffBounds = { minMs: 50, maxMs: 5_000 }
 /** The dump of a chain with 100,000 anchors is about 40 MB. */
 const ANSWER_BYTES_MAX = 256 * 1024 * 1024
-/** On a loaded machine, the local chain's first answer took more than ten seconds. */
+/** On a loaded machine, the first answer took more than ten seconds. */
 const ANSWER_TIMEOUT_MS = 60_000
 
 export type LocalChain = {
   readonly rpcUrl: string
   readonly chainId: number
-  /** The anchor contract's address, 0x, lower case. */
+  /** 0x, lower case. */
   readonly contract: string
   readonly relayerKey: string
   /** The pid of anvil itself, which changes at a restart. Null while anvil does not run. */
@@ -42,7 +41,7 @@ export type LocalChain = {
 }
 
 type LocalChainOptions = {
-  /** Data folder. Its subfolder `chain/` has the chain's state. */
+  /** The subfolder `chain/` has the chain's state. */
   readonly folder: string
   /** 0: a free port is chosen. */
   readonly port: number
@@ -52,11 +51,10 @@ type LocalChainOptions = {
 }
 
 /**
- * Starts a local chain with the contract, and starts the chain again each time it ends. After a
- * kill, the chain continues from the last saved state, which is at most a few seconds old. The
- * broadcaster then sends the missing transactions again, with the same hashes. The chain ends when
- * this process ends, for any reason. Rejects with StartFailure, which names CHAIN_PORT when the
- * port is taken.
+ * Starts a local chain with the contract, and starts it again each time it ends. After a kill, the
+ * chain continues from a state that is at most a few seconds old; the broadcaster then sends the
+ * missing transactions again. The chain ends with this process. Rejects with StartFailure, which
+ * names CHAIN_PORT when the port is taken.
  */
 export async function startAnvil(options: LocalChainOptions): Promise<LocalChain> {
   const state = await openChainState(join(options.folder, 'chain'))
@@ -75,15 +73,14 @@ export async function startAnvil(options: LocalChainOptions): Promise<LocalChain
 }
 
 /**
- * Facts about the local chain that are known before it runs, so that the enclave need not wait for
- * it. The contract keeps its address even if the chain's state is lost.
+ * Known before the chain runs, so enclaves need not wait. The contract keeps its address even if
+ * the chain's state is lost.
  */
 export const LOCAL_DOMAIN = {
   chainId: DEVELOPMENT_CHAIN_ID,
   contract: DEPLOYMENT.address,
 } as const
 
-/** Starts the local chain in the data folder, as startAnvil does, and connects to the chain. */
 export async function startLocalChain(options: LocalChainOptions): Promise<Chain> {
   const anvil = await startAnvil(options)
   const rpc = createRpc({ url: anvil.rpcUrl })
@@ -101,7 +98,6 @@ export async function startLocalChain(options: LocalChainOptions): Promise<Chain
 
 type KeptOptions = LocalChainOptions & { readonly state: ChainState }
 
-/** Runs anvil, and starts it again on the same port and state each time it ends. */
 async function keepChain(options: KeptOptions): Promise<LocalChain> {
   const { port, log, onRestart } = options
   const rpcUrl = `http://127.0.0.1:${port}`
@@ -179,10 +175,7 @@ async function startWithState(
 const MINED_POLL_MS = 5
 const MINED_TIMEOUT_MS = 60_000
 
-/**
- * Deploys the contract if it is missing. Throws RpcError, or Error when the contract does not
- * appear.
- */
+/** Throws Error when the contract does not appear. */
 async function deployContract(rpc: Rpc): Promise<void> {
   const { address, proxy: to, data } = DEPLOYMENT
   if (await hasCode(rpc, address)) return

@@ -9,13 +9,11 @@ import { StartFailure } from '../runtime/starting.ts'
 import { reachableUrl } from './banner.ts'
 import { readReady, type SupervisedProcess, superviseProcess } from './supervised-process.ts'
 
-/** File in the data folder with the node's id. The first start makes it. */
+/** Kept in the data folder. */
 export const NODE_FILE = 'node-id'
-/** Name of the node with this id. */
 const NODE_NAME = 'demonstration'
 
 type AgentSettings = {
-  /** Where the node's id is kept. */
   readonly dataFolder: string
   /** How long a stopping agent waits for running requests. */
   readonly shutdownGraceMs: number
@@ -24,34 +22,27 @@ type AgentSettings = {
   readonly agentVariables: Readonly<Record<string, string>>
 }
 
-/** The gateway that the agent connects to, and the backend that the agent serves. */
 type AgentPlace = {
-  /** The gateway's URL on this machine, without `/v1`. */
+  /** On this machine, without `/v1`. */
   readonly gatewayUrl: string
-  /** API key of the node's account. */
   readonly apiKey: string
-  /** The backend's URL. */
   readonly backendUrl: string
 }
 
 const MAIN = join(import.meta.dirname, '../agent/main.ts')
 const START_TIMEOUT_MS = 60_000
 const STOP_MARGIN_MS = 3_000
-/** The demonstration answers immediately, so a short measurement per model is enough. */
-const BENCHMARK_MS = 100
-const BENCHMARK_CONCURRENCY = 2
 
 /**
- * How long the start waits until the agent serves. The agent takes longer if the demonstration is
- * configured to be slow.
+ * The agent takes longer if the demonstration is configured to be slow; the start then does not
+ * wait.
  */
 const SERVING_TIMEOUT_MS = 5_000
 const SERVING_POLL_MS = 20
 
 /**
- * Starts a node agent in front of the demo provider, so that plain chat works after a start. Waits
- * a limited time until the agent serves. The gateway must already serve at `gatewayUrl`. Rejects
- * with StartFailure.
+ * Starts a node agent in front of the demo provider, so that plain chat works after a start. The
+ * gateway must already serve. Rejects with StartFailure.
  */
 export async function startDemoAgent(
   config: AgentSettings,
@@ -62,7 +53,7 @@ export async function startDemoAgent(
   log: Logger,
 ): Promise<SupervisedProcess<AgentReady>> {
   const gatewayUrl = reachableUrl(place.gatewayUrl)
-  // Only the agent's warnings and errors are shown here.
+  // The agent's `info` lines are not shown.
   const logLevel = config.logLevel === 'info' ? 'warn' : config.logLevel
   try {
     const agent = await startNodeAgent({ ...config, logLevel }, { ...place, gatewayUrl }, log)
@@ -76,10 +67,9 @@ export async function startDemoAgent(
 }
 
 /**
- * Starts a node agent in its own process. The gateway must already serve. The node is registered at
- * the first start, and again if the gateway no longer has the node. Resolves when the process runs;
- * the agent then measures its models and connects. If the agent ends, it starts again. Rejects with
- * StartFailure, or GatewayError.
+ * The gateway must already serve. Registers the node at the first start, and again if the gateway
+ * no longer has it. Resolves when the process runs; the agent then measures its models and
+ * connects. Rejects with StartFailure or GatewayError.
  */
 export async function startNodeAgent(
   { dataFolder, shutdownGraceMs, logLevel, agentVariables }: AgentSettings,
@@ -92,12 +82,13 @@ export async function startNodeAgent(
     ...agentVariables,
     AFFIDAVIT_URL: gatewayUrl,
     AFFIDAVIT_API_KEY: apiKey,
-    // Plain HTTP is allowed, because the agent and the gateway are on the same machine.
+    // The agent and the gateway are on the same machine.
     AFFIDAVIT_PLAIN_HTTP: 'true',
     NODE_ID: nodeId,
     BACKEND_URL: backendUrl,
-    BENCHMARK_MS: String(BENCHMARK_MS),
-    BENCHMARK_CONCURRENCY: String(BENCHMARK_CONCURRENCY),
+    // The demonstration answers immediately, so a short measurement per model is enough.
+    BENCHMARK_MS: '100',
+    BENCHMARK_CONCURRENCY: '2',
     DRAIN_MS: String(shutdownGraceMs),
     LOG_LEVEL: logLevel,
   }

@@ -2,20 +2,19 @@ import { openProcessLogger } from '../observability/logger.ts'
 import { StartFailure } from '../runtime/starting.ts'
 import { startAnvil } from './local-chain.ts'
 
-/** The message that run-chain sends to the parent that started it. */
+/** What run-chain sends the parent that started it. */
 type ChainReady = {
   readonly kind: 'ready'
   readonly rpcUrl: string
   readonly chainId: number
-  /** The anchor contract, 0x, lower case. */
+  /** 0x, lower case. */
   readonly contract: string
   readonly relayerKey: string
 }
 
 /**
- * A separate program: the local chain with the contract, on a free port, without a gateway. Usage:
- * `node run-chain.ts FOLDER`, started with an IPC channel. Ends when the channel closes, or at
- * SIGTERM.
+ * A program: the local chain with the contract, on a free port, without a gateway. Usage: `node
+ * run-chain.ts FOLDER`, with an IPC channel. Ends when the channel closes, or at SIGTERM.
  */
 const [folder] = process.argv.slice(2)
 if (process.send === undefined || folder === undefined) {

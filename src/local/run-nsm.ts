@@ -4,17 +4,17 @@ import { SoftwareNsmError } from './nsm/development-root.ts'
 import { parseGivenMeasurements } from './nsm/measured-source.ts'
 import { serveSoftwareNsm } from './nsm/nsm-server.ts'
 
-/** The message that run-nsm sends to the parent that started it. */
+/** What run-nsm sends the parent that started it. */
 type NsmReady = {
   readonly kind: 'ready'
-  /** File with the root certificate of the module's documents. */
+  /** Root certificate of the module's documents. */
   readonly rootFile: string
 }
 
 /**
- * A separate program: it serves the software security module on a socket, for an enclave or a
- * development image that is started separately. Usage: `node run-nsm.ts SOCKET ROOT-FILE
- * [MEASUREMENTS-FILE]`. Ends at SIGTERM, at SIGINT, or when its parent's IPC channel closes.
+ * A program: the software security module on a socket, for an enclave or a development image that
+ * is started separately. Usage: `node run-nsm.ts SOCKET ROOT-FILE [MEASUREMENTS-FILE]`. Ends at
+ * SIGTERM, at SIGINT, or when its parent's IPC channel closes.
  */
 const [socketPath, rootFile, measurementsFile] = process.argv.slice(2)
 if (socketPath === undefined || rootFile === undefined) {

@@ -7,23 +7,21 @@ import type { BackOffBounds } from '../runtime/back-off.ts'
 import { StartFailure } from '../runtime/starting.ts'
 import { keepRunning } from './keep-running.ts'
 
-/** How to run a process, and how to recognise that it is ready. */
 export type ProcessPlan<Ready> = {
-  /** Name for messages and logs. */
+  /** For messages and logs. */
   readonly name: string
-  /** TypeScript file that this process's Node.js runs with these arguments. */
+  /** This process's Node.js runs the file with the arguments in `words`. */
   readonly file: string
   readonly words?: readonly string[]
   /**
-   * Returns all variables of the process, except those of Node's own cache. `last` is the process's
-   * last ready notice, null before the first start.
+   * All variables of the process, except those of Node's own cache. `last` is null before the first
+   * start.
    */
   readonly environmentOf: (last: Ready | null) => Readonly<Record<string, string>>
-  /** Reads a ready notice from an output line or a channel message. Null for any other. */
+  /** Reads an output line or a channel message. Null if it is not the ready notice. */
   readonly parseReady: (notice: unknown) => Ready | null
   /**
-   * Returns a readable text for a log line that reports a fault. Null for other lines. Default: the
-   * line itself.
+   * A readable text for a log line that reports a fault. Null for other lines. Default: the line.
    */
   readonly describeFault?: (line: string) => string | null
   readonly startTimeoutMs: number
@@ -31,24 +29,20 @@ export type ProcessPlan<Ready> = {
   readonly stopTimeoutMs: number
 }
 
-/** A process that is started again each time it ends. */
 export type SupervisedProcess<Ready> = {
-  /** The first ready notice of the process. */
+  /** The first ready notice. */
   readonly ready: Ready
-  /**
-   * The pid of the running process. Null between the end of one process and the start of the next.
-   */
+  /** Null between the end of one process and the start of the next. */
   pid(): number | null
-  /** Ends the process. It is not started again. */
+  /** Ends the process, and does not start it again. */
   stop(): Promise<void>
 }
 
-/** Pause before a process that ended is started again. */
 const RESTART_BACKOFF: BackOffBounds = { minMs: 100, maxMs: 10_000 }
 
 /**
- * Starts a process as startProcess does, and starts it again each time it ends. Rejects with
- * StartFailure if the first process does not become ready.
+ * Starts a process, and starts it again each time it ends. Rejects with StartFailure if the first
+ * process does not become ready.
  */
 export async function superviseProcess<Ready>(
   plan: ProcessPlan<Ready>,
@@ -69,17 +63,14 @@ export async function superviseProcess<Ready>(
   }
 }
 
-/**
- * Reads the ready notice of one of our programs, `{ kind: 'ready', … }`. Null for any other
- * message.
- */
+/** The ready notice of one of our programs, `{ kind: 'ready', … }`. Null for any other message. */
 export function readReady<Ready extends { readonly kind: 'ready' }>(notice: unknown): Ready | null {
   const isReady =
     typeof notice === 'object' && notice !== null && 'kind' in notice && notice.kind === 'ready'
   return isReady ? (notice as Ready) : null
 }
 
-/** One run of a process, from its start to its end. */
+/** One run of a process. */
 export type Life<Ready> = {
   readonly child: ChildProcess
   readonly ready: Ready
@@ -91,9 +82,9 @@ export type Life<Ready> = {
 }
 
 /**
- * Starts a process once, and resolves when it is ready. The process has its own session, so that
- * Ctrl-C in a terminal reaches only the gateway. Its IPC channel closes when the gateway ends.
- * Rejects with StartFailure.
+ * Resolves when the process is ready. The process has its own session, so that Ctrl-C in a terminal
+ * reaches only the gateway. Its IPC channel closes when the gateway ends. Rejects with
+ * StartFailure.
  */
 export async function startProcess<Ready>(
   plan: ProcessPlan<Ready>,
@@ -152,14 +143,14 @@ async function endProcess(child: ChildProcess, ended: Promise<void>, timeoutMs: 
 
 const LEVELS = ['error', 'warn', 'info', 'debug'] as const
 
-/** Logs a line that a process wrote. A line of a JSON log keeps its level and members. */
+/** A line of a JSON log keeps its level and members. */
 function logLine(log: Logger, name: string, line: string): void {
   const { level, event, msg = event, time: _, ...facts } = parseLogLine(line) ?? { line }
   const known = LEVELS.find((name) => name === level) ?? 'warn'
   log[known]({ process: name, ...facts }, typeof msg === 'string' ? msg : 'output')
 }
 
-/** Reads a line of a JSON log. Null for other lines, such as Node.js's warnings and stacks. */
+/** Null for a line that is not JSON, such as Node.js's warnings and stacks. */
 export function parseLogLine(line: string): Readonly<Record<string, unknown>> | null {
   try {
     const value: unknown = JSON.parse(line)

@@ -17,9 +17,8 @@ import { FetchFault } from './fetch-over-tls.ts'
 import type { CollateralOrigins, NamedBuild } from './settings.ts'
 
 /**
- * Fetches the collateral that a verifier of this answer needs. Leaves out what cannot be fetched,
- * and logs this. `isComplete`: every requested part came. Throws only what an aborted `fetch`
- * throws.
+ * Leaves out collateral that cannot be fetched, and logs this. `isComplete`: every requested part
+ * came. Throws only what an aborted `fetch` throws.
  */
 export async function fetchCollateral(
   answer: {
@@ -111,8 +110,8 @@ const SPL_NAMES = {
 const CHIP_ID_BYTES = { Milan: 64, Genoa: 64, Turin: 8 } as const
 
 /**
- * Returns the URLs at AMD's Key Distribution Service. Returns no URL for a report before version 3,
- * which names no product, or for a report that the provider's key (VLEK) signed.
+ * AMD's Key Distribution Service. Empty for a report before version 3, which names no product, and
+ * for a report that the provider's key (VLEK) signed.
  */
 function snpUrls(report: Uint8Array, { kds }: CollateralOrigins): readonly string[] {
   const { cpu, signer, chipId, tcb } = decodeSnpReport(report)

@@ -48,7 +48,6 @@ export class CollectionFault extends Error {
   }
 }
 
-/** The parts of the gateway that collecting needs. */
 export type CollectionParts = {
   readonly origins: CollateralOrigins
   /** PEM of the authorities that are trusted for every host. Null: the system's. */
@@ -57,18 +56,18 @@ export type CollectionParts = {
   /** Unix milliseconds. */
   readonly now: () => number
   readonly log: Logger
-  /** Time limit of one answer. Default ANSWER_TIMEOUT_MS. */
+  /** For one answer. Default: ANSWER_TIMEOUT_MS. */
   readonly timeoutMs?: number
 }
 
-/** Time limit of one answer. A machine with eight GPUs takes some seconds to quote. */
+/** A machine with eight GPUs takes some seconds to quote. */
 const ANSWER_TIMEOUT_MS = 20_000
 const BLOCK_TIMEOUT_MS = 10_000
-/** Maximum bytes of a provider's document, and of one part of its collateral. */
+/** A provider's document, and one part of its collateral. */
 const ANSWER_BYTES_MAX = 2 * 1024 * 1024
 const COLLATERAL_BYTES_MAX = 256 * 1024
 
-/** Evidence to store. `isComplete`: its collateral is complete. */
+/** `isComplete`: the collateral in the document is complete. */
 export type Collected = {
   readonly document: Uint8Array
   readonly facts: ProviderFacts
@@ -76,10 +75,10 @@ export type Collected = {
 }
 
 /**
- * Collects a provider's evidence for a nonce from a recent block, with the collateral of the
- * provider's hardware. Calls `onKey` with the key of the connection (SHA-256, hex). Checks only
- * that the document answers the nonce and states this key. Throws FetchFault, CollectionFault, or
- * the reason of `signal`.
+ * Collects a provider's evidence for a nonce from a recent block, with the collateral of its
+ * hardware. Calls `onKey` with the key of the connection (SHA-256, hex). Checks only that the
+ * document answers the nonce and states this key. Throws FetchFault, CollectionFault, or the reason
+ * of `signal`.
  */
 export async function collectEvidence(
   provider: CollectedProvider,

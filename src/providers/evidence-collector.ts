@@ -15,7 +15,6 @@ import { FetchFault, readTlsKey } from './fetch-over-tls.ts'
 import type { ProviderEvidenceStore, StoredEvidence } from './provider-evidence-store.ts'
 import type { ProviderTurnsStore } from './provider-turns-store.ts'
 
-/** How a try to collect evidence ended. */
 export type CollectionOutcome = 'collected' | CollectionFaultCode
 
 /** How often the collector looks for due turns and for new providers of the table. */
@@ -49,9 +48,9 @@ type CollectorOptions = CollectionParts & {
 /**
  * Collects the evidence of each provider in the background: once in each interval, and before the
  * newest evidence expires. After a failure or incomplete collateral, tries again with growing
- * pauses. If several gateways use one database, only one of them collects each time. Every gateway
- * reads the providers' TLS keys. A new key makes the collector collect at once, because callers
- * that demand attested keys are refused until then.
+ * pauses. Of several gateways on one database, only one collects each time. Every gateway reads the
+ * providers' TLS keys: a new key is collected at once, because callers that demand attested keys
+ * are refused until then.
  */
 export function createEvidenceCollector(options: CollectorOptions): {
   start(): void
@@ -94,7 +93,6 @@ export function createEvidenceCollector(options: CollectorOptions): {
     }
   }
 
-  /** Collects and stores evidence. Returns its end, and whether its collateral is complete. */
   async function collectOnce(
     provider: CollectedProvider,
     signal: AbortSignal,
@@ -119,7 +117,7 @@ export function createEvidenceCollector(options: CollectorOptions): {
     }
   }
 
-  /** Reads the provider's key when this is due. A new key makes the next turn due at once. */
+  /** A new key makes the next turn due at once. */
   async function watchKey(provider: CollectedProvider, signal: AbortSignal): Promise<void> {
     const { origin } = provider
     if (now() < (keyLooks.get(origin) ?? 0)) return
@@ -129,7 +127,7 @@ export function createEvidenceCollector(options: CollectorOptions): {
     if (await recordKey(provider, key)) await turns.hurryTurn(provider)
   }
 
-  /** Returns true for a key that was never seen at the provider's origin. */
+  /** True for a key that was never seen at the provider's origin. */
   async function recordKey({ name, origin }: CollectedProvider, spkiSha256: string) {
     const isNew = await evidence.recordKey({ origin, spkiSha256, atMs: Math.floor(now()) })
     if (isNew) {
@@ -157,9 +155,8 @@ export function createEvidenceCollector(options: CollectorOptions): {
 }
 
 /**
- * Returns the pause after evidence that ends in `leftMs`: half of this time, so that a failure
- * leaves time for more tries. Returns the interval for evidence that has no end, or that had ended
- * before it was collected.
+ * Half of `leftMs`, so that a failure leaves time for more tries. The whole interval for evidence
+ * that has no end, or that had ended before it was collected.
  */
 export function pauseAfter(
   leftMs: number | null,

@@ -13,8 +13,8 @@ import type { CollectedProvider } from './collect-evidence.ts'
 import type { ProviderEvidenceStore, StoredEvidence } from './provider-evidence-store.ts'
 
 /**
- * Maximum reads at once: of the list, and (next constant) of documents. Reads of one kind cannot
- * block the other kind. Documents hold at most 64 MiB together.
+ * Reads at once. The list and documents have separate limits, so that neither blocks the other.
+ * Documents hold at most 64 MiB together.
  */
 const LIST_READS_MAX = 32
 export const DOCUMENT_READS_MAX = 16
@@ -132,7 +132,7 @@ async function listProviders({ table, collected, evidence }: EvidenceReads) {
 
 type ListedEntry = Pick<ProviderEntry, 'name' | 'origin' | 'models'>
 
-/** The entries of all tables, each provider once, with the models of all its entries. */
+/** Each provider once, with the models of all its entries. */
 function mergeEntries(table: readonly ProviderEntry[]): readonly ListedEntry[] {
   const merged = new Map<string, ListedEntry>()
   for (const { name, origin, models } of table) {

@@ -6,7 +6,6 @@ import { isIP } from 'node:net'
 import { connect, TLSSocket } from 'node:tls'
 import type { KeptResponse } from '../../attestation/providers/evidence/evidence-document.ts'
 
-/** Why no answer came. */
 export type FetchFaultCode =
   | 'refused' //          another status than 200; redirects are not followed
   | 'unreachable' //      no connection, or no valid certificate, or a cut answer
@@ -26,7 +25,7 @@ export class FetchFault extends Error {
 }
 
 type FetchOptions = {
-  /** PEM of the certificate authorities that are trusted. */
+  /** PEM of the trusted certificate authorities. Null: the system's. */
   readonly ca: readonly string[] | null
   readonly bytesMax: number
   readonly timeoutMs: number
@@ -39,8 +38,8 @@ type FetchOptions = {
 const KEPT_HEADERS = ['tcb-info-issuer-chain', 'sgx-enclave-identity-issuer-chain']
 
 /**
- * Sends a GET request over a new TLS connection. Returns an answer with status 200 in the form for
- * evidence. Throws FetchFault, or the reason of `signal`.
+ * Sends a GET request over a new TLS connection. Returns only an answer with status 200. Throws
+ * FetchFault, or the reason of `signal`.
  */
 export async function fetchOverTls(href: string, options: FetchOptions): Promise<KeptResponse> {
   const { timeoutMs, signal } = options
@@ -58,8 +57,8 @@ export async function fetchOverTls(href: string, options: FetchOptions): Promise
 }
 
 /**
- * Returns the TLS key (SHA-256, hex) of an https origin, from a new connection whose certificate
- * was checked. Throws FetchFault `unreachable`, or the reason of `signal`.
+ * The TLS key (SHA-256, hex) of an https origin, from a new connection whose certificate was
+ * checked. Throws FetchFault `unreachable`, or the reason of `signal`.
  */
 export async function readTlsKey(
   origin: string,

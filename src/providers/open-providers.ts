@@ -29,17 +29,16 @@ export type DemoEvidence = {
   readonly policyFile: string
 }
 
-/** Evidence of the providers that run in a TEE. */
-export type ProviderEvidenceRoom = {
+type ProviderEvidenceRoom = {
   readonly routes: readonly Route[]
   /**
-   * Ages of the newest evidence by provider, seconds. A provider without evidence has the age of
-   * this process.
+   * Seconds since the newest evidence, by provider. A provider without evidence has the age of this
+   * process.
    */
   readonly ages: () => Promise<ReadonlyMap<string, number>>
 }
 
-/** Opens the collection of providers' evidence. */
+/** Starts to collect the evidence of providers. */
 export async function openProviders(
   { providers: config }: { readonly providers: ProvidersConfig },
   parts: Opening & {
@@ -94,7 +93,7 @@ async function readDemo({ origin, kind, policyFile }: DemoEvidence): Promise<Rea
   return { origin, kind, policy: parseProviderPolicy(await readFile(policyFile)) }
 }
 
-/** The configured providers of the table, each origin once. */
+/** Each origin once. */
 function collectedOf(
   table: readonly ProviderEntry[],
   { attested }: ProvidersConfig,

@@ -2,8 +2,8 @@ import { readFile } from 'node:fs/promises'
 import { getCACertificates } from 'node:tls'
 
 /**
- * PEM of the authorities that the gateway trusts for providers: the system's, and the one of a
- * demonstration provider, as its enclaves do. Null: the system's alone.
+ * PEM of the authorities that the gateway trusts for providers: the system's, and that of a
+ * demonstration provider. Null: only the system's.
  */
 export async function readProviderCas(
   demo: { readonly caFile: string } | null,

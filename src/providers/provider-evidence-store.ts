@@ -19,7 +19,7 @@ export type StoredEvidence = {
 }
 
 /** A TLS key that connections to an origin had. */
-export type SeenKey = {
+type SeenKey = {
   readonly spkiSha256: string
   readonly firstSeenMs: number
   readonly lastSeenMs: number
@@ -28,41 +28,36 @@ export type SeenKey = {
 /** A provider whose evidence is collected. */
 export type EvidenceSubject = { readonly origin: string; readonly kind: ProviderKind }
 
-/** Evidence to store. */
 type CollectedEvidence = StoredEvidence &
   EvidenceSubject & { readonly provider: string; readonly document: Uint8Array }
 
-/**
- * Evidence of attested providers, and the keys that were seen. Every method throws the driver's
- * error.
- */
+/** Every method throws the driver's error. */
 export type ProviderEvidenceStore = {
-  /** Stores evidence. The same document is stored once. */
+  /** A document that is stored already is not stored again. */
   save(evidence: CollectedEvidence): Promise<void>
-  /** The bytes of the document with this digest (hex), or null. */
+  /** By digest, hex. */
   read(digest: string): Promise<Uint8Array | null>
   findNewest(subject: EvidenceSubject): Promise<StoredEvidence | null>
   /**
-   * Returns the bytes of the newest document of the origin that states the key (hex) and was
-   * fetched by `atMs`. Prefers documents that end later than `atMs`. A document without all its
-   * collateral has no end. Null if there is no such document.
+   * The newest document of the origin that states the key (hex) and was fetched by `atMs`.
+   * Documents that end later than `atMs` come first: a document without all its collateral has no
+   * end.
    */
   findFor(receipt: {
     readonly origin: string
     readonly spkiSha256: string
     readonly atMs: number
   }): Promise<Uint8Array | null>
-  /** Stores the key of a connection. Returns true if it is new and other keys were seen before. */
+  /** True if the key is new and other keys were seen before. */
   recordKey(seen: {
     readonly origin: string
     readonly spkiSha256: string
     readonly atMs: number
   }): Promise<boolean>
-  /** The keys that were seen at an origin, the last seen key first. */
+  /** The last seen key first. */
   listKeys(origin: string): Promise<readonly SeenKey[]>
 }
 
-/** Provider evidence on the database's shared connections. */
 export function createProviderEvidenceStore({
   queries,
 }: Pick<Database, 'queries'>): ProviderEvidenceStore {

@@ -3,21 +3,20 @@ import type { Database } from '../storage/database.ts'
 import type { EvidenceSubject } from './provider-evidence-store.ts'
 
 /**
- * Whose turn it is to collect, among the gateways of one database. Every method throws the driver's
- * error.
+ * Decides which of the gateways of one database collects. Every method throws the driver's error.
  */
 export type ProviderTurnsStore = {
   /**
-   * Takes the turn to collect if it is due, or if it is due later than `laterMaxMs` from now. No
-   * other gateway takes the turn until it is settled or `limitMs` passed. Returns the number of
-   * failures in a row. Null if the turn is not due.
+   * Takes the turn if it is due, or if it is due later than `laterMaxMs` from now. No other gateway
+   * takes it until it is settled or `limitMs` passed. Returns the number of failures in a row. Null
+   * if the turn is not due.
    */
   takeTurn(
     turn: EvidenceSubject & { readonly limitMs: number; readonly laterMaxMs: number },
   ): Promise<number | null>
   /** Makes the next turn due now, unless the last turn failed. */
   hurryTurn(subject: EvidenceSubject): Promise<void>
-  /** Ends the turn. The next turn is due in `pauseMs`. */
+  /** The next turn is due in `pauseMs`. */
   settleTurn(
     turn: EvidenceSubject & { readonly pauseMs: number; readonly failures: number },
   ): Promise<void>
@@ -26,7 +25,6 @@ export type ProviderTurnsStore = {
 /** The database's clock, which all gateways share. */
 const NOW_MS = sql`floor(extract(epoch from clock_timestamp()) * 1000)::bigint`
 
-/** Turns on the database's shared connections. */
 export function createProviderTurnsStore({
   queries,
 }: Pick<Database, 'queries'>): ProviderTurnsStore {

@@ -11,8 +11,7 @@ const HOUR_MS = 3_600_000
 /** A signed build that a provider's documents do not carry themselves. */
 export type NamedBuild = { readonly repository: string; readonly digest: string }
 
-/** A provider whose evidence is collected. */
-export type ConfiguredEvidence = {
+type ConfiguredEvidence = {
   readonly kind: ProviderKind
   /** Null: no build is fetched. */
   readonly build: NamedBuild | null
@@ -38,7 +37,7 @@ const attestedProviders = z.record(
   ]),
 )
 
-/** Variables for the evidence of attested providers. They are a part of src/config.ts. */
+/** These variables are a part of src/config.ts. */
 export const PROVIDER_FIELDS = {
   /**
    * Providers in a TEE, as JSON: the name in the enclave's provider table, and the kind of its
@@ -82,10 +81,8 @@ export const PROVIDER_FIELDS = {
 
 type Settings = z.output<z.ZodObject<typeof PROVIDER_FIELDS>>
 
-/** Origins of the services that publish collateral. */
 export type CollateralOrigins = Readonly<Record<'pcs' | 'certificates' | 'kds' | 'builds', string>>
 
-/** How evidence of providers is collected. */
 export type ProvidersConfig = {
   /** By the name in the enclave's provider table. */
   readonly attested: ReadonlyMap<string, ConfiguredEvidence>
@@ -93,7 +90,6 @@ export type ProvidersConfig = {
   readonly origins: CollateralOrigins
 }
 
-/** Gives the settings for the evidence of providers. */
 export function collectionOf(settings: Settings): ProvidersConfig {
   return {
     attested: new Map(Object.entries(ownMembers(settings.ATTESTED_PROVIDERS ?? {}))),

@@ -1,14 +1,14 @@
 import { type RawBuilder, sql } from 'kysely'
 
-/** Returns Unix seconds for a statement. Null: the database's clock, which all gateways share. */
+/** Gives Unix seconds. Null: the database's clock, which all gateways share. */
 export type StoreClock = (() => number) | null
 
-/** Returns the clock's time as an SQL value for a clock argument. Null: the database's clock. */
+/** The time as an SQL value. Null: the database's clock. */
 export function clockArgument(clock: StoreClock): RawBuilder<number | null> {
   return sql`${clock === null ? null : Math.floor(clock())}::bigint`
 }
 
-/** Returns the present time in Unix seconds, as an SQL expression. */
+/** The present time in Unix seconds, as an SQL expression. */
 export function clockSeconds(clock: StoreClock): RawBuilder<number> {
   return clock === null
     ? sql`floor(extract(epoch from clock_timestamp()))::bigint`

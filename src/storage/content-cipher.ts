@@ -14,19 +14,15 @@ import { ContentUnavailable } from './errors.ts'
  */
 const VERSION = 1
 const KEY_ID_BYTES = 8
-/** Number of bytes before the encrypted part of a content: version and key id. */
 export const CONTENT_HEAD_BYTES = 1 + KEY_ID_BYTES
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
 const LENGTH_BYTES = 4
 
-/** A key for AES-256-GCM, and its id of 16 hex digits, by which stored content names the key. */
+/** A key for AES-256-GCM. `id` is 16 hex digits; stored content names its key by it. */
 export type ContentKey = { readonly id: string; readonly key: Uint8Array }
 
-/**
- * The row that content belongs to: its table, and the names that identify it there. Content that
- * was moved to another row cannot be decrypted.
- */
+/** The row that content belongs to. Content that was moved to another row cannot be decrypted. */
 export type ContentIdentity = readonly [table: string, ...names: string[]]
 
 /**
@@ -35,20 +31,20 @@ export type ContentIdentity = readonly [table: string, ...names: string[]]
  * show that a row was replaced by an older content of the same row.
  */
 export type ContentCipher = {
-  /** Ids of the keys, 16 hex digits each, the newest last. */
+  /** 16 hex digits each, the newest last. */
   readonly keyIds: readonly string[]
   /** The first bytes of every result of `seal`. */
   readonly head: Uint8Array
-  /** Encrypts texts with the newest key. */
+  /** Encrypts with the newest key. */
   seal(parts: readonly string[], identity: ContentIdentity): Uint8Array
   /**
-   * Decrypts content and returns its texts. Throws ContentUnavailable: `content_key_missing` when
-   * the key is not known, `content_unreadable` when the bytes were not encrypted for this identity.
+   * Throws ContentUnavailable: `content_key_missing` when the key is not known,
+   * `content_unreadable` when the bytes were not encrypted for this identity.
    */
   open(sealed: Uint8Array, identity: ContentIdentity): readonly string[]
 }
 
-/** Returns a cipher with these keys. The last key encrypts. */
+/** The last key encrypts. */
 export function createContentCipher(keys: readonly [ContentKey, ...ContentKey[]]): ContentCipher {
   const byId = new Map(keys.map(({ id, key }) => [id, key]))
   const newest = keys.at(-1) ?? keys[0]
@@ -78,7 +74,7 @@ export function createContentCipher(keys: readonly [ContentKey, ...ContentKey[]]
   }
 }
 
-/** Decrypts content. Throws `content_key_missing` when there is no cipher. */
+/** Throws ContentUnavailable `content_key_missing` when there is no cipher. */
 export function openContent(
   cipher: ContentCipher | null,
   sealed: Uint8Array,
@@ -89,8 +85,7 @@ export function openContent(
 }
 
 /**
- * Returns the id of the key that encrypted this content. Null when the content is too short or has
- * another version.
+ * The key that encrypted this content. Null when the content is too short or has another version.
  */
 export function contentKeyId(sealed: Uint8Array): string | null {
   const isWhole = sealed.length >= CONTENT_HEAD_BYTES + NONCE_BYTES + TAG_BYTES

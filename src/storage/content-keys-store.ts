@@ -5,10 +5,10 @@ import { clockSeconds } from './clock.ts'
 import type { Database } from './database.ts'
 
 /**
- * Records the key that encrypts content from now on. Rejects with StartFailure when the database
- * has encrypted content and there is no key at all: an operator who forgot the setting must not
- * store new content unencrypted. Logs a warning if some keys are missing, because their content
- * cannot be read. Returns the key's id if the key was not in use before, else null.
+ * Records the key that encrypts content from now on. Returns its id if the key was not in use
+ * before, else null. Throws StartFailure when the database has encrypted content and there is no
+ * key at all: an operator who forgot the setting must not store new content unencrypted. If only
+ * some keys are missing, their content cannot be read: this logs a warning.
  */
 export async function admitContentKeys(
   { queries, content }: Pick<Database, 'queries' | 'content'>,
@@ -34,10 +34,7 @@ export async function admitContentKeys(
   return isNew ? newest : null
 }
 
-/**
- * Records that a key is in use. True for the first record: only one of two gateways at the same
- * time gets true.
- */
+/** True for the first record. Only one of two gateways at the same time gets true. */
 async function recordKey({ queries }: Pick<Database, 'queries'>, id: string): Promise<boolean> {
   const { numAffectedRows } = await sql`
     insert into content_keys (id, first_used_at) values (${id}, ${clockSeconds(null)})

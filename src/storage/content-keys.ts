@@ -4,16 +4,15 @@ import { constants, open } from 'node:fs/promises'
 import { StartFailure, systemCodeOf } from '../runtime/starting.ts'
 import { type ContentCipher, type ContentKey, createContentCipher } from './content-cipher.ts'
 
-/** Source of the keys: a file, or a program that prints them. */
 export type ContentKeySource =
   | { readonly file: string }
   /** The program's path and its arguments. It is run without a shell. */
   | { readonly command: readonly [string, ...string[]] }
 
-/** Largest list of keys, bytes: some hundred lines. */
+/** Some hundred lines. */
 const KEY_TEXT_BYTES_MAX = 64 * 1024
 
-/** Longest run of the program, milliseconds. A key service usually answers within one second. */
+/** A key service usually answers within one second. */
 const COMMAND_TIMEOUT_MS = 10_000
 
 /** Permission bits for users who are neither the file's owner nor in its group. */
@@ -24,9 +23,8 @@ const HEX_FORM = /^[0-9a-fA-F]{64}$/
 const BASE64_FORM = /^[A-Za-z0-9+/]{43}=$/
 
 /**
- * Returns a cipher with the keys from the source. Null without a source: content is stored
- * unencrypted. Rejects with StartFailure, whose message never contains a key or the program's
- * output.
+ * Null without a source: content is stored unencrypted. Throws StartFailure, whose message never
+ * contains a key or the program's output.
  */
 export async function openContentCipher(
   source: ContentKeySource | null,
@@ -43,9 +41,8 @@ export async function openContentCipher(
 }
 
 /**
- * Reads keys from a text, one per line: 32 bytes in hex or standard base64. Skips blank lines and
- * lines that begin with `#`. The last key is the newest. Returns an error text without a key if the
- * text is wrong.
+ * One key per line: 32 bytes in hex or standard base64. Skips blank lines and lines that begin with
+ * `#`. The last key is the newest. Returns an error text, without a key, if the text is wrong.
  */
 export function parseContentKeys(text: string): readonly [ContentKey, ...ContentKey[]] | string {
   const lines = text.split('\n').map((line) => line.trim())
@@ -68,14 +65,11 @@ function decodeKey(line: string): Uint8Array | null {
   if (HEX_FORM.test(line)) return Buffer.from(line, 'hex')
   if (!BASE64_FORM.test(line)) return null
   const key = Buffer.from(line, 'base64')
-  // The last base64 character has two unused bits. This check accepts only one text per key.
+  // The last base64 character has two unused bits. Only one text per key is accepted.
   return key.toString('base64') === line ? key : null
 }
 
-/**
- * Returns the key's id, 16 hex digits, computed from the key. Different keys have different ids.
- * The id does not reveal the key.
- */
+/** Different keys have different ids. The id does not reveal the key. */
 function idOf(key: Uint8Array): string {
   return createHmac('sha256', key).update('affidavit content key id').digest('hex').slice(0, 16)
 }

@@ -7,17 +7,14 @@ import { type FolderLock, lockFolder } from './folder-lock.ts'
 
 /** The folders of a gateway that starts its parts itself. */
 export type Home = {
-  /** Folder of data that is kept between starts, locked for this process. */
+  /** Kept between starts, and locked for this process. */
   readonly dataFolder: string
   /** Folder for sockets. It is removed when the process ends. */
   readonly privateFolder: string
   leave(): Promise<void>
 }
 
-/**
- * Opens the data folder for only this process. Rejects with DataFolderInUse, or with StartFailure
- * when the folder cannot be used.
- */
+/** Throws DataFolderInUse, or StartFailure when the folder cannot be used. */
 export async function openHome(dataFolder: string): Promise<Home> {
   const lock = await takeFolder(dataFolder)
   try {
@@ -38,7 +35,7 @@ export async function openHome(dataFolder: string): Promise<Home> {
 
 async function takeFolder(folder: string): Promise<FolderLock> {
   try {
-    // Other users must not read the folder: it contains keys and prompts.
+    // The folder contains keys and prompts, so other users must not read it.
     await mkdir(folder, { recursive: true, mode: 0o700 })
     return await lockFolder(folder)
   } catch (error) {
@@ -49,14 +46,14 @@ async function takeFolder(folder: string): Promise<FolderLock> {
   }
 }
 
-/** A folder that only this user can enter (0700). `remove` deletes it. */
+/** Only this user can enter the folder (0700). */
 export type PrivateFolder = { readonly path: string; remove(): Promise<void> }
 
 const PREFIX = 'affidavit-'
 
 /**
- * Makes a folder for sockets in the system's temporary folder. A socket's path has at most about
- * 100 bytes, and a data folder's path may be too long.
+ * In the system's temporary folder: a socket's path has at most about 100 bytes, and a data
+ * folder's path may be too long.
  */
 export async function makePrivateFolder(): Promise<PrivateFolder> {
   const path = await mkdtemp(join(tmpdir(), PREFIX))
@@ -64,9 +61,8 @@ export async function makePrivateFolder(): Promise<PrivateFolder> {
 }
 
 /**
- * Removes the private folder that contains `file` and that a killed gateway left. Another user may
- * have written the path, so this does nothing unless the folder has the form from makePrivateFolder
- * and belongs to this user.
+ * Removes the private folder that a killed gateway left. Another user may have written the path, so
+ * this does nothing unless the folder has the form of makePrivateFolder and belongs to this user.
  */
 export async function removeStaleFolder(file: string): Promise<void> {
   const folder = dirname(file)

@@ -5,46 +5,42 @@ import { StartFailure } from '../runtime/starting.ts'
 import type { ContentCipher } from './content-cipher.ts'
 import { type ContentKeySource, openContentCipher } from './content-keys.ts'
 import { openEmbedded } from './embedded.ts'
-import { DatabaseNewer, DatabaseUnfit, DataFolderInUse } from './errors.ts'
+import { DatabaseNewer, DatabaseUnfit, DataFolderInUse, driverReason } from './errors.ts'
 import { migrateToLatest } from './migrate.ts'
 import { openPostgres } from './postgres.ts'
 import type { DatabaseSession } from './postgres-session.ts'
 import type { Queries, Tables } from './tables.ts'
 
-/** Where the data is: on a Postgres server, or in a folder of the embedded PGlite. */
+/** A Postgres server, or a folder of the embedded PGlite. */
 export type DatabaseLocation = { readonly url: string } | { readonly dataFolder: string }
 
 /**
- * An open, migrated database. Only storage/ and the stores in other folders (…-store.ts) use its
- * members. Both kinds of database have the same queries and types (tables.ts).
+ * Only storage/ and the stores in other folders (…-store.ts) use the members. Both kinds of
+ * database have the same queries and types (tables.ts).
  */
 export type Database = {
   readonly kind: 'postgres' | 'embedded'
   /** For all queries except commits. */
   readonly queries: Queries
-  /**
-   * For commits only. Commits have their own connections, so that history reads cannot block them.
-   */
+  /** Commits have their own connections, so that history reads cannot block them. */
   readonly commits: Queries
   /**
    * Locks and notices between the gateways of this database. Null when only one gateway can use it.
    */
   readonly session: DatabaseSession | null
-  /** Names of the migrations that ran at the opening, oldest first. */
+  /** Migrations that ran at the opening, oldest first. */
   readonly migrated: readonly string[]
-  /** Encrypts callers' requests and answers. Null: requests and answers are stored unencrypted. */
+  /** Null: requests and answers are stored unencrypted. */
   readonly content: ContentCipher | null
-  /** Ends all connections. A data folder can then be opened again. */
+  /** A data folder can be opened again after this. */
   close(): Promise<void>
 }
 
 /**
- * Opens the database and runs the migrations that it needs. Rejects with DatabaseUnfit when the
- * database answers but does not meet our requirements. Rejects with DatabaseNewer when a newer
- * release migrated it. Rejects with DataFolderInUse when another process has the folder open.
- * Otherwise rejects with the driver's error. `onConnectionError` is called with failures in the
- * background: broken idle connections, and failed upkeep of the embedded database. Queries report
- * their own failures.
+ * Opens the database and migrates it. Throws DatabaseUnfit for a database that does not meet our
+ * requirements, DatabaseNewer for the database of a newer release, DataFolderInUse, or the driver's
+ * error. `onConnectionError` gets failures in the background: broken idle connections, and failed
+ * upkeep of the embedded database.
  */
 export async function openDatabase(
   location: DatabaseLocation,
@@ -75,12 +71,12 @@ export async function openDatabase(
   }
 }
 
-/** Name of the embedded database's folder inside the data folder. */
+/** Inside the data folder. */
 export const DATABASE_FOLDER = 'database'
 
 /**
- * Opens the Postgres server at `url`, or without `url` the embedded database in the data folder,
- * and migrates the database. Rejects with StartFailure, whose message never contains the URL.
+ * Opens and migrates the database at `url`; null: the embedded database in the data folder. Throws
+ * StartFailure, whose message never contains the URL.
  */
 export async function startDatabase(
   {
@@ -90,7 +86,7 @@ export async function startDatabase(
   }: {
     readonly url: string | null
     readonly dataFolder: string
-    /** Where the keys that encrypt stored content come from. Null without keys. */
+    /** Null: stored content is not encrypted. */
     readonly contentKeys?: ContentKeySource | null
   },
   log: Pick<Logger, 'warn'>,
@@ -117,17 +113,10 @@ function describe(error: unknown, what: string): string {
     error instanceof DatabaseUnfit ||
     error instanceof DatabaseNewer
   if (isKnown) return `database: ${error.message}`
-  // If several addresses refuse a connection, the driver throws one error with an empty message,
-  // which contains an error for each address.
-  const first = error instanceof AggregateError ? error.errors[0] : error
-  const reason = first instanceof Error ? first.message : 'unknown fault'
-  return `database: ${what} cannot be used: ${reason}`
+  return `database: ${what} cannot be used: ${driverReason(error)}`
 }
 
-/**
- * Sends a very small query to the database. Rejects with the driver's error when it does not
- * answer.
- */
+/** Throws the driver's error when the database does not answer. */
 export async function checkDatabase({ queries }: Pick<Database, 'queries'>): Promise<void> {
   await sql`select 1`.execute(queries)
 }

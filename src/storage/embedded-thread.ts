@@ -5,15 +5,13 @@ import { DatabaseAwayError } from './errors.ts'
 
 /** An embedded database that runs in its own thread. */
 export type EmbeddedThread = {
-  /**
-   * Opens a connection for `pg`. There is only one session, so the last connection must have ended.
-   */
+  /** A connection for `pg`. There is only one session, so the last connection must have ended. */
   connect(): Duplex
-  /** Closes the database. Resolves when the thread has ended. */
+  /** Resolves when the thread has ended. */
   close(): Promise<void>
 }
 
-/** Opens the database in `folder`. Rejects with PGlite's error. */
+/** Throws PGlite's error. */
 export async function startEmbeddedThread(folder: string): Promise<EmbeddedThread> {
   const worker = new Worker(new URL('./embedded-worker.ts', import.meta.url), {
     workerData: { folder },
@@ -66,7 +64,7 @@ async function opened(worker: Worker): Promise<void> {
 /** First byte of the message with which a client ends its session. */
 const TERMINATE = 'X'.charCodeAt(0)
 
-/** The client's end of the connection. It sends data that is written together as one message. */
+/** The client's end. Data that is written together is sent as one message. */
 class Connection extends Duplex {
   readonly #send: (bytes: Uint8Array) => void
 
@@ -75,7 +73,7 @@ class Connection extends Duplex {
     this.#send = send
   }
 
-  /** A method that `pg` calls on a socket. */
+  /** `pg` calls these methods on a socket. */
   connect(): this {
     process.nextTick(() => this.emit('connect'))
     return this

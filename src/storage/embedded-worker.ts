@@ -6,9 +6,8 @@ import { PGlite } from '@electric-sql/pglite'
 
 /**
  * The thread of the embedded database. Its input is `workerData.folder`, then messages of Postgres'
- * protocol as bytes. Null ends the input and closes the database. Its output is null when the
- * database is open, then the answer to each message as bytes. An error ends the thread, and its
- * `error` event reports it.
+ * protocol as bytes; null closes the database. Its output is null when the database is open, then
+ * the answer to each message.
  */
 if (parentPort === null) throw new Error('expected to be run as a worker thread')
 const port = parentPort
@@ -20,9 +19,8 @@ port.on('message', (message: Uint8Array | null) => {
 port.postMessage(null)
 
 /**
- * Opens the database in `dataDir`. Copies a missing database from an optional package, because
- * initdb takes three times as long. Without the package, initdb makes the database. If a start was
- * interrupted while it made the database, the next start makes it again.
+ * Copies a missing database from an optional package, because initdb takes three times as long. If
+ * a start was interrupted while it made the database, the next start makes it again.
  */
 async function open(dataDir: string): Promise<PGlite> {
   const unfinished = `${dataDir}.unfinished`
@@ -40,7 +38,7 @@ async function open(dataDir: string): Promise<PGlite> {
   return made
 }
 
-/** Flushes the folder to disk: the folder records which files exist. */
+/** The folder records which files exist. */
 async function syncFolder(folder: string): Promise<void> {
   await using handle = await openFile(folder)
   await handle.sync()

@@ -12,10 +12,10 @@ const OWNER_ALONE = 0o700
 const OTHERS = 0o077
 
 /**
- * Opens the embedded PGlite in the data folder. Makes a missing folder. Other users cannot read the
- * folder. Committed data survives a kill of the process, but may be lost in a power cut, because
- * PGlite does not wait for the disk. Rejects with DataFolderInUse when another process has the
- * folder open: two processes would destroy each other's files.
+ * Opens the embedded PGlite, in a folder that other users cannot read. Committed data survives a
+ * kill of the process, but may be lost in a power cut, because PGlite does not wait for the disk.
+ * Throws DataFolderInUse when another process has the folder open: two processes would destroy each
+ * other's files.
  */
 export async function openEmbedded(
   dataFolder: string,
@@ -23,8 +23,7 @@ export async function openEmbedded(
   upkeepLimits = UPKEEP_LIMITS,
 ): Promise<OpenedDatabase> {
   await mkdir(dataFolder, { recursive: true })
-  // With any umask, all users can write PGlite's files. Only the folder's mode keeps other users
-  // out.
+  // With any umask, all users can write PGlite's files. Only the folder's mode keeps them out.
   if (((await stat(dataFolder)).mode & OTHERS) !== 0) await chmod(dataFolder, OWNER_ALONE)
   const lock = await lockFolder(dataFolder)
   try {
@@ -57,29 +56,28 @@ export async function openEmbedded(
   }
 }
 
-/** The members of PGlite that upkeep uses. */
 type Statements = {
   query<Row>(statement: string, parameters?: unknown[]): Promise<{ readonly rows: readonly Row[] }>
 }
 
 type UpkeepLimits = {
-  /** How often the size of the write-ahead log is checked, milliseconds. */
+  /** How often the size of the write-ahead log is checked. */
   readonly intervalMs: number
-  /** Size of the write-ahead log at which a checkpoint is made, bytes. */
+  /** Size of the write-ahead log at which a checkpoint is made. */
   readonly walBytesMax: number
 }
 
 /**
- * At 64 MiB, a checkpoint blocks the embedded database for about 0.1 s, and recovery after a kill
- * takes less than one second.
+ * At 64 MiB, a checkpoint blocks the database for about 0.1 s, and recovery after a kill takes less
+ * than one second.
  */
 const UPKEEP_LIMITS: UpkeepLimits = { intervalMs: 15_000, walBytesMax: 64 * 1024 * 1024 }
 
 /**
- * Does the work that background processes do on a server. Without it, PGlite's write-ahead log
- * would grow until the process ends (measured: 1.9 GiB, and 9 s of recovery after a kill), and dead
- * rows would never be reused. Anchors make many dead rows, because they are updated when the chain
- * includes them. `stop` resolves when no upkeep statement is running.
+ * Does the work of a server's background processes. Without it, PGlite's write-ahead log would grow
+ * until the process ends (measured: 1.9 GiB, and 9 s of recovery after a kill), and dead rows would
+ * never be reused. Anchors make many dead rows: the chain's progress updates them. `stop` resolves
+ * when no upkeep statement is running.
  */
 export function startUpkeep(
   database: Statements,

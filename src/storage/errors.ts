@@ -1,22 +1,31 @@
 /**
- * There is no connection to the database, or it broke during a query. The database may or may not
- * have carried out that query. `cause` is the driver's error.
+ * There is no connection to the database, or it broke during a query, which may or may not have
+ * been carried out. `cause` is the driver's error.
  */
 export class DatabaseAwayError extends Error {
   override readonly name = 'DatabaseAwayError'
 }
 
 /**
- * The server answers, but its settings do not meet our requirements, or its schema is older than
- * the first release. The message states the reason and the correction.
+ * The message of an error. If several addresses refuse a connection, the driver's error has an
+ * empty message, and contains an error for each address.
+ */
+export function driverReason(error: unknown): string {
+  const first = error instanceof AggregateError ? error.errors[0] : error
+  return first instanceof Error ? first.message : 'unknown fault'
+}
+
+/**
+ * The server's settings do not meet our requirements, or the schema is older than the first
+ * release. The message states the correction.
  */
 export class DatabaseUnfit extends Error {
   override readonly name = 'DatabaseUnfit'
 }
 
 /**
- * A newer release has changed the schema, so this release's data may not fit. The message names the
- * migrations and states the correction.
+ * A newer release changed the schema, so this release's data may not fit. The message states the
+ * correction.
  */
 export class DatabaseNewer extends Error {
   override readonly name = 'DatabaseNewer'
@@ -28,10 +37,7 @@ export class DatabaseNewer extends Error {
   }
 }
 
-/**
- * Another process has the data folder open. The user must stop it, or give this process another
- * folder.
- */
+/** Another process has the data folder open. */
 export class DataFolderInUse extends Error {
   override readonly name = 'DataFolderInUse'
   constructor(folder: string, pid: number) {
@@ -42,13 +48,9 @@ export class DataFolderInUse extends Error {
   }
 }
 
-/** Why encrypted content cannot be read. */
 export type ContentFault = 'content_key_missing' | 'content_unreadable'
 
-/**
- * Stored content cannot be decrypted: its key is missing or its bytes were changed. The other parts
- * of its record can be read.
- */
+/** Only the content cannot be decrypted. The other parts of its record can be read. */
 export class ContentUnavailable extends Error {
   override readonly name = 'ContentUnavailable'
   readonly code: ContentFault

@@ -2,18 +2,18 @@ import { link, readdir, readFile, rename, unlink, writeFile } from 'node:fs/prom
 import path from 'node:path'
 import { DataFolderInUse } from './errors.ts'
 
-/** A lock on a folder. `release` unlocks the folder. */
 export type FolderLock = { release(): Promise<void> }
 
 /**
- * Locks a folder for this process. The lock of a process that has ended (kill -9) is taken over. A
- * process is identified by its pid and, if the system shows it, its start time: another process may
- * get the same pid later. Rejects with DataFolderInUse. The lock protects against mistakes on one
- * machine, not on network file systems. Locks are files `lock.1`, `lock.2`, and so on, of which
- * only the highest number counts. A dead lock is not replaced, because another process could
- * replace it between reading and deleting. Instead, a file with the next number is created, which
- * only one process can do. The highest file is never deleted, only marked as released, so a slow
- * process that creates an old number finds a higher one.
+ * Locks a folder for this process. The lock of a dead process (kill -9) is taken over. Throws
+ * DataFolderInUse. The lock protects against mistakes on one machine, not on network file systems.
+ *
+ * A process is identified by its pid and, if the system shows it, its start time, because pids are
+ * reused. Locks are files `lock.1`, `lock.2`, and so on; only the highest number counts. A dead
+ * lock is never replaced: between reading and deleting, another process could do this first.
+ * Instead, a file with the next number is created, which only one process can do. The highest file
+ * is never deleted, only marked as released, so a slow process that creates an old number finds a
+ * higher one.
  */
 export async function lockFolder(folder: string): Promise<FolderLock> {
   const draft = path.join(folder, `draft.${process.pid}.${crypto.randomUUID()}`)
@@ -40,7 +40,7 @@ function lockFile(folder: string, number: number): string {
   return path.join(folder, `lock.${number}`)
 }
 
-/** Returns the numbers of the locks, highest first. */
+/** Highest first. */
 async function listLocks(folder: string): Promise<readonly number[]> {
   const numbers = (await readdir(folder)).map((name) =>
     Number(/^lock\.(\d{1,15})$/.exec(name)?.[1] ?? 0),
@@ -54,10 +54,7 @@ async function checkNotHeld(folder: string, number: number): Promise<void> {
   if (holder !== null && (await isAlive(holder))) throw new DataFolderInUse(folder, holder.pid)
 }
 
-/**
- * Makes a hard link to a complete file in one step, so that no process ever reads a half-written
- * lock.
- */
+/** A hard link to a complete file appears in one step, so no process reads a half-written lock. */
 async function linkExclusively(draft: string, file: string): Promise<boolean> {
   try {
     await link(draft, file)
@@ -101,8 +98,8 @@ async function isAlive(holder: ProcessMark): Promise<boolean> {
 }
 
 /**
- * On Linux, returns the start time of a process (proc_pid_stat(5), field 22, ticks since boot) and
- * the id of the current boot.
+ * On Linux, the start time is the id of the boot and field 22 of proc_pid_stat(5), ticks since
+ * boot.
  */
 async function describeProcess(pid: number): Promise<ProcessMark> {
   try {

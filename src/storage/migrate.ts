@@ -9,11 +9,10 @@ import type { Queries } from './tables.ts'
 const MIGRATION_FOLDER = path.join(import.meta.dirname, 'migrations')
 
 /**
- * Updates the schema to the newest migration. Returns the names of the migrations that it ran,
- * oldest first. Each database runs each migration once, even if several gateways start at the same
- * time. Throws DatabaseNewer when the database has unknown migrations, and DatabaseUnfit when it is
- * older than the first release. If a migration fails, throws that error and undoes all migrations
- * of this run.
+ * Returns the migrations that it ran, oldest first. Each database runs each migration once, even if
+ * several gateways start at the same time. Throws DatabaseNewer when the database has unknown
+ * migrations, and DatabaseUnfit when it is older than the first release. If a migration fails, all
+ * migrations of this run are undone.
  */
 export async function migrateToLatest(queries: Queries): Promise<readonly string[]> {
   const provider = new FileMigrationProvider({
@@ -28,10 +27,7 @@ export async function migrateToLatest(queries: Queries): Promise<readonly string
   return results.map((result) => result.migrationName)
 }
 
-/**
- * Refuses a database from a newer release, or from a time before the first release. `known` is
- * sorted.
- */
+/** `known` is sorted. */
 async function refuseOthers(
   queries: Queries,
   [initial = '', ...later]: readonly string[],

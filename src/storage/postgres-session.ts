@@ -2,19 +2,16 @@ import pg from 'pg'
 import { backOffMs } from '../runtime/back-off.ts'
 import { createLoop } from '../runtime/loop.ts'
 
-/** Channel of the notices between the gateways of one database. */
+/** The gateways of one database send notices here. */
 export const NOTICE_CHANNEL = 'affidavit'
 
-/** How often this process asks the server for an answer, and how long the answer may take. */
+/** How often the server is asked for an answer. */
 const HEARTBEAT_MS = 1_000
 const ANSWER_TIMEOUT_MS = 3_000
 const BACKOFF = { minMs: 100, maxMs: 2_000 }
 
-/** Receives the events of the session. */
-export type SessionSubscriber = {
-  /**
-   * Called with each notice of a gateway on this database, including this process's own notices.
-   */
+type SessionSubscriber = {
+  /** Called with each notice of a gateway on this database, including this process's own. */
   onNotice(payload: string): void
   /**
    * Called when the connection was opened or lost. A loss ends all locks, and notices may be
@@ -25,26 +22,20 @@ export type SessionSubscriber = {
 
 /**
  * A separate connection for notices, and for locks that end with this process. A broken connection
- * is opened again. The session is not reliable: a lock may be lost, and a notice may never arrive.
+ * is opened again. A lock may be lost, and a notice may never arrive.
  */
 export type DatabaseSession = {
-  /**
-   * Adds a subscriber. The first subscriber opens the connection. Returns a function that ends the
-   * subscription.
-   */
+  /** The first subscriber opens the connection. Returns a function that ends the subscription. */
   subscribe(subscriber: SessionSubscriber): () => void
   isUp(): boolean
-  /**
-   * Takes the lock with this name if it is free. False if it is taken, or while there is no
-   * connection.
-   */
+  /** False if the lock is taken, or while there is no connection. */
   tryLock(name: string): Promise<boolean>
   /** Releases the lock, then sends a notice. Does nothing while there is no connection. */
   unlock(name: string, notice: string): Promise<void>
   close(): Promise<void>
 }
 
-/** Creates a session for the server at `url`. The session is not connected yet. */
+/** The session is not connected yet. */
 export function createPostgresSession(
   url: string,
   onConnectionError: (error: Error) => void,
@@ -86,7 +77,7 @@ export function createPostgresSession(
     for (const subscriber of subscribers) subscriber.onChange()
   }
 
-  /** Runs a query. Null without a connection, or when it breaks. */
+  /** Null without a connection, or when it breaks. */
   async function ask<Row>(text: string, values: readonly string[]): Promise<Row | null> {
     const asked = client
     if (asked === null) return null

@@ -9,18 +9,17 @@ import {
 } from 'kysely'
 import pg from 'pg'
 import { createLoop } from '../runtime/loop.ts'
-import { DatabaseAwayError, DatabaseUnfit } from './errors.ts'
+import { DatabaseAwayError, DatabaseUnfit, driverReason } from './errors.ts'
 import { createPostgresSession, type DatabaseSession } from './postgres-session.ts'
 import { statementName } from './prepared.ts'
 import { parseInt8 } from './tables.ts'
 
-/** Limits of the connections to a Postgres server. */
 type PostgresLimits = {
-  /** Maximum number of connections for history, keys and the broadcaster. */
+  /** For history, keys and the broadcaster. */
   readonly queryConnectionsMax: number
   /**
-   * Maximum number of connections for commits. Only one commit runs at a time. If its connection
-   * breaks, the log is read again over the second connection.
+   * Only one commit runs at a time. If its connection breaks, the log is read again over the second
+   * connection.
    */
   readonly commitConnectionsMax: number
   /** Longest wait for a free or new connection. */
@@ -31,8 +30,8 @@ type PostgresLimits = {
    */
   readonly statementTimeoutMs: number
   /**
-   * The client gives up a query and closes the connection after this time, because the server or
-   * the network has failed. 0: never.
+   * The client closes the connection after this time, because the server or the network has failed.
+   * 0: never.
    */
   readonly queryTimeoutMs: number
   /** A connection that is idle for this time is probed, to detect a dead server. */
@@ -57,35 +56,30 @@ export const POSTGRES_LIMITS: PostgresLimits = {
   silenceMaxMs: 5_000,
 }
 
-/** Pause between two probes. */
 const PROBE_INTERVAL_MS = 1_000
 
 /**
- * A database that Kysely can use. If `commitDialect` or `migrationDialect` is null, its queries use
- * the only connection of `dialect`.
+ * If `commitDialect` or `migrationDialect` is null, its queries use the only connection of
+ * `dialect`.
  */
 export type OpenedDatabase = {
   readonly dialect: Dialect
   readonly commitDialect: Dialect | null
   /**
-   * A dialect without time limits: the migration of a large table, or another gateway's migration,
-   * may take long.
+   * Without time limits: the migration of a large table, or another gateway's migration, may take
+   * long.
    */
   readonly migrationDialect: Dialect | null
   /** Null when no other process uses the database. */
   readonly session: DatabaseSession | null
-  /**
-   * Ends everything that the dialects do not end, including unused dialects. Call this after the
-   * dialects have ended.
-   */
+  /** Ends everything that the dialects do not end. Call this after the dialects have ended. */
   close(): Promise<void>
 }
 
 /**
- * Opens pools of connections to a Postgres server and checks its settings. Sets synchronous_commit
- * for each session, so that acknowledged data survives a crash of the server, even with a weaker
- * default. Needs a direct connection or a pooler in session mode, because settings are sent as
- * start-up parameters.
+ * Opens pools and checks the server's settings. Each session sets synchronous_commit, so that
+ * acknowledged data survives a crash of the server, even with a weaker default. Needs a direct
+ * connection or a pooler in session mode, because settings are sent as start-up parameters.
  */
 export async function openPostgres(
   url: string,
@@ -158,7 +152,7 @@ function createPool(
   return pool
 }
 
-/** Creates a pool with one connection, to a database that has one session and no time limits. */
+/** A pool with one connection, for a database with one session and no time limits. */
 export function createEmbeddedPool(connect: () => Duplex): pg.Pool {
   const pool = new pg.Pool({
     max: 1,
@@ -177,8 +171,8 @@ export function createEmbeddedPool(connect: () => Duplex): pg.Pool {
 
 /**
  * Closes every connection that fails, except after an error that the server reported. The pool
- * would otherwise reuse the connection: after a timed-out query, the next query would wait until
- * TCP gives up, a quarter of an hour later.
+ * would reuse it: after a timed-out query, the next query would wait until TCP gives up, a quarter
+ * of an hour later.
  */
 export function discardBroken(
   pool: pg.Pool,
@@ -197,9 +191,9 @@ export function discardBroken(
 const NEVER = new AbortController().signal
 
 /**
- * Probes the server over a separate connection. After `silenceMaxMs` of silence, aborts the signal
- * from `signal` with a DatabaseAwayError, and calls `onSilence` once with this error. One failed
- * probe is not enough, because this process itself may have been blocked.
+ * Probes the server over a separate connection. After `silenceMaxMs` of silence, the signal is
+ * aborted with a DatabaseAwayError, and `onSilence` is called once. One failed probe is not enough,
+ * because this process itself may have been blocked.
  */
 function watchSilence(
   pool: pg.Pool,
@@ -250,7 +244,7 @@ function watchSilence(
   }
 }
 
-/** Settles like the promise, or rejects with the signal's reason if the signal is aborted first. */
+/** Settles like the promise, or rejects with the signal's reason if that comes first. */
 async function until<Value>(promise: Promise<Value>, signal: AbortSignal): Promise<Value> {
   const aborted = Promise.withResolvers<never>()
   const abort = () => aborted.reject(signal.reason)
@@ -298,9 +292,9 @@ function watchClient(client: pg.PoolClient, silence: () => AbortSignal): Postgre
 }
 
 /**
- * True for SQLSTATE class 08, and for the codes of a server that ends a session (PostgreSQL,
- * appendix A: 57P01 to 57P05). True for an error that the server did not report, which means a lost
- * or silent connection. False if the driver cannot encode or decode a value.
+ * True for SQLSTATE class 08, for a server that ends a session (PostgreSQL, appendix A: 57P01 to
+ * 57P05), and for an error that the server did not report. False if the driver cannot encode or
+ * decode a value.
  */
 function isConnectionLost(error: unknown): boolean {
   if (error instanceof pg.DatabaseError) return /^(?:08...|57P0[1-5])$/.test(error.code ?? '')
@@ -311,13 +305,8 @@ function isConnectionLost(error: unknown): boolean {
   )
 }
 
-/**
- * If several addresses refuse a connection, the driver throws one error with an empty message,
- * which contains an error for each address.
- */
 function awayError(cause: unknown): DatabaseAwayError {
-  const first = cause instanceof AggregateError ? cause.errors[0] : cause
-  return new DatabaseAwayError(first instanceof Error ? first.message : 'unknown fault', { cause })
+  return new DatabaseAwayError(driverReason(cause), { cause })
 }
 
 async function endPools(pools: readonly pg.Pool[]): Promise<void> {

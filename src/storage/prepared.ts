@@ -5,20 +5,18 @@ import { LruMap } from '../runtime/lru-map.ts'
 const MARK = '/* prepared */'
 
 /**
- * Marks a statement that runs for every commit or call, so that each Postgres connection parses and
- * plans it only once. The statement must name its columns one by one: `*` would fail on connections
- * that are older than a migration. One plan must suit all its parameters.
+ * Marks a statement that runs for every commit or call, so that each Postgres connection plans it
+ * only once. The statement must name its columns one by one: `*` would fail on connections that are
+ * older than a migration. One plan must suit all its parameters.
  */
 export const PREPARED = sql.raw(MARK)
 
-/** Maximum number of remembered statement texts. Some statements have several forms. */
+/** Some statements have several forms. */
 const NAMES_MAX = 1_000
 
 const names = new LruMap<string, string>(NAMES_MAX)
 
-/**
- * Returns the name of a marked statement, different for each text. Null for an unmarked statement.
- */
+/** Different for each text. Null for an unmarked statement. */
 export function statementName(text: string): string | null {
   if (!text.trimStart().startsWith(MARK)) return null
   return names.getOrMake(text, () => createHash('sha256').update(text).digest('hex').slice(0, 32))

@@ -7,12 +7,12 @@ import { createProcessesStore, type ProcessesStore } from './processes-store.ts'
  * calls may be made again, and its nodes count as disconnected.
  */
 export const LEASE_SECONDS = 15
-/** Time between two renewals. Four renewals in a row may fail before the lease ends. */
+/** Four renewals in a row may fail before the lease ends. */
 const RENEW_INTERVAL_MS = 3_000
 /** This process treats its lease as ended this much earlier than other processes do. */
 const LEASE_MARGIN_MS = 2_000
 
-/** The lease of this process, during which other processes treat this process as alive. */
+/** The time during which other processes treat this process as alive. */
 export type ProcessLease = {
   /** Id of this process in the database. A lost lease changes the id. */
   id(): string
@@ -22,13 +22,13 @@ export type ProcessLease = {
    */
   isHeld(): boolean
   /**
-   * Records the process in the database, and renews the record from then on. Rejects with the
-   * driver's error.
+   * Records the process in the database, and renews the record from then on. Throws the driver's
+   * error.
    */
   start(): Promise<void>
   /**
-   * Registers a listener for the loss of the lease. The call comes before other processes treat
-   * this process as dead, unless this process was suspended.
+   * The call comes before other processes treat this process as dead, unless this process was
+   * suspended.
    */
   onLost(listener: () => void): void
   /** Ends the lease before it expires, and releases all reservations of this process. */
@@ -49,10 +49,7 @@ type ProcessLeaseOptions = {
   readonly marginMs?: number
 }
 
-/**
- * Records in the database that this process is alive, and renews the record until `stop`. Rejects
- * with the driver's error.
- */
+/** Renews the record of this process until `stop`. Throws the driver's error. */
 export async function openProcessLease(
   database: Database,
   { log, onStarted }: Opening,
@@ -69,9 +66,7 @@ export async function openProcessLease(
   return lease
 }
 
-/**
- * Returns a lease that is not started yet. Each renewal also cleans up the data of dead processes.
- */
+/** The lease is not started yet. Each renewal also cleans up the data of dead processes. */
 export function createProcessLease(options: ProcessLeaseOptions): ProcessLease {
   return new Lease(options)
 }
@@ -152,7 +147,7 @@ class Lease implements ProcessLease {
     this.hold(sentAtMs)
   }
 
-  /** Holds the lease from `sentAtMs`. In the database, the lease begins and ends later. */
+  /** Counts from `sentAtMs`, because in the database the lease begins and ends later. */
   private hold(sentAtMs: number): void {
     const { leaseSeconds, marginMs } = this.options
     const leftMs = leaseSeconds * 1000 - marginMs - (performance.now() - sentAtMs)

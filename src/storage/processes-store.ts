@@ -2,27 +2,20 @@ import { sql } from 'kysely'
 import { clockArgument, clockSeconds, type StoreClock } from './clock.ts'
 import type { Database } from './database.ts'
 
-/**
- * The living gateways, each with its own id. Every method throws the driver's error when the
- * database fails.
- */
+/** The living gateways. Every method throws the driver's error when the database fails. */
 export type ProcessesStore = {
-  /** Records a process as alive for `leaseSeconds` from now. */
+  /** Alive for `leaseSeconds` from now. */
   enter(id: string, leaseSeconds: number): Promise<void>
-  /** Renews a process. False if it had expired: other processes may have treated it as dead. */
+  /** False if the process had expired: others may have treated it as dead. */
   renew(id: string, leaseSeconds: number): Promise<boolean>
   /** Makes a process expire at once. The next `expire` releases its reservations. */
   leave(id: string): Promise<void>
-  /** Makes all processes expire at once. Only for a process that uses the database alone. */
+  /** Only for a process that uses the database alone. */
   leaveAll(): Promise<void>
-  /**
-   * Deletes expired processes, and releases their reservations. Returns the number of deleted
-   * processes.
-   */
+  /** Deletes expired processes, and releases their reservations. Returns their number. */
   expire(): Promise<number>
 }
 
-/** Opens the store of processes on the database's shared connections. */
 export function createProcessesStore(
   { queries }: Pick<Database, 'queries'>,
   clock: StoreClock = null,

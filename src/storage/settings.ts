@@ -4,13 +4,10 @@ import { form, textField } from '../runtime/fields.ts'
 import type { Environment } from '../runtime/read-settings.ts'
 import type { ContentKeySource } from './content-keys.ts'
 
-/** Longest time for which a retention rule can keep content, days: about a hundred years. */
+/** About a hundred years. */
 export const RETENTION_DAYS_MAX = 36_500
 
-/**
- * Variables about the keys for stored content. They are part of the settings of the gateway and of
- * the operator's commands.
- */
+/** Part of the settings of the gateway and of the operator's commands. */
 export const CONTENT_KEY_FIELDS = {
   /**
    * File with the keys that encrypt requests and answers in the database: 32 bytes each, hex or
@@ -32,14 +29,12 @@ export const CONTENT_KEY_FIELDS = {
 
 type KeySettings = z.output<z.ZodObject<typeof CONTENT_KEY_FIELDS>>
 
-/** Finds faults in the combination of variables. */
 export function contentFaults(given: Environment): readonly string[] {
   return given.CONTENT_KEY_FILE !== undefined && given.CONTENT_KEY_COMMAND !== undefined
     ? ['CONTENT_KEY_COMMAND: expected only without CONTENT_KEY_FILE']
     : []
 }
 
-/** Returns the source of the keys that encrypt stored content. Null: content is not encrypted. */
 export function contentKeysOf(settings: KeySettings): ContentKeySource | null {
   const { CONTENT_KEY_FILE: file, CONTENT_KEY_COMMAND: command } = settings
   if (file !== undefined) return { file: resolve(file) }

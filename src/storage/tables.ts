@@ -4,9 +4,8 @@ import type { Receipt } from '../../attestation/receipt.ts'
 /**
  * Rows as the driver of either database returns them: bigint is a number (or a RangeError beyond
  * 2^53-1), bytea a Uint8Array, uuid a string. Every `*_at` is Unix seconds, every `*_ms` Unix
- * milliseconds. Addresses are text,
- * with 0x and in lower case. Digests, keys, signatures and transactions are raw bytes. The SQL in
- * migrations/ defines the same tables.
+ * milliseconds. Addresses are text, with 0x and in lower case. Digests, keys, signatures and
+ * transactions are raw bytes. The SQL in migrations/ defines the same tables.
  */
 export type Tables = {
   readonly accounts: AccountRow
@@ -40,10 +39,7 @@ export type Tables = {
   readonly provider_turns: ProviderTurnRow
 }
 
-/**
- * Query builder for Affidavit's tables. Only src/storage and the …-store.ts files in other folders
- * use it.
- */
+/** Only src/storage and the …-store.ts files in other folders use it. */
 export type Queries = Kysely<Tables>
 
 type BudgetRow = {
@@ -78,12 +74,12 @@ type AccountRow = {
   readonly position: GeneratedAlways<number>
   /** Name of a tier in the tiers file. Null: the file's default tier. */
   readonly tier: Generated<string | null>
-  /** When the account was disabled. Null while its keys are accepted. */
+  /** Null while the account's keys are accepted. */
   readonly disabled_at: Generated<number | null>
-  /** When the account was deleted, and `name` was replaced by a generated name. Null until then. */
+  /** Null until the account is deleted, and `name` replaced by a generated name. */
   readonly deleted_at: Generated<number | null>
   readonly former_name: Generated<string | null>
-  /** The account's own value. Null: the gateway's value applies. */
+  /** Null: the gateway's value applies. */
   readonly retention_days: Generated<number | null>
   /** The act erasure_id erased the content of completions that finished up to this time. */
   readonly erased_through: Generated<number | null>
@@ -108,10 +104,7 @@ type ApiKeyRow = {
   readonly position: GeneratedAlways<number>
 }
 
-/**
- * One log per notary. `size` and `root` are those of the log's newest stored head, and each commit
- * updates them.
- */
+/** One log per notary. `size` and `root` are those of the newest stored head. */
 type LogRow = {
   readonly id: GeneratedAlways<number>
   readonly notary: string
@@ -141,7 +134,7 @@ type AttestationDocumentRow = {
 }
 
 type RecordRow = {
-  /** Order of commits over all logs. The pages of the history use this order. */
+  /** Order of commits over all logs, which the pages of the history use. */
   readonly position: GeneratedAlways<number>
   readonly id: string
   readonly log_id: number
@@ -158,8 +151,8 @@ type RecordRow = {
   readonly signature: Uint8Array
   readonly document_digest: Uint8Array
   /**
-   * The anchor that was stored with this record. Null when the anchor came later. To find a
-   * record's anchor, read the first anchor of its log with a size above the record's index instead.
+   * Null when the anchor was stored later than this record. A record's anchor is the first anchor
+   * of its log with a size above the record's index.
    */
   readonly relayer: string | null
   readonly nonce: number | null
@@ -181,7 +174,7 @@ type ErasureRow = {
   readonly id: GeneratedAlways<number>
   readonly requested_by: 'operator' | 'account' | 'retention'
   readonly reason: string
-  /** The account whose content was erased. Null: all accounts. */
+  /** Null: all accounts. */
   readonly account_id: string | null
   readonly created_at: number
 }
@@ -191,7 +184,7 @@ type ContentKeyRow = {
   /** 16 hex digits. */
   readonly id: string
   readonly first_used_at: number
-  /** When the last content under this key was gone. Null while content under the key may exist. */
+  /** Null while content under the key may exist. */
   readonly retired_at: number | null
 }
 
@@ -241,7 +234,7 @@ type AnchorRow = {
   readonly attempt: Generated<number>
 }
 
-/** The position of an anchor in a block, valid only while the anchor is in this block. */
+/** Valid only while the anchor is in this block. */
 type AnchorBlockRow = {
   readonly relayer: string
   readonly nonce: number
@@ -271,7 +264,7 @@ type NodeRow = {
   readonly is_archived: Generated<boolean>
   /** A NodeState. Null before the node's first connection. */
   readonly state: string | null
-  /** When the hardware was reported. Null until then. */
+  /** Null until the hardware is reported. */
   readonly hardware_at: number | null
   readonly operating_system: string | null
   readonly cpu_model: string | null
@@ -327,7 +320,7 @@ type NodeHourRow = {
   readonly node_id: string
   readonly hour_at: number
   readonly requests: number
-  /** Number of inferences with a measured time to the first token, and the sum of these times. */
+  /** Inferences with a measured time to the first token, and the sum of these times. */
   readonly first_tokens: number
   readonly first_token_ms: number
   readonly prompt_tokens: Generated<number>
@@ -348,7 +341,7 @@ type HeadAttestationRow = {
   readonly block_number: number
   readonly block_hash: Uint8Array
   readonly document: Uint8Array
-  /** The timestamp of the document, in seconds. */
+  /** The document's own timestamp. */
   readonly created_at: number
 }
 
@@ -360,10 +353,7 @@ type GatewayProcessRow = {
   readonly settled_batch: Generated<number>
 }
 
-/**
- * What one account used of a group of models. `minute` and `day` are the numbers of the windows
- * since the epoch.
- */
+/** `minute` and `day` are the numbers of the windows since the epoch. */
 type RateLimitWindowRow = {
   readonly account_id: string
   readonly group_name: string
@@ -375,7 +365,7 @@ type RateLimitWindowRow = {
   readonly day_tokens: number
 }
 
-/** What one account used in the hour that begins at `hour_at`. */
+/** The hour begins at `hour_at`. */
 type UsageHourRow = {
   readonly account_id: string
   readonly hour_at: number
@@ -405,7 +395,7 @@ type IdempotencyKeyRow = {
   readonly process_id: string
   /** The notary whose log would get a verified completion. Null for other calls. */
   readonly notary: string | null
-  /** The answer to a call that has no record. */
+  /** Only for a call that has no record. */
   readonly answer: string | null
   /** The answer, encrypted. */
   readonly sealed_answer: Generated<Uint8Array | null>
@@ -457,10 +447,7 @@ type ProviderTurnRow = {
   readonly failures: Generated<number>
 }
 
-/**
- * Converts the text of a bigint column to a number. Throws a RangeError beyond 2^53-1, where
- * numbers are not exact.
- */
+/** Throws RangeError beyond 2^53-1, where numbers are not exact. */
 export function parseInt8(text: string): number {
   const value = Number(text)
   if (!Number.isSafeInteger(value))

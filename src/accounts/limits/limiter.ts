@@ -25,44 +25,37 @@ import {
 } from './quota.ts'
 import { type CallKind, findGroup, type Tiers, tierOf } from './tiers.ts'
 
-/** Higher estimates of tokens count as this number, which exceeds every limit. */
+/** A higher estimate counts as this number, which exceeds every limit. */
 export const ESTIMATE_MAX = TOKENS_MAX
 
-/** A call that asks to be admitted. */
 export type LimitedCall = {
   readonly accountId: string
-  /** The account's tier. Null for the standard tier. */
+  /** Null for the standard tier. */
   readonly tier: string | null
   readonly kind: CallKind
-  /** The model's name as the caller wrote it. Empty if the call has no model. */
+  /** As the caller wrote it. Empty if the call has no model. */
   readonly model: string
-  /** Tokens that the call may use. It is 0 if the call uses no tokens. */
+  /** Tokens that the call may use. */
   readonly estimate: number
-  /**
-   * How many of these tokens belong to the prompt, if known. This number changes the call's cost.
-   */
+  /** How many of these tokens belong to the prompt, if known. The cost depends on this. */
   readonly promptTokens?: number
   /** How many images the call may make. */
   readonly images?: number
-  /**
-   * Public id of the key. `isBudgeted` is true if the key or its account has a budget
-   * (../budgets.ts).
-   */
+  /** Public id. `isBudgeted`: the key or its account has a budget (../budgets.ts). */
   readonly keyId?: string
   readonly isBudgeted?: boolean
-  /** Prices at which the call is settled. Default: the limiter's current prices. */
+  /** Default: the limiter's current prices. */
   readonly prices?: Prices
 }
 
-/** An admitted call. Settle it in a `finally`. Only the first settlement counts. */
+/** Settle it in a `finally`. */
 export type Permit = {
   /** Null when nothing limits the call. */
   readonly quota: Quota | null
   /**
-   * Records what the call really used, whether it succeeded or failed. Only the first settlement
-   * counts. `model` is for a call that was admitted without a model: the tokens count for this
-   * model's group. `images` is the number of images that were made. Returns what was counted, or
-   * null if this is not the first settlement.
+   * Records what the call really used, whether it succeeded or failed. `model` is for a call that
+   * was admitted without a model: the tokens count for this model's group. Returns null if this is
+   * not the first settlement, which then does not count.
    */
   settle(usedTokens: number, model?: string, promptTokens?: number, images?: number): CallUse | null
 }
@@ -74,12 +67,11 @@ export type Decision =
 /** Limits of calls, shared by all gateways on one database. */
 export type RateLimiter = {
   /**
-   * Counts a call and reserves its estimate. Refuses a call that does not fit, and counts nothing
-   * for it. A call without a limit does not wait, and is counted a little later. Rejects with the
-   * driver's error when the limits cannot be read.
+   * Counts a call and reserves its estimate, or refuses it and counts nothing. A call without a
+   * limit is counted a little later. Rejects with the driver's error.
    */
   admit(call: LimitedCall): Promise<Decision>
-  /** Returns what is counted for an account, including the reservations of running calls. */
+  /** Includes the reservations of running calls. */
   report(account: {
     readonly accountId: string
     readonly tier: string | null
@@ -91,14 +83,13 @@ export type RateLimiter = {
 }
 
 /**
- * Counts the call and writes the remaining quota into the headers of the route's face. Settle the
- * permit in a `finally`. Throws ApiError `rate_limit_exceeded`, `insufficient_quota`, and
- * `not_ready` when the limits cannot be read. Must run behind `authenticate`.
+ * Counts the call and writes the remaining quota into the answer's headers. Settle the permit in a
+ * `finally`. Throws ApiError `rate_limit_exceeded`, `insufficient_quota`, and `not_ready` when the
+ * limits cannot be read. Must run behind `authenticate`.
  */
 export async function admitCall(
   context: ApiContext,
   limiter: Pick<RateLimiter, 'admit'>,
-  /** The route's facts about the call. The key identifies the caller. */
   call: Pick<LimitedCall, 'kind' | 'model' | 'estimate' | 'promptTokens' | 'images'>,
 ): Promise<Permit> {
   recordInference(() => ({
@@ -120,10 +111,7 @@ export async function admitCall(
   })
 }
 
-/**
- * Facts that are known before the call runs. The providers of verified calls and of images are
- * recorded later.
- */
+/** Known before the call runs. Providers of verified calls and of images are recorded later. */
 const KNOWN_FACTS: Readonly<Record<CallKind, InferenceFacts>> = {
   chat: { operation: 'chat', provider: 'nodes' },
   verified: { operation: 'chat' },
@@ -148,20 +136,18 @@ async function decide(limiter: Pick<RateLimiter, 'admit'>, call: LimitedCall): P
 
 type RateLimiterOptions = {
   readonly store: RateLimitsStore
-  /** Called once for each call. The call uses these tiers until it ends. */
+  /** Called once for each call, which uses these tiers until it ends. */
   readonly tiers: () => Tiers
-  /** Called once for each call, as `tiers` is. */
+  /** Called once for each call. */
   readonly prices: () => Prices
   /**
-   * This process's lease. Calls are counted for its id. Other processes believe for `leaseSeconds`
-   * that this process is alive.
+   * Calls are counted for this process's id. Others believe for `leaseSeconds` that it is alive.
    */
   readonly lease: Pick<ProcessLease, 'id'>
   readonly leaseSeconds: number
   readonly log: Logger
 }
 
-/** Gives the limiter over a store that all gateways share. */
 export function createRateLimiter(options: RateLimiterOptions): RateLimiter {
   const { store, tiers, prices } = options
   const queue = new StepQueue(options)
@@ -214,9 +200,7 @@ export function createRateLimiter(options: RateLimiterOptions): RateLimiter {
 
 type Ticket = Pick<Settlement, 'processId' | 'minute' | 'day' | 'reserved'>
 
-/**
- * For a call without a limit. Its use counts in the windows that are current when the call ends.
- */
+/** Use of a call without a limit counts in the windows that are current when the call ends. */
 const NOTHING_RESERVED: Ticket = { processId: null, minute: 0, day: 0, reserved: 0 }
 
 function openPermit(
@@ -226,7 +210,7 @@ function openPermit(
     readonly bucketOf: (model: string) => BucketName
     readonly ticket: Ticket
     readonly call: Pick<LimitedCall, 'model'>
-    /** Computes what the call used, and records it for its account's usage. */
+    /** Computes what the call used, and records it. */
     readonly use: (size: CallSize) => CallUse
   },
   quota: Quota | null,
@@ -260,12 +244,9 @@ function openPermit(
   }
 }
 
-/** Longer model names are shortened to this length. */
 const MODEL_LENGTH_MAX = 200
 
-/**
- * The use of a call, as it is counted. The database does not accept every text as a model's name.
- */
+/** The database does not accept every text as a model's name. */
 function describeUse(model: string, { tokens, promptTokens, money }: CallUse) {
   return {
     family: familyOf(model),
@@ -283,31 +264,25 @@ function describeUse(model: string, { tokens, promptTokens, money }: CallUse) {
 }
 
 /**
- * The maximum delay of counts for which no caller waits. They are sent earlier with another call.
- * The delay is short, so that reservations are released soon, and long enough that an embedded
- * database has few steps.
+ * Delay of counts for which no caller waits. It is short, so that reservations are released soon,
+ * and long enough that an embedded database has few steps.
  */
 const LINGER_MS = 250
 /**
- * Pause between two steps. With an embedded database, a step costs about a millisecond, for one
- * call as for thirty calls. Calls at longer intervals do not wait.
+ * With an embedded database, a step costs about a millisecond, for one call as for thirty calls.
+ * Calls at longer intervals do not wait.
  */
 const STEP_PAUSE_MS = 4
-/** Pause before failed settlements are sent again. */
 const RETRY_MS = 1_000
-/** Maximum number of calls that one step counts. A larger step would delay other calls. */
+/** A larger step would delay other calls. */
 const STEP_TAKES_MAX = 256
 
-/**
- * Maximum number of models that are stored while the database is unreachable. Further models count
- * as `*`.
- */
+/** For usage that waits for an unreachable database. Further models count as `*`. */
 const USAGES_MAX = 4_096
 
-/** Identifies a bucket: an account, and a group of models that are counted together. */
 type BucketName = Pick<LimitBucket, 'accountId' | 'group' | 'limits'>
 
-/** Outcome of one call, and the id of the process for which the call is counted. */
+/** With the id of the process for which the call is counted. */
 type TakeOutcome = StepOutcome & { readonly at: number; readonly processId: string }
 
 type Take = {
@@ -317,10 +292,7 @@ type Take = {
   readonly reject: (error: Error) => void
 }
 
-/**
- * Settlements and usages with the same batch number. They are stored until they are certainly
- * counted.
- */
+/** Settlements and usages with one batch number, until they are certainly counted. */
 type SentBatch = {
   readonly batch: number
   readonly processId: string
@@ -333,8 +305,7 @@ type StepQueueOptions = Pick<RateLimiterOptions, 'lease' | 'leaseSeconds' | 'log
 }
 
 /**
- * Collects the limiter's requests to the database into few steps. Only one step runs at a time.
- * Requests that arrive during a step are sent with the next step. In a busy gateway, a call waits
+ * Collects requests to the database into few steps, one at a time. In a busy gateway, a call waits
  * at most STEP_PAUSE_MS longer. In an idle gateway, it does not wait.
  */
 class StepQueue {
@@ -350,14 +321,14 @@ class StepQueue {
   private running: Promise<void> | null = null
   private timer: NodeJS.Timeout | null = null
   private failure: Error | null = null
-  /** Time when the last step ended, as returned by performance.now(). */
+  /** performance.now() when the last step ended. */
   private endedAtMs = Number.NEGATIVE_INFINITY
 
   constructor(options: StepQueueOptions) {
     this.options = options
   }
 
-  /** Counts one call. Rejects with the driver's error: then the call may or may not be counted. */
+  /** Rejects with the driver's error: then the call may or may not be counted. */
   take(bucket: BucketName, estimate: number): Promise<TakeOutcome> {
     const { promise, resolve, reject } = Promise.withResolvers<TakeOutcome>()
     this.takes.push({ bucket, estimate, resolve, reject })
@@ -365,9 +336,7 @@ class StepQueue {
     return promise
   }
 
-  /**
-   * Counts a call a little later, without a wait. If the database fails, the call is not counted.
-   */
+  /** Counts a call a little later. If the database fails, the call is not counted. */
   count(bucket: BucketName): void {
     const ignore = () => undefined
     this.takes.push({ bucket, estimate: 0, resolve: ignore, reject: ignore })
@@ -375,10 +344,7 @@ class StepQueue {
     else this.schedule(LINGER_MS)
   }
 
-  /**
-   * Settles a call a little later. Retries until the database has the settlement or the process
-   * ends.
-   */
+  /** Retries until the database has the settlement or the process ends. */
   settle(bucket: BucketName, settlement: Settlement): void {
     const key = keyOf(bucket)
     const { byWindow } = this.settlements.get(key) ?? { byWindow: new Map<string, Settlement>() }
@@ -389,7 +355,7 @@ class StepQueue {
     this.schedule(LINGER_MS)
   }
 
-  /** Counts the use of a finished call a little later. Retries until the database has the use. */
+  /** Retries until the database has the use. */
   use(usage: KeyUsage): void {
     const keyOfUse = ({ accountId, keyId, operation, family, model }: KeyUsage) =>
       `${accountId} ${keyId} ${operation} ${family} ${model}`
@@ -437,8 +403,7 @@ class StepQueue {
 
   private async run(): Promise<void> {
     const pauseMs = Math.ceil(this.endedAtMs + STEP_PAUSE_MS - performance.now())
-    // Calls that were read in the same turn of the event loop are sent together, even without a
-    // pause.
+    // Even without a pause, calls of the same turn of the event loop are sent together.
     await (pauseMs > 0 ? sleep(pauseMs) : setImmediate())
     this.failure = await this.send()
     this.endedAtMs = performance.now()
@@ -472,17 +437,15 @@ class StepQueue {
     }
   }
 
-  /**
-   * The batch may or may not have been counted before. After this call it is counted exactly once.
-   */
+  /** The batch may have been counted before. After this call it is counted exactly once. */
   private async resend(sent: SentBatch): Promise<void> {
     await this.options.store.step({ ...sent, leaseSeconds: this.options.leaseSeconds })
     this.sent = null
   }
 
   /**
-   * Groups takes into one bucket for each account and group. Stores settlements and usages, to send
-   * them again if this step fails.
+   * One bucket for each account and group. Keeps settlements and usages, to send them again if this
+   * step fails.
    */
   private gather(takes: readonly Take[], processId: string) {
     const takesByKey = Map.groupBy(takes, ({ bucket }) => keyOf(bucket))

@@ -8,47 +8,40 @@ import {
 } from '../rate-limits-store.ts'
 import type { Tier } from './tiers.ts'
 
-/** The remaining amount of one limit. */
 type Measure = {
   readonly limit: number
   /** Never below 0, even if calls used more tokens than they reserved. */
   readonly remaining: number
-  /** Seconds until the window ends. */
+  /** Until the window ends. */
   readonly resetSeconds: number
 }
 
-/**
- * The remaining quota of an account after a call was admitted or refused. Each member is for the
- * window (minute or day) with less quota left. Null means no limit.
- */
+/** Each member is for the window (minute or day) with less quota left. Null means no limit. */
 export type Quota = { readonly requests: Measure | null; readonly tokens: Measure | null }
 
-/** Why a call was refused. */
 export type QuotaRefusal = {
   readonly quota: Quota
-  /** Seconds until the refusing limit allows calls again. */
+  /** Until the refusing limit allows calls again. */
   readonly retryAfterSeconds: number
   /** True if the call needs more than the limit of a whole window. Then a retry cannot help. */
   readonly isHopeless: boolean
-  /** The limit whose remaining amount is too small. */
+  /** The limit that is too small. */
   readonly limit: 'requests' | 'tokens'
   readonly message: string
 }
 
-/** All limits, and the used amount of each limit at the time `at` (Unix seconds). */
+/** `at` is Unix seconds. */
 export type QuotaUse = {
   readonly limits: RateLimits
   readonly used: UsedWindows
   readonly at: number
 }
 
-/** Returns the remaining quota of an account. */
 export function describeQuota(usage: QuotaUse): Quota {
   const all = measureAll(usage)
   return { requests: tightest(all.requests), tokens: tightest(all.tokens) }
 }
 
-/** Returns the reason why a call with this estimate of tokens is refused. */
 export function describeRefusal(usage: QuotaUse, estimate: number): QuotaRefusal {
   const { requests, tokens } = measureAll(usage)
   const tooMany = requests.filter(({ remaining }) => remaining < 1)
@@ -70,7 +63,7 @@ export function describeRefusal(usage: QuotaUse, estimate: number): QuotaRefusal
   }
 }
 
-/** Gives the headers of an answer that state the quota. `nowMs` is Unix milliseconds. */
+/** `nowMs` is Unix milliseconds. */
 export function quotaHeaders(
   { requests, tokens }: Quota,
   { limitHeaders }: Pick<Face, 'limitHeaders'>,
@@ -137,7 +130,7 @@ export type RateLimitsReport = {
   readonly usages: readonly GroupUsage[]
 }
 
-/** Use of one group of models. Null means that there is no limit. Days begin at midnight UTC. */
+/** Null means that there is no limit. Days begin at midnight UTC. */
 type GroupUsage = {
   /** The group's name. */
   readonly model: string
@@ -154,7 +147,6 @@ type GroupUsage = {
   readonly tokens_used_day: number
 }
 
-/** Returns the use of an account in each group of its tier. */
 export function describeUsage(
   tier: Tier,
   { used }: Pick<Awaited<ReturnType<RateLimitsStore['read']>>, 'used'>,

@@ -4,13 +4,12 @@ import { matchesPattern } from '../../../enclave/protocol/choose-provider.ts'
 import { StartFailure } from '../../runtime/starting.ts'
 import type { RateLimits } from '../rate-limits-store.ts'
 
-/** Kinds of calls that have limits. A tiers file uses these names. */
+/** A tiers file uses these names. */
 export const CALL_KINDS = ['verified', 'chat', 'embeddings', 'images', 'search'] as const
 export type CallKind = (typeof CALL_KINDS)[number]
 
-/** A group of models whose calls are counted together. */
 export type LimitGroup = {
-  /** Unique within the tier. The account's use of this group is stored under this name. */
+  /** Unique within the tier, and stored with the counts. */
   readonly name: string
   readonly calls: readonly CallKind[]
   /**
@@ -18,29 +17,26 @@ export type LimitGroup = {
    */
   readonly models: readonly string[]
   readonly limits: RateLimits
-  /** The price as text for display. Null if no price is shown. */
+  /** For display. Null if no price is shown. */
   readonly pricePerMillionTokens: string | null
 }
 
-/**
- * Limits of an account. The first group that matches a call counts the call. Every call matches a
- * group.
- */
+/** The first group that matches a call counts it. Every call matches a group. */
 export type Tier = {
   readonly name: string
   readonly description: string
   readonly groups: readonly LimitGroup[]
 }
 
-/** The tiers by name. `standard` is the tier of accounts without a tier. */
+/** `standard` is for accounts without a tier. */
 export type Tiers = { readonly standard: Tier; readonly byName: ReadonlyMap<string, Tier> }
 
-/** Returns the tier with this name. Returns the standard tier if the tiers do not have the name. */
+/** The standard tier if no tier has this name. */
 export function tierOf(tiers: Tiers, name: string | null): Tier {
   return (name === null ? undefined : tiers.byName.get(name)) ?? tiers.standard
 }
 
-/** Gives the group of a tier that counts the call. */
+/** Throws TypeError for a tier without a group for the call, which parseTiers refuses. */
 export function findGroup(
   tier: Tier,
   { kind, model }: { readonly kind: CallKind; readonly model: string },
@@ -61,7 +57,7 @@ const UNLIMITED: RateLimits = {
   tokensPerDay: null,
 }
 
-/** For development. Every call is counted, and no call is refused. */
+/** For development: calls are counted, but never refused. */
 export const UNLIMITED_TIERS: Tiers = assembleTiers('unlimited', [
   {
     name: 'unlimited',
@@ -78,10 +74,7 @@ export const UNLIMITED_TIERS: Tiers = assembleTiers('unlimited', [
   },
 ])
 
-/**
- * Limits of the free tier, for each kind of call separately. A known service with this interface
- * has the same limits.
- */
+/** For each kind of call separately. A known service with this interface has these limits. */
 const FREE_LIMITS: RateLimits = {
   requestsPerMinute: 60,
   tokensPerMinute: 40_000,
@@ -90,7 +83,7 @@ const FREE_LIMITS: RateLimits = {
 }
 
 /**
- * For production without a tiers file. No account can then spend the operator's money without
+ * For production without a tiers file, so that no account can spend the operator's money without
  * limit.
  */
 export const FREE_TIERS: Tiers = assembleTiers('free', [
@@ -107,7 +100,7 @@ export const FREE_TIERS: Tiers = assembleTiers('free', [
   },
 ])
 
-/** Assembles tiers. Throws TypeError if `standard` is not the name of one of the tiers. */
+/** Throws TypeError if `standard` is not the name of one of the tiers. */
 export function assembleTiers(standard: string, tiers: readonly Tier[]): Tiers {
   const byName = new Map(tiers.map((tier) => [tier.name, tier]))
   const tier = byName.get(standard)
@@ -116,8 +109,7 @@ export function assembleTiers(standard: string, tiers: readonly Tier[]): Tiers {
 }
 
 /**
- * Reads the tiers from `file`. Without a file, returns no limits in development and the free tier
- * in production. Rejects as readTiers does.
+ * Without a file, no limits in development and the free tier in production. Throws StartFailure.
  */
 export async function chooseTiers(
   file: string | null,
@@ -127,7 +119,7 @@ export async function chooseTiers(
   return isProduction ? FREE_TIERS : UNLIMITED_TIERS
 }
 
-/** Reads tiers from a file. Rejects with StartFailure, which lists all faults of the file. */
+/** Throws StartFailure, which lists all faults of the file. */
 export async function readTiers(file: string): Promise<Tiers> {
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
     throw new StartFailure(`limits: RATE_LIMIT_TIERS_FILE ${file} cannot be read (${error.code})`)
@@ -138,18 +130,12 @@ export async function readTiers(file: string): Promise<Tiers> {
   throw new StartFailure(faults.join('\n'))
 }
 
-/**
- * Maximum numbers of tiers in a file, of groups in a tier, and of model patterns in a group. Each
- * call is compared with all patterns of its tier.
- */
+/** Each call is compared with all patterns of its tier. */
 const TIERS_MAX = 100
 const GROUPS_MAX = 100
 const PATTERNS_MAX = 200
 
-/**
- * Parses a tiers file (README.md describes the form). Returns the tiers, or a description of every
- * fault.
- */
+/** README.md describes the form. Returns all faults at once. */
 export function parseTiers(
   text: string,
 ):
@@ -177,8 +163,8 @@ function readJson(text: string): unknown {
 }
 
 /**
- * ASCII only, so that the code and the database sort names in the same order. The database locks
- * rows in this order.
+ * ASCII only, so that the code and the database sort names in one order, in which the database
+ * locks rows.
  */
 const NAME = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._:/ -]{0,63}$/, {
   error: 'expected 1 to 64 letters, digits, spaces and . _ : / -, beginning with a letter or digit',

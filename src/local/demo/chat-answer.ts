@@ -1,10 +1,6 @@
 import { hash, randomBytes } from 'node:crypto'
-import {
-  type DemoChatRequest,
-  questionOfChat,
-  textOfMessage,
-  usesFunctions,
-} from './chat-request.ts'
+import { type DemoAnswer, dataFrame, writeFrames } from './answers.ts'
+import { type DemoChatRequest, questionOfChat, usesFunctions } from './chat-request.ts'
 import {
   type ChosenAnswer,
   chooseAnswer,
@@ -13,12 +9,12 @@ import {
   splitTokens,
 } from './choices.ts'
 import { createRandom } from './random.ts'
+import { contentText } from './request.ts'
 
-/** The answer to a chat completion request. It can be written as one whole answer or as chunks. */
 type ChatAnswer = {
   readonly request: DemoChatRequest
   readonly answers: readonly ChosenAnswer[]
-  /** Members that the whole answer and each of its chunks have. */
+  /** Members of the whole answer and of each chunk. */
   readonly identity: {
     readonly id: string
     readonly created: number
@@ -28,29 +24,25 @@ type ChatAnswer = {
   }
 }
 
-/** `system_fingerprint` of every answer: it shows that no model made the answer. */
+/** `system_fingerprint` of every answer: no model made it. */
 const DEMO_FINGERPRINT = 'fp_demonstration'
 /** `created` of an answer to a request with `seed`. */
 export const SEEDED_CREATED = 1_700_000_000
 const ID_START = 'chatcmpl-demo-'
 
-/**
- * An id is a random number of this process and a counter, so that no answer needs new random bytes.
- */
+/** Random bytes once per process: an id is these bytes and a counter. */
 const PROCESS_ID = randomBytes(8).toString('hex')
 let answers = 0
 
 /**
- * Returns the answer to a request. With `seed`, the same request gets the same answer, byte for
- * byte, with the same id and time. Without `seed`, each call gets a new id and time. Throws
- * DemoError.
+ * With `seed`, the same request gets the same answer, with the same id and time. Throws DemoError.
  */
-export function answerChat(request: DemoChatRequest, nowMs: number): ChatAnswer {
+export function answerChat(request: DemoChatRequest, nowMs: number): DemoAnswer {
   const isSeeded = typeof request.seed === 'number'
   const name = isSeeded
     ? hash('sha256', JSON.stringify(request), 'hex').slice(0, 24)
     : PROCESS_ID + (++answers).toString(16).padStart(8, '0')
-  return {
+  const chat: ChatAnswer = {
     request,
     answers: Array.from({ length: request.n ?? 1 }, (_, index) =>
       chooseAnswer(questionOfChat(request, index)),
@@ -63,10 +55,14 @@ export function answerChat(request: DemoChatRequest, nowMs: number): ChatAnswer 
       system_fingerprint: DEMO_FINGERPRINT,
     },
   }
+  return {
+    whole: () => writeCompletion(chat),
+    frames: () => writeFrames(writeChunks(chat), dataFrame),
+    end: 'data: [DONE]\n\n',
+  }
 }
 
-/** Gives the body of a `chat.completion`. */
-export function writeCompletion(chat: ChatAnswer): unknown {
+function writeCompletion(chat: ChatAnswer): object {
   return {
     ...chat.identity,
     object: 'chat.completion',
@@ -90,7 +86,6 @@ function said({ request, identity }: ChatAnswer, answer: ChosenAnswer, index: nu
   return { tool_calls: called }
 }
 
-/** The member of a message that contains each kind of text. */
 const MEMBERS = { text: 'content', refusal: 'refusal' } as const
 
 function finishReasonOf({ request }: ChatAnswer, answer: ChosenAnswer): string {
@@ -98,17 +93,16 @@ function finishReasonOf({ request }: ChatAnswer, answer: ChosenAnswer): string {
   return usesFunctions(request) ? 'function_call' : 'tool_calls'
 }
 
-/** Calls in one answer have different ids. The same answer id gives the same call ids. */
+/** The same answer id gives the same call ids. */
 function toolCallOf({ id }: ChatAnswer['identity'], index: number, at: number): object {
   return { id: `call_${id.slice(ID_START.length)}_${index}_${at}`, type: 'function' }
 }
 
 /**
- * Returns the `chat.completion.chunk` objects of an answer. Each chunk has one token, and the
- * choices take turns. With `stream_options.include_usage`, a last chunk without choices has the
- * usage, and all others have `usage: null`.
+ * One token per chunk; choices take turns. With `stream_options.include_usage`, a last chunk has
+ * the usage and no choices, and all others have `usage: null`.
  */
-export function* writeChunks(chat: ChatAnswer): Generator<unknown, void> {
+function* writeChunks(chat: ChatAnswer): Generator<object> {
   const includeUsage = chat.request.stream_options?.include_usage === true
   const usage = includeUsage ? { usage: null } : {}
   const head = { ...chat.identity, object: 'chat.completion.chunk', ...usage }
@@ -159,10 +153,7 @@ function callDeltas(
   }))
 }
 
-/**
- * Returns invented log probabilities of tokens, in OpenAI's form. Null when the request did not ask
- * for them. The same tokens always get the same numbers.
- */
+/** Invented log probabilities. Null when the request did not ask for them. */
 function logprobsOf(
   { request }: ChatAnswer,
   kind: keyof typeof MEMBERS,
@@ -187,14 +178,13 @@ function describeToken(token: string, { seed, top_logprobs: top }: DemoChatReque
   return { ...chosen, top_logprobs: all }
 }
 
-/** Tokens that OpenAI adds for each message, and for the beginning of the answer. */
+/** OpenAI adds these tokens for each message, and for the beginning of the answer. */
 const TOKENS_PER_MESSAGE = 3
 
-/** Returns the usage of a request and its choices, counted in the demonstration's tokens. */
 function countUsage({ request, answers }: ChatAnswer): object {
   const sum = (counts: readonly number[]) => counts.reduce((total, count) => total + count, 0)
   const texts = request.messages.map(
-    (message) => TOKENS_PER_MESSAGE + countTokens(textOfMessage(message)),
+    ({ content }) => TOKENS_PER_MESSAGE + countTokens(contentText(content ?? '')),
   )
   const prompt = TOKENS_PER_MESSAGE + sum(texts)
   const completion = sum(

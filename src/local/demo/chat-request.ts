@@ -1,19 +1,13 @@
 import { z } from 'zod'
-import type { Question } from './choices.ts'
-import { parseBody } from './request.ts'
+import { type AskedTurn, type Question, readTurns } from './choices.ts'
+import { contentSchema, contentText, jsonObject, parseBody } from './request.ts'
 
-/** Largest number of choices that one request may ask for. OpenAI has the same limit. */
+/** OpenAI's limit. */
 const CHOICES_MAX = 128
 
-const jsonObject = z.record(z.string(), z.unknown())
 const message = z.looseObject({
   role: z.enum(['developer', 'system', 'user', 'assistant', 'tool', 'function']),
-  content: z
-    .union([
-      z.string(),
-      z.array(z.looseObject({ text: z.string().optional(), refusal: z.string().optional() })),
-    ])
-    .nullish(),
+  content: contentSchema.nullish(),
 })
 const callable = z.looseObject({ name: z.string().min(1), parameters: jsonObject.nullish() })
 const named = z.looseObject({ name: z.string() })
@@ -59,10 +53,10 @@ const requestSchema = z
     error: 'stream_options may only be set when stream is true',
   })
 
-/** A chat completion request that passed the demo provider's checks. Unknown members are kept. */
+/** Unknown members are kept. */
 export type DemoChatRequest = z.infer<typeof requestSchema>
 
-/** Gives the request in a body. Throws DemoError, as parseBody does. */
+/** Throws DemoError. */
 export const parseChatRequest = (body: Uint8Array): DemoChatRequest =>
   parseBody(requestSchema, body)
 
@@ -71,18 +65,12 @@ export function usesFunctions({ tools, functions }: DemoChatRequest): boolean {
   return !tools?.length && Boolean(functions?.length)
 }
 
-/** Gives the question for one of the choices. */
 export function questionOfChat(request: DemoChatRequest, index: number): Question {
   const { messages, stop, seed = null, tool_choice: toolChoice } = request
-  const last = messages.at(-1)
-  const at = messages.findLastIndex(({ role }) => role === 'user')
-  const said = messages[at]
   const isOlder = usesFunctions(request)
   return {
     model: request.model,
-    said: said === undefined ? '' : textOfMessage(said),
-    toolResult: last !== undefined && isResult(last) ? textOfMessage(last) : null,
-    answered: messages.slice(at + 1).filter(isResult).length,
+    ...readTurns(messages.map(turnOf)),
     tools: isOlder ? (request.functions ?? []) : (request.tools ?? []).map((tool) => tool.function),
     toolChoice:
       (isOlder
@@ -98,20 +86,15 @@ export function questionOfChat(request: DemoChatRequest, index: number): Questio
   }
 }
 
-function isResult({ role }: DemoChatRequest['messages'][number]): boolean {
-  return role === 'tool' || role === 'function'
+function turnOf({ role, content }: DemoChatRequest['messages'][number]): AskedTurn {
+  const isTool = role === 'tool' || role === 'function'
+  return {
+    kind: isTool ? 'tool' : role === 'user' ? role : 'other',
+    text: contentText(content ?? ''),
+  }
 }
 
 function formatOf({ response_format: format }: DemoChatRequest): Question['format'] {
   if (format?.type === 'json_object') return { schema: null }
   return format?.type === 'json_schema' ? { schema: format.json_schema.schema ?? {} } : null
-}
-
-/**
- * Returns the text of a message: its string, or its text parts joined. Parts that are not text are
- * ignored here.
- */
-export function textOfMessage({ content }: DemoChatRequest['messages'][number]): string {
-  if (typeof content === 'string') return content
-  return (content ?? []).map((item) => item.text ?? item.refusal ?? '').join('')
 }

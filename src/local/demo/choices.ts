@@ -1,10 +1,10 @@
 import { createRandom, pickFrom } from './random.ts'
 import { exampleOf, type Schema } from './schema-example.ts'
 
-/** A question to the demonstration, in a form that all APIs share. */
+/** A request to the demonstration, in a form that all APIs share. */
 export type Question = {
   readonly model: string
-  /** Text of the last user message. Empty when there is no user message. */
+  /** Text of the last user message, or empty. */
   readonly said: string
   /** The tool's answer if it is the last message, else null. */
   readonly toolResult: string | null
@@ -13,7 +13,7 @@ export type Question = {
   readonly tools: readonly Callable[]
   readonly toolChoice: 'none' | 'auto' | 'required' | { readonly name: string }
   readonly callsMax: number
-  /** Not null: the answer is a JSON object, or an example of the schema. Null: plain text. */
+  /** Null asks for plain text, `schema: null` for any JSON object. */
   readonly format: { readonly schema: Schema | null } | null
   readonly stops: readonly string[]
   readonly tokensMax: number
@@ -21,13 +21,26 @@ export type Question = {
   readonly seed: string
 }
 
-/** A function that can be called. */
-export type Callable = {
+/** A message of any API. Tools answer in messages of the kind `tool`. */
+export type AskedTurn = { readonly kind: 'user' | 'tool' | 'other'; readonly text: string }
+
+export function readTurns(
+  turns: readonly AskedTurn[],
+): Pick<Question, 'said' | 'toolResult' | 'answered'> {
+  const at = turns.findLastIndex(({ kind }) => kind === 'user')
+  const last = turns.at(-1)
+  return {
+    said: turns[at]?.text ?? '',
+    toolResult: last?.kind === 'tool' ? last.text : null,
+    answered: turns.slice(at + 1).filter(({ kind }) => kind === 'tool').length,
+  }
+}
+
+type Callable = {
   readonly name: string
   readonly parameters?: Schema | null | undefined
 }
 
-/** The demonstration's answer: a text, complete or cut, or calls. */
 export type ChosenAnswer =
   | {
       readonly kind: 'text' | 'refusal'
@@ -37,12 +50,11 @@ export type ChosenAnswer =
     }
   | { readonly kind: 'calls'; readonly calls: readonly PlannedCall[] }
 
-/** One function call that the demonstration makes. `arguments` is JSON text. */
+/** `arguments` is JSON text. */
 export type PlannedCall = { readonly name: string; readonly arguments: string }
 
 /**
- * Returns the answer to a question. The same question always gets the same answer. Throws DemoError
- * for a schema without an example.
+ * The same question always gets the same answer. Throws DemoError for a schema without an example.
  */
 export function chooseAnswer(question: Question): ChosenAnswer {
   const calls = planCalls(question)
@@ -60,9 +72,8 @@ function formatText(format: Question['format'], text: string): string {
   return JSON.stringify(format.schema ? exampleOf(format.schema) : { demonstration: true, text })
 }
 
-/** Every text of the demonstration begins with this label: no model wrote the text. */
+/** Every text begins with this label: no model wrote it. */
 const DEMO_LABEL = '[demonstration]'
-/** Maximum number of words that `demo/lorem` writes. */
 const WORDS_MAX = 100_000
 const WORDS_DEFAULT = 40
 const WORDS =
@@ -81,15 +92,14 @@ function writeText({ model, said, toolResult, seed }: Question): string {
 }
 
 /**
- * Gives the calls of offered functions. `demo/task` makes the calls that are written in the last
- * user message, one in each turn. Other models call in the order in which functions are offered,
- * unless the last message is a tool's answer:
- * - the choice names a function: that one;
+ * `demo/task` makes the calls that the last user message contains, one in each turn. For other
+ * models, `toolChoice` decides:
+ * - a name: this function;
  * - `none`: no call;
- * - `auto`: those whose name stands in the last user message (for `demo/tools` at least the first);
- * - `required`: the same, and at least the first.
- * Arguments are the JSON object in brackets after the name, as in `get_weather({"city":"Paris"})`,
- * else an example made from the function's parameters.
+ * - `auto`: functions that the last user message names (`demo/tools`: at least the first function);
+ * - `required`: as `auto`, but at least the first function.
+ * Arguments are the JSON object after the name, as in `get_weather({"city":"Paris"})`, else an
+ * example made from `parameters`.
  */
 function planCalls(question: Question): readonly PlannedCall[] {
   const { model, said, toolResult, answered, tools, toolChoice: choice, callsMax } = question
@@ -108,14 +118,12 @@ function planCalls(question: Question): readonly PlannedCall[] {
     }))
 }
 
-/** Maximum number of calls in one answer. */
 const CALLS_MAX = 32
-/** Longest name of a function, characters. */
 const NAME_LENGTH_MAX = 64
 
 /**
- * Returns the first `count` calls in a text, such as `read_file({"path":"a.txt"})`, in order. The
- * time is proportional to the text's length.
+ * The first `count` calls in a text, such as `read_file({"path":"a.txt"})`. The time is
+ * proportional to the text's length, which a caller chooses.
  */
 function writtenCalls(
   text: string,
@@ -139,13 +147,11 @@ function writtenCalls(
   return calls
 }
 
-/** Gives the thoughts of `demo/task` before its answer. Other models have no thoughts. */
 export function thinkAbout({ model, answered }: Question): readonly string[] {
   if (model !== 'demo/task') return []
   return splitTokens(`${DEMO_LABEL} No model thinks here. Answers of tools so far: ${answered}.`)
 }
 
-/** Returns the JSON text in the brackets after a name. Null when there is no such text. */
 function argumentsAfter(name: string, said: string): string | null {
   const start = said.indexOf(`${name}(`)
   const end = said.indexOf('})', start)
@@ -153,7 +159,7 @@ function argumentsAfter(name: string, said: string): string | null {
   return objectIn(said.slice(start + name.length + 1, end + 1))
 }
 
-/** Returns the text if it is JSON. Otherwise returns null. */
+/** Null if the text is not JSON. */
 function objectIn(text: string): string | null {
   try {
     JSON.parse(text)
@@ -164,17 +170,16 @@ function objectIn(text: string): string | null {
 }
 
 /**
- * One token of the demonstration: up to eight letters, digits or marks, after at most one blank.
- * Any other character is a token by itself.
+ * A token is up to eight letters, digits or marks, after at most one blank. Any other character is
+ * a token by itself.
  */
 const TOKEN = / ?[\p{L}\p{N}\p{M}]{1,8}|./gsu
 
-/** Gives the tokens of a text, in order. Together they are the whole text. */
+/** Together the tokens are the whole text. */
 export function splitTokens(text: string): readonly string[] {
   return text.match(TOKEN) ?? []
 }
 
-/** Counts the tokens of a text. */
 export function countTokens(text: string): number {
   return splitTokens(text).length
 }

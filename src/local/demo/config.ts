@@ -29,7 +29,6 @@ const schema = z.object({
   DEMO_TEE_PORT: port.default(0),
 })
 
-/** Settings of the demo provider's process. */
 export type DemoConfig = {
   readonly host: string
   readonly port: number
@@ -38,7 +37,7 @@ export type DemoConfig = {
   readonly tee: { readonly folder: string; readonly port: number } | null
 }
 
-/** Gives the settings of the demo provider. Throws ConfigurationError, which lists every fault. */
+/** Throws ConfigurationError, which lists every fault. */
 export function readDemoConfig(environment: Environment = process.env): DemoConfig {
   const settings = readSettings(schema, environment, () =>
     environment.NODE_ENV === 'production' && environment.DEMO_TEE_FOLDER
@@ -54,20 +53,19 @@ export function readDemoConfig(environment: Environment = process.env): DemoConf
   }
 }
 
-/** Where the provider in the simulated TEE is, and what its callers need. */
 export type AttestedDemo = {
   /** https. */
   readonly origin: string
-  /** File with the certificate of its CA, PEM. */
+  /** PEM certificate of the CA that issued its TLS certificate. */
   readonly caFile: string
-  /** File with the policy that accepts its evidence. */
+  /** The policy that accepts its evidence. */
   readonly policyFile: string
 }
 
 /** The demo provider's message to the parent that started it with an IPC channel. */
 export type DemoReady = {
   readonly kind: 'ready'
-  /** Where the demo provider listens, e.g. `http://127.0.0.1:40123`. */
+  /** For example `http://127.0.0.1:40123`. */
   readonly origin: string
   /** Null without a simulated TEE. */
   readonly attested: AttestedDemo | null

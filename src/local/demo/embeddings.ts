@@ -4,7 +4,7 @@ import { checkModel, DEMO_EMBEDDING_MODEL } from './models.ts'
 import { createRandom } from './random.ts'
 import { parseBody } from './request.ts'
 
-/** Maximum number of inputs in one request. OpenAI has the same limit. */
+/** OpenAI's limit. */
 const INPUTS_MAX = 2_048
 const DIMENSIONS_MAX = 3_072
 
@@ -23,9 +23,8 @@ const requestSchema = z.looseObject({
 })
 
 /**
- * Returns the answer to an embedding request's body. Each token has a fixed pseudo-random vector,
- * and a text's vector is the normalised sum of these vectors. So the same text always has the same
- * vector, and texts with common words have near vectors. No model made the vectors.
+ * The answer to an embedding request. Each token has a fixed pseudo-random vector, and a text's
+ * vector is their normalised sum. So texts with common words have near vectors. No model made them.
  */
 export function embed(body: Uint8Array): Readonly<Record<string, unknown>> {
   const request = parseBody(requestSchema, body)
@@ -49,7 +48,6 @@ export function embed(body: Uint8Array): Readonly<Record<string, unknown>> {
 
 type Input = z.infer<typeof requestSchema>['input']
 
-/** Returns the tokens of each input: the words of a text, or the numbers unchanged. */
 function inputsOf(input: Input): readonly (readonly string[])[] {
   const items = typeof input === 'string' || typeof input[0] === 'number' ? [input] : input
   return items.map((item) => {

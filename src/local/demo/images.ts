@@ -5,7 +5,6 @@ import { checkModel, DEMO_IMAGE_MODEL } from './models.ts'
 import { createRandom, pickFrom } from './random.ts'
 import { DemoError, parseBody } from './request.ts'
 
-/** What to draw. */
 export type Drawing = {
   readonly prompt: string
   readonly n: number
@@ -26,12 +25,12 @@ const shared = {
 const generation = z.looseObject({ ...shared, n: z.int().min(1).max(10).default(1) })
 const edit = z.looseObject({ ...shared, n: z.coerce.number().int().min(1).max(10).default(1) })
 
-/** Reads the body of `POST /v1/images/generations`. Throws DemoError. */
+/** Body of `POST /v1/images/generations`. Throws DemoError. */
 export function parseGeneration(body: Uint8Array): Drawing {
   return drawingOf(parseBody(generation, body), '')
 }
 
-/** Reads the form of `POST /v1/images/edits`. Throws DemoError. */
+/** Form of `POST /v1/images/edits`. Throws DemoError. */
 export async function parseEdit(body: Uint8Array, contentType: string): Promise<Drawing> {
   const form = await new Response(new Uint8Array(body), {
     headers: { 'content-type': contentType },
@@ -54,10 +53,7 @@ function drawingOf(asked: z.infer<typeof generation>, picture: string): Drawing 
   return { prompt, n, edge: Number.parseInt(size, 10), format, picture }
 }
 
-/**
- * Returns the answer to a request for images. The same request always gets the same pictures.
- * `nowMs`: Unix milliseconds.
- */
+/** The same request always gets the same pictures. `nowMs`: Unix milliseconds. */
 export function drawImages(drawing: Drawing, nowMs: number): Readonly<Record<string, unknown>> {
   if (drawing.format === 'url')
     throw new DemoError(400, 'This demonstration keeps no pictures: ask for b64_json.', {
@@ -74,10 +70,9 @@ type Colour = readonly [number, number, number]
 
 const INK: Colour = [255, 255, 255]
 const COLOURS = 4
-/** An edge has this many fields. Each field has one colour. */
+/** The picture has this many fields in each direction. Each field has one colour. */
 const FIELDS = 32
 
-/** The word DEMO. Each letter has five rows. */
 const WORD = [
   '##..###.#...#..#..',
   '#.#.#...##.##.#.#.',
@@ -86,7 +81,6 @@ const WORD = [
   '##..###.#...#..#..',
 ]
 
-/** Draws fields of a few colours, and the word DEMO over them. */
 function draw({ prompt, picture, edge }: Drawing, index: number): Uint8Array {
   const random = createRandom(JSON.stringify([prompt, picture, index]))
   const channel = () => 64 + Math.floor(random() * 128)
@@ -98,7 +92,7 @@ function draw({ prompt, picture, edge }: Drawing, index: number): Uint8Array {
       const isInk = WORD[row - 2]?.[column - 2] === '#'
       return Buffer.alloc(3 * side, Buffer.from(isInk ? INK : colour))
     })
-    // Each row begins with one byte that names its filter. 0 means no filter.
+    // The first byte of a row names its filter. 0: no filter.
     const pixels = Buffer.concat([Buffer.of(0), ...fields])
     return Buffer.alloc(side * pixels.length, pixels)
   })
@@ -111,9 +105,7 @@ const DEPTH_AND_METHODS = [8, 2, 0, 0, 0]
 /** Identifies the file as a demonstration, even if the visible word was cropped. */
 const COMMENT = 'Comment\0[demonstration] No model made this picture.'
 
-/**
- * Encodes a square picture as PNG (3rd edition). Each row in `rows` begins with its filter byte.
- */
+/** Encodes a square picture. Each row in `rows` begins with its filter byte. */
 export function writePng(edge: number, rows: Buffer): Uint8Array {
   const header = Buffer.alloc(8)
   header.writeUInt32BE(edge, 0)

@@ -17,7 +17,6 @@ async function start({ host, port, delayMs, tee }: DemoConfig): Promise<void> {
   const options = { delayMs, now: Date.now }
   const server = createDemoServer(options)
   await listen(server, { host, port })
-  // Loaded only here: nothing else needs the simulated TEE.
   const attested =
     tee === null
       ? null

@@ -1,17 +1,16 @@
+import { type DemoAnswer, event, eventFrame, type NamedEvent, writeFrames } from './answers.ts'
 import { chooseAnswer, splitTokens, thinkAbout } from './choices.ts'
 import { countInput, type MessagesRequest, questionOfMessages } from './messages-request.ts'
-import { type NamedEvent, nameAnswer } from './responses-answer.ts'
+import { nameAnswer } from './responses-answer.ts'
 
-/** A block of a message, and the pieces in which it is streamed. */
 type Block = {
   readonly whole: object
-  /** The block's form at its beginning, before its pieces. */
+  /** The block before its first piece. */
   readonly start: object
   readonly deltas: readonly object[]
   readonly tokens: number
 }
 
-/** The answer to a Messages request. It can be written as one whole answer or as events. */
 type MessagesAnswer = {
   readonly message: {
     readonly [name: string]: unknown
@@ -22,8 +21,8 @@ type MessagesAnswer = {
   readonly blocks: readonly Block[]
 }
 
-/** Gives the answer to a request. The same request gets the same answer. Throws DemoError. */
-export function answerMessages(request: MessagesRequest): MessagesAnswer {
+/** The same request gets the same answer. Throws DemoError. */
+export function answerMessages(request: MessagesRequest): DemoAnswer {
   const question = questionOfMessages(request)
   const answer = chooseAnswer(question)
   const name = nameAnswer(request)
@@ -34,21 +33,23 @@ export function answerMessages(request: MessagesRequest): MessagesAnswer {
       ? answer.calls.map((call, at) => toolBlock(`toolu_${name}_${at}`, call))
       : [textBlock(answer.tokens)]
   const blocks = [...(thinking.length === 0 ? [] : [thinkingBlock(thinking)]), ...said]
-  return {
-    blocks,
-    message: {
-      id: `msg_${name}`,
-      type: 'message',
-      role: 'assistant',
-      model: request.model,
-      content: blocks.map(({ whole }) => whole),
-      stop_reason: stopOf(answer),
-      stop_sequence: null,
-      usage: {
-        input_tokens: countInput(request),
-        output_tokens: blocks.reduce((sum, { tokens }) => sum + tokens, 0),
-      },
+  const message = {
+    id: `msg_${name}`,
+    type: 'message',
+    role: 'assistant',
+    model: request.model,
+    content: blocks.map(({ whole }) => whole),
+    stop_reason: stopOf(answer),
+    stop_sequence: null,
+    usage: {
+      input_tokens: countInput(request),
+      output_tokens: blocks.reduce((sum, { tokens }) => sum + tokens, 0),
     },
+  }
+  return {
+    whole: () => message,
+    frames: () => writeFrames(writeEvents({ message, blocks }), eventFrame),
+    end: '',
   }
 }
 
@@ -58,8 +59,7 @@ function stopOf(answer: ReturnType<typeof chooseAnswer>): string {
   return answer.isCut ? 'max_tokens' : 'end_turn'
 }
 
-/** Gives the events of an answer, in order. */
-export function* writeMessagesEvents({ message, blocks }: MessagesAnswer): Generator<NamedEvent> {
+function* writeEvents({ message, blocks }: MessagesAnswer): Generator<NamedEvent> {
   const { stop_reason, stop_sequence, usage } = message
   const begun = {
     ...message,
@@ -79,10 +79,6 @@ export function* writeMessagesEvents({ message, blocks }: MessagesAnswer): Gener
   yield event('message_stop', {})
 }
 
-function event(type: string, data: object): NamedEvent {
-  return { type, ...data }
-}
-
 function textBlock(tokens: readonly string[]): Block {
   return {
     whole: { type: 'text', text: tokens.join('') },
@@ -93,7 +89,7 @@ function textBlock(tokens: readonly string[]): Block {
 }
 
 function thinkingBlock(tokens: readonly string[]): Block {
-  // The signature's text shows that it is only for demonstration. Callers do not check it.
+  // A made-up signature. Callers do not check it.
   const signature = Buffer.from('demonstration').toString('base64')
   return {
     whole: { type: 'thinking', thinking: tokens.join(''), signature },

@@ -1,8 +1,7 @@
 import { z } from 'zod'
-import { countTokens, type Question } from './choices.ts'
-import { parseBody } from './request.ts'
+import { type AskedTurn, countTokens, type Question, readTurns } from './choices.ts'
+import { jsonObject, parseBody } from './request.ts'
 
-const jsonObject = z.record(z.string(), z.unknown())
 type Block = {
   readonly type: string
   readonly text?: string | undefined
@@ -17,7 +16,7 @@ const block: z.ZodType<Block> = z.lazy(() =>
 )
 const content = z.union([z.string(), z.array(block)])
 
-/** The members whose tokens are counted. The other members only set the form of the answer. */
+/** The members whose tokens are counted. */
 const countedSchema = z.looseObject({
   model: z.string(),
   messages: z
@@ -31,7 +30,7 @@ const requestSchema = countedSchema.extend({
   stream: z.boolean().nullish(),
   stop_sequences: z.array(z.string()).nullish(),
   thinking: z.looseObject({ type: z.string() }).nullish(),
-  // Provider-defined tool types have other members. These are not checked.
+  // Provider-defined tool types have other members, which are not checked.
   tools: z
     .array(z.looseObject({ name: z.string().optional(), input_schema: jsonObject.nullish() }))
     .nullish(),
@@ -44,32 +43,22 @@ const requestSchema = countedSchema.extend({
     .nullish(),
 })
 
-/** A Messages request that passed the demo provider's checks. Unknown members are kept. */
+/** Unknown members are kept. */
 export type MessagesRequest = z.infer<typeof requestSchema>
 
-/** Gives the request in a body. Throws DemoError, as parseBody does. */
+/** Throws DemoError. */
 export const parseMessagesRequest = (body: Uint8Array): MessagesRequest =>
   parseBody(requestSchema, body)
 
-/** Gives the answer to `count_tokens`. */
 export function countRequest(body: Uint8Array): { readonly input_tokens: number } {
   return { input_tokens: countInput(parseBody(countedSchema, body)) }
 }
 
-/** Gives the question of a request. */
 export function questionOfMessages(request: MessagesRequest): Question {
   const { messages, tool_choice: choice } = request
-  const at = messages.findLastIndex(
-    ({ role, content: said }) => role === 'user' && !hasResults(said),
-  )
-  const last = messages.at(-1)
-  const results = messages.slice(at + 1).flatMap(({ content: said }) => resultsOf(said))
-  const isAnswered = last !== undefined && hasResults(last.content)
   return {
     model: request.model,
-    said: textOf(messages[at]?.content ?? ''),
-    toolResult: isAnswered ? textOf(resultsOf(last.content).at(-1)?.content ?? '') : null,
-    answered: results.length,
+    ...readTurns(messages.flatMap(turnsOf)),
     tools: (request.tools ?? []).flatMap(({ name, input_schema: parameters }) =>
       name === undefined || parameters == null ? [] : [{ name, parameters }],
     ),
@@ -82,7 +71,6 @@ export function questionOfMessages(request: MessagesRequest): Question {
   }
 }
 
-/** Counts the tokens of all texts in the input. */
 export function countInput({ messages, system }: z.infer<typeof countedSchema>): number {
   const texts = [textOf(system ?? ''), ...messages.map(({ content: said }) => textOf(said))]
   return texts.reduce((sum, text) => sum + countTokens(text), 0)
@@ -98,10 +86,12 @@ function textOf(said: string | readonly Block[]): string {
   return said.map((part) => part.text ?? textOf(part.content ?? '')).join('')
 }
 
-function resultsOf(said: string | readonly Block[]): readonly Block[] {
-  return typeof said === 'string' ? [] : said.filter(({ type }) => type === 'tool_result')
-}
-
-function hasResults(said: string | readonly Block[]): boolean {
-  return resultsOf(said).length > 0
+function turnsOf({
+  role,
+  content: said,
+}: MessagesRequest['messages'][number]): readonly AskedTurn[] {
+  const results = typeof said === 'string' ? [] : said.filter(({ type }) => type === 'tool_result')
+  return results.length === 0
+    ? [{ kind: role === 'user' ? role : 'other', text: textOf(said) }]
+    : results.map((result) => ({ kind: 'tool', text: textOf(result.content ?? '') }))
 }

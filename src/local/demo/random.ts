@@ -1,11 +1,11 @@
 import { hash } from 'node:crypto'
 
-/** Gives the next number of a deterministic sequence, 0 ≤ number < 1. */
+/** The next number of a fixed sequence, 0 ≤ number < 1. */
 export type Random = () => number
 
 /**
- * Returns a sequence that depends only on the text (mulberry32, started with the text's SHA-256).
- * For demonstration output only: it must not make secrets.
+ * The sequence depends only on the text (mulberry32, seeded with the text's SHA-256). Not for
+ * secrets.
  */
 export function createRandom(seedText: string): Random {
   let state = Number.parseInt(hash('sha256', seedText, 'hex').slice(0, 8), 16)
@@ -17,7 +17,7 @@ export function createRandom(seedText: string): Random {
   }
 }
 
-/** Returns one of the items. The list must not be empty. */
+/** The list must not be empty. */
 export function pickFrom<Item>(items: readonly Item[], random: Random): Item {
   return items[Math.floor(random() * items.length)] as Item
 }

@@ -1,6 +1,19 @@
-import type { z } from 'zod'
+import { z } from 'zod'
 
-/** Parses the JSON of a body. Throws a DemoError that describes the first fault. */
+export const jsonObject = z.record(z.string(), z.unknown())
+
+export const contentSchema = z.union([
+  z.string(),
+  z.array(z.looseObject({ text: z.string().optional(), refusal: z.string().optional() })),
+])
+
+/** Parts that are not text are ignored. */
+export function contentText(content: z.infer<typeof contentSchema>): string {
+  if (typeof content === 'string') return content
+  return content.map(({ text, refusal }) => text ?? refusal ?? '').join('')
+}
+
+/** Throws a DemoError that describes the first fault. */
 export function parseBody<Output>(schema: z.ZodType<Output>, body: Uint8Array): Output {
   let value: unknown
   try {
@@ -15,7 +28,6 @@ export function parseBody<Output>(schema: z.ZodType<Output>, body: Uint8Array): 
   throw new DemoError(400, `Invalid value for '${param}': ${issue?.message}.`, { param })
 }
 
-/** A request that the demo provider refuses. */
 export class DemoError extends Error {
   readonly status: number
   readonly #where: { readonly param?: string; readonly code?: string }
@@ -30,7 +42,7 @@ export class DemoError extends Error {
     this.#where = where
   }
 
-  /** Gives the body of the error's answer, in the form of Anthropic's API. */
+  /** The error in the form of Anthropic's API. */
   toMessagesBody(): object {
     const types: Readonly<Record<number, string>> = {
       400: 'invalid_request_error',
@@ -41,7 +53,7 @@ export class DemoError extends Error {
     return { type: 'error', error: { type, message: this.message } }
   }
 
-  /** Gives the body of the error's answer, in the form of OpenAI's API. */
+  /** The error in the form of OpenAI's API. */
   toBody(): object {
     const type = this.status >= 500 ? 'server_error' : 'invalid_request_error'
     const { param = null, code = null } = this.#where

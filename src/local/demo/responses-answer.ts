@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto'
+import { type DemoAnswer, event, eventFrame, type NamedEvent, writeFrames } from './answers.ts'
 import { chooseAnswer, countTokens, splitTokens, thinkAbout } from './choices.ts'
 import {
   itemsOf,
@@ -7,61 +8,27 @@ import {
   textOfItem,
 } from './responses-request.ts'
 
-/** An event of a stream. Its `type` is also its event name. */
-export type NamedEvent = { readonly type: string }
-
-/** An item of the output, and the texts in which it is streamed. */
 type Item = {
   readonly item: Readonly<Record<string, unknown>> & { readonly id: string }
-  /** How the item's text is streamed. Null: the text is the arguments of a function. */
+  /** Null: the streamed text is the arguments of a function. */
   readonly part: Part | null
   readonly tokens: readonly string[]
 }
 
-/** A part of an item: the list that contains it, and the names of its events. */
-type Part = {
-  readonly list: 'content' | 'summary'
-  readonly events: 'content_part' | 'reasoning_summary_part'
-  readonly type: 'output_text' | 'refusal' | 'summary_text'
-  readonly member: 'text' | 'refusal'
-  readonly text: 'output_text' | 'refusal' | 'reasoning_summary_text'
-}
+/** The type of a part, and the member that has its text. */
+type Part = { readonly type: string; readonly member: 'text' | 'refusal' }
 
 const PARTS = {
-  text: {
-    list: 'content',
-    events: 'content_part',
-    type: 'output_text',
-    member: 'text',
-    text: 'output_text',
-  },
-  refusal: {
-    list: 'content',
-    events: 'content_part',
-    type: 'refusal',
-    member: 'refusal',
-    text: 'refusal',
-  },
-  thinking: {
-    list: 'summary',
-    events: 'reasoning_summary_part',
-    type: 'summary_text',
-    member: 'text',
-    text: 'reasoning_summary_text',
-  },
+  text: { type: 'output_text', member: 'text' },
+  refusal: { type: 'refusal', member: 'refusal' },
+  thinking: { type: 'summary_text', member: 'text' },
 } as const satisfies Readonly<Record<string, Part>>
 
-/** The answer to a Responses request. It can be written as one whole answer or as events. */
-export type ResponsesAnswer = {
-  readonly response: Readonly<Record<string, unknown>>
-  readonly items: readonly Item[]
-}
+const isSummary = (part: Part) => part === PARTS.thinking
+const listOf = (part: Part) => (isSummary(part) ? 'summary' : 'content')
 
-/**
- * Returns the answer to a request. The same request always gets the same answer, except for its
- * time. Throws DemoError.
- */
-export function answerResponses(request: ResponsesRequest, nowMs: number): ResponsesAnswer {
+/** The same request always gets the same answer, except for its time. Throws DemoError. */
+export function answerResponses(request: ResponsesRequest, nowMs: number): DemoAnswer {
   const question = questionOfResponses(request)
   const answer = chooseAnswer(question)
   const name = nameAnswer(request)
@@ -97,39 +64,40 @@ export function answerResponses(request: ResponsesRequest, nowMs: number): Respo
           },
         ]
   const isCut = answer.kind !== 'calls' && answer.isCut
-  const output = [...reasoning, ...said]
+  const items = [...reasoning, ...said]
+  const response = {
+    id: `resp_${name}`,
+    object: 'response',
+    created_at: Math.floor(nowMs / 1000),
+    status: isCut ? 'incomplete' : 'completed',
+    error: null,
+    incomplete_details: isCut ? { reason: 'max_output_tokens' } : null,
+    instructions: request.instructions ?? null,
+    model: request.model,
+    output: items.map(endOf),
+    parallel_tool_calls: request.parallel_tool_calls ?? true,
+    tool_choice: request.tool_choice ?? 'auto',
+    tools: request.tools ?? [],
+    metadata: {},
+    usage: countUsage(request, items, thinking.length),
+  }
   return {
-    items: output,
-    response: {
-      id: `resp_${name}`,
-      object: 'response',
-      created_at: Math.floor(nowMs / 1000),
-      status: isCut ? 'incomplete' : 'completed',
-      error: null,
-      incomplete_details: isCut ? { reason: 'max_output_tokens' } : null,
-      instructions: request.instructions ?? null,
-      model: request.model,
-      output: output.map(endOf),
-      parallel_tool_calls: request.parallel_tool_calls ?? true,
-      tool_choice: request.tool_choice ?? 'auto',
-      tools: request.tools ?? [],
-      metadata: {},
-      usage: countUsage(request, output, thinking.length),
-    },
+    whole: () => response,
+    frames: () => writeFrames(writeEvents(response, items), eventFrame),
+    end: '',
   }
 }
 
-/**
- * Returns the common part of all ids in an answer. It is the same for a streamed and a whole
- * answer.
- */
+/** The common part of all ids in an answer. A streamed and a whole answer have the same ids. */
 export function nameAnswer(request: { readonly stream?: unknown }): string {
   const { stream: _, ...asked } = request
   return hash('sha256', JSON.stringify(asked), 'hex').slice(0, 24)
 }
 
-/** Gives the events of an answer, in order. */
-export function* writeResponsesEvents({ response, items }: ResponsesAnswer): Generator<NamedEvent> {
+function* writeEvents(
+  response: { readonly status: string },
+  items: readonly Item[],
+): Generator<NamedEvent> {
   let sequence_number = 0
   const numbered = (event: NamedEvent) => ({ ...event, sequence_number: sequence_number++ })
   const begun = { ...response, status: 'in_progress', output: [], usage: null }
@@ -151,17 +119,15 @@ function* itemEvents(item: Item, output_index: number): Generator<NamedEvent> {
     for (const delta of tokens) yield event(`${name}.delta`, { ...place, delta })
     yield event(`${name}.done`, { ...place, arguments: text })
   } else {
-    const at = { ...place, [part.list === 'content' ? 'content_index' : 'summary_index']: 0 }
-    yield event(`response.${part.events}.added`, { ...at, part: partOf(part, '') })
-    for (const delta of tokens) yield event(`response.${part.text}.delta`, { ...at, delta })
-    yield event(`response.${part.text}.done`, { ...at, [part.member]: text })
-    yield event(`response.${part.events}.done`, { ...at, part: partOf(part, text) })
+    const at = { ...place, [`${listOf(part)}_index`]: 0 }
+    const name = `response.${isSummary(part) ? `reasoning_${part.type}` : part.type}`
+    const partName = `response.${isSummary(part) ? 'reasoning_summary' : 'content'}_part`
+    yield event(`${partName}.added`, { ...at, part: partOf(part, '') })
+    for (const delta of tokens) yield event(`${name}.delta`, { ...at, delta })
+    yield event(`${name}.done`, { ...at, [part.member]: text })
+    yield event(`${partName}.done`, { ...at, part: partOf(part, text) })
   }
   yield event('response.output_item.done', { output_index, item: endOf(item) })
-}
-
-function event(type: string, data: object): NamedEvent {
-  return { type, ...data }
 }
 
 function partOf({ type, member }: Part, text: string): object {
@@ -170,18 +136,17 @@ function partOf({ type, member }: Part, text: string): object {
 
 function beginOf({ item, part }: Item): object {
   if (part === null) return { ...item, arguments: '', status: 'in_progress' }
-  const begun = { ...item, [part.list]: [] }
-  return part.list === 'content' ? { ...begun, status: 'in_progress' } : begun
+  const begun = { ...item, [listOf(part)]: [] }
+  return isSummary(part) ? begun : { ...begun, status: 'in_progress' }
 }
 
 function endOf({ item, part, tokens }: Item): object {
   const text = tokens.join('')
   if (part === null) return { ...item, arguments: text, status: 'completed' }
-  const ended = { ...item, [part.list]: [partOf(part, text)] }
-  return part.list === 'content' ? { ...ended, status: 'completed' } : ended
+  const ended = { ...item, [listOf(part)]: [partOf(part, text)] }
+  return isSummary(part) ? ended : { ...ended, status: 'completed' }
 }
 
-/** Returns the usage, counted in the demonstration's tokens. */
 function countUsage(request: ResponsesRequest, output: readonly Item[], reasoning: number): object {
   const texts = [request.instructions ?? '', ...itemsOf(request).map(textOfItem)]
   const input = texts.reduce((sum, text) => sum + countTokens(text), 0)

@@ -1,17 +1,12 @@
 import { z } from 'zod'
-import type { Question } from './choices.ts'
-import { parseBody } from './request.ts'
+import { type AskedTurn, type Question, readTurns } from './choices.ts'
+import { contentSchema, contentText, jsonObject, parseBody } from './request.ts'
 
-const jsonObject = z.record(z.string(), z.unknown())
-const text = z.union([
-  z.string(),
-  z.array(z.looseObject({ text: z.string().optional(), refusal: z.string().optional() })),
-])
 const item = z.looseObject({
   type: z.string().nullish(),
   role: z.string().nullish(),
-  content: text.nullish(),
-  output: z.union([text, jsonObject]).nullish(),
+  content: contentSchema.nullish(),
+  output: z.union([contentSchema, jsonObject]).nullish(),
 })
 
 const requestSchema = z.looseObject({
@@ -22,7 +17,7 @@ const requestSchema = z.looseObject({
   max_output_tokens: z.int().min(1).nullish(),
   reasoning: z.looseObject({ effort: z.string().nullish() }).nullish(),
   parallel_tool_calls: z.boolean().nullish(),
-  // Provider-defined tool types have other members. These are not checked.
+  // Provider-defined tool types have other members, which are not checked.
   tools: z
     .array(
       z.looseObject({
@@ -42,25 +37,18 @@ const requestSchema = z.looseObject({
     .nullish(),
 })
 
-/** A Responses request that passed the demo provider's checks. Unknown members are kept. */
+/** Unknown members are kept. */
 export type ResponsesRequest = z.infer<typeof requestSchema>
 
-/** Gives the request in a body. Throws DemoError, as parseBody does. */
+/** Throws DemoError. */
 export const parseResponsesRequest = (body: Uint8Array): ResponsesRequest =>
   parseBody(requestSchema, body)
 
-/** Gives the question of a request. */
 export function questionOfResponses(request: ResponsesRequest): Question {
-  const items = itemsOf(request)
-  const at = items.findLastIndex(({ role }) => role === 'user')
-  const said = items[at]
-  const last = items.at(-1)
   const { tool_choice: choice, max_output_tokens: tokensMax } = request
   return {
     model: request.model,
-    said: said === undefined ? '' : textOfItem(said),
-    toolResult: last !== undefined && isResult(last) ? textOfItem(last) : null,
-    answered: items.slice(at + 1).filter(isResult).length,
+    ...readTurns(itemsOf(request).map(turnOf)),
     tools: (request.tools ?? []).flatMap(({ type, name, parameters }) =>
       type === 'function' && name !== undefined ? [{ name, parameters }] : [],
     ),
@@ -73,20 +61,18 @@ export function questionOfResponses(request: ResponsesRequest): Question {
   }
 }
 
-/** The items of the input. An input that is a text becomes one user message. */
 export function itemsOf({ input }: ResponsesRequest): readonly z.infer<typeof item>[] {
   return typeof input === 'string' ? [{ role: 'user', content: input }] : input
 }
 
-/** Returns the text of an item, which is a message or a tool's answer. */
 export function textOfItem({ content, output }: z.infer<typeof item>): string {
   const said = content ?? output ?? ''
-  if (typeof said === 'string') return said
-  return !Array.isArray(said) ? '' : said.map((part) => part.text ?? part.refusal ?? '').join('')
+  return typeof said === 'string' || Array.isArray(said) ? contentText(said) : ''
 }
 
-function isResult({ type }: z.infer<typeof item>): boolean {
-  return type?.endsWith('_output') === true
+function turnOf(turn: z.infer<typeof item>): AskedTurn {
+  const kind = turn.role === 'user' ? 'user' : turn.type?.endsWith('_output') ? 'tool' : 'other'
+  return { kind, text: textOfItem(turn) }
 }
 
 function formatOf({ text: asked }: ResponsesRequest): Question['format'] {

@@ -1,26 +1,25 @@
 import { DemoError } from './request.ts'
 
-/** Maximum number of values in one example. A schema that needs more values is refused. */
+/** A schema whose example needs more values is refused. */
 const EXAMPLE_VALUES_MAX = 10_000
-/** Maximum number of characters of all texts in one example. */
+/** All texts of one example together. */
 const EXAMPLE_CHARACTERS_MAX = 100_000
-/** Deepest nesting of an example. */
 const EXAMPLE_DEPTH_MAX = 64
 
 export type Schema = Readonly<Record<string, unknown>>
 type Search = {
   readonly root: Schema
   readonly depth: number
-  /** The number of values and characters that the example may still add. */
+  /** What the example may still add. */
   readonly budget: { values: number; characters: number }
 }
 
 /**
- * Returns a small JSON value that fits a JSON Schema, with only the required members and the fewest
- * items. Of several alternatives, it uses the first that has an example. Understands type, const,
- * enum, properties, required, items, prefixItems, anyOf, oneOf, allOf, $ref within the schema, and
- * the bounds of strings, numbers and arrays. Does not understand `pattern`. Throws a DemoError
- * (400) when there is no finite example within the limits above.
+ * The smallest example of a JSON Schema: only the required members, the fewest items, and of
+ * several alternatives the first that has an example. Understands type, const, enum, properties,
+ * required, items, prefixItems, anyOf, oneOf, allOf, $ref within the schema, and the bounds of
+ * strings, numbers and arrays, but not `pattern`. Throws DemoError when no example is within the
+ * limits above.
  */
 export function exampleOf(schema: Schema): unknown {
   const budget = { values: EXAMPLE_VALUES_MAX, characters: EXAMPLE_CHARACTERS_MAX }
@@ -28,8 +27,10 @@ export function exampleOf(schema: Schema): unknown {
 }
 
 function noExample(): DemoError {
-  const limits = `at most ${EXAMPLE_VALUES_MAX} values and ${EXAMPLE_CHARACTERS_MAX} characters, ${EXAMPLE_DEPTH_MAX} deep`
-  return new DemoError(400, `The schema has no example of ${limits}.`, { param: 'schema' })
+  const counts = `at most ${EXAMPLE_VALUES_MAX} values and ${EXAMPLE_CHARACTERS_MAX} characters`
+  return new DemoError(400, `The schema has no example of ${counts}, ${EXAMPLE_DEPTH_MAX} deep.`, {
+    param: 'schema',
+  })
 }
 
 function build(schema: unknown, { root, depth, budget }: Search): unknown {
@@ -48,7 +49,6 @@ function build(schema: unknown, { root, depth, budget }: Search): unknown {
   return Array.isArray(alternatives) ? buildFirst(alternatives, deeper) : buildType(schema, deeper)
 }
 
-/** Subtracts the characters of a value from the budget, and returns the value. */
 function spend(value: unknown, budget: Search['budget']): unknown {
   budget.characters -= JSON.stringify(value)?.length ?? 0
   if (budget.characters < 0) throw noExample()
@@ -127,10 +127,7 @@ function exampleText({ format, minLength, maxLength }: Schema): unknown {
   return 'demonstration'.slice(0, boundOf(maxLength, 13)).padEnd(shortest, '.')
 }
 
-/**
- * Returns zero if the bounds allow it. Otherwise returns the allowed number that is nearest to a
- * bound.
- */
+/** Zero if the bounds allow it, else the allowed number that is nearest to a bound. */
 function exampleNumber(schema: Schema, step: number): unknown {
   const least = boundOf(schema.minimum, Number.NEGATIVE_INFINITY)
   const above = boundOf(schema.exclusiveMinimum, Number.NEGATIVE_INFINITY)

@@ -1,7 +1,6 @@
 import type { Server as HttpServer } from 'node:http'
 import { Server } from 'node:https'
 
-/** The origin at which a listening server answers. */
 export function serverOrigin(server: HttpServer | Server): string {
   const address = server.address()
   if (address === null || typeof address === 'string') throw new Error('expected a TCP address')

@@ -4,50 +4,44 @@ import { createServer as createTlsServer, type Server as TlsServer } from 'node:
 import { setTimeout as sleep } from 'node:timers/promises'
 import { EVIDENCE_PATHS } from '../../../attestation/providers/evidence/evidence-document.ts'
 import type { SimulatedTee } from '../tee/simulated-tee.ts'
-import { answerChat, writeChunks, writeCompletion } from './chat-answer.ts'
+import type { DemoAnswer } from './answers.ts'
+import { answerChat } from './chat-answer.ts'
 import { parseChatRequest } from './chat-request.ts'
 import { embed } from './embeddings.ts'
 import { drawImages, parseEdit, parseGeneration } from './images.ts'
-import { answerMessages, writeMessagesEvents } from './messages-answer.ts'
+import { answerMessages } from './messages-answer.ts'
 import { countRequest, parseMessagesRequest } from './messages-request.ts'
 import { checkModel, DEMO_MODELS, describeModel, TEE_MODELS } from './models.ts'
 import { DemoError } from './request.ts'
-import { answerResponses, type NamedEvent, writeResponsesEvents } from './responses-answer.ts'
+import { answerResponses } from './responses-answer.ts'
 import { parseResponsesRequest } from './responses-request.ts'
 
-/** Largest request body, bytes. The gateway allows less. */
+/** The gateway allows less. */
 export const DEMO_BODY_BYTES_MAX = 32 * 1024 * 1024
-/**
- * How long an idle connection stays open. This time is long, so that a caller's pool rarely uses a
- * connection that is just closing.
- */
+/** Long, so that a caller's pool rarely uses a connection that is just closing. */
 const DEMO_KEEP_ALIVE_MS = 60_000
 
 type DemoOptions = {
-  /** Pause before each chunk of a stream, and before a complete answer, milliseconds. */
+  /** Pause before each chunk of a stream, and before a whole answer. */
   readonly delayMs: number
   /** Unix milliseconds. */
   readonly now: () => number
 }
 
-/** What one server of the provider serves. */
 type Served = DemoOptions & {
   readonly models: readonly string[]
   /** Null: the server has no evidence. */
   readonly tee: SimulatedTee | null
 }
 
-/**
- * Returns the demo provider's HTTP server, which does not listen yet. README.md in this folder
- * describes its answers.
- */
+/** The server does not listen yet. README.md in this folder describes its answers. */
 export function createDemoServer(options: DemoOptions): Server {
   return keepConnections(createServer(listenerOf({ ...options, models: DEMO_MODELS, tee: null })))
 }
 
 /**
- * Returns the HTTPS server of the provider in the simulated TEE, which does not listen yet. It has
- * the same API, other models, and Tinfoil's document.
+ * The HTTPS server of the simulated TEE. It does not listen yet. It has the same API, other models,
+ * and Tinfoil's document.
  */
 export function createTeeServer(options: DemoOptions, tee: SimulatedTee): TlsServer {
   const listener = listenerOf({ ...options, models: TEE_MODELS, tee })
@@ -59,6 +53,15 @@ function keepConnections<Kept extends Server | TlsServer>(server: Kept): Kept {
   return server
 }
 
+type Call = {
+  readonly request: IncomingMessage
+  readonly response: ServerResponse
+  /** Method and path. */
+  readonly route: string
+  readonly query: string
+  readonly served: Served
+}
+
 function listenerOf(served: Served) {
   return (request: IncomingMessage, response: ServerResponse) => {
     serve(request, response, served).catch((fault: unknown) => refuse(request, response, fault))
@@ -68,37 +71,55 @@ function listenerOf(served: Served) {
 async function serve(
   request: IncomingMessage,
   response: ServerResponse,
-  options: Served,
+  served: Served,
 ): Promise<void> {
   const [path = '/', query = ''] = (request.url ?? '/').split('?', 2)
   const route = `${request.method} ${path}`
-  const type = request.headers['content-type'] ?? ''
-  if (route === 'POST /v1/chat/completions') return complete(request, response, options)
-  if (route === 'POST /v1/responses') return respond(request, response, options)
-  if (route === 'POST /v1/messages') return answerMessage(request, response, options)
-  if (route === 'POST /v1/messages/count_tokens')
-    sendJson(response, 200, countRequest(await readBody(request)))
-  else if (route === 'POST /v1/embeddings') sendJson(response, 200, embed(await readBody(request)))
-  else if (route === 'POST /v1/images/generations') {
-    const asked = parseGeneration(await readBody(request))
-    sendJson(response, 200, drawImages(asked, options.now()))
-  } else if (route === 'POST /v1/images/edits') {
-    const asked = await parseEdit(await readBody(request), type)
-    sendJson(response, 200, drawImages(asked, options.now()))
-  } else if (route === 'GET /v1/models')
-    sendJson(response, 200, { object: 'list', data: options.models.map(describeModel) })
-  else if (route.startsWith(ONE_MODEL)) {
-    const id = route.slice(ONE_MODEL.length)
-    checkModel(id, options.models)
-    sendJson(response, 200, describeModel(id))
-  } else if (options.tee !== null && route === `GET ${EVIDENCE_PATHS.tinfoil}`)
-    sendText(response, 200, options.tee.attest(nonceIn(query)))
-  else throw new DemoError(404, `Unknown request: ${route}.`)
+  const run = ROUTES[route] ?? (route.startsWith(ONE_MODEL) ? describeOne : refuseUnknown)
+  const answer = await run({ request, response, route, query, served })
+  if (answer !== undefined) sendJson(response, 200, answer)
 }
 
 const ONE_MODEL = 'GET /v1/models/'
 
-/** Returns a query's nonce. A query without a nonce is refused: the document might be old. */
+/** Returns the answer, or undefined when it is sent already. */
+type Run = (call: Call) => Promise<object | undefined>
+
+const ROUTES: Readonly<Record<string, Run>> = {
+  'POST /v1/chat/completions': callOf(parseChatRequest, answerChat),
+  'POST /v1/responses': callOf(parseResponsesRequest, answerResponses),
+  'POST /v1/messages': callOf(parseMessagesRequest, answerMessages),
+  'POST /v1/messages/count_tokens': async ({ request }) => countRequest(await readBody(request)),
+  'POST /v1/embeddings': async ({ request }) => embed(await readBody(request)),
+  'POST /v1/images/generations': async ({ request, served }) =>
+    drawImages(parseGeneration(await readBody(request)), served.now()),
+  'POST /v1/images/edits': async ({ request, served }) => {
+    const type = request.headers['content-type'] ?? ''
+    return drawImages(await parseEdit(await readBody(request), type), served.now())
+  },
+  'GET /v1/models': async ({ served }) => ({
+    object: 'list',
+    data: served.models.map(describeModel),
+  }),
+  [`GET ${EVIDENCE_PATHS.tinfoil}`]: async (call) => {
+    const { tee } = call.served
+    if (tee === null) return refuseUnknown(call)
+    sendText(call.response, 200, tee.attest(nonceIn(call.query)))
+    return undefined
+  },
+}
+
+async function describeOne({ route, served }: Call): Promise<object> {
+  const id = route.slice(ONE_MODEL.length)
+  checkModel(id, served.models)
+  return describeModel(id)
+}
+
+async function refuseUnknown({ route }: Call): Promise<never> {
+  throw new DemoError(404, `Unknown request: ${route}.`)
+}
+
+/** A query without a nonce is refused: the document might be old. */
 function nonceIn(query: string): Uint8Array {
   const [nonce = '', ...others] = new URLSearchParams(query).getAll('nonce')
   if (!/^[0-9a-f]{64}$/.test(nonce) || others.length > 0)
@@ -108,77 +129,37 @@ function nonceIn(query: string): Uint8Array {
   return Buffer.from(nonce, 'hex')
 }
 
-async function complete(
-  request: IncomingMessage,
+function callOf<
+  Asked extends { readonly model: string; readonly stream?: boolean | null | undefined },
+>(parse: (body: Uint8Array) => Asked, answer: (asked: Asked, nowMs: number) => DemoAnswer): Run {
+  return async ({ request, response, served }) => {
+    const asked = parse(await readBody(request))
+    checkModel(asked.model, served.models)
+    const { whole, frames, end } = answer(asked, served.now())
+    if (asked.stream === true) {
+      await stream(response, frames(), served)
+      response.end(end)
+      return undefined
+    }
+    if (served.delayMs > 0) await sleep(served.delayMs)
+    return whole()
+  }
+}
+
+/** Does not end the response. Stops when the reader has left. */
+async function stream(
   response: ServerResponse,
-  options: Served,
-): Promise<void> {
-  const asked = parseChatRequest(await readBody(request))
-  checkModel(asked.model, options.models)
-  const answer = answerChat(asked, options.now())
-  if (asked.stream !== true) return answerWhole(response, writeCompletion(answer), options)
-  await stream(response, writeData, writeChunks(answer), options)
-  response.end('data: [DONE]\n\n')
-}
-
-async function respond(
-  request: IncomingMessage,
-  response: ServerResponse,
-  options: Served,
-): Promise<void> {
-  const asked = parseResponsesRequest(await readBody(request))
-  checkModel(asked.model, options.models)
-  const answer = answerResponses(asked, options.now())
-  if (asked.stream !== true) return answerWhole(response, answer.response, options)
-  await stream(response, writeEvent, writeResponsesEvents(answer), options)
-  response.end()
-}
-
-async function answerMessage(
-  request: IncomingMessage,
-  response: ServerResponse,
-  options: Served,
-): Promise<void> {
-  const asked = parseMessagesRequest(await readBody(request))
-  checkModel(asked.model, options.models)
-  const answer = answerMessages(asked)
-  if (asked.stream !== true) return answerWhole(response, answer.message, options)
-  await stream(response, writeEvent, writeMessagesEvents(answer), options)
-  response.end()
-}
-
-async function answerWhole(
-  response: ServerResponse,
-  body: unknown,
-  { delayMs }: DemoOptions,
-): Promise<void> {
-  if (delayMs > 0) await sleep(delayMs)
-  sendJson(response, 200, body)
-}
-
-function writeData(data: unknown): string {
-  return `data: ${JSON.stringify(data)}\n\n`
-}
-
-function writeEvent(event: NamedEvent): string {
-  return `event: ${event.type}\n${writeData(event)}`
-}
-
-/** Writes events, and does not end the response. Stops when the reader has left. */
-async function stream<Event>(
-  response: ServerResponse,
-  write: (event: Event) => string,
-  events: Iterable<Event>,
+  frames: Iterable<string>,
   { delayMs }: DemoOptions,
 ): Promise<void> {
   response.writeHead(200, {
     'content-type': 'text/event-stream; charset=utf-8',
     'cache-control': 'no-cache',
   })
-  for (const event of events) {
+  for (const frame of frames) {
     if (delayMs > 0) await sleep(delayMs)
     if (response.destroyed) return
-    if (!response.write(write(event))) await drained(response)
+    if (!response.write(frame)) await drained(response)
   }
 }
 
@@ -190,7 +171,7 @@ async function drained(response: ServerResponse): Promise<void> {
   settled.abort()
 }
 
-/** Reads the body with event listeners: async iteration would take twice as long in benchmarks. */
+/** Event listeners: async iteration takes twice as long in benchmarks. */
 function readBody(request: IncomingMessage): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
     const parts: Buffer[] = []
@@ -221,7 +202,7 @@ function sendJson(response: ServerResponse, status: number, body: unknown): void
   sendText(response, status, JSON.stringify(body))
 }
 
-/** Sends JSON that is text already. Node sends headers and a string body in one write. */
+/** Node sends headers and a string body in one write. */
 function sendText(response: ServerResponse, status: number, text: string): void {
   response.writeHead(status, {
     'content-type': 'application/json',

@@ -12,12 +12,12 @@ import type { AttestedDemo } from './config.ts'
 import { createTeeServer } from './server.ts'
 import { serverOrigin } from './server-origin.ts'
 
-/** Maximum number of origins in the policy. Each start may use another port. */
+/** Each start may use another port. */
 const ORIGINS_MAX = 8
 
 /**
- * Starts the provider in the simulated TEE. The folder keeps the provider's keys, so that evidence
- * and policy stay valid after a restart. It also gets the policy and the CA's certificate.
+ * Starts the simulated TEE. The folder keeps its keys, so that evidence stays valid after a
+ * restart, and gets the policy and the CA's certificate.
  */
 export async function startTee(options: {
   readonly folder: string
@@ -44,7 +44,7 @@ export async function startTee(options: {
   return { server, ready: { origin, caFile, policyFile } }
 }
 
-/** The origins of the last policy, the newest first. None if there is no policy to read. */
+/** The newest origin is first. Empty if there is no readable policy. */
 async function readOrigins(policyFile: string): Promise<readonly string[]> {
   try {
     return parseProviderPolicy(await readFile(policyFile)).origins
@@ -53,7 +53,7 @@ async function readOrigins(policyFile: string): Promise<readonly string[]> {
   }
 }
 
-/** Listens on the first free port of `ports`. Rejects if no port is free. */
+/** Listens on the first free port. Rejects if no port is free. */
 async function listenOnOne(
   server: Server,
   {

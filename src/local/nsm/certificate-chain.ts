@@ -9,11 +9,10 @@ import {
 } from './certificate.ts'
 import { type DevelopmentRoot, ROOT_LEFT_SECONDS, SoftwareNsmError } from './development-root.ts'
 
-/** The key that signs documents, and the certificates that each document contains. */
 export type SigningChain = {
   /** Leaf, DER. */
   readonly certificate: Uint8Array
-  /** DER. The root is first. The issuer of the leaf is last. */
+  /** DER. The root is first, the issuer of the leaf last. */
   readonly cabundle: readonly Uint8Array[]
   readonly privateKey: KeyObject
 }
@@ -21,21 +20,19 @@ export type SigningChain = {
 export type ModuleIdentity = {
   /** `i-` and 17 hex digits. */
   readonly instanceId: string
-  /** 8 bytes: 6 bytes for the enclave's start time (Unix milliseconds), and 2 random bytes. */
+  /** 6 bytes of the enclave's start time (Unix milliseconds), and 2 random bytes. */
   readonly enclaveId: Uint8Array
 }
 
-/** Gives `i-…-enc…`, the module's name in documents. */
+/** The module's name in documents, `i-…-enc…`. */
 export function moduleIdOf({ instanceId, enclaveId }: ModuleIdentity): string {
   return `${instanceId}-enc${Buffer.from(enclaveId).toString('hex')}`
 }
 
 /**
- * Returns a function from a time (Unix milliseconds) to a chain that is valid at that time. The
- * chain's leaf has at least half of its life left; otherwise the leaf is issued again. The
- * authorities between leaf and root are issued again together. If the clock was set back to a time
- * before the certificates, all of them are issued again. Throws SoftwareNsmError `invalid_root`
- * when the root is about to expire.
+ * Returns a function that gives the chain for a time, Unix milliseconds. Certificates are issued
+ * again when half of their life is over, and when the clock was set back to a time before them.
+ * Throws SoftwareNsmError `invalid_root` when the root is about to expire.
  */
 export function createCertificateChain(
   root: DevelopmentRoot,
@@ -62,7 +59,10 @@ export function createCertificateChain(
   }
 }
 
-/** Certificates that were issued together at `issuedAt`, Unix seconds. */
+/**
+ * Certificates that were issued together at `issuedAt`, Unix seconds. `role` is of the last one,
+ * which has the shortest life.
+ */
 type Issued = {
   readonly certificates: readonly Uint8Array[]
   readonly last: Issuer
@@ -70,10 +70,6 @@ type Issued = {
   readonly issuedAt: number
 }
 
-/**
- * Certificates must be issued again when half the life of the leaf is over: the leaf has the
- * shortest life.
- */
 function isDue({ role, issuedAt }: Issued, now: number): boolean {
   const { lifeSeconds, backdateSeconds } = CERTIFICATE_PROFILES[role]
   return now < issuedAt - backdateSeconds || now > issuedAt + lifeSeconds / 2
@@ -107,13 +103,13 @@ function issue(
 
 type IssuedRole = Exclude<CertificateRole, 'root'>
 
-/** This name stands in place of AWS's region. No real region has this name. */
+/** Stands in place of AWS's region. No real region has this name. */
 const REGION = 'dev-local-1'
 
-/** A name that never resolves (RFC 2606), so no client ever fetches a list there. */
+/** Never resolves (RFC 2606), so no client fetches a list there. */
 const CRL_ORIGIN = 'http://crl.affidavit.invalid'
 
-/** The attributes have AWS's order, and CN has AWS's form with our organisation's name. */
+/** Order and form of AWS's names, with our organisation. */
 const NAMES: Readonly<Record<IssuedRole, (identity: ModuleIdentity) => Uint8Array>> = {
   regional: () =>
     developmentName(`${randomBytes(8).toString('hex')}.${REGION}.affidavit.nitro-enclaves`),
@@ -141,10 +137,7 @@ function instanceName(commonName: string): Uint8Array {
   )
 }
 
-/**
- * Serial numbers are random. Only the leaf's number consists of the enclave id and the second of
- * issue, as in AWS's leaves.
- */
+/** Random, except the leaf's: as in AWS's leaves, it is the enclave id and the second of issue. */
 const SERIALS: Readonly<Record<IssuedRole, (identity: ModuleIdentity, now: number) => Uint8Array>> =
   {
     regional: () => randomBytes(16),

@@ -12,21 +12,17 @@ import {
 import { encodeDer, octetString, sequence } from '../x509/der-encoder.ts'
 
 /**
- * The five certificates of a Nitro attestation document, root first. They copy the life,
- * constraints, key usage and order of extensions of AWS's certificates. A validator for AWS's
- * profile accepts them.
+ * The certificates of a Nitro attestation document, root first. Life, constraints, key usage and
+ * order of extensions are AWS's, so a validator for AWS's profile accepts them.
  */
 export const CERTIFICATE_ROLES = ['root', 'regional', 'zonal', 'instance', 'leaf'] as const
 
 export type CertificateRole = (typeof CERTIFICATE_ROLES)[number]
 
 type CertificateProfile = {
-  /** From issue to notAfter, seconds. */
+  /** From issue to notAfter. */
   readonly lifeSeconds: number
-  /**
-   * From notBefore to issue, seconds. A verifier's clock may be this much behind the issuer's
-   * clock.
-   */
+  /** From notBefore to issue. A verifier's clock may be this much behind the issuer's. */
   readonly backdateSeconds: number
   readonly ca: boolean
   readonly pathLength: number | null
@@ -50,10 +46,7 @@ const AUTHORITY = {
   ],
 } as const
 
-/**
- * The profile of each role. The root is never renewed, because verifiers keep a copy of its
- * certificate.
- */
+/** The root is never renewed, because verifiers keep a copy of its certificate. */
 export const CERTIFICATE_PROFILES: Readonly<Record<CertificateRole, CertificateProfile>> = {
   root: {
     ...AUTHORITY,
@@ -82,10 +75,7 @@ export const CERTIFICATE_PROFILES: Readonly<Record<CertificateRole, CertificateP
   },
 }
 
-/**
- * The issuer of a certificate: its name (DER), its key, and its key id (for the authority key
- * identifier).
- */
+/** `name` is a DER Name; `keyId` is for the authority key identifier. */
 export type Issuer = {
   readonly name: Uint8Array
   readonly keyId: Uint8Array
@@ -103,11 +93,11 @@ type CertificateRequest = {
   /** Unix seconds, both inclusive. */
   readonly notBefore: number
   readonly notAfter: number
-  /** The only URI in the CRL distribution points, for a profile that has this extension. */
+  /** For a profile with CRL distribution points. */
   readonly crlUri: string
 }
 
-/** Returns the DER of a certificate for an EC key, in the profile's form (RFC 5280). */
+/** DER (RFC 5280). */
 export function issueCertificate(request: CertificateRequest, issuer: Issuer): Uint8Array {
   const { profile, publicKey, subject } = request
   const parts = certificateParts({
@@ -121,7 +111,7 @@ export function issueCertificate(request: CertificateRequest, issuer: Issuer): U
   return buildCertificate(parts)
 }
 
-/** Gives the 20-byte key identifier: SHA-1 over the public point (RFC 5280, 4.2.1.2, method 1). */
+/** SHA-1 over the public point, 20 bytes (RFC 5280, 4.2.1.2, method 1). */
 export function keyIdOf(publicKey: KeyObject): Uint8Array {
   const point = publicKeyInfo({ publicKey }).subarray(-P384_POINT_BYTES)
   return createHash('sha1').update(point).digest()

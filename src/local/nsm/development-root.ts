@@ -11,10 +11,7 @@ import { placeFile } from '../../runtime/place-file.ts'
 import { developmentName, generateKey } from '../x509/certificate-builder.ts'
 import { CERTIFICATE_PROFILES, type Issuer, issueCertificate, keyIdOf } from './certificate.ts'
 
-/**
- * The software NSM cannot be used: its root's file or the measured source has a fault. The message
- * describes the correction.
- */
+/** The software NSM cannot be used. The message describes the correction. */
 export class SoftwareNsmError extends Error {
   override readonly name = 'SoftwareNsmError'
   readonly code: 'invalid_root' | 'invalid_source'
@@ -25,10 +22,7 @@ export class SoftwareNsmError extends Error {
   }
 }
 
-/**
- * A root of trust for development. No default policy trusts it, so a verifier's user must pass its
- * certificate to the verifier.
- */
+/** No default policy trusts this root: a verifier's user must pass its certificate. */
 export type DevelopmentRoot = Issuer & {
   /** DER. */
   readonly certificate: Uint8Array
@@ -36,18 +30,14 @@ export type DevelopmentRoot = Issuer & {
   readonly notAfter: number
 }
 
-/**
- * A root with less remaining life is refused. This time is longer than the life of the certificates
- * that the root signs.
- */
+/** A root with less remaining life is refused: it must outlive the certificates that it signs. */
 export const ROOT_LEFT_SECONDS = 20 * 86_400 + 3_600
 
 /**
- * Returns the root in `rootFile` (PEM: private key and certificate, mode 0600). Makes the root at
- * the first use and keeps it, so that documents can be checked after a restart. Two processes that
- * start at the same time get the same root. A second file has only the certificate
- * (rootCertificateFile), for `--root`. Null keeps the root in memory only. `nowMs` is Unix
- * milliseconds. Throws SoftwareNsmError `invalid_root`.
+ * The root in `rootFile` (PEM: private key and certificate, mode 0600). The first use makes it;
+ * later uses keep it, so that documents can be checked after a restart. Two processes that start at
+ * the same time get the same root. A second file (rootCertificateFile) has only the certificate,
+ * for `--root`. Null keeps the root in memory. Throws SoftwareNsmError `invalid_root`.
  */
 export async function openDevelopmentRoot(
   rootFile: string | null,
@@ -63,12 +53,12 @@ export async function openDevelopmentRoot(
   return root
 }
 
-/** Gives the path of the certificate for the root in `rootFile`: `root.pem` → `root.crt.pem`. */
+/** `root.pem` → `root.crt.pem`. */
 export function rootCertificateFile(rootFile: string): string {
   return `${rootFile.replace(/\.pem$/, '')}.crt.pem`
 }
 
-/** Gives the PEM of a new root: PKCS#8 key, then certificate. */
+/** PEM: PKCS#8 key, then certificate. */
 export function makeDevelopmentRoot(nowMs: number): string {
   const { privateKey, publicKey } = generateKey()
   const profile = CERTIFICATE_PROFILES.root
@@ -88,10 +78,7 @@ export function makeDevelopmentRoot(nowMs: number): string {
   return `${privateKey.export({ type: 'pkcs8', format: 'pem' })}${new X509Certificate(certificate)}`
 }
 
-/**
- * Subject of every development root. It differs from AWS's root, CN=aws.nitro-enclaves, so that the
- * roots are never confused.
- */
+/** Differs from AWS's root, CN=aws.nitro-enclaves, so that the two are never confused. */
 const ROOT_NAME = developmentName('Affidavit development root')
 
 function parseDevelopmentRoot(

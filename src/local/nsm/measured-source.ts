@@ -8,26 +8,25 @@ import { isJsonObject } from '../../../attestation/json/value.ts'
 import { listLoadedSources } from '../../../enclave/image/loaded-sources.ts'
 import { SoftwareNsmError } from './development-root.ts'
 
-/** Other measured files, in the project's root folder. They fix the version of each dependency. */
+/** Fixes the version of each dependency. */
 const MEASURED_RUNTIME_FILES = ['package-lock.json'] as const
 
 export type SourceMeasurements = {
-  /** Register of runtime and application. */
+  /** Runtime and application. */
   readonly pcr0: Uint8Array
-  /** Register of the runtime: the platform's name, Node's version, MEASURED_RUNTIME_FILES. */
+  /** The platform's name, Node's version, MEASURED_RUNTIME_FILES. */
   readonly pcr1: Uint8Array
-  /** Register of the application: every file that enclave/main.ts loads. */
+  /** Every file that enclave/main.ts loads. */
   readonly pcr2: Uint8Array
 }
 
 /**
- * Measures the enclave's own source, instead of an enclave image. PCR2 and PCR0 change when a file
- * that the enclave loads is added, removed, renamed or changed. Each list has one line `<SHA-384
- * hex> <path>` per file. Paths have `/` and are sorted by code unit. The register is SHA384(48 zero
- * bytes || SHA384(list)), as for images. The lines in `runtime`, such as Node's version, come
- * before the runtime's files. Does not prove anything: a user can measure any files, and no process
- * is compared with them. Throws SoftwareNsmError `invalid_source` for a missing file, a symbolic
- * link or any other file that is not plain.
+ * Measures the enclave's own source, in place of an enclave image. Each list has one line `<SHA-384
+ * hex>  <path>` per file. Paths have `/` and are sorted by code unit. A register is SHA384(48 zero
+ * bytes || SHA384(list)), as for images. The lines in `runtime` come before the runtime's files.
+ * Proves nothing: a user can measure any files, and no process is compared with them. Throws
+ * SoftwareNsmError `invalid_source` for a missing file, a symbolic link or any other file that is
+ * not plain.
  */
 export async function measureSource(options: {
   readonly root: string
@@ -65,13 +64,12 @@ function digestRegister(list: string): Uint8Array {
   return new Uint8Array(createHash('sha384').update(new Uint8Array(48)).update(inner).digest())
 }
 
-/** Maximum number of bytes of a file with given measurements: three registers, with white space. */
+/** Three registers, with white space. */
 export const MEASUREMENTS_FILE_BYTES_MAX = 4096
 
 /**
- * Reads measurements for the software module from a file. The machine that booted the image wrote
- * the file, as a hypervisor supplies the real module's measurements. The file is a JSON object with
- * exactly the members "0", "1" and "2", each 96 lower-case hex digits. Throws FormatError
+ * Reads the registers that the machine measured when it booted the image. The file is a JSON object
+ * with exactly the members "0", "1" and "2", each 96 lower-case hex digits. Throws FormatError
  * `invalid_measurements`, or JsonError. Does NOT prove that this image runs: the user who started
  * the machine wrote the file.
  */

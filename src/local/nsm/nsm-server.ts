@@ -11,19 +11,17 @@ import { openDevelopmentRoot, rootCertificateFile } from './development-root.ts'
 import type { SourceMeasurements } from './measured-source.ts'
 import { bootSecurityModule } from './security-module.ts'
 
-/** A software security module that enclaves can reach. */
 export type NsmServer = {
   readonly socketPath: string
-  /** File with the root certificate of the module's documents. */
+  /** Root certificate of the module's documents. */
   readonly rootFile: string
   close(): Promise<void>
 }
 
 /**
- * Serves software security modules on the Unix socket at `socketPath`. The socket has mode 0600 and
- * replaces an existing file. Each message has its length before it. Each connection is one enclave:
- * it boots its own module with its own measurements (options: bootSecurityModule). The module ends
- * with the connection. Throws SoftwareNsmError.
+ * Serves software security modules on a Unix socket (mode 0600), which replaces an existing file.
+ * Each message has its length before it. Each connection boots its own module, which ends with the
+ * connection. Throws SoftwareNsmError.
  */
 export async function serveSoftwareNsm(options: {
   readonly socketPath: string
@@ -31,8 +29,7 @@ export async function serveSoftwareNsm(options: {
   readonly measurements?: SourceMeasurements | null
 }): Promise<NsmServer> {
   const { socketPath, rootFile, measurements = null } = options
-  // Opens the root now, so that its certificate exists before the first enclave, and so that the
-  // caller gets any error.
+  // The root's certificate must exist before the first enclave, and the caller must get any error.
   await openDevelopmentRoot(rootFile, Date.now())
   const sockets = new Set<Socket>()
   const server = createServer((socket) => {
@@ -64,8 +61,8 @@ async function serveEnclave(
   boot: { readonly rootFile: string; readonly measurements: SourceMeasurements | null },
 ): Promise<void> {
   const module = await bootSecurityModule({ ...boot, now: Date.now })
-  // A request that is too large for the device gets the device's error. A request of more than four
-  // times that size ends the connection.
+  // The module answers a request that is too large. A request of more than four times that size
+  // ends the connection.
   for await (const request of readFrames(socket, 4 * NSM_REQUEST_BYTES_MAX))
     socket.write(encodeFrame(module.processRequest(request)))
 }

@@ -27,18 +27,16 @@ import {
 import { openDevelopmentRoot } from './development-root.ts'
 import { measureSource, type SourceMeasurements } from './measured-source.ts'
 
-/** A security module: a function from the bytes of a request to the bytes of the answer. */
 export type SecurityModule = {
   /** Never throws. For a fault, returns an Error answer, as the device does. */
   processRequest(request: Uint8Array): Uint8Array
 }
 
 /**
- * Boots a security module in software. Its documents have the same form as AWS's. Each boot is a
- * new instance, under the development root in `rootFile` (openDevelopmentRoot). Null keeps the root
- * in memory only. PCR0 to 2 are `measurements`, or the measurements of this project's own source.
- * `now` returns Unix milliseconds. Throws SoftwareNsmError. Does NOT protect anything: the user who
- * runs the process controls the key, the clock and the measurements.
+ * Boots a security module in software, as a new instance under the root in `rootFile`
+ * (openDevelopmentRoot). Without `measurements`, PCR0 to 2 are measured over this project's own
+ * source. `now` gives Unix milliseconds. Throws SoftwareNsmError. Does NOT protect anything: the
+ * user who runs the process controls the key, the clock and the measurements.
  */
 export async function bootSecurityModule(options: {
   readonly rootFile: string | null
@@ -68,17 +66,16 @@ function makeIdentity(nowMs: number): ModuleIdentity {
 type ModuleParts = {
   readonly identity: ModuleIdentity
   readonly measurements: SourceMeasurements
-  /** Returns the chain that signs documents at a given time, Unix milliseconds. */
+  /** The chain that signs documents at a time, Unix milliseconds. */
   readonly chainAt: (nowMs: number) => SigningChain
   /** Unix milliseconds. */
   readonly now: () => number
 }
 
 /**
- * Returns a module in the state after an enclave's boot. PCR0 to 2 are the measurements, PCR4 comes
- * from the instance id, and all other registers are zero. PCR0 to 15 are locked, and documents list
- * them. The module has the two calls that enclaves make. For errors that AWS's texts do not
- * describe, it follows QEMU's Nitro device (hw/virtio/virtio-nsm.c).
+ * A module after an enclave's boot: PCR0 to 2 are the measurements, PCR4 comes from the instance
+ * id, all other registers are zero, and PCR0 to 15 are locked. Where AWS's texts name no error,
+ * this follows QEMU's Nitro device (hw/virtio/virtio-nsm.c).
  */
 export function createSecurityModule(parts: ModuleParts): SecurityModule {
   const pcrs = bootRegisters(parts)
@@ -97,7 +94,7 @@ export function createSecurityModule(parts: ModuleParts): SecurityModule {
   }
 }
 
-/** The reason for a refusal, with the module's own error name. */
+/** `code` is the module's own error name. */
 class Refusal extends Error {
   override readonly name = 'Refusal'
   readonly code: NsmWireError
@@ -146,9 +143,8 @@ type DocumentContent = AttestationInput & {
 }
 
 /**
- * Returns the document: untagged COSE_Sign1 (RFC 9052) with ES384. The payload's members have AWS's
- * order. The payload's map has indefinite length, as in AWS's documents since mid-2025. The
- * signature is r || s, 96 bytes. s may be high, as in AWS's signatures.
+ * Untagged COSE_Sign1 (RFC 9052) with ES384. As in AWS's documents since mid-2025, the payload's
+ * map has indefinite length. The signature is r || s, 96 bytes; s may be high, as in AWS's.
  */
 function signDocument(content: DocumentContent, chain: SigningChain): Uint8Array {
   const payload = encodePayload(content, chain)
@@ -187,10 +183,7 @@ function encodePayload(content: DocumentContent, chain: SigningChain): Uint8Arra
   ])
 }
 
-/**
- * Reads a request: a bare name, or a map from one name to its members. Throws an error whose `code`
- * is the module's error name.
- */
+/** A request is a bare name, or a map from one name to its members. Throws Refusal. */
 export function decodeRequest(bytes: Uint8Array): NsmRequest {
   let value: unknown
   try {
@@ -219,7 +212,6 @@ function optionalBytes(value: unknown): Uint8Array | null {
   throw new Refusal('InvalidArgument')
 }
 
-/** Encodes a response. */
 export function encodeResponse(response: NsmResponse): Uint8Array {
   switch (response.kind) {
     case 'GetRandom':

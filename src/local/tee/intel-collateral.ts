@@ -6,7 +6,7 @@ import { QE_SIGNER, signRaw } from './tdx-quote.ts'
 
 const CURRENT = { tcbDate: '2026-01-01T00:00:00Z', tcbStatus: 'UpToDate' }
 
-/** A TCB level that is up to date. */
+/** UpToDate. */
 export function currentLevel(tcb: object) {
   return { tcb, ...CURRENT }
 }
@@ -25,14 +25,12 @@ export const PLATFORM_TCB = {
   tdxtcbcomponents: components([5, 0, 7, ...new Array<number>(13).fill(0)]),
 }
 
-/** The identity of version 1 of the TDX module. */
 export const MODULE_IDENTITY = {
   id: 'TDX_01',
   ...MODULE,
   tcbLevels: [currentLevel({ isvsvn: 5 })],
 }
 
-/** The TCB info of the simulated platform. */
 export function tcbInfoOf(period: Period) {
   return {
     id: 'TDX',
@@ -47,7 +45,6 @@ export function tcbInfoOf(period: Period) {
   }
 }
 
-/** The identity of the simulated quoting enclave. */
 export function qeIdentityOf(period: Period) {
   return {
     id: 'TD_QE',
@@ -68,7 +65,7 @@ function issueOf({ from, to }: Period) {
   return { issueDate: text(from), nextUpdate: text(to), tcbEvaluationDataNumber: 18 }
 }
 
-/** Signs the JSON text of a value as Intel's TCB signing key does. */
+/** Signs as Intel's TCB signing key does. */
 export function signText(
   value: object,
   { signer, issuerChain }: { readonly signer: SigningKey; readonly issuerChain: string },
@@ -77,7 +74,7 @@ export function signText(
   return { signed, signature: signRaw(signer, signed), issuerChain }
 }
 
-/** All collateral that Intel would publish for the simulated platform, valid in the period. */
+/** All collateral that Intel would publish for the simulated platform. */
 export function collateralOf(pki: IntelPki, period: Period): TdxCollateral {
   const issuerChain = toPem(pki.certificate('tcbSigning'), pki.certificate('root'))
   const signing = { signer: pki.key('tcbSigning'), issuerChain }
@@ -89,14 +86,13 @@ export function collateralOf(pki: IntelPki, period: Period): TdxCollateral {
   }
 }
 
-/** An answer of Intel's service. */
 type IntelAnswer = {
   readonly url: string
   readonly headers: Readonly<Record<string, string>>
   readonly body: Uint8Array | string
 }
 
-/** Writes collateral as answers of Intel's service. No answer was fetched from the service. */
+/** Writes collateral as answers of Intel's service, which was not asked. */
 export function intelAnswersOf(collateral: TdxCollateral): readonly IntelAnswer[] {
   const { tcbInfo, qeIdentity, pckCrl, rootCrl } = collateral
   const api = 'https://api.trustedservices.intel.com/'

@@ -22,23 +22,22 @@ import {
 } from '../x509/der-encoder.ts'
 import { emptyListOf, type ListParts } from '../x509/revocation-list.ts'
 
-/** The certificates of the hierarchy under a development root, with Intel's profiles. */
 export type IntelCertificate = 'root' | 'platformCa' | 'pck' | 'tcbSigning'
 
 const { digitalSignature, nonRepudiation, keyCertSign, cRLSign } = KEY_USAGE_BITS
 const authorityUsage = keyUsage(keyCertSign | cRLSign)
 const leafUsage = keyUsage(digitalSignature | nonRepudiation)
 
-/** The kind of the simulated platform. */
+/** Family and model of the simulated platform, hex. */
 export const FMSPC = 'b0c06f000000'
-/** SVNs of the platform's components, and its PCESVN. */
+/** Security versions of the platform's components. */
 export const PLATFORM_SVNS = [3, 3, 2, 2, 4, 1, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0] as const
 export const PCE_SVN = 11
 
 const SGX = '1.2.840.113741.1.13.1'
 const pair = (arc: string, value: Uint8Array) => sequence(objectIdentifier(`${SGX}.${arc}`), value)
 
-/** The content of the SGX extension. `changed`: other values, by their arc below `SGX`. */
+/** `changed`: other values, by their arc below `SGX`. */
 export function sgxExtension(changed: Readonly<Record<string, Uint8Array>> = {}): Uint8Array {
   const components = PLATFORM_SVNS.map((svn, index) => [`2.${index + 1}`, derInteger(svn)] as const)
   const tcb: Record<string, Uint8Array> = {
@@ -56,7 +55,6 @@ export function sgxExtension(changed: Readonly<Record<string, Uint8Array>> = {})
   return sequence(...Object.entries(values).map(([arc, value]) => pair(arc, changed[arc] ?? value)))
 }
 
-/** The extensions of a PCK certificate with this SGX extension. */
 export function pckExtensions(content: Uint8Array): readonly Uint8Array[] {
   return [leafConstraints(), leafUsage, extension(SGX, { critical: false, value: content })]
 }
@@ -91,10 +89,10 @@ const PROFILES: Readonly<Record<IntelCertificate, Profile>> = {
   },
 }
 
-/** Serial numbers of the certificates, for revocation lists. */
+/** Revocation lists name these. */
 export const SERIALS = { root: 0x51, platformCa: 0x52, pck: 0x53, tcbSigning: 0x54 } as const
 
-/** A hierarchy like Intel's. Only a policy that names its development root trusts the hierarchy. */
+/** A hierarchy like Intel's. Only a policy that names its root trusts it. */
 export type IntelPki = {
   readonly key: (name: IntelCertificate) => SigningKey
   /** DER. */
@@ -103,7 +101,7 @@ export type IntelPki = {
   readonly listOf: (name: 'root' | 'platformCa', period: Period) => ListParts
 }
 
-/** Makes the hierarchy, with new keys. A given root is kept. */
+/** Makes new keys, except for a given root. */
 export function createIntelPki(life: Period, root?: Certified): IntelPki {
   const keys = {
     root: root?.key ?? generateKey('P-256'),

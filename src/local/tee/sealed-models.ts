@@ -14,8 +14,8 @@ export type SealedModels = {
 const DEMO_FOLDER = join(import.meta.dirname, '../demo')
 
 /**
- * Hashes the sources that choose the answers: every file of src/local/demo, as lines of
- * `<SHA-256 hex>  <name>` that are sorted by name. For a real disk, dm-verity makes the root hash.
+ * Hashes every file of src/local/demo, because they choose the answers: lines of `<SHA-256 hex>
+ * <name>`, sorted by name. For a real disk, dm-verity makes the root hash.
  */
 export async function hashSealedModels(): Promise<SealedModels> {
   const names = (await readdir(DEMO_FOLDER)).filter((name) => name.endsWith('.ts')).sort()

@@ -15,7 +15,7 @@ import {
 } from '../x509/certificate-builder.ts'
 import { encodeDer, sequence, utf8String } from '../x509/der-encoder.ts'
 
-/** The subject of the authority that replaces Sigstore's Fulcio. */
+/** Replaces Sigstore's Fulcio. */
 export const CODE_AUTHORITY = developmentName('development Fulcio')
 
 /** Fulcio's extensions with GitHub's claims. `texts`: the claims by the last arc of their type. */
@@ -38,7 +38,7 @@ export function builderExtensions({
   ]
 }
 
-/** The texts and the workflow of a build at a ref of a repository. */
+/** `texts` by the last arc of their type, for builderExtensions. */
 export function builderOf(repository: string, ref: string) {
   const source = `https://github.com/${repository}`
   return {
@@ -52,10 +52,10 @@ export function builderOf(repository: string, ref: string) {
   }
 }
 
-/** extKeyUsage: signing code, and nothing else. */
-export const CODE_SIGNING = Buffer.from('300a06082b06010505070303', 'hex')
+/** extKeyUsage: only code signing. */
+const CODE_SIGNING = Buffer.from('300a06082b06010505070303', 'hex')
 
-/** The parts of a certificate that the authority issues for ten minutes around `loggedAt`. */
+/** Valid for ten minutes around `loggedAt`. */
 export function codeCertificateParts({
   authority,
   key,
@@ -82,8 +82,7 @@ export function codeCertificateParts({
   })
 }
 
-/** A statement that a certificate's key signed, as the bytes of its parts. */
-export type SignedStatement = {
+type SignedStatement = {
   readonly certificate: Uint8Array
   readonly payloadType: string
   readonly payload: Uint8Array
@@ -92,7 +91,7 @@ export type SignedStatement = {
 
 export const STATEMENT_PAYLOAD = 'application/vnd.in-toto+json'
 
-/** Signs a statement in an envelope of DSSE. */
+/** Signs a DSSE envelope. */
 export function signStatement(
   statement: Json,
   {
@@ -129,14 +128,14 @@ export function entryBodyOf({ certificate, payload, signature }: SignedStatement
   }
 }
 
-/** The keys of a log. The first gives the log's id; the others sign promises and checkpoints. */
-export type LogKeys = {
+/** `id` gives the log's id. `promise` and `checkpoint` sign. */
+type LogKeys = {
   readonly id: SigningKey
   readonly promise: SigningKey
   readonly checkpoint: SigningKey
 }
 
-/** An entry of a log with two entries. `statedOf` returns the text that the checkpoint signs. */
+/** An entry of a log with two entries. `statedOf` changes the text that the checkpoint signs. */
 export function buildLogEntry(
   body: Json,
   {
@@ -183,7 +182,6 @@ export function buildLogEntry(
   }
 }
 
-/** A bundle in Sigstore's form. */
 export function bundleOf(
   { certificate, payload, payloadType, signature }: SignedStatement,
   entry: ReturnType<typeof buildLogEntry>,
@@ -203,7 +201,7 @@ export function bundleOf(
   }
 }
 
-/** A statement of a build with this predicate, about an artifact with this SHA-256 (hex). */
+/** `digest`: SHA-256 of the artifact, hex. */
 export function buildStatement(
   digest: string,
   { predicate, predicateType }: { readonly predicate: Json; readonly predicateType: string },

@@ -41,29 +41,29 @@ import {
   tlsKeyItem,
 } from './tinfoil-answer.ts'
 
-/** A program that answers as a TEE would. It protects nothing: its keys are in a file. */
+/** Answers as a TEE would. It protects nothing: its keys are in a file. */
 export type SimulatedTee = {
   /** Version 3 of Tinfoil's document for a nonce of 32 bytes, JSON. */
   attest(nonce: Uint8Array): string
-  /** The TLS key and its certificate for a host, PEM. */
+  /** PEM. */
   readonly tls: { readonly key: string; readonly cert: string }
-  /** The policy that accepts this machine at the origins. It trusts only this machine's roots. */
+  /** The policy accepts this machine at the origins. It trusts only this machine's roots. */
   policyFor(origins: readonly string[]): JsonObject
 }
 
 const DAY_MS = 24 * 3_600_000
 const REPOSITORY = 'affidavit-development/demo'
 const REF = 'refs/tags/development'
-/** Takes the place of measurements: no firmware or kernel is measured here. */
+/** Made-up values: no firmware or kernel is measured here. */
 const MEASURED = {
   mrtd: measure('simulated firmware'),
   rtmr0: measure('simulated hardware'),
   rtmr1: measure('simulated kernel'),
 }
-/** The SEV-SNP measurement in a build. No machine of this demonstration has it. */
+/** No machine of this demonstration has this measurement. */
 const NO_SNP = new Uint8Array(48)
 
-/** Makes the machine. `host`: the host name or address in the machine's TLS certificate. */
+/** `host` is in the machine's TLS certificate. */
 export function createSimulatedTee(
   keys: TeeKeys,
   {
@@ -119,7 +119,9 @@ export function createSimulatedTee(
     }),
   }
 
-  /** Makes the collateral again for each answer, so that it stays valid while the process runs. */
+  /**
+   * The collateral is made again for each answer, so that it stays valid while the process runs.
+   */
   function answersAt(nowMs: number): readonly Json[] {
     const period = { from: new Date(nowMs - DAY_MS), to: new Date(nowMs + 30 * DAY_MS) }
     return intelAnswersOf(collateralOf(intel, period)).map(({ url, headers, body }) => ({
@@ -130,7 +132,7 @@ export function createSimulatedTee(
   }
 }
 
-/** Signs a quote over the report data with a key that no quoting enclave protects. */
+/** No quoting enclave protects the key. */
 function signQuote(
   reportData: Uint8Array,
   {
@@ -162,7 +164,7 @@ function signQuote(
   })
 }
 
-/** A build's bundle, signed by the development authority and log. No workflow made the build. */
+/** The development authority and log sign the build. No workflow made it. */
 function signBuild(
   { codeAuthority, codeLog }: TeeKeys,
   { predicate, loggedAt }: { readonly predicate: JsonObject; readonly loggedAt: Date },
@@ -211,7 +213,7 @@ function hostName(host: string): Uint8Array {
     : encodeDer(0x82, Buffer.from(host))
 }
 
-/** Hashes a text, in place of a measurement by a TDX module. */
+/** Takes the place of a measurement by a TDX module. */
 function measure(text: string): Uint8Array {
   return new Uint8Array(createHash('sha384').update(text).digest())
 }

@@ -1,8 +1,7 @@
 import { createHash, sign } from 'node:crypto'
 import { publicKeyInfo, type SigningKey } from '../x509/certificate-builder.ts'
 
-/** The parts of a quote, and the keys that sign it. */
-export type QuoteParts = {
+type QuoteParts = {
   /** Header and body. In version 5, also the fields between them. */
   readonly signed: Uint8Array
   /** x || y of the attestation key, which the QE report states. */
@@ -19,7 +18,7 @@ const AUTH_DATA = new Uint8Array(32).fill(0x0a)
 /** MRSIGNER of the simulated quoting enclave. */
 export const QE_SIGNER = new Uint8Array(32).fill(0x9e)
 
-/** Gives the bytes of a TDX quote, as Intel's quoting enclave would sign it. */
+/** A TDX quote, as Intel's quoting enclave would sign it. */
 export function buildQuote(parts: QuoteParts): Uint8Array<ArrayBuffer> {
   const certification = Buffer.concat([
     parts.qeReport,
@@ -48,8 +47,8 @@ export function quoteHeader(version: 4 | 5): Uint8Array {
   return header
 }
 
-/** Bytes of the body of TD 1.0 and TD 1.5. */
-export const BODY_BYTES = { '1.0': 584, '1.5': 648 } as const
+/** TD 1.0 and TD 1.5. */
+const BODY_BYTES = { '1.0': 584, '1.5': 648 } as const
 
 /** The body of a TD without debugging. Measurements and report data are zeros. */
 export function bodyOf(tdVersion: keyof typeof BODY_BYTES): Uint8Array {
@@ -61,7 +60,7 @@ export function bodyOf(tdVersion: keyof typeof BODY_BYTES): Uint8Array {
   return body
 }
 
-/** Offsets of the TD's values in a body. RTMR1 to RTMR3 follow RTMR0. */
+/** RTMR1 to RTMR3 follow RTMR0. */
 export const BODY_OFFSETS = { mrTd: 136, rtmr0: 328, reportData: 520 } as const
 
 /** The report of the quoting enclave, which states the attestation key. */
@@ -84,7 +83,7 @@ export function rawPoint(key: SigningKey): Uint8Array {
   return publicKeyInfo(key).slice(-64)
 }
 
-/** Encodes an unsigned number in this many bytes, little-endian. */
+/** Little-endian. */
 export function uint(value: number, bytes: number): Uint8Array {
   const buffer = Buffer.alloc(bytes)
   buffer.writeUIntLE(value, 0, bytes)

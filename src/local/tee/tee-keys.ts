@@ -16,21 +16,20 @@ import {
 import { createIntelPki } from './intel-pki.ts'
 import { CODE_AUTHORITY } from './sigstore-bundle.ts'
 
-/** The keys of a simulated TEE that policies and old evidence depend on. */
+/** The keys that policies and old evidence depend on. */
 export type TeeKeys = {
   /** Takes the place of Intel's root. */
   readonly intelRoot: Certified
-  /** Takes the place of Sigstore's authority. The next member takes the place of its log. */
+  /** Takes the place of Sigstore's authority, and `codeLog` of its log. */
   readonly codeAuthority: Certified
   readonly codeLog: SigningKey
-  /** Issues the certificate of the TLS key. */
   readonly tlsAuthority: Certified
   readonly tls: SigningKey
 }
 
 const DAY_MS = 24 * 3_600_000
 
-/** A life of certificates that outlasts any demonstration: ten years. */
+/** Ten years, which outlasts any demonstration. */
 export function lifeFrom(nowMs: number): Period {
   return { from: new Date(nowMs - DAY_MS), to: new Date(nowMs + 3_650 * DAY_MS) }
 }
@@ -50,8 +49,8 @@ const fileSchema = z.strictObject({
 const ABOUT = 'Keys of a simulated TEE, for development. They prove nothing.'
 
 /**
- * Returns the keys in the file (mode 0600). Makes them at the first use, so that evidence and its
- * policy stay valid after a restart. Throws ConfigurationError if the file cannot be read.
+ * The keys in the file (mode 0600). The first use makes them. Throws ConfigurationError if the file
+ * cannot be read.
  */
 export async function openTeeKeys(file: string, nowMs: number): Promise<TeeKeys> {
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
@@ -77,7 +76,6 @@ function makeTeeKeys(nowMs: number): TeeKeys {
   }
 }
 
-/** The name of the authority that issues the provider's TLS certificate. */
 export const TLS_AUTHORITY = developmentName('Affidavit development provider CA')
 
 function parseTeeKeys(text: string, file: string): TeeKeys {

@@ -7,18 +7,15 @@ const PREFIX = 'https://tinfoil.sh/'
 /** The type of the predicate in a signed build. */
 export const TINFOIL_PREDICATE = `${PREFIX}predicate/snp-tdx-multiplatform/v1`
 
-/** The items that the hardware binds: the machine's keys, and the evidence of its devices. */
-export type BoundItems = { readonly items: readonly Json[]; readonly devices: readonly Json[] }
+/** What the hardware binds: the machine's keys, and the evidence of its devices. */
+type BoundItems = { readonly items: readonly Json[]; readonly devices: readonly Json[] }
 
-/** The item of a TLS key: the SHA-256 (hex) of its SubjectPublicKeyInfo. */
+/** `spkiSha256`: SHA-256 of the SubjectPublicKeyInfo, hex. */
 export function tlsKeyItem(spkiSha256: string): JsonObject {
   return { id: 'tls', format: `${PREFIX}key/spki-fp-sha256/v1`, data: spkiSha256 }
 }
 
-/**
- * Gives version 3 of Tinfoil's document for a nonce. `attest` makes the report of the hardware over
- * 64 bytes of report data.
- */
+/** Version 3 of Tinfoil's document. `attest` makes the hardware's report over 64 bytes. */
 export function buildTinfoilAnswer({
   nonce,
   format,
@@ -59,12 +56,10 @@ export function buildTinfoilAnswer({
   }
 }
 
-/** An entry of the document's list of collateral. */
 export function collateralItem(format: 'intel-pcs' | 'sigstore-code', data: JsonObject): Json {
   return { format: `${PREFIX}collateral/${format}/v1`, data }
 }
 
-/** The predicate of a build: measurements, configuration and command line. */
 export function predicateOfBuild({
   config,
   cmdline,
@@ -86,7 +81,6 @@ export function predicateOfBuild({
   }
 }
 
-/** The measured command line of a machine with this configuration. */
 export function cmdlineOf(config: string): string {
   return `readonly=on tinfoil-config-hash=${sha256(Buffer.from(config)).toString('hex')}`
 }

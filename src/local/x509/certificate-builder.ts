@@ -15,7 +15,7 @@ import {
 
 /** Every part of a certificate as DER. Nothing checks that the parts fit together. */
 export type CertificateParts = {
-  /** The [0] field, or null to leave it out. */
+  /** Null leaves the [0] field out. */
   readonly version: Uint8Array | null
   readonly serial: Uint8Array
   readonly innerAlgorithm: Uint8Array
@@ -23,27 +23,26 @@ export type CertificateParts = {
   readonly validity: Uint8Array
   readonly subject: Uint8Array
   readonly publicKey: Uint8Array
-  /** Each an Extension; null leaves the [3] field out. */
+  /** Each is an Extension. Null leaves the [3] field out. */
   readonly extensions: readonly Uint8Array[] | null
-  /** Put after the extensions in the signed part. */
+  /** They follow the extensions in the signed part. */
   readonly extraFields: readonly Uint8Array[]
   readonly outerAlgorithm: Uint8Array
-  /** Makes the BIT STRING of the signature over the signed part. */
+  /** Returns a BIT STRING. */
   readonly sign: (signed: Uint8Array) => Uint8Array
 }
 
-/** The time that a certificate, a list or a text of a maker is in force. */
 export type Period = { readonly from: Date; readonly to: Date }
 
 export type SigningKey = { readonly privateKey: KeyObject; readonly publicKey: KeyObject }
 
-/** Who signs a certificate or a list: its name (DER) and its key. */
+/** The signer of a certificate or a list. `name` is a DER Name. */
 export type Authority = {
   readonly name: Uint8Array
   readonly key: Pick<SigningKey, 'privateKey'>
 }
 
-/** Gives the parts of a certificate of version 3, with the algorithm that the issuer's key has. */
+/** A certificate of version 3. The algorithm is the one of the issuer's key. */
 export function certificateParts(order: {
   readonly serial: bigint | number
   readonly issuer: Authority
@@ -67,7 +66,6 @@ export function certificateParts(order: {
   }
 }
 
-/** The parts of a certificate or a list that depend on the key that signs it. */
 export function signatureParts(key: Pick<SigningKey, 'privateKey'>) {
   const isP256 = key.privateKey.asymmetricKeyDetails?.namedCurve === 'prime256v1'
   const algorithm = isP256 ? ECDSA_SHA256 : ECDSA_SHA384
@@ -78,7 +76,6 @@ export function signatureParts(key: Pick<SigningKey, 'privateKey'>) {
   }
 }
 
-/** Gives the DER of the certificate with these parts. */
 export function buildCertificate(parts: CertificateParts): Uint8Array<ArrayBuffer> {
   const fields = [
     ...(parts.version ? [parts.version] : []),
@@ -95,10 +92,9 @@ export function buildCertificate(parts: CertificateParts): Uint8Array<ArrayBuffe
   return sequence(signed, parts.outerAlgorithm, parts.sign(signed))
 }
 
-/** A certificate and its key. */
 export type Certified = { readonly key: SigningKey; readonly certificate: Uint8Array<ArrayBuffer> }
 
-/** Makes an authority that signs its own certificate, and those of leaves. */
+/** A CA with a certificate that it signed itself. */
 export function makeAuthority(name: Uint8Array, life: Period): Certified {
   const key = generateKey()
   const parts = certificateParts({
@@ -116,7 +112,7 @@ export function generateKey(namedCurve = 'P-384'): SigningKey {
   return generateKeyPairSync('ec', { namedCurve })
 }
 
-/** SubjectPublicKeyInfo, as OpenSSL writes it. */
+/** SubjectPublicKeyInfo, DER. */
 export function publicKeyInfo({
   publicKey,
 }: Pick<SigningKey, 'publicKey'>): Uint8Array<ArrayBuffer> {
@@ -144,12 +140,12 @@ const ATTRIBUTE_TYPES = {
   OU: '2.5.4.11',
 } as const
 
-/** One attribute of a name: `['CN', 'aws.nitro-enclaves']`. */
-export type NameAttribute = readonly [type: keyof typeof ATTRIBUTE_TYPES, value: string]
+/** For example `['CN', 'aws.nitro-enclaves']`. */
+type NameAttribute = readonly [type: keyof typeof ATTRIBUTE_TYPES, value: string]
 
 /**
- * Gives a DER Name with one attribute in each set, in this order. As in AWS's certificates, the
- * country is a PrintableString and all other attributes are UTF-8 strings.
+ * A DER Name with one attribute in each set. As in AWS's certificates, the country is a
+ * PrintableString and all other attributes are UTF-8 strings.
  */
 export function encodeName(...attributes: readonly NameAttribute[]): Uint8Array<ArrayBuffer> {
   const sets = attributes.map(([type, text]) => {
@@ -159,7 +155,7 @@ export function encodeName(...attributes: readonly NameAttribute[]): Uint8Array<
   return sequence(...sets)
 }
 
-/** A name in the form of AWS's names, whose organisation is of no maker of hardware. */
+/** A name in the form of AWS's names, with an organisation that makes no hardware. */
 export function developmentName(commonName: string): Uint8Array<ArrayBuffer> {
   return encodeName(['C', 'US'], ['O', 'Affidavit'], ['OU', 'Development'], ['CN', commonName])
 }
@@ -179,7 +175,7 @@ export function extension(
   )
 }
 
-/** basicConstraints of a CA; `pathLength` null leaves it out. */
+/** basicConstraints of a CA. `pathLength` null leaves that field out. */
 export function authorityConstraints(
   pathLength: number | null,
   critical = true,
@@ -192,13 +188,13 @@ export function leafConstraints(): Uint8Array<ArrayBuffer> {
   return extension('2.5.29.19', { critical: true, value: sequence() })
 }
 
-/** keyUsage from its first byte, without trailing zero bits. */
+/** keyUsage from its first byte. Trailing zero bits are left out. */
 export function keyUsage(bits: number, critical = true): Uint8Array<ArrayBuffer> {
   const unused = Math.clz32(bits & -bits) === 32 ? 0 : 31 - Math.clz32(bits & -bits)
   return extension('2.5.29.15', { critical, value: bitString(Uint8Array.of(bits), unused) })
 }
 
-/** The bits of keyUsage's first byte (RFC 5280, 4.2.1.3). */
+/** The bits of the first byte of keyUsage (RFC 5280, 4.2.1.3). */
 export const KEY_USAGE_BITS = {
   digitalSignature: 0x80,
   nonRepudiation: 0x40,
@@ -206,7 +202,6 @@ export const KEY_USAGE_BITS = {
   cRLSign: 0x02,
 } as const
 
-/** PEM of certificates, one after the other. */
 export function toPem(...ders: readonly Uint8Array[]): string {
   const blocks = ders.map((der) => {
     const lines = Buffer.from(der)

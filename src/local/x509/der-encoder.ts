@@ -1,10 +1,10 @@
-/** Gives the DER of one element. Does not check that `content` fits the tag. */
+/** Does not check that `content` fits the tag. */
 export function encodeDer(tag: number, ...content: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   const body = Buffer.concat(content)
   return bytesOf(Buffer.concat([Uint8Array.of(tag), encodeLength(body.length), body]))
 }
 
-/** Minimal DER length. */
+/** Minimal, for lengths under 65,536. */
 export function encodeLength(length: number): Uint8Array {
   if (length < 0x80) return Uint8Array.of(length)
   if (length < 0x100) return Uint8Array.of(0x81, length)
@@ -28,13 +28,12 @@ export function derInteger(value: bigint | number): Uint8Array<ArrayBuffer> {
   return encodeDer(0x02, (bytes[0] ?? 0) >= 0x80 ? Buffer.concat([Uint8Array.of(0), bytes]) : bytes)
 }
 
-/** OBJECT IDENTIFIER from a dotted text. */
 export function objectIdentifier(dotted: string): Uint8Array<ArrayBuffer> {
   const [first = 0, second = 0, ...rest] = dotted.split('.').map(Number)
   return encodeDer(0x06, Uint8Array.from([first * 40 + second, ...rest].flatMap(base128)))
 }
 
-/** UTCTime before 2050, GeneralizedTime from then on (RFC 5280 section 4.1.2.5). */
+/** UTCTime before 2050, GeneralizedTime from then on (RFC 5280, 4.1.2.5). */
 export function time(date: Date): Uint8Array<ArrayBuffer> {
   const digits = date.toISOString().replaceAll(/[-:T]|\.\d+/g, '')
   return date.getUTCFullYear() < 2050

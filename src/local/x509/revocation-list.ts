@@ -1,9 +1,9 @@
 import { type Authority, extension, type Period, signatureParts } from './certificate-builder.ts'
 import { derInteger, encodeDer, sequence, time } from './der-encoder.ts'
 
-/** Every part of a revocation list. Nothing checks that the parts fit together. */
+/** Nothing checks that the parts fit together. */
 export type ListParts = {
-  /** DER; null leaves the field out, which means version 1. */
+  /** DER. Null leaves the field out, which means version 1. */
   readonly version: Uint8Array | null
   readonly innerAlgorithm: Uint8Array
   readonly issuer: Uint8Array
@@ -11,13 +11,12 @@ export type ListParts = {
   readonly nextUpdate: Date | null
   /** Entries, DER. */
   readonly revoked: readonly Uint8Array[]
-  /** Extensions, DER; null leaves the field out. */
+  /** Extensions, DER. Null leaves the field out. */
   readonly extensions: readonly Uint8Array[] | null
   readonly outerAlgorithm: Uint8Array
   readonly sign: (signed: Uint8Array) => Uint8Array
 }
 
-/** Gives the DER of the list with these parts. */
 export function buildList(parts: ListParts): Uint8Array<ArrayBuffer> {
   const signed = sequence(
     ...(parts.version ? [parts.version] : []),
@@ -31,7 +30,6 @@ export function buildList(parts: ListParts): Uint8Array<ArrayBuffer> {
   return sequence(signed, parts.outerAlgorithm, parts.sign(signed))
 }
 
-/** The parts of a numbered list without entries. */
 export function emptyListOf({ name, key }: Authority, { from, to }: Period): ListParts {
   return {
     version: derInteger(1),

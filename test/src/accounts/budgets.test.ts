@@ -1,10 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { withBudgets } from '../../../src/accounts/budgets.ts'
 import { createBudgetsStore } from '../../../src/accounts/budgets-store.ts'
-import { createKeysStore } from '../../../src/accounts/keys-store.ts'
 import { createRateLimiter } from '../../../src/accounts/limits/limiter.ts'
 import { UNLIMITED_TIERS } from '../../../src/accounts/limits/tiers.ts'
-import { keysOver } from '../../../src/accounts/open-keys.ts'
+import { keysIn } from '../../../src/accounts/open-keys.ts'
 import { NANO, parseMoney, priceOf } from '../../../src/accounts/prices.ts'
 import { createRateLimitsStore } from '../../../src/accounts/rate-limits-store.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
@@ -58,7 +57,7 @@ async function setUp() {
   const [first, second] = gateways
   if (first === undefined || second === undefined) throw new Error('expected two gateways')
   const account = `account ${crypto.randomUUID()}`
-  const keys = keysOver(createKeysStore(first.database))
+  const keys = keysIn(first.database)
   const { key, text } = await keys.create({ accountName: account, name: 'k' })
   const call = {
     accountId: key.accountId,
@@ -116,7 +115,7 @@ describe('budgets of 64 parallel callers over two gateways', () => {
 describe('a budget', () => {
   it('a key that is looked up says whether a budget bounds it', async () => {
     const { first, text, budget, stop } = await setUp()
-    const keys = () => keysOver(createKeysStore(first.database))
+    const keys = () => keysIn(first.database)
     expect(await keys().authenticate(text)).toMatchObject({ isBudgeted: false })
     await first.store.set({ ...budget, what: 'requests', bound: 3 })
     expect(await keys().authenticate(text)).toMatchObject({ isBudgeted: true })

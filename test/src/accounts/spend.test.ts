@@ -2,10 +2,9 @@ import { sql } from 'kysely'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { withBudgets } from '../../../src/accounts/budgets.ts'
 import { createBudgetsStore } from '../../../src/accounts/budgets-store.ts'
-import { createKeysStore } from '../../../src/accounts/keys-store.ts'
 import { createRateLimiter, type Permit } from '../../../src/accounts/limits/limiter.ts'
 import { UNLIMITED_TIERS } from '../../../src/accounts/limits/tiers.ts'
-import { keysOver } from '../../../src/accounts/open-keys.ts'
+import { keysIn } from '../../../src/accounts/open-keys.ts'
 import { NANO, type Prices } from '../../../src/accounts/prices.ts'
 import { createRateLimitsStore } from '../../../src/accounts/rate-limits-store.ts'
 import { createUsageStore } from '../../../src/accounts/usage-store.ts'
@@ -97,7 +96,7 @@ it('reports add up to what budgets have used, of every call however it ended', a
   if (database === undefined) throw new Error('expected a database')
   const random = createRandom(42)
   const account = `spender ${crypto.randomUUID()}`
-  const apiKeys = keysOver(createKeysStore(database))
+  const apiKeys = keysIn(database)
   const made = [1, 2, 3].map((n) => apiKeys.create({ accountName: account, name: `k${n}` }))
   const keys = (await Promise.all(made)).map(({ key }) => key)
   const budgets = createBudgetsStore(database, clock)

@@ -311,7 +311,6 @@ begin
   return count;
 end $$`
 
-/** Refuses to change or remove rows of admin_acts. */
 const REFUSE_CHANGE = `
 create function refuse_change_of_admin_acts() returns trigger language plpgsql as $$
 begin
@@ -321,9 +320,8 @@ create trigger admin_acts_append_only before update or delete or truncate on adm
   for each statement execute function refuse_change_of_admin_acts()`
 
 /**
- * Appends an act. The lock lasts until the transaction ends, so that the next append sees this act.
- * Positions have no gaps, even if a transaction is undone. Before the first act, the hash is 32
- * zero bytes.
+ * Appends an act. The lock lasts until the transaction ends, so that the next append sees this act,
+ * and positions have no gaps. Before the first act, the hash is 32 zero bytes.
  */
 const APPEND_ADMIN_ACT = `
 create function append_admin_act(at bigint, kind text, entry text) returns bigint language plpgsql as $$
@@ -337,10 +335,7 @@ begin
   return coalesce(last.position, 0) + 1;
 end $$`
 
-/**
- * SQL functions that stores call instead of several statements: rate limits, usage, budgets, and
- * the trail of acts.
- */
+/** SQL functions that stores call instead of several statements. */
 export const STEPS = [
   RATE_LIMIT_STEP,
   EXPIRE_GATEWAY_PROCESSES,
