@@ -1,15 +1,15 @@
 import { sha384 } from '@noble/hashes/sha2.js'
 
-/** A SHA-384 that is being computed. node:crypto's Hash has this form. */
+/** node:crypto's Hash has this form. */
 export type RunningHash = {
   update(bytes: Uint8Array): unknown
-  /** Copies the state. The copy and the original then change independently. */
+  /** The copy and the original then change independently. */
   copy(): RunningHash
   /** Ends the hash and returns its 48 bytes. */
   digest(): Uint8Array
 }
 
-/** The hash functions to use. The defaults run everywhere. Native functions are faster. */
+/** The defaults run everywhere. Native functions are faster. */
 export type Digests = {
   /** In Node: `() => createHash('sha384')` */
   readonly sha384: () => RunningHash

@@ -1,6 +1,5 @@
 import { FormatError } from '../errors.ts'
 
-/** Why an image was refused. */
 export type EifErrorCode =
   | 'header_truncated' //        fewer bytes than a header has
   | 'magic' //                   does not begin with ".eif"
@@ -25,7 +24,7 @@ export type EifErrorCode =
   | 'missing_ramdisk'
   | 'crc' //                     the checksum in the header is not the checksum of the file
   | 'metadata_malformed' //      not a JSON object
-  | 'signature_malformed' //     not an array of one {signing_certificate, signature} in integers 0 to 255
+  | 'signature_malformed' //     not [{signing_certificate, signature}] with integers from 0 to 255
   | 'certificate_malformed' //   not a PEM certificate, or its key cannot sign images
   | 'cose_malformed' //          the signature is not a COSE_Sign1
   | 'cose_algorithm' //          not ES256, ES384 or ES512, or not for the certificate's key

@@ -1,6 +1,6 @@
 import { EifError } from './eif-error.ts'
 
-/** Size in bytes of the header at the start of an image. All its integers are big-endian. */
+/** All integers in the header are big-endian. */
 export const EIF_HEADER_BYTES = 548
 
 /** The header's last four bytes hold the CRC-32 of all other bytes. */
@@ -21,7 +21,7 @@ export type EifHeader = {
   readonly sections: readonly SectionPlace[]
 }
 
-/** The place of a section in the table: its header at `offset`, then `dataBytes` of data. */
+/** The section has its header at `offset`, and its data after the header. */
 type SectionPlace = { readonly offset: number; readonly dataBytes: number }
 
 /**
@@ -76,7 +76,7 @@ const COUNT_OFFSET = 26
 const OFFSETS_OFFSET = 28
 const SIZES_OFFSET = OFFSETS_OFFSET + 8 * EIF_SECTIONS_MAX
 
-/** Exact sums: an offset plus a size above 64 bits must not wrap around into the file. */
+/** Adds as bigint: the sum of an offset and a size must not wrap around into the file. */
 function parseTable(view: DataView, fileBytes: bigint): readonly SectionPlace[] {
   const count = view.getUint16(COUNT_OFFSET)
   if (count < 1 || count > EIF_SECTIONS_MAX)
@@ -113,12 +113,16 @@ function parseTable(view: DataView, fileBytes: bigint): readonly SectionPlace[] 
   return sections
 }
 
-/** End of an error message: nitro-cli causes this fault when it signs a signed image. */
+/** nitro-cli causes these faults when it signs a signed image. */
 const SIGNED_AGAIN =
   ': an image that was signed again keeps the size of its first signature here; sign the unsigned image'
 
-function checkStart(at: { index: number; offset: bigint; previous: bigint; end: bigint }): void {
-  const { index, offset, previous, end } = at
+function checkStart({
+  index,
+  offset,
+  previous,
+  end,
+}: Readonly<Record<'offset' | 'previous' | 'end', bigint>> & { readonly index: number }): void {
   if (offset > end)
     throw new EifError(
       'section_gap',
@@ -133,12 +137,12 @@ function checkStart(at: { index: number; offset: bigint; previous: bigint; end: 
   )
 }
 
-/** What a section contains. Kernel, command line and ramdisks are measured and booted. */
+/** Kernel, command line and ramdisks are measured and booted. */
 export type SectionKind = 'kernel' | 'cmdline' | 'ramdisk' | 'signature' | 'metadata'
 
 export type Section = SectionPlace & { readonly kind: SectionKind }
 
-/** Largest section that is read into memory whole, bytes. */
+/** Maximum bytes of a section that is read into memory whole. */
 export const SECTION_BYTES_MAX: Readonly<Record<'signature' | 'metadata', number>> = {
   signature: 65_536,
   metadata: 1_048_576,
@@ -150,13 +154,16 @@ export const SECTION_BYTES_MAX: Readonly<Record<'signature' | 'metadata', number
  */
 export function parseSectionHeader(
   bytes: Uint8Array,
-  context: {
+  {
+    place,
+    before,
+    version,
+  }: {
     readonly place: SectionPlace
     readonly before: readonly Section[]
     readonly version: number
   },
 ): Section {
-  const { place, before, version } = context
   const index = before.length
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length)
   const kind = KIND_OF_TYPE[view.getUint16(0)]

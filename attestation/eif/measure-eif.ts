@@ -16,18 +16,18 @@ import {
 } from './format.ts'
 import { parseImageSignature, verifyImageSignature } from './signature.ts'
 
-/** An image: its size in bytes, and its bytes in order, in chunks of any size. */
+/** The image's bytes, in order. A chunk may have any size. */
 type EifSource = {
   readonly sizeBytes: number
   readonly chunks: AsyncIterable<Uint8Array>
 }
 
 /**
- * Measures an image. Gives the values of PCR0, 1, 2 and 8 that a Nitro enclave booted from it
- * shows, and what the image states about itself. Reads the bytes once, and keeps at most one chunk
- * in memory, with metadata and signature. The image is attacker-controlled: throws EifError unless
- * every byte is accounted for and a signature, if present, is valid. Errors of `chunks` pass
- * through. Does not prove what the image does, who made it, or that an enclave runs it.
+ * Computes PCR0, 1, 2 and 8 of a Nitro enclave that boots this image, and reads what the image
+ * states about itself. Reads the bytes once. Keeps one chunk, the metadata and the signature in
+ * memory. The image is attacker-controlled: throws EifError unless every byte has a known purpose,
+ * and a signature, if present, is valid. Passes on errors of `chunks`. Does NOT prove what the
+ * image does, who made it, or that an enclave runs it.
  *
  * @example
  * const image = await openAsBlob('enclave.eif')
@@ -67,13 +67,9 @@ async function measure(
   const signed = await readSignature({ section: body.signature, pcr0: registers.pcr0, digests })
   const facts = {
     sizeBytes,
-    version: header.version,
-    architecture: header.architecture,
-    defaultMemoryBytes: header.defaultMemoryBytes,
-    defaultCpus: header.defaultCpus,
-    crc32: header.crc32,
+    ...header,
     sections: body.sections,
-    measurements: { ...registers, pcr8: signed?.pcr8 ?? null } satisfies EifMeasurements,
+    measurements: { ...registers, pcr8: signed?.pcr8 ?? null },
     metadata,
     signature: signed?.signature ?? null,
   }
@@ -129,7 +125,7 @@ function chooseRegister(registers: Registers, section: Section, before: readonly
   return application ? registers.addApplication : registers.addBoot
 }
 
-/** Nothing depends on the metadata, so an unusual number in them does not make an image invalid. */
+/** Parsed leniently, because no check depends on the metadata. */
 function parseMetadata(bytes: Uint8Array): JsonObject {
   try {
     const value = parseLenientJson(bytes)
@@ -140,12 +136,15 @@ function parseMetadata(bytes: Uint8Array): JsonObject {
   throw new EifError('metadata_malformed', 'expected the metadata to be a JSON object')
 }
 
-async function readSignature(given: {
+async function readSignature({
+  section,
+  pcr0,
+  digests,
+}: {
   section: Uint8Array | null
   pcr0: Uint8Array
   digests: Digests
 }): Promise<{ signature: EifSignature; pcr8: Uint8Array } | null> {
-  const { section, pcr0, digests } = given
   if (section === null) return null
   const image = parseImageSignature(section)
   await verifyImageSignature(image, pcr0)
@@ -162,7 +161,7 @@ function hex32(value: number): string {
   return value.toString(16).padStart(8, '0')
 }
 
-/** The measurements of an image, 48 bytes each. */
+/** PCRs of 48 bytes each. */
 export type EifMeasurements = {
   /** Kernel, command line and all ramdisks. */
   readonly pcr0: Uint8Array
@@ -174,7 +173,7 @@ export type EifMeasurements = {
   readonly pcr8: Uint8Array | null
 }
 
-/** Takes the measured bytes of an image in the order of the file. */
+/** The bytes must come in the order of the file. */
 type Registers = {
   /** Bytes of the kernel, the command line or the first ramdisk. */
   addBoot(bytes: Uint8Array): void
@@ -184,8 +183,8 @@ type Registers = {
 }
 
 /**
- * Returns empty registers. PCR1 copies the hash of PCR0 at the first application section. In nearly
- * every image all boot sections come before that section, so boot bytes are hashed once.
+ * PCR1 starts as a copy of the hash for PCR0 at the first application section. Boot sections nearly
+ * always come before it, so their bytes are hashed once.
  */
 export function createRegisters(digests: Digests): Registers {
   const image = digests.sha384()
@@ -228,9 +227,7 @@ export type EifReport = {
   /** In the order of the file. */
   readonly sections: readonly Section[]
   readonly measurements: EifMeasurements
-  /**
-   * The image's description of itself: attacker-controlled, not measured. Null without metadata.
-   */
+  /** Attacker-controlled and not measured. Null without metadata. */
   readonly metadata: JsonObject | null
   /** Null for an unsigned image. */
   readonly signature: EifSignature | null
@@ -256,7 +253,7 @@ type EifWarningCode =
   | 'certificate_not_judged'
   | 'not_signed'
 
-/** Returns the warnings that apply. The first two apply to every image. */
+/** The first two warnings apply to every image. */
 export function listWarnings(
   image: Pick<EifReport, 'version' | 'sections' | 'metadata' | 'signature'>,
 ): readonly EifWarning[] {
@@ -279,24 +276,24 @@ const WARNINGS: Readonly<Record<EifWarningCode, string>> = {
   header_not_measured:
     'The architecture, version, default memory and CPUs in the header are in no measurement.',
   boundaries_not_measured:
-    'Sections are measured one after the other without their lengths: bytes moved over a boundary of kernel, command line and first ramdisk, or of two later ramdisks, leave the measurements as they are.',
+    'Sections are measured one after the other without their lengths: ' +
+    'bytes moved over a boundary of kernel, command line and first ramdisk, ' +
+    'or of two later ramdisks, leave the measurements as they are.',
   metadata_not_measured: 'The metadata is in no measurement: anyone can write anything into it.',
   no_metadata:
     'The image is of version 4 and has no metadata section, as the official tools would write.',
   no_application:
     'There is only one ramdisk, so that PCR2 is the hash of nothing and tells no image from another.',
   certificate_not_judged:
-    "The signature is of the certificate's key, but nothing was checked about the certificate itself: neither who issued it nor whether it has expired.",
+    "The signature is of the certificate's key, but nothing was checked about the certificate " +
+    'itself: neither who issued it nor whether it has expired.',
   not_signed: 'The image is not signed; its PCR8 is zero.',
 }
 
-/** Reads a stream of chunks in pieces of given lengths. */
 type ByteReader = {
   /** Passes the next `length` bytes to `visit` in pieces, as they arrive. Keeps no copy. */
   forEach(length: number, visit: (piece: Uint8Array) => void): Promise<void>
-  /** Returns the next `length` bytes in one new array. */
   take(length: number): Promise<Uint8Array>
-  /** Throws when bytes are left. */
   expectEnd(): Promise<void>
 }
 

@@ -10,13 +10,12 @@ import {
 } from '../nitro/der.ts'
 import { EifError, type EifErrorCode } from './eif-error.ts'
 
-/** A signature section in parsed form. The signature is not verified yet. */
+/** The signature is not verified yet. */
 type ImageSignature = {
   readonly certificate: SigningCertificate
-  /** The value of PCR0 that was signed. */
+  /** PCR0 as the signer stated it. */
   readonly pcr0: Uint8Array
   readonly signature: Uint8Array<ArrayBuffer>
-  /** The signed bytes. */
   readonly toBeSigned: Uint8Array<ArrayBuffer>
 }
 
@@ -96,7 +95,6 @@ function parsePayload(payload: Uint8Array): Uint8Array {
 
 const ALGORITHM_LABEL = 1
 
-/** Decodes exactly one CBOR item, strictly. */
 function decodeStrict(bytes: Uint8Array, code: EifErrorCode): unknown {
   try {
     const { value, end } = decodeCbor(bytes)

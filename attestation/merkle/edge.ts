@@ -14,14 +14,12 @@ export type Edge = { readonly size: number; readonly hashes: readonly Uint8Array
  */
 export type LogNode = { readonly level: number; readonly index: number; readonly hash: Uint8Array }
 
-/** The edge of a log without leaves. */
 export const emptyEdge: Edge = { size: 0, hashes: [] }
 
 /**
- * Appends `leafHashes` (32 bytes each, from hashLeaf). Returns the new edge and every perfect
- * subtree that became complete, leaves included, each after its two halves. Throws FormatError
- * `invalid_edge` if `edge` does not have one hash for each 1 bit of its size, `invalid_leaf` on a
- * hash of another length.
+ * Appends `leafHashes` (32 bytes each, from hashLeaf). Returns the new edge, and every perfect
+ * subtree that became complete, leaves included. Each subtree comes after its two halves. Throws
+ * FormatError `invalid_edge`, or `invalid_leaf` for a hash of another length.
  */
 export function appendLeaves(
   edge: Edge,
@@ -36,8 +34,7 @@ export function appendLeaves(
       throw new FormatError('invalid_leaf', `expected a leaf hash of ${HASH_BYTES} bytes`)
     nodes.push({ level: 0, index: size, hash: leafHash })
     let hash = leafHash
-    // Each trailing 1 bit of the old size stands for a subtree, which becomes half of a larger
-    // subtree.
+    // Each trailing 1 bit of the old size is a subtree that becomes the left half of a larger one.
     let index = size
     for (let level = 1; index % 2 === 1; level++) {
       const left = hashes.pop()

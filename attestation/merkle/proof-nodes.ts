@@ -5,8 +5,8 @@ import { foldSubtrees } from './hash.ts'
 export type NodeCoordinate = { readonly level: number; readonly index: number }
 
 /**
- * The nodes for one hash of a proof: the perfect subtrees of its leaves, leftmost first. Usually
- * one, several at the log's right edge. foldSubtrees over their hashes returns the proof's hash.
+ * The perfect subtrees whose hashes foldSubtrees folds into one hash of a proof, leftmost first.
+ * More than one only at the right edge of the log.
  */
 export type ProofNode = readonly NodeCoordinate[]
 
@@ -70,7 +70,7 @@ export function edgeNodes(size: number): ProofNode {
   return subtreesOf(0, size)
 }
 
-/** Computes the hashes of the proof. `hashAt` looks up stored nodes, and may throw. */
+/** `hashAt` looks up the hash of a stored node, and may throw. */
 export function buildProof(
   nodes: readonly ProofNode[],
   hashAt: (coordinate: NodeCoordinate) => Uint8Array,
@@ -85,10 +85,7 @@ function splitOf(size: number): number {
   return split
 }
 
-/**
- * Perfect subtrees of the leaves from `start` to before `end`. `start` is a multiple of the largest
- * power of two in the range.
- */
+/** `end` is exclusive. `start` is a multiple of the largest power of two in the range. */
 function subtreesOf(start: number, end: number): ProofNode {
   const subtrees: NodeCoordinate[] = []
   let from = start

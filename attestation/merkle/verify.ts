@@ -116,7 +116,7 @@ function checkHashes(hashes: readonly Uint8Array[]): void {
     throw invalidProof(`expected hashes of ${HASH_BYTES} bytes`)
 }
 
-/** Halves a size and rounds down. The operator >> would cut sizes over 2^31. */
+/** The operator >> would cut sizes over 2^31. */
 function half(value: number): number {
   return Math.floor(value / 2)
 }

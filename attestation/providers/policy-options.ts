@@ -2,8 +2,8 @@ import { PolicyError } from '../nitro/policy.ts'
 import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
 
 /**
- * Returns the policy's own members. Refuses names that are not in `names`, and members without a
- * value. Throws PolicyError, which calls the policy `what`.
+ * Returns the policy's own members. Refuses a name that is not in `names`, and a member without a
+ * value. Throws PolicyError, whose message calls the policy `what`.
  */
 export function optionsOf<Policy extends object>(
   given: Policy,
@@ -23,7 +23,7 @@ export function demand(holds: boolean, expected: string): asserts holds {
   if (!holds) throw new PolicyError(`expected ${expected}`)
 }
 
-/** True for a list whose items all pass `test`. */
+/** False for a list with holes, unless `test` accepts undefined. */
 export function isListOf(
   value: unknown,
   test: (item: unknown) => boolean,
@@ -31,12 +31,11 @@ export function isListOf(
   return Array.isArray(value) && Array.from(value).every(test)
 }
 
-/** True for `length` bytes. */
 export function isBytesOf(value: unknown, length: number): value is Uint8Array {
   return value instanceof Uint8Array && value.length === length
 }
 
-/** Unix milliseconds of the time of a judgement. Throws PolicyError. */
+/** Unix milliseconds. Throws PolicyError for an invalid Date. */
 export function judgedAt(at: Date): number {
   const atMs = at instanceof Date ? at.getTime() : Number.NaN
   demand(!Number.isNaN(atMs), 'a valid time as Date')

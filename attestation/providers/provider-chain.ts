@@ -6,16 +6,14 @@ import { type LinkedChain, verifyChain } from '../nitro/chain.ts'
 import { checkRevocationLists, type RevocationList } from '../nitro/check-revocation.ts'
 import { ProviderEvidenceError } from './provider-error.ts'
 
-/**
- * Maximum number of certificates in a chain, and of bytes in its PEM text. Real chains have 2 to 5.
- */
+/** Real chains have 2 to 5 certificates. */
 const CHAIN_CERTIFICATES_MAX = 8
 const PEM_CHARACTERS_MAX = 32_768
 
 /**
- * Verifies a chain (DER, root first, leaf last) of a maker of hardware, by rules 13 to 18 of
- * nitro/rules.md, at `atMs`. `roots` are SHA-256 fingerprints. Throws ProviderEvidenceError with
- * the codes of those rules. Does NOT prove that no certificate was revoked: see checkProviderLists.
+ * Verifies the chain (DER, root first, leaf last) of a hardware maker at `atMs`, by rules 13 to 18
+ * of nitro/rules.md. `roots` are SHA-256 fingerprints. Throws ProviderEvidenceError with the codes
+ * of those rules. Does NOT prove that no certificate was revoked: see checkProviderLists.
  */
 export async function verifyProviderChain(
   ders: readonly Uint8Array<ArrayBuffer>[],
@@ -29,20 +27,24 @@ export async function verifyProviderChain(
     readonly profile: CertificateProfile
   },
 ): Promise<LinkedChain & { readonly leaf: Certificate }> {
-  const expectation = { roots, atMs, profile, mode: 'current', futureSkewMs: 0 } as const
-  const certificate = ders.at(-1) ?? new Uint8Array()
-  return await asProviderFault(
-    async () =>
-      await verifyChain(
-        { cabundle: ders.slice(0, -1), certificate },
-        { ...expectation, revoked: [], revocationLists: [], cache: null },
-      ),
+  const chain = { cabundle: ders.slice(0, -1), certificate: ders.at(-1) ?? new Uint8Array() }
+  return await asProviderFault(() =>
+    verifyChain(chain, {
+      roots,
+      atMs,
+      profile,
+      mode: 'current',
+      futureSkewMs: 0,
+      revoked: [],
+      revocationLists: [],
+      cache: null,
+    }),
   )
 }
 
 /**
- * Refuses a chain (root first) if a list names one of its certificates, is of no issuer in the
- * chain, or is not in force at `atMs`. Throws ProviderEvidenceError with the codes of rule 19.
+ * Refuses a chain (root first) if a list names one of its certificates, has no issuer in the chain,
+ * or is not in force at `atMs`. Throws ProviderEvidenceError with the codes of rule 19.
  */
 export async function checkProviderLists(
   certificates: readonly Certificate[],
@@ -51,7 +53,7 @@ export async function checkProviderLists(
   await asProviderFault(() => checkRevocationLists(certificates, { lists, mode: 'current', atMs }))
 }
 
-/** Runs a check of attestation/nitro. Its fault becomes ProviderEvidenceError of the same code. */
+/** An AttestationError of the check becomes a ProviderEvidenceError with the same code. */
 export async function asProviderFault<Value>(check: () => Promise<Value> | Value): Promise<Value> {
   try {
     return await check()
@@ -66,8 +68,9 @@ const PEM =
   /-----BEGIN CERTIFICATE-----\r?\n((?:[A-Za-z0-9+/=]+\r?\n)+)-----END CERTIFICATE-----(?:\r?\n)*/y
 
 /**
- * The certificates (DER) of an attacker-controlled PEM text, in its order, with nothing between,
- * before or after them. Throws ProviderEvidenceError `pem_malformed`; `where` names the text.
+ * Returns the certificates (DER) of an attacker-controlled PEM text, in its order. The text may
+ * hold nothing else. Throws ProviderEvidenceError `pem_malformed`. `where` names the text in the
+ * message.
  */
 export function parsePemChain(text: string, where: string): readonly Uint8Array<ArrayBuffer>[] {
   const ders: Uint8Array<ArrayBuffer>[] = []

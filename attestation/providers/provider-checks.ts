@@ -1,7 +1,6 @@
 import type { Check } from '../finding.ts'
 import { ProviderEvidenceError } from './provider-error.ts'
 
-/** One check of a provider's evidence. */
 export type ProviderCheck<Name extends string = string> = Check<Name> & {
   /** The code of the fault; null if the check did not fail. */
   readonly code: string | null
@@ -9,28 +8,28 @@ export type ProviderCheck<Name extends string = string> = Check<Name> & {
   readonly isWaived: boolean
 }
 
-/** The value that a check established. `detail`: what is true, for people. */
+/** `detail` says to people what the check established. */
 export type Established<Value> = { readonly value: Value; readonly detail: string }
 
-/** Why a check is not made. It then has not passed. */
+/** A check that is not made has not passed. */
 export type NotMade = { readonly notChecked: string; readonly isWaived: boolean }
 
-/** The checks of one judgement. They may run at the same time. */
+/** The checks of one judgement. Checks may run at the same time. */
 export type ProviderChecks<Name extends string> = {
   /**
-   * Makes a check: `find` throws ProviderEvidenceError if it fails. Returns the established value.
-   * Null if the check failed or was not made: the caller then skips the checks that depend on it.
-   * Passes on all other errors: they are faults of the policy or of this code.
+   * Makes a check, which fails if `find` throws ProviderEvidenceError. Any other error is a fault
+   * of the policy or of this code, and is passed on. Returns the established value. Null if the
+   * check failed or was not made: the caller then skips the checks that depend on it.
    */
   make<Value>(
     name: Name,
     find: () => Promise<Established<Value> | NotMade> | Established<Value> | NotMade,
   ): Promise<Value | null>
-  /** All checks, in the order of the table. A check that was left out counts as failed. */
+  /** In the order of the table. A check that was left out counts as failed. */
   list(): readonly ProviderCheck<Name>[]
 }
 
-/** Creates a judgement without results. `table`: all checks by name, in the order of the report. */
+/** `table`: all checks by name, in the order of the report. */
 export function createProviderChecks<Name extends string>(
   table: Readonly<Record<Name, string>>,
 ): ProviderChecks<Name> {
@@ -67,29 +66,25 @@ function leftOut<Name extends string>(name: Name): ProviderCheck<Name> {
   return { name, outcome: 'failed', detail, code: 'left_out', isWaived: false }
 }
 
-/** The check passed, and established `value`. */
 export function established<Value>(value: Value, detail = ''): Established<Value> {
   return { value, detail }
 }
 
-/** The check is not made, because the check `name` before it did not pass. */
 export function blockedBy(name: string): NotMade {
   return { notChecked: `"${name}" did not pass`, isWaived: false }
 }
 
-/** The check is not made, because something that it needs was not given. */
 export function notGiven(what: string): NotMade {
   return { notChecked: `${what} not given`, isWaived: false }
 }
 
-/** The check is not made, because the policy does not ask for it. */
 export function waived(reason: string): NotMade {
   return { notChecked: reason, isWaived: true }
 }
 
 /**
- * Throws ProviderEvidenceError unless every check passed or is waived by the policy. Its code is
- * that of the first failed check, otherwise `not_checked`.
+ * Throws ProviderEvidenceError unless each check passed or is waived by the policy. The error has
+ * the code of the first failed check, or `not_checked` if no check failed.
  */
 export function requireChecks(checks: readonly ProviderCheck[]): void {
   const failed = checks.find(({ outcome }) => outcome === 'failed')

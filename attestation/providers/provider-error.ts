@@ -1,4 +1,4 @@
-import { ProofError } from '../errors.ts'
+import { FormatError, ProofError } from '../errors.ts'
 
 /**
  * A provider's evidence does not prove its claim. `code` is stable, snake_case, and distinct for
@@ -11,5 +11,19 @@ export class ProviderEvidenceError<Code extends string = string> extends ProofEr
 
   constructor(code: Code, message: string) {
     super(code, message)
+  }
+}
+
+/** A FormatError of `read` becomes the error that `refuse` makes for `code`. */
+export function orRefuse<Code extends string, Value>(
+  refuse: (code: Code, message: string) => ProviderEvidenceError<Code>,
+  code: Code,
+  read: () => Value,
+): Value {
+  try {
+    return read()
+  } catch (fault) {
+    if (fault instanceof FormatError) throw refuse(code, fault.message)
+    throw fault
   }
 }

@@ -14,13 +14,11 @@ import {
 
 const { arrayOf, invalid, membersOf, textOf } = releaseForms
 
-/** The `format` of signed lists of releases, version 1. The signed bytes begin with it. */
+/** Version 1. The signed bytes begin with this format. */
 export const RELEASES_FORMAT = 'affidavit-releases/v1'
 
-/** Maximum number of releases in a list. */
 export const RELEASES_MAX = 256
 
-/** Maximum characters in the reason of a revocation. */
 export const REASON_LENGTH_MAX = 500
 
 /** A release, and the times at which its documents are accepted (README.md here, Times). */
@@ -66,9 +64,7 @@ export function parseSignedReleaseList(json: Json): SignedReleaseList {
   }
 }
 
-/**
- * Reads the list in attacker-controlled `json`, a payload. Throws FormatError `invalid_release`.
- */
+/** Reads attacker-controlled `json`, the payload. Throws FormatError `invalid_release`. */
 export function parseReleaseList(json: Json): ReleaseList {
   const list = membersOf(json, 'list', ['issued_at', 'releases'])
   const releases = arrayOf(list.releases, 'list.releases', { min: 0, max: RELEASES_MAX }).map(
@@ -141,7 +137,7 @@ function checkDistinct(releases: readonly ReleaseEntry[]): void {
   if (images.size !== releases.length) throw invalid('list.releases', 'of a different PCR0 each')
 }
 
-/** Why a release is not accepted: the document is too early or too late, or it is revoked. */
+/** `not_yet` and `expired`: the document was made too early or too late. */
 type ReleaseRefusal = 'not_yet' | 'expired' | 'revoked'
 
 /** The releases in a list that are accepted at one time, and the releases that are refused. */
@@ -153,10 +149,7 @@ export type AcceptedMeasurements = {
   readonly refused: readonly RefusedRelease[]
 }
 
-/**
- * A release that is not accepted. `message`: the reason, with the times of the entry and perhaps
- * text from the operator.
- */
+/** `message` may contain text from the operator. */
 type RefusedRelease = {
   readonly release: Release
   readonly measurements: ReadonlyMap<number, Uint8Array>
@@ -198,7 +191,6 @@ export function acceptedMeasurements(
   }
 }
 
-/** The result of searching the releases for a document's measurements. */
 type ReleaseMatch =
   | { readonly kind: 'accepted'; readonly release: Release }
   | ({ readonly kind: 'refused' } & RefusedRelease)
@@ -224,7 +216,7 @@ export function matchRelease(
   return bad ? { kind: 'refused', ...bad } : { kind: 'unknown' }
 }
 
-/** The measurements of a release in the form of a policy: 48 bytes each, by PCR index. */
+/** 48 bytes each, by PCR index. */
 function measurementSetOf({ measurements }: Release): ReadonlyMap<number, Uint8Array> {
   const { PCR0, PCR1, PCR2, PCR8 } = ownMembers(measurements)
   const image = [PCR0, PCR1, PCR2].map((hex, index): [number, Uint8Array] => [

@@ -6,12 +6,11 @@ import { formsOf } from '../json/forms.ts'
 import type { Json, JsonObject } from '../json/value.ts'
 import { ownMembers } from '../own-members.ts'
 
-/** Forms of the members in releases and in lists of releases. */
 export const releaseForms = formsOf('invalid_release')
 
 const { arrayOf, hexOf, invalid, membersOf, textOf } = releaseForms
 
-/** Maximum number of signatures in one file. Each signer has one signature. */
+/** Each signer has one signature in a file. */
 export const SIGNATURES_MAX = 16
 
 /** One signature: its key (64 hex digits), and the Ed25519 signature over signedBytes (128). */
@@ -159,14 +158,13 @@ function isTime(text: string): boolean {
 
 /** Bytes of an Ed25519 public key, and of a secret. */
 export const RELEASE_KEY_BYTES = 32
-/** Bytes of an Ed25519 signature: R and S. */
 const RELEASE_SIGNATURE_BYTES = 64
 
 /**
- * Reads a release key, 32 bytes, from 64 lower-case hex digits. Accepts only the one encoding of a
- * point (RFC 8032 section 5.1.3: y below p, no sign for x = 0) in the group of prime order, so
- * every verifier reads the same key. With a key of small order, one signature is valid for many
- * messages. Throws FormatError `invalid_release_key`.
+ * Reads a release key of 32 bytes from 64 lower-case hex digits. Accepts only points of prime order
+ * in their one encoding (RFC 8032 section 5.1.3), so every verifier reads the same key. With a key
+ * of small order, one signature is valid for many messages. Throws FormatError
+ * `invalid_release_key`.
  */
 export function parseReleaseKey(text: string): Uint8Array {
   if (!/^[0-9a-f]{64}$/.test(text))
@@ -175,7 +173,11 @@ export function parseReleaseKey(text: string): Uint8Array {
       'expected a release key of 64 lower-case hex digits',
     )
   const key = decodeHex(text)
-  checkPoint(key)
+  if (!isPrimeOrder(key))
+    throw new FormatError(
+      'invalid_release_key',
+      `expected a release key that is a point of prime order, got ${encodeHex(key)}`,
+    )
   return key
 }
 
@@ -184,15 +186,15 @@ export function releaseKeyOf(secretKey: Uint8Array): Uint8Array {
   return ed25519.getPublicKey(secretKey)
 }
 
-/** Makes the signature of 64 bytes (Ed25519, RFC 8032 section 5.1.6), which is deterministic. */
+/** Ed25519 (RFC 8032 section 5.1.6): 64 bytes, always the same for a message. */
 export function signBytes(message: Uint8Array, secretKey: Uint8Array): Uint8Array {
   return ed25519.sign(message, secretKey)
 }
 
 /**
- * True if `publicKey`, from parseReleaseKey, made the signature over `message`. Strict (RFC 8032
- * section 5.1.7): S is below the group's order, R has its one encoding and is in the group of prime
- * order. So all verifiers have the same result. Never throws.
+ * `publicKey` comes from parseReleaseKey. Strict (RFC 8032 section 5.1.7), so that all verifiers
+ * have the same result: S is below the order of the group, and R has its one encoding and prime
+ * order. Never throws.
  */
 export function verifyBytes(
   signature: Uint8Array,
@@ -205,15 +207,7 @@ export function verifyBytes(
   )
 }
 
-function checkPoint(key: Uint8Array): void {
-  if (!isPrimeOrder(key))
-    throw new FormatError(
-      'invalid_release_key',
-      `expected a release key that is a point of prime order, got ${encodeHex(key)}`,
-    )
-}
-
-/** True if an encoded point has prime order. The neutral point counts as small-order. */
+/** False for the neutral point, and for bytes that encode no point. */
 function isPrimeOrder(encoding: Uint8Array): boolean {
   try {
     const point = ed25519.Point.fromBytes(encoding, false)

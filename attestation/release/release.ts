@@ -12,19 +12,14 @@ import {
 
 const { hexOf, invalid, membersOf, objectOf, textOf } = releaseForms
 
-/** The `format` of signed releases, version 1. The signed bytes begin with it. */
+/** Version 1. The signed bytes begin with this format. */
 export const RELEASE_FORMAT = 'affidavit-release/v1'
 
-/** Maximum number of inputs of the image builder that one release may list. */
 export const INPUTS_MAX = 1_024
 
-/**
- * Maximum bytes of a file with a release or a list of releases. A list of 256 releases
- * with 40 inputs each has 1.2 MB.
- */
+/** For a release or a list. A list of 256 releases with 40 inputs each has 1.2 MB. */
 export const RELEASE_FILE_BYTES_MAX = 4 * 1024 * 1024
 
-/** Processors that enclaves run on. */
 const ARCHITECTURES = ['x86_64', 'aarch64'] as const
 
 /** Measurements of an image, SHA-384 as 96 hex digits. A signed image also has PCR8. */
@@ -78,8 +73,8 @@ export function parseSignedRelease(json: Json): SignedRelease {
 }
 
 /**
- * Reads the release in attacker-controlled `json`, a payload. Messages call the release `name`.
- * Throws FormatError `invalid_release`.
+ * Reads attacker-controlled `json`, the payload. Messages call the release `name`. Throws
+ * FormatError `invalid_release`.
  */
 export function parseRelease(json: Json, name = 'release'): Release {
   const isConfigured = isJsonObject(json) && Object.hasOwn(json, 'configuration')
@@ -119,7 +114,7 @@ const VERSION = {
   expectation: '1 to 64 letters, digits, dots, + and -',
 }
 
-/** The size of a SHA-1, which Git uses to name commits. */
+/** Git names commits by SHA-1. */
 const COMMIT_BYTES = 20
 
 /** A name in printable ASCII, so no two names look the same, and none moves a cursor. */
@@ -160,8 +155,7 @@ function measurementOf(json: Json | undefined, name: string): string {
 function parseInputs(json: Json, name: string): Release['inputs'] {
   const inputs = Object.entries(objectOf(json, name))
   if (inputs.length > INPUTS_MAX) throw invalid(name, `at most ${INPUTS_MAX} inputs`)
-  const odd = inputs.some(([input]) => !INPUT_NAME.test(input))
-  if (odd)
+  if (!inputs.every(([input]) => INPUT_NAME.test(input)))
     throw invalid(`each name of ${name}`, '1 to 200 printable ASCII characters without spaces')
   return Object.fromEntries(
     inputs.map(([input, digest]) => [input, hexOf(digest, `${name}.${input}`, SHA256_BYTES)]),

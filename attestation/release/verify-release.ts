@@ -8,10 +8,9 @@ import {
   verifyReleaseSignatures,
 } from './release-signatures.ts'
 
-/** The verified release, and the trusted keys that signed it, as 64 hex digits. */
+/** `signers`: the trusted keys that signed, 64 hex digits each. */
 type VerifiedRelease = { readonly release: Release; readonly signers: readonly string[] }
 
-/** The verified list, and the trusted keys that signed it, as 64 hex digits. */
 type VerifiedReleaseList = { readonly list: ReleaseList; readonly signers: readonly string[] }
 
 /**
@@ -31,9 +30,8 @@ export function verifyRelease(
 }
 
 /**
- * Gives the list if trusted keys signed it. Throws as verifyRelease does.
- *
- * Does NOT prove that it is the operator's newest list: see checkNotRolledBack.
+ * Returns the list if trusted keys signed it. Throws as verifyRelease does. Does NOT prove that the
+ * operator has no newer list: see checkNotRolledBack.
  *
  * @example
  * const signed = parseSignedReleaseList(parseStrictJson(releasesFile))

@@ -11,22 +11,18 @@ import {
   RevocationListError,
 } from './parse-lists.ts'
 
-/**
- * Maximum number of chains in the cache, with the result for each list. Enclaves on one host share
- * their chain for hours.
- */
-const CHAINS_MAX = 64
+/** Enclaves on one host share their chain for hours. */
+const CACHED_CHAINS_MAX = 64
 
-/** A verifier that checks certificates against revocation lists. */
 export type ListingVerifier = AttestationVerifier & {
   /** Why lists have applied to no document so far. Empty if each list applied. */
   unused(): readonly Error[]
 }
 
 /**
- * Creates a verifier that refuses documents with a certificate in one of the lists. `isOfOne`: true
- * for a single document. A list that does not apply is then an error (RevocationListError, or the
- * library's). For several documents, each with its own time, such a list is skipped.
+ * Creates a verifier that refuses documents with a certificate in one of the lists. With `isOfOne`,
+ * for a single document, a list that does not apply throws RevocationListError or AttestationError.
+ * Several documents have different times, so a list that does not apply is skipped.
  */
 export function createListingVerifier(
   verifier: AttestationVerifier,
@@ -62,7 +58,7 @@ export function createListingVerifier(
     known.delete(key)
     known.set(key, found)
     const [oldest] = known.keys()
-    if (known.size > CHAINS_MAX && oldest !== undefined) known.delete(oldest)
+    if (known.size > CACHED_CHAINS_MAX && oldest !== undefined) known.delete(oldest)
     return found
   }
 
@@ -102,7 +98,8 @@ function explainTime(
   { timestampMs }: ReadDocument,
 ): RevocationListError | null {
   if (nextUpdateMs >= timestampMs && thisUpdateMs <= notAfterMs) return null
-  const message = `expected a list in force when documents were made, got a list for ${isoOf(thisUpdateMs)} to ${isoOf(nextUpdateMs)}`
+  const span = `${isoOf(thisUpdateMs)} to ${isoOf(nextUpdateMs)}`
+  const message = `expected a list in force when documents were made, got a list for ${span}`
   return new RevocationListError('unused', { source, message })
 }
 

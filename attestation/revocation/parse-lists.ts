@@ -20,7 +20,6 @@ import {
 } from '../nitro/der.ts'
 import { type EcdsaCurve, P384, verifyEcdsa } from '../nitro/ecdsa.ts'
 
-/** The fault in a revocation list. Each code stands for one check. */
 export type RevocationListCode =
   | 'malformed' //      not a list in DER or PEM, or not version 2 with an end
   | 'algorithm' //      not signed by ECDSA with the expected hash
@@ -36,7 +35,6 @@ export type RevocationListCode =
 export class RevocationListError extends FormatError {
   override readonly name = 'RevocationListError'
   declare readonly code: RevocationListCode
-  /** The name that the reader gives to the list. */
   readonly source: string
 
   constructor(
@@ -48,7 +46,7 @@ export class RevocationListError extends FormatError {
   }
 }
 
-/** A parsed revocation list. Only its form was checked. */
+/** Only the form of the list was checked. */
 export type ParsedList = {
   /** The name that the reader gives to the list. */
   readonly source: string
@@ -90,16 +88,14 @@ export function parseLists(
   return blocks.map(([, base64 = '']) => parseList(bytesOf(base64, source), source, signer))
 }
 
-/** How the lists of an authority are signed. */
 type ListSigner = { readonly name: string; isAlgorithm(node: DerNode | undefined): boolean }
 
 const DELTA_INDICATOR = '2.5.29.27'
 const ISSUING_DISTRIBUTION_POINT = '2.5.29.28'
-/**
- * Issuing distribution point, CRL number, authority key identifier. The last two affect no check.
- */
+/** The CRL number and the authority key identifier affect no check. */
 const UNDERSTOOD: ReadonlySet<string> = new Set([
   ISSUING_DISTRIBUTION_POINT,
+  DELTA_INDICATOR,
   '2.5.29.20',
   '2.5.29.35',
 ])
@@ -121,15 +117,14 @@ export function parseList(
       source,
       message: `expected a signature by ${name}`,
     })
-  const extensions = readExtensions(fields.extensions, UNDERSTOOD, source)
-  const serials = fields.revoked.map((entry) => serialOf(entry, source))
+  const extensions = readExtensions(fields.extensions, source)
   if (extensions.has(DELTA_INDICATOR)) throw unsupported(source, 'a whole list, got a delta')
   return {
     source,
     signed: (signed as DerNode).encoding,
     signature: signature.content.subarray(1),
     issuer: fields.issuer,
-    serials,
+    serials: fields.revoked.map((entry) => serialOf(entry, source)),
     thisUpdateMs: fields.thisUpdateMs,
     nextUpdateMs: fields.nextUpdateMs,
     scope: scopeOf(extensions.get(ISSUING_DISTRIBUTION_POINT), source),
@@ -190,7 +185,7 @@ function identifierOf(node: DerNode | undefined): string | null {
   return node?.tag === DER_TAGS.objectIdentifier ? decodeObjectIdentifier(node.content) : null
 }
 
-/** The serial in an entry (serial, date, perhaps extensions). Checks the extensions. */
+/** An entry has a serial, a date and perhaps extensions. */
 function serialOf(entry: DerNode, source: string): Uint8Array {
   const [serial, date, extensions, ...rest] = childrenOf(entry, source)
   if (serial?.tag !== DER_TAGS.integer || timeOf(date) === null || rest.length > 0)
@@ -200,19 +195,15 @@ function serialOf(entry: DerNode, source: string): Uint8Array {
 }
 
 /** The extensions of a list, in its field [0]. */
-function readExtensions(
-  field: DerNode | undefined,
-  understood: ReadonlySet<string>,
-  source: string,
-): ReadonlyMap<string, DerNode> {
+function readExtensions(field: DerNode | undefined, source: string): ReadonlyMap<string, DerNode> {
   if (field === undefined) return new Map()
   const [sequence, ...rest] = field.children
   if (sequence === undefined || rest.length > 0)
     throw malformed(source, 'expected a sequence of extensions')
-  return readEntries(sequence, understood, source)
+  return readEntries(sequence, UNDERSTOOD, source)
 }
 
-/** Returns the values of extensions, octet strings, by their type. */
+/** Returns the octet string of each extension, by type. */
 function readEntries(
   sequence: DerNode | undefined,
   understood: ReadonlySet<string>,
@@ -233,12 +224,7 @@ function readEntries(
       throw malformed(source, 'expected extensions of a type and a value')
     if (values.has(identifier)) throw malformed(source, 'expected each extension once')
     if (flag?.content[0] === 0xff && !understood.has(identifier))
-      throw unsupported(
-        source,
-        identifier === DELTA_INDICATOR
-          ? 'a whole list, got a delta'
-          : `no critical extension ${identifier}`,
-      )
+      throw unsupported(source, `no critical extension ${identifier}`)
     values.set(identifier, value)
   }
   return values
@@ -320,8 +306,8 @@ function unsupported(source: string, expectation: string): RevocationListError {
 }
 
 /**
- * The verified list for a chain, with the end of the covered certificate. Otherwise, the reason why
- * the list does not apply.
+ * `speaks`: a verified list, and the end of the certificate that it covers. `silent`: why the list
+ * does not apply.
  */
 export type ListOfChain =
   | { readonly kind: 'speaks'; readonly list: RevocationList; readonly notAfterMs: number }
@@ -340,7 +326,7 @@ export async function findListOfChain(
   return await findListOfCertificates(parsed, ders.map(tryParse))
 }
 
-/** Same as findListOfChain, for parsed certificates. Null stands for a refused certificate. */
+/** Like findListOfChain, for parsed certificates. Null stands for a refused certificate. */
 export async function findListOfCertificates(
   parsed: ParsedList,
   certificates: readonly (Certificate | null)[],
@@ -405,7 +391,7 @@ async function isSignedBy(
   }
 }
 
-/** True if a list covers a certificate. `isAuthority`: true if another follows in the chain. */
+/** `isAuthority`: another certificate follows in the chain. */
 export function coversCertificate(
   { scope }: ParsedList,
   { distributionPoints }: Pick<Certificate, 'distributionPoints'>,

@@ -1,6 +1,5 @@
 import { keccak_256 } from '@noble/hashes/sha3.js'
 import { concatBytes, decodeHex, encodeUtf8, equalBytes, sha256 } from '../../bytes.ts'
-import { FormatError } from '../../errors.ts'
 import { formsOf } from '../../json/forms.ts'
 import { parseExactJson } from '../../json/parse-strict.ts'
 import { memberOf } from '../../json/value.ts'
@@ -11,21 +10,22 @@ import {
   notGiven,
   waived,
 } from '../provider-checks.ts'
-import { type DstackCode, dstackFault } from './dstack-codes.ts'
+import { orRefuse } from '../provider-error.ts'
+import { dstackFault } from './dstack-codes.ts'
 
-/** The application as the system logged it. */
 export type LoggedApplication = {
   readonly composeHash: Uint8Array
   readonly appId: Uint8Array
-  /** The payload of `key-provider`, JSON; null if it was not logged. */
+  /** JSON, the payload of the event `key-provider`. Null if the system logged no such event. */
   readonly keyProvider: Uint8Array | null
 }
 
 /**
- * Checks MRCONFIGID (48 bytes), which the host sets at the start, against the application. It has a
- * form's number, 32 bytes, and zeros. The 32 bytes: in form 1 the compose hash; in form 2 a
- * Keccak-256 of compose hash, app id and key provider; in form 3 the hash of `document`. MRCONFIGID
- * of zeros states no application. Throws ProviderEvidenceError.
+ * Compares MRCONFIGID (48 bytes), which the host sets at the start, with the application. The first
+ * byte is the form. The next 32 bytes are a hash: in form 1 of the app_compose, in form 2
+ * (Keccak-256) of compose hash, app id and key provider, in form 3 of `document`. The rest is zero.
+ * If all 48 bytes are zero, no application is stated, and the check is waived. Throws
+ * ProviderEvidenceError.
  */
 export function checkConfigId(
   mrConfigId: Uint8Array,
@@ -57,16 +57,20 @@ function compare(stated: Uint8Array, expected: Uint8Array, detail: string): Esta
   return established(true, detail)
 }
 
-/** Numbers of key providers, by the names that are logged. */
-const PROVIDER_KINDS: Readonly<Record<string, number>> = { none: 0, 'local-sgx': 1, kms: 2, tpm: 3 }
+const KEY_PROVIDER_KINDS: Readonly<Record<string, number>> = {
+  none: 0,
+  'local-sgx': 1,
+  kms: 2,
+  tpm: 3,
+}
 
 function hashOfForm2({ composeHash, appId, keyProvider }: LoggedApplication): Uint8Array {
   if (keyProvider === null)
     throw dstackFault('config_id_mismatch', 'expected a logged key provider for MRCONFIGID')
-  return parsed('config_id_mismatch', () => {
+  return orRefuse(dstackFault, 'config_id_mismatch', () => {
     const provider = forms.objectOf(parseExactJson(keyProvider), 'key-provider')
     const name = forms.textOf(memberOf(provider, 'name'), 'its name')
-    const kind = Object.hasOwn(PROVIDER_KINDS, name) ? PROVIDER_KINDS[name] : undefined
+    const kind = Object.hasOwn(KEY_PROVIDER_KINDS, name) ? KEY_PROVIDER_KINDS[name] : undefined
     if (kind === undefined) throw forms.invalid('its name', 'a known key provider')
     const id = decodeHex(forms.textOf(memberOf(provider, 'id'), 'its id'))
     return keccak_256(concatBytes(composeHash, appId, Uint8Array.of(kind), id))
@@ -75,7 +79,7 @@ function hashOfForm2({ composeHash, appId, keyProvider }: LoggedApplication): Ui
 
 const DOCUMENT_DOMAIN = encodeUtf8('dstack-mr-config-v3:\0')
 
-/** The hash of a configuration document's exact bytes, in MRCONFIGID and in SNP's HOST_DATA. */
+/** MRCONFIGID, or HOST_DATA of SNP, has this hash of the document's exact bytes. */
 export function hashConfigDocument(document: Uint8Array): Uint8Array {
   return sha256(concatBytes(DOCUMENT_DOMAIN, document))
 }
@@ -87,7 +91,7 @@ function checkDocument(
 ): Established<true> {
   if (!equalBytes(stated, hashConfigDocument(document)))
     throw dstackFault('config_document_mismatch', 'expected the document that MRCONFIGID states')
-  const config = parsed('config_document_malformed', () => {
+  const config = orRefuse(dstackFault, 'config_document_malformed', () => {
     const object = forms.objectOf(parseExactJson(document), 'the document')
     const id = memberOf(object, 'app_id')
     return {
@@ -100,12 +104,3 @@ function checkDocument(
 }
 
 const forms = formsOf('config', 'configuration: ')
-
-function parsed<Value>(code: DstackCode, parse: () => Value): Value {
-  try {
-    return parse()
-  } catch (fault) {
-    if (fault instanceof FormatError) throw dstackFault(code, fault.message)
-    throw fault
-  }
-}

@@ -1,6 +1,6 @@
 import { ProviderEvidenceError } from '../provider-error.ts'
 
-/** All checks of a dstack event log, in their order, each with what is true if it passed. */
+/** In the order of the report. Each text is true if the check passed. */
 export const DSTACK_CHECKS = {
   'event log': 'a list of events with registers, types and digests',
   'register replay': 'the digests of the events give RTMR0 to RTMR3 of the quote',
@@ -14,7 +14,7 @@ export const DSTACK_CHECKS = {
 
 export type DstackCheckName = keyof typeof DSTACK_CHECKS
 
-/** All reasons for refusing an event log, each with its check. Codes are stable and distinct. */
+/** Each code has one check. Codes are stable. */
 export const DSTACK_CODES = {
   event_log_malformed: 'event log',
   event_log_too_long: 'event log',
@@ -41,7 +41,6 @@ export const DSTACK_CODES = {
 
 export type DstackCode = keyof typeof DSTACK_CODES
 
-/** The error for an event log and what comes with it. */
 export function dstackFault(code: DstackCode, message: string): ProviderEvidenceError<DstackCode> {
   return new ProviderEvidenceError(code, message)
 }

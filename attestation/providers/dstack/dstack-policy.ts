@@ -2,7 +2,7 @@ import { hasOwnMembersAlone, ownMembers } from '../../own-members.ts'
 import { demand, isBytesOf, isListOf, optionsOf } from '../policy-options.ts'
 import { checkMeasurementSets, type TdxMeasurements } from '../tdx/tdx-policy.ts'
 
-/** An image of the dstack OS, with measurements that the caller computed. */
+/** An image of the dstack OS. The caller computes the measurements. */
 export type DstackImage = {
   /** The image's `sha256sum.txt`. Its SHA-256 is the `os_image_hash`. */
   readonly checksums: Uint8Array
@@ -12,7 +12,6 @@ export type DstackImage = {
   readonly measurements: readonly TdxMeasurements[]
 }
 
-/** What the caller demands from a dstack machine. */
 export type DstackPolicy = {
   /** SHA-256 of the accepted app_compose texts. An empty list is refused. */
   readonly composeHashes: 'any' | readonly Uint8Array[]
@@ -24,7 +23,7 @@ export type DstackPolicy = {
   readonly allowDevImages?: boolean
 }
 
-/** A policy with all defaults set. Null means not checked. */
+/** Null: not checked. */
 export type ResolvedDstackPolicy = Required<Omit<DstackPolicy, 'appIds'>> & {
   readonly appIds: readonly Uint8Array[] | null
 }
@@ -36,7 +35,7 @@ const OPTIONS: Readonly<Record<keyof DstackPolicy, true>> = {
   allowDevImages: true,
 }
 
-/** Returns the policy with defaults. Checks every member. Throws PolicyError. */
+/** Sets the defaults, and checks every member. Throws PolicyError. */
 export function resolveDstackPolicy(given: DstackPolicy): ResolvedDstackPolicy {
   const policy = optionsOf(given, OPTIONS, 'a dstack policy')
   const { composeHashes, appIds, images, allowDevImages = false } = policy

@@ -1,46 +1,43 @@
 import { sha384 } from '@noble/hashes/sha2.js'
 import { concatBytes, decodeHex, encodeHex, encodeUtf8, equalBytes } from '../../bytes.ts'
-import { FormatError } from '../../errors.ts'
 import { canonicalizeJson } from '../../json/canonical.ts'
 import { formsOf } from '../../json/forms.ts'
 import { parseExactJson } from '../../json/parse-strict.ts'
 import { type Json, memberOf } from '../../json/value.ts'
+import { orRefuse } from '../provider-error.ts'
 import { dstackFault } from './dstack-codes.ts'
 
-/** Maximum number of events in a log. Real ones have about 30; an application can add some. */
-export const EVENTS_MAX = 4096
+/** Real logs have about 30 events. An application can add more. */
+const EVENTS_MAX = 4096
 
-/** The type of the events that dstack and applications log at run time. */
-export const RUNTIME_EVENT_TYPE = 0x08000001
+/** dstack and applications log events of this type. */
+const RUNTIME_EVENT_TYPE = 0x08000001
 
-/** One event. Only claimed until the replay equals the quote. */
-export type DstackEvent = {
-  /** The register that it extends, 0 to 3. */
+/** The content is only claimed until the replay equals the quote. */
+type DstackEvent = {
+  /** The event extends this RTMR, 0 to 3. */
   readonly register: number
   readonly type: number
   readonly name: string
   readonly payload: Uint8Array
-  /** SHA-384. For a runtime event, it is computed from the content. */
+  /** SHA-384. For a runtime event, computed from the content. */
   readonly digest: Uint8Array
 }
 
 /**
- * Parses the attacker-controlled log: a JSON array, or a JSON string that holds one. The digest of
- * a runtime event is always computed: otherwise, a false payload with a true digest would pass the
- * replay. Other events are only digests. Throws ProviderEvidenceError.
+ * Parses the attacker-controlled log: a JSON array, or a JSON string that holds an array. Computes
+ * the digest of each runtime event: otherwise, a false payload with a true digest would pass the
+ * replay. Of other events, only the digest counts. Throws ProviderEvidenceError.
  */
 export function parseEventLog(bytes: Uint8Array): readonly DstackEvent[] {
-  try {
+  return orRefuse(dstackFault, 'event_log_malformed', () => {
     const outer = parseExactJson(bytes)
     const log = typeof outer === 'string' ? parseExactJson(encodeUtf8(outer)) : outer
     const events = forms.arrayOf(log, 'the log')
     if (events.length > EVENTS_MAX)
       throw dstackFault('event_log_too_long', `expected at most ${EVENTS_MAX} events`)
     return events.map(parseEvent)
-  } catch (fault) {
-    if (fault instanceof FormatError) throw dstackFault('event_log_malformed', fault.message)
-    throw fault
-  }
+  })
 }
 
 const forms = formsOf('event_log_malformed', 'event log: ')
@@ -92,7 +89,7 @@ function digestOf(name: string, payload: Uint8Array, version: 1 | 2): Uint8Array
 
 const COLON = encodeUtf8(':')
 
-/** RTMR0 to RTMR3 after these events: each extends its register, from zeros. */
+/** Returns RTMR0 to RTMR3 after these events. Registers start as zeros. */
 export function replayRegisters(events: readonly DstackEvent[]): readonly Uint8Array[] {
   const registers = Array.from({ length: 4 }, () => new Uint8Array(DIGEST_BYTES))
   for (const { register, digest } of events)
@@ -100,15 +97,15 @@ export function replayRegisters(events: readonly DstackEvent[]): readonly Uint8A
   return registers
 }
 
-/** What the system logged before the application could log anything, by name. */
+/** Payloads by name. The system logged them before the application could log events. */
 export type SystemEvents = ReadonlyMap<string, Uint8Array>
 
 /**
- * The runtime events in RTMR3 before `system-ready`: later, the application can extend RTMR3 under
- * any name. Refuses events of another type, and names with a colon. The log is not signed, and such
- * an event can have the digest of a system event: it would hide that event, and an event of the
- * application would replace it. Throws ProviderEvidenceError, also if the system was not ready, or
- * a name occurs twice.
+ * Returns the events in RTMR3 before `system-ready`. After that event, the application can extend
+ * RTMR3 under any name. Refuses events of another type, and names with a colon: their digest can be
+ * the digest of a system event, and the log is not signed. Such an event could hide a system event,
+ * which the application could then log. Throws ProviderEvidenceError, also for a name that occurs
+ * twice, or without `system-ready`.
  */
 export function systemEventsOf(events: readonly DstackEvent[]): SystemEvents {
   const logged = events.filter(({ register }) => register === 3)

@@ -11,7 +11,7 @@ import type { DstackImage, ResolvedDstackPolicy } from './dstack-policy.ts'
 
 /**
  * Finds the accepted image whose measurements the quote has. `logged`: the image hash that the
- * system logged, or null. It proves nothing by itself, and must be the hash of the found image.
+ * system logged, or null. This hash alone proves nothing, and must be the hash of the found image.
  * Throws ProviderEvidenceError.
  */
 export function matchImage(
@@ -34,8 +34,8 @@ export function matchImage(
 }
 
 /**
- * Checks by `is_dev` in the metadata that an image is a release. The image's checksums cover the
- * metadata. The operator of a development image can log in. Throws ProviderEvidenceError.
+ * Refuses a development image, into which the operator can log in. The image's checksums must cover
+ * the metadata, whose `is_dev` decides. Throws ProviderEvidenceError.
  */
 export function checkImageRelease(
   { checksums, metadata }: DstackImage,

@@ -20,42 +20,37 @@ import {
 import { parseEventLog, replayRegisters, type SystemEvents, systemEventsOf } from './event-log.ts'
 import { checkImageRelease, matchImage } from './os-image.ts'
 
-/** The body of a verified quote, and what the machine sent with it (attacker-controlled). */
+/** All members but `body` are attacker-controlled. */
 export type DstackEvidence = {
-  /** The body of the quote, from verifyTdxQuote. The quote's signature must be valid. */
+  /** From verifyTdxQuote, for a quote whose signature is valid. */
   readonly body: TdxBody
-  /** JSON, as the service gives it. */
+  /** JSON. */
   readonly eventLog: Uint8Array
-  /** The exact text of app_compose; null if it was not given. */
+  /** The exact text of app_compose. Null if the service gave no text. */
   readonly appCompose: Uint8Array | null
-  /** The configuration document of MRCONFIGID form 3; null if it was not given. */
+  /** The document of MRCONFIGID form 3. Null if the service gave no document. */
   readonly configDocument: Uint8Array | null
 }
 
-/** What a log establishes. Null: not logged, or the check did not pass. */
-export type DstackFacts = LoggedApplication & {
-  readonly instanceId: Uint8Array | null
-  /** True for a development image; null if no accepted image was found. */
-  readonly isDevImage: boolean | null
+/** Null: not logged, or the check did not pass. */
+type DstackFacts = LoggedApplication & {
   /** SHA-256 of the checksums of the image that the measurements prove. */
   readonly osImageHash: Uint8Array | null
-  /** True if app_compose was given, and has the logged hash. */
-  readonly hasCompose: boolean
 }
 
-/** The result: every check, and the facts (null unless the replay equals the quote). */
+/** `facts` is null unless the replay equals the quote. */
 export type DstackJudgement = {
   readonly facts: DstackFacts | null
   readonly checks: readonly ProviderCheck<DstackCheckName>[]
 }
 
 /**
- * Judges the event log of a dstack machine against its verified quote: all checks of rules.md,
- * in their order. Accept the evidence only if `requireChecks(checks)` returns.
+ * Judges the event log of a dstack machine against its verified quote: all checks of rules.md, in
+ * their order. Accept the evidence only if `requireChecks(checks)` returns.
  *
  * It proves which application the OS image logged as started. The log is only as good as that
- * image: without accepted `images`, another OS can log anything. Throws PolicyError for a call to
- * fix, and no other error.
+ * image: without accepted `images`, another OS can log anything. Throws only PolicyError, for a
+ * fault in the call.
  *
  * @example
  * const { facts, checks } = await verifyDstackLog(
@@ -88,17 +83,14 @@ export async function verifyDstackLog(
     const system = systemEventsOf(events)
     return established({ system, app: applicationOf(system) }, [...system.keys()].join(', '))
   })
-  const isMatched = await checkApplication(checks, { app: logged?.app, appCompose, demanded })
+  await checkApplication(checks, { app: logged?.app, appCompose, demanded })
   await make('configuration id', () =>
     logged
       ? checkConfigId(body.mrConfigId, logged.app, configDocument)
       : blockedBy('system events'),
   )
-  const image = await judgeImage(checks, { body, system: logged?.system, demanded })
-  if (logged === null) return { facts: null, checks: checks.list() }
-  const instanceId = logged.system.get('instance-id') ?? null
-  const facts = { ...logged.app, instanceId, hasCompose: isMatched, ...image }
-  return { facts, checks: checks.list() }
+  const osImageHash = await judgeImage(checks, { body, system: logged?.system, demanded })
+  return { facts: logged && { ...logged.app, osImageHash }, checks: checks.list() }
 }
 
 type Checks = ProviderChecks<DstackCheckName>
@@ -120,7 +112,6 @@ function eventOf(system: SystemEvents, name: string, bytes: number): Uint8Array 
   return payload
 }
 
-/** Returns whether the compose text was given and has the logged hash. */
 async function checkApplication(
   { make }: Checks,
   {
@@ -132,13 +123,11 @@ async function checkApplication(
     readonly appCompose: Uint8Array | null
     readonly demanded: ResolvedDstackPolicy
   },
-): Promise<boolean> {
-  let isMatched = false
+): Promise<void> {
   await make('compose hash', (): Established<true> | NotMade => {
     if (!app) return blockedBy('system events')
     if (appCompose !== null && !equalBytes(sha256(appCompose), app.composeHash))
       throw dstackFault('compose_mismatch', 'expected the app_compose that was logged')
-    isMatched = appCompose !== null
     if (composeHashes === 'any') return waived('any application is accepted')
     if (!includes(composeHashes, app.composeHash))
       throw dstackFault('compose_not_accepted', 'expected an accepted compose hash')
@@ -151,7 +140,6 @@ async function checkApplication(
       throw dstackFault('app_id_not_accepted', 'expected an accepted application id')
     return established(true, encodeHex(app.appId))
   })
-  return isMatched
 }
 
 function includes(list: readonly Uint8Array[], value: Uint8Array): boolean {
@@ -169,15 +157,15 @@ async function judgeImage(
     readonly system: SystemEvents | undefined
     readonly demanded: ResolvedDstackPolicy
   },
-): Promise<Pick<DstackFacts, 'isDevImage' | 'osImageHash'>> {
+): Promise<Uint8Array | null> {
   const image = await make('OS image', () =>
     system
       ? matchImage(body, system.get('os-image-hash') ?? null, demanded)
       : blockedBy('system events'),
   )
-  const isDevImage = await make('OS image release', () => {
+  await make('OS image release', () => {
     if (image !== null) return checkImageRelease(image, demanded)
     return demanded.images === 'any' ? waived('any image is accepted') : blockedBy('OS image')
   })
-  return { isDevImage, osImageHash: image && sha256(image.checksums) }
+  return image && sha256(image.checksums)
 }

@@ -9,7 +9,6 @@ import {
 } from './kept-collateral.ts'
 import { parseTinfoilDocument } from './tinfoil-document.ts'
 
-/** The hardware that an answer claims. Nothing is verified. */
 export type ClaimedHardware = {
   /** Null: the kind needs no collateral. */
   readonly hardware: HardwareEvidence | null
@@ -18,8 +17,8 @@ export type ClaimedHardware = {
 }
 
 /**
- * Reads the hardware that an attacker-controlled answer claims. The caller fetches the collateral
- * of this hardware. Verifies nothing. Throws ProviderEvidenceError.
+ * Reads the hardware that an attacker-controlled answer claims, so that the caller can fetch its
+ * collateral. Verifies nothing. Throws ProviderEvidenceError.
  */
 export async function readClaimedHardware(
   kind: ProviderKind,

@@ -1,7 +1,6 @@
-import { FormatError } from '../../errors.ts'
-import { ProviderEvidenceError } from '../provider-error.ts'
+import { orRefuse, ProviderEvidenceError } from '../provider-error.ts'
 
-/** The checks of a provider evidence itself, each with the statement that is true if it passed. */
+/** In the order of the report. Each text is true if the check passed. */
 export const EVIDENCE_CHECKS = {
   'evidence document': 'the bytes are a provider evidence',
   provider: 'the evidence is of the kind and the origin that the policy names',
@@ -19,7 +18,7 @@ export const EVIDENCE_CHECKS = {
 
 export type EvidenceCheckName = keyof typeof EVIDENCE_CHECKS
 
-/** All reasons for refusing an evidence, each with its check. Codes are stable and distinct. */
+/** Each code has one check. Codes are stable. */
 export const EVIDENCE_CODES = {
   evidence_size: 'evidence document',
   evidence_malformed: 'evidence document',
@@ -52,7 +51,6 @@ export const EVIDENCE_CODES = {
 
 export type ProviderEvidenceCode = keyof typeof EVIDENCE_CODES
 
-/** The error for an evidence that fails the check of `code`. */
 export function refuseEvidence(
   code: ProviderEvidenceCode,
   message: string,
@@ -60,12 +58,7 @@ export function refuseEvidence(
   return new ProviderEvidenceError(code, message)
 }
 
-/** Runs a reader of attacker-controlled bytes. Its FormatError becomes a refusal with `code`. */
+/** A FormatError of `read` becomes a refusal with `code`. */
 export function parsedAs<Value>(code: ProviderEvidenceCode, read: () => Value): Value {
-  try {
-    return read()
-  } catch (fault) {
-    if (fault instanceof FormatError) throw refuseEvidence(code, fault.message)
-    throw fault
-  }
+  return orRefuse(refuseEvidence, code, read)
 }

@@ -13,11 +13,10 @@ import { parseExactJson } from '../../json/parse-strict.ts'
 import type { Json } from '../../json/value.ts'
 import { parsedAs, refuseEvidence } from './evidence-codes.ts'
 
-/** The kinds of evidence, by the document that the provider serves. */
+/** Each kind is a form of the document that a provider serves. */
 export const PROVIDER_KINDS = ['tinfoil', 'dstack', 'aci', 'nitro'] as const
 export type ProviderKind = (typeof PROVIDER_KINDS)[number]
 
-/** Where a provider of each kind serves its document. */
 export const EVIDENCE_PATHS: Readonly<Record<ProviderKind, string>> = {
   tinfoil: '/.well-known/tinfoil-attestation',
   dstack: '/v1/attestation/report',
@@ -25,17 +24,17 @@ export const EVIDENCE_PATHS: Readonly<Record<ProviderKind, string>> = {
   nitro: '/v1/attestation',
 }
 
-/** An answer to a GET request, as a gateway kept it. Nothing shows that the host sent it. */
+/** An answer to a GET request. Nothing proves that the host sent it. */
 export type KeptResponse = {
   /** Absolute, https, as `URL` prints it. */
   readonly url: string
   readonly status: number
-  /** Names in lower case. Only those that a check reads need to be kept. */
+  /** Names are in lower case. A gateway need not keep headers that no check reads. */
   readonly headers: ReadonlyMap<string, string>
   readonly body: Uint8Array<ArrayBuffer>
 }
 
-/** The block from which a nonce was computed. */
+/** A nonce was computed from this block. */
 export type NonceBlock = {
   readonly chainId: number
   readonly number: number
@@ -43,10 +42,10 @@ export type NonceBlock = {
   readonly hash: Uint8Array
 }
 
-/** What a provider answered for a nonce, and the other data that the checks need. */
+/** The answers of a provider for a nonce, and the other data that the checks need. */
 export type ProviderEvidence = {
   readonly kind: ProviderKind
-  /** The origin of the provider, https. */
+  /** https. */
   readonly origin: string
   /** 32 bytes: see providerNonce. */
   readonly nonce: Uint8Array
@@ -54,13 +53,13 @@ export type ProviderEvidence = {
   readonly fetchedAtMs: number
   /** Null if the nonce is random. */
   readonly block: NonceBlock | null
-  /** Answers from the origin. */
+  /** All from the origin. */
   readonly responses: readonly KeptResponse[]
   /** Answers of the makers of hardware and code. Any host may have sent them. */
   readonly collateral: readonly KeptResponse[]
 }
 
-/** Maximum bytes of a provider evidence. Evidence of eight GPUs has about 300,000. */
+/** Evidence of eight GPUs has about 300,000 bytes. */
 export const PROVIDER_EVIDENCE_BYTES_MAX = 4 * 1024 * 1024
 
 const RESPONSES_MAX = 8
@@ -79,7 +78,7 @@ export function parseProviderEvidence(bytes: Uint8Array): ProviderEvidence {
   return parsedAs('evidence_malformed', () => readEvidence(parseExactJson(bytes)))
 }
 
-/** The bytes of an evidence: canonical JSON. Their SHA-256 is the digest of the evidence. */
+/** Returns canonical JSON. The SHA-256 of these bytes is the digest of the evidence. */
 export function writeProviderEvidence(evidence: ProviderEvidence): Uint8Array {
   const { kind, origin, nonce, fetchedAtMs, block } = evidence
   return encodeUtf8(
@@ -149,7 +148,7 @@ function originOfHttps(json: Json): string {
   return text
 }
 
-/** The text of a URL. It must be exactly what `print` returns for the URL. */
+/** The text must be exactly what `print` returns for the URL. */
 function urlOf(json: Json, name: string, print: (url: URL) => string): string {
   const text = textOf(json, name)
   const isUrl = text.length <= URL_CHARACTERS_MAX && URL.canParse(text)

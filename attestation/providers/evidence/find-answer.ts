@@ -2,8 +2,7 @@ import { refuseEvidence } from './evidence-codes.ts'
 import { EVIDENCE_PATHS, type ProviderEvidence } from './evidence-document.ts'
 
 /**
- * The body of the first answer from the kind's path, with status 200. Throws
- * ProviderEvidenceError.
+ * Throws ProviderEvidenceError unless the first answer from the path of the kind has status 200.
  */
 export function findAnswer({ kind, responses }: ProviderEvidence): Uint8Array<ArrayBuffer> {
   const path = EVIDENCE_PATHS[kind]

@@ -14,7 +14,7 @@ import { readKeptCollateral } from './kept-collateral.ts'
 import { checkWeights } from './model-weights.ts'
 
 type AciAnswer = ApplicationEvidence & {
-  /** The bytes that the keyset's digest covers: the served bytes, or canonical JSON. */
+  /** The digest of the keyset covers these bytes: as served, or canonical JSON. */
   readonly keyset: Uint8Array
   readonly statedDigest: string
   /** Unix seconds. */
@@ -55,7 +55,7 @@ export async function judgeAci(judging: Judging): Promise<KindFacts> {
 const { arrayOf, countOf, hexOf, invalid, textOf } = formsOf('answer_malformed')
 const KEYS_MAX = 64
 
-/** Reads the attacker-controlled answer of a service. Throws ProviderEvidenceError. */
+/** The body is attacker-controlled. Throws ProviderEvidenceError. */
 export function readAciAnswer(body: Uint8Array): AciAnswer {
   return parsedAs('answer_malformed', () => readReport(parseExactJson(body)))
 }
@@ -94,7 +94,6 @@ function readReport(json: Json): AciAnswer {
   }
 }
 
-/** Reads a keyset, with the bytes that its digest covers. */
 function readKeyset(json: Json): { readonly bytes: Uint8Array; readonly value: Json } {
   const served = memberAt(json, 'attestation', 'workload_keyset_b64')
   if (served !== undefined) {

@@ -14,7 +14,6 @@ import {
 import type { KeptCollateral } from './kept-collateral.ts'
 import { NO_SNP_TERMS } from './provider-policy.ts'
 
-/** The evidence that a service on a dstack machine sends beside its keys. */
 export type ApplicationEvidence = {
   readonly quote: Uint8Array
   readonly eventLog: Uint8Array
@@ -23,8 +22,8 @@ export type ApplicationEvidence = {
 }
 
 /**
- * Judges the quote and the event log of a dstack machine: which application it runs, on which OS
- * image. `keysIn` reads the keys that the report data binds, and throws for other report data.
+ * Judges quote and event log of a dstack machine: which application it runs, on which OS image.
+ * `keysIn` returns the keys that the report data bind, and throws for other report data.
  */
 export async function judgeApplication(
   judging: Judging,

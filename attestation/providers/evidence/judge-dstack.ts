@@ -14,13 +14,12 @@ import { readKeptCollateral } from './kept-collateral.ts'
 import { checkWeights } from './model-weights.ts'
 
 type DstackAnswer = ApplicationEvidence & {
-  /** The address (20 bytes) or the key (32 bytes) that signs answers. */
+  /** The address (20 bytes) or the key (32 bytes) of the signer of answers. */
   readonly address: Uint8Array
   /** SHA-256 of the SubjectPublicKeyInfo. Null: not stated. */
   readonly fingerprint: Uint8Array | null
   readonly devices: Json | null
-  /** The model that the service names. */
-  readonly claimed: string | null
+  readonly claimedModel: string | null
 }
 
 /** Judges the report of a service on dstack, as NEAR AI and dstack-vllm-proxy serve it. */
@@ -54,7 +53,7 @@ export async function judgeDstack(judging: Judging): Promise<KindFacts> {
 
 const { invalid, objectOf, textOf } = formsOf('answer_malformed')
 
-/** Reads the attacker-controlled answer of a service. Throws ProviderEvidenceError. */
+/** The body is attacker-controlled. Throws ProviderEvidenceError. */
 export function readDstackAnswer(body: Uint8Array): DstackAnswer {
   return parsedAs('answer_malformed', () => readReport(parseExactJson(body)))
 }
@@ -66,7 +65,7 @@ function readReport(json: Json): DstackAnswer {
   const address = decodeHex(textOf(at('signing_address'), 'signing_address'))
   if (address.length !== 20 && address.length !== 32)
     throw invalid('signing_address', '20 or 32 bytes of hex')
-  const claimed = at('model_name') ?? null
+  const model = at('model_name') ?? null
   return {
     quote: decodeHex(textOf(at('intel_quote'), 'intel_quote')),
     eventLog: jsonBytesOf(at('event_log'), 'event_log'),
@@ -75,7 +74,7 @@ function readReport(json: Json): DstackAnswer {
     address,
     fingerprint: fingerprint === null ? null : readFingerprint(fingerprint),
     devices: readPayload(at('nvidia_payload') ?? null),
-    claimed: claimed === null ? null : textOf(claimed, 'model_name'),
+    claimedModel: model === null ? null : textOf(model, 'model_name'),
   }
 }
 
@@ -85,13 +84,13 @@ function readFingerprint(json: Json): Uint8Array {
   return bytes
 }
 
-/** The UTF-8 bytes of JSON, which services send as a text or as a value. */
+/** Services send JSON as a text or as a value. */
 export function jsonBytesOf(json: Json | undefined, name: string): Uint8Array {
   if (json === undefined || json === null) throw invalid(name, 'JSON, or its text')
   return encodeUtf8(typeof json === 'string' ? json : canonicalizeJson(json))
 }
 
-/** The text app_compose in tcb_info, which is an object or the JSON text of an object. */
+/** `tcbInfo` is an object, or the JSON text of an object. */
 export function readCompose(tcbInfo: Json | undefined): Uint8Array | null {
   if (tcbInfo === undefined || tcbInfo === null || tcbInfo === '') return null
   const info = typeof tcbInfo === 'string' ? parseExactJson(encodeUtf8(tcbInfo)) : tcbInfo
@@ -102,8 +101,8 @@ export function readCompose(tcbInfo: Json | undefined): Uint8Array | null {
 }
 
 /**
- * The document of MRCONFIGID's form 3, a text in the machine's configuration, which is an object or
- * its text. The configuration is the host's word: any other form of it has no document.
+ * Returns the document of MRCONFIGID form 3. `vmConfig` is an object, or the JSON text of an
+ * object. Null for any other form, since the host may write anything there.
  */
 export function readConfigDocument(vmConfig: Json | undefined): Uint8Array | null {
   try {
@@ -116,7 +115,7 @@ export function readConfigDocument(vmConfig: Json | undefined): Uint8Array | nul
   }
 }
 
-/** The devices in a payload for NVIDIA's service, which is an object or its JSON text. */
+/** A payload for NVIDIA's service is an object, or the JSON text of an object. */
 function readPayload(json: Json): Json | null {
   if (json === null) return null
   const payload = typeof json === 'string' ? parseExactJson(encodeUtf8(json)) : json
@@ -134,7 +133,8 @@ function keysOf(answer: DstackAnswer | null, reportData: Uint8Array): KindFacts[
 }
 
 function modelOf(answer: DstackAnswer | null): ProviderModel {
-  if (!answer?.claimed) return UNKNOWN_WEIGHTS
-  const reason = `the service names the model ${JSON.stringify(answer.claimed.slice(0, 100))}`
+  if (!answer?.claimedModel) return UNKNOWN_WEIGHTS
+  const name = JSON.stringify(answer.claimedModel.slice(0, 100))
+  const reason = `the service names the model ${name}`
   return { ...UNKNOWN_WEIGHTS, weights: 'provider_claimed', reason }
 }

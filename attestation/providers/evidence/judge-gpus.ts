@@ -7,12 +7,12 @@ import { ProviderEvidenceError } from '../provider-error.ts'
 import { parsedAs, refuseEvidence } from './evidence-codes.ts'
 import type { Judging } from './judging.ts'
 
-/** Maximum number of devices in one answer: twice the eight GPUs and four switches of a machine. */
+/** Twice the eight GPUs and four switches of a machine. */
 const DEVICES_MAX = 24
 
 const { arrayOf, textOf } = formsOf('gpu_malformed')
 
-/** Evidence of devices: objects of certificate (base64 of PEM) and evidence (base64). */
+/** Each object has `certificate` (base64 of PEM) and `evidence` (base64). */
 export function readDevices(json: Json | undefined): readonly GpuEvidence[] {
   return parsedAs('gpu_malformed', () =>
     arrayOf(json, 'device evidence', { min: 0, max: DEVICES_MAX }).map((item) => {
@@ -27,7 +27,7 @@ export function readDevices(json: Json | undefined): readonly GpuEvidence[] {
 
 /**
  * Makes the check "GPU": every device signed evidence for the nonce. Returns the names of the
- * devices. `tie` describes what ties the devices to the machine.
+ * devices. `tie` says to people what ties the devices to the machine.
  */
 export async function judgeGpus(
   { evidence: { nonce }, terms, checks, at, add }: Judging,

@@ -7,18 +7,15 @@ import { type TdxFacts, verifyTdxQuote } from '../tdx/verify-tdx-quote.ts'
 import type { KeptCollateral } from './kept-collateral.ts'
 import type { ProviderRoots, SnpTerms, TdxTerms } from './provider-policy.ts'
 
-/** Evidence of hardware as an answer holds it. */
 export type HardwareEvidence =
   | { readonly tee: 'TDX'; readonly quote: Uint8Array }
   | { readonly tee: 'SEV-SNP'; readonly report: Uint8Array }
 
-/** Accepted measurements of each kind of hardware. */
 export type AcceptedCode = {
   readonly tdx: 'any' | readonly TdxMeasurements[]
   readonly snp: 'any' | readonly Uint8Array[]
 }
 
-/** What the hardware's signature proves. */
 export type HardwareFacts = {
   readonly tee: 'TDX' | 'SEV-SNP'
   /** 64 bytes that the measured code chose. */
@@ -27,13 +24,12 @@ export type HardwareFacts = {
   readonly measurements: Readonly<Record<string, string>>
   /** Null if a check of the TCB did not pass. */
   readonly tcb: ProviderTcb | null
-  /** When collateral ends, Unix milliseconds; null if it has no end. */
+  /** The end of the collateral, Unix milliseconds. Null: no end. */
   readonly endsAtMs: number | null
-  /** The body of a TDX quote, for event logs. */
+  /** Null for SEV-SNP. */
   readonly body: TdxBody | null
 }
 
-/** The state of the platform's software. */
 export type ProviderTcb = {
   /**
    * Intel: the worst status of all parts. AMD: `provisional` if the host may go back to older
@@ -45,13 +41,13 @@ export type ProviderTcb = {
   readonly versions: Readonly<Record<string, number>> | null
 }
 
-/** The result: every check of the hardware, and the facts (null unless the signature is valid). */
-export type HardwareJudgement = {
+/** `facts` is null unless the signature is valid. */
+type HardwareJudgement = {
   readonly facts: HardwareFacts | null
   readonly checks: readonly ProviderCheck[]
 }
 
-/** Judges evidence of hardware. The caller checks the report data. */
+/** The caller checks the report data. */
 export async function judgeHardware(
   evidence: HardwareEvidence,
   demand: {
@@ -90,7 +86,7 @@ export async function judgeHardware(
   return { facts: facts && snpFactsOf(facts), checks: checks.filter(isJudged) }
 }
 
-/** An empty chain, used if no chain was kept: the check of the chain fails. */
+/** Used if no chain was kept, so that the check of the chain fails. */
 const NO_CHAIN = { vek: new Uint8Array(), ask: new Uint8Array(), ark: new Uint8Array() }
 
 /** False for the check "report data": the check "key binding" replaces it. */

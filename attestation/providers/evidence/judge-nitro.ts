@@ -3,11 +3,12 @@ import { digestBootConfiguration } from '../../evidence/boot-configuration.ts'
 import { formsOf } from '../../json/forms.ts'
 import { parseExactJson } from '../../json/parse-strict.ts'
 import { isJsonArray, type Json, type JsonObject, memberAt, memberOf } from '../../json/value.ts'
-import { DerError, decodeDer } from '../../nitro/der.ts'
+import { DER_TAGS } from '../../nitro/der.ts'
 import type { AttestationFacts } from '../../nitro/facts.ts'
 import { verifyAttestation } from '../../nitro/verify-attestation.ts'
 import { asProviderFault } from '../provider-chain.ts'
 import { blockedBy, established, notGiven, waived } from '../provider-checks.ts'
+import { tryDecodeDer } from '../try-decode-der.ts'
 import { parsedAs, refuseEvidence } from './evidence-codes.ts'
 import { findAnswer } from './find-answer.ts'
 import {
@@ -97,8 +98,9 @@ function pcrsOf({ measurements }: AttestationFacts): Readonly<Record<string, str
 const KEYS_MAX = 64
 
 /**
- * The TLS keys of an enclave: its `public_key` if it is a SubjectPublicKeyInfo, and the member
- * `tls_public_keys` (SHA-256, hex) of its boot configuration, whose digest is the `user_data`.
+ * Returns the key `public_key`, if it is a SubjectPublicKeyInfo, and the keys that the boot
+ * configuration states in `tls_public_keys` (SHA-256, hex). The document binds the configuration by
+ * its digest in `user_data`.
  */
 function keysOf(
   { publicKey, userData }: AttestationFacts,
@@ -119,13 +121,8 @@ function keysOf(
   return all.map((spkiSha256) => ({ spkiSha256, domain: null }))
 }
 
-/** True for a SubjectPublicKeyInfo: an algorithm and a bit string. A notary's key is a point. */
+/** A SubjectPublicKeyInfo has an algorithm and a bit string. A notary's key is a point. */
 function isKeyInfo(bytes: Uint8Array): boolean {
-  try {
-    const { children } = decodeDer(new Uint8Array(bytes))
-    return children.length === 2 && children[1]?.tag === 3
-  } catch (fault) {
-    if (fault instanceof DerError) return false
-    throw fault
-  }
+  const { children = [] } = tryDecodeDer(new Uint8Array(bytes)) ?? {}
+  return children.length === 2 && children[1]?.tag === DER_TAGS.bitString
 }

@@ -99,7 +99,7 @@ export async function judgeTinfoil(judging: Judging): Promise<KindFacts> {
   }
 }
 
-/** The checks of each TEE for the code, and against a host that reads the machine's memory. */
+/** Names of the checks for TDX and for SEV-SNP. */
 const MEASUREMENTS = ['measurements', 'measurement']
 const DEBUG = ['TD attributes', 'debug and migration off']
 
@@ -116,7 +116,7 @@ function checkChallenge({ nonce }: TinfoilDocument, { evidence, terms }: Judging
 
 type Build = { readonly facts: SigstoreFacts | null; readonly checks: readonly ProviderCheck[] }
 
-/** Judges the signed build, unless the policy names measurements. */
+/** A policy that names measurements needs no signed build. */
 async function judgeBuild(
   { terms, add }: Judging,
   collateral: KeptCollateral | null,
@@ -137,7 +137,7 @@ const PREDICATE = 'https://tinfoil.sh/predicate/snp-tdx-multiplatform/v1'
 const RTMR3_UNUSED = new Uint8Array(48)
 const { hexOf } = formsOf('build_malformed')
 
-/** The measurements that are accepted. Null: neither the policy nor a signed build names them. */
+/** Null: neither the policy nor a signed build names measurements. */
 function acceptedCode({ terms }: Judging, build: SigstoreFacts | null): AcceptedCode | null {
   if (terms.code?.by === 'measurements') return terms.code
   if (build === null || build.predicateType !== PREDICATE) return null

@@ -6,15 +6,14 @@ import type { CodeTerms, ProviderPolicy } from './provider-policy.ts'
 
 /** A TLS key that the hardware states. */
 export type BoundKey = {
-  /** SHA-256 of its SubjectPublicKeyInfo, hex, as `provider_keys` names keys. */
+  /** SHA-256 of the SubjectPublicKeyInfo, hex, as in `provider_keys`. */
   readonly spkiSha256: string
-  /** The host of the key. Null: any host. */
+  /** Null: any host. */
   readonly domain: string | null
 }
 
 /** Which code answered, as far as a signature or a measurement shows. */
 export type ProviderCode = {
-  /** What shows it. */
   readonly by: 'release' | 'measurements' | 'application' | 'enclave'
   /** OWNER/NAME on GitHub. Null unless a signed build names it. */
   readonly repository: string | null
@@ -24,7 +23,7 @@ export type ProviderCode = {
   readonly digest: string | null
 }
 
-/** A model whose weights are named by measured code. */
+/** Measured code names the weights of this model. */
 export type MeasuredModel = {
   readonly name: string
   /** Repository and revision, `OWNER/NAME@REVISION`. */
@@ -33,14 +32,13 @@ export type MeasuredModel = {
   readonly rootHash: string
 }
 
-/** What is known about the weights of the model that answers. */
 export type ProviderModel = {
   /**
    * `hardware_proven`: the machine that answered measured the root hashes of the weights.
    * `provider_claimed`: the provider names a model. `unknown`: neither.
    */
   readonly weights: 'hardware_proven' | 'provider_claimed' | 'unknown'
-  /** The reason, for people. */
+  /** For people. */
   readonly reason: string
   /** Empty unless `hardware_proven`. */
   readonly models: readonly MeasuredModel[]
@@ -58,24 +56,22 @@ export type KindFacts = {
   readonly encryptionKey: string | null
   readonly code: ProviderCode | null
   readonly model: ProviderModel
-  /** Names of NVIDIA's devices. */
   readonly gpus: readonly string[]
-  /** When the evidence ends, Unix milliseconds. Null if no part of it has an end. */
+  /** Unix milliseconds. Null if no part of the evidence has an end. */
   readonly endsAtMs: number | null
 }
 
-/** The inputs for judging evidence of any kind. */
 export type Judging = {
   readonly evidence: ProviderEvidence
   readonly terms: ProviderTerms
   readonly checks: ProviderChecks<EvidenceCheckName>
   readonly at: Date
-  /** Adds checks of one part of the evidence to the report. */
+  /** Adds the checks of one part of the evidence to the report. */
   add(part: string, checks: readonly ProviderCheck[]): void
 }
 
-/** A policy, or the defaults without a policy, which demand no code. */
-export type ProviderTerms = Omit<ProviderPolicy, 'kind' | 'origins' | 'code'> & {
+/** Without a policy: the defaults, which demand no code. */
+type ProviderTerms = Omit<ProviderPolicy, 'kind' | 'origins' | 'code'> & {
   readonly code: CodeTerms | null
 }
 
@@ -85,7 +81,7 @@ export const UNKNOWN_WEIGHTS: ProviderModel = {
   models: [],
 }
 
-/** The facts of evidence whose hardware was not established. */
+/** For evidence whose hardware was not established. */
 export const NO_KIND_FACTS: KindFacts = {
   tee: null,
   tcb: null,
@@ -99,7 +95,7 @@ export const NO_KIND_FACTS: KindFacts = {
   endsAtMs: null,
 }
 
-/** The facts that hardware proves, without what its report data binds. */
+/** Leaves out the facts that depend on the report data. */
 export function hardwareFactsOf(
   { tee, tcb, measurements, endsAtMs }: HardwareFacts,
   isDebugOff: boolean,
@@ -107,7 +103,7 @@ export function hardwareFactsOf(
   return { ...NO_KIND_FACTS, tee, tcb, measurements, endsAtMs, isDebugOff }
 }
 
-/** The first check of `names` that did not pass and is not waived, if any. */
+/** Finds the first check of `names` that did not pass and is not waived. */
 export function findOpen(
   checks: readonly ProviderCheck[],
   names: readonly string[],

@@ -8,13 +8,13 @@ import { readSignedResponse, type TdxCollateral } from '../tdx/collateral.ts'
 import { parsedAs, refuseEvidence } from './evidence-codes.ts'
 import type { KeptResponse } from './evidence-document.ts'
 
-/** Kept answers from the makers of hardware and code. Null: a part was not kept. */
+/** Null: the part was not kept. */
 export type KeptCollateral = {
   readonly tdx: TdxCollateral | null
   readonly snp: SnpCertificates | null
   /** The revocation list of AMD's root, DER. */
   readonly snpList: Uint8Array | null
-  /** The JSON of the Sigstore bundle of the code. */
+  /** The Sigstore bundle of the code. */
   readonly sigstore: Json | null
 }
 
@@ -67,7 +67,7 @@ function readTdx({
   }
 }
 
-/** The chain of a report. `pem`: AMD's intermediate authority, then the root. */
+/** `pem` has AMD's intermediate authority, then the root. */
 function snpCertificates(vek: Uint8Array, pem: string): SnpCertificates {
   const [ask, ark, ...others] = parsePemChain(pem, 'cert_chain')
   if (!ask || !ark || others.length > 0)
@@ -75,7 +75,7 @@ function snpCertificates(vek: Uint8Array, pem: string): SnpCertificates {
   return { vek, ask, ark }
 }
 
-/** Reads a bundle, or the first bundle in an answer of GitHub. */
+/** The body is a bundle, or an answer of GitHub with bundles. */
 function readSigstore(body: Uint8Array): Json {
   const json = parsedAs('collateral_malformed', () => parseExactJson(body))
   const list = memberAt(json, 'attestations')
@@ -87,7 +87,7 @@ const TINFOIL = 'https://tinfoil.sh/collateral/'
 const ENTRIES_MAX = 32
 
 /**
- * Fills what is missing in `kept` with the collateral in version 3 of Tinfoil's document. Throws
+ * Adds the collateral in version 3 of Tinfoil's document where `kept` has null. Throws
  * ProviderEvidenceError.
  */
 export function readTinfoilCollateral(json: Json, kept: KeptCollateral): KeptCollateral {

@@ -7,8 +7,8 @@ import { refuseEvidence } from './evidence-codes.ts'
 import { type Judging, type MeasuredModel, type ProviderModel, UNKNOWN_WEIGHTS } from './judging.ts'
 
 /**
- * Makes the check "weights". Weights that a provider only claims do not meet a policy. `model` is
- * null if the code that measures the weights is not established.
+ * Makes the check "weights". It fails for weights that the provider only claims. `model` is null if
+ * the code that measures the weights is not established.
  */
 export async function checkWeights(
   { terms, checks }: Judging,
@@ -25,14 +25,13 @@ export async function checkWeights(
   })
 }
 
-/** What is known about the weights of the model that answered. */
 export type RecordWeights = Pick<ProviderModel, 'weights' | 'reason'> & {
   /** The measured weights. Null unless `hardware_proven`. */
   readonly measured: MeasuredModel | null
 }
 
 /**
- * What the evidence shows about the weights of the model that a record calls `id`. They are
+ * Returns what the evidence shows about the weights of the model that a record calls `id`. They are
  * `hardware_proven` only if the measured list has this name exactly once.
  */
 export function weightsOf({ weights, reason, models }: ProviderModel, id: string): RecordWeights {
@@ -44,9 +43,9 @@ export function weightsOf({ weights, reason, models }: ProviderModel, id: string
 }
 
 /**
- * The weights that a signed build of Tinfoil measures. The build states that the machine's
- * measurement covers the command line. The command line has the hash of the configuration, which
- * names each model with the root hash of its disk.
+ * Returns the weights that a signed build of Tinfoil measures. The measurement of the machine
+ * covers the command line, as the build states. The command line has the hash of the configuration,
+ * which names each model with the root hash of its disk.
  */
 export function weightsOfBuild(predicate: JsonObject): ProviderModel {
   const [cmdline, config] = [memberOf(predicate, 'cmdline'), memberOf(predicate, 'config')]
@@ -81,13 +80,13 @@ function textOf(base64: string): { readonly bytes: Uint8Array; readonly text: st
 }
 
 const MEMBER = /^(?: {2}- | {4})([a-z]+): "?([A-Za-z0-9._/@-]+)"?$/
-/** YAML also ends lines here: an item behind a comment would be hidden from this reader. */
+/** YAML also ends lines here, so this reader would take an item for the rest of a comment. */
 const OTHER_BREAK = /\r(?!\n)|[\u0085\u2028\u2029]/
 const DISK = /^([0-9a-f]{64})_[0-9]+_[0-9a-f-]{36}$/
 
 /**
- * The list `models` of a configuration (YAML), in the one form that Tinfoil writes: items of name,
- * repo and mpk, one scalar to a line. Null for any other form; empty without the list.
+ * Reads the list `models` of a configuration (YAML) in the one form that Tinfoil writes: items of
+ * name, repo and mpk, one scalar per line. Null for any other form. Empty if there is no list.
  */
 function readModels(text: string): readonly MeasuredModel[] | null {
   if (OTHER_BREAK.test(text)) return null

@@ -8,12 +8,12 @@ import type { SnpRoots } from '../snp/policy.ts'
 import { SNP_PRODUCTS, type SnpProduct, TCB_LAYOUTS, type TcbVersion } from '../snp/tcb.ts'
 import type { TdxMeasurements } from '../tdx/tdx-policy.ts'
 
-/** Readers of the members of a policy file. Each throws FormatError naming the member. */
+/** Each reader throws a FormatError that names the member. */
 export const policyForms = formsOf('policy_invalid')
 
 const { invalid, textOf, hexOf } = policyForms
 
-/** An object with all `required` members. Others must be in `optional`; null allows any. */
+/** Other members must be in `optional`. A null `optional` allows any members. */
 export function policyObject(
   json: Json | undefined,
   name: string,
@@ -32,7 +32,6 @@ export function policyObject(
   return object
 }
 
-/** A list of at least one item. */
 export function policyList<Item>(
   json: Json | undefined,
   name: string,
@@ -42,12 +41,11 @@ export function policyList<Item>(
   return json.map((item, index) => read(item, `${name}.${index}`))
 }
 
-/** A whole number; `fallback` if it is left out. */
+/** Returns `fallback` if the member is left out. */
 export function wholeIn(json: Json | undefined, name: string, fallback: number): number {
   return json === undefined ? fallback : policyForms.countOf(json, name)
 }
 
-/** Names of TDX measurements in a policy file, with their names in TdxMeasurements. */
 const TDX_REGISTERS: Readonly<Record<string, keyof TdxMeasurements>> = {
   mrtd: 'mrTd',
   rtmr0: 'rtmr0',
@@ -56,7 +54,7 @@ const TDX_REGISTERS: Readonly<Record<string, keyof TdxMeasurements>> = {
   rtmr3: 'rtmr3',
 }
 
-/** Sets of TDX measurements. With `exactly`, each has these members and no others. */
+/** If `exactly` has names, each set must have these members and no others. */
 export function tdxSetsIn(
   json: Json | undefined,
   name: string,
@@ -74,7 +72,7 @@ export function tdxSetsIn(
   })
 }
 
-/** Images of the dstack OS: checksums and metadata as texts, and measurements. */
+/** Checksums and metadata are texts. */
 export function imagesIn(json: Json | undefined, name: string): readonly DstackImage[] {
   return policyList(json, name, (item, where) => {
     const image = policyObject(item, where, {
@@ -94,7 +92,7 @@ export function imagesIn(json: Json | undefined, name: string): readonly DstackI
   })
 }
 
-/** Sets of PCRs by name. Each has PCR0, the only register that identifies the image. */
+/** Each set must have PCR0, the only register that identifies the image. */
 export function pcrSetsIn(json: Json | undefined, name: string): readonly MeasurementSet[] {
   return policyList(json, name, (item, where) => {
     const set = policyObject(item, where, { required: ['PCR0'], optional: null })
@@ -108,7 +106,7 @@ export function pcrSetsIn(json: Json | undefined, name: string): readonly Measur
   })
 }
 
-/** Floors by product, each with exactly the parts that the product has. */
+/** Each floor must have exactly the parts of its product. */
 export function snpFloorsIn(
   json: Json | undefined,
   name: string,
@@ -129,7 +127,7 @@ export function snpFloorsIn(
   )
 }
 
-/** Roots that replace the makers' roots, as SHA-256 of their DER. */
+/** Each fingerprint is the SHA-256 of the DER. */
 export function rootsIn(json: Json, name: string) {
   const given = policyObject(json, name, {
     optional: ['intel', 'amd', 'nvidia', 'aws', 'sigstore'],
@@ -160,7 +158,7 @@ function amdRootsIn(
   )
 }
 
-/** Sigstore's authorities and logs: DER in base64. */
+/** DER in base64. */
 function sigstoreIn(json: Json, name: string): SigstoreTrust {
   const { authorities, logs } = policyObject(json, name, {
     required: ['authorities', 'logs'],

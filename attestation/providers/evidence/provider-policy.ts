@@ -13,7 +13,7 @@ import {
 } from '../sigstore/sigstore-trust.ts'
 import { AMD_ROOTS, type SnpRoots } from '../snp/policy.ts'
 import type { SnpProduct, TcbVersion } from '../snp/tcb.ts'
-import type { TcbStatus } from '../tdx/tcb-info.ts'
+import { TCB_STATUSES, type TcbStatus } from '../tdx/tcb-info.ts'
 import {
   EVALUATION_NUMBER_MIN_DEFAULT,
   INTEL_ROOT_SHA256,
@@ -33,22 +33,20 @@ import {
   wholeIn,
 } from './policy-members.ts'
 
-/** The accepted TDX platforms. */
 export type TdxTerms = {
   readonly statuses: readonly TcbStatus[]
   readonly advisories: readonly string[]
   readonly evaluationNumberMin: number
-  /** Accepted firmware of the machine (MRTD and RTMR0), for the kind tinfoil. */
+  /** Accepted firmware (MRTD and RTMR0). Only the kind tinfoil can restrict it. */
   readonly platforms: 'any' | readonly TdxMeasurements[]
 }
 
-/** The accepted SEV-SNP platforms. Null floors: not checked. */
+/** Null floors: not checked. */
 export type SnpTerms = {
   readonly floors: Readonly<Partial<Record<SnpProduct, TcbVersion>>> | null
   readonly needsRevocationList: boolean
 }
 
-/** Which code is accepted. */
 export type CodeTerms =
   | { readonly by: 'release'; readonly identity: CodeIdentity }
   | {
@@ -68,7 +66,6 @@ export type CodeTerms =
       readonly configurations: readonly Uint8Array[]
     }
 
-/** The roots that are trusted. */
 export type ProviderRoots = {
   readonly intel: readonly Uint8Array[]
   readonly amd: SnpRoots
@@ -97,7 +94,7 @@ export type ProviderPolicy = {
   readonly roots: ProviderRoots
 }
 
-/** The age that a policy without `max_age_hours` accepts. */
+/** For a policy without `max_age_hours`. */
 const AGE_HOURS_MAX_DEFAULT = 24
 
 const DEFAULT_ROOTS: ProviderRoots = {
@@ -118,7 +115,7 @@ export const NO_TDX_TERMS: TdxTerms = {
 }
 export const NO_SNP_TERMS: SnpTerms = { floors: null, needsRevocationList: true }
 
-/** The terms without a policy: hardware is checked, and no code is demanded. */
+/** Without a policy, hardware is checked, and no code is demanded. */
 export const NO_PROVIDER_POLICY: Omit<ProviderPolicy, 'kind' | 'origins' | 'code'> = {
   maxAgeMs: AGE_HOURS_MAX_DEFAULT * 3_600_000,
   needsBlock: false,
@@ -151,7 +148,7 @@ export function parseProviderPolicy(bytes: Uint8Array): ProviderPolicy {
 
 const { invalid, textOf } = policyForms
 
-/** Members that a policy of each kind may have besides the common members. */
+/** A policy may also have the members that are common to all kinds. */
 const MEMBERS_OF_KIND: Readonly<Record<ProviderKind, readonly string[]>> = {
   tinfoil: ['release', 'measurements', 'tdx', 'snp', 'weights', 'accepts_no_nonce', 'gpu'],
   dstack: ['compose_hashes', 'app_ids', 'images', 'tdx', 'gpu'],
@@ -189,7 +186,7 @@ function readPolicyFile(json: Json): ProviderPolicy {
   }
 }
 
-/** Refuses terms for hardware without accepted code, and the reverse: they are likely a mistake. */
+/** Hardware without accepted code, or code without hardware, is probably a mistake. */
 function checkHardware(
   { tdx, snp, measurements, weights, release }: JsonObject,
   kind: ProviderKind,
@@ -300,14 +297,7 @@ function readTdxTerms(json: Json, kind: ProviderKind): TdxTerms {
 
 const PLATFORM = ['mrtd', 'rtmr0'] as const
 
-const ACCEPTED_STATUSES: readonly TcbStatus[] = [
-  'UpToDate',
-  'SWHardeningNeeded',
-  'ConfigurationNeeded',
-  'ConfigurationAndSWHardeningNeeded',
-  'OutOfDate',
-  'OutOfDateConfigurationNeeded',
-]
+const ACCEPTED_STATUSES = TCB_STATUSES.filter((status) => status !== 'Revoked')
 
 function readStatus(json: Json, name: string): TcbStatus {
   const status = ACCEPTED_STATUSES.find((one) => one === json)

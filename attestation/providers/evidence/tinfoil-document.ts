@@ -8,21 +8,20 @@ import { parsedAs, refuseEvidence } from './evidence-codes.ts'
 import { readDevices } from './judge-gpus.ts'
 import type { HardwareEvidence } from './judge-hardware.ts'
 
-/** The keys that a machine of Tinfoil states. */
-export type TinfoilKeys = { readonly tls: string; readonly hpke: string | null }
+type TinfoilKeys = { readonly tls: string; readonly hpke: string | null }
 
-/** A document of Tinfoil. Only claimed until its hardware is verified. */
+/** All members are only claimed until the hardware is verified. */
 export type TinfoilDocument = {
   readonly hardware: HardwareEvidence
   /** 32 bytes, hex. Null for version 2, which has no nonce. */
   readonly nonce: string | null
   /**
-   * The keys that this report data binds. Throws ProviderEvidenceError if the data belong to
+   * Returns the keys that the report data bind. Throws ProviderEvidenceError for the report data of
    * another document.
    */
   keysIn(reportData: Uint8Array): TinfoilKeys
   readDevices(): readonly GpuEvidence[]
-  /** The collateral in a document of version 3. */
+  /** Null for version 2. */
   readonly collateral: Json | null
 }
 
@@ -71,7 +70,7 @@ function hardwareOf(tee: HardwareEvidence['tee'], bytes: Uint8Array): HardwareEv
   return tee === 'TDX' ? { tee, quote: bytes } : { tee, report: bytes }
 }
 
-/** Decompresses gzip, up to REPORT_BYTES_MAX bytes. */
+/** Stops after REPORT_BYTES_MAX bytes: an attacker can make a small input become large. */
 async function unpack(packed: Uint8Array<ArrayBuffer>): Promise<Uint8Array> {
   const reader = new Blob([packed])
     .stream()
@@ -150,7 +149,7 @@ function readVersion3(json: Json): TinfoilDocument {
 
 const ITEMS_MAX = 32
 
-/** The keys, by the ids of their items. Each id occurs once. */
+/** Null: no item has the id. */
 function readKeys(section: Uint8Array): {
   readonly tls: string | null
   readonly hpke: string | null

@@ -25,13 +25,12 @@ import { type Judging, type KindFacts, NO_KIND_FACTS } from './judging.ts'
 import { isParsedPolicy } from './mark-parsed.ts'
 import { NO_PROVIDER_POLICY, type ProviderPolicy } from './provider-policy.ts'
 
-/** What an evidence establishes. */
 export type ProviderFacts = KindFacts & {
   /** SHA-256 of the evidence, hex. */
   readonly digest: string
   readonly kind: ProviderKind
   readonly origin: string
-  /** Stated by the gateway that collected the evidence. */
+  /** Unix milliseconds, as the collecting gateway states. */
   readonly fetchedAtMs: number
   /** The evidence is not older than this block. Null if the nonce is random. */
   readonly block: NonceBlock | null
@@ -39,25 +38,25 @@ export type ProviderFacts = KindFacts & {
   readonly hasReplacedRoots: boolean
 }
 
-/** The result: every check, and the facts (null if the bytes are not evidence). */
+/** `facts` is null if the bytes are not evidence. */
 export type ProviderJudgement = {
   readonly facts: ProviderFacts | null
   readonly checks: readonly ProviderCheck[]
 }
 
-/** How long after the judgement the stated time of fetching may be, since clocks differ. */
+/** Clocks differ, so the stated time of fetching may be this much after the judgement. */
 const CLOCK_SKEW_MS = 300_000
 
 /**
- * Judges an attacker-controlled provider evidence under `policy` at the time `at`, by formats.md:
- * the checks of EVIDENCE_CHECKS, and those of its parts with names such as `TDX: PCK chain`. Accept
- * it only if `requireChecks(checks)` returns. A null policy demands no code: the facts say what the
- * hardware shows, and the check "code" stays open.
+ * Judges attacker-controlled evidence of a provider under `policy` at the time `at`, by formats.md.
+ * The checks are those of EVIDENCE_CHECKS, and checks of the parts, such as `TDX: PCK chain`.
+ * Accept the evidence only if `requireChecks(checks)` returns. A null policy demands no code: the
+ * facts say what the hardware shows, and the check "code" stays open.
  *
  * It proves that hardware of the kind ran this code, and that the code stated these TLS keys. It
- * does not prove that the key answered: compare `tlsKeys` with the receipt. Nor does it prove that
- * the block is on a chain, that the code is good, or who operates the machine. Throws PolicyError
- * for a call to fix, and no other error.
+ * does NOT prove that a key answered: compare `tlsKeys` with the receipt. It does NOT prove that
+ * the block is on a chain, that the code is good, or who operates the machine. Throws only
+ * PolicyError, for a fault in the call.
  *
  * @example
  * const { facts, checks } = await verifyProviderEvidence(bytes, policy, new Date(finishedAt))
@@ -94,7 +93,7 @@ export async function verifyProviderEvidence(
   const parts: ProviderCheck[] = []
   const isJudged = evidence !== null && (isAccepted !== null || policy === null)
   const facts = isJudged
-    ? await judgeKind({
+    ? await JUDGES[evidence.kind]({
         evidence,
         terms,
         checks,
@@ -119,10 +118,6 @@ const JUDGES: Readonly<Record<ProviderKind, (judging: Judging) => Promise<KindFa
   dstack: judgeDstack,
   aci: judgeAci,
   nitro: judgeNitro,
-}
-
-async function judgeKind(judging: Judging): Promise<KindFacts> {
-  return await JUDGES[judging.evidence.kind](judging)
 }
 
 /** Leaves the checks of the kind open: the evidence is not of the policy's provider. */

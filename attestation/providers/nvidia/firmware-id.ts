@@ -1,25 +1,19 @@
-import {
-  DER_TAGS,
-  DerError,
-  type DerNode,
-  decodeDer,
-  decodeObjectIdentifier,
-} from '../../nitro/der.ts'
+import { DER_TAGS, type DerNode, decodeObjectIdentifier } from '../../nitro/der.ts'
+import { tryDecodeDer } from '../try-decode-der.ts'
 
-/** Extensions of DICE (TCG DICE, 6.1): the composite id on Hopper, the TcbInfo on Blackwell. */
+/** TCG DICE, 6.1. Hopper has the composite id, Blackwell the TcbInfo. */
 const COMPOSITE_ID = '2.23.133.5.4.1'
 const TCB_INFO = '2.23.133.5.4.1.1'
 const SHA384 = '2.16.840.1.101.3.4.2.2'
 const FIRMWARE_IDS_FIELD = 0xa6
 
-/** True for the extensions that firmwareIdsOf reads. */
 export function isDiceExtension(type: string): boolean {
   return type === COMPOSITE_ID || type === TCB_INFO
 }
 
 /**
- * The digests of firmware in a leaf's DICE extension, SHA-384. Empty if the leaf has no such
- * extension, or an extension of another form.
+ * Returns the SHA-384 digests of firmware in a leaf's DICE extension. Empty if the extension is
+ * missing or has another form.
  */
 export function firmwareIdsOf(
   values: ReadonlyMap<string, Uint8Array<ArrayBuffer>>,
@@ -32,14 +26,8 @@ export function firmwareIdsOf(
 }
 
 function childrenOf(value: Uint8Array<ArrayBuffer> | undefined): readonly DerNode[] {
-  if (value === undefined) return []
-  try {
-    const { tag, children } = decodeDer(value)
-    return tag === DER_TAGS.sequence ? children : []
-  } catch (fault) {
-    if (fault instanceof DerError) return []
-    throw fault
-  }
+  const node = value && tryDecodeDer(value)
+  return node?.tag === DER_TAGS.sequence ? node.children : []
 }
 
 /** FWID: an algorithm and a digest. */

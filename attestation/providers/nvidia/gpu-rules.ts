@@ -1,6 +1,6 @@
 import { ProviderEvidenceError } from '../provider-error.ts'
 
-/** All checks of a device's evidence, in their order, each with what is true if it passed. */
+/** In the order of the report. Each text is true if the check passed. */
 export const GPU_CHECKS = {
   'evidence layout': 'an SPDM request for all measurements and its signed response',
   nonce: 'the evidence is for the expected nonce',
@@ -13,7 +13,7 @@ export const GPU_CHECKS = {
 
 export type GpuCheckName = keyof typeof GPU_CHECKS
 
-/** All checks of an answer of NVIDIA's remote attestation service, in the same form. */
+/** The checks of NRAS, NVIDIA's remote attestation service. */
 export const NRAS_CHECKS = {
   answer: 'an overall token, a token for each device, and a key set',
   tokens: 'the issuer signed every token, and all are valid at the time',
@@ -26,7 +26,7 @@ export const NRAS_CHECKS = {
 
 export type NrasCheckName = keyof typeof NRAS_CHECKS
 
-/** All rules of rules.md, each with the check that it belongs to. */
+/** Each rule of rules.md has one check. */
 export const NVIDIA_RULES = {
   1: 'evidence layout',
   2: 'evidence layout',
@@ -47,7 +47,7 @@ export const NVIDIA_RULES = {
 
 export type NvidiaRule = keyof typeof NVIDIA_RULES
 
-/** All reasons for refusing evidence, each with its broken rule. Codes are stable and distinct. */
+/** Each code has one rule. Codes are stable. */
 export const NVIDIA_CODES = {
   evidence_size: 1,
   evidence_truncated: 1,
@@ -103,7 +103,6 @@ export const NVIDIA_CODES = {
 
 export type NvidiaCode = keyof typeof NVIDIA_CODES
 
-/** The error for evidence that breaks the rule of `code`. */
 export function refuseGpu(code: NvidiaCode, message: string): ProviderEvidenceError<NvidiaCode> {
   return new ProviderEvidenceError(code, message)
 }

@@ -1,8 +1,8 @@
 import { refuseGpu } from './gpu-rules.ts'
 
-/** Maximum bytes of evidence. Evidence of a GPU has about 4,300. */
-export const SPDM_EVIDENCE_BYTES_MAX = 65_536
-/** Heads in SPDM 1.1: GET_MEASUREMENTS (all blocks, signed) and MEASUREMENTS. */
+/** Evidence of a GPU has about 4,300 bytes. */
+const SPDM_EVIDENCE_BYTES_MAX = 65_536
+/** SPDM 1.1: GET_MEASUREMENTS (all blocks, signed) and MEASUREMENTS. */
 const REQUEST_HEAD = [0x11, 0xe0, 0x01, 0xff]
 const RESPONSE_HEAD = [0x11, 0x60, 0x00, 0x00]
 const NONCE_BYTES = 32
@@ -13,25 +13,21 @@ const DIGEST_BYTES = 48
 const BLOCK_BYTES = 7 + DIGEST_BYTES
 const DMTF = 1
 
-/** The types of opaque fields that are read. */
 const OPAQUE_TYPES = { driver: 3, vbios: 6, firmwareId: 20 } as const
 
-/** The fields of evidence. They are only claimed until chain and signature are verified. */
+/** All fields are only claimed until chain and signature are verified. */
 export type SpdmEvidence = {
-  /** The nonce of the request, which the caller chose. */
+  /** The caller chose this nonce of the request. */
   readonly nonce: Uint8Array
   readonly slot: number
-  /** Measured digests by index from 1, 48 bytes each. Only NVIDIA knows the right values. */
+  /** Digests of 48 bytes by index from 1. Only NVIDIA knows the right values. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /** Version of the driver, e.g. `590.12`. Null for switches. */
+  /** Such as `590.12`. Null for switches. */
   readonly driver: string | null
-  /** Version of the VBIOS, as the device writes it. */
+  /** In the device's own form. */
   readonly vbios: Uint8Array | null
-  /** Digest of the firmware of the device's root of trust. Null for switches. */
+  /** The device's root of trust runs firmware with this digest. Null for switches. */
   readonly firmwareId: Uint8Array | null
-  /** All opaque fields, by type. */
-  readonly opaque: ReadonlyMap<number, Uint8Array>
-  /** The bytes that the device signed. */
   readonly signed: Uint8Array<ArrayBuffer>
   /** r || s, big-endian. */
   readonly signature: Uint8Array<ArrayBuffer>
@@ -70,13 +66,12 @@ export function decodeSpdmEvidence(bytes: Uint8Array): SpdmEvidence {
     driver: driverOf(opaque.get(OPAQUE_TYPES.driver)),
     vbios: opaque.get(OPAQUE_TYPES.vbios) ?? null,
     firmwareId: firmwareIdOf(opaque.get(OPAQUE_TYPES.firmwareId)),
-    opaque,
     signed: new Uint8Array(bytes.subarray(0, signedBytes)),
     signature,
   }
 }
 
-/** Reads little-endian fields one after the other. */
+/** Numbers are little-endian. */
 type FieldReader = {
   readonly offset: number
   take(length: number): Uint8Array<ArrayBuffer>
@@ -120,7 +115,7 @@ function addBlock(measurements: Map<number, Uint8Array>, reader: FieldReader): v
   measurements.set(index, reader.take(DIGEST_BYTES))
 }
 
-/** Fields of a type, a length and data, each type once. */
+/** A field has a type, a length and data. Each type occurs once. */
 function decodeOpaque(bytes: Uint8Array<ArrayBuffer>): ReadonlyMap<number, Uint8Array> {
   const fields = new Map<number, Uint8Array>()
   const view = new DataView(bytes.buffer)

@@ -3,23 +3,24 @@ import { FormatError } from '../../errors.ts'
 import { formsOf } from '../../json/forms.ts'
 import { parseExactJson } from '../../json/parse-strict.ts'
 import { isJsonObject, type JsonObject, memberOf } from '../../json/value.ts'
-import { type EcdsaKey, importPoint, isPointOnCurve, P384, verifyEcdsa } from '../../nitro/ecdsa.ts'
+import { importPoint, isPointOnCurve, P384, verifyEcdsa } from '../../nitro/ecdsa.ts'
+import { orRefuse } from '../provider-error.ts'
 import { refuseGpu } from './gpu-rules.ts'
 
-/** The keys of a key set (RFC 7517) that may sign tokens, by key id. */
+/** Points on P-384 by key id (RFC 7517). */
 export type TokenKeys = ReadonlyMap<string, Uint8Array<ArrayBuffer>>
 
-/** Maximum characters of a token. Real tokens have about 3,000. */
+/** Real tokens have about 3,000 characters. */
 const TOKEN_CHARACTERS_MAX = 65_536
 const COORDINATE_BYTES = P384.coordinateBytes
 
 /**
- * Parses the attacker-controlled JSON of a key set. Takes the keys on P-384 in `keys`, each of
- * which must have its own id. Throws ProviderEvidenceError `key_set_malformed`.
+ * Parses the attacker-controlled JSON of a key set. Ignores keys on other curves than P-384. Throws
+ * ProviderEvidenceError `key_set_malformed`, also if two keys have one id.
  */
 export function parseTokenKeys(bytes: Uint8Array): TokenKeys {
   const { objectOf, arrayOf, textOf } = formsOf('key_set_malformed')
-  return orRefuse('key_set_malformed', () => {
+  return orRefuse(refuseGpu, 'key_set_malformed', () => {
     const keys = new Map<string, Uint8Array<ArrayBuffer>>()
     const set = objectOf(parseExactJson(bytes), 'the key set')
     for (const json of arrayOf(memberOf(set, 'keys'), 'keys')) {
@@ -36,7 +37,7 @@ export function parseTokenKeys(bytes: Uint8Array): TokenKeys {
   })
 }
 
-/** A token (RFC 7519, RFC 7515 section 7.1), decoded. Nothing is verified. */
+/** RFC 7519, RFC 7515 section 7.1. Nothing is verified. */
 export type Token = {
   /** The ASCII of the whole token. */
   readonly text: string
@@ -63,34 +64,25 @@ export function decodeToken(text: string): Token {
     kid,
     claims: objectIn(payload),
     signed: new Uint8Array(encodeUtf8(`${header}.${payload}`)),
-    signature: orRefuse('token_malformed', () => decodeBase64Url(signature)),
+    signature: orRefuse(refuseGpu, 'token_malformed', () => decodeBase64Url(signature)),
   }
 }
 
-/** Verifies a token's signature by the key that it names. Throws ProviderEvidenceError. */
+/** Throws ProviderEvidenceError unless the key with the id of the token signed the token. */
 export async function verifyToken(token: Token, keys: TokenKeys): Promise<void> {
   const point = keys.get(token.kid)
   if (point === undefined)
     throw refuseGpu('token_key_unknown', 'expected a token by a key of the stored key set')
-  const key: EcdsaKey | null = await importPoint(point, P384)
+  const key = await importPoint(point, P384)
   const { signed: data, signature } = token
   if (key === null || !(await verifyEcdsa({ key, signature, data })))
     throw refuseGpu('token_signature_invalid', 'expected a token that its key signed')
 }
 
 function objectIn(part: string): JsonObject {
-  return orRefuse('token_malformed', () => {
+  return orRefuse(refuseGpu, 'token_malformed', () => {
     const json = parseExactJson(decodeBase64Url(part))
     if (isJsonObject(json)) return json
     throw new FormatError('token_malformed', 'expected a JSON object in the token')
   })
-}
-
-function orRefuse<Value>(code: 'token_malformed' | 'key_set_malformed', read: () => Value): Value {
-  try {
-    return read()
-  } catch (fault) {
-    if (!(fault instanceof FormatError)) throw fault
-    throw refuseGpu(code, fault.message)
-  }
 }

@@ -16,15 +16,14 @@ import { firmwareIdsOf, isDiceExtension } from './firmware-id.ts'
 import { GPU_CHECKS, type GpuCheckName, refuseGpu } from './gpu-rules.ts'
 import { decodeSpdmEvidence, type SpdmEvidence } from './spdm-evidence.ts'
 
-/** Evidence of one GPU or switch: attacker-controlled. */
+/** Of one GPU or switch. Attacker-controlled. */
 export type GpuEvidence = {
-  /** The SPDM request and its response. */
+  /** SPDM request and response. */
   readonly evidence: Uint8Array
   /** PEM, the device's certificate first, NVIDIA's root last. */
   readonly certificates: string
 }
 
-/** What the caller demands. */
 export type GpuPolicy = {
   /** The nonce that the caller chose, 32 bytes. */
   readonly nonce: Uint8Array
@@ -32,18 +31,18 @@ export type GpuPolicy = {
   readonly roots?: readonly Uint8Array[]
 }
 
-/** What evidence establishes: that a genuine device of NVIDIA signed these measurements. */
-export type GpuFacts = Omit<SpdmEvidence, 'signed' | 'signature'> & {
-  /** The leaf's name, e.g. `GH100 A01 GSP FMC LF`. */
+/** A genuine device of NVIDIA signed these measurements. */
+type GpuFacts = Omit<SpdmEvidence, 'signed' | 'signature'> & {
+  /** The leaf's name, such as `GH100 A01 GSP FMC LF`. */
   readonly device: string
   /** True for a switch, which computes nothing. */
   readonly isSwitch: boolean
-  /** SHA-256 of the leaf, which each device has for itself. */
+  /** SHA-256 of the leaf. Each device has its own leaf. */
   readonly certificateSha256: Uint8Array
 }
 
-/** The result: every check, and the facts (null unless chain and signature are valid). */
-export type GpuJudgement = {
+/** `facts` is null unless chain and signature are valid. */
+type GpuJudgement = {
   readonly facts: GpuFacts | null
   readonly checks: readonly ProviderCheck<GpuCheckName>[]
 }
@@ -66,10 +65,10 @@ const GPU_CERTIFICATES: CertificateProfile = {
  * Judges attacker-controlled SPDM evidence of an NVIDIA device under `policy` at the time `at`, by
  * rules 1 to 8 of rules.md. Accept it only if `requireChecks(checks)` returns.
  *
- * It proves that a genuine device signed its measurements for this nonce, and no more: without
- * NVIDIA's reference values nothing shows that the firmware is good; only NVIDIA's online service
- * reports whether a device was revoked; and nothing ties the device to a CPU, unless the nonce
- * does. Throws PolicyError for a call to fix, and no other error.
+ * It proves that a genuine device signed its measurements for this nonce. It does NOT prove that
+ * the firmware is good, which needs NVIDIA's reference values, or that the device was not revoked,
+ * which only NVIDIA's online service reports. Only the nonce can tie the device to a CPU. Throws
+ * only PolicyError, for a fault in the call.
  *
  * @example
  * const { facts, checks } = await verifyGpuEvidence({ evidence, certificates }, { nonce }, at)

@@ -1,5 +1,4 @@
 import { encodeHex, encodeUtf8, sha256 } from '../../bytes.ts'
-import { FormatError } from '../../errors.ts'
 import { formsOf } from '../../json/forms.ts'
 import { parseExactJson } from '../../json/parse-strict.ts'
 import { isJsonArray, isJsonObject, type Json, memberOf } from '../../json/value.ts'
@@ -11,18 +10,18 @@ import {
   established,
   type ProviderCheck,
 } from '../provider-checks.ts'
+import { orRefuse } from '../provider-error.ts'
 import { NRAS_CHECKS, type NrasCheckName, refuseGpu } from './gpu-rules.ts'
 import { decodeToken, parseTokenKeys, type Token, type TokenKeys, verifyToken } from './token.ts'
 
-/** An answer of the service, with the key set that was stored with it. */
+/** Both bodies are attacker-controlled. */
 export type NrasEvidence = {
-  /** The body: a JSON array of `["JWT", overall]` and an object with a token for each device. */
+  /** A JSON array of `["JWT", overall]` and an object with a token for each device. */
   readonly answer: Uint8Array
-  /** The body of the service's `.well-known/jwks.json` at that time. */
+  /** The service's `.well-known/jwks.json` at the time of the answer. */
   readonly keySet: Uint8Array
 }
 
-/** What the caller demands. */
 export type NrasPolicy = {
   /** The nonce that the caller chose, 32 bytes. */
   readonly nonce: Uint8Array
@@ -30,11 +29,9 @@ export type NrasPolicy = {
   readonly issuer?: string
 }
 
-/** The issuer of NVIDIA's tokens. */
 export const NRAS_ISSUER = 'https://nras.attestation.nvidia.com'
 
-/** What the service states about one device. */
-export type NrasDevice = {
+type NrasDevice = {
   /** `GPU-0` */
   readonly name: string
   readonly hardware: string | null
@@ -42,8 +39,8 @@ export type NrasDevice = {
   readonly vbios: string | null
 }
 
-/** The result: every check, and the devices (null unless all tokens belong together). */
-export type NrasJudgement = {
+/** `devices` is null unless all tokens belong together. */
+type NrasJudgement = {
   readonly devices: readonly NrasDevice[] | null
   readonly checks: readonly ProviderCheck<NrasCheckName>[]
 }
@@ -52,8 +49,8 @@ export type NrasJudgement = {
  * Judges an attacker-controlled answer of NVIDIA's remote attestation service under `policy` at the
  * time `at`, by rules 9 to 15 of rules.md. Accept it only if `requireChecks(checks)` returns.
  *
- * It proves what the holder of a key of the key set states. That the key set is NVIDIA's must be
- * known from elsewhere. Throws PolicyError for a call to fix, and no other error.
+ * It proves what the holder of a key in the key set states. It does NOT prove that the key set is
+ * NVIDIA's. Throws only PolicyError, for a fault in the call.
  *
  * @example
  * const { devices, checks } = await verifyNrasAnswer({ answer, keySet }, { nonce }, at)
@@ -99,13 +96,12 @@ const OPTIONS: Readonly<Record<keyof NrasPolicy, true>> = { nonce: true, issuer:
 type AnswerTexts = { readonly overall: string; readonly devices: ReadonlyMap<string, string> }
 type AnswerTokens = { readonly overall: Token; readonly devices: ReadonlyMap<string, Token> }
 
-/** Maximum number of devices in an answer. */
 const DEVICES_MAX = 24
 
 /** Rule 9. */
 function parseAnswer(bytes: Uint8Array): AnswerTexts {
   const { arrayOf, objectOf, textOf, invalid } = formsOf('answer_malformed')
-  try {
+  return orRefuse(refuseGpu, 'answer_malformed', () => {
     const [pair, tokens] = arrayOf(parseExactJson(bytes), 'the answer', { min: 2, max: 2 })
     const [kind, overall] = arrayOf(pair, 'the first item', { min: 2, max: 2 })
     if (kind !== 'JWT') throw invalid('the first item', 'JWT and a token')
@@ -116,10 +112,7 @@ function parseAnswer(bytes: Uint8Array): AnswerTexts {
       overall: textOf(overall, 'the overall token'),
       devices: new Map(entries.map(([name, json]) => [name, textOf(json, 'each device')])),
     }
-  } catch (fault) {
-    if (!(fault instanceof FormatError)) throw fault
-    throw refuseGpu('answer_malformed', fault.message)
-  }
+  })
 }
 
 /** Rule 10: each token is signed, is by the issuer, and is valid at the time. */

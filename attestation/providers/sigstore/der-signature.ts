@@ -2,7 +2,7 @@ import { AttestationError } from '../../nitro/attestation-error.ts'
 import { parseCertificateSignature } from '../../nitro/certificate.ts'
 import { type EcdsaKey, verifyEcdsa } from '../../nitro/ecdsa.ts'
 
-/** True if `signature`, DER of ECDSA-Sig-Value with r and s in range, is by `key` over `data`. */
+/** `signature` is DER of ECDSA-Sig-Value. False also for other DER, and for r or s out of range. */
 export async function isSignedWith(
   key: EcdsaKey,
   signature: Uint8Array<ArrayBuffer>,

@@ -19,12 +19,11 @@ import { type LogEntry, readBundleJson, type SigstoreBundle } from './sigstore-b
 import { refuseBundle } from './sigstore-codes.ts'
 import type { SigstoreTrust } from './sigstore-trust.ts'
 
-/** A trusted log that promised an entry. */
-export type TrustedLog = { readonly key: EcdsaKey; readonly id: Uint8Array }
+type TrustedLog = { readonly key: EcdsaKey; readonly id: Uint8Array }
 
 /**
  * Verifies that a trusted log promised the bundle's entry (the signed entry timestamp of Rekor, API
- * version 1), and that the entry is of the bundle's statement, signature and certificate. So the
+ * version 1), and that the entry has the bundle's statement, signature and certificate. So the
  * signature existed at the entry's time. Throws ProviderEvidenceError.
  */
 export async function verifyLogEntry(
@@ -52,7 +51,7 @@ async function findLog(logId: Uint8Array, logs: SigstoreTrust['logs']): Promise<
   return { key, id: logId }
 }
 
-/** Compares the entry with the bundle: otherwise, a bundle could have any entry of the log. */
+/** Without this check, a bundle could have any entry of the log. */
 function checkBody({ entry, payload, signature, certificate }: SigstoreBundle): void {
   if (entry.kind !== 'dsse' || entry.version !== '0.0.1')
     throw refuseBundle('entry_kind', 'expected an entry of kind dsse, version 0.0.1')
@@ -105,7 +104,7 @@ export async function verifyLogInclusion(
   }
 }
 
-/** The head's text ends with an empty line. Each signature follows on a line of its own. */
+/** The head's text ends with an empty line. Each signature follows on its own line. */
 const CHECKPOINT = /^((?:[^\n]+\n){3,8})\n((?:\u2014 [^\n ]+ [A-Za-z0-9+/=]+\n)+)$/
 const HINT_BYTES = 4
 

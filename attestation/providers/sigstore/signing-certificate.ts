@@ -9,14 +9,14 @@ import {
   readCertificate,
 } from '../../nitro/certificate.ts'
 import { checkAuthority, checkIssuer, checkValidity } from '../../nitro/chain.ts'
-import { DER_TAGS, DerError, type DerNode, decodeDer, latin1 } from '../../nitro/der.ts'
+import { DER_TAGS, latin1 } from '../../nitro/der.ts'
 import { type EcdsaKey, importPoint, P256, P384 } from '../../nitro/ecdsa.ts'
+import { tryDecodeDer } from '../try-decode-der.ts'
 import { isSignedWith } from './der-signature.ts'
 import { refuseBundle } from './sigstore-codes.ts'
 import { ANY_TAG, type CodeIdentity, type SigstoreTrust } from './sigstore-trust.ts'
 
-/** A signing certificate that a trusted authority issued. */
-export type SigningCertificate = { readonly fields: CertificateFields; readonly key: EcdsaKey }
+type SigningCertificate = { readonly fields: CertificateFields; readonly key: EcdsaKey }
 
 /** Who built the code, as GitHub stated to Fulcio. */
 export type CodeBuilder = {
@@ -35,7 +35,7 @@ const FULCIO = '1.3.6.1.4.1.57264.1'
 /** DER of extKeyUsage with code signing alone. */
 const CODE_SIGNING = '300a06082b06010505070303'
 
-/** Opaque, since Fulcio's first extensions are not DER and no check reads the certificate logs. */
+/** Extensions outside 2.5.29 stay opaque: Fulcio's first extensions are not DER. */
 const LEAF = {
   isOpaque: (type: string) => type === NAMES || type === USAGES || !type.startsWith('2.5.29.'),
   understood: [NAMES],
@@ -44,8 +44,8 @@ const AUTHORITY = { curve: P384, isOpaque: () => false, authorities: 'authoritie
 
 /**
  * Verifies that a trusted authority issued the certificate (DER, P-256, for signing code), and that
- * both were valid at `atMs`, the time of the log entry. The certificate is valid for only ten
- * minutes. Throws ProviderEvidenceError.
+ * both were valid at `atMs`, the time of the log entry. Fulcio's certificates are valid for only
+ * ten minutes. Throws ProviderEvidenceError.
  */
 export async function verifySigningCertificate(
   der: Uint8Array<ArrayBuffer>,
@@ -84,7 +84,7 @@ function checkUsage({ basicConstraints, keyUsage, opaque }: CertificateFields): 
 const ISSUER = 'https://token.actions.githubusercontent.com'
 const GITHUB = 'https://github.com/'
 
-/** Reads who built the code, by GitHub's statement to Fulcio. Throws ProviderEvidenceError. */
+/** GitHub stated these values to Fulcio. Throws ProviderEvidenceError. */
 export function readBuilder({ fields: { opaque } }: SigningCertificate): CodeBuilder {
   const textOf = (arc: number) => utf8Of(opaque.get(`${FULCIO}.${arc}`))
   if (textOf(8) !== ISSUER)
@@ -98,7 +98,7 @@ export function readBuilder({ fields: { opaque } }: SigningCertificate): CodeBui
   return { repository, ref, commit: textOf(13), workflow: workflow.slice(GITHUB.length) }
 }
 
-/** Checks that the repository and the ref are accepted. Throws ProviderEvidenceError. */
+/** Throws ProviderEvidenceError unless repository and ref are accepted. */
 export function checkBuilder(builder: CodeBuilder, { repository, refs }: CodeIdentity): void {
   if (builder.repository !== repository)
     throw refuseBundle('identity_repository', `expected the repository ${repository}`)
@@ -108,7 +108,7 @@ export function checkBuilder(builder: CodeBuilder, { repository, refs }: CodeIde
 }
 
 function utf8Of(bytes: Uint8Array<ArrayBuffer> | undefined): string {
-  const node = nodeOf(bytes)
+  const node = bytes && tryDecodeDer(bytes)
   if (node?.tag !== DER_TAGS.utf8String)
     throw refuseBundle('identity_malformed', "expected Fulcio's extensions as texts")
   return new TextDecoder().decode(node.content)
@@ -116,20 +116,11 @@ function utf8Of(bytes: Uint8Array<ArrayBuffer> | undefined): string {
 
 const URI_NAME = 0x86
 
-/** The one name of subjectAltName, a URI. */
+/** subjectAltName must hold one URI and no other name. */
 function nameOf(bytes: Uint8Array<ArrayBuffer> | undefined): string {
-  const node = nodeOf(bytes)
+  const node = bytes && tryDecodeDer(bytes)
   const [name, ...others] = node?.tag === DER_TAGS.sequence ? node.children : []
   if (name?.tag !== URI_NAME || others.length > 0)
     throw refuseBundle('identity_malformed', 'expected one URI as the name')
   return latin1(name.content)
-}
-
-function nodeOf(bytes: Uint8Array<ArrayBuffer> | undefined): DerNode | null {
-  try {
-    return bytes === undefined ? null : decodeDer(bytes)
-  } catch (fault) {
-    if (fault instanceof DerError) return null
-    throw fault
-  }
 }

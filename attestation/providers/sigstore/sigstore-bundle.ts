@@ -1,8 +1,8 @@
 import { decodeBase64, HASH_BYTES } from '../../bytes.ts'
-import { FormatError } from '../../errors.ts'
 import { formsOf } from '../../json/forms.ts'
 import { parseExactJson } from '../../json/parse-strict.ts'
 import { type Json, memberAt } from '../../json/value.ts'
+import { orRefuse } from '../provider-error.ts'
 import { refuseBundle, type SigstoreCode } from './sigstore-codes.ts'
 
 /** A log's promise and proof that it has an entry (Rekor, API version 1). */
@@ -28,7 +28,7 @@ export type LogEntry = {
   }
 }
 
-/** The parts of a bundle. Only claimed until they are verified. */
+/** All parts are only claimed until they are verified. */
 export type SigstoreBundle = {
   /** DER. */
   readonly certificate: Uint8Array<ArrayBuffer>
@@ -40,7 +40,7 @@ export type SigstoreBundle = {
 }
 
 const HASHES_MAX = 64
-/** Maximum characters of a text. The largest is an entry with its certificate, about 5,000. */
+/** The largest text, an entry with its certificate, has about 5,000 characters. */
 const TEXT_CHARACTERS_MAX = 262_144
 
 /**
@@ -49,7 +49,7 @@ const TEXT_CHARACTERS_MAX = 262_144
  * log entry. Members that no check reads are ignored. Throws ProviderEvidenceError.
  */
 export function parseSigstoreBundle(json: Json): SigstoreBundle {
-  return readBundlePart('bundle_malformed', () => {
+  return orRefuse(refuseBundle, 'bundle_malformed', () => {
     const at = (...path: readonly string[]) => memberAt(json, ...path)
     if (at('mediaType') !== MEDIA_TYPE) throw invalid('mediaType', MEDIA_TYPE)
     const entries = arrayOf(at('verificationMaterial', 'tlogEntries'), 'tlogEntries')
@@ -68,19 +68,9 @@ export function parseSigstoreBundle(json: Json): SigstoreBundle {
   })
 }
 
-/** Reads JSON of a bundle. A FormatError becomes a refusal with `code`. */
-export function readBundlePart<Value>(code: SigstoreCode, read: () => Value): Value {
-  try {
-    return read()
-  } catch (fault) {
-    if (fault instanceof FormatError) throw refuseBundle(code, fault.message)
-    throw fault
-  }
-}
-
-/** The JSON value of attacker-controlled bytes. Throws ProviderEvidenceError with `code`. */
+/** The bytes are attacker-controlled. Throws ProviderEvidenceError with `code`. */
 export function readBundleJson(bytes: Uint8Array, code: SigstoreCode): Json {
-  return readBundlePart(code, () => parseExactJson(bytes))
+  return orRefuse(refuseBundle, code, () => parseExactJson(bytes))
 }
 
 const MEDIA_TYPE = 'application/vnd.dev.sigstore.bundle.v0.3+json'
@@ -123,7 +113,7 @@ function hashOf(json: Json | undefined, name: string): Uint8Array {
   return bytes
 }
 
-/** A number of 64 bits, which the JSON of protocol buffers writes as text. */
+/** The JSON of protocol buffers writes numbers of 64 bits as text. */
 function numberOf(json: Json | undefined, name: string): number {
   const text = textOf(json, name)
   const value = /^(?:0|[1-9][0-9]{0,15})$/.test(text) ? Number(text) : Number.NaN

@@ -1,6 +1,6 @@
 import { ProviderEvidenceError } from '../provider-error.ts'
 
-/** All checks of a Sigstore bundle, in their order, each with what is true if it passed. */
+/** In the order of the report. Each text is true if the check passed. */
 export const SIGSTORE_CHECKS = {
   bundle: 'a bundle of a certificate, a log entry and a signed statement',
   'log entry': 'a trusted log promised the entry, which is of this bundle',
@@ -14,7 +14,7 @@ export const SIGSTORE_CHECKS = {
 
 export type SigstoreCheckName = keyof typeof SIGSTORE_CHECKS
 
-/** All reasons for refusing a bundle, each with its check. Codes are stable and distinct. */
+/** Each code has one check. Codes are stable. */
 export const SIGSTORE_CODES = {
   bundle_malformed: 'bundle',
   bundle_entries: 'bundle',
@@ -41,7 +41,6 @@ export const SIGSTORE_CODES = {
 
 export type SigstoreCode = keyof typeof SIGSTORE_CODES
 
-/** The error for a bundle that fails the check of `code`. */
 export function refuseBundle(
   code: SigstoreCode,
   message: string,

@@ -1,6 +1,5 @@
 import { decodeBase64 } from '../../bytes.ts'
 
-/** The authorities and logs of a Sigstore that are trusted. */
 export type SigstoreTrust = {
   /** Certificates (DER, P-384) of the authorities that issue signing certificates. */
   readonly authorities: readonly Uint8Array<ArrayBuffer>[]

@@ -9,6 +9,7 @@ import {
   type ProviderCheck,
   waived,
 } from '../provider-checks.ts'
+import { orRefuse } from '../provider-error.ts'
 import { isSignedWith } from './der-signature.ts'
 import { verifyLogEntry, verifyLogInclusion } from './log-entry.ts'
 import {
@@ -17,41 +18,32 @@ import {
   readBuilder,
   verifySigningCertificate,
 } from './signing-certificate.ts'
-import {
-  parseSigstoreBundle,
-  readBundleJson,
-  readBundlePart,
-  type SigstoreBundle,
-} from './sigstore-bundle.ts'
+import { parseSigstoreBundle, readBundleJson, type SigstoreBundle } from './sigstore-bundle.ts'
 import { refuseBundle, SIGSTORE_CHECKS, type SigstoreCheckName } from './sigstore-codes.ts'
 import type { CodeIdentity, SigstoreTrust } from './sigstore-trust.ts'
 
-/** What a bundle establishes. */
 export type SigstoreFacts = CodeBuilder & {
   /** SHA-256 of the artifact, hex. */
   readonly digest: string
   readonly predicateType: string
   readonly predicate: JsonObject
-  /** The time of the log entry, Unix milliseconds. */
-  readonly loggedAtMs: number
-  readonly logIndex: number
 }
 
-/** The result: every check, and the facts (null unless every check that was made passed). */
-export type SigstoreJudgement = {
+/** `facts` is null unless every check that was made passed. */
+type SigstoreJudgement = {
   readonly facts: SigstoreFacts | null
   readonly checks: readonly ProviderCheck<SigstoreCheckName>[]
 }
 
 /**
- * Judges an attacker-controlled Sigstore bundle (its JSON value): whether a workflow of the
- * accepted repository, at an accepted ref, signed a statement about an artifact, and whether a log
- * of `trust` has it. Accept the bundle only if `requireChecks(checks)` returns. A null `identity`
- * leaves open who may build.
+ * Judges an attacker-controlled Sigstore bundle (its JSON value): did a workflow of the accepted
+ * repository, at an accepted ref, sign a statement about an artifact, and does a trusted log have
+ * the entry? Accept the bundle only if `requireChecks(checks)` returns. With a null `identity`, any
+ * builder is accepted, and the check "identity" stays open.
  *
- * It proves who built the artifact, as GitHub states, and that the build is on public record. It
- * does not prove that the artifact is what the source says; nor that the certificate is in a log of
- * certificates, which would show a false certificate by the authority.
+ * It proves who built the artifact, as GitHub states, and that a public log has the build. It does
+ * NOT prove that the artifact was made from the source, or that a certificate log has the
+ * certificate. Such a log would show a false certificate of the authority.
  */
 export async function verifySigstoreBundle(
   json: Json,
@@ -98,11 +90,9 @@ export async function verifySigstoreBundle(
   })
   await make('certificate log', () => waived("no log of certificates is consulted: Fulcio's word"))
   const checks = list()
-  if (bundle === null || !included || builder === null || statement === null)
-    return { facts: null, checks }
-  const { integratedTime, logIndex } = bundle.entry
+  if (!included || builder === null || statement === null) return { facts: null, checks }
   const found: CodeBuilder = builder
-  return { facts: { ...found, ...statement, loggedAtMs: integratedTime * 1000, logIndex }, checks }
+  return { facts: { ...found, ...statement }, checks }
 }
 
 /** The last second that a Date can hold. */
@@ -124,7 +114,7 @@ function readStatement(
   digests: CodeIdentity['digests'],
 ): Pick<SigstoreFacts, 'digest' | 'predicateType' | 'predicate'> {
   const statement = readBundleJson(payload, 'statement_malformed')
-  const read = readBundlePart('statement_malformed', () => {
+  const read = orRefuse(refuseBundle, 'statement_malformed', () => {
     if (payloadType !== PAYLOAD_TYPE || memberAt(statement, '_type') !== STATEMENT_TYPE)
       throw invalid('the payload', `a statement of type ${STATEMENT_TYPE}`)
     const subjects = arrayOf(memberAt(statement, 'subject'), 'subject', { min: 1, max: 1 })

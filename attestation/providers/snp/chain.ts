@@ -10,9 +10,9 @@ import { refuseReport } from './snp-rules.ts'
 import { SNP_PRODUCTS, type SnpProduct } from './tcb.ts'
 import { isAmdExtension } from './vek-claims.ts'
 
-/** The certificates of a report, DER. */
+/** DER. */
 export type SnpCertificates = {
-  /** The certificate of the key that signed the report, a VCEK or a VLEK. */
+  /** For the key that signed the report: a VCEK or a VLEK. */
   readonly vek: Uint8Array
   /** AMD's intermediate authority: the ASK, or the ASVK of VLEKs. */
   readonly ask: Uint8Array
@@ -20,7 +20,7 @@ export type SnpCertificates = {
   readonly ark: Uint8Array
 }
 
-/** A chain with correct form and names, and the product of its root. */
+/** Form and names of the chain are correct. Its signatures are not verified yet. */
 export type SnpChain = {
   readonly vek: CertificateFields
   readonly ask: CertificateFields
@@ -29,12 +29,12 @@ export type SnpChain = {
   readonly rootProduct: SnpProduct
 }
 
-/** Maximum bytes of a certificate. AMD's largest has 1,639. */
+/** AMD's largest certificate has 1,639 bytes. */
 const CERTIFICATE_BYTES_MAX = 4096
 
 /**
- * Reads the chain from `vek` to a trusted ARK, whose certificates must be valid at `atMs` (rules 5
- * to 9). Verifies no signature: see verifySnpLinks. Throws ProviderEvidenceError.
+ * Reads the chain from `vek` to a trusted ARK. All certificates must be valid at `atMs` (rules 5 to
+ * 9). Verifies no signature: see verifySnpLinks. Throws ProviderEvidenceError.
  */
 export async function readSnpChain(
   given: SnpCertificates,
@@ -64,7 +64,7 @@ export async function readSnpChain(
   })
 }
 
-/** Verifies the two links of a chain at once (rule 10). Throws ProviderEvidenceError. */
+/** Rule 10. Throws ProviderEvidenceError. */
 export async function verifySnpLinks({ vek, ask, ark }: SnpChain): Promise<void> {
   const links = [
     { certificate: ask, issuer: ark },
@@ -79,7 +79,7 @@ export async function verifySnpLinks({ vek, ask, ark }: SnpChain): Promise<void>
   throw refuseReport('certificate_signature_invalid', message)
 }
 
-/** True if the chain's key signed the report (rule 12). Never rejects. */
+/** Rule 12. Never rejects. */
 export async function isSignedByChain(
   { signed: data, signature }: SnpReport,
   { point }: Pick<SnpChain, 'point'>,
@@ -100,7 +100,7 @@ function productOfRoot(fingerprint: Uint8Array, roots: SnpRoots): SnpProduct {
   return product
 }
 
-/** Parsed roots by fingerprint: few, since policies name them, and shared by many chains. */
+/** By fingerprint. Policies name few roots, and many chains share them. */
 const parsedRoots = new Map<string, CertificateFields>()
 
 function readRoot(der: Uint8Array<ArrayBuffer>, fingerprint: Uint8Array): CertificateFields {
@@ -156,7 +156,7 @@ function checkNames(
     throw refuseReport('certificate_name', `expected a SEV-${signer} by ${authority}`)
 }
 
-/** Checks the leaf. AMD's leaves have neither of these two extensions. */
+/** AMD's leaves have neither of these two extensions. */
 function checkEnd({ basicConstraints, keyUsage }: CertificateFields): void {
   if (basicConstraints?.ca) throw refuseReport('leaf_is_ca', 'vek: expected no CA certificate')
   if (keyUsage !== null && !keyUsage.digitalSignature)

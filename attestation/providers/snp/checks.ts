@@ -7,13 +7,11 @@ import { refuseReport } from './snp-rules.ts'
 import { decodeTcb, findBelow, productOfCpu, type SnpProduct, type TcbVersion } from './tcb.ts'
 import { hardwareIdOfVek, productOfVek, providerOfVek, tcbOfVek } from './vek-claims.ts'
 
-/** The TCB_VERSIONs of a report, split. */
+// Each check here throws ProviderEvidenceError if it fails. rules.md has the rules by number.
+
 export type SnpTcbs = Readonly<Record<keyof SnpReport['tcb'], TcbVersion>>
 
-/**
- * Checks the kind of the certificate, and that report, certificate and root are of one product
- * (rule 13). Reports of version 2 do not name their processor. Throws ProviderEvidenceError.
- */
+/** Rule 13. Reports of version 2 do not name their processor. */
 export function checkProduct(
   { cpu, signer }: SnpReport,
   { vek, rootProduct }: SnpChain,
@@ -31,10 +29,7 @@ export function checkProduct(
   return established({ product: rootProduct, provider }, `${rootProduct}${source}`)
 }
 
-/**
- * Splits the report's TCBs, and checks that the certificate is for exactly the reported TCB (rule
- * 14). Throws ProviderEvidenceError.
- */
+/** Rule 14: the certificate is for exactly the reported TCB. */
 export function checkTcb(
   { tcb }: SnpReport,
   { vek, rootProduct: product }: SnpChain,
@@ -55,10 +50,7 @@ export function checkTcb(
   return established(tcbs, `reported ${describeTcb(tcbs.reported)}`)
 }
 
-/**
- * Checks that the certificate is for the report's chip (rule 15). Not made for a masked chip id
- * (all zeros), or for a VLEK, which is for no chip. Throws ProviderEvidenceError.
- */
+/** Rule 15. Waived for a masked chip id (all zeros), and for a VLEK, which is for no chip. */
 export function checkChip(
   { chipId, signer }: SnpReport,
   { vek, rootProduct }: SnpChain,
@@ -74,7 +66,7 @@ export function checkChip(
   return established(hardwareId, `chip ${encodeHex(hardwareId)}`)
 }
 
-/** Refuses debugging and migration (rule 16). Throws ProviderEvidenceError. */
+/** Rule 16. */
 export function checkGuestPolicy({
   policy,
   migrationAgentReportId: agent,
@@ -88,13 +80,13 @@ export function checkGuestPolicy({
   return established(true)
 }
 
-/** Checks the privilege level that requested the report (rule 17). Throws ProviderEvidenceError. */
+/** Rule 17: the privilege level that requested the report. */
 export function checkVmpl({ vmpl }: SnpReport, { vmpl: expected }: ResolvedSnpPolicy) {
   if (vmpl === expected) return established(true, `VMPL ${vmpl}`)
   throw refuseReport('vmpl_unexpected', `expected a report for VMPL ${expected}, got ${vmpl}`)
 }
 
-/** Checks the reported, committed and launch TCB (rule 18). Throws ProviderEvidenceError. */
+/** Rule 18. */
 export function checkFloors(
   { tcbs, product }: { readonly tcbs: SnpTcbs; readonly product: SnpProduct },
   { floors }: ResolvedSnpPolicy,
@@ -114,7 +106,7 @@ export function checkFloors(
   return established(true, `at least ${describeTcb(floor)}`)
 }
 
-/** Checks the launch measurement (rule 19). Throws ProviderEvidenceError. */
+/** Rule 19. Returns the index in the list of the policy. */
 export function matchMeasurement(
   { measurement }: SnpReport,
   { measurements }: ResolvedSnpPolicy,
@@ -126,7 +118,7 @@ export function matchMeasurement(
   return established(index, encodeHex(measurement))
 }
 
-/** Checks HOST_DATA, which the host set at launch (rule 20). Throws ProviderEvidenceError. */
+/** Rule 20. The host sets HOST_DATA at launch. */
 export function matchHostData(
   { hostData }: SnpReport,
   { hostData: accepted }: ResolvedSnpPolicy,
@@ -137,7 +129,7 @@ export function matchHostData(
   return established(true, encodeHex(hostData))
 }
 
-/** Checks REPORT_DATA, which the guest chose (rule 21). Throws ProviderEvidenceError. */
+/** Rule 21. The guest chooses REPORT_DATA. */
 export function matchReportData(
   { reportData }: SnpReport,
   { reportData: expected }: ResolvedSnpPolicy,

@@ -27,7 +27,7 @@ export type SnpPolicy = {
   readonly needsRevocationList?: boolean
 }
 
-/** A policy with its defaults. Null: not checked. */
+/** Null: not checked. */
 export type ResolvedSnpPolicy = {
   readonly measurements: readonly Uint8Array[] | null
   readonly hostData: readonly Uint8Array[] | null
@@ -49,8 +49,8 @@ export const AMD_ROOTS: SnpRoots = {
 }
 
 /**
- * Returns the policy with its defaults. Checks every member, since a wrong value from JavaScript
- * would demand nothing. Throws PolicyError.
+ * Sets the defaults, and checks every member: a wrong value from JavaScript would demand nothing.
+ * Throws PolicyError.
  */
 export function resolveSnpPolicy(given: SnpPolicy): ResolvedSnpPolicy {
   const policy = optionsOf(given, OPTIONS, 'the policy of a report')
@@ -84,7 +84,7 @@ const OPTIONS: Readonly<Record<keyof SnpPolicy, true>> = {
   needsRevocationList: true,
 }
 
-/** Refuses an empty list, which would accept nothing: it is likely a lookup that failed. */
+/** Refuses an empty list: the lookup of its items has probably failed. */
 function demandAllowlist(name: string, list: unknown, bytes: number): void {
   const isWhole = isListOf(list, (item) => isBytesOf(item, bytes)) && list.length > 0
   demand(isWhole, `${name} to be one or more Uint8Arrays of ${bytes} bytes`)
@@ -105,7 +105,7 @@ function demandByProduct(
   demand(isWhole, `${name} by the products ${SNP_PRODUCTS.join(', ')}`)
 }
 
-/** True for exactly the product's parts, each a byte: a missing part would demand nothing. */
+/** Every part of the product must have a value: a missing part would demand nothing. */
 function isFloor(value: unknown, product: SnpProduct): boolean {
   if (!hasOwnMembersAlone(value)) return false
   const parts = Object.keys(TCB_LAYOUTS[product])

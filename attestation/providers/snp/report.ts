@@ -2,12 +2,11 @@ import { concatBytes } from '../../bytes.ts'
 import { isSignatureInRange, P384 } from '../../nitro/ecdsa.ts'
 import { refuseReport } from './snp-rules.ts'
 
-/** Bytes of every report, of any version. */
-export const SNP_REPORT_BYTES = 1184
-/** The number of signed bytes, from the start of the report. */
+/** The same for all versions. */
+const SNP_REPORT_BYTES = 1184
+/** The signature covers these first bytes of the report. */
 const SIGNED_BYTES = 0x2a0
 
-/** The versions of a report that are read. */
 const VERSION_MIN = 2
 const VERSION_MAX = 5
 /** The first versions with CPUID and with the mitigation vectors. */
@@ -15,7 +14,7 @@ const VERSION_CPUID = 3
 const VERSION_MITIGATIONS = 4
 
 /** The bits of a guest's POLICY. */
-export type GuestPolicy = {
+type GuestPolicy = {
   readonly abiMajor: number
   readonly abiMinor: number
   readonly smt: boolean
@@ -32,7 +31,7 @@ export type GuestPolicy = {
 }
 
 /** The bits of PLATFORM_INFO. */
-export type PlatformInfo = {
+type PlatformInfo = {
   readonly smt: boolean
   readonly tsme: boolean
   readonly ecc: boolean
@@ -43,14 +42,13 @@ export type PlatformInfo = {
   readonly trustedIo: boolean
 }
 
-/** A version of the SNP firmware. */
 export type FirmwareVersion = {
   readonly major: number
   readonly minor: number
   readonly build: number
 }
 
-/** The fields of a report. They are only claimed until chain and signature are verified. */
+/** All fields are only claimed until chain and signature are verified. */
 export type SnpReport = {
   readonly version: number
   readonly guestSvn: number
@@ -59,7 +57,7 @@ export type SnpReport = {
   readonly imageId: Uint8Array
   readonly vmpl: number
   readonly platform: PlatformInfo
-  /** The key that signed. VCEK: of the chip. VLEK: of the cloud provider that the chip serves. */
+  /** A VCEK is the key of one chip. A VLEK is the key of a cloud provider. */
   readonly signer: 'VCEK' | 'VLEK'
   readonly reportData: Uint8Array
   readonly measurement: Uint8Array
@@ -67,9 +65,9 @@ export type SnpReport = {
   readonly idKeyDigest: Uint8Array
   readonly authorKeyDigest: Uint8Array
   readonly reportId: Uint8Array
-  /** All ones, or all zeros, without a migration agent. */
+  /** All ones or all zeros: no migration agent. */
   readonly migrationAgentReportId: Uint8Array
-  /** TCB_VERSIONs, 8 bytes each: their layout depends on the product. */
+  /** TCB_VERSIONs of 8 bytes. The layout depends on the product. */
   readonly tcb: {
     readonly current: Uint8Array
     readonly reported: Uint8Array
@@ -86,9 +84,8 @@ export type SnpReport = {
   readonly chipId: Uint8Array
   readonly currentFirmware: FirmwareVersion
   readonly committedFirmware: FirmwareVersion
-  /** Eight bytes each, little-endian. Null before version 4. */
+  /** 8 bytes each, little-endian. Null before version 4. */
   readonly mitigations: { readonly launch: Uint8Array; readonly current: Uint8Array } | null
-  /** The bytes that the signer signed. */
   readonly signed: Uint8Array<ArrayBuffer>
   /** r || s, big-endian, 96 bytes, both in range. */
   readonly signature: Uint8Array<ArrayBuffer>
@@ -111,16 +108,14 @@ export function decodeSnpReport(bytes: Uint8Array): SnpReport {
       `expected version ${VERSION_MIN} to ${VERSION_MAX}, got ${version}`,
     )
   checkReserved(report, version)
-  const policy = decodePolicy(view)
-  const platform = decodePlatform(view)
   return {
     version,
     guestSvn: view.getUint32(0x04, true),
-    policy,
+    policy: decodePolicy(view),
     familyId: take(0x10, 16),
     imageId: take(0x20, 16),
     vmpl: view.getUint32(0x30, true),
-    platform,
+    platform: decodePlatform(view),
     signer: decodeSigner(view),
     reportData: take(0x50, 64),
     measurement: take(0x90, 48),
@@ -153,7 +148,7 @@ export function decodeSnpReport(bytes: Uint8Array): SnpReport {
   }
 }
 
-/** Checks that the reserved ranges of a version (offset, end) are zero. */
+/** Each range is an offset and an exclusive end. */
 function checkReserved(report: Uint8Array, version: number): void {
   const ranges: readonly (readonly [number, number])[] = [
     [0x4c, 0x50],
@@ -231,10 +226,9 @@ function decodeFirmware(view: DataView, offset: number): FirmwareVersion {
   }
 }
 
-/** Bytes of each field, r and s: little-endian, then zeros. */
+/** r and s have a field of this size each: little-endian, then zeros. */
 const SCALAR_FIELD_BYTES = 72
 
-/** Turns the signature's little-endian scalars into r || s, big-endian. */
 function decodeSignature(report: Uint8Array): Uint8Array<ArrayBuffer> {
   const scalars = [0, 1].map((index) => {
     const start = SIGNED_BYTES + index * SCALAR_FIELD_BYTES

@@ -18,13 +18,12 @@ import type { ResolvedSnpPolicy } from './policy.ts'
 import { isPssSha384, verifyPss } from './rsa-pss.ts'
 import { refuseReport } from './snp-rules.ts'
 
-/** Maximum bytes of a list. AMD's have about 1,000. */
+/** AMD's lists have about 1,000 bytes. */
 const LIST_BYTES_MAX = 65_536
 
 /**
- * Checks the ASK against the list of the chain's ARK (rule 11), DER. VCEKs have no list: all their
- * serials are zero. Establishes when the list ends, Unix milliseconds. Throws
- * ProviderEvidenceError.
+ * Rule 11: looks up the ASK in the list (DER) of the ARK. VCEKs have no list, because all their
+ * serials are zero. Returns when the list ends, Unix milliseconds. Throws ProviderEvidenceError.
  */
 export async function checkRevocation(
   list: Uint8Array | null,

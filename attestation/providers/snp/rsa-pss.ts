@@ -1,18 +1,12 @@
 import { encodeHex } from '../../bytes.ts'
 import type { CertificateFields } from '../../nitro/certificate.ts'
-import {
-  DER_TAGS,
-  DerError,
-  type DerNode,
-  decodeDer,
-  decodeObjectIdentifier,
-} from '../../nitro/der.ts'
+import { DER_TAGS, type DerNode, decodeObjectIdentifier } from '../../nitro/der.ts'
+import { tryDecodeDer } from '../try-decode-der.ts'
 import { refuseReport } from './snp-rules.ts'
 
 /**
- * AlgorithmIdentifiers of RSASSA-PSS with SHA-384, MGF1 with SHA-384 and 48 bytes of salt (RFC
- * 4055 section 3.1), DER in hex. AMD's authorities write the default trailer field, though DER
- * leaves it out.
+ * DER, in hex, of RSASSA-PSS with SHA-384, MGF1 with SHA-384 and 48 bytes of salt (RFC 4055 section
+ * 3.1). AMD's authorities write the default trailer field, which DER leaves out.
  */
 const SHA384 = '300d06096086480165030402020500'
 const MGF1 = `301a06092a864886f70d010108${SHA384}`
@@ -31,10 +25,7 @@ const RSA_ENCRYPTION = '1.2.840.113549.1.1.1'
 const MODULUS_BYTES = 512
 const EXPONENT = '010001'
 
-/**
- * Checks that a SubjectPublicKeyInfo has an RSA key of AMD's size. Throws
- * ProviderEvidenceError.
- */
+/** Requires an RSA key of AMD's size. Throws ProviderEvidenceError. */
 export function checkRsaKey(publicKey: DerNode, where: string): void {
   const [algorithm, bits] = publicKey.children
   const [type, parameters] = algorithm?.children ?? []
@@ -61,17 +52,12 @@ export function checkRsaKey(publicKey: DerNode, where: string): void {
 }
 
 function keyNumbers({ content }: DerNode): readonly DerNode[] {
-  try {
-    const { tag, children } = decodeDer(content.subarray(1))
-    const isPair = tag === DER_TAGS.sequence && children.length === 2
-    return isPair && content[0] === 0 ? children.filter((one) => one.tag === DER_TAGS.integer) : []
-  } catch (fault) {
-    if (fault instanceof DerError) return []
-    throw fault
-  }
+  const node = content[0] === 0 ? tryDecodeDer(content.subarray(1)) : null
+  const isPair = node?.tag === DER_TAGS.sequence && node.children.length === 2
+  return isPair ? node.children.filter(({ tag }) => tag === DER_TAGS.integer) : []
 }
 
-/** Imported keys of authorities: an ARK's key verifies many chains and lists. */
+/** Imported keys: an ARK's key verifies many chains and lists. */
 const keys = new WeakMap<CertificateFields, ReturnType<typeof importPssKey>>()
 
 function importPssKey({ publicKey: { encoding } }: CertificateFields) {
@@ -79,9 +65,9 @@ function importPssKey({ publicKey: { encoding } }: CertificateFields) {
 }
 
 /**
- * True if `signature` over `data` was made with the private key of `issuer`: RSASSA-PSS, SHA-384,
- * MGF1 with SHA-384, exactly 48 bytes of salt (RFC 8017 section 8.1.2). Never rejects: returns
- * false if WebCrypto refuses the input.
+ * True if the key of `issuer` made the signature: RSASSA-PSS, SHA-384, MGF1 with SHA-384, exactly
+ * 48 bytes of salt (RFC 8017 section 8.1.2). Never rejects: returns false if WebCrypto refuses the
+ * input.
  */
 export async function verifyPss(
   issuer: CertificateFields,

@@ -1,6 +1,6 @@
 import { ProviderEvidenceError } from '../provider-error.ts'
 
-/** All checks of a report, in their order, each with the statement that is true if it passed. */
+/** In the order of the report. Each text is true if the check passed. */
 export const SNP_CHECKS = {
   'report layout': 'a report of version 2 to 5 with reserved bytes zero',
   'certificate chain': "the chain of the report's key leads to AMD's root of a product",
@@ -19,7 +19,7 @@ export const SNP_CHECKS = {
 
 export type SnpCheckName = keyof typeof SNP_CHECKS
 
-/** All rules of rules.md, each with the check that it belongs to. */
+/** Each rule of rules.md has one check. */
 export const SNP_RULES = {
   1: 'report layout',
   2: 'report layout',
@@ -46,7 +46,7 @@ export const SNP_RULES = {
 
 export type SnpRule = keyof typeof SNP_RULES
 
-/** All reasons for refusing a report, each with its broken rule. Codes are stable and distinct. */
+/** Each code has one rule. Codes are stable. */
 export const SNP_CODES = {
   report_size: 1,
   report_version: 2,
@@ -111,7 +111,6 @@ export const SNP_CODES = {
 
 export type SnpCode = keyof typeof SNP_CODES
 
-/** The error for a report that breaks the rule of `code`. */
 export function refuseReport(code: SnpCode, message: string): ProviderEvidenceError<SnpCode> {
   return new ProviderEvidenceError(code, message)
 }

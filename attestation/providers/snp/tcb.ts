@@ -1,6 +1,6 @@
 import { refuseReport } from './snp-rules.ts'
 
-/** The processors whose reports are read, each with its own root, TCB layout and floors. */
+/** Each product has its own root, TCB layout and floors. */
 export const SNP_PRODUCTS = ['Milan', 'Genoa', 'Turin'] as const
 
 export type SnpProduct = (typeof SNP_PRODUCTS)[number]
@@ -21,10 +21,10 @@ export const TCB_LAYOUTS: Readonly<Record<SnpProduct, Readonly<Partial<TcbVersio
   Turin: { fmc: 0, bootloader: 1, tee: 2, snp: 3, microcode: 7 },
 }
 
-/** The parts of a TCB_VERSION, in the order in which differences are reported. */
+/** Messages name the first part that differs, in this order. */
 export const TCB_PARTS = ['fmc', 'bootloader', 'tee', 'snp', 'microcode'] as const
 
-/** Splits the eight bytes of a TCB_VERSION (rule 14). Throws ProviderEvidenceError. */
+/** Rule 14: splits the eight bytes of a TCB_VERSION. Throws ProviderEvidenceError. */
 export function decodeTcb(bytes: Uint8Array, product: SnpProduct): TcbVersion {
   const layout = TCB_LAYOUTS[product]
   const used = new Set(Object.values(layout))
@@ -40,15 +40,12 @@ export function decodeTcb(bytes: Uint8Array, product: SnpProduct): TcbVersion {
   }
 }
 
-/** The first part of `tcb` that is below `floor`. Null if there is no such part. */
+/** Returns the first part of `tcb` that is below `floor`, or null. */
 export function findBelow(tcb: TcbVersion, floor: TcbVersion): (typeof TCB_PARTS)[number] | null {
   return TCB_PARTS.find((part) => (tcb[part] ?? 0) < (floor[part] ?? 0)) ?? null
 }
 
-/**
- * The product of CPUID family and model, as in a report from version 3 on (rule 13). Throws
- * ProviderEvidenceError.
- */
+/** Rule 13. Reports have CPUID from version 3 on. Throws ProviderEvidenceError. */
 export function productOfCpu({
   family,
   model,
@@ -63,7 +60,7 @@ export function productOfCpu({
   throw refuseReport('product_unknown', 'expected the CPUID of a Milan, Genoa or Turin processor')
 }
 
-/** Genoa's range 0xA0 to 0xAF is Bergamo and Siena, which have Genoa's roots. */
+/** Bergamo and Siena (0xA0 to 0xAF) have Genoa's roots. */
 const CPU_MODELS = [
   { family: 0x19, first: 0x00, last: 0x0f, product: 'Milan' },
   { family: 0x19, first: 0x10, last: 0x1f, product: 'Genoa' },

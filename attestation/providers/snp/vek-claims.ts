@@ -1,8 +1,9 @@
-import { DER_TAGS, DerError, type DerNode, decodeDer, latin1 } from '../../nitro/der.ts'
+import { DER_TAGS, latin1 } from '../../nitro/der.ts'
+import { tryDecodeDer } from '../try-decode-der.ts'
 import { refuseReport, type SnpCode } from './snp-rules.ts'
 import { SNP_PRODUCTS, type SnpProduct, TCB_LAYOUTS, type TcbVersion } from './tcb.ts'
 
-/** The arc of AMD's extensions, which this file reads. The hardware id is not DER. */
+/** The hardware id is not DER. */
 const AMD_ARC = '1.3.6.1.4.1.3704.1.'
 const PRODUCT = `${AMD_ARC}2`
 const HARDWARE_ID = `${AMD_ARC}4`
@@ -15,7 +16,6 @@ const TCB_PART_TYPES: Readonly<Record<keyof TcbVersion, string>> = {
   fmc: `${AMD_ARC}3.9`,
 }
 
-/** True for the types of AMD's extensions. */
 export function isAmdExtension(type: string): boolean {
   return type.startsWith(AMD_ARC)
 }
@@ -23,7 +23,7 @@ export function isAmdExtension(type: string): boolean {
 /** The values of AMD's extensions in a certificate, by type (AMD 57230, section 3.1). */
 type Values = ReadonlyMap<string, Uint8Array<ArrayBuffer>>
 
-/** The product; `Milan-B0` is a stepping of Milan (rule 13). Throws ProviderEvidenceError. */
+/** Rule 13. `Milan-B0` is a stepping of Milan. Throws ProviderEvidenceError. */
 export function productOfVek(values: Values): SnpProduct {
   const value = values.get(PRODUCT)
   if (value === undefined)
@@ -35,13 +35,13 @@ export function productOfVek(values: Values): SnpProduct {
   return product
 }
 
-/** The cloud provider of a VLEK (rule 13). Null for a VCEK. Throws ProviderEvidenceError. */
+/** Rule 13: the cloud provider of a VLEK. Null for a VCEK. Throws ProviderEvidenceError. */
 export function providerOfVek(values: Values): string | null {
   const value = values.get(PROVIDER)
   return value === undefined ? null : textOf(value, 'provider_extension', 'CSP_ID')
 }
 
-/** The certificate's TCB: exactly the product's parts (rule 14). Throws ProviderEvidenceError. */
+/** Rule 14: exactly the parts of the product. Throws ProviderEvidenceError. */
 export function tcbOfVek(values: Values, product: SnpProduct): TcbVersion {
   const layout = TCB_LAYOUTS[product]
   if (layout.fmc === undefined && values.has(TCB_PART_TYPES.fmc))
@@ -58,7 +58,7 @@ export function tcbOfVek(values: Values, product: SnpProduct): TcbVersion {
 
 /** An INTEGER from 0 to 255. From 128 on it has two bytes. */
 function byteOf(value: Uint8Array<ArrayBuffer> | undefined, part: string): number {
-  const node = value === undefined ? null : tryDecode(value)
+  const node = value === undefined ? null : tryDecodeDer(value)
   const digits = node?.tag === DER_TAGS.integer ? node.content : new Uint8Array()
   const isByte = digits.length === 1 || (digits.length === 2 && digits[0] === 0)
   if (!isByte || ((digits[0] ?? 0) & 0x80) !== 0)
@@ -67,8 +67,8 @@ function byteOf(value: Uint8Array<ArrayBuffer> | undefined, part: string): numbe
 }
 
 /**
- * The hardware id (rule 15): the first 8 bytes of the chip's id for Turin, all 64 for others. Null
- * if the certificate is for no chip. Throws ProviderEvidenceError.
+ * Rule 15: the first 8 bytes of the chip's id for Turin, all 64 for other products. Null for a
+ * certificate without a chip. Throws ProviderEvidenceError.
  */
 export function hardwareIdOfVek(values: Values, product: SnpProduct): Uint8Array | null {
   const value = values.get(HARDWARE_ID)
@@ -80,17 +80,8 @@ export function hardwareIdOfVek(values: Values, product: SnpProduct): Uint8Array
 }
 
 function textOf(value: Uint8Array<ArrayBuffer>, code: SnpCode, name: string): string {
-  const node = tryDecode(value)
+  const node = tryDecodeDer(value)
   if (node?.tag !== DER_TAGS.ia5String)
     throw refuseReport(code, `expected ${name} of the certificate as IA5String`)
   return latin1(node.content)
-}
-
-function tryDecode(value: Uint8Array<ArrayBuffer>): DerNode | null {
-  try {
-    return decodeDer(value)
-  } catch (fault) {
-    if (fault instanceof DerError) return null
-    throw fault
-  }
 }

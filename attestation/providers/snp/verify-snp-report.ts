@@ -26,32 +26,31 @@ import { checkRevocation } from './revocation.ts'
 import { refuseReport, SNP_CHECKS, type SnpCheckName } from './snp-rules.ts'
 import type { SnpProduct } from './tcb.ts'
 
-/** A report and the data for judging it: attacker-controlled. */
+/** Attacker-controlled. */
 export type SnpEvidence = SnpCertificates & {
-  /** The report, 1184 bytes. */
+  /** 1184 bytes. */
   readonly report: Uint8Array
-  /** DER of the ARK's certificate revocation list; null if it was not kept. */
+  /** DER of the ARK's list. Null if no list was kept. */
   readonly revocationList: Uint8Array | null
 }
 
-/** What a report establishes. */
 export type SnpFacts = Omit<SnpReport, 'tcb' | 'cpu' | 'signed' | 'signature'> & {
   readonly product: SnpProduct
-  /** The cloud provider that a VLEK is for. */
+  /** The cloud provider of a VLEK. Null for a VCEK. */
   readonly provider: string | null
   readonly tcbs: SnpTcbs
-  /** The running firmware is not committed: the host may still go back to older firmware. */
+  /** The running firmware is not committed, so the host may go back to older firmware. */
   readonly isProvisional: boolean
-  /** The certificate and the reported TCB are for older firmware than the firmware that runs. */
+  /** The report and its certificate state an older TCB than the TCB that runs. */
   readonly isReportedBehind: boolean
-  /** The chip, if the report names the chip of the certificate. */
+  /** Null unless the check "chip" passed. */
   readonly hardwareId: Uint8Array | null
   /** The earliest end of the certificates and the revocation list, Unix milliseconds. */
   readonly endsAtMs: number
 }
 
-/** The result: every check, and the facts (null unless chain, signature, product and TCB hold). */
-export type SnpJudgement = {
+/** `facts` is null unless the checks of chain, signature, product and TCB passed. */
+type SnpJudgement = {
   readonly facts: SnpFacts | null
   readonly checks: readonly ProviderCheck<SnpCheckName>[]
 }
@@ -60,9 +59,9 @@ export type SnpJudgement = {
  * Judges an attacker-controlled AMD SEV-SNP report under `policy` at the time `at`: all checks of
  * rules.md, in their order. Accept the report only if `requireChecks(checks)` returns.
  *
- * It does not prove that the code is good, only which launch measurement it has; nor that the
- * report is new, or that the caller talks to that guest, unless REPORT_DATA ties a nonce or a key.
- * Throws PolicyError for a call to fix, and no other error.
+ * It proves which launch measurement the code has, and NOT that the code is good. Unless
+ * REPORT_DATA ties a nonce or a key, it does NOT prove that the report is new, or that the caller
+ * talks to that guest. Throws only PolicyError, for a fault in the call.
  *
  * @example
  * const evidence = { report, vek, ask, ark, revocationList }
@@ -96,7 +95,7 @@ type Authentic = Pick<SnpFacts, 'product' | 'provider' | 'tcbs' | 'hardwareId' |
   readonly report: SnpReport
 }
 
-/** The report and what its chain proves about it. Null if a check failed. */
+/** Null if the chain or the signature, product or TCB failed its check. */
 async function establish(
   { make }: Checks,
   evidence: SnpEvidence,
@@ -142,7 +141,6 @@ async function establish(
   return { report: ready.report, ...found, tcbs, hardwareId, endsAtMs }
 }
 
-/** Checks what the policy demands of the guest. */
 async function checkPolicy(
   { make }: Checks,
   authentic: Authentic | null,

@@ -3,9 +3,8 @@ import { decodeUtf8 } from '../../json/decode-utf8.ts'
 import { JsonError } from '../../json/json-error.ts'
 import { tdxFault } from './tdx-codes.ts'
 
-/** A JSON text that Intel signed. */
 export type SignedText = {
-  /** The bytes exactly as Intel signed them. */
+  /** The exact bytes that Intel signed. */
   readonly signed: Uint8Array<ArrayBuffer>
   /** r || s, big-endian, 64 bytes. */
   readonly signature: Uint8Array<ArrayBuffer>
@@ -24,10 +23,9 @@ export type TdxCollateral = {
   readonly pckCrl: Uint8Array
 }
 
-/** Maximum characters of a response or of a header. Real ones have about 5,000. */
+/** Real responses have about 5,000 bytes. */
 const RESPONSE_BYTES_MAX = 262_144
 
-/** The members of Intel's responses that hold the signed object. */
 type SignedMember = 'tcbInfo' | 'enclaveIdentity'
 
 const RESPONSE_CODES = {
@@ -36,9 +34,9 @@ const RESPONSE_CODES = {
 } as const
 
 /**
- * Takes the signed object out of a response of Intel's PCS: `{"tcbInfo":{…},"signature":"…"}`, or
- * `enclaveIdentity`. The object's exact bytes are kept. `issuerChain` is the response's header
- * (`TCB-Info-Issuer-Chain`, `SGX-Enclave-Identity-Issuer-Chain`), URL-encoded or PEM. Verifies no
+ * Takes the signed object, with its exact bytes, out of a response of Intel's PCS:
+ * `{"tcbInfo":{…},"signature":"…"}`, or `enclaveIdentity`. `issuerChain` is the header
+ * `TCB-Info-Issuer-Chain` or `SGX-Enclave-Identity-Issuer-Chain`, URL-encoded or PEM. Verifies no
  * signature. Throws ProviderEvidenceError.
  */
 export function readSignedResponse(

@@ -11,12 +11,11 @@ import {
   decodeDer,
   decodeObjectIdentifier,
 } from '../../nitro/der.ts'
-import type { EcdsaKey } from '../../nitro/ecdsa.ts'
-import { P256 } from '../../nitro/ecdsa.ts'
+import { type EcdsaKey, P256 } from '../../nitro/ecdsa.ts'
 import { asProviderFault, verifyProviderChain } from '../provider-chain.ts'
 import { tdxFault } from './tdx-codes.ts'
 
-/** A platform's values in Intel's certificates (Intel SGX PCK Certificate specification). */
+/** Source: Intel SGX PCK Certificate specification. */
 export type Pck = {
   /** Root first, the PCK certificate last. */
   readonly certificates: readonly Certificate[]
@@ -25,17 +24,16 @@ export type Pck = {
   readonly fmspc: string
   /** 2 bytes, lower-case hex. */
   readonly pceId: string
-  /** The platform's id, 16 bytes, lower-case hex. */
+  /** Identifies the platform: 16 bytes, lower-case hex. */
   readonly ppid: string
   /** SVNs of the platform's 16 components. */
   readonly components: readonly number[]
   readonly pceSvn: number
 }
 
-/** SGX extensions, which only PCK certificates have. They contain an ENUMERATED. */
+/** Only PCK certificates have SGX extensions. They contain an ENUMERATED. */
 const SGX_EXTENSIONS = '1.2.840.113741.1.13.1'
 
-/** Certificates on Intel's P-256 hierarchy. */
 export const INTEL_CERTIFICATES: CertificateProfile = {
   curve: P256,
   isOpaque: (type) => type === SGX_EXTENSIONS,
@@ -48,10 +46,7 @@ const AUTHORITY_NAMES: ReadonlySet<string | null> = new Set([
 ])
 const PCK_NAME = 'Intel SGX PCK Certificate'
 
-/**
- * Verifies the PCK chain (root first) at `atMs`, and reads the platform's values from it. Throws
- * ProviderEvidenceError.
- */
+/** `ders` begins with the root. Throws ProviderEvidenceError. */
 export async function verifyPck(
   ders: readonly Uint8Array<ArrayBuffer>[],
   { roots, atMs }: { readonly roots: readonly Uint8Array[]; readonly atMs: number },
@@ -69,9 +64,8 @@ export async function verifyPck(
 }
 
 /**
- * Reads from an attacker-controlled PCK certificate (DER) which collateral it needs: the kind of
- * its platform, and which of Intel's two authorities issued it. Verifies nothing. Throws
- * ProviderEvidenceError.
+ * Reads from an attacker-controlled PCK certificate (DER) which collateral it needs. `authority` is
+ * the CA of Intel that issued the certificate. Verifies nothing. Throws ProviderEvidenceError.
  */
 export async function readPckClaims(
   der: Uint8Array<ArrayBuffer>,
@@ -102,7 +96,7 @@ function parseExtension(bytes: Uint8Array<ArrayBuffer>): PckExtension {
 
 const COMPONENT_ARCS = Array.from({ length: 16 }, (_, index) => `${index + 1}`)
 
-/** The values of a sequence of pairs, by the last arc of their types, all below `prefix`. */
+/** Reads a sequence of type and value. A key is the last arc of a type directly below `prefix`. */
 function valuesOf(node: DerNode | undefined, prefix: string): ReadonlyMap<string, DerNode> {
   const values = new Map<string, DerNode>()
   for (const { tag, children } of node?.tag === DER_TAGS.sequence ? node.children : []) {

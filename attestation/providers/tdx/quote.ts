@@ -3,14 +3,14 @@ import { latin1 } from '../../nitro/der.ts'
 import { parsePemChain } from '../provider-chain.ts'
 import { tdxFault } from './tdx-codes.ts'
 
-/** Maximum bytes of a quote. Real ones have about 5,000, with up to 3,065 ignored bytes. */
-export const TDX_QUOTE_BYTES_MAX = 32_768
+/** Real quotes have about 5,000 bytes, and up to 3,065 ignored bytes at the end. */
+const TDX_QUOTE_BYTES_MAX = 32_768
 
 /** The report of a TD (Intel TDX DCAP Quote Generation Library, TD Quote Body). */
 export type TdxBody = {
   /** Only '1.5' has the last two members. */
   readonly tdVersion: '1.0' | '1.5'
-  /** SVNs of the TDX module's parts: [1] is the module's version, [0] its SVN. 16 bytes. */
+  /** 16 bytes. [0] is the SVN of the TDX module, [1] the module's version. */
   readonly teeTcbSvn: Uint8Array
   readonly mrSeam: Uint8Array
   readonly mrSignerSeam: Uint8Array
@@ -31,7 +31,7 @@ export type TdxBody = {
   readonly mrServiceTd: Uint8Array | null
 }
 
-/** The report of the quoting enclave (Intel SGX, REPORTBODY), with its exact bytes. */
+/** REPORTBODY of Intel SGX, for the quoting enclave. */
 export type QeReport = {
   readonly bytes: Uint8Array<ArrayBuffer>
   readonly miscSelect: Uint8Array
@@ -42,11 +42,11 @@ export type QeReport = {
   readonly reportData: Uint8Array
 }
 
-/** A quote's parts. Only claimed until it is verified. */
+/** All parts are only claimed until the quote is verified. */
 export type TdxQuote = {
   readonly version: 4 | 5
   readonly body: TdxBody
-  /** Header and body, which the attestation key signed. */
+  /** The attestation key signed header and body. */
   readonly signed: Uint8Array<ArrayBuffer>
   /** r || s, big-endian, like all signatures here. */
   readonly signature: Uint8Array<ArrayBuffer>
@@ -60,9 +60,9 @@ export type TdxQuote = {
 }
 
 /**
- * Decodes the attacker-controlled quote: version 4 or 5, ECDSA P-256, TDX, Intel's quoting enclave,
- * a PCK chain of three certificates. Every length is exact. Bytes after the declared end are
- * ignored: services add padding. Verifies no signature. Throws ProviderEvidenceError.
+ * Decodes an attacker-controlled quote: version 4 or 5, ECDSA P-256, TDX, Intel's quoting enclave,
+ * a PCK chain of three certificates. Every length must be exact. Ignores bytes after the declared
+ * end, since services add padding. Verifies no signature. Throws ProviderEvidenceError.
  */
 export function decodeTdxQuote(given: Uint8Array): TdxQuote {
   if (given.length < HEADER_BYTES + BODY_BYTES['1.0'] || given.length > TDX_QUOTE_BYTES_MAX)
@@ -75,14 +75,12 @@ export function decodeTdxQuote(given: Uint8Array): TdxQuote {
   const cursor: Cursor = { bytes, offset: end, end: bytes.length }
   cursor.end = nextSize(cursor, 4) + cursor.offset
   if (cursor.end > bytes.length) throw truncated()
-  const signature = next(cursor, 64)
-  const attestationKey = next(cursor, 64)
   return {
     version,
     body,
     signed: bytes.subarray(0, end),
-    signature,
-    attestationKey,
+    signature: next(cursor, 64),
+    attestationKey: next(cursor, 64),
     ...decodeCertification(cursor),
   }
 }
@@ -107,7 +105,7 @@ function decodeHeader(bytes: Uint8Array<ArrayBuffer>): 4 | 5 {
 }
 
 const BODY_BYTES = { '1.0': 584, '1.5': 648 } as const
-/** Body types of version 5. */
+/** By the body type, which quotes have from version 5 on. */
 const TD_VERSIONS: ReadonlyMap<number, TdxBody['tdVersion']> = new Map([
   [2, '1.0'],
   [3, '1.5'],
@@ -150,7 +148,7 @@ function decodeBody(body: Uint8Array, tdVersion: TdxBody['tdVersion']): TdxBody 
   }
 }
 
-/** The types of certification data: a QE report with its certification, and a PEM chain. */
+/** Types of certification data. */
 const CERTIFICATION_QE_REPORT = 6
 const CERTIFICATION_PEM_CHAIN = 5
 const PCK_CHAIN_CERTIFICATES = 3
@@ -191,7 +189,7 @@ function decodeQeReport(bytes: Uint8Array<ArrayBuffer>): QeReport {
   }
 }
 
-/** The position in the signature data, which ends at `end`. */
+/** The signature data end at `end`. */
 type Cursor = { readonly bytes: Uint8Array<ArrayBuffer>; offset: number; end: number }
 
 function next(cursor: Cursor, length: number): Uint8Array<ArrayBuffer> {

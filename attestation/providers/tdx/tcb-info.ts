@@ -1,10 +1,10 @@
-import { FormatError } from '../../errors.ts'
 import { formsOf } from '../../json/forms.ts'
 import { parseExactJson } from '../../json/parse-strict.ts'
 import { type Json, type JsonObject, memberOf } from '../../json/value.ts'
+import { orRefuse } from '../provider-error.ts'
 import { type TdxCode, tdxFault } from './tdx-codes.ts'
 
-/** Statuses of Intel, from the best to the worst. */
+/** From the best to the worst. */
 export const TCB_STATUSES = [
   'UpToDate',
   'SWHardeningNeeded',
@@ -17,19 +17,17 @@ export const TCB_STATUSES = [
 
 export type TcbStatus = (typeof TCB_STATUSES)[number]
 
-/** Intel's statement about one level. */
 export type TcbVerdict = {
   readonly status: TcbStatus
   /** Intel's security advisories that concern the level, such as INTEL-SA-00837. */
   readonly advisories: readonly string[]
-  /** When the level was current. Unix milliseconds. */
+  /** Unix milliseconds. The level was current then. */
   readonly tcbDateMs: number
 }
 
-/** A level with the lowest SVN that reaches it. */
+/** An SVN of `isvSvn` or more reaches the level. */
 export type SvnLevel = TcbVerdict & { readonly isvSvn: number }
 
-/** A level of a platform. */
 export type PlatformLevel = TcbVerdict & {
   readonly sgxComponents: readonly number[]
   readonly pceSvn: number
@@ -45,7 +43,6 @@ export type TdxModuleIdentity = {
   readonly attributesMask: string
 }
 
-/** When a signed text is in force, and how new its data are. */
 type Issue = {
   /** Unix milliseconds, inclusive. */
   readonly issueDateMs: number
@@ -58,7 +55,7 @@ type Issue = {
 export type TcbInfo = Issue & {
   readonly id: string
   readonly version: number
-  /** How levels are compared. 0: component by component. */
+  /** 0: levels are compared component by component. */
   readonly tcbType: number
   readonly fmspc: string
   readonly pceId: string
@@ -135,7 +132,7 @@ export function parseQeIdentity(bytes: Uint8Array): QeIdentity {
   })
 }
 
-/** Maximum number of levels, identities and advisories in one list. Real lists have up to 40. */
+/** Limits of a list of levels, identities or advisories. Real lists have up to 40. */
 const ITEMS = { min: 0, max: 256 }
 const COMPONENTS = { min: 16, max: 16 }
 const SVN_MAX = 255
@@ -145,12 +142,7 @@ function parse<Value>(
   name: string,
   find: (read: ReturnType<typeof readersOf>) => Value,
 ): Value {
-  try {
-    return find(readersOf(code, `${name}: `))
-  } catch (fault) {
-    if (fault instanceof FormatError) throw tdxFault(code, fault.message)
-    throw fault
-  }
+  return orRefuse(tdxFault, code, () => find(readersOf(code, `${name}: `)))
 }
 
 function readersOf(code: TdxCode, prefix: string) {

@@ -15,8 +15,8 @@ import { tdxFault } from './tdx-codes.ts'
 import type { ResolvedTdxPolicy } from './tdx-policy.ts'
 
 /**
- * Checks a quoting enclave against Intel's identity, and returns the first level whose SVN the
- * enclave reaches. Throws ProviderEvidenceError.
+ * Checks a quoting enclave against Intel's identity. Returns the first level whose SVN the enclave
+ * reaches. Throws ProviderEvidenceError.
  */
 export function matchQuotingEnclave(report: QeReport, identity: QeIdentity): SvnLevel {
   if (encodeHex(report.mrSigner) !== identity.mrSigner)
@@ -34,8 +34,8 @@ export function matchQuotingEnclave(report: QeReport, identity: QeIdentity): Svn
 
 /**
  * Returns the first level whose SGX components, PCESVN and TDX components the platform reaches. TDX
- * components 0 and 1 are the module's SVN and version: if the version is 1 or higher, matchModule
- * judges the module, and they are not compared here. Throws ProviderEvidenceError.
+ * components 0 and 1 are SVN and version of the TDX module. They are compared here only for version
+ * 0: matchModule judges later versions. Throws ProviderEvidenceError.
  */
 export function matchPlatform(
   { components, pceSvn }: Pick<Pck, 'components' | 'pceSvn'>,
@@ -64,9 +64,9 @@ export function matchPlatform(
 }
 
 /**
- * Checks the TDX module: a module of version 0 against `tdxModule`, another against the identity of
- * its version. Returns the module's level. Null for version 0: the platform's level covers its SVN.
- * Throws ProviderEvidenceError.
+ * Checks a TDX module of version 0 against `tdxModule`, and a later version against the identity of
+ * that version. Returns the module's level. Null for version 0, whose SVN is part of the platform's
+ * level. Throws ProviderEvidenceError.
  */
 export function matchModule(
   body: Pick<TdxBody, 'teeTcbSvn' | 'mrSignerSeam' | 'seamAttributes'>,
@@ -111,15 +111,14 @@ function equalUnderMask(value: Uint8Array, expected: string, mask: string): bool
   })
 }
 
-/** The worst status of several parts. */
 export function worstStatus(parts: readonly TcbVerdict[]): TcbStatus {
   const worst = Math.max(...parts.map(({ status }) => TCB_STATUSES.indexOf(status)))
   return TCB_STATUSES[worst] ?? 'Revoked'
 }
 
 /**
- * Checks the status of every part: UpToDate, or an accepted status whose advisories are all
- * accepted. A revoked part is never accepted. Throws ProviderEvidenceError.
+ * Accepts UpToDate. Accepts a status of the policy only if the policy also has its advisories.
+ * Never accepts Revoked. Throws ProviderEvidenceError.
  */
 export function checkStatuses(
   parts: readonly TcbVerdict[],

@@ -4,7 +4,9 @@ import type { TdxBody } from './quote.ts'
 import { tdxFault } from './tdx-codes.ts'
 import type { BitRules, ResolvedTdxPolicy, TdxMeasurements } from './tdx-policy.ts'
 
-/** Checks TDATTRIBUTES. With DEBUG, in byte 0, the host can read the TD's memory. */
+// Each check here throws ProviderEvidenceError if it fails.
+
+/** With DEBUG, in byte 0, the host can read the TD's memory. */
 export function checkTdAttributes(
   { tdAttributes }: TdxBody,
   { tdAttributes: { required, allowed } }: ResolvedTdxPolicy,
@@ -18,7 +20,7 @@ export function checkTdAttributes(
   return established(true, `TDATTRIBUTES ${hex(bits)}`)
 }
 
-/** Checks XFAM, the extended features that the TD may use. */
+/** XFAM: the extended features that the TD may use. */
 export function checkXfam(
   { xfam }: TdxBody,
   { xfam: { required, allowed } }: { readonly xfam: BitRules },
@@ -31,14 +33,14 @@ export function checkXfam(
   return established(true, `XFAM ${hex(bits)}`)
 }
 
-/** Checks that no service TD is bound: it could migrate the TD. TD 1.0 cannot have one. */
+/** A service TD could migrate the TD. TD 1.0 has no service TD. */
 export function checkServiceTd({ mrServiceTd }: TdxBody): Established<true> {
   if (mrServiceTd?.some((byte) => byte !== 0))
     throw tdxFault('service_td', 'expected no service TD: MRSERVICETD of zeros')
   return established(true, mrServiceTd === null ? 'reports of TD 1.0 name none' : '')
 }
 
-/** Finds the accepted set that the quote has, and returns the index of the set. */
+/** Returns the index of the accepted set that the quote has. */
 export function matchMeasurements(
   body: TdxBody,
   { measurements }: Pick<ResolvedTdxPolicy, 'measurements'>,
@@ -53,7 +55,7 @@ export function matchMeasurements(
   return established(found, `set ${found}: ${Object.keys(measurements[found] ?? {}).join(', ')}`)
 }
 
-/** How far a quote is from the nearest of the accepted sets, for messages. */
+/** For messages: the accepted set with the fewest differences. */
 export function nearestOf(body: TdxBody, sets: readonly TdxMeasurements[]): string {
   const [nearest] = sets
     .map((set, index) => ({ index, names: differencesFrom(body, set) }))
@@ -62,7 +64,7 @@ export function nearestOf(body: TdxBody, sets: readonly TdxMeasurements[]): stri
   return `one of ${sets.length} sets: the nearest is set ${nearest?.index ?? 0}, but for ${names}`
 }
 
-/** The members of the set whose values the quote does not have. */
+/** Names the members of the set whose values the quote does not have. */
 export function differencesFrom(body: TdxBody, set: TdxMeasurements): readonly string[] {
   const [rtmr0, rtmr1, rtmr2, rtmr3] = body.rtmrs
   const { mrTd, mrSeam, mrConfigId, mrOwner, mrOwnerConfig } = body
@@ -82,7 +84,6 @@ export function differencesFrom(body: TdxBody, set: TdxMeasurements): readonly s
   )
 }
 
-/** Compares the report data in constant time. */
 export function checkReportData(
   { reportData }: TdxBody,
   { reportData: expected }: Pick<ResolvedTdxPolicy, 'reportData'>,
@@ -93,7 +94,7 @@ export function checkReportData(
   return established(true)
 }
 
-/** A field of 64 bits, little-endian. */
+/** 64 bits, little-endian. */
 function bitsOf(bytes: Uint8Array): bigint {
   return BigInt(`0x${encodeHex(Uint8Array.from(bytes).reverse())}`)
 }

@@ -1,6 +1,6 @@
 import { ProviderEvidenceError } from '../provider-error.ts'
 
-/** All checks of a TDX quote, in their order, each with the statement that is true if it passed. */
+/** In the order of the report. Each text is true if the check passed. */
 export const TDX_CHECKS = {
   format: 'a quote of version 4 or 5 with its signature data',
   'PCK chain': "the chain of the platform's key leads to Intel's root",
@@ -24,8 +24,8 @@ export const TDX_CHECKS = {
 export type TdxCheckName = keyof typeof TDX_CHECKS
 
 /**
- * All reasons for refusing a quote, each with its check. Codes are stable and distinct. Chains add
- * the codes of rules 13 to 19 of nitro/rules.md.
+ * Each code has one check. Codes are stable. Chains add the codes of rules 13 to 19 of
+ * nitro/rules.md.
  */
 export const TDX_CODES = {
   quote_size: 'format',
@@ -96,7 +96,6 @@ export const TDX_CODES = {
 
 export type TdxCode = keyof typeof TDX_CODES
 
-/** The error for a quote or its collateral. */
 export function tdxFault(code: TdxCode, message: string): ProviderEvidenceError<TdxCode> {
   return new ProviderEvidenceError(code, message)
 }

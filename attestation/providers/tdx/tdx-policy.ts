@@ -16,7 +16,7 @@ export type TdxMeasurements = {
   readonly mrOwnerConfig?: Uint8Array
 }
 
-/** Bits that must be set, and bits that may be set, of a field of 64 bits. */
+/** Of a field of 64 bits: the bits that must be set, and the bits that may be set. */
 export type BitRules = { readonly required: bigint; readonly allowed: bigint }
 
 /**
@@ -57,25 +57,25 @@ export const INTEL_ROOT_SHA256 = decodeHex(
 export const EVALUATION_NUMBER_MIN_DEFAULT = 18
 
 /**
- * SEPT_VE_DISABLE (bit 28) must be set. PKS (30), KL (31) and PERFMON (63) may be set. All other
- * bits are reserved, or let others read or move the TD.
+ * SEPT_VE_DISABLE (bit 28) must be set. PKS (30), KL (31) and PERFMON (63) may be set. Each other
+ * bit is reserved, or lets others read or move the TD.
  */
-export const TD_ATTRIBUTES_DEFAULT: BitRules = {
+const TD_ATTRIBUTES_DEFAULT: BitRules = {
   required: 1n << 28n,
   allowed: (1n << 28n) | (1n << 30n) | (1n << 31n) | (1n << 63n),
 }
 
 /** x87 and SSE must be set. The other bits that the TDX module defines may be set. */
-export const XFAM_DEFAULT: BitRules = { required: 0x3n, allowed: 0x6dbe7n }
+const XFAM_DEFAULT: BitRules = { required: 0x3n, allowed: 0x6dbe7n }
 
-/** A policy with all defaults set. Null means not checked. */
+/** Null: not checked. */
 export type ResolvedTdxPolicy = Required<Omit<TdxPolicy, 'reportData'>> & {
   readonly reportData: Uint8Array | null
 }
 
 /**
- * Returns the policy with defaults. Checks every member: a wrong value from JavaScript would demand
- * nothing. Throws PolicyError.
+ * Sets the defaults, and checks every member: a wrong value from JavaScript would demand nothing.
+ * Throws PolicyError.
  */
 export function resolveTdxPolicy(given: TdxPolicy): ResolvedTdxPolicy {
   const policy = optionsOf(given, OPTIONS, 'a TDX policy')
@@ -112,7 +112,7 @@ export function resolveTdxPolicy(given: TdxPolicy): ResolvedTdxPolicy {
   }
 }
 
-/** Checks a list of accepted measurements, which must not be empty. Throws PolicyError. */
+/** Refuses an empty list. Throws PolicyError. */
 export function checkMeasurementSets(sets: unknown): void {
   demand(
     isListOf(sets, isMeasurementSet) && sets.length > 0,
@@ -131,7 +131,6 @@ const OPTIONS: Readonly<Record<keyof TdxPolicy, true>> = {
   roots: true,
 }
 
-/** All measurements, by the name of the member. */
 const MEASUREMENTS: Readonly<Record<keyof TdxMeasurements, true>> = {
   mrTd: true,
   rtmr0: true,

@@ -14,27 +14,25 @@ import { parseQeIdentity, parseTcbInfo, type QeIdentity, type TcbInfo } from './
 import { type TdxCode, tdxFault } from './tdx-codes.ts'
 import type { ResolvedTdxPolicy } from './tdx-policy.ts'
 
-/** When a judgement is made, and what it accepts. */
 export type CollateralDemand = Pick<ResolvedTdxPolicy, 'roots' | 'evaluationNumberMin'> & {
   readonly atMs: number
-  /** Chains by their PEM, each verified once: one key of Intel signs both texts. */
+  /** By PEM. One key of Intel signs both texts, so its chain is verified once. */
   readonly issuers: Map<string, Promise<IssuerChain>>
 }
 
-/** A chain of the root and the TCB signing certificate. */
+/** The root and the TCB signing certificate. */
 type IssuerChain = Awaited<ReturnType<typeof verifyProviderChain>>
 
 type Certificates = LinkedChain['certificates']
 
-/** The time in which evidence is in force. Unix milliseconds, inclusive. */
+/** Evidence is in force between these times. Unix milliseconds, inclusive. */
 export type ForceWindow = { readonly fromMs: number; readonly toMs: number }
 
-/** Intel's two lists, each signed by its issuer in the PCK chain. */
-export type IntelLists = { readonly root: RevocationList; readonly authority: RevocationList }
+type IntelLists = { readonly root: RevocationList; readonly authority: RevocationList }
 
 /**
- * Reads the root's list and the list of the CA that issued the PCK certificate, and verifies their
- * signatures. Throws ProviderEvidenceError.
+ * Reads the list of the root and the list of the CA that issued the PCK certificate. Verifies the
+ * signatures of both. Throws ProviderEvidenceError.
  */
 export async function readIntelLists(
   { rootCrl, pckCrl }: Pick<TdxCollateral, 'rootCrl' | 'pckCrl'>,
@@ -48,8 +46,8 @@ export async function readIntelLists(
 }
 
 /**
- * Checks that no certificate in the PCK chain or in `others` was revoked. `others`: chains with the
- * same root, root first. Returns when both lists are in force. Throws ProviderEvidenceError.
+ * Refuses a revoked certificate in the PCK chain or in `others`, which are chains (root first) with
+ * the same root. Returns when both lists are in force. Throws ProviderEvidenceError.
  */
 export async function checkIntelLists(
   { root, authority }: IntelLists,
@@ -71,7 +69,7 @@ export async function checkIntelLists(
   }
 }
 
-/** `chain`: the list's issuer, and the certificate that it issued. */
+/** `chain`: the issuer of the list, and the certificate that the issuer signed. */
 async function readList(bytes: Uint8Array, source: string, chain: Certificates) {
   try {
     const [parsed] = parseLists(bytes, source, P256)
@@ -85,10 +83,9 @@ async function readList(bytes: Uint8Array, source: string, chain: Certificates) 
   }
 }
 
-/** A text of Intel that was verified, with the chain of the key that signed it. */
-export type VerifiedText<Value> = { readonly value: Value; readonly certificates: Certificates }
+type VerifiedText<Value> = { readonly value: Value; readonly certificates: Certificates }
 
-/** Verifies a TCB info: chain, signature, kind and dates. Throws ProviderEvidenceError. */
+/** Checks chain, signature, kind and dates. Throws ProviderEvidenceError. */
 export async function verifyTcbInfo(
   text: SignedText,
   demand: CollateralDemand,
@@ -101,7 +98,7 @@ export async function verifyTcbInfo(
   return { value, certificates }
 }
 
-/** Checks that a TCB info is of the platform's kind. Throws ProviderEvidenceError. */
+/** Throws ProviderEvidenceError. */
 export function checkPlatformKind(info: TcbInfo, { fmspc, pceId }: Pck): void {
   if (info.fmspc !== fmspc)
     throw tdxFault('tcb_info_fmspc', `expected a TCB info for FMSPC ${fmspc}, got ${info.fmspc}`)
@@ -109,7 +106,7 @@ export function checkPlatformKind(info: TcbInfo, { fmspc, pceId }: Pck): void {
     throw tdxFault('tcb_info_pce_id', `expected a TCB info for PCEID ${pceId}`)
 }
 
-/** Verifies a QE identity: chain, signature, kind and dates. Throws ProviderEvidenceError. */
+/** Checks chain, signature, kind and dates. Throws ProviderEvidenceError. */
 export async function verifyQeIdentity(
   text: SignedText,
   demand: CollateralDemand,

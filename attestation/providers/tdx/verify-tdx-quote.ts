@@ -46,42 +46,40 @@ import {
   verifyTcbInfo,
 } from './verify-collateral.ts'
 
-/** A quote, and Intel's statements about its platform (null if they were not kept). */
+/** `collateral` is null if it was not kept. */
 export type TdxEvidence = {
   readonly quote: Uint8Array
   readonly collateral: TdxCollateral | null
 }
 
-/** Intel's statements about the parts of the platform that made a quote. */
-export type TdxTcb = {
-  /** The worst status of the parts. */
+type TdxTcb = {
   readonly status: TcbStatus
-  /** The advisories of all parts, each once. */
+  /** Of all parts, each once. */
   readonly advisories: readonly string[]
   readonly quotingEnclave: TcbVerdict
   readonly platform: TcbVerdict
-  /** Null for a module of version 0, which the platform's level covers. */
+  /** Null for module version 0, which is part of the platform's level. */
   readonly module: TcbVerdict | null
   /** The lower of the collateral's two tcbEvaluationDataNumbers. */
   readonly evaluationNumber: number
 }
 
-/** What a quote establishes. Null members: the check did not pass. */
+/** A member is null if its check did not pass. */
 export type TdxFacts = {
   readonly version: 4 | 5
   readonly body: TdxBody
-  /** The kind of platform, its PCEID and its id, in hex. */
+  /** Hex, as in Pck. */
   readonly fmspc: string
   readonly pceId: string
   readonly ppid: string
   readonly tcb: TdxTcb | null
-  /** When all of the collateral is in force. */
+  /** All collateral is in force then. */
   readonly window: ForceWindow | null
-  /** The index of the accepted set of measurements. */
+  /** Index in the `measurements` of the policy. */
   readonly matchedSet: number | null
 }
 
-/** The result: every check, and the facts (null unless the signatures of the quote are valid). */
+/** `facts` is null unless the signatures of the quote are valid. */
 export type TdxJudgement = {
   readonly facts: TdxFacts | null
   readonly checks: readonly ProviderCheck<TdxCheckName>[]
@@ -93,10 +91,10 @@ export type TdxJudgement = {
  * only if `requireChecks(checks)` returns.
  *
  * It proves that a TD with these measurements handed in `reportData`, on a platform of Intel. It
- * does not prove that the code is good; when the quote was made, unless the report data holds a
- * nonce; that the caller talks to that TD, unless the report data binds a key; nor that the TD is
- * safe from Intel, from probes by the machine's owner, or from side channels. Throws PolicyError
- * for a call to fix, and no other error.
+ * does NOT prove that the code is good, or that the TD is safe from Intel, from probes by the
+ * machine's owner, or from side channels. Only a nonce in the report data shows when the quote was
+ * made. Only a key in the report data shows that the caller talks to that TD. Throws only
+ * PolicyError, for a fault in the call.
  *
  * @example
  * const { facts, checks } = await verifyTdxQuote({ quote, collateral }, { measurements }, at)
@@ -132,12 +130,11 @@ export async function verifyTdxQuote(
 type Checks = ProviderChecks<TdxCheckName>
 type Demand = ResolvedTdxPolicy & CollateralDemand
 
-/** A quote with valid signatures, and its platform. */
 type SignedQuote = { readonly quote: TdxQuote; readonly pck: Pck }
 
 /**
- * Verifies the signatures from the platform's key to the quote. Both are verified at once; the
- * second counts only if the first is valid.
+ * Both signatures are verified at the same time. The signature of the quote counts only if the
+ * signature of the QE report is valid.
  */
 async function verifySignatures(
   { make }: Checks,
@@ -195,7 +192,7 @@ function checkAttestationKey({ attestationKey, qeAuthData, qeReport: { reportDat
     throw tdxFault('qe_report_data_not_zero', 'expected zeros after the hash in the QE report')
 }
 
-/** Intel's statements at the judged time. Null: not given, or not valid. */
+/** Null: not given, or not valid. */
 type IntelStatements = {
   readonly tcbInfo: TcbInfo | null
   readonly identity: QeIdentity | null
@@ -259,7 +256,6 @@ function windowOf(
   }
 }
 
-/** Compares the platform with Intel's statements, and accepts or refuses its status. */
 async function judgeTcb(
   { make }: Checks,
   {
@@ -308,7 +304,7 @@ async function judgeTcb(
   })
 }
 
-/** Checks what the policy demands of the TD. Returns the index of the matched set. */
+/** Returns the index of the matched set. */
 async function checkTd(
   { make }: Checks,
   signed: SignedQuote | null,
