@@ -4,7 +4,7 @@ import { decodeRlp, encodeRlp, rlpBytes, rlpList } from '../../attestation/evide
 import type { Database } from '../storage/database.ts'
 import { currentAnchor } from './anchors-store.ts'
 
-/** A block by its number and hash (0x, lower case). */
+/** `hash` is 0x, lower case. */
 export type BlockPlace = { readonly number: number; readonly hash: string }
 
 /**
@@ -15,64 +15,52 @@ export type BlockProof = BlockPlace & {
   /** RLP. */
   readonly header: Uint8Array
   readonly transactionIndex: number
-  /** Nodes of the transactions trie, from the root to the leaf. */
+  /** From the root of the transactions trie to the leaf. */
   readonly transactionProof: readonly Uint8Array[]
-  /** Nodes of the receipts trie, from the root to the leaf. */
+  /** From the root of the receipts trie to the leaf. */
   readonly receiptProof: readonly Uint8Array[]
 }
 
-/** One anchor, with the data that its evidence needs. */
 export type AnchorEvidence = {
   /** 0x, lower case. */
   readonly txHash: string
   /** Signed transaction, 0x hex. */
   readonly raw: string
-  /** Canonical JSON of the configuration with which the log's enclave started. */
+  /** The configuration with which the log's enclave started, as canonical JSON. */
   readonly bootConfiguration: string
   readonly chainId: number
-  /**
-   * The block that contains the anchor. Null while it is not known, and if the anchor failed in its
-   * block.
-   */
+  /** Null while no block contains the anchor, and if the anchor failed in its block. */
   readonly block: BlockPlace | null
-  /** The proof for this block. Null if no proof is stored. */
   readonly proof: BlockProof | null
 }
 
-/** A proof, and the key of its anchor. */
 export type AnchorBlockProof = {
   readonly relayer: string
   readonly nonce: number
   readonly proof: BlockProof
 }
 
-/**
- * Anchors and the proofs of their blocks. Methods throw the driver's error when the database fails.
- */
+/** Every method throws the driver's error. */
 export type AnchorBlocksStore = {
-  /**
-   * Returns the anchor with this hash (0x), or its replacement if the anchor could not be mined.
-   * Returns null if no anchor has the hash.
-   */
+  /** If the anchor could not be mined, returns its replacement. Null for an unknown hash (0x). */
   findAnchor(txHash: string): Promise<AnchorEvidence | null>
   /**
-   * Returns the next block, by number, after the block `after` (null: the first block) in which a
-   * confirmed anchor of this chain has no stored proof. A proof for the anchor's block before a
-   * reorganisation does not count. Returns null if there is no such block.
+   * Returns the next block after `after` (null: the first block) with a confirmed anchor whose
+   * proof is not stored. A proof for an earlier block of the anchor, before a reorganisation, does
+   * not count.
    */
   nextUnproven(chainId: number, after: BlockPlace | null): Promise<BlockPlace | null>
-  /** Returns the anchors that were seen in this block and have one of these transaction hashes. */
+  /** Returns the anchors that were seen in this block and have one of these hashes. */
   listInBlock(
     blockHash: string,
     txHashes: readonly string[],
   ): Promise<
     readonly { readonly relayer: string; readonly nonce: number; readonly txHash: string }[]
   >
-  /** Stores the proofs of anchors that are still recorded in the proof's block. Idempotent. */
+  /** Ignores proofs of anchors that are no longer recorded in the proof's block. Idempotent. */
   save(proofs: readonly AnchorBlockProof[]): Promise<void>
 }
 
-/** Block proofs on the database's shared connections. */
 export function createAnchorBlocksStore({ queries }: Pick<Database, 'queries'>): AnchorBlocksStore {
   return {
     async findAnchor(txHash) {
@@ -91,8 +79,7 @@ export function createAnchorBlocksStore({ queries }: Pick<Database, 'queries'>):
         after === null
           ? sql`true`
           : sql`(a.block_number, a.block_hash) > (${after.number}::bigint, ${decodeHex(after.hash)}::bytea)`
-      // The query does not join logs. Without statistics, the planner would start at logs and read
-      // every anchor (as in listBacklogs).
+      // A join with logs would read every anchor, as in listBacklogs.
       const { rows } = await sql<{ block_number: number; block_hash: Uint8Array }>`
         select a.block_number, a.block_hash from anchors a
         where a.state = 'confirmed' and a.proven_block_hash is distinct from a.block_hash and ${isLater}
@@ -151,7 +138,7 @@ type AnchorRow = {
   readonly chain_id: number
   readonly block_number: number | null
   readonly block_hash: Uint8Array | null
-  /** This and all following members are null if no proof is stored for this block. */
+  /** Null if no proof is stored for this block, as are all later members. */
   readonly header: Uint8Array | null
   readonly number: number
   readonly transaction_index: number

@@ -18,15 +18,10 @@ import {
 } from './encode-block.ts'
 import { encodeTransaction } from './encode-transaction.ts'
 
-/**
- * The maximum number of transactions in a block. Ethereum's fullest blocks have fewer than 2,000.
- */
+/** Ethereum's fullest blocks have fewer than 2,000. */
 const BLOCK_TRANSACTIONS_MAX = 10_000
 
-/**
- * A block as bytes, from which the tries and the hash are computed. `hash` is the hash of `header`,
- * so the numbers in the header are true.
- */
+/** `header` hashes to `hash`, so its numbers are true. */
 export type RawBlock = {
   readonly number: number
   /** 0x, lower case. */
@@ -39,7 +34,6 @@ export type RawBlock = {
   readonly receipts: readonly Uint8Array[]
 }
 
-/** Why a block cannot be encoded. */
 export const BLOCK_FAULTS = [
   'too_large',
   'unknown_header',
@@ -59,10 +53,9 @@ export class BlockUnreadable extends Error {
 }
 
 /**
- * Reads the block with this hash. Returns null if the endpoint does not know the block. The hash
- * proves the header, the transactions and the receipts. If the hash of the encoded JSON does not
- * match, the endpoint is asked for the bytes. Throws RpcError. Throws BlockUnreadable with every
- * code except `not_in_block`.
+ * Returns null if the endpoint does not know the block. The hash proves the header, the
+ * transactions and the receipts. If the encoded JSON has another hash, the endpoint is asked for
+ * the bytes. Throws RpcError, and BlockUnreadable with every code except `not_in_block`.
  */
 export async function fetchBlock(
   rpc: Rpc,
@@ -92,7 +85,6 @@ const BlockJson = z.object({
 })
 type TransactionJson = z.infer<typeof BlockJson>['transactions'][number]
 
-/** Reads the RLP of the header with this hash. */
 async function readHeader(
   rpc: Rpc,
   { json, hash }: { readonly json: z.infer<typeof HeaderJson>; readonly hash: string },
@@ -133,9 +125,7 @@ function encodeWellFormed(json: z.infer<typeof HeaderJson>, hash: string): Uint8
   }
 }
 
-/**
- * Encodes the given JSON without a call. Requests only the transactions whose hash does not match.
- */
+/** Encodes the JSON. Requests bytes only where the hash does not match. */
 async function readTransactions(
   rpc: Rpc,
   jsons: readonly TransactionJson[],
@@ -163,7 +153,6 @@ async function readTransactions(
   })
 }
 
-/** A block whose receipts are being read. */
 type Place = {
   readonly number: number
   readonly hash: string
@@ -171,7 +160,7 @@ type Place = {
   readonly transactions: readonly TransactionJson[]
 }
 
-/** Returns null if the receipts belong to another block after a reorganisation. */
+/** Returns null if the receipts belong to another block, as after a reorganisation. */
 async function readReceipts(
   rpc: Rpc,
   { number, hash, receiptsRoot, transactions }: Place,
@@ -200,7 +189,7 @@ async function readReceipts(
   )
 }
 
-/** Returns the receipts if their number and their root are right, otherwise null. */
+/** Returns null if the number or the root of the receipts is wrong. */
 function thatAddUp(
   receipts: readonly (Uint8Array | null)[],
   { count, root }: { readonly count: number; readonly root: Uint8Array },
@@ -212,10 +201,9 @@ function thatAddUp(
   return equalBytes(buildTrieProof(whole, 0).root, root) ? whole : null
 }
 
-/** The maximum number of transaction types that a message names. */
 const TYPES_NAMED_MAX = 8
 
-/** Returns the transaction's type for a message, or words for an invalid type. */
+/** For messages. */
 function typeOf({ type }: TransactionJson): string {
   const { data = '' } = TransactionType.safeParse(type)
   return data === '' ? 'of no known form' : data.toLowerCase()
@@ -223,10 +211,7 @@ function typeOf({ type }: TransactionJson): string {
 
 const PlacedReceipt = z.looseObject({ transactionHash: Hash, blockHash: Hash })
 
-/**
- * Returns null if the endpoint has no such method. Also returns null if the receipts are too large
- * for the endpoint or for this gateway.
- */
+/** Returns null if the endpoint lacks the method or the answer is too large. */
 async function fetchAllReceipts(rpc: Rpc, number: number, signal: AbortSignal | undefined) {
   try {
     const value = await rpc.call('eth_getBlockReceipts', [toQuantity(number)], signal)
@@ -250,9 +235,7 @@ async function fetchEachReceipt(
   })
 }
 
-/**
- * Returns the receipts as the chain hashes them. Returns an empty list if the endpoint lacks them.
- */
+/** Returns an empty list if the endpoint lacks the method or the answer is too large. */
 async function fetchRawReceipts(
   rpc: Rpc,
   number: number,
@@ -269,8 +252,7 @@ async function fetchRawReceipts(
 }
 
 /**
- * Returns true if the endpoint has no such method, or if the answer is too large for the endpoint
- * or for this gateway.
+ * The endpoint lacks the method, or the answer is too large for the endpoint or for this gateway.
  */
 function isRefusal(error: unknown): boolean {
   return (
@@ -278,7 +260,7 @@ function isRefusal(error: unknown): boolean {
   )
 }
 
-/** Asks the endpoint for bytes. Returns null for a call whose answer is not bytes. */
+/** Null for each answer that is not bytes. */
 async function askForBytes(
   rpc: Rpc,
   calls: readonly RpcCall[],

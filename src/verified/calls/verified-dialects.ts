@@ -39,9 +39,9 @@ import { replayAnswer } from './replay-answer.ts'
 export type AskedCompletion = {
   readonly model: string
   readonly isStream: boolean
-  /** True if the caller of a chat asked for the usage chunk. */
+  /** The caller of a chat asked for the usage chunk. */
   readonly includesUsage: boolean
-  /** Estimated tokens of the prompt, and of the whole call. */
+  /** Estimates: tokens of the prompt, and of the whole call. */
   readonly promptTokens: number
   readonly estimate: number
 }
@@ -56,18 +56,18 @@ export type VerifiedDialect = {
   readonly body: NamedSchema<AskedCompletion> & { readonly example: object }
   readonly reply: NamedSchema
   readonly events: NamedSchema
-  /** Headers of a call that the enclave may hash. */
+  /** The enclave may hash these headers of a call. */
   readonly headers: readonly string[]
   /** Sends the answer of an earlier call as a stream. */
   replay(writer: EventWriter, record: StoredRecord, asked: AskedCompletion): Promise<void>
-  /** What the caller of a stream has received, from the text of its first event. */
+  /** What the caller of a stream has received, from the text of the first event. */
   soFar(firstEvent: string, events: number): StreamSoFar | null
 }
 
 /** SHA-256 in hex. */
 const DIGEST_FORM = /^[0-9a-f]{64}$/
 
-/** Checks only the form of the caller's demands. The enclave checks the demands themselves. */
+/** Only the form of the demands is checked. The enclave checks the rest. */
 const demands = z
   .strictObject({
     nonce: z.string().regex(NONCE_FORM).optional(),
@@ -149,7 +149,7 @@ function eventDialect(
   parts: Pick<VerifiedDialect, 'face' | 'paths' | 'summary' | 'description' | 'soFar'> & {
     readonly names: Readonly<Record<'request' | 'reply' | 'event', string>>
     readonly example: object
-    /** The data of events that assemble to an answer. */
+    /** The data of events that assemble to the answer. */
     readonly eventsOf: (answer: JsonObject) => readonly JsonObject[]
   },
 ): VerifiedDialect {
@@ -205,5 +205,4 @@ const MESSAGES = eventDialect(EVENT_DIALECTS.messages, {
   soFar: () => null,
 })
 
-/** The dialects of verified calls. */
 export const VERIFIED_DIALECTS: readonly VerifiedDialect[] = [CHAT, RESPONSES, MESSAGES]

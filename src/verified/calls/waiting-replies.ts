@@ -3,7 +3,6 @@ import { address, hash32, unixSeconds } from '../../api/schemas.ts'
 
 const count = z.int().min(0)
 
-/** `GET /v1/admin/anchors`. */
 export const waitingAnchors = z.strictObject({
   anchors: z
     .array(
@@ -27,7 +26,6 @@ export const waitingAnchors = z.strictObject({
 })
 export type WaitingAnchorsReply = z.output<typeof waitingAnchors>
 
-/** `GET /v1/admin/status`. */
 export const waitingStatus = z.strictObject({
   commits: z
     .strictObject({

@@ -21,8 +21,8 @@ import type {
 import { recoverPoint } from '../../../enclave/protocol/recover-point.ts'
 
 /**
- * The enclave sent a batch that its head does not cover, or that cannot be stored unchanged. No
- * part of the batch is stored.
+ * The head does not cover the batch, or the batch cannot be stored unchanged. The batch is not
+ * stored.
  */
 export class BatchRefused extends Error {
   override readonly name = 'BatchRefused'
@@ -46,28 +46,24 @@ export type BatchFault =
   | 'wrong_root' //           the head is over other leaves
   | 'wrong_head_signature' // the notary did not sign the head
 
-/** A notary, and the chain and contract that its heads are valid for. */
+/** The account that signs a log's heads, and the chain and contract for which it signs. */
 export type Notary = {
-  /** Address, 0x, lower case. It is the id of the log. */
+  /** 0x, lower case. It is the id of the log. */
   readonly address: string
   /** 0x + 65 bytes. */
   readonly publicKey: string
   readonly domain: LogDomain
 }
 
-/**
- * An attestation document as the enclave sends it: its SHA-256 (hex) and its bytes (standard
- * base64).
- */
+/** SHA-256 in hex, and the bytes in standard base64, as the enclave sends them. */
 export type GivenDocument = { readonly digest: string; readonly base64: string }
 
-/** Checked completions that continue the stored log, all signed by the notary. */
 type CheckedBatch = {
   readonly completions: readonly CheckedCompletion[]
-  /** The attestation documents in the batch, by digest. */
+  /** Attestation documents by digest. */
   readonly documents: ReadonlyMap<string, Uint8Array>
   readonly head: TreeHead & { readonly signature: Uint8Array }
-  /** The edge of the log after the batch, and the data to store. */
+  /** The edge of the log after the batch. */
   readonly edge: Edge
   readonly nodes: readonly LogNode[]
 }
@@ -78,7 +74,7 @@ export type CheckedCompletion = {
   readonly document: GivenDocument
 }
 
-/** Returns the notary that an enclave claims to be. Throws BatchRefused `wrong_identity`. */
+/** Throws BatchRefused `wrong_identity`. */
 export function checkIdentity(
   identity: Pick<Identity, 'notary' | 'public_key' | 'boot_configuration'>,
   domain: LogDomain,
@@ -95,10 +91,10 @@ export function checkIdentity(
 }
 
 /**
- * Checks that a reply with at least one completion continues the stored log: its indexes, receipts,
- * hashes, documents, tree and head. `known` is the document that the enclave left out. Throws
- * BatchRefused. Does NOT verify the completions' own signatures or the documents: readers of a
- * record check these. The signed head shows that the enclave made the completions.
+ * Checks that a reply continues the stored log: its indexes, receipts, hashes, documents, tree and
+ * head. `known` is the document that the enclave left out. Throws BatchRefused. Does NOT verify the
+ * completions' signatures or the documents: readers of a record do. The signed head shows that the
+ * enclave made the completions.
  */
 export function checkBatch(
   reply: PullReply,
@@ -133,7 +129,7 @@ function checkCompletion(sealed: SealedCompletion, index: number): Receipt {
       `expected texts without U+0000 and lone surrogates in completion ${index}`,
     )
   const receipt = readReceipt(sealed.receipt, index)
-  // An encrypted call has no texts here. Only the receipt has their hashes.
+  // The texts of an encrypted call are not here. Only the receipt has their hashes.
   const isEncrypted = receipt.version !== 1 && receipt.encrypted
   const isHashed = (text: string | null, expected: string) =>
     text === null ? isEncrypted : !isEncrypted && hash('sha256', text) === expected
@@ -159,7 +155,7 @@ function readReceipt(text: string, index: number): Receipt {
     // Readers get this text inside JSON, so it must be the canonical form of its value.
     if (canonicalizeJson(receipt as unknown as Json) === text) return receipt
   } catch {
-    // Reported below, without the parser's message, which may repeat its input.
+    // The parser's message may repeat its input, so it is left out.
   }
   throw refused('invalid_receipt', `expected a canonical receipt in completion ${index}`)
 }

@@ -18,50 +18,36 @@ import { type CommittedHead, proofOf, recordsUnder } from './committed-heads.ts'
 import type { IntervalAnchors } from './interval-anchors.ts'
 
 /**
- * The database lacks leaves that the enclave has seen as acknowledged: the database was restored,
- * or a replica that was behind replaced it. The enclave has forgotten these leaves. Further commits
- * would hide this loss.
+ * The database lacks leaves that the enclave has forgotten as acknowledged, after a restore or a
+ * switch to a late replica. Further commits would hide the loss.
  */
 export class LogDiverged extends Error {
   override readonly name = 'LogDiverged'
 }
 
-/**
- * Signs the anchor of a head with the relayer's key. Returns the raw transaction and its hash, 0x
- * hex.
- */
+/** Signs an anchor with the relayer's key. Returns the raw transaction and its hash, 0x hex. */
 type SignAnchor = (
   nonce: number,
   head: TreeHead & { readonly signature: Uint8Array },
 ) => SignedAnchor
 type SignedAnchor = { readonly raw: string; readonly hash: string }
 
-/** The log that the committer follows, and all data for the next commit. */
+/** The followed log, and what its next commit needs. */
 export type CommitSession = {
   readonly notary: Notary
   readonly log: LogState
-  /** A document that the database certainly has, so the enclave need not send it again. */
+  /** The database has this document, so the enclave need not send it again. */
   readonly known: GivenDocument | null
-  /**
-   * Data for the proofs of the encrypted calls in the previous commit. The next pull sends it to
-   * the enclave.
-   */
+  /** For encrypted calls in the previous commit. The next pull sends them to the enclave. */
   readonly proofs: readonly AnchorProof[]
 }
 
-/** The result of a commit that is durable. */
 type Committed = {
-  /** The session for the next commit. */
   readonly session: CommitSession
-  /**
-   * Index of the first leaf in the commit. The next member is the number of leaves in the commit.
-   */
+  /** The commit has `count` leaves from this index on. */
   readonly from: number
   readonly count: number
-  /**
-   * Returns the record of a leaf in this commit, as the history shows it. Null while the leaves
-   * wait for their anchor.
-   */
+  /** Null while the leaves wait for their anchor. */
   readonly recordOf: ((index: number) => StoredRecord) | null
 }
 
@@ -69,21 +55,21 @@ export type SessionOptions = {
   readonly turns: Pick<CommitTurns, 'encodeNotice'>
   readonly enclave: Pick<EnclaveClient, 'identity' | 'forgetIdentity'>
   readonly commits: CommitsStore
-  /** Chain and contract that heads are signed for. */
+  /** Heads are signed for this chain and contract. */
   readonly domain: LogDomain
-  /** Nonces of the relayer that pays for anchors. All its committers share them. */
+  /** All committers of the relayer share these nonces. */
   readonly nonces: RelayerNonces
   readonly signAnchor: SignAnchor
-  /** The interval decides whether a commit includes its anchor or gets it later. */
+  /** 0: a commit includes its anchor. Otherwise the anchor comes later. */
   readonly anchors: Pick<IntervalAnchors, 'intervalMs'>
   /** Unix milliseconds. */
   readonly now: () => number
 }
 
 /**
- * Asks the enclave for its identity, and the database for the state of the enclave's log. Throws
- * LogDiverged, LogCorrupt, BatchRefused (this service must not follow the enclave), and the errors
- * of the enclave client and the store.
+ * Reads the enclave's identity and the stored state of its log. Throws LogDiverged, LogCorrupt,
+ * BatchRefused (this service must not follow the enclave), and the errors of the enclave client and
+ * the store.
  */
 export async function openCommitSession({
   enclave,
@@ -95,7 +81,7 @@ export async function openCommitSession({
   enclave.forgetIdentity()
   const identity = await enclave.identity()
   const notary = checkIdentity(identity, domain)
-  // The log is read after the identity, so it includes all leaves that were acknowledged before.
+  // Read after the identity, so that it includes all leaves that the enclave knows as acknowledged.
   const log = await commits.openLog({
     notary: notary.address,
     publicKey: notary.publicKey,
@@ -113,9 +99,9 @@ export async function openCommitSession({
 }
 
 /**
- * Checks and stores a reply with at least one completion. Its anchor is stored with it, except when
- * anchors have intervals. Throws BatchRefused and CommitRaceLost: nothing is stored then. After any
- * other error, it is unknown whether the reply is stored.
+ * Checks and stores a reply with at least one completion. The anchor is stored too, unless anchors
+ * have intervals. After BatchRefused or CommitRaceLost, nothing is stored. After any other error,
+ * this is unknown.
  */
 export async function commitReply(
   session: CommitSession,
@@ -183,8 +169,7 @@ function toNewRecord({ sealed, receipt, document }: CheckedCompletion): NewRecor
     receipt: sealed.receipt,
     signature: sealed.signature,
     document: document.digest,
-    // A gateway of this service wrote the context, but even an invalid context must never stop the
-    // log.
+    // A gateway of this service wrote the context, but an invalid context must never stop the log.
     accountId:
       context !== null && UUID_FORM.test(context.accountId)
         ? context.accountId.toLowerCase()

@@ -10,44 +10,40 @@ import { NOTICE_CHANNEL } from '../../storage/postgres-session.ts'
 export type UnanchoredHead = {
   readonly logId: number
   readonly notary: string
-  /** Chain and contract that the head is signed for. */
+  /** The head is signed for this chain and contract. */
   readonly domain: LogDomain
   readonly size: number
   readonly root: Uint8Array
   readonly signature: Uint8Array
 }
 
-/** Heads that wait for the anchor of their interval. Methods throw the driver's error. */
+/** Every method throws the driver's error. */
 export type UnanchoredStore = {
-  /** Returns null when all commits of the log are anchored. */
+  /** Null when all commits of the log are anchored. */
   find(notary: string): Promise<UnanchoredHead | null>
-  /**
-   * Returns heads on this chain whose oldest commit without an anchor is older than this many
-   * seconds.
-   */
+  /** Heads whose oldest commit without an anchor is older than this many seconds. */
   listOlder(chainId: number, seconds: number): Promise<readonly UnanchoredHead[]>
   /**
-   * Stores the anchor of a head in one statement. Throws CommitRaceLost when the log has grown,
-   * another gateway anchored the head, or the relayer is no longer at `nonce`. After any other
-   * error, a call of `find` shows whether the anchor is stored.
+   * Throws CommitRaceLost when the log has grown, another gateway anchored the head, or the relayer
+   * is no longer at `nonce`. After any other error, `find` shows whether the anchor is stored.
    */
   anchor(
     head: Pick<UnanchoredHead, 'logId' | 'size' | 'root' | 'signature'>,
     anchor: {
       readonly relayer: string
       readonly nonce: number
-      /** The signed transaction, 0x hex, and its hash. */
+      /** The signed transaction and its hash, 0x hex. */
       readonly raw: string
       readonly hash: string
-      /** When the anchor was made, Unix seconds. */
+      /** Unix seconds. */
       readonly createdAt: number
-      /** A notice for the other gateways on the database. Null publishes nothing. */
+      /** Goes to the other gateways on the database. Null publishes nothing. */
       readonly notice: string | null
     },
   ): Promise<void>
 }
 
-/** Reads heads without an anchor, on the connections for commits. */
+/** Uses the connections for commits. */
 export function createUnanchoredStore(
   { commits: queries }: Pick<Database, 'commits'>,
   clock: StoreClock = null,
