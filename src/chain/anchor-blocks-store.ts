@@ -15,9 +15,9 @@ export type BlockProof = BlockPlace & {
   /** RLP. */
   readonly header: Uint8Array
   readonly transactionIndex: number
-  /** From the root of the transactions trie to the leaf. */
+  /** Nodes of the transactions trie, from the root to the leaf. */
   readonly transactionProof: readonly Uint8Array[]
-  /** From the root of the receipts trie to the leaf. */
+  /** Nodes of the receipts trie, from the root to the leaf. */
   readonly receiptProof: readonly Uint8Array[]
 }
 
@@ -70,7 +70,8 @@ export function createAnchorBlocksStore({ queries }: Pick<Database, 'queries'>):
           b.number, b.header, b.transaction_index, b.transaction_proof, b.receipt_proof
         from anchors f cross join lateral ${currentAnchor('f')} a
         join logs l on l.id = a.log_id
-        left join anchor_blocks b on b.relayer = a.relayer and b.nonce = a.nonce and b.block_hash = a.block_hash
+        left join anchor_blocks b
+          on b.relayer = a.relayer and b.nonce = a.nonce and b.block_hash = a.block_hash
         where f.tx_hash = ${decodeHex(txHash)}`.execute(queries)
       return rows[0] === undefined ? null : toEvidence(rows[0])
     },
@@ -96,7 +97,8 @@ export function createAnchorBlocksStore({ queries }: Pick<Database, 'queries'>):
         select a.relayer, a.nonce, a.tx_hash
         from unnest(${txHashes.map((hash) => hash.slice('0x'.length))}::text[]) as t(hash)
         cross join lateral (
-          select relayer, nonce, tx_hash, block_hash from anchors where tx_hash = decode(t.hash, 'hex') limit 1) a
+          select relayer, nonce, tx_hash, block_hash from anchors
+          where tx_hash = decode(t.hash, 'hex') limit 1) a
         where a.block_hash = ${decodeHex(blockHash)}`.execute(queries)
       return rows.map(({ relayer, nonce, tx_hash }) => ({
         relayer,
@@ -110,17 +112,19 @@ export function createAnchorBlocksStore({ queries }: Pick<Database, 'queries'>):
         with given as (
           select g.relayer, g.nonce, decode(g.block_hash, 'hex') as block_hash, g.number,
             decode(g.header, 'hex') as header, g.transaction_index,
-            decode(g.transaction_proof, 'hex') as transaction_proof, decode(g.receipt_proof, 'hex') as receipt_proof
+            decode(g.transaction_proof, 'hex') as transaction_proof,
+            decode(g.receipt_proof, 'hex') as receipt_proof
           from json_to_recordset(${JSON.stringify(proofs.map(describeProof))}::text::json) as g(
-            relayer text, nonce bigint, block_hash text, number bigint, header text, transaction_index integer,
-            transaction_proof text, receipt_proof text)
+            relayer text, nonce bigint, block_hash text, number bigint, header text,
+            transaction_index integer, transaction_proof text, receipt_proof text)
         ), stored as (
           insert into anchor_blocks (
             relayer, nonce, block_hash, number, header, transaction_index, transaction_proof, receipt_proof)
           select g.* from given g
           join anchors a on a.relayer = g.relayer and a.nonce = g.nonce and a.block_hash = g.block_hash
           order by g.relayer, g.nonce
-          on conflict (relayer, nonce) do update set block_hash = excluded.block_hash, number = excluded.number,
+          on conflict (relayer, nonce) do update
+            set block_hash = excluded.block_hash, number = excluded.number,
             header = excluded.header, transaction_index = excluded.transaction_index,
             transaction_proof = excluded.transaction_proof, receipt_proof = excluded.receipt_proof
           returning relayer, nonce, block_hash

@@ -25,7 +25,12 @@ import {
   createNonceStore,
   createRelayersStore,
 } from './relayers-store.ts'
-import { type Fees, type RawAnchorTransaction, signAnchorTransaction } from './sign-anchor.ts'
+import {
+  type Fees,
+  type RawAnchorTransaction,
+  type SignedHead,
+  signAnchorTransaction,
+} from './sign-anchor.ts'
 
 /** All work on the chain, except storing anchors with their records. */
 export type Anchoring = {
@@ -34,11 +39,7 @@ export type Anchoring = {
   /** All committers share these nonces. */
   readonly nonces: RelayerNonces
   /** `contract` differs from the configured contract if the head was signed for an earlier one. */
-  sign(
-    nonce: number,
-    head: Parameters<typeof signAnchorTransaction>[0]['head'],
-    contract?: string,
-  ): RawAnchorTransaction
+  sign(nonce: number, head: SignedHead, contract?: string): RawAnchorTransaction
   /** Call this for a new anchor, or when the chain is reachable again. Costs little. */
   notify(): void
   status(): BroadcasterStatus
@@ -57,7 +58,7 @@ export type Anchoring = {
     readonly lag: () => Promise<AnchorLag>
     /** Counts from the start. */
     readonly reanchored: () => number
-    /** In wei, for this gateway's relayer and for each relayer with unconfirmed anchors. */
+    /** Balances of this gateway's relayer and of each relayer with unconfirmed anchors, in wei. */
     readonly balances: () => Promise<ReadonlyMap<string, bigint>>
   }
 }
@@ -138,8 +139,8 @@ export function openAnchoring(
     nonces,
     sign: (nonce, head, of = contract) =>
       signAnchorTransaction({ relayerKey, chainId, contract: of, nonce, head, fees }),
-    notify: () => followers.notify(),
-    status: () => followers.status(),
+    notify: followers.notify,
+    status: followers.status,
     fetchRecentBlock: createRecentBlocks({ rpc, contract, confirmations }),
     evidence: { anchors: blocks, proofs, chainId },
     unreadableBlocks: proofs.unreadable,

@@ -97,11 +97,13 @@ export function createAnchorsStore({ queries }: Pick<Database, 'queries'>): Anch
       if (rows.length === 0) return
       await sql`
         update anchors set state = case when m.succeeded then 'mined' else 'reverted' end,
-          block_number = m.block_number, block_hash = decode(substring(m.block_hash from 3), 'hex'), gas_used = m.gas_used
+          block_number = m.block_number, block_hash = decode(substring(m.block_hash from 3), 'hex'),
+          gas_used = m.gas_used
         from unnest(
           ${rows.map((row) => row.nonce)}::bigint[], ${rows.map((row) => row.blockNumber)}::bigint[],
           ${rows.map((row) => row.blockHash)}::text[], ${rows.map((row) => row.succeeded)}::boolean[],
-          ${rows.map((row) => row.gasUsed)}::bigint[]) as m(nonce, block_number, block_hash, succeeded, gas_used)
+          ${rows.map((row) => row.gasUsed)}::bigint[]
+        ) as m(nonce, block_number, block_hash, succeeded, gas_used)
         where anchors.relayer = ${relayer} and anchors.nonce = m.nonce`.execute(queries)
     },
     async markTaken(relayer, nonces) {
@@ -194,7 +196,8 @@ export function earlierHashes(current: string): RawBuilder<string | null> {
     select string_agg(encode(x.tx_hash, 'hex'), ',' order by x.attempt) from anchors x
     where x.attempt < ${of('attempt')} and (
       (x.relayer = ${of('origin_relayer')} and x.nonce = ${of('origin_nonce')})
-      or (x.attempt > 0 and x.origin_relayer = ${of('origin_relayer')} and x.origin_nonce = ${of('origin_nonce')})))
+      or (x.attempt > 0 and x.origin_relayer = ${of('origin_relayer')}
+        and x.origin_nonce = ${of('origin_nonce')})))
   end`
 }
 
@@ -228,6 +231,7 @@ export function parseHashes(list: string | null): readonly string[] {
 export function firstCreatedAt(row: string): RawBuilder<number> {
   const of = (column: string) => sql.ref(`${row}.${column}`)
   return sql`case when ${of('attempt')} = 0 then ${of('created_at')} else (
-    select f.created_at from anchors f where f.relayer = ${of('origin_relayer')} and f.nonce = ${of('origin_nonce')})
+    select f.created_at from anchors f
+    where f.relayer = ${of('origin_relayer')} and f.nonce = ${of('origin_nonce')})
   end`
 }

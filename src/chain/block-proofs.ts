@@ -132,13 +132,15 @@ export function proveTransaction(block: RawBlock, txHash: string): BlockProof {
   if (!equalBytes(transactions.root, header.transactionsRoot))
     throw new BlockUnreadable(
       'unknown_transaction',
-      `expected all transactions of block ${block.hash}, the endpoint gave ${block.transactions.length} that do not add up to its root`,
+      `expected all transactions of block ${block.hash}, the endpoint gave ` +
+        `${block.transactions.length} that do not add up to its root`,
     )
   const receipts = buildTrieProof(block.receipts, index)
   if (!equalBytes(receipts.root, header.receiptsRoot))
     throw new BlockUnreadable(
       'unknown_receipts',
-      `expected receipts that add up to the root in block ${block.hash}: they have fields that are not known here`,
+      `expected receipts that add up to the root in block ${block.hash}: they have fields that ` +
+        'are not known here',
     )
   return {
     number: block.number,

@@ -1,6 +1,6 @@
 import { keccak_256 } from '@noble/hashes/sha3.js'
 import { z } from 'zod'
-import { decodeHex, encodeHex, equalBytes, HASH_BYTES } from '../../attestation/bytes.ts'
+import { encodeHex, equalBytes, HASH_BYTES } from '../../attestation/bytes.ts'
 import {
   type BlockHeader,
   decodeBlockHeader,
@@ -10,6 +10,7 @@ import { buildTrieProof } from '../../attestation/evidence/trie.ts'
 import { Hash, HexBytes, Quantity, readAs, readValue } from '../../audit/rpc-forms.ts'
 import { type Rpc, type RpcCall, RpcError, toQuantity } from '../../client/rpc.ts'
 import {
+  encodeData,
   encodeHeader,
   encodeReceipt,
   HeaderJson,
@@ -148,7 +149,8 @@ async function readTransactions(
     if (raw !== undefined) return raw
     throw new BlockUnreadable(
       'unknown_transaction',
-      `expected the bytes of transaction ${json.hash}: its type ${typeOf(json)} has fields that are not known here, and the endpoint gives no bytes`,
+      `expected the bytes of transaction ${json.hash}: its type ${typeOf(json)} has fields ` +
+        'that are not known here, and the endpoint gives no bytes',
     )
   })
 }
@@ -185,7 +187,9 @@ async function readReceipts(
   const types = [...new Set(transactions.map(typeOf))].slice(0, TYPES_NAMED_MAX)
   throw new BlockUnreadable(
     'unknown_receipts',
-    `expected receipts that add up to the root in block ${hash}: receipts of some type have fields that are not known here, or the endpoint lies; the block's types are ${types.join(', ')}`,
+    `expected receipts that add up to the root in block ${hash}: receipts of some type have ` +
+      "fields that are not known here, or the endpoint lies; the block's types are " +
+      types.join(', '),
   )
 }
 
@@ -203,7 +207,6 @@ function thatAddUp(
 
 const TYPES_NAMED_MAX = 8
 
-/** For messages. */
 function typeOf({ type }: TransactionJson): string {
   const { data = '' } = TransactionType.safeParse(type)
   return data === '' ? 'of no known form' : data.toLowerCase()
@@ -244,7 +247,7 @@ async function fetchRawReceipts(
   try {
     const value = await rpc.call('debug_getRawReceipts', [toQuantity(number)], signal)
     const { data = [] } = z.array(HexBytes).safeParse(value)
-    return data.map((hex) => decodeHex(hex.toLowerCase()))
+    return data.map(encodeData)
   } catch (error) {
     if (isRefusal(error)) return []
     throw error
@@ -269,7 +272,7 @@ async function askForBytes(
   const replies = await rpc.batch(calls, signal)
   return replies.map((reply) => {
     const { data } = HexBytes.safeParse(reply.kind === 'result' ? reply.value : null)
-    return data === undefined ? null : decodeHex(data.toLowerCase())
+    return data === undefined ? null : encodeData(data)
   })
 }
 

@@ -5,6 +5,7 @@ import { createLoop } from '../runtime/loop.ts'
 import type { ReanchorsStore, TakenAnchor } from './reanchors-store.ts'
 import type { RelayerNonces } from './relayer-nonces.ts'
 import { CommitRaceLost } from './relayers-store.ts'
+import type { RawAnchorTransaction } from './sign-anchor.ts'
 
 const REANCHOR_INTERVAL_MS = 5_000
 /** A limit, so that callers' commits can run between passes. */
@@ -24,11 +25,10 @@ type ReanchorerOptions = {
   /** This relayer pays for the new anchors. */
   readonly nonces: Pick<RelayerNonces, 'relayer' | 'use'>
   readonly chainId: number
-  /** Returns the raw transaction and its hash, 0x hex. */
   readonly sign: (
     nonce: number,
     taken: Pick<TakenAnchor, 'contract' | 'head'>,
-  ) => { readonly raw: string; readonly hash: string }
+  ) => RawAnchorTransaction
   /** Called after each new anchor, to broadcast it. */
   readonly onReanchor: () => void
   readonly log: Logger

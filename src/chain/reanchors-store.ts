@@ -2,7 +2,8 @@ import { sql } from 'kysely'
 import { decodeHex } from '../../attestation/bytes.ts'
 import type { Database } from '../storage/database.ts'
 import { hasSuccessor } from './anchors-store.ts'
-import { CommitRaceLost, isRaceLost } from './relayers-store.ts'
+import { CommitRaceLost, isRaceLost, type NewAnchor, takeNonce } from './relayers-store.ts'
+import type { SignedHead } from './sign-anchor.ts'
 
 /** Another transaction used the nonce of this anchor, which has no replacement yet. */
 export type TakenAnchor = {
@@ -10,20 +11,11 @@ export type TakenAnchor = {
   readonly nonce: number
   /** The head is signed for this contract. 0x, lower case. */
   readonly contract: string
-  readonly head: {
-    readonly size: number
-    readonly root: Uint8Array
-    readonly signature: Uint8Array
-  }
+  readonly head: SignedHead
 }
 
-/** For the same head, with the relayer's next nonce. */
-type Replacement = {
-  readonly relayer: string
-  readonly nonce: number
-  /** The signed transaction and its hash, 0x hex. */
-  readonly raw: string
-  readonly hash: string
+/** For the same head. */
+type Replacement = NewAnchor & {
   /** Unix seconds. */
   readonly createdAt: number
 }
@@ -60,15 +52,12 @@ export function createReanchorsStore({
     async replace(taken, { relayer, nonce, raw, hash, createdAt }) {
       try {
         await sql`
-          with payer as (
-            update relayers set next_nonce = next_nonce + 1
-            where address = ${relayer} and next_nonce = ${nonce} returning address
-          )
+          with ${takeNonce(relayer, nonce)}
           insert into anchors (
             relayer, nonce, tx_hash, raw, log_id, size, root, signature, state, created_at,
             origin_relayer, origin_nonce, attempt)
-          select (select address from payer), ${nonce}, ${decodeHex(hash)}, ${decodeHex(raw)}, a.log_id, a.size, a.root,
-            a.signature, 'pending', ${createdAt}, coalesce(a.origin_relayer, a.relayer),
+          select (select address from payer), ${nonce}, ${decodeHex(hash)}, ${decodeHex(raw)},
+            a.log_id, a.size, a.root, a.signature, 'pending', ${createdAt}, coalesce(a.origin_relayer, a.relayer),
             coalesce(a.origin_nonce, a.nonce), a.attempt + 1
           from anchors a where a.relayer = ${taken.relayer} and a.nonce = ${taken.nonce}`.execute(
           queries,

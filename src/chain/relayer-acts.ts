@@ -10,11 +10,11 @@ const relayerDescription = z.object({
   address: z.string(),
   /** True if the gateway that answers signs with this account. */
   current: z.boolean(),
-  /** In the database. Null before the account's first anchor. */
+  /** The next nonce in the database. Null before the account's first anchor. */
   next_nonce: z.int().nullable(),
-  /** In no block. */
+  /** Number of anchors in no block. */
   waiting: z.int(),
-  /** Without enough confirmations. Includes the waiting anchors. */
+  /** Number of anchors without enough confirmations. Waiting anchors count too. */
   unconfirmed: z.int(),
   /** Unix seconds. Null if all anchors are confirmed. */
   oldest_at: z.int().nullable(),

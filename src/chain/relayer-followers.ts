@@ -27,7 +27,7 @@ export type RelayerFollowers = {
  * Several gateways may share a relayer. The gateway that holds a lock of the database session sends
  * the anchors. The lock ends with the gateway's process.
  */
-export type RelayerTurn = {
+type RelayerTurn = {
   /** Also true while the session is down, because the owner is then unknown. */
   isOurs(): boolean
   /** Tries until the returned function is called. `onChange` runs when the turn is gained. */

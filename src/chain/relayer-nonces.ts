@@ -145,8 +145,8 @@ export class RelayerNonces {
       this.#shown = 0
       this.#comparison = 'must'
       throw new NonceUnknown(
-        `expected the chain to have at most ${NONCES_SKIPPED_MAX} transactions of relayer ${relayer.address} more ` +
-          `than the database, which has ${stored}; it says ${shown}`,
+        `expected the chain to have at most ${NONCES_SKIPPED_MAX} transactions of relayer ` +
+          `${relayer.address} more than the database, which has ${stored}; it says ${shown}`,
       )
     }
     // The nonce of a lost commit is used again if its transaction was not sent: after a gap, no
@@ -186,7 +186,8 @@ export class RelayerNonces {
         return false
       }
       throw new NonceUnknown(
-        `expected the chain to say how many transactions relayer ${address} has, before the first anchor is signed: ${asError(cause).message}`,
+        `expected the chain to say how many transactions relayer ${address} has, before the ` +
+          `first anchor is signed: ${asError(cause).message}`,
         { cause },
       )
     }

@@ -1,14 +1,15 @@
-import { sql } from 'kysely'
+import { type RawBuilder, sql } from 'kysely'
 import { clockSeconds, type StoreClock } from '../storage/clock.ts'
 import type { Database } from '../storage/database.ts'
 import { hasSuccessor } from './anchors-store.ts'
+import type { RawAnchorTransaction } from './sign-anchor.ts'
 
 export type RelayerBacklog = {
   /** Address, 0x, lower case. */
   readonly relayer: string
-  /** In no block. Includes taken anchors that are not replaced yet. */
+  /** Number of anchors in no block. Taken anchors count until they are replaced. */
   readonly waiting: number
-  /** Without enough confirmations. Includes the waiting anchors. */
+  /** Number of anchors without enough confirmations. Waiting anchors count too. */
   readonly unconfirmed: number
   /** When the oldest unconfirmed anchor was made, Unix seconds. */
   readonly oldestAt: number
@@ -60,7 +61,8 @@ export function createRelayersStore(
         from (
           select relayer, state, created_at, log_id from anchors where state in ('pending', 'mined')
           union all
-          select relayer, state, created_at, log_id from anchors a where state = 'taken' and not ${hasSuccessor('a')}
+          select relayer, state, created_at, log_id from anchors a
+          where state = 'taken' and not ${hasSuccessor('a')}
         ) a
         where (select chain_id from logs where id = a.log_id) = ${chainId}
         group by relayer order by relayer`.execute(queries)
@@ -96,7 +98,7 @@ type BacklogRow = {
 }
 
 export type AnchorLag = {
-  /** Without enough confirmations, or in no block. */
+  /** Number of anchors in no block, or in a block without enough confirmations. */
   readonly unconfirmed: number
   /** When the oldest unconfirmed anchor was made, Unix seconds. Null without such an anchor. */
   readonly oldestAt: number | null
@@ -151,6 +153,17 @@ export function createNonceStore({ commits: queries }: Pick<Database, 'commits'>
       return rows[0]?.next_nonce ?? least
     },
   }
+}
+
+/** A signed anchor that takes the relayer's next nonce. */
+export type NewAnchor = RawAnchorTransaction & { readonly relayer: string; readonly nonce: number }
+
+/** The table `payer` takes the nonce. It is empty if another anchor has the nonce. */
+export function takeNonce(relayer: string, nonce: number): RawBuilder<unknown> {
+  return sql`payer as (
+    update relayers set next_nonce = next_nonce + 1
+    where address = ${relayer} and next_nonce = ${nonce} returning address
+  )`
 }
 
 const NOT_NULL_VIOLATION = '23502'

@@ -9,7 +9,7 @@ export type WaitingAnchor = {
   readonly nonce: number
   readonly txHash: string
   readonly notary: string
-  /** Of the anchored head. */
+  /** Size of the anchored head. */
   readonly size: number
   /** `taken`: another transaction used the nonce, so a new anchor must be made. */
   readonly state: 'pending' | 'mined' | 'taken'

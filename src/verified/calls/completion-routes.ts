@@ -31,7 +31,7 @@ import {
   type VerifiedDialect,
 } from './verified-dialects.ts'
 
-/** For the bodies of all running calls together. */
+/** Limit for the bodies of all running calls together. */
 const BODIES_BYTES_MAX = 512 * 1024 * 1024
 /**
  * Memory of a waiting call besides its body: two connections and their queued data. Measured with
@@ -83,10 +83,14 @@ function completionRoute(
     tag: 'Verified chat',
     summary: dialect.summary,
     description:
-      `The answer is hashed and signed inside the enclave, and stored with its anchor, before it is given. ${dialect.description}` +
-      'This gateway reads request, answer and provider credential, unless the call is encrypted (EHBP, with `Ehbp-Encapsulated-Key` and `Affidavit-Notary`): ' +
-      'then it forwards data that it cannot read. Errors before an enclave has opened the call are not encrypted, and an unknown key gives a 422 of ' +
-      'type `application/problem+json`: fetch the keys again. The evidence shows that these words were exchanged, not who asked.',
+      'The answer is hashed and signed inside the enclave, and stored with its anchor, before ' +
+      `it is given. ${dialect.description}` +
+      'This gateway reads request, answer and provider credential, unless the call is ' +
+      'encrypted (EHBP, with `Ehbp-Encapsulated-Key` and `Affidavit-Notary`): ' +
+      'then it forwards data that it cannot read. Errors before an enclave has opened the call ' +
+      'are not encrypted, and an unknown key gives a 422 of ' +
+      'type `application/problem+json`: fetch the keys again. The evidence shows that these ' +
+      'words were exchanged, not who asked.',
     scope: 'inference',
     headers: callHeaders,
     body: { ...dialect.body, bytesMax: bodyBytesMax },
@@ -295,7 +299,7 @@ function countEvents(bytes: Uint8Array): number {
 
 const EVENT_END = '\n\n'
 
-/** In the form that the caller asked for: whole or streamed. */
+/** The caller gets the form that this call asked for: whole or streamed. */
 async function answerAgain(
   { body: asked, stream }: CompletionCall,
   dialect: VerifiedDialect,

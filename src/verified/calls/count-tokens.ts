@@ -38,7 +38,7 @@ const answer = z.looseObject({ input_tokens: z.int().min(0) })
 
 type CountParts = {
   readonly enclaves: Pick<EnclavePool, 'identities'>
-  /** The operator's, by provider name. */
+  /** The operator's credentials, by provider name. */
   readonly credentials: () => ReadonlyMap<string, string>
   /** PEM of the authorities that are trusted for providers. Null: the system's. */
   readonly providerCas: readonly string[] | null
@@ -62,7 +62,8 @@ export function countTokensRoutes(parts: CountParts): readonly Route[] {
       tag: 'Verified chat',
       summary: 'Count the tokens of a Messages request, without evidence',
       description:
-        'The gateway asks the provider that serves the model in Messages. A provider that does not count gives a 404. The call counts as one request without tokens.',
+        'The gateway asks the provider that serves the model in Messages. A provider that does ' +
+        'not count gives a 404. The call counts as one request without tokens.',
       scope: 'inference',
       headers: credentialHeaders,
       body: {

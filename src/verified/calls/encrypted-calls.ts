@@ -96,7 +96,7 @@ const ENCAPSULATED_KEY_FORM = /^[0-9a-f]{64}$/
 
 export type EncryptedCalls = {
   readonly enclaves: Pick<ServiceEnclaves, 'findEncrypted' | 'wellKnownKeys'>
-  /** Without its frames. */
+  /** Limit for a body without its frames. */
   readonly bodyBytesMax: number
   /** Throws ApiError `not_ready` while completions cannot be committed. */
   readonly requireCommits: () => void
@@ -149,7 +149,7 @@ export async function serveEncryptedCall(
   // The gateway cannot read the size of an encrypted call, so the call counts as one token here.
   const admitted = { kind: 'verified', model: '', estimate: 1 } as const
   const permit = await admitCall(context, service.limiter, admitted)
-  const tally = createTally()
+  const tally: Tally = { isOpened: false, model: null, usage: null, frames: 0 }
   const call = { context, abort, headers, encapsulatedKey, dialect, body, tally }
   try {
     const answer = await ask(service, call)
@@ -178,10 +178,6 @@ type Tally = {
   model: string | null
   usage: EncryptedSealed['usage']
   frames: number
-}
-
-function createTally(): Tally {
-  return { isOpened: false, model: null, usage: null, frames: 0 }
 }
 
 /**

@@ -12,11 +12,11 @@ import type { CommitterStatus } from '../commits/committer.ts'
 /** All callers get the same answer for this time. */
 export const READINESS_AGE_MAX_MS = 1_000
 
-/** For each part. */
+/** Time limit for the check of one part. */
 export const CHECK_TIMEOUT_MS = 2_000
 
 /** Short, so that a system that asks every second detects a failure within two seconds. */
-export const DATABASE_TIMEOUT_MS = 1_000
+const DATABASE_TIMEOUT_MS = 1_000
 
 /** Commits may fail this long before the gateway is not ready. Callers wait meanwhile. */
 export const COMMITS_FAILING_MS_MAX = 2_000

@@ -52,7 +52,7 @@ export function createVerifiedModels({
   readonly enclaves: Pick<EnclavePool, 'identities'>
   /** Ids from the gateway's configuration. */
   readonly providerModels: readonly string[]
-  /** The operator's, by provider name. */
+  /** The operator's credentials, by provider name. */
   readonly credentials: () => ReadonlyMap<string, string>
   readonly outcomes: Pick<ModelOutcomes, 'served' | 'isMissing'>
   readonly lists: Pick<ProviderLists, 'listed'>
@@ -93,7 +93,7 @@ function patternsOf(table: readonly ProviderEntry[]): VerifiedModels['patterns']
     .toSorted((one, other) => compare(one.owned_by, other.owned_by))
 }
 
-/** By code units, so that the order is the same in every locale. */
+/** Compares code units, so that the order is the same in every locale. */
 function compare(one: string, other: string): number {
   return one < other ? -1 : one > other ? 1 : 0
 }
@@ -118,7 +118,11 @@ export function verifiedModelRoutes(list: ListVerifiedModels): readonly Route[] 
     path: '/v1/verified/models',
     summaries: ['Models that can be verified now', 'One model that can be verified now'],
     description:
-      'The models of providers for which this service has a credential; with your own Fine-Tune-Authorization, the models of every provider. The service asks its providers which models they have. `patterns`: you can also ask for a model that is not listed when its id matches a pattern, where `*` stands for any characters; the provider decides whether it has the model.',
+      'The models of providers for which this service has a credential; with your own ' +
+      'Fine-Tune-Authorization, the models of every provider. The service asks its providers ' +
+      'which models they have. `patterns`: you can also ask for a model that is not listed ' +
+      'when its id matches a pattern, where `*` stands for any characters; the provider ' +
+      'decides whether it has the model.',
     reply: { name: 'VerifiedModelList', schema: verifiedModels },
   })
   return [...ofOpenAi, ...ofAnthropic]

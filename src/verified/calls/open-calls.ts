@@ -46,7 +46,7 @@ type CallParts = Opening &
     readonly isDraining: () => boolean
   }
 
-/** By their group in the documentation. */
+/** Grouped as in the documentation. */
 type CallRoutes = Readonly<
   Record<'completions' | 'counts' | 'models' | 'health' | 'waiting', readonly Route[]>
 >

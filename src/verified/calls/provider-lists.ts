@@ -14,7 +14,7 @@ const REFRESH_MS = 3_600_000
 const RETRY: BackOffBounds = { minMs: 10_000, maxMs: REFRESH_MS }
 /** How often the table is checked for new providers and credentials. */
 const LOOK_MS = 1_000
-/** For a whole answer. */
+/** Time limit for a whole answer. */
 const TIMEOUT_MS = 10_000
 /** The longest known list, OpenRouter's, is about 1 MB. */
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024
@@ -54,7 +54,7 @@ export function askProviderLists({
   log,
 }: {
   readonly enclaves: Pick<EnclavePool, 'identities'>
-  /** The operator's, by provider name. */
+  /** The operator's credentials, by provider name. */
   readonly credentials: () => ReadonlyMap<string, string>
   /** PEM of the authorities that are trusted for providers. Null: the system's. */
   readonly providerCas: readonly string[] | null
@@ -63,7 +63,7 @@ export function askProviderLists({
   readonly now: () => number
   readonly log: Logger
 }): ProviderLists {
-  /** By the URL that the list comes from. */
+  /** The keys are the URLs that the lists come from. */
   const lists = new Map<string, ListedProvider>()
 
   async function ask(
@@ -123,7 +123,7 @@ export function askProviderLists({
 
 const NO_HEADERS: Readonly<Record<string, string>> = {}
 
-/** By URL: a model list is beside the provider's chat endpoint. */
+/** The keys are URLs. A provider's model list is beside its chat endpoint. */
 function listUrls(table: readonly ProviderEntry[]): ReadonlyMap<string, ProviderEntry> {
   return new Map(
     table.flatMap((entry) => {

@@ -86,7 +86,7 @@ export const COMMITS_FAILING_MAX_MS = 10_000
 type VerifiedCompletionsOptions = {
   readonly enclaves: Pick<EnclavePool, 'complete'>
   readonly committer: Pick<Committer, 'waitFor' | 'isStandby' | 'status'>
-  /** The operator's, by provider name. */
+  /** The operator's credentials, by provider name. */
   readonly credentials: () => ReadonlyMap<string, string>
   /** Learns from calls with an operator's credential. */
   readonly outcomes: Pick<ModelOutcomes, 'recordServed' | 'recordMissing'>

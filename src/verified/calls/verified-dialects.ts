@@ -86,12 +86,17 @@ const demands = z
     provider_keys: z.array(z.string().regex(DIGEST_FORM)).min(1).max(PROVIDER_KEYS_MAX).optional(),
   })
   .describe(
-    'What the caller demands of the enclave: hashed with the request, not sent to the provider. `nonce`: 16 to 64 bytes in hex; ' +
-      "the receipt's `attempt` then says how often this same call was made. `credential`, beside a nonce: `operator`, or " +
-      '`{ "sha256": … }` of the credential in `Fine-Tune-Authorization`; the enclave uses that credential, or refuses the call (`credential_mismatch`). ' +
+    'What the caller demands of the enclave: hashed with the request, not sent to the ' +
+      'provider. `nonce`: 16 to 64 bytes in hex; ' +
+      "the receipt's `attempt` then says how often this same call was made. `credential`, " +
+      'beside a nonce: `operator`, or ' +
+      '`{ "sha256": … }` of the credential in `Fine-Tune-Authorization`; the enclave uses that ' +
+      'credential, or refuses the call (`credential_mismatch`). ' +
       '`session`: the place of the call in a session, which ties the calls of one run together. ' +
-      '`headers`: the hashed headers of a call in another dialect than chat, in place of those of the HTTP request. ' +
-      '`provider_keys`: SHA-256 of the TLS keys (subjectPublicKeyInfo) that the provider may have; nothing is sent to another (`provider_key_mismatch`).',
+      '`headers`: the hashed headers of a call in another dialect than chat, in place of those ' +
+      'of the HTTP request. ' +
+      '`provider_keys`: SHA-256 of the TLS keys (subjectPublicKeyInfo) that the provider may ' +
+      'have; nothing is sent to another (`provider_key_mismatch`).',
   )
   .nullish()
 

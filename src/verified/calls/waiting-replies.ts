@@ -15,7 +15,8 @@ export const waitingAnchors = z.strictObject({
         state: z
           .enum(['pending', 'mined', 'taken'])
           .describe(
-            'pending: in no block yet; mined: in a young block; taken: another transaction used its nonce, and the anchor will be made again',
+            'pending: in no block yet; mined: in a young block; taken: another transaction ' +
+              'used its nonce, and the anchor will be made again',
           ),
         block_number: z.int().nullable(),
         created_at: unixSeconds,

@@ -12,13 +12,14 @@ import type { Json } from '../../../attestation/json/value.ts'
 import { appendLeaves, type Edge, type LogNode, rootOf } from '../../../attestation/merkle/edge.ts'
 import { hashLeaf } from '../../../attestation/merkle/hash.ts'
 import { parseReceipt, type Receipt } from '../../../attestation/receipt.ts'
-import { type LogDomain, type TreeHead, verifyTreeHead } from '../../../attestation/tree-head.ts'
+import { type LogDomain, verifyTreeHead } from '../../../attestation/tree-head.ts'
 import type {
   Identity,
   PullReply,
   SealedCompletion,
 } from '../../../enclave/protocol/enclave-api.ts'
 import { recoverPoint } from '../../../enclave/protocol/recover-point.ts'
+import type { SignedHead } from '../../chain/sign-anchor.ts'
 
 /**
  * The head does not cover the batch, or the batch cannot be stored unchanged. The batch is not
@@ -35,7 +36,7 @@ export class BatchRefused extends Error {
 }
 
 export type BatchFault =
-  | 'wrong_identity' //       the notary is not the address of the public key, or signs for another chain or contract
+  | 'wrong_identity' //       the notary has another public key, or another chain or contract
   | 'wrong_index' //          indexes do not follow the stored log
   | 'unstorable_text' //      U+0000 or a lone surrogate in a canonical text
   | 'invalid_receipt' //      not a receipt in canonical form
@@ -62,7 +63,7 @@ type CheckedBatch = {
   readonly completions: readonly CheckedCompletion[]
   /** Attestation documents by digest. */
   readonly documents: ReadonlyMap<string, Uint8Array>
-  readonly head: TreeHead & { readonly signature: Uint8Array }
+  readonly head: SignedHead
   /** The edge of the log after the batch. */
   readonly edge: Edge
   readonly nodes: readonly LogNode[]
@@ -85,7 +86,8 @@ export function checkIdentity(
   if (boot.chain_id !== domain.chainId || boot.contract !== domain.contract)
     throw refused(
       'wrong_identity',
-      `expected an enclave for contract ${domain.contract} on chain ${domain.chainId}, got ${boot.contract} on ${boot.chain_id}`,
+      `expected an enclave for contract ${domain.contract} on chain ${domain.chainId}, got ` +
+        `${boot.contract} on ${boot.chain_id}`,
     )
   return { address, publicKey, domain }
 }

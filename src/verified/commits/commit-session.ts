@@ -1,10 +1,11 @@
 import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
-import type { LogDomain, TreeHead } from '../../../attestation/tree-head.ts'
+import type { LogDomain } from '../../../attestation/tree-head.ts'
 import type { AnchorProof, PullReply } from '../../../enclave/protocol/enclave-api.ts'
+import type { Anchoring } from '../../chain/anchoring.ts'
 import type { RelayerNonces } from '../../chain/relayer-nonces.ts'
 import type { EnclaveClient } from '../../enclaves/enclave-client.ts'
 import { parseCallContext } from '../call-context.ts'
-import type { StoredRecord } from '../records/records-store.ts'
+import { type StoredRecord, UUID_FORM } from '../records/records-store.ts'
 import {
   type CheckedCompletion,
   checkBatch,
@@ -18,19 +19,12 @@ import { type CommittedHead, proofOf, recordsUnder } from './committed-heads.ts'
 import type { IntervalAnchors } from './interval-anchors.ts'
 
 /**
- * The database lacks leaves that the enclave has forgotten as acknowledged, after a restore or a
- * switch to a late replica. Further commits would hide the loss.
+ * The database lost acknowledged leaves, after a restore or a switch to a late replica. The enclave
+ * no longer has them, and further commits would hide the loss.
  */
 export class LogDiverged extends Error {
   override readonly name = 'LogDiverged'
 }
-
-/** Signs an anchor with the relayer's key. Returns the raw transaction and its hash, 0x hex. */
-type SignAnchor = (
-  nonce: number,
-  head: TreeHead & { readonly signature: Uint8Array },
-) => SignedAnchor
-type SignedAnchor = { readonly raw: string; readonly hash: string }
 
 /** The followed log, and what its next commit needs. */
 export type CommitSession = {
@@ -59,7 +53,7 @@ export type SessionOptions = {
   readonly domain: LogDomain
   /** All committers of the relayer share these nonces. */
   readonly nonces: RelayerNonces
-  readonly signAnchor: SignAnchor
+  readonly signAnchor: Anchoring['sign']
   /** 0: a commit includes its anchor. Otherwise the anchor comes later. */
   readonly anchors: Pick<IntervalAnchors, 'intervalMs'>
   /** Unix milliseconds. */
@@ -91,7 +85,8 @@ export async function openCommitSession({
   })
   if (identity.log.acknowledged > log.edge.size)
     throw new LogDiverged(
-      `expected at least ${identity.log.acknowledged} leaves of log ${notary.address} in the database, got ${log.edge.size}: ` +
+      `expected at least ${identity.log.acknowledged} leaves of log ${notary.address} in the ` +
+        `database, got ${log.edge.size}: ` +
         'it lost committed records; restore them, or restart the enclave to begin a new log',
     )
   await nonces.refresh()
@@ -129,7 +124,7 @@ export async function commitReply(
     return { ...committed, recordOf: null }
   }
   const anchored = await nonces.use(async (nonce): Promise<CommittedHead> => {
-    const signed = await signAnchor(nonce, head)
+    const signed = signAnchor(nonce, head)
     const committedHead = { before: log.edge, nodes, head, txHash: signed.hash }
     const { relayer } = nonces
     const notice = turns.encodeNotice({
@@ -182,7 +177,6 @@ function toNewRecord({ sealed, receipt, document }: CheckedCompletion): NewRecor
   }
 }
 
-const UUID_FORM = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 const REQUEST_ID_FORM = /^[\x20-\x7e]{1,256}$/
 
 function unixSeconds(now: () => number): number {

@@ -6,7 +6,7 @@ import { type CommittedHead, type EncodedHead, encodedHead, encodeHead } from '.
 const TRY_INTERVAL_MS = 1_000
 
 /** Goes to the other gateways on the database. */
-export type CommitNotice = {
+type CommitNotice = {
   readonly notary: string
   /** Callers may now receive the records of this many leaves. */
   readonly size: number
@@ -26,7 +26,7 @@ export type PublishedCommit = {
   readonly head: EncodedHead | null
 }
 
-export type TurnHooks = {
+type TurnHooks = {
   onPublished(commit: PublishedCommit): void
   /** Called when this process gains or loses the turn. */
   onChange(): void

@@ -13,7 +13,7 @@ export type AwaitedLeaf = {
 
 export type Waiter = AwaitedLeaf & {
   readonly notary: string
-  /** From performance.now(), when the caller began to wait. */
+  /** When the caller began to wait, as performance.now(). */
   readonly sinceMs: number
   /** Only the first call of `resolve` or `reject` has an effect. */
   resolve(record: AnsweredRecord): void
@@ -65,7 +65,7 @@ export class CommitWaiters {
     return [...(this.#byLeaf.get(keyOf(notary, index)) ?? [])]
   }
 
-  /** In the order in which they began to wait. */
+  /** Waiters in the order in which they began to wait. */
   all(): readonly Waiter[] {
     return [...this.#waiting]
   }

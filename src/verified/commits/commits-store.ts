@@ -7,8 +7,11 @@ import {
   CommitRaceLost,
   createNonceStore,
   isRaceLost,
+  type NewAnchor,
   type NonceStore,
+  takeNonce,
 } from '../../chain/relayers-store.ts'
+import type { SignedHead } from '../../chain/sign-anchor.ts'
 import { clockSeconds } from '../../storage/clock.ts'
 import type { ContentCipher } from '../../storage/content-cipher.ts'
 import type { Database } from '../../storage/database.ts'
@@ -59,11 +62,7 @@ export type Commit = {
   readonly logId: number
   /** The edge of the log before this commit. */
   readonly before: Edge
-  readonly head: {
-    readonly size: number
-    readonly root: Uint8Array
-    readonly signature: Uint8Array
-  }
+  readonly head: SignedHead
   /** All perfect subtrees that the new leaves complete, including the leaves. */
   readonly nodes: readonly LogNode[]
   /** Null if the head waits for the anchor of its interval (unanchored-store.ts). */
@@ -75,12 +74,7 @@ export type Commit = {
   readonly committedAt: number
 }
 
-type CommitAnchor = {
-  readonly relayer: string
-  /** The relayer's next nonce. */
-  readonly nonce: number
-  readonly raw: string
-  readonly hash: string
+export type CommitAnchor = NewAnchor & {
   /** Published to the other gateways when the commit is durable. Null publishes nothing. */
   readonly notice: string | null
 }
@@ -89,7 +83,7 @@ type CommitAnchor = {
 type LogOpening = {
   readonly notary: string
   readonly publicKey: string
-  /** Of the log's heads. A gateway may use another chain or contract later. */
+  /** The log's heads are signed for this domain. The gateway may use another domain later. */
   readonly domain: LogDomain
   /** Canonical JSON. The enclave's attestation documents have its digest. */
   readonly bootConfiguration: string
@@ -128,8 +122,8 @@ export function createCommitsStore({
       const key = decodeHex(publicKey)
       await sql`
         insert into logs (notary, public_key, size, root, chain_id, contract, boot_configuration, created_at)
-        values (${notary}, ${key}, 0, ${rootOf({ size: 0, hashes: [] })}, ${domain.chainId}, ${domain.contract},
-          ${bootConfiguration}, ${createdAt})
+        values (${notary}, ${key}, 0, ${rootOf({ size: 0, hashes: [] })}, ${domain.chainId},
+          ${domain.contract}, ${bootConfiguration}, ${createdAt})
         on conflict (notary) do nothing`.execute(queries)
       const log = await queries
         .selectFrom('logs')
@@ -189,12 +183,13 @@ function commitStatement(commit: Commit, content: ContentCipher | null) {
     insert into records (
       id, log_id, index, account_id, request_id, hash, request, response, receipt, signature, document_digest,
       relayer, nonce, outcome, created_at, call_id, usage, content)
-    select r.id, (select id from grown), r.index, r.account_id, r.request_id, decode(r.hash, 'hex'), r.request,
-      r.response, r.receipt, decode(r.signature, 'hex'), decode(r.document, 'hex'),
+    select r.id, (select id from grown), r.index, r.account_id, r.request_id, decode(r.hash, 'hex'),
+      r.request, r.response, r.receipt, decode(r.signature, 'hex'), decode(r.document, 'hex'),
       ${anchor?.relayer ?? null}::text, ${anchor?.nonce ?? null}::bigint,
       r.outcome, r.created_at, r.call_id, r.usage, decode(r.content, 'base64')
     from json_to_recordset(${describeRecords(records, content)}::text::json) as r(
-      id uuid, index bigint, account_id uuid, request_id text, hash text, request text, response text, receipt text,
+      id uuid, index bigint, account_id uuid, request_id text, hash text, request text,
+      response text, receipt text,
       signature text, document text, outcome text, created_at bigint, call_id uuid, usage text,
       content text)
     order by r.index`
@@ -207,15 +202,10 @@ function growPaid(
   { logId, before, head, committedAt }: Commit,
   { relayer, nonce, hash, raw, notice }: CommitAnchor,
 ): RawBuilder<unknown> {
-  // The database sends the notice when the transaction is durable. The call is in RETURNING,
-  // because an expression that is not read does not run.
-  const noticed = notice === null ? sql`` : sql`, pg_notify(${NOTICE_CHANNEL}, ${notice})`
-  return sql`payer as (
-      update relayers set next_nonce = next_nonce + 1
-      where address = ${relayer} and next_nonce = ${nonce} returning address
-    ), grown as (
+  return sql`${takeNonce(relayer, nonce)}, grown as (
       update logs set size = ${head.size}, root = ${head.root}
-      where id = ${logId} and size = ${before.size} and exists (select from payer) returning id ${noticed}
+      where id = ${logId} and size = ${before.size} and exists (select from payer)
+      returning id ${andNotify(notice)}
     ), anchored as (
       insert into anchors (relayer, nonce, tx_hash, raw, log_id, size, root, signature, state, created_at)
       values (
@@ -224,6 +214,14 @@ function growPaid(
     ), waited as (
       delete from unanchored_heads where log_id = (select id from grown)
     )`
+}
+
+/**
+ * The database sends the notice when the transaction is durable. The call belongs in RETURNING,
+ * because an expression that is not read does not run.
+ */
+export function andNotify(notice: string | null): RawBuilder<unknown> {
+  return notice === null ? sql`` : sql`, pg_notify(${NOTICE_CHANNEL}, ${notice})`
 }
 
 function growUnpaid({ logId, before, head }: Commit): RawBuilder<unknown> {

@@ -9,6 +9,7 @@ import {
   type NodeCoordinate,
 } from '../../../attestation/merkle/proof-nodes.ts'
 import type { AnchorProof } from '../../../enclave/protocol/enclave-api.ts'
+import type { SignedHead } from '../../chain/sign-anchor.ts'
 import type { HeadlessRecord, StoredRecord } from '../records/records-store.ts'
 import type { Notary } from './check-batch.ts'
 
@@ -19,12 +20,7 @@ import type { Notary } from './check-batch.ts'
 export type CommittedHead = {
   readonly before: Edge
   readonly nodes: readonly LogNode[]
-  readonly head: {
-    readonly size: number
-    readonly root: Uint8Array
-    /** 65 bytes. */
-    readonly signature: Uint8Array
-  }
+  readonly head: SignedHead
   /** The anchor's transaction hash, 0x hex. */
   readonly txHash: string
 }

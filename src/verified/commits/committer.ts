@@ -39,7 +39,7 @@ export type CommitterStatus = CommitFigures & {
   readonly fault: { readonly name: string; readonly message: string } | null
   /** How long commits have failed. 0 when commits work. */
   readonly failingForMs: number
-  /** Of the followed log. The next member is the log's size in the database. */
+  /** Notary of the followed log. The next member is the log's size in the database. */
   readonly notary: string | null
   readonly size: number
   readonly waiting: number

@@ -1,4 +1,5 @@
 import { asError } from '../../api/errors.ts'
+import type { Anchoring } from '../../chain/anchoring.ts'
 import type { RelayerNonces } from '../../chain/relayer-nonces.ts'
 import { CommitRaceLost } from '../../chain/relayers-store.ts'
 import type { Logger } from '../../observability/logger.ts'
@@ -36,15 +37,11 @@ export type IntervalAnchors = {
   stop(): Promise<void>
 }
 
-export type IntervalAnchorsOptions = {
+type IntervalAnchorsOptions = {
   readonly store: UnanchoredStore
   readonly nonces: Pick<RelayerNonces, 'relayer' | 'use'>
   readonly chainId: number
-  readonly sign: (
-    nonce: number,
-    head: Pick<UnanchoredHead, 'size' | 'root' | 'signature'>,
-    contract: string,
-  ) => { readonly raw: string; readonly hash: string }
+  readonly sign: Anchoring['sign']
   readonly turns: Pick<CommitTurns, 'encodeNotice'>
   readonly intervalMs: number
   /** Called when scheduled leaves, or leaves under an anchor of this gateway, are anchored. */

@@ -1,20 +1,18 @@
 import { type RawBuilder, sql } from 'kysely'
 import { decodeHex } from '../../../attestation/bytes.ts'
 import type { LogDomain } from '../../../attestation/tree-head.ts'
-import { CommitRaceLost, isRaceLost } from '../../chain/relayers-store.ts'
+import { CommitRaceLost, isRaceLost, takeNonce } from '../../chain/relayers-store.ts'
+import type { SignedHead } from '../../chain/sign-anchor.ts'
 import { clockSeconds, type StoreClock } from '../../storage/clock.ts'
 import type { Database } from '../../storage/database.ts'
-import { NOTICE_CHANNEL } from '../../storage/postgres-session.ts'
+import { andNotify, type CommitAnchor } from './commits-store.ts'
 
 /** The newest head of a log whose last commits wait for an anchor. */
-export type UnanchoredHead = {
+export type UnanchoredHead = SignedHead & {
   readonly logId: number
   readonly notary: string
   /** The head is signed for this chain and contract. */
   readonly domain: LogDomain
-  readonly size: number
-  readonly root: Uint8Array
-  readonly signature: Uint8Array
 }
 
 /** Every method throws the driver's error. */
@@ -28,18 +26,9 @@ export type UnanchoredStore = {
    * is no longer at `nonce`. After any other error, `find` shows whether the anchor is stored.
    */
   anchor(
-    head: Pick<UnanchoredHead, 'logId' | 'size' | 'root' | 'signature'>,
-    anchor: {
-      readonly relayer: string
-      readonly nonce: number
-      /** The signed transaction and its hash, 0x hex. */
-      readonly raw: string
-      readonly hash: string
-      /** Unix seconds. */
-      readonly createdAt: number
-      /** Goes to the other gateways on the database. Null publishes nothing. */
-      readonly notice: string | null
-    },
+    head: SignedHead & Pick<UnanchoredHead, 'logId'>,
+    /** `createdAt`: Unix seconds. */
+    anchor: CommitAnchor & { readonly createdAt: number },
   ): Promise<void>
 }
 
@@ -72,18 +61,14 @@ export function createUnanchoredStore(
     },
     listOlder: (chainId, seconds) =>
       read(sql`l.chain_id = ${chainId} and u.since <= ${clockSeconds(clock)} - ${seconds}`),
-    async anchor({ logId, size, root, signature }, { relayer, nonce, raw, hash, ...anchor }) {
-      const { createdAt, notice } = anchor
-      const noticed = notice === null ? sql`` : sql`, pg_notify(${NOTICE_CHANNEL}, ${notice})`
+    async anchor({ logId, size, root, signature }, anchor) {
+      const { relayer, nonce, raw, hash, createdAt, notice } = anchor
       try {
         await sql`
-          with payer as (
-            update relayers set next_nonce = next_nonce + 1
-            where address = ${relayer} and next_nonce = ${nonce} returning address
-          ), taken as (
+          with ${takeNonce(relayer, nonce)}, taken as (
             delete from unanchored_heads
             where log_id = ${logId} and size = ${size} and exists (select from payer)
-            returning log_id ${noticed}
+            returning log_id ${andNotify(notice)}
           )
           insert into anchors (
             relayer, nonce, tx_hash, raw, log_id, size, root, signature, state, created_at)

@@ -6,7 +6,7 @@ import type { Finder, Sought } from './finder.ts'
 import { foundThings } from './log-replies.ts'
 
 /** Further searches are refused with 503. Reads of logs have a separate limit. */
-export const FINDS_MAX = 16
+const FINDS_MAX = 16
 
 const EXPECTED =
   'a hash (64 hex digits), a notary (0x and 40 hex digits), or the number of a block (at most 15 digits)'
@@ -34,7 +34,8 @@ export function findRoutes(finder: Finder): readonly Route[] {
       scope: 'public',
       summary: 'Find a completion, a log or an anchor',
       description:
-        'By the hash of a completion, of a transaction or of a block of the chain, by a notary, or by the number of a block. ' +
+        'By the hash of a completion, of a transaction or of a block of the chain, by a ' +
+        'notary, or by the number of a block. ' +
         'What is not found has empty members: nothing here is a 404.',
       query: z.object({ q: soughtText }),
       reply: { name: 'Found', schema: foundThings },

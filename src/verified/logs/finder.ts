@@ -11,7 +11,7 @@ export type Sought =
   | { readonly kind: 'notary'; readonly address: string }
   | { readonly kind: 'block'; readonly number: number }
 
-export const FOUND_HEADS_MAX = 20
+const FOUND_HEADS_MAX = 20
 
 export type Finder = { find(sought: Sought): Promise<object> }
 

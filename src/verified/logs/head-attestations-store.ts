@@ -70,7 +70,8 @@ export function createHeadAttestationsStore({
             ${blockNumber}::bigint as block_number, ${blockHash}::bytea as block_hash,
             ${document}::bytea as document, ${createdAt}::bigint as created_at
         ), first as (
-          insert into head_attestations (log_id, size, is_first, root, block_number, block_hash, document, created_at)
+          insert into head_attestations (log_id, size, is_first, root, block_number, block_hash,
+            document, created_at)
           select log_id, size, true, root, block_number, block_hash, document, created_at from given
           on conflict do nothing returning size
         )
@@ -105,7 +106,8 @@ export function createHeadAttestationsStore({
     async weighHeadAttestations({ logId, afterSize, throughSize }) {
       const { rows } = await sql<{ size: number; bytes: number }>`
         select size, sum(octet_length(document))::integer as bytes from head_attestations
-        where log_id = ${logId} and size > ${afterSize ?? -1} and size <= ${throughSize ?? Number.MAX_SAFE_INTEGER}
+        where log_id = ${logId} and size > ${afterSize ?? -1}
+          and size <= ${throughSize ?? Number.MAX_SAFE_INTEGER}
         group by size order by size`.execute(queries)
       return rows
     },

@@ -129,8 +129,6 @@ export const logRecordList = z.strictObject({
 
 export type HeadReply = z.output<typeof head>
 export type LogReply = z.output<typeof log>
-export type LogListReply = z.output<typeof logList>
 export type HeadListReply = z.output<typeof headList>
-export type FoundReply = z.output<typeof foundThings>
 export type InclusionReply = z.output<typeof inclusionProof>
 export type ConsistencyReply = z.output<typeof consistencyProof>

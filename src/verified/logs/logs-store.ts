@@ -22,7 +22,7 @@ export type StoredHead = {
   readonly size: number
   /** 32 bytes. */
   readonly root: Uint8Array
-  /** Of the notary, 65 bytes. */
+  /** The notary's signature, 65 bytes. */
   readonly signature: Uint8Array
   /** When the head was committed, Unix seconds. */
   readonly createdAt: number

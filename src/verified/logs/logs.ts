@@ -89,7 +89,8 @@ export function createLogs(options: {
     },
     async inclusion(notary, query) {
       const { logId, size: committed } = await open(notary)
-      const { index, size } = { index: query.index, size: query.size ?? committed }
+      const { index } = query
+      const size = query.size ?? committed
       requireAtMost('size', size, committed)
       if (index >= size) throw unfit('index', `Input should be less than ${size}`, 'less_than')
       const { leafHash, path, root } = await logs.readInclusion({ logId, index, size })
@@ -104,7 +105,8 @@ export function createLogs(options: {
     },
     async consistency(notary, query) {
       const { logId, size: committed } = await open(notary)
-      const { from, to } = { from: query.from, to: query.to ?? committed }
+      const { from } = query
+      const to = query.to ?? committed
       requireAtMost('to', to, committed)
       requireAtMost('from', from, to)
       const path = await logs.readConsistency({ logId, from, to })
@@ -163,7 +165,7 @@ function describeLog(log: StoredLog) {
   }
 }
 
-/** As the API answers it. */
+/** Gives a head the form of the API's answers. */
 export function describeStoredHead({ size, root, signature, createdAt, anchor }: StoredHead) {
   return {
     size,
@@ -191,7 +193,7 @@ function describeAttestation(attestation: StoredHeadAttestation) {
   }
 }
 
-/** Of all attestation documents on a page. The page ends after the head that exceeds this limit. */
+/** Limit for all documents on a page together. The page ends after the head that exceeds it. */
 export const HEAD_PAGE_BYTES_MAX = 4 * 1024 * 1024
 
 export type HeadOrder = 'asc' | 'desc'
@@ -263,7 +265,7 @@ function lastOf(
 function countFitting(
   heads: readonly StoredHead[],
   parts: {
-    /** In the order of the heads. */
+    /** Has the order of the heads. */
     readonly weights: readonly { readonly size: number; readonly bytes: number }[]
     readonly order: HeadOrder
     readonly bytesMax: number

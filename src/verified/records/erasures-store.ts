@@ -5,12 +5,12 @@ import { clockSeconds, type StoreClock } from '../../storage/clock.ts'
 import type { Database } from '../../storage/database.ts'
 import type { Erasure } from './record-content.ts'
 
-export type ErasureOrder = Pick<Erasure, 'by' | 'reason'>
+type ErasureOrder = Pick<Erasure, 'by' | 'reason'>
 
 /** Content that must be erased. The account is null for calls without a known account. */
 export type DueContent = {
   readonly accountId: string | null
-  /** For completions that finished before or at this time, Unix seconds. */
+  /** Unix seconds. Later completions keep their content. */
   readonly through: number
   /** Database key of the act that erases this content. */
   readonly erasureId: number
@@ -139,7 +139,8 @@ export function createErasuresStore(
         update accounts set
           erasure_id = (select id from act),
           erased_through = greatest(
-            erased_through, ${now()}, least((select at from newest), ${now()} + ${CLOCK_SKEW_SECONDS}::bigint))
+            erased_through, ${now()},
+            least((select at from newest), ${now()} + ${CLOCK_SKEW_SECONDS}::bigint))
         where id = (select id from meant) returning id`.execute(queries)
       return rows[0] === undefined ? null : { accountId: rows[0].id }
     },
@@ -182,7 +183,8 @@ export function createErasuresStore(
       const { rows } = await sql<{ id: string; erased_through: number; erasure_id: number }>`
         select a.id, a.erased_through, a.erasure_id from accounts a
         where a.name = ${accountName} and a.erased_through is not null and exists (
-          select from records where account_id = a.id and ${HAS_CONTENT} and created_at <= a.erased_through)`.execute(
+          select from records
+          where account_id = a.id and ${HAS_CONTENT} and created_at <= a.erased_through)`.execute(
         queries,
       )
       const [row] = rows

@@ -15,7 +15,7 @@ const ACCOUNTS_MAX = 500
 const FAULT_LOG_INTERVAL_MS = 10 * 60_000
 
 /** Erases content whose retention has ended, and what is left of erased accounts. */
-export type ErasureSweeper = {
+type ErasureSweeper = {
   start(): void
   /** Resolves when all work has ended. */
   stop(): Promise<void>

@@ -24,17 +24,16 @@ import {
   evidenceBundle,
   recordList,
 } from './record-replies.ts'
+import { UUID_FORM } from './records-store.ts'
 import { viewerOf } from './viewer.ts'
 
 /** Interface, parts 4 and 8. */
 const HISTORY_LIMIT_DEFAULT = 100
 const HISTORY_LIMIT_MAX = 1000
 
-const cursor = patternText(
-  /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i,
-  'uuid_parsing',
-  'a valid UUID',
-).transform((text) => text.toLowerCase())
+const cursor = patternText(UUID_FORM, 'uuid_parsing', 'a valid UUID').transform((text) =>
+  text.toLowerCase(),
+)
 
 const SEARCHED_TEXT_LENGTH_MAX = 200
 
@@ -61,7 +60,7 @@ export const historyQuery = z.object({
   q: boundedText({ min: 1, max: SEARCHED_TEXT_LENGTH_MAX }).nullable().default(null),
 })
 
-export const recordsQuery = historyQuery.extend({
+const recordsQuery = historyQuery.extend({
   dialect: z.enum(DIALECT_NAMES).nullable().default(null),
 })
 
@@ -149,8 +148,11 @@ function listRoute(
     path,
     summary: `List stored completions${dialect === null ? ' of all dialects' : ''}, newest first`,
     description:
-      `\`model\`, \`provider\` (its name), \`outcome\`, \`since\` and \`until\` (Unix seconds)${dialect === null ? ', `dialect`' : ''} and \`encrypted\` filter the list; \`q\` finds your own completions whose messages contain the text, ` +
-      'in upper or lower case. A page ends after 10,000 completions were read, or after the content of 500 was searched: ' +
+      `\`model\`, \`provider\` (its name), \`outcome\`, \`since\` and \`until\` (Unix ` +
+      `seconds)${dialect === null ? ', `dialect`' : ''} and \`encrypted\` filter the list; ` +
+      `\`q\` finds your own completions whose messages contain the text, ` +
+      'in upper or lower case. A page ends after 10,000 completions were read, or after the ' +
+      'content of 500 was searched: ' +
       'while `cursor` is not null there is more, even after an empty page.',
     query: asked,
     reply: list,
@@ -195,8 +197,10 @@ function recordRoutes(
       method: 'DELETE',
       summary: 'Erase question and answer of one completion',
       description:
-        "Request and response of the caller's own completions with this hash are erased forever. The record stays, with its proofs and `erased`: " +
-        'its hashes are in a public log. Copies elsewhere are not erased: backups, and the answer that the caller received.',
+        "Request and response of the caller's own completions with this hash are erased " +
+        'forever. The record stays, with its proofs and `erased`: ' +
+        'its hashes are in a public log. Copies elsewhere are not erased: backups, and the ' +
+        'answer that the caller received.',
       query: erasureQuery,
       reply: record,
       errors: ['not_found'],
@@ -232,7 +236,8 @@ function publicEvidenceRoute({ evidence, isEvidencePublic }: HistoryParts): Rout
       if (isEvidencePublic) return found(await evidence.findPublic(params.hash))
       throw new ApiError(
         'evidence_restricted',
-        'This service gives evidence only to accounts that may read the completion: ask with a key at /v1/verified/records/{hash}/evidence',
+        'This service gives evidence only to accounts that may read the completion: ask with a ' +
+          'key at /v1/verified/records/{hash}/evidence',
       )
     },
   })

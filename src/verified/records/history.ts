@@ -1,7 +1,7 @@
 import type { Operator } from '../../api/context.ts'
 import { ApiError, ValidationError } from '../../api/errors.ts'
 import type { Logger } from '../../observability/logger.ts'
-import type { ErasuresStore } from './erasures-store.ts'
+import type { recordErasures } from './erasures.ts'
 import { dialectRecordText, fillPage, recordText } from './record-text.ts'
 import {
   NO_FILTERS,
@@ -47,7 +47,7 @@ export type History = {
 }
 
 /** `by` also says where the request comes from. */
-export type HistoryErasure = { readonly reason: string; readonly by: Operator }
+type HistoryErasure = { readonly reason: string; readonly by: Operator }
 
 /**
  * `isOpen`: every account may see all completions (`filter=all`, and lookups by hash), as the
@@ -55,14 +55,10 @@ export type HistoryErasure = { readonly reason: string; readonly by: Operator }
  */
 export function createHistory(options: {
   readonly records: Pick<RecordsStore, 'list' | 'findByHash'>
-  readonly erasures: {
-    eraseRecords(
-      ...order: [...Parameters<ErasuresStore['eraseRecords']>, by: Operator]
-    ): Promise<unknown>
-  }
+  readonly eraseRecords: ReturnType<typeof recordErasures>
   readonly isOpen: boolean
 }): History {
-  const { records, erasures, isOpen } = options
+  const { records, eraseRecords, isOpen } = options
 
   async function list(query: HistoryPageQuery): Promise<string> {
     const { filter, viewer } = query
@@ -108,7 +104,7 @@ export function createHistory(options: {
     { reason, by }: HistoryErasure,
     showsDialect = false,
   ): Promise<string | null> {
-    await erasures.eraseRecords({ hash, accountId }, { by: 'account', reason }, by)
+    await eraseRecords({ hash, accountId }, { by: 'account', reason }, by)
     const record = await records.findByHash(hash, { accountId })
     return record && textFor(showsDialect)(record)
   }

@@ -38,7 +38,7 @@ export function openRecords(
   return {
     records,
     historyRoutes: historyRoutes({
-      history: createHistory({ records, isOpen, erasures: { eraseRecords } }),
+      history: createHistory({ records, isOpen, eraseRecords }),
       evidence: createEvidence({
         ...anchoring.evidence,
         records,

@@ -90,7 +90,7 @@ const tokenUsage = z.strictObject({
 })
 
 /** Interface, 2.4. */
-export const storedRecord = z.strictObject({
+const storedRecord = z.strictObject({
   id: z.uuid(),
   request: z
     .looseObject({ model: z.string(), messages: z.array(z.looseObject({})) })
@@ -122,7 +122,8 @@ export const storedRecord = z.strictObject({
     .min(1)
     .optional()
     .describe(
-      'Transactions that anchor the head in the place of tx_hash, which cannot be mined; in order; absent when there are no such transactions',
+      'Transactions that anchor the head in the place of tx_hash, which cannot be mined; in ' +
+        'order; absent when there are no such transactions',
     ),
   created_at: unixSeconds,
 })

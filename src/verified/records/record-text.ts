@@ -52,7 +52,8 @@ export function recordText(record: StoredRecord): string {
   const { id, createdAt } = record
   const again =
     record.reanchored.length === 0 ? '' : `"reanchored":${JSON.stringify(record.reanchored)},`
-  return `{"id":"${id}",${contentText(record)},${proofText(record)},${again}"created_at":${createdAt},${logMember(record)}}`
+  const facts = `${contentText(record)},${proofText(record)},${again}"created_at":${createdAt}`
+  return `{"id":"${id}",${facts},${logMember(record)}}`
 }
 
 /** As recordText, with the record's dialect as its first member. */
@@ -64,7 +65,10 @@ export function dialectRecordText(record: StoredRecord): string {
 function contentText(record: StoredRecord): string {
   const { request, response, usage, withheld } = record
   if (request === null || response === null)
-    return `"request":null,"response":null,"redacted":true,"usage":${JSON.stringify(usage)}${withheld === undefined ? '' : withheldMember(withheld)}`
+    return (
+      `"request":null,"response":null,"redacted":true,"usage":${JSON.stringify(usage)}` +
+      (withheld === undefined ? '' : withheldMember(withheld))
+    )
   const isChat = dialectOf(record).name === 'chat'
   const echo = isChat ? JSON.stringify(echoRequest(request)) : request
   return `"request":${echo},"response":${response}`
@@ -106,8 +110,8 @@ function proofMembers(record: AnsweredRecord): string {
 
 function proofText(record: AnsweredRecord): string {
   const { hash, publicKey, signature, txHash, attestation, receipt } = record
-  const fields = `"hash":"${hash}","public_key":"${publicKey}","signature":"${signature}","tx_hash":"${txHash}"`
-  return `${fields},"attestation":"${attestation}","receipt":${receipt}`
+  const signed = `"hash":"${hash}","public_key":"${publicKey}","signature":"${signature}"`
+  return `${signed},"tx_hash":"${txHash}","attestation":"${attestation}","receipt":${receipt}`
 }
 
 function logMember({ logProof }: AnsweredRecord): string {
@@ -145,7 +149,7 @@ function withNulls(object: JsonObject, names: readonly string[]): JsonObject {
 /** Characters. A page may end before `limit` records, because one record may have over 40 MiB. */
 export const PAGE_LENGTH_MAX = 32 * 1024 * 1024
 
-/** For the first read of a page, when the size of records is unknown. */
+/** The first read of a page is small, because the size of the records is unknown. */
 export const FIRST_SLICE = 10
 
 /** At most this many records are read at once. */
@@ -194,7 +198,7 @@ export async function fillPage<Cursor>(options: {
   }
 }
 
-/** As many as still fit, if they are as long as the earlier records on average. */
+/** Returns how many records still fit, if they are as long as the earlier ones on average. */
 function sliceLimit(parts: {
   readonly left: number
   readonly count: number

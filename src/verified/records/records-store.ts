@@ -37,9 +37,9 @@ export type StoredRecord = {
   readonly id: string
   /** The address of the key that signs, 0x, lower case. It is the id of the log. */
   readonly notary: string
-  /** Of the leaf in the notary's log. */
+  /** Index of the leaf in the notary's log. */
   readonly index: number
-  /** Of the completion, 64 hex digits without prefix. */
+  /** Hash of the completion, 64 hex digits without prefix. */
   readonly hash: string
   /**
    * Canonical JSON, as are `response` and `receipt`. Request and response are null for an encrypted
@@ -356,13 +356,12 @@ function fits({
 /** Null when fewer than FILTERED_RECORDS_MAX records were examined. */
 async function findLast(queries: Queries, looked: RawBuilder<unknown>): Promise<string | null> {
   const { rows } = await sql<{ id: string }>`
-    select id from (${looked}) f order by position desc offset ${FILTERED_RECORDS_MAX - 1}::integer limit 1`.execute(
-    queries,
-  )
+    select id from (${looked}) f order by position desc
+    offset ${FILTERED_RECORDS_MAX - 1}::integer limit 1`.execute(queries)
   return rows[0]?.id ?? null
 }
 
-const UUID_FORM = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+export const UUID_FORM = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 /** Undefined when the record is not in this list. */
 async function findPosition(
