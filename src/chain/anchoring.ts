@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { LogDomain } from '../../attestation/tree-head.ts'
+import type { SignedHead } from '../../audit/known-heads.ts'
 import type { Opening } from '../observability/logger.ts'
 import type { Database } from '../storage/database.ts'
 import { type AnchorBlocksStore, createAnchorBlocksStore } from './anchor-blocks-store.ts'
@@ -25,12 +26,7 @@ import {
   createNonceStore,
   createRelayersStore,
 } from './relayers-store.ts'
-import {
-  type Fees,
-  type RawAnchorTransaction,
-  type SignedHead,
-  signAnchorTransaction,
-} from './sign-anchor.ts'
+import { type Fees, type RawAnchorTransaction, signAnchorTransaction } from './sign-anchor.ts'
 
 /** All work on the chain, except storing anchors with their records. */
 export type Anchoring = {

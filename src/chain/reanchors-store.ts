@@ -1,9 +1,9 @@
 import { sql } from 'kysely'
 import { decodeHex } from '../../attestation/bytes.ts'
+import type { SignedHead } from '../../audit/known-heads.ts'
 import type { Database } from '../storage/database.ts'
 import { hasSuccessor } from './anchors-store.ts'
 import { CommitRaceLost, isRaceLost, type NewAnchor, takeNonce } from './relayers-store.ts'
-import type { SignedHead } from './sign-anchor.ts'
 
 /** Another transaction used the nonce of this anchor, which has no replacement yet. */
 export type TakenAnchor = {

@@ -4,7 +4,7 @@ import { signRecoverable } from 'tiny-secp256k1'
 import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
 import { encodeAnchorCall } from '../../attestation/evidence/anchor-transaction.ts'
 import { encodeRlpNumber, type RlpItem } from '../../attestation/evidence/rlp.ts'
-import type { TreeHead } from '../../attestation/tree-head.ts'
+import type { SignedHead } from '../../audit/known-heads.ts'
 import { encodeQuantity, encodeTyped } from './encode-block.ts'
 
 /**
@@ -18,11 +18,6 @@ export type Fees = {
   /** Includes the tip. It is never raised later, so it must be high enough for price spikes. */
   readonly maxFeePerGasWei: bigint
   readonly maxPriorityFeePerGasWei: bigint
-}
-
-export type SignedHead = TreeHead & {
-  /** The notary's signature, 65 bytes. */
-  readonly signature: Uint8Array
 }
 
 export type RawAnchorTransaction = {

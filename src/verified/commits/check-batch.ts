@@ -13,13 +13,13 @@ import { appendLeaves, type Edge, type LogNode, rootOf } from '../../../attestat
 import { hashLeaf } from '../../../attestation/merkle/hash.ts'
 import { parseReceipt, type Receipt } from '../../../attestation/receipt.ts'
 import { type LogDomain, verifyTreeHead } from '../../../attestation/tree-head.ts'
+import type { SignedHead } from '../../../audit/known-heads.ts'
 import type {
   Identity,
   PullReply,
   SealedCompletion,
 } from '../../../enclave/protocol/enclave-api.ts'
 import { recoverPoint } from '../../../enclave/protocol/recover-point.ts'
-import type { SignedHead } from '../../chain/sign-anchor.ts'
 
 /**
  * The head does not cover the batch, or the batch cannot be stored unchanged. The batch is not

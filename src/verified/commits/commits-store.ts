@@ -3,6 +3,7 @@ import { concatBytes, decodeHex, equalBytes } from '../../../attestation/bytes.t
 import { type Edge, type LogNode, rootOf } from '../../../attestation/merkle/edge.ts'
 import { edgeNodes } from '../../../attestation/merkle/proof-nodes.ts'
 import type { LogDomain } from '../../../attestation/tree-head.ts'
+import type { SignedHead } from '../../../audit/known-heads.ts'
 import {
   CommitRaceLost,
   createNonceStore,
@@ -11,7 +12,6 @@ import {
   type NonceStore,
   takeNonce,
 } from '../../chain/relayers-store.ts'
-import type { SignedHead } from '../../chain/sign-anchor.ts'
 import { clockSeconds } from '../../storage/clock.ts'
 import type { ContentCipher } from '../../storage/content-cipher.ts'
 import type { Database } from '../../storage/database.ts'

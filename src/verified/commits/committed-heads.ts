@@ -8,8 +8,8 @@ import {
   inclusionNodes,
   type NodeCoordinate,
 } from '../../../attestation/merkle/proof-nodes.ts'
+import type { SignedHead } from '../../../audit/known-heads.ts'
 import type { AnchorProof } from '../../../enclave/protocol/enclave-api.ts'
-import type { SignedHead } from '../../chain/sign-anchor.ts'
 import type { HeadlessRecord, StoredRecord } from '../records/records-store.ts'
 import type { Notary } from './check-batch.ts'
 
