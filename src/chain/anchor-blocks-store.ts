@@ -4,7 +4,7 @@ import { decodeRlp, encodeRlp, rlpBytes, rlpList } from '../../attestation/evide
 import type { Database } from '../storage/database.ts'
 import { currentAnchor } from './anchors-store.ts'
 
-/** A block by its number and hash (0x, lower case). */
+/** `hash` is 0x, lower case. */
 export type BlockPlace = { readonly number: number; readonly hash: string }
 
 /**
@@ -21,58 +21,46 @@ export type BlockProof = BlockPlace & {
   readonly receiptProof: readonly Uint8Array[]
 }
 
-/** One anchor, with the data that its evidence needs. */
 export type AnchorEvidence = {
   /** 0x, lower case. */
   readonly txHash: string
   /** Signed transaction, 0x hex. */
   readonly raw: string
-  /** Canonical JSON of the configuration with which the log's enclave started. */
+  /** The configuration with which the log's enclave started, as canonical JSON. */
   readonly bootConfiguration: string
   readonly chainId: number
-  /**
-   * The block that contains the anchor. Null while it is not known, and if the anchor failed in its
-   * block.
-   */
+  /** Null while no block contains the anchor, and if the anchor failed in its block. */
   readonly block: BlockPlace | null
-  /** The proof for this block. Null if no proof is stored. */
   readonly proof: BlockProof | null
 }
 
-/** A proof, and the key of its anchor. */
 export type AnchorBlockProof = {
   readonly relayer: string
   readonly nonce: number
   readonly proof: BlockProof
 }
 
-/**
- * Anchors and the proofs of their blocks. Methods throw the driver's error when the database fails.
- */
+/** Every method throws the driver's error. */
 export type AnchorBlocksStore = {
-  /**
-   * Returns the anchor with this hash (0x), or its replacement if the anchor could not be mined.
-   * Returns null if no anchor has the hash.
-   */
+  /** If the anchor could not be mined, returns its replacement. Null for an unknown hash (0x). */
   findAnchor(txHash: string): Promise<AnchorEvidence | null>
   /**
-   * Returns the next block, by number, after the block `after` (null: the first block) in which a
-   * confirmed anchor of this chain has no stored proof. A proof for the anchor's block before a
-   * reorganisation does not count. Returns null if there is no such block.
+   * Returns the next block after `after` (null: the first block) with a confirmed anchor whose
+   * proof is not stored. A proof for an earlier block of the anchor, before a reorganisation, does
+   * not count.
    */
   nextUnproven(chainId: number, after: BlockPlace | null): Promise<BlockPlace | null>
-  /** Returns the anchors that were seen in this block and have one of these transaction hashes. */
+  /** Returns the anchors that were seen in this block and have one of these hashes. */
   listInBlock(
     blockHash: string,
     txHashes: readonly string[],
   ): Promise<
     readonly { readonly relayer: string; readonly nonce: number; readonly txHash: string }[]
   >
-  /** Stores the proofs of anchors that are still recorded in the proof's block. Idempotent. */
+  /** Ignores proofs of anchors that are no longer recorded in the proof's block. Idempotent. */
   save(proofs: readonly AnchorBlockProof[]): Promise<void>
 }
 
-/** Block proofs on the database's shared connections. */
 export function createAnchorBlocksStore({ queries }: Pick<Database, 'queries'>): AnchorBlocksStore {
   return {
     async findAnchor(txHash) {
@@ -82,7 +70,8 @@ export function createAnchorBlocksStore({ queries }: Pick<Database, 'queries'>):
           b.number, b.header, b.transaction_index, b.transaction_proof, b.receipt_proof
         from anchors f cross join lateral ${currentAnchor('f')} a
         join logs l on l.id = a.log_id
-        left join anchor_blocks b on b.relayer = a.relayer and b.nonce = a.nonce and b.block_hash = a.block_hash
+        left join anchor_blocks b
+          on b.relayer = a.relayer and b.nonce = a.nonce and b.block_hash = a.block_hash
         where f.tx_hash = ${decodeHex(txHash)}`.execute(queries)
       return rows[0] === undefined ? null : toEvidence(rows[0])
     },
@@ -91,8 +80,7 @@ export function createAnchorBlocksStore({ queries }: Pick<Database, 'queries'>):
         after === null
           ? sql`true`
           : sql`(a.block_number, a.block_hash) > (${after.number}::bigint, ${decodeHex(after.hash)}::bytea)`
-      // The query does not join logs. Without statistics, the planner would start at logs and read
-      // every anchor (as in listBacklogs).
+      // A join with logs would read every anchor, as in listBacklogs.
       const { rows } = await sql<{ block_number: number; block_hash: Uint8Array }>`
         select a.block_number, a.block_hash from anchors a
         where a.state = 'confirmed' and a.proven_block_hash is distinct from a.block_hash and ${isLater}
@@ -109,7 +97,8 @@ export function createAnchorBlocksStore({ queries }: Pick<Database, 'queries'>):
         select a.relayer, a.nonce, a.tx_hash
         from unnest(${txHashes.map((hash) => hash.slice('0x'.length))}::text[]) as t(hash)
         cross join lateral (
-          select relayer, nonce, tx_hash, block_hash from anchors where tx_hash = decode(t.hash, 'hex') limit 1) a
+          select relayer, nonce, tx_hash, block_hash from anchors
+          where tx_hash = decode(t.hash, 'hex') limit 1) a
         where a.block_hash = ${decodeHex(blockHash)}`.execute(queries)
       return rows.map(({ relayer, nonce, tx_hash }) => ({
         relayer,
@@ -123,17 +112,19 @@ export function createAnchorBlocksStore({ queries }: Pick<Database, 'queries'>):
         with given as (
           select g.relayer, g.nonce, decode(g.block_hash, 'hex') as block_hash, g.number,
             decode(g.header, 'hex') as header, g.transaction_index,
-            decode(g.transaction_proof, 'hex') as transaction_proof, decode(g.receipt_proof, 'hex') as receipt_proof
+            decode(g.transaction_proof, 'hex') as transaction_proof,
+            decode(g.receipt_proof, 'hex') as receipt_proof
           from json_to_recordset(${JSON.stringify(proofs.map(describeProof))}::text::json) as g(
-            relayer text, nonce bigint, block_hash text, number bigint, header text, transaction_index integer,
-            transaction_proof text, receipt_proof text)
+            relayer text, nonce bigint, block_hash text, number bigint, header text,
+            transaction_index integer, transaction_proof text, receipt_proof text)
         ), stored as (
           insert into anchor_blocks (
             relayer, nonce, block_hash, number, header, transaction_index, transaction_proof, receipt_proof)
           select g.* from given g
           join anchors a on a.relayer = g.relayer and a.nonce = g.nonce and a.block_hash = g.block_hash
           order by g.relayer, g.nonce
-          on conflict (relayer, nonce) do update set block_hash = excluded.block_hash, number = excluded.number,
+          on conflict (relayer, nonce) do update
+            set block_hash = excluded.block_hash, number = excluded.number,
             header = excluded.header, transaction_index = excluded.transaction_index,
             transaction_proof = excluded.transaction_proof, receipt_proof = excluded.receipt_proof
           returning relayer, nonce, block_hash
@@ -151,7 +142,7 @@ type AnchorRow = {
   readonly chain_id: number
   readonly block_number: number | null
   readonly block_hash: Uint8Array | null
-  /** This and all following members are null if no proof is stored for this block. */
+  /** Null if no proof is stored for this block, as are all later members. */
   readonly header: Uint8Array | null
   readonly number: number
   readonly transaction_index: number

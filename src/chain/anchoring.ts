@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { LogDomain } from '../../attestation/tree-head.ts'
+import type { SignedHead } from '../../audit/known-heads.ts'
 import type { Opening } from '../observability/logger.ts'
 import type { Database } from '../storage/database.ts'
 import { type AnchorBlocksStore, createAnchorBlocksStore } from './anchor-blocks-store.ts'
@@ -27,62 +28,43 @@ import {
 } from './relayers-store.ts'
 import { type Fees, type RawAnchorTransaction, signAnchorTransaction } from './sign-anchor.ts'
 
-/**
- * The gateway's access to the chain. It does all work on anchors, except storing them with their
- * records.
- */
+/** All work on the chain, except storing anchors with their records. */
 export type Anchoring = {
   readonly domain: LogDomain
-  /** The gateway's own relayer, which signs the anchors. */
   readonly relayer: NoncedRelayer
-  /** The relayer's nonces, shared by all committers. */
+  /** All committers share these nonces. */
   readonly nonces: RelayerNonces
-  /**
-   * Signs the anchor for a head. `contract` is set only if the head is signed for another contract
-   * than the configured one.
-   */
-  sign(
-    nonce: number,
-    head: Parameters<typeof signAnchorTransaction>[0]['head'],
-    contract?: string,
-  ): RawAnchorTransaction
-  /** Call this when there is a new anchor, or when the chain is reachable again. Costs little. */
+  /** `contract` differs from the configured contract if the head was signed for an earlier one. */
+  sign(nonce: number, head: SignedHead, contract?: string): RawAnchorTransaction
+  /** Call this for a new anchor, or when the chain is reachable again. Costs little. */
   notify(): void
   status(): BroadcasterStatus
   /**
-   * Returns a recent block with the configured confirmations, not older than the contract. Throws
-   * RpcError.
+   * A recent block with the configured confirmations, not older than the contract. Throws RpcError.
    */
   readonly fetchRecentBlock: (signal?: AbortSignal) => Promise<RecentBlock>
-  /** Anchors and the proofs of their blocks. */
   readonly evidence: {
     readonly anchors: Pick<AnchorBlocksStore, 'findAnchor'>
     readonly proofs: Pick<BlockProofs, 'prove'>
     readonly chainId: number
   }
-  /** See BlockProofs. */
   readonly unreadableBlocks: BlockProofs['unreadable']
-  /** The accounts that pay or paid for anchors, the current account first. */
   readonly listRelayers: () => Promise<readonly RelayerDescription[]>
-  /** For metrics. */
   readonly figures: {
     readonly lag: () => Promise<AnchorLag>
-    /** How many anchors were made again since the start. */
+    /** Counts from the start. */
     readonly reanchored: () => number
-    /** Balances in wei: of the gateway's relayer, and of each relayer with unconfirmed anchors. */
+    /** Balances of this gateway's relayer and of each relayer with unconfirmed anchors, in wei. */
     readonly balances: () => Promise<ReadonlyMap<string, bigint>>
   }
 }
 
-/**
- * The local chain's upkeep empties a stuck pool (src/local/local-chain.ts). The anchors must then
- * be sent again soon.
- */
+/** src/local/local-chain.ts empties a stuck pool. The anchors must then be sent again soon. */
 const LOCAL_REBROADCAST_MS = 2_000
 
 /**
- * Brings the stored anchors of all relayers onto the chain. If an anchor can never be mined, the
- * current relayer makes it again. Also stores the block proofs of confirmed anchors.
+ * Brings the anchors of all relayers onto the chain, and stores block proofs. If an anchor can
+ * never be mined, the current relayer makes a new one.
  */
 export function openAnchoring(
   { confirmations, fees }: { readonly confirmations: number; readonly fees: Fees },
@@ -141,7 +123,6 @@ export function openAnchoring(
   })
   const keeper = createBlockKeeper({ blocks, proofs, chainId, isBusy: createBusyCheck(), log })
   for (const part of [followers, reanchorer, keeper]) part.start()
-  // Aborts the running work, and resolves when nothing runs. Nothing is lost.
   onStarted(async () => {
     await Promise.all([proofs.stop(), keeper.stop()])
     await reanchorer.stop()
@@ -154,8 +135,8 @@ export function openAnchoring(
     nonces,
     sign: (nonce, head, of = contract) =>
       signAnchorTransaction({ relayerKey, chainId, contract: of, nonce, head, fees }),
-    notify: () => followers.notify(),
-    status: () => followers.status(),
+    notify: followers.notify,
+    status: followers.status,
     fetchRecentBlock: createRecentBlocks({ rpc, contract, confirmations }),
     evidence: { anchors: blocks, proofs, chainId },
     unreadableBlocks: proofs.unreadable,
@@ -168,10 +149,10 @@ export function openAnchoring(
   }
 }
 
-/** While the event loop is at least this busy, the reading of blocks waits. */
+/** Blocks are not read while the event loop is at least this busy. */
 const BUSY_UTILIZATION_MIN = 0.8
 
-/** Returns a function that returns true if the event loop was busy since the last call. */
+/** The returned function looks at the time since its last call. */
 function createBusyCheck(): () => boolean {
   let before = performance.eventLoopUtilization()
   return () => {

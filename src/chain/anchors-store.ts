@@ -19,53 +19,45 @@ import type { TransactionReceipt } from './chain-reads.ts'
  */
 export type AnchorState = 'pending' | 'mined' | 'confirmed' | 'reverted' | 'taken'
 
-/** One stored anchor transaction. `(relayer, nonce)` is its key. `raw` never changes. */
+/** `(relayer, nonce)` is the key. `raw` never changes. */
 export type Anchor = {
-  /** Address of the account that pays for the anchor, 0x, lower case. */
+  /** 0x, lower case. */
   readonly relayer: string
   readonly nonce: number
   /** Keccak-256 of `raw`, 0x, lower case. Callers receive it as `tx_hash`. */
   readonly txHash: string
-  /** The signed transaction, 0x hex, exactly as `eth_sendRawTransaction` takes it. */
+  /** The signed transaction, 0x hex, as `eth_sendRawTransaction` takes it. */
   readonly raw: string
   readonly state: AnchorState
-  /** The block that contains the transaction. Null while the anchor is pending. */
+  /** Null while the anchor is pending. */
   readonly blockNumber: number | null
   readonly blockHash: string | null
 }
 
-/** What the chain reports about a transaction in a block. */
 export type MinedAnchor = { readonly nonce: number } & Omit<TransactionReceipt, 'txHash'>
 
 /**
- * The part of the database that the broadcaster uses. A commit takes the next nonce and stores the
- * transaction in one database transaction. Nonces are skipped only if the chain has transactions of
- * the relayer that the database has lost.
+ * What the broadcaster needs of the database. A commit stores an anchor and takes its nonce in one
+ * database transaction. A nonce is skipped only if the chain has transactions that the database has
+ * lost.
  */
 export type AnchorsStore = {
-  /** Lists the anchors of `relayer` with nonce ≥ `nonce`, ascending, at most `limit`. */
+  /** Nonces from `nonce` on, ascending. */
   listFrom(relayer: string, nonce: number, limit: number): Promise<readonly Anchor[]>
-  /** Returns the lowest nonce of a pending or mined anchor, or null. */
+  /** The lowest nonce of a pending or mined anchor. */
   lowestUnsettled(relayer: string): Promise<number | null>
-  /** Returns the highest stored nonce, or null. */
   highestNonce(relayer: string): Promise<number | null>
-  /**
-   * Sets each row to mined, or to reverted if the transaction failed. Stores its block and gas.
-   * Idempotent.
-   */
+  /** A row becomes mined, or reverted if the transaction failed. Idempotent. */
   markMined(relayer: string, rows: readonly MinedAnchor[]): Promise<void>
-  /** Marks the rows with these nonces as taken, if they are pending. Idempotent. */
+  /** Changes only pending rows. Idempotent. */
   markTaken(relayer: string, nonces: readonly number[]): Promise<void>
-  /** Marks mined rows with nonce ≤ `throughNonce` as confirmed. Other rows do not change. */
+  /** Changes only mined rows. */
   markConfirmed(relayer: string, throughNonce: number): Promise<void>
-  /** Marks every row with nonce ≥ `fromNonce`, in any state, as pending, and deletes its block. */
+  /** Makes each row from `fromNonce` on pending, in any state, and deletes its block. */
   markLost(relayer: string, fromNonce: number): Promise<void>
 }
 
-/**
- * Reads and marks anchors for the broadcaster. commits-store.ts in src/verified adds anchors.
- * Throws the driver's error when the database fails.
- */
+/** commits-store.ts in src/verified adds the anchors. Every method throws the driver's error. */
 export function createAnchorsStore({ queries }: Pick<Database, 'queries'>): AnchorsStore {
   return {
     async listFrom(relayer, nonce, limit) {
@@ -80,7 +72,7 @@ export function createAnchorsStore({ queries }: Pick<Database, 'queries'>): Anch
       return rows.map(toAnchor)
     },
     async lowestUnsettled(relayer) {
-      // The states are literals, so that the planner uses the partial index for them.
+      // As literals, the states match the partial index.
       const row = await queries
         .selectFrom('anchors')
         .select('nonce')
@@ -105,11 +97,13 @@ export function createAnchorsStore({ queries }: Pick<Database, 'queries'>): Anch
       if (rows.length === 0) return
       await sql`
         update anchors set state = case when m.succeeded then 'mined' else 'reverted' end,
-          block_number = m.block_number, block_hash = decode(substring(m.block_hash from 3), 'hex'), gas_used = m.gas_used
+          block_number = m.block_number, block_hash = decode(substring(m.block_hash from 3), 'hex'),
+          gas_used = m.gas_used
         from unnest(
           ${rows.map((row) => row.nonce)}::bigint[], ${rows.map((row) => row.blockNumber)}::bigint[],
           ${rows.map((row) => row.blockHash)}::text[], ${rows.map((row) => row.succeeded)}::boolean[],
-          ${rows.map((row) => row.gasUsed)}::bigint[]) as m(nonce, block_number, block_hash, succeeded, gas_used)
+          ${rows.map((row) => row.gasUsed)}::bigint[]
+        ) as m(nonce, block_number, block_hash, succeeded, gas_used)
         where anchors.relayer = ${relayer} and anchors.nonce = m.nonce`.execute(queries)
     },
     async markTaken(relayer, nonces) {
@@ -158,14 +152,14 @@ function toAnchor(row: AnchorRow): Anchor {
   }
 }
 
-/*
- * A head's records contain the hash of the head's first anchor. The head gets another anchor only
- * if another transaction took the nonce of the previous anchor. Each further anchor stores the
- * first anchor (origin_*) and the number of anchors before it (attempt). The following fragments of
- * SQL read such a sequence. `first` is the alias of the row with the first anchor.
+/**
+ * A head's records contain the hash of its first anchor. The head gets a further anchor if another
+ * transaction took the nonce. A further anchor stores the key of the first one (origin_*) and the
+ * number of anchors before it (attempt). The SQL fragments below read this sequence. Each takes the
+ * alias of an anchor's row.
  */
 
-/** The hashes of the anchors after the first one, in the form that `parseHashes` reads. */
+/** The hashes of the anchors after `first`, for `parseHashes`. */
 export function laterHashes(first: string): RawBuilder<string | null> {
   return sql`(
     select string_agg(encode(x.tx_hash, 'hex'), ',' order by x.attempt) from anchors x
@@ -174,10 +168,9 @@ export function laterHashes(first: string): RawBuilder<string | null> {
 }
 
 /**
- * The current anchor of a sequence: the earliest anchor in a block, or otherwise the last anchor,
- * which can still be mined. `row` is the alias of any anchor in the sequence. With `when`, the
- * anchor must also fulfil this condition. The query uses two index lookups: one lookup with two
- * conditions would read every anchor while there are no statistics.
+ * The anchor that counts in the row's sequence: the earliest anchor in a block, or else the last
+ * anchor, which can still be mined. `when` is a further condition on the anchor. There are two
+ * lookups because one with `or` would read every anchor while there are no statistics.
  */
 export function currentAnchor(
   row: string,
@@ -196,31 +189,28 @@ export function currentAnchor(
     limit 1)`
 }
 
-/**
- * The hashes of the anchors before the anchor with alias `current`, as `parseHashes` reads them.
- * Null for the first anchor.
- */
+/** The hashes of the anchors before `current`, for `parseHashes`. Null for the first anchor. */
 export function earlierHashes(current: string): RawBuilder<string | null> {
   const of = (column: string) => sql.ref(`${current}.${column}`)
   return sql`case when ${of('attempt')} > 0 then (
     select string_agg(encode(x.tx_hash, 'hex'), ',' order by x.attempt) from anchors x
     where x.attempt < ${of('attempt')} and (
       (x.relayer = ${of('origin_relayer')} and x.nonce = ${of('origin_nonce')})
-      or (x.attempt > 0 and x.origin_relayer = ${of('origin_relayer')} and x.origin_nonce = ${of('origin_nonce')})))
+      or (x.attempt > 0 and x.origin_relayer = ${of('origin_relayer')}
+        and x.origin_nonce = ${of('origin_nonce')})))
   end`
 }
 
-/** True if another anchor replaced the anchor in the row `row`. */
 export function hasSuccessor(row: string): RawBuilder<boolean> {
   const { relayer, nonce } = firstOf(row)
-  // The condition attempt > 0 lets the planner use the partial index.
+  // With attempt > 0, the partial index is used.
   return sql`exists (
     select from anchors s
     where s.attempt = ${sql.ref(`${row}.attempt`)} + 1 and s.attempt > 0
       and s.origin_relayer = ${relayer} and s.origin_nonce = ${nonce})`
 }
 
-/** The key of the first anchor in the sequence that contains `row`. */
+/** The key of the first anchor in the row's sequence. */
 function firstOf(row: string): {
   readonly relayer: RawBuilder<unknown>
   readonly nonce: RawBuilder<unknown>
@@ -232,18 +222,16 @@ function firstOf(row: string): {
   }
 }
 
-/** Returns the hashes, 0x, in a result of laterHashes or earlierHashes. */
+/** Reads the result of laterHashes or earlierHashes. Returns hashes in 0x hex. */
 export function parseHashes(list: string | null): readonly string[] {
   return list === null ? [] : list.split(',').map((hash) => `0x${hash}`)
 }
 
-/**
- * The time when the first anchor in the sequence of `row` was stored, and the sequence's head was
- * committed.
- */
+/** When the head of the row's sequence was committed, Unix seconds. */
 export function firstCreatedAt(row: string): RawBuilder<number> {
   const of = (column: string) => sql.ref(`${row}.${column}`)
   return sql`case when ${of('attempt')} = 0 then ${of('created_at')} else (
-    select f.created_at from anchors f where f.relayer = ${of('origin_relayer')} and f.nonce = ${of('origin_nonce')})
+    select f.created_at from anchors f
+    where f.relayer = ${of('origin_relayer')} and f.nonce = ${of('origin_nonce')})
   end`
 }

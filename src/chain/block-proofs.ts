@@ -15,43 +15,37 @@ import type {
 } from './anchor-blocks-store.ts'
 import { BlockUnreadable, type RawBlock } from './read-block.ts'
 
-/**
- * How many blocks may wait or be read. Only one is read at a time, because it takes some megabytes
- * in this process and at the endpoint.
- */
+/** Maximum number of blocks that wait. Each takes some megabytes, so they are read one by one. */
 export const BLOCKS_WAITING_MAX = 8
 
 /**
- * How long a block that cannot be encoded is not read again. Without this pause, requests for the
- * same bundle would fetch megabytes each time.
+ * An unreadable block is not read again for this time. Requests for its bundle would otherwise
+ * fetch megabytes each time.
  */
 export const UNREADABLE_MS = 60_000
-/** Maximum number of remembered unreadable blocks. If there are more, all are removed. */
+/** If more unreadable blocks are remembered, all are forgotten. */
 const UNREADABLE_BLOCKS_MAX = 1_000
 
-/** Reads blocks and stores the proofs for this service's anchors in them. */
 export type BlockProofs = {
   /**
-   * Reads the block with this hash. Concurrent calls for the same block share one reading. Stores
-   * the proofs of all anchors that were seen in the block, and returns the proofs by transaction
-   * hash. Returns null if the chain does not have the block, or if BLOCKS_WAITING_MAX other blocks
-   * wait. Rejects with the errors of reading (RpcError, BlockUnreadable) and of storing. After a
-   * BlockUnreadable, rejects with the same error for UNREADABLE_MS, without reading.
+   * Reads the block with this hash, and stores the proofs of all anchors in it. Concurrent calls
+   * for a block share one reading. Returns null if the chain does not have the block, or if
+   * BLOCKS_WAITING_MAX other blocks wait. Rejects with RpcError, BlockUnreadable and the store's
+   * errors. A BlockUnreadable is then repeated for UNREADABLE_MS without reading.
    */
   prove(blockHash: string): Promise<ProofsByHash | null>
   /**
-   * How many blocks are unreadable, and the reason for the last of them. A block that was read
-   * since then does not count.
+   * The number of unreadable blocks, and why the last one is unreadable. Null without such a block.
    */
   unreadable(): { readonly count: number; readonly reason: BlockUnreadable['code'] | null }
-  /** Aborts the reading. Resolves when no block is being read. */
+  /** Aborts the reading. Resolves when it has ended. */
   stop(): Promise<void>
 }
 
 /** Proofs by the hash of their transactions, 0x, lower case. */
 type ProofsByHash = ReadonlyMap<string, BlockProof>
 
-/** Reads blocks and stores their proofs. `fetchBlock` returns null for an unknown hash. */
+/** `fetchBlock` returns null for an unknown hash. */
 export function createBlockProofs(options: {
   readonly blocks: Pick<AnchorBlocksStore, 'listInBlock' | 'save'>
   readonly fetchBlock: (hash: string, signal: AbortSignal) => Promise<RawBlock | null>
@@ -62,7 +56,6 @@ export function createBlockProofs(options: {
   const stopping = new AbortController()
   const waiting = new Map<string, Promise<ProofsByHash | null>>()
   const unreadable = new Map<string, { readonly atMs: number; readonly fault: BlockUnreadable }>()
-  /** Only one block is read at a time. */
   const queue = createSerialQueue()
 
   async function readOrRemember(hash: string): Promise<ProofsByHash | null> {
@@ -93,7 +86,7 @@ export function createBlockProofs(options: {
       const proof = proveTransaction(block, txHash)
       found.push({ relayer, nonce, proof })
       proofs.set(txHash, proof)
-      // A full block with many anchors takes seconds. Other calls can run in between.
+      // A full block with many anchors takes seconds, so other work must be able to run in between.
       await nextTurn()
     }
     await blocks.save(found)
@@ -124,10 +117,8 @@ export function createBlockProofs(options: {
 }
 
 /**
- * Returns the proof for the transaction with this hash in the block. Throws BlockUnreadable:
- * `not_in_block` if the block does not contain it, `unknown_transaction` or `unknown_receipts` if
- * the transactions or the receipts do not lead to the root in the header. Takes some milliseconds
- * for each hundred transactions.
+ * Throws BlockUnreadable: `not_in_block`, or `unknown_transaction` or `unknown_receipts` if they do
+ * not lead to the header's root. Takes some milliseconds for each hundred transactions.
  */
 export function proveTransaction(block: RawBlock, txHash: string): BlockProof {
   const index = block.transactionHashes.indexOf(txHash)
@@ -141,13 +132,15 @@ export function proveTransaction(block: RawBlock, txHash: string): BlockProof {
   if (!equalBytes(transactions.root, header.transactionsRoot))
     throw new BlockUnreadable(
       'unknown_transaction',
-      `expected all transactions of block ${block.hash}, the endpoint gave ${block.transactions.length} that do not add up to its root`,
+      `expected all transactions of block ${block.hash}, the endpoint gave ` +
+        `${block.transactions.length} that do not add up to its root`,
     )
   const receipts = buildTrieProof(block.receipts, index)
   if (!equalBytes(receipts.root, header.receiptsRoot))
     throw new BlockUnreadable(
       'unknown_receipts',
-      `expected receipts that add up to the root in block ${block.hash}: they have fields that are not known here`,
+      `expected receipts that add up to the root in block ${block.hash}: they have fields that ` +
+        'are not known here',
     )
   return {
     number: block.number,
@@ -159,27 +152,22 @@ export function proveTransaction(block: RawBlock, txHash: string): BlockProof {
   }
 }
 
-/** Times for a block keeper, milliseconds. KEEPER_DEFAULTS has the defaults. */
+/** Milliseconds. */
 type KeeperLimits = {
-  /** Pause between two blocks. */
   readonly pauseMs: number
-  /** Pause when every confirmed anchor has its proof. */
+  /** The pause when every confirmed anchor has its proof. */
   readonly idleMs: number
   /** Pause after a failure, shortened by a random part of up to a half. */
   readonly backoff: BackOffBounds
-  /** Time after which blocks that could not be read are tried again. */
+  /** Blocks that could not be read are tried again after this time. */
   readonly retryMs: number
-  /**
-   * While the gateway is busy, the keeper waits, at most `busyMaxMs` in total. It checks again
-   * every `busyMs`.
-   */
+  /** A busy gateway delays the next block by at most `busyMaxMs`, in steps of `busyMs`. */
   readonly busyMs: number
   readonly busyMaxMs: number
 }
 
 const KEEPER_DEFAULTS: KeeperLimits = {
-  // Five blocks a second: more than any public chain makes. Reading them costs little compared with
-  // the broadcaster's calls.
+  // Five blocks a second are more than any public chain makes.
   pauseMs: 200,
   idleMs: 5_000,
   backoff: { minMs: 500, maxMs: 60_000 },
@@ -188,46 +176,41 @@ const KEEPER_DEFAULTS: KeeperLimits = {
   busyMaxMs: 60_000,
 }
 
-/** After this many failures in a row at one block, the next block is tried. */
+/** After this many failures in a row, the next block is tried. */
 const FAILURES_PER_BLOCK_MAX = 3
-/** Failures that continue are logged at most once in this interval. */
 const FAULT_LOG_INTERVAL_MS = 60_000
 
 export type BlockKeeper = {
   start(): void
-  /** Aborts a wait. Resolves when nothing runs. Nothing is lost. */
+  /** Resolves when nothing runs. */
   stop(): Promise<void>
 }
 
 export type BlockKeeperOptions = {
   readonly blocks: Pick<AnchorBlocksStore, 'nextUnproven'>
   readonly proofs: Pick<BlockProofs, 'prove'>
-  /** Anchors for other chains are left out. */
   readonly chainId: number
-  /** Returns true if running calls are now more important than the proofs. */
   readonly isBusy: () => boolean
   readonly log: Logger
-  /** Returns a random number from 0 to 1. Default: Math.random. */
+  /** A number from 0 to 1. Default: Math.random. */
   readonly random?: () => number
   /** Monotonic time in milliseconds. Default: performance.now. */
   readonly now?: () => number
 } & Partial<KeeperLimits>
 
 /**
- * Stores the block proofs of confirmed anchors, one block after another, as long as the process
- * runs. A restart loses nothing, and an error never ends the loop. A block that cannot be read is
- * tried again later. Several gateways on one database do the same work twice, without harm.
+ * Stores the block proofs of confirmed anchors, block by block. A restart loses nothing, and an
+ * error never ends the loop. Unreadable blocks are tried again later. Several gateways on one
+ * database do double work, without harm.
  */
 export function createBlockKeeper(options: BlockKeeperOptions): BlockKeeper {
   const { blocks, proofs, chainId, isBusy, log } = options
   const { random = Math.random, now = () => performance.now() } = options
   const limits = { ...KEEPER_DEFAULTS, ...options }
   const faults = createFaultLog(FAULT_LOG_INTERVAL_MS, now)
-  /** The last block of this pass. The search continues after it. */
+  /** The search continues after this block. */
   let after: BlockPlace | null = null
-  /**
-   * When this pass first skipped a block whose proofs are not stored. Null if it skipped no block.
-   */
+  /** When this pass first skipped a block. Null if it skipped no block. */
   let leftAt: number | null = null
   let failures = 0
 
@@ -250,13 +233,12 @@ export function createBlockKeeper(options: BlockKeeperOptions): BlockKeeper {
     const found = await proofs.prove(place.hash)
     after = place
     if (found !== null && found.size > 0) return
-    // Either a reorganisation removed the block and the broadcaster has not seen this yet, or the
-    // endpoint is behind the chain.
+    // The broadcaster has not seen a reorganisation yet, or the endpoint is behind the chain.
     leftAt ??= now()
     log.debug({ block: place.number, hash: place.hash }, 'block of confirmed anchors not found')
   }
 
-  /** Handles an error, and returns the pause after it. */
+  /** Returns the pause after the error, milliseconds. */
   function recover(error: unknown, place: BlockPlace | null): number {
     failures += 1
     if (faults.isDue())

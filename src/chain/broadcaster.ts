@@ -9,26 +9,22 @@ import {
   type RoundResult,
 } from './send-anchors.ts'
 
-/** Times and limits of a broadcaster. Each has a default in BROADCASTER_DEFAULTS. */
 type BroadcasterLimits = Pick<RoundOptions, 'windowMax' | 'rebroadcastMs' | 'takenAfterMs'> & {
-  /** Pause between rounds while an anchor is unconfirmed. No pause is shorter. */
+  /**
+   * The pause while an anchor is unconfirmed. The time is short compared with a chain's block time.
+   */
   readonly pollIntervalMs: number
   /**
-   * Pause between rounds while there is nothing to do. A reorganisation that affects confirmed
-   * anchors is found after this pause at the latest.
+   * The pause without work. A reorganisation of confirmed anchors is found after this time at most.
    */
   readonly heartbeatMs: number
-  /**
-   * Pause between rounds while another gateway does the work. It is the maximum age of the status
-   * figures.
-   */
+  /** The pause while another gateway does the work. The status figures are at most this old. */
   readonly standbyIntervalMs: number
   /** Pause after a failed round. A random part of up to a half is subtracted. */
   readonly backoff: BackOffBounds
 }
 
 const BROADCASTER_DEFAULTS: BroadcasterLimits = {
-  // This is short compared with the block time of any public chain.
   pollIntervalMs: 500,
   heartbeatMs: 10_000,
   standbyIntervalMs: 2_000,
@@ -38,7 +34,6 @@ const BROADCASTER_DEFAULTS: BroadcasterLimits = {
   takenAfterMs: 60_000,
 }
 
-/** Interval between two log lines for the same fault. */
 const FAULT_LOG_INTERVAL_MS = 60_000
 
 type BroadcasterFault = {
@@ -51,20 +46,19 @@ export type BroadcasterStatus = {
   readonly fault: BroadcasterFault | null
   /** True if anchors do not reach the chain. False if only the store fails. */
   readonly isChainFailing: boolean
-  /** Block number in the last round that reached the chain. Null before that round. */
+  /** The newest block in the last round that reached the chain. Null before that round. */
   readonly blockNumber: number | null
-  /** Number of stored anchors in no block, in the last round that reached the chain. */
   readonly waitingCount: number
-  /** Number of anchors that have failed on the chain since this process started. */
+  /** Counts from the start of this process, as does takenCount. */
   readonly revertedCount: number
   readonly takenCount: number
 }
 
 export type Broadcaster = {
   start(): void
-  /** Call this often: when there are new anchors, or when the chain is reachable again. */
+  /** Starts the next round soon. It costs little, so it may be called often. */
   notify(): void
-  /** Aborts the running work, without a loss. Resolves when nothing runs. */
+  /** Aborts the running work: the store keeps every anchor. Resolves when nothing runs. */
   stop(): Promise<void>
   status(): BroadcasterStatus
 }
@@ -73,18 +67,16 @@ type BroadcasterOptions = Omit<
   RoundOptions,
   keyof BroadcasterLimits | 'isOurs' | 'onCount' | 'now'
 > &
-  /** Defaults: isOurs returns true, onCount does nothing, and now is performance.now. */
   Partial<BroadcasterLimits & Pick<RoundOptions, 'isOurs' | 'onCount' | 'now'>> & {
-    /** Returns a random number from 0 to 1. Default: Math.random. */
+    /** A number from 0 to 1. Default: Math.random. */
     readonly random?: () => number
   }
 
 /**
- * Brings stored anchors onto the chain in nonce order while the process runs. Sends anchors as
- * often as necessary. A restart loses nothing. Faults appear in status() and in the log, and never
- * end the loop. Only this store may use the relayer's nonces: an anchor whose nonce another program
- * used is marked as taken. The broadcaster does not sign, replace or reprice transactions, because
- * callers already have the hash.
+ * Sends stored anchors to the chain in nonce order, until blocks confirm them. A restart loses
+ * nothing. Faults appear in status() and in the log, and never end the loop. Only this store may
+ * use the relayer's nonces: an anchor whose nonce another program used is marked as taken. A
+ * transaction is never signed again or repriced, because callers already have its hash.
  */
 export function createBroadcaster(given: BroadcasterOptions): Broadcaster {
   const options = {
@@ -102,10 +94,6 @@ export function createBroadcaster(given: BroadcasterOptions): Broadcaster {
   let fault: BroadcasterFault | null = null
   let failures = 0
 
-  /**
-   * Stores the fault for status(). Logs its start and its end, and repeats the log line from time
-   * to time.
-   */
   function setFault(found: BroadcasterFault | null): void {
     if (found !== null) {
       if (faults.isDue(found.code))
@@ -122,8 +110,8 @@ export function createBroadcaster(given: BroadcasterOptions): Broadcaster {
   }
 
   /**
-   * After a failure, the chain is not called during the whole pause. An idle broadcaster can be
-   * woken, at most once in each `pollIntervalMs`.
+   * After a failure, even notify() does not end the pause. Otherwise it does, once in each
+   * `pollIntervalMs` at most.
    */
   function pauseAfter(startedAt: number): LoopPause {
     const { pollIntervalMs, heartbeatMs, standbyIntervalMs, backoff, random } = options

@@ -3,30 +3,22 @@ import { type BlockRange, findFirstBlock } from '../../audit/find-block.ts'
 import { BigQuantity, Hash, HexBytes, Quantity, readAs, readValue } from '../../audit/rpc-forms.ts'
 import { type Rpc, RpcError, toQuantity } from '../../client/rpc.ts'
 
-/** The state of the chain for one relayer, read in one batch. */
 export type ChainView = {
   readonly chainId: number
-  /** Number of the newest block. */
   readonly blockNumber: number
-  /**
-   * Number of the relayer's transactions in blocks. It is the nonce of the relayer's next
-   * transaction.
-   */
+  /** Number of the relayer's transactions in blocks, and so its next nonce. */
   readonly nonce: number
 }
 
-/** A transaction in a block. */
 export type TransactionReceipt = {
   readonly txHash: string
   readonly blockNumber: number
   /** 0x, lower case. */
   readonly blockHash: string
-  /** False when the receipt's status is 0 (reverted). */
   readonly succeeded: boolean
   readonly gasUsed: number
 }
 
-/** Reads chain id, newest block and the relayer's nonce. Throws RpcError. */
 export async function fetchChainView(
   rpc: Rpc,
   relayer: string,
@@ -48,9 +40,8 @@ export async function fetchChainView(
 }
 
 /**
- * Returns the first unused nonce of the account. Counts transactions in blocks and transactions
- * that wait at the endpoint. Throws RpcError. Also throws RpcError if the endpoint serves a chain
- * other than `chainId`.
+ * Returns the account's next unused nonce, including transactions that wait at the endpoint. Throws
+ * RpcError, also if the endpoint serves another chain than `chainId`.
  */
 export async function countTransactions(
   rpc: Rpc,
@@ -72,8 +63,8 @@ export async function countTransactions(
 }
 
 /**
- * Returns receipts in the order of the hashes: null if the endpoint knows no block with the
- * transaction. Throws RpcError.
+ * Returns receipts in the order of the hashes. Null for a transaction in no known block. Throws
+ * RpcError.
  */
 export async function fetchReceipts(
   rpc: Rpc,
@@ -101,10 +92,7 @@ export async function fetchReceipts(
   })
 }
 
-/**
- * Returns the hashes of the blocks with these numbers. Leaves out numbers above the newest block.
- * Throws RpcError.
- */
+/** Leaves out numbers above the newest block. Throws RpcError. */
 export async function fetchBlockHashes(
   rpc: Rpc,
   numbers: readonly number[],
@@ -123,7 +111,7 @@ export async function fetchBlockHashes(
   return hashes
 }
 
-/** A block that will probably stay in the chain, and the id of its chain. */
+/** A block that a reorganisation will hardly remove. */
 export type RecentBlock = {
   readonly chainId: number
   readonly number: number
@@ -132,17 +120,17 @@ export type RecentBlock = {
 }
 
 /**
- * Number of recent blocks whose state can be read. Geth keeps 128, the local chain of this project
- * 64.
+ * The state can be read for at least this many recent blocks. Geth keeps 128, this project's local
+ * chain 64.
  */
 const STATES_KEPT = 60
 
 /**
  * Returns a function that reads the block with `confirmations` blocks on top, or the contract's
- * first block if this is newer. The contract is searched only in the newest STATES_KEPT blocks, so
- * the first result may have fewer blocks on top. The function throws RpcError: `refused` while
- * there is no contract. It also throws RpcError if several nodes behind one address differ, and a
- * node lacks the block.
+ * first block if that is newer. The contract's first block is searched only in the newest
+ * STATES_KEPT blocks, so the first result may have fewer blocks on top. The function throws
+ * RpcError: `refused` without a contract, and `bad_answer` if a node behind the endpoint lacks the
+ * block.
  */
 export function createRecentBlocks({
   rpc,
@@ -153,7 +141,7 @@ export function createRecentBlocks({
   readonly contract: string
   readonly confirmations: number
 }): (signal?: AbortSignal) => Promise<RecentBlock> {
-  /** The first block that has the contract. Null while it is not known. */
+  /** The first block that has the contract. */
   let knownFrom: number | null = null
   return async (signal) => {
     const replies = await rpc.batch(
@@ -177,8 +165,8 @@ export function createRecentBlocks({
 }
 
 /**
- * Returns the first block of the range with code at the address. Code is never removed. Throws
- * RpcError: `refused` if the last block has no code there.
+ * Code is never removed, so a binary search works. Throws RpcError `refused` if the last block has
+ * no code.
  */
 async function findFirstWithCode(
   rpc: Rpc,
@@ -193,7 +181,6 @@ async function findFirstWithCode(
   return await findFirstBlock<never>({ fromBlock: fromBlock + 1, toBlock }, isThere)
 }
 
-/** The account's balance, in wei. Throws RpcError. */
 export async function fetchBalance(
   rpc: Rpc,
   address: string,
@@ -204,8 +191,7 @@ export async function fetchBalance(
 }
 
 /**
- * Reads an account's balance and its number of transactions in blocks (nonce). `pendingNonce` also
- * counts the transactions that wait for a block. Throws RpcError.
+ * `nonce` counts transactions in blocks. `pendingNonce` also counts waiting ones. Throws RpcError.
  */
 export async function fetchAccountFacts(
   rpc: Rpc,
@@ -231,10 +217,7 @@ export async function fetchAccountFacts(
   }
 }
 
-/**
- * Returns true if a contract is at the address, after the given or the newest block. Throws
- * RpcError.
- */
+/** `block` is a quantity in 0x hex or a tag. Throws RpcError. */
 export async function hasCode(
   rpc: Rpc,
   address: string,

@@ -3,15 +3,14 @@ import { concatBytes, decodeHex } from '../../attestation/bytes.ts'
 import { encodeRlp, type RlpItem } from '../../attestation/evidence/rlp.ts'
 import { BigQuantity, HexBytes } from '../../audit/rpc-forms.ts'
 
-/*
+/**
  * Encodes JSON-RPC answers (ethereum/execution-apis) as the bytes that a chain hashes. The answers
  * are not trusted: the caller compares the hash. An unknown field makes the hash differ.
  */
 
-/** A block as JSON-RPC describes it, with any members of a header. */
 export const HeaderJson = z.record(z.string(), z.unknown())
 
-/** Returns the RLP of the header, with the fields of later forks that `block` has. */
+/** Includes the fields of later forks if `block` has them. */
 export function encodeHeader(block: z.infer<typeof HeaderJson>): Uint8Array {
   const fields = HEADER_FIELDS.flatMap(([name, kind]): readonly RlpItem[] => {
     const value = block[name]
@@ -55,12 +54,12 @@ const HEADER_FIELDS: readonly (readonly [name: string, kind: 'data' | 'quantity'
   ['slotNumber', 'quantity'],
 ]
 
-/** The type of a transaction (EIP-2718): one byte that cannot be the first byte of an RLP list. */
+/** EIP-2718. A larger type could be the first byte of an RLP list. */
 export const TransactionType = BigQuantity.default('0x0').refine((type) => Number(type) <= 0x7f)
 
 /**
- * A receipt as JSON-RPC describes it. The last two members belong to deposits on rollups of the OP
- * stack. They are hashed only if there is a version (since the Canyon fork).
+ * The last two members belong to deposits of the OP stack. They are hashed only with a version,
+ * which the Canyon fork added.
  */
 export const ReceiptJson = z.object({
   type: TransactionType,
@@ -72,10 +71,7 @@ export const ReceiptJson = z.object({
   depositReceiptVersion: BigQuantity.nullish(),
 })
 
-/**
- * Encodes the receipt as the receipts trie contains it (EIP-2718, EIP-658; deposits of the OP
- * stack).
- */
+/** The receipts trie hashes these bytes (EIP-2718, EIP-658; deposits of the OP stack). */
 export function encodeReceipt(receipt: z.infer<typeof ReceiptJson>): Uint8Array {
   const type = Number(receipt.type)
   const fields = [
@@ -92,10 +88,9 @@ export function encodeReceipt(receipt: z.infer<typeof ReceiptJson>): Uint8Array 
   return type === 0 ? encodeRlp(fields) : encodeTyped(type, fields)
 }
 
-/** Deposits on rollups of the OP stack. */
+/** Deposits of the OP stack. */
 export const DEPOSIT_TYPE = 0x7e
 
-/** The fields that only a deposit's receipt has. */
 function encodeDeposit({
   depositNonce,
   depositReceiptVersion,
@@ -105,17 +100,16 @@ function encodeDeposit({
   return [encodeQuantity(depositNonce ?? '0x0'), encodeQuantity(depositReceiptVersion)]
 }
 
-/** An envelope of EIP-2718: the type, then the fields in RLP. */
 export function encodeTyped(type: number, fields: readonly RlpItem[]): Uint8Array {
   return concatBytes(Uint8Array.of(type), encodeRlp(fields))
 }
 
-/** Converts 0x hex, in upper or lower case, to bytes. */
+/** Accepts upper and lower case. */
 export function encodeData(hex: string): Uint8Array {
   return decodeHex(hex.toLowerCase())
 }
 
-/** Converts a number from 0x hex to the bytes in RLP: without leading zeros. */
+/** RLP writes a number without leading zeros. */
 export function encodeQuantity(hex: string): Uint8Array {
   const digits = hex.slice('0x'.length).replace(/^0+/, '')
   return encodeData(digits.length % 2 === 0 ? digits : `0${digits}`)

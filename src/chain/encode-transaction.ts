@@ -9,15 +9,12 @@ import {
   TransactionType,
 } from './encode-block.ts'
 
-/*
- * Encodes transactions from JSON-RPC's JSON as raw transactions, because some endpoints do not
- * serve the raw form. The JSON is not trusted: the caller compares the hash.
+/**
+ * Some endpoints serve transactions only as JSON, so the raw bytes are encoded here. The JSON is
+ * not trusted: the caller compares the hash.
  */
 
-/**
- * Returns the raw transaction of JSON-RPC's `json`. Returns null for an unknown type or malformed
- * members.
- */
+/** Returns null for an unknown type or malformed members. */
 export function encodeTransaction(json: Readonly<Record<string, unknown>>): Uint8Array | null {
   const type = TransactionType.safeParse(json.type)
   const members = type.success ? MEMBERS_BY_TYPE.get(Number(type.data)) : undefined
@@ -33,7 +30,7 @@ export function encodeTransaction(json: Readonly<Record<string, unknown>>): Uint
   return Number(type.data) === 0 ? encodeRlp(fields) : encodeTyped(Number(type.data), fields)
 }
 
-/** How RLP writes a member. A missing member counts as empty, 0, false or an empty list. */
+/** The RLP form of a member. A missing member is empty, 0, false or an empty list. */
 type Form = keyof typeof FORMS
 type Member = readonly [name: string, form: Form]
 

@@ -2,20 +2,17 @@ import type { Rpc } from '../../client/rpc.ts'
 import type { Anchor, AnchorsStore } from './anchors-store.ts'
 import { fetchBlockHashes } from './chain-reads.ts'
 
-/** How many rows are read at a time. */
+/** Rows that are read at a time. */
 export const PAGE_ROWS = 200
 
-/** A stored anchor, and the block in which it was seen. */
+/** The block is the one in which the anchor was seen. */
 export type PlacedAnchor = {
   readonly nonce: number
   readonly blockNumber: number
   readonly blockHash: string
 }
 
-/**
- * Returns true if the chain's block with this number is the block in which the anchor was seen.
- * Throws RpcError.
- */
+/** Throws RpcError. */
 export async function isOnChain(
   rpc: Rpc,
   anchor: PlacedAnchor,
@@ -25,7 +22,7 @@ export async function isOnChain(
   return hashes.get(anchor.blockNumber) === anchor.blockHash
 }
 
-/** Returns the anchor that has the highest nonce below `end` and a block, or null. */
+/** Returns the anchor with the highest nonce among those that are below `end` and in a block. */
 export async function findNewestPlaced(
   anchors: AnchorsStore,
   relayer: string,
@@ -39,9 +36,9 @@ export async function findNewestPlaced(
 }
 
 /**
- * Returns the lowest nonce whose stored block is no longer in the chain. Goes back page by page
- * from `nonce`, whose block is gone. Ends at the first block that is still in the chain, because a
- * reorganisation removes all blocks from a certain block on. Throws RpcError.
+ * Returns the lowest nonce whose stored block is no longer in the chain, given a `nonce` whose
+ * block is gone. Stops at the first block that is still there, because a reorganisation removes all
+ * later blocks too. Throws RpcError.
  */
 export async function findFork(
   options: { readonly rpc: Rpc; readonly anchors: AnchorsStore; readonly relayer: string },
@@ -60,7 +57,7 @@ export async function findFork(
   return fork
 }
 
-/** Lists the anchors with a block among the PAGE_ROWS anchors below `end`, ascending. */
+/** Ascending. Reads only the PAGE_ROWS anchors below `end`. */
 async function listPlaced(
   anchors: AnchorsStore,
   relayer: string,

@@ -5,10 +5,9 @@ import { fetchChainView, hasCode } from './chain-reads.ts'
 import type { RemoteChainConfig } from './settings.ts'
 import { relayerAddress } from './sign-anchor.ts'
 
-/** The chain that receives the anchors. */
 export type Chain = {
   readonly rpc: Rpc
-  /** URL for users. Null for the operator's chain: its URL may contain a secret. */
+  /** For users. Null for the operator's chain, because its URL may contain a secret. */
   readonly publicUrl: string | null
   readonly chainId: number
   /** 0x, lower case. */
@@ -17,20 +16,18 @@ export type Chain = {
   stop(): Promise<void>
 }
 
-/** The account that pays for anchors. */
 type Relayer = { readonly key: string; readonly address: string }
 
-/** Chain id of the local chain: anvil's default, which wallets know as a development chain. */
+/** The local chain has anvil's default id, which wallets know as a development chain. */
 export const DEVELOPMENT_CHAIN_ID = 31_337
 
-/** Gives the relayer with this key. */
 export function relayerWith(key: string): Relayer {
   return { key, address: relayerAddress(key) }
 }
 
 /**
- * Connects to the operator's chain. If the chain's id is configured, the chain may be unreachable
- * at the start. Rejects with StartFailure for another id, or without a contract at the address.
+ * With a configured chain id, the chain may be unreachable at the start. Rejects with StartFailure
+ * for another id, or without a contract at the address.
  */
 export async function connectChain(
   config: RemoteChainConfig,

@@ -1,6 +1,6 @@
 import { keccak_256 } from '@noble/hashes/sha3.js'
 import { z } from 'zod'
-import { decodeHex, encodeHex, equalBytes, HASH_BYTES } from '../../attestation/bytes.ts'
+import { encodeHex, equalBytes, HASH_BYTES } from '../../attestation/bytes.ts'
 import {
   type BlockHeader,
   decodeBlockHeader,
@@ -10,6 +10,7 @@ import { buildTrieProof } from '../../attestation/evidence/trie.ts'
 import { Hash, HexBytes, Quantity, readAs, readValue } from '../../audit/rpc-forms.ts'
 import { type Rpc, type RpcCall, RpcError, toQuantity } from '../../client/rpc.ts'
 import {
+  encodeData,
   encodeHeader,
   encodeReceipt,
   HeaderJson,
@@ -18,15 +19,10 @@ import {
 } from './encode-block.ts'
 import { encodeTransaction } from './encode-transaction.ts'
 
-/**
- * The maximum number of transactions in a block. Ethereum's fullest blocks have fewer than 2,000.
- */
+/** Ethereum's fullest blocks have fewer than 2,000. */
 const BLOCK_TRANSACTIONS_MAX = 10_000
 
-/**
- * A block as bytes, from which the tries and the hash are computed. `hash` is the hash of `header`,
- * so the numbers in the header are true.
- */
+/** `header` hashes to `hash`, so its numbers are true. */
 export type RawBlock = {
   readonly number: number
   /** 0x, lower case. */
@@ -39,7 +35,6 @@ export type RawBlock = {
   readonly receipts: readonly Uint8Array[]
 }
 
-/** Why a block cannot be encoded. */
 export const BLOCK_FAULTS = [
   'too_large',
   'unknown_header',
@@ -59,10 +54,9 @@ export class BlockUnreadable extends Error {
 }
 
 /**
- * Reads the block with this hash. Returns null if the endpoint does not know the block. The hash
- * proves the header, the transactions and the receipts. If the hash of the encoded JSON does not
- * match, the endpoint is asked for the bytes. Throws RpcError. Throws BlockUnreadable with every
- * code except `not_in_block`.
+ * Returns null if the endpoint does not know the block. The hash proves the header, the
+ * transactions and the receipts. If the encoded JSON has another hash, the endpoint is asked for
+ * the bytes. Throws RpcError, and BlockUnreadable with every code except `not_in_block`.
  */
 export async function fetchBlock(
   rpc: Rpc,
@@ -92,7 +86,6 @@ const BlockJson = z.object({
 })
 type TransactionJson = z.infer<typeof BlockJson>['transactions'][number]
 
-/** Reads the RLP of the header with this hash. */
 async function readHeader(
   rpc: Rpc,
   { json, hash }: { readonly json: z.infer<typeof HeaderJson>; readonly hash: string },
@@ -133,9 +126,7 @@ function encodeWellFormed(json: z.infer<typeof HeaderJson>, hash: string): Uint8
   }
 }
 
-/**
- * Encodes the given JSON without a call. Requests only the transactions whose hash does not match.
- */
+/** Encodes the JSON. Requests bytes only where the hash does not match. */
 async function readTransactions(
   rpc: Rpc,
   jsons: readonly TransactionJson[],
@@ -158,12 +149,12 @@ async function readTransactions(
     if (raw !== undefined) return raw
     throw new BlockUnreadable(
       'unknown_transaction',
-      `expected the bytes of transaction ${json.hash}: its type ${typeOf(json)} has fields that are not known here, and the endpoint gives no bytes`,
+      `expected the bytes of transaction ${json.hash}: its type ${typeOf(json)} has fields ` +
+        'that are not known here, and the endpoint gives no bytes',
     )
   })
 }
 
-/** A block whose receipts are being read. */
 type Place = {
   readonly number: number
   readonly hash: string
@@ -171,7 +162,7 @@ type Place = {
   readonly transactions: readonly TransactionJson[]
 }
 
-/** Returns null if the receipts belong to another block after a reorganisation. */
+/** Returns null if the receipts belong to another block, as after a reorganisation. */
 async function readReceipts(
   rpc: Rpc,
   { number, hash, receiptsRoot, transactions }: Place,
@@ -196,11 +187,13 @@ async function readReceipts(
   const types = [...new Set(transactions.map(typeOf))].slice(0, TYPES_NAMED_MAX)
   throw new BlockUnreadable(
     'unknown_receipts',
-    `expected receipts that add up to the root in block ${hash}: receipts of some type have fields that are not known here, or the endpoint lies; the block's types are ${types.join(', ')}`,
+    `expected receipts that add up to the root in block ${hash}: receipts of some type have ` +
+      "fields that are not known here, or the endpoint lies; the block's types are " +
+      types.join(', '),
   )
 }
 
-/** Returns the receipts if their number and their root are right, otherwise null. */
+/** Returns null if the number or the root of the receipts is wrong. */
 function thatAddUp(
   receipts: readonly (Uint8Array | null)[],
   { count, root }: { readonly count: number; readonly root: Uint8Array },
@@ -212,10 +205,8 @@ function thatAddUp(
   return equalBytes(buildTrieProof(whole, 0).root, root) ? whole : null
 }
 
-/** The maximum number of transaction types that a message names. */
 const TYPES_NAMED_MAX = 8
 
-/** Returns the transaction's type for a message, or words for an invalid type. */
 function typeOf({ type }: TransactionJson): string {
   const { data = '' } = TransactionType.safeParse(type)
   return data === '' ? 'of no known form' : data.toLowerCase()
@@ -223,10 +214,7 @@ function typeOf({ type }: TransactionJson): string {
 
 const PlacedReceipt = z.looseObject({ transactionHash: Hash, blockHash: Hash })
 
-/**
- * Returns null if the endpoint has no such method. Also returns null if the receipts are too large
- * for the endpoint or for this gateway.
- */
+/** Returns null if the endpoint lacks the method or the answer is too large. */
 async function fetchAllReceipts(rpc: Rpc, number: number, signal: AbortSignal | undefined) {
   try {
     const value = await rpc.call('eth_getBlockReceipts', [toQuantity(number)], signal)
@@ -250,9 +238,7 @@ async function fetchEachReceipt(
   })
 }
 
-/**
- * Returns the receipts as the chain hashes them. Returns an empty list if the endpoint lacks them.
- */
+/** Returns an empty list if the endpoint lacks the method or the answer is too large. */
 async function fetchRawReceipts(
   rpc: Rpc,
   number: number,
@@ -261,7 +247,7 @@ async function fetchRawReceipts(
   try {
     const value = await rpc.call('debug_getRawReceipts', [toQuantity(number)], signal)
     const { data = [] } = z.array(HexBytes).safeParse(value)
-    return data.map((hex) => decodeHex(hex.toLowerCase()))
+    return data.map(encodeData)
   } catch (error) {
     if (isRefusal(error)) return []
     throw error
@@ -269,8 +255,7 @@ async function fetchRawReceipts(
 }
 
 /**
- * Returns true if the endpoint has no such method, or if the answer is too large for the endpoint
- * or for this gateway.
+ * The endpoint lacks the method, or the answer is too large for the endpoint or for this gateway.
  */
 function isRefusal(error: unknown): boolean {
   return (
@@ -278,7 +263,7 @@ function isRefusal(error: unknown): boolean {
   )
 }
 
-/** Asks the endpoint for bytes. Returns null for a call whose answer is not bytes. */
+/** Null for each answer that is not bytes. */
 async function askForBytes(
   rpc: Rpc,
   calls: readonly RpcCall[],
@@ -287,7 +272,7 @@ async function askForBytes(
   const replies = await rpc.batch(calls, signal)
   return replies.map((reply) => {
     const { data } = HexBytes.safeParse(reply.kind === 'result' ? reply.value : null)
-    return data === undefined ? null : decodeHex(data.toLowerCase())
+    return data === undefined ? null : encodeData(data)
   })
 }
 

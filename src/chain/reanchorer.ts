@@ -5,33 +5,30 @@ import { createLoop } from '../runtime/loop.ts'
 import type { ReanchorsStore, TakenAnchor } from './reanchors-store.ts'
 import type { RelayerNonces } from './relayer-nonces.ts'
 import { CommitRaceLost } from './relayers-store.ts'
+import type { RawAnchorTransaction } from './sign-anchor.ts'
 
-/** How often lost anchors are searched for. */
 const REANCHOR_INTERVAL_MS = 5_000
-/** The maximum number of new anchors in one pass. Callers' commits run between passes. */
+/** A limit, so that callers' commits can run between passes. */
 const REANCHORS_MAX = 32
-/** Interval between two log lines for the same fault. */
 const FAULT_LOG_INTERVAL_MS = 60_000
 
-/** The current relayer makes new anchors for heads whose anchors can never be mined. */
+/** Makes new anchors for heads whose anchors can never be mined. */
 export type Reanchorer = {
   start(): void
-  /** Stops the loop. Resolves when nothing runs. */
   stop(): Promise<void>
-  /** How many anchors were made again since the start. */
+  /** Counts from the start. */
   count(): number
 }
 
 type ReanchorerOptions = {
   readonly reanchors: ReanchorsStore
-  /** The nonces of the relayer that pays for the new anchors. */
+  /** This relayer pays for the new anchors. */
   readonly nonces: Pick<RelayerNonces, 'relayer' | 'use'>
   readonly chainId: number
-  /** Signs a new anchor for the same head. Returns the raw transaction and its hash, 0x hex. */
   readonly sign: (
     nonce: number,
     taken: Pick<TakenAnchor, 'contract' | 'head'>,
-  ) => { readonly raw: string; readonly hash: string }
+  ) => RawAnchorTransaction
   /** Called after each new anchor, to broadcast it. */
   readonly onReanchor: () => void
   readonly log: Logger
@@ -41,9 +38,8 @@ type ReanchorerOptions = {
 }
 
 /**
- * Returns a loop. For each anchor whose nonce was taken, from any relayer, the loop makes a new
- * anchor for the same head. The contract never refuses the new anchor. If several gateways run,
- * only one of them makes it.
+ * Makes a new anchor for the head of each taken anchor, of any relayer. The contract never refuses
+ * a repeated head. Of several gateways, only one makes the anchor.
  */
 export function createReanchorer(options: ReanchorerOptions): Reanchorer {
   const { reanchors, nonces, chainId, sign, onReanchor, log, now } = options
@@ -82,10 +78,9 @@ export function createReanchorer(options: ReanchorerOptions): Reanchorer {
     try {
       const found = await reanchors.listTaken(chainId, REANCHORS_MAX)
       for (const taken of found) if (!signal.aborted) await replace(taken)
-      // After a full page there may be more anchors, so the next pass starts at once.
+      // There may be more anchors after a full page.
       return found.length === REANCHORS_MAX ? 0 : intervalMs
     } catch (error) {
-      // If another gateway replaced the anchor first, the next pass reads the remaining anchors.
       if (!(error instanceof CommitRaceLost) && faults.isDue())
         log.warn({ err: asError(error) }, 'lost anchors could not be made again; tried again')
       return intervalMs

@@ -1,46 +1,37 @@
 import { sql } from 'kysely'
 import { decodeHex } from '../../attestation/bytes.ts'
+import type { SignedHead } from '../../audit/known-heads.ts'
 import type { Database } from '../storage/database.ts'
 import { hasSuccessor } from './anchors-store.ts'
-import { CommitRaceLost, isRaceLost } from './relayers-store.ts'
+import { CommitRaceLost, isRaceLost, type NewAnchor, takeNonce } from './relayers-store.ts'
 
-/** An anchor whose nonce another transaction used. It has not been replaced yet. */
+/** Another transaction used the nonce of this anchor, which has no replacement yet. */
 export type TakenAnchor = {
   readonly relayer: string
   readonly nonce: number
-  /** The contract for which the head is signed, 0x, lower case. */
+  /** The head is signed for this contract. 0x, lower case. */
   readonly contract: string
-  readonly head: {
-    readonly size: number
-    readonly root: Uint8Array
-    readonly signature: Uint8Array
-  }
+  readonly head: SignedHead
 }
 
-/** A signed anchor for the same head. `nonce` is the relayer's next nonce. */
-type Replacement = {
-  readonly relayer: string
-  readonly nonce: number
-  /** The signed transaction, 0x hex, and its hash. */
-  readonly raw: string
-  readonly hash: string
+/** For the same head. */
+type Replacement = NewAnchor & {
   /** Unix seconds. */
   readonly createdAt: number
 }
 
-/** Replaces anchors with new transactions. Throws the driver's error when the database fails. */
+/** Every method throws the driver's error. */
 export type ReanchorsStore = {
-  /** Lists at most `limit` taken anchors of logs for this chain, oldest first. */
+  /** Anchors of logs for this chain, oldest first. */
   listTaken(chainId: number, limit: number): Promise<readonly TakenAnchor[]>
   /**
-   * Stores the replacement in one statement. Throws CommitRaceLost if another gateway used the
-   * nonce or replaced the anchor. After any other error, `listTaken` shows whether the replacement
-   * is stored.
+   * Throws CommitRaceLost if another gateway used the nonce or replaced the anchor. After any other
+   * error, `listTaken` shows whether the replacement is stored.
    */
   replace(taken: Pick<TakenAnchor, 'relayer' | 'nonce'>, replacement: Replacement): Promise<void>
 }
 
-/** Stores replacements on the database connections for commits. */
+/** Uses the connections for commits. */
 export function createReanchorsStore({
   commits: queries,
 }: Pick<Database, 'commits'>): ReanchorsStore {
@@ -61,15 +52,12 @@ export function createReanchorsStore({
     async replace(taken, { relayer, nonce, raw, hash, createdAt }) {
       try {
         await sql`
-          with payer as (
-            update relayers set next_nonce = next_nonce + 1
-            where address = ${relayer} and next_nonce = ${nonce} returning address
-          )
+          with ${takeNonce(relayer, nonce)}
           insert into anchors (
             relayer, nonce, tx_hash, raw, log_id, size, root, signature, state, created_at,
             origin_relayer, origin_nonce, attempt)
-          select (select address from payer), ${nonce}, ${decodeHex(hash)}, ${decodeHex(raw)}, a.log_id, a.size, a.root,
-            a.signature, 'pending', ${createdAt}, coalesce(a.origin_relayer, a.relayer),
+          select (select address from payer), ${nonce}, ${decodeHex(hash)}, ${decodeHex(raw)},
+            a.log_id, a.size, a.root, a.signature, 'pending', ${createdAt}, coalesce(a.origin_relayer, a.relayer),
             coalesce(a.origin_nonce, a.nonce), a.attempt + 1
           from anchors a where a.relayer = ${taken.relayer} and a.nonce = ${taken.nonce}`.execute(
           queries,
@@ -94,7 +82,7 @@ type TakenRow = {
 
 const UNIQUE_VIOLATION = '23505'
 
-/** Returns true if the anchor was already replaced: the unique index refuses a second one. */
+/** A unique index refuses a second replacement. */
 function isReplacedAlready(error: unknown): boolean {
   if (!(error instanceof Error) || !('code' in error) || !('constraint' in error)) return false
   return error.code === UNIQUE_VIOLATION && error.constraint === 'anchors_again'

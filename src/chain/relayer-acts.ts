@@ -10,17 +10,16 @@ const relayerDescription = z.object({
   address: z.string(),
   /** True if the gateway that answers signs with this account. */
   current: z.boolean(),
-  /** Nonce of the account's next anchor in the database. Null before the first anchor. */
+  /** The next nonce in the database. Null before the account's first anchor. */
   next_nonce: z.int().nullable(),
-  /** Number of anchors that no block contains. */
+  /** Number of anchors in no block. */
   waiting: z.int(),
-  /** Number of anchors without enough confirmations, including the waiting anchors. */
+  /** Number of anchors without enough confirmations. Waiting anchors count too. */
   unconfirmed: z.int(),
-  /** When the oldest unconfirmed anchor was made. Null if all anchors are confirmed. */
+  /** Unix seconds. Null if all anchors are confirmed. */
   oldest_at: z.int().nullable(),
   /**
-   * The account on the chain: its balance (decimal wei), its number of transactions in blocks, and
-   * this number with the waiting transactions. Null while the chain is unreachable.
+   * Decimal wei. This and the two nonces come from the chain, and are null if it does not answer.
    */
   balance_wei: z.string().nullable(),
   chain_nonce: z.int().nullable(),
@@ -30,7 +29,6 @@ const relayerDescription = z.object({
 })
 export type RelayerDescription = Readonly<z.output<typeof relayerDescription>>
 
-/** Acts on the relayers of a running gateway. */
 export const relayerActs = {
   list: defineAct({
     method: 'GET',
@@ -48,7 +46,7 @@ export const relayerActs = {
   }),
 }
 
-/** Returns the relayers of a database with the chain's data, the current relayer first. */
+/** The current relayer is first. */
 export async function listRelayers({
   relayers,
   rpc,
@@ -58,7 +56,7 @@ export async function listRelayers({
   readonly relayers: Pick<RelayersStore, 'list' | 'listBacklogs'>
   readonly rpc: Rpc
   readonly chainId: number
-  /** The relayer with which this gateway signs, 0x, lower case. */
+  /** This gateway signs with this relayer. 0x, lower case. */
   readonly current: string
 }): Promise<readonly RelayerDescription[]> {
   const [stored, backlogs] = await Promise.all([relayers.list(), relayers.listBacklogs(chainId)])
@@ -80,7 +78,6 @@ export async function listRelayers({
   )
 }
 
-/** Returns the chain's figures, or the reason why they are missing. */
 async function askChain(
   rpc: Rpc,
   address: string,

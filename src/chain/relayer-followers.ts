@@ -5,45 +5,37 @@ import type { DatabaseSession } from '../storage/postgres-session.ts'
 import type { Broadcaster, BroadcasterStatus } from './broadcaster.ts'
 import type { RelayerBacklog, RelayersStore } from './relayers-store.ts'
 
-/** How often leases are renewed, and the database is asked for waiting anchors. */
+/** Also how often leases are renewed. */
 const FOLLOW_INTERVAL_MS = 3_000
-/** After this time without a renewal, another gateway may follow the relayer. */
+/** Another gateway may follow the relayer after this time without a renewal. */
 const FOLLOW_LEASE_SECONDS = 15
 
-/** Follows every relayer that has unconfirmed anchors. Reports one status for all relayers. */
+/** Follows every relayer that has unconfirmed anchors, and reports one status for all. */
 export type RelayerFollowers = {
   start(): void
-  /** Does the same as Broadcaster's `notify`, for this gateway's own relayer. */
+  /** Broadcaster's `notify` for this gateway's own relayer. */
   notify(): void
-  /** Aborts the running work and releases all leases. Resolves when nothing runs. */
+  /** Releases all leases. Resolves when nothing runs. */
   stop(): Promise<void>
-  /**
-   * Returns the status as Broadcaster does. The counts are sums over all relayers. A fault of the
-   * own relayer takes precedence.
-   */
+  /** The counts are sums over all relayers. A fault of the own relayer takes precedence. */
   status(): BroadcasterStatus
-  /** This gateway's own relayer, and the relayers that have unconfirmed anchors. 0x, lower case. */
+  /** The own relayer, and the relayers that have unconfirmed anchors. 0x, lower case. */
   relayers(): readonly string[]
 }
 
 /**
- * Decides which of several gateways brings the anchors of their common relayer onto the chain. A
- * lock of the database session decides, and ends with the gateway's process.
+ * Several gateways may share a relayer. The gateway that holds a lock of the database session sends
+ * the anchors. The lock ends with the gateway's process.
  */
-export type RelayerTurn = {
-  /** Returns true if this gateway has the turn, or cannot know this because the session is down. */
+type RelayerTurn = {
+  /** Also true while the session is down, because the owner is then unknown. */
   isOurs(): boolean
-  /**
-   * Tries to get the turn until the returned function is called. Calls `onChange` when the turn is
-   * gained or lost.
-   */
+  /** Tries until the returned function is called. `onChange` runs when the turn is gained. */
   join(onChange: () => void): () => void
 }
 
-/** How often to try to get the turn while another gateway has it. */
 const TURN_INTERVAL_MS = 1_000
 
-/** Returns the turn for one relayer. */
 export function createRelayerTurn(session: DatabaseSession, relayer: string): RelayerTurn {
   const name = `relayer ${relayer}`
   let isLocked = false
@@ -81,24 +73,20 @@ type RelayerFollowersOptions = {
   readonly relayer: string
   readonly chainId: number
   readonly store: RelayersStore
-  /**
-   * Returns a broadcaster for a relayer's anchors, not started. It needs no key, because the
-   * anchors are signed.
-   */
+  /** The broadcaster is not started. It needs no key, because the anchors are signed. */
   readonly follow: (relayer: string) => Broadcaster
-  /** A uuid of this process. */
+  /** Unique to this process. */
   readonly holder: string
-  /** Decides which gateway brings the own relayer's anchors onto the chain. Null: this gateway. */
+  /** For the own relayer. Null: this gateway always sends. */
   readonly turn?: RelayerTurn | null
   readonly log: Logger
   readonly intervalMs?: number
 }
 
 /**
- * Returns the followers of all relayers. A gateway always follows its own relayer. Other relayers
- * remain after a key was rotated or a gateway was retired. The gateway with the lease follows such
- * a relayer while the relayer has unconfirmed anchors. Two gateways may follow it for a moment:
- * they send the same bytes.
+ * A gateway always follows its own relayer. Other relayers remain after a key was rotated or a
+ * gateway was retired: the gateway with the lease follows them while they have unconfirmed anchors.
+ * Two gateways may overlap for a moment, and then send the same bytes.
  */
 export function createRelayerFollowers(options: RelayerFollowersOptions): RelayerFollowers {
   const { relayer: ownRelayer, chainId, store, follow, holder, log } = options
@@ -144,7 +132,7 @@ export function createRelayerFollowers(options: RelayerFollowersOptions): Relaye
       await look(signal)
       hasFailed = false
     } catch (error) {
-      // Only the first failure in a row is logged. Other parts report an unreachable database.
+      // Other parts report an unreachable database, so one log line is enough.
       if (!hasFailed)
         log.warn({ err: asError(error) }, 'other relayers could not be listed; tried again')
       hasFailed = true

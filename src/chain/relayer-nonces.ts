@@ -3,37 +3,29 @@ import type { Logger } from '../observability/logger.ts'
 import { createSerialQueue } from '../runtime/serial-queue.ts'
 import { CommitRaceLost, type NonceStore } from './relayers-store.ts'
 
-/**
- * How long a running service waits for the chain if the database may be wrong. A starting service
- * waits without a limit.
- */
+/** How long a running service waits for the chain. A starting service waits without a limit. */
 const DOUBT_TIMEOUT_MS = 2_000
 
 /**
- * The maximum number of nonces that are skipped at once: ten days with an anchor each second. An
- * endpoint with a higher count lies or serves another chain. A transaction after such a gap would
- * never be mined.
+ * At most this many nonces are skipped at once: ten days with an anchor each second. An endpoint
+ * with a higher count lies or serves another chain. Transactions after a wrong gap are never mined.
  */
 export const NONCES_SKIPPED_MAX = 1_000_000
 
-/** A commit fails after other gateways took its nonce this many times in a row. */
+/** A commit fails after it lost its nonce to other gateways this many times in a row. */
 const RACES_IN_ROW_MAX = 10
 
-/** The relayer whose nonces are assigned to anchors. */
 export type NoncedRelayer = {
   /** 0x, lower case. */
   readonly address: string
-  /**
-   * Returns the number of the relayer's transactions on the chain, with those that wait for a
-   * block. Throws if the chain is unreachable.
-   */
+  /** Counts transactions in blocks and waiting ones. Throws if the chain is unreachable. */
   readonly countTransactions: (signal?: AbortSignal) => Promise<number>
 }
 
 /**
- * The next nonce is not known. The database may be older than the chain, after a restore or a
- * switch to a late replica, and the chain is unreachable. An anchor with a guessed nonce might
- * never be mined.
+ * The next nonce is unknown: the database may be older than the chain, after a restore or a switch
+ * to a late replica, and the chain is unreachable. An anchor with a guessed nonce might never be
+ * mined.
  */
 export class NonceUnknown extends Error {
   override readonly name = 'NonceUnknown'
@@ -46,11 +38,10 @@ type NoncesOptions = {
 }
 
 /**
- * The nonces of one relayer, for all committers in this process. Committers commit one after
- * another, so they never take the same nonce. If another gateway takes a nonce, CommitRaceLost is
- * thrown. The database counts the nonces, but it may have lost commits. So its count is compared
- * with the chain's count before the first nonce, when the chain reports its count (`recordCount`),
- * and after failures (`doubt`). The higher count is used.
+ * The nonces of one relayer, for all committers in this process. Commits run one after another, so
+ * they never share a nonce. The database counts nonces, but may have lost commits. So its count is
+ * compared with the chain's count before the first nonce, when the chain reports its count
+ * (`recordCount`), and after failures (`doubt`). The higher count is used.
  */
 export class RelayerNonces {
   /** Called when a commit is repeated because another gateway took its nonce. */
@@ -60,11 +51,11 @@ export class RelayerNonces {
   #next: number | null = null
   /** The chain's number of transactions. All lower nonces are used. */
   #shown = 0
-  /** The last known next nonce of the database. A lower nonce later means lost commits. */
+  /** The database's last known next nonce. A lower nonce later means lost commits. */
   #known = 0
   /**
-   * `must`: the chain must be asked before a nonce is assigned. `should`: the chain is asked if it
-   * can be reached.
+   * `must`: no nonce is assigned before the chain answers. `should`: the chain is asked, but may be
+   * unreachable.
    */
   #comparison: 'must' | 'should' | 'done' = 'must'
 
@@ -72,12 +63,11 @@ export class RelayerNonces {
     this.#options = options
   }
 
-  /** Address of the relayer, 0x, lower case. */
   get relayer(): string {
     return this.#options.relayer.address
   }
 
-  /** Reads the next nonce again. Throws NonceUnknown and the database's errors. */
+  /** Throws NonceUnknown and the database's errors. */
   refresh(): Promise<void> {
     return this.#queue.run(async () => {
       this.#next = null
@@ -86,8 +76,8 @@ export class RelayerNonces {
   }
 
   /**
-   * Runs a commit with the next nonce. The nonce is taken when `run` resolves, and read again when
-   * `run` fails. If another gateway took the nonce, `run` is called again.
+   * Runs a commit with the next nonce. If another gateway took the nonce, `run` is called again
+   * with the next one. Throws the errors of `run`, and CommitRaceLost after too many repetitions.
    */
   use<Result>(run: (nonce: number) => Promise<Result>): Promise<Result> {
     return this.#queue.run(async () => {
@@ -113,10 +103,7 @@ export class RelayerNonces {
     })
   }
 
-  /**
-   * Call this when another gateway committed. `nextNonce` is the relayer's next nonce in the
-   * database.
-   */
+  /** Call this when another gateway committed. `nextNonce` comes from the database. */
   recordTaken({
     relayer,
     nextNonce,
@@ -129,18 +116,13 @@ export class RelayerNonces {
     if (this.#next !== null && this.#next < nextNonce) this.#next = nextNonce
   }
 
-  /**
-   * Call this with the number of the relayer's transactions on the chain. This function needs no
-   * `this`.
-   */
+  /** Call this with the number of the relayer's transactions on the chain. Works without `this`. */
   readonly recordCount = (count: number): void => {
     this.#shown = Math.max(this.#shown, count)
     if (this.#next !== null && this.#next < count) this.#next = null
   }
 
-  /**
-   * Call this when the database may have changed. The next `refresh` then asks a reachable chain.
-   */
+  /** Call this when the database may have changed. The next `refresh` then asks the chain. */
   doubt(): void {
     if (this.#comparison === 'done') this.#comparison = 'should'
   }
@@ -153,7 +135,7 @@ export class RelayerNonces {
       this.#known = stored
       return stored
     }
-    // A lower nonce than before means lost commits. Only the chain shows how many.
+    // A lower nonce means lost commits. Only the chain shows how many.
     if (!isCompared) {
       this.#comparison = 'must'
       await this.#compare()
@@ -163,13 +145,13 @@ export class RelayerNonces {
       this.#shown = 0
       this.#comparison = 'must'
       throw new NonceUnknown(
-        `expected the chain to have at most ${NONCES_SKIPPED_MAX} transactions of relayer ${relayer.address} more ` +
-          `than the database, which has ${stored}; it says ${shown}`,
+        `expected the chain to have at most ${NONCES_SKIPPED_MAX} transactions of relayer ` +
+          `${relayer.address} more than the database, which has ${stored}; it says ${shown}`,
       )
     }
-    // If the transaction of a lost commit was not sent, its nonce is used again, because no
-    // transaction after a gap is mined. If it was sent, two transactions have the same nonce: only
-    // one of them is mined, and the other anchor is made again.
+    // The nonce of a lost commit is used again if its transaction was not sent: after a gap, no
+    // transaction is mined. If it was sent, two transactions share the nonce. One of them is mined,
+    // and the other anchor is made again.
     const next = await commits.raiseNonce(relayer.address, this.#shown)
     this.#known = next
     if (stored !== null)
@@ -183,9 +165,9 @@ export class RelayerNonces {
   }
 
   /**
-   * Returns true if the chain answered. The chain is asked first, so that the database shows every
-   * commit between the two requests. Throws NonceUnknown if the chain must be asked and is
-   * unreachable.
+   * Returns true if the chain answered. The chain must be read before the database, so that the
+   * database has every commit that the chain shows. Throws NonceUnknown if the chain must be asked
+   * and is unreachable.
    */
   async #compare(): Promise<boolean> {
     const { address, countTransactions } = this.#options.relayer
@@ -199,12 +181,13 @@ export class RelayerNonces {
       return true
     } catch (cause) {
       if (!isMust) {
-        // Only a failure caused this comparison, so anchors may be signed now and sent later.
+        // Only a failure led here, so anchors may be signed now and sent later.
         this.#comparison = 'done'
         return false
       }
       throw new NonceUnknown(
-        `expected the chain to say how many transactions relayer ${address} has, before the first anchor is signed: ${asError(cause).message}`,
+        `expected the chain to say how many transactions relayer ${address} has, before the ` +
+          `first anchor is signed: ${asError(cause).message}`,
         { cause },
       )
     }

@@ -1,41 +1,34 @@
-import { sql } from 'kysely'
+import { type RawBuilder, sql } from 'kysely'
 import { clockSeconds, type StoreClock } from '../storage/clock.ts'
 import type { Database } from '../storage/database.ts'
 import { hasSuccessor } from './anchors-store.ts'
+import type { RawAnchorTransaction } from './sign-anchor.ts'
 
-/** The anchors of a relayer that are not on the chain yet. */
 export type RelayerBacklog = {
   /** Address, 0x, lower case. */
   readonly relayer: string
-  /** Number of anchors in no block, including taken anchors that are not replaced yet. */
+  /** Number of anchors in no block. Taken anchors count until they are replaced. */
   readonly waiting: number
-  /** Number of anchors without enough confirmations, including the waiting anchors. */
+  /** Number of anchors without enough confirmations. Waiting anchors count too. */
   readonly unconfirmed: number
   /** When the oldest unconfirmed anchor was made, Unix seconds. */
   readonly oldestAt: number
 }
 
-/** A relayer as it is stored. */
 type StoredRelayer = {
   /** Address, 0x, lower case. */
   readonly address: string
-  /** Nonce of the relayer's next anchor. */
   readonly nextNonce: number
 }
 
-/**
- * The accounts that pay or paid for anchors, with the gateways that follow them. Every method
- * throws the driver's error.
- */
+/** Relayers pay, or once paid, for anchors. Every method throws the driver's error. */
 export type RelayersStore = {
-  /** Lists all relayers, ordered by address. */
   list(): Promise<readonly StoredRelayer[]>
-  /** Lists the relayers that have unconfirmed anchors of logs for this chain. */
+  /** Leaves out relayers whose anchors for this chain are all confirmed. */
   listBacklogs(chainId: number): Promise<readonly RelayerBacklog[]>
   /**
-   * Takes or renews the right to follow a relayer for this many seconds. Returns false while
-   * another holder has the right. With `force`, always takes the right, for a gateway's own
-   * relayer.
+   * Takes or renews the right to follow a relayer. Returns false while another holder has the
+   * right. `force` always takes it, for a gateway's own relayer.
    */
   lease(lease: {
     readonly relayer: string
@@ -43,11 +36,9 @@ export type RelayersStore = {
     readonly seconds: number
     readonly force?: boolean
   }): Promise<boolean>
-  /** Releases all leases of this holder. */
   release(holder: string): Promise<void>
 }
 
-/** Relayers on the database's shared connections. */
 export function createRelayersStore(
   { queries }: Pick<Database, 'queries'>,
   clock: StoreClock = null,
@@ -62,7 +53,7 @@ export function createRelayersStore(
       return rows.map((row) => ({ address: row.address, nextNonce: row.next_nonce }))
     },
     async listBacklogs(chainId) {
-      // The query has no join with logs: without statistics, the planner would start at logs and
+      // A join with logs would be slow: without statistics, the planner would start at logs and
       // read every anchor. An embedded database has no statistics.
       const { rows } = await sql<BacklogRow>`
         select relayer, count(*) filter (where state <> 'mined') as waiting, count(*) as unconfirmed,
@@ -70,7 +61,8 @@ export function createRelayersStore(
         from (
           select relayer, state, created_at, log_id from anchors where state in ('pending', 'mined')
           union all
-          select relayer, state, created_at, log_id from anchors a where state = 'taken' and not ${hasSuccessor('a')}
+          select relayer, state, created_at, log_id from anchors a
+          where state = 'taken' and not ${hasSuccessor('a')}
         ) a
         where (select chain_id from logs where id = a.log_id) = ${chainId}
         group by relayer order by relayer`.execute(queries)
@@ -105,15 +97,13 @@ type BacklogRow = {
   readonly oldest_at: number
 }
 
-/** How far the chain is behind the database, for all relayers together. */
 export type AnchorLag = {
-  /** Number of anchors that are in no block, or in a block without enough confirmations. */
+  /** Number of anchors in no block, or in a block without enough confirmations. */
   readonly unconfirmed: number
   /** When the oldest unconfirmed anchor was made, Unix seconds. Null without such an anchor. */
   readonly oldestAt: number | null
 }
 
-/** Returns a function that reads how far a chain is behind. Throws the driver's error. */
 export function createAnchorLag(
   relayers: Pick<RelayersStore, 'listBacklogs'>,
   chainId: number,
@@ -136,17 +126,15 @@ export class CommitRaceLost extends Error {
   override readonly name = 'CommitRaceLost'
 }
 
-/** The next nonces that the database has counted. Throws the driver's error. */
+/** The database's count of nonces. Every method throws the driver's error. */
 export type NonceStore = {
-  /** Returns the nonce for the relayer's next anchor, or null before `raiseNonce`. */
+  /** Null before the first `raiseNonce`. */
   nextNonce(relayer: string): Promise<number | null>
-  /**
-   * Stores a new relayer, and raises its next nonce to at least `least`. Returns the next nonce.
-   */
+  /** Adds the relayer if it is new. Its next nonce becomes at least `least`, and is returned. */
   raiseNonce(relayer: string, least: number): Promise<number>
 }
 
-/** Reads and raises nonces on the database connections that are reserved for commits. */
+/** Uses the connections for commits. */
 export function createNonceStore({ commits: queries }: Pick<Database, 'commits'>): NonceStore {
   return {
     async nextNonce(relayer) {
@@ -167,11 +155,22 @@ export function createNonceStore({ commits: queries }: Pick<Database, 'commits'>
   }
 }
 
+/** A signed anchor that takes the relayer's next nonce. */
+export type NewAnchor = RawAnchorTransaction & { readonly relayer: string; readonly nonce: number }
+
+/** The table `payer` takes the nonce. It is empty if another anchor has the nonce. */
+export function takeNonce(relayer: string, nonce: number): RawBuilder<unknown> {
+  return sql`payer as (
+    update relayers set next_nonce = next_nonce + 1
+    where address = ${relayer} and next_nonce = ${nonce} returning address
+  )`
+}
+
 const NOT_NULL_VIOLATION = '23502'
 
 /**
- * Returns true if another commit was first. The new anchor's log_id or relayer is then null, which
- * the database refuses.
+ * The statement of a commit that comes second finds no log or no relayer, and inserts null. The
+ * database refuses this.
  */
 export function isRaceLost(error: unknown): boolean {
   if (!(error instanceof Error) || !('code' in error) || !('column' in error)) return false

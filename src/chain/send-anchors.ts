@@ -16,7 +16,7 @@ import {
   type PlacedAnchor,
 } from './fork-detection.ts'
 
-/** The chain answers, but can get no anchors until the operator changes something. */
+/** The chain answers, but accepts no anchors until the operator changes something. */
 export class BroadcastFault extends Error {
   override readonly name = 'BroadcastFault'
   readonly code: 'wrong_chain' | 'no_contract' | 'nonce_gap'
@@ -26,11 +26,9 @@ export class BroadcastFault extends Error {
   }
 }
 
-/**
- * A gateway on standby sends the anchors after the other gateway made no progress during this time.
- */
+/** If the gateway that sends makes no progress for this time, the standby gateway sends too. */
 const STANDBY_PATIENCE_MS = 30_000
-/** How long a gateway that left standby sends the anchors. */
+/** How long the standby gateway then sends. */
 const TAKEOVER_MS = 60_000
 
 export type RoundOptions = {
@@ -43,13 +41,12 @@ export type RoundOptions = {
   readonly contract: string
   /** Number of blocks that confirm an anchor: its own block and the blocks on top. */
   readonly confirmations: number
-  /** The maximum number of transactions that are sent but not mined. */
+  /** Maximum number of transactions that are sent but not mined. */
   readonly windowMax: number
   /** Unmined transactions are sent again after this time without progress. */
   readonly rebroadcastMs: number
   /** A used nonce counts as taken when its anchor has no receipt after this time. */
   readonly takenAfterMs: number
-  /** Returns false if another gateway brings the anchors onto the chain. */
   readonly isOurs: () => boolean
   /** Called in each round with the number of the relayer's transactions in blocks. */
   readonly onCount: (count: number) => void
@@ -61,42 +58,43 @@ export type RoundOptions = {
 export type RoundResult = {
   readonly view: ChainView
   readonly highestNonce: number | null
-  /** True if there is nothing to do until a new anchor arrives. */
+  /** True if there is no work until a new anchor arrives. */
   readonly isSettled: boolean
-  /** True if another gateway does the work. */
   readonly isStandby: boolean
   /** The endpoint's message if it refused a transaction, otherwise null. */
   readonly rejection: string | null
 }
 
 /**
- * Compares the store with the chain in rounds, and does the work that is necessary. The relayer's
- * nonce on the chain decides: anchors from this nonce on are sent, and receipts are read for lower
- * nonces. The state between rounds only saves work.
+ * Compares the store with the chain in rounds. The relayer's nonce on the chain decides: anchors
+ * from this nonce on are sent, and receipts are read for lower nonces. A lost state costs only
+ * repeated work.
  */
 export class BroadcastRounds {
   readonly #options: RoundOptions
-  /** No pending anchor below this nonce has a used nonce. Null: the store must be asked. */
+  /** All anchors below this nonce have a result. Null: ask the store. */
   #mineFrom: number | null = null
   /**
-   * No anchor below this nonce is mined and unconfirmed. The anchor with this nonce has enough
+   * All mined anchors below this nonce are confirmed. The anchor with this nonce has enough
    * confirmations from block #confirmAtBlock on.
    */
   #confirmFrom = 0
   #confirmAtBlock = 0
   /**
-   * The newest anchor with a block. If the chain contains this block, it contains the blocks of all
-   * earlier anchors.
+   * The newest anchor in a block. A chain with this block also has the blocks of all earlier
+   * anchors.
    */
   #tip: PlacedAnchor | null = null
-  /** All unmined anchors below `through` were sent. At `wholeAt`, they were last sent together. */
+  /**
+   * All unmined anchors below `through` were sent. `wholeAt` is when all were last sent together.
+   */
   #sent = { through: 0, wholeAt: 0 }
   #progress = { nonce: 0, at: 0 }
-  /** The progress of another gateway, and the time of the last change. */
+  /** The progress of the other gateway, and when it last changed. */
   #elsewhere = { state: '', at: 0 }
   #takenOverUntil = Number.NEGATIVE_INFINITY
   #rejection: string | null = null
-  /** Used nonces without a receipt, with the time since when the receipt is missing. */
+  /** Used nonces without a receipt, and since when the receipt is missing. */
   readonly #missingSince = new Map<number, number>()
   #takenCount = 0
   #revertedCount = 0
@@ -105,20 +103,18 @@ export class BroadcastRounds {
     this.#options = options
   }
 
-  /** Number of anchors that have failed on the chain since the start. */
   get revertedCount(): number {
     return this.#revertedCount
   }
 
-  /** Number of anchors since the start whose nonce another transaction used. */
+  /** Number of anchors whose nonce another transaction used. */
   get takenCount(): number {
     return this.#takenCount
   }
 
   /**
-   * Runs one round. Marks anchors as pending if a reorganisation removed them, records mined
-   * anchors, confirms anchors and sends anchors. Every step may be aborted and repeated. Throws
-   * RpcError, BroadcastFault, and the store's errors.
+   * Runs one round. An aborted round can be repeated. Throws RpcError, BroadcastFault, and the
+   * store's errors.
    */
   async run(signal: AbortSignal): Promise<RoundResult> {
     const { rpc, anchors, relayer, chainId, windowMax, now, onCount } = this.#options
@@ -143,8 +139,8 @@ export class BroadcastRounds {
     }
     if (view.nonce > this.#progress.nonce) this.#progress = { nonce: view.nonce, at: now() }
     const flight = await anchors.listFrom(relayer, view.nonce, windowMax)
-    // The relayer's nonce on the chain is lower than before. The cause is a reorganisation, or a
-    // local chain that started from an older state.
+    // The relayer's nonce on the chain fell. A reorganisation does this, and so does a local chain
+    // that starts from an older state.
     if (flight.some((anchor) => anchor.state !== 'pending'))
       await this.#takeBack(view.nonce, 'nonce')
     const end = Math.min(view.nonce, highestNonce + 1)
@@ -156,8 +152,8 @@ export class BroadcastRounds {
   }
 
   /**
-   * Returns true if another gateway sends these anchors. Returns false after a long time without
-   * progress, because that gateway may hang. Sending an anchor twice does no harm.
+   * Returns false after a long time without progress, because the other gateway may hang. Sending
+   * an anchor twice does no harm.
    */
   async #isStandby(view: ChainView): Promise<boolean> {
     const { anchors, relayer, now, isOurs } = this.#options
@@ -172,7 +168,10 @@ export class BroadcastRounds {
     return false
   }
 
-  /** This gateway does not see the progress of another gateway, so it reads everything again. */
+  /**
+   * Another gateway makes progress that this gateway does not see. Later, everything must be read
+   * again.
+   */
   #forget(): void {
     this.#mineFrom = null
     this.#confirmFrom = 0
@@ -198,7 +197,6 @@ export class BroadcastRounds {
     this.#tip = null
   }
 
-  /** Reads the receipts of pending anchors below `end`, and stores the results. */
   async #recordMined(end: number, signal: AbortSignal): Promise<void> {
     const { rpc, anchors, relayer } = this.#options
     let cursor = this.#mineFrom ?? 0
@@ -212,11 +210,11 @@ export class BroadcastRounds {
       const open = page.filter(({ nonce, state }) => nonce < end && state === 'pending')
       const hashes = open.map((anchor) => anchor.txHash)
       const receipts = await fetchReceipts(rpc, hashes, signal)
-      // This check comes between reading and storing, so that all stored blocks belong to one chain
-      // (see #tip).
+      // The check is after the reading and before the storing, so all stored blocks belong to one
+      // chain.
       if (!(await this.#checkTip(end, signal))) return
       await this.#store(open, receipts)
-      // The time without a receipt is counted for each anchor, so each anchor is checked.
+      // Each anchor starts its own time limit here, so `some` or `find` would be wrong.
       const missing = open.filter((_, at) => !receipts[at])
       const taken = missing.filter((anchor) => this.#isTaken(anchor))
       await this.#storeTaken(taken)
@@ -249,10 +247,7 @@ export class BroadcastRounds {
     }
   }
 
-  /**
-   * Returns true if another transaction took the anchor's nonce. An endpoint may show the receipt
-   * later than the nonce, but not later than `takenAfterMs`.
-   */
+  /** An endpoint may show the nonce before the receipt, but `takenAfterMs` is more than enough. */
   #isTaken({ nonce }: Anchor): boolean {
     const { takenAfterMs, now } = this.#options
     const since = this.#missingSince.get(nonce) ?? now()
@@ -277,8 +272,8 @@ export class BroadcastRounds {
   }
 
   /**
-   * Returns true if the chain contains the stored blocks of the anchors. Otherwise, marks the
-   * anchors without a block as pending, and returns false.
+   * Returns false if a reorganisation removed the newest anchor's block. The removed anchors are
+   * then pending again.
    */
   async #checkTip(end: number, signal: AbortSignal): Promise<boolean> {
     const { rpc, anchors, relayer } = this.#options
@@ -309,7 +304,7 @@ export class BroadcastRounds {
     if (through !== null) await anchors.markConfirmed(relayer, through)
   }
 
-  /** Returns true if this anchor, and every later anchor, cannot be confirmed yet. */
+  /** If this anchor must wait, so must every later anchor. */
   #hasToWait({ state, blockNumber }: Anchor, view: ChainView): boolean {
     if (state === 'pending') return true
     if (state !== 'mined' || blockNumber === null) return false
@@ -349,8 +344,8 @@ export class BroadcastRounds {
 }
 
 /**
- * The messages of geth, erigon, nethermind, besu, reth and anvil for a transaction that is already
- * in the pool or mined. They are used only for reports.
+ * What geth, erigon, nethermind, besu, reth and anvil answer for a transaction that is already in
+ * the pool or mined. Only the report uses the answer.
  */
 const HARMLESS_REFUSAL =
   /already known|already imported|already exists|known transaction|nonce (is )?too low|OldNonce/i

@@ -14,7 +14,6 @@ import type { Fees } from './sign-anchor.ts'
 const MAX_FEE_PER_GAS_GWEI = 500
 const MAX_PRIORITY_FEE_GWEI = 2
 
-/** The gateway's settings for the chain. */
 export const CHAIN_FIELDS = {
   /**
    * JSON-RPC endpoint of the EVM chain. Default: a local anvil. Needs the two variables after it.
@@ -76,7 +75,6 @@ export type RemoteChainConfig = {
 
 export type ChainConfig = { readonly kind: 'local'; readonly port: number } | RemoteChainConfig
 
-/** Gives the chain and anchoring settings, from variables without faults. */
 export function anchoringOf(settings: Settings): {
   readonly chain: ChainConfig
   readonly fees: Fees
@@ -115,10 +113,9 @@ function gweiToWei(gwei: number): bigint {
   return BigInt(Math.round(gwei * 1e9))
 }
 
-/** The variables for an operator's chain. Either all of them or none of them must be set. */
+/** An operator's chain needs all of these variables. */
 export const REMOTE_CHAIN = ['CHAIN_RPC_URL', 'RELAYER_PRIVATE_KEY', 'CONTRACT_ADDRESS'] as const
 
-/** Returns the faults of combinations of variables. */
 export function chainFaults(given: Environment): readonly string[] {
   return [...remoteFaults(given), ...feeFaults(given)]
 }

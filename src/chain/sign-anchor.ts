@@ -4,21 +4,18 @@ import { signRecoverable } from 'tiny-secp256k1'
 import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
 import { encodeAnchorCall } from '../../attestation/evidence/anchor-transaction.ts'
 import { encodeRlpNumber, type RlpItem } from '../../attestation/evidence/rlp.ts'
+import type { SignedHead } from '../../audit/known-heads.ts'
 import { encodeQuantity, encodeTyped } from './encode-block.ts'
 
 /**
- * Gas limit of an anchor. Unused gas is not paid, but the relayer's balance must cover limit × fee
- * cap. The most expensive call, a notary's first head, takes 75,000
- * (test/src/chain/contract/gas.test.ts measures this). The rest is a reserve for chains that charge
- * more for call data, such as rollups.
+ * Unused gas is not paid, but the relayer's balance must cover limit × fee cap. The most expensive
+ * call, a notary's first head, takes 75,000 (test/src/chain/contract/gas.test.ts measures this).
+ * The rest is for chains that charge more for call data, such as rollups.
  */
 export const ANCHOR_GAS_LIMIT = 150_000n
 
 export type Fees = {
-  /**
-   * The maximum price per gas, including the tip. It is never raised later, so it must be high
-   * enough for price spikes.
-   */
+  /** Includes the tip. It is never raised later, so it must be high enough for price spikes. */
   readonly maxFeePerGasWei: bigint
   readonly maxPriorityFeePerGasWei: bigint
 }
@@ -26,16 +23,15 @@ export type Fees = {
 export type RawAnchorTransaction = {
   /** 0x hex, as `eth_sendRawTransaction` takes it. */
   readonly raw: string
-  /** The transaction's hash, 0x, lower case. */
+  /** 0x, lower case. */
   readonly hash: string
 }
 
 /**
- * Signs the EIP-1559 transaction that stores a head in the contract. Pure and deterministic (RFC
- * 6979): the same values give the same bytes and the same hash. It does not use ethers, which takes
- * 2.5 times as long. Throws on a malformed key, address, root (32 bytes) or signature (65 bytes).
- * Does NOT check that the notary signed the head: the contract accepts any signature
- * (verifyTreeHead checks it).
+ * Signs the EIP-1559 transaction that stores a head in the contract. Deterministic (RFC 6979): the
+ * same values give the same bytes and hash. ethers would take 2.5 times as long. Throws on a
+ * malformed key, address, root (32 bytes) or signature (65 bytes). Does NOT check that the notary
+ * signed the head: the contract accepts any signature (verifyTreeHead checks it).
  */
 export function signAnchorTransaction(anchor: {
   /** 0x and 64 hex digits. */
@@ -43,11 +39,7 @@ export function signAnchorTransaction(anchor: {
   readonly chainId: number
   readonly contract: string
   readonly nonce: number
-  readonly head: {
-    readonly size: number
-    readonly root: Uint8Array
-    readonly signature: Uint8Array
-  }
+  readonly head: SignedHead
   readonly fees: Fees
   readonly gasLimit?: bigint
 }): RawAnchorTransaction {
@@ -90,7 +82,7 @@ function encodeAmount(amount: bigint): Uint8Array {
   return encodeQuantity(`0x${amount.toString(16)}`)
 }
 
-/** Returns the address of a private key: 0x, lower case. Throws on a malformed key. */
+/** Returns 0x hex, lower case. Throws on a malformed key. */
 export function relayerAddress(relayerKey: string): string {
   return computeAddress(new SigningKey(relayerKey)).toLowerCase()
 }

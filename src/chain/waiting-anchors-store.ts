@@ -3,18 +3,17 @@ import { encodeHex } from '../../attestation/bytes.ts'
 import type { Database } from '../storage/database.ts'
 import { hasSuccessor } from './anchors-store.ts'
 
-/** An anchor that is not confirmed. */
 export type WaitingAnchor = {
-  /** Address, 0x, lower case. `txHash` and `notary` have the same form. */
+  /** 0x, lower case, as are `txHash` and `notary`. */
   readonly relayer: string
   readonly nonce: number
   readonly txHash: string
   readonly notary: string
   /** Size of the anchored head. */
   readonly size: number
-  /** `taken`: another transaction used the nonce, so the anchor must be made again. */
+  /** `taken`: another transaction used the nonce, so a new anchor must be made. */
   readonly state: 'pending' | 'mined' | 'taken'
-  /** Null while no block contains the anchor. */
+  /** Null while the anchor is in no block. */
   readonly blockNumber: number | null
   /** Unix seconds. */
   readonly createdAt: number
@@ -22,10 +21,7 @@ export type WaitingAnchor = {
   readonly attempt: number
 }
 
-/**
- * Returns at most `limit` unconfirmed anchors of all relayers, oldest first. Throws the driver's
- * error.
- */
+/** Includes all relayers, oldest first. Throws the driver's error. */
 export async function listWaitingAnchors(
   { queries }: Pick<Database, 'queries'>,
   limit: number,

@@ -1,25 +1,19 @@
 import { CONTEXT_BYTES_MAX } from '../../enclave/protocol/enclave-api.ts'
 
-/**
- * What the gateway must know about a call when the enclave returns its completion. The enclave gets
- * this context with the call and returns it with the completion.
- */
+/** Goes to the enclave with the call, and comes back with the completion. */
 export type CallContext = {
-  /** Account of the API key that made the call, uuid. */
+  /** The account of the API key, uuid. */
   readonly accountId: string
-  /** Value of the call's header `x-request-id`. */
+  /** The header `x-request-id` of the call. */
   readonly requestId: string
   /**
-   * uuid of this attempt of a call with an Idempotency-Key. It identifies the call's record. Absent
-   * for a call without a key.
+   * uuid of one attempt of a call with an Idempotency-Key. Finds the call's record. Absent without
+   * a key.
    */
   readonly callId?: string
 }
 
-/**
- * Encodes `context` for CompletionCall.context. Throws RangeError when the text is longer than the
- * enclave accepts.
- */
+/** Throws RangeError when the text is longer than the enclave accepts. */
 export function encodeCallContext(context: CallContext): string {
   const { accountId, requestId, callId } = context
   const call = callId === undefined ? {} : { call_id: callId }
@@ -30,8 +24,8 @@ export function encodeCallContext(context: CallContext): string {
 }
 
 /**
- * Parses the context of a SealedCompletion. Returns null if encodeCallContext did not write the
- * text. The completion is then stored without an account.
+ * Returns null for a text that encodeCallContext did not write. Its completion is stored without an
+ * account.
  */
 export function parseCallContext(text: string): CallContext | null {
   const value = readJson(text)

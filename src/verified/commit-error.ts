@@ -3,7 +3,7 @@ export type CommitErrorCode =
   | 'log_diverged' // the database lost acknowledged leaves; commits stop until it is repaired
   | 'stopped' // the gateway stops; its next start commits the leaf if the enclave still runs
 
-/** Why a leaf is not committed although a caller waits for it. */
+/** The leaf that a caller waits for is not committed. */
 export class CommitError extends Error {
   override readonly name = 'CommitError'
   readonly code: CommitErrorCode

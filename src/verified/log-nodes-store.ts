@@ -3,16 +3,14 @@ import type { NodeCoordinate } from '../../attestation/merkle/proof-nodes.ts'
 import { PREPARED } from '../storage/prepared.ts'
 import type { Queries } from '../storage/tables.ts'
 
-/** Position of a stored node: its log in this database, and its place in the tree. */
 export type StoredNodeCoordinate = NodeCoordinate & { readonly logId: number }
 
-/** Returns the hash of a node. Throws when the node was not requested or is not stored. */
+/** Throws when the node was not requested or is not stored. */
 export type HashLookup = (coordinate: StoredNodeCoordinate) => Uint8Array
 
 /**
- * Reads nodes of any logs with one query. Coordinates may repeat. The lookup throws for a missing
- * node. The lateral limit makes each node one index lookup: an embedded database has no statistics,
- * so a join would read the whole table.
+ * Reads nodes of any logs with one query. Coordinates may repeat. `limit 1` makes each node one
+ * index lookup: an embedded database has no statistics, so a join would read the whole table.
  */
 export async function readNodes(
   queries: Queries,

@@ -8,7 +8,6 @@ import {
 } from '../../attestation/evidence/bundle-source.ts'
 import { textField, url } from '../runtime/fields.ts'
 
-/** Variables for what bundles say about their source. They are a part of src/config.ts. */
 export const SOURCE_FIELDS = {
   /**
    * Name of the person or company that runs this service, `Example Ltd`. Evidence bundles have it,
@@ -33,7 +32,7 @@ export const SOURCE_FIELDS = {
 
 type SourceSettings = z.output<z.ZodObject<typeof SOURCE_FIELDS>>
 
-/** What bundles say about their source. Null when the operator set nothing. */
+/** Null when the operator set nothing. */
 export function sourceOf(
   { OPERATOR_NAME: operator, RELEASES_URL: releases }: SourceSettings,
   gateway: string | null,

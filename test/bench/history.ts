@@ -118,7 +118,7 @@ async function measureProofs({ database, logId }: Grown): Promise<void> {
 function subjectsOf(grown: Grown): ReadonlyMap<string, () => Promise<unknown>> {
   const history = createHistory({
     records: createRecordsStore(grown.database),
-    erasures: createErasuresStore(grown.database),
+    eraseRecords: createErasuresStore(grown.database).eraseRecords,
     isOpen: true,
   })
   const viewer = { accountId: grown.account, seesAll: false }

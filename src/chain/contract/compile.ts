@@ -4,25 +4,19 @@ import { pathToFileURL } from 'node:url'
 import solc from 'solc'
 import { z } from 'zod'
 
-/**
- * Running `node src/chain/contract/compile.ts` writes this file. artifact.ts in this folder reads
- * it.
- */
+/** `node src/chain/contract/compile.ts` writes this file. artifact.ts beside it reads it. */
 export const ARTIFACT_FILE = join(
   import.meta.dirname,
   '../../../attestation/contract/artifact.json',
 )
 
-/**
- * Key of the source in the compiler's input. It is hashed into the bytecode's metadata, so it must
- * not change.
- */
+/** A part of the compiler's input. It must not change, because its hash is in the bytecode. */
 const SOURCE_UNIT = 'contracts/Affidavit.sol'
 
 /**
- * The settings that decide the bytecode, together with the compiler's version, which stands in
- * package-lock.json and in the pragma. `paris` is the oldest EVM without proof of work, so the
- * bytecode runs on every later chain. `runs` is high because the contract is called very often.
+ * These settings and the compiler's version (package-lock.json, pragma) decide the bytecode.
+ * `paris` is the oldest EVM without proof of work, so the bytecode runs on every later chain.
+ * `runs` is high because the contract is called very often.
  */
 const SETTINGS = {
   evmVersion: 'paris',
@@ -52,8 +46,8 @@ const Output = z.object({
 })
 
 /**
- * Returns the content of the artifact file, compiled from Affidavit.sol in this folder.
- * Deterministic. On an error or a warning, throws the compiler's own report.
+ * Returns the content of the artifact file. Deterministic. Throws the compiler's own report on an
+ * error or a warning.
  */
 export function compileArtifact(): string {
   const source = readFileSync(join(import.meta.dirname, 'Affidavit.sol'), 'utf8')

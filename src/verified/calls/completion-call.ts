@@ -6,24 +6,20 @@ import type { RouteContext } from '../../api/context.ts'
 import { ApiError } from '../../api/errors.ts'
 import { described, faultIssue } from '../../api/schemas.ts'
 
-/*
- * What the gateway sends to the enclave with a caller's bytes: the provider and the credential
- * (CompletionCall of the protocol).
- */
+/** Which provider and credential the enclave uses for a call (CompletionCall of the protocol). */
 
-/** The provider of a call, and the credential for it. */
 export type ChosenCredential = {
   readonly provider: string
   readonly credential: string | null
-  /** True for the operator's credential, false for the caller's. */
+  /** False for the caller's credential. */
   readonly isOperators: boolean
 }
 
 /**
- * Chooses the credential for a call: the caller's credential, or else the operator's credential for
- * the provider that serves the model. `credentials` are the operator's, by provider name. A
- * provider on plain http (only in development) needs no credential. Throws ApiError
- * `unsupported_model`, `provider_credential_missing`.
+ * Prefers the caller's credential to the operator's for the provider that serves the model.
+ * `credentials` are the operator's, by provider name. A provider on plain http (only in
+ * development) needs no credential. Throws ApiError `unsupported_model`,
+ * `provider_credential_missing`.
  */
 export function chooseCredential(
   call: {
@@ -51,7 +47,7 @@ export function chooseCredential(
   return { provider, credential, isOperators: credential !== null }
 }
 
-/** True if chooseCredential finds a provider and a credential for the call. */
+/** True if chooseCredential would not throw ApiError. */
 export function hasCredential(...call: Parameters<typeof chooseCredential>): boolean {
   try {
     chooseCredential(...call)
@@ -62,13 +58,10 @@ export function hasCredential(...call: Parameters<typeof chooseCredential>): boo
   }
 }
 
-/** Maximum length of a credential, so that it fits in a header in base64. */
+/** So long that it fits in a header in base64. */
 const CREDENTIAL_LENGTH_MAX = 4096
 
-/**
- * Reads the provider's credential from the header Fine-Tune-Authorization. `Bearer ` before it is
- * optional. Returns null when the header is missing. The error never repeats the credential.
- */
+/** `Bearer ` is optional. The error never repeats the credential. */
 const providerCredential = described(
   z
     .string()
@@ -87,10 +80,10 @@ const providerCredential = described(
   }),
 ).optional()
 
-/** Headers that may contain the caller's own credential at the provider. */
+/** The caller's own credential at the provider. */
 export const credentialHeaders = z.object({ 'fine-tune-authorization': providerCredential })
 
-/** Returns the named headers that a call has. The names are in lower case. */
+/** The names are in lower case. Leaves out headers that the call does not have. */
 export function givenHeaders(
   { req }: RouteContext,
   names: readonly string[],

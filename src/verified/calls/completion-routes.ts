@@ -31,31 +31,27 @@ import {
   type VerifiedDialect,
 } from './verified-dialects.ts'
 
-/** Maximum total size, bytes, of the bodies of all running calls. */
+/** Limit for the bodies of all running calls together. */
 const BODIES_BYTES_MAX = 512 * 1024 * 1024
 /**
- * Memory that a waiting call takes in addition to its body: two connections and their queued data.
- * Measured with `npm run bench -- peers --rows open-gateway`.
+ * Memory of a waiting call besides its body: two connections and their queued data. Measured with
+ * `npm run bench -- peers --rows open-gateway`.
  */
 const CALL_BYTES = 100 * 1024
 
 const callHeaders = idempotencyHeaders.extend(credentialHeaders.shape)
 
-/** What the routes of verified calls use. */
 type CompletionParts = {
   readonly completions: VerifiedCompletions
   readonly encrypted: EncryptedCalls
   readonly limiter: Pick<RateLimiter, 'admit'>
   readonly idempotency: Idempotency<StoredRecord>
   readonly bodyBytesMax: number
-  /** Maximum number of calls that run at the same time. Further calls are refused with 503. */
+  /** Further calls are refused with 503. */
   readonly callsMax: number
 }
 
-/**
- * `POST /v1/verified/chat/completions` and the paths of the other dialects: a verified completion,
- * whole or streamed (interface, parts 2.1–2.3 and 6).
- */
+/** A verified completion in each dialect, whole or streamed (interface, parts 2.1–2.3 and 6). */
 export function verifiedCompletionRoutes(parts: CompletionParts): readonly Route[] {
   const { callsMax } = parts
   const admission = createAdmission({
@@ -87,10 +83,14 @@ function completionRoute(
     tag: 'Verified chat',
     summary: dialect.summary,
     description:
-      `The answer is hashed and signed inside the enclave, and stored with its anchor, before it is given. ${dialect.description}` +
-      'This gateway reads request, answer and provider credential, unless the call is encrypted (EHBP, with `Ehbp-Encapsulated-Key` and `Affidavit-Notary`): ' +
-      'then it forwards data that it cannot read. Errors before an enclave has opened the call are not encrypted, and an unknown key gives a 422 of ' +
-      'type `application/problem+json`: fetch the keys again. The evidence shows that these words were exchanged, not who asked.',
+      'The answer is hashed and signed inside the enclave, and stored with its anchor, before ' +
+      `it is given. ${dialect.description}` +
+      'This gateway reads request, answer and provider credential, unless the call is ' +
+      'encrypted (EHBP, with `Ehbp-Encapsulated-Key` and `Affidavit-Notary`): ' +
+      'then it forwards data that it cannot read. Errors before an enclave has opened the call ' +
+      'are not encrypted, and an unknown key gives a 422 of ' +
+      'type `application/problem+json`: fetch the keys again. The evidence shows that these ' +
+      'words were exchanged, not who asked.',
     scope: 'inference',
     headers: callHeaders,
     body: { ...dialect.body, bytesMax: bodyBytesMax },
@@ -153,10 +153,7 @@ const CALL_ERRORS = [
 
 type CompletionCall = RouteCall<unknown, unknown, z.output<typeof callHeaders>, AskedCompletion>
 
-/**
- * The permit from the limits, and the claim of the call's Idempotency-Key. A call gets both before
- * its start. They are settled at its end.
- */
+/** A call gets both before its start. Both are settled at its end. */
 type Granted = {
   readonly dialect: VerifiedDialect
   readonly permit: Permit
@@ -197,8 +194,8 @@ async function answer(
 }
 
 /**
- * Returns a controller that is aborted with `abort`, except when the caller leaves. The call then
- * continues, and the caller gets the answer by repeating the call with the same key.
+ * Follows `abort`, except when the caller leaves. The call then continues, and the caller gets the
+ * answer by repeating the call with the key.
  */
 function outlivingCaller(abort: AbortController): AbortController {
   const kept = new AbortController()
@@ -211,7 +208,7 @@ function outlivingCaller(abort: AbortController): AbortController {
   return kept
 }
 
-/** Returns a writer that ignores all writes after the reader has left. */
+/** Ignores all writes after the reader has left. */
 function outlivingReader(writer: EventWriter): EventWriter {
   const whileRead = (error: unknown) => {
     if (!(error instanceof CallerLeftError)) throw error
@@ -229,7 +226,7 @@ function outlivingReader(writer: EventWriter): EventWriter {
   }
 }
 
-/** A call, the number of events that were sent to the caller, and the text of the first event. */
+/** `events` were sent to the caller. `first` is the text of the first one. */
 type CountedCall = { readonly asked: AskedCompletion; events: number; first: string }
 
 async function writeEvents(
@@ -256,9 +253,9 @@ async function writeEvents(
 }
 
 /**
- * Returns the record of a running call. Settles the permit with the usage in the record, and then
- * the claim. Without a record, the permit is settled with the prompt and the received chunks, or
- * with 0 tokens if the provider made no answer.
+ * Settles the permit with the usage in the record, and then the claim. Without a record, the permit
+ * is settled with the prompt and the received chunks, or with 0 tokens if the provider made no
+ * answer.
  */
 async function settled(
   { dialect, permit, claim }: Granted,
@@ -287,7 +284,7 @@ function firstEvent(bytes: Uint8Array): string {
   return text.toString('utf8', 0, text.indexOf(EVENT_END))
 }
 
-/** Counts the events in these bytes. Each event holds about one token. */
+/** Each event holds about one token. */
 function countEvents(bytes: Uint8Array): number {
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   let count = 0
@@ -302,7 +299,7 @@ function countEvents(bytes: Uint8Array): number {
 
 const EVENT_END = '\n\n'
 
-/** Sends the stored answer again, in the same form: whole or streamed. */
+/** The caller gets the form that this call asked for: whole or streamed. */
 async function answerAgain(
   { body: asked, stream }: CompletionCall,
   dialect: VerifiedDialect,

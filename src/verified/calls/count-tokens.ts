@@ -26,7 +26,7 @@ const PATHS = [
   '/v1/verified/anthropic/v1/messages/count_tokens',
   '/v1/verified/anthropic/messages/count_tokens',
 ]
-/** Counts that run at the same time. A coding agent asks for about 24 at once. */
+/** Counts at the same time. A coding agent asks for about 24 at once. */
 const COUNTS_MAX = 256
 /** Bytes of the bodies and answers of all running counts. */
 const COUNTS_BYTES_MAX = 256 * 1024 * 1024
@@ -48,8 +48,8 @@ type CountParts = {
 }
 
 /**
- * `count_tokens` of Messages. The gateway asks the provider itself: no enclave takes part, and the
- * count has no evidence and no record.
+ * The gateway asks the provider itself: no enclave takes part, and the count has no evidence and no
+ * record.
  */
 export function countTokensRoutes(parts: CountParts): readonly Route[] {
   const admission = createAdmission({ callsMax: COUNTS_MAX, bytesMax: COUNTS_BYTES_MAX })
@@ -62,7 +62,8 @@ export function countTokensRoutes(parts: CountParts): readonly Route[] {
       tag: 'Verified chat',
       summary: 'Count the tokens of a Messages request, without evidence',
       description:
-        'The gateway asks the provider that serves the model in Messages. A provider that does not count gives a 404. The call counts as one request without tokens.',
+        'The gateway asks the provider that serves the model in Messages. A provider that does ' +
+        'not count gives a 404. The call counts as one request without tokens.',
       scope: 'inference',
       headers: credentialHeaders,
       body: {
@@ -112,7 +113,7 @@ export function countTokensRoutes(parts: CountParts): readonly Route[] {
   )
 }
 
-/** Where to ask for a count. The headers contain the credential. */
+/** The headers contain the credential. */
 type Asked = {
   readonly provider: string
   readonly url: string
@@ -146,7 +147,7 @@ function endpointFor(table: readonly ProviderEntry[], model: string) {
   return { origin: entry.origin, ...endpoint }
 }
 
-/** Returns a function that opens one client for each URL. The provider tables set the URLs. */
+/** One client for each URL. The provider tables limit the number of URLs. */
 function openEndpoints({
   providerCas: ca,
   onStarted,

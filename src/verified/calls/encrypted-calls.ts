@@ -42,27 +42,25 @@ import type { ModelOutcomes } from './verified-completions.ts'
  * headers, lengths and times.
  */
 
-/** The gateway closes a connection that accepts no data for this time. */
+/** A connection that accepts no data for this time is closed. */
 const DRAIN_TIMEOUT_MS = 30_000
 
 /**
- * Maximum bytes that frames add to a body. A frame adds 20 bytes, and clients send one frame per
- * write.
+ * Frames may add this much to a body. A frame adds 20 bytes, and clients send one frame per write.
  */
 const FRAMING_BYTES_MAX = 1024 * 1024
 
-/** Estimated number of prompt bytes per token. */
+/** An estimate. */
 const BYTES_PER_TOKEN = 4
 
 /**
- * Maximum tokens to count for a prompt whose answer was not read to the end. The prompt may contain
+ * Limits the estimate for a prompt whose answer was not read to the end. A prompt may contain
  * pictures, which have many bytes.
  */
 const UNREAD_PROMPT_TOKENS_MAX = 100_000
 
 /**
- * Sent when the enclave no longer has the key. The caller then fetches the keys again and repeats
- * the call (EHBP).
+ * The enclave no longer has the key. The caller fetches the keys again and repeats the call (EHBP).
  */
 const KEY_CONFIG_BODY = JSON.stringify({
   type: KEY_CONFIG_PROBLEM,
@@ -96,14 +94,13 @@ const encryptedHeaders = z.object({
 
 const ENCAPSULATED_KEY_FORM = /^[0-9a-f]{64}$/
 
-/** Parts of the service that encrypted calls use. */
 export type EncryptedCalls = {
   readonly enclaves: Pick<ServiceEnclaves, 'findEncrypted' | 'wellKnownKeys'>
-  /** Maximum bytes of a body, without its frames. */
+  /** Limit for a body without its frames. */
   readonly bodyBytesMax: number
   /** Throws ApiError `not_ready` while completions cannot be committed. */
   readonly requireCommits: () => void
-  /** Resolves with the record of a sealed completion when it is stored. Throws ApiError. */
+  /** Resolves when the record of a sealed completion is stored. Throws ApiError. */
   readonly recordOf: (
     sealed: Pick<EncryptedSealed, 'notary' | 'index'>,
     abort: AbortController,
@@ -114,8 +111,8 @@ export type EncryptedCalls = {
    */
   readonly credentials: () => ReadonlyMap<string, string>
   /**
-   * How long a pull may take until it brings the proof to the enclave, milliseconds. 0 when pulls
-   * do not bring proofs.
+   * Milliseconds until a pull should have brought the proof to the enclave. 0: pulls bring no
+   * proofs.
    */
   readonly patienceMs: number
   readonly limiter: Pick<RateLimiter, 'admit'>
@@ -126,12 +123,12 @@ export type EncryptedCalls = {
   readonly log: Logger
 }
 
-/** True if a call is encrypted. Only the header decides this. */
+/** Only the header decides this. */
 export function isEncryptedCall(context: RouteContext): boolean {
   return context.req.headers[ENCAPSULATED_KEY_HEADER] !== undefined
 }
 
-/** Serves one encrypted call. Errors are encrypted only after the enclave has opened the call. */
+/** Errors are encrypted only after the enclave has opened the call. */
 export async function serveEncryptedCall(
   service: EncryptedCalls,
   { context, rate, abort }: RawCall,
@@ -152,7 +149,7 @@ export async function serveEncryptedCall(
   // The gateway cannot read the size of an encrypted call, so the call counts as one token here.
   const admitted = { kind: 'verified', model: '', estimate: 1 } as const
   const permit = await admitCall(context, service.limiter, admitted)
-  const tally = createTally()
+  const tally: Tally = { isOpened: false, model: null, usage: null, frames: 0 }
   const call = { context, abort, headers, encapsulatedKey, dialect, body, tally }
   try {
     const answer = await ask(service, call)
@@ -174,25 +171,17 @@ type ServedCall = {
   readonly tally: Tally
 }
 
-/** What the limits of the account need to know about a call. */
 type Tally = {
-  /** True if a provider may have received the request. */
+  /** A provider may have received the request. */
   isOpened: boolean
-  /**
-   * The model, as the enclave states it after sealing. Null before that, and for a refused call.
-   */
+  /** The enclave states the model after sealing. Null before that, and for a refused call. */
   model: string | null
   usage: EncryptedSealed['usage']
   frames: number
 }
 
-function createTally(): Tally {
-  return { isOpened: false, model: null, usage: null, frames: 0 }
-}
-
 /**
- * Returns the tokens that a call counts for, and the tokens of its prompt, as the provider states
- * them. If the caller left too early, estimates these numbers from bytes and frames.
+ * Takes the provider's numbers. If the caller left too early, estimates them from bytes and frames.
  */
 function usedTokens(
   { isOpened, usage, frames }: Tally,
@@ -246,8 +235,8 @@ async function ask(
 }
 
 /**
- * Returns null when the caller can fetch other keys. Throws ApiError `enclave_unavailable` when
- * there are no keys.
+ * Returns null when the caller can fetch other keys. Throws ApiError `enclave_unavailable`
+ * otherwise.
  */
 function refuseWithoutKeys(enclaves: EncryptedCalls['enclaves']): null {
   if (enclaves.wellKnownKeys().length > 0) return null
@@ -263,7 +252,7 @@ function answerKeyConfig(context: RouteContext): void {
   context.body = KEY_CONFIG_BODY
 }
 
-/** Passes on each frame as soon as it arrives. Sends the enclave the missing data for its proof. */
+/** Passes on each frame as soon as it arrives. */
 async function passOn(service: EncryptedCalls, call: ServedCall & OpenAnswer): Promise<void> {
   const { context, abort, answer, tally } = call
   const { res } = context
@@ -293,8 +282,8 @@ async function passOn(service: EncryptedCalls, call: ServedCall & OpenAnswer): P
 }
 
 /**
- * Records the usage, and waits until the completion is stored. Then sends the enclave the missing
- * data for its proof, unless a pull does this. Never rejects: an error ends the call.
+ * Waits until the completion is stored, and then sends the enclave its proof, unless a pull does
+ * this. Never rejects: an error ends the call.
  */
 async function recordSealed(
   service: EncryptedCalls,
@@ -362,7 +351,7 @@ async function write(
   if (!res.write(bytes)) await drained(res, DRAIN_TIMEOUT_MS)
 }
 
-/** Records the fault without its text, which only the caller may read. */
+/** The text is left out, because only the caller may read it. */
 function recordFault(
   { log }: EncryptedCalls,
   { context, tally }: ServedCall,
@@ -372,7 +361,7 @@ function recordFault(
   const callerCode = callerCodeOf(code)
   // The enclave refused the call before the answer began.
   if (tally.model === null && tally.frames === 0) tally.isOpened = false
-  // An invalid request is recorded by its status only.
+  // The status of an invalid request is enough.
   if (code === 'invalid_request') return
   const isWithin = tally.frames > 0
   state.failure ??= {

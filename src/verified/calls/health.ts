@@ -9,61 +9,48 @@ import { NonceUnknown } from '../../chain/relayer-nonces.ts'
 import { singleFlight } from '../../runtime/single-flight.ts'
 import type { CommitterStatus } from '../commits/committer.ts'
 
-/** Maximum age of an answer. Until then, all callers get the same answer. */
+/** All callers get the same answer for this time. */
 export const READINESS_AGE_MAX_MS = 1_000
 
 /** Time limit for the check of one part. */
 export const CHECK_TIMEOUT_MS = 2_000
 
-/**
- * Time limit for the database. It is short, so that a system that asks every second detects a
- * failure within two seconds.
- */
-export const DATABASE_TIMEOUT_MS = 1_000
+/** Short, so that a system that asks every second detects a failure within two seconds. */
+const DATABASE_TIMEOUT_MS = 1_000
 
-/** How long commits may fail before the gateway is not ready. Callers wait during this time. */
+/** Commits may fail this long before the gateway is not ready. Callers wait meanwhile. */
 export const COMMITS_FAILING_MS_MAX = 2_000
 
-/** The parts that verified completions depend on. `stopping`: the gateway was asked to stop. */
+/** Verified completions need these parts. `stopping`: the gateway was asked to stop. */
 type ReadinessPart = 'database' | 'enclave' | 'attestation' | 'commits' | 'stopping'
 
 type ReadinessReport = {
-  /** The failing parts. The gateway is ready when the list is empty. */
+  /** The gateway is ready when the list is empty. */
   readonly failing: readonly ReadinessPart[]
-  /**
-   * Whether anchors reach the chain, and how many are not in a block yet. Completions work without
-   * the chain, so the chain is not a ReadinessPart.
-   */
+  /** Completions work without the chain, so the chain is not a ReadinessPart. */
   readonly chain: { readonly isFailing: boolean; readonly anchorsWaiting: number }
-  /** Why `commits` fails. Null when it does not fail. */
+  /** Null when `commits` does not fail. */
   readonly commitFault: CommitFault | null
-  /**
-   * Blocks with anchors that cannot be read. They make only some evidence incomplete, so they are
-   * not a ReadinessPart.
-   */
+  /** These blocks make only some evidence incomplete, so they are not a ReadinessPart. */
   readonly unreadableBlocks: ReturnType<BlockProofs['unreadable']>
 }
 
-/** Why commits do not work. */
 export type CommitFault =
   | 'relayer_nonce_unknown' // the chain must be read once, to show that the database is not behind
   | 'log_diverged' //          the database and the log contradict each other
   | 'failing'
 
 type Readiness = {
-  /** Checks all parts. Never rejects. Takes at most CHECK_TIMEOUT_MS. */
+  /** Never rejects. Takes at most CHECK_TIMEOUT_MS. */
   read(): Promise<ReadinessReport>
 }
 
-/**
- * How the parts are checked. Each of the first three checks fails when it rejects or takes too
- * long.
- */
+/** The first three checks fail when they reject or take too long. */
 export type ReadinessChecks = {
   readonly database: () => Promise<void>
-  /** Fetches the enclave's current document, standard base64. */
+  /** The enclave's current document, standard base64. */
   readonly enclave: () => Promise<string>
-  /** Rejects when a document (standard base64) is not valid now. */
+  /** Rejects when the document (standard base64) is not valid now. */
   readonly attestation: (document: string) => Promise<void>
   readonly commits: () => Pick<CommitterStatus, 'phase' | 'failingForMs' | 'fault'>
   readonly chain: () => Pick<BroadcasterStatus, 'isChainFailing' | 'waitingCount'>
@@ -71,8 +58,8 @@ export type ReadinessChecks = {
 }
 
 /**
- * Checks all parts at the same time. A part is checked again only after its last check has ended,
- * so checks do not queue up. `now` returns milliseconds of a clock that is never set.
+ * A part is checked again only after its last check has ended, so checks do not queue up. `now`
+ * returns monotonic milliseconds.
  */
 export function createReadiness(checks: ReadinessChecks, now: () => number): Readiness {
   const database = singleFlight(checks.database)
@@ -150,13 +137,10 @@ const ready = z.strictObject({
 })
 
 /**
- * Routes without a key for the system that keeps this process running. The answers contain only
- * names of parts.
- *
- * `GET /healthz` answers 200. If it does not answer, a restart helps. `GET /readyz` answers 200
- * when verified completions can be served, and otherwise 503 with the failing parts. While
- * `isDraining`, `/readyz` answers 503 with the part `stopping`, but calls are still served. Both
- * routes say when the gateway is for staging or development.
+ * For the system that keeps this process running. The routes need no key, so the answers contain
+ * only names of parts. If `GET /healthz` does not answer, a restart helps. `GET /readyz` answers
+ * 200 when verified completions can be served, and otherwise 503 with the failing parts. While
+ * `isDraining`, this includes `stopping`, but calls are still served.
  */
 export function healthRoutes(
   readiness: Readiness,
@@ -201,7 +185,7 @@ export function healthRoutes(
   ]
 }
 
-/** Adds `stopping` to the failing parts. The gateway still serves calls. */
+/** The gateway still serves calls. */
 function withStop(report: ReadinessReport): ReadinessReport {
   return { ...report, failing: ['stopping', ...report.failing] }
 }

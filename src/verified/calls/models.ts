@@ -21,26 +21,25 @@ const verifiedModels = listedModels.extend({
   patterns: z.array(z.strictObject({ pattern: z.string(), owned_by: z.string() })),
 })
 
-/** Ids of models that callers can use, and patterns for further ids. */
+/** Callers can use the listed models, and further ids that match the patterns. */
 type VerifiedModels = {
   readonly data: readonly ListedModel[]
   readonly patterns: readonly { readonly pattern: string; readonly owned_by: string }[]
 }
 
 /**
- * Lists the models that can be verified now. With a caller's credential, these are the models of
- * every provider. Without it, only providers for which the operator has a credential count.
+ * With a caller's credential, lists the models of every provider. Without it, only of providers for
+ * which the operator has a credential.
  */
 type ListVerifiedModels = (
   callerCredential: string | null,
-  /** Only models of providers that have this dialect. */
+  /** Providers without this dialect are left out. */
   dialect: DialectName,
 ) => VerifiedModels
 
 /**
- * Verified models, from the provider tables of the enclaves. Empty while no enclave is reachable.
- * Calls never change the order (provider name, then id), because clients take the first model as
- * their default.
+ * Reads the provider tables of the enclaves. Empty while no enclave is reachable. Calls never
+ * change the order (provider name, then id), because clients take the first model as their default.
  */
 export function createVerifiedModels({
   enclaves,
@@ -51,13 +50,13 @@ export function createVerifiedModels({
   startedAt,
 }: {
   readonly enclaves: Pick<EnclavePool, 'identities'>
-  /** Model ids from the gateway's configuration. */
+  /** Ids from the gateway's configuration. */
   readonly providerModels: readonly string[]
   /** The operator's credentials, by provider name. */
   readonly credentials: () => ReadonlyMap<string, string>
   readonly outcomes: Pick<ModelOutcomes, 'served' | 'isMissing'>
   readonly lists: Pick<ProviderLists, 'listed'>
-  /** Start time of the gateway, Unix seconds. */
+  /** When the gateway started, Unix seconds. */
   readonly startedAt: number
 }): ListVerifiedModels {
   return (callerCredential, dialect) => {
@@ -71,7 +70,7 @@ export function createVerifiedModels({
       paid.set(owner, known)
       return known
     }
-    // The operator's credential does not reach this model. A caller's own credential may reach it.
+    // The operator's credential may not reach a model that a caller's credential reaches.
     const isThere = (model: string) => callerCredential !== null || !outcomes.isMissing(model)
     const owners = new Map(
       offersOf(table, [...providerModels, ...lists.listed(), ...outcomes.served()]),
@@ -94,15 +93,11 @@ function patternsOf(table: readonly ProviderEntry[]): VerifiedModels['patterns']
     .toSorted((one, other) => compare(one.owned_by, other.owned_by))
 }
 
-/** Compares by code units, so that the order is the same in every locale. */
+/** Compares code units, so that the order is the same in every locale. */
 function compare(one: string, other: string): number {
   return one < other ? -1 : one > other ? 1 : 0
 }
 
-/**
- * `GET /v1/verified/models` lists the models that can be verified. `…/{model}` returns one model.
- * `GET /v1/verified/anthropic/v1/models` lists the models of Messages for Anthropic's clients.
- */
 export function verifiedModelRoutes(list: ListVerifiedModels): readonly Route[] {
   const listed = (dialect: DialectName) => ({
     headers: credentialHeaders,
@@ -123,7 +118,11 @@ export function verifiedModelRoutes(list: ListVerifiedModels): readonly Route[] 
     path: '/v1/verified/models',
     summaries: ['Models that can be verified now', 'One model that can be verified now'],
     description:
-      'The models of providers for which this service has a credential; with your own Fine-Tune-Authorization, the models of every provider. The service asks its providers which models they have. `patterns`: you can also ask for a model that is not listed when its id matches a pattern, where `*` stands for any characters; the provider decides whether it has the model.',
+      'The models of providers for which this service has a credential; with your own ' +
+      'Fine-Tune-Authorization, the models of every provider. The service asks its providers ' +
+      'which models they have. `patterns`: you can also ask for a model that is not listed ' +
+      'when its id matches a pattern, where `*` stands for any characters; the provider ' +
+      'decides whether it has the model.',
     reply: { name: 'VerifiedModelList', schema: verifiedModels },
   })
   return [...ofOpenAi, ...ofAnthropic]

@@ -42,16 +42,15 @@ type CallParts = Opening &
     readonly service: ServiceEnclaves
     readonly commits: EnclaveCommits
     readonly metrics: Pick<Metrics, 'countModelList'> | null
-    /** True if the gateway will stop soon and must not receive further calls. */
+    /** The gateway will stop soon and must not receive further calls. */
     readonly isDraining: () => boolean
   }
 
-/** Routes of verified calls, by their group in the documentation. */
+/** Grouped as in the documentation. */
 type CallRoutes = Readonly<
   Record<'completions' | 'counts' | 'models' | 'health' | 'waiting', readonly Route[]>
 >
 
-/** Opens verified calls and returns their routes. */
 export function openVerifiedCalls(config: CallSettings, parts: CallParts): CallRoutes {
   const { database, anchoring, enclaves, service, commits, credentials, limiter, log } = parts
   const { bodyBytesMax, verifiedCallsMax: callsMax } = config

@@ -10,34 +10,30 @@ import { createEndpoint, type Endpoint, EndpointError } from '../../upstream/end
 
 /** How long a provider's list is used before the gateway asks again. */
 const REFRESH_MS = 3_600_000
-/** Pauses before the next request to a provider that sent no list. */
+/** Pauses after a provider sent no list. */
 const RETRY: BackOffBounds = { minMs: 10_000, maxMs: REFRESH_MS }
-/** How often the table is checked for new providers and new credentials. */
+/** How often the table is checked for new providers and credentials. */
 const LOOK_MS = 1_000
 /** Time limit for a whole answer. */
 const TIMEOUT_MS = 10_000
-/** Maximum bytes of an answer. The longest known list, OpenRouter's, is about 1 MB. */
+/** The longest known list, OpenRouter's, is about 1 MB. */
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024
-/** Maximum models of one provider. The list is public and is built again for each reader. */
+/** For each provider. The list is public and is built again for each reader. */
 export const LISTED_MAX = 500
-/** Printable characters, without spaces. */
 const MODEL_ID = /^[\x21-\x7e]{1,256}$/
 
-/** Result of a request to one provider. */
 export type ListOutcome = 'listed' | EndpointError['code']
 
 /** The models that each provider lists. */
 export type ProviderLists = {
-  /** Ids that are valid and match the provider table. At most LISTED_MAX ids for each provider. */
+  /** Only ids that match the provider table, at most LISTED_MAX for each provider. */
   listed(): readonly string[]
-  /** Stops all requests that are running. */
   stop(): Promise<void>
 }
 
 type ListedProvider = {
   readonly credential: string | null
   readonly ids: readonly string[]
-  /** Number of failures in a row. */
   readonly failures: number
   /** When the provider is asked next, monotonic milliseconds. */
   readonly dueMs: number
@@ -46,8 +42,8 @@ type ListedProvider = {
 /**
  * Asks providers for their models in the background (`GET …/models`, as OpenAI defines it), with
  * the operator's credential. If a provider sends no list, its previous list stays, and a metric and
- * a debug line report this. The ids must match the table, so a provider cannot list the models of
- * another provider.
+ * a debug line report this. A provider chooses the ids. They must match the table, so it cannot
+ * list another provider's models.
  */
 export function askProviderLists({
   enclaves,
@@ -63,11 +59,11 @@ export function askProviderLists({
   /** PEM of the authorities that are trusted for providers. Null: the system's. */
   readonly providerCas: readonly string[] | null
   readonly onAsked: (asked: { readonly provider: string; readonly outcome: ListOutcome }) => void
-  /** Gives monotonic milliseconds. */
+  /** Monotonic milliseconds. */
   readonly now: () => number
   readonly log: Logger
 }): ProviderLists {
-  /** Lists, by the URL that the list comes from. */
+  /** The keys are the URLs that the lists come from. */
   const lists = new Map<string, ListedProvider>()
 
   async function ask(
@@ -127,7 +123,7 @@ export function askProviderLists({
 
 const NO_HEADERS: Readonly<Record<string, string>> = {}
 
-/** Returns the URL of each provider's model list, next to the URL of its chat endpoint. */
+/** The keys are URLs. A provider's model list is beside its chat endpoint. */
 function listUrls(table: readonly ProviderEntry[]): ReadonlyMap<string, ProviderEntry> {
   return new Map(
     table.flatMap((entry) => {
@@ -137,7 +133,7 @@ function listUrls(table: readonly ProviderEntry[]): ReadonlyMap<string, Provider
   )
 }
 
-/** Returns the values in the place of ids, which may have any form. Throws EndpointError. */
+/** A provider may send anything in the place of an id. Throws EndpointError. */
 async function fetchIds(endpoint: Endpoint, signal: AbortSignal): Promise<readonly unknown[]> {
   const answer = await endpoint.ask({
     method: 'GET',
@@ -150,11 +146,11 @@ async function fetchIds(endpoint: Endpoint, signal: AbortSignal): Promise<readon
   return data.map((model: { readonly id?: unknown } | null) => model?.id)
 }
 
-/** Ids to match before other work on the event loop may run. */
+/** After so many ids, other work on the event loop may run. */
 const IDS_AT_ONCE = 1_000
 
 /**
- * Returns the ids that are valid and served, in order, without duplicates. Google's prefix
+ * Returns the ids that the provider serves, sorted and without duplicates. Google's prefix
  * `models/` is removed. Fine-tuned models are left out: their names show their owner, and the list
  * is public.
  */

@@ -3,12 +3,12 @@ import type { EventDialect } from '../../../attestation/dialects/dialects.ts'
 import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
 
-/** An answer as a stream again: the text of its events, and the data of its last event. */
+/** `events` is the text of all events but the last. `last` is the data of the last event. */
 type ReplayedAnswer = { readonly events: string; readonly last: string }
 
 /**
- * Returns an earlier answer as a stream in the form of an enclave's stream. `sent`: the data of the
- * events that assemble to the answer. The first stream had other events.
+ * Returns an earlier answer in the form of an enclave's stream. `sent` is the data of events that
+ * assemble to the answer. The first stream may have had other events.
  */
 export function replayAnswer(
   dialect: Pick<EventDialect, 'openStream'>,

@@ -30,13 +30,12 @@ import { dialectOf } from '../records/record-text.ts'
 import type { AnsweredRecord } from '../records/records-store.ts'
 import { type ChosenCredential, chooseCredential } from './completion-call.ts'
 
-/** A valid call for a verified completion. */
 export type VerifiedCall = {
   readonly model: string
   readonly dialect: DialectName
-  /** The caller's headers that may be hashed, by their lower-case names. */
+  /** The caller's headers that may be hashed, by lower-case names. */
   readonly headers: Readonly<Record<string, string>>
-  /** The caller's exact bytes, which the enclave receives unparsed. */
+  /** The caller's exact bytes. The enclave receives them unparsed. */
   readonly body: Uint8Array
   readonly callerCredential: string | null
   readonly context: CallContext
@@ -47,9 +46,8 @@ export type VerifiedCall = {
 }
 
 /**
- * Events of a streamed call: first the chunks, then the record with the last chunk. The proof is
- * added to the last chunk, which is canonical JSON text, or null when the enclave has already sent
- * all chunks. A fault may come in place of the record.
+ * Chunks come first, then the record, or a fault in its place. `last` is the last chunk in
+ * canonical JSON, to which the proof is added. Null when the enclave has already sent all chunks.
  */
 type VerifiedEvent =
   | { readonly kind: 'chunks'; readonly bytes: Uint8Array }
@@ -57,51 +55,46 @@ type VerifiedEvent =
   | { readonly kind: 'record'; readonly record: AnsweredRecord; readonly last: string | null }
 
 /**
- * Verified completions, sealed by the enclave and stored by the committer. `complete` and `stream`
- * throw ApiError, ValidationError (when the enclave refuses a body) and the reason of `abort`.
+ * The enclave seals completions, and the committer stores them. `complete` and `stream` throw
+ * ApiError, ValidationError (when the enclave refuses a body) and the reason of `abort`.
  */
 export type VerifiedCompletions = {
-  /** Makes a completion. Returns its record when the record is stored and its anchor is signed. */
+  /** Resolves when the record is stored and its anchor is signed. */
   complete(call: VerifiedCall): Promise<AnsweredRecord>
   /**
-   * Makes a streamed completion. Resolves when the answer begins. If the caller stops iterating,
-   * the call to the provider ends.
+   * Resolves when the answer begins. If the caller stops iterating, the call to the provider ends.
    */
   stream(call: VerifiedCall): Promise<AsyncIterable<VerifiedEvent>>
   /** Throws ApiError `not_ready` while sealed completions cannot be stored. */
   requireCommits(): void
-  /** Returns the record of a sealed completion when it is stored and its anchor is signed. */
+  /** Resolves when the record is stored and its anchor is signed. */
   recordOf(
     sealed: Pick<SealedNotice, 'notary' | 'index'>,
     abort: AbortController,
   ): Promise<AnsweredRecord>
 }
 
-/**
- * How long a caller waits for the commit of a sealed completion. After an error, the completion is
- * still committed later.
- */
+/** A caller waits this long for the commit of a sealed completion. It is still committed later. */
 const COMMIT_TIMEOUT_MS = 60_000
 
 /**
- * How long commits may fail before the gateway refuses calls. A restarted database works again
- * within this time. Completions that are sealed meanwhile are committed late, but not lost.
+ * Commits may fail this long before the gateway refuses calls. A restarted database works again
+ * within this time, and completions that are sealed meanwhile are only committed late.
  */
 export const COMMITS_FAILING_MAX_MS = 10_000
 
 type VerifiedCompletionsOptions = {
   readonly enclaves: Pick<EnclavePool, 'complete'>
   readonly committer: Pick<Committer, 'waitFor' | 'isStandby' | 'status'>
-  /** The operator's credentials by provider name. */
+  /** The operator's credentials, by provider name. */
   readonly credentials: () => ReadonlyMap<string, string>
-  /** Called with the outcome of each call with an operator's credential, by model. */
+  /** Learns from calls with an operator's credential. */
   readonly outcomes: Pick<ModelOutcomes, 'recordServed' | 'recordMissing'>
-  /** Returns milliseconds, to measure the phases of a call. */
+  /** Milliseconds, to measure the phases of a call. */
   readonly now: () => number
   readonly log: Logger
 }
 
-/** Makes verified completions, without HTTP. */
 export function createVerifiedCompletions(
   options: VerifiedCompletionsOptions,
 ): VerifiedCompletions {
@@ -127,7 +120,7 @@ export function createVerifiedCompletions(
   }
 }
 
-/** Refuses the call before the provider is paid for an answer that cannot be delivered. */
+/** Otherwise the provider would be paid for an answer that cannot be delivered. */
 function requireCommits({ committer }: Pick<VerifiedCompletionsOptions, 'committer'>): void {
   const { phase, failingForMs, fault } = committer.status()
   if (
@@ -172,7 +165,7 @@ async function ask(
   }
 }
 
-/** Used for a call that the gateway has not sent to an enclave. */
+/** For a call that was not sent to an enclave. */
 const NO_CREDENTIAL: ChosenCredential = { provider: '', credential: null, isOperators: false }
 
 async function* relay(
@@ -244,10 +237,7 @@ async function commitOf(
   }
 }
 
-/**
- * Returns what logs, metrics and traces contain about a completion: facts from its receipt and its
- * usage, but no text.
- */
+/** For logs, metrics and traces, so it contains no text of the call. */
 function factsOfRecord({
   receipt,
   response,
@@ -302,14 +292,12 @@ function unexpected(
     call,
     new EnclaveError('protocol', `unexpected answer of kind ${answer.kind}`),
   )
-  // No reader will read this stream. The abort closes its connection.
+  // This stream has no reader. The abort closes its connection.
   call.abort.abort(error)
   return error
 }
 
-/**
- * Returns the fault for the caller. Its message may repeat a provider's words, so it is not logged.
- */
+/** The message may repeat a provider's words, so it is not logged. */
 function refusal(
   { log }: VerifiedCompletionsOptions,
   { context }: VerifiedCall,
@@ -336,23 +324,22 @@ function callerErrorOf(
   return outageErrorOf(error)
 }
 
-/** Maximum stored ids of each kind. The least recently used id is removed first. */
+/** Ids in memory, of each kind. */
 const OUTCOMES_MAX = 1_000
 /** How long a model counts as missing after its provider said so. */
 const MISSING_MS = 10 * 60_000
 
 /** Outcomes of calls with the operator's credentials, by model, in memory. */
 export type ModelOutcomes = {
-  /** Records that the model made a completion. */
   recordServed(model: string): void
-  /** Records that the provider answered 404 for the model. */
+  /** Call this when the provider answered 404 for the model. */
   recordMissing(model: string): void
-  /** Models that have made completions and were not reported as missing since. */
+  /** Models that made completions and were not reported as missing since. */
   served(): readonly string[]
   isMissing(model: string): boolean
 }
 
-/** Returns an empty store of outcomes. `now` returns milliseconds. */
+/** `now` returns milliseconds. */
 export function createModelOutcomes(now: () => number): ModelOutcomes {
   const served = new LruMap<string, true>(OUTCOMES_MAX)
   const missing = new LruMap<string, number>(OUTCOMES_MAX)

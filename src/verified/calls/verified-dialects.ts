@@ -39,9 +39,9 @@ import { replayAnswer } from './replay-answer.ts'
 export type AskedCompletion = {
   readonly model: string
   readonly isStream: boolean
-  /** True if the caller of a chat asked for the usage chunk. */
+  /** The caller of a chat asked for the usage chunk. */
   readonly includesUsage: boolean
-  /** Estimated tokens of the prompt, and of the whole call. */
+  /** Estimates: tokens of the prompt, and of the whole call. */
   readonly promptTokens: number
   readonly estimate: number
 }
@@ -56,18 +56,18 @@ export type VerifiedDialect = {
   readonly body: NamedSchema<AskedCompletion> & { readonly example: object }
   readonly reply: NamedSchema
   readonly events: NamedSchema
-  /** Headers of a call that the enclave may hash. */
+  /** The enclave may hash these headers of a call. */
   readonly headers: readonly string[]
   /** Sends the answer of an earlier call as a stream. */
   replay(writer: EventWriter, record: StoredRecord, asked: AskedCompletion): Promise<void>
-  /** What the caller of a stream has received, from the text of its first event. */
+  /** What the caller of a stream has received, from the text of the first event. */
   soFar(firstEvent: string, events: number): StreamSoFar | null
 }
 
 /** SHA-256 in hex. */
 const DIGEST_FORM = /^[0-9a-f]{64}$/
 
-/** Checks only the form of the caller's demands. The enclave checks the demands themselves. */
+/** Only the form of the demands is checked. The enclave checks the rest. */
 const demands = z
   .strictObject({
     nonce: z.string().regex(NONCE_FORM).optional(),
@@ -86,12 +86,17 @@ const demands = z
     provider_keys: z.array(z.string().regex(DIGEST_FORM)).min(1).max(PROVIDER_KEYS_MAX).optional(),
   })
   .describe(
-    'What the caller demands of the enclave: hashed with the request, not sent to the provider. `nonce`: 16 to 64 bytes in hex; ' +
-      "the receipt's `attempt` then says how often this same call was made. `credential`, beside a nonce: `operator`, or " +
-      '`{ "sha256": … }` of the credential in `Fine-Tune-Authorization`; the enclave uses that credential, or refuses the call (`credential_mismatch`). ' +
+    'What the caller demands of the enclave: hashed with the request, not sent to the ' +
+      'provider. `nonce`: 16 to 64 bytes in hex; ' +
+      "the receipt's `attempt` then says how often this same call was made. `credential`, " +
+      'beside a nonce: `operator`, or ' +
+      '`{ "sha256": … }` of the credential in `Fine-Tune-Authorization`; the enclave uses that ' +
+      'credential, or refuses the call (`credential_mismatch`). ' +
       '`session`: the place of the call in a session, which ties the calls of one run together. ' +
-      '`headers`: the hashed headers of a call in another dialect than chat, in place of those of the HTTP request. ' +
-      '`provider_keys`: SHA-256 of the TLS keys (subjectPublicKeyInfo) that the provider may have; nothing is sent to another (`provider_key_mismatch`).',
+      '`headers`: the hashed headers of a call in another dialect than chat, in place of those ' +
+      'of the HTTP request. ' +
+      '`provider_keys`: SHA-256 of the TLS keys (subjectPublicKeyInfo) that the provider may ' +
+      'have; nothing is sent to another (`provider_key_mismatch`).',
   )
   .nullish()
 
@@ -149,7 +154,7 @@ function eventDialect(
   parts: Pick<VerifiedDialect, 'face' | 'paths' | 'summary' | 'description' | 'soFar'> & {
     readonly names: Readonly<Record<'request' | 'reply' | 'event', string>>
     readonly example: object
-    /** The data of events that assemble to an answer. */
+    /** The data of events that assemble to the answer. */
     readonly eventsOf: (answer: JsonObject) => readonly JsonObject[]
   },
 ): VerifiedDialect {
@@ -205,5 +210,4 @@ const MESSAGES = eventDialect(EVENT_DIALECTS.messages, {
   soFar: () => null,
 })
 
-/** The dialects of verified calls. */
 export const VERIFIED_DIALECTS: readonly VerifiedDialect[] = [CHAT, RESPONSES, MESSAGES]

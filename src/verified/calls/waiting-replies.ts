@@ -3,7 +3,6 @@ import { address, hash32, unixSeconds } from '../../api/schemas.ts'
 
 const count = z.int().min(0)
 
-/** `GET /v1/admin/anchors`. */
 export const waitingAnchors = z.strictObject({
   anchors: z
     .array(
@@ -16,7 +15,8 @@ export const waitingAnchors = z.strictObject({
         state: z
           .enum(['pending', 'mined', 'taken'])
           .describe(
-            'pending: in no block yet; mined: in a young block; taken: another transaction used its nonce, and the anchor will be made again',
+            'pending: in no block yet; mined: in a young block; taken: another transaction ' +
+              'used its nonce, and the anchor will be made again',
           ),
         block_number: z.int().nullable(),
         created_at: unixSeconds,
@@ -27,7 +27,6 @@ export const waitingAnchors = z.strictObject({
 })
 export type WaitingAnchorsReply = z.output<typeof waitingAnchors>
 
-/** `GET /v1/admin/status`. */
 export const waitingStatus = z.strictObject({
   commits: z
     .strictObject({

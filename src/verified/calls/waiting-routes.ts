@@ -8,7 +8,7 @@ import { waitingAnchors, waitingStatus } from './waiting-replies.ts'
 
 const LIMIT_MAX = 1000
 
-/** Operator routes that list what is not committed or not on the chain yet, and why. */
+/** For the operator: what is not committed or not on the chain yet, and why. */
 export function waitingRoutes({
   commits,
   anchoring,

@@ -12,7 +12,8 @@ import type { Json } from '../../../attestation/json/value.ts'
 import { appendLeaves, type Edge, type LogNode, rootOf } from '../../../attestation/merkle/edge.ts'
 import { hashLeaf } from '../../../attestation/merkle/hash.ts'
 import { parseReceipt, type Receipt } from '../../../attestation/receipt.ts'
-import { type LogDomain, type TreeHead, verifyTreeHead } from '../../../attestation/tree-head.ts'
+import { type LogDomain, verifyTreeHead } from '../../../attestation/tree-head.ts'
+import type { SignedHead } from '../../../audit/known-heads.ts'
 import type {
   Identity,
   PullReply,
@@ -21,8 +22,8 @@ import type {
 import { recoverPoint } from '../../../enclave/protocol/recover-point.ts'
 
 /**
- * The enclave sent a batch that its head does not cover, or that cannot be stored unchanged. No
- * part of the batch is stored.
+ * The head does not cover the batch, or the batch cannot be stored unchanged. The batch is not
+ * stored.
  */
 export class BatchRefused extends Error {
   override readonly name = 'BatchRefused'
@@ -35,7 +36,7 @@ export class BatchRefused extends Error {
 }
 
 export type BatchFault =
-  | 'wrong_identity' //       the notary is not the address of the public key, or signs for another chain or contract
+  | 'wrong_identity' //       the notary has another public key, or another chain or contract
   | 'wrong_index' //          indexes do not follow the stored log
   | 'unstorable_text' //      U+0000 or a lone surrogate in a canonical text
   | 'invalid_receipt' //      not a receipt in canonical form
@@ -46,28 +47,24 @@ export type BatchFault =
   | 'wrong_root' //           the head is over other leaves
   | 'wrong_head_signature' // the notary did not sign the head
 
-/** A notary, and the chain and contract that its heads are valid for. */
+/** The account that signs a log's heads, and the chain and contract for which it signs. */
 export type Notary = {
-  /** Address, 0x, lower case. It is the id of the log. */
+  /** 0x, lower case. It is the id of the log. */
   readonly address: string
   /** 0x + 65 bytes. */
   readonly publicKey: string
   readonly domain: LogDomain
 }
 
-/**
- * An attestation document as the enclave sends it: its SHA-256 (hex) and its bytes (standard
- * base64).
- */
+/** SHA-256 in hex, and the bytes in standard base64, as the enclave sends them. */
 export type GivenDocument = { readonly digest: string; readonly base64: string }
 
-/** Checked completions that continue the stored log, all signed by the notary. */
 type CheckedBatch = {
   readonly completions: readonly CheckedCompletion[]
-  /** The attestation documents in the batch, by digest. */
+  /** Attestation documents by digest. */
   readonly documents: ReadonlyMap<string, Uint8Array>
-  readonly head: TreeHead & { readonly signature: Uint8Array }
-  /** The edge of the log after the batch, and the data to store. */
+  readonly head: SignedHead
+  /** The edge of the log after the batch. */
   readonly edge: Edge
   readonly nodes: readonly LogNode[]
 }
@@ -78,7 +75,7 @@ export type CheckedCompletion = {
   readonly document: GivenDocument
 }
 
-/** Returns the notary that an enclave claims to be. Throws BatchRefused `wrong_identity`. */
+/** Throws BatchRefused `wrong_identity`. */
 export function checkIdentity(
   identity: Pick<Identity, 'notary' | 'public_key' | 'boot_configuration'>,
   domain: LogDomain,
@@ -89,16 +86,17 @@ export function checkIdentity(
   if (boot.chain_id !== domain.chainId || boot.contract !== domain.contract)
     throw refused(
       'wrong_identity',
-      `expected an enclave for contract ${domain.contract} on chain ${domain.chainId}, got ${boot.contract} on ${boot.chain_id}`,
+      `expected an enclave for contract ${domain.contract} on chain ${domain.chainId}, got ` +
+        `${boot.contract} on ${boot.chain_id}`,
     )
   return { address, publicKey, domain }
 }
 
 /**
- * Checks that a reply with at least one completion continues the stored log: its indexes, receipts,
- * hashes, documents, tree and head. `known` is the document that the enclave left out. Throws
- * BatchRefused. Does NOT verify the completions' own signatures or the documents: readers of a
- * record check these. The signed head shows that the enclave made the completions.
+ * Checks that a reply continues the stored log: its indexes, receipts, hashes, documents, tree and
+ * head. `known` is the document that the enclave left out. Throws BatchRefused. Does NOT verify the
+ * completions' signatures or the documents: readers of a record do. The signed head shows that the
+ * enclave made the completions.
  */
 export function checkBatch(
   reply: PullReply,
@@ -133,7 +131,7 @@ function checkCompletion(sealed: SealedCompletion, index: number): Receipt {
       `expected texts without U+0000 and lone surrogates in completion ${index}`,
     )
   const receipt = readReceipt(sealed.receipt, index)
-  // An encrypted call has no texts here. Only the receipt has their hashes.
+  // The texts of an encrypted call are not here. Only the receipt has their hashes.
   const isEncrypted = receipt.version !== 1 && receipt.encrypted
   const isHashed = (text: string | null, expected: string) =>
     text === null ? isEncrypted : !isEncrypted && hash('sha256', text) === expected
@@ -159,7 +157,7 @@ function readReceipt(text: string, index: number): Receipt {
     // Readers get this text inside JSON, so it must be the canonical form of its value.
     if (canonicalizeJson(receipt as unknown as Json) === text) return receipt
   } catch {
-    // Reported below, without the parser's message, which may repeat its input.
+    // The parser's message may repeat its input, so it is left out.
   }
   throw refused('invalid_receipt', `expected a canonical receipt in completion ${index}`)
 }

@@ -1,22 +1,21 @@
-/** What a committer has done since this process started. */
+/** Counts from the start of this process. */
 export type CommitFigures = {
   readonly commits: number
   readonly records: number
-  /** Number of commits that another gateway made first. */
+  /** Commits that another gateway made first. */
   readonly races: number
   readonly failures: number
-  /** Number of records in the last commit, and in the largest commit. */
+  /** Numbers of records. */
   readonly lastBatch: number
   readonly largestBatch: number
   /**
-   * When the last commit was durable, performance.now(). The next member is the time from the
-   * enclave's reply until then.
+   * As performance.now(). The next member is the time from the enclave's reply until the commit was
+   * durable.
    */
   readonly lastCommitAtMs: number | null
   readonly lastCommitMs: number | null
 }
 
-/** The figures before the first commit. */
 export const NO_FIGURES: CommitFigures = {
   commits: 0,
   records: 0,
@@ -28,7 +27,6 @@ export const NO_FIGURES: CommitFigures = {
   lastCommitMs: null,
 }
 
-/** The figures after a commit of `count` records that ended now. */
 export function countCommit(
   figures: CommitFigures,
   { count, startedAtMs }: { readonly count: number; readonly startedAtMs: number },

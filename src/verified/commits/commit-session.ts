@@ -1,10 +1,11 @@
 import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
-import type { LogDomain, TreeHead } from '../../../attestation/tree-head.ts'
+import type { LogDomain } from '../../../attestation/tree-head.ts'
 import type { AnchorProof, PullReply } from '../../../enclave/protocol/enclave-api.ts'
+import type { Anchoring } from '../../chain/anchoring.ts'
 import type { RelayerNonces } from '../../chain/relayer-nonces.ts'
 import type { EnclaveClient } from '../../enclaves/enclave-client.ts'
 import { parseCallContext } from '../call-context.ts'
-import type { StoredRecord } from '../records/records-store.ts'
+import { type StoredRecord, UUID_FORM } from '../records/records-store.ts'
 import {
   type CheckedCompletion,
   checkBatch,
@@ -18,50 +19,29 @@ import { type CommittedHead, proofOf, recordsUnder } from './committed-heads.ts'
 import type { IntervalAnchors } from './interval-anchors.ts'
 
 /**
- * The database lacks leaves that the enclave has seen as acknowledged: the database was restored,
- * or a replica that was behind replaced it. The enclave has forgotten these leaves. Further commits
- * would hide this loss.
+ * The database lost acknowledged leaves, after a restore or a switch to a late replica. The enclave
+ * no longer has them, and further commits would hide the loss.
  */
 export class LogDiverged extends Error {
   override readonly name = 'LogDiverged'
 }
 
-/**
- * Signs the anchor of a head with the relayer's key. Returns the raw transaction and its hash, 0x
- * hex.
- */
-type SignAnchor = (
-  nonce: number,
-  head: TreeHead & { readonly signature: Uint8Array },
-) => SignedAnchor
-type SignedAnchor = { readonly raw: string; readonly hash: string }
-
-/** The log that the committer follows, and all data for the next commit. */
+/** The followed log, and what its next commit needs. */
 export type CommitSession = {
   readonly notary: Notary
   readonly log: LogState
-  /** A document that the database certainly has, so the enclave need not send it again. */
+  /** The database has this document, so the enclave need not send it again. */
   readonly known: GivenDocument | null
-  /**
-   * Data for the proofs of the encrypted calls in the previous commit. The next pull sends it to
-   * the enclave.
-   */
+  /** For encrypted calls in the previous commit. The next pull sends them to the enclave. */
   readonly proofs: readonly AnchorProof[]
 }
 
-/** The result of a commit that is durable. */
 type Committed = {
-  /** The session for the next commit. */
   readonly session: CommitSession
-  /**
-   * Index of the first leaf in the commit. The next member is the number of leaves in the commit.
-   */
+  /** The commit has `count` leaves from this index on. */
   readonly from: number
   readonly count: number
-  /**
-   * Returns the record of a leaf in this commit, as the history shows it. Null while the leaves
-   * wait for their anchor.
-   */
+  /** Null while the leaves wait for their anchor. */
   readonly recordOf: ((index: number) => StoredRecord) | null
 }
 
@@ -69,21 +49,21 @@ export type SessionOptions = {
   readonly turns: Pick<CommitTurns, 'encodeNotice'>
   readonly enclave: Pick<EnclaveClient, 'identity' | 'forgetIdentity'>
   readonly commits: CommitsStore
-  /** Chain and contract that heads are signed for. */
+  /** Heads are signed for this chain and contract. */
   readonly domain: LogDomain
-  /** Nonces of the relayer that pays for anchors. All its committers share them. */
+  /** All committers of the relayer share these nonces. */
   readonly nonces: RelayerNonces
-  readonly signAnchor: SignAnchor
-  /** The interval decides whether a commit includes its anchor or gets it later. */
+  readonly signAnchor: Anchoring['sign']
+  /** 0: a commit includes its anchor. Otherwise the anchor comes later. */
   readonly anchors: Pick<IntervalAnchors, 'intervalMs'>
   /** Unix milliseconds. */
   readonly now: () => number
 }
 
 /**
- * Asks the enclave for its identity, and the database for the state of the enclave's log. Throws
- * LogDiverged, LogCorrupt, BatchRefused (this service must not follow the enclave), and the errors
- * of the enclave client and the store.
+ * Reads the enclave's identity and the stored state of its log. Throws LogDiverged, LogCorrupt,
+ * BatchRefused (this service must not follow the enclave), and the errors of the enclave client and
+ * the store.
  */
 export async function openCommitSession({
   enclave,
@@ -95,7 +75,7 @@ export async function openCommitSession({
   enclave.forgetIdentity()
   const identity = await enclave.identity()
   const notary = checkIdentity(identity, domain)
-  // The log is read after the identity, so it includes all leaves that were acknowledged before.
+  // Read after the identity, so that it includes all leaves that the enclave knows as acknowledged.
   const log = await commits.openLog({
     notary: notary.address,
     publicKey: notary.publicKey,
@@ -105,7 +85,8 @@ export async function openCommitSession({
   })
   if (identity.log.acknowledged > log.edge.size)
     throw new LogDiverged(
-      `expected at least ${identity.log.acknowledged} leaves of log ${notary.address} in the database, got ${log.edge.size}: ` +
+      `expected at least ${identity.log.acknowledged} leaves of log ${notary.address} in the ` +
+        `database, got ${log.edge.size}: ` +
         'it lost committed records; restore them, or restart the enclave to begin a new log',
     )
   await nonces.refresh()
@@ -113,9 +94,9 @@ export async function openCommitSession({
 }
 
 /**
- * Checks and stores a reply with at least one completion. Its anchor is stored with it, except when
- * anchors have intervals. Throws BatchRefused and CommitRaceLost: nothing is stored then. After any
- * other error, it is unknown whether the reply is stored.
+ * Checks and stores a reply with at least one completion. The anchor is stored too, unless anchors
+ * have intervals. After BatchRefused or CommitRaceLost, nothing is stored. After any other error,
+ * this is unknown.
  */
 export async function commitReply(
   session: CommitSession,
@@ -143,7 +124,7 @@ export async function commitReply(
     return { ...committed, recordOf: null }
   }
   const anchored = await nonces.use(async (nonce): Promise<CommittedHead> => {
-    const signed = await signAnchor(nonce, head)
+    const signed = signAnchor(nonce, head)
     const committedHead = { before: log.edge, nodes, head, txHash: signed.hash }
     const { relayer } = nonces
     const notice = turns.encodeNotice({
@@ -183,8 +164,7 @@ function toNewRecord({ sealed, receipt, document }: CheckedCompletion): NewRecor
     receipt: sealed.receipt,
     signature: sealed.signature,
     document: document.digest,
-    // A gateway of this service wrote the context, but even an invalid context must never stop the
-    // log.
+    // A gateway of this service wrote the context, but an invalid context must never stop the log.
     accountId:
       context !== null && UUID_FORM.test(context.accountId)
         ? context.accountId.toLowerCase()
@@ -197,7 +177,6 @@ function toNewRecord({ sealed, receipt, document }: CheckedCompletion): NewRecor
   }
 }
 
-const UUID_FORM = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 const REQUEST_ID_FORM = /^[\x20-\x7e]{1,256}$/
 
 function unixSeconds(now: () => number): number {

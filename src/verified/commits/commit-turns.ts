@@ -3,60 +3,54 @@ import { createLoop } from '../../runtime/loop.ts'
 import type { DatabaseSession } from '../../storage/postgres-session.ts'
 import { type CommittedHead, type EncodedHead, encodedHead, encodeHead } from './committed-heads.ts'
 
-/** How often a gateway without the turn tries to get it. */
 const TRY_INTERVAL_MS = 1_000
 
-/** What a gateway publishes about a commit to the other gateways on the database. */
-export type CommitNotice = {
-  /** Notary of the log. */
+/** Goes to the other gateways on the database. */
+type CommitNotice = {
   readonly notary: string
-  /** Number of leaves whose records callers may now receive. */
+  /** Callers may now receive the records of this many leaves. */
   readonly size: number
-  /** The committed head. Absent when the head was committed without its anchor. */
+  /** Absent when the anchor comes later. */
   readonly head?: CommittedHead
-  /** The relayer that paid for the anchor. The next member is the relayer's next nonce. */
+  /** This relayer paid for the anchor. The next member is its next nonce. */
   readonly relayer: string
   readonly nextNonce: number
 }
 
-/** A published commit. The records of the first `size` leaves can be read. */
+/** The records of the first `size` leaves can be read. */
 export type PublishedCommit = {
   readonly size: number
-  /** True if the gateway that has the turn stored the commit. */
+  /** True if the gateway with the turn stored the commit. */
   readonly isByHolder: boolean
-  /** The head with `size` leaves. Null when no other process published this head. */
+  /** Null when no other process published this head. */
   readonly head: EncodedHead | null
 }
 
-/** Functions that are called for events of one log. */
-export type TurnHooks = {
+type TurnHooks = {
   onPublished(commit: PublishedCommit): void
-  /** Called when this process has gained or lost the turn. */
+  /** Called when this process gains or loses the turn. */
   onChange(): void
 }
 
 /** The turn for one log, as one committer uses it. */
 export type CommitTurn = {
   readonly notary: string
-  /** True if this committer has the turn, or if it is unknown which committer has it. */
+  /** Also true while it is unknown which committer has the turn. */
   mayCommit(): boolean
-  /** Tries to get the turn now. True if this succeeded. */
+  /** Returns true if this call got the turn. */
   take(): Promise<boolean>
-  /**
-   * Ends this committer's turn. The next committer that tries gets the turn. The hooks are not
-   * called again.
-   */
+  /** The next committer that tries gets the turn. The hooks are not called again. */
   leave(): Promise<void>
 }
 
 /**
- * Turns for the gateways on one database. Only the gateway with the turn commits a log. Turns only
- * avoid double work: the commit statement makes sure that each leaf is committed once.
+ * Of several gateways on one database, only the gateway with the turn commits a log. Turns only
+ * avoid double work: the commit statement alone makes sure that each leaf is committed once.
  */
 export type CommitTurns = {
-  /** Adds a committer for this log. The committer does not try to get the turn before `take`. */
+  /** The committer tries to get the turn from the first `take` on. */
   join(notary: string, hooks: TurnHooks): CommitTurn
-  /** Encodes the notice of a commit. Returns null when no other gateway would receive it. */
+  /** Null when no other gateway would receive the notice. */
   encodeNotice(notice: CommitNotice): string | null
 }
 
@@ -74,7 +68,7 @@ const notices = z.union([
   z.object({ kind: z.literal('free'), notary: z.string() }),
 ])
 
-/** For a database with only one process, which commits every log. */
+/** For a database with one process, which commits every log. */
 export const ALWAYS_OURS: CommitTurns = {
   join: (notary) => ({
     notary,
@@ -86,8 +80,8 @@ export const ALWAYS_OURS: CommitTurns = {
 }
 
 /**
- * Turns as locks of the database session. The server releases the locks when this process dies.
- * `onNonce` is called with nonces that other gateways used.
+ * Turns are locks of the database session: the server releases them when this process dies.
+ * `onNonce` receives nonces that other gateways used.
  */
 export function createCommitTurns({
   session,
@@ -95,12 +89,12 @@ export function createCommitTurns({
   onNonce,
 }: {
   readonly session: DatabaseSession
-  /** Name of this process, unique among the processes. */
+  /** Unique among the processes. */
   readonly gateway: string
   readonly onNonce: (taken: Pick<CommitNotice, 'relayer' | 'nextNonce'>) => void
 }): CommitTurns {
   const logs = new Map<string, SharedLog>()
-  /** Ends the loop and the subscription. Null while no log has a committer in this process. */
+  /** Null while no log has a committer in this process. */
   let endRounds: (() => Promise<void>) | null = null
 
   function receive(payload: string): void {
@@ -182,7 +176,7 @@ function parseNotice(payload: string): z.output<typeof notices> | null {
   }
 }
 
-/** A log and its committers in this process: one for each endpoint that leads to its enclave. */
+/** Has a committer for each endpoint that leads to the log's enclave. */
 class SharedLog {
   readonly #notary: string
   readonly #session: DatabaseSession
@@ -210,7 +204,6 @@ class SharedLog {
     return member
   }
 
-  /** Removes the member. True when other members are left. */
   leave(member: TurnHooks): boolean {
     const place = this.#members.indexOf(member)
     if (place >= 0) this.#members.splice(place, 1)
@@ -222,13 +215,13 @@ class SharedLog {
     for (const member of [...this.#members]) member.onPublished(commit)
   }
 
-  /** Called when the session has lost its locks. */
+  /** The session has lost its locks. */
   forget(): void {
     this.#isLocked = false
     for (const member of [...this.#members]) member.onChange()
   }
 
-  /** Only one attempt runs at a time, because a session that locks twice must unlock twice. */
+  /** A session that locks twice must unlock twice, so only one attempt runs at a time. */
   tryLock(): Promise<void> {
     this.#trying ??= this.#try().finally(() => {
       this.#trying = null

@@ -1,35 +1,30 @@
 import type { NoticeCompletion } from '../../../enclave/protocol/enclave-api.ts'
 import type { AnsweredRecord } from '../records/records-store.ts'
 
-/** Maximum number of records that one read fetches for waiters. */
+/** At most this many records are read at once. */
 const SETTLED_AT_ONCE_MAX = 128
 
-/** A leaf that a caller waits for. */
+/** A caller waits for this leaf. */
 export type AwaitedLeaf = {
   readonly index: number
-  /** The completion that came with the enclave's answer, or null. */
+  /** The completion, if the enclave sent it with its answer. */
   readonly given: NoticeCompletion | null
 }
 
-/** A caller that waits until one leaf is committed. */
 export type Waiter = AwaitedLeaf & {
   readonly notary: string
-  /** When the caller began to wait, performance.now(). */
+  /** When the caller began to wait, as performance.now(). */
   readonly sinceMs: number
-  /** `resolve` and `reject` end the waiting. Only the first call has an effect. */
+  /** Only the first call of `resolve` or `reject` has an effect. */
   resolve(record: AnsweredRecord): void
   reject(error: Error): void
 }
 
-/** All callers that wait, by leaf. */
 export class CommitWaiters {
   readonly #waiting = new Set<Waiter>()
   readonly #byLeaf = new Map<string, Set<Waiter>>()
 
-  /**
-   * Waits for a leaf. When the signal is aborted, removes the waiter and rejects with the signal's
-   * reason.
-   */
+  /** An abort rejects with the signal's reason. */
   add(
     notary: string,
     { index, given }: AwaitedLeaf,
@@ -66,25 +61,26 @@ export class CommitWaiters {
     return { waiter, record: promise }
   }
 
-  /** The waiters for this leaf. */
   of(notary: string, index: number): readonly Waiter[] {
     return [...(this.#byLeaf.get(keyOf(notary, index)) ?? [])]
   }
 
-  /** All waiters, in the order in which they began to wait. */
+  /** Waiters in the order in which they began to wait. */
   all(): readonly Waiter[] {
     return [...this.#waiting]
   }
 
-  /** When the longest waiting caller began to wait, performance.now(). Infinity without waiters. */
+  /**
+   * When the longest waiting caller began to wait, as performance.now(). Infinity without waiters.
+   */
   oldestMs(): number {
     const [oldest] = this.#waiting
     return oldest?.sinceMs ?? Number.POSITIVE_INFINITY
   }
 
   /**
-   * Resolves the waiters for the first `size` leaves of a log with the stored records, and returns
-   * how many records were found. The other waiters continue to wait. Throws what `read` throws.
+   * Resolves waiters for the first `size` leaves with the records that `read` finds, and returns
+   * their number. Throws the errors of `read`.
    */
   async settle(
     { notary, size }: { readonly notary: string; readonly size: number },
@@ -104,7 +100,6 @@ export class CommitWaiters {
     }
   }
 
-  /** Number of waiters. */
   get count(): number {
     return this.#waiting.size
   }

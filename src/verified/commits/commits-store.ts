@@ -3,11 +3,14 @@ import { concatBytes, decodeHex, equalBytes } from '../../../attestation/bytes.t
 import { type Edge, type LogNode, rootOf } from '../../../attestation/merkle/edge.ts'
 import { edgeNodes } from '../../../attestation/merkle/proof-nodes.ts'
 import type { LogDomain } from '../../../attestation/tree-head.ts'
+import type { SignedHead } from '../../../audit/known-heads.ts'
 import {
   CommitRaceLost,
   createNonceStore,
   isRaceLost,
+  type NewAnchor,
   type NonceStore,
+  takeNonce,
 } from '../../chain/relayers-store.ts'
 import { clockSeconds } from '../../storage/clock.ts'
 import type { ContentCipher } from '../../storage/content-cipher.ts'
@@ -20,24 +23,20 @@ import type { StoredRecord } from '../records/records-store.ts'
 
 /**
  * The stored data of a log contradicts itself. The operator must repair the database before the log
- * may grow.
+ * grows.
  */
 export class LogCorrupt extends Error {
   override readonly name = 'LogCorrupt'
 }
 
-/** The state of a log in the database, as the next commit needs it. */
 export type LogState = {
   /** Key of the log in this database. */
   readonly logId: number
-  /** Edge of the log's tree. `edge.size` is the number of stored leaves. */
+  /** `edge.size` is the number of stored leaves. */
   readonly edge: Edge
 }
 
-/**
- * A record to store, with strings as in StoredRecord. `document` is the digest of its attestation
- * document.
- */
+/** Strings are as in StoredRecord. `document` is the digest of the attestation document. */
 export type NewRecord = Pick<
   StoredRecord,
   | 'id'
@@ -54,91 +53,64 @@ export type NewRecord = Pick<
   | 'outcome'
 > & {
   readonly document: string
-  /** uuid of the call if it has an Idempotency-Key, otherwise null. */
+  /** uuid of the call if it has an Idempotency-Key. */
   readonly callId?: string | null
 }
 
-/**
- * All that one commit stores: at least one record, with indexes from `before.size` to `head.size` -
- * 1, in order.
- */
+/** Has at least one record. Indexes run from `before.size` to `head.size` - 1, in order. */
 export type Commit = {
   readonly logId: number
-  /** State of the log before this commit. */
+  /** The edge of the log before this commit. */
   readonly before: Edge
-  readonly head: {
-    readonly size: number
-    readonly root: Uint8Array
-    readonly signature: Uint8Array
-  }
-  /** Every perfect subtree that the new leaves complete, including the leaves themselves. */
+  readonly head: SignedHead
+  /** All perfect subtrees that the new leaves complete, including the leaves. */
   readonly nodes: readonly LogNode[]
-  /**
-   * The anchor of the head. Null if the head waits for the anchor of its interval
-   * (unanchored-store.ts).
-   */
+  /** Null if the head waits for the anchor of its interval (unanchored-store.ts). */
   readonly anchor: CommitAnchor | null
-  /** Attestation documents that the records name, by digest (hex). Some may be stored already. */
+  /** By digest (hex). Some may be stored already. */
   readonly documents: ReadonlyMap<string, Uint8Array>
   readonly records: readonly NewRecord[]
   /** Unix seconds. */
   readonly committedAt: number
 }
 
-/** The anchor of a commit: the signed transaction, 0x hex, and its hash. */
-type CommitAnchor = {
-  readonly relayer: string
-  /** The relayer's next nonce. */
-  readonly nonce: number
-  readonly raw: string
-  readonly hash: string
-  /**
-   * A notice for the other gateways on the database, published when the commit is durable. Null
-   * publishes nothing.
-   */
+export type CommitAnchor = NewAnchor & {
+  /** Published to the other gateways when the commit is durable. Null publishes nothing. */
   readonly notice: string | null
 }
 
-/**
- * What is stored about a new log: who signs its heads, and for which contract. This never changes.
- */
+/** What is stored about a new log. It never changes. */
 type LogOpening = {
   readonly notary: string
   readonly publicKey: string
-  /** Chain and contract of the log's heads. They stay when the gateway later uses others. */
+  /** The log's heads are signed for this domain. The gateway may use another domain later. */
   readonly domain: LogDomain
-  /**
-   * Canonical JSON of the enclave's boot configuration. The enclave's attestation documents have
-   * its digest.
-   */
+  /** Canonical JSON. The enclave's attestation documents have its digest. */
   readonly bootConfiguration: string
   /** Unix seconds. */
   readonly createdAt: number
 }
 
-/**
- * The database operations of the committer. Every method throws the driver's error when the
- * database fails.
- */
+/** Every method throws the driver's error. */
 export type CommitsStore = NonceStore & {
   /**
-   * Finds the notary's log, or creates an empty one. Throws LogCorrupt when the log's nodes do not
-   * match its root.
+   * Finds the notary's log, or creates an empty one. Throws LogCorrupt when the stored nodes do not
+   * match the root.
    */
   openLog(log: LogOpening): Promise<LogState>
   /**
-   * Stores the whole commit or nothing, in one statement. Throws CommitRaceLost when the log is no
-   * longer at `before`, or the relayer no longer at `nonce`. After any other error, a call of
-   * openLog shows whether the commit is stored.
+   * Stores the whole commit or nothing. Throws CommitRaceLost when the log is no longer at
+   * `before`, or the relayer no longer at `nonce`. After any other error, openLog shows whether the
+   * commit is stored.
    */
   commit(commit: Commit): Promise<void>
-  /** Number of stored leaves in a log. Null for an unknown log. */
+  /** Counts stored leaves. Null for an unknown log. */
   sizeOf(notary: string): Promise<number | null>
 }
 
 /**
- * Opens the store, with its own connections to the database. With keys for content, requests and
- * answers are stored encrypted.
+ * Uses the connections for commits. With keys for content, requests and answers are stored
+ * encrypted.
  */
 export function createCommitsStore({
   commits: queries,
@@ -150,8 +122,8 @@ export function createCommitsStore({
       const key = decodeHex(publicKey)
       await sql`
         insert into logs (notary, public_key, size, root, chain_id, contract, boot_configuration, created_at)
-        values (${notary}, ${key}, 0, ${rootOf({ size: 0, hashes: [] })}, ${domain.chainId}, ${domain.contract},
-          ${bootConfiguration}, ${createdAt})
+        values (${notary}, ${key}, 0, ${rootOf({ size: 0, hashes: [] })}, ${domain.chainId},
+          ${domain.contract}, ${bootConfiguration}, ${createdAt})
         on conflict (notary) do nothing`.execute(queries)
       const log = await queries
         .selectFrom('logs')
@@ -192,12 +164,10 @@ export function createCommitsStore({
 }
 
 /**
- * Builds one statement that stores the whole commit. `payer` is empty when the nonce is used,
- * `grown` when the log has changed. In these cases log_id is null, its NOT NULL constraint fails,
- * and the database undoes the statement.
- *
- * The rows of the relayer and the log stay locked until the commit is durable. So commits with the
- * same relayer or log run one after the other, and records get positions in that order.
+ * One statement stores the whole commit. If the nonce is used, `payer` is empty; if the log has
+ * changed, `grown` is empty. Then log_id is null, its NOT NULL constraint fails, and nothing is
+ * stored. The rows of the relayer and the log stay locked until the commit is durable. So commits
+ * of one relayer or log run one after another, and records get positions in that order.
  */
 function commitStatement(commit: Commit, content: ContentCipher | null) {
   const { anchor, nodes, documents, records, committedAt } = commit
@@ -213,34 +183,29 @@ function commitStatement(commit: Commit, content: ContentCipher | null) {
     insert into records (
       id, log_id, index, account_id, request_id, hash, request, response, receipt, signature, document_digest,
       relayer, nonce, outcome, created_at, call_id, usage, content)
-    select r.id, (select id from grown), r.index, r.account_id, r.request_id, decode(r.hash, 'hex'), r.request,
-      r.response, r.receipt, decode(r.signature, 'hex'), decode(r.document, 'hex'),
+    select r.id, (select id from grown), r.index, r.account_id, r.request_id, decode(r.hash, 'hex'),
+      r.request, r.response, r.receipt, decode(r.signature, 'hex'), decode(r.document, 'hex'),
       ${anchor?.relayer ?? null}::text, ${anchor?.nonce ?? null}::bigint,
       r.outcome, r.created_at, r.call_id, r.usage, decode(r.content, 'base64')
     from json_to_recordset(${describeRecords(records, content)}::text::json) as r(
-      id uuid, index bigint, account_id uuid, request_id text, hash text, request text, response text, receipt text,
+      id uuid, index bigint, account_id uuid, request_id text, hash text, request text,
+      response text, receipt text,
       signature text, document text, outcome text, created_at bigint, call_id uuid, usage text,
       content text)
     order by r.index`
 }
 
 /**
- * The anchor of this head covers all earlier commits of the log, so no commit waits for an anchor
- * now.
+ * The anchor also covers all earlier commits of the log, so none of them waits for an anchor now.
  */
 function growPaid(
   { logId, before, head, committedAt }: Commit,
   { relayer, nonce, hash, raw, notice }: CommitAnchor,
 ): RawBuilder<unknown> {
-  // The database sends the notice when the transaction is durable. RETURNING contains the call,
-  // because an expression that is not read does not run.
-  const noticed = notice === null ? sql`` : sql`, pg_notify(${NOTICE_CHANNEL}, ${notice})`
-  return sql`payer as (
-      update relayers set next_nonce = next_nonce + 1
-      where address = ${relayer} and next_nonce = ${nonce} returning address
-    ), grown as (
+  return sql`${takeNonce(relayer, nonce)}, grown as (
       update logs set size = ${head.size}, root = ${head.root}
-      where id = ${logId} and size = ${before.size} and exists (select from payer) returning id ${noticed}
+      where id = ${logId} and size = ${before.size} and exists (select from payer)
+      returning id ${andNotify(notice)}
     ), anchored as (
       insert into anchors (relayer, nonce, tx_hash, raw, log_id, size, root, signature, state, created_at)
       values (
@@ -249,6 +214,14 @@ function growPaid(
     ), waited as (
       delete from unanchored_heads where log_id = (select id from grown)
     )`
+}
+
+/**
+ * The database sends the notice when the transaction is durable. The call belongs in RETURNING,
+ * because an expression that is not read does not run.
+ */
+export function andNotify(notice: string | null): RawBuilder<unknown> {
+  return notice === null ? sql`` : sql`, pg_notify(${NOTICE_CHANNEL}, ${notice})`
 }
 
 function growUnpaid({ logId, before, head }: Commit): RawBuilder<unknown> {
@@ -277,7 +250,6 @@ function storeDocuments(
     )`
 }
 
-/** Returns the records as JSON text, which the statement contains. */
 function describeRecords(records: readonly NewRecord[], content: ContentCipher | null): string {
   return JSON.stringify(
     records.map((record) => ({ ...describeRecord(record), ...describeContent(record, content) })),

@@ -8,32 +8,28 @@ import {
   inclusionNodes,
   type NodeCoordinate,
 } from '../../../attestation/merkle/proof-nodes.ts'
+import type { SignedHead } from '../../../audit/known-heads.ts'
 import type { AnchorProof } from '../../../enclave/protocol/enclave-api.ts'
 import type { HeadlessRecord, StoredRecord } from '../records/records-store.ts'
 import type { Notary } from './check-batch.ts'
 
 /**
- * An anchored head, and what the proofs of its new leaves need: the edge before these leaves, and
- * the subtrees that they completed.
+ * The proofs of a head's new leaves need the edge before them (`before`) and the subtrees that they
+ * completed (`nodes`).
  */
 export type CommittedHead = {
   readonly before: Edge
   readonly nodes: readonly LogNode[]
-  readonly head: {
-    readonly size: number
-    readonly root: Uint8Array
-    /** 65 bytes. */
-    readonly signature: Uint8Array
-  }
-  /** Hash of the anchor's transaction, 0x hex. */
+  readonly head: SignedHead
+  /** The anchor's transaction hash, 0x hex. */
   readonly txHash: string
 }
 
-/** Members of a record that come from its head and its notary. */
+/** A record has these members from its head and its notary. */
 type HeadMembers = Omit<StoredRecord, keyof HeadlessRecord>
 
 /**
- * Returns the records of the leaves that were new under a head. Throws RangeError for any other
+ * Completes the records of leaves that were new under the head. Throws RangeError for any other
  * leaf.
  */
 export function recordsUnder(
@@ -62,7 +58,7 @@ export function recordsUnder(
   }
 }
 
-/** Takes the data for the proof of an encrypted call from its record. */
+/** Gives the enclave what it adds to the answer of an encrypted call. */
 export function proofOf(
   call: string,
   { txHash, logProof }: Pick<StoredRecord, 'txHash' | 'logProof'>,
@@ -71,15 +67,12 @@ export function proofOf(
   return { call, tx_hash: txHash, log: { ...proof, chain_id: chainId } }
 }
 
-/** Returns the hash of a leaf that was new under this head, or null for any other leaf. */
+/** Returns null unless the leaf was new under this head. */
 export function leafOf({ nodes }: CommittedHead, index: number): Uint8Array | null {
   return nodes.find((node) => node.level === 0 && node.index === index)?.hash ?? null
 }
 
-/**
- * Looks up the nodes for the inclusion path of a new leaf: the new subtrees, and the subtrees of
- * the edge before them.
- */
+/** Knows the nodes on the inclusion path of each new leaf. */
 function nodeLookup(
   before: Edge,
   nodes: readonly LogNode[],
@@ -102,9 +95,8 @@ function keyOf({ level, index }: NodeCoordinate): string {
 }
 
 /**
- * A committed head without its size, as a gateway publishes it. The text is base64 of the edge's
- * hashes and then the leaves' hashes. A notice of 8,000 bytes has room for the 128 leaves of a
- * commit.
+ * A head as a gateway publishes it, in base64. `edge` and `leaves` are hashes in a row. A notice of
+ * 8,000 bytes has room for the 128 leaves of a commit.
  */
 export const encodedHead = z.object({
   edge: z.string(),
@@ -115,7 +107,6 @@ export const encodedHead = z.object({
 })
 export type EncodedHead = z.output<typeof encodedHead>
 
-/** Encodes a head for other gateways. */
 export function encodeHead({ before, nodes, head, txHash }: CommittedHead): EncodedHead {
   const leaves = nodes.filter(({ level }) => level === 0)
   return {
@@ -127,10 +118,7 @@ export function encodeHead({ before, nodes, head, txHash }: CommittedHead): Enco
   }
 }
 
-/**
- * Decodes a head with `size` leaves from another gateway. Throws FormatError when the text is not a
- * valid head of a log.
- */
+/** Throws FormatError when the text from the other gateway is not a valid head. */
 export function decodeHead(size: number, encoded: EncodedHead): CommittedHead {
   const leaves = split(fromBase64(encoded.leaves))
   const before = { size: size - leaves.length, hashes: split(fromBase64(encoded.edge)) }
@@ -146,7 +134,7 @@ function toBase64(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('base64')
 }
 
-/** Does not check the base64: hashes from wrong bytes do not match the root. */
+/** The base64 is not checked: hashes from wrong bytes do not match the root. */
 function fromBase64(text: string): Uint8Array {
   return new Uint8Array(Buffer.from(text, 'base64'))
 }

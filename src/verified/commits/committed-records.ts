@@ -15,12 +15,10 @@ import {
   recordsUnder,
 } from './committed-heads.ts'
 
-/** Heads that are kept in memory, for callers who begin to wait after the commit was published. */
+/** Callers may begin to wait after a commit was published, so some heads stay in memory. */
 const HEADS_KEPT = 16
 
-/**
- * Attestation documents that are kept in memory. An enclave renews its document every few minutes.
- */
+/** An enclave renews its document every few minutes, so few are in use at a time. */
 const DOCUMENTS_KEPT = 4
 
 type KeptHead = {
@@ -29,23 +27,23 @@ type KeptHead = {
 }
 
 /**
- * Returns records that another gateway committed. The database is not read if the head was
- * published and the enclave sent the completion. With the head alone, only the rows of the records
- * are read. A record under an older head is read with its head and proof.
+ * Returns records that another gateway committed. With a published head and the enclave's
+ * completion, the database is not read. With the head alone, only the records' rows are read. A
+ * record under an older head is read with its head and proof.
  */
 export class CommittedRecords {
   readonly #records: Pick<RecordsStore, 'findByIndexes' | 'findHeadless'>
-  /** Documents of the records that were read: standard base64, by digest. */
+  /** Standard base64, by digest. */
   readonly #documents = new LruMap<string, string>(DOCUMENTS_KEPT)
   #heads: readonly KeptHead[] = []
-  /** The notary that the kept heads belong to. */
+  /** The kept heads belong to this notary. */
   #notary: string | null = null
 
   constructor(records: Pick<RecordsStore, 'findByIndexes' | 'findHeadless'>) {
     this.#records = records
   }
 
-  /** Stores a published head in memory. Throws FormatError when it is not a valid head of a log. */
+  /** Throws FormatError when the text is not a valid head. */
   keep(notary: Notary, size: number, given: EncodedHead): void {
     const head = decodeHead(size, given)
     const kept = { head, recordUnder: recordsUnder(head, notary) }
@@ -54,7 +52,7 @@ export class CommittedRecords {
     this.#heads = [kept, ...others].slice(0, HEADS_KEPT)
   }
 
-  /** Returns the committed records of these leaves. Throws what the store throws. */
+  /** Leaves out leaves that are not committed. Throws the store's errors. */
   async read(notary: string, leaves: readonly AwaitedLeaf[]): Promise<readonly AnsweredRecord[]> {
     const isOfHeads = notary === this.#notary
     const proven = isOfHeads ? leaves.flatMap((leaf) => this.#prove(leaf) ?? []) : []
@@ -73,8 +71,8 @@ export class CommittedRecords {
   }
 
   /**
-   * Makes the record from the completion of the enclave and the published head. Returns null when
-   * one is missing, or when the head does not cover the completion.
+   * Makes a record without the database. Null if the head or the completion is missing, or if they
+   * do not match.
    */
   #prove({ index, given }: AwaitedLeaf): AnsweredRecord | null {
     const kept = this.#headOf(index)
@@ -82,7 +80,7 @@ export class CommittedRecords {
     const leaf = kept && leafOf(kept.head, index)
     if (!given || !kept || !attestation || !leaf) return null
     const { response, receipt, signature } = given
-    // Equal hashes show that the other gateway has checked this same receipt.
+    // Equal hashes show that the other gateway has checked this receipt.
     if (!equalBytes(leaf, hashLeaf(encodeUtf8(receipt)))) return null
     const stated = JSON.parse(receipt) as Receipt
     if (hash('sha256', response) !== stated.response_hash) return null
@@ -104,7 +102,6 @@ export class CommittedRecords {
   }
 }
 
-/** Reads the records of these leaves. Without leaves, it does not call the store. */
 async function findLeaves<Found>(
   find: (notary: string, indexes: readonly number[]) => Promise<readonly Found[]>,
   notary: string,
@@ -117,7 +114,6 @@ async function findLeaves<Found>(
   )
 }
 
-/** Returns the leaves that have no record in `records`. */
 function without(
   leaves: readonly AwaitedLeaf[],
   records: readonly AnsweredRecord[],

@@ -29,31 +29,27 @@ import {
 import type { CommittedLog, IntervalAnchors } from './interval-anchors.ts'
 import { WaitingCallers } from './waiting-callers.ts'
 
-/** Maximum time for uncommitted completions when the committer stops. */
+/** At a stop, uncommitted completions have this long. */
 const STOP_TIMEOUT_MS = 10_000
-/** A fault that continues is logged again at this interval. */
 const FAULT_LOG_INTERVAL_MS = 30_000
 
 export type CommitterStatus = CommitFigures & {
   readonly phase: FollowState['phase']
-  /** Name and message of the last failure. Null after a successful commit or poll. */
+  /** The last failure. Null after a successful commit or poll. */
   readonly fault: { readonly name: string; readonly message: string } | null
   /** How long commits have failed. 0 when commits work. */
   readonly failingForMs: number
   /** Notary of the followed log. The next member is the log's size in the database. */
   readonly notary: string | null
   readonly size: number
-  /** Number of callers that wait for a commit. */
   readonly waiting: number
 }
 
 export type Committer = {
-  /** Begins to follow the enclave's log. */
   start(): void
   /**
-   * Resolves with the record of a leaf when the leaf is committed. Rejects with CommitError, or
-   * with the signal's reason: the leaf is still committed later. `given` is the completion that
-   * came with the answer.
+   * Resolves when the leaf is committed. Rejects with CommitError, or with the signal's reason: the
+   * leaf is then still committed later. `given` is the completion that came with the answer.
    */
   waitFor(
     notary: string,
@@ -66,11 +62,11 @@ export type Committer = {
    * answers.
    */
   isStandby(notary: string): boolean
-  /** Called when leaves of a log are anchored, so that their records can be read. */
+  /** Call this when leaves of a log are anchored, so that their records can be read. */
   publish(log: CommittedLog): void
   /**
-   * Commits the completions that the enclave still holds, within STOP_TIMEOUT_MS. Then rejects the
-   * remaining callers. Resolves when all work has ended.
+   * First commits what the enclave still holds, within STOP_TIMEOUT_MS, then rejects the remaining
+   * callers. Resolves when all work has ended.
    */
   stop(): Promise<void>
   status(): CommitterStatus
@@ -79,27 +75,23 @@ export type Committer = {
 export type CommitterOptions = SessionOptions & {
   readonly enclave: Pick<EnclaveClient, 'pull'>
   readonly records: Pick<RecordsStore, 'findByIndex' | 'findByIndexes' | 'findHeadless'>
-  /** Decides which gateway on the database commits. */
   readonly turns: CommitTurns
   readonly anchors: Pick<IntervalAnchors, 'intervalMs' | 'schedule' | 'flush' | 'fault'>
   /** Called after each commit, to broadcast its anchor. */
   readonly onCommit?: () => void
-  /** Called after each commit that another gateway made first. */
+  /** Called when another gateway committed first. */
   readonly onRace?: () => void
   readonly log: Logger
 }
 
 /**
- * Creates the committer. It pulls sealed completions from the enclave, checks them, and stores them
- * with their signed anchor, one commit at a time. A pull starts at the size of the log in the
- * database, so it acknowledges exactly what is durable. After a failure, the committer reads the
- * state of the log again. This shows whether the last commit is stored. If not, the committer
- * repeats it with the same nonce.
- *
- * When several gateways share the database, one gateway commits and publishes its commits. The
- * other gateways read the records for their callers. Turns only save work: if a caller has waited
- * for TURN_PATIENCE_MS without growth of the log, the caller's gateway commits too. If this gateway
- * loses the race, it reads the log again. follow-state.ts decides the next step.
+ * Pulls sealed completions from the enclave, checks them, and stores them with their signed anchor,
+ * one commit at a time. A pull starts at the size of the log in the database, so it acknowledges
+ * exactly what is durable. After a failure, the state of the log is read again, to see whether the
+ * last commit is stored. If several gateways share the database, one commits and publishes its
+ * commits. The others read the records for their callers. If a caller waits for TURN_PATIENCE_MS
+ * without growth of the log, the caller's gateway commits too. follow-state.ts decides the next
+ * step.
  */
 export function createCommitter(options: CommitterOptions): Committer {
   return new LogCommitter(options)
@@ -112,7 +104,7 @@ class LogCommitter implements Committer {
   #state = NEW_FOLLOWER
   #figures = NO_FIGURES
   #turn: CommitTurn | null = null
-  /** Interrupts the running poll or pause, but never a commit. */
+  /** Interrupts a poll or pause, but never a commit. */
   #interruption = new AbortController()
   #running: Promise<void> = Promise.resolve()
 
@@ -147,7 +139,8 @@ class LogCommitter implements Committer {
 
   isStandby(notary: string): boolean {
     const { role, session } = this.#state
-    // When anchors have intervals, heads are not published.
+    // Without intervals, heads are published, and a standby gateway can make records from
+    // completions.
     const isPublished = this.#options.anchors.intervalMs === 0
     return role === 'standby' && isPublished && notary === session?.notary.address
   }
@@ -155,7 +148,7 @@ class LogCommitter implements Committer {
   publish(log: CommittedLog): void {
     if (log.notary === this.#turn?.notary)
       this.#published({ size: log.size, isByHolder: true, head: null })
-    // The log belongs to the enclave that was followed before.
+    // The log belongs to an enclave that was followed before.
     else void this.#callers.answer(log)
   }
 
@@ -184,7 +177,7 @@ class LogCommitter implements Committer {
     }
   }
 
-  /** Runs steps until the committer is stopped. A failed step is tried again. */
+  /** Tries a failed step again. */
   async #run(): Promise<void> {
     for (let step = this.#next(); step.kind !== 'end'; step = this.#next())
       await this.#take(step).catch((error: unknown) => this.#fail(asError(error)))
@@ -221,7 +214,6 @@ class LogCommitter implements Committer {
     }
   }
 
-  /** Opens the log, and tries to get the turn. */
   async #open(): Promise<void> {
     const present = new Set(this.#callers.waiters.all())
     const session = await openCommitSession(this.#options)
@@ -233,7 +225,8 @@ class LogCommitter implements Committer {
         onChange: () => this.#interrupt(),
       })
     }
-    // The state was read before this gateway got the turn, so it is read again.
+    // Another gateway may have committed between the reading and the turn, so the state is read
+    // again.
     if (await this.#turn.take()) return
     const mayCommit = this.#mayCommit()
     this.#apply({ kind: 'opened', session, mayCommit, atMs: performance.now() })
@@ -242,14 +235,12 @@ class LogCommitter implements Committer {
     for (const waiter of this.#callers.waiters.all()) {
       const isOfThisLog = waiter.notary === address
       if (isOfThisLog && waiter.index >= size) continue
-      // A new waiter may wait for a leaf of the next enclave. So `#reopen` asks for the identity
-      // again.
+      // A new waiter may wait for a leaf of the next enclave, so the identity must be read again.
       if (isOfThisLog || present.has(waiter)) await this.#callers.answerStored(waiter)
       else this.#reopen()
     }
   }
 
-  /** Pulls sealed completions and commits them. The next pull acknowledges them. */
   async #commit({ session, waitMs, max }: Extract<Step, { kind: 'commit' }>): Promise<void> {
     const { enclave, anchors, onCommit } = this.#options
     const { notary, known, log, proofs } = session
@@ -282,14 +273,14 @@ class LogCommitter implements Committer {
     onCommit?.()
   }
 
-  /** Reads the records that callers wait for. Without records, this gateway commits too. */
+  /** If there are no records to read, this gateway commits too. */
   async #catchUp(notary: string): Promise<void> {
     if ((await this.#callers.settle({ notary, size: Number.POSITIVE_INFINITY })) > 0) return
     this.#options.log.debug({ notary }, 'another gateway is late, committing as well')
     this.#apply({ kind: 'late', atMs: performance.now() })
   }
 
-  /** Called when records of the log can be read, no matter which gateway stored them. */
+  /** Any gateway may have stored the records, this one included. */
   #published({ size, isByHolder, head }: PublishedCommit): void {
     const { session, role, readable, racingUntilMs } = this.#state
     const { notary } = readable
@@ -300,8 +291,7 @@ class LogCommitter implements Committer {
     this.#apply({ kind: 'published', size, isByHolder, mayCommit, atMs })
     // The race is over.
     if (this.#state.racingUntilMs < racingUntilMs) this.#interrupt()
-    // A gateway that commits answers its callers from its own commit, unless the commit waits for
-    // an anchor.
+    // A gateway that commits answers its callers from the commit, unless the anchor comes later.
     if (role === 'standby' || this.#options.anchors.intervalMs > 0)
       void this.#callers.answer({ notary, size })
   }
@@ -314,10 +304,10 @@ class LogCommitter implements Committer {
       log.debug({ err: error }, 'another gateway committed first')
       return onRace?.()
     }
-    // Another gateway may be able to commit, so this gateway ends its turn.
+    // Another gateway may be able to commit.
     await this.#leaveTurn()
-    // After a failure, the database may be another one: a replica that is behind, or an older
-    // state.
+    // A failure may come from a change of database: to an older state, or to a replica that is
+    // behind.
     if (!(error instanceof EnclaveError)) nonces.doubt()
     const isRefusal = error instanceof LogDiverged || error instanceof LogCorrupt
     this.#figures = { ...this.#figures, failures: this.#figures.failures + 1 }
@@ -327,7 +317,7 @@ class LogCommitter implements Committer {
       log.error({ err: error, phase: this.#state.phase }, 'commit failed, trying again')
   }
 
-  /** Before a stop, makes the anchor of the interval and answers the callers that wait for it. */
+  /** Callers wait for the anchor of the interval, so a stop makes it at once. */
   async #endInterval(): Promise<void> {
     const { anchors } = this.#options
     const { notary } = this.#state.readable
@@ -336,7 +326,7 @@ class LogCommitter implements Committer {
     await this.#callers.answer({ notary, size: this.#state.readable.size })
   }
 
-  /** While it is unknown which gateway has the turn, any gateway may commit. */
+  /** Any gateway may commit while it is unknown which one has the turn. */
   #mayCommit(): boolean {
     return this.#turn?.mayCommit() ?? true
   }
@@ -366,16 +356,13 @@ class LogCommitter implements Committer {
   }
 }
 
-/**
- * True if another gateway committed first: the database has grown, or the enclave has received the
- * other gateway's acknowledgement.
- */
+/** The other gateway either stored its commit already, or has acknowledged it to the enclave. */
 function isLostRace(error: unknown): boolean {
   if (error instanceof EnclaveError) return error.fault?.code === 'log_conflict'
   return error instanceof CommitRaceLost
 }
 
-/** Created once, because an abort without a reason creates an exception with a stack each time. */
+/** Created once, because an abort without a reason makes an exception with a stack each time. */
 const INTERRUPTED = new Error('a poll or pause was interrupted')
 const STOPPED = 'the committer is stopped'
 const DIVERGED = 'the database and the log of the enclave contradict each other'

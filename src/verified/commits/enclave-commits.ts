@@ -23,15 +23,13 @@ import { type Committer, type CommitterStatus, createCommitter } from './committ
 import { createIntervalAnchors, type IntervalAnchors } from './interval-anchors.ts'
 import { createUnanchoredStore } from './unanchored-store.ts'
 
-/** The commits of all enclaves, with the functions by which the pool of enclaves follows logs. */
 type FollowedLogs = Pick<EnclavePoolOptions, 'follow' | 'register' | 'isKnownLog'> & {
   readonly commits: EnclaveCommits
 }
 
 /**
- * Opens the commits for one chain and contract. Each log gets a committer and a part that asks the
- * enclave to attest the log's state. The committer signs anchors with the chain's relayer, and
- * wakes the relayer's broadcaster.
+ * Opens the commits for one chain and contract. Each log gets a committer, and a part that asks the
+ * enclave to attest the log's state.
  */
 export function openCommits(
   config: {
@@ -132,23 +130,17 @@ export function openCommits(
   }
 }
 
-/**
- * What calls with an Idempotency-Key need from the enclaves. Both functions throw ApiError
- * `enclave_unavailable`.
- */
+/** For calls with an Idempotency-Key. Both functions throw ApiError `enclave_unavailable`. */
 type LogSettling = {
   /** Chooses the enclave for a call and returns its notary. */
   notary(model: string): Promise<string>
   /**
-   * Waits until all completions that the notary's enclave has sealed so far are committed. If the
-   * enclave no longer runs, waits until all commits of its log are anchored.
+   * Waits until everything that the enclave has sealed so far is committed. If the enclave no
+   * longer runs, waits until all commits of its log are anchored.
    */
   settleLog(signal: AbortSignal, notary: string | null): Promise<void>
 }
 
-/**
- * Returns functions that settle the logs of these enclaves. `commits` belong to the same enclaves.
- */
 export function settleLogs(
   enclaves: Pick<EnclavePool, 'chooseNotary' | 'find'>,
   commits: Pick<EnclaveCommits, 'waitFor' | 'settleAnchors'>,
@@ -166,13 +158,13 @@ export function settleLogs(
         return
       }
       const { log } = identity
-      // When the enclave's last leaf is committed, all leaves of the enclave are committed.
+      // Commits have the log's order, so the last leaf is committed last.
       if (log.size > 0) await commits.waitFor(notary, log.size - 1, signal)
     },
   }
 }
 
-/** Reads the data for the proofs of encrypted calls from the records in these commits. */
+/** Waits for the records of encrypted calls, which contain their proofs. */
 export function proofsOf(commits: Pick<EnclaveCommits, 'waitFor'>): ProofFor {
   return async ({ notary, index, call }, signal) =>
     proofOf(call, await commits.waitFor(notary, index, signal))
@@ -195,8 +187,7 @@ async function reaching<Value>(asked: Promise<Value>): Promise<Value> {
 /** The committers of all enclaves, used like one committer. */
 export type EnclaveCommits = Pick<Committer, 'waitFor' | 'isStandby' | 'status'> & {
   /**
-   * Adds the started committer of an endpoint's log. The result's `stop` ends the committer and all
-   * work that depends on it.
+   * The committer must be started. `stop` of the result ends it and all work that depends on it.
    */
   follow(
     endpoint: FollowedEndpoint,
@@ -205,17 +196,14 @@ export type EnclaveCommits = Pick<Committer, 'waitFor' | 'isStandby' | 'status'>
   ): LogFollower
   /** Resolves when all commits of a log are anchored and their records can be read. */
   settleAnchors(notary: string, signal: AbortSignal): Promise<void>
-  /** Returns the status of the committer in the worst state, for the operator. */
+  /** The status of the committer in the worst state, for the operator. */
   worst(): CommitterStatus
 }
 
 type FollowedEndpoint = Pick<EnclaveEndpoint, 'state' | 'hasHeld'>
 type FollowingCommitter = Pick<Committer, 'waitFor' | 'isStandby' | 'status'>
 
-/**
- * Commits of all followed logs. `status` returns the status of the committer in the best state,
- * which callers can still use.
- */
+/** `status` is that of the committer in the best state, because callers can still use that one. */
 export function createEnclaveCommits(
   records: Pick<RecordsStore, 'findByIndex'>,
   anchors: Pick<IntervalAnchors, 'settle'>,
@@ -240,8 +228,8 @@ export function createEnclaveCommits(
     },
     waitFor: async (notary, index, signal, given) => {
       const endpoints = [...followed.keys()]
-      // Several endpoints may lead to one enclave, and an endpoint may be drained. So an endpoint
-      // that follows the log now comes first.
+      // Several endpoints may lead to one enclave, and an endpoint may be drained. An endpoint that
+      // follows the log now comes first.
       const endpoint =
         endpoints.find(({ state }) => state.notary === notary) ??
         endpoints.find((one) => one.hasHeld(notary))
@@ -261,7 +249,6 @@ export function createEnclaveCommits(
   }
 }
 
-/** The phases of a committer, from worst to best. */
 const PHASES: readonly CommitterStatus['phase'][] = [
   'stopped',
   'refusing',
@@ -270,10 +257,7 @@ const PHASES: readonly CommitterStatus['phase'][] = [
   'following',
 ]
 
-/**
- * Merges the statuses into the status of the best committer (`sign` 1) or of the worst (-1). Counts
- * are sums.
- */
+/** Takes the phase from the best committer (`sign` 1) or from the worst (-1). Counts are sums. */
 function merge(statuses: readonly CommitterStatus[], sign: 1 | -1): CommitterStatus {
   const [chosen = STOPPED] = statuses.toSorted((one, other) => sign * (rankOf(other) - rankOf(one)))
   const newest = statuses.reduce<CommitterStatus>(
@@ -300,7 +284,7 @@ function merge(statuses: readonly CommitterStatus[], sign: 1 | -1): CommitterSta
   }
 }
 
-/** Ranks a status. A failing committer ranks better if it has failed for a shorter time. */
+/** A failing committer ranks higher if it has failed for a shorter time. */
 function rankOf({ phase, failingForMs }: CommitterStatus): number {
   return PHASES.indexOf(phase) - failingForMs / (failingForMs + 1)
 }

@@ -1,53 +1,48 @@
 import { backOffMs } from '../../runtime/back-off.ts'
 import type { CommitSession } from './commit-session.ts'
 
-/*
- * Decides what a gateway does next with the log of an enclave, as a pure function of past events.
- * committer.ts carries out the decisions. A gateway opens the log, and then commits it or is on
+/**
+ * Decides what a gateway does next with an enclave's log, as a pure function of past events.
+ * committer.ts carries out the decisions. A gateway opens the log, and then commits it, or is on
  * standby while another gateway commits. To change the role, it opens the log again.
  */
 
-/**
- * Maximum time that a poll waits for new completions. An idle gateway always has one poll running.
- */
+/** How long a poll waits for new completions. An idle gateway always has one poll running. */
 export const PULL_WAIT_MS = 20_000
-/**
- * Maximum completions in one commit. A larger commit would block an embedded database for too long.
- */
+/** A larger commit would block an embedded database for too long. */
 export const BATCH_COMPLETIONS_MAX = 128
-/** Pause after a failure. It doubles with each further failure. */
+/** The pause after a failure, doubled with each further failure. */
 const BACKOFF = { minMs: 50, maxMs: 1_000 }
-/** Races in a row that this gateway may lose before it pauses. */
+/** After this many lost races in a row, this gateway pauses. */
 const RACES_IN_ROW_MAX = 3
-/** Races in a row that this gateway may lose without growth of the log. More are a fault. */
+/** More lost races in a row without growth of the log are a fault. */
 const RACES_WITHOUT_GROWTH_MAX = 20
 /**
- * How long a caller waits for the gateway with the turn before the caller's gateway commits too. A
- * commit takes about 10 ms, so a gateway that hangs is soon detected.
+ * When a caller has waited this long for the gateway with the turn, the caller's gateway commits
+ * too. A commit takes about 10 ms, so a hanging gateway is soon detected.
  */
 export const TURN_PATIENCE_MS = 500
-/** How long the caller's gateway commits after TURN_PATIENCE_MS. */
+/** The caller's gateway then commits for this long. */
 const RACING_MS = 10_000
 /** How often a gateway on standby checks its waiters. */
 const STANDBY_MS = 100
 /**
- * How often a gateway on standby asks the enclave for its identity, to detect that another enclave
- * answers.
+ * A gateway on standby asks for the enclave's identity this often, because another enclave may
+ * answer.
  */
 const LOOK_INTERVAL_MS = 1_000
 
-/** State of the log that is followed. */
 export type FollowState = {
-  /** `refusing`: the log diverged, and an operator must repair it. */
+  /** `refusing`: the log diverged, and an operator must repair the database. */
   readonly phase: 'stopped' | 'opening' | 'following' | 'failing' | 'refusing'
   /** `done`: no further step begins. */
   readonly stop: 'no' | 'asked' | 'done'
-  /** The session for the next commit. Null if the log must be opened first. */
+  /** Null if the log must be opened first. */
   readonly session: CommitSession | null
-  /** The role that the session was opened for. */
+  /** The session was opened for this role. */
   readonly role: 'commit' | 'standby'
   /**
-   * Number of leaves whose records can be read, as far as this gateway knows, and when this number
+   * As far as this gateway knows, the records of `size` leaves can be read. `atMs` is when the size
    * last changed.
    */
   readonly readable: {
@@ -59,20 +54,19 @@ export type FollowState = {
   readonly racingUntilMs: number
   /** When the enclave last reported its identity. */
   readonly lookedAtMs: number
-  /** The last failure, and when the current series of failures began. Null after a success. */
+  /** The last failure, and when failures began. Null after a success. */
   readonly fault: { readonly error: Error; readonly sinceMs: number } | null
   readonly failuresInRow: number
   readonly racesInRow: number
   /**
-   * Size of the log when the last race was lost, and how many earlier races were lost at this size.
+   * The size of the log at the last lost race, and the number of earlier lost races at this size.
    */
   readonly racesAt: { readonly size: number; readonly count: number }
   readonly batchMax: number
-  /** Pause before the next step. */
+  /** The pause before the next step. */
   readonly pauseMs: number
 }
 
-/** The state before any log is followed. */
 export const NEW_FOLLOWER: FollowState = {
   phase: 'stopped',
   stop: 'no',
@@ -89,7 +83,7 @@ export const NEW_FOLLOWER: FollowState = {
   pauseMs: 0,
 }
 
-/** Events of a log. Times are values of performance.now(). */
+/** Times are values of performance.now(). */
 export type FollowEvent =
   | { readonly kind: 'started' }
   | {
@@ -106,7 +100,7 @@ export type FollowEvent =
       /** Number of completions in the answer. */
       readonly count: number
     }
-  /** Records of the log can now be read. `isByHolder`: the gateway with the turn stored them. */
+  /** Records can now be read. `isByHolder`: the gateway with the turn stored them. */
   | {
       readonly kind: 'published'
       readonly size: number
@@ -123,7 +117,7 @@ export type FollowEvent =
       readonly isIdle: boolean
       readonly atMs: number
     }
-  /** Another enclave has replaced the followed enclave, or may have. */
+  /** Another enclave replaced the followed enclave, or may have. */
   | { readonly kind: 'replaced' }
   | { readonly kind: 'lost_race' }
   | {
@@ -136,10 +130,9 @@ export type FollowEvent =
   | { readonly kind: 'stopping' }
   | { readonly kind: 'stopped' }
 
-/** The state after an event. */
 export function nextFollowState(state: FollowState, event: FollowEvent): FollowState {
   if (event.kind === 'started') return { ...state, phase: 'opening' }
-  // An operation that hangs may end after the stop. Its result then changes nothing.
+  // An operation that hangs may end after the stop. Its result changes nothing.
   if (state.phase === 'stopped' && state.stop === 'done') return state
   switch (event.kind) {
     case 'opened':
@@ -190,10 +183,10 @@ function pulled(state: FollowState, { before, after, count }: Of<'pulled'>): Fol
   const { batchMax } = state
   return succeeded({
     ...state,
-    // The session may have been replaced while the pull ran.
+    // The session may have been replaced during the pull.
     session: state.session === before ? after : state.session,
     batchMax: isEmpty ? batchMax : Math.min(BATCH_COMPLETIONS_MAX, batchMax * 2),
-    // During a stop, a pull does not wait, so an empty pull means that all completions are
+    // During a stop, a pull does not wait. So an empty pull means that all completions are
     // committed.
     stop: isEmpty && state.stop === 'asked' ? 'done' : state.stop,
   })
@@ -232,7 +225,7 @@ function racesAfter({ session, racesAt }: FollowState): FollowState['racesAt'] {
   return { size, count: racesAt.size === size ? racesAt.count + 1 : 0 }
 }
 
-/** False if this gateway has lost too many races without growth of the log, which is a fault. */
+/** False if this gateway lost so many races without growth of the log that this is a fault. */
 export function isRace(state: FollowState): boolean {
   return racesAfter(state).count <= RACES_WITHOUT_GROWTH_MAX
 }
@@ -257,7 +250,6 @@ function succeeded(state: FollowState): FollowState {
   return { ...state, phase: 'following', fault: null, failuresInRow: 0, racesInRow: 0 }
 }
 
-/** The next step of a gateway that follows the log. */
 export type Step =
   | { readonly kind: 'open' }
   /** Pulls up to `max` completions and stores them. Waits up to `waitMs` for completions. */
@@ -267,29 +259,24 @@ export type Step =
       readonly waitMs: number
       readonly max: number
     }
-  /** Reads the records that callers wait for, because a notice about them may be lost. */
+  /** A notice may be lost, so the records that callers wait for are read. */
   | { readonly kind: 'catch_up'; readonly notary: string }
-  /** Asks the enclave for its identity. */
   | { readonly kind: 'look' }
   | { readonly kind: 'wait'; readonly ms: number }
   | { readonly kind: 'end' }
 
-/** The facts that decide the next step, in addition to the state. */
+/** What decides the next step, besides the state. */
 export type FollowFacts = {
   readonly nowMs: number
-  /** True if this gateway has the turn, or if it is unknown which gateway has it. */
+  /** Also true while it is unknown which gateway has the turn. */
   readonly mayCommit: boolean
-  /**
-   * Number of callers that wait at this gateway. The next member is the time when the first of them
-   * began to wait.
-   */
+  /** Number of callers that wait here. The next member is when the first of them began to wait. */
   readonly waiting: number
   readonly oldestMs: number
-  /** How long commits wait for their anchor, milliseconds. */
+  /** How long commits wait for their anchor. */
   readonly intervalMs: number
 }
 
-/** The next step. */
 export function nextStep(state: FollowState, facts: FollowFacts): Step {
   const { session, role, stop } = state
   const { nowMs, mayCommit, waiting } = facts
@@ -307,7 +294,7 @@ export function nextStep(state: FollowState, facts: FollowFacts): Step {
   return { kind: 'wait', ms: STANDBY_MS }
 }
 
-/** True if a caller has waited too long while no commit was stored. */
+/** A caller has waited too long without a new commit. */
 function isLate({ readable }: FollowState, { nowMs, oldestMs, intervalMs }: FollowFacts): boolean {
   return nowMs - Math.max(oldestMs, readable.atMs) > TURN_PATIENCE_MS + intervalMs
 }

@@ -1,4 +1,5 @@
 import { asError } from '../../api/errors.ts'
+import type { Anchoring } from '../../chain/anchoring.ts'
 import type { RelayerNonces } from '../../chain/relayer-nonces.ts'
 import { CommitRaceLost } from '../../chain/relayers-store.ts'
 import type { Logger } from '../../observability/logger.ts'
@@ -9,53 +10,38 @@ import type { CommitTurns } from './commit-turns.ts'
 import type { UnanchoredHead, UnanchoredStore } from './unanchored-store.ts'
 
 const BACKOFF: BackOffBounds = { minMs: 50, maxMs: 1_000 }
-/** A fault that continues is logged again at this interval. */
 const FAULT_LOG_INTERVAL_MS = 30_000
 /**
- * How often this gateway looks for heads that another gateway should have anchored. The next
- * constant says how late such a head must be.
+ * How often this gateway looks for heads that another gateway should have anchored, and how late
+ * such a head must be.
  */
 const LOOK_INTERVAL_MS = 2_000
 const LATE_SECONDS = 3
 
-/** A log, and the number of its committed leaves. */
 export type CommittedLog = { readonly notary: string; readonly size: number }
 
 /** One anchor for all commits of a log within an interval. */
 export type IntervalAnchors = {
-  /** Length of an interval, milliseconds. 0 if each commit has its own anchor. */
+  /** 0 if each commit has its own anchor. */
   readonly intervalMs: number
-  /**
-   * Called when leaves of a log wait for their anchor, which is made at the end of the interval.
-   */
+  /** The leaves get their anchor at the end of the interval. */
   schedule(log: CommittedLog): void
-  /** Makes the anchor of a log at once. Resolves when this succeeded or failed. */
+  /** Makes the anchor of a log now. Also resolves if this failed. */
   flush(notary: string): Promise<void>
-  /** Resolves when all leaves that are committed to a log now are anchored. */
+  /** Resolves when all leaves that are now committed to the log are anchored. */
   settle(notary: string, signal: AbortSignal): Promise<void>
-  /**
-   * Returns why anchors cannot be made, and since when (performance.now()). Null when they can be
-   * made.
-   */
+  /** Why anchors cannot be made, and since when (performance.now()). Null when they can be made. */
   fault(): { readonly error: Error; readonly sinceMs: number } | null
   start(): void
-  /**
-   * Stops the timers of the intervals. Another gateway, or the next start, then anchors the
-   * remaining commits.
-   */
+  /** Another gateway, or the next start, then anchors the remaining commits. */
   stop(): Promise<void>
 }
 
-export type IntervalAnchorsOptions = {
+type IntervalAnchorsOptions = {
   readonly store: UnanchoredStore
   readonly nonces: Pick<RelayerNonces, 'relayer' | 'use'>
   readonly chainId: number
-  /** Signs the anchor of a head for this contract. */
-  readonly sign: (
-    nonce: number,
-    head: Pick<UnanchoredHead, 'size' | 'root' | 'signature'>,
-    contract: string,
-  ) => { readonly raw: string; readonly hash: string }
+  readonly sign: Anchoring['sign']
   readonly turns: Pick<CommitTurns, 'encodeNotice'>
   readonly intervalMs: number
   /** Called when scheduled leaves, or leaves under an anchor of this gateway, are anchored. */
@@ -68,8 +54,8 @@ export type IntervalAnchorsOptions = {
 }
 
 /**
- * Anchors the heads of commits that were stored without an anchor. Such a head is in the database
- * with its notary's signature, so any gateway can anchor it without the enclave. Each gateway
+ * Anchors the heads of commits that were stored without an anchor. The database has such a head
+ * with its notary's signature, so any gateway can anchor it without the enclave. Each gateway also
  * anchors heads that are some seconds late.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one state
@@ -77,7 +63,7 @@ export function createIntervalAnchors(options: IntervalAnchorsOptions): Interval
   const { store, nonces, chainId, sign, turns, intervalMs, onAnchored, log, now } = options
   const { lookIntervalMs = LOOK_INTERVAL_MS, lateSeconds = LATE_SECONDS } = options
   const faults = createFaultLog(FAULT_LOG_INTERVAL_MS, () => performance.now())
-  /** Logs that wait for the end of their interval, with their committed leaves. */
+  /** Logs whose interval has not ended, with their committed leaves. */
   const waiting = new Map<string, { size: number; readonly timer: NodeJS.Timeout }>()
   const running = new Set<Promise<void>>()
   let fault: { readonly error: Error; readonly sinceMs: number } | null = null
@@ -95,7 +81,7 @@ export function createIntervalAnchors(options: IntervalAnchorsOptions): Interval
     onAnchored({ notary, size })
   }
 
-  /** Anchors all commits of a log. Throws what the database and the nonces throw. */
+  /** Throws the errors of the database and of the nonces. */
   async function anchorLog(notary: string): Promise<void> {
     for (;;) {
       const head = await store.find(notary)
@@ -112,7 +98,7 @@ export function createIntervalAnchors(options: IntervalAnchorsOptions): Interval
   async function endInterval(notary: string, size: number): Promise<void> {
     try {
       await anchorLog(notary)
-      // This runs even if another gateway anchored the log first.
+      // Needed if another gateway anchored the log first.
       onAnchored({ notary, size })
       succeed()
     } catch (thrown) {
@@ -162,7 +148,7 @@ export function createIntervalAnchors(options: IntervalAnchorsOptions): Interval
         await anchorLog(notary)
       }
     } catch (error) {
-      // A debug line is enough, because the committer reports a database that cannot be reached.
+      // The committer reports an unreachable database, so a debug line is enough.
       log.debug({ err: asError(error) }, 'heads without an anchor could not be looked for')
     }
     return lookIntervalMs

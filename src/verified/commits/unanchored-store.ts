@@ -1,53 +1,38 @@
 import { type RawBuilder, sql } from 'kysely'
 import { decodeHex } from '../../../attestation/bytes.ts'
 import type { LogDomain } from '../../../attestation/tree-head.ts'
-import { CommitRaceLost, isRaceLost } from '../../chain/relayers-store.ts'
+import type { SignedHead } from '../../../audit/known-heads.ts'
+import { CommitRaceLost, isRaceLost, takeNonce } from '../../chain/relayers-store.ts'
 import { clockSeconds, type StoreClock } from '../../storage/clock.ts'
 import type { Database } from '../../storage/database.ts'
-import { NOTICE_CHANNEL } from '../../storage/postgres-session.ts'
+import { andNotify, type CommitAnchor } from './commits-store.ts'
 
 /** The newest head of a log whose last commits wait for an anchor. */
-export type UnanchoredHead = {
+export type UnanchoredHead = SignedHead & {
   readonly logId: number
   readonly notary: string
-  /** Chain and contract that the head is signed for. */
+  /** The head is signed for this chain and contract. */
   readonly domain: LogDomain
-  readonly size: number
-  readonly root: Uint8Array
-  readonly signature: Uint8Array
 }
 
-/** Heads that wait for the anchor of their interval. Methods throw the driver's error. */
+/** Every method throws the driver's error. */
 export type UnanchoredStore = {
-  /** Returns null when all commits of the log are anchored. */
+  /** Null when all commits of the log are anchored. */
   find(notary: string): Promise<UnanchoredHead | null>
-  /**
-   * Returns heads on this chain whose oldest commit without an anchor is older than this many
-   * seconds.
-   */
+  /** Heads whose oldest commit without an anchor is older than this many seconds. */
   listOlder(chainId: number, seconds: number): Promise<readonly UnanchoredHead[]>
   /**
-   * Stores the anchor of a head in one statement. Throws CommitRaceLost when the log has grown,
-   * another gateway anchored the head, or the relayer is no longer at `nonce`. After any other
-   * error, a call of `find` shows whether the anchor is stored.
+   * Throws CommitRaceLost when the log has grown, another gateway anchored the head, or the relayer
+   * is no longer at `nonce`. After any other error, `find` shows whether the anchor is stored.
    */
   anchor(
-    head: Pick<UnanchoredHead, 'logId' | 'size' | 'root' | 'signature'>,
-    anchor: {
-      readonly relayer: string
-      readonly nonce: number
-      /** The signed transaction, 0x hex, and its hash. */
-      readonly raw: string
-      readonly hash: string
-      /** When the anchor was made, Unix seconds. */
-      readonly createdAt: number
-      /** A notice for the other gateways on the database. Null publishes nothing. */
-      readonly notice: string | null
-    },
+    head: SignedHead & Pick<UnanchoredHead, 'logId'>,
+    /** `createdAt`: Unix seconds. */
+    anchor: CommitAnchor & { readonly createdAt: number },
   ): Promise<void>
 }
 
-/** Reads heads without an anchor, on the connections for commits. */
+/** Uses the connections for commits. */
 export function createUnanchoredStore(
   { commits: queries }: Pick<Database, 'commits'>,
   clock: StoreClock = null,
@@ -76,18 +61,14 @@ export function createUnanchoredStore(
     },
     listOlder: (chainId, seconds) =>
       read(sql`l.chain_id = ${chainId} and u.since <= ${clockSeconds(clock)} - ${seconds}`),
-    async anchor({ logId, size, root, signature }, { relayer, nonce, raw, hash, ...anchor }) {
-      const { createdAt, notice } = anchor
-      const noticed = notice === null ? sql`` : sql`, pg_notify(${NOTICE_CHANNEL}, ${notice})`
+    async anchor({ logId, size, root, signature }, anchor) {
+      const { relayer, nonce, raw, hash, createdAt, notice } = anchor
       try {
         await sql`
-          with payer as (
-            update relayers set next_nonce = next_nonce + 1
-            where address = ${relayer} and next_nonce = ${nonce} returning address
-          ), taken as (
+          with ${takeNonce(relayer, nonce)}, taken as (
             delete from unanchored_heads
             where log_id = ${logId} and size = ${size} and exists (select from payer)
-            returning log_id ${noticed}
+            returning log_id ${andNotify(notice)}
           )
           insert into anchors (
             relayer, nonce, tx_hash, raw, log_id, size, root, signature, state, created_at)

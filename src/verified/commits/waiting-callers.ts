@@ -16,12 +16,11 @@ type WaitingCallersOptions = {
   readonly log: Logger
 }
 
-/** Callers that wait for commits of leaves, and the ways to answer them. */
 export class WaitingCallers {
   readonly waiters = new CommitWaiters()
   readonly #options: WaitingCallersOptions
   readonly #committed: CommittedRecords
-  /** By notary: the number of first leaves whose records must be read for callers. */
+  /** By notary: callers for this many first leaves can now be answered. */
   readonly #readable = new Map<string, number>()
   #reading: Promise<void> | null = null
 
@@ -34,7 +33,6 @@ export class WaitingCallers {
     for (const waiter of this.waiters.all()) waiter.reject(error)
   }
 
-  /** Gives the records that were just committed to the callers that wait for these leaves. */
   resolve(
     notary: string,
     { from, count }: { readonly from: number; readonly count: number },
@@ -44,29 +42,25 @@ export class WaitingCallers {
       for (const waiter of this.waiters.of(notary, index)) waiter.resolve(recordOf(index))
   }
 
-  /**
-   * Stores a head from another gateway in memory, so that the next reads need less from the
-   * database.
-   */
+  /** With the head in memory, the next reads need less from the database. */
   keepHead(notary: Notary, size: number, head: EncodedHead): void {
     try {
       this.#committed.keep(notary, size, head)
     } catch (error) {
-      // Only logged, because the records can be read from the database.
+      // The records can still be read from the database.
       const facts = { err: asError(error), size }
       this.#options.log.warn(facts, 'another gateway reported no head of this log')
     }
   }
 
-  /** Answers callers that wait for the first `size` leaves. Returns how many records were found. */
+  /** Answers callers for the first `size` leaves. Returns how many records were found. */
   settle(log: CommittedLog): Promise<number> {
     return this.waiters.settle(log, (notary, leaves) => this.#committed.read(notary, leaves))
   }
 
   /**
-   * Like `settle`, but one read at a time: requests during a read are served by the next read.
-   * Never rejects. Callers whose records could not be read soon count as late, and their records
-   * are read again.
+   * Like `settle`, but one read at a time: a request during a read is served by the next one. Never
+   * rejects: callers whose records could not be read soon count as late, and are read again.
    */
   answer({ notary, size }: CommittedLog): Promise<void> {
     this.#readable.set(notary, size)
@@ -87,8 +81,8 @@ export class WaitingCallers {
   }
 
   /**
-   * Answers a waiter from the database. The waiter continues to wait if the leaf waits for its
-   * anchor. A leaf that is not stored is lost, and its waiter is rejected.
+   * A leaf that waits for its anchor keeps its waiter waiting. A leaf that is not stored is lost,
+   * and its waiter is rejected.
    */
   async answerStored(waiter: Waiter): Promise<void> {
     const { records, commits, anchors } = this.#options

@@ -4,31 +4,26 @@ import { currentAnchor, earlierHashes, firstCreatedAt } from '../../chain/anchor
 import type { Database } from '../../storage/database.ts'
 import { type HeadRow, type StoredHead, toHead } from './logs-store.ts'
 
-/** A head, and the notary of its log. */
 export type AnchoredHead = StoredHead & {
   /** 0x, lower case. */
   readonly notary: string
 }
 
-/** Finds heads by their anchors. Throws the driver's error when the database fails. */
+/** Every method throws the driver's error. */
 export type AnchoredHeadsStore = {
   /**
-   * Returns heads whose anchor is the transaction with this hash (32 bytes, hex), and heads whose
-   * anchor is in the block with this hash. At most `limit` of each kind.
+   * `hash` (32 bytes, hex) is of a head's anchor or of the anchor's block. Returns at most `limit`
+   * heads of each kind.
    */
   listByHash(hash: string, limit: number): Promise<readonly AnchoredHead[]>
-  /** Returns at most `limit` heads whose anchor is in the block with this number. */
+  /** Heads whose anchor is in the block with this number. */
   listByBlock(number: number, limit: number): Promise<readonly AnchoredHead[]>
 }
 
-/** Finds heads by their anchors, on the database's shared connections. */
 export function createAnchoredHeadsStore({
   queries,
 }: Pick<Database, 'queries'>): AnchoredHeadsStore {
-  /**
-   * Reads the heads of these anchors. A lost or replaced anchor leads to the anchor that is valid
-   * now.
-   */
+  /** A lost or replaced anchor leads to the anchor that is valid now. */
   async function readHeads(anchors: RawBuilder<unknown>): Promise<readonly AnchoredHead[]> {
     const { rows } = await sql<HeadRow & { readonly notary: string }>`
       select l.notary, c.size, c.root, c.signature, c.tx_hash, c.state, c.block_number, c.block_hash,
@@ -39,7 +34,7 @@ export function createAnchoredHeadsStore({
     return rows.map((row) => ({ ...toHead(row), notary: row.notary }))
   }
   return {
-    // Uses two index lookups. Without statistics, one query with both conditions would read every
+    // Two index lookups. Without statistics, one query with both conditions would read every
     // anchor.
     listByHash: (hash, limit) =>
       readHeads(sql`

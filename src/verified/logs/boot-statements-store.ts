@@ -4,34 +4,27 @@ import type { BootHead } from '../../../attestation/evidence/boot-statement.ts'
 import type { LogDomain } from '../../../attestation/tree-head.ts'
 import type { Database } from '../../storage/database.ts'
 
-/**
- * What a new enclave stated about the logs that the gateway sent. The enclave's own log had no leaf
- * then.
- */
+/** What a new enclave stated about the logs of other enclaves, while its own log was empty. */
 export type StoredBootStatement = {
-  /** Notary of the enclave: 0x, lower case. */
+  /** The enclave's notary, 0x, lower case. */
   readonly notary: string
   /** JSON array of heads, exactly as the attestation document covers it. */
   readonly heads: string
-  /** The attestation document, COSE_Sign1. */
+  /** COSE_Sign1. */
   readonly document: Uint8Array
-  /** The time in the document's timestamp, whole Unix seconds. */
+  /** The document's timestamp, in whole Unix seconds. */
   readonly createdAt: number
 }
 
-/**
- * Stores boot statements, and reads the heads for new ones. Throws the driver's error when the
- * database fails.
- */
+/** Every method throws the driver's error. */
 export type BootStatementsStore = {
   find(notary: string): Promise<StoredBootStatement | null>
-  /** Stores the first statement of a notary. An enclave makes only one. */
+  /** Does nothing if the notary has a statement: an enclave makes only one. */
   keep(statement: StoredBootStatement): Promise<void>
-  /** Returns the newest stored head of each log for this chain and contract, newest logs first. */
+  /** The newest head of each log for this chain and contract, newest logs first. */
   listNewestHeads(domain: LogDomain, limit: number): Promise<readonly BootHead[]>
 }
 
-/** Boot statements, read and written on the database's shared connections. */
 export function createBootStatementsStore({
   queries,
 }: Pick<Database, 'queries'>): BootStatementsStore {

@@ -17,21 +17,18 @@ import { EnclaveError } from '../../enclaves/enclave-errors.ts'
 import type { Logger } from '../../observability/logger.ts'
 import type { BootStatementsStore, StoredBootStatement } from './boot-statements-store.ts'
 
-/** Sends the heads of existing logs to new enclaves. */
 type BootStatements = {
   /**
-   * Sends a new enclave the heads of other logs before its first call, and stores the enclave's
-   * statement about these heads. An enclave that is from an earlier build or has leaves makes no
-   * statement. Throws EnclaveError when the enclave should be asked again, and what the store
-   * throws.
+   * Sends a new enclave the heads of other logs before its first call, and stores its statement
+   * about them. An enclave that is from an earlier build or has leaves makes no statement. Throws
+   * EnclaveError when the enclave should be asked again, and the store's errors.
    */
   register(identity: Identity, enclave: Pick<EnclaveClient, 'stateBoot'>): Promise<void>
 }
 
-/** Temporary faults: a later attempt may succeed. */
+/** A later attempt may succeed. */
 const PASSING: ReadonlySet<EnclaveFaultCode> = new Set(['not_ready', 'too_busy'])
 
-/** Boot statements about the logs of one chain and contract, kept in a store. */
 export function createBootStatements({
   store,
   domain,
@@ -42,7 +39,7 @@ export function createBootStatements({
   readonly log: Logger
 }): BootStatements {
   /**
-   * Notaries that need no further attempt. Saves a database query for every check of an enclave.
+   * These notaries need no further attempt. Saves a database query for every check of an enclave.
    */
   const settled = new Set<string>()
 
@@ -77,9 +74,7 @@ export function createBootStatements({
   }
 }
 
-/**
- * Reads the statement from the reply. Throws EnclaveError when the document covers anything else.
- */
+/** Throws EnclaveError when the document covers anything else. */
 function readReply(
   { heads, document: base64 }: BootStatementReply,
   { notary, boot_configuration: boot }: Identity,

@@ -5,16 +5,12 @@ import { described, faultIssue } from '../../api/schemas.ts'
 import type { Finder, Sought } from './finder.ts'
 import { foundThings } from './log-replies.ts'
 
-/**
- * Maximum searches at a time. Further searches are refused with 503. Reads of logs have a separate
- * limit.
- */
-export const FINDS_MAX = 16
+/** Further searches are refused with 503. Reads of logs have a separate limit. */
+const FINDS_MAX = 16
 
 const EXPECTED =
   'a hash (64 hex digits), a notary (0x and 40 hex digits), or the number of a block (at most 15 digits)'
 
-/** Parses `0x…` (upper or lower case) or a number. */
 const soughtText = described(z.string(), () => ({
   type: 'string',
   pattern: String.raw`^\s*((0x)?([0-9a-fA-F]{64}|[0-9a-fA-F]{40})|\d{1,15})\s*$`,
@@ -29,7 +25,6 @@ const soughtText = described(z.string(), () => ({
   return z.NEVER
 })
 
-/** The search: finds public facts by a hash, an address or a number. */
 export function findRoutes(finder: Finder): readonly Route[] {
   return [
     defineRoute({
@@ -39,7 +34,8 @@ export function findRoutes(finder: Finder): readonly Route[] {
       scope: 'public',
       summary: 'Find a completion, a log or an anchor',
       description:
-        'By the hash of a completion, of a transaction or of a block of the chain, by a notary, or by the number of a block. ' +
+        'By the hash of a completion, of a transaction or of a block of the chain, by a ' +
+        'notary, or by the number of a block. ' +
         'What is not found has empty members: nothing here is a 404.',
       query: z.object({ q: soughtText }),
       reply: { name: 'Found', schema: foundThings },

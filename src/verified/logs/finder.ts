@@ -3,7 +3,7 @@ import type { AnchoredHead, AnchoredHeadsStore } from './anchored-heads-store.ts
 import { describeStoredHead } from './logs.ts'
 import type { LogsStore } from './logs-store.ts'
 
-/** What to look for. Hex is lower case, without 0x. */
+/** Hex is lower case, without 0x. */
 export type Sought =
   /** 32 bytes: the hash of a completion, of an anchor's transaction, or of the anchor's block. */
   | { readonly kind: 'hash'; readonly hash: string }
@@ -11,16 +11,11 @@ export type Sought =
   | { readonly kind: 'notary'; readonly address: string }
   | { readonly kind: 'block'; readonly number: number }
 
-/** Maximum number of heads in one answer. */
-export const FOUND_HEADS_MAX = 20
+const FOUND_HEADS_MAX = 20
 
-/** Finds public facts by a hash, an address or a number. */
 export type Finder = { find(sought: Sought): Promise<object> }
 
-/**
- * Creates a finder that reads from the stores. `isEvidencePublic`: completions can be found without
- * a key.
- */
+/** `isEvidencePublic`: completions can be found without a key. */
 export function createFinder({
   records,
   logs,

@@ -4,7 +4,6 @@ import { edgeNodes } from '../../../attestation/merkle/proof-nodes.ts'
 import type { Database } from '../../storage/database.ts'
 import { readNodes } from '../log-nodes-store.ts'
 
-/** A state of a log, attested by the log's enclave. */
 export type StoredHeadAttestation = {
   readonly size: number
   /** 32 bytes. */
@@ -12,53 +11,42 @@ export type StoredHeadAttestation = {
   readonly blockNumber: number
   /** 32 bytes. */
   readonly blockHash: Uint8Array
-  /** The attestation document, COSE_Sign1. */
+  /** COSE_Sign1. */
   readonly document: Uint8Array
-  /** The time in the document's timestamp, whole Unix seconds. */
+  /** The document's timestamp, in whole Unix seconds. */
   readonly createdAt: number
 }
 
-/**
- * Stores head attestations, and reads the log roots to compare with them. Throws the driver's error
- * when the database fails.
- */
+/** Every method throws the driver's error. */
 export type HeadAttestationsStore = {
   /**
-   * Returns the notary's log, and the root (32 bytes) over its first `size` leaves in this
-   * database. Reads O(log size) nodes. Null while fewer leaves are committed. Throws when a node is
-   * missing.
+   * The root (32 bytes) over the log's first `size` leaves. Reads O(log size) nodes. Null while
+   * fewer leaves are committed. Throws when a node is missing.
    */
   findRoot(state: {
     readonly notary: string
     readonly size: number
   }): Promise<{ readonly logId: number; readonly root: Uint8Array } | null>
   /**
-   * Stores an attestation if it is the first or the newest for its size. This is one statement, so
-   * several gateways together store at most two attestations for each size.
+   * Stores an attestation if it is the first or the newest for its size. The single statement makes
+   * sure that several gateways store at most two for each size.
    */
   keep(attestation: StoredHeadAttestation & { readonly logId: number }): Promise<void>
-  /**
-   * Returns the attestations in the range by size, at most two for each size, the older one first.
-   * The number of sizes is not limited, so the caller must limit the range.
-   */
+  /** At most two for each size, the older one first. The caller must limit the range of sizes. */
   listHeadAttestations(range: HeadAttestationRange): Promise<readonly StoredHeadAttestation[]>
-  /**
-   * Returns the sizes in the range with attestations, ascending, with the total bytes of their
-   * documents.
-   */
+  /** Sizes with attestations, ascending, and the total bytes of their documents. */
   weighHeadAttestations(
     range: HeadAttestationRange,
   ): Promise<readonly { readonly size: number; readonly bytes: number }[]>
 }
 
-/** Sizes of one log: above `afterSize` (null: from 0), up to `throughSize` (null: no limit). */
+/** Above `afterSize` (null: from 0), up to `throughSize` (null: no limit). */
 export type HeadAttestationRange = {
   readonly logId: number
   readonly afterSize: number | null
   readonly throughSize: number | null
 }
 
-/** Head attestations, read and written on the database's shared connections. */
 export function createHeadAttestationsStore({
   queries,
 }: Pick<Database, 'queries'>): HeadAttestationsStore {
@@ -82,7 +70,8 @@ export function createHeadAttestationsStore({
             ${blockNumber}::bigint as block_number, ${blockHash}::bytea as block_hash,
             ${document}::bytea as document, ${createdAt}::bigint as created_at
         ), first as (
-          insert into head_attestations (log_id, size, is_first, root, block_number, block_hash, document, created_at)
+          insert into head_attestations (log_id, size, is_first, root, block_number, block_hash,
+            document, created_at)
           select log_id, size, true, root, block_number, block_hash, document, created_at from given
           on conflict do nothing returning size
         )
@@ -117,7 +106,8 @@ export function createHeadAttestationsStore({
     async weighHeadAttestations({ logId, afterSize, throughSize }) {
       const { rows } = await sql<{ size: number; bytes: number }>`
         select size, sum(octet_length(document))::integer as bytes from head_attestations
-        where log_id = ${logId} and size > ${afterSize ?? -1} and size <= ${throughSize ?? Number.MAX_SAFE_INTEGER}
+        where log_id = ${logId} and size > ${afterSize ?? -1}
+          and size <= ${throughSize ?? Number.MAX_SAFE_INTEGER}
         group by size order by size`.execute(queries)
       return rows
     },

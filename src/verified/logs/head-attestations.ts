@@ -14,21 +14,18 @@ import { createLoop, pause } from '../../runtime/loop.ts'
 import { CommitError } from '../commit-error.ts'
 import type { HeadAttestationsStore, StoredHeadAttestation } from './head-attestations-store.ts'
 
-/**
- * Pause after a failure. It doubles from the minimum to the maximum, but not beyond the interval.
- */
+/** The pause after a failure doubles up to the maximum, but is not longer than the interval. */
 const BACKOFF_MIN_MS = 1_000
 const BACKOFF_MAX_MS = 60_000
-/** A fault that continues is logged again at this interval. */
 const FAULT_LOG_INTERVAL_MS = 10 * 60_000
-/** How long to look for a log that its committer still opens. The next constant says how often. */
+/** How long to wait for a log that its committer still opens, and how often to look. */
 const LOG_WAIT_MS = 10_000
 const LOG_POLL_MS = 100
 
 type HeadAttestationsStatus = {
   /**
-   * Counts of attestations: stored, dropped because their enclave was replaced, and refused because
-   * they contradict the log.
+   * Numbers of attestations: stored, dropped because their enclave was replaced, and refused
+   * because they contradict the log.
    */
   readonly kept: number
   readonly dropped: number
@@ -40,7 +37,6 @@ type HeadAttestationsStatus = {
 /** Regularly asks the enclave to attest the state of its log. */
 export type HeadAttestations = {
   start(): void
-  /** Stops the running work. Resolves when all work has ended. */
   stop(): Promise<void>
   status(): HeadAttestationsStatus
 }
@@ -52,28 +48,21 @@ export type HeadAttestationsOptions = {
     waitFor(notary: string, index: number, signal: AbortSignal): Promise<unknown>
   }
   readonly store: Pick<HeadAttestationsStore, 'findRoot' | 'keep'>
-  /**
-   * Fetches a recent block that will probably stay in the chain, not the newest block: a reader
-   * cannot look up a block that a reorganisation removed.
-   */
+  /** Not the newest block: a reader cannot look up a block that a reorganisation removed. */
   readonly fetchBlock: (signal: AbortSignal) => Promise<RecentBlock>
   readonly intervalMs: number
   readonly log: Logger
-  /** Gives monotonic milliseconds. */
+  /** Monotonic milliseconds. */
   readonly now: () => number
 }
 
 /**
- * Creates the part that asks the enclave to attest its log, at once and at every interval. The
- * enclave attests the state of its log together with the hash of a recent block. An attestation is
- * stored if the log in this database has the same root at the attested size.
- *
- * The enclave also counts leaves that are not committed yet. So the gateway holds an attestation
- * until these leaves are committed, and requests no other meanwhile. If the enclave is replaced
- * first, the leaves are lost, and the attestation is dropped.
- *
- * Errors never leave the loop. Does NOT verify the documents' signatures, because this gateway has
- * no root certificates for them. A third party verifies them (verifyHeadAttestation).
+ * The enclave attests the state of its log together with the hash of a recent block. An attestation
+ * is stored if the log in this database has the same root at the attested size. The enclave also
+ * counts leaves that are not committed yet, so the gateway first waits for them. If the enclave is
+ * replaced before, they are lost, and the attestation is dropped. Errors never end the loop. Does
+ * NOT verify the documents' signatures, because a gateway has no root certificates for them. A
+ * third party verifies them (verifyHeadAttestation).
  */
 export function createHeadAttestations(options: HeadAttestationsOptions): HeadAttestations {
   const { enclave, committer, store, fetchBlock, intervalMs, log } = options
@@ -111,9 +100,7 @@ export function createHeadAttestations(options: HeadAttestationsOptions): HeadAt
     return 'kept'
   }
 
-  /**
-   * Returns true when the first `size` leaves are committed, and false if this will never happen.
-   */
+  /** Returns false if the first `size` leaves will never be committed. */
   async function awaitCommit({ notary, size }: LogOfSize, signal: AbortSignal): Promise<boolean> {
     if (size === 0) return true
     try {
@@ -144,8 +131,7 @@ export function createHeadAttestations(options: HeadAttestationsOptions): HeadAt
       failuresInRow = 0
       fault = null
       faults.clear()
-      // After a dropped attestation, the next enclave's log has no attestation, so this pause is
-      // short.
+      // The next enclave's log has no attestation yet, so this pause is short.
       return outcome === 'dropped' ? Math.min(BACKOFF_MIN_MS, intervalMs) : intervalMs
     } catch (thrown) {
       if (thrown instanceof EnclaveReplaced) enclave.forgetIdentity()
@@ -163,7 +149,6 @@ export function createHeadAttestations(options: HeadAttestationsOptions): HeadAt
   return { start: loop.start, stop: loop.stop, status: () => ({ ...counts, fault }) }
 }
 
-/** Outcome of one attestation. */
 type Outcome = 'kept' | 'dropped' | 'contradictions'
 
 type LogOfSize = { readonly notary: string; readonly size: number }
@@ -173,10 +158,7 @@ class EnclaveReplaced extends Error {
   override readonly name = 'EnclaveReplaced'
 }
 
-/**
- * Compares the attestation with the request. Throws EnclaveReplaced, and Error for any other
- * unexpected document.
- */
+/** Throws EnclaveReplaced, and Error for any other unexpected document. */
 function readReply(
   reply: HeadAttestationReply,
   { identity, block }: { readonly identity: Identity; readonly block: RecentBlock },

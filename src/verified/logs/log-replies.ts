@@ -25,7 +25,6 @@ const head = z.strictObject({
   }),
 })
 
-/** One notary's log. */
 export const log = z.strictObject({
   notary: address,
   public_key: hexBytes,
@@ -46,7 +45,7 @@ export const log = z.strictObject({
 export const logList = z.strictObject({ logs: z.array(log), cursor: address.nullable() })
 
 /**
- * Heads of other logs that the enclave received while its own log was empty. Null without a
+ * The enclave received these heads of other logs while its own log was empty. Null without a
  * statement.
  */
 export const bootStatement = z.strictObject({
@@ -67,7 +66,6 @@ export const bootStatement = z.strictObject({
     .nullable(),
 })
 
-/** Signed heads, and attestations of the log's states. */
 export const headList = z.strictObject({
   notary: address,
   heads: z.array(head),
@@ -93,7 +91,6 @@ export const inclusionProof = z.strictObject({
   path: z.array(digest),
 })
 
-/** Results of a search. */
 export const foundThings = z.strictObject({
   completion: z
     .strictObject({ hash: digest, notary: address, index: size })
@@ -123,18 +120,15 @@ export const leafList = z.strictObject({
   leaves: z.array(digest),
 })
 
-/** Records in a log that the caller may see. */
+/** Only records that the caller may see. */
 export const logRecordList = z.strictObject({
   notary: address,
   records: z.array(anyRecord),
   next: size.nullable(),
 })
 
-/** The types of the replies, for code that reads them. */
 export type HeadReply = z.output<typeof head>
 export type LogReply = z.output<typeof log>
-export type LogListReply = z.output<typeof logList>
 export type HeadListReply = z.output<typeof headList>
-export type FoundReply = z.output<typeof foundThings>
 export type InclusionReply = z.output<typeof inclusionProof>
 export type ConsistencyReply = z.output<typeof consistencyProof>

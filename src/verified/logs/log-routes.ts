@@ -16,19 +16,17 @@ import {
 import type { Logs } from './logs.ts'
 
 /**
- * Maximum reads without a key at a time. Further reads are refused with 503. This protects the
- * database, which keys and the history use too.
+ * Further reads without a key are refused with 503. This protects the database, which keys and the
+ * history use too.
  */
 export const PUBLIC_READS_MAX = 32
 
-/** Default number of logs or heads on a page. The next constant is the maximum. */
 const LOG_LIMIT_DEFAULT = 100
 const LOG_LIMIT_MAX = 1000
 
-/** Maximum number of log records on a page, and the default. */
 const LOG_RECORDS_LIMIT_MAX = 100
 
-/** Largest position or size in a query. No log has so many leaves. */
+/** No log has so many leaves. */
 const POSITION_MAX = 999_999_999_999_999
 
 const address = hexText(20, 20, 'an address, 40 hex digits').transform((text) => `0x${text}`)
@@ -37,38 +35,32 @@ const position = integerText({ min: 0, max: POSITION_MAX })
 const newest = position.nullable().default(null)
 const limit = integerText({ min: 1, max: LOG_LIMIT_MAX }).default(LOG_LIMIT_DEFAULT)
 
-/**
- * Path parameter for the notary of a log. Accepts upper and lower case, with or without 0x. Parsed:
- * 0x, lower case.
- */
+/** Accepts upper and lower case, with or without 0x. Parsed: 0x, lower case. */
 const notaryParameter = z.object({ notary: address })
 
-/** Query for a page of logs after the log of notary `cursor`. */
 const logsQuery = z.object({ limit, cursor: address.nullable().default(null) })
 
-/** Query for a page of heads with more leaves than `cursor`, or fewer with `order=desc`. */
+/** The page has heads with more leaves than `cursor`, or fewer with `order=desc`. */
 const headsQuery = z.object({
   limit,
   cursor: newest,
   order: z.enum(['asc', 'desc']).default('asc'),
 })
 
-/** Query for an inclusion proof. The service checks that `index` is below `size`. */
+/** The service checks that `index` is below `size`. */
 const inclusionQuery = z.object({ index: position, size: newest })
 
-/** Query for a consistency proof. The service checks that `from` is at most `to`. */
+/** The service checks that `from` is at most `to`. */
 const consistencyQuery = z.object({ from: position, to: newest })
 
-/** Leaves from `start` up to, but not including, `end`. */
+/** `end` is not included. */
 const leavesQuery = z.object({ start: position.default(0), end: newest })
 
-/** Records of the leaves from index `start` on. */
 const recordsQuery = z.object({
   start: position.default(0),
   limit: integerText({ min: 1, max: LOG_RECORDS_LIMIT_MAX }).default(LOG_RECORDS_LIMIT_MAX),
 })
 
-/** Routes for the notaries' logs. All are public except the route for records. */
 export function logRoutes(logs: Logs): readonly Route[] {
   const publicReads = createAdmission({ callsMax: PUBLIC_READS_MAX, bytesMax: 0 })
   const open = {

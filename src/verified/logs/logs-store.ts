@@ -18,35 +18,33 @@ import {
 import type { Database } from '../../storage/database.ts'
 import { readNodes } from '../log-nodes-store.ts'
 
-/** A signed head of a log, and the transaction that anchors it. */
 export type StoredHead = {
   readonly size: number
   /** 32 bytes. */
   readonly root: Uint8Array
-  /** Signature of the notary, 65 bytes. */
+  /** The notary's signature, 65 bytes. */
   readonly signature: Uint8Array
   /** When the head was committed, Unix seconds. */
   readonly createdAt: number
   readonly anchor: {
-    /** 0x hex, like `blockHash`. */
+    /** 0x hex, as is `blockHash`. */
     readonly txHash: string
     /**
-     * Earlier anchors of the same head, oldest first. Their hashes were published, but the chain
-     * could not mine them.
+     * Earlier anchors of this head, oldest first. Their hashes were published, but the chain could
+     * not mine them.
      */
     readonly replaces: readonly string[]
     /**
-     * State of the anchor. An anchor that cannot be mined is pending, because another transaction
-     * will replace it.
+     * `pending` also for an anchor that cannot be mined, because another transaction will replace
+     * it.
      */
     readonly state: Exclude<AnchorState, 'taken'>
-    /** Null while the anchor is not in a block. */
+    /** Null while the anchor is in no block. */
     readonly blockNumber: number | null
     readonly blockHash: string | null
   }
 }
 
-/** A notary's log as it is committed now. */
 export type StoredLog = {
   /** Key of the log in this database. */
   readonly logId: number
@@ -60,53 +58,41 @@ export type StoredLog = {
   readonly bootConfiguration: string
   /** When the log was first seen, Unix seconds. */
   readonly createdAt: number
-  /**
-   * Number of committed leaves under an anchored head. The next member is the root over the leaves.
-   */
+  /** Counts the leaves under an anchored head. `root` is over them. */
   readonly size: number
   readonly root: Uint8Array
-  /** The newest head whose anchor is in a block, or null. */
+  /** The newest head whose anchor is in a block. */
   readonly head: StoredHead | null
   /** SHA-256 (hex) of the newest record's attestation document. Null without records. */
   readonly attestationDigest: string | null
 }
 
 /**
- * Reads logs. Of completions, the results contain only the hashes of their leaves. Throws the
- * driver's error when the database fails.
+ * Reads logs. No result contains a completion: only hashes of leaves. Every method throws the
+ * driver's error.
  */
 export type LogsStore = {
   find(notary: string): Promise<StoredLog | null>
-  /**
-   * Returns a page of logs, newest first, after the log of notary `cursor` (null: from the newest
-   * log). `hasMore`: there are logs after this page.
-   */
+  /** Newest first, after the log of notary `cursor` (null: from the newest log). */
   list(query: {
     readonly limit: number
     readonly cursor: string | null
   }): Promise<{ readonly logs: readonly StoredLog[]; readonly hasMore: boolean } | 'unknown_cursor'>
-  /**
-   * Returns at most `limit` heads with more leaves than `afterSize` (null: from the first head),
-   * ascending by size.
-   */
+  /** Heads with more leaves than `afterSize` (null: from the first head), ascending by size. */
   listHeads(query: {
     readonly logId: number
     readonly afterSize: number | null
     readonly limit: number
   }): Promise<readonly StoredHead[]>
-  /**
-   * Returns at most `limit` heads with fewer leaves than `beforeSize` (null: from the last head),
-   * descending by size.
-   */
+  /** Heads with fewer leaves than `beforeSize` (null: from the last head), descending by size. */
   listHeadsBefore(query: {
     readonly logId: number
     readonly beforeSize: number | null
     readonly limit: number
   }): Promise<readonly StoredHead[]>
   /**
-   * Returns the hash of leaf `index`, its inclusion path in the first `size` leaves of the log, and
-   * the root over these leaves. Reads at most 3 × log2(size) nodes. `index` < `size` ≤ the
-   * committed size.
+   * The hash of leaf `index`, its inclusion path in the first `size` leaves, and their root. Reads
+   * at most 3 × log2(size) nodes. `index` < `size` ≤ the committed size.
    */
   readInclusion(query: {
     readonly logId: number
@@ -114,17 +100,15 @@ export type LogsStore = {
     readonly size: number
   }): Promise<InclusionProof>
   /**
-   * Returns the proof that the first `to` leaves of the log begin with its first `from` leaves.
-   * `from` ≤ `to` ≤ the committed size.
+   * Proves that the first `to` leaves begin with the first `from` leaves. `from` ≤ `to` ≤ the
+   * committed size.
    */
   readConsistency(query: {
     readonly logId: number
     readonly from: number
     readonly to: number
   }): Promise<readonly Uint8Array[]>
-  /**
-   * Hashes of the leaves from `start` up to, but not including, `end`. `end` ≤ the committed size.
-   */
+  /** Hashes of the leaves from `start` to `end` - 1. `end` ≤ the committed size. */
   listLeaves(query: {
     readonly logId: number
     readonly start: number
@@ -138,10 +122,8 @@ type InclusionProof = {
   readonly root: Uint8Array
 }
 
-/** Reads the logs on the database's shared connections. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: the statements of one store
 export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsStore {
-  /** Reads logs, newest first. */
   async function readLogs(
     where: RawBuilder<unknown>,
     limit: number,
@@ -163,7 +145,7 @@ export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsSto
     return rows.map(toLog)
   }
 
-  /** Reads heads whose sizes are `beyond` (`>` or `<`) the size `from`, in this order. */
+  /** Reads heads whose sizes are `beyond` (`>` or `<`) the size `from`. */
   async function readHeads(page: {
     readonly logId: number
     readonly from: number
@@ -173,7 +155,7 @@ export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsSto
   }): Promise<readonly StoredHead[]> {
     const { logId, from, beyond, order, limit } = page
     // Goes from one head to the next. Without statistics, one query for the page would read and
-    // sort all later heads (readNodes).
+    // sort all later heads (as in readNodes).
     const { rows } = await sql<HeadRow>`
       with recursive page as (
         (select ${pageColumns}, 1 as place from anchors
@@ -288,7 +270,7 @@ type LogRow = Omit<HeadRow, 'tx_hash'> & {
   readonly chain_id: number
   readonly contract: string
   readonly boot_configuration: string
-  /** Null while no anchor is in a block, like all columns of the head. */
+  /** Null while no anchor is in a block, as are all columns of the head. */
   readonly tx_hash: Uint8Array | null
   readonly head_size: number
   readonly head_root: Uint8Array

@@ -7,18 +7,17 @@ import type { BootStatementsStore } from './boot-statements-store.ts'
 import type { HeadAttestationsStore, StoredHeadAttestation } from './head-attestations-store.ts'
 import type { LogsStore, StoredHead, StoredLog } from './logs-store.ts'
 
-/** Maximum number of leaf hashes in one answer. */
 export const LEAVES_MAX = 10_000
 
 /**
- * The logs and their proofs, in the form of the API's answers (README.md of src, Logs). Only
- * `records` contains the content of completions. Throws ApiError `not_found` for an unknown notary,
- * ValidationError for a position beyond the end of the log.
+ * The logs and their proofs, as the API answers them (README.md of src, Logs). Only `records`
+ * contains completions. Throws ApiError `not_found` for an unknown notary, ValidationError for a
+ * position beyond the end of the log.
  */
 export type Logs = {
   list(query: { readonly limit: number; readonly cursor: string | null }): Promise<object>
   find(notary: string): Promise<object>
-  /** Returns what the notary's enclave stated about older logs. */
+  /** What the notary's enclave stated about older logs. */
   bootStatement(notary: string): Promise<object>
   heads(
     notary: string,
@@ -36,17 +35,14 @@ export type Logs = {
     notary: string,
     query: { readonly start: number; readonly end: number | null },
   ): Promise<object>
-  /** JSON text: the records from leaf `start` on that the viewer may see. */
+  /** Returns JSON text: the records from leaf `start` on that the viewer may see. */
   records(
     notary: string,
     query: { readonly start: number; readonly limit: number; readonly viewer: Viewer },
   ): Promise<string>
 }
 
-/**
- * Creates the logs, read from the stores. `isOpen`: every account may see all records, as in the
- * history.
- */
+/** `isOpen`: every account may see all records, as in the history. */
 export function createLogs(options: {
   readonly logs: LogsStore
   readonly headAttestations: HeadPageSources['headAttestations']
@@ -93,7 +89,8 @@ export function createLogs(options: {
     },
     async inclusion(notary, query) {
       const { logId, size: committed } = await open(notary)
-      const { index, size } = { index: query.index, size: query.size ?? committed }
+      const { index } = query
+      const size = query.size ?? committed
       requireAtMost('size', size, committed)
       if (index >= size) throw unfit('index', `Input should be less than ${size}`, 'less_than')
       const { leafHash, path, root } = await logs.readInclusion({ logId, index, size })
@@ -108,7 +105,8 @@ export function createLogs(options: {
     },
     async consistency(notary, query) {
       const { logId, size: committed } = await open(notary)
-      const { from, to } = { from: query.from, to: query.to ?? committed }
+      const { from } = query
+      const to = query.to ?? committed
       requireAtMost('to', to, committed)
       requireAtMost('from', from, to)
       const path = await logs.readConsistency({ logId, from, to })
@@ -167,7 +165,7 @@ function describeLog(log: StoredLog) {
   }
 }
 
-/** A head in the form of the API's answers. */
+/** Gives a head the form of the API's answers. */
 export function describeStoredHead({ size, root, signature, createdAt, anchor }: StoredHead) {
   return {
     size,
@@ -195,27 +193,21 @@ function describeAttestation(attestation: StoredHeadAttestation) {
   }
 }
 
-/**
- * Maximum total bytes of the attestation documents on a page of heads. The page ends after the head
- * that exceeds this limit.
- */
+/** Limit for all documents on a page together. The page ends after the head that exceeds it. */
 export const HEAD_PAGE_BYTES_MAX = 4 * 1024 * 1024
 
-/** Order of heads by size: oldest first, or newest first. */
 export type HeadOrder = 'asc' | 'desc'
 
-/** Heads in the requested order, and the attestations of the log sizes that they cover. */
+/** The attestations are of log sizes that the heads cover. */
 type HeadPage = {
   readonly heads: readonly StoredHead[]
   readonly attestations: readonly StoredHeadAttestation[]
   /**
-   * Size of the last head on the page. Null if no heads follow: the page then has all remaining
-   * attestations.
+   * Size of the last head. Null if no heads follow: the page then has all remaining attestations.
    */
   readonly cursor: number | null
 }
 
-/** The stores that a page is read from. */
 export type HeadPageSources = {
   readonly logs: Pick<LogsStore, 'listHeads' | 'listHeadsBefore'>
   readonly headAttestations: Pick<
@@ -225,14 +217,12 @@ export type HeadPageSources = {
 }
 
 /**
- * Reads at most `limit` heads, in the order, after the head of size `cursor` (null: from the
- * beginning). If their attestations have more than `bytesMax`, reads fewer heads, but at least one.
- * Documents of heads that are not on the page are not read. With the oldest heads first, an
- * attestation belongs to the first head of its size or more. With the newest heads first, it
- * belongs to the largest head of its size or less.
- *
- * A head has few attestations: the next one is requested only after the leaves of the last one are
- * committed, and at most two are stored for each size.
+ * Reads heads after the head of size `cursor` (null: from the beginning), and fewer than `limit` if
+ * their attestations have more than `bytesMax`, but at least one. Documents of heads that are not
+ * on the page are not read. With the oldest heads first, an attestation belongs to the first head
+ * of its size or more. With the newest heads first, it belongs to the largest head of its size or
+ * less. A head has few attestations: at most two are stored for each size, and a new one is
+ * requested only when the leaves of the last one are committed.
  */
 export async function readHeadPage(
   { logs, headAttestations }: HeadPageSources,
@@ -275,7 +265,7 @@ function lastOf(
 function countFitting(
   heads: readonly StoredHead[],
   parts: {
-    /** Weights in the order of the heads. */
+    /** Has the order of the heads. */
     readonly weights: readonly { readonly size: number; readonly bytes: number }[]
     readonly order: HeadOrder
     readonly bytesMax: number

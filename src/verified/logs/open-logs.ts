@@ -10,7 +10,6 @@ import { logRoutes } from './log-routes.ts'
 import { createLogs } from './logs.ts'
 import { createLogsStore } from './logs-store.ts'
 
-/** Opens the public logs. Returns their routes and the routes of the search. */
 export function openLogs(
   config: { readonly isHistoryOpen: boolean; readonly isEvidencePublic: boolean },
   { database, records }: { readonly database: Database; readonly records: RecordsStore },

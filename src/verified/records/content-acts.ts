@@ -8,7 +8,7 @@ type Place = { readonly database: Pick<Database, 'queries' | 'content'> }
 
 const path = '/v1/admin/content-keys'
 
-/** Acts on the keys that encrypt stored requests and answers, only for the operator. */
+/** For the operator alone. The keys encrypt stored requests and answers. */
 export const contentActs = {
   keys: defineAct({
     method: 'GET',
@@ -32,7 +32,6 @@ export const contentActs = {
     trail: 'changes nothing',
     answer: (keys) => ({ keys: [...keys] }),
   }),
-  /** Encrypts the batch of records after a position. Uses the newest key. */
   encrypt: defineAct({
     method: 'POST',
     path,
@@ -45,7 +44,8 @@ export const contentActs = {
     },
     errors: ['content_key_missing'],
     run: ({ after }, { database }: Place) => createContentOperations(database).encrypt(after),
-    // A run of the command has many acts. Only the act from position 0 is recorded.
+    // The command repeats this act until all is encrypted. Only the act from position 0 is
+    // recorded.
     trail({ after }, result) {
       const outcome = result === 'no_key' ? result : 'begun'
       return after === 0 ? [{ kind: 'content.encrypt', target: 'all', outcome }] : []

@@ -8,7 +8,7 @@ import { RETENTION_DAYS_MAX } from '../../storage/settings.ts'
 import { actOfErasure } from './erasures.ts'
 import { createErasuresStore } from './erasures-store.ts'
 
-/** Records that one act erases, well within the time limit of an act. */
+/** So many records are erased well within the time limit of an act. */
 const ERASE_MAX = 2_000
 
 const path = '/v1/admin/erasures'
@@ -17,14 +17,10 @@ const reason = z.string().refine(isErasureReason)
 type Place = { readonly database: Pick<Database, 'queries'> }
 
 /**
- * What only the operator may do with stored requests and answers. Proofs are not erased, because
- * they contain only hashes of the content.
+ * For the operator alone. Proofs are not erased, because they contain only hashes of the content.
  */
 export const erasureActs = {
-  /**
-   * Erases the content of all records with this hash. Returns how many records have the hash, and
-   * how many lost their content.
-   */
+  /** `found` counts the records with the hash, `erased` those that lost their content now. */
   record: defineAct({
     method: 'POST',
     path,
@@ -39,7 +35,7 @@ export const erasureActs = {
     trail: ({ hash, reason }, done) => [actOfErasure(hash, reason, done)],
     answer: (done) => done,
   }),
-  /** Erases all content of an account up to now. Callers can no longer read it. */
+  /** Erases content up to now. Callers can no longer read it, but the rows still contain it. */
   account: defineAct({
     method: 'PUT',
     path,
@@ -60,10 +56,7 @@ export const erasureActs = {
     ],
     answer: settleAccount,
   }),
-  /**
-   * Removes a part of the erased content from the rows. The caller repeats this act until no part
-   * is left.
-   */
+  /** The caller repeats this act until `is_done`. */
   remove: defineAct({
     method: 'DELETE',
     path,
@@ -81,7 +74,7 @@ export const erasureActs = {
     trail: 'continues what was recorded',
     answer: (done) => done,
   }),
-  /** Sets the retention of an account. Null: as in the gateway's settings. */
+  /** Null: as in the gateway's settings. */
   setRetention: defineAct({
     method: 'PUT',
     path: '/v1/admin/retention',

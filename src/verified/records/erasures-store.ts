@@ -5,85 +5,77 @@ import { clockSeconds, type StoreClock } from '../../storage/clock.ts'
 import type { Database } from '../../storage/database.ts'
 import type { Erasure } from './record-content.ts'
 
-/** Who requested an erasure, and why. */
-export type ErasureOrder = Pick<Erasure, 'by' | 'reason'>
+type ErasureOrder = Pick<Erasure, 'by' | 'reason'>
 
-/** Content that must be erased, of one account or (null) of calls without a known account. */
+/** Content that must be erased. The account is null for calls without a known account. */
 export type DueContent = {
   readonly accountId: string | null
-  /** Includes completions that finished before or at this time, Unix seconds. */
+  /** Unix seconds. Later completions keep their content. */
   readonly through: number
   /** Database key of the act that erases this content. */
   readonly erasureId: number
 }
 
 /**
- * Erases requests and answers. The rows keep all the data that proves the records. Every method
- * throws the driver's error when the database fails.
+ * Erases requests and answers. The rows keep everything that proves the records. Every method
+ * throws the driver's error.
  */
 export type ErasuresStore = {
   /**
-   * Erases at once the content of all records with this hash (hex, no prefix) of one account, or
-   * (null) of any account. Returns how many records have the hash, and how many lost their content
-   * now.
+   * Erases the content of all records with this hash (hex, no prefix) of one account, or (null) of
+   * any account. `found` counts the records, `erased` those that lost their content now.
    */
   eraseRecords(
     of: { readonly hash: string; readonly accountId: string | null },
     order: ErasureOrder,
   ): Promise<{ readonly found: number; readonly erased: number }>
   /**
-   * Erases all content of the account with this name, for completions that finished before now.
-   * After that, callers cannot read the content, even from a record that is committed later. The
-   * rows contain the content until `eraseDue` removes it. Returns null when there is no such
-   * account.
+   * Erases all content of the account, for completions that finished before now. Callers can no
+   * longer read it, even from a record that is committed later. The rows contain it until
+   * `eraseDue` removes it. Returns null for an unknown account.
    */
   eraseAccount(name: string, order: ErasureOrder): Promise<{ readonly accountId: string } | null>
   /**
-   * Returns the content that must be erased for at most `limit` accounts after the cursor `after`
-   * (null: from the first), and the cursor of the last account (null at the end). `retentionDays`
-   * applies to accounts without a retention setting.
+   * The content to erase of at most `limit` accounts after the cursor `after` (null: from the
+   * first). The new cursor is null at the end. `retentionDays` applies to accounts without a
+   * setting.
    */
   listDue(page: {
     readonly after: string | null
     readonly limit: number
     readonly retentionDays: number | null
   }): Promise<{ readonly due: readonly DueContent[]; readonly cursor: string | null }>
-  /** Returns this account's erased content that is still in the rows, or null. */
+  /** The account's erased content that is still in the rows. */
   findDue(accountName: string): Promise<DueContent | null>
   /**
    * Erases the oldest due content of at most `limit` records, or of fewer if they are large.
-   * Returns the number of erased records (0 at the end), or 'busy' while another process erases.
+   * Returns their number (0 at the end), or 'busy' while another process erases.
    */
   eraseDue(due: DueContent, limit: number): Promise<number | 'busy'>
-  /**
-   * Deletes stored answers to calls with an Idempotency-Key, for accounts whose content was erased.
-   */
+  /** Deletes stored answers to calls with an Idempotency-Key, for erased accounts. */
   forgetAnswers(): Promise<number>
-  /** Sets for how many days an account's content is kept. Null: as in the gateway's settings. */
+  /** Null: as in the gateway's settings. Returns false for an unknown account. */
   setRetention(accountName: string, days: number | null): Promise<boolean>
 }
 
-/**
- * SQL condition: the content of a record is stored. The index records_content has the same
- * condition.
- */
+/** The index records_content has this condition. */
 const HAS_CONTENT = sql`(request is not null or content is not null)`
 
-/** How far an enclave's clock may be ahead. Times beyond that are not trusted. */
+/** An enclave's clock may be ahead by this much. Later times are not trusted. */
 const CLOCK_SKEW_SECONDS = 300
 
 /**
- * A statement stops erasing after this many bytes of stored content. Postgres stores each 2 kB of
- * content as a row, and a record may have tens of megabytes.
+ * A statement stops after this many bytes. Postgres stores each 2 kB of content as a row, and a
+ * record may have tens of megabytes.
  */
 const ERASE_BYTES_MAX = 64 * 1024 * 1024
 
-/** Key of the advisory lock of erasing transactions, so that only one process erases at a time. */
+/** Advisory lock, so that only one process erases at a time. */
 const ERASE_LOCK = 7_100_317
 
 /**
- * Selects the act that erased the content of a record, or all content of its account. An account's
- * content counts as erased from the act on, but leaves the rows later.
+ * The act that erased the content of a record, or all content of its account. Content of an erased
+ * account counts as erased at once, but leaves the rows later.
  */
 export function erasureOf(record: string, account: string): RawBuilder<number | null> {
   const [r, o] = [sql.ref(record), sql.ref(account)]
@@ -92,7 +84,6 @@ export function erasureOf(record: string, account: string): RawBuilder<number | 
     then ${o}.erasure_id end)`
 }
 
-/** Erases content, on the database's shared connections. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: the statements of one store
 export function createErasuresStore(
   { queries }: Pick<Database, 'queries'>,
@@ -102,10 +93,7 @@ export function createErasuresStore(
   const isWithin = (accountId: string | null) =>
     accountId === null ? sql`true` : sql`account_id = ${accountId}::uuid`
 
-  /**
-   * Returns the key of the act that erases content after this number of days. There is one act per
-   * number.
-   */
+  /** Returns the key of the act. There is one act per number of days. */
   async function retentionAct(days: number): Promise<number> {
     const reason = `kept for ${days} day${days === 1 ? '' : 's'}`
     const { rows } = await sql<{ id: number }>`
@@ -151,7 +139,8 @@ export function createErasuresStore(
         update accounts set
           erasure_id = (select id from act),
           erased_through = greatest(
-            erased_through, ${now()}, least((select at from newest), ${now()} + ${CLOCK_SKEW_SECONDS}::bigint))
+            erased_through, ${now()},
+            least((select at from newest), ${now()} + ${CLOCK_SKEW_SECONDS}::bigint))
         where id = (select id from meant) returning id`.execute(queries)
       return rows[0] === undefined ? null : { accountId: rows[0].id }
     },
@@ -194,7 +183,8 @@ export function createErasuresStore(
       const { rows } = await sql<{ id: string; erased_through: number; erasure_id: number }>`
         select a.id, a.erased_through, a.erasure_id from accounts a
         where a.name = ${accountName} and a.erased_through is not null and exists (
-          select from records where account_id = a.id and ${HAS_CONTENT} and created_at <= a.erased_through)`.execute(
+          select from records
+          where account_id = a.id and ${HAS_CONTENT} and created_at <= a.erased_through)`.execute(
         queries,
       )
       const [row] = rows
@@ -278,11 +268,10 @@ type DueRow = {
   readonly erasure_id: number | null
   readonly days: number | null
   readonly expired_through: number | null
-  /** Null if the last such content was removed after the query had found the row. */
+  /** Null if the content was removed after the query had found the account. */
   readonly oldest: number | null
 }
 
-/** The column values of an erased record. */
 function removal(at: RawBuilder<number>, erasureId: RawBuilder<unknown>): RawBuilder<unknown> {
   return sql`request = null, response = null, content = null, erased_at = ${at}, erasure_id = ${erasureId}`
 }

@@ -6,33 +6,24 @@ import { createFaultLog } from '../../runtime/fault-log.ts'
 import { createLoop, pause } from '../../runtime/loop.ts'
 import { createErasuresStore, type DueContent, type ErasuresStore } from './erasures-store.ts'
 
-/** How often the sweeper looks for content that must be erased. */
 const SWEEP_INTERVAL_MS = 60_000
-/**
- * Records that one statement erases. It takes some milliseconds, so that commits can run in
- * between.
- */
+/** So few records take some milliseconds, and commits can run in between. */
 const ERASE_MAX = 200
-/** Pause between two such statements. */
+/** The pause between two such statements. */
 const BATCH_PAUSE_MS = 20
-/** Number of accounts that one statement examines. */
 const ACCOUNTS_MAX = 500
-/** A fault that continues is logged again at this interval. */
 const FAULT_LOG_INTERVAL_MS = 10 * 60_000
 
-/** Erases content whose retention has ended, and the remaining content of erased accounts. */
-export type ErasureSweeper = {
+/** Erases content whose retention has ended, and what is left of erased accounts. */
+type ErasureSweeper = {
   start(): void
   /** Resolves when all work has ended. */
   stop(): Promise<void>
-  /** Examines all accounts once. Returns the number of records whose content was erased. */
+  /** Examines all accounts once. Returns the number of erased records. */
   sweep(signal: AbortSignal): Promise<number>
 }
 
-/**
- * Creates a function that erases content for a customer. It records the erasure in the log of
- * administrators' acts if content was found.
- */
+/** Erases content for a customer. The act is recorded only if content was found. */
 export function recordErasures(adminLog: Pick<AdminLog, 'record'>) {
   return (
     of: Parameters<ErasuresStore['eraseRecords']>[0],
@@ -46,7 +37,7 @@ export function recordErasures(adminLog: Pick<AdminLog, 'record'>) {
     )
 }
 
-/** Describes an erasure of all records with a hash, for the log of administrators' acts. */
+/** For the log of administrators' acts. */
 export function actOfErasure(
   hash: string,
   reason: string,
@@ -56,9 +47,8 @@ export function actOfErasure(
 }
 
 /**
- * Creates the sweeper without starting it. Of several sweepers on a database, only one erases at a
- * time. `retentionDays` applies to accounts without a retention setting (null: their content is
- * kept).
+ * Of several sweepers on a database, only one erases at a time. `retentionDays` applies to accounts
+ * without a setting (null: their content is kept).
  */
 export function createErasureSweeper({
   store,

@@ -21,35 +21,30 @@ import { recordText } from './record-text.ts'
 import type { RecordsStore, StoredRecord } from './records-store.ts'
 import { scopeOfViewer, type Viewer } from './viewer.ts'
 
-/**
- * How long to wait for a block whose proofs are not stored yet. Then the bundle is returned without
- * the block.
- */
+/** If a block's proofs are not stored within this time, the bundle has no block. */
 const BLOCK_WAIT_MS = 3_000
 
 /**
- * Maximum public calls that wait for a block at a time. Further calls are answered without the
- * block. So callers without a key do not hold their places for long while a chain is slow.
+ * Further public calls do not wait for a block. Callers without a key would otherwise hold their
+ * places for long while a chain is slow.
  */
 export const PUBLIC_WAITS_MAX = 4
 
-/** Evidence bundles, as JSON texts (attestation/evidence/formats.md). */
+/** JSON texts of bundles (attestation/evidence/formats.md). */
 export type RecordEvidence = {
   /**
-   * Returns the bundle of the first record with this hash that the viewer may see, or null. Without
-   * a block, `no_block` says why: the anchor has not succeeded in a block yet, or the block could
-   * not be read.
+   * The bundle of the first record with this hash that the viewer may see. Without a block,
+   * `no_block` says why: the anchor has not succeeded in a block yet, or the block could not be
+   * read.
    */
   find(hash: string, viewer: Viewer): Promise<string | null>
   /**
-   * Returns a bundle for any caller, from the record of any account, with hashes in place of
-   * request and response. Returns null when there is no record. While PUBLIC_WAITS_MAX other calls
-   * wait for a block, the bundle has no block.
+   * For any caller, and a record of any account: hashes replace request and response. While
+   * PUBLIC_WAITS_MAX other calls wait for a block, the bundle has no block.
    */
   findPublic(hash: string): Promise<string | null>
 }
 
-/** What evidence is made from besides the records. */
 type EvidenceSources = {
   readonly anchors: Pick<AnchorBlocksStore, 'findAnchor'>
   readonly proofs: Pick<BlockProofs, 'prove'>
@@ -57,15 +52,13 @@ type EvidenceSources = {
   readonly chainId: number
 }
 
-/**
- * Creates the part that makes evidence from its sources. `isOpen` means the same as in the history.
- */
+/** `isOpen` is as in createHistory. */
 export function createEvidence(
   options: EvidenceSources & {
     readonly records: Pick<RecordsStore, 'findByHash' | 'findProof'>
     readonly providers: Pick<ProviderEvidenceStore, 'findFor'>
     readonly isOpen: boolean
-    /** What each bundle says about its source. Null when the operator set nothing. */
+    /** Null when the operator set nothing. */
     readonly source: BundleSource | null
     readonly log: Logger
     readonly waitMs?: number
@@ -131,10 +124,7 @@ export function createEvidence(
   }
 }
 
-/**
- * Runs a function that waits for a chain, or returns `not_read` at once if too many calls wait
- * already.
- */
+/** Returns `not_read` at once if too many calls wait already. */
 type Wait = (run: () => Promise<BlockProof | NoBlockReason>) => Promise<BlockProof | NoBlockReason>
 
 function boundWaits(waitsMax: number): Wait {

@@ -24,33 +24,25 @@ import {
   evidenceBundle,
   recordList,
 } from './record-replies.ts'
+import { UUID_FORM } from './records-store.ts'
 import { viewerOf } from './viewer.ts'
 
-/**
- * Default number of records on a page. The next constant is the maximum (interface, parts 4 and 8).
- */
+/** Interface, parts 4 and 8. */
 const HISTORY_LIMIT_DEFAULT = 100
 const HISTORY_LIMIT_MAX = 1000
 
-const cursor = patternText(
-  /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i,
-  'uuid_parsing',
-  'a valid UUID',
-).transform((text) => text.toLowerCase())
+const cursor = patternText(UUID_FORM, 'uuid_parsing', 'a valid UUID').transform((text) =>
+  text.toLowerCase(),
+)
 
-/** Maximum length of a text to search for, characters. */
 const SEARCHED_TEXT_LENGTH_MAX = 200
 
-/** Maximum length of a provider's name in a query, characters. */
 const PROVIDER_LENGTH_MAX = 100
 
 /** Unix seconds, up to the year 9999. */
 const time = integerText({ min: 0, max: 253_402_300_799 }).nullable().default(null)
 
-/**
- * Query for a page of the history. `cursor` is the id of the last record on the previous page
- * (null: from the newest record).
- */
+/** `cursor` is the id of the last record on the previous page (null: from the newest record). */
 export const historyQuery = z.object({
   limit: integerText({ min: 1, max: HISTORY_LIMIT_MAX }).default(HISTORY_LIMIT_DEFAULT),
   cursor: cursor.nullable().default(null),
@@ -68,31 +60,21 @@ export const historyQuery = z.object({
   q: boundedText({ min: 1, max: SEARCHED_TEXT_LENGTH_MAX }).nullable().default(null),
 })
 
-/** As historyQuery, for the list of all dialects. */
-export const recordsQuery = historyQuery.extend({
+const recordsQuery = historyQuery.extend({
   dialect: z.enum(DIALECT_NAMES).nullable().default(null),
 })
 
-/**
- * Maximum searches at a time, in total. The next constant is the maximum for one account. A search
- * may read some megabytes.
- */
+/** In total, and for one account. A search may read some megabytes. */
 export const SEARCHES_MAX = 4
 export const ACCOUNT_SEARCHES_MAX = 2
 
-/**
- * Maximum reads of public evidence at a time. Reads of logs have a separate limit, so neither can
- * block the other.
- */
+/** Reads of logs have a separate limit, so neither can block the other. */
 export const EVIDENCE_READS_MAX = 16
 
-/**
- * Hash of a completion. Accepts upper and lower case, with or without 0x. Parsed: lower case,
- * without 0x.
- */
+/** Accepts upper and lower case, with or without 0x. Parsed: lower case, without 0x. */
 export const hashParameter = z.object({ hash: hexText(32, 32, '64 hex digits') })
 
-/** The reason for an erasure, which all who may see the record can read. */
+/** Everyone who may see the record can read the reason. */
 const erasureQuery = z.object({
   reason: described(
     z.string().check(({ value, issues }) => {
@@ -104,7 +86,6 @@ const erasureQuery = z.object({
   ).default('asked for by its account'),
 })
 
-/** What the routes of the history use. */
 type HistoryParts = {
   readonly history: History
   readonly evidence: RecordEvidence
@@ -114,7 +95,7 @@ type HistoryParts = {
 /** A path of the history, and the form of its records. */
 type HistoryView = {
   readonly path: string
-  /** The only dialect of the list. Null for all dialects: each record then shows its dialect. */
+  /** The only dialect of the list. Null: all dialects, and each record shows its dialect. */
   readonly dialect: DialectName | null
   readonly query: z.ZodType<
     z.output<typeof historyQuery> & { readonly dialect?: DialectName | null }
@@ -143,9 +124,8 @@ const VIEWS: readonly HistoryView[] = [
 const stored = { method: 'GET', tag: 'Verified chat', scope: 'inference' } as const
 
 /**
- * Routes for the stored completions: the lists, one completion by its hash, and a file with all
- * data for a check of a completion. If the operator allows it, any caller with the hash gets this
- * file without the content.
+ * Lists, one completion by its hash, and its evidence. If the operator allows it, any caller with
+ * the hash gets the evidence without the content.
  */
 export function historyRoutes(parts: HistoryParts): readonly Route[] {
   const searches = createSharedAdmission({
@@ -168,8 +148,11 @@ function listRoute(
     path,
     summary: `List stored completions${dialect === null ? ' of all dialects' : ''}, newest first`,
     description:
-      `\`model\`, \`provider\` (its name), \`outcome\`, \`since\` and \`until\` (Unix seconds)${dialect === null ? ', `dialect`' : ''} and \`encrypted\` filter the list; \`q\` finds your own completions whose messages contain the text, ` +
-      'in upper or lower case. A page ends after 10,000 completions were read, or after the content of 500 was searched: ' +
+      `\`model\`, \`provider\` (its name), \`outcome\`, \`since\` and \`until\` (Unix ` +
+      `seconds)${dialect === null ? ', `dialect`' : ''} and \`encrypted\` filter the list; ` +
+      `\`q\` finds your own completions whose messages contain the text, ` +
+      'in upper or lower case. A page ends after 10,000 completions were read, or after the ' +
+      'content of 500 was searched: ' +
       'while `cursor` is not null there is more, even after an empty page.',
     query: asked,
     reply: list,
@@ -214,8 +197,10 @@ function recordRoutes(
       method: 'DELETE',
       summary: 'Erase question and answer of one completion',
       description:
-        "Request and response of the caller's own completions with this hash are erased forever. The record stays, with its proofs and `erased`: " +
-        'its hashes are in a public log. Copies elsewhere are not erased: backups, and the answer that the caller received.',
+        "Request and response of the caller's own completions with this hash are erased " +
+        'forever. The record stays, with its proofs and `erased`: ' +
+        'its hashes are in a public log. Copies elsewhere are not erased: backups, and the ' +
+        'answer that the caller received.',
       query: erasureQuery,
       reply: record,
       errors: ['not_found'],
@@ -251,7 +236,8 @@ function publicEvidenceRoute({ evidence, isEvidencePublic }: HistoryParts): Rout
       if (isEvidencePublic) return found(await evidence.findPublic(params.hash))
       throw new ApiError(
         'evidence_restricted',
-        'This service gives evidence only to accounts that may read the completion: ask with a key at /v1/verified/records/{hash}/evidence',
+        'This service gives evidence only to accounts that may read the completion: ask with a ' +
+          'key at /v1/verified/records/{hash}/evidence',
       )
     },
   })

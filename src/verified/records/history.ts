@@ -1,7 +1,7 @@
 import type { Operator } from '../../api/context.ts'
 import { ApiError, ValidationError } from '../../api/errors.ts'
 import type { Logger } from '../../observability/logger.ts'
-import type { ErasuresStore } from './erasures-store.ts'
+import type { recordErasures } from './erasures.ts'
 import { dialectRecordText, fillPage, recordText } from './record-text.ts'
 import {
   NO_FILTERS,
@@ -18,26 +18,25 @@ type HistoryPageQuery = {
   readonly limit: number
   readonly cursor: string | null
   readonly filters?: RecordFilters
-  /** True if the page shows each record's dialect. Default: false. */
+  /** Default: false. */
   readonly showsDialect?: boolean
-  /** Text that the content must contain, or null. Only for the viewer's own records. */
+  /** The content must contain this text. Only for the viewer's own records. */
   readonly text?: string | null
 }
 
-/** The stored completions, as the JSON texts of the interface (2.4). */
+/** JSON texts of the interface (2.4). */
 export type History = {
   /**
-   * Returns a page (`completions`, `cursor`), newest first. `cursor` is the id of the last
-   * completion when there may be more, else null. Throws ApiError `history_restricted`,
-   * ValidationError for a cursor that is not in the list.
+   * A page (`completions`, `cursor`), newest first. `cursor` is the id of the last completion when
+   * there may be more. Throws ApiError `history_restricted`, and ValidationError for a cursor that
+   * is not in the list.
    */
   list(query: HistoryPageQuery): Promise<string>
-  /** Returns the first record with this hash that the viewer may see, or null. */
+  /** The first record with this hash that the viewer may see. */
   find(hash: string, viewer: Viewer, showsDialect?: boolean): Promise<string | null>
   /**
-   * Erases request and response of the viewer's own records with this hash. Never erases other
-   * accounts' records. Returns the first of the viewer's records after the erasure, or null without
-   * such records.
+   * Erases request and response of the viewer's records with this hash, but never those of other
+   * accounts. Returns the first of these records after the erasure. Null without such a record.
    */
   erase(
     hash: string,
@@ -47,24 +46,19 @@ export type History = {
   ): Promise<string | null>
 }
 
-/** Why an erasure is made, who requests it, and where the request comes from. */
-export type HistoryErasure = { readonly reason: string; readonly by: Operator }
+/** `by` also says where the request comes from. */
+type HistoryErasure = { readonly reason: string; readonly by: Operator }
 
 /**
- * Creates the history, read from the records store. `isOpen`: every account may see all completions
- * (`filter=all`, and lookups by hash), as the interface defines it. Otherwise an account sees only
- * its own completions, except viewers with the right to see all.
+ * `isOpen`: every account may see all completions (`filter=all`, and lookups by hash), as the
+ * interface defines it. Otherwise an account sees only its own, unless it may see all.
  */
 export function createHistory(options: {
   readonly records: Pick<RecordsStore, 'list' | 'findByHash'>
-  readonly erasures: {
-    eraseRecords(
-      ...order: [...Parameters<ErasuresStore['eraseRecords']>, by: Operator]
-    ): Promise<unknown>
-  }
+  readonly eraseRecords: ReturnType<typeof recordErasures>
   readonly isOpen: boolean
 }): History {
-  const { records, erasures, isOpen } = options
+  const { records, eraseRecords, isOpen } = options
 
   async function list(query: HistoryPageQuery): Promise<string> {
     const { filter, viewer } = query
@@ -110,7 +104,7 @@ export function createHistory(options: {
     { reason, by }: HistoryErasure,
     showsDialect = false,
   ): Promise<string | null> {
-    await erasures.eraseRecords({ hash, accountId }, { by: 'account', reason }, by)
+    await eraseRecords({ hash, accountId }, { by: 'account', reason }, by)
     const record = await records.findByHash(hash, { accountId })
     return record && textFor(showsDialect)(record)
   }
@@ -137,10 +131,7 @@ function unknownCursor(): ValidationError {
   return new ValidationError([{ loc: ['query', 'cursor'], msg, type: 'value_error' }])
 }
 
-/**
- * Warns when every account may read all completions. In development, one person owns all accounts,
- * so there is no warning.
- */
+/** In development, one person owns all accounts, so there is no warning. */
 export function warnOfOpenHistory(
   {
     isHistoryOpen,

@@ -12,10 +12,6 @@ import { createHistory, warnOfOpenHistory } from './history.ts'
 import { historyRoutes } from './history-routes.ts'
 import { createRecordsStore, type RecordsStore } from './records-store.ts'
 
-/**
- * Opens the stored completions. Returns their store, and the routes for history and evidence. Also
- * starts the sweeper.
- */
 export function openRecords(
   config: {
     readonly isProduction: boolean
@@ -42,7 +38,7 @@ export function openRecords(
   return {
     records,
     historyRoutes: historyRoutes({
-      history: createHistory({ records, isOpen, erasures: { eraseRecords } }),
+      history: createHistory({ records, isOpen, eraseRecords }),
       evidence: createEvidence({
         ...anchoring.evidence,
         records,

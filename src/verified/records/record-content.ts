@@ -13,7 +13,7 @@ export type Withheld =
   | ({ readonly kind: 'erased' } & Erasure)
   | { readonly kind: 'unavailable'; readonly code: ContentFault }
 
-/** Facts about an erasure of content. They stay, like the proofs. */
+/** Kept after the content is gone. */
 export type Erasure = {
   /** Unix seconds. */
   readonly at: number
@@ -21,15 +21,15 @@ export type Erasure = {
   readonly reason: string
 }
 
-/** Request and response of a record as canonical JSON texts, or why they are missing. */
+/** Canonical JSON texts. */
 type RecordContent = {
   readonly request: string | null
   readonly response: string | null
-  /** Absent when the texts are present, or when the gateway never had them. */
+  /** Why the texts are null. Absent when the gateway never had them. */
   readonly withheld?: Withheld
 }
 
-/** The columns of a record's content, and of the act that erased the content. */
+/** A record's content, and the act that erased it. */
 export type ContentRow = {
   readonly id: string
   readonly hash: Uint8Array
@@ -42,10 +42,7 @@ export type ContentRow = {
   readonly gone_for: string | null
 }
 
-/**
- * What the encryption of a record's content is bound to: the row of the record, and the hash of the
- * content.
- */
+/** The encryption of a record's content is bound to its row and to its hash. */
 export function recordIdentity({
   id,
   hash,
@@ -57,7 +54,7 @@ export function recordIdentity({
   return ['records', id, hash]
 }
 
-/** Returns the content of a record, but no erased content, even while it is still stored. */
+/** Erased content is not returned, even while it is still stored. */
 export function readContent(row: ContentRow, cipher: ContentCipher | null): RecordContent {
   const { gone_at: at, gone_by: by, gone_for: reason, request, response, content } = row
   if (at !== null && by !== null && reason !== null)
@@ -74,7 +71,7 @@ export function readContent(row: ContentRow, cipher: ContentCipher | null): Reco
   }
 }
 
-/** The error for a request that needs the withheld content. */
+/** For a request that needs the withheld content. */
 export function refusalOf(withheld: Withheld): Error {
   return withheld.kind === 'erased'
     ? new ApiError('content_erased', 'Question and answer were erased')

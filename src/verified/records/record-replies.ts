@@ -80,7 +80,7 @@ export const proof = {
   log,
 }
 
-/** Verified completion (interface, 2.3). */
+/** Interface, 2.3. */
 export const verifiedCompletion = chatCompletion.extend(proof)
 
 const tokenUsage = z.strictObject({
@@ -89,8 +89,8 @@ const tokenUsage = z.strictObject({
   total_tokens: z.int(),
 })
 
-/** Stored verified completion (interface, 2.4). */
-export const storedRecord = z.strictObject({
+/** Interface, 2.4. */
+const storedRecord = z.strictObject({
   id: z.uuid(),
   request: z
     .looseObject({ model: z.string(), messages: z.array(z.looseObject({})) })
@@ -122,18 +122,18 @@ export const storedRecord = z.strictObject({
     .min(1)
     .optional()
     .describe(
-      'Transactions that anchor the head in the place of tx_hash, which cannot be mined; in order; absent when there are no such transactions',
+      'Transactions that anchor the head in the place of tx_hash, which cannot be mined; in ' +
+        'order; absent when there are no such transactions',
     ),
   created_at: unixSeconds,
 })
 
-/** A page of the history. */
 export const recordList = z.strictObject({
   completions: z.array(storedRecord),
   cursor: z.uuid().nullable().describe('Send it to get the next page; null at the end'),
 })
 
-/** A stored verified completion of any dialect, with the form of its dialect. */
+/** A record of any dialect, in the form of its dialect. */
 export const anyRecord = storedRecord.extend({
   request: z
     .looseObject({})
@@ -142,17 +142,15 @@ export const anyRecord = storedRecord.extend({
   response: z.looseObject({}).nullable(),
 })
 
-/** As anyRecord, with the record's dialect. */
 export const dialectRecord = anyRecord.extend({ dialect: z.enum(DIALECT_NAMES) })
 
 export type RecordReply = z.output<typeof dialectRecord>
 
-/** A page of the history of all dialects. */
 export const dialectRecordList = recordList.extend({ completions: z.array(dialectRecord) })
 
 const sourceUrl = z.string().max(SOURCE_URL_LENGTH_MAX)
 
-/** The schema of the bundle itself is attestation/evidence/bundle.schema.json. */
+/** attestation/evidence/bundle.schema.json describes the other members. */
 export const evidenceBundle = z
   .looseObject({
     version: z.int(),

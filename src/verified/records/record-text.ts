@@ -11,58 +11,49 @@ import { CONTENT_FAULTS } from '../../storage/errors.ts'
 import { refusalOf, type Withheld } from './record-content.ts'
 import type { AnsweredRecord, StoredRecord } from './records-store.ts'
 
-/*
- * Joins the JSON texts of records from strings. So the response stays byte for byte as it was
- * hashed, and a 32 MiB answer is not parsed. The strings are hex, base64 and canonical JSON that
- * the committer checked, and need no escapes.
+/**
+ * JSON texts are joined here as strings. So the response stays byte for byte as it was hashed, and
+ * a 32 MiB answer is not parsed. The strings are hex, base64 and canonical JSON that the committer
+ * checked, and need no escapes.
  */
 
-/**
- * Returns the reply to a call (interface, 2.3): the response with its proof, including `receipt`
- * and `log`, at the place of the dialect.
- */
+/** The reply to a call (interface, 2.3). The dialect says where the response gets its proof. */
 export function createReplyText(record: AnsweredRecord): string {
   return dialectOf(record).addProof(responseOf(record), proofMembers(record))
 }
 
-/**
- * Returns the text that ends a stream. `last`: the canonical JSON text of the last event's data.
- */
+/** The end of a stream. `last` is the canonical JSON of the last event's data. */
 export function streamEndText(last: string, record: AnsweredRecord): string {
   return dialectOf(record).endStream(last, proofMembers(record))
 }
 
-/** The dialect of a record, by its receipt. */
 export function dialectOf({ receipt }: Pick<AnsweredRecord, 'receipt'>): Dialect {
   const { dialect } = JSON.parse(receipt) as { readonly dialect?: unknown }
   return DIALECTS[dialectNamed(dialect)]
 }
 
-/**
- * Returns the response of a call that is not encrypted. Throws ApiError `content_erased` and
- * ContentUnavailable.
- */
+/** Throws ApiError `content_erased` and ContentUnavailable, and TypeError for an encrypted call. */
 export function responseOf({ response, withheld }: AnsweredRecord): string {
   if (withheld !== undefined) throw refusalOf(withheld)
   if (response === null) throw new TypeError('expected the record of a call that is not encrypted')
   return response
 }
 
-/** Returns the last chunk of a chat's stream (canonical JSON text) with the proof. */
+/** `chunk` is the last chunk of a chat's stream, in canonical JSON. */
 export function lastChunkText(chunk: string, record: AnsweredRecord): string {
   return DIALECTS.chat.addProof(chunk, proofMembers(record))
 }
 
 /**
- * Returns a stored record (interface, 2.4), with `receipt` and `log`, and with `reanchored` if its
- * head was anchored again. It is `redacted` if the call was encrypted, or if the content was
- * `erased` or is `withheld`.
+ * A stored record (interface, 2.4). It has `reanchored` if its head was anchored again, and
+ * `redacted` if the call was encrypted, or if its content was `erased` or is `withheld`.
  */
 export function recordText(record: StoredRecord): string {
   const { id, createdAt } = record
   const again =
     record.reanchored.length === 0 ? '' : `"reanchored":${JSON.stringify(record.reanchored)},`
-  return `{"id":"${id}",${contentText(record)},${proofText(record)},${again}"created_at":${createdAt},${logMember(record)}}`
+  const facts = `${contentText(record)},${proofText(record)},${again}"created_at":${createdAt}`
+  return `{"id":"${id}",${facts},${logMember(record)}}`
 }
 
 /** As recordText, with the record's dialect as its first member. */
@@ -70,14 +61,14 @@ export function dialectRecordText(record: StoredRecord): string {
   return `{"dialect":"${dialectOf(record).name}",${recordText(record).slice(1)}`
 }
 
-/**
- * Returns the members for request and response. Without texts, the members state why, and for an
- * encrypted call the usage.
- */
+/** Without texts, the members say why, and state the usage of an encrypted call. */
 function contentText(record: StoredRecord): string {
   const { request, response, usage, withheld } = record
   if (request === null || response === null)
-    return `"request":null,"response":null,"redacted":true,"usage":${JSON.stringify(usage)}${withheld === undefined ? '' : withheldMember(withheld)}`
+    return (
+      `"request":null,"response":null,"redacted":true,"usage":${JSON.stringify(usage)}` +
+      (withheld === undefined ? '' : withheldMember(withheld))
+    )
   const isChat = dialectOf(record).name === 'chat'
   const echo = isChat ? JSON.stringify(echoRequest(request)) : request
   return `"request":${echo},"response":${response}`
@@ -93,10 +84,9 @@ function withheldMember(withheld: Withheld): string {
 }
 
 /**
- * Returns a separate chunk with empty choices, to which the proof can be added. Enclaves with
- * protocol version 1 need it, because they do not hold back the last chunk. Its `usage` is null, as
- * in all chunks, or absent if the caller requested usage: null would replace the usage in the
- * caller's SDK.
+ * A separate chunk with empty choices for the proof. Enclaves with protocol version 1 do not hold
+ * back the last chunk. `usage` is null, as in all chunks. It is absent if the caller requested
+ * usage, because null would replace the usage in the caller's SDK.
  */
 export function proofChunkText(
   record: AnsweredRecord,
@@ -120,8 +110,8 @@ function proofMembers(record: AnsweredRecord): string {
 
 function proofText(record: AnsweredRecord): string {
   const { hash, publicKey, signature, txHash, attestation, receipt } = record
-  const fields = `"hash":"${hash}","public_key":"${publicKey}","signature":"${signature}","tx_hash":"${txHash}"`
-  return `${fields},"attestation":"${attestation}","receipt":${receipt}`
+  const signed = `"hash":"${hash}","public_key":"${publicKey}","signature":"${signature}"`
+  return `${signed},"tx_hash":"${txHash}","attestation":"${attestation}","receipt":${receipt}`
 }
 
 function logMember({ logProof }: AnsweredRecord): string {
@@ -129,18 +119,15 @@ function logMember({ logProof }: AnsweredRecord): string {
   return `"log":${JSON.stringify({ size, root, signature, path, chain_id: chainId, contract })}`
 }
 
-/**
- * Members of a stored request, in this order. Missing members are shown as null (interface, 2.4).
- */
+/** In this order. Missing members are shown as null (interface, 2.4). */
 export const ECHOED_MEMBERS = CHAT_MEMBERS
 
-/** Members of each message. Missing members are shown as null. */
+/** Missing members are shown as null. */
 const ECHOED_MESSAGE_MEMBERS = ['content', 'function_call', 'role', 'name'] as const
 
 /**
- * Makes the request that a record shows from its canonical text: all members of the interface (null
- * if not set), then the caller's other members. Its hash stays the same, because hashing leaves out
- * nulls.
+ * The request as a record shows it: all members of the interface (null if not set), then the
+ * caller's other members. Its hash stays the same, because hashing leaves out nulls.
  */
 export function echoRequest(canonicalRequest: string): JsonObject {
   const request: JsonObject = JSON.parse(canonicalRequest)
@@ -159,28 +146,22 @@ function withNulls(object: JsonObject, names: readonly string[]): JsonObject {
   return { ...nulls, ...object }
 }
 
-/**
- * Maximum length of the text of a page. A page may end before `limit` records, because one record
- * may have over 40 MiB.
- */
+/** Characters. A page may end before `limit` records, because one record may have over 40 MiB. */
 export const PAGE_LENGTH_MAX = 32 * 1024 * 1024
 
-/** Records in the first read of a page, when their size is unknown. */
+/** The first read of a page is small, because the size of the records is unknown. */
 export const FIRST_SLICE = 10
 
-/** Maximum number of records to read at a time. */
+/** At most this many records are read at once. */
 export const SLICE_MAX = 250
 
-/**
- * JSON texts of the records on a page. `cursor` is the cursor of the last record when there may be
- * more records, else null.
- */
+/** `cursor` is that of the last record. Null at the end. */
 type RecordTexts<Cursor> = { readonly texts: readonly string[]; readonly cursor: Cursor | null }
 
 /**
- * Fills a page with at most `limit` records after `cursor` (null: from the beginning). It reads
- * slice by slice, so it holds only a few more records than fit. `read` returns up to `limit`
- * records after a cursor, and `endsAt` if the page must end there. Throws what `read` throws.
+ * Fills a page with at most `limit` records after `cursor` (null: from the beginning). Reads slice
+ * by slice, so that only a few more records than fit are in memory. `read` returns `endsAt` if the
+ * page must end there. Throws the errors of `read`.
  */
 export async function fillPage<Cursor>(options: {
   readonly limit: number
@@ -217,10 +198,7 @@ export async function fillPage<Cursor>(options: {
   }
 }
 
-/**
- * Returns how many records to read next: as many as still fit, if they are as long as the earlier
- * records on average.
- */
+/** Returns how many records still fit, if they are as long as the earlier ones on average. */
 function sliceLimit(parts: {
   readonly left: number
   readonly count: number

@@ -13,62 +13,59 @@ import { type HashLookup, readNodes, type StoredNodeCoordinate } from '../log-no
 import { erasureOf } from './erasures-store.ts'
 import { type ContentRow, readContent, type Withheld } from './record-content.ts'
 
-/**
- * Where a record is in its log: the signed head of its commit, and the path from its leaf to this
- * head.
- */
+/** The signed head of a record's commit, and the path from the record's leaf to this head. */
 type LogProof = {
   /** Number of leaves under the head. */
   readonly size: number
-  /** Root of the head, hex. */
+  /** Hex. */
   readonly root: string
   /** The notary's EIP-712 signature of the head, 0x hex. */
   readonly signature: string
-  /** Inclusion path of the record's leaf, hex, leaf's sibling first (RFC 9162, 2.1.3). */
+  /** Hex, the leaf's sibling first (RFC 9162, 2.1.3). */
   readonly path: readonly string[]
-  /**
-   * The id of the chain that the head is signed for. The next member is the address of the contract
-   * (0x, lower case).
-   */
+  /** The head is signed for this chain and contract (0x, lower case). */
   readonly chainId: number
   readonly contract: string
 }
 
 /**
- * A stored completion with all the data that proves it. Texts are the canonical bytes that were
- * hashed. A stored record never changes.
+ * A completion with all that proves it. Texts are the canonical bytes that were hashed. Only an
+ * erasure changes a record.
  */
 export type StoredRecord = {
   /** uuid. History pages use it as their cursor. */
   readonly id: string
-  /** Address of the key that signs, 0x, lower case. It is the id of the log. */
+  /** The address of the key that signs, 0x, lower case. It is the id of the log. */
   readonly notary: string
   /** Index of the leaf in the notary's log. */
   readonly index: number
   /** Hash of the completion, 64 hex digits without prefix. */
   readonly hash: string
-  /** Canonical JSON texts. Request and response are null for an encrypted call. */
+  /**
+   * Canonical JSON, as are `response` and `receipt`. Request and response are null for an encrypted
+   * call.
+   */
   readonly request: string | null
   readonly response: string | null
-  /** Why request and response are null although the call was not encrypted. Otherwise absent. */
+  /** Why request and response are null although the call was not encrypted. */
   readonly withheld?: Withheld
   readonly receipt: string
-  /** Usage that the response of an encrypted call states. Null for other calls. */
+  /** Only for an encrypted call: the usage in its response. */
   readonly usage: TokenUsage | null
   /** 0x + 65 bytes, uncompressed point. */
   readonly publicKey: string
   /** 0x + 65 bytes r||s||v. */
   readonly signature: string
-  /** Transaction that anchors the head of `logProof`, 0x + 32 bytes. Never changes. */
+  /** This transaction anchors the head of `logProof`. 0x + 32 bytes. Never changes. */
   readonly txHash: string
   /**
-   * Later transactions that anchor the same head, in order. Each replaced a transaction that the
-   * chain could not mine. Empty unless an anchor was lost.
+   * Later transactions that anchor this head, in order. Each replaced a transaction that the chain
+   * could not mine.
    */
   readonly reanchored: readonly string[]
-  /** Attestation document, standard base64. */
+  /** Standard base64. */
   readonly attestation: string
-  /** Account that made the call. Null when the call's context did not state one. */
+  /** The account that made the call. Null when the call's context did not state one. */
   readonly accountId: string | null
   readonly requestId: string | null
   /** When the enclave finished the completion, Unix seconds. */
@@ -77,22 +74,18 @@ export type StoredRecord = {
   readonly logProof: LogProof
 }
 
-/** The members of a record except those that come from its head and its notary. */
 export type HeadlessRecord = Omit<
   StoredRecord,
   'notary' | 'publicKey' | 'txHash' | 'reanchored' | 'logProof'
 >
 
-/** The parts of a record that an answer with its proof needs. */
+/** What an answer with its proof needs. */
 export type AnsweredRecord = Omit<
   StoredRecord,
   'id' | 'request' | 'reanchored' | 'accountId' | 'requestId' | 'createdAt'
 >
 
-/**
- * One page of the history, newest first. `cursor` is the id of the last record, or null when there
- * are no older records.
- */
+/** `cursor` is the id of the last record. Null when there are no older records. */
 type RecordPage = {
   readonly records: readonly StoredRecord[]
   readonly cursor: string | null
@@ -100,14 +93,13 @@ type RecordPage = {
   readonly isCut?: boolean
 }
 
-/** Which records a list includes. A null filter does not restrict the list. */
+/** A null filter does not restrict the list. */
 export type RecordFilters = {
   /** Matches the requested model, or the model that the provider returned. */
   readonly model: string | null
-  /** Name of the provider. */
   readonly provider: string | null
   readonly outcome: Receipt['outcome'] | null
-  /** Unix seconds: completions from `since` on, and before `until`. */
+  /** Unix seconds. `until` is not included. */
   readonly since: number | null
   readonly until: number | null
   readonly isEncrypted: boolean | null
@@ -124,39 +116,36 @@ export const NO_FILTERS: RecordFilters = {
   dialect: null,
 }
 
-/** Maximum records that are examined for one page with filters. */
+/** At most this many records are examined for one page with filters. */
 export const FILTERED_RECORDS_MAX = 10_000
 
-/** Which records a query may see: the records of one account, or (null) all records. */
+/** Null stands for all accounts. */
 export type RecordScope = { readonly accountId: string | null }
 
 /**
  * Reads the history. A record is in the history when its anchor is stored, not while it waits for
- * the anchor of its interval. Throws the driver's error when the database fails.
+ * the anchor of its interval. Every method throws the driver's error.
  */
 export type RecordsStore = {
-  /** Returns the first record (lowest position) with this hash (hex, no prefix), or null. */
+  /** The record with the lowest position that has this hash (hex, no prefix). */
   findByHash(hash: string, scope: RecordScope): Promise<StoredRecord | null>
   /**
-   * Returns the first record with this hash, from any account, without its content: request,
-   * response and usage are null, and an erasure is not shown.
+   * As `findByHash` for all accounts, but without content: request, response and usage are null,
+   * and an erasure is not shown.
    */
   findProof(hash: string): Promise<StoredRecord | null>
-  /** Returns the record that answers the call with this id (a uuid), or null before its commit. */
+  /** The record that answers the call with this id (a uuid). Null before its commit. */
   findByCall(callId: string): Promise<StoredRecord | null>
-  /** Returns the record of one leaf. Null while the leaf is not committed. */
+  /** Null while the leaf is not committed. */
   findByIndex(notary: string, index: number): Promise<StoredRecord | null>
-  /** Returns the committed records of these leaves, ordered by index. */
+  /** Ordered by index. Leaves out leaves that are not committed. */
   findByIndexes(notary: string, indexes: readonly number[]): Promise<readonly StoredRecord[]>
-  /**
-   * Like `findByIndexes`, but without head and proof, for a caller that has them. Leaves out a
-   * record whose content was erased in the meantime.
-   */
+  /** As `findByIndexes`, for a caller that has head and proof. Leaves out erased records. */
   findHeadless(notary: string, indexes: readonly number[]): Promise<readonly HeadlessRecord[]>
   /**
-   * Returns the page after `cursor` (null: the newest page), or 'unknown_cursor' if the cursor is
-   * not the id of a record in this list. New records never shift a later page. With filters, the
-   * page ends after FILTERED_RECORDS_MAX examined records, even if it is empty.
+   * The page after `cursor` (null: the newest page), newest first. 'unknown_cursor' if the list has
+   * no such record. New records never shift a later page. With filters, the page ends after
+   * FILTERED_RECORDS_MAX examined records, even if it is empty.
    */
   list(
     query: RecordScope & {
@@ -165,13 +154,12 @@ export type RecordsStore = {
       readonly filters?: RecordFilters
     },
   ): Promise<RecordPage | 'unknown_cursor'>
-  /** Returns at most `limit` records from leaf `start` on, ordered by index. */
+  /** Records from leaf `start` on, ordered by index. */
   listFrom(
     query: RecordScope & { readonly logId: number; readonly start: number; readonly limit: number },
   ): Promise<readonly StoredRecord[]>
 }
 
-/** Reads the history on the database's shared connections. */
 export function createRecordsStore({
   queries,
   content,
@@ -179,8 +167,8 @@ export function createRecordsStore({
   const readDocuments = createDocumentReader(queries)
 
   /**
-   * Reads records. `page` selects them first, so only these records are joined. `start` is the
-   * beginning of the statement.
+   * `page` selects the records, and only these are joined. `start` is the beginning of the
+   * statement.
    */
   async function read(
     page: RawBuilder<unknown>,
@@ -276,9 +264,9 @@ export function createRecordsStore({
     },
     listFrom({ accountId, logId, start, limit }) {
       const isOfLeaf = sql`log_id = ${logId} and index >= ${start}`
-      // Within a log, records and leaves have the same order (commits.ts), which gives these
-      // bounds. Without the bounds, the database would search the whole log for the few records of
-      // an account, or all logs of the account.
+      // Within a log, records and leaves have the same order (commits-store.ts), which gives these
+      // bounds. Without them, the database would search the whole log for the few records of an
+      // account, or all logs of the account.
       const isBetween = sql`
         position >= (select position from records where ${isOfLeaf} order by index limit 1)
         and position <= (select position from records where ${isOfLeaf} order by index desc limit 1)`
@@ -322,7 +310,7 @@ type RecordRow = HeadlessRow &
   }
 
 /**
- * A list ends before the first record without an anchor. Otherwise this record would later appear
+ * A list ends before the first record without an anchor. This record would otherwise appear later,
  * above records that the reader has already seen.
  */
 const FIRST_UNANCHORED = sql`coalesce((
@@ -365,18 +353,17 @@ function fits({
   return sql.join(all, sql` and `)
 }
 
-/** Returns the id of the last of FILTERED_RECORDS_MAX records, or null when there are fewer. */
+/** Null when fewer than FILTERED_RECORDS_MAX records were examined. */
 async function findLast(queries: Queries, looked: RawBuilder<unknown>): Promise<string | null> {
   const { rows } = await sql<{ id: string }>`
-    select id from (${looked}) f order by position desc offset ${FILTERED_RECORDS_MAX - 1}::integer limit 1`.execute(
-    queries,
-  )
+    select id from (${looked}) f order by position desc
+    offset ${FILTERED_RECORDS_MAX - 1}::integer limit 1`.execute(queries)
   return rows[0]?.id ?? null
 }
 
-const UUID_FORM = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+export const UUID_FORM = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
-/** Returns the position of the record with this id, or undefined when it is not in this list. */
+/** Undefined when the record is not in this list. */
 async function findPosition(
   queries: Queries,
   id: string,
@@ -446,22 +433,13 @@ function toHeadless(
   }
 }
 
-/**
- * Documents that are kept in memory. The least recently used is removed first. One document is
- * enough for all records of some hours.
- */
+/** One document is enough for all records of some hours. */
 export const DOCUMENTS_CACHED_MAX = 64
 
-/**
- * Returns the standard base64 of a document. Throws when the document was not requested or is not
- * stored.
- */
+/** Returns standard base64. Throws when the document was not requested or is not stored. */
 type DocumentLookup = (digest: Uint8Array) => string
 
-/**
- * Creates a reader of attestation documents by digest. It keeps recent documents in memory, because
- * they never change.
- */
+/** Keeps recent documents in memory, because they never change. */
 export function createDocumentReader(
   queries: Queries,
 ): (digests: readonly Uint8Array[]) => Promise<DocumentLookup> {

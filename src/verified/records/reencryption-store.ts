@@ -7,24 +7,20 @@ import type { Database } from '../../storage/database.ts'
 import { ContentUnavailable } from '../../storage/errors.ts'
 import { readContent, recordIdentity } from './record-content.ts'
 
-/**
- * Maximum number of positions in one batch. The next constant limits the bytes of stored content.
- */
+/** A batch ends at this many positions, or at this many bytes of stored content. */
 const BATCH_POSITIONS = 2_000
 const BATCH_BYTES_MAX = 16 * 1024 * 1024
 
 /**
- * Encrypts stored content with the newest key: content without encryption, and content under older
- * keys. The work is done in batches and can be stopped at any time. A new start skips finished
- * content.
+ * Encrypts stored content with the newest key: plain content, and content under older keys. The
+ * work can be stopped at any time. A new start skips finished content.
  */
 export function createContentOperations(database: Pick<Database, 'queries' | 'content'>) {
   const { queries, content } = database
   return {
     /**
-     * Lists the keys that encrypted stored content, but never a key itself. States whether this
-     * process has each key, and whether it encrypts with the key. `retired_at`: when no content was
-     * left under the key.
+     * Never returns a key itself. `is_known`: this process has the key. `is_newest`: it encrypts
+     * with it. `retired_at`: when no content was left under the key.
      */
     async keys() {
       const rows = await queries
@@ -71,9 +67,8 @@ export function createContentOperations(database: Pick<Database, 'queries' | 'co
 const NOT_GONE = { gone_at: null, gone_by: null, gone_for: null }
 
 /**
- * Replaces the content at these positions with new content (base64), except in records that were
- * erased in the meantime. Rows are locked in the order of their positions, so two processes cannot
- * block each other forever.
+ * `sealed` is JSON with base64. Records that were erased in the meantime stay erased. Rows are
+ * locked in the order of their positions, so two processes cannot block each other forever.
  */
 async function replaceContent(
   { queries }: Pick<Database, 'queries'>,
@@ -92,7 +87,7 @@ async function replaceContent(
     from held join given using (position) where r.position = held.position`.execute(queries)
 }
 
-/** SQL condition on an encrypted column: another key than the newest encrypted the content. */
+/** Another key than the newest encrypted the column's content. */
 function isOld(column: RawBuilder<unknown>, { head }: ContentCipher): RawBuilder<boolean> {
   return sql`substring(${column} from 1 for ${head.length}::integer) <> ${head}`
 }
@@ -106,10 +101,7 @@ type OldRecord = {
   readonly content: Uint8Array | null
 }
 
-/**
- * Returns the next records to encrypt, and the start of the next batch (null at the end). A batch
- * has a fixed number of positions, so that no batch takes long.
- */
+/** `next` is null at the end. A batch has a fixed number of positions, so that none takes long. */
 async function chooseRecords(
   { queries }: Pick<Database, 'queries'>,
   content: ContentCipher,
@@ -140,7 +132,7 @@ async function chooseRecords(
   return { rows, next: isCut ? last : isEnd ? null : end }
 }
 
-/** Encrypts the stored answers to calls with an Idempotency-Key, which are kept for a day. */
+/** Answers to calls with an Idempotency-Key are kept for a day. */
 async function encryptAnswers(
   { queries }: Pick<Database, 'queries'>,
   content: ContentCipher,

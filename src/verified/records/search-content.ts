@@ -4,28 +4,24 @@ import { refusalOf } from './record-content.ts'
 import { dialectOf } from './record-text.ts'
 import type { RecordFilters, RecordsStore, StoredRecord } from './records-store.ts'
 
-/**
- * Maximum records that one page of a search examines. The next constant is the maximum of their
- * characters.
- */
+/** One page of a search examines at most this many records, and this many of their characters. */
 export const SEARCHED_RECORDS_MAX = 500
 export const SEARCHED_LENGTH_MAX = 16 * 1024 * 1024
 
-/** Records that are read at a time and held in memory, before their size is known. */
+/** Records are held in memory before their size is known, so few are read at a time. */
 const SLICE = 10
 
-/** What one read of a page found. */
 type Found = {
   readonly records: readonly StoredRecord[]
   readonly hasMore: boolean
-  /** Cursor at which the page must end. Absent when it may continue. */
+  /** The page must end at this cursor. Absent when it may continue. */
   readonly endsAt?: string | null
 }
 
 /**
- * Creates a function that reads an account's records whose content contains `text`, newest first,
- * without regard to case. This process examines each record, because stored content may be
- * encrypted. A page ends when enough records were examined, and the next page continues there.
+ * Finds an account's records that contain `text`, newest first, without regard to case. This
+ * process examines each record, because stored content may be encrypted. A page ends when enough
+ * records were examined, and the next page continues there.
  */
 export function createContentSearch(
   records: Pick<RecordsStore, 'list'>,
@@ -52,17 +48,16 @@ export function createContentSearch(
       if (cursor === null) return { records: found, hasMore: false }
       if (page.isCut || searched >= SEARCHED_RECORDS_MAX || length >= SEARCHED_LENGTH_MAX)
         return { records: found, hasMore: true, endsAt: cursor }
-      // Lets the process serve other requests between slices.
+      // Other requests can run between slices.
       await setImmediate()
     }
   }
 }
 
 /**
- * Searches the texts of messages and answers, but not names of members or settings. A record with
- * altered bytes counts as found, because it may have contained the text: a read of this record
- * reports the fault. Throws ContentUnavailable when the key is missing, because most other records
- * need this key too.
+ * Searches messages and answers, but not names of members or settings. A record with altered bytes
+ * counts as found: it may have contained the text, and a read of it reports the fault. Throws
+ * ContentUnavailable when the key is missing, because most other records need this key too.
  */
 function hasText(record: StoredRecord, wanted: string): boolean {
   const { request, response, withheld } = record
@@ -80,7 +75,7 @@ function hasText(record: StoredRecord, wanted: string): boolean {
   )
 }
 
-/** Members of requests and answers that contain the conversation, in any dialect. */
+/** These members contain the conversation, in any dialect. */
 const SAID = ['messages', 'system', 'input', 'instructions']
 const ANSWERED = ['choices', 'content', 'output']
 

@@ -49,7 +49,7 @@ function storeOf(count: number, length: number) {
     limits,
     history: createHistory({
       records: { list, findByHash: async () => null },
-      erasures: { eraseRecords: async () => ({ found: 0, erased: 0 }) },
+      eraseRecords: async () => ({ found: 0, erased: 0 }),
       isOpen: true,
     }),
   }
