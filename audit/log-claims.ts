@@ -112,9 +112,9 @@ function listFaults({
 }
 
 /**
- * Compares the size and root that the gateway claims for a log with the data that it served.
- * `servedSize` is the size of the largest signed head that it served before the claim. `tree` is
- * built from all leaves, or null. The claims are not signed, but a wrong claim misleads readers.
+ * Compares the size and root that the gateway claims for a log with the data that it served. Claims
+ * are not signed, but a wrong claim misleads readers. `servedSize`: size of the largest signed head
+ * that was served before the claim. `tree`: built from all leaves, or null.
  */
 export function auditClaims(
   claimed: ServedLog,
@@ -143,10 +143,6 @@ export function auditClaims(
     })
 }
 
-/**
- * Compares the first and the last statement of the gateway about a log's key, chain, contract and
- * configuration.
- */
 export function auditSameLog(first: ServedLog, later: ServedLog, ledger: Ledger): void {
   const isSame =
     equalBytes(first.publicKey, later.publicKey) &&

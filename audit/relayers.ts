@@ -9,21 +9,15 @@ import type { GatewayContext } from './audit-context.ts'
 import type { AnchorEvent, ChainAnchor, ChainSource } from './chain.ts'
 import type { Ledger } from './findings.ts'
 
-/** Tools for the search for unlisted logs. */
 export type SearchContext = GatewayContext & {
   readonly chain: ChainSource
   /** The newest block when the audit began. The gateway may not serve later anchors yet. */
   readonly toBlock: number
-  /** Contracts of the listed logs. */
   readonly contracts: ReadonlySet<string>
-  /** Notaries that were already reported. */
   readonly hidden: Set<string>
 }
 
-/**
- * Maximum number of looked-up transactions per relayer. A relayer that only sends anchors needs
- * few.
- */
+/** A relayer that only sends anchors needs few. */
 const TRANSACTIONS_LOOKED_UP_MAX = 200
 
 /**
@@ -111,7 +105,6 @@ type Purpose =
     }
   | { readonly kind: 'unknown' }
 
-/** Derives a transaction's purpose from its data alone. */
 function purposeOf(
   { to, input, receipt }: ChainAnchor,
   { contracts, chain, recover }: Pick<SearchContext, 'contracts' | 'chain' | 'recover'>,
@@ -144,7 +137,6 @@ function signerOf(
   return orNull(findSigner, FormatError, ProofError)
 }
 
-/** Reports each hidden log once, for the first anchor found. */
 export function reportHidden(
   anchor: Pick<AnchorEvent, 'notary' | 'size' | 'blockNumber' | 'txHash' | 'address'>,
   sender: string,

@@ -19,7 +19,7 @@ export type NotaryCheckName = 'attestation document' | 'nonce' | 'measurements' 
 
 /** A notary whose enclave proved to be an expected enclave. */
 export type AttestedNotary = {
-  /** The notary's address: 0x, lower case. */
+  /** 0x, lower case. */
   readonly notary: string
   /** 0x and 65 bytes of hex. */
   readonly publicKey: string
@@ -33,11 +33,12 @@ export type AttestedNotary = {
   readonly facts: AttestationFacts
 }
 
-/** Bytes of the nonce in a request for a document. */
 const NONCE_BYTES = 32
 const EMPTY = new Uint8Array()
 
-/** Requests a document with our nonce from a notary's enclave, and checks it against the policy. */
+/**
+ * Requests a document with our own nonce, and checks it against the policy. Throws AffidavitError.
+ */
 export async function attestNotary(
   gateway: AskedGateway,
   parts: {
@@ -112,9 +113,7 @@ function checkConfiguration(
   return detail
 }
 
-/**
- * Returns the facts of a document that is valid at `atMs` under the policy. Throws AffidavitError.
- */
+/** The document must be valid at `atMs`, Unix milliseconds. Throws AffidavitError. */
 export async function verifyNotaryDocument(
   bytes: Uint8Array,
   parts: {
@@ -144,7 +143,6 @@ export async function verifyNotaryDocument(
   }
 }
 
-/** Returns the error code for a refused document, by the rule that the document breaks. */
 function codeOf({ code, rule }: AttestationError): AffidavitErrorCode {
   if (code === 'certificate_not_yet_valid' || code === 'document_from_future')
     return 'document_not_yet_valid'

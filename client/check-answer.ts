@@ -27,7 +27,6 @@ export type AnswerCheckName =
 /** The outcome of one check. "Not checked" does not mean "passed". */
 export type AnswerCheck = Check<AnswerCheckName>
 
-/** The call that the answer must belong to. */
 export type SentCall = {
   readonly dialect: DialectName
   /**
@@ -40,9 +39,9 @@ export type SentCall = {
    * may have sent the body without this client.
    */
   readonly sends: number | null
-  /** The call's demand: whose credential the enclave must use. */
+  /** Whose credential the enclave must use. */
   readonly credential: CredentialDemand
-  /** The call's demand: TLS keys that the provider may have, SHA-256 in hex. Null: no demand. */
+  /** TLS keys that the provider may have: SHA-256 of each, hex. Null: any key. */
   readonly providerKeys: readonly string[] | null
   /**
    * True if the call had an `Idempotency-Key`. The gateway may then repeat an answer in other
@@ -52,16 +51,13 @@ export type SentCall = {
   readonly isEncrypted: boolean
 }
 
-/** The result of the checks of an answer. */
 export type CheckedAnswer = {
   readonly checks: readonly AnswerCheck[]
   readonly notary: AttestedNotary
   readonly receipt: Receipt
-  /** Hex, 64 digits, no prefix. */
+  /** 64 hex digits. */
   readonly hash: string
-  /**
-   * The transaction that anchors the log's head, as the gateway states it: 0x and 32 bytes of hex.
-   */
+  /** As the gateway states it: 0x and 32 bytes of hex. */
   readonly txHash: string
 }
 
@@ -116,7 +112,6 @@ export async function checkAnswer(
   }
 }
 
-/** Returns the object with the proof members. */
 function proofOf(answer: KeptAnswer, dialect: DialectName): JsonObject {
   const proof = keptProofOf(answer, dialect)
   if (memberOf(proof, 'receipt') !== undefined) return proof
@@ -125,7 +120,6 @@ function proofOf(answer: KeptAnswer, dialect: DialectName): JsonObject {
   throw new AffidavitError('no_proof', 'the answer has no proof: nothing shows who made it')
 }
 
-/** Describes an error that the gateway sent instead of an answer. */
 export function describeGatewayError(error: unknown): string {
   const members = isJsonObject(error as JsonObject) ? (error as JsonObject) : {}
   const { code, message } = members
@@ -192,10 +186,7 @@ const NEEDED: readonly AnswerCheckName[] = [
   'tree head',
 ]
 
-/**
- * Throws if a required check has not passed. A stream needs only one of two checks: the hash of its
- * response or the hash of its chunks.
- */
+/** A stream needs only one of two checks: the hash of its response or the hash of its chunks. */
 function refuseUnmade(checks: readonly AnswerCheck[], { kind }: KeptAnswer): void {
   const hasPassed = (name: AnswerCheckName) =>
     checks.some((made) => made.name === name && made.outcome === 'passed')
@@ -288,7 +279,7 @@ function passed(name: AnswerCheckName, detail: string): AnswerCheck {
   return { name, outcome: 'passed', detail }
 }
 
-/** Runs a step. Adds the checks made so far to its error. */
+/** Adds the checks that were made so far to the error. */
 async function withChecks<Type>(
   checks: readonly AnswerCheck[],
   run: () => Promise<Type>,

@@ -41,7 +41,6 @@ export function checkedStream(
   let hasProof = false
   let isProven = false
 
-  /** Reads until data can be passed on, or until the end. */
   async function pull(controller: ReadableStreamDefaultController<Uint8Array<ArrayBuffer>>) {
     for (;;) {
       const { done, value } = await read()
@@ -117,11 +116,10 @@ function cut(hasProof: boolean): AffidavitError {
 }
 
 /**
- * Splits bytes into events. Lines must end with a single line feed, as the gateway writes them:
- * readers treat other line ends differently.
+ * Lines must end with a single line feed, as the gateway writes them: readers treat other line ends
+ * differently.
  */
 function createEventSplitter(bytesMax: number) {
-  /** Bytes since the last complete event. */
   const rest = new ByteBuffer()
   let length = 0
 
@@ -152,17 +150,14 @@ function createEventSplitter(bytesMax: number) {
 const LINE_FEED = 0x0a
 const CARRIAGE_RETURN = 0x0d
 
-/**
- * Returns the position after the first complete event from `from` on, or -1. An event ends with two
- * line feeds.
- */
+/** Returns -1 without a complete event. An event ends with two line feeds. */
 function findEventEnd(bytes: Uint8Array, from: number): number {
   for (let at = bytes.indexOf(LINE_FEED, from); at >= 0; at = bytes.indexOf(LINE_FEED, at + 1))
     if (bytes[at + 1] === LINE_FEED) return at + 2
   return -1
 }
 
-/** Decodes lines and keeps byte order marks. Some readers drop them at the beginning of a line. */
+/** Keeps byte order marks: some readers drop them at the beginning of a line. */
 function decodeLines(bytes: Uint8Array): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)

@@ -75,19 +75,17 @@ export class AffidavitError extends Error {
   }
 }
 
-/** Codes of errors after which a later attempt may succeed. */
+/** A later attempt may succeed. */
 const REPEATABLE: ReadonlySet<AffidavitErrorCode> = new Set([
   'unreachable',
   'gateway_error',
   'not_anchored',
 ])
 
-/** Returns the message of any thrown value. */
 export function messageOf(fault: unknown): string {
   return fault instanceof Error ? fault.message : String(fault)
 }
 
-/** The error for a gateway's reply that does not have its form. */
 export function invalidReply(message: string): AffidavitError {
   return new AffidavitError('invalid_reply', message)
 }
@@ -100,10 +98,7 @@ export function shown(text: string): string {
   return line.length > SHOWN_LENGTH_MAX ? `${line.slice(0, SHOWN_LENGTH_MAX)}…` : line
 }
 
-/**
- * Returns the result of `read`. Throws an AffidavitError with `code` instead of a FormatError or
- * ProofError.
- */
+/** Throws AffidavitError with `code` instead of FormatError and ProofError. */
 export function withErrorCode<Type>(code: AffidavitErrorCode, read: () => Type): Type {
   try {
     return read()

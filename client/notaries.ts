@@ -27,7 +27,6 @@ import { AffidavitError, messageOf, shown, withErrorCode } from './errors.ts'
 /** A notary that the gateway named, without proof that its enclave is an expected enclave. */
 export type RefusedNotary = { readonly notary: string; readonly reason: AffidavitError }
 
-/** The notaries of a gateway. An answer is checked against them. */
 export type Notaries = {
   /** The attested notaries, and the notaries that were refused at the last attempt. */
   list(): {
@@ -41,9 +40,9 @@ export type Notaries = {
    */
   refresh(signal?: AbortSignal): Promise<void>
   /**
-   * Returns the attested notary with this public key (0x, hex). For a new notary, or an expired
-   * document, it requests a document from the enclave. Throws AffidavitError `unknown_notary` with
-   * the cause.
+   * Returns the attested notary with this public key (0x, hex). Asks the enclave for a document if
+   * the notary is new or its document has expired. Throws AffidavitError `unknown_notary` with the
+   * cause.
    */
   find(publicKey: string): Promise<AttestedNotary>
   /**
@@ -64,7 +63,6 @@ export type Notaries = {
    * attested again before it receives a call, or before its answer is accepted.
    */
   replacePolicy(policy: BundlePolicy): void
-  /** Returns the policy that enclaves are checked against. */
   policy(): BundlePolicy
   /** Returns true if the notary's enclave is attested now as an expected enclave. */
   isExpected(notary: string): boolean
@@ -77,30 +75,24 @@ export type Notaries = {
   bootFactsOf(notary: AttestedNotary): BootFacts
 }
 
-/**
- * A document is renewed this long before it expires, milliseconds. AWS's leaf certificates live 3
- * hours.
- */
+/** Milliseconds before a document expires. AWS's leaf certificates live 3 hours. */
 const RENEW_BEFORE_MS = 30 * 60_000
 /**
- * Shortest time between two renewals, milliseconds. A renewed document may expire just as soon,
- * because a security module may reuse its leaf certificate.
+ * Milliseconds. A renewed document may expire just as soon: a security module may reuse its leaf
+ * certificate.
  */
 const RENEW_PAUSE_MS = 60_000
-/**
- * Time until a refused key is checked again, milliseconds: a hostile gateway can name any number of
- * keys, and each check takes a request.
- */
+/** Milliseconds. A hostile gateway can name any number of keys, and each check takes a request. */
 const REFUSAL_MS = 10_000
-/** Maximum number of remembered documents. An enclave makes a few documents a day. */
+/** An enclave makes a few documents a day. */
 const DOCUMENTS_MAX = 64
 
 const EMPTY = new Uint8Array()
 
-/** The remembered result for one document. */
+/** `endMs`: Unix milliseconds. */
 type KnownDocument = { readonly facts: AttestationFacts; readonly endMs: number }
 
-/** Keeps the notaries of one gateway. `now` is Unix milliseconds. */
+/** `now` returns Unix milliseconds. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one state
 export function createNotaries(
   gateway: AskedGateway,
@@ -117,7 +109,7 @@ export function createNotaries(
   let renewing: Promise<void> | null = null
   let isReplaced = false
 
-  /** Attests a notary, with at most one request at a time for each notary. */
+  /** At most one request at a time is made for each notary. */
   function attest(notary: string, signal?: AbortSignal): Promise<AttestedNotary> {
     const running = asking.get(notary)
     if (running !== undefined) return running
@@ -165,7 +157,6 @@ export function createNotaries(
     return readNamedNotaries(json)
   }
 
-  /** Stores the keys of expected enclaves. */
   function takeKeys(named: readonly NamedNotary[]): void {
     keys = named.flatMap(({ notary, encryptionKeys: stated }) => {
       const known = attested.get(notary)
@@ -314,7 +305,6 @@ export function createNotaries(
   }
 }
 
-/** Converts any error into an AffidavitError. */
 function faultOf(fault: unknown): AffidavitError {
   if (fault instanceof AffidavitError) return fault
   return new AffidavitError('unreachable', shown(messageOf(fault)), { cause: fault })

@@ -19,7 +19,6 @@ import { readSource } from './files.ts'
 import type { AttestationOptions } from './options.ts'
 import { jsonText, ROOT_HINT } from './printable.ts'
 
-/** The options of the command, as commander parses them. */
 export type AttestationCommandOptions = AttestationOptions & {
   readonly nonce?: Uint8Array
   readonly at?: Date
@@ -29,10 +28,7 @@ export type AttestationCommandOptions = AttestationOptions & {
   readonly json?: boolean
 }
 
-/**
- * Validates the document in a file. Returns the report in the selected form. Throws CliError if the
- * file cannot be read or decoded.
- */
+/** Throws CliError if the file cannot be read or decoded. */
 export async function reportDocument(
   file: string,
   options: AttestationCommandOptions,
@@ -54,7 +50,7 @@ async function validateFile(
   return await judgeDocument(document, { policy, verifier, at })
 }
 
-/** Returns the bytes of the document. Throws CliError for text before or after the document. */
+/** Throws CliError for text before or after the document. */
 function readDocument(bytes: Uint8Array): Uint8Array {
   try {
     return decodeDocumentFile(bytes)
@@ -74,9 +70,8 @@ async function readPolicy(options: AttestationCommandOptions): Promise<Attestati
 }
 
 /**
- * Returns the report as one JSON object {valid, code, message, facts}. `code` and `message` are
- * null for a valid document. `facts` is null for a refused document, so that no program uses its
- * claims as facts.
+ * One JSON object {valid, code, message, facts}. `code` and `message` are null for a valid
+ * document. `facts` is null for a refused document, so that no program uses its claims as facts.
  */
 function formatAttestationJson(report: DocumentJudgement): string {
   if (report.valid)
@@ -85,7 +80,6 @@ function formatAttestationJson(report: DocumentJudgement): string {
   return jsonText({ valid: false, code, message, facts: null })
 }
 
-/** Returns the report for people: the enclave, the time, the measurements, and each rule. */
 function formatAttestationText(report: DocumentJudgement): string {
   const lines = report.valid ? formatFacts(report.facts) : formatRefusal(report)
   const rules = report.valid ? report.facts.rules : report.rules
@@ -184,7 +178,7 @@ function formatRefusal({
   ]
 }
 
-/** Returns advice after a refusal, or null if the message is enough. */
+/** Null if the message is enough. */
 function hintFor(code: string): string | null {
   if (code === 'root_untrusted') return ROOT_HINT
   if (code === 'document_too_old' || code === 'certificate_expired')

@@ -50,10 +50,7 @@ export async function inWords<Reply>(
   }
 }
 
-/**
- * Returns the result of `run`. If `run` throws a fault of this kind, throws the error that
- * `toError` makes.
- */
+/** If `run` throws a fault of this kind, throws the error that `toError` makes. */
 export function convertFault<Value, Fault extends Error>(
   run: () => Value,
   kind: FaultKind<Fault>,

@@ -10,17 +10,15 @@ import { withGateway } from './operations.ts'
 import { readRelayerKey } from './operator/config.ts'
 import { estimateGas, fetchFees, sendTransaction } from './send-transaction.ts'
 
-/** How often this command asks the gateway or the chain. */
 const POLL_MS = 1_000
 /** Interval before the same line is printed again. */
 const PRINT_INTERVAL_MS = 30_000
 
-/** The options of the command, as commander parses them. */
 export type WithdrawOptions = {
   readonly rpc: string
   /** 0x and 40 hex digits. */
   readonly to: string
-  /** Amount of ether that stays in the relayer's account. */
+  /** This much ether stays in the relayer's account. */
   readonly leave: string
   readonly timeout: number
 }
@@ -57,7 +55,6 @@ function checkAddress(text: string): string {
   return convertFault(() => getAddress(text).toLowerCase(), Error, toError)
 }
 
-/** Waits until all anchors of a relayer are confirmed. Prints how many are left. */
 async function awaitSettled(address: string): Promise<RelayerDescription> {
   return withGateway(async ({ relayers }) => {
     let printed = { line: '', at: 0 }
@@ -96,7 +93,7 @@ type Transfer = {
   readonly nonce: number | null
 }
 
-/** Signs the transfer. Throws if an earlier nonce is free or may belong to an anchor. */
+/** Throws if an earlier nonce is free or may belong to an anchor. */
 async function signTransfer(rpc: Rpc, { key, to, leaveWei, nonce: next }: Transfer) {
   const from = relayerAddress(key)
   const { chainId } = await fetchChainView(rpc, from)

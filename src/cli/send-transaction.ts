@@ -8,8 +8,8 @@ import { CliError } from './faults.ts'
 const TIP_DEFAULT_WEI = 1_000_000_000n
 
 /**
- * Returns the fees of a transaction, wei per gas. The maximum is twice the base fee plus the
- * suggested tip. It is enough even after six full blocks (EIP-1559). Throws CliError and RpcError.
+ * Wei per gas. The maximum is twice the base fee plus the suggested tip: enough even after six full
+ * blocks (EIP-1559). Throws CliError and RpcError.
  */
 export async function fetchFees(
   rpc: Rpc,
@@ -34,8 +34,8 @@ function toBigInt(value: unknown): bigint {
 }
 
 /**
- * Returns the gas limit of a call: the endpoint's estimate after the newest block plus a quarter.
- * Unused gas costs nothing. Throws RpcError.
+ * The endpoint's estimate after the newest block plus a quarter. Unused gas costs nothing. Throws
+ * RpcError.
  */
 export async function estimateGas(
   rpc: Rpc,
@@ -47,7 +47,7 @@ export async function estimateGas(
   return (toBigInt(await rpc.call('eth_estimateGas', [call, 'latest'])) * 5n) / 4n
 }
 
-/** Sends a transaction. Resolves when the endpoint has it, from this run or an earlier one. */
+/** Resolves when the endpoint has the transaction, from this run or an earlier one. */
 export async function sendTransaction(
   rpc: Rpc,
   { raw, txHash }: { readonly raw: string; readonly txHash: string },
@@ -69,10 +69,7 @@ export async function sendTransaction(
   }
 }
 
-/**
- * Returns true if the endpoint has the transaction, in a block or pending. Returns false if the
- * endpoint does not answer.
- */
+/** In a block or pending. False if the endpoint does not answer. */
 async function isKnown(rpc: Rpc, txHash: string): Promise<boolean> {
   try {
     const value = await rpc.call('eth_getTransactionByHash', [txHash])

@@ -4,10 +4,7 @@ import { type AuditState, openAuditState, UnusableState } from '../../../audit/s
 import { CliError, EXIT_CODES } from '../faults.ts'
 import { writeFileWhole } from '../files.ts'
 
-/**
- * Opens the state of an audit in a file that may not exist yet. Without a `path`, no state is
- * stored. Throws CliError.
- */
+/** The file may not exist yet. Without a `path`, no state is stored. Throws CliError. */
 export async function openStateFile(path: string | null, scope: string): Promise<AuditState> {
   const store =
     path === null
@@ -27,7 +24,7 @@ export async function openStateFile(path: string | null, scope: string): Promise
   }
 }
 
-/** Returns null if the file does not exist. */
+/** Null if the file does not exist. */
 async function readText(path: string): Promise<string | null> {
   try {
     return await readFile(path, 'utf8')

@@ -7,10 +7,6 @@ import { registerSetBudget } from './budgets.ts'
 import { parseNameArgument } from './keys.ts'
 import { allPages, type JsonOption, operations, printList } from './operator.ts'
 
-/**
- * Adds `accounts create | list | disable | enable | delete | set-tier | set-retention`, for an
- * operator with access to the database or the data folder.
- */
 export function registerAccounts(program: Command): void {
   const accounts = program
     .command('accounts')

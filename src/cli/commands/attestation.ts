@@ -5,10 +5,7 @@ import type { AttestationCommandOptions } from '../attestation-report.ts'
 import { EXIT_CODES } from '../faults.ts'
 import { addAttestationOptions, parseUnixSeconds } from '../options.ts'
 
-/**
- * Adds `attestation FILE`. Exit code: 0 if every requested rule holds, 1 if a rule does not hold, 2
- * for wrong usage.
- */
+/** Exit code: 0 if every requested rule holds, 1 if a rule does not hold, 2 for wrong usage. */
 export function registerAttestation(program: Command): void {
   const command = program
     .command('attestation')

@@ -9,10 +9,7 @@ import {
   parseSeconds,
 } from '../options.ts'
 
-/**
- * Adds `audit URL`, which checks the logs of a gateway from outside. audit/codes.md describes the
- * findings.
- */
+/** audit/codes.md describes the findings. */
 export function registerAudit(program: Command): void {
   const command = program
     .command('audit')

@@ -1,7 +1,6 @@
 import type { Command } from 'commander'
 import { addGatewayOptions, type GatewayAccessOptions } from '../options.ts'
 
-/** Adds `complete FILE...`, which adds evidence to saved proofs for checks without the gateway. */
 export function registerComplete(program: Command): void {
   const command = program
     .command('complete')

@@ -4,10 +4,6 @@ import { CliError, inWords } from '../faults.ts'
 import { timeCell } from '../printable.ts'
 import { type JsonOption, operations, printList } from './operator.ts'
 
-/**
- * Adds `content key | keys | encrypt`, for the operator. They manage the keys that encrypt requests
- * and answers in the database.
- */
 export function registerContent(program: Command): void {
   const content = program
     .command('content')

@@ -5,10 +5,6 @@ import { parseRpcUrl, parseSeconds } from '../options.ts'
 /** The time of fifteen blocks of Ethereum. */
 const TIMEOUT_SECONDS_DEFAULT = 180
 
-/**
- * Adds `contract deploy`, for the operator. It is the first step of a set-up, and of each release
- * that changes the contract.
- */
 export function registerContract(program: Command): void {
   const contract = program
     .command('contract')

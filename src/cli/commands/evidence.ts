@@ -3,10 +3,6 @@ import type { OpenVerifier } from '../evidence/evidence-page.ts'
 import type { EvidenceOptions } from '../evidence/read-evidence.ts'
 import { addGatewayOptions, hashOf, isHash } from '../options.ts'
 
-/**
- * Adds `evidence HASH`, which fetches the evidence bundle of one completion. Writes it unchanged,
- * or inside a page that checks it.
- */
 export function registerEvidence(program: Command, openVerifier: OpenVerifier): void {
   const command = program
     .command('evidence')

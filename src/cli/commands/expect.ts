@@ -2,7 +2,6 @@ import type { Command } from 'commander'
 import type { ExpectOptions } from '../make-expectations.ts'
 import { addReleaseTrustOptions, collectPcr, collectText } from '../options.ts'
 
-/** Adds `expect`, which makes a file that lists the acceptable enclaves. */
 export function registerExpect(program: Command): void {
   const command = program
     .command('expect')

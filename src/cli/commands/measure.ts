@@ -1,10 +1,7 @@
 import type { Command } from 'commander'
 import { EXIT_CODES } from '../faults.ts'
 
-/**
- * Adds `measure IMAGE.eif [--json]`. Exit code: 0 if the image can be measured, 1 if not, 2 for
- * wrong usage.
- */
+/** Exit code: 0 if the image can be measured, 1 if not, 2 for wrong usage. */
 export function registerMeasure(program: Command): void {
   program
     .command('measure')

@@ -4,8 +4,8 @@ import { parseUnixSeconds } from '../options.ts'
 import type { ProviderOptions } from '../provider-report.ts'
 
 /**
- * Adds `provider SOURCE`. Exit code: 0 if nothing failed and a given policy accepts all evidence, 1
- * if not, 2 for wrong usage, 3 without evidence.
+ * Exit code: 0 if nothing failed and a given policy accepts all evidence, 1 if not, 2 for wrong
+ * usage, 3 without evidence.
  */
 export function registerProvider(program: Command): void {
   program

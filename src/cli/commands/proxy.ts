@@ -6,8 +6,7 @@ import type { ProxyCommandOptions } from '../proxy/run-proxy.ts'
 const PORT_DEFAULT = 8787
 
 /**
- * Adds `proxy`, which runs until it is stopped. Exit code: 0 after a stop, 1 if no enclave or no
- * provider passes the checks, 2 for wrong usage.
+ * Exit code: 0 after a stop, 1 if no enclave or no provider passes the checks, 2 for wrong usage.
  */
 export function registerProxy(program: Command): void {
   program

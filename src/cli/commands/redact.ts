@@ -1,7 +1,6 @@
 import type { Command } from 'commander'
 import type { RedactOptions } from '../evidence/redact.ts'
 
-/** Adds `redact FILE`, which removes the request or the response from an evidence bundle. */
 export function registerRedact(program: Command): void {
   program
     .command('redact')

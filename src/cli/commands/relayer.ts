@@ -11,7 +11,6 @@ import { type JsonOption, operations, printList } from './operator.ts'
 /** The time of fifteen blocks of Ethereum. */
 const TIMEOUT_SECONDS_DEFAULT = 180
 
-/** Adds `relayer` with `key` and `withdraw`, for the operator of a running gateway. */
 export function registerRelayer(program: Command): void {
   const relayer = program
     .command('relayer')

@@ -9,10 +9,6 @@ import type {
 } from '../release/release-list.ts'
 import type { ShowOptions } from '../release/release-report.ts'
 
-/**
- * Adds `release key | sign | show | list`. They sign the measurements of enclave images for people
- * who check records.
- */
 export function registerRelease(program: Command): void {
   const release = program
     .command('release')
@@ -62,10 +58,6 @@ function releaseFiles() {
   return import('../release/release-files.ts')
 }
 
-/**
- * Adds `release list add | end | revoke | renew | sign`, for the list of releases that an operator
- * maintains.
- */
 function registerReleaseList(release: Command): void {
   const list = release
     .command('list')
@@ -130,7 +122,6 @@ function editing(command: Command): Command {
   )
 }
 
-/** Loads the modules only when needed, so other commands start faster. */
 function lists() {
   return import('../release/release-list.ts')
 }

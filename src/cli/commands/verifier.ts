@@ -1,7 +1,6 @@
 import type { Command } from 'commander'
 import type { OpenVerifier, VerifierOptions } from '../evidence/evidence-page.ts'
 
-/** Adds `verifier`, which describes the page that this program saves, or writes it to a file. */
 export function registerVerifier(program: Command, openVerifier: OpenVerifier): void {
   program
     .command('verifier')

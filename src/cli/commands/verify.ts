@@ -2,10 +2,7 @@ import type { Command } from 'commander'
 import type { VerifyOptions } from '../evidence/verify-source.ts'
 import { addBundleOptions, addGatewayOptions } from '../options.ts'
 
-/**
- * Adds `verify SOURCE`, which checks evidence on the user's machine. README.md of src/cli explains
- * the outcomes.
- */
+/** README.md of src/cli explains the outcomes. */
 export function registerVerify(program: Command): void {
   const command = program
     .command('verify')

@@ -9,13 +9,11 @@ import {
 import { writeFileWhole } from '../files.ts'
 import { jsonText } from '../printable.ts'
 
-/** Opens the page that checks evidence, still without data, and returns the page and its maker. */
+/** Opens the page that checks evidence, still without data. */
 export type OpenVerifier = () => Promise<{ readonly verifier: string; readonly maker: Maker }>
 
-/** The options of the command, as commander parses them. */
 export type VerifierOptions = { readonly output?: string; readonly json?: boolean }
 
-/** Returns the page with this evidence in it. */
 export async function writePage(openVerifier: OpenVerifier, evidence: Json): Promise<string> {
   return putEvidence(emptyPage(await openVerifier()), evidence)
 }
@@ -31,7 +29,7 @@ export async function printVerifier(
   process.stdout.write(json ? jsonText(madeBy) : sayMadeBy(madeBy))
 }
 
-/** Mode of a page without evidence: every user may read it. */
+/** Every user may read a page without evidence. */
 const PAGE_MODE = 0o644
 
 function emptyPage({ verifier, maker }: Awaited<ReturnType<OpenVerifier>>): string {

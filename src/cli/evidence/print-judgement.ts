@@ -24,13 +24,9 @@ import { providerFactsJson } from '../provider-report.ts'
 import { printExchange } from './kept-exchange.ts'
 import { printSession, sessionReportJson } from './print-session.ts'
 
-/** The checked source, for advice: a saved proof without its bundle can be completed. */
+/** A saved proof without its bundle can be completed: the advice says so. */
 export type CheckedSource = { readonly name: string; readonly isSavedProof: boolean }
 
-/**
- * Returns the report for people: the verdict, the failed checks, advice on checks that were not
- * made, the question and the answer, the facts, every check.
- */
 export function printText(judged: EvidenceJudgement, source: CheckedSource): string {
   const conclusion = conclude(judged)
   const { verdict, standing, headline } = conclusion
@@ -49,7 +45,7 @@ export function printText(judged: EvidenceJudgement, source: CheckedSource): str
   return blocks.filter((block) => block !== '').join('\n')
 }
 
-/** Returns the report as one JSON object. `isOk`: the verdict meets the caller's requirements. */
+/** `isOk`: the verdict meets the caller's requirements. */
 export function printJson(judged: EvidenceJudgement, isOk: boolean): string {
   const conclusion = conclude(judged)
   const { verdict, headline } = conclusion
@@ -96,10 +92,8 @@ function checksOf(judged: EvidenceJudgement): readonly Check<string>[] {
   }
 }
 
-/** Maximum number of printed failed checks of a session's calls. */
 const FAILED_CHECKS_MAX = 10
 
-/** The different failed checks of a session's calls. */
 function failedOfCalls({ calls }: SessionReport): readonly Check<string>[] {
   const failed = calls.flatMap(({ report }) =>
     report.checks.filter(({ outcome }) => outcome === 'failed'),
@@ -125,7 +119,6 @@ function printRecords(records: readonly SubjectReport[]): readonly string[] {
   ])
 }
 
-/** Returns advice on checks that were not made, one line for each. */
 function adviseOn(judged: EvidenceJudgement, source: CheckedSource): readonly string[] {
   if (judged.kind === 'records') return adviseOnRecords(judged.records, source)
   if (judged.kind === 'session') return adviseOnSession(judged)
@@ -210,7 +203,7 @@ function describeFacts(report: BundleReport): string {
   ].join('\n')
 }
 
-/** Describes the provider's evidence and its checks. Empty without evidence. */
+/** Empty without evidence. */
 function describeEvidence({ facts, providerChecks }: BundleReport): string {
   if (providerChecks.length === 0) return ''
   const evidence = facts?.providerEvidence ?? null

@@ -13,14 +13,13 @@ import { readSource, writeOutput } from '../files.ts'
 import { jsonText } from '../printable.ts'
 import { readBundle } from './read-evidence.ts'
 
-/** The parts to remove, as commander parses the options. */
 export type RedactOptions = {
   readonly request?: boolean
   readonly response?: boolean
   readonly output?: string
 }
 
-/** Writes a bundle without the parts to remove. Throws CliError if a part cannot be removed. */
+/** Throws CliError if a part cannot be removed. */
 export async function redactFile(file: string, options: RedactOptions): Promise<void> {
   const parts = partsOf(options)
   const bundle = readBundle(await readSource(file), 'the file')
@@ -65,7 +64,7 @@ function checkWhole({ record }: EvidenceBundle, parts: readonly RedactablePart[]
     )
 }
 
-/** Returns warnings about parts that a reader can guess and test against their hashes. */
+/** A reader can guess these parts and test the guesses against the hashes. */
 function guessableParts(
   { record }: EvidenceBundle,
   parts: readonly RedactablePart[],

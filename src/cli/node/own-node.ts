@@ -6,10 +6,10 @@ import { CliError } from '../faults.ts'
 import { type KeptNodes, keptNodesIn } from './kept-nodes.ts'
 
 /**
- * Returns the id of this machine's node. It is the first of these that exists: the configured id,
- * the id in the file, the account's node with this name, a new node. Stores the found or new id in
- * the file. Rejects with CliError or GatewayError. Agents that start at the same time on one
- * machine make only one node. Two machines with one name may make two.
+ * Returns the first of these that exists: the configured id, the id in the file, the account's node
+ * with this name, a new node. Stores a found or new id in the file. Rejects with CliError or
+ * GatewayError. Agents that start at the same time on one machine make only one node. Two machines
+ * with one name may make two.
  */
 export async function openOwnNode(
   access: NodeAccess,
@@ -33,7 +33,7 @@ export async function openOwnNode(
   })
 }
 
-/** Returns the same id as openOwnNode, but makes no node. Rejects with CliError or GatewayError. */
+/** Does the same as openOwnNode, but makes no node. */
 export async function findOwnNode(access: NodeAccess, gateway: GatewayClient): Promise<string> {
   if (access.nodeId !== null) return access.nodeId
   const { gatewayUrl, nodeName } = access
@@ -50,8 +50,8 @@ function findKept(nodes: KeptNodes, { gatewayUrl, nodeName }: NodeAccess): Promi
 }
 
 /**
- * Returns true if the account still has the stored node. Also returns true if the gateway does not
- * answer: the agent then retries. Throws CliError for an archived node.
+ * Also returns true if the gateway does not answer: the agent then retries. Throws CliError for an
+ * archived node.
  */
 async function isUsable(
   nodeId: string,

@@ -15,7 +15,6 @@ import { readReleaseTrust } from './accepted-releases.ts'
 import { readReleaseFile } from './release-files.ts'
 import { parseListTime } from './release-list.ts'
 
-/** The options of the command, as commander parses them. */
 export type ShowOptions = Omit<ReleaseOptions, 'release'> & {
   readonly at?: string
   readonly json?: boolean
@@ -32,7 +31,6 @@ export async function showFile(source: string, options: ShowOptions): Promise<vo
   process.exitCode = isOk ? EXIT_CODES.done : EXIT_CODES.failed
 }
 
-/** The data of the report on a signed file. */
 type ReleaseReport = {
   readonly file: ReleaseFile
   readonly judgement: ReleaseJudgement
@@ -40,7 +38,6 @@ type ReleaseReport = {
   readonly atMs: number
 }
 
-/** Gives the report for people. */
 function printReleaseText(report: ReleaseReport): string {
   const { file, judgement, atMs } = report
   const lines =
@@ -59,7 +56,6 @@ function printReleaseText(report: ReleaseReport): string {
   return `${[...lines, '', 'Signatures', ...signed, '', conclude(judgement)].map(printable).join('\n')}\n`
 }
 
-/** Gives the report as one JSON object, for programs. */
 function printReleaseJson({ file, judgement, atMs }: ReleaseReport): string {
   const signatures = judgement.signers.map(({ isTrusted, ...rest }) => ({
     ...rest,
