@@ -48,7 +48,9 @@ export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogCont
     else if (waitedMs < -FUTURE_SKEW_MS_DEFAULT)
       ledger.find('anchor_overdue', {
         where,
-        message: `transaction ${txHash} is in no block, and the time that the gateway gives for the head is in the future, ${isoOf(saidMs)}`,
+        message:
+          `transaction ${txHash} is in no block, and the time that the gateway gives for the ` +
+          `head is in the future, ${isoOf(saidMs)}`,
       })
     else
       ledger.skip(

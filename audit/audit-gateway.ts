@@ -127,7 +127,9 @@ function reportMissingLog(notary: string, saved: SavedLog): LogReport {
   const last = saved.head === null ? 'no head yet' : describeHead(saved.head)
   ledger.find('log_missing', {
     where: 'log',
-    message: `the gateway does not list this log; the last audit found ${last} (a state file is for one gateway)`,
+    message:
+      `the gateway does not list this log; the last audit found ${last} (a state file is for one ` +
+      'gateway)',
   })
   ledger.skipAll('the gateway does not list this log')
   const { size } = saved.edge

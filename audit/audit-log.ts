@@ -145,7 +145,9 @@ class LogRun {
     if (this.walkedSize < end)
       ledger.find('head_missing', {
         where: 'heads',
-        message: `the log has ${log.size} leaves, but the last head that is served and signed has ${this.walkedSize}`,
+        message:
+          `the log has ${log.size} leaves, but the last head that is served and signed has ` +
+          `${this.walkedSize}`,
       })
     if (scope.to !== null) ledger.skip('growth', `heads of over ${end} leaves were left out (--to)`)
     if (this.matched !== null) await auditProofs(this.matched, context)
@@ -178,7 +180,8 @@ class LogRun {
     if (attestedSize > later.size)
       ledger.skip(
         'time attestations',
-        `the enclave attested ${attestedSize} leaves, but only ${later.size} are served: the others were never committed, or are withheld`,
+        `the enclave attested ${attestedSize} leaves, but only ${later.size} are served: the ` +
+          'others were never committed, or are withheld',
       )
   }
 
@@ -215,7 +218,9 @@ class LogRun {
     if (newest?.index !== size - 1 || newest.digest === attestationDigest) return
     this.context.ledger.find('attestation_digest_mismatch', {
       where: 'log',
-      message: `the log names the document ${attestationDigest ?? 'none'}, but its newest record has ${newest.digest}`,
+      message:
+        `the log names the document ${attestationDigest ?? 'none'}, but its newest record has ` +
+        `${newest.digest}`,
     })
   }
 

@@ -69,8 +69,6 @@ type EventQuery = BlockRange & {
   readonly notary: string | null
 }
 
-type Sent = { readonly from: string; readonly nonce: number }
-
 /** An EVM chain, read through an endpoint that the auditor trusts. All methods throw ChainFault. */
 export type ChainSource = Awaited<ReturnType<typeof openChainSource>>
 
@@ -131,7 +129,7 @@ export async function openChainSource(
     return reply?.kind === 'error' ? null : readAs(form, reply)
   }
 
-  /** The state after this block counts. Null if the endpoint lacks this state. */
+  /** Reads the state after this block. Null if the endpoint lacks this state. */
   async function hadCode(address: string, block: number): Promise<boolean | null> {
     const code = await readState(HexBytes, {
       method: 'eth_getCode',
@@ -210,7 +208,7 @@ export async function openChainSource(
      * has no such transaction. Returns null if the endpoint lacks the state of old blocks.
      */
     async findSent(
-      { from, nonce }: Sent,
+      { from, nonce }: { readonly from: string; readonly nonce: number },
       range: BlockRange,
     ): Promise<{ readonly txHash: string | null; readonly block: number } | null> {
       const block = await findFirstBlock(range, async (at) => {

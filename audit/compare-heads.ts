@@ -64,7 +64,9 @@ export function createHeadJudge(context: LogContext, newest: SignedHead | null) 
     else if (known === 'same')
       ledger.find('head_reused', {
         where,
-        message: `the head of size ${head.size} was served before, and is repeated here where a larger one than ${newest?.size} belongs`,
+        message:
+          `the head of size ${head.size} was served before, and is repeated here where a larger ` +
+          `one than ${newest?.size} belongs`,
       })
     else
       ledger.find('sizes_not_growing', {
@@ -79,7 +81,6 @@ function describeKnown({ size }: TreeHead, index: HeadIndex): string {
   return `root ${root === null ? 'unknown' : encodeHex(root)}, signed and served before`
 }
 
-/** Reports that a notary signed two histories. `heads` describes the conflicting heads. */
 export function reportEquivocation(ledger: Ledger, where: string, heads: readonly string[]): void {
   ledger.find('equivocation', {
     where,
@@ -172,7 +173,9 @@ export async function auditConstancy(
   if ((later.head?.size ?? 0) < confirmedSize)
     ledger.find('head_reused', {
       where: 'newest head of the log',
-      message: `the log names an anchored head of size ${later.head?.size ?? 0} as its newest, but serves one of size ${confirmedSize}`,
+      message:
+        `the log names an anchored head of size ${later.head?.size ?? 0} as its newest, but ` +
+        `serves one of size ${confirmedSize}`,
     })
   if (later.head !== null) await auditNewest(later.head, newest, context)
   return later

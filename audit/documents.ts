@@ -182,7 +182,9 @@ export function createAttestationAudit({ log, ledger, scope, chain, verifier }: 
     if (newest !== null && attested.size > newest.size && attested.timestampMs < newest.timestampMs)
       ledger.find('head_attestation_order', {
         where,
-        message: `made ${isoOf(attested.timestampMs)}, before the attestation of size ${newest.size}, made ${isoOf(newest.timestampMs)}`,
+        message:
+          `made ${isoOf(attested.timestampMs)}, before the attestation of size ${newest.size}, ` +
+          `made ${isoOf(newest.timestampMs)}`,
       })
     newest = attested
   }
@@ -206,7 +208,9 @@ function checkPlace(attestation: HeadAttestation | null, { after, through }: Pag
   if (size > (after ?? -1) && (through === null || size <= through)) return
   throw new GatewayFault('answer_invalid', {
     where: `heads after ${after ?? 'none'}`,
-    message: `expected attestations of sizes over ${after ?? 'none'} up to ${through ?? 'any'}, got size ${size}`,
+    message:
+      `expected attestations of sizes over ${after ?? 'none'} up to ${through ?? 'any'}, got ` +
+      `size ${size}`,
   })
 }
 
@@ -256,7 +260,9 @@ function checkBlockTime(
   else
     ledger.find('head_attestation_block', {
       where,
-      message: `made ${isoOf(timestampMs)}, before block ${number}, which was made ${isoOf(block.timestamp * 1000)}`,
+      message:
+        `made ${isoOf(timestampMs)}, before block ${number}, which was made ` +
+        `${isoOf(block.timestamp * 1000)}`,
     })
 }
 

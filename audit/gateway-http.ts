@@ -34,7 +34,7 @@ type GatewayHttpOptions = {
   readonly apiKey: string | null
   /** The error message for status 401 contains this text, which explains how to provide a key. */
   readonly keyHint?: string | null
-  readonly timeoutMs?: number
+  readonly timeoutMs?: number | undefined
   readonly signal: AbortSignal
   readonly sleep: (durationMs: number) => Promise<void>
   readonly fetch?: Fetch

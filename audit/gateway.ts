@@ -139,10 +139,8 @@ const LogForm = objectOf(
   attestationDigest: log.attestation_sha256,
 }))
 
-/** A log, as the gateway describes it. */
 export type ServedLog = Readonly<z.infer<typeof LogForm>>
 
-/** A head, with the gateway's claims about its anchor. */
 export type ServedHead = Readonly<z.infer<typeof HeadForm>>
 
 const AnyJson = z.custom<Json>()
@@ -284,7 +282,6 @@ export function openGateway(http: GatewayHttp) {
       } while (cursor !== null)
     },
 
-    /** The head of exactly this size, or null. */
     async fetchHead(notary: string, size: number): Promise<ServedHead | null> {
       const { heads } = await fetchHeadPage(notary, size === 0 ? null : size - 1, 1)
       return heads.find((head) => head.size === size) ?? null

@@ -24,13 +24,11 @@ export async function searchContracts(audited: GatewayContext): Promise<void> {
   }
   const contracts = new Set<string>()
   try {
-    for (const { chainId, contract } of audited.found.map(({ domain }) => domain))
-      if (
-        chainId === chain.chainId &&
-        !contracts.has(contract) &&
-        (await chain.hasContract(contract))
-      )
-        contracts.add(contract)
+    for (const { domain } of audited.found) {
+      const { chainId, contract } = domain
+      if (chainId !== chain.chainId || contracts.has(contract)) continue
+      if (await chain.hasContract(contract)) contracts.add(contract)
+    }
     const context = { ...audited, chain, toBlock, contracts, hidden: new Set<string>() }
     if (!payers.isWhole) ledger.skip('logs in the contract', PAYERS_UNKNOWN)
     if (payers.addresses().length === 0)
@@ -126,7 +124,9 @@ export async function auditEarlierLogs(audited: GatewayContext): Promise<void> {
     if (log === undefined && !listed.has(head.notary)) {
       ledger.find('earlier_log_hidden', {
         where: `boot statement of ${head.by}`,
-        message: `the gateway does not list the log of ${head.notary}, but it showed ${describe(head)} to an enclave at its start`,
+        message:
+          `the gateway does not list the log of ${head.notary}, but it showed ${describe(head)} ` +
+          'to an enclave at its start',
       })
     }
     if (log === undefined) continue

@@ -25,7 +25,8 @@ export function auditIdentity({ log, ledger, scope }: LogContext): void {
   if (configurations.length === 0)
     ledger.skip(
       'boot configuration',
-      `no expected configurations were given, in releases or by an option; the configuration of this log is ${encodeHex(digest)}`,
+      'no expected configurations were given, in releases or by an option; the configuration ' +
+        `of this log is ${encodeHex(digest)}`,
     )
   else if (configurations.some((expected) => equalBytes(expected, digest)))
     ledger.pass('boot configuration')
@@ -139,7 +140,9 @@ export function auditClaims(
   if (!equalBytes(tree.root, root))
     ledger.find('head_root_mismatch', {
       where,
-      message: `the log claims the root ${encodeHex(root)} for its ${size} leaves, but they hash to ${encodeHex(tree.root)}`,
+      message:
+        `the log claims the root ${encodeHex(root)} for its ${size} leaves, but they hash to ` +
+        `${encodeHex(tree.root)}`,
     })
 }
 

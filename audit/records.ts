@@ -47,6 +47,7 @@ export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
   const recover = rememberRecoveries(context.recover)
   const timeline = createTimeline(bracket, ledger)
   const gaps = createGaps(ledger, scope)
+  /** The document of the last record. `digest`: SHA-256, hex. */
   let newestDocument: { readonly index: number; readonly digest: string } | null = null
 
   async function checkDocument(record: JsonObject, receipt: Receipt): Promise<void> {
@@ -101,7 +102,6 @@ export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
       timeline.passRecord(parts.receipt)
       if (isWhole) await checkDocument(parts.record, parts.receipt)
     },
-    /** SHA-256 (hex) of the document of the last record. */
     newestDocument: () => newestDocument,
     /** Missing records at the end are one gap. */
     finish: gaps.end,
@@ -180,7 +180,10 @@ function reportMismatches({ record, receipt, proof }: Parts, compared: Compared)
 function describeAnchorFault(record: JsonObject, { anchor }: ServedHead): string | null {
   const [first = anchor.txHash] = anchor.replaces
   if (memberOf(record, 'tx_hash') !== first)
-    return `expected tx_hash to be the ${anchor.replaces.length > 0 ? 'first ' : ''}transaction of its head, ${first}`
+    return (
+      `expected tx_hash to be the ${anchor.replaces.length > 0 ? 'first ' : ''}transaction of ` +
+      `its head, ${first}`
+    )
   const again = memberOf(record, 'reanchored')
   const isNamed = first === anchor.txHash || (isJsonArray(again) && again.includes(anchor.txHash))
   return isNamed
@@ -259,7 +262,9 @@ function indexRecords(
     if (typeof index !== 'number' || !Number.isSafeInteger(index) || index < least || index >= to)
       throw new GatewayFault('answer_invalid', {
         where: `/v1/log/${notary}/records?start=${from}`,
-        message: `expected a record of a leaf from ${least} on, got leaf ${typeof index === 'number' ? index : 'none'}`,
+        message:
+          `expected a record of a leaf from ${least} on, got leaf ` +
+          `${typeof index === 'number' ? index : 'none'}`,
       })
     least = index + 1
     return { index, record }
@@ -278,7 +283,7 @@ function rememberRecoveries(recover: PointRecovery): PointRecovery {
 }
 
 /** Limits for the time at which leaves were appended, Unix milliseconds. */
-export type TimeBracket = {
+type TimeBracket = {
   /** The latest finishing time in the records so far. */
   readonly newestMs: number | null
   /** All later leaves were appended after this time. */
@@ -297,7 +302,9 @@ function createTimeline(start: TimeBracket, ledger: Ledger) {
       if (notBeforeMs !== null && finishedMs < notBeforeMs - FUTURE_SKEW_MS_DEFAULT)
         ledger.find('record_time', {
           where: `record ${index}`,
-          message: `the record says that it finished ${isoOf(finishedMs)}, but it was appended after ${isoOf(notBeforeMs)}, as the enclave attested`,
+          message:
+            `the record says that it finished ${isoOf(finishedMs)}, but it was appended after ` +
+            `${isoOf(notBeforeMs)}, as the enclave attested`,
         })
       newestMs = Math.max(newestMs ?? 0, finishedMs)
     },
@@ -306,7 +313,9 @@ function createTimeline(start: TimeBracket, ledger: Ledger) {
       if (newestMs !== null && newestMs > timestampMs + FUTURE_SKEW_MS_DEFAULT)
         ledger.find('record_time', {
           where: `attestation of ${isoOf(timestampMs)}`,
-          message: `a record says that it finished ${isoOf(newestMs)}, but the enclave attested it before that time`,
+          message:
+            `a record says that it finished ${isoOf(newestMs)}, but the enclave attested it ` +
+            'before that time',
         })
       notBeforeMs = Math.max(notBeforeMs ?? 0, timestampMs)
     },

@@ -62,7 +62,9 @@ function skipOld(ledger: Ledger, what: string): void {
 function reportRest(relayer: string, nonce: number, ledger: Ledger): void {
   ledger.find('relayer_transaction', {
     where: relayer,
-    message: `more than ${TRANSACTIONS_LOOKED_UP_MAX} of its transactions, which were looked up here, belong to no served head; the rest, from nonce ${nonce} on, were not checked`,
+    message:
+      `more than ${TRANSACTIONS_LOOKED_UP_MAX} of its transactions, which were looked up here, ` +
+      `belong to no served head; the rest, from nonce ${nonce} on, were not checked`,
   })
 }
 
@@ -89,8 +91,10 @@ async function judge(
         where: `block ${block}`,
         message:
           txHash === null
-            ? `nonce ${nonce} of the gateway's relayer ${relayer} was used in that block, but not by a transaction from that account`
-            : `the gateway's relayer ${relayer} sent transaction ${txHash}, nonce ${nonce}, which is not an anchor of a served head; its data may be anything`,
+            ? `nonce ${nonce} of the gateway's relayer ${relayer} was used in that block, but ` +
+              'not by a transaction from that account'
+            : `the gateway's relayer ${relayer} sent transaction ${txHash}, nonce ${nonce}, ` +
+              'which is not an anchor of a served head; its data may be anything',
       })
   }
 }
@@ -146,6 +150,9 @@ export function reportHidden(
   hidden.add(anchor.notary)
   ledger.find('hidden_log', {
     where: `block ${anchor.blockNumber}`,
-    message: `the gateway does not list the log of ${anchor.notary}, but its relayer ${sender} paid for a head of that log: size ${anchor.size}, in ${anchor.address}, by transaction ${anchor.txHash}`,
+    message:
+      `the gateway does not list the log of ${anchor.notary}, but its relayer ${sender} paid for ` +
+      `a head of that log: size ${anchor.size}, in ${anchor.address}, by transaction ` +
+      `${anchor.txHash}`,
   })
 }

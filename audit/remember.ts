@@ -1,4 +1,4 @@
-export type Memory<Value> = (key: string, make: () => Value) => Value
+type Memory<Value> = (key: string, make: () => Value) => Value
 
 /** An attacker may choose the keys, so a full memory drops all values. */
 export function createMemory<Value>(entriesMax: number): Memory<Value> {

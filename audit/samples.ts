@@ -53,7 +53,6 @@ export class Samples {
     }
   }
 
-  /** Leaf hashes by index. */
   leaves(): ReadonlyMap<number, Uint8Array> {
     return this.leafHashes
   }

@@ -10,7 +10,7 @@ import { openPayers, type WrittenPayers, WrittenPayersForm } from './payers.ts'
 /** Each write waits for the disk. */
 const SAVE_INTERVAL_MS = 1_000
 
-export type StateStore = {
+type StateStore = {
   /** Null: no state was written yet. */
   read(): Promise<string | null>
   /** If the write fails, the old text stays unchanged. */
@@ -42,7 +42,8 @@ export async function openAuditState(
   { scope, now }: { readonly scope: string; readonly now: () => number },
 ) {
   const text = (await store?.read()) ?? null
-  const { logs, relayers } = text === null ? nothing() : parseState(text, scope)
+  const { logs, relayers }: State =
+    text === null ? { logs: new Map(), relayers: {} } : parseState(text, scope)
   const payers = openPayers(relayers)
   let writtenAtMs = Number.NEGATIVE_INFINITY
   let isDirty = false
@@ -78,8 +79,6 @@ export async function openAuditState(
 const FORMAT = 'affidavit-audit-state'
 
 type State = { readonly logs: Map<string, SavedLog>; readonly relayers: WrittenPayers | null }
-
-const nothing = (): State => ({ logs: new Map(), relayers: {} })
 
 const StateForm = z.strictObject({
   format: z.literal(FORMAT),

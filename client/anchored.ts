@@ -89,7 +89,7 @@ export async function awaitAnchor(
       ...(signal === undefined ? {} : { signal }),
     })
     const given = withErrorCode('invalid_evidence', () => parseEvidenceBundle(json))
-    checkSame(given, proof)
+    checkSameExchange(given, proof)
     const { bundle, text } = completeBundle({ json, text: asGiven, bundle: given }, proof)
     if (bundle.block !== null) {
       const chain =
@@ -159,7 +159,7 @@ function invalid(message: string): AffidavitError {
   return new AffidavitError('invalid_options', message)
 }
 
-function checkSame({ record }: EvidenceBundle, { request, answer }: KeptProof): void {
+function checkSameExchange({ record }: EvidenceBundle, { request, answer }: KeptProof): void {
   const differing = compareExchange(record, { request, answer }).find(
     ({ outcome }) => outcome !== 'passed',
   )
@@ -182,7 +182,8 @@ function completeBundle(
 function sayWhyNot(bundle: EvidenceBundle): string {
   return bundle.block === null
     ? sayNoBlock(bundle)
-    : `the endpoint does not have block ${bundle.block.number}, ${bundle.block.hash}, or the block is not deep enough`
+    : `the endpoint does not have block ${bundle.block.number}, ${bundle.block.hash}, or the ` +
+        'block is not deep enough'
 }
 
 function refuseInvalid({ verdict, checks }: BundleReport): void {

@@ -23,13 +23,13 @@ const TRY_PAUSE_MS = 500
 
 export type AskedGateway = GatewayOptions & { readonly timeoutMs: number }
 
-export type GatewayReply = { readonly json: JsonObject; readonly text: string }
+type GatewayReply = { readonly json: JsonObject; readonly text: string }
 
 /** `withKey`: the request contains the API key. */
 type AskOptions = {
   readonly withKey?: boolean
   readonly bytesMax?: number
-  readonly signal?: AbortSignal
+  readonly signal?: AbortSignal | undefined
 }
 
 /** Does the same as readFromGateway, for a reply that is a JSON object. */

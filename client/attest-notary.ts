@@ -23,8 +23,8 @@ export type AttestedNotary = {
   readonly notary: string
   /** 0x and 65 bytes of hex. */
   readonly publicKey: string
-  /** Time of the attestation. `validUntil`: when the first certificate of the document expires. */
   readonly attestedAt: Date
+  /** When the first certificate of the document expires. */
   readonly validUntil: Date
   /** The enclave's boot configuration: providers, certificate authorities, chain, contract. */
   readonly configuration: JsonObject
@@ -53,10 +53,7 @@ export async function attestNotary(
   const nonce = crypto.getRandomValues(new Uint8Array(NONCE_BYTES))
   // With the API key, this request does not wait for the requests of callers without a key.
   const path = `/v1/attestation?nonce=${encodeHex(nonce)}&notary=${notary}`
-  const { json } = await askGateway(gateway, path, {
-    withKey: true,
-    ...(signal === undefined ? {} : { signal }),
-  })
+  const { json } = await askGateway(gateway, path, { withKey: true, signal })
   const attestation = memberOf(json, 'attestation')
   const configuration = memberOf(json, 'boot_configuration')
   if (typeof attestation !== 'string' || !isJsonObject(configuration))

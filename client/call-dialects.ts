@@ -41,7 +41,7 @@ export type CallDialect = {
   readonly refusedStatus: number
 }
 
-export type GivenEvents = {
+type GivenEvents = {
   /** Empty before the first event. */
   readonly first: string
   readonly count: number

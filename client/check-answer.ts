@@ -1,6 +1,7 @@
 import { type KeptAnswer, keptProofOf, streamOf } from '../attestation/compare-exchange.ts'
 import type { CredentialDemand } from '../attestation/demands.ts'
 import type { DialectName } from '../attestation/dialects/dialect-names.ts'
+import { type BootFacts, parseBootConfiguration } from '../attestation/evidence/boot-facts.ts'
 import { checkOutcome } from '../attestation/evidence/document-checks.ts'
 import { type Check, check } from '../attestation/finding.ts'
 import { isJsonObject, type JsonObject, memberOf } from '../attestation/json/value.ts'
@@ -86,6 +87,7 @@ export async function checkAnswer(
   const document = await withChecks(checks, () =>
     notaries.checkDocument(notary, String(memberOf(proof, 'attestation'))),
   )
+  const boot = parseBootConfiguration(notary.configuration)
   const made: readonly AnswerCheck[] = [
     ...checks,
     passed(
@@ -93,8 +95,8 @@ export async function checkAnswer(
       `${notary.notary}, shown to be an expected enclave at ${notary.attestedAt.toISOString()}`,
     ),
     passed('attestation document', document),
-    check('log domain', () => checkDomain(proof, notaries.bootFactsOf(notary))),
-    check('provider', () => checkProvider(receipt, notaries.bootFactsOf(notary))),
+    check('log domain', () => checkDomain(proof, boot)),
+    check('provider', () => checkProvider(receipt, boot)),
     ...checkProviderKey(receipt, call),
     check('outcome', () => checkOutcome(receipt)),
     check('attempt', () => checkAttempt(receipt, call)),
@@ -127,7 +129,6 @@ export function describeGatewayError(error: unknown): string {
   return `the gateway gave an error in place of an answer: ${said.join(': ') || 'no message'}`
 }
 
-/** The error code for each failed check. Checks that may stay open have no code. */
 const CODES: Readonly<Record<AnswerCheckName, AffidavitErrorCode>> = {
   'request hash': 'wrong_request',
   'response hash': 'wrong_response',
@@ -206,20 +207,14 @@ function refusal({ name, detail }: AnswerCheck, checks: readonly AnswerCheck[]):
   return new AffidavitError(CODES[name], `${name}: ${detail}`, { checks })
 }
 
-function checkDomain(
-  proof: JsonObject,
-  { chainId, contract }: ReturnType<Notaries['bootFactsOf']>,
-): string {
+function checkDomain(proof: JsonObject, { chainId, contract }: BootFacts): string {
   const log = parseLogProof(memberOf(proof, 'log') ?? null)
   if (log.chain_id !== chainId || log.contract !== contract)
     throw new Error(`expected a log for contract ${contract} on chain ${chainId}`)
   return `contract ${contract} on chain ${chainId}`
 }
 
-function checkProvider(
-  { provider: { name, origin } }: Receipt,
-  { providers }: ReturnType<Notaries['bootFactsOf']>,
-): string {
+function checkProvider({ provider: { name, origin } }: Receipt, { providers }: BootFacts): string {
   if (!providers.some((entry) => entry.name === name && entry.origin === origin))
     throw new Error("expected a provider from the enclave's boot configuration")
   return `${name} at ${origin}`
@@ -246,7 +241,8 @@ function checkAttempt(receipt: Receipt, { sends }: SentCall) {
     return { notChecked: `the nonce is the caller's own; the enclave was asked ${attempt} times` }
   if (attempt > sends)
     throw new Error(
-      `expected the enclave to be asked ${sends} times, it was asked ${attempt} times: a gateway can repeat a call until it likes the answer`,
+      `expected the enclave to be asked ${sends} times, it was asked ${attempt} times: a ` +
+        'gateway can repeat a call until it likes the answer',
     )
   return `asked ${attempt} times, sent ${sends} times`
 }

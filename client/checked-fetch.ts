@@ -17,7 +17,7 @@ import { createProof, type Proof } from './proof.ts'
 import type { Providers } from './providers.ts'
 import type { SessionTurn, SessionTurns } from './session.ts'
 
-export type CheckedFetchOptions = {
+type CheckedFetchOptions = {
   /** The gateway's URL with `/v1/verified`. */
   readonly baseURL: string
   readonly fetch: Fetch

@@ -36,7 +36,7 @@ export function checkedStream(
   },
 ): ReadableStream<Uint8Array<ArrayBuffer>> {
   const reader = source.getReader()
-  const events = createEventSplitter(bytesMax)
+  const splitEvents = createEventSplitter(bytesMax)
   const held: Uint8Array<ArrayBuffer>[] = []
   let hasProof = false
   let isProven = false
@@ -46,7 +46,7 @@ export function checkedStream(
       const { done, value } = await read()
       if (done) throw cut(hasProof)
       let isGiven = false
-      for (const bytes of events.add(value)) {
+      for (const bytes of splitEvents(value)) {
         const kind = withStreamError(() => answer.read(decodeLines(bytes)))
         hasProof ||= kind === 'proof'
         // A waiting reader receives enqueued data at once and may stop at the end, so this data
@@ -123,7 +123,7 @@ function createEventSplitter(bytesMax: number) {
   const rest = new ByteBuffer()
   let length = 0
 
-  function* add(bytes: Uint8Array): Generator<Uint8Array<ArrayBuffer>> {
+  return function* split(bytes: Uint8Array): Generator<Uint8Array<ArrayBuffer>> {
     length += bytes.length
     if (length > bytesMax)
       throw new AffidavitError('answer_too_large', `expected at most ${bytesMax} bytes`)
@@ -143,8 +143,6 @@ function createEventSplitter(bytesMax: number) {
     }
     rest.append(bytes.subarray(start))
   }
-
-  return { add }
 }
 
 const LINE_FEED = 0x0a

@@ -68,7 +68,6 @@ export function chooseEnclave(
   return keys[Math.floor(Math.random() * keys.length)]
 }
 
-/** Returns true if there is time for the enclave to read a call that is encrypted with this key. */
 export function hasTimeLeft({ endMs }: UsableKey, atMs: number): boolean {
   return endMs - atMs > KEY_MARGIN_MS
 }

@@ -33,7 +33,7 @@ export type EncryptionTarget = {
   readonly publicKey: Uint8Array
 }
 
-export type SealedCall = {
+type SealedCall = {
   readonly headers: Readonly<Record<string, string>>
   readonly body: Uint8Array<ArrayBuffer>
   /**
@@ -115,8 +115,12 @@ export async function sealCredential(
 ): Promise<string> {
   const sealing = await setUp(target, CREDENTIAL_INFO)
   const sealed = await sealing.ctx.Seal(encodeUtf8(credential), encodeUtf8(encodeHex(enc)))
-  const text = encodeBase64(concatBytes(sealing.enc, sealed))
-  return `hpke ${text.replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '')}`
+  return `hpke ${encodeBase64Url(concatBytes(sealing.enc, sealed))}`
+}
+
+/** RFC 4648 section 5, without padding. */
+export function encodeBase64Url(bytes: Uint8Array): string {
+  return encodeBase64(bytes).replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '')
 }
 
 /**

@@ -126,7 +126,7 @@ export function systemReasonOf(fault: unknown): string {
   return 'code' in cause && typeof cause.code === 'string' ? cause.code : cause.message
 }
 
-export type GatewayErrorWords = { readonly message: string; readonly code: string | null }
+type GatewayErrorWords = { readonly message: string; readonly code: string | null }
 
 /** Reads `{"error": {"message", "code"}}`. Null for any other body. */
 export function errorWordsOf(bytes: Uint8Array): GatewayErrorWords | null {

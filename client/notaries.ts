@@ -1,5 +1,4 @@
 import { decodeBase64, decodeHex, encodeHex, equalBytes, sha256 } from '../attestation/bytes.ts'
-import { type BootFacts, parseBootConfiguration } from '../attestation/evidence/boot-facts.ts'
 import type { BundlePolicy } from '../attestation/evidence/policy.ts'
 import type { AttestationFacts } from '../attestation/nitro/facts.ts'
 import { createAttestationVerifier } from '../attestation/nitro/verify-attestation.ts'
@@ -28,7 +27,6 @@ import { AffidavitError, messageOf, shown, withErrorCode } from './errors.ts'
 export type RefusedNotary = { readonly notary: string; readonly reason: AffidavitError }
 
 export type Notaries = {
-  /** The attested notaries, and the notaries that were refused at the last attempt. */
   list(): {
     readonly attested: readonly AttestedNotary[]
     readonly refused: readonly RefusedNotary[]
@@ -71,8 +69,6 @@ export type Notaries = {
    * refresh.
    */
   ensure(): Promise<void>
-  /** Returns the parts of a notary's configuration that answers are compared with. */
-  bootFactsOf(notary: AttestedNotary): BootFacts
 }
 
 /** Milliseconds before a document expires. AWS's leaf certificates live 3 hours. */
@@ -149,11 +145,7 @@ export function createNotaries(
   }
 
   async function listNamed(signal?: AbortSignal): Promise<readonly NamedNotary[]> {
-    const { json } = await askGateway(
-      gateway,
-      '/v1/notaries',
-      signal === undefined ? {} : { signal },
-    )
+    const { json } = await askGateway(gateway, '/v1/notaries', { signal })
     return readNamedNotaries(json)
   }
 
@@ -219,12 +211,16 @@ export function createNotaries(
       outcome.status === 'rejected' ? [faultOf(outcome.reason)] : [],
     )
     const isEarly = ({ code }: AffidavitError) => code === 'document_not_yet_valid'
+    const refusals = named.map((notary, at) => {
+      const { code, message } = reasons[at] ?? {}
+      return `${notary}: ${code}: ${message}`
+    })
     throw new AffidavitError(
       // If all documents seem to become valid later, the local clock is probably wrong.
       reasons.length > 0 && reasons.every(isEarly) ? 'document_not_yet_valid' : 'no_notary',
       reasons.length === 0
         ? 'the gateway has no enclave in use'
-        : `no enclave of the gateway is as expected: ${named.map((notary, at) => `${notary}: ${reasons[at]?.code}: ${reasons[at]?.message}`).join('; ')}`,
+        : `no enclave of the gateway is as expected: ${refusals.join('; ')}`,
       { cause: reasons[0] },
     )
   }
@@ -249,7 +245,8 @@ export function createNotaries(
       const { code, message } = faultOf(fault)
       throw new AffidavitError(
         'unknown_notary',
-        `the answer is signed by ${notary}, but ${notary} was not shown to be an expected enclave: ${code}: ${message}`,
+        `the answer is signed by ${notary}, but ${notary} was not shown to be an expected ` +
+          `enclave: ${code}: ${message}`,
         { cause: fault },
       )
     }
@@ -301,7 +298,6 @@ export function createNotaries(
         )
       return `${facts.moduleId} at ${new Date(facts.timestampMs).toISOString()}, ${nameCode(facts)}`
     },
-    bootFactsOf: ({ configuration }) => parseBootConfiguration(configuration),
   }
 }
 

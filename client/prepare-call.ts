@@ -1,4 +1,4 @@
-import { encodeBase64, encodeHex, encodeUtf8, sha256 } from '../attestation/bytes.ts'
+import { encodeHex, encodeUtf8, sha256 } from '../attestation/bytes.ts'
 import {
   type CredentialDemand,
   DEMANDS_MEMBER,
@@ -18,13 +18,14 @@ import { parseStrictJson } from '../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, type JsonObject } from '../attestation/json/value.ts'
 import type { CallDialect } from './call-dialects.ts'
 import type { SentCall } from './check-answer.ts'
+import { encodeBase64Url } from './encryption.ts'
 import { AffidavitError, withErrorCode } from './errors.ts'
 
 /** Maximum number of Idempotency-Keys whose nonces are kept for repeated calls. */
 const KEYED_CALLS_MAX = 1_000
 const NONCE_BYTES = 32
 
-export type GivenCall = {
+type GivenCall = {
   readonly form: CallDialect
   readonly headers: Headers
   readonly body: Uint8Array
@@ -137,7 +138,7 @@ function placeDemands(
   headers.delete(DEMANDS_HEADER)
   const isTheirs = Object.hasOwn(request, DEMANDS_MEMBER)
   if (!form.hasDemandsInBody && !isEncrypted) {
-    headers.set(DEMANDS_HEADER, encodeBase64Url(JSON.stringify(demands)))
+    headers.set(DEMANDS_HEADER, encodeBase64Url(encodeUtf8(JSON.stringify(demands))))
     const { [DEMANDS_MEMBER]: _, ...rest } = request
     return { headers, body: isTheirs ? canonicalBytes(rest) : new Uint8Array(body) }
   }
@@ -199,8 +200,4 @@ function addDemands(body: Uint8Array, demands: Demands): Uint8Array<ArrayBuffer>
 /** The canonical text has the same hash as the text of the caller. */
 function canonicalBytes(request: Json): Uint8Array<ArrayBuffer> {
   return new Uint8Array(encodeUtf8(canonicalizeJson(request)))
-}
-
-function encodeBase64Url(text: string): string {
-  return encodeBase64(encodeUtf8(text)).replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '')
 }

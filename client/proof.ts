@@ -54,9 +54,7 @@ function openIn(checks: readonly AnswerCheck[]): readonly string[] {
 const OUTCOME_WIDTH = 'not checked'.length
 
 /** Text from the gateway is escaped. */
-export function printChecks(
-  checks: readonly { name: string; outcome: string; detail: string }[],
-): string {
+function printChecks(checks: readonly { name: string; outcome: string; detail: string }[]): string {
   const width = Math.max(...checks.map(({ name }) => name.length))
   return checks
     .map(

@@ -182,8 +182,8 @@ async function judgeListed(
   parts: Judging,
 ): Promise<readonly (AttestedProvider | RefusedProvider)[]> {
   const { policies, signal } = parts
-  const asked = signal === undefined ? {} : { signal }
-  const listed = readListedProviders((await askGateway(gateway, '/v1/providers', asked)).json)
+  const { json } = await askGateway(gateway, '/v1/providers', { signal })
+  const listed = readListedProviders(json)
   const endMs = performance.now() + gateway.timeoutMs
   const outcomes: (AttestedProvider | RefusedProvider)[] = []
   for (const entry of listed) {
@@ -215,7 +215,7 @@ async function judgeEntry(
   if (same !== undefined) return { ...same, provider }
   const bytes = await readFromGateway(gateway, `/v1/providers/evidence/${digest}`, {
     bytesMax: PROVIDER_EVIDENCE_BYTES_MAX,
-    ...(signal === undefined ? {} : { signal }),
+    signal,
   })
   if (encodeHex(sha256(bytes)) !== digest)
     throw new AffidavitError('invalid_reply', 'expected the evidence to have the stated digest')

@@ -40,7 +40,8 @@ export function createReleaseUpdates(
       if (first.releases === undefined)
         throw new AffidavitError(
           'invalid_options',
-          'expected connect to have expect.releases and expect.releaseKeys: without them, no key may sign newer releases',
+          'expected connect to have expect.releases and expect.releaseKeys: without them, no ' +
+            'key may sign newer releases',
         )
       if (releases === undefined)
         throw new AffidavitError('invalid_options', 'expected releases: one list, or several lists')

@@ -70,7 +70,6 @@ export type SessionTurn = {
 
 /** Calls are made one at a time: each has the hash of the call before it. */
 export type SessionTurns = {
-  readonly id: string
   /** Waits for all earlier calls to end. Rejects when `signal` aborts, and after the last call. */
   next(options: { readonly isLast: boolean; readonly signal: AbortSignal }): Promise<SessionTurn>
 }
@@ -78,13 +77,12 @@ export type SessionTurns = {
 /** Where a session continues: after `n` calls, of which the last one has the hash `previous`. */
 export type SessionStart = Omit<SessionPlace, 'last'>
 
-export function createSessionTurns(start: SessionStart): SessionTurns {
+function createSessionTurns(start: SessionStart): SessionTurns {
   const { id } = start
   let { n, previous } = start
   let isEnded = false
   let queue: Promise<void> = Promise.resolve()
   return {
-    id,
     async next({ isLast, signal }) {
       const before = queue
       let end: () => void = () => undefined

@@ -14,7 +14,7 @@ import {
 } from '../../attestation/report/judge-document.ts'
 import { isoOf, printable } from '../../attestation/report/printable.ts'
 import { readAttestationPolicy, readRevocationLists } from './expected-evidence.ts'
-import { CliError } from './faults.ts'
+import { CliError, convertFault } from './faults.ts'
 import { readSource } from './files.ts'
 import type { AttestationOptions } from './options.ts'
 import { jsonText, ROOT_HINT } from './printable.ts'
@@ -52,12 +52,8 @@ async function validateFile(
 
 /** Throws CliError for text before or after the document. */
 function readDocument(bytes: Uint8Array): Uint8Array {
-  try {
-    return decodeDocumentFile(bytes)
-  } catch (fault) {
-    if (!(fault instanceof FormatError)) throw fault
-    throw new CliError(fault.message)
-  }
+  const toError = ({ message }: FormatError) => new CliError(message)
+  return convertFault(() => decodeDocumentFile(bytes), FormatError, toError)
 }
 
 async function readPolicy(options: AttestationCommandOptions): Promise<AttestationPolicy> {
@@ -127,6 +123,7 @@ function formatFacts(facts: AttestationFacts): readonly string[] {
   const { certificates, bindings } = facts
   const [root] = certificates
   const leaf = certificates.at(-1)
+  const mode = facts.mode === 'historical' ? " (historical: the document's own time)" : ''
   return [
     facts.isDebugMode ? 'VALID, IN DEBUG MODE: nothing is known of the code' : 'VALID',
     '',
@@ -137,7 +134,7 @@ function formatFacts(facts: AttestationFacts): readonly string[] {
     '',
     'When',
     `  made      ${isoOf(facts.timestampMs)}`,
-    `  checked   ${isoOf(facts.verifiedAtMs)}${facts.mode === 'historical' ? " (historical: the document's own time)" : ''}`,
+    `  checked   ${isoOf(facts.verifiedAtMs)}${mode}`,
     ...(leaf ? [`  leaf      ${isoOf(leaf.notBeforeMs)} to ${isoOf(leaf.notAfterMs)}`] : []),
     '',
     'Measurements (SHA-384)',
@@ -182,7 +179,10 @@ function formatRefusal({
 function hintFor(code: string): string | null {
   if (code === 'root_untrusted') return ROOT_HINT
   if (code === 'document_too_old' || code === 'certificate_expired')
-    return 'Use --historical to validate an old document at its own time: other evidence must show when it was made.'
+    return (
+      'Use --historical to validate an old document at its own time: other evidence must show ' +
+      'when it was made.'
+    )
   return null
 }
 
@@ -223,12 +223,7 @@ function nameCertificate({ subject, sha256, notBeforeMs, notAfterMs }: Certifica
 }
 
 function formatRule({ rule, title, outcome, detail }: RuleOutcome): string {
-  const mark = {
-    passed: 'passed',
-    failed: 'FAILED',
-    'not checked': 'not checked',
-    reported: 'reported',
-  }[outcome]
+  const mark = outcome === 'failed' ? 'FAILED' : outcome
   const text = `  ${mark.padEnd(12)} ${String(rule).padStart(2)}  ${title}`
   return detail === '' ? text : `${text} (${printable(detail)})`
 }

@@ -26,7 +26,8 @@ export function createCommandLine({ name, description, commands }: Scope): Comma
     .showHelpAfterError('(see --help)')
     .addHelpText(
       'after',
-      '\nExit codes: 0 done, 1 the command or a check failed, 2 wrong usage, 3 not decided: a file or service cannot be reached.',
+      '\nExit codes: 0 done, 1 the command or a check failed, 2 wrong usage, 3 not decided: a ' +
+        'file or service cannot be reached.',
     )
   for (const [heading, group] of Object.entries(commands)) {
     program.commandsGroup(heading)

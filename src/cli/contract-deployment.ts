@@ -113,7 +113,8 @@ async function deployContract({
 function proxyMissing(chainId: number): CliError {
   return new CliError(
     `chain ${chainId} has no deterministic deployment proxy at ${DEPLOYMENT.proxy}: deploy it as ` +
-      'github.com/Arachnid/deterministic-deployment-proxy says, or send the bytecode yourself (src/chain/contract/README.md)',
+      'github.com/Arachnid/deterministic-deployment-proxy says, or send the bytecode yourself ' +
+      '(src/chain/contract/README.md)',
   )
 }
 
@@ -133,7 +134,8 @@ async function signDeployment(
   const needed = gasLimit * maxFeePerGas
   if (balance < needed)
     throw new CliError(
-      `the account of DEPLOYER_PRIVATE_KEY, ${from}, has ${formatEther(balance)} ether on chain ${chainId}, and ` +
+      `the account of DEPLOYER_PRIVATE_KEY, ${from}, has ${formatEther(balance)} ether on ` +
+        `chain ${chainId}, and ` +
         `${formatEther(needed)} are needed (the actual cost is lower): send ether to it`,
     )
   const transaction = Transaction.from({
@@ -160,7 +162,8 @@ async function awaitContract(sent: Sent, timeoutMs: number): Promise<Deployment[
     if (typeof found !== 'string') return found
     if (performance.now() > until)
       throw new CliError(
-        `transaction ${sent.txHash} was sent, but after ${timeoutMs / 1000} s ${found}: run the command again later: it reports when the contract is there`,
+        `transaction ${sent.txHash} was sent, but after ${timeoutMs / 1000} s ${found}: run ` +
+          'the command again later: it reports when the contract is there',
       )
     await sleep(RECEIPT_POLL_MS)
   }

@@ -125,7 +125,8 @@ export async function openConfigurationDigest(text: string): Promise<Uint8Array>
   if (isHash(text)) return decodeHex(text)
   if (isUrl(text))
     throw new CliError(
-      `--configuration: expected a digest or a file, got a URL: what a gateway says about itself cannot be your expectation`,
+      '--configuration: expected a digest or a file, got a URL: what a gateway says about ' +
+        'itself cannot be your expectation',
       EXIT_CODES.usage,
     )
   const bytes = await readSource(text, { bytesMax: CONFIGURATION_BYTES_MAX })

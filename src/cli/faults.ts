@@ -1,6 +1,5 @@
 import type { FaultKind } from '../../attestation/or-null.ts'
 
-/** The exit codes, which mean the same in every command. */
 export const EXIT_CODES = {
   /** The command succeeded. In a check, nothing failed. */
   done: 0,

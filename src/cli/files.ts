@@ -13,9 +13,7 @@ import {
 } from '../../client/gateway.ts'
 import { CliError, convertFault, EXIT_CODES } from './faults.ts'
 
-/**
- * Largest input, bytes. A page of 1,000 usual records is smaller. A single record may be larger.
- */
+/** Bytes. A page of 1,000 usual records is smaller. */
 const SOURCE_BYTES_MAX = 256 * 1024 * 1024
 const FETCH_TIMEOUT_MS = 60_000
 

@@ -78,7 +78,8 @@ function formatText(path: string, result: MeasureResult): string {
   const signature = report.signature && describeSignature(report.signature)
   const lines = [
     `${printable(path)}: ${report.sizeBytes} bytes, EIF version ${report.version}, ${report.architecture}`,
-    `default memory ${report.defaultMemoryBytes} bytes, default CPUs ${report.defaultCpus}, CRC-32 ${formatCrc(report)}`,
+    `default memory ${report.defaultMemoryBytes} bytes, default CPUs ${report.defaultCpus}, ` +
+      `CRC-32 ${formatCrc(report)}`,
     '',
     'Measurements (SHA-384)',
     `  PCR0  ${pcr0}`,

@@ -97,7 +97,8 @@ export async function withGateway<Result>(
   const gateway = await connectToGateway(dataFolder, controlSocket)
   if (gateway === null)
     throw new CliError(
-      `no gateway answers at ${controlSocket ?? `the socket that ${dataFolder} names`}: set CONTROL_SOCKET or DATA_DIR as the gateway has them`,
+      `no gateway answers at ${controlSocket ?? `the socket that ${dataFolder} names`}: set ` +
+        'CONTROL_SOCKET or DATA_DIR as the gateway has them',
     )
   return run(gateway).finally(() => gateway.close())
 }

@@ -35,8 +35,7 @@ export type BundleOptions = AttestationOptions & {
   readonly allowOutcome?: readonly ReceiptOutcome[]
 }
 
-/** The values are those in receipts. */
-export type ReceiptOutcome = Receipt['outcome']
+type ReceiptOutcome = Receipt['outcome']
 
 export type GatewayAccessOptions = { readonly url?: string; readonly key?: string }
 
@@ -45,7 +44,8 @@ export function addAttestationOptions(command: Command): Command {
     .optionsGroup('What you expect:')
     .option(
       '--expect <file>',
-      'one file with everything that you expect, in the form of the client: releases or measurements, configurations, roots',
+      'one file with everything that you expect, in the form of the client: releases or ' +
+        'measurements, configurations, roots',
     )
     .option('--pcr <index=hex>', 'expected measurement; every given one must match', collectPcr)
     .option('--any-measurement', 'accept any code in the enclave')
@@ -92,7 +92,8 @@ export function addBundleOptions(command: Command): Command {
     )
     .option(
       '--provider-policy <file>',
-      "what you accept of the provider's machine: the evidence of the provider must pass; never from the gateway",
+      "what you accept of the provider's machine: the evidence of the provider must pass; " +
+        'never from the gateway',
     )
     .optionsGroup('The chain:')
     .option(
@@ -153,6 +154,9 @@ export function parseRpcUrl(text: string): string {
   if (isUrl(text) && URL.canParse(text)) return text
   throw new InvalidArgumentError('expected an http(s) URL')
 }
+
+/** The time of fifteen blocks of Ethereum. */
+export const TRANSACTION_TIMEOUT_SECONDS = 180
 
 /** One hour, which any timer can wait. */
 const TIMEOUT_SECONDS_MAX = 3600

@@ -69,7 +69,8 @@ export function failedDetails(checks: readonly Check<string>[]): readonly string
 
 /** Where `npm start` stores the root certificate of its simulated security module. */
 export const ROOT_HINT =
-  'A development enclave? Its root is in DATA_DIR/nsm/root.crt.pem (DATA_DIR is .affidavit unless it is set): --root FILE'
+  'A development enclave? Its root is in DATA_DIR/nsm/root.crt.pem (DATA_DIR is .affidavit ' +
+  'unless it is set): --root FILE'
 
 /**
  * Empty unless a detail contains root_untrusted. Text from outside can cause nothing but this hint.

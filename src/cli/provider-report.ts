@@ -193,7 +193,10 @@ function headline(
   policy: ProviderPolicy | null,
 ) {
   if (policy !== null && refusal === null)
-    return `ATTESTED: the evidence passes your policy${facts?.hasReplacedRoots ? `, under ${DEVELOPMENT_ROOTS}` : ''}.`
+    return (
+      'ATTESTED: the evidence passes your ' +
+      `policy${facts?.hasReplacedRoots ? `, under ${DEVELOPMENT_ROOTS}` : ''}.`
+    )
   if (policy !== null && refusal !== null)
     return `REFUSED  ${refusal.code}: ${printable(refusal.message)}`
   const failed = checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)

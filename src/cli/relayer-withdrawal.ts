@@ -67,7 +67,8 @@ async function awaitSettled(address: string): Promise<RelayerDescription> {
         )
       if (relayer.current)
         throw new CliError(
-          `the gateway signs with ${address}: set RELAYER_PRIVATE_KEY to another key, and restart all gateways`,
+          `the gateway signs with ${address}: set RELAYER_PRIVATE_KEY to another key, and ` +
+            'restart all gateways',
         )
       if (relayer.unconfirmed === 0) return relayer
       const line = describeWait(relayer)
@@ -82,7 +83,10 @@ async function awaitSettled(address: string): Promise<RelayerDescription> {
 
 function describeWait({ waiting, unconfirmed, balance_wei: balance, fault }: RelayerDescription) {
   const rest = balance === null ? printable(fault) : `${formatEther(balance)} ether left`
-  return `${unconfirmed} anchors of this account not confirmed, ${waiting} of these in no block (${rest}); waiting.\n`
+  return (
+    `${unconfirmed} anchors of this account not confirmed, ${waiting} of these in no block ` +
+    `(${rest}); waiting.\n`
+  )
 }
 
 type Transfer = {
@@ -100,7 +104,8 @@ async function signTransfer(rpc: Rpc, { key, to, leaveWei, nonce: next }: Transf
   const { balanceWei, nonce, pendingNonce } = await fetchAccountFacts(rpc, from)
   if (nonce < (next ?? 0))
     throw new CliError(
-      `the database has used ${next} nonces of ${from}, but chain ${chainId} has ${nonce} of its transactions: is --rpc the gateways' chain?`,
+      `the database has used ${next} nonces of ${from}, but chain ${chainId} has ${nonce} of ` +
+        "its transactions: is --rpc the gateways' chain?",
     )
   if (pendingNonce > nonce)
     throw new CliError(

@@ -58,12 +58,14 @@ export async function sendTransaction(
     if (!(fault instanceof RpcError)) throw fault
     if (fault.code !== 'refused')
       throw new CliError(
-        `${printable(fault.message)}: transaction ${txHash} may have been sent; run the command again: it continues from there`,
+        `${printable(fault.message)}: transaction ${txHash} may have been sent; run the ` +
+          'command again: it continues from there',
       )
     // An earlier run's transaction may wait with this nonce: the same one, or one with other fees.
     if (await isKnown(rpc, txHash)) return
     throw new CliError(
-      `the chain refused transaction ${txHash}: ${printable(fault.message)}; the transaction of an earlier run may ` +
+      `the chain refused transaction ${txHash}: ${printable(fault.message)}; the transaction ` +
+        'of an earlier run may ' +
         'still be waiting for its block: run the command again later',
     )
   }

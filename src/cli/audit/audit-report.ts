@@ -44,7 +44,9 @@ function findingObject({ isEarlier, ...finding }: AuditFinding) {
 function formatLog(log: LogReport): string {
   const range =
     log.startSize === 0 ? '' : `, from leaf ${log.startSize}, where the last audit ended`
-  const head = `log ${log.notary}: ${log.endSize} of ${log.size} leaves${range}, under ${log.headCount} heads\n`
+  const head =
+    `log ${log.notary}: ${log.endSize} of ${log.size} leaves${range}, under ${log.headCount} ` +
+    'heads\n'
   return `${head}${formatChecks(log.checks)}${log.findings.map(formatFinding).join('')}`
 }
 

@@ -60,7 +60,7 @@ async function audit(url: string, options: AuditOptions): Promise<AuditReport> {
   try {
     return await auditGateway(
       {
-        gateway: openGateway(openHttp(url, { key, options, waiting })),
+        gateway: openGateway(openHttp(url, key, { ...waiting, timeout: options.timeout })),
         chain: await openChain(options.rpc, waiting),
         scope,
         verifier: openVerifier({ isOfOne: false }),
@@ -88,15 +88,8 @@ type Waiting = {
 
 function openHttp(
   url: string,
-  {
-    key,
-    options,
-    waiting,
-  }: {
-    readonly key: GatewayKey | null
-    readonly options: AuditOptions
-    readonly waiting: Waiting
-  },
+  key: GatewayKey | null,
+  { timeout, ...waiting }: Waiting & { readonly timeout: number | undefined },
 ): GatewayHttp {
   const open = () =>
     openGatewayHttp({
@@ -104,7 +97,7 @@ function openHttp(
       apiKey: key?.apiKey ?? null,
       keyHint: key?.keyHint ?? null,
       ...waiting,
-      ...(options.timeout === undefined ? {} : { timeoutMs: options.timeout * 1000 }),
+      timeoutMs: timeout && timeout * 1000,
     })
   return convertFault(open, UnsafeKey, ({ message }) => new CliError(message, EXIT_CODES.usage))
 }

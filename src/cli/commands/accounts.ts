@@ -97,7 +97,8 @@ const STATES = [
     verb: 'delete',
     state: 'deleted',
     description:
-      'revoke the keys of an account forever and free its name; records and proofs stay (to erase content, do that before)',
+      'revoke the keys of an account forever and free its name; records and proofs stay (to ' +
+      'erase content, do that before)',
   },
 ] as const
 
@@ -115,7 +116,8 @@ async function setTier(name: string, tier?: string): Promise<void> {
   const done = withOperations(({ accounts }) => accounts.setTier({ name, tier: tier ?? null }))
   await inWords(done, refusals({ name, tier }))
   process.stderr.write(
-    `Account ${printable(name)} is in ${tier === undefined ? 'the default tier' : `tier ${printable(tier)}`}.\n`,
+    `Account ${printable(name)} is in ` +
+      `${tier === undefined ? 'the default tier' : `tier ${printable(tier)}`}.\n`,
   )
 }
 
@@ -127,7 +129,8 @@ async function setRetention(name: string, days?: number): Promise<void> {
     refusals({ name }),
   )
   process.stderr.write(
-    `Content of account ${printable(name)} is kept ${days === undefined ? 'for RETENTION_DAYS' : `for ${days} days`}.\n`,
+    `Content of account ${printable(name)} is kept ` +
+      `${days === undefined ? 'for RETENTION_DAYS' : `for ${days} days`}.\n`,
   )
 }
 

@@ -6,7 +6,8 @@ export function registerComplete(program: Command): void {
     .command('complete')
     .summary('add the evidence bundle to a saved proof')
     .description(
-      'Ask the gateway for the evidence bundle of each saved proof and add it to the file. Then the file can be checked for years without the gateway.',
+      'Ask the gateway for the evidence bundle of each saved proof and add it to the file. ' +
+        'Then the file can be checked for years without the gateway.',
     )
     .argument('<file...>', 'proofs that the client, the proxy or the playground saved')
   addGatewayOptions(command)

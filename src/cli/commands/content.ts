@@ -64,7 +64,8 @@ async function encryptContent(): Promise<void> {
   process.stdout.write(`Content of ${encrypted} record${encrypted === 1 ? '' : 's'} encrypted.\n`)
   if (unreadable > 0)
     throw new CliError(
-      `content of ${unreadable} records cannot be decrypted: their keys are missing, or the records were changed`,
+      `content of ${unreadable} records cannot be decrypted: their keys are missing, or the ` +
+        'records were changed',
     )
 }
 

@@ -7,7 +7,8 @@ export function registerMeasure(program: Command): void {
     .command('measure')
     .summary('compute the measurements of an enclave image')
     .description(
-      'Compute PCR0, PCR1, PCR2 and PCR8 of a Nitro enclave image file. An image is refused when it has a byte outside its sections, a wrong checksum or a wrong signature.',
+      'Compute PCR0, PCR1, PCR2 and PCR8 of a Nitro enclave image file. An image is refused ' +
+        'when it has a byte outside its sections, a wrong checksum or a wrong signature.',
     )
     .argument('<image>', 'enclave image file (.eif)')
     .option('--json', 'print one JSON object {valid, code, message, facts}')

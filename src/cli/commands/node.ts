@@ -14,7 +14,8 @@ export function registerNodeCommand(program: Command): void {
 export function registerNodeCommands(node: Command): void {
   addBackendOptions(addNodeOptions(addAccessOptions(node.command('run'))))
     .description(
-      "serve the models of a local inference server as this machine's node, and make that node at first; SIGTERM finishes what runs, then ends",
+      "serve the models of a local inference server as this machine's node, and make that node " +
+        'at first; SIGTERM finishes what runs, then ends',
     )
     .option(
       '--type <type>',

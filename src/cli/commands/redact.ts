@@ -6,7 +6,8 @@ export function registerRedact(program: Command): void {
     .command('redact')
     .summary('leave the request or the response out of an evidence bundle')
     .description(
-      'Make an evidence bundle without the request, the response, or both: only their hashes remain. The rest can still be verified.',
+      'Make an evidence bundle without the request, the response, or both: only their hashes ' +
+        'remain. The rest can still be verified.',
     )
     .argument('<file>', 'an evidence bundle, or - for standard input')
     .option('--request', 'leave out the request')

@@ -21,7 +21,8 @@ export function registerRelease(program: Command): void {
     .command('key')
     .summary('make a key that signs releases')
     .description(
-      'Make a key that signs releases. The private key is written to FILE, the public one to FILE.pub and printed.',
+      'Make a key that signs releases. The private key is written to FILE, the public one to ' +
+        'FILE.pub and printed.',
     )
     .argument('<file>', 'where to write it; an existing file is not replaced')
     .action(async (file: string) => (await releaseFiles()).createReleaseKey(file))
@@ -29,7 +30,8 @@ export function registerRelease(program: Command): void {
     .command('sign')
     .summary("sign an image's measurements.json")
     .description(
-      "Sign an image's measurements.json in place, as the image builder wrote it. A signed file gets a further signature.",
+      "Sign an image's measurements.json in place, as the image builder wrote it. A signed " +
+        'file gets a further signature.',
     )
     .argument('<file>', 'measurements.json')
     .requiredOption('--key <file>', 'private release key, or - for standard input')
@@ -63,7 +65,8 @@ function registerReleaseList(release: Command): void {
     .command('list')
     .summary('keep the signed list of accepted releases')
     .description(
-      'Keep the signed list of accepted releases, with their times. Each change signs the list again, with a later time of issue; other signers must sign it again, too (sign).',
+      'Keep the signed list of accepted releases, with their times. Each change signs the list ' +
+        'again, with a later time of issue; other signers must sign it again, too (sign).',
     )
     .helpCommand(false)
   editing(

@@ -6,7 +6,8 @@ export function registerVerifier(program: Command, openVerifier: OpenVerifier): 
     .command('verifier')
     .summary('print the digest of the page that checks evidence, or save the page')
     .description(
-      'Print version, commit and digest of the page that checks evidence in a browser. A page that was saved names the same, if this version made it.',
+      'Print version, commit and digest of the page that checks evidence in a browser. A page ' +
+        'that was saved names the same, if this version made it.',
     )
     .option('--output <file>', 'also write the page there, without evidence')
     .option('--json', 'print one JSON object')

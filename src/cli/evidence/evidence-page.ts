@@ -48,9 +48,11 @@ export function sayPage(page: Uint8Array): string {
   const { madeBy, verifierSha256 } = readEvidencePage(page)
   const commit = madeBy.commit === null ? 'an unknown commit' : `commit ${madeBy.commit}`
   return [
-    `Only the evidence in the page was read. The page says that Affidavit ${madeBy.version}, ${commit}, made it.`,
+    `Only the evidence in the page was read. The page says that Affidavit ${madeBy.version}, ` +
+      `${commit}, made it.`,
     verifierSha256 === madeBy.verifierSha256
-      ? `The SHA-256 of its verifier is ${verifierSha256}: compare it with "affidavit verifier" of that version before you open the page.`
+      ? `The SHA-256 of its verifier is ${verifierSha256}: compare it with "affidavit verifier" ` +
+        'of that version before you open the page.'
       : `The page was changed: it names another digest than its own, ${verifierSha256}. Do not open it.`,
     '',
   ].join('\n')

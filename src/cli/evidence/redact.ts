@@ -84,7 +84,8 @@ function hasNonce(request: JsonObject): boolean {
 const GUESSABLE: Readonly<Record<RedactablePart, string>> = {
   request: 'the request has no nonce from its caller (affidavit.nonce), so its hash has no salt.',
   response:
-    'the only salt of a response is the id that its provider gave it; the nonce of a request does not cover it.',
+    'the only salt of a response is the id that its provider gave it; the nonce of a request ' +
+    'does not cover it.',
 }
 
 /** The checks that are impossible without a part (attestation/evidence/formats.md, Redaction). */
@@ -94,5 +95,8 @@ const LOST: Readonly<Record<RedactablePart, string>> = {
 }
 
 function lost(part: RedactablePart, name: BundleCheckName, model: string): string {
-  return `Without the ${part}, two checks are no longer possible: "${name}" (that a text is the ${part} of this completion), and the receipt's ${model}.`
+  return (
+    `Without the ${part}, two checks are no longer possible: "${name}" (that a text is the ` +
+    `${part} of this completion), and the receipt's ${model}.`
+  )
 }

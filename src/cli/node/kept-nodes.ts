@@ -62,7 +62,8 @@ async function readEntries(file: string): Promise<Entries> {
   const text = await readFile(file, 'utf8').catch((fault: NodeJS.ErrnoException) => {
     if (fault.code === 'ENOENT') return null
     throw new CliError(
-      `cannot read ${printable(file)}: ${fault.code ?? fault.message}. Let this user read it, or name another file with NODES_FILE`,
+      `cannot read ${printable(file)}: ${fault.code ?? fault.message}. Let this user read it, ` +
+        'or name another file with NODES_FILE',
       EXIT_CODES.unavailable,
     )
   })
@@ -99,7 +100,8 @@ async function takeLock(file: string): Promise<FolderLock> {
     const reason = fault instanceof Error ? printable(fault.message) : 'unknown fault'
     throw new CliError(
       fault instanceof DataFolderInUse
-        ? `another program of this machine has held ${printable(folder)} for ${LOCK_TIMEOUT_MS / 1000} s: end it, then run this again`
+        ? `another program of this machine has held ${printable(folder)} for ` +
+            `${LOCK_TIMEOUT_MS / 1000} s: end it, then run this again`
         : `cannot write ${printable(file)}: ${reason}. Name another file with NODES_FILE`,
     )
   }

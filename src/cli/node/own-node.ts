@@ -41,7 +41,8 @@ export async function findOwnNode(access: NodeAccess, gateway: GatewayClient): P
   const nodeId = kept ?? (await findByName(gateway, nodeName))?.node_id
   if (nodeId !== undefined) return nodeId
   throw new CliError(
-    `this account has no node called ${printable(nodeName)} at ${gatewayUrl}: \`run\` makes it. Another node is named with --name or --node-id, and \`list\` shows them`,
+    `this account has no node called ${printable(nodeName)} at ${gatewayUrl}: \`run\` makes ` +
+      'it. Another node is named with --name or --node-id, and `list` shows them',
   )
 }
 
@@ -66,7 +67,8 @@ async function isUsable(
   const node = listed.find(({ node_id: id }) => id === nodeId)
   if (node?.is_archived)
     throw new CliError(
-      `node ${describe(node)} is archived. Bring it back in the gateway's console, under Nodes, or run another node with --name`,
+      `node ${describe(node)} is archived. Bring it back in the gateway's console, under ` +
+        'Nodes, or run another node with --name',
     )
   if (node === undefined) log.warn({ node_id: nodeId, file: nodesFile }, 'the kept node is gone')
   return node !== undefined
@@ -81,7 +83,8 @@ async function findByName(gateway: GatewayClient, name: string): Promise<ListedN
   if (found === null || others.length === 0) return found
   const ids = [found, ...others].map(({ node_id: id }) => printable(id)).join(', ')
   throw new CliError(
-    `this account has ${others.length + 1} nodes called ${printable(name)}: ${ids}. Choose one with --node-id or NODE_ID, or another name with --name`,
+    `this account has ${others.length + 1} nodes called ${printable(name)}: ${ids}. Choose one ` +
+      'with --node-id or NODE_ID, or another name with --name',
   )
 }
 

@@ -49,7 +49,8 @@ const SENTENCES: Readonly<Record<string, (entry: Entry, context: Context) => str
     `${speedText(numberOf(entry, 'tokens_per_second_single'))} for one request at a time.`,
   'model left out': (entry) => `A model is left out: ${textOf(entry, 'fault')}.`,
   'models left out': (entry) =>
-    `${countText(numberOf(entry, 'left_out'), 'model')} left out: a node serves ${numberOf(entry, 'models_max')} models at most, with names without blanks and commas.`,
+    `${countText(numberOf(entry, 'left_out'), 'model')} left out: a node serves ` +
+    `${numberOf(entry, 'models_max')} models at most, with names without blanks and commas.`,
   connected: describeConnected,
   disconnected: describeDisconnected,
   'not registered': (entry) =>

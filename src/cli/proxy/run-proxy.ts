@@ -13,7 +13,7 @@ import { CliError, EXIT_CODES } from '../faults.ts'
 import { writeFileWhole } from '../files.ts'
 import { openProviderPolicy } from '../provider-policy-file.ts'
 import { type ProxiedCall, serveProxy } from './serve-proxy.ts'
-import { openSessionFile, type SessionFile } from './session-file.ts'
+import { CLOSE_TIMEOUT_MS, openSessionFile, type SessionFile } from './session-file.ts'
 
 export type ProxyCommandOptions = {
   readonly url: string
@@ -75,12 +75,14 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
   const incomplete = await completing.close()
   if (incomplete > 0)
     process.stdout.write(
-      `${incomplete} proofs have no evidence bundle yet. Add it later: affidavit complete ${save}/*.json --url ${options.url}\n`,
+      `${incomplete} proofs have no evidence bundle yet. Add it later: affidavit complete ` +
+        `${save}/*.json --url ${options.url}\n`,
     )
   const left = (await file?.close()) ?? 0
   if (left > 0)
     process.stdout.write(
-      `${left} calls of the session are not in ${options.session} yet. Start the proxy again with this file to add them\n`,
+      `${left} calls of the session are not in ${options.session} yet. Start the proxy again ` +
+        'with this file to add them\n',
     )
   process.stdout.write(
     `${counts.checked} checked, ${counts.refused} refused, ${counts.error} errors, ${counts.left} left\n`,
@@ -92,7 +94,8 @@ function sayProviders({ providers, refusedProviders }: Affidavit): string {
     const { tee, code, model, hasReplacedRoots } = facts
     const named = [code?.by, code?.repository, code?.release, code?.digest]
     return (
-      `Attested provider: ${provider} at ${origin}: ${tee}, code by ${named.filter(Boolean).join(' ')}, weights ${model.weights}, ` +
+      `Attested provider: ${provider} at ${origin}: ${tee}, code by ` +
+      `${named.filter(Boolean).join(' ')}, weights ${model.weights}, ` +
       `until ${validUntil.toISOString()}${hasReplacedRoots ? ', under a development root' : ''}`
     )
   })
@@ -117,8 +120,6 @@ function sayKept({ save, session }: ProxyCommandOptions): string {
 
 /** This many proofs may wait for their anchors. */
 const COMPLETING_MAX = 64
-/** A stopping proxy waits this long for anchors. */
-const CLOSE_MS = 15_000
 
 /**
  * If the proxy stops before a block has the anchor, the file stays, and `affidavit complete` adds
@@ -156,7 +157,7 @@ function createCompleting(
     },
     /** Resolves with the number of proofs that are still incomplete. */
     async close(): Promise<number> {
-      const timer = setTimeout(() => stopping.abort(new Error('the proxy stops')), CLOSE_MS)
+      const timer = setTimeout(() => stopping.abort(new Error('the proxy stops')), CLOSE_TIMEOUT_MS)
       await Promise.all(running)
       clearTimeout(timer)
       return incomplete

@@ -238,7 +238,8 @@ function pathOf(request: IncomingMessage): string {
     throw new Unanswered(
       404,
       'not_found',
-      `expected ${[...PATHS.keys()].join(', ')} or /models below /v1: answers of other paths cannot be checked`,
+      `expected ${[...PATHS.keys()].join(', ')} or /models below /v1: answers of other paths ` +
+        'cannot be checked',
     )
   if (method !== (isModels ? 'GET' : 'POST'))
     throw new Unanswered(405, 'method_not_allowed', `expected another method than ${method}`)

@@ -28,7 +28,7 @@ export type SessionFile = {
 }
 
 /** A stopping proxy waits this long for anchors. */
-const CLOSE_MS = 15_000
+export const CLOSE_TIMEOUT_MS = 15_000
 /** Pause before the gateway is asked again, milliseconds. */
 const PAUSE_MS = 2_000
 
@@ -97,7 +97,7 @@ export async function openSessionFile(
     async close() {
       isClosing = true
       added()
-      const timer = setTimeout(() => stopping.abort(new Error('the proxy stops')), CLOSE_MS)
+      const timer = setTimeout(() => stopping.abort(new Error('the proxy stops')), CLOSE_TIMEOUT_MS)
       await running
       clearTimeout(timer)
       await calls.close()

@@ -23,7 +23,8 @@ export async function readReleaseTrust(options: ReleaseOptions): Promise<Release
   const different = new Set(keys.map(String)).size
   if (releaseSigners !== undefined && releaseSigners > different)
     throw new CliError(
-      `expected at least ${releaseSigners} different keys with --release-signers ${releaseSigners}, got ${different}`,
+      `expected at least ${releaseSigners} different keys with --release-signers ` +
+        `${releaseSigners}, got ${different}`,
       EXIT_CODES.usage,
     )
   return { keys, ...(releaseSigners === undefined ? {} : { signersMin: releaseSigners }) }

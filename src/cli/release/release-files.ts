@@ -47,7 +47,8 @@ export type SignOptions = {
 export async function createReleaseKey(file: string): Promise<void> {
   const publicKey = await createKeyFiles(file)
   process.stderr.write(
-    `The private key is in ${printable(file)}: do not keep it on any machine that serves. Publish this key:\n`,
+    `The private key is in ${printable(file)}: do not keep it on any machine that serves. ` +
+      'Publish this key:\n',
   )
   process.stdout.write(`${publicKey}\n`)
 }
@@ -66,7 +67,8 @@ export async function signFile(
   const place = output ?? file
   await writeReleaseFile(place, signed)
   process.stderr.write(
-    `${printable(nameRelease(release))} has ${signed.signatures.length} signature(s) in ${printable(place)}.\n`,
+    `${printable(nameRelease(release))} has ${signed.signatures.length} signature(s) in ` +
+      `${printable(place)}.\n`,
   )
 }
 
@@ -79,7 +81,8 @@ const UNCOMMITTED = /\+uncommitted$/
 function checkCommitted({ version }: Release, isAllowed: boolean): void {
   if (isAllowed || !UNCOMMITTED.test(version)) return
   throw new CliError(
-    `release ${version} was built from uncommitted sources, so others cannot rebuild it: commit and build, or give --uncommitted`,
+    `release ${version} was built from uncommitted sources, so others cannot rebuild it: ` +
+      'commit and build, or give --uncommitted',
   )
 }
 

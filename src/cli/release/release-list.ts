@@ -189,7 +189,7 @@ async function exists(path: string): Promise<boolean> {
 /** Milliseconds. If a list's time is further in the future, a clock is wrong. */
 export const LIST_SKEW_MS_MAX = 5 * 60_000
 
-/** Digits of a commit or an image. */
+/** A name with fewer digits of a commit or an image could match by accident. */
 const ABBREVIATION_MIN = 7
 
 /** Throws CliError if the list has the release's image. */

@@ -51,7 +51,8 @@ function printReleaseText(report: ReleaseReport): string {
         ]
   const signed = judgement.signers.map(
     ({ public_key, holds, isTrusted }) =>
-      `  ${holds ? 'holds ' : 'FAILED'}  ${public_key}${isTrusted === null ? '' : isTrusted ? '  trusted' : '  not trusted'}`,
+      `  ${holds ? 'holds ' : 'FAILED'}  ` +
+      `${public_key}${isTrusted === null ? '' : isTrusted ? '  trusted' : '  not trusted'}`,
   )
   return `${[...lines, '', 'Signatures', ...signed, '', conclude(judgement)].map(printable).join('\n')}\n`
 }
@@ -82,7 +83,10 @@ function conclude({ verdict, fault, trusted, needed }: ReleaseJudgement): string
   if (fault !== null)
     return `INVALID: ${trusted} of the trusted keys signed it, but ${needed} must sign it.`
   if (verdict === 'verified') return `VALID: signed by ${trusted} of the trusted keys.`
-  return 'CONSISTENT: the signatures hold. The owners of the keys were not checked: give the keys that you trust (--release-key).'
+  return (
+    'CONSISTENT: the signatures hold. The owners of the keys were not checked: give the keys ' +
+    'that you trust (--release-key).'
+  )
 }
 
 /** Text for a release without a boot configuration, as in older files. */
