@@ -17,30 +17,24 @@ import { isConsistent, reportEquivocation } from './compare-heads.ts'
 import type { Ledger } from './findings.ts'
 import type { ServedHead, ServedLog } from './gateway.ts'
 
-/**
- * How long a head may wait for its anchor before the audit reports it, milliseconds. Chains take
- * minutes.
- */
+/** A head that waits longer for its anchor is a finding. Chains take minutes. */
 const ANCHOR_WAIT_MAX_MS = 60 * 60 * 1000
 
 /** Maximum number of waiting heads that the next run checks again. */
 const WAITING_MAX = 10_000
 
-/** Heads per batch of anchor requests. Each anchor takes two calls. */
+/** Each head takes two calls. */
 const BATCH_HEADS_MAX = 50
 
-/** Checks the anchors of one log's heads. */
 export type AnchorAudit = ReturnType<typeof createAnchorAudit>
 
 type AttestedAt = (size: number) => number | null
 
-/**
- * Creates the audit of a log's anchors. Without a chain, it checks only what the gateway states.
- */
+/** Without a chain, only the gateway's statements about anchors are checked. */
 export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogContext) {
   const waiting: ServedHead[] = []
 
-  /** A gateway may state too late a time for a head: an earlier attested time counts instead. */
+  /** The gateway may state too late a time for a head. An earlier attested time counts instead. */
   function wait(head: ServedHead, attestedAtMs: AttestedAt): void {
     const where = headOf(head)
     const { txHash } = head.anchor
@@ -54,7 +48,9 @@ export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogCont
     else if (waitedMs < -FUTURE_SKEW_MS_DEFAULT)
       ledger.find('anchor_overdue', {
         where,
-        message: `transaction ${txHash} is in no block, and the time that the gateway gives for the head is in the future, ${isoOf(saidMs)}`,
+        message:
+          `transaction ${txHash} is in no block, and the time that the gateway gives for the ` +
+          `head is in the future, ${isoOf(saidMs)}`,
       })
     else
       ledger.skip(
@@ -93,7 +89,7 @@ export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogCont
     else ledger.pass('anchors on chain')
   }
 
-  /** Without a chain: checks only the anchor states that the gateway itself reports. */
+  /** Without a chain, only the gateway itself reports the states of anchors. */
   function judgeUnasked(head: ServedHead, attestedAtMs: AttestedAt): void {
     if (head.anchor.state === 'pending') wait(head, attestedAtMs)
     if (head.anchor.state === 'reverted')
@@ -104,8 +100,8 @@ export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogCont
     /** Heads whose anchor is not in a block yet. */
     waiting: (): readonly ServedHead[] => waiting,
     /**
-     * Checks the anchors of heads. `attestedAtMs` returns when the enclave had attested a log of
-     * the given size, Unix milliseconds, or null if unknown.
+     * `attestedAtMs`: when the enclave attested a log of this size, Unix milliseconds. Null if
+     * unknown.
      */
     async check(
       heads: readonly ServedHead[],
@@ -170,9 +166,9 @@ function headOf({ size }: ServedHead): string {
 const REFRESHED_MAX = 1_000
 
 /**
- * Returns the waiting heads with the transactions that the gateway names now: it may have replaced
- * a transaction. A new transaction counts only if the head's root and signature are unchanged.
- * Throws GatewayFault.
+ * Returns the waiting heads with their current transactions: the gateway may have replaced a
+ * transaction. A replacement counts only if the head's root and signature are unchanged. Throws
+ * GatewayFault.
  */
 export async function refreshWaiting(
   heads: readonly ServedHead[],
@@ -199,17 +195,13 @@ function isReplacement(served: ServedHead, known: ServedHead): boolean {
 /** Maximum number of requests for heads that are in the contract but were not walked. */
 const LOOKUPS_MAX = 1_000
 
-/**
- * The next run reads this many blocks again, because a reorganisation may replace the newest
- * blocks.
- */
+/** The next run reads this many blocks again: a reorganisation may replace the newest blocks. */
 export const REORGANISED_BLOCKS_MAX = 100
 
 /**
- * Compares the heads that the contract accepted from a notary with the heads that the gateway
- * serves. Each must be a walked head (`index`), or the gateway must serve it on request. An old
- * head may be in the contract again: anyone may send it. Returns the number of the newest block
- * that was read. Throws ChainFault, GatewayFault.
+ * Checks that the gateway serves each head that the contract accepted from the notary. The contract
+ * may have an old head twice: anyone may send it again. Returns the number of the newest block that
+ * was read. Throws ChainFault, GatewayFault.
  */
 export async function auditEvents(
   context: LogContext & { readonly chain: ChainSource },
@@ -262,7 +254,6 @@ async function lookUp(
       described,
       `root ${encodeHex(served.root)}, as the gateway serves it`,
     ])
-  // This head was not walked. It must belong to the same history as the newest walked head.
   else if (newest !== null && !(await isConsistent(event, newest, { gateway, notary })))
     reportEquivocation(ledger, where, [
       described,

@@ -10,57 +10,48 @@ import type { HeadIndex, NamedHeads, SignedHead } from './known-heads.ts'
 import type { Payers } from './payers.ts'
 import type { RandomBelow, Samples } from './samples.ts'
 
-/** What an auditor checks, and what the auditor expects to find. */
 export type AuditScope = {
   /** The first leaf whose record is checked. The tree is always built from the log's first leaf. */
   readonly from: number
-  /** The audit ends at the first head with at least this many leaves. Null: it checks all heads. */
+  /** The audit ends at the first head with at least this many leaves. Null: no such limit. */
   readonly to: number | null
   readonly policy: BundlePolicy
-  /** True if the auditor explicitly accepts any code. */
   readonly acceptsAnyCode: boolean
   readonly hasChain: boolean
-  /** The reason why records are not checked. Null: records are checked. */
+  /** Null: records are checked. */
   readonly recordsLeftOut: string | null
   /** True if the API key reads only its own records. Other records may then be missing. */
   readonly ownRecordsOnly: boolean
 }
 
-/** Tools and settings for the audit of a gateway's logs. */
 export type AuditTools = {
   readonly gateway: AuditedGateway
   readonly chain: ChainSource | null
   readonly scope: AuditScope
-  /** First block whose events are read. */
   readonly fromBlock: number
   readonly verifier: AttestationVerifier
   readonly recover: PointRecovery
-  /** Receives the payer of each anchor that is in a block. */
   readonly payers: Payers
-  /** Heads of earlier logs. Each enclave states which heads it received at its start. */
+  /** Heads of earlier logs that enclaves received at their start. */
   readonly named: NamedHeads
   readonly random: RandomBelow
   /** Unix milliseconds. */
   readonly nowMs: number
 }
 
-/**
- * Tools for the audit of one log. `chain` is null without a chain, or for a log on another chain.
- */
+/** `chain` is null without a chain, or for a log on another chain. */
 export type LogContext = AuditTools & {
   readonly log: ServedLog
   readonly ledger: Ledger
-  /** Heads that were walked. */
   readonly index: HeadIndex
   readonly samples: Samples
 }
 
-/** The result of the audit of one log. */
 export type LogReport = {
   readonly notary: string
   /** Number of leaves that the log had when the audit began. */
   readonly size: number
-  /** Number of leaves at which this run started. It ended at `endSize` leaves. */
+  /** This run covers the leaves from `startSize` to `endSize`. */
   readonly startSize: number
   readonly endSize: number
   readonly headCount: number
@@ -72,7 +63,6 @@ export type LogReport = {
   readonly findings: readonly AuditFinding[]
 }
 
-/** Tools for the audit of the whole gateway, which runs after the audits of all logs. */
 export type GatewayContext = AuditTools & {
   readonly ledger: Ledger
   readonly found: readonly ServedLog[]
@@ -81,11 +71,9 @@ export type GatewayContext = AuditTools & {
   readonly listed: ReadonlySet<string>
   /** The newest block just before the gateway listed its logs. Null without a chain. */
   readonly newestBlock: number | null
-  /** True if the audit covers only one log. */
   readonly isOneLog: boolean
 }
 
-/** The result of an audit. */
 export type AuditReport = {
   readonly logs: readonly LogReport[]
   /** Checks and findings of the gateway as a whole. */
@@ -94,8 +82,8 @@ export type AuditReport = {
 }
 
 /**
- * Returns the digest (SHA-256, hex) of the parts of a scope that must stay the same when an audit
- * continues: with another scope, some part of the log might never be checked.
+ * SHA-256 (hex) of the parts of a scope that must stay the same when an audit continues. With
+ * another scope, some part of the log might never be checked.
  */
 export function digestScope(scope: AuditScope): string {
   const { policy } = scope
@@ -112,8 +100,7 @@ export function digestScope(scope: AuditScope): string {
     (policy.measurements ?? []).map((set) =>
       [...set].map(([index, pcr]) => [index, encodeHex(pcr)]),
     ),
-    // Without expected releases, the digest omits them. Thus states of earlier versions, which had
-    // no releases, stay valid.
+    // States of earlier versions have no releases, and must stay valid.
     ...(policy.releases === undefined ? [] : [policy.releases]),
   ])
   return createHash('sha256').update(text).digest('hex')

@@ -10,7 +10,6 @@ import { auditEarlierLogs, searchContracts } from './hidden-logs.ts'
 import { collectNamedHeads } from './known-heads.ts'
 import type { AuditState, SavedLog } from './saved-state.ts'
 
-/** Shows the progress of an audit. */
 export type AuditProgress = {
   start(notary: string, size: number): void
   update(size: number): void
@@ -18,9 +17,9 @@ export type AuditProgress = {
 }
 
 /**
- * Audits a gateway's logs one after the other, newest first. With `notary`, audits only the log of
- * this notary. A wrong answer from the gateway is a finding. Throws the abort reason of the
- * client's signal, and the errors of the state store.
+ * Audits a gateway's logs, newest first, or only the log of `notary`. A wrong answer from the
+ * gateway is a finding. Throws the abort reason of the client's signal, and the errors of the state
+ * store.
  */
 export async function auditGateway(
   tools: Omit<AuditTools, 'payers' | 'named'> & { readonly verifier: ListingVerifier },
@@ -123,16 +122,14 @@ async function findLogs(
   }
 }
 
-/**
- * Reports a log that an earlier run audited and that is no longer listed, with its earlier
- * findings.
- */
 function reportMissingLog(notary: string, saved: SavedLog): LogReport {
   const ledger = openLedger(notary, saved.findings)
   const last = saved.head === null ? 'no head yet' : describeHead(saved.head)
   ledger.find('log_missing', {
     where: 'log',
-    message: `the gateway does not list this log; the last audit found ${last} (a state file is for one gateway)`,
+    message:
+      `the gateway does not list this log; the last audit found ${last} (a state file is for one ` +
+      'gateway)',
   })
   ledger.skipAll('the gateway does not list this log')
   const { size } = saved.edge

@@ -27,15 +27,14 @@ import { Samples } from './samples.ts'
 import type { SavedLog } from './saved-state.ts'
 import { auditProofs, TreeWalk } from './tree.ts'
 
-/** Callbacks during the audit. */
 type AuditEvents = {
   progress(size: number): void
-  /** Saves the state. The next run can continue from this state. */
+  /** The next run can continue from this state. */
   save(saved: SavedLog): Promise<void>
 }
 
 /**
- * Audits one log up to its current size (see README.md in this folder), from its first leaf or from
+ * Audits the log up to its current size (see README.md in this folder), from its first leaf or from
  * `saved`. Never throws because of an answer from the gateway or the chain. Throws the abort reason
  * of the signal, and the errors of `save`.
  */
@@ -62,14 +61,12 @@ export async function auditLog(
   return { notary, size, ...counts, checks: ledger.checks(), findings: ledger.findings() }
 }
 
-/** One audit of one log. */
 class LogRun {
   readonly startSize: number
   headCount = 0
   private readonly events: AuditEvents
   private readonly tree: TreeWalk
   private readonly context: LogContext
-  /** The audit's current state, which `save` writes. */
   private state: SavedLog
   private walkedSize: number
   private closers: (() => Promise<void>)[] = []
@@ -133,13 +130,11 @@ class LogRun {
     return true
   }
 
-  /** Closes all open readers, and saves the findings. */
   async end(): Promise<void> {
     for (const close of this.closers) await close()
     await this.save()
   }
 
-  /** Runs the checks that need the result of the whole walk. */
   private async close(
     outcome: WalkOutcome,
     newest: SignedHead | null,
@@ -150,7 +145,9 @@ class LogRun {
     if (this.walkedSize < end)
       ledger.find('head_missing', {
         where: 'heads',
-        message: `the log has ${log.size} leaves, but the last head that is served and signed has ${this.walkedSize}`,
+        message:
+          `the log has ${log.size} leaves, but the last head that is served and signed has ` +
+          `${this.walkedSize}`,
       })
     if (scope.to !== null) ledger.skip('growth', `heads of over ${end} leaves were left out (--to)`)
     if (this.matched !== null) await auditProofs(this.matched, context)
@@ -183,11 +180,12 @@ class LogRun {
     if (attestedSize > later.size)
       ledger.skip(
         'time attestations',
-        `the enclave attested ${attestedSize} leaves, but only ${later.size} are served: the others were never committed, or are withheld`,
+        `the enclave attested ${attestedSize} leaves, but only ${later.size} are served: the ` +
+          'others were never committed, or are withheld',
       )
   }
 
-  /** Registers a reader. The reader is closed when the audit ends. */
+  /** The reader is closed when the audit ends. */
   private closing<Reader extends { close(): Promise<void> }>(reader: Reader): Reader {
     this.closers.push(() => reader.close())
     return reader
@@ -220,7 +218,9 @@ class LogRun {
     if (newest?.index !== size - 1 || newest.digest === attestationDigest) return
     this.context.ledger.find('attestation_digest_mismatch', {
       where: 'log',
-      message: `the log names the document ${attestationDigest ?? 'none'}, but its newest record has ${newest.digest}`,
+      message:
+        `the log names the document ${attestationDigest ?? 'none'}, but its newest record has ` +
+        `${newest.digest}`,
     })
   }
 
@@ -231,9 +231,7 @@ class LogRun {
   }
 }
 
-/**
- * The size at which the audit ends: the log's size when the gateway listed it, or less (`--to`).
- */
+/** The log's size when the gateway listed it, or less (`--to`). */
 function endOf({ log, scope }: Pick<LogContext, 'log' | 'scope'>): number {
   return Math.min(log.size, scope.to ?? log.size)
 }

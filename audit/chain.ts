@@ -6,7 +6,7 @@ import { type Rpc, type RpcCall, RpcError, type RpcReply, toQuantity } from '../
 import { type BlockRange, findFirstBlock } from './find-block.ts'
 import { Address, Hash, HexBytes, Quantity } from './rpc-forms.ts'
 
-/** Attempts to reach the endpoint. The pause between two attempts doubles each time, up to 4 s. */
+/** The pause between two attempts doubles each time, up to 4 s. */
 export const CHAIN_ATTEMPTS_MAX = 6
 const BACK_OFF_MIN_MS = 250
 
@@ -16,7 +16,6 @@ const BACK_OFF_MIN_MS = 250
  */
 export class ChainFault extends Error {
   override readonly name = 'ChainFault'
-  /** The finding code for this fault. */
   readonly code = 'chain_unreachable'
   readonly where = 'chain'
 }
@@ -29,12 +28,12 @@ const TransactionForm = z.object({
   hash: Hash,
   from: Address,
   nonce: Quantity,
-  /** The called account. Null if the transaction creates a contract. */
+  /** Null if the transaction creates a contract. */
   to: Address.nullable(),
   input: Bytes,
 })
 
-/** A block with its transactions. Only the members that identify a transaction are read. */
+/** Only the members that identify a transaction are read. */
 const FullBlockForm = z.object({
   transactions: z.array(z.object({ hash: Hash, from: Address, nonce: Quantity })),
 })
@@ -52,7 +51,6 @@ const ReceiptForm = z.object({
   blockNumber: Quantity,
   blockHash: Hash,
   status: Quantity,
-  /** The contract that the transaction created. */
   contractAddress: Address.nullish(),
   logs: z.array(LogForm),
 })
@@ -60,10 +58,7 @@ const ReceiptForm = z.object({
 export type ChainReceipt = z.infer<typeof ReceiptForm>
 export type ChainBlock = z.infer<typeof BlockForm>
 
-/**
- * A transaction that the chain returns for a hash. Addresses are 0x, lower case. `receipt` is null
- * while no block contains the transaction.
- */
+/** Addresses are 0x, lower case. `receipt` is null while no block contains the transaction. */
 export type ChainAnchor = z.infer<typeof TransactionForm> & {
   readonly receipt: ChainReceipt | null
 }
@@ -74,15 +69,10 @@ type EventQuery = BlockRange & {
   readonly notary: string | null
 }
 
-/** Identifies the transaction that an account sent with this nonce. */
-type Sent = { readonly from: string; readonly nonce: number }
-
 /** An EVM chain, read through an endpoint that the auditor trusts. All methods throw ChainFault. */
 export type ChainSource = Awaited<ReturnType<typeof openChainSource>>
 
-/**
- * Opens the chain behind an RPC client and requests its id at once. `sleep` waits between attempts.
- */
+/** Requests the chain's id at once. `sleep` waits between attempts. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one client
 export async function openChainSource(
   rpc: Pick<Rpc, 'call' | 'batch'>,
@@ -91,10 +81,7 @@ export async function openChainSource(
     signal,
   }: { readonly sleep: (durationMs: number) => Promise<void>; readonly signal: AbortSignal },
 ) {
-  /**
-   * Repeats a call that failed on the network. A refusal is thrown at once: the endpoint would
-   * refuse again.
-   */
+  /** A refusal is thrown at once: the endpoint would refuse again. */
   async function retrying<Value>(ask: () => Promise<Value>): Promise<Value> {
     for (let tried = 1; ; tried++) {
       try {
@@ -142,10 +129,7 @@ export async function openChainSource(
     return reply?.kind === 'error' ? null : readAs(form, reply)
   }
 
-  /**
-   * Returns true if the address had code after this block, or null if the endpoint lacks the
-   * block's state.
-   */
+  /** Reads the state after this block. Null if the endpoint lacks this state. */
   async function hadCode(address: string, block: number): Promise<boolean | null> {
     const code = await readState(HexBytes, {
       method: 'eth_getCode',
@@ -154,10 +138,7 @@ export async function openChainSource(
     return code === null ? null : code !== '0x'
   }
 
-  /**
-   * Returns how many transactions the account had sent up to and including this block, or null if
-   * the endpoint lacks the block's state.
-   */
+  /** The count includes this block. Null if the endpoint lacks the block's state. */
   function countSent(address: string, block: number): Promise<number | null> {
     return readState(Quantity, {
       method: 'eth_getTransactionCount',
@@ -170,7 +151,7 @@ export async function openChainSource(
     fetchNewestBlock: () => ask(Quantity, 'eth_blockNumber'),
     countSent,
 
-    /** Returns the transactions in the order of the hashes. An unknown transaction is null. */
+    /** The order is that of the hashes. An unknown transaction is null. */
     async fetchAnchors(txHashes: readonly string[]): Promise<readonly (ChainAnchor | null)[]> {
       const replies = await batch(
         txHashes.flatMap((hash) => [
@@ -188,16 +169,14 @@ export async function openChainSource(
       })
     },
 
-    /**
-     * Returns the senders in the order of the hashes. The sender of an unknown transaction is null.
-     */
+    /** The order is that of the hashes. The sender of an unknown transaction is null. */
     async fetchSenders(txHashes: readonly string[]): Promise<readonly (string | null)[]> {
       const calls = txHashes.map((hash) => ({ method: 'eth_getTransactionByHash', params: [hash] }))
       const replies = await batch(calls)
       return txHashes.map((_, at) => readAs(TransactionForm.nullable(), replies[at])?.from ?? null)
     },
 
-    /** Returns blocks by number. Blocks that the chain has not reached are missing. */
+    /** Blocks that the chain has not reached are missing. */
     async fetchBlocks(numbers: readonly number[]): Promise<ReadonlyMap<number, ChainBlock>> {
       const replies = await batch(
         numbers.map((number) => ({
@@ -211,9 +190,6 @@ export async function openChainSource(
       return new Map(blocks.flatMap(([number, block]) => (block === null ? [] : [[number, block]])))
     },
 
-    /**
-     * Returns pages of the contract's events for one notary, or for all, in the order of the chain.
-     */
     eventPages: (query: EventQuery) =>
       readEventPages((filter) => retrying(() => rpc.call('eth_getLogs', [filter], signal)), query),
 
@@ -223,20 +199,16 @@ export async function openChainSource(
       return code.toLowerCase() === AFFIDAVIT.deployedBytecode.toLowerCase()
     },
 
-    /**
-     * Finds the block that created the contract, in about 25 calls. Returns null if the endpoint
-     * lacks the state of old blocks.
-     */
+    /** Takes about 25 calls. Null if the endpoint lacks the state of old blocks. */
     findDeployment: (contract: string, toBlock: number): Promise<number | null> =>
       findFirstBlock({ fromBlock: 0, toBlock }, (block) => hadCode(contract, block)),
 
     /**
-     * Finds the transaction that the account sent with this nonce, and its block within the range.
-     * `txHash` is null if the block has no such transaction. Returns null if the endpoint lacks the
-     * state of old blocks.
+     * Finds the transaction that the account sent with this nonce. `txHash` is null if the block
+     * has no such transaction. Returns null if the endpoint lacks the state of old blocks.
      */
     async findSent(
-      { from, nonce }: Sent,
+      { from, nonce }: { readonly from: string; readonly nonce: number },
       range: BlockRange,
     ): Promise<{ readonly txHash: string | null; readonly block: number } | null> {
       const block = await findFirstBlock(range, async (at) => {
@@ -271,16 +243,16 @@ function readAs<Value>(form: z.ZodType<Value>, reply: RpcReply | undefined): Val
 
 const EVENT_KINDS = ['anchored', 'equivocation'] as const
 
-/** An event that the contract emitted about a notary. Roots are 32 bytes. */
+/** Roots are 32 bytes. */
 export type AnchorEvent = {
   readonly kind: (typeof EVENT_KINDS)[number]
-  /** The contract that emitted the event: 0x, lower case. Other contracts may emit such events. */
+  /** 0x, lower case. Other contracts may emit such events. */
   readonly address: string
   readonly notary: string
   readonly size: number
-  /** For an equivocation: the root of the head that the contract received second. */
+  /** For an equivocation: the root that the contract received second. */
   readonly root: Uint8Array
-  /** For an equivocation: the root of the head that the contract received first. Otherwise null. */
+  /** For an equivocation: the root that the contract received first. Otherwise null. */
   readonly kept: Uint8Array | null
   readonly blockNumber: number
   readonly txHash: string
@@ -292,7 +264,7 @@ const EVENT_TOPICS = {
   equivocation: topicOf('Equivocation(address,uint64,bytes32,bytes32)'),
 } as const
 
-/** Decodes a log entry of the chain. Returns null if the entry is not an event of the contract. */
+/** Returns null if the entry is not an event of the contract. */
 export function decodeAnchorEvent(entry: z.infer<typeof LogForm>): AnchorEvent | null {
   const [topic, notary, size] = entry.topics
   const kind = EVENT_KINDS.find((one) => EVENT_TOPICS[one] === topic)
@@ -317,16 +289,12 @@ function topicOf(signature: string): string {
   return `0x${encodeHex(keccak_256(encodeUtf8(signature)))}`
 }
 
-/**
- * Maximum number of blocks in one query. Some endpoints do not refuse a larger query but take too
- * long.
- */
+/** Some endpoints accept a larger query but take too long. */
 const BLOCKS_PER_QUESTION_MAX = 1_000_000
 
 /**
- * Returns the contract's events for one notary, or for all notaries, page by page. Each endpoint
- * limits a query in its own way, so a refused query is repeated with half as many blocks. After a
- * success, the next query covers twice as many. Throws ChainFault.
+ * Each endpoint limits a query in its own way, so a refused query is repeated with half as many
+ * blocks. After a success, the next query covers twice as many. Throws ChainFault.
  */
 export async function* readEventPages(
   getLogs: (filter: object) => Promise<unknown>,

@@ -10,41 +10,32 @@ import type { AuditedGateway, ServedHead, ServedLog } from './gateway.ts'
 import type { HeadIndex, SignedHead } from './known-heads.ts'
 import { reasonAgainst } from './tree.ts'
 
-/** The key that signs a log's heads, with the log's chain and contract. */
 type Signer = {
   readonly log: { readonly notary: string; readonly domain: LogDomain }
   readonly recover: PointRecovery
 }
 
-/** Returns true if the notary signed the head for the log's chain and contract. */
 export function isSigned(head: SignedHead, { log, recover }: Signer): boolean {
   const { notary, domain } = log
   const verify = () => verifyTreeHead({ domain, head, signature: head.signature, notary }, recover)
   return orNull(verify, FormatError, ProofError) !== null
 }
 
-/**
- * Describes a head with its signature. Two signed heads of one size with different roots are a
- * proof against the notary that anyone can check.
- */
+/** Two signed heads of one size with different roots prove a fault of the notary to anyone. */
 export function describeHead({ size, root, signature }: SignedHead): string {
   return `size ${size}, root ${encodeHex(root)}, signature 0x${encodeHex(signature)}`
 }
 
-/** Checks the heads of a log in the order in which they are served. */
 export type HeadJudge = ReturnType<typeof createHeadJudge>
 
-/**
- * Creates a judge that continues after the head `newest` and adds each accepted head to the index.
- */
+/** The judge continues after the head `newest`, and adds each accepted head to the index. */
 export function createHeadJudge(context: LogContext, newest: SignedHead | null) {
   const { log, ledger, index } = context
   return {
-    /** The newest accepted head. */
     newest: (): SignedHead | null => newest,
     /**
-     * Returns true if the head is signed and follows the earlier heads. An unsigned head does not
-     * bind the notary, and a head that is not larger than the newest contains nothing new.
+     * Returns false for an unsigned head, which does not bind the notary, and for a head that is
+     * not larger than the newest.
      */
     accept(head: SignedHead, where: string): boolean {
       if (!isSigned(head, context)) {
@@ -73,7 +64,9 @@ export function createHeadJudge(context: LogContext, newest: SignedHead | null) 
     else if (known === 'same')
       ledger.find('head_reused', {
         where,
-        message: `the head of size ${head.size} was served before, and is repeated here where a larger one than ${newest?.size} belongs`,
+        message:
+          `the head of size ${head.size} was served before, and is repeated here where a larger ` +
+          `one than ${newest?.size} belongs`,
       })
     else
       ledger.find('sizes_not_growing', {
@@ -88,7 +81,6 @@ function describeKnown({ size }: TreeHead, index: HeadIndex): string {
   return `root ${root === null ? 'unknown' : encodeHex(root)}, signed and served before`
 }
 
-/** Reports that a notary signed two histories. `heads` describes the conflicting heads. */
 export function reportEquivocation(ledger: Ledger, where: string, heads: readonly string[]): void {
   ledger.find('equivocation', {
     where,
@@ -105,7 +97,6 @@ export async function isConsistent(one: TreeHead, other: TreeHead, asked: Asked)
   return (await reasonAgainstGrowth(first, second, asked)) === null
 }
 
-/** The log whose heads are compared, and the gateway that must prove the log's growth. */
 type Asked = { readonly notary: string; readonly gateway: AuditedGateway }
 
 /**
@@ -124,9 +115,8 @@ async function reasonAgainstGrowth(
 }
 
 /**
- * Returns true if the log still extends `saved`, the newest head of the last audit. The gateway
- * must serve `saved`, must not have fewer leaves, and must prove that its newest head extends
- * `saved`. Throws GatewayFault.
+ * Returns true if the log still extends `saved`, the newest head of the last audit. Throws
+ * GatewayFault.
  */
 export async function auditResumption(context: LogContext, saved: SignedHead): Promise<boolean> {
   const { log, gateway, ledger } = context
@@ -152,8 +142,7 @@ export async function auditResumption(context: LogContext, saved: SignedHead): P
 
 /**
  * After the walk, requests the log and random heads again: signed data must be the same in every
- * answer. `newest` is the last walked head, or null. Returns the current description of the log.
- * Throws GatewayFault.
+ * answer. Returns the current description of the log. Throws GatewayFault.
  */
 export async function auditConstancy(
   context: LogContext,
@@ -184,7 +173,9 @@ export async function auditConstancy(
   if ((later.head?.size ?? 0) < confirmedSize)
     ledger.find('head_reused', {
       where: 'newest head of the log',
-      message: `the log names an anchored head of size ${later.head?.size ?? 0} as its newest, but serves one of size ${confirmedSize}`,
+      message:
+        `the log names an anchored head of size ${later.head?.size ?? 0} as its newest, but ` +
+        `serves one of size ${confirmedSize}`,
     })
   if (later.head !== null) await auditNewest(later.head, newest, context)
   return later

@@ -36,21 +36,16 @@ import type { ServedLog } from './gateway.ts'
 import { GatewayFault } from './gateway-http.ts'
 import { createMemory } from './remember.ts'
 
-/** Maximum number of remembered documents. An enclave renews its document every few hours. */
+/** An enclave renews its document every few hours. */
 const DOCUMENTS_MAX = 1_000
 
-/** A fault of a document, as a finding. */
 type DocumentFault = { readonly code: FindingCode; readonly message: string }
 
-/** The result of the check of one attestation document. */
 export type DocumentVerdict = {
-  /** SHA-256 of the document, hex. */
+  /** SHA-256, hex. */
   readonly digest: string
   readonly faults: readonly DocumentFault[]
-  /**
-   * The release that the document matches. Null without expected releases, or for a faulty
-   * document.
-   */
+  /** Null without expected releases, or for a faulty document. */
   readonly release: Release | null
   /**
    * When completions under this document may finish, Unix milliseconds. Null if the document is not
@@ -59,13 +54,12 @@ export type DocumentVerdict = {
   readonly validMs: { readonly from: number; readonly to: number } | null
 }
 
-/** Checks each document of one log's records once. `decode` remembers decoded documents. */
+/** Each document is checked and decoded once. */
 type DocumentJudge = {
   decode(document: Uint8Array): AttestationDocument
   judge(base64: string): Promise<DocumentVerdict>
 }
 
-/** Creates a judge for the documents of `log`. */
 export function createDocumentJudge(context: LogContext): DocumentJudge {
   const verdicts = createMemory<Promise<DocumentVerdict>>(DOCUMENTS_MAX)
   const decoded = createMemory<AttestationDocument>(DOCUMENTS_MAX)
@@ -136,7 +130,7 @@ function compareMeasurements(
 }
 
 /**
- * A head attestation that passed all checks. `timestampMs` is its document's time, Unix
+ * A head attestation that passed all checks. `timestampMs`: time of its document, Unix
  * milliseconds.
  */
 export type AttestedHead = HeadAttestation & { readonly timestampMs: number }
@@ -144,12 +138,11 @@ export type AttestedHead = HeadAttestation & { readonly timestampMs: number }
 /** A page's sizes are greater than `after` and at most `through`. Null: no limit. */
 type PageReach = { readonly after: number | null; readonly through: number | null }
 
-/** Checks the head attestations of one log, page by page, in the order in which they are served. */
 export type AttestationAudit = ReturnType<typeof createAttestationAudit>
 
 /**
- * Creates the audit of a log's head attestations. For each page, it returns the valid attestations,
- * ordered by size. Throws GatewayFault when an attestation does not belong to the page.
+ * The returned function gives the valid attestations of a page, by size. It throws GatewayFault if
+ * an attestation does not belong to the page.
  */
 export function createAttestationAudit({ log, ledger, scope, chain, verifier }: LogContext) {
   let newest: AttestedHead | null = null
@@ -189,7 +182,9 @@ export function createAttestationAudit({ log, ledger, scope, chain, verifier }: 
     if (newest !== null && attested.size > newest.size && attested.timestampMs < newest.timestampMs)
       ledger.find('head_attestation_order', {
         where,
-        message: `made ${isoOf(attested.timestampMs)}, before the attestation of size ${newest.size}, made ${isoOf(newest.timestampMs)}`,
+        message:
+          `made ${isoOf(attested.timestampMs)}, before the attestation of size ${newest.size}, ` +
+          `made ${isoOf(newest.timestampMs)}`,
       })
     newest = attested
   }
@@ -213,7 +208,9 @@ function checkPlace(attestation: HeadAttestation | null, { after, through }: Pag
   if (size > (after ?? -1) && (through === null || size <= through)) return
   throw new GatewayFault('answer_invalid', {
     where: `heads after ${after ?? 'none'}`,
-    message: `expected attestations of sizes over ${after ?? 'none'} up to ${through ?? 'any'}, got size ${size}`,
+    message:
+      `expected attestations of sizes over ${after ?? 'none'} up to ${through ?? 'any'}, got ` +
+      `size ${size}`,
   })
 }
 
@@ -229,7 +226,7 @@ async function fetchBlocks(page: readonly Json[], chain: ChainSource): Promise<B
   return { chainId: chain.chainId, newest: await chain.fetchNewestBlock(), byNumber }
 }
 
-/** The finding code for each failed check. Default: the attestation is invalid. */
+/** Default: `head_attestation_invalid`. */
 const CODES: Readonly<Partial<Record<HeadAttestationCheckName, FindingCode>>> = {
   'attestation document': 'attestation_invalid',
   'attestation key': 'attestation_swapped',
@@ -263,7 +260,9 @@ function checkBlockTime(
   else
     ledger.find('head_attestation_block', {
       where,
-      message: `made ${isoOf(timestampMs)}, before block ${number}, which was made ${isoOf(block.timestamp * 1000)}`,
+      message:
+        `made ${isoOf(timestampMs)}, before block ${number}, which was made ` +
+        `${isoOf(block.timestamp * 1000)}`,
     })
 }
 
@@ -271,7 +270,7 @@ function tryParse(json: Json): HeadAttestation | null {
   return orNull(() => parseHeadAttestation(json), FormatError)
 }
 
-/** The finding code for each failed check. Default: the statement belongs to another log. */
+/** Default: `boot_statement_invalid`. */
 const BOOT_CODES: Readonly<Partial<Record<BootStatementCheckName, FindingCode>>> = {
   'attestation document': 'attestation_invalid',
   'attestation key': 'attestation_swapped',

@@ -1,10 +1,10 @@
-/** A range of block numbers, both inclusive. */
+/** Both ends are inclusive. */
 export type BlockRange = { readonly fromBlock: number; readonly toBlock: number }
 
 /**
- * Finds the first block of the range for which `holds` returns true, by binary search. `holds` must
- * return true for all later blocks of the range. Returns null when `holds` returns null (the
- * endpoint lacks the data). Throws the errors of `holds`.
+ * Finds the first block for which `holds` returns true, by binary search. `holds` must return true
+ * for all later blocks. Returns null when `holds` returns null (the endpoint lacks the data).
+ * Throws the errors of `holds`.
  */
 export async function findFirstBlock<Unknown extends null = never>(
   { fromBlock, toBlock }: BlockRange,

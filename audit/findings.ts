@@ -28,7 +28,6 @@ const GATEWAY_CHECKS = {
   'transactions of relayers': 'every transaction of those relayers has a known purpose',
 } as const satisfies Readonly<Record<string, string>>
 
-/** Name of a check of a log or of the gateway. */
 export type AuditCheckName = keyof typeof AUDIT_CHECKS | keyof typeof GATEWAY_CHECKS
 
 /**
@@ -45,7 +44,7 @@ const misses = (check: AuditCheckName): FindingKind => ({ severity: 'missing', c
 const FAULT: FindingKind = { severity: 'fault', check: null }
 const NOTHING_TO_AUDIT: FindingKind = { severity: 'missing', check: null }
 
-/** Every code that an audit can report. The codes are stable. codes.md explains them. */
+/** The codes are stable. codes.md explains them. */
 export const FINDING_KINDS = {
   log_identity_invalid: contradicts('boot configuration'),
   configuration_mismatch: contradicts('boot configuration'),
@@ -104,14 +103,11 @@ export const FINDING_KINDS = {
 
 export type FindingCode = keyof typeof FINDING_KINDS
 
-/**
- * One finding of an audit. `where` and `message` may contain untrusted text: escape them before you
- * print them.
- */
+/** `where` and `message` may contain untrusted text: escape them before you print them. */
 export type AuditFinding = {
   readonly code: FindingCode
   readonly severity: Severity
-  /** The log's notary. Null for a finding about the gateway as a whole. */
+  /** Null for a finding about the gateway as a whole. */
   readonly notary: string | null
   readonly where: string
   readonly message: string
@@ -119,10 +115,10 @@ export type AuditFinding = {
   readonly isEarlier: boolean
 }
 
-/** Maximum number of findings per code that are kept. Further findings are only counted. */
+/** Further findings of a code are only counted. */
 export const FINDINGS_PER_CODE_MAX = 100
 
-/** One line of a report, for a log or for the gateway. "Not checked" does not mean "passed". */
+/** "Not checked" does not mean "passed". */
 export type AuditCheck = {
   readonly name: AuditCheckName
   readonly outcome: 'passed' | 'failed' | 'not checked'
@@ -131,13 +127,9 @@ export type AuditCheck = {
   readonly isMoot: boolean
 }
 
-/** Collects the findings of one log, or of the whole gateway, and counts the checked items. */
 export type Ledger = ReturnType<typeof openLedger>
 
-/**
- * Opens a ledger for a log, or for the whole gateway (null). It starts with the findings of an
- * earlier run, if any.
- */
+/** For a log, or for the whole gateway (null). `earlier`: the findings of an earlier run. */
 export function openLedger(notary: string | null, earlier: readonly AuditFinding[] = []) {
   const names = notary === null ? GATEWAY_NAMES : LOG_NAMES
   const passed = new Map<AuditCheckName, number>()
@@ -188,26 +180,18 @@ export function openLedger(notary: string | null, earlier: readonly AuditFinding
     lack(check: AuditCheckName, reason: string): void {
       lacks.set(check, reason)
     },
-    /** Records that no check ran, or that the checks ran only in part. */
     skipAll(reason: string): void {
       for (const check of names) skip(check, reason)
     },
-    /** Records that this check passed for `count` items. */
     pass(check: AuditCheckName, count = 1): void {
       passed.set(check, (passed.get(check) ?? 0) + count)
     },
-    /** Number of items that have passed so far. */
     passed: (check: AuditCheckName): number => passed.get(check) ?? 0,
-    /**
-     * Adds a remark, which the report shows next to the number of passed items. Each remark is
-     * reported once.
-     */
+    /** The report shows each remark once, next to the number of passed items. */
     remark(check: AuditCheckName, text: string): void {
       remarks.set(check, (remarks.get(check) ?? new Set()).add(text))
     },
-    /**
-     * Counts passed items with the property `what`, for display next to the number of passed items.
-     */
+    /** Counts passed items with the property `what`. The report shows the count. */
     tally(check: AuditCheckName, what: string): void {
       const key = `${check}: ${what}`
       tallies.set(key, (tallies.get(key) ?? 0) + 1)
@@ -228,7 +212,7 @@ export function openLedger(notary: string | null, earlier: readonly AuditFinding
       counts.set(code, count)
       if (count <= FINDINGS_PER_CODE_MAX) kept.push(finding)
     },
-    /** The findings of each code, at most FINDINGS_PER_CODE_MAX. */
+    /** At most FINDINGS_PER_CODE_MAX findings of each code. */
     findings: (): readonly AuditFinding[] => kept,
     checks: (): readonly AuditCheck[] => names.map(judge),
   }

@@ -11,21 +11,19 @@ import {
 } from '../client/gateway.ts'
 import type { FindingCode } from './findings.ts'
 
-/** Time limit for one answer, from the connection to the last byte, milliseconds. */
+/** One answer may take this long, from the connection to the last byte. */
 const ANSWER_TIMEOUT_MS_DEFAULT = 60_000
-/** Number of attempts. With their pauses, the attempts cover an outage of more than 90 seconds. */
+/** With their pauses, the attempts cover an outage of more than 90 seconds. */
 export const ATTEMPTS_MAX = 8
-/** Number of attempts after timeouts. A slow answer will probably be slow again. */
+/** Limit after timeouts. A slow answer will probably be slow again. */
 export const SLOW_ATTEMPTS_MAX = 2
 export const BACK_OFF_MAX_MS = 30_000
 const BACK_OFF_MIN_MS = 250
 
-/** A client for requests to a gateway over HTTP. */
 export type GatewayHttp = {
   /**
    * Fetches the JSON object at a path (with its query) below the base URL. Retries statuses 429,
-   * 502, 503 and 504 and broken connections, with longer and longer pauses. Throws GatewayFault,
-   * and the abort reason of `signal`.
+   * 502, 503 and 504 and broken connections. Throws GatewayFault, and the abort reason of `signal`.
    */
   fetchObject(path: string, answer: { readonly bytesMax: number }): Promise<JsonObject>
 }
@@ -34,22 +32,17 @@ type GatewayHttpOptions = {
   /** Base URL, which may have a path. */
   readonly url: string
   readonly apiKey: string | null
-  /**
-   * Text in the error message when the gateway requires a key (401). It explains how to provide a
-   * key.
-   */
+  /** The error message for status 401 contains this text, which explains how to provide a key. */
   readonly keyHint?: string | null
-  readonly timeoutMs?: number
+  readonly timeoutMs?: number | undefined
   readonly signal: AbortSignal
-  /** Waits this many milliseconds. */
   readonly sleep: (durationMs: number) => Promise<void>
   readonly fetch?: Fetch
 }
 
 /**
- * Creates a client for the gateway at `url`. The client does not trust the gateway: it limits the
- * size and time of answers, and parses them as strict JSON. It follows no redirects. Throws
- * UnsafeKey.
+ * The client does not trust the gateway: it limits the size and time of answers, and parses strict
+ * JSON. It follows no redirects. Throws UnsafeKey.
  */
 export function openGatewayHttp(options: GatewayHttpOptions): GatewayHttp {
   const { apiKey, keyHint, signal, sleep, fetch = globalThis.fetch } = options
@@ -141,7 +134,6 @@ function readObject(body: Uint8Array, where: string): JsonObject {
   throw new GatewayFault('answer_invalid', { where, message: 'expected a JSON object' })
 }
 
-/** The codes for missing and invalid answers from a gateway. */
 type GatewayFaultCode = Extract<
   FindingCode,
   | 'gateway_unreachable'
@@ -161,7 +153,7 @@ type GatewayFaultCode = Extract<
 export class GatewayFault extends Error {
   override readonly name = 'GatewayFault'
   readonly code: GatewayFaultCode
-  /** The request: path and query. */
+  /** Path and query. */
   readonly where: string
   /** HTTP status of the answer. Null without an answer. */
   readonly status: number | null

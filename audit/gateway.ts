@@ -6,13 +6,10 @@ import { isJsonObject, type Json, type JsonObject } from '../attestation/json/va
 import { PROOF_HASHES_MAX } from '../attestation/merkle/hash.ts'
 import { GatewayFault, type GatewayHttp } from './gateway-http.ts'
 
-/** Maximum number of logs of one gateway. Each restart of an enclave creates a log. */
+/** Each restart of an enclave creates a log. */
 const LOGS_MAX = 10_000
 
-/**
- * Size limits of answers, bytes. A page has up to 32 MiB of text, or over 40 MiB with one large
- * record.
- */
+/** Bytes. A page has up to 32 MiB of text, or over 40 MiB with one large record. */
 const ANSWER_BYTES_MAX = {
   logs: 64 * 1024 * 1024,
   heads: 128 * 1024 * 1024,
@@ -22,11 +19,11 @@ const ANSWER_BYTES_MAX = {
   records: 128 * 1024 * 1024,
 } as const
 
-/** Maximum number of entries of a page, as defined by the API. */
+/** The API has the same limit. */
 const PAGE_ENTRIES_MAX = 1000
 const PAGE_LEAVES_MAX = 10_000
 const PAGE_RECORDS_MAX = 100
-/** Maximum number of head attestations on one page. One size may have two attestations. */
+/** One size may have two attestations. */
 const PAGE_ATTESTATIONS_MAX = 10_000
 
 // Schemas for the members of answers. The error messages begin with "expected", and `$` stands for
@@ -42,7 +39,7 @@ const TxHash = hexText(HASH_BYTES, '0x')
 const HashText = hexText(HASH_BYTES)
 const Hash = HashText.transform(decodeHex)
 
-/** A text of this many bytes in lower-case hex. The text is not decoded. */
+/** Lower-case hex of this many bytes. The text is not decoded. */
 function hexText(
   length: number,
   prefix: '0x' | '' = '',
@@ -56,7 +53,7 @@ function objectOf<Shape extends z.ZodRawShape>(shape: Shape, name = '$') {
   return z.object(shape, `${name} to be an object`)
 }
 
-/** A list with at most `lengthMax` entries. The length is checked before the entries are read. */
+/** The length is checked before the entries are read. */
 function listOf<Entry extends z.ZodType>(entry: Entry, lengthMax: number) {
   const message = `$ to be an array of at most ${lengthMax}`
   return z.array(z.unknown(), message).max(lengthMax, message).pipe(z.array(entry))
@@ -129,7 +126,7 @@ const LogForm = objectOf(
   },
   'log',
 ).transform((log) => ({
-  /** Address of the notary (0x, lower case), which identifies the log. */
+  /** 0x, lower case. The notary identifies the log. */
   notary: log.notary,
   publicKey: log.public_key,
   domain: { chainId: log.chain_id, contract: log.contract },
@@ -142,10 +139,8 @@ const LogForm = objectOf(
   attestationDigest: log.attestation_sha256,
 }))
 
-/** A log, as the gateway describes it. */
 export type ServedLog = Readonly<z.infer<typeof LogForm>>
 
-/** A head, with the gateway's claims about its anchor. */
 export type ServedHead = Readonly<z.infer<typeof HeadForm>>
 
 const AnyJson = z.custom<Json>()
@@ -181,19 +176,17 @@ const RecordsForm = OfLog.extend({
 
 type HeadPage = Pick<z.infer<typeof HeadPageForm>, 'heads' | 'attestations' | 'cursor'>
 
-/** The content of an answer. `where` is the request: path and query. */
+/** `where` is the request: path and query. */
 type Answer<Value> = Value & { readonly where: string }
 
-/** A gateway's logs, read through its public API. */
 export type AuditedGateway = ReturnType<typeof openGateway>
 
 /**
- * Opens the gateway behind a client. It checks the form of each answer and that each page makes
- * progress, but trusts no content. All methods throw GatewayFault.
+ * Checks the form of each answer and the progress of each page, but trusts no content. All methods
+ * throw GatewayFault.
  *
- * It does not use the API's schemas: they refuse unknown members and have no limits. An auditor
- * ignores unknown members and limits every list before it reads the entries. A malformed record or
- * attestation is a finding and does not end the audit.
+ * The API's schemas are not used: they refuse unknown members, and limit no list. A malformed
+ * record or attestation is a finding and does not end the audit.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one client
 export function openGateway(http: GatewayHttp) {
@@ -209,7 +202,6 @@ export function openGateway(http: GatewayHttp) {
     throw expected(where, issue?.message.replace('$', name) ?? 'another answer')
   }
 
-  /** Requests an answer about one log. */
   async function askLog<Value extends z.infer<typeof OfLog>>(
     notary: string,
     rest: string,
@@ -236,7 +228,7 @@ export function openGateway(http: GatewayHttp) {
   }
 
   return {
-    /** All logs of the gateway, newest first. */
+    /** Newest first. */
     async listLogs(): Promise<readonly ServedLog[]> {
       const found = new Map<string, ServedLog>()
       let cursor: string | null = null
@@ -280,9 +272,7 @@ export function openGateway(http: GatewayHttp) {
       }
     },
 
-    /**
-     * Returns pages of heads with more leaves than `after` (null: all heads), in ascending order.
-     */
+    /** Heads with more leaves than `after` (null: all heads), in ascending order. */
     async *headPages(notary: string, after: number | null): AsyncGenerator<HeadPage> {
       let cursor = after
       do {
@@ -292,7 +282,6 @@ export function openGateway(http: GatewayHttp) {
       } while (cursor !== null)
     },
 
-    /** The head of exactly this size, or null. */
     async fetchHead(notary: string, size: number): Promise<ServedHead | null> {
       const { heads } = await fetchHeadPage(notary, size === 0 ? null : size - 1, 1)
       return heads.find((head) => head.size === size) ?? null
@@ -331,10 +320,7 @@ export function openGateway(http: GatewayHttp) {
       throw expected(proof.where, `a proof from ${from} to ${to}`)
     },
 
-    /**
-     * Returns a page of records from leaf `start` on, with the index at which the next page starts.
-     * Null: there is no next page.
-     */
+    /** `next`: the index at which the next page starts. Null: there is no next page. */
     async fetchRecords(
       notary: string,
       start: number,

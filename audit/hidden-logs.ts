@@ -24,13 +24,11 @@ export async function searchContracts(audited: GatewayContext): Promise<void> {
   }
   const contracts = new Set<string>()
   try {
-    for (const { chainId, contract } of audited.found.map(({ domain }) => domain))
-      if (
-        chainId === chain.chainId &&
-        !contracts.has(contract) &&
-        (await chain.hasContract(contract))
-      )
-        contracts.add(contract)
+    for (const { domain } of audited.found) {
+      const { chainId, contract } = domain
+      if (chainId !== chain.chainId || contracts.has(contract)) continue
+      if (await chain.hasContract(contract)) contracts.add(contract)
+    }
     const context = { ...audited, chain, toBlock, contracts, hidden: new Set<string>() }
     if (!payers.isWhole) ledger.skip('logs in the contract', PAYERS_UNKNOWN)
     if (payers.addresses().length === 0)
@@ -52,7 +50,7 @@ export async function searchContracts(audited: GatewayContext): Promise<void> {
 const PAYERS_UNKNOWN =
   'an older version wrote the state file, without the accounts that paid for anchors'
 
-/** Returns why the anchors of some served heads were not checked, or null if all were checked. */
+/** Null: the anchors of all served heads were checked. */
 function explainUnwalked({ reports, scope, payers }: GatewayContext): string | null {
   if (scope.from > 0 || scope.to !== null)
     return 'anchors of some heads were left out (--from, --to)'
@@ -62,7 +60,7 @@ function explainUnwalked({ reports, scope, payers }: GatewayContext): string | n
     : 'the audit of a log was not finished'
 }
 
-/** Maximum number of anchors of unlisted logs in one batch of requests for senders. */
+/** The senders of this many anchors are requested in one batch. */
 const BATCH_EVENTS_MAX = 50
 
 /**
@@ -94,7 +92,7 @@ async function auditHiddenLogs(contract: string, context: SearchContext): Promis
     )
 }
 
-/** Reports the hidden logs in `events`, and returns the notaries of all events. */
+/** Returns the notaries of all events. */
 async function judge(
   events: readonly AnchorEvent[],
   context: SearchContext,
@@ -111,9 +109,8 @@ async function judge(
 }
 
 /**
- * Compares the heads that enclaves received at their start with the served logs. Each head must
- * belong to a listed log, and this log must extend the head. Never throws because of an answer from
- * the gateway.
+ * Each head that an enclave received at its start must belong to a listed log, and this log must
+ * extend the head. Never throws because of an answer from the gateway.
  */
 export async function auditEarlierLogs(audited: GatewayContext): Promise<void> {
   const { named, found, reports, listed, isOneLog, ledger } = audited
@@ -127,7 +124,9 @@ export async function auditEarlierLogs(audited: GatewayContext): Promise<void> {
     if (log === undefined && !listed.has(head.notary)) {
       ledger.find('earlier_log_hidden', {
         where: `boot statement of ${head.by}`,
-        message: `the gateway does not list the log of ${head.notary}, but it showed ${describe(head)} to an enclave at its start`,
+        message:
+          `the gateway does not list the log of ${head.notary}, but it showed ${describe(head)} ` +
+          'to an enclave at its start',
       })
     }
     if (log === undefined) continue
@@ -145,7 +144,7 @@ export async function auditEarlierLogs(audited: GatewayContext): Promise<void> {
   }
 }
 
-/** Returns why the log does not extend the head, or null if it does. */
+/** Null: the log extends the head. */
 async function reasonAgainst(
   head: NamedHead,
   given: GatewayContext & { readonly log: ServedLog; readonly matched: LogReport['matched'] },

@@ -5,10 +5,10 @@ import type { TreeHead } from '../attestation/tree-head.ts'
 /** A head with its notary's signature (65 bytes). */
 export type SignedHead = TreeHead & { readonly signature: Uint8Array }
 
-/** Bytes for one head. A million heads take 40 MB. */
+/** A million heads take 40 MB. */
 const ENTRY_BYTES = 8 + HASH_BYTES
 
-/** The walked heads, packed and in ascending size. Other heads are compared with them. */
+/** The walked heads, packed and in ascending size. */
 export class HeadIndex {
   private entries = new Uint8Array(1024 * ENTRY_BYTES)
   private view = new DataView(this.entries.buffer)
@@ -25,7 +25,7 @@ export class HeadIndex {
     return this.count > 0 && size >= this.knownFrom && size <= this.sizeAt(this.count - 1)
   }
 
-  /** Adds a head that is larger than all earlier heads. */
+  /** The head must be larger than all earlier heads. */
   add({ size, root }: TreeHead): void {
     if (this.count > 0 && size <= this.sizeAt(this.count - 1))
       throw new RangeError(`expected a size over ${this.sizeAt(this.count - 1)}, got ${size}`)
@@ -36,17 +36,13 @@ export class HeadIndex {
     this.count++
   }
 
-  /**
-   * Compares a head with the index: `same` if it contains this head, `other` if it contains another
-   * head of this size, `unknown` if it has no head of this size.
-   */
+  /** `other`: the index has another head of this size. `unknown`: it has no head of this size. */
   compare({ size, root }: TreeHead): 'same' | 'other' | 'unknown' {
     const known = this.rootAt(size)
     if (known === null) return 'unknown'
     return equalBytes(known, root) ? 'same' : 'other'
   }
 
-  /** Root of the head of this size, or null. */
   rootAt(size: number): Uint8Array | null {
     let low = 0
     let high = this.count - 1
@@ -76,18 +72,16 @@ export class HeadIndex {
 /** Maximum number of named heads that are kept until all logs are walked. */
 const NAMED_HEADS_MAX = 100_000
 
-/** A head that an enclave received at its start. `by` is the notary of that enclave. */
+/** `by`: the notary of the enclave that received this head at its start. */
 export type NamedHead = BootHead & { readonly by: string }
 
-/** Heads that enclaves received at their start. Each head is kept once. */
 export type NamedHeads = ReturnType<typeof collectNamedHeads>
 
-/** Creates an empty collection. */
+/** Collects the heads that enclaves received at their start, each head once. */
 export function collectNamedHeads() {
   const heads = new Map<string, NamedHead>()
   let isCut = false
   return {
-    /** `by` is the notary of the enclave that states the head. */
     add(head: BootHead, by: string): void {
       const key = `${head.notary} ${head.size} ${head.root}`
       if (heads.has(key)) return

@@ -25,7 +25,8 @@ export function auditIdentity({ log, ledger, scope }: LogContext): void {
   if (configurations.length === 0)
     ledger.skip(
       'boot configuration',
-      `no expected configurations were given, in releases or by an option; the configuration of this log is ${encodeHex(digest)}`,
+      'no expected configurations were given, in releases or by an option; the configuration ' +
+        `of this log is ${encodeHex(digest)}`,
     )
   else if (configurations.some((expected) => equalBytes(expected, digest)))
     ledger.pass('boot configuration')
@@ -112,9 +113,9 @@ function listFaults({
 }
 
 /**
- * Compares the size and root that the gateway claims for a log with the data that it served.
- * `servedSize` is the size of the largest signed head that it served before the claim. `tree` is
- * built from all leaves, or null. The claims are not signed, but a wrong claim misleads readers.
+ * Compares the size and root that the gateway claims for a log with the data that it served. Claims
+ * are not signed, but a wrong claim misleads readers. `servedSize`: size of the largest signed head
+ * that was served before the claim. `tree`: built from all leaves, or null.
  */
 export function auditClaims(
   claimed: ServedLog,
@@ -139,14 +140,12 @@ export function auditClaims(
   if (!equalBytes(tree.root, root))
     ledger.find('head_root_mismatch', {
       where,
-      message: `the log claims the root ${encodeHex(root)} for its ${size} leaves, but they hash to ${encodeHex(tree.root)}`,
+      message:
+        `the log claims the root ${encodeHex(root)} for its ${size} leaves, but they hash to ` +
+        `${encodeHex(tree.root)}`,
     })
 }
 
-/**
- * Compares the first and the last statement of the gateway about a log's key, chain, contract and
- * configuration.
- */
 export function auditSameLog(first: ServedLog, later: ServedLog, ledger: Ledger): void {
   const isSame =
     equalBytes(first.publicKey, later.publicKey) &&

@@ -18,7 +18,6 @@ const STEP_HEADS = 50
  */
 const REFUSED_HEADS_MAX = 2_000
 
-/** The tools for one walk. */
 type WalkParts = LogContext & {
   readonly heads: HeadJudge
   readonly tree: TreeWalk
@@ -34,9 +33,7 @@ type WalkParts = LogContext & {
   readonly onStep: (step: { readonly size: number; readonly isWhole: boolean }) => Promise<void>
 }
 
-/** How a walk ended. */
 export type WalkOutcome = {
-  /** Number of heads that were walked. */
   readonly headCount: number
   readonly confirmedSize: number
   /**
@@ -51,9 +48,9 @@ export type WalkOutcome = {
 }
 
 /**
- * Walks one log: reads its heads page by page, and for each head its leaves and records, with at
- * most two pages of each kind in memory. Ends at the size that the log had when the audit began, or
- * at the first head with at least `scope.to` leaves. Throws GatewayFault, ChainFault.
+ * Reads a log's heads, and for each head its leaves and records, with at most two pages of each
+ * kind in memory. Ends at the size that the log had when the audit began, or at the first head with
+ * at least `scope.to` leaves. Throws GatewayFault, ChainFault.
  */
 export async function walkLog(parts: WalkParts): Promise<WalkOutcome> {
   const { log, gateway, heads, scope } = parts
@@ -66,7 +63,6 @@ export async function walkLog(parts: WalkParts): Promise<WalkOutcome> {
   for await (const page of readAhead(gateway.headPages(log.notary, after))) {
     walk.takeAttested(await parts.attestations(page.attestations, { after, through: page.cursor }))
     after = page.cursor
-    // The search starts at the end of the page, because it needs the largest signed head.
     const signed = page.heads.findLast((head) => isSigned(head, parts))
     servedSize = Math.max(servedSize, signed?.size ?? 0)
     const reach = page.heads.filter(({ size }) => size <= log.size)
@@ -92,7 +88,7 @@ export async function walkLog(parts: WalkParts): Promise<WalkOutcome> {
   }
 }
 
-/** An attestation, and the tree's root at its size, hex. */
+/** `root`: the tree's root at the attestation's size, hex. */
 type AttestedRoot = { readonly attested: AttestedHead; readonly root: string }
 
 class Walk {
@@ -109,7 +105,6 @@ class Walk {
   attestedSize = 0
   /** Attestations at the current position or later, by size. */
   private attested: AttestedHead[] = []
-  /** Attestations of the current page. */
   private page: readonly AttestedHead[] = []
 
   constructor(parts: WalkParts) {
@@ -121,9 +116,7 @@ class Walk {
     return this.position
   }
 
-  /**
-   * Stores a page of attestations. Each is compared with the tree when the walk reaches its size.
-   */
+  /** Each attestation is compared with the tree when the walk reaches its size. */
   takeAttested(attested: readonly AttestedHead[]): void {
     this.page = attested
     this.attestedSize = Math.max(this.attestedSize, attested.at(-1)?.size ?? 0)
@@ -152,7 +145,7 @@ class Walk {
       )
   }
 
-  /** Walks heads in order until a head reaches the size `end`. Returns the accepted heads. */
+  /** Ends at a head of at least `end` leaves. Returns the accepted heads. */
   async walkHeads(heads: readonly ServedHead[], end: number): Promise<readonly ServedHead[]> {
     const taken: ServedHead[] = []
     for (const head of heads) {
@@ -185,7 +178,7 @@ class Walk {
     ledger.pass('leaves', head.size - start)
   }
 
-  /** Moves to each attestation that this head covers, and returns the tree's root at each. */
+  /** Returns the tree's root at each attestation that this head covers. */
   private async advanceOverAttested(head: ServedHead): Promise<readonly AttestedRoot[]> {
     const { tree, records } = this.parts
     const roots: AttestedRoot[] = []
@@ -215,9 +208,7 @@ class Walk {
       })
   }
 
-  /**
-   * Moves to the position `to`, over leaves and records. `head` is the first head that covers them.
-   */
+  /** `head` is the first head that covers these leaves and records. */
   private async advance(to: number, head: ServedHead): Promise<void> {
     const { tree, samples } = this.parts
     while (this.position < to) {
@@ -259,10 +250,7 @@ class Walk {
   }
 }
 
-/**
- * Opens a reader of a log's leaf hashes, in order, from `start` to the end. It keeps two pages in
- * memory.
- */
+/** Reads leaf hashes in order, from `start` to the end of the log. Keeps two pages in memory. */
 export function openLeafReader({ gateway, log: { notary, size: end } }: LogContext, start: number) {
   const pages = readAhead(readPages())
   let page: readonly Uint8Array[] = []
@@ -276,7 +264,7 @@ export function openLeafReader({ gateway, log: { notary, size: end } }: LogConte
   }
 
   return {
-    /** Returns the next hashes: at least one, and at most `countMax`. Throws GatewayFault. */
+    /** Returns at least one hash. Throws GatewayFault. */
     async take(countMax: number): Promise<readonly Uint8Array[]> {
       if (page.length === 0) {
         const next = await pages.next()

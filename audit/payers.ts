@@ -1,12 +1,12 @@
 import { z } from 'zod'
 
 /**
- * A gateway's relayers: the accounts that paid for the served anchors, with the nonces of these
- * payments. They are read from the chain, by this audit and the audits that it continues.
+ * The gateway's relayers: the accounts that paid for served anchors, with the nonces of these
+ * payments.
  */
 export type Payers = ReturnType<typeof openPayers>
 
-/** Opens the payers of a state file, to add more. Null: the state has no payers. */
+/** Null: the state file has no payers. */
 export function openPayers(written: WrittenPayers | null = {}) {
   const nonces = new Map(
     Object.entries(written ?? {}).map(([address, ranges]) => [
@@ -27,7 +27,6 @@ export function openPayers(written: WrittenPayers | null = {}) {
     /** The nonces below `end` with which the account paid for no served anchor. */
     gapsBelow: (address: string, end: number): readonly NonceRange[] =>
       (nonces.get(address) ?? new NonceSet()).gapsBelow(end),
-    /** The first nonce that is higher than all recorded nonces. */
     endOf: (address: string): number => nonces.get(address)?.end ?? 0,
     write: (): WrittenPayers =>
       Object.fromEntries(
@@ -41,7 +40,7 @@ export function openPayers(written: WrittenPayers | null = {}) {
 
 const Nonce = z.int().min(0)
 
-/** Ranges of nonces (start, end) by address, as a state file contains them. */
+/** Ranges of nonces (start, end) by address. */
 export const WrittenPayersForm = z.record(
   z.string().regex(/^0x[0-9a-f]{40}$/),
   z
@@ -53,15 +52,14 @@ export const WrittenPayersForm = z.record(
     ),
 )
 
-/** Payers as a state file contains them. */
 export type WrittenPayers = z.infer<typeof WrittenPayersForm>
 
-/** The nonces from `start` up to, but not including, `end`. */
+/** The range does not include `end`. */
 type NonceRange = { readonly start: number; readonly end: number }
 
-/** The nonces of one account, stored as ranges. A relayer that only sends anchors has one range. */
+/** A relayer that only sends anchors has one range. */
 export class NonceSet {
-  /** Ascending ranges. At least one nonce is missing between two ranges. */
+  /** In ascending order. At least one nonce is missing between two ranges. */
   private ranges: NonceRange[]
 
   constructor(ranges: readonly NonceRange[] = []) {

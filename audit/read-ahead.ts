@@ -1,7 +1,4 @@
-/**
- * Returns the items of `source`. Requests the next item while the caller still uses the current
- * item.
- */
+/** Requests the next item while the caller still uses the current item. */
 export async function* readAhead<Item>(source: AsyncIterable<Item>): AsyncGenerator<Item> {
   const items = source[Symbol.asyncIterator]()
   let next = ask(items)

@@ -28,12 +28,11 @@ import { GatewayFault } from './gateway-http.ts'
 import { readAhead } from './read-ahead.ts'
 import { createMemory } from './remember.ts'
 
-/** Checks the records of one log, one after the other. */
 export type RecordAudit = ReturnType<typeof createRecordAudit>
 
 /**
- * A record's place in the log. `leafHash` is null if the list of leaves could not be read. `head`
- * is the first head that covers the record.
+ * `leafHash` is null if the list of leaves could not be read. `head` is the first head that covers
+ * the record.
  */
 type RecordPlace = {
   readonly index: number
@@ -41,13 +40,14 @@ type RecordPlace = {
   readonly head: ServedHead
 }
 
-/** Creates the audit of a log's records. Its time checks continue from `bracket`. */
+/** The time checks continue from `bracket`. */
 export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
   const { ledger, scope } = context
   const documents = createDocumentJudge(context)
   const recover = rememberRecoveries(context.recover)
   const timeline = createTimeline(bracket, ledger)
   const gaps = createGaps(ledger, scope)
+  /** The document of the last record. `digest`: SHA-256, hex. */
   let newestDocument: { readonly index: number; readonly digest: string } | null = null
 
   async function checkDocument(record: JsonObject, receipt: Receipt): Promise<void> {
@@ -66,7 +66,7 @@ export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
     if (verdict.release) ledger.remark('measurements', nameRelease(verdict.release))
   }
 
-  /** Reports contradictions inside the record. Returns true if the record is consistent. */
+  /** Returns true if the record is consistent. */
   function reportFaults(record: Json, where: string): boolean {
     const report = verifyRecord(record, { recover, decodeAttestation: documents.decode })
     const failed = report.checks.filter(({ outcome }) => outcome === 'failed')
@@ -102,9 +102,8 @@ export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
       timeline.passRecord(parts.receipt)
       if (isWhole) await checkDocument(parts.record, parts.receipt)
     },
-    /** SHA-256 (hex) of the document of the last record. */
     newestDocument: () => newestDocument,
-    /** Reports records that are missing at the end as one gap. */
+    /** Missing records at the end are one gap. */
     finish: gaps.end,
   }
 }
@@ -121,7 +120,7 @@ function recordAbsence(record: Json, ledger: Ledger): void {
     ledger.skip('records', `the gateway cannot decrypt the content of some (${absence.code})`)
 }
 
-/** Reports the records that the gateway does not serve: one finding for each gap. */
+/** Each gap of records that the gateway does not serve is one finding. */
 function createGaps(ledger: Ledger, { ownRecordsOnly }: AuditScope) {
   let gap: { readonly start: number; end: number } | null = null
   return {
@@ -144,7 +143,6 @@ function createGaps(ledger: Ledger, { ownRecordsOnly }: AuditScope) {
   }
 }
 
-/** The place of a record, and the data that it is compared with. */
 type Compared = Omit<RecordPlace, 'index'> &
   Pick<LogContext, 'log' | 'ledger' | 'recover'> & { readonly where: string }
 
@@ -160,10 +158,7 @@ function readParts(record: Json) {
   return orNull(read, FormatError)
 }
 
-/**
- * Reports differences between a record and its leaf, log, head and anchor. Returns true if there
- * are no differences.
- */
+/** Returns true if there are no differences. */
 function reportMismatches({ record, receipt, proof }: Parts, compared: Compared): boolean {
   const { where, leafHash, head, log, ledger } = compared
   const faults: string[] = []
@@ -181,14 +176,14 @@ function reportMismatches({ record, receipt, proof }: Parts, compared: Compared)
   return faults.length === 0 && isSameHead && fault === null
 }
 
-/**
- * Returns how the record's transactions differ from the head's transactions, or null for no
- * difference.
- */
+/** Null: the record names the transactions of its head. */
 function describeAnchorFault(record: JsonObject, { anchor }: ServedHead): string | null {
   const [first = anchor.txHash] = anchor.replaces
   if (memberOf(record, 'tx_hash') !== first)
-    return `expected tx_hash to be the ${anchor.replaces.length > 0 ? 'first ' : ''}transaction of its head, ${first}`
+    return (
+      `expected tx_hash to be the ${anchor.replaces.length > 0 ? 'first ' : ''}transaction of ` +
+      `its head, ${first}`
+    )
   const again = memberOf(record, 'reanchored')
   const isNamed = first === anchor.txHash || (isJsonArray(again) && again.includes(anchor.txHash))
   return isNamed
@@ -216,12 +211,11 @@ function isWithin(timeMs: number, { validMs }: DocumentVerdict): boolean {
   return validMs === null || (timeMs >= validMs.from && timeMs <= validMs.to)
 }
 
-/** The records of one log, in the order of its leaves. */
 export type RecordReader = ReturnType<typeof openRecordReader>
 
 type Entry = { readonly index: number; readonly record: Json }
 
-/** Opens a reader of records from the leaf `start` on. It keeps two pages in memory. */
+/** Reads records from the leaf `start` on. Keeps two pages in memory. */
 export function openRecordReader(
   { gateway, log: { notary, size: end } }: LogContext,
   start: number,
@@ -239,10 +233,7 @@ export function openRecordReader(
   }
 
   return {
-    /**
-     * Returns the record of this leaf index, or null if the gateway does not serve it. Indexes must
-     * ascend.
-     */
+    /** Returns null if the gateway does not serve the record. Indexes must ascend. */
     async take(index: number): Promise<Json | null> {
       while (!isOver && (entries[0]?.index ?? -1) < index) {
         entries.shift()
@@ -260,9 +251,7 @@ export function openRecordReader(
   }
 }
 
-/**
- * Returns a page's records with their claimed indexes. These must ascend and lie within the page.
- */
+/** The indexes that records claim must ascend and lie within the page. */
 function indexRecords(
   records: readonly Json[],
   { from, to, notary }: { readonly from: number; readonly to: number; readonly notary: string },
@@ -273,19 +262,18 @@ function indexRecords(
     if (typeof index !== 'number' || !Number.isSafeInteger(index) || index < least || index >= to)
       throw new GatewayFault('answer_invalid', {
         where: `/v1/log/${notary}/records?start=${from}`,
-        message: `expected a record of a leaf from ${least} on, got leaf ${typeof index === 'number' ? index : 'none'}`,
+        message:
+          `expected a record of a leaf from ${least} on, got leaf ` +
+          `${typeof index === 'number' ? index : 'none'}`,
       })
     least = index + 1
     return { index, record }
   })
 }
 
-/**
- * Number of remembered signatures. Consecutive records under one head have the same head signature.
- */
+/** Consecutive records under one head have the same head signature. */
 const RECOVERIES_MAX = 64
 
-/** Wraps `recover` with a memory: a digest and a signature always give the same signer. */
 function rememberRecoveries(recover: PointRecovery): PointRecovery {
   const known = createMemory<Uint8Array>(RECOVERIES_MAX)
   return (signed) => {
@@ -294,8 +282,8 @@ function rememberRecoveries(recover: PointRecovery): PointRecovery {
   }
 }
 
-/** Limits for the time at which leaves were appended, from head attestations: Unix milliseconds. */
-export type TimeBracket = {
+/** Limits for the time at which leaves were appended, Unix milliseconds. */
+type TimeBracket = {
   /** The latest finishing time in the records so far. */
   readonly newestMs: number | null
   /** All later leaves were appended after this time. */
@@ -303,19 +291,20 @@ export type TimeBracket = {
 }
 
 /**
- * Compares the times in records with the times at which the enclave attested its log, from `start`
- * on. The host's clock sets the times in records. The security module sets the times in
- * attestations. A difference of one minute is accepted.
+ * The host's clock sets the times in records. The security module sets the times in attestations. A
+ * difference of one minute is accepted.
  */
 function createTimeline(start: TimeBracket, ledger: Ledger) {
   let { newestMs, notBeforeMs } = start
   return {
-    /** Must be called with the records in the order of their leaves. */
+    /** Records must be passed in the order of their leaves. */
     passRecord({ index, finished_at: finishedMs }: Receipt): void {
       if (notBeforeMs !== null && finishedMs < notBeforeMs - FUTURE_SKEW_MS_DEFAULT)
         ledger.find('record_time', {
           where: `record ${index}`,
-          message: `the record says that it finished ${isoOf(finishedMs)}, but it was appended after ${isoOf(notBeforeMs)}, as the enclave attested`,
+          message:
+            `the record says that it finished ${isoOf(finishedMs)}, but it was appended after ` +
+            `${isoOf(notBeforeMs)}, as the enclave attested`,
         })
       newestMs = Math.max(newestMs ?? 0, finishedMs)
     },
@@ -324,7 +313,9 @@ function createTimeline(start: TimeBracket, ledger: Ledger) {
       if (newestMs !== null && newestMs > timestampMs + FUTURE_SKEW_MS_DEFAULT)
         ledger.find('record_time', {
           where: `attestation of ${isoOf(timestampMs)}`,
-          message: `a record says that it finished ${isoOf(newestMs)}, but the enclave attested it before that time`,
+          message:
+            `a record says that it finished ${isoOf(newestMs)}, but the enclave attested it ` +
+            'before that time',
         })
       notBeforeMs = Math.max(notBeforeMs ?? 0, timestampMs)
     },

@@ -9,21 +9,15 @@ import type { GatewayContext } from './audit-context.ts'
 import type { AnchorEvent, ChainAnchor, ChainSource } from './chain.ts'
 import type { Ledger } from './findings.ts'
 
-/** Tools for the search for unlisted logs. */
 export type SearchContext = GatewayContext & {
   readonly chain: ChainSource
   /** The newest block when the audit began. The gateway may not serve later anchors yet. */
   readonly toBlock: number
-  /** Contracts of the listed logs. */
   readonly contracts: ReadonlySet<string>
-  /** Notaries that were already reported. */
   readonly hidden: Set<string>
 }
 
-/**
- * Maximum number of looked-up transactions per relayer. A relayer that only sends anchors needs
- * few.
- */
+/** A relayer that only sends anchors needs few. */
 const TRANSACTIONS_LOOKED_UP_MAX = 200
 
 /**
@@ -68,7 +62,9 @@ function skipOld(ledger: Ledger, what: string): void {
 function reportRest(relayer: string, nonce: number, ledger: Ledger): void {
   ledger.find('relayer_transaction', {
     where: relayer,
-    message: `more than ${TRANSACTIONS_LOOKED_UP_MAX} of its transactions, which were looked up here, belong to no served head; the rest, from nonce ${nonce} on, were not checked`,
+    message:
+      `more than ${TRANSACTIONS_LOOKED_UP_MAX} of its transactions, which were looked up here, ` +
+      `belong to no served head; the rest, from nonce ${nonce} on, were not checked`,
   })
 }
 
@@ -95,8 +91,10 @@ async function judge(
         where: `block ${block}`,
         message:
           txHash === null
-            ? `nonce ${nonce} of the gateway's relayer ${relayer} was used in that block, but not by a transaction from that account`
-            : `the gateway's relayer ${relayer} sent transaction ${txHash}, nonce ${nonce}, which is not an anchor of a served head; its data may be anything`,
+            ? `nonce ${nonce} of the gateway's relayer ${relayer} was used in that block, but ` +
+              'not by a transaction from that account'
+            : `the gateway's relayer ${relayer} sent transaction ${txHash}, nonce ${nonce}, ` +
+              'which is not an anchor of a served head; its data may be anything',
       })
   }
 }
@@ -111,7 +109,6 @@ type Purpose =
     }
   | { readonly kind: 'unknown' }
 
-/** Derives a transaction's purpose from its data alone. */
 function purposeOf(
   { to, input, receipt }: ChainAnchor,
   { contracts, chain, recover }: Pick<SearchContext, 'contracts' | 'chain' | 'recover'>,
@@ -144,7 +141,6 @@ function signerOf(
   return orNull(findSigner, FormatError, ProofError)
 }
 
-/** Reports each hidden log once, for the first anchor found. */
 export function reportHidden(
   anchor: Pick<AnchorEvent, 'notary' | 'size' | 'blockNumber' | 'txHash' | 'address'>,
   sender: string,
@@ -154,6 +150,9 @@ export function reportHidden(
   hidden.add(anchor.notary)
   ledger.find('hidden_log', {
     where: `block ${anchor.blockNumber}`,
-    message: `the gateway does not list the log of ${anchor.notary}, but its relayer ${sender} paid for a head of that log: size ${anchor.size}, in ${anchor.address}, by transaction ${anchor.txHash}`,
+    message:
+      `the gateway does not list the log of ${anchor.notary}, but its relayer ${sender} paid for ` +
+      `a head of that log: size ${anchor.size}, in ${anchor.address}, by transaction ` +
+      `${anchor.txHash}`,
   })
 }

@@ -1,10 +1,6 @@
-/** Returns the value for a key. `make` computes the value on the first call. */
-export type Memory<Value> = (key: string, make: () => Value) => Value
+type Memory<Value> = (key: string, make: () => Value) => Value
 
-/**
- * Creates a memory of at most `entriesMax` values. An attacker may choose the keys, so a full
- * memory drops all values.
- */
+/** An attacker may choose the keys, so a full memory drops all values. */
 export function createMemory<Value>(entriesMax: number): Memory<Value> {
   const known = new Map<string, { readonly value: Value }>()
   return (key, make) => {

@@ -1,8 +1,7 @@
 import { z } from 'zod'
 import { RpcError, type RpcReply, readQuantity } from '../client/rpc.ts'
 
-// Schemas for numbers and hashes in the form of the Ethereum JSON-RPC specification ("quantity" and
-// "data").
+// Forms of the Ethereum JSON-RPC specification ("quantity" and "data").
 
 /** A number from 0 to 2^53-1. */
 export const Quantity = z.string().transform((text, context) => {
@@ -31,16 +30,13 @@ function lowerCase(form: RegExp) {
     .transform((text) => text.toLowerCase())
 }
 
-/**
- * Parses the value of a reply. Throws RpcError: `refused`, or `bad_answer` with the name of the
- * wrong member.
- */
+/** Throws RpcError: `refused`, or `bad_answer` with the name of the wrong member. */
 export function readAs<T>(shape: z.ZodType<T>, reply: RpcReply | undefined): T {
   if (reply?.kind === 'error') throw new RpcError('refused', reply.message)
   return readValue(shape, reply?.value)
 }
 
-/** Parses the result of a single call. Throws as readAs does. */
+/** Throws RpcError `bad_answer`, with the name of the wrong member. */
 export function readValue<T>(shape: z.ZodType<T>, value: unknown): T {
   const parsed = shape.safeParse(value)
   if (parsed.success) return parsed.data

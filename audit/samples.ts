@@ -7,13 +7,13 @@ const SAMPLES_MAX = 16
 /** Returns a random whole number from 0 to `end` - 1. */
 export type RandomBelow = (end: number) => number
 
-/** Returns an unpredictable number below `end`, which may exceed 2^48, the limit of randomInt. */
+/** The number is unpredictable. `end` may exceed 2^48, the limit of randomInt. */
 export function drawRandom(end: number): number {
   if (end < 2 ** 48) return randomInt(end)
   return Number(randomBytes(8).readBigUInt64BE() % BigInt(end))
 }
 
-/** A few random leaves and heads of a log. The gateway cannot predict them. */
+/** The gateway cannot predict which leaves and heads are sampled. */
 export class Samples {
   private readonly random: RandomBelow
   private readonly wanted: ReadonlySet<number>
@@ -21,7 +21,7 @@ export class Samples {
   private readonly kept: TreeHead[] = []
   private seen = 0
 
-  /** Leaves are drawn with indexes from `start` up to, but not including, `end`. */
+  /** Leaf indexes are drawn from `start` up to, but not including, `end`. */
   constructor(
     random: RandomBelow,
     { start, end }: { readonly start: number; readonly end: number },
@@ -43,7 +43,7 @@ export class Samples {
     for (const index of this.leafHashes.keys()) if (index >= start) this.leafHashes.delete(index)
   }
 
-  /** Adds a head. All heads so far have the same probability of being kept. */
+  /** All heads so far have the same probability of being kept. */
   addHead(head: TreeHead): void {
     this.seen++
     if (this.kept.length < SAMPLES_MAX) this.kept.push(head)
@@ -53,7 +53,6 @@ export class Samples {
     }
   }
 
-  /** Leaf hashes by index. */
   leaves(): ReadonlyMap<number, Uint8Array> {
     return this.leafHashes
   }

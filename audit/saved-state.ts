@@ -7,22 +7,19 @@ import type { TreeHead } from '../attestation/tree-head.ts'
 import { FINDING_KINDS, type FindingCode } from './findings.ts'
 import { openPayers, type WrittenPayers, WrittenPayersForm } from './payers.ts'
 
-/**
- * Shortest time between two writes during an audit, milliseconds. Each write waits for the disk.
- */
+/** Each write waits for the disk. */
 const SAVE_INTERVAL_MS = 1_000
 
-/** Stores the state between two runs, for example in a file. */
-export type StateStore = {
-  /** Returns null if no state was written yet. */
+type StateStore = {
+  /** Null: no state was written yet. */
   read(): Promise<string | null>
-  /** Writes the whole text. If that fails, the old text stays unchanged. */
+  /** If the write fails, the old text stays unchanged. */
   write(text: string): Promise<void>
 }
 
 /**
- * The audit cannot continue from the stored state: the state is malformed or has another scope, so
- * that some parts might never be checked. The message is the reason.
+ * The stored state is malformed, or has another scope: then some parts might never be checked. The
+ * message is the reason.
  */
 export class UnusableState extends Error {
   override readonly name = 'UnusableState'
@@ -34,24 +31,23 @@ export class UnusableState extends Error {
   }
 }
 
-/** The state of the audits of all logs. It is kept over several runs. */
 export type AuditState = Awaited<ReturnType<typeof openAuditState>>
 
 /**
- * Opens the state in a store. A null store keeps nothing. `scope` is the digest of the audit's
- * scope. Throws UnusableState, and the errors of the store.
+ * A null store keeps nothing. `scope`: digest of the audit's scope. Throws UnusableState, and the
+ * errors of the store.
  */
 export async function openAuditState(
   store: StateStore | null,
   { scope, now }: { readonly scope: string; readonly now: () => number },
 ) {
   const text = (await store?.read()) ?? null
-  const { logs, relayers } = text === null ? nothing() : parseState(text, scope)
+  const { logs, relayers }: State =
+    text === null ? { logs: new Map(), relayers: {} } : parseState(text, scope)
   const payers = openPayers(relayers)
   let writtenAtMs = Number.NEGATIVE_INFINITY
   let isDirty = false
 
-  /** Writes the state if it has changed since the last write. */
   async function flush(): Promise<void> {
     if (store === null || !isDirty) return
     const written = Object.fromEntries(
@@ -66,12 +62,11 @@ export async function openAuditState(
   }
 
   return {
-    /** The accounts that paid for the anchors of all logs so far. The state contains them. */
     payers,
     find: (notary: string): SavedLog | null => logs.get(notary) ?? null,
     /** The notaries of all logs that any run audited. */
     notaries: (): readonly string[] => [...logs.keys()],
-    /** Keeps the state of one log. The state is written at once, or within SAVE_INTERVAL_MS. */
+    /** The state is written at once, or within SAVE_INTERVAL_MS. */
     async save(notary: string, saved: SavedLog): Promise<void> {
       logs.set(notary, saved)
       isDirty = true
@@ -84,8 +79,6 @@ export async function openAuditState(
 const FORMAT = 'affidavit-audit-state'
 
 type State = { readonly logs: Map<string, SavedLog>; readonly relayers: WrittenPayers | null }
-
-const nothing = (): State => ({ logs: new Map(), relayers: {} })
 
 const StateForm = z.strictObject({
   format: z.literal(FORMAT),
@@ -149,10 +142,9 @@ const SavedLogForm = z
   })
   .refine(({ edge, head }) => isEdgeOf(edge, head), 'expected the edge of the head')
 
-/** The state of the audit of one log. The next run continues from it. */
 export type SavedLog = Readonly<z.infer<typeof SavedLogForm>>
 
-/** Reads a saved log and marks its findings as earlier. Throws ZodError. */
+/** Marks the findings as earlier. Throws ZodError. */
 function readSavedLog(json: unknown): SavedLog {
   const saved = SavedLogForm.parse(json)
   return { ...saved, findings: saved.findings.map((finding) => ({ ...finding, isEarlier: true })) }

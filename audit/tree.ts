@@ -10,10 +10,7 @@ import { GatewayFault } from './gateway-http.ts'
 /** Maximum number of leaves in memory for one head, to find a wrong leaf. */
 const HELD_LEAVES_MAX = 1_000
 
-/**
- * The tree, built from the leaves as they arrive, and compared with every head. It uses only the
- * leaves and so proves more than the gateway's consistency proofs.
- */
+/** The tree is built from leaves alone, which proves more than the gateway's consistency proofs. */
 export class TreeWalk {
   private edge: Edge
   /**
@@ -32,7 +29,6 @@ export class TreeWalk {
     return this.edge.size
   }
 
-  /** The tree's edge at the last head that matched. */
   get matchedEdge(): Edge {
     return this.matched
   }
@@ -48,7 +44,6 @@ export class TreeWalk {
     return rootOf(this.edge)
   }
 
-  /** Returns true if `root` is the root of the tree at the tree's current size. */
   matches(root: Uint8Array): boolean {
     return equalBytes(this.root(), root)
   }
@@ -60,12 +55,12 @@ export class TreeWalk {
   }
 
   /**
-   * Finds the wrong leaves after a head did not match the tree, with the gateway's proofs for that
-   * head. Returns true if the tree is repaired and the walk can continue.
+   * Finds the wrong leaves with the gateway's proofs, after a head did not match the tree. Returns
+   * true if the tree is repaired and the walk can continue.
    */
   async explain(
     head: TreeHead,
-    /** A larger signed head. Null if there is no such head. */
+    /** A larger signed head, or null. */
     beyond: TreeHead | null,
     context: LogContext,
   ): Promise<boolean> {
@@ -116,7 +111,7 @@ export class TreeWalk {
   }
 }
 
-/** Returns a leaf's hash if the gateway proves that a signed head contains it, otherwise null. */
+/** Null unless the gateway proves that a signed head contains the leaf. */
 async function proveLeaf(
   index: number,
   head: TreeHead,

@@ -33,7 +33,6 @@ export type AnchoredOptions = {
   readonly signal?: AbortSignal
 }
 
-/** The hash of a call, with the request and the answer that its caller kept. */
 export type KeptProof = Pick<Proof, 'hash' | 'request' | 'answer'>
 
 /** The evidence of a call whose anchor is in a block. */
@@ -58,25 +57,22 @@ export type AnchoredEvidence = {
 }
 
 const TIMEOUT_MS_DEFAULT = 120_000
-/** Size limit of evidence, bytes. Evidence contains the request and the answer. */
+/** Bytes. Evidence contains the request and the answer. */
 const EVIDENCE_BYTES_MAX = 64 * 1024 * 1024
 const POLL_MS_MIN = 250
 const POLL_MS_MAX = 5_000
 
 /**
- * Waits until a block has the anchor of a call. Returns the call's evidence bundle after a check
- * that it belongs to this call. With `rpc`, also checks that the chain has the block. If `options`
- * is a text, the text is the `rpc`. Throws AffidavitError `invalid_options`, `not_anchored` when
- * the time limit ends, `other_evidence`, `invalid_evidence`, and the errors of askGateway.
+ * Waits until a block has the anchor of a call. Returns the evidence bundle, which was checked to
+ * belong to this call. With `rpc`, also checks that the chain has the block. A text as `options` is
+ * the `rpc`. Throws AffidavitError `invalid_options`, `not_anchored` when the time limit ends,
+ * `other_evidence`, `invalid_evidence`, and the errors of askGateway.
  */
 export async function awaitAnchor(
   proof: KeptProof,
   parts: {
     readonly gateway: AskedGateway
-    /**
-     * Returns the current policy. Called after the evidence arrived: the policy may change during
-     * the wait.
-     */
+    /** Called after the evidence arrived: the policy may change during the wait. */
     readonly policy: () => BundlePolicy
     readonly options: AnchoredOptions | string
   },
@@ -93,7 +89,7 @@ export async function awaitAnchor(
       ...(signal === undefined ? {} : { signal }),
     })
     const given = withErrorCode('invalid_evidence', () => parseEvidenceBundle(json))
-    checkSame(given, proof)
+    checkSameExchange(given, proof)
     const { bundle, text } = completeBundle({ json, text: asGiven, bundle: given }, proof)
     if (bundle.block !== null) {
       const chain =
@@ -163,8 +159,7 @@ function invalid(message: string): AffidavitError {
   return new AffidavitError('invalid_options', message)
 }
 
-/** Checks that the bundle has the request, the answer and the receipt of this call. */
-function checkSame({ record }: EvidenceBundle, { request, answer }: KeptProof): void {
+function checkSameExchange({ record }: EvidenceBundle, { request, answer }: KeptProof): void {
   const differing = compareExchange(record, { request, answer }).find(
     ({ outcome }) => outcome !== 'passed',
   )
@@ -187,7 +182,8 @@ function completeBundle(
 function sayWhyNot(bundle: EvidenceBundle): string {
   return bundle.block === null
     ? sayNoBlock(bundle)
-    : `the endpoint does not have block ${bundle.block.number}, ${bundle.block.hash}, or the block is not deep enough`
+    : `the endpoint does not have block ${bundle.block.number}, ${bundle.block.hash}, or the ` +
+        'block is not deep enough'
 }
 
 function refuseInvalid({ verdict, checks }: BundleReport): void {

@@ -21,13 +21,9 @@ import { createAnswerSize } from './answer-size.ts'
 import { describeGatewayError } from './check-answer.ts'
 import { AffidavitError } from './errors.ts'
 
-/** A streamed answer that its caller kept. */
 export type KeptStreamedAnswer = Exclude<KeptAnswer, { readonly kind: 'whole' }>
 
-/**
- * Reads the stream of one answer, event by event. Accepts only streams that every reader assembles
- * to the same answer.
- */
+/** Accepts only streams that every reader assembles to the same answer. */
 export type AnswerStreamReader = {
   /**
    * Reads the text of one event. `unshown`: has no content, such as a comment or a ping. `shown`:
@@ -35,11 +31,10 @@ export type AnswerStreamReader = {
    * ended. Throws AffidavitError, FormatError and JsonError.
    */
   read(text: string): 'unshown' | 'shown' | 'proof' | 'end'
-  /** Returns the answer that was read, for its checks and its proof. */
   kept(): KeptStreamedAnswer
 }
 
-/** Reads chunks of a chat completion. The last chunk has the proof, and `[DONE]` follows. */
+/** The last chunk has the proof, and `[DONE]` follows. */
 export function createChunkReader(): AnswerStreamReader {
   const assembly = emptyAssembly()
   const size = createAnswerSize()
@@ -67,7 +62,7 @@ export function createChunkReader(): AnswerStreamReader {
   }
 }
 
-/** Reads the named events of another dialect. The last event has the proof. */
+/** The last event has the proof. */
 export function createNamedEventReader(dialect: EventDialect): AnswerStreamReader {
   const size = createAnswerSize()
   const reader = openKeptStream(dialect)
@@ -92,9 +87,7 @@ export function createNamedEventReader(dialect: EventDialect): AnswerStreamReade
   }
 }
 
-/**
- * Throws if the event is an error with which the gateway ends a failed stream (interface, part 6).
- */
+/** The gateway ends a failed stream with an error event (interface, part 6). */
 function refuseErrorEvent(text: string): void {
   const [, data] = /^event: ?error\ndata: ?(.*)$/m.exec(text) ?? []
   if (data === undefined) return
@@ -118,7 +111,7 @@ function withoutMissingProof(end: () => unknown): void {
   }
 }
 
-/** Returns the result of `read`, or throws AffidavitError `invalid_stream`. */
+/** Throws AffidavitError `invalid_stream` instead of FormatError and JsonError. */
 export function withStreamError<Type>(read: () => Type): Type {
   try {
     return read()

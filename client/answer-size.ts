@@ -15,8 +15,7 @@ const SIZE_MAX: JsonSize = {
 
 /**
  * Counts the values of an answer before they are built: 64 MiB of `0,` would take three gigabytes.
- * The answer arrives as JSON in one or several texts. `add` throws AffidavitError
- * `answer_too_large` above the size that an enclave signs.
+ * `add` throws AffidavitError `answer_too_large` above the size that an enclave signs.
  */
 export function createAnswerSize(): { add(json: Uint8Array | string): void } {
   let sum: JsonSize = { containers: 0, members: 0, items: 0 }

@@ -11,9 +11,7 @@ import {
   RECONNECT_PAUSE_MS,
 } from './gateway.ts'
 
-/**
- * Default limit, bytes: enough for lists of notaries, and for documents with their configuration.
- */
+/** Bytes. Enough for lists of notaries, and for documents with their configuration. */
 const REPLY_BYTES_MAX = 4 * 1024 * 1024
 
 /**
@@ -23,20 +21,18 @@ const OVERLOADED: ReadonlySet<number> = new Set([429, 503])
 const TRIES_MAX = 4
 const TRY_PAUSE_MS = 500
 
-/** A gateway with a time limit for its answers. */
 export type AskedGateway = GatewayOptions & { readonly timeoutMs: number }
 
-/** The gateway's answer: its body as exactly parsed JSON, and as text. */
-export type GatewayReply = { readonly json: JsonObject; readonly text: string }
+type GatewayReply = { readonly json: JsonObject; readonly text: string }
 
-/** `bytesMax` limits the reply. `withKey`: the request contains the API key. */
+/** `withKey`: the request contains the API key. */
 type AskOptions = {
   readonly withKey?: boolean
   readonly bytesMax?: number
-  readonly signal?: AbortSignal
+  readonly signal?: AbortSignal | undefined
 }
 
-/** Calls readFromGateway for a reply that is a JSON object. */
+/** Does the same as readFromGateway, for a reply that is a JSON object. */
 export async function askGateway(
   gateway: AskedGateway,
   path: string,

@@ -19,12 +19,12 @@ export type NotaryCheckName = 'attestation document' | 'nonce' | 'measurements' 
 
 /** A notary whose enclave proved to be an expected enclave. */
 export type AttestedNotary = {
-  /** The notary's address: 0x, lower case. */
+  /** 0x, lower case. */
   readonly notary: string
   /** 0x and 65 bytes of hex. */
   readonly publicKey: string
-  /** Time of the attestation. `validUntil`: when the first certificate of the document expires. */
   readonly attestedAt: Date
+  /** When the first certificate of the document expires. */
   readonly validUntil: Date
   /** The enclave's boot configuration: providers, certificate authorities, chain, contract. */
   readonly configuration: JsonObject
@@ -33,11 +33,12 @@ export type AttestedNotary = {
   readonly facts: AttestationFacts
 }
 
-/** Bytes of the nonce in a request for a document. */
 const NONCE_BYTES = 32
 const EMPTY = new Uint8Array()
 
-/** Requests a document with our nonce from a notary's enclave, and checks it against the policy. */
+/**
+ * Requests a document with our own nonce, and checks it against the policy. Throws AffidavitError.
+ */
 export async function attestNotary(
   gateway: AskedGateway,
   parts: {
@@ -52,10 +53,7 @@ export async function attestNotary(
   const nonce = crypto.getRandomValues(new Uint8Array(NONCE_BYTES))
   // With the API key, this request does not wait for the requests of callers without a key.
   const path = `/v1/attestation?nonce=${encodeHex(nonce)}&notary=${notary}`
-  const { json } = await askGateway(gateway, path, {
-    withKey: true,
-    ...(signal === undefined ? {} : { signal }),
-  })
+  const { json } = await askGateway(gateway, path, { withKey: true, signal })
   const attestation = memberOf(json, 'attestation')
   const configuration = memberOf(json, 'boot_configuration')
   if (typeof attestation !== 'string' || !isJsonObject(configuration))
@@ -112,9 +110,7 @@ function checkConfiguration(
   return detail
 }
 
-/**
- * Returns the facts of a document that is valid at `atMs` under the policy. Throws AffidavitError.
- */
+/** The document must be valid at `atMs`, Unix milliseconds. Throws AffidavitError. */
 export async function verifyNotaryDocument(
   bytes: Uint8Array,
   parts: {
@@ -144,7 +140,6 @@ export async function verifyNotaryDocument(
   }
 }
 
-/** Returns the error code for a refused document, by the rule that the document breaks. */
 function codeOf({ code, rule }: AttestationError): AffidavitErrorCode {
   if (code === 'certificate_not_yet_valid' || code === 'document_from_future')
     return 'document_not_yet_valid'

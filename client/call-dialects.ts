@@ -15,25 +15,22 @@ export type CallerFault = {
   readonly type: string
   readonly code: string
   readonly message: string
-  /** The request's member that caused the error. Null or absent: no single member caused it. */
+  /** Null or absent: no single member caused the error. */
   readonly param?: string | null
 }
 
-/** How calls of one dialect are made and answered over HTTP. */
 export type CallDialect = {
   readonly dialect: Dialect
-  /** Paths of calls, below the base URL. The query of a call is dropped. */
+  /** Paths below the base URL. The query of a call is dropped. */
   readonly paths: readonly string[]
-  /** Paths of token counts, below the base URL. A count has no proof. */
+  /** Paths below the base URL. A count has no proof. */
   readonly countPaths: readonly string[]
   /** True if the body of an unencrypted call has its demands. Otherwise a header has them. */
   readonly hasDemandsInBody: boolean
   openReader(): AnswerStreamReader
   /** Converts the interface's status of an error to the status for the dialect's clients. */
   statusOf(fault: Pick<CallerFault, 'status' | 'code'>): number
-  /** Returns true if the body of an error has the form of the dialect. */
   isErrorBody(body: JsonObject): boolean
-  /** The body of an error in the form of the dialect. */
   errorBody(fault: CallerFault): JsonObject
   /** The text that ends a stream with an error. `given` is what the caller has received. */
   errorEvents(fault: CallerFault, given: GivenEvents): string
@@ -44,9 +41,8 @@ export type CallDialect = {
   readonly refusedStatus: number
 }
 
-/** The part of a stream that the caller has received. */
-export type GivenEvents = {
-  /** The text of the first event. Empty before the first event. */
+type GivenEvents = {
+  /** Empty before the first event. */
   readonly first: string
   readonly count: number
 }
@@ -110,14 +106,12 @@ const MESSAGES: CallDialect = {
   refusedStatus: AGENT_REFUSED_STATUS,
 }
 
-/** The dialects of calls whose answers are checked. */
 export const CALL_DIALECTS: readonly [CallDialect, ...CallDialect[]] = [CHAT, RESPONSES, MESSAGES]
 
 function openAiError({ message, type, code, param = null }: CallerFault): JsonObject {
   return { error: { message, type, param, code } }
 }
 
-/** The response in the first event of a checked stream. */
 function responseIn(first: string): JsonObject {
   const [, data = '{}'] = /^data: ?(.*)$/m.exec(first) ?? []
   const response = memberAt(parseExactJson(encodeUtf8(data)), 'response')

@@ -4,10 +4,7 @@ import { AffidavitError } from './errors.ts'
 import { readTwice } from './gateway.ts'
 import { createRpc, type Rpc, RpcError, readQuantity, toQuantity } from './rpc.ts'
 
-/**
- * Calls readChainFacts for the endpoint at `url`. Throws AffidavitError `unreachable`, even for
- * invalid answers.
- */
+/** Throws AffidavitError `unreachable`, even for invalid answers. */
 export async function fetchChainFacts(
   { fetch, timeoutMs }: Pick<AskedGateway, 'fetch' | 'timeoutMs'>,
   url: string,
@@ -22,9 +19,8 @@ export async function fetchChainFacts(
 }
 
 /**
- * Reads the facts that verifyBundle needs: the chain's id, its newest block, and the block
- * `blockNumber` (null: none). Throws RpcError. Does NOT show that the answers are true: you must
- * trust the endpoint's operator.
+ * Reads the facts that verifyBundle needs. `blockNumber` null: no block. Throws RpcError. Does NOT
+ * show that the answers are true: you must trust the endpoint's operator.
  */
 export async function readChainFacts(rpc: Rpc, blockNumber: number | null): Promise<ChainFacts> {
   const ask = (method: string, params: readonly unknown[]) =>

@@ -1,6 +1,7 @@
 import { type KeptAnswer, keptProofOf, streamOf } from '../attestation/compare-exchange.ts'
 import type { CredentialDemand } from '../attestation/demands.ts'
 import type { DialectName } from '../attestation/dialects/dialect-names.ts'
+import { type BootFacts, parseBootConfiguration } from '../attestation/evidence/boot-facts.ts'
 import { checkOutcome } from '../attestation/evidence/document-checks.ts'
 import { type Check, check } from '../attestation/finding.ts'
 import { isJsonObject, type JsonObject, memberOf } from '../attestation/json/value.ts'
@@ -27,7 +28,6 @@ export type AnswerCheckName =
 /** The outcome of one check. "Not checked" does not mean "passed". */
 export type AnswerCheck = Check<AnswerCheckName>
 
-/** The call that the answer must belong to. */
 export type SentCall = {
   readonly dialect: DialectName
   /**
@@ -40,9 +40,9 @@ export type SentCall = {
    * may have sent the body without this client.
    */
   readonly sends: number | null
-  /** The call's demand: whose credential the enclave must use. */
+  /** Whose credential the enclave must use. */
   readonly credential: CredentialDemand
-  /** The call's demand: TLS keys that the provider may have, SHA-256 in hex. Null: no demand. */
+  /** TLS keys that the provider may have: SHA-256 of each, hex. Null: any key. */
   readonly providerKeys: readonly string[] | null
   /**
    * True if the call had an `Idempotency-Key`. The gateway may then repeat an answer in other
@@ -52,16 +52,13 @@ export type SentCall = {
   readonly isEncrypted: boolean
 }
 
-/** The result of the checks of an answer. */
 export type CheckedAnswer = {
   readonly checks: readonly AnswerCheck[]
   readonly notary: AttestedNotary
   readonly receipt: Receipt
-  /** Hex, 64 digits, no prefix. */
+  /** 64 hex digits. */
   readonly hash: string
-  /**
-   * The transaction that anchors the log's head, as the gateway states it: 0x and 32 bytes of hex.
-   */
+  /** As the gateway states it: 0x and 32 bytes of hex. */
   readonly txHash: string
 }
 
@@ -90,6 +87,7 @@ export async function checkAnswer(
   const document = await withChecks(checks, () =>
     notaries.checkDocument(notary, String(memberOf(proof, 'attestation'))),
   )
+  const boot = parseBootConfiguration(notary.configuration)
   const made: readonly AnswerCheck[] = [
     ...checks,
     passed(
@@ -97,8 +95,8 @@ export async function checkAnswer(
       `${notary.notary}, shown to be an expected enclave at ${notary.attestedAt.toISOString()}`,
     ),
     passed('attestation document', document),
-    check('log domain', () => checkDomain(proof, notaries.bootFactsOf(notary))),
-    check('provider', () => checkProvider(receipt, notaries.bootFactsOf(notary))),
+    check('log domain', () => checkDomain(proof, boot)),
+    check('provider', () => checkProvider(receipt, boot)),
     ...checkProviderKey(receipt, call),
     check('outcome', () => checkOutcome(receipt)),
     check('attempt', () => checkAttempt(receipt, call)),
@@ -116,7 +114,6 @@ export async function checkAnswer(
   }
 }
 
-/** Returns the object with the proof members. */
 function proofOf(answer: KeptAnswer, dialect: DialectName): JsonObject {
   const proof = keptProofOf(answer, dialect)
   if (memberOf(proof, 'receipt') !== undefined) return proof
@@ -125,7 +122,6 @@ function proofOf(answer: KeptAnswer, dialect: DialectName): JsonObject {
   throw new AffidavitError('no_proof', 'the answer has no proof: nothing shows who made it')
 }
 
-/** Describes an error that the gateway sent instead of an answer. */
 export function describeGatewayError(error: unknown): string {
   const members = isJsonObject(error as JsonObject) ? (error as JsonObject) : {}
   const { code, message } = members
@@ -133,7 +129,6 @@ export function describeGatewayError(error: unknown): string {
   return `the gateway gave an error in place of an answer: ${said.join(': ') || 'no message'}`
 }
 
-/** The error code for each failed check. Checks that may stay open have no code. */
 const CODES: Readonly<Record<AnswerCheckName, AffidavitErrorCode>> = {
   'request hash': 'wrong_request',
   'response hash': 'wrong_response',
@@ -192,10 +187,7 @@ const NEEDED: readonly AnswerCheckName[] = [
   'tree head',
 ]
 
-/**
- * Throws if a required check has not passed. A stream needs only one of two checks: the hash of its
- * response or the hash of its chunks.
- */
+/** A stream needs only one of two checks: the hash of its response or the hash of its chunks. */
 function refuseUnmade(checks: readonly AnswerCheck[], { kind }: KeptAnswer): void {
   const hasPassed = (name: AnswerCheckName) =>
     checks.some((made) => made.name === name && made.outcome === 'passed')
@@ -215,20 +207,14 @@ function refusal({ name, detail }: AnswerCheck, checks: readonly AnswerCheck[]):
   return new AffidavitError(CODES[name], `${name}: ${detail}`, { checks })
 }
 
-function checkDomain(
-  proof: JsonObject,
-  { chainId, contract }: ReturnType<Notaries['bootFactsOf']>,
-): string {
+function checkDomain(proof: JsonObject, { chainId, contract }: BootFacts): string {
   const log = parseLogProof(memberOf(proof, 'log') ?? null)
   if (log.chain_id !== chainId || log.contract !== contract)
     throw new Error(`expected a log for contract ${contract} on chain ${chainId}`)
   return `contract ${contract} on chain ${chainId}`
 }
 
-function checkProvider(
-  { provider: { name, origin } }: Receipt,
-  { providers }: ReturnType<Notaries['bootFactsOf']>,
-): string {
+function checkProvider({ provider: { name, origin } }: Receipt, { providers }: BootFacts): string {
   if (!providers.some((entry) => entry.name === name && entry.origin === origin))
     throw new Error("expected a provider from the enclave's boot configuration")
   return `${name} at ${origin}`
@@ -255,7 +241,8 @@ function checkAttempt(receipt: Receipt, { sends }: SentCall) {
     return { notChecked: `the nonce is the caller's own; the enclave was asked ${attempt} times` }
   if (attempt > sends)
     throw new Error(
-      `expected the enclave to be asked ${sends} times, it was asked ${attempt} times: a gateway can repeat a call until it likes the answer`,
+      `expected the enclave to be asked ${sends} times, it was asked ${attempt} times: a ` +
+        'gateway can repeat a call until it likes the answer',
     )
   return `asked ${attempt} times, sent ${sends} times`
 }
@@ -288,7 +275,7 @@ function passed(name: AnswerCheckName, detail: string): AnswerCheck {
   return { name, outcome: 'passed', detail }
 }
 
-/** Runs a step. Adds the checks made so far to its error. */
+/** Adds the checks that were made so far to the error. */
 async function withChecks<Type>(
   checks: readonly AnswerCheck[],
   run: () => Promise<Type>,

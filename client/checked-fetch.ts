@@ -17,15 +17,13 @@ import { createProof, type Proof } from './proof.ts'
 import type { Providers } from './providers.ts'
 import type { SessionTurn, SessionTurns } from './session.ts'
 
-/** The options of createCheckedFetch. */
-export type CheckedFetchOptions = {
-  /** URL for verified calls: the gateway's URL with `/v1/verified`. */
+type CheckedFetchOptions = {
+  /** The gateway's URL with `/v1/verified`. */
   readonly baseURL: string
   readonly fetch: Fetch
   readonly notaries: Notaries
   /** Null: any provider may receive a call. */
   readonly providers: Providers | null
-  /** True if calls are encrypted to an enclave. */
   readonly encrypt: boolean
   /** True if a stream is passed on only after a check of all its chunks. */
   readonly hold: boolean
@@ -36,11 +34,10 @@ export type CheckedFetchOptions = {
    * refused.
    */
   readonly keep: (proof: Proof) => void | Promise<void>
-  /** Receives each proof with its answer, before the end of the answer is passed on. */
   readonly bind: (answer: Response, proof: Proof) => void
   /** Unix milliseconds. */
   readonly now: () => number
-  /** The session of all calls, or null. */
+  /** Null: calls are made without a session. */
   readonly session: SessionTurns | null
 }
 
@@ -128,10 +125,9 @@ async function sendClear(
 }
 
 /**
- * Encrypts a call, sends it, and decrypts the answer as it arrives. If the enclave no longer has
- * the key, it did not process the call. The call is then sent once more, with the key of another
- * enclave if possible. If the gateway refuses the second attempt too, the caller's client receives
- * 503 and tries again later.
+ * If the enclave no longer has the key, it did not process the call. The call is then sent once
+ * more, with the key of another enclave if possible. If the gateway refuses again, the caller's
+ * client receives 503 and tries again later.
  */
 async function sendSealed(
   send: (more: RequestInit) => Promise<Response>,
@@ -167,17 +163,14 @@ async function sendSealed(
   }
 }
 
-/**
- * Replaces status 422 (a repeat does not help) by 503, after which the official SDKs repeat the
- * call.
- */
+/** The official SDKs repeat a call after 503, but not after 422. */
 function retryLater(response: Response): Response {
   const headers = new Headers(response.headers)
   headers.set('retry-after', '1')
   return new Response(response.body, { status: 503, headers })
 }
 
-/** Returns null without a credential. Throws for a credential that the enclave could not use. */
+/** Null without a credential. Throws for a credential that the enclave could not use. */
 function readCredential(header: string | null): string | null {
   if (header === null) return null
   const credential = header.replace(/^bearer(?:\s+|$)/i, '').trim()
@@ -224,7 +217,6 @@ type Answered = {
   readonly form: CallDialect
   readonly turn: SessionTurn | null
   readonly options: CheckedFetchOptions
-  /** The signal of this call, with which its caller may abort. */
   readonly signal: AbortSignal
 }
 
@@ -323,7 +315,6 @@ function readAnswer(bytes: Uint8Array, { form }: Answered): JsonObject {
   return answer
 }
 
-/** Checks that an expected enclave signed the answer, then stores and returns the proof. */
 async function prove(answer: KeptAnswer, { call, turn, options }: Answered): Promise<Proof> {
   const { notaries, now, keep } = options
   const checked = await checkAnswer(answer, { call, notaries })
@@ -334,10 +325,7 @@ async function prove(answer: KeptAnswer, { call, turn, options }: Answered): Pro
   return proof
 }
 
-/**
- * Returns a copy of `response` with another body, without the headers for the old body's
- * compression and length.
- */
+/** The headers for the old body's compression and length are removed. */
 function likewise(
   { status, statusText, headers }: Response,
   body: ReadableStream<Uint8Array<ArrayBuffer>> | Uint8Array<ArrayBuffer>,
@@ -351,8 +339,8 @@ function likewise(
 const READERS = ['arrayBuffer', 'blob', 'bytes', 'formData', 'json', 'text'] as const
 
 /**
- * Returns an empty response that replaces a refused answer. Every method that reads the body
- * rejects with `fault`: some engines replace the error of a stream by another error.
+ * Every method that reads the body rejects with `fault`: some engines replace the error of a stream
+ * by another error.
  */
 function refuse(response: Response, fault: unknown): Response {
   void response.body?.cancel().catch(() => undefined)

@@ -36,18 +36,17 @@ export function checkedStream(
   },
 ): ReadableStream<Uint8Array<ArrayBuffer>> {
   const reader = source.getReader()
-  const events = createEventSplitter(bytesMax)
+  const splitEvents = createEventSplitter(bytesMax)
   const held: Uint8Array<ArrayBuffer>[] = []
   let hasProof = false
   let isProven = false
 
-  /** Reads until data can be passed on, or until the end. */
   async function pull(controller: ReadableStreamDefaultController<Uint8Array<ArrayBuffer>>) {
     for (;;) {
       const { done, value } = await read()
       if (done) throw cut(hasProof)
       let isGiven = false
-      for (const bytes of events.add(value)) {
+      for (const bytes of splitEvents(value)) {
         const kind = withStreamError(() => answer.read(decodeLines(bytes)))
         hasProof ||= kind === 'proof'
         // A waiting reader receives enqueued data at once and may stop at the end, so this data
@@ -117,15 +116,14 @@ function cut(hasProof: boolean): AffidavitError {
 }
 
 /**
- * Splits bytes into events. Lines must end with a single line feed, as the gateway writes them:
- * readers treat other line ends differently.
+ * Lines must end with a single line feed, as the gateway writes them: readers treat other line ends
+ * differently.
  */
 function createEventSplitter(bytesMax: number) {
-  /** Bytes since the last complete event. */
   const rest = new ByteBuffer()
   let length = 0
 
-  function* add(bytes: Uint8Array): Generator<Uint8Array<ArrayBuffer>> {
+  return function* split(bytes: Uint8Array): Generator<Uint8Array<ArrayBuffer>> {
     length += bytes.length
     if (length > bytesMax)
       throw new AffidavitError('answer_too_large', `expected at most ${bytesMax} bytes`)
@@ -145,24 +143,19 @@ function createEventSplitter(bytesMax: number) {
     }
     rest.append(bytes.subarray(start))
   }
-
-  return { add }
 }
 
 const LINE_FEED = 0x0a
 const CARRIAGE_RETURN = 0x0d
 
-/**
- * Returns the position after the first complete event from `from` on, or -1. An event ends with two
- * line feeds.
- */
+/** Returns -1 without a complete event. An event ends with two line feeds. */
 function findEventEnd(bytes: Uint8Array, from: number): number {
   for (let at = bytes.indexOf(LINE_FEED, from); at >= 0; at = bytes.indexOf(LINE_FEED, at + 1))
     if (bytes[at + 1] === LINE_FEED) return at + 2
   return -1
 }
 
-/** Decodes lines and keeps byte order marks. Some readers drop them at the beginning of a line. */
+/** Keeps byte order marks: some readers drop them at the beginning of a line. */
 function decodeLines(bytes: Uint8Array): string {
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes)

@@ -44,9 +44,11 @@ export async function askCount(
 }
 
 const ENCRYPTED =
-  'calls are encrypted, and the gateway would read the prompt of this request. Estimate the number, or connect with encrypt: false (affidavit proxy --no-encrypt)'
+  'calls are encrypted, and the gateway would read the prompt of this request. Estimate the ' +
+  'number, or connect with encrypt: false (affidavit proxy --no-encrypt)'
 const UNATTESTED =
-  'only attested providers may read prompts, and nothing proves which provider counts. Estimate the number, or connect without providers'
+  'only attested providers may read prompts, and nothing proves which provider counts. Estimate ' +
+  'the number, or connect without providers'
 
 function refuseCount({ errorBody }: CallDialect, reason: string): Response {
   const status = 404

@@ -13,24 +13,18 @@ import type { AttestedNotary } from './attest-notary.ts'
 import type { EncryptionTarget } from './encryption.ts'
 import { invalidReply } from './errors.ts'
 
-/** Maximum number of keys of one notary. A notary makes a key every hour, valid for two hours. */
+/** A notary makes a key every hour, valid for two hours. */
 const KEYS_MAX = 16
-/**
- * A key is not used if it expires within this time, milliseconds: the enclave must read the call
- * before the key expires.
- */
+/** The enclave must read the call before the key expires. */
 const KEY_MARGIN_MS = 60_000
 
-/** A key that a notary signed, with its expiry time, Unix milliseconds. */
+/** The notary signed this key. `endMs`: when the key expires, Unix milliseconds. */
 export type UsableKey = EncryptionTarget & { readonly endMs: number }
 
-/** A notary, and the encryption keys that the gateway states for it. */
+/** The gateway states these keys. They are not verified. */
 export type NamedNotary = { readonly notary: string; readonly encryptionKeys: readonly Json[] }
 
-/**
- * Reads the notaries that a gateway names. The client does not trust this list: it requests a
- * document from each enclave.
- */
+/** The client does not trust this list: it requests a document from each enclave. */
 export function readNamedNotaries(json: JsonObject): readonly NamedNotary[] {
   const list = memberOf(json, 'notaries')
   if (!isJsonArray(list) || list.length > NOTARIES_MAX)
@@ -49,7 +43,7 @@ export function readNamedNotaries(json: JsonObject): readonly NamedNotary[] {
   return [...new Map(named.map((entry) => [entry.notary, entry])).values()]
 }
 
-/** Returns the keys that this attested notary signed. Ignores all others. */
+/** Ignores keys that this notary did not sign. */
 export function keysOfNotary(
   { notary, configuration }: AttestedNotary,
   { stated, atMs }: { readonly stated: readonly Json[]; readonly atMs: number },
@@ -62,8 +56,8 @@ export function keysOfNotary(
 }
 
 /**
- * Chooses the enclave to which a call is encrypted, at random. It chooses the notary `gone` only if
- * no other notary has a usable key. Returns undefined without a usable key.
+ * Chooses at random, and the notary `gone` only if no other notary has a usable key. Undefined
+ * without a usable key.
  */
 export function chooseEnclave(
   usable: readonly UsableKey[],
@@ -74,7 +68,6 @@ export function chooseEnclave(
   return keys[Math.floor(Math.random() * keys.length)]
 }
 
-/** Returns true if there is time for the enclave to read a call that is encrypted with this key. */
 export function hasTimeLeft({ endMs }: UsableKey, atMs: number): boolean {
   return endMs - atMs > KEY_MARGIN_MS
 }

@@ -26,16 +26,14 @@ import { FormatError } from '../attestation/errors.ts'
 import { AffidavitError, messageOf } from './errors.ts'
 import { readAtMost } from './gateway.ts'
 
-/** A key for the encryption of calls, and its notary. */
 export type EncryptionTarget = {
-  /** Address of the notary that signed the key: 0x, lower case. */
+  /** The notary that signed the key: 0x, lower case. */
   readonly notary: string
   /** X25519, 32 bytes. */
   readonly publicKey: Uint8Array
 }
 
-/** An encrypted call, ready to be sent, with a function that decrypts its answer. */
-export type SealedCall = {
+type SealedCall = {
   readonly headers: Readonly<Record<string, string>>
   readonly body: Uint8Array<ArrayBuffer>
   /**
@@ -53,7 +51,6 @@ const suite = new HPKE.CipherSuite(
 )
 
 const SECRET_BYTES = 32
-/** Maximum number of bytes that are read from an error answer. */
 const PROBLEM_BYTES_MAX = 64 * 1024
 
 /**
@@ -118,13 +115,17 @@ export async function sealCredential(
 ): Promise<string> {
   const sealing = await setUp(target, CREDENTIAL_INFO)
   const sealed = await sealing.ctx.Seal(encodeUtf8(credential), encodeUtf8(encodeHex(enc)))
-  const text = encodeBase64(concatBytes(sealing.enc, sealed))
-  return `hpke ${text.replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '')}`
+  return `hpke ${encodeBase64Url(concatBytes(sealing.enc, sealed))}`
+}
+
+/** RFC 4648 section 5, without padding. */
+export function encodeBase64Url(bytes: Uint8Array): string {
+  return encodeBase64(bytes).replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '')
 }
 
 /**
- * Returns an encrypted answer whose body is decrypted as it arrives, like SealedCall.open. `enc` is
- * the call's encapsulated key. `secret` is what the call's context exports for answers.
+ * Does the same as SealedCall.open. `enc` is the call's encapsulated key. `secret` is what the
+ * call's context exports for answers.
  */
 export async function openAnswer(
   response: Response,
@@ -152,7 +153,7 @@ export async function openAnswer(
 
 type Opener = (frame: Uint8Array) => Promise<Uint8Array<ArrayBuffer>>
 
-/** Returns a function that decrypts the frames of an answer in their order. */
+/** The returned function must receive the frames in their order. */
 async function createOpener(parts: {
   readonly enc: Uint8Array
   readonly secret: Uint8Array
@@ -183,10 +184,7 @@ async function hmac(key: Uint8Array, data: Uint8Array): Promise<Uint8Array> {
   return new Uint8Array(await crypto.subtle.sign('HMAC', imported, new Uint8Array(data)))
 }
 
-/**
- * Decrypts the frames of a body. The reader must check that the body is complete: its end does not
- * prove that.
- */
+/** The end of the body does not prove that the body is complete: the reader must check that. */
 function openBody(
   source: ReadableStream<Uint8Array>,
   { open, bytesMax }: { readonly open: Opener; readonly bytesMax: number },

@@ -10,15 +10,13 @@ import {
 import type { CallDialect, CallerFault } from './call-dialects.ts'
 import { readAtMost } from './gateway.ts'
 
-/** Maximum number of bytes that are read from an error. */
 const ERROR_BYTES_MAX = 1024 * 1024
 
 /**
- * Reduces an error answer to the members `error` and `detail` of its body, and to the marks of an
+ * Reduces the body of an error answer to the members `error` and `detail`, and to the marks of an
  * error in Anthropic's form. The rest could contain an unchecked completion, and some readers
- * ignore the status. `error` and `detail` are unproved statements from the gateway. Headers that
- * describe the body are removed. An enclave writes the errors of encrypted calls in OpenAI's form:
- * here these errors get the form and the status of the call's dialect.
+ * ignore the status. Nothing proves `error` and `detail`. An enclave writes the errors of encrypted
+ * calls in OpenAI's form: here they get the form and the status of the call's dialect.
  */
 export async function passError(
   response: Response,
@@ -37,7 +35,7 @@ export async function passError(
   return new Response(body, { status, headers })
 }
 
-/** Reads the fault in the body of an error in the interface's form. The body is not trusted. */
+/** The body is not trusted. */
 function faultIn(body: JsonObject | null, status: number): CallerFault {
   const textIn = (name: string) => {
     const text = body === null ? null : memberAt(body, 'error', name)

@@ -9,15 +9,15 @@ export type AffidavitErrorCode =
   | 'older_releases' // a new release list is older than the list that it would replace
   | 'unsupported_call' // affidavit.fetch was called for a request without a proof
   // Try again later, or ask the operator.
-  | 'unreachable' //              the gateway did not answer
-  | 'gateway_error' //            the gateway answered with an error
+  | 'unreachable' // the gateway did not answer
+  | 'gateway_error' // the gateway answered with an error
   | 'not_anchored' // the completion's anchor is not in a block yet
   // Stop trusting: the gateway did not show an expected enclave.
   | 'invalid_reply' // the gateway's answer does not have the required form
   | 'no_notary' // the gateway has no expected enclave
   | 'unknown_notary' // the key that signed the answer is not of an expected enclave
   | 'invalid_document' // an attestation document is not genuine, or has a wrong key or nonce
-  | 'document_expired' //         an attestation document is no longer valid
+  | 'document_expired' // an attestation document is no longer valid
   | 'document_not_yet_valid' // a document becomes valid more than a minute from now
   | 'unexpected_code' // an enclave does not run the expected code
   | 'no_encryption_key' // no expected enclave signed a key for the encryption of calls
@@ -45,9 +45,9 @@ export type AffidavitErrorCode =
   | 'wrong_provider_key' // the provider did not have a key that the call demands
   | 'wrong_credential' // the enclave did not use the credential that the call demands
   | 'asked_again' // the gateway made the enclave repeat the call
-  | 'incomplete' //               the answer was cut
+  | 'incomplete' // the answer was cut
   | 'other_evidence' // the evidence belongs to another completion
-  | 'invalid_evidence' //         a check of the evidence failed
+  | 'invalid_evidence' // a check of the evidence failed
 
 /**
  * An error of the client, with a stable code for each cause. `checks` contains the checks that were
@@ -75,19 +75,17 @@ export class AffidavitError extends Error {
   }
 }
 
-/** Codes of errors after which a later attempt may succeed. */
+/** After these errors, a later attempt may succeed. */
 const REPEATABLE: ReadonlySet<AffidavitErrorCode> = new Set([
   'unreachable',
   'gateway_error',
   'not_anchored',
 ])
 
-/** Returns the message of any thrown value. */
 export function messageOf(fault: unknown): string {
   return fault instanceof Error ? fault.message : String(fault)
 }
 
-/** The error for a gateway's reply that does not have its form. */
 export function invalidReply(message: string): AffidavitError {
   return new AffidavitError('invalid_reply', message)
 }
@@ -100,10 +98,7 @@ export function shown(text: string): string {
   return line.length > SHOWN_LENGTH_MAX ? `${line.slice(0, SHOWN_LENGTH_MAX)}…` : line
 }
 
-/**
- * Returns the result of `read`. Throws an AffidavitError with `code` instead of a FormatError or
- * ProofError.
- */
+/** Throws AffidavitError with `code` instead of FormatError and ProofError. */
 export function withErrorCode<Type>(code: AffidavitErrorCode, read: () => Type): Type {
   try {
     return read()

@@ -3,7 +3,6 @@ import { ByteBuffer } from '../attestation/byte-buffer.ts'
 /** The type of `fetch` in browsers and Node. */
 export type Fetch = (input: string | URL | Request, init?: RequestInit) => Promise<Response>
 
-/** The address of the gateway, and how to connect to it. */
 export type GatewayOptions = {
   /** URL without an API path, and without a slash at its end. */
   readonly url: string
@@ -12,11 +11,10 @@ export type GatewayOptions = {
   readonly fetch: Fetch
   /** Time limit for one exchange, from the connection to the last byte. Null: no limit. */
   readonly timeoutMs: number | null
-  /** Headers that are sent with each call, in addition to the call's own headers. */
+  /** Each call sends these headers in addition to its own. */
   readonly headers?: Readonly<Record<string, string>>
 }
 
-/** One call of our own API. */
 export type GatewayCall = {
   readonly method?: 'GET' | 'POST' | 'PUT' | 'DELETE'
   /** Sent as JSON. */
@@ -25,11 +23,11 @@ export type GatewayCall = {
   readonly bytesMax: number
   readonly signal?: AbortSignal | undefined
   /**
-   * Returns the milliseconds until the call is repeated, or null for no repeat. Default: no repeat.
-   * `tried` is the number of exchanges so far.
+   * Milliseconds until the call is repeated. Null (the default): no repeat. `tried`: number of
+   * exchanges so far.
    */
   readonly retryAfterMs?: (tried: number, outcome: GatewayAnswer | NoAnswer) => number | null
-  /** Waits between two exchanges. Rejects with the signal's reason when the signal is aborted. */
+  /** Rejects with the signal's reason when the signal is aborted. */
   readonly pause?: (ms: number, signal: AbortSignal | undefined) => Promise<void>
 }
 
@@ -59,9 +57,9 @@ export class NoAnswer extends Error {
 }
 
 /**
- * Calls `path` of the gateway. All clients of our own API use this function. Redirects are not
- * followed, so that no other server receives a key. It returns answers with an error status too:
- * errorWordsOf reads the error. Throws NoAnswer, and the abort reason of `signal`.
+ * All clients of our own API use this function. It follows no redirects, so that no other server
+ * receives a key. It returns answers with an error status too: errorWordsOf reads the error. Throws
+ * NoAnswer, and the abort reason of `signal`.
  */
 export async function callGateway(
   gateway: GatewayOptions,
@@ -121,17 +119,16 @@ async function exchange(
   }
 }
 
-/** Returns why `fetch` failed: the system's code, such as ECONNREFUSED, or the error message. */
+/** The system's code, such as ECONNREFUSED, or the error message. */
 export function systemReasonOf(fault: unknown): string {
   const cause = fault instanceof Error && fault.cause instanceof Error ? fault.cause : fault
   if (!(cause instanceof Error)) return 'unknown fault'
   return 'code' in cause && typeof cause.code === 'string' ? cause.code : cause.message
 }
 
-/** The content of an error envelope of our API. */
-export type GatewayErrorWords = { readonly message: string; readonly code: string | null }
+type GatewayErrorWords = { readonly message: string; readonly code: string | null }
 
-/** Reads the message and the code of the error envelope, `{"error": {"message", "code"}}`. */
+/** Reads `{"error": {"message", "code"}}`. Null for any other body. */
 export function errorWordsOf(bytes: Uint8Array): GatewayErrorWords | null {
   try {
     const { error } = JSON.parse(new TextDecoder().decode(bytes))
@@ -156,7 +153,7 @@ export class UnsafeKey extends Error {
   override readonly name = 'UnsafeKey'
 }
 
-/** Throws UnsafeKey if there is a key that may not be sent to `url`. */
+/** Throws UnsafeKey. */
 export function checkKeySafety(url: URL, apiKey: string | null): void {
   if (apiKey !== null && !isSafeForKey(url))
     throw new UnsafeKey(
@@ -165,16 +162,15 @@ export function checkKeySafety(url: URL, apiKey: string | null): void {
 }
 
 /**
- * Time in which a connection pool detects closed connections, milliseconds. A later read opens a
- * new connection.
+ * Milliseconds in which a connection pool detects closed connections. A later read opens a new
+ * connection.
  */
 export const RECONNECT_PAUSE_MS = 100
 
 /**
- * Makes a read, and repeats it once if `isBroken` returns true. Default: after any rejection. The
- * first request after a restart of the gateway fails, because our pool still has the old
- * connection. Use this only for reads without side effects: a broken call for a completion may have
- * been processed.
+ * Repeats a read once if `isBroken` returns true (default: after any rejection). After a restart of
+ * the gateway, our pool still has the old connection, so the first request fails. Use this only for
+ * reads without side effects: a broken call for a completion may have been processed.
  */
 export async function readTwice<Type>(
   read: () => Promise<Type>,
@@ -195,15 +191,12 @@ export async function readTwice<Type>(
   }
 }
 
-/** Returns true for a redirect. In browsers, the response then has status 0. */
+/** In browsers, the response to a redirect has status 0. */
 export function isRedirect({ status, type }: Response): boolean {
   return type === 'opaqueredirect' || (status >= 300 && status < 400)
 }
 
-/**
- * Reads a body, or returns null if it has more than `bytesMax` bytes. Rejects when the stream
- * fails.
- */
+/** Null if the body has more than `bytesMax` bytes. Rejects when the stream fails. */
 export async function readAtMost(
   response: Response,
   bytesMax: number,
@@ -222,7 +215,7 @@ export async function readAtMost(
   }
 }
 
-/** Waits for `ms` milliseconds. Rejects with the signal's reason when the signal is aborted. */
+/** Rejects with the signal's reason when the signal is aborted. */
 export async function delay(ms: number, signal: AbortSignal | undefined): Promise<void> {
   await new Promise<void>((resolve, reject) => {
     const abort = () => {
@@ -238,9 +231,7 @@ export async function delay(ms: number, signal: AbortSignal | undefined): Promis
   })
 }
 
-/**
- * Waits for shared work. Rejects when this caller aborts; the work continues for the other callers.
- */
+/** Rejects when this caller aborts. The shared work continues for the other callers. */
 export async function leavable<Value>(
   running: Promise<Value>,
   signal: AbortSignal,

@@ -1,10 +1,9 @@
 import { isJsonArray, type Json, memberAt } from '../attestation/json/value.ts'
 import { invalidReply } from './errors.ts'
 
-/** Maximum number of providers in the list of a gateway. */
 const PROVIDERS_MAX = 64
 
-/** A provider as a gateway lists it. Nothing in it is proved. */
+/** Nothing proves these statements of the gateway. */
 export type ListedProvider = {
   readonly provider: string
   readonly origin: string
@@ -14,8 +13,7 @@ export type ListedProvider = {
 }
 
 /**
- * Reads the list of a gateway: only the members that a request for evidence needs. Throws
- * AffidavitError `invalid_reply`.
+ * Reads only the members that a request for evidence needs. Throws AffidavitError `invalid_reply`.
  */
 export function readListedProviders(json: Json): readonly ListedProvider[] {
   const list = memberAt(json, 'data')

@@ -1,5 +1,4 @@
 import { decodeBase64, decodeHex, encodeHex, equalBytes, sha256 } from '../attestation/bytes.ts'
-import { type BootFacts, parseBootConfiguration } from '../attestation/evidence/boot-facts.ts'
 import type { BundlePolicy } from '../attestation/evidence/policy.ts'
 import type { AttestationFacts } from '../attestation/nitro/facts.ts'
 import { createAttestationVerifier } from '../attestation/nitro/verify-attestation.ts'
@@ -27,9 +26,7 @@ import { AffidavitError, messageOf, shown, withErrorCode } from './errors.ts'
 /** A notary that the gateway named, without proof that its enclave is an expected enclave. */
 export type RefusedNotary = { readonly notary: string; readonly reason: AffidavitError }
 
-/** The notaries of a gateway. An answer is checked against them. */
 export type Notaries = {
-  /** The attested notaries, and the notaries that were refused at the last attempt. */
   list(): {
     readonly attested: readonly AttestedNotary[]
     readonly refused: readonly RefusedNotary[]
@@ -41,9 +38,9 @@ export type Notaries = {
    */
   refresh(signal?: AbortSignal): Promise<void>
   /**
-   * Returns the attested notary with this public key (0x, hex). For a new notary, or an expired
-   * document, it requests a document from the enclave. Throws AffidavitError `unknown_notary` with
-   * the cause.
+   * Returns the attested notary with this public key (0x, hex). Asks the enclave for a document if
+   * the notary is new or its document has expired. Throws AffidavitError `unknown_notary` with the
+   * cause.
    */
   find(publicKey: string): Promise<AttestedNotary>
   /**
@@ -64,7 +61,6 @@ export type Notaries = {
    * attested again before it receives a call, or before its answer is accepted.
    */
   replacePolicy(policy: BundlePolicy): void
-  /** Returns the policy that enclaves are checked against. */
   policy(): BundlePolicy
   /** Returns true if the notary's enclave is attested now as an expected enclave. */
   isExpected(notary: string): boolean
@@ -73,34 +69,26 @@ export type Notaries = {
    * refresh.
    */
   ensure(): Promise<void>
-  /** Returns the parts of a notary's configuration that answers are compared with. */
-  bootFactsOf(notary: AttestedNotary): BootFacts
 }
 
-/**
- * A document is renewed this long before it expires, milliseconds. AWS's leaf certificates live 3
- * hours.
- */
+/** Milliseconds before a document expires. AWS's leaf certificates live 3 hours. */
 const RENEW_BEFORE_MS = 30 * 60_000
 /**
- * Shortest time between two renewals, milliseconds. A renewed document may expire just as soon,
- * because a security module may reuse its leaf certificate.
+ * Milliseconds. A renewed document may expire just as soon: a security module may reuse its leaf
+ * certificate.
  */
 const RENEW_PAUSE_MS = 60_000
-/**
- * Time until a refused key is checked again, milliseconds: a hostile gateway can name any number of
- * keys, and each check takes a request.
- */
+/** Milliseconds. A hostile gateway can name any number of keys, and each check takes a request. */
 const REFUSAL_MS = 10_000
-/** Maximum number of remembered documents. An enclave makes a few documents a day. */
+/** An enclave makes a few documents a day. */
 const DOCUMENTS_MAX = 64
 
 const EMPTY = new Uint8Array()
 
-/** The remembered result for one document. */
+/** `endMs`: Unix milliseconds. */
 type KnownDocument = { readonly facts: AttestationFacts; readonly endMs: number }
 
-/** Keeps the notaries of one gateway. `now` is Unix milliseconds. */
+/** `now` returns Unix milliseconds. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one state
 export function createNotaries(
   gateway: AskedGateway,
@@ -117,7 +105,7 @@ export function createNotaries(
   let renewing: Promise<void> | null = null
   let isReplaced = false
 
-  /** Attests a notary, with at most one request at a time for each notary. */
+  /** At most one request at a time is made for each notary. */
   function attest(notary: string, signal?: AbortSignal): Promise<AttestedNotary> {
     const running = asking.get(notary)
     if (running !== undefined) return running
@@ -157,15 +145,10 @@ export function createNotaries(
   }
 
   async function listNamed(signal?: AbortSignal): Promise<readonly NamedNotary[]> {
-    const { json } = await askGateway(
-      gateway,
-      '/v1/notaries',
-      signal === undefined ? {} : { signal },
-    )
+    const { json } = await askGateway(gateway, '/v1/notaries', { signal })
     return readNamedNotaries(json)
   }
 
-  /** Stores the keys of expected enclaves. */
   function takeKeys(named: readonly NamedNotary[]): void {
     keys = named.flatMap(({ notary, encryptionKeys: stated }) => {
       const known = attested.get(notary)
@@ -228,12 +211,16 @@ export function createNotaries(
       outcome.status === 'rejected' ? [faultOf(outcome.reason)] : [],
     )
     const isEarly = ({ code }: AffidavitError) => code === 'document_not_yet_valid'
+    const refusals = named.map((notary, at) => {
+      const { code, message } = reasons[at] ?? {}
+      return `${notary}: ${code}: ${message}`
+    })
     throw new AffidavitError(
       // If all documents seem to become valid later, the local clock is probably wrong.
       reasons.length > 0 && reasons.every(isEarly) ? 'document_not_yet_valid' : 'no_notary',
       reasons.length === 0
         ? 'the gateway has no enclave in use'
-        : `no enclave of the gateway is as expected: ${named.map((notary, at) => `${notary}: ${reasons[at]?.code}: ${reasons[at]?.message}`).join('; ')}`,
+        : `no enclave of the gateway is as expected: ${refusals.join('; ')}`,
       { cause: reasons[0] },
     )
   }
@@ -258,7 +245,8 @@ export function createNotaries(
       const { code, message } = faultOf(fault)
       throw new AffidavitError(
         'unknown_notary',
-        `the answer is signed by ${notary}, but ${notary} was not shown to be an expected enclave: ${code}: ${message}`,
+        `the answer is signed by ${notary}, but ${notary} was not shown to be an expected ` +
+          `enclave: ${code}: ${message}`,
         { cause: fault },
       )
     }
@@ -310,11 +298,9 @@ export function createNotaries(
         )
       return `${facts.moduleId} at ${new Date(facts.timestampMs).toISOString()}, ${nameCode(facts)}`
     },
-    bootFactsOf: ({ configuration }) => parseBootConfiguration(configuration),
   }
 }
 
-/** Converts any error into an AffidavitError. */
 function faultOf(fault: unknown): AffidavitError {
   if (fault instanceof AffidavitError) return fault
   return new AffidavitError('unreachable', shown(messageOf(fault)), { cause: fault })

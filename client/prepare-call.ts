@@ -1,4 +1,4 @@
-import { encodeBase64, encodeHex, encodeUtf8, sha256 } from '../attestation/bytes.ts'
+import { encodeHex, encodeUtf8, sha256 } from '../attestation/bytes.ts'
 import {
   type CredentialDemand,
   DEMANDS_MEMBER,
@@ -18,27 +18,26 @@ import { parseStrictJson } from '../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, type JsonObject } from '../attestation/json/value.ts'
 import type { CallDialect } from './call-dialects.ts'
 import type { SentCall } from './check-answer.ts'
+import { encodeBase64Url } from './encryption.ts'
 import { AffidavitError, withErrorCode } from './errors.ts'
 
 /** Maximum number of Idempotency-Keys whose nonces are kept for repeated calls. */
 const KEYED_CALLS_MAX = 1_000
 const NONCE_BYTES = 32
 
-/** A call as its caller made it. */
-export type GivenCall = {
+type GivenCall = {
   readonly form: CallDialect
   readonly headers: Headers
   readonly body: Uint8Array
-  /** The caller's credential for the provider, or null. */
   readonly credential: string | null
-  /** The place of the call in a session, or null. */
+  /** Null: the call belongs to no session. */
   readonly place: SessionPlace | null
   /** TLS keys of the attested providers. Null: any provider may receive the call. */
   readonly providerKeys: readonly string[] | null
   readonly isEncrypted: boolean
 }
 
-/** A call as it is sent. Its answer must belong to `call`. */
+/** The answer must belong to `call`. */
 export type PreparedCall = {
   readonly headers: Headers
   readonly body: Uint8Array<ArrayBuffer>
@@ -46,12 +45,11 @@ export type PreparedCall = {
 }
 
 /**
- * Returns a function that adds the demands to each call: a nonce, the credential, the place in its
- * session, the keys of attested providers. The demands are in the body, or in a header where the
- * dialect has no member for them. An encrypted call has the demands and the hashed headers in its
- * body, so that the gateway can neither read nor change them. Calls with the same Idempotency-Key
- * get the same nonce. Throws AffidavitError `invalid_request`, and `no_attested_provider` if the
- * caller accepts none of the keys.
+ * Adds the demands to each call: a nonce, the credential, the place in its session, the keys of
+ * attested providers. The demands are in the body, or in a header where the dialect has no member
+ * for them. An encrypted call also has its hashed headers in the body: the gateway can neither read
+ * nor change them. Calls with the same Idempotency-Key get the same nonce. Throws AffidavitError
+ * `invalid_request`, and `no_attested_provider` if the caller accepts none of the keys.
  */
 export function createCallPreparer(): (given: GivenCall) => PreparedCall {
   const keyed = new Map<string, { readonly nonce: string; sends: number }>()
@@ -107,7 +105,6 @@ export function createCallPreparer(): (given: GivenCall) => PreparedCall {
   }
 }
 
-/** Returns a random number of this many bytes, in hex. */
 export function randomHex(bytes: number): string {
   return encodeHex(crypto.getRandomValues(new Uint8Array(bytes)))
 }
@@ -129,7 +126,7 @@ function acceptKeys(
 type SentDemands = Demands & { readonly nonce: string; readonly credential: CredentialDemand }
 type Sent = Pick<PreparedCall, 'headers' | 'body'>
 
-/** Writes the demands into the body or a header. All other bytes of the body stay unchanged. */
+/** All other bytes of the body stay unchanged. */
 function placeDemands(
   { form, headers: given, body, isEncrypted }: GivenCall,
   request: JsonObject,
@@ -141,7 +138,7 @@ function placeDemands(
   headers.delete(DEMANDS_HEADER)
   const isTheirs = Object.hasOwn(request, DEMANDS_MEMBER)
   if (!form.hasDemandsInBody && !isEncrypted) {
-    headers.set(DEMANDS_HEADER, encodeBase64Url(JSON.stringify(demands)))
+    headers.set(DEMANDS_HEADER, encodeBase64Url(encodeUtf8(JSON.stringify(demands))))
     const { [DEMANDS_MEMBER]: _, ...rest } = request
     return { headers, body: isTheirs ? canonicalBytes(rest) : new Uint8Array(body) }
   }
@@ -168,7 +165,6 @@ function hashedOf({ dialect }: CallDialect, request: JsonObject, headers: Header
   return withErrorCode('invalid_request', () => hashedHeaders(dialect.name, request, given))
 }
 
-/** Reads the demands that the caller set. */
 function readDemands({ form, headers }: GivenCall, request: JsonObject): Demands {
   const { dialect } = form
   const hashed = hashedOf(form, request, headers)
@@ -192,7 +188,7 @@ function withoutJsonError<Type>(what: string, read: () => Type): Type {
   }
 }
 
-/** Adds demands to the text of an object. All other bytes stay unchanged. */
+/** All other bytes of the body stay unchanged. */
 function addDemands(body: Uint8Array, demands: Demands): Uint8Array<ArrayBuffer> {
   const text = new TextDecoder().decode(body).trimStart()
   const rest = text.slice(1)
@@ -204,8 +200,4 @@ function addDemands(body: Uint8Array, demands: Demands): Uint8Array<ArrayBuffer>
 /** The canonical text has the same hash as the text of the caller. */
 function canonicalBytes(request: Json): Uint8Array<ArrayBuffer> {
   return new Uint8Array(encodeUtf8(canonicalizeJson(request)))
-}
-
-function encodeBase64Url(text: string): string {
-  return encodeBase64(encodeUtf8(text)).replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '')
 }

@@ -7,14 +7,13 @@ import type { AnswerCheck, CheckedAnswer } from './check-answer.ts'
 
 /** One call with a checked answer: the request, the answer, and the proof. */
 export type Proof = {
-  /** The completion's hash, as its answer states it: 64 hex digits. */
+  /** As the answer states it: 64 hex digits. */
   readonly hash: string
-  /** The enclave's signing account: 0x, lower case. */
+  /** The enclave's account: 0x, lower case. */
   readonly notary: string
   /** The transaction that anchors the completion, as the gateway states it. */
   readonly txHash: string
   readonly receipt: Receipt
-  /** All checks in their order, with their results. */
   readonly checks: readonly AnswerCheck[]
   readonly checkedAt: Date
   /** The body as it was sent, with its nonce. */
@@ -29,7 +28,6 @@ export type Proof = {
   toString(): string
 }
 
-/** Creates the proof of a call whose answer was checked. */
 export function createProof(
   { hash, notary, txHash, receipt, checks }: CheckedAnswer,
   kept: { readonly request: JsonObject; readonly answer: KeptAnswer; readonly checkedAt: Date },
@@ -48,17 +46,15 @@ export function createProof(
   }
 }
 
-/** Returns the checks that stay open for an accepted answer: at least the anchor's check. */
+/** At least the check of the anchor stays open. */
 function openIn(checks: readonly AnswerCheck[]): readonly string[] {
   return checks.filter(({ outcome }) => outcome === 'not checked').map(({ name }) => name)
 }
 
 const OUTCOME_WIDTH = 'not checked'.length
 
-/** Prints checks for people, one per line. Text from the gateway is escaped. */
-export function printChecks(
-  checks: readonly { name: string; outcome: string; detail: string }[],
-): string {
+/** Text from the gateway is escaped. */
+function printChecks(checks: readonly { name: string; outcome: string; detail: string }[]): string {
   const width = Math.max(...checks.map(({ name }) => name.length))
   return checks
     .map(
@@ -81,16 +77,14 @@ function escapeControls(text: string): string {
  */
 export type Proofs = Iterable<Proof> & {
   readonly size: number
-  /** Returns the proof of a completion, by its hash (64 hex digits, with or without 0x). */
+  /** `hash`: 64 hex digits, with or without 0x. */
   get(hash: string): Proof | undefined
   /**
    * Returns the proof of an answer from `fetch`. It exists after the answer's body was read to its
    * end.
    */
   of(answer: Response): Proof | undefined
-  /** The newest stored proof. */
   readonly latest: Proof | undefined
-  /** Removes one proof. `clear` removes all proofs. */
   delete(hash: string): boolean
   clear(): void
 }
@@ -100,7 +94,7 @@ function keyOf(hash: string | undefined): string {
   return String(hash).replace(/^0x/, '').toLowerCase()
 }
 
-/** Keeps up to `max` proofs. `add` stores a proof. `bind` links an answer to its proof. */
+/** Keeps the newest `max` proofs. */
 export function createProofs(max: number): {
   readonly proofs: Proofs
   add(proof: Proof): void

@@ -28,7 +28,7 @@ export type ProvidersOption = {
 
 /** A provider whose evidence passed every check of a policy. */
 export type AttestedProvider = {
-  /** The provider's name, as the gateway states it. */
+  /** As the gateway states it. */
   readonly provider: string
   readonly origin: string
   /** TLS keys that the evidence states for this origin: SHA-256 of each, hex. */
@@ -48,9 +48,7 @@ export type RefusedProvider = {
   readonly reason: AffidavitError
 }
 
-/** The attested providers of a gateway. Calls are sent to no others. */
 export type Providers = {
-  /** The attested providers, and the providers that were refused at the last attempt. */
   list(): {
     readonly attested: readonly AttestedProvider[]
     readonly refused: readonly RefusedProvider[]
@@ -70,7 +68,7 @@ export type Providers = {
 }
 
 const POLICIES_MAX = 64
-/** Newer evidence is requested this long before the evidence ends, milliseconds. */
+/** Milliseconds before the evidence ends. */
 const RENEW_BEFORE_MS = 30 * 60_000
 /**
  * Shortest time between two judgements that calls cause, milliseconds. A hostile gateway can claim
@@ -142,7 +140,7 @@ export function createProviders(
   }
 }
 
-/** Reads the policies of the option. Throws AffidavitError `invalid_options`. */
+/** Throws AffidavitError `invalid_options`. */
 function readPolicies(given: ProvidersOption['policies']): readonly ProviderPolicy[] {
   if (!Array.isArray(given) || given.length === 0 || given.length > POLICIES_MAX)
     throw invalidOptions(`expected providers.policies to be a list of 1 to ${POLICIES_MAX}`)
@@ -176,16 +174,16 @@ type Judging = {
 }
 
 /**
- * Judges every provider that the gateway lists, one after the other: documents are large. The time
- * limit of the gateway applies to all documents together.
+ * Documents are large, so the providers are judged one after the other. The time limit of the
+ * gateway applies to all documents together.
  */
 async function judgeListed(
   gateway: AskedGateway,
   parts: Judging,
 ): Promise<readonly (AttestedProvider | RefusedProvider)[]> {
   const { policies, signal } = parts
-  const asked = signal === undefined ? {} : { signal }
-  const listed = readListedProviders((await askGateway(gateway, '/v1/providers', asked)).json)
+  const { json } = await askGateway(gateway, '/v1/providers', { signal })
+  const listed = readListedProviders(json)
   const endMs = performance.now() + gateway.timeoutMs
   const outcomes: (AttestedProvider | RefusedProvider)[] = []
   for (const entry of listed) {
@@ -204,7 +202,7 @@ async function judgeListed(
   return [...outcomes, ...[...origins].map((origin) => ({ provider: null, origin, reason }))]
 }
 
-/** Returns the provider if its evidence passes a policy. Throws AffidavitError. */
+/** Throws AffidavitError if no policy accepts the evidence. */
 async function judgeEntry(
   gateway: AskedGateway,
   { provider, origin, kind, digest }: ListedProvider,
@@ -217,7 +215,7 @@ async function judgeEntry(
   if (same !== undefined) return { ...same, provider }
   const bytes = await readFromGateway(gateway, `/v1/providers/evidence/${digest}`, {
     bytesMax: PROVIDER_EVIDENCE_BYTES_MAX,
-    ...(signal === undefined ? {} : { signal }),
+    signal,
   })
   if (encodeHex(sha256(bytes)) !== digest)
     throw new AffidavitError('invalid_reply', 'expected the evidence to have the stated digest')

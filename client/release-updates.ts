@@ -10,21 +10,19 @@ import {
 } from '../attestation/report/expectations.ts'
 import { AffidavitError, withErrorCode } from './errors.ts'
 
-/** The expected policy, whose releases can be replaced by newer releases. */
 type ReleaseUpdates = {
-  /** The first policy, from the given expectations. */
   readonly policy: BundlePolicy
   /**
-   * Returns the policy with `releases` instead of the old releases. Each new list replaces the old
-   * list at the same position. Further lists are added. Throws AffidavitError `older_releases` if a
-   * list is older or missing, and `invalid_options` where readExpectations throws.
+   * Each new list replaces the old list at the same position. Further lists are added. Throws
+   * AffidavitError `older_releases` if a list is older or missing, and `invalid_options` where
+   * readExpectations throws.
    */
   update(releases: Expectations['releases']): BundlePolicy
 }
 
 /**
- * Reads the expectations. Throws AffidavitError `invalid_options` where readExpectations throws.
- * Does NOT detect that a newer list is held back: the caller chooses the source of the lists.
+ * Throws AffidavitError `invalid_options` where readExpectations throws. Does NOT detect that a
+ * newer list is held back: the caller chooses the source of the lists.
  */
 export function createReleaseUpdates(
   expect: Expectations,
@@ -42,7 +40,8 @@ export function createReleaseUpdates(
       if (first.releases === undefined)
         throw new AffidavitError(
           'invalid_options',
-          'expected connect to have expect.releases and expect.releaseKeys: without them, no key may sign newer releases',
+          'expected connect to have expect.releases and expect.releaseKeys: without them, no ' +
+            'key may sign newer releases',
         )
       if (releases === undefined)
         throw new AffidavitError('invalid_options', 'expected releases: one list, or several lists')

@@ -1,13 +1,12 @@
 import { encodeBase64, encodeUtf8 } from '../attestation/bytes.ts'
 import { type Fetch, readAtMost } from './gateway.ts'
 
-/** Maximum number of calls in one batch. Many endpoints refuse larger batches. */
+/** Many endpoints refuse larger batches. */
 const BATCH_CALLS_MAX = 100
-/** Size limit of one answer, bytes: 100 receipts with their logs take less than 300 KB. */
+/** Bytes. 100 receipts with their logs take less than 300 KB. */
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024
-/** Time limit for one HTTP exchange, from the connection to the last byte, milliseconds. */
+/** Covers one HTTP exchange, from the connection to the last byte. */
 const RPC_TIMEOUT_MS = 10_000
-/** Maximum length of an endpoint's error message. The rest is cut off. */
 const ERROR_MESSAGE_LENGTH_MAX = 200
 
 export type RpcCall = { readonly method: string; readonly params: readonly unknown[] }
@@ -19,15 +18,9 @@ export type RpcReply =
 
 /** JSON-RPC 2.0 over HTTP. */
 export type Rpc = {
-  /**
-   * Returns the result of one call. Throws RpcError, with code `refused` if the endpoint answers
-   * with an error object.
-   */
+  /** Throws RpcError, with code `refused` if the endpoint answers with an error object. */
   call(method: string, params: readonly unknown[], signal?: AbortSignal): Promise<unknown>
-  /**
-   * Returns the replies in the order of the calls. Sends BATCH_CALLS_MAX calls at a time. Throws
-   * RpcError, but never with `refused`.
-   */
+  /** Returns the replies in the order of the calls. Throws RpcError, but never with `refused`. */
   batch(calls: readonly RpcCall[], signal?: AbortSignal): Promise<readonly RpcReply[]>
   /** Aborts running exchanges. */
   close(): Promise<void>
@@ -53,9 +46,8 @@ export class RpcError extends Error {
 }
 
 /**
- * Creates a client for the endpoint at `url` (http or https). A user and password in the URL become
- * an Authorization header. It follows no redirects and does not retry: only the caller knows which
- * calls may be repeated.
+ * `url` is http or https. A user and password in the URL become an Authorization header. The client
+ * follows no redirects and does not retry: only the caller knows which calls may be repeated.
  */
 export function createRpc(options: {
   readonly url: string
@@ -178,7 +170,7 @@ function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Describes an error that `fetch` threw. Its `cause` has the actual reason. */
+/** The `cause` of an error that `fetch` threw has the actual reason. */
 function describeNetworkError(error: unknown): string {
   const cause = error instanceof Error ? error.cause : undefined
   const code = isObject(cause) ? cause.code : undefined
@@ -187,7 +179,7 @@ function describeNetworkError(error: unknown): string {
     : 'no connection to the chain'
 }
 
-/** Writes a number as a "quantity" of the Ethereum JSON-RPC specification. */
+/** Writes a "quantity" of the Ethereum JSON-RPC specification. */
 export function toQuantity(value: number): string {
   return `0x${value.toString(16)}`
 }

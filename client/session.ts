@@ -34,7 +34,6 @@ export type CallSessionOptions = {
 
 const ID_BYTES = 16
 
-/** Creates a session. `open`: creates its `fetch`. */
 export function createSession(
   { onProof, start = { id: randomHex(ID_BYTES), n: 0, previous: null } }: CallSessionOptions,
   parts: {
@@ -61,18 +60,16 @@ export function createSession(
   }
 }
 
-/** The turn of one call of a session. */
 export type SessionTurn = {
   readonly place: SessionPlace
-  /** Records the call with this completion hash: the next call follows it. */
+  /** The next call follows the call with this completion hash. */
   keep(hash: string): void
   /** Lets the next call begin. If this call was not kept, the next call gets its place. */
   end(): void
 }
 
-/** The calls of a session, one at a time: each has the hash of the call before it. */
+/** Calls are made one at a time: each has the hash of the call before it. */
 export type SessionTurns = {
-  readonly id: string
   /** Waits for all earlier calls to end. Rejects when `signal` aborts, and after the last call. */
   next(options: { readonly isLast: boolean; readonly signal: AbortSignal }): Promise<SessionTurn>
 }
@@ -80,14 +77,12 @@ export type SessionTurns = {
 /** Where a session continues: after `n` calls, of which the last one has the hash `previous`. */
 export type SessionStart = Omit<SessionPlace, 'last'>
 
-/** Creates the turns of one session. */
-export function createSessionTurns(start: SessionStart): SessionTurns {
+function createSessionTurns(start: SessionStart): SessionTurns {
   const { id } = start
   let { n, previous } = start
   let isEnded = false
   let queue: Promise<void> = Promise.resolve()
   return {
-    id,
     async next({ isLast, signal }) {
       const before = queue
       let end: () => void = () => undefined

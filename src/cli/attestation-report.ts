@@ -14,12 +14,11 @@ import {
 } from '../../attestation/report/judge-document.ts'
 import { isoOf, printable } from '../../attestation/report/printable.ts'
 import { readAttestationPolicy, readRevocationLists } from './expected-evidence.ts'
-import { CliError } from './faults.ts'
+import { CliError, convertFault } from './faults.ts'
 import { readSource } from './files.ts'
 import type { AttestationOptions } from './options.ts'
 import { jsonText, ROOT_HINT } from './printable.ts'
 
-/** The options of the command, as commander parses them. */
 export type AttestationCommandOptions = AttestationOptions & {
   readonly nonce?: Uint8Array
   readonly at?: Date
@@ -29,10 +28,7 @@ export type AttestationCommandOptions = AttestationOptions & {
   readonly json?: boolean
 }
 
-/**
- * Validates the document in a file. Returns the report in the selected form. Throws CliError if the
- * file cannot be read or decoded.
- */
+/** Throws CliError if the file cannot be read or decoded. */
 export async function reportDocument(
   file: string,
   options: AttestationCommandOptions,
@@ -54,14 +50,10 @@ async function validateFile(
   return await judgeDocument(document, { policy, verifier, at })
 }
 
-/** Returns the bytes of the document. Throws CliError for text before or after the document. */
+/** Throws CliError for text before or after the document. */
 function readDocument(bytes: Uint8Array): Uint8Array {
-  try {
-    return decodeDocumentFile(bytes)
-  } catch (fault) {
-    if (!(fault instanceof FormatError)) throw fault
-    throw new CliError(fault.message)
-  }
+  const toError = ({ message }: FormatError) => new CliError(message)
+  return convertFault(() => decodeDocumentFile(bytes), FormatError, toError)
 }
 
 async function readPolicy(options: AttestationCommandOptions): Promise<AttestationPolicy> {
@@ -74,9 +66,8 @@ async function readPolicy(options: AttestationCommandOptions): Promise<Attestati
 }
 
 /**
- * Returns the report as one JSON object {valid, code, message, facts}. `code` and `message` are
- * null for a valid document. `facts` is null for a refused document, so that no program uses its
- * claims as facts.
+ * One JSON object {valid, code, message, facts}. `code` and `message` are null for a valid
+ * document. `facts` is null for a refused document, so that no program uses its claims as facts.
  */
 function formatAttestationJson(report: DocumentJudgement): string {
   if (report.valid)
@@ -85,7 +76,6 @@ function formatAttestationJson(report: DocumentJudgement): string {
   return jsonText({ valid: false, code, message, facts: null })
 }
 
-/** Returns the report for people: the enclave, the time, the measurements, and each rule. */
 function formatAttestationText(report: DocumentJudgement): string {
   const lines = report.valid ? formatFacts(report.facts) : formatRefusal(report)
   const rules = report.valid ? report.facts.rules : report.rules
@@ -133,6 +123,7 @@ function formatFacts(facts: AttestationFacts): readonly string[] {
   const { certificates, bindings } = facts
   const [root] = certificates
   const leaf = certificates.at(-1)
+  const mode = facts.mode === 'historical' ? " (historical: the document's own time)" : ''
   return [
     facts.isDebugMode ? 'VALID, IN DEBUG MODE: nothing is known of the code' : 'VALID',
     '',
@@ -143,7 +134,7 @@ function formatFacts(facts: AttestationFacts): readonly string[] {
     '',
     'When',
     `  made      ${isoOf(facts.timestampMs)}`,
-    `  checked   ${isoOf(facts.verifiedAtMs)}${facts.mode === 'historical' ? " (historical: the document's own time)" : ''}`,
+    `  checked   ${isoOf(facts.verifiedAtMs)}${mode}`,
     ...(leaf ? [`  leaf      ${isoOf(leaf.notBeforeMs)} to ${isoOf(leaf.notAfterMs)}`] : []),
     '',
     'Measurements (SHA-384)',
@@ -184,11 +175,14 @@ function formatRefusal({
   ]
 }
 
-/** Returns advice after a refusal, or null if the message is enough. */
+/** Null if the message is enough. */
 function hintFor(code: string): string | null {
   if (code === 'root_untrusted') return ROOT_HINT
   if (code === 'document_too_old' || code === 'certificate_expired')
-    return 'Use --historical to validate an old document at its own time: other evidence must show when it was made.'
+    return (
+      'Use --historical to validate an old document at its own time: other evidence must show ' +
+      'when it was made.'
+    )
   return null
 }
 
@@ -229,12 +223,7 @@ function nameCertificate({ subject, sha256, notBeforeMs, notAfterMs }: Certifica
 }
 
 function formatRule({ rule, title, outcome, detail }: RuleOutcome): string {
-  const mark = {
-    passed: 'passed',
-    failed: 'FAILED',
-    'not checked': 'not checked',
-    reported: 'reported',
-  }[outcome]
+  const mark = outcome === 'failed' ? 'FAILED' : outcome
   const text = `  ${mark.padEnd(12)} ${String(rule).padStart(2)}  ${title}`
   return detail === '' ? text : `${text} (${printable(detail)})`
 }

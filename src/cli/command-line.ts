@@ -5,20 +5,18 @@ import { VERSION } from '../runtime/version.ts'
 import { addExamples } from './examples.ts'
 import { CliError, EXIT_CODES } from './faults.ts'
 
-/** Commands by the heading that the help shows. Each function adds its command. */
+/** The help shows the keys as headings. Each function adds its command. */
 export type CommandGroups = Readonly<Record<string, readonly ((program: Command) => void)[]>>
 
-/** A program made of commands: its name, its purpose, and its commands. */
 type Scope = {
   readonly name: string
   readonly description: string
-  /** The commands by heading, in the order of the help text. */
   readonly commands: CommandGroups
 }
 
 /**
- * Returns a program with only these commands. The checkout's program (program.ts) has all commands.
- * The packages (packages/) have only the commands of their users, so they load no other code.
+ * The checkout's program (program.ts) has all commands. The packages (packages/) have only the
+ * commands of their users, so they load no other code.
  */
 export function createCommandLine({ name, description, commands }: Scope): Command {
   const program = new Command(name)
@@ -28,7 +26,8 @@ export function createCommandLine({ name, description, commands }: Scope): Comma
     .showHelpAfterError('(see --help)')
     .addHelpText(
       'after',
-      '\nExit codes: 0 done, 1 the command or a check failed, 2 wrong usage, 3 not decided: a file or service cannot be reached.',
+      '\nExit codes: 0 done, 1 the command or a check failed, 2 wrong usage, 3 not decided: a ' +
+        'file or service cannot be reached.',
     )
   for (const [heading, group] of Object.entries(commands)) {
     program.commandsGroup(heading)
@@ -39,7 +38,7 @@ export function createCommandLine({ name, description, commands }: Scope): Comma
   return program
 }
 
-/** Adds `help`, which accepts the name of a command with several words. */
+/** `help` accepts the name of a command with several words. */
 function registerHelp(program: Command): void {
   program
     .command('help')
@@ -58,10 +57,7 @@ function registerHelp(program: Command): void {
     })
 }
 
-/**
- * Runs the command of this process, and sets the exit code (EXIT_CODES). Rejects only for an
- * unexpected fault.
- */
+/** Sets the exit code (EXIT_CODES). Rejects only for an unexpected fault. */
 export async function runCommandLine(program: Command): Promise<void> {
   for (const stream of [process.stdout, process.stderr]) stream.on('error', passBrokenPipe)
   throwAtExit(program)

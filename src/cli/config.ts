@@ -19,7 +19,6 @@ const schema = z.object({
   AFFIDAVIT_API_KEY: secret.optional(),
 })
 
-/** The gateway that the environment's variables set, and the key for it. */
 type GatewaySettings = {
   readonly gatewayUrl: string
   /** True if AFFIDAVIT_URL is unset or equal to its default. */
@@ -27,10 +26,7 @@ type GatewaySettings = {
   readonly apiKey: string | null
 }
 
-/**
- * Reads the settings for calling and checking a gateway. Throws ConfigurationError with every
- * fault.
- */
+/** Throws ConfigurationError with every fault. */
 export function readGatewaySettings(environment: Environment = process.env): GatewaySettings {
   const { AFFIDAVIT_URL: gatewayUrl, AFFIDAVIT_API_KEY: apiKey } = readSettings(schema, environment)
   return { gatewayUrl, isDefaultUrl: gatewayUrl === GATEWAY_URL_DEFAULT, apiKey: apiKey ?? null }

@@ -14,14 +14,13 @@ import { estimateGas, fetchFees, sendTransaction } from './send-transaction.ts'
 
 const RECEIPT_POLL_MS = 1_000
 
-/** The options of the command, as commander parses them. */
 export type DeployOptions = {
   readonly rpc: string
   readonly timeout: number
   readonly json?: boolean
 }
 
-/** Deploys the contract and reports the outcome. Throws CliError and ConfigurationError. */
+/** Throws CliError and ConfigurationError. */
 export async function runDeployment({ rpc: url, timeout, json }: DeployOptions): Promise<void> {
   const deployerKey = readDeployerKey()
   const print = (line: string) => process.stderr.write(`${line}\n`)
@@ -61,7 +60,7 @@ function formatDeploymentText({ address, chainId, sent }: Deployment): string {
   return `${lines.join('\n')}\n`
 }
 
-/** The contract's address, whose code was compared with the code of this release. */
+/** `address`: its code was compared with the code of this release. */
 type Deployment = {
   readonly address: string
   readonly chainId: number
@@ -79,7 +78,7 @@ type Deployment = {
 
 /**
  * Deploys the contract of this release, unless the chain has it. Waits for the block for at most
- * `timeoutMs` and one round of requests. It may be called again: the contract's address does not
+ * `timeoutMs` and one round of requests. A repeated call is safe: the contract's address does not
  * depend on the sender. Throws CliError, RpcError or ChainFault. Throws ConfigurationError if a
  * needed key is missing. Does NOT wait for confirmations: a reorganisation can remove the contract
  * again.
@@ -94,7 +93,6 @@ async function deployContract({
   /** 0x and 64 hex digits. Null if the key is not set. */
   readonly deployerKey: string | null
   readonly timeoutMs: number
-  /** Prints a line for people before the wait. */
   readonly print: (line: string) => void
 }): Promise<Deployment> {
   const { signal } = new AbortController()
@@ -115,11 +113,12 @@ async function deployContract({
 function proxyMissing(chainId: number): CliError {
   return new CliError(
     `chain ${chainId} has no deterministic deployment proxy at ${DEPLOYMENT.proxy}: deploy it as ` +
-      'github.com/Arachnid/deterministic-deployment-proxy says, or send the bytecode yourself (src/chain/contract/README.md)',
+      'github.com/Arachnid/deterministic-deployment-proxy says, or send the bytecode yourself ' +
+      '(src/chain/contract/README.md)',
   )
 }
 
-/** Signs the deployment. Throws before signing if the account cannot pay. */
+/** Throws before signing if the account cannot pay. */
 async function signDeployment(
   rpc: Rpc,
   deployerKey: string,
@@ -135,7 +134,8 @@ async function signDeployment(
   const needed = gasLimit * maxFeePerGas
   if (balance < needed)
     throw new CliError(
-      `the account of DEPLOYER_PRIVATE_KEY, ${from}, has ${formatEther(balance)} ether on chain ${chainId}, and ` +
+      `the account of DEPLOYER_PRIVATE_KEY, ${from}, has ${formatEther(balance)} ether on ` +
+        `chain ${chainId}, and ` +
         `${formatEther(needed)} are needed (the actual cost is lower): send ether to it`,
     )
   const transaction = Transaction.from({
@@ -152,13 +152,9 @@ async function signDeployment(
   return { raw: transaction.serialized, txHash: transaction.hash ?? '' }
 }
 
-/** A sent transaction, and the endpoint that shows its state. */
 type Sent = { readonly rpc: Rpc; readonly chain: ChainSource; readonly txHash: string }
 
-/**
- * Waits for the contract. Returns null if another transaction deployed it. Asks an unreachable
- * endpoint again.
- */
+/** Null if another transaction deployed the contract. Asks an unreachable endpoint again. */
 async function awaitContract(sent: Sent, timeoutMs: number): Promise<Deployment['sent']> {
   const until = performance.now() + timeoutMs
   for (;;) {
@@ -166,7 +162,8 @@ async function awaitContract(sent: Sent, timeoutMs: number): Promise<Deployment[
     if (typeof found !== 'string') return found
     if (performance.now() > until)
       throw new CliError(
-        `transaction ${sent.txHash} was sent, but after ${timeoutMs / 1000} s ${found}: run the command again later: it reports when the contract is there`,
+        `transaction ${sent.txHash} was sent, but after ${timeoutMs / 1000} s ${found}: run ` +
+          'the command again later: it reports when the contract is there',
       )
     await sleep(RECEIPT_POLL_MS)
   }

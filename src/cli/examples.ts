@@ -110,7 +110,6 @@ export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>
   help: { verify: 'the same as affidavit verify --help', 'keys create': '' },
 }
 
-/** Adds the examples to the help of `command` and of all commands below it. */
 export function addExamples(command: Command, words: readonly string[] = []): void {
   for (const child of command.commands) addExamples(child, [...words, child.name()])
   const examples = EXAMPLES[words.join(' ')] ?? EXAMPLES[['node', ...words].join(' ')]

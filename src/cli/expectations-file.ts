@@ -11,12 +11,10 @@ import { printable } from '../../attestation/report/printable.ts'
 import { CliError, convertFault, EXIT_CODES } from './faults.ts'
 import { readSource } from './files.ts'
 
-/** Largest file of expectations, bytes. The release lists of many years fit. */
+/** Bytes. The release lists of many years fit. */
 const EXPECT_BYTES_MAX = 8 * 1024 * 1024
 
-/**
- * Reads a file of expectations (JSON), whose members readExpectationsFile checks. Throws CliError.
- */
+/** The file is JSON, whose members readExpectationsFile checks. Throws CliError. */
 export async function openExpectations(file: string): Promise<ExpectationsFile> {
   const bytes = await readSource(file, { bytesMax: EXPECT_BYTES_MAX })
   const expected = `expected ${printable(file)} to be a JSON object of expectations`
@@ -29,7 +27,7 @@ export async function openExpectations(file: string): Promise<ExpectationsFile> 
   return json as ExpectationsFile
 }
 
-/** Returns the policy of these expectations. Throws CliError with the name of their source. */
+/** Throws CliError with the name of the source. */
 export function readExpectedPolicy(
   expectations: ExpectationsFile,
   from: string,

@@ -15,7 +15,6 @@ import { type AttestationOptions, type BundleOptions, isHash } from './options.t
 import { openProviderPolicy } from './provider-policy-file.ts'
 import { openExpectedReleases } from './release/accepted-releases.ts'
 
-/** Returns true if any option for attestation was set. */
 export function demandsAttestation(options: AttestationOptions): boolean {
   const { expect, pcr, anyMeasurement, allowDebug, root, release, crl } = ownMembers(options)
   return [expect, pcr, anyMeasurement, allowDebug, root, release, crl].some(
@@ -24,9 +23,8 @@ export function demandsAttestation(options: AttestationOptions): boolean {
 }
 
 /**
- * Returns the policy of the options, and reads the root files. Without expected measurements it
- * refuses every document, unless the options accept any measurement. Throws CliError for files
- * without certificates, and for unsigned releases.
+ * Without expected measurements, the policy refuses every document, unless the options accept any
+ * measurement. Throws CliError for files without certificates, and for unsigned releases.
  */
 export async function readAttestationPolicy(given: AttestationOptions): Promise<AttestationPolicy> {
   const options = ownMembers(given)
@@ -54,10 +52,7 @@ export async function readAttestationPolicy(given: AttestationOptions): Promise<
   }
 }
 
-/**
- * The file contains the whole policy. Another policy option is refused, because it could contradict
- * the file. Throws CliError.
- */
+/** Another policy option could contradict the file, so it is refused. Throws CliError. */
 async function readExpectFile(options: AttestationOptions): Promise<BundlePolicy> {
   const { expect = '', allowDebug = false, ...own } = ownMembers(options)
   const { pcr, anyMeasurement, root, release, releaseKey, releaseSigners } = own
@@ -87,9 +82,8 @@ export async function readRoots(path: string): Promise<readonly Uint8Array[]> {
 }
 
 /**
- * Returns the policy of the options, and reads their files. A part without an expectation is not
- * checked. With `--any-measurement`, the code is not checked. Throws CliError for files with wrong
- * content.
+ * A part without an expectation is not checked. With `--any-measurement`, the code is not checked.
+ * Throws CliError for files with wrong content.
  */
 export async function readBundlePolicy(options: BundleOptions): Promise<BundlePolicy> {
   return bundlePolicyOf(await readExpectedEvidence(options))
@@ -119,7 +113,6 @@ export async function readExpectedEvidence(options: BundleOptions): Promise<Expe
   }
 }
 
-/** Largest file with a boot configuration, bytes. */
 const CONFIGURATION_BYTES_MAX = 1024 * 1024
 
 /**
@@ -132,7 +125,8 @@ export async function openConfigurationDigest(text: string): Promise<Uint8Array>
   if (isHash(text)) return decodeHex(text)
   if (isUrl(text))
     throw new CliError(
-      `--configuration: expected a digest or a file, got a URL: what a gateway says about itself cannot be your expectation`,
+      '--configuration: expected a digest or a file, got a URL: what a gateway says about ' +
+        'itself cannot be your expectation',
       EXIT_CODES.usage,
     )
   const bytes = await readSource(text, { bytesMax: CONFIGURATION_BYTES_MAX })
@@ -143,9 +137,9 @@ export async function openConfigurationDigest(text: string): Promise<Uint8Array>
 }
 
 /**
- * Returns a function that makes a verifier (openListingVerifier). The verifier refuses a document
- * if a revocation list in the options names one of its certificates. The lists are files or http(s)
- * URLs, and must not be newer than `nowMs`. Throws CliError and UnusableListError.
+ * The verifier refuses a document if a revocation list in the options names one of its
+ * certificates. The lists are files or http(s) URLs, and must not be newer than `nowMs`. Throws
+ * CliError and UnusableListError.
  */
 export async function readRevocationLists(
   options: Pick<AttestationOptions, 'crl'>,

@@ -1,6 +1,5 @@
 import type { FaultKind } from '../../attestation/or-null.ts'
 
-/** The exit codes, which mean the same in every command. */
 export const EXIT_CODES = {
   /** The command succeeded. In a check, nothing failed. */
   done: 0,
@@ -50,10 +49,7 @@ export async function inWords<Reply>(
   }
 }
 
-/**
- * Returns the result of `run`. If `run` throws a fault of this kind, throws the error that
- * `toError` makes.
- */
+/** If `run` throws a fault of this kind, throws the error that `toError` makes. */
 export function convertFault<Value, Fault extends Error>(
   run: () => Value,
   kind: FaultKind<Fault>,

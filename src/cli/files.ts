@@ -13,21 +13,18 @@ import {
 } from '../../client/gateway.ts'
 import { CliError, convertFault, EXIT_CODES } from './faults.ts'
 
-/**
- * Largest input, bytes. A page of 1,000 usual records is smaller. A single record may be larger.
- */
+/** Bytes. A page of 1,000 usual records is smaller. */
 const SOURCE_BYTES_MAX = 256 * 1024 * 1024
-/** Longest time for fetching a URL, milliseconds. */
 const FETCH_TIMEOUT_MS = 60_000
 
 export type SourceOptions = {
-  /** Sent to a URL as a bearer token. Null (the default): no token is sent. */
+  /** The bearer token for a URL. Null (the default): no token is sent. */
   readonly apiKey?: string | null
-  /** Advice on how to set a key, for the case that a server asks for one (401). */
+  /** Advice for a server that asks for a key (401). */
   readonly keyHint?: string | null
   /** URL of the same data on an older server. It is fetched if the first URL has nothing (404). */
   readonly olderUrl?: string
-  /** The stream that is read for `-`. Default: the process's standard input. */
+  /** The input `-`. Default: the process's standard input. */
   readonly stdin?: Readable
   readonly bytesMax?: number
   readonly timeoutMs?: number
@@ -44,7 +41,6 @@ export async function readSource(source: string, options: SourceOptions = {}): P
   return isUrl(source) ? fetchSource(source, options, bytesMax) : readFile(source, bytesMax)
 }
 
-/** Returns true if the source is fetched from the network. */
 export function isUrl(source: string): boolean {
   return /^https?:\/\//i.test(source)
 }
@@ -133,16 +129,15 @@ function reasonOf(fault: unknown): string {
   return printable(SYSTEM_WORDS[reason] ?? reason)
 }
 
-/** Writes text to a file, or to standard output without a path. Throws CliError. */
+/** Without a path, writes to standard output. Throws CliError. */
 export async function writeOutput(text: string, path: string | undefined): Promise<void> {
   if (path === undefined) process.stdout.write(text)
   else await writeFileWhole(path, text)
 }
 
 /**
- * Writes a file completely or not at all, even if the machine stops. Writes and syncs another file
- * in the same folder, and renames that file. Only the owner can read the file, because evidence
- * contains prompts, unless `mode` allows more. Throws CliError.
+ * Writes a file completely or not at all, even if the machine stops. Only the owner can read the
+ * file, because evidence contains prompts, unless `mode` allows more. Throws CliError.
  */
 export async function writeFileWhole(path: string, text: string, mode = 0o600): Promise<void> {
   const draft = `${path}.${randomBytes(6).toString('hex')}`
@@ -158,7 +153,7 @@ export async function writeFileWhole(path: string, text: string, mode = 0o600): 
   }
 }
 
-/** Writes a new file, such as a key, to the disk. Throws CliError if the file exists. */
+/** Throws CliError if the file exists. */
 export async function createFile(path: string, text: string, mode: number): Promise<void> {
   await writeNewFile(path, text, mode).catch((fault: unknown) => {
     throw new CliError(`cannot write ${printable(path)}: ${reasonOf(fault)}`)

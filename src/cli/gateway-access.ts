@@ -3,9 +3,8 @@ import { readGatewaySettings } from './config.ts'
 import { CliError, EXIT_CODES } from './faults.ts'
 import { type GatewayAccessOptions, hashOf } from './options.ts'
 
-/** The API key for one URL. */
 export type GatewayKey = {
-  /** If this is null, no key is sent. */
+  /** Null: no key is sent. */
   readonly apiKey: string | null
   /** True if the environment has a key, but the key is for another origin. */
   readonly isWithheld: boolean
@@ -33,13 +32,10 @@ export function chooseKey(
   return { apiKey: null, isWithheld: true, keyHint: explainWithheld(origin, settings) }
 }
 
-/** The key for a completion's evidence, and where an older gateway has this evidence. */
+/** `olderUrl`: where an older gateway has this evidence. */
 export type EvidenceAccess = GatewayKey & { readonly olderUrl?: string }
 
-/**
- * Returns the URL of a completion's evidence bundle, and how it is fetched. Without a key, the
- * bundle has no question and no answer.
- */
+/** Without a key, the bundle has no question and no answer. */
 export function evidenceSource(
   hash: string,
   options: GatewayAccessOptions,
@@ -54,10 +50,7 @@ export function evidenceSource(
   return { url: `${base}/v1/verified/records${path}`, access: { ...key, olderUrl } }
 }
 
-/**
- * Throws CliError if a command needs a key, but the environment's key is for another origin than
- * `--url`.
- */
+/** Throws CliError if the environment's key is for another origin than `--url`. */
 export function checkKeyOrigin(
   options: { readonly url?: string; readonly key?: string },
   environment?: Environment,

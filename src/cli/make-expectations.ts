@@ -8,7 +8,6 @@ import { jsonText } from './printable.ts'
 import { openSignedReleases } from './release/accepted-releases.ts'
 import { readReleaseKey } from './release/release-files.ts'
 
-/** Options of `affidavit expect`. */
 export type ExpectOptions = ReleaseOptions & {
   readonly pcr?: ReadonlyMap<number, Uint8Array>
   readonly configuration?: readonly string[]
@@ -17,9 +16,8 @@ export type ExpectOptions = ReleaseOptions & {
 }
 
 /**
- * Returns the text of a file of expectations, for `--expect` and the client's `connect`. Verifies
- * the signatures of releases. Throws CliError. Also throws CliError if the file would accept any
- * code or any configuration.
+ * Returns a file for `--expect` and for the client's `connect`. Verifies the signatures of
+ * releases. Throws CliError, also if the file would accept any code or any configuration.
  */
 export async function makeExpectations(options: ExpectOptions): Promise<string> {
   const { release = [], releaseKey = [], releaseSigners, pcr, ...more } = ownMembers(options)

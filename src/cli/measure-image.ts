@@ -8,10 +8,7 @@ import { type EifReport, measureEif } from '../../attestation/eif/measure-eif.ts
 import { printable } from '../../attestation/report/printable.ts'
 import { CliError, EXIT_CODES } from './faults.ts'
 
-/**
- * Measures an image. Returns the report, for people or programs. Throws CliError if the file cannot
- * be read.
- */
+/** Throws CliError if the file cannot be read. */
 export async function reportImage(
   image: string,
   { json = false }: { readonly json?: boolean },
@@ -81,7 +78,8 @@ function formatText(path: string, result: MeasureResult): string {
   const signature = report.signature && describeSignature(report.signature)
   const lines = [
     `${printable(path)}: ${report.sizeBytes} bytes, EIF version ${report.version}, ${report.architecture}`,
-    `default memory ${report.defaultMemoryBytes} bytes, default CPUs ${report.defaultCpus}, CRC-32 ${formatCrc(report)}`,
+    `default memory ${report.defaultMemoryBytes} bytes, default CPUs ${report.defaultCpus}, ` +
+      `CRC-32 ${formatCrc(report)}`,
     '',
     'Measurements (SHA-384)',
     `  PCR0  ${pcr0}`,
@@ -130,9 +128,8 @@ function indentJson(value: unknown): readonly string[] {
 export const FILE_CHUNK_BYTES = 131_072
 
 /**
- * Reads an open file from its start, in chunks, one chunk ahead of the caller. Memory use does not
- * depend on the file's size. The memory of a chunk is used again two chunks later. A caller must
- * copy bytes that are needed longer.
+ * Reads one chunk ahead of the caller. The memory of a chunk is used again two chunks later: a
+ * caller must copy bytes that are needed longer.
  */
 export async function* readFileChunks(
   file: FileHandle,
@@ -159,5 +156,5 @@ export async function* readFileChunks(
   }
 }
 
-/** The digests that Node has for measuring images: OpenSSL's SHA-384 and zlib's CRC-32. */
+/** OpenSSL's SHA-384 and zlib's CRC-32. */
 export const NODE_DIGESTS: Digests = { sha384: () => createHash('sha384'), crc32 }

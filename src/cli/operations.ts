@@ -48,7 +48,6 @@ const GATEWAY_ACTS = { ...DATABASE_ACTS, enclaves: enclaveActs, relayers: relaye
 
 type Acts<Over> = Readonly<Record<string, Readonly<Record<string, Act<Over, never, object>>>>>
 
-/** The acts of each resource as functions. */
 type OperationsOf<Resources extends Acts<never>> = {
   readonly [Name in keyof Resources]: {
     readonly [Verb in keyof Resources[Name]]: Resources[Name][Verb] extends Act<
@@ -61,16 +60,15 @@ type OperationsOf<Resources extends Acts<never>> = {
   }
 }
 
-/** The operator's acts on the command line. */
 export type Operations = OperationsOf<typeof DATABASE_ACTS>
 
 /** All acts, including the acts that need a running gateway. */
 export type GatewayOperations = OperationsOf<typeof GATEWAY_ACTS>
 
 /**
- * Runs `run` with the operator's operations, on a configured Postgres server. Without one, uses the
- * gateway of the data folder, or that folder's database if no gateway runs. Opens the database with
- * the keys of stored content if they are needed. Throws CliError if none of these works.
+ * Uses the configured Postgres server. Without one, uses the gateway of the data folder, or that
+ * folder's database if no gateway runs. Opens the database with the keys of stored content if they
+ * are needed. Throws CliError if none of these works.
  */
 export async function withOperations<Result>(
   run: (operations: Operations) => Promise<Result>,
@@ -99,14 +97,14 @@ export async function withGateway<Result>(
   const gateway = await connectToGateway(dataFolder, controlSocket)
   if (gateway === null)
     throw new CliError(
-      `no gateway answers at ${controlSocket ?? `the socket that ${dataFolder} names`}: set CONTROL_SOCKET or DATA_DIR as the gateway has them`,
+      `no gateway answers at ${controlSocket ?? `the socket that ${dataFolder} names`}: set ` +
+        'CONTROL_SOCKET or DATA_DIR as the gateway has them',
     )
   return run(gateway).finally(() => gateway.close())
 }
 
 /**
- * Migrates the schema of a Postgres server to this version. Returns the names of the new
- * migrations. Concurrent calls run one after another. Throws CliError.
+ * Returns the names of the new migrations. Concurrent calls run one after another. Throws CliError.
  */
 export async function migrateDatabase({
   databaseUrl,
@@ -154,7 +152,6 @@ async function withDatabase<Result>(
   }
 }
 
-/** Returns the user of the command as an operator. */
 function commandLine(): Operator {
   return { who: nameOperator(uidOfUser()), accountId: null, from: 'command line' }
 }
@@ -166,11 +163,11 @@ function uidOfUser(): string | null {
 
 type Place = ActPlace & {
   readonly database: Database
-  /** If this is null, any name is accepted. */
+  /** Null: any name is accepted. */
   readonly tiers: (() => readonly string[]) | null
 }
 
-/** Returns the operations of an operator, directly in a database. They throw ActRefused. */
+/** The operations throw ActRefused. */
 export function operationsIn(place: Place, operator: Operator): Operations {
   return bind<Place, typeof DATABASE_ACTS>(DATABASE_ACTS, async (act, given) => {
     try {
@@ -197,9 +194,9 @@ function bind<Over, Resources extends Acts<Over>>(
   ) as OperationsOf<Resources>
 }
 
-/** Timeout for connecting to a gateway, and for each part of its answer. */
+/** Covers the connection, and then each part of the answer. */
 const CONTROL_TIMEOUT_MS = 10_000
-/** Largest answer, bytes. A list of a million keys is smaller. */
+/** Bytes. A list of a million keys is smaller. */
 const ANSWER_BYTES_MAX = 512 * 1024 * 1024
 
 /**
@@ -248,7 +245,7 @@ export async function connectToGateway(
 const OTHER_VERSION =
   "the gateway's answer has another form: the gateway has another version than this program"
 
-/** Converts an order to a query. Null members are left out. */
+/** Null members are left out. */
 function queryOf(given: Readonly<Record<string, unknown>>): string {
   const query = new URLSearchParams()
   for (const [name, value] of Object.entries(given))

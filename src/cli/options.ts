@@ -5,11 +5,9 @@ import { OUTCOMES, type Receipt } from '../../attestation/receipt.ts'
 import { SIGNATURES_MAX } from '../../attestation/release/release-signatures.ts'
 import { isUrl } from './files.ts'
 
-// Options of several commands, as commander parses them. Other modules read the files of the
-// options (expected-evidence.ts, accepted-releases.ts, gateway-access.ts), because every command
-// loads this file.
+// Every command loads this file, so other modules read the files that the options name
+// (expected-evidence.ts, accepted-releases.ts, gateway-access.ts).
 
-/** What a user requires of an attestation document. */
 export type AttestationOptions = ReleaseOptions & {
   readonly pcr?: ReadonlyMap<number, Uint8Array>
   readonly anyMeasurement?: boolean
@@ -21,14 +19,12 @@ export type AttestationOptions = ReleaseOptions & {
   readonly crl?: readonly string[]
 }
 
-/** The expected releases, and the trusted signers of releases. */
 export type ReleaseOptions = {
   readonly release?: readonly string[]
   readonly releaseKey?: readonly string[]
   readonly releaseSigners?: number
 }
 
-/** What a user requires of an evidence bundle. */
 export type BundleOptions = AttestationOptions & {
   readonly configuration?: readonly string[]
   /** A file with the policy for the provider's machine. */
@@ -39,19 +35,17 @@ export type BundleOptions = AttestationOptions & {
   readonly allowOutcome?: readonly ReceiptOutcome[]
 }
 
-/** How an answer ended. The values are those in receipts. */
-export type ReceiptOutcome = Receipt['outcome']
+type ReceiptOutcome = Receipt['outcome']
 
-/** The gateway to call, and the key to send. */
 export type GatewayAccessOptions = { readonly url?: string; readonly key?: string }
 
-/** Adds the options that set requirements for an attestation document. */
 export function addAttestationOptions(command: Command): Command {
   command
     .optionsGroup('What you expect:')
     .option(
       '--expect <file>',
-      'one file with everything that you expect, in the form of the client: releases or measurements, configurations, roots',
+      'one file with everything that you expect, in the form of the client: releases or ' +
+        'measurements, configurations, roots',
     )
     .option('--pcr <index=hex>', 'expected measurement; every given one must match', collectPcr)
     .option('--any-measurement', 'accept any code in the enclave')
@@ -74,7 +68,6 @@ export function addAttestationOptions(command: Command): Command {
   return addReleaseTrustOptions(command)
 }
 
-/** Adds the options that name the trusted signers of releases. */
 export function addReleaseTrustOptions(command: Command): Command {
   return command
     .optionsGroup('What you expect:')
@@ -90,10 +83,6 @@ export function addReleaseTrustOptions(command: Command): Command {
     )
 }
 
-/**
- * Adds the options that set requirements for an evidence bundle, except for its attestation
- * document.
- */
 export function addBundleOptions(command: Command): Command {
   return addAttestationOptions(command)
     .option(
@@ -103,7 +92,8 @@ export function addBundleOptions(command: Command): Command {
     )
     .option(
       '--provider-policy <file>',
-      "what you accept of the provider's machine: the evidence of the provider must pass; never from the gateway",
+      "what you accept of the provider's machine: the evidence of the provider must pass; " +
+        'never from the gateway',
     )
     .optionsGroup('The chain:')
     .option(
@@ -127,14 +117,12 @@ export function addBundleOptions(command: Command): Command {
     )
 }
 
-/** Adds the options that name the gateway from which evidence is fetched. */
 export function addGatewayOptions(command: Command): Command {
   command.optionsGroup('Which gateway:')
   const about = "gateway's base URL (default: AFFIDAVIT_URL, or http://127.0.0.1:3000)"
   return addKeyOption(command.option('--url <url>', about, parseBaseUrl))
 }
 
-/** Adds the option of the API key. */
 export function addKeyOption(command: Command): Command {
   return command.option(
     '--key <key>',
@@ -142,20 +130,17 @@ export function addKeyOption(command: Command): Command {
   )
 }
 
-/**
- * Returns true if a source is a completion's hash: 64 hex digits, with or without 0x. A file with
- * such a name needs `./` before it.
- */
+/** A hash has 64 hex digits, with or without 0x. A file with such a name needs `./` before it. */
 export function isHash(source: string): boolean {
   return /^(0x)?[0-9a-fA-F]{64}$/.test(source)
 }
 
-/** Converts a hash (isHash) to the form in records: lower case, without 0x. */
+/** Lower case, without 0x, as in records. */
 export function hashOf(source: string): string {
   return source.toLowerCase().replace(/^0x/, '')
 }
 
-/** Checks the base URL of a gateway. Returns it without a query. */
+/** Returns the URL without a query. */
 export function parseBaseUrl(text: string): string {
   if (!isUrl(text) || !URL.canParse(text)) throw new InvalidArgumentError('expected an http(s) URL')
   const { search, hash } = new URL(text)
@@ -164,19 +149,19 @@ export function parseBaseUrl(text: string): string {
   return text
 }
 
-/**
- * Checks the URL of a chain's endpoint. Returns the URL unchanged. Error messages do not contain
- * the URL, because it may contain a key.
- */
+/** Error messages do not contain the URL, because it may contain a key. */
 export function parseRpcUrl(text: string): string {
   if (isUrl(text) && URL.canParse(text)) return text
   throw new InvalidArgumentError('expected an http(s) URL')
 }
 
-/** Longest timeout: one hour, which any timer can wait. */
+/** The time of fifteen blocks of Ethereum. */
+export const TRANSACTION_TIMEOUT_SECONDS = 180
+
+/** One hour, which any timer can wait. */
 const TIMEOUT_SECONDS_MAX = 3600
 
-/** Parses the seconds of a `--timeout` option. Throws InvalidArgumentError. */
+/** Throws InvalidArgumentError. */
 export function parseSeconds(text: string): number {
   const seconds = /^\d{1,5}$/.test(text) ? Number(text) : 0
   if (seconds >= 1 && seconds <= TIMEOUT_SECONDS_MAX) return seconds
@@ -185,20 +170,19 @@ export function parseSeconds(text: string): number {
   )
 }
 
-/** Parses a time in Unix seconds. Throws InvalidArgumentError. */
+/** Throws InvalidArgumentError. */
 export function parseUnixSeconds(text: string): Date {
   if (!/^\d{1,12}$/.test(text)) throw new InvalidArgumentError('expected whole seconds since 1970')
   return new Date(Number(text) * 1000)
 }
 
-/** Collects the values of a repeatable option. */
 export function collectText(text: string, before: readonly string[] = []): readonly string[] {
   return [...before, text]
 }
 
 const PCR_FORM = new RegExp(`^(?:PCR)?(\\d{1,2})=(?:0x)?([0-9a-fA-F]{${2 * PCR_BYTES}})$`)
 
-/** Collects measurements, each register at most once. */
+/** Each register may be given once. */
 export function collectPcr(
   text: string,
   before: ReadonlyMap<number, Uint8Array> = new Map(),
@@ -225,7 +209,6 @@ function parseConfirmations(text: string): number {
   return Number(text)
 }
 
-/** The outcomes of incomplete answers. */
 const CUT_OUTCOMES = OUTCOMES.filter((outcome) => outcome !== 'complete')
 
 function parseOutcomes(

@@ -1,14 +1,14 @@
 import type { Check } from '../../attestation/finding.ts'
 import { printable } from '../../attestation/report/printable.ts'
 
-/** Returns a value as JSON on several lines, with a line feed at the end. */
+/** On several lines, with a line feed at the end. */
 export function jsonText(value: unknown): string {
   return `${JSON.stringify(value, null, 2)}\n`
 }
 
 /**
- * Returns a value as JSON on several lines. JSON escapes replace the characters that `printable`
- * escapes, so a terminal does not execute them. The data stays the same.
+ * JSON escapes replace the characters that `printable` escapes, so a terminal does not execute
+ * them. The data stays the same.
  */
 export function printableJson(value: unknown): string {
   return JSON.stringify(value, null, 2).replace(
@@ -24,10 +24,7 @@ function escapeUnits(character: string): string {
   }).join('')
 }
 
-/**
- * Returns rows of cells as a table, with a line feed at the end. Columns are as wide as their
- * widest cell. Control characters are escaped.
- */
+/** Control characters are escaped. The table ends with a line feed. */
 export function textTable(titles: readonly string[], rows: readonly (readonly string[])[]): string {
   const table = [titles, ...rows.map((row) => row.map(printable))]
   const widths = titles.map((_, column) =>
@@ -39,14 +36,14 @@ export function textTable(titles: readonly string[], rows: readonly (readonly st
   return lines.map((line) => `${line.trimEnd()}\n`).join('')
 }
 
-/** Returns Unix seconds as day and time in UTC. Returns a dash for null. */
+/** Day and time in UTC. A dash for null. */
 export function timeCell(seconds: number | null): string {
   return seconds === null
     ? '-'
     : new Date(seconds * 1000).toISOString().slice(0, 19).replace('T', ' ')
 }
 
-/** Returns a line for each check. Names are padded to the longest name, or to `width`. */
+/** Names are padded to the longest name, or to `width`. */
 export function formatChecks(checks: readonly Check<string>[], width = widthOf(checks)): string {
   return checks
     .map(
@@ -56,7 +53,6 @@ export function formatChecks(checks: readonly Check<string>[], width = widthOf(c
     .join('')
 }
 
-/** Returns the length of the longest name. */
 export function widthOf(checks: readonly Check<string>[]): number {
   return Math.max(...checks.map(({ name }) => name.length))
 }
@@ -67,22 +63,18 @@ const MARKS = {
   'not checked': 'not checked',
 } as const
 
-/** Returns the details of the failed checks. */
 export function failedDetails(checks: readonly Check<string>[]): readonly string[] {
   return checks.filter(({ outcome }) => outcome === 'failed').map(({ detail }) => detail)
 }
 
-/**
- * A hint for people: where `npm start` stores the root certificate of its simulated security
- * module.
- */
+/** Where `npm start` stores the root certificate of its simulated security module. */
 export const ROOT_HINT =
-  'A development enclave? Its root is in DATA_DIR/nsm/root.crt.pem (DATA_DIR is .affidavit unless it is set): --root FILE'
+  'A development enclave? Its root is in DATA_DIR/nsm/root.crt.pem (DATA_DIR is .affidavit ' +
+  'unless it is set): --root FILE'
 
 /**
- * Returns the hint as a line if a detail of a failed check contains root_untrusted, otherwise an
- * empty text. Text from outside can cause nothing but this hint. Reports for programs contain the
- * code instead.
+ * Empty unless a detail contains root_untrusted. Text from outside can cause nothing but this hint.
+ * Reports for programs contain the code instead.
  */
 export function hintAtRoot(details: readonly string[]): string {
   return details.some((detail) => /(^|: |; )root_untrusted: /.test(detail)) ? `${ROOT_HINT}\n` : ''

@@ -16,8 +16,8 @@ import { registerRelayer } from './commands/relayer.ts'
 import { registerUsage } from './commands/usage.ts'
 
 /**
- * Returns the whole command line. Each file in commands/ registers its command here. A command of
- * the installed program is registered in checkerCommands instead.
+ * Each file in commands/ registers its command here, or in checkerCommands if the installed program
+ * has the command.
  */
 export function createProgram(): Command {
   return createCommandLine({

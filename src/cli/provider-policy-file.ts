@@ -7,13 +7,10 @@ import { printable } from '../../attestation/report/printable.ts'
 import { CliError, convertFault, EXIT_CODES } from './faults.ts'
 import { isUrl, readSource } from './files.ts'
 
-/** Largest policy of a provider, bytes. Lists of measurements of many machines fit. */
+/** Bytes. Lists of measurements of many machines fit. */
 const POLICY_BYTES_MAX = 1024 * 1024
 
-/**
- * Reads the policy for a provider from a file. Throws CliError for a URL: a gateway's own statement
- * cannot be the user's expectation.
- */
+/** Throws CliError for a URL: a gateway's own statement cannot be the user's expectation. */
 export async function openProviderPolicy(file: string): Promise<ProviderPolicy> {
   if (isUrl(file))
     throw new CliError(

@@ -31,7 +31,6 @@ import { isUrl, readSource } from './files.ts'
 import { formatChecks, printableJson } from './printable.ts'
 import { openProviderPolicy } from './provider-policy-file.ts'
 
-/** The options of the command, as commander parses them. */
 export type ProviderOptions = {
   readonly policy?: string
   readonly at?: Date
@@ -39,12 +38,11 @@ export type ProviderOptions = {
   readonly json?: boolean
 }
 
-/** One piece of evidence to judge. */
 type FoundEvidence = {
   /** The gateway's name for the provider. Null if the source has no name. */
   readonly name: string | null
   readonly bytes: Uint8Array
-  /** The origin for which a gateway lists the evidence. Null if the evidence is not from a list. */
+  /** Null if the evidence is not from a gateway's list. */
   readonly origin: string | null
   /** The receipt in the bundle that contains the evidence. The receipt is not verified. */
   readonly receipt: Receipt | null
@@ -59,9 +57,8 @@ type JudgedProvider = ProviderJudgement &
   }
 
 /**
- * Judges the evidence of providers in a file, at a URL, or at a gateway. Returns the report in the
- * selected form. `isOk`: without a policy, no check failed; with one, all evidence is accepted.
- * Throws CliError for a source without evidence.
+ * `isOk`: without a policy, no check failed; with one, all evidence is accepted. Throws CliError
+ * for a source without evidence.
  */
 export async function reportProviders(
   source: string,
@@ -114,7 +111,7 @@ function refusalOf(checks: readonly ProviderCheck[]): JudgedProvider['refusal'] 
   }
 }
 
-/** Largest bundle, bytes: the evidence in base64, and a long completion. */
+/** Bytes: the evidence in base64, and a long completion. */
 const FILE_BYTES_MAX = 64 * 1024 * 1024
 const LIST_BYTES_MAX = 4 * 1024 * 1024
 async function findEvidence(
@@ -140,7 +137,7 @@ function checkedDigest(url: string, bytes: Uint8Array): FoundEvidence {
   return { name: null, bytes, origin: null, receipt: null }
 }
 
-/** Returns the evidence in a file: the file is the document, or a bundle with the document. */
+/** The file is the document, or a bundle with the document. */
 function evidenceIn(bytes: Uint8Array): FoundEvidence {
   const refuse = ({ message }: FormatError) =>
     new CliError(`expected a provider evidence or a bundle: ${message}`, EXIT_CODES.usage)
@@ -155,7 +152,7 @@ function evidenceIn(bytes: Uint8Array): FoundEvidence {
   return { name: receipt.provider.name, bytes: decodeBase64(evidence), origin: null, receipt }
 }
 
-/** Fetches the evidence that a gateway lists for `provider` and for `policy` (null: all). */
+/** A null `provider` or `policy` selects all evidence. */
 async function fetchListed(
   base: string,
   provider: string | null,
@@ -196,7 +193,10 @@ function headline(
   policy: ProviderPolicy | null,
 ) {
   if (policy !== null && refusal === null)
-    return `ATTESTED: the evidence passes your policy${facts?.hasReplacedRoots ? `, under ${DEVELOPMENT_ROOTS}` : ''}.`
+    return (
+      'ATTESTED: the evidence passes your ' +
+      `policy${facts?.hasReplacedRoots ? `, under ${DEVELOPMENT_ROOTS}` : ''}.`
+    )
   if (policy !== null && refusal !== null)
     return `REFUSED  ${refusal.code}: ${printable(refusal.message)}`
   const failed = checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)
@@ -238,7 +238,7 @@ function jsonOf(judged: JudgedProvider, policy: ProviderPolicy | null): object {
   }
 }
 
-/** The facts for programs: bytes as hex. */
+/** Bytes are written as hex. */
 export function providerFactsJson<Facts extends NonNullable<ProviderJudgement['facts']>>(
   facts: Facts,
 ): object {

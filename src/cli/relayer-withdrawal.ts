@@ -10,17 +10,15 @@ import { withGateway } from './operations.ts'
 import { readRelayerKey } from './operator/config.ts'
 import { estimateGas, fetchFees, sendTransaction } from './send-transaction.ts'
 
-/** How often this command asks the gateway or the chain. */
 const POLL_MS = 1_000
 /** Interval before the same line is printed again. */
 const PRINT_INTERVAL_MS = 30_000
 
-/** The options of the command, as commander parses them. */
 export type WithdrawOptions = {
   readonly rpc: string
   /** 0x and 40 hex digits. */
   readonly to: string
-  /** Amount of ether that stays in the relayer's account. */
+  /** This much ether stays in the relayer's account. */
   readonly leave: string
   readonly timeout: number
 }
@@ -57,7 +55,6 @@ function checkAddress(text: string): string {
   return convertFault(() => getAddress(text).toLowerCase(), Error, toError)
 }
 
-/** Waits until all anchors of a relayer are confirmed. Prints how many are left. */
 async function awaitSettled(address: string): Promise<RelayerDescription> {
   return withGateway(async ({ relayers }) => {
     let printed = { line: '', at: 0 }
@@ -70,7 +67,8 @@ async function awaitSettled(address: string): Promise<RelayerDescription> {
         )
       if (relayer.current)
         throw new CliError(
-          `the gateway signs with ${address}: set RELAYER_PRIVATE_KEY to another key, and restart all gateways`,
+          `the gateway signs with ${address}: set RELAYER_PRIVATE_KEY to another key, and ` +
+            'restart all gateways',
         )
       if (relayer.unconfirmed === 0) return relayer
       const line = describeWait(relayer)
@@ -85,7 +83,10 @@ async function awaitSettled(address: string): Promise<RelayerDescription> {
 
 function describeWait({ waiting, unconfirmed, balance_wei: balance, fault }: RelayerDescription) {
   const rest = balance === null ? printable(fault) : `${formatEther(balance)} ether left`
-  return `${unconfirmed} anchors of this account not confirmed, ${waiting} of these in no block (${rest}); waiting.\n`
+  return (
+    `${unconfirmed} anchors of this account not confirmed, ${waiting} of these in no block ` +
+    `(${rest}); waiting.\n`
+  )
 }
 
 type Transfer = {
@@ -96,14 +97,15 @@ type Transfer = {
   readonly nonce: number | null
 }
 
-/** Signs the transfer. Throws if an earlier nonce is free or may belong to an anchor. */
+/** Throws if an earlier nonce is free or may belong to an anchor. */
 async function signTransfer(rpc: Rpc, { key, to, leaveWei, nonce: next }: Transfer) {
   const from = relayerAddress(key)
   const { chainId } = await fetchChainView(rpc, from)
   const { balanceWei, nonce, pendingNonce } = await fetchAccountFacts(rpc, from)
   if (nonce < (next ?? 0))
     throw new CliError(
-      `the database has used ${next} nonces of ${from}, but chain ${chainId} has ${nonce} of its transactions: is --rpc the gateways' chain?`,
+      `the database has used ${next} nonces of ${from}, but chain ${chainId} has ${nonce} of ` +
+        "its transactions: is --rpc the gateways' chain?",
     )
   if (pendingNonce > nonce)
     throw new CliError(

@@ -8,8 +8,8 @@ import { CliError } from './faults.ts'
 const TIP_DEFAULT_WEI = 1_000_000_000n
 
 /**
- * Returns the fees of a transaction, wei per gas. The maximum is twice the base fee plus the
- * suggested tip. It is enough even after six full blocks (EIP-1559). Throws CliError and RpcError.
+ * Wei per gas. The maximum is twice the base fee plus the suggested tip: enough even after six full
+ * blocks (EIP-1559). Throws CliError and RpcError.
  */
 export async function fetchFees(
   rpc: Rpc,
@@ -34,8 +34,8 @@ function toBigInt(value: unknown): bigint {
 }
 
 /**
- * Returns the gas limit of a call: the endpoint's estimate after the newest block plus a quarter.
- * Unused gas costs nothing. Throws RpcError.
+ * The endpoint's estimate after the newest block plus a quarter. Unused gas costs nothing. Throws
+ * RpcError.
  */
 export async function estimateGas(
   rpc: Rpc,
@@ -47,7 +47,7 @@ export async function estimateGas(
   return (toBigInt(await rpc.call('eth_estimateGas', [call, 'latest'])) * 5n) / 4n
 }
 
-/** Sends a transaction. Resolves when the endpoint has it, from this run or an earlier one. */
+/** Resolves when the endpoint has the transaction, from this run or an earlier one. */
 export async function sendTransaction(
   rpc: Rpc,
   { raw, txHash }: { readonly raw: string; readonly txHash: string },
@@ -58,21 +58,20 @@ export async function sendTransaction(
     if (!(fault instanceof RpcError)) throw fault
     if (fault.code !== 'refused')
       throw new CliError(
-        `${printable(fault.message)}: transaction ${txHash} may have been sent; run the command again: it continues from there`,
+        `${printable(fault.message)}: transaction ${txHash} may have been sent; run the ` +
+          'command again: it continues from there',
       )
     // An earlier run's transaction may wait with this nonce: the same one, or one with other fees.
     if (await isKnown(rpc, txHash)) return
     throw new CliError(
-      `the chain refused transaction ${txHash}: ${printable(fault.message)}; the transaction of an earlier run may ` +
+      `the chain refused transaction ${txHash}: ${printable(fault.message)}; the transaction ` +
+        'of an earlier run may ' +
         'still be waiting for its block: run the command again later',
     )
   }
 }
 
-/**
- * Returns true if the endpoint has the transaction, in a block or pending. Returns false if the
- * endpoint does not answer.
- */
+/** In a block or pending. False if the endpoint does not answer. */
 async function isKnown(rpc: Rpc, txHash: string): Promise<boolean> {
   try {
     const value = await rpc.call('eth_getTransactionByHash', [txHash])

@@ -24,7 +24,6 @@ form.addEventListener('submit', (event) => {
   )
 })
 
-/** Shows the answer as it arrives, and then the checks of the answer. */
 async function ask({ url = '', apiKey = '', expect: text = '', prompt = '' }): Promise<void> {
   const { roots, ...expect } = JSON.parse(text)
   const affidavit = await connect({ url, apiKey, expect, roots })
@@ -48,7 +47,7 @@ function show(state: 'checking' | 'checked' | 'refused', words: string): void {
 
 type Check = { readonly outcome: string; readonly name: string; readonly detail: string }
 
-/** Adds one row for each check. The gateway's texts are inserted as plain text, never as HTML. */
+/** The gateway's texts are inserted as plain text, never as HTML. */
 function list(made: readonly Check[]): void {
   checks.replaceChildren(
     ...made.map(({ name, outcome, detail }) => {

@@ -10,7 +10,6 @@ export function isClean({ logs, findings }: AuditReport): boolean {
   return findings.length === 0 && logs.every((log) => log.isComplete && log.findings.length === 0)
 }
 
-/** Gives the report of an audit for people. */
 export function printAuditText(report: AuditReport): string {
   const logs = report.logs.map(formatLog)
   const own = `gateway\n${formatChecks(report.checks)}${report.findings.map(formatFinding).join('')}`
@@ -18,7 +17,6 @@ export function printAuditText(report: AuditReport): string {
   return [...logs, own, `${conclude(report)}\n${hint}`].join('\n')
 }
 
-/** Gives the report of an audit as one JSON object, for programs. */
 export function printAuditJson(report: AuditReport): string {
   const logs = report.logs.map((log) => ({
     notary: log.notary,
@@ -46,7 +44,9 @@ function findingObject({ isEarlier, ...finding }: AuditFinding) {
 function formatLog(log: LogReport): string {
   const range =
     log.startSize === 0 ? '' : `, from leaf ${log.startSize}, where the last audit ended`
-  const head = `log ${log.notary}: ${log.endSize} of ${log.size} leaves${range}, under ${log.headCount} heads\n`
+  const head =
+    `log ${log.notary}: ${log.endSize} of ${log.size} leaves${range}, under ${log.headCount} ` +
+    'heads\n'
   return `${head}${formatChecks(log.checks)}${log.findings.map(formatFinding).join('')}`
 }
 
@@ -55,7 +55,7 @@ function formatFinding({ code, severity, where, message, isEarlier }: AuditFindi
   return `  ! ${code} (${severity}) ${printable(where)}: ${printable(message)}${earlier}\n`
 }
 
-/** Returns the result of the audit in words, which claim no more than was checked. */
+/** The words claim no more than was checked. */
 function conclude(report: AuditReport): string {
   const { logs } = report
   const findings = [...report.findings, ...logs.flatMap((log) => log.findings)]
@@ -88,8 +88,8 @@ function concludeLogs(logs: readonly LogReport[]): string {
 }
 
 /**
- * Returns the names of checks that were not made. A log may be empty, because every restart of an
- * enclave leaves a log. Checks that an empty log does not need are left out.
+ * A log may be empty, because every restart of an enclave leaves a log. Checks that an empty log
+ * does not need are left out.
  */
 function listOpen(log: LogReport): readonly AuditCheckName[] {
   return log.checks
@@ -105,13 +105,10 @@ function isEmpty({ size }: LogReport): boolean {
   return size === 0
 }
 
-/** Shortest time between two lines when the output is not a terminal, milliseconds. */
+/** Milliseconds. A terminal shows a bar instead of lines. */
 export const LINE_INTERVAL_MS = 10_000
 
-/**
- * Returns a progress bar on a terminal. Elsewhere, prints a line from time to time. `now` returns
- * milliseconds.
- */
+/** A progress bar on a terminal, elsewhere a line from time to time. `now` returns milliseconds. */
 export function createAuditProgress(stream: NodeJS.WriteStream, now: () => number): AuditProgress {
   return stream.isTTY === true ? createBar(stream) : createLines(stream, now)
 }

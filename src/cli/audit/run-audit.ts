@@ -16,7 +16,6 @@ import type { BundleOptions } from '../options.ts'
 import { createAuditProgress, isClean, printAuditJson, printAuditText } from './audit-report.ts'
 import { openStateFile } from './state-file.ts'
 
-/** The options of the command, as commander parses them. */
 export type AuditOptions = Omit<BundleOptions, 'confirmations' | 'require'> & {
   readonly notary?: string
   readonly from?: number
@@ -30,7 +29,7 @@ export type AuditOptions = Omit<BundleOptions, 'confirmations' | 'require'> & {
   readonly json?: boolean
 }
 
-/** Audits the gateway at `url`. Throws CliError. */
+/** Throws CliError. */
 export async function runAudit(
   url: string,
   options: AuditOptions,
@@ -61,7 +60,7 @@ async function audit(url: string, options: AuditOptions): Promise<AuditReport> {
   try {
     return await auditGateway(
       {
-        gateway: openGateway(openHttp(url, { key, options, waiting })),
+        gateway: openGateway(openHttp(url, key, { ...waiting, timeout: options.timeout })),
         chain: await openChain(options.rpc, waiting),
         scope,
         verifier: openVerifier({ isOfOne: false }),
@@ -82,7 +81,6 @@ async function audit(url: string, options: AuditOptions): Promise<AuditReport> {
   }
 }
 
-/** The audit's sleep function, and the signal with its deadline. */
 type Waiting = {
   readonly signal: AbortSignal
   readonly sleep: (durationMs: number) => Promise<void>
@@ -90,15 +88,8 @@ type Waiting = {
 
 function openHttp(
   url: string,
-  {
-    key,
-    options,
-    waiting,
-  }: {
-    readonly key: GatewayKey | null
-    readonly options: AuditOptions
-    readonly waiting: Waiting
-  },
+  key: GatewayKey | null,
+  { timeout, ...waiting }: Waiting & { readonly timeout: number | undefined },
 ): GatewayHttp {
   const open = () =>
     openGatewayHttp({
@@ -106,12 +97,12 @@ function openHttp(
       apiKey: key?.apiKey ?? null,
       keyHint: key?.keyHint ?? null,
       ...waiting,
-      ...(options.timeout === undefined ? {} : { timeoutMs: options.timeout * 1000 }),
+      timeoutMs: timeout && timeout * 1000,
     })
   return convertFault(open, UnsafeKey, ({ message }) => new CliError(message, EXIT_CODES.usage))
 }
 
-/** Returns the reason why records are not checked, or null if they are. */
+/** Null: records are checked. */
 function explainNoRecords(key: GatewayKey | null): string | null {
   if (key === null) return 'they were left out (--no-records)'
   if (key.apiKey !== null) return null

@@ -4,10 +4,7 @@ import { type AuditState, openAuditState, UnusableState } from '../../../audit/s
 import { CliError, EXIT_CODES } from '../faults.ts'
 import { writeFileWhole } from '../files.ts'
 
-/**
- * Opens the state of an audit in a file that may not exist yet. Without a `path`, no state is
- * stored. Throws CliError.
- */
+/** The file may not exist yet. Without a `path`, no state is stored. Throws CliError. */
 export async function openStateFile(path: string | null, scope: string): Promise<AuditState> {
   const store =
     path === null
@@ -20,14 +17,15 @@ export async function openStateFile(path: string | null, scope: string): Promise
     const file = printable(path ?? '')
     throw new CliError(
       fault.code === 'other_scope'
-        ? `${file} was written by an audit with other options (--from, --key, --rpc, --pcr, --release, --root, --configuration): use the same, or another file`
+        ? `${file} was written by an audit with other options (--from, --key, --rpc, --pcr, ` +
+            '--release, --root, --configuration): use the same, or another file'
         : `${file} is not the state of an audit (${fault.message}): remove it to start again`,
       EXIT_CODES.usage,
     )
   }
 }
 
-/** Returns null if the file does not exist. */
+/** Null if the file does not exist. */
 async function readText(path: string): Promise<string | null> {
   try {
     return await readFile(path, 'utf8')

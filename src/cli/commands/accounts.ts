@@ -7,10 +7,6 @@ import { registerSetBudget } from './budgets.ts'
 import { parseNameArgument } from './keys.ts'
 import { allPages, type JsonOption, operations, printList } from './operator.ts'
 
-/**
- * Adds `accounts create | list | disable | enable | delete | set-tier | set-retention`, for an
- * operator with access to the database or the data folder.
- */
 export function registerAccounts(program: Command): void {
   const accounts = program
     .command('accounts')
@@ -101,7 +97,8 @@ const STATES = [
     verb: 'delete',
     state: 'deleted',
     description:
-      'revoke the keys of an account forever and free its name; records and proofs stay (to erase content, do that before)',
+      'revoke the keys of an account forever and free its name; records and proofs stay (to ' +
+      'erase content, do that before)',
   },
 ] as const
 
@@ -119,7 +116,8 @@ async function setTier(name: string, tier?: string): Promise<void> {
   const done = withOperations(({ accounts }) => accounts.setTier({ name, tier: tier ?? null }))
   await inWords(done, refusals({ name, tier }))
   process.stderr.write(
-    `Account ${printable(name)} is in ${tier === undefined ? 'the default tier' : `tier ${printable(tier)}`}.\n`,
+    `Account ${printable(name)} is in ` +
+      `${tier === undefined ? 'the default tier' : `tier ${printable(tier)}`}.\n`,
   )
 }
 
@@ -131,7 +129,8 @@ async function setRetention(name: string, days?: number): Promise<void> {
     refusals({ name }),
   )
   process.stderr.write(
-    `Content of account ${printable(name)} is kept ${days === undefined ? 'for RETENTION_DAYS' : `for ${days} days`}.\n`,
+    `Content of account ${printable(name)} is kept ` +
+      `${days === undefined ? 'for RETENTION_DAYS' : `for ${days} days`}.\n`,
   )
 }
 

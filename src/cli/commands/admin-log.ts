@@ -18,7 +18,6 @@ type LogOptions = JsonOption & {
 const LIMIT = 100
 const LIMIT_MAX = 1_000
 
-/** Adds `admin-log`, for the operator: who changed keys, accounts and enclaves. */
 export function registerAdminLog(program: Command): void {
   program
     .command('admin-log')

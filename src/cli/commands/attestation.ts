@@ -5,18 +5,15 @@ import type { AttestationCommandOptions } from '../attestation-report.ts'
 import { EXIT_CODES } from '../faults.ts'
 import { addAttestationOptions, parseUnixSeconds } from '../options.ts'
 
-/**
- * Adds `attestation FILE`. Exit code: 0 if every requested rule holds, 1 if a rule does not hold, 2
- * for wrong usage.
- */
+/** Exit code: 0 if every requested rule holds, 1 if a rule does not hold, 2 for wrong usage. */
 export function registerAttestation(program: Command): void {
   const command = program
     .command('attestation')
     .summary('validate an AWS Nitro attestation document')
     .description(
       'Validate an AWS Nitro attestation document: which security module of AWS made it, when, ' +
-        'and for which code. Without --release or --pcr a document is not valid, because you did not say which code you expect, ' +
-        'unless you give --any-measurement.',
+        'and for which code. Without --release or --pcr a document is not valid, because you did ' +
+        'not say which code you expect, unless you give --any-measurement.',
     )
     .option('--json', 'print one JSON object {valid, code, message, facts}')
     .argument('<file>', 'the document in binary, base64 or hex, or - for standard input')

@@ -9,16 +9,16 @@ import {
   parseSeconds,
 } from '../options.ts'
 
-/**
- * Adds `audit URL`, which checks the logs of a gateway from outside. audit/codes.md describes the
- * findings.
- */
+/** audit/codes.md describes the findings. */
 export function registerAudit(program: Command): void {
   const command = program
     .command('audit')
     .summary("check a gateway's whole log, and report what is missing or contradictory")
     .description(
-      "Check a gateway's logs from outside: every head must be signed, larger than the one before, and match the served leaves. With --rpc: every anchor must be on the chain, every head there must be served, and no log may be hidden. With a key: every record must match its leaf.",
+      "Check a gateway's logs from outside: every head must be signed, larger than the one " +
+        'before, and match the served leaves. With --rpc: every anchor must be on the chain, ' +
+        'every head there must be served, and no log may be hidden. With a key: every record ' +
+        'must match its leaf.',
     )
     .argument('<url>', "the gateway's base URL", parseBaseUrl)
     .option('--notary <address>', 'only this log', parseNotary)
@@ -47,8 +47,10 @@ export function registerAudit(program: Command): void {
   addAttestationOptions(command)
     .addHelpText(
       'after',
-      '\nThe conclusion is CLEAN for logs that have leaves; when all logs are empty, it is NOTHING TO CHECK.' +
-        '\nExit codes: 0 nothing found (also in empty logs), 1 something missing, contradictory or unreadable, 2 usage.',
+      '\nThe conclusion is CLEAN for logs that have leaves; when all logs are empty, it is ' +
+        'NOTHING TO CHECK.' +
+        '\nExit codes: 0 nothing found (also in empty logs), 1 something missing, contradictory ' +
+        'or unreadable, 2 usage.',
     )
     .action(async (url: string, options: AuditOptions) => {
       const { runAudit } = await import('../audit/run-audit.ts')

@@ -5,12 +5,10 @@ import { CliError, EXIT_CODES, inWords } from '../faults.ts'
 import { timeCell } from '../printable.ts'
 import { allPages, type JsonOption, operations, printList } from './operator.ts'
 
-/** What a budget limits, and its period. */
 const WHAT = ['requests', 'tokens', 'money'] as const
 const PERIODS = ['day', 'month', 'total'] as const
 type Budget = { readonly what: (typeof WHAT)[number]; readonly per: (typeof PERIODS)[number] }
 
-/** Adds `set-budget` to the commands of accounts or of keys. */
 export function registerSetBudget(parent: Command, of: 'account' | 'key'): void {
   const [whose, how] = of === 'account' ? ['an account', 'its name'] : ['a key', 'its id']
   parent
@@ -28,7 +26,6 @@ export function registerSetBudget(parent: Command, of: 'account' | 'key'): void 
     )
 }
 
-/** Adds `budgets`, for the operator: how much accounts and keys may use, and what is left. */
 export function registerBudgets(program: Command): void {
   program
     .command('budgets')

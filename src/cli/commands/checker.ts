@@ -14,8 +14,7 @@ import { registerVerifier } from './verifier.ts'
 import { registerVerify } from './verify.ts'
 
 /**
- * The commands for checking evidence, for callers, and for signing releases. The package
- * `affidavit` has only these commands, so it loads no database, server or chain client.
+ * The package `affidavit` has only these commands, so it loads no database, server or chain client.
  * `openVerifier` opens the page that this program saves.
  */
 export function checkerCommands(openVerifier: OpenVerifier): CommandGroups {

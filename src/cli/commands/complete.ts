@@ -1,13 +1,13 @@
 import type { Command } from 'commander'
 import { addGatewayOptions, type GatewayAccessOptions } from '../options.ts'
 
-/** Adds `complete FILE...`, which adds evidence to saved proofs for checks without the gateway. */
 export function registerComplete(program: Command): void {
   const command = program
     .command('complete')
     .summary('add the evidence bundle to a saved proof')
     .description(
-      'Ask the gateway for the evidence bundle of each saved proof and add it to the file. Then the file can be checked for years without the gateway.',
+      'Ask the gateway for the evidence bundle of each saved proof and add it to the file. ' +
+        'Then the file can be checked for years without the gateway.',
     )
     .argument('<file...>', 'proofs that the client, the proxy or the playground saved')
   addGatewayOptions(command)

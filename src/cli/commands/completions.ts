@@ -1,6 +1,5 @@
 import { Argument, type Command } from 'commander'
 
-/** Adds `completions SHELL`, which prints a script that completes the command line. */
 export function registerCompletions(program: Command): void {
   const name = program.name()
   program
@@ -22,7 +21,6 @@ export function registerCompletions(program: Command): void {
     })
 }
 
-/** The shells for which completions can be written. */
 const SHELLS = ['bash', 'zsh', 'fish'] as const
 type Shell = (typeof SHELLS)[number]
 
@@ -34,10 +32,7 @@ type Level = {
 }
 type Word = { readonly text: string; readonly about: string }
 
-/**
- * Returns a shell script that completes a program's commands, options and choices, and file names
- * elsewhere.
- */
+/** Completes commands, options and choices, and file names elsewhere. */
 export function writeCompletions(program: Command, shell: Shell): string {
   const levels = listLevels(program, program.name())
   switch (shell) {

@@ -4,10 +4,6 @@ import { CliError, inWords } from '../faults.ts'
 import { timeCell } from '../printable.ts'
 import { type JsonOption, operations, printList } from './operator.ts'
 
-/**
- * Adds `content key | keys | encrypt`, for the operator. They manage the keys that encrypt requests
- * and answers in the database.
- */
 export function registerContent(program: Command): void {
   const content = program
     .command('content')
@@ -68,7 +64,8 @@ async function encryptContent(): Promise<void> {
   process.stdout.write(`Content of ${encrypted} record${encrypted === 1 ? '' : 's'} encrypted.\n`)
   if (unreadable > 0)
     throw new CliError(
-      `content of ${unreadable} records cannot be decrypted: their keys are missing, or the records were changed`,
+      `content of ${unreadable} records cannot be decrypted: their keys are missing, or the ` +
+        'records were changed',
     )
 }
 

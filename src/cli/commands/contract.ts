@@ -1,14 +1,7 @@
 import type { Command } from 'commander'
 import type { DeployOptions } from '../contract-deployment.ts'
-import { parseRpcUrl, parseSeconds } from '../options.ts'
+import { parseRpcUrl, parseSeconds, TRANSACTION_TIMEOUT_SECONDS } from '../options.ts'
 
-/** The time of fifteen blocks of Ethereum. */
-const TIMEOUT_SECONDS_DEFAULT = 180
-
-/**
- * Adds `contract deploy`, for the operator. It is the first step of a set-up, and of each release
- * that changes the contract.
- */
 export function registerContract(program: Command): void {
   const contract = program
     .command('contract')
@@ -18,16 +11,17 @@ export function registerContract(program: Command): void {
     .command('deploy')
     .summary('deploy the contract, unless it is already there')
     .description(
-      'Deploy the anchor contract of this release, at the same address as on every chain, and compare the code ' +
-        'there. Nothing is sent when the contract is already there. DEPLOYER_PRIVATE_KEY holds the key of the account that ' +
-        'pays; it gets no rights. Do not use the relayer of a running gateway: an anchor would be lost.',
+      'Deploy the anchor contract of this release, at the same address as on every chain, and ' +
+        'compare the code there. Nothing is sent when the contract is already there. ' +
+        'DEPLOYER_PRIVATE_KEY holds the key of the account that pays; it gets no rights. Do not ' +
+        'use the relayer of a running gateway: an anchor would be lost.',
     )
     .requiredOption('--rpc <url>', 'JSON-RPC endpoint of the chain', parseRpcUrl)
     .option(
       '--timeout <seconds>',
       'longest wait for the block',
       parseSeconds,
-      TIMEOUT_SECONDS_DEFAULT,
+      TRANSACTION_TIMEOUT_SECONDS,
     )
     .option('--json', 'print one JSON object')
     .addHelpText('after', '\nExit codes: 0 the contract is there, 1 it is not, 2 usage.')

@@ -6,10 +6,8 @@ import { CliError, inWords } from '../faults.ts'
 import type { GatewayOperations } from '../operations.ts'
 import { type JsonOption, operations, printList } from './operator.ts'
 
-/** How often a waiting command checks the state. */
 const POLL_MS = 500
 
-/** Adds `enclaves list | add | drain | remove`, for the operator of a running gateway. */
 export function registerEnclaves(program: Command): void {
   const enclaves = program
     .command('enclaves')

@@ -10,12 +10,11 @@ import { type JsonOption, operations } from './operator.ts'
 type EraseOptions = JsonOption & { readonly account?: string; readonly reason: string }
 
 /**
- * Result of an erasure. `found`: number of records with the hash. `erased`: number of records whose
- * content was erased now.
+ * `found`: number of records with the hash. `erased`: number of records whose content was erased
+ * now.
  */
 type Erased = { readonly found: number | null; readonly erased: number }
 
-/** Adds `erase`, for an operator with access to the database or the data folder. */
 export function registerErase(program: Command): void {
   program
     .command('erase')

@@ -3,16 +3,13 @@ import type { OpenVerifier } from '../evidence/evidence-page.ts'
 import type { EvidenceOptions } from '../evidence/read-evidence.ts'
 import { addGatewayOptions, hashOf, isHash } from '../options.ts'
 
-/**
- * Adds `evidence HASH`, which fetches the evidence bundle of one completion. Writes it unchanged,
- * or inside a page that checks it.
- */
 export function registerEvidence(program: Command, openVerifier: OpenVerifier): void {
   const command = program
     .command('evidence')
     .summary('fetch the evidence bundle of a completion')
     .description(
-      'Fetch the evidence bundle of a completion: one file that can be checked for years, without the gateway. Fetch it again when its transaction is in a block.',
+      'Fetch the evidence bundle of a completion: one file that can be checked for years, ' +
+        'without the gateway. Fetch it again when its transaction is in a block.',
     )
     .argument('<hash>', "the completion's hash, 64 hex digits", parseHash)
     .option('--html', 'as one HTML file, which shows the report and checks itself in a browser')
@@ -20,7 +17,8 @@ export function registerEvidence(program: Command, openVerifier: OpenVerifier): 
   addGatewayOptions(command)
     .addHelpText(
       'after',
-      '\nThis command checks only that the bundle belongs to the completion. To check the rest: affidavit verify.',
+      '\nThis command checks only that the bundle belongs to the completion. To check the ' +
+        'rest: affidavit verify.',
     )
     .action(async (hash: string, options: EvidenceOptions) => {
       const { fetchEvidence } = await import('../evidence/read-evidence.ts')

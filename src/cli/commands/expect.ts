@@ -2,13 +2,14 @@ import type { Command } from 'commander'
 import type { ExpectOptions } from '../make-expectations.ts'
 import { addReleaseTrustOptions, collectPcr, collectText } from '../options.ts'
 
-/** Adds `expect`, which makes a file that lists the acceptable enclaves. */
 export function registerExpect(program: Command): void {
   const command = program
     .command('expect')
     .summary('make the file that says which enclaves are acceptable')
     .description(
-      "Make a file of expectations from a vendor's signed releases. The commands verify, audit, attestation and proxy take it as --expect, and the client's connect takes it as `expect`.",
+      "Make a file of expectations from a vendor's signed releases. The commands verify, " +
+        "audit, attestation and proxy take it as --expect, and the client's connect takes it as " +
+        '`expect`.',
     )
     .option('--output <file>', 'write it there instead of on standard output')
     .optionsGroup('What you expect:')

@@ -16,10 +16,6 @@ type CreateOptions = JsonOption & {
   readonly expires?: number
 }
 
-/**
- * Adds `keys create | list | revoke`, for an operator with access to the database or the data
- * folder.
- */
 export function registerKeys(program: Command): void {
   const keys = program
     .command('keys')
@@ -63,7 +59,7 @@ export function registerKeys(program: Command): void {
     .action(revokeKey)
 }
 
-/** Reads an account's or a key's name from the command line. Throws InvalidArgumentError. */
+/** Throws InvalidArgumentError. */
 export function parseNameArgument(text: string): string {
   if (isName(text)) return text
   throw new InvalidArgumentError(
@@ -105,7 +101,7 @@ async function revokeKey(id: string): Promise<void> {
 
 const TITLES = ['ID', 'ACCOUNT', 'NAME', 'CREATED', 'REVOKED', 'EXPIRES', 'LAST USED', 'SCOPES']
 
-/** A key as it is printed: with the account's name, without the account's id. */
+/** The result has the account's name instead of the account's id. */
 function shown<Key extends ManagedKey>(key: Key) {
   const { id, account_id: _, account_name: account, ...more } = key
   return { id, account, ...more }
@@ -126,7 +122,7 @@ function parseScopes(text: string): readonly Scope[] {
 
 const UNIT_SECONDS: Readonly<Record<string, number>> = { d: 86_400, h: 3_600, m: 60 }
 
-/** Parses a time and returns Unix seconds. A date means the first moment of that day in UTC. */
+/** Returns Unix seconds. A date means the first moment of that day in UTC. */
 function parseExpiry(text: string): number {
   const nowMs = Date.now()
   const [, count, unit = ''] = /^(\d{1,6})([dhm])$/.exec(text) ?? []

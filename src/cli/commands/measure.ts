@@ -1,16 +1,14 @@
 import type { Command } from 'commander'
 import { EXIT_CODES } from '../faults.ts'
 
-/**
- * Adds `measure IMAGE.eif [--json]`. Exit code: 0 if the image can be measured, 1 if not, 2 for
- * wrong usage.
- */
+/** Exit code: 0 if the image can be measured, 1 if not, 2 for wrong usage. */
 export function registerMeasure(program: Command): void {
   program
     .command('measure')
     .summary('compute the measurements of an enclave image')
     .description(
-      'Compute PCR0, PCR1, PCR2 and PCR8 of a Nitro enclave image file. An image is refused when it has a byte outside its sections, a wrong checksum or a wrong signature.',
+      'Compute PCR0, PCR1, PCR2 and PCR8 of a Nitro enclave image file. An image is refused ' +
+        'when it has a byte outside its sections, a wrong checksum or a wrong signature.',
     )
     .argument('<image>', 'enclave image file (.eif)')
     .option('--json', 'print one JSON object {valid, code, message, facts}')

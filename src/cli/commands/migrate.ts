@@ -2,7 +2,7 @@ import type { Command } from 'commander'
 import { CliError } from '../faults.ts'
 import { operations } from './operator.ts'
 
-/** Adds `migrate`, for deployments. A gateway also migrates its database when it starts. */
+/** A gateway also migrates its database when it starts. */
 export function registerMigrate(program: Command): void {
   program
     .command('migrate')

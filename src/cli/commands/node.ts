@@ -2,9 +2,6 @@ import type { Command } from 'commander'
 import type { NodeOptions } from '../node/node-actions.ts'
 import { addKeyOption, collectText } from '../options.ts'
 
-/**
- * Adds `node run | list | create | status | stats | benchmark`, for people who contribute machines.
- */
 export function registerNodeCommand(program: Command): void {
   registerNodeCommands(
     program
@@ -14,11 +11,11 @@ export function registerNodeCommand(program: Command): void {
   )
 }
 
-/** Adds `run | list | create | status | stats | benchmark` to a command or a program. */
 export function registerNodeCommands(node: Command): void {
   addBackendOptions(addNodeOptions(addAccessOptions(node.command('run'))))
     .description(
-      "serve the models of a local inference server as this machine's node, and make that node at first; SIGTERM finishes what runs, then ends",
+      "serve the models of a local inference server as this machine's node, and make that node " +
+        'at first; SIGTERM finishes what runs, then ends',
     )
     .option(
       '--type <type>',
@@ -57,21 +54,18 @@ async function act(
   await node.explain(() => action(node))
 }
 
-/** Adds the options that set the gateway and its key. */
 function addAccessOptions(command: Command): Command {
   return addKeyOption(
     command.option('--url <url>', 'the gateway (AFFIDAVIT_URL; default http://127.0.0.1:3000)'),
   )
 }
 
-/** Adds the options that choose the node. */
 function addNodeOptions(command: Command): Command {
   return command
     .option('--name <name>', "the node's name (NODE_NAME; default: this machine's host name)")
     .option('--node-id <id>', "the node's id, in place of its name (NODE_ID)")
 }
 
-/** Adds the options that set the backend, its models, and the time for measuring the models. */
 function addBackendOptions(command: Command): Command {
   return command
     .option('--backend <url>', 'the inference server (BACKEND_URL; default: found on this machine)')

@@ -3,7 +3,6 @@ import { jsonText, textTable } from '../printable.ts'
 
 // Code that the operator's commands share.
 
-/** The option that selects output for programs. */
 export type JsonOption = { readonly json?: boolean }
 
 /** Loads the modules only when needed, because they load the database. */
@@ -11,7 +10,6 @@ export function operations() {
   return import('../operations.ts')
 }
 
-/** Returns the items of all pages of a list. */
 export async function allPages<Page extends { readonly cursor: string | null }>(
   read: (cursor: string | null) => Promise<Page>,
 ): Promise<readonly Page[]> {
@@ -24,7 +22,6 @@ export async function allPages<Page extends { readonly cursor: string | null }>(
   return pages
 }
 
-/** Prints a list, for programs or as a table. */
 export function printList<Item>(
   list: readonly Item[],
   { json = false }: JsonOption,
@@ -33,7 +30,7 @@ export function printList<Item>(
   process.stdout.write(json ? jsonText(list) : textTable(titles, list.map(toRow)))
 }
 
-/** Parses a date or time in UTC and returns Unix seconds. Throws InvalidArgumentError. */
+/** The text is a date or time in UTC. Returns Unix seconds. Throws InvalidArgumentError. */
 export function parseTime(text: string): number {
   const isTime = /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2})?Z)?$/.test(text)
   const ms = isTime ? Date.parse(text) : Number.NaN

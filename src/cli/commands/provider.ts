@@ -4,20 +4,22 @@ import { parseUnixSeconds } from '../options.ts'
 import type { ProviderOptions } from '../provider-report.ts'
 
 /**
- * Adds `provider SOURCE`. Exit code: 0 if nothing failed and a given policy accepts all evidence, 1
- * if not, 2 for wrong usage, 3 without evidence.
+ * Exit code: 0 if nothing failed and a given policy accepts all evidence, 1 if not, 2 for wrong
+ * usage, 3 without evidence.
  */
 export function registerProvider(program: Command): void {
   program
     .command('provider')
     .summary("judge evidence of a model provider's machine")
     .description(
-      "Judge evidence of a model provider's machine: which hardware, which code, which keys, which weights. Without --policy " +
-        'it says what the evidence holds, and accepts nothing, because you did not say which code you expect.',
+      "Judge evidence of a model provider's machine: which hardware, which code, which keys, " +
+        'which weights. Without --policy it says what the evidence holds, and accepts nothing, ' +
+        'because you did not say which code you expect.',
     )
     .argument(
       '<source>',
-      'a file with the evidence, or with a bundle that has it; - for standard input; the URL of a gateway, or of an evidence',
+      'a file with the evidence, or with a bundle that has it; - for standard input; the URL ' +
+        'of a gateway, or of an evidence',
     )
     .option('--policy <file>', 'what you accept of the provider; never from the gateway')
     .option(
@@ -29,7 +31,8 @@ export function registerProvider(program: Command): void {
     .option('--json', 'print one JSON object {ok, providers}')
     .addHelpText(
       'after',
-      '\nExit codes: 0 nothing failed, and with --policy all evidence is accepted, 1 not, 2 usage, 3 no evidence.',
+      '\nExit codes: 0 nothing failed, and with --policy all evidence is accepted, 1 not, 2 ' +
+        'usage, 3 no evidence.',
     )
     .action(async (source: string, options: ProviderOptions) => {
       const { reportProviders } = await import('../provider-report.ts')

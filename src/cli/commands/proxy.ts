@@ -6,17 +6,17 @@ import type { ProxyCommandOptions } from '../proxy/run-proxy.ts'
 const PORT_DEFAULT = 8787
 
 /**
- * Adds `proxy`, which runs until it is stopped. Exit code: 0 after a stop, 1 if no enclave or no
- * provider passes the checks, 2 for wrong usage.
+ * Exit code: 0 after a stop, 1 if no enclave or no provider passes the checks, 2 for wrong usage.
  */
 export function registerProxy(program: Command): void {
   program
     .command('proxy')
     .summary('serve checked answers to every program on this machine')
     .description(
-      "Serve OpenAI's chat completions and Responses and Anthropic's Messages on this machine, and give out only checked answers. " +
-        'Any program that takes a base URL can call it, with its own API key of the gateway. ' +
-        'Calls are encrypted to an expected enclave. When an answer is refused, the error names the failed check.',
+      "Serve OpenAI's chat completions and Responses and Anthropic's Messages on this machine, " +
+        'and give out only checked answers. Any program that takes a base URL can call it, with ' +
+        'its own API key of the gateway. Calls are encrypted to an expected enclave. When an ' +
+        'answer is refused, the error names the failed check.',
     )
     .requiredOption('--url <url>', "the gateway's URL")
     .requiredOption(
@@ -25,8 +25,9 @@ export function registerProxy(program: Command): void {
     )
     .option(
       '--provider-policy <file>',
-      'send calls only to a provider in a TEE that this policy accepts; may be repeated: one file for each provider. ' +
-        'The provider is judged before the call leaves, by evidence that the gateway passes on',
+      'send calls only to a provider in a TEE that this policy accepts; may be repeated: one ' +
+        'file for each provider. The provider is judged before the call leaves, by evidence that ' +
+        'the gateway passes on',
       collectText,
     )
     .option('--port <port>', 'port on 127.0.0.1; 0 for any free port', parsePort, PORT_DEFAULT)
@@ -36,15 +37,17 @@ export function registerProxy(program: Command): void {
     )
     .option(
       '--session <file>',
-      'tie all calls into one session, the run of an agent, and keep it in this file, for `affidavit verify`. ' +
-        'Calls are then made one after the other. A call with the header `affidavit-last: true` ends the session; ' +
-        'without it, the file does not show that no calls followed. The same file again continues a session that was not completed',
+      'tie all calls into one session, the run of an agent, and keep it in this file, for ' +
+        '`affidavit verify`. Calls are then made one after the other. A call with the header ' +
+        '`affidavit-last: true` ends the session; without it, the file does not show that no ' +
+        'calls followed. The same file again continues a session that was not completed',
     )
     .option('--hold', 'hold back each stream until it was checked completely')
     .option('--no-encrypt', 'let the gateway read the calls')
     .addHelpText(
       'after',
-      '\nIt prints a line for each call. Exit codes: 0 stopped, 1 no enclave or no provider is as expected, 2 usage, 3 the gateway was not reached.',
+      '\nIt prints a line for each call. Exit codes: 0 stopped, 1 no enclave or no provider is ' +
+        'as expected, 2 usage, 3 the gateway was not reached.',
     )
     .action(async (options: ProxyCommandOptions) => {
       const { runProxy } = await import('../proxy/run-proxy.ts')

@@ -1,13 +1,13 @@
 import type { Command } from 'commander'
 import type { RedactOptions } from '../evidence/redact.ts'
 
-/** Adds `redact FILE`, which removes the request or the response from an evidence bundle. */
 export function registerRedact(program: Command): void {
   program
     .command('redact')
     .summary('leave the request or the response out of an evidence bundle')
     .description(
-      'Make an evidence bundle without the request, the response, or both: only their hashes remain. The rest can still be verified.',
+      'Make an evidence bundle without the request, the response, or both: only their hashes ' +
+        'remain. The rest can still be verified.',
     )
     .argument('<file>', 'an evidence bundle, or - for standard input')
     .option('--request', 'leave out the request')

@@ -3,20 +3,17 @@ import { type Command, InvalidArgumentError } from 'commander'
 import { printable } from '../../../attestation/report/printable.ts'
 import type { RelayerDescription } from '../../chain/relayer-acts.ts'
 import { createFile } from '../files.ts'
-import { parseRpcUrl, parseSeconds } from '../options.ts'
+import { parseRpcUrl, parseSeconds, TRANSACTION_TIMEOUT_SECONDS } from '../options.ts'
 import { timeCell } from '../printable.ts'
 import type { WithdrawOptions } from '../relayer-withdrawal.ts'
 import { type JsonOption, operations, printList } from './operator.ts'
 
-/** The time of fifteen blocks of Ethereum. */
-const TIMEOUT_SECONDS_DEFAULT = 180
-
-/** Adds `relayer` with `key` and `withdraw`, for the operator of a running gateway. */
 export function registerRelayer(program: Command): void {
   const relayer = program
     .command('relayer')
     .description(
-      'show the accounts that pay for anchors: balance, nonces, waiting anchors (CONTROL_SOCKET, or DATA_DIR)',
+      'show the accounts that pay for anchors: balance, nonces, waiting anchors ' +
+        '(CONTROL_SOCKET, or DATA_DIR)',
     )
     .option('--json', 'print one JSON array')
     .action(showRelayers)
@@ -25,7 +22,8 @@ export function registerRelayer(program: Command): void {
     .command('key')
     .summary("make a relayer's key")
     .description(
-      "Make a relayer's key for RELAYER_PRIVATE_KEY and write it to FILE. The address of its account, which needs ether, is printed.",
+      "Make a relayer's key for RELAYER_PRIVATE_KEY and write it to FILE. The address of its " +
+        'account, which needs ether, is printed.',
     )
     .argument('<file>', 'where to write it; an existing file is not replaced')
     .action(createRelayerKey)
@@ -33,9 +31,10 @@ export function registerRelayer(program: Command): void {
     .command('withdraw')
     .summary('withdraw the ether that is left in a retired relayer')
     .description(
-      'Wait until all anchors of the relayer of RELAYER_PRIVATE_KEY are confirmed, and send its remaining ether to ' +
-        'another account. Only for a relayer that no gateway uses: a transfer takes a nonce, and an anchor with ' +
-        'the same nonce would be lost until a gateway makes it again.',
+      'Wait until all anchors of the relayer of RELAYER_PRIVATE_KEY are confirmed, and send ' +
+        'its remaining ether to another account. Only for a relayer that no gateway uses: a ' +
+        'transfer takes a nonce, and an anchor with the same nonce would be lost until a gateway ' +
+        'makes it again.',
     )
     .requiredOption('--rpc <url>', "JSON-RPC endpoint of the gateways' chain", parseRpcUrl)
     .requiredOption('--to <address>', 'account that receives the ether', parseAddress)
@@ -49,7 +48,7 @@ export function registerRelayer(program: Command): void {
       '--timeout <seconds>',
       "longest wait for the transfer's block",
       parseSeconds,
-      TIMEOUT_SECONDS_DEFAULT,
+      TRANSACTION_TIMEOUT_SECONDS,
     )
     .action(async (options: WithdrawOptions) => {
       const { runWithdrawal } = await import('../relayer-withdrawal.ts')

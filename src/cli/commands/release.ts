@@ -9,10 +9,6 @@ import type {
 } from '../release/release-list.ts'
 import type { ShowOptions } from '../release/release-report.ts'
 
-/**
- * Adds `release key | sign | show | list`. They sign the measurements of enclave images for people
- * who check records.
- */
 export function registerRelease(program: Command): void {
   const release = program
     .command('release')
@@ -25,7 +21,8 @@ export function registerRelease(program: Command): void {
     .command('key')
     .summary('make a key that signs releases')
     .description(
-      'Make a key that signs releases. The private key is written to FILE, the public one to FILE.pub and printed.',
+      'Make a key that signs releases. The private key is written to FILE, the public one to ' +
+        'FILE.pub and printed.',
     )
     .argument('<file>', 'where to write it; an existing file is not replaced')
     .action(async (file: string) => (await releaseFiles()).createReleaseKey(file))
@@ -33,7 +30,8 @@ export function registerRelease(program: Command): void {
     .command('sign')
     .summary("sign an image's measurements.json")
     .description(
-      "Sign an image's measurements.json in place, as the image builder wrote it. A signed file gets a further signature.",
+      "Sign an image's measurements.json in place, as the image builder wrote it. A signed " +
+        'file gets a further signature.',
     )
     .argument('<file>', 'measurements.json')
     .requiredOption('--key <file>', 'private release key, or - for standard input')
@@ -62,16 +60,13 @@ function releaseFiles() {
   return import('../release/release-files.ts')
 }
 
-/**
- * Adds `release list add | end | revoke | renew | sign`, for the list of releases that an operator
- * maintains.
- */
 function registerReleaseList(release: Command): void {
   const list = release
     .command('list')
     .summary('keep the signed list of accepted releases')
     .description(
-      'Keep the signed list of accepted releases, with their times. Each change signs the list again, with a later time of issue; other signers must sign it again, too (sign).',
+      'Keep the signed list of accepted releases, with their times. Each change signs the list ' +
+        'again, with a later time of issue; other signers must sign it again, too (sign).',
     )
     .helpCommand(false)
   editing(
@@ -130,7 +125,6 @@ function editing(command: Command): Command {
   )
 }
 
-/** Loads the modules only when needed, so other commands start faster. */
 function lists() {
   return import('../release/release-list.ts')
 }

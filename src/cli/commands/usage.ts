@@ -20,7 +20,6 @@ type Grouping = Pick<UsageQuery, 'per' | 'by'>
 const PERIODS = ['hour', 'day', 'month'] as const
 const DIMENSIONS = ['account', 'key', 'model', 'operation'] as const
 
-/** Adds `usage`, for the operator: the usage and the cost of each account. */
 export function registerUsage(program: Command): void {
   program
     .command('usage')

@@ -1,13 +1,13 @@
 import type { Command } from 'commander'
 import type { OpenVerifier, VerifierOptions } from '../evidence/evidence-page.ts'
 
-/** Adds `verifier`, which describes the page that this program saves, or writes it to a file. */
 export function registerVerifier(program: Command, openVerifier: OpenVerifier): void {
   program
     .command('verifier')
     .summary('print the digest of the page that checks evidence, or save the page')
     .description(
-      'Print version, commit and digest of the page that checks evidence in a browser. A page that was saved names the same, if this version made it.',
+      'Print version, commit and digest of the page that checks evidence in a browser. A page ' +
+        'that was saved names the same, if this version made it.',
     )
     .option('--output <file>', 'also write the page there, without evidence')
     .option('--json', 'print one JSON object')

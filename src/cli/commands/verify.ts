@@ -2,15 +2,13 @@ import type { Command } from 'commander'
 import type { VerifyOptions } from '../evidence/verify-source.ts'
 import { addBundleOptions, addGatewayOptions } from '../options.ts'
 
-/**
- * Adds `verify SOURCE`, which checks evidence on the user's machine. README.md of src/cli explains
- * the outcomes.
- */
+/** README.md of src/cli explains the outcomes. */
 export function registerVerify(program: Command): void {
   const command = program
     .command('verify')
     .description(
-      'check an evidence bundle, a session or a record: hashes, signature, receipt, log, anchor, who holds the key',
+      'check an evidence bundle, a session or a record: hashes, signature, receipt, log, ' +
+        'anchor, who holds the key',
     )
     .argument(
       '<source...>',
@@ -21,7 +19,8 @@ export function registerVerify(program: Command): void {
     .option('--request <file>', 'the body that was sent: the evidence must belong to this request')
     .option(
       '--answer <file>',
-      'the answer that came, as JSON or as a kept stream, or a saved proof: the evidence must belong to this answer',
+      'the answer that came, as JSON or as a kept stream, or a saved proof: the evidence must ' +
+        'belong to this answer',
     )
     .option(
       '--idempotent',

@@ -4,7 +4,7 @@ import { readChainFacts } from '../../../client/chain-facts.ts'
 import { createRpc, RpcError } from '../../../client/rpc.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 
-/** Does the same as readChainFacts, with the endpoint at `url`. Throws ChainUnreached. */
+/** Does the same as readChainFacts. Throws ChainUnreached. */
 export async function reachChainFacts(
   url: string,
   blockNumber: number | null,

@@ -16,10 +16,10 @@ import { type GatewayAccessOptions, hashOf, isHash } from '../options.ts'
 import { readBundle } from './read-evidence.ts'
 
 /**
- * Fetches the evidence bundle for a saved proof from the gateway, and adds it to the file. The file
- * can then be checked without a gateway. Returns a text that states what was done. On any failure,
- * throws CliError and does not change the file. A bundle without a block, or for another call, is a
- * failure. Does NOT check the bundle: see verifyBundle.
+ * Adds the evidence bundle from the gateway to the file of a saved proof. The file can then be
+ * checked without a gateway. Returns a text that states what was done. On any failure, such as a
+ * bundle without a block or for another call, throws CliError and does not change the file. Does
+ * NOT check the bundle: see verifyBundle.
  */
 export async function completeProof(file: string, options: GatewayAccessOptions): Promise<string> {
   const { request, answer, bundle: known } = readProof(await readSource(file), file)

@@ -9,13 +9,11 @@ import {
 import { writeFileWhole } from '../files.ts'
 import { jsonText } from '../printable.ts'
 
-/** Opens the page that checks evidence, still without data, and returns the page and its maker. */
+/** Opens the page that checks evidence, still without data. */
 export type OpenVerifier = () => Promise<{ readonly verifier: string; readonly maker: Maker }>
 
-/** The options of the command, as commander parses them. */
 export type VerifierOptions = { readonly output?: string; readonly json?: boolean }
 
-/** Returns the page with this evidence in it. */
 export async function writePage(openVerifier: OpenVerifier, evidence: Json): Promise<string> {
   return putEvidence(emptyPage(await openVerifier()), evidence)
 }
@@ -31,7 +29,7 @@ export async function printVerifier(
   process.stdout.write(json ? jsonText(madeBy) : sayMadeBy(madeBy))
 }
 
-/** Mode of a page without evidence: every user may read it. */
+/** Every user may read a page without evidence. */
 const PAGE_MODE = 0o644
 
 function emptyPage({ verifier, maker }: Awaited<ReturnType<OpenVerifier>>): string {
@@ -50,9 +48,11 @@ export function sayPage(page: Uint8Array): string {
   const { madeBy, verifierSha256 } = readEvidencePage(page)
   const commit = madeBy.commit === null ? 'an unknown commit' : `commit ${madeBy.commit}`
   return [
-    `Only the evidence in the page was read. The page says that Affidavit ${madeBy.version}, ${commit}, made it.`,
+    `Only the evidence in the page was read. The page says that Affidavit ${madeBy.version}, ` +
+      `${commit}, made it.`,
     verifierSha256 === madeBy.verifierSha256
-      ? `The SHA-256 of its verifier is ${verifierSha256}: compare it with "affidavit verifier" of that version before you open the page.`
+      ? `The SHA-256 of its verifier is ${verifierSha256}: compare it with "affidavit verifier" ` +
+        'of that version before you open the page.'
       : `The page was changed: it names another digest than its own, ${verifierSha256}. Do not open it.`,
     '',
   ].join('\n')

@@ -8,7 +8,6 @@ import { CliError, EXIT_CODES } from '../faults.ts'
 import { readSource } from '../files.ts'
 import { withEvidenceErrors } from './read-evidence.ts'
 
-/** The files that a caller stored, as commander parses their options. */
 export type KeptOptions = {
   readonly request?: string
   readonly answer?: string
@@ -16,8 +15,8 @@ export type KeptOptions = {
 }
 
 /**
- * Reads the files that a caller stored. Throws CliError if a file cannot be read or has the wrong
- * form. Also throws CliError if the files and `source` name standard input more than once.
+ * Throws CliError if a file cannot be read or has the wrong form, or if the files and `source` name
+ * standard input more than once.
  */
 export async function openKeptFiles(
   source: string,
@@ -33,10 +32,7 @@ export async function openKeptFiles(
   return withEvidenceErrors(() => readKeptFiles(files))
 }
 
-/**
- * Returns the messages of an exchange as lines. A bar before each line keeps a message from looking
- * like the report.
- */
+/** A bar before each line keeps a message from looking like the report. */
 export function printExchange({ asked, said }: ShownExchange): string {
   const part = (title: string, messages: readonly ShownMessage[] | null) =>
     messages === null ? '' : `${title}\n${messages.map(printMessage).join('')}`
@@ -45,7 +41,6 @@ export function printExchange({ asked, said }: ShownExchange): string {
 
 const WHO_WIDTH = 12
 
-/** Returns one message or step as lines, each behind a bar. */
 export function printMessage(message: ShownMessage): string {
   const { who, lines } = linesOf(message)
   const margin = ' '.repeat(WHO_WIDTH)

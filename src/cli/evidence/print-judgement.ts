@@ -24,13 +24,9 @@ import { providerFactsJson } from '../provider-report.ts'
 import { printExchange } from './kept-exchange.ts'
 import { printSession, sessionReportJson } from './print-session.ts'
 
-/** The checked source, for advice: a saved proof without its bundle can be completed. */
-export type CheckedSource = { readonly name: string; readonly isSavedProof: boolean }
+/** A saved proof without its bundle can be completed: the advice says so. */
+type CheckedSource = { readonly name: string; readonly isSavedProof: boolean }
 
-/**
- * Returns the report for people: the verdict, the failed checks, advice on checks that were not
- * made, the question and the answer, the facts, every check.
- */
 export function printText(judged: EvidenceJudgement, source: CheckedSource): string {
   const conclusion = conclude(judged)
   const { verdict, standing, headline } = conclusion
@@ -49,11 +45,13 @@ export function printText(judged: EvidenceJudgement, source: CheckedSource): str
   return blocks.filter((block) => block !== '').join('\n')
 }
 
-/** Returns the report as one JSON object. `isOk`: the verdict meets the caller's requirements. */
+/** `isOk`: the verdict meets the caller's requirements. */
 export function printJson(judged: EvidenceJudgement, isOk: boolean): string {
   const conclusion = conclude(judged)
   const { verdict, headline } = conclusion
-  return `${printableJson({ ok: isOk, verdict, conclusion: headline, sentence: saySentence(conclusion), ...reportJson(judged) })}\n`
+  const sentence = saySentence(conclusion)
+  const report = { ok: isOk, verdict, conclusion: headline, sentence, ...reportJson(judged) }
+  return `${printableJson(report)}\n`
 }
 
 function reportJson(judged: EvidenceJudgement): object {
@@ -96,10 +94,8 @@ function checksOf(judged: EvidenceJudgement): readonly Check<string>[] {
   }
 }
 
-/** Maximum number of printed failed checks of a session's calls. */
 const FAILED_CHECKS_MAX = 10
 
-/** The different failed checks of a session's calls. */
 function failedOfCalls({ calls }: SessionReport): readonly Check<string>[] {
   const failed = calls.flatMap(({ report }) =>
     report.checks.filter(({ outcome }) => outcome === 'failed'),
@@ -125,7 +121,6 @@ function printRecords(records: readonly SubjectReport[]): readonly string[] {
   ])
 }
 
-/** Returns advice on checks that were not made, one line for each. */
 function adviseOn(judged: EvidenceJudgement, source: CheckedSource): readonly string[] {
   if (judged.kind === 'records') return adviseOnRecords(judged.records, source)
   if (judged.kind === 'session') return adviseOnSession(judged)
@@ -159,8 +154,10 @@ function adviseOnRecords(
 ): readonly string[] {
   const isKnown = records.every(({ holder }) => holder !== null && holder.code !== 'any')
   const bundle = isSavedProof
-    ? `This proof has no evidence bundle yet. Add the bundle while the gateway runs: affidavit complete ${name} --url URL`
-    : "A record has neither the boot configuration nor the anchor. Check the completion's evidence bundle: affidavit verify HASH --url URL"
+    ? 'This proof has no evidence bundle yet. Add the bundle while the gateway runs: affidavit ' +
+      `complete ${name} --url URL`
+    : "A record has neither the boot configuration nor the anchor. Check the completion's " +
+      'evidence bundle: affidavit verify HASH --url URL'
   return [
     ...(isKnown ? [] : [EXPECT_ADVICE]),
     ...new Set(records.flatMap(({ doubts }) => doubts.map(adviseOnDoubt))),
@@ -169,7 +166,8 @@ function adviseOnRecords(
 }
 
 const EXPECT_ADVICE =
-  'Say which enclaves you accept: --expect FILE, with the file from your vendor. (Or --release, --pcr, --configuration.)'
+  'Say which enclaves you accept: --expect FILE, with the file from your vendor. (Or --release, ' +
+  '--pcr, --configuration.)'
 const KEPT_ADVICE = 'give what you kept with --request and --answer.'
 
 function adviseOnDoubt(doubt: Doubt): string {
@@ -186,21 +184,27 @@ function adviseOnDoubt(doubt: Doubt): string {
 }
 
 function sayCut(outcome: string): string {
-  return `The answer was cut (${outcome}), and its end is not shown. To accept it like this: --allow-outcome ${outcome}`
+  return (
+    `The answer was cut (${outcome}), and its end is not shown. To accept it like this: ` +
+    `--allow-outcome ${outcome}`
+  )
 }
 
 function describeFacts(report: BundleReport): string {
   const { facts, checks, redacted, erased, source } = report
   if (facts === null) return ''
   const { anchoredIn } = facts
+  const cut = facts.outcome === 'complete' ? '' : ': the answer was cut, and its end is not shown'
+  const block =
+    anchoredIn === null ? 'not shown: the block was not looked up' : describeBlock(anchoredIn)
   return [
     `completion     ${printable(facts.hash)}`,
     `leaf           ${facts.index} of the log of ${facts.notary}`,
     `provider       ${printable(facts.provider.name)} at ${printable(facts.provider.origin)}`,
     `model          ${describeModel(facts)}`,
-    `outcome        ${facts.outcome}${facts.outcome === 'complete' ? '' : ': the answer was cut, and its end is not shown'}`,
+    `outcome        ${facts.outcome}${cut}`,
     `finished       ${isoOf(facts.finishedAt * 1000, `${facts.finishedAt} s`)}, by the enclave's clock`,
-    `not after      ${anchoredIn === null ? 'not shown: the block was not looked up' : describeBlock(anchoredIn)}`,
+    `not after      ${block}`,
     `code           ${describeCode(facts, checks)}`,
     `configuration  ${encodeHex(facts.configuration)}`,
     ...(redacted.length > 0 ? [`left out       ${redacted.join(' and ')}`] : []),
@@ -210,7 +214,7 @@ function describeFacts(report: BundleReport): string {
   ].join('\n')
 }
 
-/** Describes the provider's evidence and its checks. Empty without evidence. */
+/** Empty without evidence. */
 function describeEvidence({ facts, providerChecks }: BundleReport): string {
   if (providerChecks.length === 0) return ''
   const evidence = facts?.providerEvidence ?? null

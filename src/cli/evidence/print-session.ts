@@ -4,7 +4,6 @@ import type { SessionReport } from '../../../attestation/session/verify-session.
 import { formatChecks } from '../printable.ts'
 import { printMessage } from './kept-exchange.ts'
 
-/** Returns the report on a session: a line for each call, the timeline, the checks. */
 export function printSession(report: SessionReport): readonly string[] {
   const { calls, stepsLeftOut } = describeSession(report)
   const lines = calls.map(({ headline, relation }, at) => {
@@ -22,7 +21,6 @@ export function printSession(report: SessionReport): readonly string[] {
   ]
 }
 
-/** Returns the members of the report on a session for programs. */
 export function sessionReportJson(report: SessionReport): object {
   const { calls } = describeSession(report)
   return {

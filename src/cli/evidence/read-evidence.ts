@@ -9,15 +9,11 @@ import { readSource, writeOutput } from '../files.ts'
 import type { GatewayAccessOptions } from '../options.ts'
 import { type OpenVerifier, writePage } from './evidence-page.ts'
 
-/**
- * Returns the result of `run`. Converts an EvidenceError to a CliError that names the command
- * line's options.
- */
+/** Throws CliError, with the command line's options in its message, instead of EvidenceError. */
 export function withEvidenceErrors<Value>(run: () => Value): Value {
   return convertFault(run, EvidenceError, sayEvidenceFault)
 }
 
-/** Converts a fault from the library to the words of the command line. */
 export function sayEvidenceFault({ code, message }: EvidenceError): CliError {
   if (code === 'not_json') return new CliError(message, EXIT_CODES.usage)
   const said = USAGE[code]
@@ -35,8 +31,8 @@ const USAGE: Readonly<Partial<Record<EvidenceCode, string>>> = {
 }
 
 /**
- * Parses the evidence bundle in attacker-controlled `bytes`. Throws CliError, which names the
- * source `what`, if the bytes are not a bundle. Does NOT prove anything: see verifyBundle.
+ * `bytes` are attacker-controlled. Throws CliError, which names the source `what`, if they are not
+ * a bundle. Does NOT prove anything: see verifyBundle.
  */
 export function readBundle(bytes: Uint8Array, what: string): EvidenceBundle {
   const toError = ({ message }: FormatError) =>
@@ -44,12 +40,11 @@ export function readBundle(bytes: Uint8Array, what: string): EvidenceBundle {
   return convertFault(() => parseEvidenceBundle(parseExactJson(bytes)), FormatError, toError)
 }
 
-/** Returns the notice for evidence that was fetched without a key: it has no content. */
+/** Evidence that was fetched without a key has no content. */
 export function sayPublic({ keyHint }: { readonly keyHint?: string | null }): string {
   return `Public evidence, without question and answer. To get these: ${keyHint ?? '--key'}.\n`
 }
 
-/** The options of the command, as commander parses them. */
 export type EvidenceOptions = GatewayAccessOptions & {
   readonly html?: boolean
   readonly output?: string

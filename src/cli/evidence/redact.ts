@@ -13,14 +13,13 @@ import { readSource, writeOutput } from '../files.ts'
 import { jsonText } from '../printable.ts'
 import { readBundle } from './read-evidence.ts'
 
-/** The parts to remove, as commander parses the options. */
 export type RedactOptions = {
   readonly request?: boolean
   readonly response?: boolean
   readonly output?: string
 }
 
-/** Writes a bundle without the parts to remove. Throws CliError if a part cannot be removed. */
+/** Throws CliError if a part cannot be removed. */
 export async function redactFile(file: string, options: RedactOptions): Promise<void> {
   const parts = partsOf(options)
   const bundle = readBundle(await readSource(file), 'the file')
@@ -65,7 +64,7 @@ function checkWhole({ record }: EvidenceBundle, parts: readonly RedactablePart[]
     )
 }
 
-/** Returns warnings about parts that a reader can guess and test against their hashes. */
+/** A reader can guess these parts and test the guesses against the hashes. */
 function guessableParts(
   { record }: EvidenceBundle,
   parts: readonly RedactablePart[],
@@ -85,7 +84,8 @@ function hasNonce(request: JsonObject): boolean {
 const GUESSABLE: Readonly<Record<RedactablePart, string>> = {
   request: 'the request has no nonce from its caller (affidavit.nonce), so its hash has no salt.',
   response:
-    'the only salt of a response is the id that its provider gave it; the nonce of a request does not cover it.',
+    'the only salt of a response is the id that its provider gave it; the nonce of a request ' +
+    'does not cover it.',
 }
 
 /** The checks that are impossible without a part (attestation/evidence/formats.md, Redaction). */
@@ -95,5 +95,8 @@ const LOST: Readonly<Record<RedactablePart, string>> = {
 }
 
 function lost(part: RedactablePart, name: BundleCheckName, model: string): string {
-  return `Without the ${part}, two checks are no longer possible: "${name}" (that a text is the ${part} of this completion), and the receipt's ${model}.`
+  return (
+    `Without the ${part}, two checks are no longer possible: "${name}" (that a text is the ` +
+    `${part} of this completion), and the receipt's ${model}.`
+  )
 }

@@ -23,25 +23,22 @@ import { type KeptOptions, openKeptFiles } from './kept-exchange.ts'
 import { printJson, printText } from './print-judgement.ts'
 import { readBundle, sayEvidenceFault, sayPublic, withEvidenceErrors } from './read-evidence.ts'
 
-/** The options of the command, as commander parses them. */
 export type VerifyOptions = BundleOptions &
   GatewayAccessOptions &
   KeptOptions & { readonly json?: boolean }
 
-/** The output of `verify`, and its exit code. */
 type VerifyOutcome = {
   readonly output: string
   readonly warning: string | null
   readonly exitCode: number
 }
 
-/** The result for one file. `warning` states why the chain could not be asked, otherwise null. */
+/** `warning`: why the chain could not be asked, otherwise null. */
 type Judged = { readonly judged: EvidenceJudgement; readonly warning: string | null }
 
 /**
- * Checks each source and prints its result, under its name if there are several. Returns the exit
- * code of the worst result. If a source is not evidence, throws CliError after the other sources
- * were checked.
+ * Prints each result, under its source's name if there are several. Returns the exit code of the
+ * worst result. If a source is not evidence, throws CliError after the other sources were checked.
  */
 export async function verifySources(
   sources: readonly string[],
@@ -66,7 +63,7 @@ export async function verifySources(
   return [failed, usage, unavailable].find((code) => codes.includes(code)) ?? done
 }
 
-/** Checks the evidence from a source. Throws CliError if the source is not evidence. */
+/** Throws CliError if the source is not evidence. */
 export async function verifySource(source: string, options: VerifyOptions): Promise<VerifyOutcome> {
   // A fault in the command is reported before anything is fetched.
   if (options.confirmations !== undefined && options.rpc === undefined)
@@ -100,10 +97,7 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
   return { output, warning, exitCode: exitCodeOf(isOk, warning) }
 }
 
-/**
- * Returns the exit code of a finished check. If the wanted chain could not be asked, a good result
- * does not count.
- */
+/** If the wanted chain could not be asked, a good result does not count. */
 function exitCodeOf(isOk: boolean, warning: string | null): number {
   if (isOk && warning !== null) return EXIT_CODES.unavailable
   return EXIT_CODES[isOk ? 'done' : 'failed']
@@ -146,10 +140,7 @@ async function judge(
 
 type AskChain = (blockNumber: number | null) => Promise<ChainFacts>
 
-/**
- * Returns the place of a source, and the key to fetch it. The environment is read only for a URL,
- * because a file needs no key.
- */
+/** The environment is read only for a URL, because a file needs no key. */
 async function locate(
   source: string,
   { hash, options }: { readonly hash: string | null; readonly options: VerifyOptions },

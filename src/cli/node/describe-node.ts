@@ -14,7 +14,7 @@ import {
 /** Members of the gateway's answer. Their texts come from outside. */
 export type Facts = Readonly<Record<string, unknown>>
 
-/** How one member is shown: its label, and a function that writes its figure with a unit. */
+/** `figure` writes a number with its unit. */
 type Shown = { readonly label: string; readonly figure?: (value: number) => string }
 
 /** Members of `GET /v1/node/info` and `GET /v1/node/stats`. */
@@ -55,8 +55,8 @@ const MEMBERS: ReadonlyMap<string, Shown> = new Map(
 )
 
 /**
- * Describes the members of a gateway's answer for people, one line each, in the original order,
- * with units. Lists follow, one line for each item. An unknown member keeps its own name.
+ * One line for each member, in the original order. Lists follow, one line for each item. An unknown
+ * member keeps its own name.
  */
 export function describeMembers(members: Facts): string {
   const entries = Object.entries(members).map(
@@ -71,7 +71,6 @@ export function describeMembers(members: Facts): string {
   return lines.map((line) => `${line}\n`).join('')
 }
 
-/** Returns the account's nodes as a table. */
 export function describeNodes(nodes: readonly ListedNode[]): string {
   return textTable(TITLES, nodes.map(toRow))
 }

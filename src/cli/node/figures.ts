@@ -1,28 +1,26 @@
 import { timeCell } from '../printable.ts'
 
-// Figures of nodes in readable form, each with its unit.
-
 /** `84.5 tokens/s`. */
 export function speedText(tokensPerSecond: number): string {
   return `${decimals(tokensPerSecond, tokensPerSecond < 100 ? 1 : 0)} tokens/s`
 }
 
-/** Returns a text such as `1 request` or `2,000 requests`. `noun` is the singular. */
+/** `1 request` or `2,000 requests`. `noun` is the singular. */
 export function countText(count: number, noun: string): string {
   return `${decimals(count, 0)} ${noun}${count === 1 ? '' : 's'}`
 }
 
-/** Gives mebibytes in the form `24 GiB`. */
+/** `24 GiB`. */
 export function memoryText(mebibytes: number): string {
   return `${decimals(mebibytes / 1024, 1)} GiB`
 }
 
-/** Gives milliseconds in the form `412 ms` or `1.2 s`. */
+/** `412 ms` or `1.2 s`. */
 export function millisecondsText(ms: number): string {
   return ms < 1_000 ? `${decimals(ms, 0)} ms` : `${decimals(ms / 1000, 1)} s`
 }
 
-/** Writes seconds in the form `1 h 2 min`. Only the two largest units are written. */
+/** `1 h 2 min`. Only the two largest units are written. */
 export function lengthText(seconds: number): string {
   const whole = Math.floor(seconds)
   const parts = [
@@ -38,14 +36,14 @@ export function lengthText(seconds: number): string {
 /** Latest Unix second that a Date can hold. */
 const TIME_MAX = 8_640_000_000_000
 
-/** Returns Unix seconds as day and time in UTC. Returns a dash for 0. */
+/** Day and time in UTC. A dash for 0. */
 export function timeText(seconds: number): string {
   if (!(seconds > 0)) return '-'
   if (seconds > TIME_MAX) return String(seconds)
   return `${timeCell(seconds)} UTC`
 }
 
-/** Gives a number with commas between thousands and at most `maximumFractionDigits` decimals. */
+/** Commas separate thousands. */
 export function decimals(value: number, maximumFractionDigits: number): string {
   return value.toLocaleString('en', { maximumFractionDigits })
 }

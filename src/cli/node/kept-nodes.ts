@@ -8,16 +8,15 @@ import { type FolderLock, lockFolder } from '../../storage/folder-lock.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 import { writeFileWhole } from '../files.ts'
 
-/** Identifies a node: the gateway and the node's name. */
 type KeptName = { readonly gateway: string; readonly name: string }
 
 /** A file with the ids of one machine's nodes, by gateway and name. Methods throw CliError. */
 export type KeptNodes = {
   /** Returns null if there is no file, or no node with this name. */
   find(of: KeptName): Promise<string | null>
-  /** Writes the whole file. Call it only under the lock. */
+  /** Call it only under the lock. */
   keep(of: KeptName, nodeId: string): Promise<void>
-  /** Runs `run` under a lock, which keeps the machine's other processes from the file. */
+  /** The lock keeps the machine's other processes from the file. */
   locked<Value>(run: () => Promise<Value>): Promise<Value>
 }
 
@@ -31,7 +30,7 @@ const form = z.looseObject({
 
 type Entries = z.output<typeof form>['nodes']
 
-/** Returns access to the nodes in a file that may not exist yet. Only its owner can read it. */
+/** The file may not exist yet. Only its owner can read it. */
 export function keptNodesIn(file: string): KeptNodes {
   return {
     async find({ gateway, name }) {
@@ -63,7 +62,8 @@ async function readEntries(file: string): Promise<Entries> {
   const text = await readFile(file, 'utf8').catch((fault: NodeJS.ErrnoException) => {
     if (fault.code === 'ENOENT') return null
     throw new CliError(
-      `cannot read ${printable(file)}: ${fault.code ?? fault.message}. Let this user read it, or name another file with NODES_FILE`,
+      `cannot read ${printable(file)}: ${fault.code ?? fault.message}. Let this user read it, ` +
+        'or name another file with NODES_FILE',
       EXIT_CODES.unavailable,
     )
   })
@@ -100,7 +100,8 @@ async function takeLock(file: string): Promise<FolderLock> {
     const reason = fault instanceof Error ? printable(fault.message) : 'unknown fault'
     throw new CliError(
       fault instanceof DataFolderInUse
-        ? `another program of this machine has held ${printable(folder)} for ${LOCK_TIMEOUT_MS / 1000} s: end it, then run this again`
+        ? `another program of this machine has held ${printable(folder)} for ` +
+            `${LOCK_TIMEOUT_MS / 1000} s: end it, then run this again`
         : `cannot write ${printable(file)}: ${reason}. Name another file with NODES_FILE`,
     )
   }

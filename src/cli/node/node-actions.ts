@@ -26,10 +26,7 @@ import { speedText } from './figures.ts'
 import { findOwnNode, openOwnNode } from './own-node.ts'
 import { createRunLines } from './run-lines.ts'
 
-/**
- * Options of the `node` commands, as commander parses them. Each option sets a variable of
- * src/agent/config.ts.
- */
+/** Each option sets a variable of src/agent/config.ts. */
 export type NodeOptions = {
   readonly url?: string
   readonly key?: string
@@ -44,7 +41,7 @@ export type NodeOptions = {
   readonly json?: boolean
 }
 
-/** Runs an action. Reports a fault without a stack trace if the node's operator can remove it. */
+/** Prints no stack trace if the node's operator can remove the fault. */
 export async function explain(action: () => Promise<void>): Promise<void> {
   try {
     await action()
@@ -61,7 +58,7 @@ export async function explain(action: () => Promise<void>): Promise<void> {
 
 /**
  * Runs the agent of this machine's node until a signal ends it. Makes the node if it does not
- * exist. The log consists of sentences on a terminal, otherwise of JSON lines.
+ * exist. The log is sentences on a terminal, otherwise JSON lines.
  */
 export async function run(options: NodeOptions): Promise<void> {
   const config = readRunConfig(toAccessVariables(options))
@@ -90,23 +87,19 @@ async function openProgressBar(): Promise<ProgressBar> {
   return createProgressBar(process.stderr)
 }
 
-/** Makes a node, and prints its id. */
 export async function create(name: string, options: NodeOptions): Promise<void> {
   const nodeId = await openGateway(readGatewayAccess(toAccessVariables(options))).createNode(name)
   process.stdout.write(`${printable(nodeId)}\n`)
 }
 
-/** Shows the data that the gateway has about a node. */
 export function showStatus(options: NodeOptions): Promise<void> {
   return show(options, fetchStatus)
 }
 
-/** Shows how much a node has served. */
 export function showStats(options: NodeOptions): Promise<void> {
   return show(options, (gateway, nodeId) => gateway.fetchStats(nodeId))
 }
 
-/** Lists the account's nodes. */
 export async function listNodes(options: NodeOptions): Promise<void> {
   const access = readGatewayAccess(toAccessVariables(options))
   const nodes = await openGateway(access).listNodes()
@@ -131,7 +124,6 @@ async function fetchStatus(gateway: GatewayClient, nodeId: string): Promise<Fact
   return info
 }
 
-/** Measures the models of a local inference server. */
 export async function benchmark(options: NodeOptions): Promise<void> {
   const config = readBenchmarkConfig(toVariables(options))
   const access = options.save === true ? readNodeAccess(toAccessVariables(options)) : null
@@ -186,7 +178,6 @@ function openGateway({ gatewayUrl: url, apiKey }: GatewayAccess): GatewayClient 
   return createGatewayClient({ url, apiKey })
 }
 
-/** Returns the variables that these options set. */
 function toVariables(options: NodeOptions): Environment {
   return {
     AFFIDAVIT_URL: options.url,
@@ -200,10 +191,7 @@ function toVariables(options: NodeOptions): Environment {
   }
 }
 
-/**
- * Returns the variables for commands that call the gateway. Throws CliError if the environment's
- * key is for another gateway than `--url`, so that the key is not sent there.
- */
+/** Throws CliError if the environment's key is for another gateway than `--url`. */
 function toAccessVariables(options: NodeOptions): Environment {
   checkKeyOrigin(options)
   return toVariables(options)

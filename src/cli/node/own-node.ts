@@ -6,10 +6,10 @@ import { CliError } from '../faults.ts'
 import { type KeptNodes, keptNodesIn } from './kept-nodes.ts'
 
 /**
- * Returns the id of this machine's node. It is the first of these that exists: the configured id,
- * the id in the file, the account's node with this name, a new node. Stores the found or new id in
- * the file. Rejects with CliError or GatewayError. Agents that start at the same time on one
- * machine make only one node. Two machines with one name may make two.
+ * Returns the first of these that exists: the configured id, the id in the file, the account's node
+ * with this name, a new node. Stores a found or new id in the file. Rejects with CliError or
+ * GatewayError. Agents that start at the same time on one machine make only one node. Two machines
+ * with one name may make two.
  */
 export async function openOwnNode(
   access: NodeAccess,
@@ -33,7 +33,7 @@ export async function openOwnNode(
   })
 }
 
-/** Returns the same id as openOwnNode, but makes no node. Rejects with CliError or GatewayError. */
+/** Does the same as openOwnNode, but makes no node. */
 export async function findOwnNode(access: NodeAccess, gateway: GatewayClient): Promise<string> {
   if (access.nodeId !== null) return access.nodeId
   const { gatewayUrl, nodeName } = access
@@ -41,7 +41,8 @@ export async function findOwnNode(access: NodeAccess, gateway: GatewayClient): P
   const nodeId = kept ?? (await findByName(gateway, nodeName))?.node_id
   if (nodeId !== undefined) return nodeId
   throw new CliError(
-    `this account has no node called ${printable(nodeName)} at ${gatewayUrl}: \`run\` makes it. Another node is named with --name or --node-id, and \`list\` shows them`,
+    `this account has no node called ${printable(nodeName)} at ${gatewayUrl}: \`run\` makes ` +
+      'it. Another node is named with --name or --node-id, and `list` shows them',
   )
 }
 
@@ -50,8 +51,8 @@ function findKept(nodes: KeptNodes, { gatewayUrl, nodeName }: NodeAccess): Promi
 }
 
 /**
- * Returns true if the account still has the stored node. Also returns true if the gateway does not
- * answer: the agent then retries. Throws CliError for an archived node.
+ * Also returns true if the gateway does not answer: the agent then retries. Throws CliError for an
+ * archived node.
  */
 async function isUsable(
   nodeId: string,
@@ -66,7 +67,8 @@ async function isUsable(
   const node = listed.find(({ node_id: id }) => id === nodeId)
   if (node?.is_archived)
     throw new CliError(
-      `node ${describe(node)} is archived. Bring it back in the gateway's console, under Nodes, or run another node with --name`,
+      `node ${describe(node)} is archived. Bring it back in the gateway's console, under ` +
+        'Nodes, or run another node with --name',
     )
   if (node === undefined) log.warn({ node_id: nodeId, file: nodesFile }, 'the kept node is gone')
   return node !== undefined
@@ -81,7 +83,8 @@ async function findByName(gateway: GatewayClient, name: string): Promise<ListedN
   if (found === null || others.length === 0) return found
   const ids = [found, ...others].map(({ node_id: id }) => printable(id)).join(', ')
   throw new CliError(
-    `this account has ${others.length + 1} nodes called ${printable(name)}: ${ids}. Choose one with --node-id or NODE_ID, or another name with --name`,
+    `this account has ${others.length + 1} nodes called ${printable(name)}: ${ids}. Choose one ` +
+      'with --node-id or NODE_ID, or another name with --name',
   )
 }
 

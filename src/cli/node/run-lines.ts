@@ -2,10 +2,9 @@ import { printable } from '../../../attestation/report/printable.ts'
 import { withSpeed } from './describe-node.ts'
 import { countText, lengthText, millisecondsText, speedText } from './figures.ts'
 
-/** A parsed line of the agent's log. Some texts come from the gateway and the backend. */
+/** Some texts come from the gateway and the backend. */
 type Entry = Readonly<Record<string, unknown>>
 
-/** The node that wrote the log. */
 type RunNode = {
   readonly gatewayUrl: string
   /** Null if only the node's id is known. */
@@ -13,8 +12,8 @@ type RunNode = {
 }
 
 /**
- * Returns a function that converts each JSON line of an agent's log to a sentence. It remembers
- * speeds, and shows them when the node is connected.
+ * Converts each JSON line of an agent's log to a sentence. Remembers speeds, and shows them when
+ * the node is connected.
  */
 export function createRunLines(node: RunNode): (line: string) => string {
   const speeds = new Map<string, number>()
@@ -50,7 +49,8 @@ const SENTENCES: Readonly<Record<string, (entry: Entry, context: Context) => str
     `${speedText(numberOf(entry, 'tokens_per_second_single'))} for one request at a time.`,
   'model left out': (entry) => `A model is left out: ${textOf(entry, 'fault')}.`,
   'models left out': (entry) =>
-    `${countText(numberOf(entry, 'left_out'), 'model')} left out: a node serves ${numberOf(entry, 'models_max')} models at most, with names without blanks and commas.`,
+    `${countText(numberOf(entry, 'left_out'), 'model')} left out: a node serves ` +
+    `${numberOf(entry, 'models_max')} models at most, with names without blanks and commas.`,
   connected: describeConnected,
   disconnected: describeDisconnected,
   'not registered': (entry) =>
@@ -82,7 +82,6 @@ function describeDisconnected(entry: Entry): string {
   return `Disconnected after ${lengthText(openMs / 1000)} (${numberOf(entry, 'code')}): ${how}. ${again}`
 }
 
-/** Describes a line with any other message. The members stay unchanged. */
 function describeOther({ level: _level, time: _time, msg, ...members }: Entry): string {
   const shown = Object.entries(members).map(
     ([name, value]) => `${printable(name)}=${printable(JSON.stringify(value) ?? '')}`,
@@ -90,7 +89,7 @@ function describeOther({ level: _level, time: _time, msg, ...members }: Entry): 
   return [printable(String(msg)), ...shown].join(' ')
 }
 
-/** Describes a fault in the form in which the logger writes errors. */
+/** `err` has the form in which the logger writes errors. */
 function faultOf(err: unknown): string {
   const { type, message } = (err ?? {}) as Entry
   return printable(`${type}: ${message}`)
@@ -119,7 +118,7 @@ function parseEntry(line: string): Entry | null {
   }
 }
 
-/** Returns the hours, minutes and seconds of a log line in the local time zone. */
+/** Hours, minutes and seconds in the local time zone. */
 function clock({ time }: Entry): string {
   const date = new Date(String(time))
   return [date.getHours(), date.getMinutes(), date.getSeconds()]

@@ -34,7 +34,6 @@ const schema = z.object({
   RELAYER_PRIVATE_KEY: privateKey.optional(),
 })
 
-/** Settings of the operator's commands. They are the same for every call. */
 export type CliConfig = {
   readonly databaseUrl: string | null
   /** Absolute. */
@@ -42,11 +41,11 @@ export type CliConfig = {
   /** Null: the socket that the data folder names. */
   readonly controlSocket: string | null
   readonly tiersFile: string | null
-  /** If this is null, no keys are configured. */
+  /** Null: no keys are configured. */
   readonly contentKeys: ContentKeySource | null
 }
 
-/** Reads the settings. Throws ConfigurationError with every fault. */
+/** Throws ConfigurationError with every fault. */
 export function readCliConfig(environment: Environment = process.env): CliConfig {
   // The keys for transactions are not read here: a command without transactions does not report
   // their faults.
@@ -64,7 +63,7 @@ export function readCliConfig(environment: Environment = process.env): CliConfig
   }
 }
 
-/** Returns the deployer's key, 0x and lower case, or null. Throws ConfigurationError. */
+/** 0x and lower case, or null. Throws ConfigurationError. */
 export function readDeployerKey(environment: Environment = process.env): string | null {
   return (
     readSettings(schema.pick({ DEPLOYER_PRIVATE_KEY: true }), environment).DEPLOYER_PRIVATE_KEY ??
@@ -72,10 +71,7 @@ export function readDeployerKey(environment: Environment = process.env): string 
   )
 }
 
-/**
- * Returns the key of a relayer, 0x and lower case. Throws ConfigurationError, also for a missing
- * key.
- */
+/** 0x and lower case. Throws ConfigurationError, also for a missing key. */
 export function readRelayerKey(environment: Environment = process.env): string {
   const { RELAYER_PRIVATE_KEY: key } = readSettings(
     schema.pick({ RELAYER_PRIVATE_KEY: true }),

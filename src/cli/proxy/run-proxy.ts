@@ -13,9 +13,8 @@ import { CliError, EXIT_CODES } from '../faults.ts'
 import { writeFileWhole } from '../files.ts'
 import { openProviderPolicy } from '../provider-policy-file.ts'
 import { type ProxiedCall, serveProxy } from './serve-proxy.ts'
-import { openSessionFile, type SessionFile } from './session-file.ts'
+import { CLOSE_TIMEOUT_MS, openSessionFile, type SessionFile } from './session-file.ts'
 
-/** Options of `affidavit proxy`. */
 export type ProxyCommandOptions = {
   readonly url: string
   readonly expect: string
@@ -29,8 +28,8 @@ export type ProxyCommandOptions = {
 }
 
 /**
- * Connects to the gateway and serves the proxy until a signal stops it. Prints a line for each
- * call, and a count at the end. Throws CliError.
+ * Serves the proxy until a signal stops it. Prints a line for each call, and a count at the end.
+ * Throws CliError.
  */
 export async function runProxy(options: ProxyCommandOptions): Promise<void> {
   const { save } = options
@@ -76,25 +75,27 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
   const incomplete = await completing.close()
   if (incomplete > 0)
     process.stdout.write(
-      `${incomplete} proofs have no evidence bundle yet. Add it later: affidavit complete ${save}/*.json --url ${options.url}\n`,
+      `${incomplete} proofs have no evidence bundle yet. Add it later: affidavit complete ` +
+        `${save}/*.json --url ${options.url}\n`,
     )
   const left = (await file?.close()) ?? 0
   if (left > 0)
     process.stdout.write(
-      `${left} calls of the session are not in ${options.session} yet. Start the proxy again with this file to add them\n`,
+      `${left} calls of the session are not in ${options.session} yet. Start the proxy again ` +
+        'with this file to add them\n',
     )
   process.stdout.write(
     `${counts.checked} checked, ${counts.refused} refused, ${counts.error} errors, ${counts.left} left\n`,
   )
 }
 
-/** Prints which providers may receive calls, and why others may not. */
 function sayProviders({ providers, refusedProviders }: Affidavit): string {
   const accepted = providers.map(({ provider, origin, validUntil, facts }) => {
     const { tee, code, model, hasReplacedRoots } = facts
     const named = [code?.by, code?.repository, code?.release, code?.digest]
     return (
-      `Attested provider: ${provider} at ${origin}: ${tee}, code by ${named.filter(Boolean).join(' ')}, weights ${model.weights}, ` +
+      `Attested provider: ${provider} at ${origin}: ${tee}, code by ` +
+      `${named.filter(Boolean).join(' ')}, weights ${model.weights}, ` +
       `until ${validUntil.toISOString()}${hasReplacedRoots ? ', under a development root' : ''}`
     )
   })
@@ -117,14 +118,12 @@ function sayKept({ save, session }: ProxyCommandOptions): string {
   return kept.join('. ') || 'Proofs are not kept: use --save FOLDER or --session FILE to keep them'
 }
 
-/** The maximum number of proofs that wait for their anchors. */
+/** This many proofs may wait for their anchors. */
 const COMPLETING_MAX = 64
-/** How long a stopping proxy waits for anchors, milliseconds. */
-const CLOSE_MS = 15_000
 
 /**
- * Adds the evidence bundle to a proof's file when a block contains the anchor. If the proxy stops
- * earlier, the file stays, and `affidavit complete` adds the bundle later.
+ * If the proxy stops before a block has the anchor, the file stays, and `affidavit complete` adds
+ * the bundle later.
  */
 function createCompleting(
   affidavit: Pick<Affidavit, 'anchored'>,
@@ -158,7 +157,7 @@ function createCompleting(
     },
     /** Resolves with the number of proofs that are still incomplete. */
     async close(): Promise<number> {
-      const timer = setTimeout(() => stopping.abort(new Error('the proxy stops')), CLOSE_MS)
+      const timer = setTimeout(() => stopping.abort(new Error('the proxy stops')), CLOSE_TIMEOUT_MS)
       await Promise.all(running)
       clearTimeout(timer)
       return incomplete
@@ -199,9 +198,6 @@ const CONNECT_EXIT_CODES: Readonly<Partial<Record<AffidavitErrorCode, number>>> 
 
 const VERDICT_WIDTH = 'checked'.length
 
-/**
- * Prints one line for people: time, verdict, model, tokens, duration, and the enclave or the fault.
- */
 function printCall({ model, verdict, detail, proof, durationMs }: ProxiedCall): string {
   const tokens = proof === null ? null : tokensOf(proof)
   return [
@@ -221,7 +217,6 @@ function tokensOf({ request, answer }: Proof): number | null {
   return 'value' in read ? (DIALECTS[dialect].usageOf(read.value)?.total_tokens ?? null) : null
 }
 
-/** Resolves at the first signal that asks the process to stop. */
 function stopped(): Promise<void> {
   return new Promise((resolve) => {
     for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve())

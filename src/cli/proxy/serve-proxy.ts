@@ -11,7 +11,6 @@ import { type Fetch, leavable } from '../../../client/gateway.ts'
 import type { Proof } from '../../../client/proof.ts'
 import type { CallSession } from '../../../client/session.ts'
 
-/** One call that the proxy answered, for the log line. */
 export type ProxiedCall = {
   /** The model in the request. Null if the request names no model. */
   readonly model: string | null
@@ -23,7 +22,7 @@ export type ProxiedCall = {
   readonly verdict: 'checked' | 'refused' | 'error' | 'left'
   /** Code of the refusal, or code or status of the error, otherwise null. */
   readonly detail: string | null
-  /** Proof of a checked call, otherwise null. */
+  /** Null if the call was not checked. */
   readonly proof: Proof | null
   readonly durationMs: number
 }
@@ -31,11 +30,11 @@ export type ProxiedCall = {
 export type CheckingProxy = {
   /** `http://127.0.0.1:PORT/v1`, the base URL for clients. */
   readonly baseURL: string
-  /** Accepts no more calls and ends the running ones. Resolves when all have ended. */
+  /** Accepts no more calls. Resolves when all running calls have ended. */
   close(): Promise<void>
 }
 
-/** Largest request, bytes. The gateway's own limit is smaller. */
+/** Bytes. The gateway's own limit is smaller. */
 const REQUEST_BYTES_MAX = 64 * 1024 * 1024
 
 /** Headers of the caller that are passed to the client. */
@@ -61,22 +60,20 @@ const ANSWERED_HEADERS = [
 ] as const
 
 /**
- * Serves chat completions, Responses and Messages on a loopback port, through `affidavit`. A whole
- * answer is checked before its status is sent. Events of a stream are sent when they arrive. The
- * end of a stream is sent only after all checks passed. If the client holds streams back, the whole
- * stream is sent at the end. A refused answer becomes an error in the form of its dialect that
- * names the check. Rejects if the
- * port is taken. Every program on loopback can use the proxy, with the program's own key. Requests
- * from web pages, and requests for another host, are refused.
+ * A whole answer is checked before its status is sent. Events of a stream are sent when they
+ * arrive, but the end only after all checks passed. A refused answer becomes an error in the form
+ * of its dialect that names the check. Rejects if the port is taken. Every program on loopback can
+ * use the proxy, with the program's own key. Requests from web pages, and requests for another
+ * host, are refused.
  */
 export async function serveProxy(options: {
   readonly affidavit: Affidavit
-  /** The session of all calls. If left out, calls are made without a session. */
+  /** If left out, calls are made without a session. */
   readonly session?: CallSession
   /** 0 selects any free port. */
   readonly port: number
   readonly onCall: (call: ProxiedCall) => void
-  /** Called with the proof of each checked call, and with the caller's API key. */
+  /** Called for each checked call, with the caller's API key. */
   readonly onProof?: (proof: Proof, apiKey: string | null) => void
 }): Promise<CheckingProxy> {
   const { affidavit, onCall, onProof = () => undefined } = options
@@ -215,12 +212,12 @@ const PATHS: ReadonlyMap<string, string> = new Map([
 const HELLO_PATH = '/api/hello'
 const MODELS_PATH = /^\/models(?:\/[^/?#]+)?$/
 
-/** The path of a request, without a query and `/v1`. */
+/** Without a query and `/v1`. */
 function plainPathOf({ url = '/' }: IncomingMessage): string {
   return url.replace(/[?#].*$/, '').replace(/^\/v1(?=\/)/, '')
 }
 
-/** The dialect of a call, or of a count of tokens, by its path. Null for another request. */
+/** Null if the request is neither a call nor a count of tokens. */
 function formOf(request: IncomingMessage): CallDialect | null {
   const path = PATHS.get(plainPathOf(request))
   if (path === undefined) return null
@@ -241,7 +238,8 @@ function pathOf(request: IncomingMessage): string {
     throw new Unanswered(
       404,
       'not_found',
-      `expected ${[...PATHS.keys()].join(', ')} or /models below /v1: answers of other paths cannot be checked`,
+      `expected ${[...PATHS.keys()].join(', ')} or /models below /v1: answers of other paths ` +
+        'cannot be checked',
     )
   if (method !== (isModels ? 'GET' : 'POST'))
     throw new Unanswered(405, 'method_not_allowed', `expected another method than ${method}`)
@@ -273,14 +271,13 @@ function headersOf({ headers }: IncomingMessage): Headers {
   return passed
 }
 
-/** Returns the caller's API key, or null. */
 function keyOf({ headers }: IncomingMessage): string | null {
   const key = headers['x-api-key']
   if (typeof key === 'string') return key
   return /^bearer\s+(\S+)$/i.exec(headers.authorization ?? '')?.[1] ?? null
 }
 
-/** This is only for the log line. The client library parses the body strictly. */
+/** The model is only for the log line. The client library parses the body strictly. */
 function modelOf(body: Buffer | null): string | null {
   try {
     const { model } = JSON.parse(String(body))
@@ -290,7 +287,7 @@ function modelOf(body: Buffer | null): string | null {
   }
 }
 
-/** Passes the answer to the caller. Rejects with the fault of a refused answer. */
+/** Rejects with the fault of a refused answer. */
 async function pass(
   asked: Response,
   response: ServerResponse,
@@ -333,10 +330,7 @@ function countEvents(part: Uint8Array, given: Given): void {
   given.count += shown.length
 }
 
-/**
- * Resolves when the caller has read the waiting bytes. Rejects if the caller left or the proxy
- * stops.
- */
+/** Rejects if the caller left or the proxy stops. */
 async function drained(response: ServerResponse, signal: AbortSignal): Promise<void> {
   signal.throwIfAborted()
   await new Promise<void>((resolve, reject) => {
@@ -357,13 +351,11 @@ async function drained(response: ServerResponse, signal: AbortSignal): Promise<v
   })
 }
 
-/** The error that a caller receives instead of an answer. */
 type CallerError = CallerFault & {
   /** True if a check failed: a retry would allow the gateway to choose among answers. */
   readonly isFinal: boolean
 }
 
-/** Sends the error to the caller, with a status or inside a stream. */
 function refuse(
   response: ServerResponse,
   { isFinal, ...fault }: CallerError,

@@ -16,11 +16,10 @@ import { CliError, EXIT_CODES } from '../faults.ts'
 /** A call of a session, as it is kept until its evidence is in the bundle. */
 type KeptCall = Pick<Proof, 'hash' | 'request' | 'answer'>
 
-/** The files of one session: the session bundle, and the calls as they were made. */
 export type SessionFile = {
-  /** Where the session continues. Undefined for a new session. */
+  /** Undefined for a new session. */
   readonly start: SessionStart | undefined
-  /** Stores a call. Resolves when the call is on the disk, where a crash cannot lose it. */
+  /** Resolves when the call is on the disk, where a crash cannot lose it. */
   keep(proof: Proof): Promise<void>
   /** Adds the evidence of the calls to the bundle, from now on, with this API key. */
   complete(apiKey: string | null, id: string): void
@@ -28,16 +27,16 @@ export type SessionFile = {
   close(): Promise<number>
 }
 
-/** How long a stopping proxy waits for anchors, milliseconds. */
-const CLOSE_MS = 15_000
+/** A stopping proxy waits this long for anchors. */
+export const CLOSE_TIMEOUT_MS = 15_000
 /** Pause before the gateway is asked again, milliseconds. */
 const PAUSE_MS = 2_000
 
 /**
- * Opens the files of a session. `path` gets the session bundle, as the anchors of the calls arrive.
- * Until the bundle is complete, a second file (`path`.calls) has all calls, one saved proof per
- * line: each is written before the end of its answer is passed on. If the second file exists, the
- * session continues, and the bundle is written again. Otherwise throws CliError if `path` exists.
+ * `path` gets the session bundle, as the anchors of the calls arrive. Until the bundle is complete,
+ * `path`.calls has all calls, one saved proof per line: each is written before the end of its
+ * answer is passed on. If `path`.calls exists, the session continues, and the bundle is written
+ * again. Otherwise throws CliError if `path` exists.
  */
 export async function openSessionFile(
   path: string,
@@ -98,7 +97,7 @@ export async function openSessionFile(
     async close() {
       isClosing = true
       added()
-      const timer = setTimeout(() => stopping.abort(new Error('the proxy stops')), CLOSE_MS)
+      const timer = setTimeout(() => stopping.abort(new Error('the proxy stops')), CLOSE_TIMEOUT_MS)
       await running
       clearTimeout(timer)
       await calls.close()
@@ -109,7 +108,7 @@ export async function openSessionFile(
   }
 }
 
-/** Writes a session bundle. After each call, the file is a complete bundle. */
+/** After each call, the file is a complete bundle. */
 function createBundleWriter(path: string) {
   let file: FileHandle | null = null
   /** Where the text of the next call begins. */
@@ -148,8 +147,8 @@ function isThere(path: string): Promise<boolean> {
 const LINE_FEED = 0x0a
 
 /**
- * Reads the calls that an earlier run kept. Null without calls. Cuts off an incomplete last line,
- * which a crash may leave: the end of that answer was not passed on.
+ * Null without calls. Cuts off an incomplete last line, which a crash may leave: the end of that
+ * answer was not passed on.
  */
 async function readCalls(path: string): Promise<KeptCall[] | null> {
   const bytes = await readFile(path).catch(() => null)
@@ -177,7 +176,7 @@ function readCall(line: string): KeptCall {
   return { hash, request, answer }
 }
 
-/** The place after these calls. Throws CliError if they have ended their session. */
+/** Throws CliError if these calls have ended their session. */
 function startAfter(calls: readonly KeptCall[]): SessionStart | undefined {
   const last = calls.at(-1)
   if (last === undefined) return undefined

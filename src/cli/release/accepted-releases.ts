@@ -12,10 +12,7 @@ import { CliError, convertFault, EXIT_CODES } from '../faults.ts'
 import type { ReleaseOptions } from '../options.ts'
 import { readReleaseFile, readReleaseKey } from './release-files.ts'
 
-/**
- * Returns the signers that the options trust, or null without a key. Throws CliError for malformed
- * keys.
- */
+/** Null without a key. Throws CliError for malformed keys. */
 export async function readReleaseTrust(options: ReleaseOptions): Promise<ReleaseTrust | null> {
   const { releaseKey = [], releaseSigners } = ownMembers(options)
   if (releaseKey.length === 0) {
@@ -26,17 +23,17 @@ export async function readReleaseTrust(options: ReleaseOptions): Promise<Release
   const different = new Set(keys.map(String)).size
   if (releaseSigners !== undefined && releaseSigners > different)
     throw new CliError(
-      `expected at least ${releaseSigners} different keys with --release-signers ${releaseSigners}, got ${different}`,
+      `expected at least ${releaseSigners} different keys with --release-signers ` +
+        `${releaseSigners}, got ${different}`,
       EXIT_CODES.usage,
     )
   return { keys, ...(releaseSigners === undefined ? {} : { signersMin: releaseSigners }) }
 }
 
 /**
- * Returns the releases that the options expect, after verifying the signatures of each file.
- * Returns undefined if the options expect none. Prints the files and their age on standard error.
- * Throws CliError. Exit code 2: a file cannot be read or is malformed. Exit code 1: a file is not
- * signed correctly or accepts no release.
+ * Verifies the signatures of each file. Undefined if the options expect no releases. Prints the
+ * files and their age on standard error. Throws CliError. Exit code 2: a file cannot be read or is
+ * malformed. Exit code 1: a file is not signed correctly or accepts no release.
  */
 export async function openExpectedReleases(
   options: ReleaseOptions,

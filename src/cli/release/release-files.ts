@@ -37,23 +37,23 @@ import { CliError, convertFault, EXIT_CODES } from '../faults.ts'
 import { createFile, readSource, writeFileWhole } from '../files.ts'
 import { jsonText } from '../printable.ts'
 
-/** The options of the command, as commander parses them. */
 export type SignOptions = {
   readonly key: string
   readonly output?: string
   readonly uncommitted?: boolean
 }
 
-/** Makes a release key, and prints the public key. Throws CliError. */
+/** Prints the public key. Throws CliError. */
 export async function createReleaseKey(file: string): Promise<void> {
   const publicKey = await createKeyFiles(file)
   process.stderr.write(
-    `The private key is in ${printable(file)}: do not keep it on any machine that serves. Publish this key:\n`,
+    `The private key is in ${printable(file)}: do not keep it on any machine that serves. ` +
+      'Publish this key:\n',
   )
   process.stdout.write(`${publicKey}\n`)
 }
 
-/** Signs an image's measurements. Throws CliError. */
+/** Throws CliError. */
 export async function signFile(
   file: string,
   { key, output, uncommitted = false }: SignOptions,
@@ -67,7 +67,8 @@ export async function signFile(
   const place = output ?? file
   await writeReleaseFile(place, signed)
   process.stderr.write(
-    `${printable(nameRelease(release))} has ${signed.signatures.length} signature(s) in ${printable(place)}.\n`,
+    `${printable(nameRelease(release))} has ${signed.signatures.length} signature(s) in ` +
+      `${printable(place)}.\n`,
   )
 }
 
@@ -80,22 +81,22 @@ const UNCOMMITTED = /\+uncommitted$/
 function checkCommitted({ version }: Release, isAllowed: boolean): void {
   if (isAllowed || !UNCOMMITTED.test(version)) return
   throw new CliError(
-    `release ${version} was built from uncommitted sources, so others cannot rebuild it: commit and build, or give --uncommitted`,
+    `release ${version} was built from uncommitted sources, so others cannot rebuild it: ` +
+      'commit and build, or give --uncommitted',
   )
 }
 
-/** A signed file, or an unsigned payload. */
 type UnsignedOr<Signed, Payload> = Signed | { readonly format: null; readonly payload: Payload }
 
 /**
- * Reads a signed release or list from a file, a URL or standard input (`-`). Throws CliError (exit
- * code 2) for any other content.
+ * `source`: a file, a URL or standard input (`-`). Throws CliError (exit code 2) if it is not a
+ * signed release or list.
  */
 export async function readReleaseFile(source: string): Promise<ReleaseFile> {
   return parseFile(source, await readJson(source), parseReleaseFile)
 }
 
-/** Reads a release to sign: the image builder's payload, or a signed release. Throws CliError. */
+/** Accepts the image builder's payload, or a signed release. Throws CliError. */
 async function readUnsignedRelease(source: string): Promise<UnsignedOr<SignedRelease, Release>> {
   return parseFile(source, await readJson(source), (json) =>
     formatOf(json) === RELEASE_FORMAT
@@ -104,7 +105,7 @@ async function readUnsignedRelease(source: string): Promise<UnsignedOr<SignedRel
   )
 }
 
-/** Reads a list to sign: a handwritten payload, or a signed list. Throws CliError. */
+/** Accepts a handwritten payload, or a signed list. Throws CliError. */
 export async function readUnsignedList(
   source: string,
 ): Promise<UnsignedOr<SignedReleaseList, ReleaseList>> {
@@ -116,8 +117,8 @@ export async function readUnsignedList(
 }
 
 /**
- * Writes a signed file completely or not at all, or to standard output (`-`). All users may read
- * the file, because it will be published. Throws CliError.
+ * Writes completely or not at all, or to standard output (`-`). All users may read the file,
+ * because it will be published. Throws CliError.
  */
 export async function writeReleaseFile(
   path: string,
@@ -146,13 +147,13 @@ function parseFile<Raw, Value>(source: string, raw: Raw, parse: (raw: Raw) => Va
   return convertFault(() => parse(raw), FormatError, toError)
 }
 
-/** Largest file with a key, bytes. A key in PEM has 119 bytes. */
+/** Bytes. A key in PEM has 119 bytes. */
 const KEY_FILE_BYTES_MAX = 16 * 1024
 
 /**
- * Makes a release key. The new file `path` contains the private key (PEM, PKCS #8, as OpenSSL
- * writes it), for its owner only. `path`.pub contains the public key, 64 hex digits. Returns the
- * public key, hex. Throws CliError, also if one of the files exists.
+ * The new file `path` contains the private key (PEM, PKCS #8, as OpenSSL writes it), for its owner
+ * only. `path`.pub contains the public key. Returns the public key, 64 hex digits. Throws CliError,
+ * also if one of the files exists.
  */
 async function createKeyFiles(path: string): Promise<string> {
   const { privateKey } = generateKeyPairSync('ed25519')

@@ -31,17 +31,13 @@ import {
   writeReleaseFile,
 } from './release-files.ts'
 
-/** The options of the commands, as commander parses them. */
 type EditOptions = Omit<ReleaseOptions, 'release'> & { readonly key: string }
 export type RenewOptions = EditOptions
 export type AddOptions = EditOptions & { readonly from?: string; readonly until?: string }
 export type EndOptions = EditOptions & { readonly at: string }
 export type RevokeOptions = EditOptions & { readonly reason: string }
 
-/**
- * Adds a signed release to a list, so that it is accepted. Makes the list if it does not exist.
- * Throws CliError.
- */
+/** Makes the list if it does not exist. Throws CliError. */
 export async function addToList(
   path: string,
   releasePath: string,
@@ -70,10 +66,7 @@ export async function addToList(
   })
 }
 
-/**
- * Sets an end for a release. The release is then accepted only in documents from before this end.
- * Throws CliError.
- */
+/** The release is then accepted only in documents from before this end. Throws CliError. */
 export async function endInList(path: string, name: string, options: EndOptions): Promise<void> {
   const nowMs = Date.now()
   const until = parseListTime(options.at, nowMs)
@@ -102,7 +95,7 @@ export async function revokeInList(
   })
 }
 
-/** Issues a list again without changes. Only one key signs the new list. Throws CliError. */
+/** Only one key signs the new list. Throws CliError. */
 export async function renewList(path: string, options: RenewOptions): Promise<void> {
   await editList(path, options, { nowMs: Date.now(), change: (list) => list })
 }
@@ -184,7 +177,7 @@ function printWritten(
   )
 }
 
-/** Returns true if the file exists. Standard input always exists. */
+/** Standard input always exists. */
 async function exists(path: string): Promise<boolean> {
   if (path === '-') return true
   return access(path).then(
@@ -193,16 +186,13 @@ async function exists(path: string): Promise<boolean> {
   )
 }
 
-/**
- * How far in the future a list's time may be, milliseconds. A later time means that a clock is
- * wrong, and the list is not changed.
- */
+/** Milliseconds. If a list's time is further in the future, a clock is wrong. */
 export const LIST_SKEW_MS_MAX = 5 * 60_000
 
-/** The minimum number of digits in an abbreviation of a commit or an image. */
+/** A name with fewer digits of a commit or an image could match by accident. */
 const ABBREVIATION_MIN = 7
 
-/** Returns the list with one more release. Throws CliError if the list has the release's image. */
+/** Throws CliError if the list has the release's image. */
 export function addRelease(list: ReleaseList, entry: ReleaseEntry): ReleaseList {
   const { PCR0 } = entry.release.measurements
   const known = list.releases.find(({ release }) => release.measurements.PCR0 === PCR0)
@@ -214,9 +204,8 @@ export function addRelease(list: ReleaseList, entry: ReleaseEntry): ReleaseList 
 }
 
 /**
- * Replaces one release in the list by the result of `change`. `name` is the release's version,
- * commit or PCR0. The first ABBREVIATION_MIN digits of commit or PCR0 are enough. Throws CliError
- * if `name` matches no release or several.
+ * `name`: the release's version, commit or PCR0, or the first ABBREVIATION_MIN digits of commit or
+ * PCR0. Throws CliError if `name` matches no release or several.
  */
 export function changeRelease(
   list: ReleaseList,
@@ -238,9 +227,9 @@ export function changeRelease(
 }
 
 /**
- * Returns the list in its canonical form. Its time is `nowMs`, or a second after its last issue if
- * that is later. Throws CliError if the list's time is in the future: a clock is wrong. Throws
- * FormatError if the result is not a valid list.
+ * The list's new time is `nowMs`, or a second after its last issue if that is later. Throws
+ * CliError if the list's time is in the future: a clock is wrong. Throws FormatError if the result
+ * is not a valid list.
  */
 export function issueList({ releases, issued_at }: ReleaseList, nowMs: number): ReleaseList {
   const lastMs = millisecondsOf(issued_at)
@@ -251,10 +240,10 @@ export function issueList({ releases, issued_at }: ReleaseList, nowMs: number): 
   return parseReleaseList({ issued_at: formatTime(Math.max(nowMs, lastMs + 1_000)), releases })
 }
 
-/** An empty list, older than any other list. */
+/** Older than any other list. */
 export const EMPTY_LIST: ReleaseList = { issued_at: formatTime(0), releases: [] }
 
-/** Reads a time: `now`, or the form 2026-11-21T14:00:00Z, which is returned. Throws CliError. */
+/** Accepts `now`, or the form 2026-11-21T14:00:00Z. Throws CliError. */
 export function parseListTime(text: string, nowMs: number): string {
   if (text === 'now') return formatTime(nowMs)
   const message = `expected a time such as 2026-11-21T14:00:00Z, or now, got ${printable(text)}`

@@ -15,7 +15,6 @@ import { readReleaseTrust } from './accepted-releases.ts'
 import { readReleaseFile } from './release-files.ts'
 import { parseListTime } from './release-list.ts'
 
-/** The options of the command, as commander parses them. */
 export type ShowOptions = Omit<ReleaseOptions, 'release'> & {
   readonly at?: string
   readonly json?: boolean
@@ -32,7 +31,6 @@ export async function showFile(source: string, options: ShowOptions): Promise<vo
   process.exitCode = isOk ? EXIT_CODES.done : EXIT_CODES.failed
 }
 
-/** The data of the report on a signed file. */
 type ReleaseReport = {
   readonly file: ReleaseFile
   readonly judgement: ReleaseJudgement
@@ -40,7 +38,6 @@ type ReleaseReport = {
   readonly atMs: number
 }
 
-/** Gives the report for people. */
 function printReleaseText(report: ReleaseReport): string {
   const { file, judgement, atMs } = report
   const lines =
@@ -54,12 +51,12 @@ function printReleaseText(report: ReleaseReport): string {
         ]
   const signed = judgement.signers.map(
     ({ public_key, holds, isTrusted }) =>
-      `  ${holds ? 'holds ' : 'FAILED'}  ${public_key}${isTrusted === null ? '' : isTrusted ? '  trusted' : '  not trusted'}`,
+      `  ${holds ? 'holds ' : 'FAILED'}  ` +
+      `${public_key}${isTrusted === null ? '' : isTrusted ? '  trusted' : '  not trusted'}`,
   )
   return `${[...lines, '', 'Signatures', ...signed, '', conclude(judgement)].map(printable).join('\n')}\n`
 }
 
-/** Gives the report as one JSON object, for programs. */
 function printReleaseJson({ file, judgement, atMs }: ReleaseReport): string {
   const signatures = judgement.signers.map(({ isTrusted, ...rest }) => ({
     ...rest,
@@ -86,7 +83,10 @@ function conclude({ verdict, fault, trusted, needed }: ReleaseJudgement): string
   if (fault !== null)
     return `INVALID: ${trusted} of the trusted keys signed it, but ${needed} must sign it.`
   if (verdict === 'verified') return `VALID: signed by ${trusted} of the trusted keys.`
-  return 'CONSISTENT: the signatures hold. The owners of the keys were not checked: give the keys that you trust (--release-key).'
+  return (
+    'CONSISTENT: the signatures hold. The owners of the keys were not checked: give the keys ' +
+    'that you trust (--release-key).'
+  )
 }
 
 /** Text for a release without a boot configuration, as in older files. */

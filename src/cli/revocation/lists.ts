@@ -14,15 +14,11 @@ import {
 import { CliError, convertFault } from '../faults.ts'
 import { readSource } from '../files.ts'
 
-/** Largest file with revocation lists, bytes: about 100,000 certificates. */
+/** Bytes: about 100,000 certificates. */
 export const LISTS_BYTES_MAX = 4 * 1024 * 1024
-/** Longest time for fetching a list, milliseconds. */
 const LISTS_TIMEOUT_MS = 30_000
 
-/**
- * Reads revocation lists, not newer than `nowMs`, from files or http(s) URLs. Throws CliError and
- * UnusableListError.
- */
+/** The lists must not be newer than `nowMs`. Throws CliError and UnusableListError. */
 export async function readLists(
   sources: readonly string[],
   nowMs: number,
@@ -39,7 +35,7 @@ export async function readLists(
   return lists
 }
 
-/** A revocation list cannot be used. The message is written for the command line. */
+/** The message is written for the command line. */
 export class UnusableListError extends CliError {
   readonly code: RevocationListCode
 
