@@ -13,9 +13,9 @@ import {
 } from './runner.mjs'
 
 /*
- * Second step: calls the program with what the inputs say, without a shell, and tells what it
- * found. Every value stands behind its own option (--option=value) or behind `--`, so that none is
- * taken for an option.
+ * Second step: runs the program with the values of the inputs, without a shell, and reports the
+ * result. Each value follows its option (--option=value) or `--`, so the program never reads a
+ * value as an option.
  */
 
 const REPORT_BYTES_MAX = 64 * 1024 * 1024
@@ -56,7 +56,7 @@ if (report === null) fail(`no report: ${reasonOf()}`)
 if (status !== 0) fail(conclusionOf(report))
 if (isAudit ? verdict === 'found' : !isEnough()) fail(conclusionOf(report))
 
-/** Options of both commands. */
+/** Options for both commands. */
 function expected() {
   return [
     ...each('release'),
@@ -89,7 +89,7 @@ function one(name) {
   return value === null ? [] : [`--${name}=${value}`]
 }
 
-/** The key goes by the environment, to the origin of the URL it is given with, and nowhere else. */
+/** The key is passed in the environment. It is sent only to the origin of the URL that it belongs to. */
 function environment() {
   const { AFFIDAVIT_API_KEY: _, AFFIDAVIT_URL: __, ...rest } = process.env
   const inherited = Object.entries(rest).filter(([name]) => !name.startsWith('INPUT_'))
@@ -118,7 +118,7 @@ function readReport(text) {
   }
 }
 
-/** One of few words, whatever the report says. */
+/** Returns one of a few fixed words, because the report's text is not trusted. */
 function verdictOf({ bundle: ofOne, verdict: ofRecords, conclusion }) {
   if (isAudit)
     return conclusion.startsWith('CLEAN:')
@@ -162,7 +162,7 @@ function summarize() {
   )
 }
 
-/** The checks of a report of any of its forms. */
+/** Returns the checks of a report in any of its forms. */
 function checksOf(value) {
   if (value === null) return []
   const groups = [

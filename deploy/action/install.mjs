@@ -6,8 +6,9 @@ import { join, resolve } from 'node:path'
 import { fail, inputOf, setOutput } from './runner.mjs'
 
 /*
- * First step: finds the program, or installs the npm package, whose digest is expected, into a
- * folder of its own. Neither the packages of the workflow nor scripts of packages take part.
+ * First step: finds the program, or installs the npm package into a separate folder. The package
+ * must have the expected digest. Packages of the workflow are not used, and no package runs a
+ * script.
  */
 
 const version = inputOf('version')
@@ -26,12 +27,12 @@ function find(path) {
 }
 
 function install(wanted) {
-  // An exact version: a tag, a range, a URL or an option of npm is none.
+  // Only an exact version is accepted: no tag, range, URL or npm option.
   if (!/^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$/.test(wanted))
     fail(`version: expected an exact version such as 1.2.3, got ${JSON.stringify(wanted)}`)
   const expected = readIntegrity()
   const folder = mkdtempSync(join(process.env.RUNNER_TEMP ?? tmpdir(), 'affidavit-'))
-  // The registry says what a version is, and can say something else tomorrow.
+  // The registry could serve other bytes for the same version tomorrow.
   const name = `affidavit@${wanted}`
   if (!npm(folder, ['pack', '--ignore-scripts', name])) fail(`${name} could not be fetched`)
   const file = readdirSync(folder).find((entry) => entry.endsWith('.tgz'))
@@ -44,7 +45,7 @@ function install(wanted) {
   return join(folder, 'node_modules/.bin/affidavit')
 }
 
-/** Not in the checkout: a file .npmrc there would choose the registry. */
+/** Not in the checkout, because a file .npmrc there could choose the registry. */
 function npm(folder, words) {
   const stdio = ['ignore', 'inherit', 'inherit']
   return spawnSync('npm', words, { cwd: folder, stdio }).status === 0

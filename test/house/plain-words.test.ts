@@ -7,6 +7,7 @@ import {
   findOddNames,
   findPhrases,
   listComments,
+  listOtherComments,
   listTexts,
   PHRASES,
   type Phrase,
@@ -47,6 +48,27 @@ it('every comment is in plain words', () => {
     listComments(file, readFileSync(join(root, file), 'utf8')),
   )
   expect(comments.length).toBeGreaterThan(10_000)
+  expect(faultsOf(comments, COMMENT_PHRASES)).toEqual([])
+})
+
+/** Files of services, images, manifests and pages. */
+const WITH_COMMENTS =
+  /(?:Dockerfile|-init|\/run|\.(?:ya?ml|service|target|conf|env|example|mjs|css|sol|py))$/
+/** The contract's comments are in its bytecode: solc hashes its source. */
+const NOT_REWRITTEN = ['src/chain/contract/Affidavit.sol']
+
+it('every comment of a service, an image, a manifest or a style sheet is in plain words', () => {
+  const others = execFileSync('git', ['ls-files', '.ci', 'client', 'deploy', 'enclave', 'src'], {
+    cwd: root,
+    encoding: 'utf8',
+  })
+    .split('\n')
+    .filter((file) => WITH_COMMENTS.test(file))
+    .filter((file) => !NOT_REWRITTEN.includes(file))
+  const comments = others.flatMap((file) =>
+    listOtherComments(file, readFileSync(join(root, file), 'utf8')),
+  )
+  expect(comments.length).toBeGreaterThan(150)
   expect(faultsOf(comments, COMMENT_PHRASES)).toEqual([])
 })
 
@@ -99,6 +121,13 @@ it('names with such words are found', () => {
   expect(findOddNames('a.tsx', '<PrintNote tells={1} />')).toEqual([
     'PrintNote: a.tsx:1',
     'tells: a.tsx:1',
+  ])
+})
+
+it('comments of other files are found', () => {
+  expect(listOtherComments('a', '#!/bin/sh\n# A\n# b `c`\nrun # not\n  # d\n/* e */')).toEqual([
+    { file: 'a', line: 2, text: 'A b …' },
+    { file: 'a', line: 5, text: 'd e ' },
   ])
 })
 

@@ -118,6 +118,22 @@ export function listComments(file: string, source: string): readonly UserText[] 
   return texts.map(({ file: of, line, text }) => ({ file: of, line, text }))
 }
 
+/** Gives the comments of a file that is not TypeScript: lines that begin as a comment does. */
+export function listOtherComments(file: string, source: string): readonly UserText[] {
+  const texts: UserText[] = []
+  let isOpen = false
+  source.split('\n').forEach((line, at) => {
+    const text = line.match(/^\s*(?:#(?!!)|\/\/|\/?\*+)\s*(.*?)(?:\*\/)?$/)?.[1]
+    const last = texts.at(-1)
+    const plain = text?.replace(/`[^`]*`/g, '…') ?? ''
+    if (text !== undefined && isOpen && last !== undefined)
+      texts[texts.length - 1] = { ...last, text: `${last.text} ${plain}` }
+    else if (text !== undefined) texts.push({ file, line: at + 1, text: plain })
+    isOpen = text !== undefined
+  })
+  return texts
+}
+
 /** Gives the texts of a source that may hold prose: literals, templates and the text of JSX. */
 export function listTexts(file: string, source: string): readonly UserText[] {
   if (file.endsWith('.md')) return listProse(file, source)

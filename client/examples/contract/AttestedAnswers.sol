@@ -6,15 +6,15 @@ interface IAffidavit {
 }
 
 /// @title AttestedAnswers
-/// @notice Questions that the owner asks, each answered once: by a completion whose receipt is under an anchored head of a
-/// notary that the owner trusts, that ran to its end, and that was the notary's first for this very request.
-/// @dev A question is its request's hash, an answer its response's (SHA-256 of their canonical JSON): a market asks before
-/// anybody knows the answer, and pays by the response that hashes to what is kept here.
+/// @notice Stores one answer for each question of the owner. The answer must be a complete completion, the first of its notary
+/// for this request. The owner must trust the notary, and the receipt must be under an anchored head of the notary's log.
+/// @dev A question is the hash of a request, and an answer is the hash of a response (SHA-256 of canonical JSON). A prediction
+/// market can ask before the answer is known, and pay according to the response with the stored hash.
 ///
-/// What this contract does not establish:
-/// - that a notary is an enclave. The owner checks its attestation document before trusting it; no chain does that here.
-/// - that the answer is true, which weights gave it, or that no other notary gave another one. The first one brought counts.
-/// - that it was asked for once: `attempt` counts per notary, and only a request with a random nonce is nobody else's.
+/// This contract does NOT prove:
+/// - that a notary is an enclave. The owner must check its attestation document before trusting it.
+/// - that the answer is true, which weights made it, or that no other notary gave another answer. The first stored answer counts.
+/// - that the request was sent only once. `attempt` counts per notary; use a random nonce, so that no other caller has the request.
 contract AttestedAnswers {
     /// @notice A receipt (version 2, canonical JSON) and its path to the notary's newest head in the anchor contract.
     /// `outcomeAt`, `hashesAt`: where in the receipt `,"outcome"` and `,"request_hash"` begin.

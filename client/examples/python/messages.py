@@ -31,6 +31,6 @@ for line in response:
     if last == "error":
         sys.exit(event["error"]["message"])
 print()
-# Without its last event an answer was not checked.
+# If the last event is missing, the answer was not checked.
 if last != "message_stop":
     sys.exit("the answer was cut")

@@ -30,6 +30,6 @@ for line in response:
     if last == "response.failed":
         sys.exit(event["response"]["error"]["message"])
 print()
-# Without its last event an answer was not checked.
+# If the last event is missing, the answer was not checked.
 if last not in ("response.completed", "response.incomplete"):
     sys.exit("the answer was cut")

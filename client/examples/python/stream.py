@@ -33,6 +33,6 @@ for line in response:
     for choice in chunk["choices"]:
         print(choice["delta"].get("content") or "", end="", flush=True)
 print()
-# Without its end an answer was not checked.
+# If the end of the stream is missing, the answer was not checked.
 if not is_checked:
     sys.exit("the answer was cut")
