@@ -68,6 +68,11 @@ export function decodeBase64(text: string): Uint8Array<ArrayBuffer> {
   return bytes
 }
 
+/** RFC 4648 section 5, without padding. */
+export function encodeBase64Url(bytes: Uint8Array): string {
+  return encodeBase64(bytes).replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '')
+}
+
 /** The bytes of base64url (RFC 4648 section 5), not padded, else as strict as decodeBase64. */
 export function decodeBase64Url(text: string): Uint8Array<ArrayBuffer> {
   if (/[+/=]/.test(text)) throw new FormatError('invalid_base64', 'expected base64url, not padded')

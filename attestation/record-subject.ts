@@ -112,7 +112,7 @@ export function readSubject(record: Json, options: RecordOptions): RecordSubject
     members,
     withheld,
     isStream,
-    publicKey: attempt(() => readHex(members, 'public_key')),
+    publicKey: attempt(() => readHex65(members, 'public_key')),
     receipt,
     request,
     call,
@@ -207,8 +207,8 @@ function responseHashOf(
 }
 
 /** 65 bytes, 0x hex. Throws FormatError `invalid_hex`. */
-export function readHex(members: JsonObject, name: string): Uint8Array {
-  return decodeHex(textOf(memberOf(members, name), name, HEX_FORM))
+export function readHex65(members: JsonObject, name: string): Uint8Array {
+  return decodeHex(textOf(memberOf(members, name), name, HEX65_FORM))
 }
 
-const HEX_FORM = formOf(/^0x[0-9a-f]{130}$/)
+const HEX65_FORM = formOf(/^0x[0-9a-f]{130}$/)

@@ -13,7 +13,7 @@ import { type LogProof, parseLogProof } from './log-proof-form.ts'
 import { decodeAttestationPayload } from './nitro/document.ts'
 import { ownMembers } from './own-members.ts'
 import { dialectOfReceipt, type Receipt } from './receipt.ts'
-import { type RecordOptions, type RecordSubject, readHex, readSubject } from './record-subject.ts'
+import { type RecordOptions, type RecordSubject, readHex65, readSubject } from './record-subject.ts'
 import { findReplacedMember } from './replaced-member.ts'
 
 const { textOf } = formsOf('missing_member')
@@ -180,7 +180,7 @@ function checkHash(subject: RecordSubject): Finding {
 function checkSignature(subject: RecordSubject, recover: PointRecovery | undefined): Finding {
   const signed = {
     hash: decodeHex(need(subject.hashes.hash)),
-    signature: readHex(subject.members, 'signature'),
+    signature: readHex65(subject.members, 'signature'),
     publicKey: need(subject.publicKey),
   }
   const { address } = verifyCompletionSignature(signed, recover)

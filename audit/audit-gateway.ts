@@ -128,8 +128,8 @@ function reportMissingLog(notary: string, saved: SavedLog): LogReport {
   ledger.find('log_missing', {
     where: 'log',
     message:
-      `the gateway does not list this log; the last audit found ${last} (a state file is for one ` +
-      'gateway)',
+      `the gateway does not list this log; the last audit found ${last} ` +
+      '(a state file is for one gateway)',
   })
   ledger.skipAll('the gateway does not list this log')
   const { size } = saved.edge

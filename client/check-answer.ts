@@ -87,7 +87,6 @@ export async function checkAnswer(
   const document = await withChecks(checks, () =>
     notaries.checkDocument(notary, String(memberOf(proof, 'attestation'))),
   )
-  const boot = parseBootConfiguration(notary.configuration)
   const made: readonly AnswerCheck[] = [
     ...checks,
     passed(
@@ -95,8 +94,8 @@ export async function checkAnswer(
       `${notary.notary}, shown to be an expected enclave at ${notary.attestedAt.toISOString()}`,
     ),
     passed('attestation document', document),
-    check('log domain', () => checkDomain(proof, boot)),
-    check('provider', () => checkProvider(receipt, boot)),
+    check('log domain', () => checkDomain(proof, bootFactsOf(notary))),
+    check('provider', () => checkProvider(receipt, bootFactsOf(notary))),
     ...checkProviderKey(receipt, call),
     check('outcome', () => checkOutcome(receipt)),
     check('attempt', () => checkAttempt(receipt, call)),
@@ -205,6 +204,10 @@ function refuseCut(checks: readonly AnswerCheck[]): void {
 
 function refusal({ name, detail }: AnswerCheck, checks: readonly AnswerCheck[]): AffidavitError {
   return new AffidavitError(CODES[name], `${name}: ${detail}`, { checks })
+}
+
+function bootFactsOf({ configuration }: AttestedNotary): BootFacts {
+  return parseBootConfiguration(configuration)
 }
 
 function checkDomain(proof: JsonObject, { chainId, contract }: BootFacts): string {

@@ -2,7 +2,7 @@ import * as HPKE from 'hpke'
 import {
   concatBytes,
   decodeHex,
-  encodeBase64,
+  encodeBase64Url,
   encodeHex,
   encodeUtf8,
 } from '../attestation/bytes.ts'
@@ -116,11 +116,6 @@ export async function sealCredential(
   const sealing = await setUp(target, CREDENTIAL_INFO)
   const sealed = await sealing.ctx.Seal(encodeUtf8(credential), encodeUtf8(encodeHex(enc)))
   return `hpke ${encodeBase64Url(concatBytes(sealing.enc, sealed))}`
-}
-
-/** RFC 4648 section 5, without padding. */
-export function encodeBase64Url(bytes: Uint8Array): string {
-  return encodeBase64(bytes).replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '')
 }
 
 /**

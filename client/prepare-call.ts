@@ -1,4 +1,4 @@
-import { encodeHex, encodeUtf8, sha256 } from '../attestation/bytes.ts'
+import { encodeBase64Url, encodeHex, encodeUtf8, sha256 } from '../attestation/bytes.ts'
 import {
   type CredentialDemand,
   DEMANDS_MEMBER,
@@ -18,7 +18,6 @@ import { parseStrictJson } from '../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, type JsonObject } from '../attestation/json/value.ts'
 import type { CallDialect } from './call-dialects.ts'
 import type { SentCall } from './check-answer.ts'
-import { encodeBase64Url } from './encryption.ts'
 import { AffidavitError, withErrorCode } from './errors.ts'
 
 /** Maximum number of Idempotency-Keys whose nonces are kept for repeated calls. */

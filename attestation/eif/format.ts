@@ -122,7 +122,12 @@ function checkStart({
   offset,
   previous,
   end,
-}: Readonly<Record<'offset' | 'previous' | 'end', bigint>> & { readonly index: number }): void {
+}: {
+  readonly index: number
+  readonly offset: bigint
+  readonly previous: bigint
+  readonly end: bigint
+}): void {
   if (offset > end)
     throw new EifError(
       'section_gap',

@@ -67,7 +67,11 @@ async function measure(
   const signed = await readSignature({ section: body.signature, pcr0: registers.pcr0, digests })
   const facts = {
     sizeBytes,
-    ...header,
+    version: header.version,
+    architecture: header.architecture,
+    defaultMemoryBytes: header.defaultMemoryBytes,
+    defaultCpus: header.defaultCpus,
+    crc32: header.crc32,
     sections: body.sections,
     measurements: { ...registers, pcr8: signed?.pcr8 ?? null },
     metadata,

@@ -166,9 +166,11 @@ function readMeasurements(
   given: MeasurementSet | Readonly<Record<string, string>>,
 ): MeasurementSet {
   const set = readSet(given)
-  if (set.has(0)) return set
+  if (set.has(IMAGE_REGISTER)) return set
   throw invalid('expected each set to have PCR0: no other register says which image runs')
 }
+
+const IMAGE_REGISTER = 0
 
 /** A register by its name, `PCR8`, or by its number, `8`. The group captures the number. */
 export const REGISTER_NAME = /^(?:PCR)?([0-9]|[12][0-9]|3[01])$/

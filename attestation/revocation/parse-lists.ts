@@ -95,7 +95,6 @@ const ISSUING_DISTRIBUTION_POINT = '2.5.29.28'
 /** The CRL number and the authority key identifier affect no check. */
 const UNDERSTOOD: ReadonlySet<string> = new Set([
   ISSUING_DISTRIBUTION_POINT,
-  DELTA_INDICATOR,
   '2.5.29.20',
   '2.5.29.35',
 ])
@@ -118,13 +117,14 @@ export function parseList(
       message: `expected a signature by ${name}`,
     })
   const extensions = readExtensions(fields.extensions, source)
+  const serials = fields.revoked.map((entry) => serialOf(entry, source))
   if (extensions.has(DELTA_INDICATOR)) throw unsupported(source, 'a whole list, got a delta')
   return {
     source,
     signed: (signed as DerNode).encoding,
     signature: signature.content.subarray(1),
     issuer: fields.issuer,
-    serials: fields.revoked.map((entry) => serialOf(entry, source)),
+    serials,
     thisUpdateMs: fields.thisUpdateMs,
     nextUpdateMs: fields.nextUpdateMs,
     scope: scopeOf(extensions.get(ISSUING_DISTRIBUTION_POINT), source),
@@ -224,7 +224,12 @@ function readEntries(
       throw malformed(source, 'expected extensions of a type and a value')
     if (values.has(identifier)) throw malformed(source, 'expected each extension once')
     if (flag?.content[0] === 0xff && !understood.has(identifier))
-      throw unsupported(source, `no critical extension ${identifier}`)
+      throw unsupported(
+        source,
+        identifier === DELTA_INDICATOR
+          ? 'a whole list, got a delta'
+          : `no critical extension ${identifier}`,
+      )
     values.set(identifier, value)
   }
   return values

@@ -42,7 +42,7 @@ export function createStoredConnections({
   let isEnding = false
   const unixSeconds = () => Math.floor(now() / 1000)
 
-  function begin(node: NodeConnection, takes: 'always' | 'when_free' = 'always'): void {
+  function storeBegun(node: NodeConnection, takes: 'always' | 'when_free'): void {
     const { nodeId, connectionId, accepted, health } = node
     const begun = {
       nodeId,
@@ -64,7 +64,7 @@ export function createStoredConnections({
     const stored = await registry.markSeen(nodes, { processId: processId(), at: unixSeconds() })
     for (const node of nodes) {
       const isOpen = connections.get(node.nodeId)?.node === node
-      if (isOpen && !stored.has(node.nodeId)) begin(node, 'when_free')
+      if (isOpen && !stored.has(node.nodeId)) storeBegun(node, 'when_free')
     }
   }
 
@@ -88,7 +88,7 @@ export function createStoredConnections({
   }
 
   return {
-    begin: (node) => begin(node),
+    begin: (node) => storeBegun(node, 'always'),
     end(node) {
       const ended = { at: unixSeconds(), state: stopState(node.health.state()) }
       records.write(node.nodeId, () => registry.markDisconnected(node, ended))

@@ -41,7 +41,10 @@ type IntervalAnchorsOptions = {
   readonly store: UnanchoredStore
   readonly nonces: Pick<RelayerNonces, 'relayer' | 'use'>
   readonly chainId: number
-  readonly sign: Anchoring['sign']
+  /** The anchor must go to the contract for which the head was signed. */
+  readonly sign: (
+    ...given: Required<Parameters<Anchoring['sign']>>
+  ) => ReturnType<Anchoring['sign']>
   readonly turns: Pick<CommitTurns, 'encodeNotice'>
   readonly intervalMs: number
   /** Called when scheduled leaves, or leaves under an anchor of this gateway, are anchored. */

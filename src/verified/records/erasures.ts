@@ -23,13 +23,15 @@ type ErasureSweeper = {
   sweep(signal: AbortSignal): Promise<number>
 }
 
+export type EraseRecords = (
+  of: Parameters<ErasuresStore['eraseRecords']>[0],
+  order: Parameters<ErasuresStore['eraseRecords']>[1],
+  by: Operator,
+) => Promise<unknown>
+
 /** Erases content for a customer. The act is recorded only if content was found. */
-export function recordErasures(adminLog: Pick<AdminLog, 'record'>) {
-  return (
-    of: Parameters<ErasuresStore['eraseRecords']>[0],
-    order: Parameters<ErasuresStore['eraseRecords']>[1],
-    by: Operator,
-  ): Promise<unknown> =>
+export function recordErasures(adminLog: Pick<AdminLog, 'record'>): EraseRecords {
+  return (of, order, by) =>
     adminLog.record(
       by,
       (inside) => createErasuresStore(inside).eraseRecords(of, order),

@@ -1,7 +1,7 @@
 import type { Operator } from '../../api/context.ts'
 import { ApiError, ValidationError } from '../../api/errors.ts'
 import type { Logger } from '../../observability/logger.ts'
-import type { recordErasures } from './erasures.ts'
+import type { EraseRecords } from './erasures.ts'
 import { dialectRecordText, fillPage, recordText } from './record-text.ts'
 import {
   NO_FILTERS,
@@ -55,7 +55,7 @@ type HistoryErasure = { readonly reason: string; readonly by: Operator }
  */
 export function createHistory(options: {
   readonly records: Pick<RecordsStore, 'list' | 'findByHash'>
-  readonly eraseRecords: ReturnType<typeof recordErasures>
+  readonly eraseRecords: EraseRecords
   readonly isOpen: boolean
 }): History {
   const { records, eraseRecords, isOpen } = options
