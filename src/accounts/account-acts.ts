@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { ApiError, unfitFor } from '../api/errors.ts'
-import { integerText, nameText, patternText } from '../api/schemas.ts'
+import { integerText, nameText, uuidText } from '../api/schemas.ts'
 import type { Database } from '../storage/database.ts'
 import { actDone, defineAct } from './acts.ts'
 import { type Account, createKeysStore } from './keys-store.ts'
@@ -8,11 +8,6 @@ import { keysIn } from './open-keys.ts'
 
 export const pageLimit = integerText({ min: 1, max: 1_000 }).default(100)
 
-export const uuidText = patternText(
-  /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i,
-  'uuid_parsing',
-  'a valid UUID',
-)
 const accountCursor = uuidText.transform((text) => text.toLowerCase())
 
 const accountDescription = z.object({

@@ -154,6 +154,12 @@ export function patternText(pattern: RegExp, type: string, expected: string) {
   }))
 }
 
+export const uuidText = patternText(
+  /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i,
+  'uuid_parsing',
+  'a valid UUID',
+)
+
 /** JSON Schema has no flag `i`. */
 function anyCase({ source, ignoreCase }: RegExp): string {
   return ignoreCase ? source.replaceAll('a-f', 'a-fA-F') : source

@@ -57,18 +57,27 @@ export async function startAnvilProcess({
 
 function argumentsOf(port: number): readonly string[] {
   return [
-    `--host 127.0.0.1 --port ${port} --chain-id ${DEVELOPMENT_CHAIN_ID} --quiet`,
+    '--host',
+    '127.0.0.1',
+    '--port',
+    `${port}`,
+    '--chain-id',
+    `${DEVELOPMENT_CHAIN_ID}`,
+    '--quiet',
     // No page in a browser may use the chain.
     '--no-cors',
     // Old states cost memory. All transactions and receipts are kept.
-    '--prune-history 64',
+    '--prune-history',
+    '64',
     // More ether than any number of anchors costs.
-    '--balance 1000000000',
+    '--balance',
+    '1000000000',
     // Every start needs the same genesis: from a dump with several, anvil takes any for block 0.
-    `--timestamp ${GENESIS_SECONDS}`,
+    '--timestamp',
+    `${GENESIS_SECONDS}`,
     // Transactions wait until startClock has set the time.
     '--no-mining',
-  ].flatMap((words) => words.split(' '))
+  ]
 }
 
 /** An arbitrary date: 2023-11-14. */

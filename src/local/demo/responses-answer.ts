@@ -24,7 +24,7 @@ const PARTS = {
   thinking: { type: 'summary_text', member: 'text' },
 } as const satisfies Readonly<Record<string, Part>>
 
-const isSummary = (part: Part) => part === PARTS.thinking
+const isSummary = (part: Part) => part.type === PARTS.thinking.type
 const listOf = (part: Part) => (isSummary(part) ? 'summary' : 'content')
 
 /** The same request always gets the same answer, except for its time. Throws DemoError. */

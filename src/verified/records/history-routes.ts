@@ -13,7 +13,7 @@ import {
   faultIssue,
   hexText,
   integerText,
-  patternText,
+  uuidText,
 } from '../../api/schemas.ts'
 import type { RecordEvidence } from './evidence.ts'
 import type { History } from './history.ts'
@@ -24,16 +24,13 @@ import {
   evidenceBundle,
   recordList,
 } from './record-replies.ts'
-import { UUID_FORM } from './records-store.ts'
 import { viewerOf } from './viewer.ts'
 
 /** Interface, parts 4 and 8. */
 const HISTORY_LIMIT_DEFAULT = 100
 const HISTORY_LIMIT_MAX = 1000
 
-const cursor = patternText(UUID_FORM, 'uuid_parsing', 'a valid UUID').transform((text) =>
-  text.toLowerCase(),
-)
+const cursor = uuidText.transform((text) => text.toLowerCase())
 
 const SEARCHED_TEXT_LENGTH_MAX = 200
 

@@ -12,7 +12,7 @@ export function Scrolling({
 }) {
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: the keyboard must reach what scrolls.
-    <section class={`scroll ${layout}`} aria-label={label} tabIndex={0}>
+    <section class={`scroll ${layout}`.trim()} aria-label={label} tabIndex={0}>
       {children}
     </section>
   )
