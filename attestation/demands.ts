@@ -18,8 +18,8 @@ export type Demands = {
   readonly credential?: CredentialDemand
   readonly session?: SessionPlace
   /**
-   * The headers of the call's dialect, by their lower-case names. They replace those of the HTTP
-   * request, which are not encrypted.
+   * The headers of the call's dialect, by their lower-case names. They replace the headers of the
+   * HTTP request, because HTTP headers are not encrypted.
    */
   readonly headers?: Readonly<Record<string, string>>
   /**
@@ -29,7 +29,9 @@ export type Demands = {
   readonly provider_keys?: readonly string[]
 }
 
-/** 'operator': no caller's credential. `sha256`: only the caller's credential with this digest. */
+/**
+ * 'operator': never a caller's credential. `sha256`: only the caller's credential with this digest.
+ */
 export type CredentialDemand = 'operator' | { readonly sha256: string }
 
 /** The place of a call in a session, which is one run of an agent. */
@@ -130,9 +132,9 @@ function parseCredential(value: Json): CredentialDemand {
 }
 
 /**
- * The digest (hex) of a caller's credential, for `affidavit.credential`: SHA-256 of `affidavit
- * credential`, a zero byte, the bytes of the nonce, and the credential in UTF-8, without `Bearer `.
- * With the nonce, digests cannot be compared between calls or guessed beforehand.
+ * Returns the digest (hex) of a caller's credential, for `affidavit.credential`: SHA-256 of
+ * `affidavit credential`, a zero byte, the bytes of the nonce, and the credential in UTF-8, without
+ * `Bearer `. Because of the nonce, digests cannot be compared between calls or guessed beforehand.
  */
 export function digestCredential(nonce: string, credential: string): string {
   const label = encodeUtf8('affidavit credential\0')

@@ -30,9 +30,9 @@ export type CallRequest = {
 }
 
 /**
- * The hashed headers of a call: those of its dialect, and the header with the demands. If the
- * demands in the body have `headers`, only those are used: they may be encrypted. Throws
- * FormatError `invalid_call_request` for a header of another form, and as demandsOf does.
+ * Returns the hashed headers of a call: those of its dialect, and the header with the demands. If
+ * the demands in the body have `headers`, only these are used, because the body may be encrypted.
+ * Throws FormatError `invalid_call_request` for a header of another form, and as demandsOf does.
  */
 export function hashedHeaders(
   dialect: DialectName,

@@ -16,7 +16,7 @@ export type BundleCheckName = keyof typeof BUNDLE_CHECKS
  * checks of a provider's evidence only if there is evidence, or a policy for the provider.
  */
 export const BUNDLE_CHECKS = {
-  /** The bundle has a known version and its form. If not, no other check is made. */
+  /** The bundle has a known version and is well-formed. If not, no other check is made. */
   format: 'always',
   /** The request hashes to the receipt's request_hash. */
   'request hash': 'always',
@@ -127,11 +127,10 @@ export type BundleFacts = {
 
 export type ProviderEvidenceFacts = ProviderFacts & {
   /**
-   * True if the evidence passed the caller's policy. False without a policy: any code could have
-   * stated the keys.
+   * True if the evidence passed the caller's policy. False without a policy, because then any code
+   * could have stated the keys.
    */
   readonly isAccepted: boolean
-  /** Of the record's model. */
   readonly weights: RecordWeights
 }
 

@@ -87,7 +87,7 @@ export function findExpectedCode(
 
 /**
  * Checks that the caller expects the digest of a boot configuration. If the matched release names a
- * configuration, it must have this digest too. Do not take the expected digest from the gateway
+ * configuration, its digest must be the same. Do not take the expected digest from the gateway
  * under test, which always agrees with itself. Throws ProofError.
  */
 export function checkExpectedConfiguration(
@@ -143,8 +143,8 @@ export function checkCreatedAt({ timestampMs }: AttestationDocument, createdAt: 
 }
 
 /**
- * The expected release that the document matches. Null if none does: the check of measurements
- * reports that.
+ * Returns the expected release that the document matches. Null if no release matches: the check of
+ * measurements reports that.
  */
 function findRelease(document: Attempt<AttestationDocument>, policy: BundlePolicy): Release | null {
   const found = attempt(() => findExpectedCode(need(document), policy)?.release ?? null)

@@ -132,7 +132,7 @@ function checkRevocation(
   if (found) throw new AttestationError('certificate_revoked', `${found.where} is revoked`)
 }
 
-/** Two links use a second core. More would only help senders of forgeries. */
+/** Two verifications at once use a second core. More would only help senders of forgeries. */
 const LINKS_AT_ONCE = 2
 
 /**

@@ -48,7 +48,7 @@ export type SignedReleaseList = {
 
 /**
  * Reads the signed list in attacker-controlled `json` (read its text with parseExactJson). It must
- * have exactly the members of version 1, each in its one form. Throws FormatError
+ * have exactly the members of version 1, each in its canonical form. Throws FormatError
  * `unknown_release_format`, `invalid_release` naming the member, `invalid_release_key`. Does NOT
  * prove who signed the list (verifyReleaseList), nor that it is the newest list
  * (checkNotRolledBack).
@@ -162,8 +162,8 @@ type RefusedRelease = {
  * release is refused. `atMs` is the document's own timestamp (Unix milliseconds), by the security
  * module's clock, which enclave and host cannot set. A release is accepted from the first
  * millisecond of accepted_from to the last before accepted_until. A revoked image (PCR0) is never
- * accepted, in any entry. Does NOT say when a completion was made: a document stays with the
- * records of its key until its certificates end.
+ * accepted, in any entry. Does NOT say when a completion was made: one document serves all records
+ * of its key until its certificates end.
  */
 export function acceptedMeasurements(
   entries: readonly ReleaseEntry[],

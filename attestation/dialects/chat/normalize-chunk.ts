@@ -162,7 +162,7 @@ const NAME = /^[^\p{Cc}\p{Cs}]{1,256}$/u
 
 const SDK_TEXTS = ['system_fingerprint', 'service_tier']
 
-/** Leaves out these members if they are not texts: SDKs expect texts. */
+/** Leaves out members in SDK_TEXTS that are not texts, because SDKs expect texts. */
 function withoutOddTexts(members: JsonObject): JsonObject {
   return filterMembers(
     members,

@@ -161,8 +161,8 @@ function acceptedCode({ terms }: Judging, build: SigstoreFacts | null): Accepted
 }
 
 /**
- * Weights are only claimed without a policy for build and firmware: a build by anyone can state any
- * configuration, and any firmware can state the measurements of any build.
+ * Without a policy for build and firmware, the weights are only claimed: a build by anyone can
+ * state any configuration, and any firmware can state the measurements of any build.
  */
 function modelOf(
   { predicate, repository }: SigstoreFacts,

@@ -41,7 +41,7 @@ export type TdxTerms = {
   readonly platforms: 'any' | readonly TdxMeasurements[]
 }
 
-/** Null floors: not checked. */
+/** If `floors` is null, no floor is checked. */
 export type SnpTerms = {
   readonly floors: Readonly<Partial<Record<SnpProduct, TcbVersion>>> | null
   readonly needsRevocationList: boolean
@@ -128,8 +128,8 @@ export const NO_PROVIDER_POLICY: Omit<ProviderPolicy, 'kind' | 'origins' | 'code
 }
 
 /**
- * Parses a policy file: JSON with the members of formats.md, and no others. An empty list of
- * accepted code is refused, as it is more likely a lookup that failed. Throws PolicyError.
+ * Parses a policy file: JSON with the members of formats.md, and no others. Refuses an empty list
+ * of accepted code, because it probably comes from a failed lookup. Throws PolicyError.
  *
  * @example
  * const policy = parseProviderPolicy(file)

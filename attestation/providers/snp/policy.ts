@@ -27,7 +27,7 @@ export type SnpPolicy = {
   readonly needsRevocationList?: boolean
 }
 
-/** Null: not checked. */
+/** A member that is null is not checked. */
 export type ResolvedSnpPolicy = {
   readonly measurements: readonly Uint8Array[] | null
   readonly hostData: readonly Uint8Array[] | null

@@ -6,7 +6,7 @@ import type { BitRules, ResolvedTdxPolicy, TdxMeasurements } from './tdx-policy.
 
 // Each check here throws ProviderEvidenceError if it fails.
 
-/** With DEBUG, in byte 0, the host can read the TD's memory. */
+/** If DEBUG (in byte 0) is set, the host can read the TD's memory. */
 export function checkTdAttributes(
   { tdAttributes }: TdxBody,
   { tdAttributes: { required, allowed } }: ResolvedTdxPolicy,

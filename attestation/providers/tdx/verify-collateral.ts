@@ -16,7 +16,9 @@ import type { ResolvedTdxPolicy } from './tdx-policy.ts'
 
 export type CollateralDemand = Pick<ResolvedTdxPolicy, 'roots' | 'evaluationNumberMin'> & {
   readonly atMs: number
-  /** By PEM. One key of Intel signs both texts, so its chain is verified once. */
+  /**
+   * Keyed by PEM. One key of Intel signs TCB info and QE identity, so its chain is verified once.
+   */
   readonly issuers: Map<string, Promise<IssuerChain>>
 }
 
