@@ -23,8 +23,8 @@ export type Demands = {
    */
   readonly headers?: Readonly<Record<string, string>>
   /**
-   * SHA-256 (hex) of subjectPublicKeyInfo: nothing is sent to a provider whose leaf certificate has
-   * another key.
+   * SHA-256 (hex) of subjectPublicKeyInfo. The enclave sends nothing to a provider whose leaf
+   * certificate has another key.
    */
   readonly provider_keys?: readonly string[]
 }
@@ -60,7 +60,7 @@ export function demandsOf(request: JsonObject): Demands | null {
 
 /**
  * Reads the demands in attacker-controlled `value`. Throws FormatError `invalid_demand` for an
- * unknown form: a caller must not rely on a demand that the enclave ignores.
+ * unknown form, because a caller must not rely on a demand that the enclave ignores.
  */
 export function parseDemands(value: Json): Demands {
   const names = ['nonce', 'credential', 'session', 'headers', 'provider_keys'] as const

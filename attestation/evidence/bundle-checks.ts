@@ -51,7 +51,7 @@ export const BUNDLE_CHECKS = {
   provider: 'always',
   /** The answer is whole, or the caller accepts the outcome that the receipt states. */
   outcome: 'always',
-  /** The evidence of the provider is for the receipt's origin, and states its TLS key. */
+  /** The provider's evidence is for the origin in the receipt, and states the receipt's TLS key. */
   "provider's key": 'with a provider policy',
   /** The evidence of the provider passes the caller's policy at the receipt's time. */
   'provider attested': 'with a provider policy',
