@@ -8,8 +8,8 @@ const { arrayOf, countOf, hexOf, invalid, membersOf, objectOf, textOf } = formsO
 export const DEMANDS_MEMBER = 'affidavit'
 
 /**
- * What a caller demands for a call (formats.md, Demands of a caller). Hashed with the request, but
- * not sent to the provider.
+ * What a caller demands for a call (formats.md, Demands of a caller). The demands are hashed with
+ * the request, but not sent to the provider.
  */
 export type Demands = {
   /** 16 to 64 bytes in lower-case hex. */

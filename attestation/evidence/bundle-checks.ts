@@ -24,9 +24,9 @@ export const BUNDLE_CHECKS = {
   'response hash': 'always',
   /** The record's hash is the hash over the request hash and the response hash. */
   hash: 'always',
-  /** A secp256k1 point. */
+  /** The public key is a secp256k1 point. */
   'public key': 'always',
-  /** This key made the signature over the hash, with low s. */
+  /** The record's public key made the signature over the hash, with low s. */
   signature: 'always',
   /** The receipt belongs to this completion. */
   receipt: 'always',

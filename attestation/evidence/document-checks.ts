@@ -54,8 +54,8 @@ export function describeDocument({
 }
 
 /**
- * Checks that the caller expects the document's measurements. Not checked without `facts`: a forged
- * document can state any measurements. Throws AttestationError.
+ * Checks that the caller expects the document's measurements. Not checked without `facts`, because
+ * a forged document can state any measurements. Throws AttestationError.
  */
 export function checkExpectedMeasurements(
   document: Attempt<AttestationDocument>,
@@ -180,7 +180,7 @@ export async function checkEnclave(
 
 /**
  * Checks that the completion finished while the document was valid, with a tolerance for clocks.
- * Not checked without `facts`: a forged document can state any times.
+ * Not checked without `facts`, because a forged document can state any times.
  */
 function checkTime({ record }: EvidenceBundle, facts: Attempt<AttestationFacts>): Finding {
   if ('fault' in facts) return sayNotValid(facts.fault)

@@ -52,7 +52,7 @@ export async function verifyChain(
   return { certificates, leafKey, leaf: lastOf(certificates) }
 }
 
-/** By fingerprint. Policies name few roots, and many chains share them. */
+/** Caches roots by fingerprint, because policies name few roots and many chains share them. */
 const parsedRoots = new WeakMap<CertificateProfile, Map<string, Certificate>>()
 
 /** Parses a copy of the root: callers may change their bytes. */

@@ -21,7 +21,9 @@ export const RELEASES_MAX = 256
 
 export const REASON_LENGTH_MAX = 500
 
-/** A release, and the times at which its documents are accepted (README.md here, Times). */
+/**
+ * A release, and the times at which its documents are accepted (README.md of this folder, Times).
+ */
 export type ReleaseEntry = {
   readonly release: Release
   /** The second from which documents are accepted, ISO 8601. Null: from any time. */
@@ -75,7 +77,7 @@ export function parseReleaseList(json: Json): ReleaseList {
 }
 
 /**
- * Checks one entry alone: entries from several lists may describe the same image. Throws
+ * Checks one entry alone, because entries from several lists may describe the same image. Throws
  * FormatError `invalid_release`.
  */
 export function checkReleaseEntry(value: unknown): void {

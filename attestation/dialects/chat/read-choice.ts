@@ -222,7 +222,10 @@ function readOnce(choice: OpenChoice, path: string, members: JsonObject): JsonOb
   return read
 }
 
-/** Refuses a member that continues with another type: some readers append it, others replace it. */
+/**
+ * Refuses a member that continues with another type, because some readers append it and others
+ * replace it.
+ */
 function keepKind(choice: OpenChoice, path: string, value: Json): void {
   if (path.length > PATH_LENGTH_MAX)
     throw invalidChunk(`expected names of at most ${PATH_LENGTH_MAX} characters`)

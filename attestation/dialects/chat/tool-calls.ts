@@ -24,7 +24,7 @@ export type ToolCall = {
 }
 
 export type CallTerms = {
-  /** For a call without an id, at this position. */
+  /** Creates the id of a call that has no id, from its position. */
   readonly makeId: (place: number) => string
   /** Keeps half a character at the end of a text, for the next text at the same path. */
   readonly join: (path: string, text: string) => string

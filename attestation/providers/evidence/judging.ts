@@ -81,7 +81,7 @@ export const UNKNOWN_WEIGHTS: ProviderModel = {
   models: [],
 }
 
-/** For evidence whose hardware was not established. */
+/** The facts of evidence whose hardware was not established. */
 export const NO_KIND_FACTS: KindFacts = {
   tee: null,
   tcb: null,

@@ -85,7 +85,7 @@ export type ProviderPolicy = {
   /** True accepts an answer without a nonce: version 2 of Tinfoil's documents. */
   readonly acceptsNoNonce: boolean
   readonly code: CodeTerms
-  /** Null: refused. */
+  /** Null: TDX is refused. */
   readonly tdx: TdxTerms | null
   readonly snp: SnpTerms | null
   readonly gpu: 'required' | 'optional'

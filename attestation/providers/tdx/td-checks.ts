@@ -55,7 +55,7 @@ export function matchMeasurements(
   return established(found, `set ${found}: ${Object.keys(measurements[found] ?? {}).join(', ')}`)
 }
 
-/** For messages: the accepted set with the fewest differences. */
+/** Describes, for messages, the accepted set with the fewest differences. */
 export function nearestOf(body: TdxBody, sets: readonly TdxMeasurements[]): string {
   const [nearest] = sets
     .map((set, index) => ({ index, names: differencesFrom(body, set) }))

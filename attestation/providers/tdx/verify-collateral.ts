@@ -49,7 +49,7 @@ export async function readIntelLists(
 
 /**
  * Refuses a revoked certificate in the PCK chain or in `others`, which are chains (root first) with
- * the same root. Returns when both lists are in force. Throws ProviderEvidenceError.
+ * the same root. Returns the time in which both lists are in force. Throws ProviderEvidenceError.
  */
 export async function checkIntelLists(
   { root, authority }: IntelLists,
