@@ -16,7 +16,7 @@ export class ByteBuffer {
 
   append(part: Uint8Array): void {
     if (this.used === 0) {
-      // Not copied: the first part is usually the only part.
+      // Keeps the first part without a copy, because it is usually the only part.
       this.bytes = part
       this.used = part.length
       return

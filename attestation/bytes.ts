@@ -37,7 +37,7 @@ export function encodeBase64(bytes: Uint8Array): string {
   }
   const missing = (3 - (bytes.length % 3)) % 3
   digits.fill(PADDING_CODE, digits.length - missing)
-  // Decoded in one step: a text that is joined from thousands of pieces is slow at each use.
+  // Decodes in one step, because a text joined from thousands of pieces is slow at each use.
   return utf8Decoder.decode(digits)
 }
 
@@ -95,7 +95,7 @@ export function concatBytes(...parts: readonly Uint8Array[]): Uint8Array {
   return joined
 }
 
-/** The time depends only on the lengths, not on the bytes. */
+/** Compares in a time that depends only on the lengths, not on the bytes. */
 export function equalBytes(left: Uint8Array, right: Uint8Array): boolean {
   if (left.length !== right.length) return false
   let difference = 0

@@ -2,9 +2,9 @@ import { invalidChunk } from './dialects/chat/chunk-forms.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
 
 /**
- * Checks that each choice of a kept stream begins with its role: some readers do not show the calls
- * of a choice without a role. checkChunk must have accepted the chunks. Throws FormatError
- * `invalid_chunk`.
+ * Checks that each choice of a kept stream begins with its role, because some readers do not show
+ * the calls of a choice without a role. checkChunk must have accepted the chunks. Throws
+ * FormatError `invalid_chunk`.
  */
 export function checkOpenings(chunks: readonly JsonObject[]): void {
   const begun = new Set<Json | undefined>()

@@ -36,7 +36,7 @@ export type KeptAnswer =
 
 /** The data that a caller kept from one call. */
 export type KeptExchange = {
-  /** The body that was sent. For a dialect other than chat: `dialect`, `headers` and `body`. */
+  /** The body that was sent. Outside chat, an object with `dialect`, `headers` and `body`. */
   readonly request?: Json
   readonly answer?: KeptAnswer
 }
@@ -51,10 +51,10 @@ export type ExchangeCheckName =
 export type ExchangeCheck = Check<ExchangeCheckName>
 
 /**
- * Compares what a caller kept of a call with evidence. `evidence` is a record: stored or of a
- * bundle, whole or redacted. Evidence and answer are attacker-controlled: read their text with
- * parseExactJson, and the text of the caller's own request with parseStrictJson. Only the parts
- * that were given are checked. Never throws.
+ * Compares the data that a caller kept from a call with evidence. `evidence` is a stored record or
+ * the record of a bundle, whole or redacted. Evidence and answer are attacker-controlled: read
+ * their text with parseExactJson, and the text of the caller's own request with parseStrictJson.
+ * Only the parts that were given are checked. Never throws.
  *
  * Does NOT prove: that the evidence holds (verifyBundle and verifyRecord check that); that this
  * caller made the call, or that it was made once. Callers who send the same request have the same
@@ -83,8 +83,8 @@ export function compareExchange(evidence: Json, kept: KeptExchange): readonly Ex
 }
 
 /**
- * The kept parts that match the evidence, in the form of a record. `checks` is the result of
- * compareExchange. A response from chunks may lack its usage.
+ * Returns the kept parts that match the evidence, in the form of a record. `checks` is the result
+ * of compareExchange. A response from chunks may lack its usage.
  */
 export function matchingParts(
   evidence: Json,
@@ -110,8 +110,8 @@ export function matchingParts(
 
 /**
  * Fills the missing parts of a redacted or encrypted record with parts that a caller kept, so that
- * they can be checked. A part is used only if the receipt has its hash. A response without its
- * usage has another hash, so it is not used.
+ * these parts can be checked. A part is used only if the receipt has its hash. A response without
+ * its usage has another hash, so it is not used.
  */
 export function completeRecord(record: JsonObject, kept: KeptExchange): JsonObject {
   const { request, response } = matchingParts(record, kept)
@@ -191,7 +191,7 @@ function compareRequest(record: JsonObject, request: Json): Finding {
   return `the request of the evidence, SHA-256 ${requestHash}`
 }
 
-/** verifyRecord checks the kept answer as a create response with the record's proof. */
+/** Checks the kept answer with verifyRecord, as a create response with the record's proof. */
 function compareAnswer(record: JsonObject, answer: KeptAnswer): Finding {
   const dialect = dialectNameOf(record)
   if (answer.kind === 'events' || eventDialectOf(dialect) !== null)
@@ -218,7 +218,7 @@ function compareAnswer(record: JsonObject, answer: KeptAnswer): Finding {
   return `the answer of the evidence: ${passed.map(({ name, detail }) => `${name} ${detail}`).join(', ')}`
 }
 
-/** For a dialect whose streams have named events. The answer may also be whole. */
+/** Compares an answer, whole or as a stream, in a dialect whose streams have named events. */
 function compareEvents(record: JsonObject, answer: KeptAnswer): Finding {
   const dialect = dialectNameOf(record)
   const receipt = receiptOf(record)
@@ -236,8 +236,8 @@ function compareEvents(record: JsonObject, answer: KeptAnswer): Finding {
 }
 
 /**
- * True if only the usage is missing in a kept stream, because the caller did not ask for usage. For
- * version 1 alone: later receipts have a stream hash.
+ * Returns true if only the usage is missing in a kept stream, because the caller did not ask for
+ * it. False for receipts after version 1, because these have a stream hash.
  */
 function isWithoutUsage(record: JsonObject, answer: KeptAnswer): boolean {
   const response = memberOf(record, 'response')
@@ -265,7 +265,7 @@ function compareProof(record: JsonObject, answer: KeptAnswer): Finding {
   return `${members.map(([name]) => name).join(', ')} as in the evidence`
 }
 
-/** The log may have grown since: a newer head is accepted if the log has the same receipt. */
+/** Accepts a newer log head if the log has the same receipt, because the log may have grown. */
 function isProofOf(record: JsonObject, name: string, value: Json): boolean {
   const expected = memberOf(record, name)
   if (expected !== undefined && canonicalizeJson(expected) === canonicalizeJson(value)) return true

@@ -8,8 +8,8 @@ const { arrayOf, countOf, hexOf, invalid, membersOf, objectOf, textOf } = formsO
 export const DEMANDS_MEMBER = 'affidavit'
 
 /**
- * What a caller demands for a call (formats.md, Demands of a caller). Hashed with the request, but
- * not sent to the provider.
+ * What a caller demands for a call (formats.md, Demands of a caller). The demands are hashed with
+ * the request, but not sent to the provider.
  */
 export type Demands = {
   /** 16 to 64 bytes in lower-case hex. */
@@ -18,18 +18,20 @@ export type Demands = {
   readonly credential?: CredentialDemand
   readonly session?: SessionPlace
   /**
-   * The headers of the call's dialect, by their lower-case names. They replace those of the HTTP
-   * request, which are not encrypted.
+   * The headers of the call's dialect, by their lower-case names. They replace the headers of the
+   * HTTP request, because HTTP headers are not encrypted.
    */
   readonly headers?: Readonly<Record<string, string>>
   /**
-   * SHA-256 (hex) of subjectPublicKeyInfo: nothing is sent to a provider whose leaf certificate has
-   * another key.
+   * SHA-256 (hex) of subjectPublicKeyInfo. The enclave sends nothing to a provider whose leaf
+   * certificate has another key.
    */
   readonly provider_keys?: readonly string[]
 }
 
-/** 'operator': no caller's credential. `sha256`: only the caller's credential with this digest. */
+/**
+ * 'operator': never a caller's credential. `sha256`: only the caller's credential with this digest.
+ */
 export type CredentialDemand = 'operator' | { readonly sha256: string }
 
 /** The place of a call in a session, which is one run of an agent. */
@@ -58,7 +60,7 @@ export function demandsOf(request: JsonObject): Demands | null {
 
 /**
  * Reads the demands in attacker-controlled `value`. Throws FormatError `invalid_demand` for an
- * unknown form: a caller must not rely on a demand that the enclave ignores.
+ * unknown form, because a caller must not rely on a demand that the enclave ignores.
  */
 export function parseDemands(value: Json): Demands {
   const names = ['nonce', 'credential', 'session', 'headers', 'provider_keys'] as const
@@ -130,9 +132,9 @@ function parseCredential(value: Json): CredentialDemand {
 }
 
 /**
- * The digest (hex) of a caller's credential, for `affidavit.credential`: SHA-256 of `affidavit
- * credential`, a zero byte, the bytes of the nonce, and the credential in UTF-8, without `Bearer `.
- * With the nonce, digests cannot be compared between calls or guessed beforehand.
+ * Returns the digest (hex) of a caller's credential, for `affidavit.credential`: SHA-256 of
+ * `affidavit credential`, a zero byte, the bytes of the nonce, and the credential in UTF-8, without
+ * `Bearer `. Because of the nonce, digests cannot be compared between calls or guessed beforehand.
  */
 export function digestCredential(nonce: string, credential: string): string {
   const label = encodeUtf8('affidavit credential\0')

@@ -1,8 +1,8 @@
 import { FormatError } from './errors.ts'
 
 /*
- * What the two ends of an encrypted call share of EHBP (the Encrypted HTTP Body Protocol): names,
- * frames and nonces, but no cryptography.
+ * The parts of EHBP (the Encrypted HTTP Body Protocol) that both ends of an encrypted call use:
+ * names, frames and nonces, but no cryptography.
  */
 
 /** `info` for a request's context, and for a sealed credential's context. */

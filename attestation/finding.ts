@@ -44,7 +44,7 @@ export function need<Value>(attempted: Attempt<Value>): Value {
   return attempted.value
 }
 
-/** For an attestation document, the text includes the fault's code. */
+/** Returns the message of a fault, with its code if it is a fault of an attestation document. */
 export function reasonOf(fault: unknown): string {
   if (fault instanceof AttestationError) return `${fault.code}: ${fault.message}`
   return fault instanceof Error ? fault.message : 'unknown fault'

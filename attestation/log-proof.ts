@@ -37,7 +37,7 @@ export function verifyReceiptInLog(input: {
 /**
  * Verifies that the account of `publicKey` (65 bytes) signed the proof's head, for its chain and
  * contract. `recover` and errors: see verifyTreeHead. Does NOT prove that the head was anchored in
- * this contract, nor that the log has no second version.
+ * this contract, nor that the log has only one version.
  */
 export function verifyLogHead(
   input: { readonly proof: LogProof; readonly publicKey: Uint8Array },
@@ -54,7 +54,7 @@ export function verifyLogHead(
 }
 
 /**
- * Verifies both: the receipt is in the log, and the notary signed the log's head. Gives the index
+ * Verifies both: the receipt is in the log, and the notary signed the log's head. Returns the index
  * of the leaf and the head.
  *
  * @example

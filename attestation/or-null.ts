@@ -1,6 +1,6 @@
 export type FaultKind<Fault extends Error> = abstract new (...given: never) => Fault
 
-/** Null if `run` throws one of these kinds. Other faults are thrown. */
+/** Returns null if `run` throws an error of one of these kinds. Passes on other errors. */
 export function orNull<Value>(
   run: () => Value,
   ...kinds: readonly FaultKind<Error>[]

@@ -12,9 +12,10 @@ import { canonicalizeJson } from './json/canonical.ts'
 import type { JsonObject } from './json/value.ts'
 
 /**
- * As hashResponse, for request and response as JSON. `request` has the form of its dialect in
- * records. Members that are not hashed are left out, so a caller's chat body, its stored echo, a
- * create response and a stored response all have the same hash. `dialect`: default chat.
+ * Hashes a completion as hashResponse does, from request and response as JSON. `request` has the
+ * form of its dialect in records. Members that are not hashed are left out, so a caller's chat
+ * body, its stored echo, a create response and a stored response all have the same hash. `dialect`:
+ * default chat.
  *
  * @example
  * const { request, response, hash } = parseExactJson(recordFile)

@@ -29,7 +29,7 @@ export type RecordOptions = {
   readonly events?: readonly DialectEvent[]
   /**
    * True if the caller sent the call with an `Idempotency-Key`: a repeated answer may have other
-   * chunks for the same content. Default: false. Then the chunks must be exactly the enclave's.
+   * chunks for the same content. If false (default), the chunks must be exactly the enclave's.
    */
   readonly idempotent?: boolean
   /**
@@ -206,7 +206,7 @@ function responseHashOf(
   return asksForUsage(need(request)) ? computed : receipt.value.response_hash
 }
 
-/** 65 bytes, 0x hex. Throws FormatError `invalid_hex`. */
+/** Reads 65 bytes of 0x hex. Throws FormatError `invalid_hex`. */
 export function readHex65(members: JsonObject, name: string): Uint8Array {
   return decodeHex(textOf(memberOf(members, name), name, HEX65_FORM))
 }

@@ -30,9 +30,9 @@ export type CallRequest = {
 }
 
 /**
- * The hashed headers of a call: those of its dialect, and the header with the demands. If the
- * demands in the body have `headers`, only those are used: they may be encrypted. Throws
- * FormatError `invalid_call_request` for a header of another form, and as demandsOf does.
+ * Returns the hashed headers of a call: those of its dialect, and the header with the demands. If
+ * the demands in the body have `headers`, only these are used, because the body may be encrypted.
+ * Throws FormatError `invalid_call_request` for a header of another form, and as demandsOf does.
  */
 export function hashedHeaders(
   dialect: DialectName,
@@ -66,8 +66,8 @@ export function readCallRequest(dialect: DialectName, request: JsonObject): Call
 }
 
 /**
- * What the caller of a call other than chat demands of the enclave, in the header DEMANDS_HEADER or
- * in the body. Empty without demands. Throws FormatError `invalid_call_request` if both contain
+ * Returns the demands of a caller in a call other than chat, from the header DEMANDS_HEADER or from
+ * the body. Empty without demands. Throws FormatError `invalid_call_request` if both contain
  * demands, and as demandsOf and parseStrictJson do.
  */
 export function demandsOfCall({ headers, body }: CallRequest): Demands {

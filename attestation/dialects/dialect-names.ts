@@ -1,4 +1,4 @@
-/** An API of request and response. The path of a request shows its dialect. */
+/** The API that a call uses. The path of the request shows it. */
 export type DialectName = 'chat' | 'responses' | 'messages'
 
 /**

@@ -43,7 +43,7 @@ export type Dialect = {
   findHidden(body: JsonObject): RefusedMember | null
   /** The answer as it is hashed: without its proof. `version` is the version of the receipt. */
   hashedResponse(response: JsonObject, version: 1 | 2 | 3): JsonObject
-  /** The answer itself, or the member with the proof. */
+  /** The object that has the members of the proof: the answer itself, or a member of the answer. */
   proofOf(answer: JsonObject): JsonObject
   /**
    * Adds a proof to a whole answer. `answer`: canonical JSON text. `members`: JSON text, without

@@ -11,8 +11,8 @@ type DialectError = {
 }
 
 /**
- * The status of a refused request for agents. Agents repeat a request several times after a 404,
- * 422 or 429, and never after a 400. Only a missing path or object is a 404.
+ * Returns the status that agents receive for a refused request. Agents repeat a request several
+ * times after a 404, 422 or 429, and never after a 400. Only a missing path or object is a 404.
  */
 export function agentStatusOf({ status, code }: Pick<DialectError, 'status' | 'code'>): number {
   return status === 422 || (status === 404 && code !== 'not_found') ? 400 : status

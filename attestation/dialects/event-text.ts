@@ -6,11 +6,11 @@ import { type DialectEvent, eventNameOf } from './dialect.ts'
 
 /**
  * The events of a kept stream of Responses or Messages, in order. Accepts only lines that every
- * reader of server-sent events reads in the same way: of each event one line `event`, then one line
- * `data` with a JSON object, and comments, `id` and `retry` in plain ASCII. Throws FormatError
- * `invalid_stream` for other lines and for bytes that are not UTF-8; `changed_type` for a
- * name that is not the type of its event; and as parseExactJson does. Does NOT check that the
- * stream is whole (verifyEventStream does).
+ * reader of server-sent events reads in the same way: for each event, one line `event`, then one
+ * line `data` with a JSON object; and comments, `id` and `retry` in plain ASCII. Throws FormatError
+ * `invalid_stream` for other lines and for bytes that are not UTF-8; `changed_type` for a name that
+ * is not the type of its event; and as parseExactJson does. Does NOT check that the stream is whole
+ * (verifyEventStream does).
  *
  * @example
  * const events = splitNamedEvents(encodeUtf8('event: ping\ndata: {"type":"ping"}\n\n'))

@@ -42,7 +42,7 @@ export function readKeptStream(name: DialectName, events: readonly DialectEvent[
   return reader.end()
 }
 
-/** As readKeptStream, for a stream whose events still arrive. */
+/** Does the same as readKeptStream for a stream whose events still arrive. */
 export function openKeptStream(dialect: EventDialect): KeptStreamReader {
   const reader = dialect.openStream()
   const hash = sha256.create()

@@ -2,8 +2,8 @@ import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from 
 import { isEmpty } from './dialect.ts'
 
 /**
- * Members that are not searched: data and schemas of tools refer to no content, and an earlier
- * answer only cites files.
+ * Members that are not searched. Data and schemas of tools do not refer to stored content, and an
+ * earlier answer only cites files.
  */
 const UNSEARCHED = 'parameters input_schema schema arguments env annotations results'.split(' ')
 
@@ -21,8 +21,9 @@ export function findGiven(
 }
 
 /**
- * Returns the first object in `value`, at any depth, for which `whyRefused` returns a reason: it
- * refers to content stored elsewhere. The `input` of a tool and where a shell ran are not searched.
+ * Returns the first object in `value`, at any depth, for which `whyRefused` returns a reason: the
+ * object refers to content stored elsewhere. Does not search the `input` of a tool and the
+ * environment of a shell call.
  */
 export function findReference(
   value: Json,
@@ -34,7 +35,8 @@ export function findReference(
 }
 
 /**
- * The path is made on the way back: a path for each value would take far longer than the search.
+ * Builds the path while it returns, because a path for each value would take far longer than the
+ * search.
  */
 function searchIn(
   value: Json,

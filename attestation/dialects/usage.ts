@@ -27,7 +27,7 @@ export function usageOf(dialect: DialectName, response: JsonObject): TokenUsage 
   if (!counts.every(isCount) || !isCount(output)) return null
   const input = counts.reduce((sum, count) => sum + count, 0)
   const total = isCount(stated) ? stated : input + output
-  // The provider chose these numbers: the sum of safe integers may be unsafe.
+  // The provider chose these numbers, so their sum may not be a safe integer.
   if (!isCount(input) || !isCount(total)) return null
   return { prompt_tokens: input, completion_tokens: output, total_tokens: total }
 }

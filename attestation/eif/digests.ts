@@ -9,7 +9,7 @@ export type RunningHash = {
   digest(): Uint8Array
 }
 
-/** The defaults run everywhere. Native functions are faster. */
+/** Hash functions. The defaults run everywhere, and native functions are faster. */
 export type Digests = {
   /** In Node: `() => createHash('sha384')` */
   readonly sha384: () => RunningHash

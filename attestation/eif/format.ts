@@ -113,7 +113,7 @@ function parseTable(view: DataView, fileBytes: bigint): readonly SectionPlace[] 
   return sections
 }
 
-/** nitro-cli causes these faults when it signs a signed image. */
+/** nitro-cli causes these faults when it signs an image that is already signed. */
 const SIGNED_AGAIN =
   ': an image that was signed again keeps the size of its first signature here; sign the unsigned image'
 

@@ -21,7 +21,7 @@ export type BootFacts = {
  */
 export function parseBootConfiguration(json: Json): BootFacts {
   const members = isJsonObject(json) ? json : {}
-  // Head statements have this member. So no JSON is both, and the digests differ.
+  // Head statements have this member, so no boot configuration has the digest of a head statement.
   if (Object.hasOwn(members, 'format'))
     throw invalid('boot_configuration', 'without a member format')
   const providers = arrayOf(memberOf(members, 'providers'), 'boot_configuration.providers')

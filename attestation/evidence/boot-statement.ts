@@ -43,7 +43,7 @@ export type BootStatement = {
 
 /**
  * Reads the heads in attacker-controlled `json`: at most BOOT_HEADS_MAX, each with exactly its
- * members in their one form, in ascending order of the notaries, without repetition. Throws
+ * members in their canonical form, in ascending order of the notaries, without repetition. Throws
  * FormatError `invalid_boot_statement`. Does NOT prove that a notary signed a head: see
  * verifyBootHeads.
  */
@@ -78,7 +78,7 @@ export function verifyBootHeads(
 
 /**
  * The `user_data` of a boot statement's document, 32 bytes: SHA-256 of the statement's canonical
- * JSON. With its `format`, the digest differs from that of a head attestation or a boot
+ * JSON. Because of its `format`, the digest differs from that of a head attestation or a boot
  * configuration. Throws FormatError `invalid_boot_statement`.
  */
 export function bootStatementUserData({

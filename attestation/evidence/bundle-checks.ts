@@ -16,7 +16,7 @@ export type BundleCheckName = keyof typeof BUNDLE_CHECKS
  * checks of a provider's evidence only if there is evidence, or a policy for the provider.
  */
 export const BUNDLE_CHECKS = {
-  /** The bundle has a known version and its form. If not, no other check is made. */
+  /** The bundle has a known version and is well-formed. If not, no other check is made. */
   format: 'always',
   /** The request hashes to the receipt's request_hash. */
   'request hash': 'always',
@@ -24,9 +24,9 @@ export const BUNDLE_CHECKS = {
   'response hash': 'always',
   /** The record's hash is the hash over the request hash and the response hash. */
   hash: 'always',
-  /** A secp256k1 point. */
+  /** The public key is a secp256k1 point. */
   'public key': 'always',
-  /** This key made the signature over the hash, with low s. */
+  /** The record's public key made the signature over the hash, with low s. */
   signature: 'always',
   /** The receipt belongs to this completion. */
   receipt: 'always',
@@ -51,7 +51,7 @@ export const BUNDLE_CHECKS = {
   provider: 'always',
   /** The answer is whole, or the caller accepts the outcome that the receipt states. */
   outcome: 'always',
-  /** The evidence of the provider is for the receipt's origin, and states its TLS key. */
+  /** The provider's evidence is for the origin in the receipt, and states the receipt's TLS key. */
   "provider's key": 'with a provider policy',
   /** The evidence of the provider passes the caller's policy at the receipt's time. */
   'provider attested': 'with a provider policy',
@@ -127,11 +127,10 @@ export type BundleFacts = {
 
 export type ProviderEvidenceFacts = ProviderFacts & {
   /**
-   * True if the evidence passed the caller's policy. False without a policy: any code could have
-   * stated the keys.
+   * True if the evidence passed the caller's policy. False without a policy, because then any code
+   * could have stated the keys.
    */
   readonly isAccepted: boolean
-  /** Of the record's model. */
   readonly weights: RecordWeights
 }
 

@@ -71,5 +71,5 @@ export function isOperatorName(text: string): boolean {
 /** Spaces that could fake a new line in a report, and invisible letters. */
 const ODD_BLANKS = /^\p{Zs}|\p{Zs}{2}|\p{Zs}$|\p{Default_Ignorable_Code_Point}/u
 
-/** Refuses a user before the host: a user could look like a host. Only printable ASCII. */
+/** Refuses a user name before the host, because it could look like a host. Only printable ASCII. */
 const SOURCE_URL = /^https?:\/\/[-.:0-9A-Z_a-z[\]]+([/?][!-~]*)?$/

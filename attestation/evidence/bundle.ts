@@ -108,10 +108,10 @@ export type BundleBlock = {
 
 /**
  * Reads the bundle in attacker-controlled `json` (read its text with parseExactJson). It must have
- * exactly the members of the format, each in its one form, hex in lower case, and a receipt of its
- * version. Throws FormatError `unknown_bundle` (another format or version), `invalid_bundle`,
- * `invalid_log_proof`, `invalid_receipt`, `invalid_call_request`. The messages name the member.
- * Does NOT prove anything: see verifyBundle.
+ * exactly the members of the format, each in its canonical form, hex in lower case, and a receipt
+ * of its version. Throws FormatError `unknown_bundle` (another format or version),
+ * `invalid_bundle`, `invalid_log_proof`, `invalid_receipt`, `invalid_call_request`. The messages
+ * name the member. Does NOT prove anything: see verifyBundle.
  */
 export function parseEvidenceBundle(json: Json): EvidenceBundle {
   const members = isJsonObject(json) ? json : {}
@@ -367,12 +367,12 @@ function withoutContent({ id: _, ...record }: JsonObject): JsonObject {
 export type RedactablePart = 'request' | 'response'
 
 /**
- * Gives the bundle with only the hash in place of the request, of the response, or of both. The
+ * Returns the bundle with only the hash in place of the request, of the response, or of both. The
  * rest stays verifiable: who signed, the receipt, the log, the anchor. A part that is already left
  * out stays left out. The hash is computed from the part itself, so leaving out an altered part
  * does not hide the change.
  *
- * Does NOT hide: the length of time, models and provider, which the receipt names; nor a part that
+ * Does NOT hide: the times, the models and the provider, which the receipt states; nor a part that
  * can be guessed, since its hash is without salt and each guess can be tried; nor text that the
  * other part repeats.
  *

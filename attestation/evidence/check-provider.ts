@@ -35,8 +35,8 @@ export async function judgeProvider(
 }
 
 /**
- * The two checks of a bundle's provider. The first needs no policy: evidence of another origin or
- * of another key is not evidence of this call.
+ * The two checks of a bundle's provider. The first needs no policy: it fails if the evidence is of
+ * another origin or another key, and so of another call.
  */
 export function checkProvider(
   receipt: Receipt,

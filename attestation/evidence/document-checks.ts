@@ -54,8 +54,8 @@ export function describeDocument({
 }
 
 /**
- * Checks that the caller expects the document's measurements. Not checked without `facts`: a forged
- * document can state any measurements. Throws AttestationError.
+ * Checks that the caller expects the document's measurements. Not checked without `facts`, because
+ * a forged document can state any measurements. Throws AttestationError.
  */
 export function checkExpectedMeasurements(
   document: Attempt<AttestationDocument>,
@@ -87,7 +87,7 @@ export function findExpectedCode(
 
 /**
  * Checks that the caller expects the digest of a boot configuration. If the matched release names a
- * configuration, it must have this digest too. Do not take the expected digest from the gateway
+ * configuration, its digest must be the same. Do not take the expected digest from the gateway
  * under test, which always agrees with itself. Throws ProofError.
  */
 export function checkExpectedConfiguration(
@@ -143,8 +143,8 @@ export function checkCreatedAt({ timestampMs }: AttestationDocument, createdAt: 
 }
 
 /**
- * The expected release that the document matches. Null if none does: the check of measurements
- * reports that.
+ * Returns the expected release that the document matches. Null if no release matches: the check of
+ * measurements reports that.
  */
 function findRelease(document: Attempt<AttestationDocument>, policy: BundlePolicy): Release | null {
   const found = attempt(() => findExpectedCode(need(document), policy)?.release ?? null)
@@ -180,7 +180,7 @@ export async function checkEnclave(
 
 /**
  * Checks that the completion finished while the document was valid, with a tolerance for clocks.
- * Not checked without `facts`: a forged document can state any times.
+ * Not checked without `facts`, because a forged document can state any times.
  */
 function checkTime({ record }: EvidenceBundle, facts: Attempt<AttestationFacts>): Finding {
   if ('fault' in facts) return sayNotValid(facts.fault)

@@ -23,8 +23,8 @@ export type HeadAttestation = {
 
 /**
  * Reads the head attestation in attacker-controlled `json`. It must have exactly its members, each
- * in its one form, hex in lower case. Throws FormatError `invalid_head_attestation` naming the
- * member.
+ * in its canonical form, hex in lower case. Throws FormatError `invalid_head_attestation` naming
+ * the member.
  *
  * Does NOT prove anything: see verifyHeadAttestation.
  */

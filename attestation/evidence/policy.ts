@@ -29,11 +29,11 @@ export type BundlePolicy = {
    */
   readonly releases?: AttestationPolicy['releases']
   /**
-   * Digests (32 bytes, digestBootConfiguration) of the accepted boot configurations. That of a
-   * matched release is expected as well. Without any digest, the configuration is not checked. A
-   * configuration sets providers with their origins, certificate authorities, chain and contract:
-   * with an added CA, the operator could answer in a provider's name. Never take a digest from the
-   * gateway under test.
+   * Digests (32 bytes, digestBootConfiguration) of the accepted boot configurations. If the matched
+   * release names a configuration, the digest must also be that one. Without any digest, here or in
+   * the release, the configuration is not checked. A configuration sets providers with their
+   * origins, certificate authorities, chain and contract: with an added CA, the operator could
+   * answer in a provider's name. Never take a digest from the gateway under test.
    */
   readonly configurations?: readonly Uint8Array[]
   /**
@@ -66,7 +66,9 @@ export function expectsCode({ measurements = [], releases }: BundlePolicy): bool
 /** 1: the block is on the chain. A safe number differs by chain. On Ethereum, 64 is final. */
 export const CONFIRMATIONS_MIN_DEFAULT = 1
 
-/** Facts that the caller read from the chain, as trustworthy as their endpoint. */
+/**
+ * Facts that the caller read from the chain. They are as trustworthy as the endpoint of the chain.
+ */
 export type ChainFacts = {
   readonly chainId: number
   /**
@@ -95,7 +97,7 @@ export function readPolicy(policy: BundlePolicy): BundlePolicy {
   return ownMembers(policy)
 }
 
-/** As readPolicy. Throws PolicyError naming the member. */
+/** Checks the context as readPolicy checks the policy. Throws PolicyError naming the member. */
 export function readContext(context: BundleContext): BundleContext {
   checkMembers(context, 'context', CONTEXT_FORMS)
   return ownMembers(context)

@@ -34,7 +34,7 @@ export type BootStatementCheckName = keyof typeof BOOT_STATEMENT_CHECKS
 
 /** All checks. The value shows when `verified` needs the check. */
 const BOOT_STATEMENT_CHECKS = {
-  /** The statement and the boot configuration have their form. If not, no other check is made. */
+  /** The statement and the boot configuration are well-formed. If not, no other check is made. */
   format: 'always',
   /** The document was genuine when it was made: trusted root, chain, signature. */
   'attestation document': 'always',
@@ -144,7 +144,7 @@ export async function verifyBootStatement(
   return { ...judgement, checks, facts: { notary, heads, timestampMs, measurements, release } }
 }
 
-/** ownMembers must not miss a member. Throws PolicyError as readContext does. */
+/** Throws PolicyError as readContext does, so that ownMembers never misses a member. */
 function readOwn<Given extends BundleContext>(given: Given): Given {
   if (!hasOwnMembersAlone(given)) readContext(given)
   return ownMembers(given)

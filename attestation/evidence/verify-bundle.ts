@@ -89,7 +89,9 @@ export async function verifyBundle(
   }
 }
 
-/** Without `stream hash`, since a bundle has no stream, and `anchor`, which checkAnchor makes. */
+/**
+ * Omits `stream hash`, because a bundle has no stream, and `anchor`, because checkAnchor makes it.
+ */
 function checkRecord(record: BundleRecord): readonly BundleCheck[] {
   const withheld = {
     ...('request' in record ? {} : { request: record.request_hash }),

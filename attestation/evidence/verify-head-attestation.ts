@@ -25,7 +25,7 @@ export type HeadAttestationCheckName = keyof typeof HEAD_ATTESTATION_CHECKS
 
 /** All checks. The value shows when `verified` needs the check. */
 export const HEAD_ATTESTATION_CHECKS = {
-  /** The attestation and the boot configuration have their form. If not, no other check is made. */
+  /** The attestation and the boot configuration are well-formed. If not, no other check is made. */
   format: 'always',
   /** The document was genuine when it was made: trusted root, chain, signature. */
   'attestation document': 'always',

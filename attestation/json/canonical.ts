@@ -2,7 +2,8 @@ import { JsonError } from './json-error.ts'
 import { isJsonArray, type Json, type JsonObject } from './value.ts'
 
 /**
- * Deepest value for canonicalizeJson. Parsers accept much less, the call stack allows much more.
+ * Maximum depth for canonicalizeJson. Parsers accept much less, and the call stack allows much
+ * more.
  */
 export const CANONICAL_DEPTH_MAX = 1024
 

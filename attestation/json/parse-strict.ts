@@ -26,8 +26,8 @@ export const JSON_MEMBERS_MAX = 200_000
 export const JSON_ITEMS_MAX = 1_000_000
 
 /**
- * Limits for stored evidence, ten times those for an answer: a page holds several records. An
- * ordinary heap is large enough for such evidence.
+ * Limits for stored evidence, ten times the limits for an answer, because a page holds several
+ * records. An ordinary heap is large enough for such evidence.
  */
 const EVIDENCE_SIZE_MAX: JsonSize = {
   containers: 10 * ANSWER_SIZE_MAX.containers,

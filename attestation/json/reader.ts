@@ -6,7 +6,7 @@ import { type Json, setMember } from './value.ts'
 export type NumberFault = 'unsafe_integer' | 'inexact_number' | 'number_overflow'
 
 type ReaderInput = {
-  /** Well-formed: only an escape can produce a lone surrogate. */
+  /** Without lone surrogates. Only escapes in the text can produce lone surrogates. */
   readonly text: string
   readonly depthMax: number
   readonly sizeMax: JsonSize

@@ -6,7 +6,7 @@ export type NodeCoordinate = { readonly level: number; readonly index: number }
 
 /**
  * The perfect subtrees whose hashes foldSubtrees folds into one hash of a proof, leftmost first.
- * More than one only at the right edge of the log.
+ * Only at the right edge of the log, one hash needs more than one subtree.
  */
 export type ProofNode = readonly NodeCoordinate[]
 
@@ -59,7 +59,7 @@ export function consistencyNodes(first: number, second: number): readonly ProofN
       start = middle
     }
   }
-  // A range from 0 is the whole first log: the verifier has its root.
+  // A range that starts at 0 is the whole first log, whose root the verifier already has.
   if (start > 0) nodes.push(subtreesOf(start, end))
   return nodes.reverse()
 }

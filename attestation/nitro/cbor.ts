@@ -43,9 +43,9 @@ type Decoded<Value> = { readonly value: Value; readonly end: number }
  * and the offset after it. Accepts exactly what security modules write: minimal heads, definite
  * lengths, no tags, no floats, no simple values except false, true and null, keys that are text or
  * integers and unique, depth ≤ CBOR_DEPTH_MAX. `indefinite`: which maps may have indefinite length.
- * Maps become Map, byte strings views of `bytes`, integers of eight bytes bigint, all others
- * number. The caller must refuse bytes after the item. Throws CborError. Time is linear in the
- * length.
+ * Maps become Map, byte strings become views of `bytes`, integers of eight bytes become bigint, and
+ * other integers become number. The caller must refuse bytes after the item. Throws CborError. Time
+ * is linear in the length.
  */
 export function decodeCbor(
   bytes: Uint8Array,

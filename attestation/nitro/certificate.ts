@@ -23,7 +23,7 @@ import {
 export type CertificateProfile = {
   /** The curve of the keys, and of the issuers' signatures. */
   readonly curve: EcdsaCurve
-  /** True for types of extensions whose values may not be DER: these are kept unread. */
+  /** True for types of extensions whose values need not be DER. These values are kept unread. */
   isOpaque(type: string): boolean
   /** Types of critical extensions that are accepted beside those checked here. Default: none. */
   readonly understood?: readonly string[]
@@ -45,7 +45,7 @@ export type Certificate = Omit<CertificateFields, 'algorithm' | 'publicKey'> & {
   readonly point: Uint8Array<ArrayBuffer>
 }
 
-/** With any kind of key and signature. */
+/** The fields of a certificate with any kind of key and signature. */
 export type CertificateFields = Extensions & {
   /** The name of the certificate in messages: `cabundle[1]` or `leaf`. */
   readonly where: string
@@ -84,7 +84,7 @@ export function parseCertificate(
   return { ...fields, curve, point: pointOf(publicKey, where, curve) }
 }
 
-/** An import takes as long as a verification, and a CA's key verifies many certificates. */
+/** Caches imported keys: an import takes as long as a verification, and CA keys are used often. */
 const keys = new WeakMap<Certificate, Promise<EcdsaKey | null>>()
 
 /** Null if WebCrypto refuses the point. */
@@ -458,8 +458,8 @@ function parseAttribute({ tag, children }: DerNode): Attribute | null {
 }
 
 /**
- * The text of a string. Other types are written as hex, and so are control characters: they could
- * fake a line on a terminal.
+ * Returns the text of a string. Writes other types as hex, and also any text with control
+ * characters, because it could fake a line on a terminal.
  */
 function textOf({ tag, content, encoding }: DerNode): string {
   const isText =

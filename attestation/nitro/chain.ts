@@ -52,7 +52,7 @@ export async function verifyChain(
   return { certificates, leafKey, leaf: lastOf(certificates) }
 }
 
-/** By fingerprint. Policies name few roots, and many chains share them. */
+/** Caches roots by fingerprint, because policies name few roots and many chains share them. */
 const parsedRoots = new WeakMap<CertificateProfile, Map<string, Certificate>>()
 
 /** Parses a copy of the root: callers may change their bytes. */
@@ -132,7 +132,7 @@ function checkRevocation(
   if (found) throw new AttestationError('certificate_revoked', `${found.where} is revoked`)
 }
 
-/** Two links use a second core. More would only help senders of forgeries. */
+/** Two verifications at once use a second core. More would only help senders of forgeries. */
 const LINKS_AT_ONCE = 2
 
 /**

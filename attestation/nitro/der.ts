@@ -26,8 +26,8 @@ export type DerNode = {
  * Decodes the one element in attacker-controlled `bytes`, with all elements inside. Accepts only
  * the distinguished encoding: definite, minimal lengths; no unread bytes at any level; canonical
  * booleans, integers, bit strings, object identifiers, times and text; sorted sets; no string in
- * pieces. Does not decode the content of octet and bit strings. `allowsEnumerated`: accepts
- * ENUMERATED too, which certificates are not made of. Throws DerError.
+ * pieces. Does not decode the content of octet and bit strings. `allowsEnumerated`: also accepts
+ * ENUMERATED, a type that certificates do not use. Throws DerError.
  */
 export function decodeDer(bytes: Uint8Array<ArrayBuffer>, allowsEnumerated = false): DerNode {
   const cursor = { bytes, allowsEnumerated, offset: 0, end: bytes.length, depth: 0 }

@@ -3,7 +3,7 @@ import { CborError, decodeCbor } from './cbor.ts'
 import { decodeCose, refuseCbor } from './cose.ts'
 
 /**
- * Length limits for the fields, inclusive. AWS signs documents with 1024 bytes, though its text
+ * Length limits for the fields, inclusive. AWS signs fields of 1024 bytes, though its documentation
  * says 512 in one place.
  */
 export const FIELD_BYTES_MAX = 1024

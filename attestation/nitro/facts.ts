@@ -120,8 +120,8 @@ function factsOf({
 }
 
 /**
- * Which parts of a document name the same instance (rule 25). Only reported: AWS does not document
- * these parts. Null if a comparison is not possible.
+ * Which parts of a document name the same instance (rule 25). These facts are only reported,
+ * because AWS does not document these parts. Null if a comparison is not possible.
  */
 type Bindings = {
   /** EC2 instance id, the part of module_id before `-enc`. Null for other forms of module_id. */

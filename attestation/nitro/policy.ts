@@ -73,7 +73,7 @@ export class PolicyError extends Error {
   readonly code = 'policy_invalid'
 }
 
-/** With all defaults set. A nonce of null is not checked. */
+/** A policy with all defaults set. A nonce of null is not checked. */
 export type ResolvedPolicy = Required<Omit<AttestationPolicy, 'nonce'>> & {
   readonly nonce: Uint8Array | null
 }

@@ -17,13 +17,13 @@ export type AttestationVerifier = {
 
 /**
  * Verifies the AWS Nitro attestation document in attacker-controlled `bytes` (COSE_Sign1, binary)
- * under `policy` at the time `at`, and gives its facts. In historical mode, `at` is not used. All
+ * under `policy` at the time `at`, and returns its facts. In historical mode, `at` is not used. All
  * rules of rules.md are checked, in the order decode, parse, chain, signature, policy.
  *
- * It does not prove that the code is good, only which measurements it has; nor that
- * the document is new, unless a nonce is required; nor that the caller talks to that enclave,
- * unless the key in `publicKey` is used for it; nor that no certificate was revoked. Throws
- * AttestationError for a document to refuse, PolicyError for a call to fix.
+ * It does not prove that the code is good, only which measurements it has; nor that the document is
+ * new, unless a nonce is required; nor that the caller talks to that enclave, unless the key in
+ * `publicKey` is used for it; nor that no certificate was revoked. Throws AttestationError if the
+ * document is refused, PolicyError if policy or time is invalid.
  *
  * @example
  * const policy = { measurements, roots, mode: 'historical' }

@@ -21,7 +21,9 @@ export const RELEASES_MAX = 256
 
 export const REASON_LENGTH_MAX = 500
 
-/** A release, and the times at which its documents are accepted (README.md here, Times). */
+/**
+ * A release, and the times at which its documents are accepted (README.md of this folder, Times).
+ */
 export type ReleaseEntry = {
   readonly release: Release
   /** The second from which documents are accepted, ISO 8601. Null: from any time. */
@@ -48,7 +50,7 @@ export type SignedReleaseList = {
 
 /**
  * Reads the signed list in attacker-controlled `json` (read its text with parseExactJson). It must
- * have exactly the members of version 1, each in its one form. Throws FormatError
+ * have exactly the members of version 1, each in its canonical form. Throws FormatError
  * `unknown_release_format`, `invalid_release` naming the member, `invalid_release_key`. Does NOT
  * prove who signed the list (verifyReleaseList), nor that it is the newest list
  * (checkNotRolledBack).
@@ -75,7 +77,7 @@ export function parseReleaseList(json: Json): ReleaseList {
 }
 
 /**
- * Checks one entry alone: entries from several lists may describe the same image. Throws
+ * Checks one entry alone, because entries from several lists may describe the same image. Throws
  * FormatError `invalid_release`.
  */
 export function checkReleaseEntry(value: unknown): void {
@@ -162,8 +164,8 @@ type RefusedRelease = {
  * release is refused. `atMs` is the document's own timestamp (Unix milliseconds), by the security
  * module's clock, which enclave and host cannot set. A release is accepted from the first
  * millisecond of accepted_from to the last before accepted_until. A revoked image (PCR0) is never
- * accepted, in any entry. Does NOT say when a completion was made: a document stays with the
- * records of its key until its certificates end.
+ * accepted, in any entry. Does NOT say when a completion was made: one document serves all records
+ * of its key until its certificates end.
  */
 export function acceptedMeasurements(
   entries: readonly ReleaseEntry[],

@@ -25,8 +25,8 @@ export type ReleaseTrust = {
 }
 
 /**
- * The bytes to sign: the format, a zero byte, and the canonical JSON (RFC 8785) of the payload.
- * With the format, a signature is valid for only one kind of data.
+ * Returns the bytes to sign: the format, a zero byte, and the canonical JSON (RFC 8785) of the
+ * payload. Because of the format, a signature is valid for only one kind of data.
  */
 export function signedBytes(format: string, payload: JsonObject): Uint8Array {
   return concatBytes(encodeUtf8(format), new Uint8Array(1), encodeUtf8(canonicalizeJson(payload)))
@@ -146,7 +146,7 @@ const TIME = {
 
 const TIME_MS_MAX = Date.UTC(9999, 11, 31, 23, 59, 59)
 
-/** Refuses 30 February and 24:00:00, because some readers take them for the next day. */
+/** Refuses 30 February and 24:00:00, because some readers read these as the next day. */
 function isTime(text: string): boolean {
   const timeMs = Date.parse(text)
   return (

@@ -57,7 +57,7 @@ export type SignedRelease = {
 
 /**
  * Reads the signed release in attacker-controlled `json` (read its text with parseExactJson). It
- * must have exactly the members of version 1, each in its one form. Throws FormatError
+ * must have exactly the members of version 1, each in its canonical form. Throws FormatError
  * `unknown_release_format`, `invalid_release` naming the member, and `invalid_release_key`. Does
  * NOT prove who signed it: see verifyRelease.
  */

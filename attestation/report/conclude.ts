@@ -15,7 +15,7 @@ export type Conclusion = {
   readonly verdict: Judgement<string>['verdict']
   /**
    * The verdict for people. It is `undetermined` if the only fault is a root that the reader does
-   * not trust. For programs, that is `invalid`.
+   * not trust. For programs, the verdict is then `invalid`.
    */
   readonly standing: Judgement<string>['verdict'] | 'undetermined'
   /** `VERIFIED`, `CONSISTENT`, `NOT DETERMINED` or `INVALID`, and the reason, on one line. */

@@ -3,8 +3,8 @@ import type { Json, JsonObject } from '../json/value.ts'
 import { boundMessage, SHOWN_MESSAGES_MAX, type ShownMessage } from './shown-exchange.ts'
 
 /**
- * `content` names the members with the conversation. They are left out, and so are null members and
- * the demands to the gateway, which other checks cover.
+ * `content` names the members with the conversation. These are left out, and so are null members.
+ * The demands to the gateway are also left out, because other checks cover them.
  */
 export function describeParameters(
   body: JsonObject,

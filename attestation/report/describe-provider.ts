@@ -8,7 +8,8 @@ export type ProviderLine = readonly [name: string, text: string]
 
 /**
  * Describes the facts in the evidence of a provider. They are proved only if the evidence was
- * accepted. `weights`: the weights of a record's model. Null: of all models. Text is not escaped.
+ * accepted. `weights`: the weights of a record's model, or null for the weights of all models. Text
+ * is not escaped.
  */
 export function describeProvider(
   facts: ProviderFacts,

@@ -17,7 +17,7 @@ export type BundleJudgement = {
   /** The report on the bundle alone. */
   readonly report: BundleReport
   readonly comparison: ComparedExchange['checks']
-  /** The comparisons that failed. If any did, the evidence belongs to another exchange. */
+  /** The comparisons that failed. If any failed, the evidence belongs to another exchange. */
   readonly differences: readonly string[]
   /** Empty if the bundle is invalid. */
   readonly exchange: ShownExchange

@@ -47,10 +47,10 @@ const DOCUMENT_TEXT_BYTES_MAX = 4 * DOCUMENT_BYTES_MAX
 
 /**
  * Accepts binary, hex (with or without 0x) and base64 (standard or URL-safe, padded or not), and
- * ignores white space in text. These forms cannot be confused: a document starts with 84 or d2,
- * which is not text, and in base64 with `hE` or `0o`, which is not hex. Returns other content
- * unchanged: the validator refuses it. Throws FormatError `wrapped_document` for a document inside
- * other text: in quotes, in JSON, after a byte order mark.
+ * ignores white space in text. These forms cannot be confused: a binary document starts with 84 or
+ * d2, which is not text, and base64 of a document starts with `hE` or `0o`, which is not hex.
+ * Returns other content unchanged: the validator refuses it. Throws FormatError `wrapped_document`
+ * for a document inside other text: in quotes, in JSON, after a byte order mark.
  */
 export function decodeDocumentFile(bytes: Uint8Array): Uint8Array {
   const wrapping = bytes.length > DOCUMENT_TEXT_BYTES_MAX ? null : findWrapping(bytes)

@@ -10,7 +10,10 @@ import { judgeRecord, type SubjectReport, verdictOf } from './judge-record.ts'
 import { type Evidence, EvidenceError, type KeptFiles, keptOf } from './read-evidence.ts'
 
 export type ExpectedEvidence = {
-  /** For attestation documents. Without measurements and releases, every document is refused. */
+  /**
+   * The policy for attestation documents. Without measurements and releases, every document is
+   * refused.
+   */
   readonly attestation: AttestationPolicy
   /** True if documents have expectations. Otherwise, a record's document is not checked. */
   readonly isAttestationDemanded: boolean

@@ -145,12 +145,12 @@ function doubtLog(report: RecordReport): readonly Doubt[] {
   return isInLog(report) ? [] : [{ kind: 'not in log' }]
 }
 
-/** True if the record has a log. It contains the receipt if all checks passed. */
+/** True if the record has a log. If all checks passed, the log contains the receipt. */
 function isInLog({ checks }: RecordReport): boolean {
   return checks.some(({ name, outcome }) => name === 'receipt in log' && outcome !== 'not checked')
 }
 
-/** A record without content still has the hashes. Other parties may have kept the content. */
+/** Returns a doubt about parts that neither the record nor the caller's kept exchange has. */
 function doubtContent(
   { checks }: RecordReport,
   {

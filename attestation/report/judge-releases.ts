@@ -48,7 +48,7 @@ export function judgeReleaseFile(file: ReleaseFile, trust: ReleaseTrust | null):
   return { ...found, verdict: 'verified', fault: null }
 }
 
-/** True if a file's signature, by any key, is valid for its content. */
+/** True if a signature, by any key, is valid for the content of the file. */
 export function holds(file: ReleaseFile, signature: ReleaseSignature): boolean {
   const payload = file.kind === 'release' ? file.signed.release : file.signed.list
   const message = signedBytes(file.signed.format, payload)

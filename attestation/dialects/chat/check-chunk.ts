@@ -32,13 +32,13 @@ export type MergedValue = null | boolean | number | string | Json[] | MergedMemb
 export type MergedMembers = Map<string, MergedValue>
 
 /**
- * Checks that every reader of a stream understands the next chunk alike, after the chunks in
- * `assembly`. Proof members are not checked. formats.md, Assembling a stream, has the rules.
- * Throws FormatError:
+ * Checks that every reader of a stream understands the chunk after those in `assembly` in the same
+ * way. Proof members are not checked. formats.md, Assembling a stream, has the rules. Throws
+ * FormatError:
  *
  * - `invalid_chunk`: a member does not have a chunk's form, or is called `__proto__`;
  * - `changed_identity`: `id`, `created` or `model` differs from the first chunk;
- * - `changed_type`: text continues as another type, or another type as text;
+ * - `changed_type`: a text continues as another type, or another type continues as text;
  * - `changed_name`: a tool call's `id` or a function's `name` is given twice (some readers append
  *   the second, some replace the first, even when the first is empty), or an `id` comes after the
  *   `name`;
@@ -121,7 +121,7 @@ function checkDelta(known: KnownChoice, delta: JsonObject): void {
   }
 }
 
-/** Refuses an empty role: some readers take it for a role without calls. */
+/** Refuses an empty role, because some readers treat it as a role that has no calls. */
 function checkRole(before: MergedValue | undefined, value: Json): void {
   if (value === '') throw changed('expected role not to be empty')
   checkSame(before, value, 'role')
@@ -181,7 +181,7 @@ function checkFunction(
 }
 
 /**
- * Checks that a name or an id is sent only once and whole. Some readers take empty text for a name,
+ * Checks that a name or an id is sent only once and whole. Some readers treat empty text as a name,
  * and lose the rest of the item.
  */
 function checkOnce(

@@ -38,7 +38,7 @@ export function makeChunk(
 
 /**
  * Collects members of chunks without choices for the next chunk with choices. Throws FormatError
- * `invalid_chunk` for too many: a sender may send such chunks without end.
+ * `invalid_chunk` for too many members, because a sender may send such chunks without end.
  */
 export function carryMembers(carried: JsonObject, members: JsonObject): JsonObject {
   const both = { ...carried, ...members }
@@ -50,7 +50,10 @@ export function carryMembers(carried: JsonObject, members: JsonObject): JsonObje
 /** Throw FormatError `invalid_chunk`. */
 export const { arrayOf, objectOf } = formsOf('invalid_chunk')
 
-/** From 0 to INDEX_MAX. Throws FormatError `invalid_chunk`, whose message names `owner`. */
+/**
+ * Reads an index from 0 to INDEX_MAX. Throws FormatError `invalid_chunk`, whose message names
+ * `owner`.
+ */
 export function indexOf(value: Json | undefined, owner: string): number {
   if (typeof value !== 'number' || !Number.isInteger(value) || value < 0 || value > INDEX_MAX)
     throw invalidChunk(`expected the index of ${owner} to be a whole number from 0 to ${INDEX_MAX}`)

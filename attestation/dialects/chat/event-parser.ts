@@ -23,7 +23,7 @@ export class EventParser {
   private readonly pending = new ByteBuffer()
   private dataLines: string[] = []
   private dataBytes = 0
-  /** Bytes of the lines with this data, with their field names. */
+  /** Bytes of the data lines so far in the event, with their field names. */
   private lineBytes = 0
   private eventName = ''
   private isFirstLine = true

@@ -13,7 +13,10 @@ export function invalidStream(message: string): FormatError {
   return new FormatError('invalid_stream', message)
 }
 
-/** The texts of the events of a kept stream. Throws FormatError `invalid_stream` unless UTF-8. */
+/**
+ * Splits a kept stream into the texts of its events. Throws FormatError `invalid_stream` if not
+ * UTF-8.
+ */
 export function splitBlocks(stream: Uint8Array): readonly string[] {
   return decode(stream).replaceAll(/\r\n?/g, '\n').split('\n\n')
 }

@@ -57,8 +57,8 @@ export function normalizeChunk(
   before: ChunkState,
   given: JsonObject,
 ): { readonly state: ChunkState; readonly chunks: readonly JsonObject[] } {
-  // Drops `error: null`: some readers would end the stream. A real error has ended the stream
-  // before. For `type` and `chunk`, see checkChunk.
+  // Drops `error: null`, because some readers would end the stream. A real error has already ended
+  // it. For `type` and `chunk`, see checkChunk.
   const {
     id,
     object: _,
@@ -152,17 +152,17 @@ export function isFinished({ choices }: ChunkState): boolean {
   )
 }
 
-/** Null for text that cannot be an id or a model. */
+/** Returns null for text that cannot be an id or the name of a model. */
 function nameOf(value: Json | undefined): string | null {
   return typeof value === 'string' && NAME.test(value) ? value : null
 }
 
-/** An id or a model. Providers use at most a hundred characters. */
+/** An id or the name of a model. Providers use at most a hundred characters. */
 const NAME = /^[^\p{Cc}\p{Cs}]{1,256}$/u
 
 const SDK_TEXTS = ['system_fingerprint', 'service_tier']
 
-/** Leaves out these members if they are not texts: SDKs expect texts. */
+/** Leaves out members in SDK_TEXTS that are not texts, because SDKs expect texts. */
 function withoutOddTexts(members: JsonObject): JsonObject {
   return filterMembers(
     members,

@@ -42,8 +42,8 @@ const NEW_CHOICE: ChoiceState = {
 
 /**
  * Reads the part of a chunk that belongs to one choice (attacker-controlled; its index is already
- * read). `parts`: the opening, the addition and the end, or null for each. `state` is `before`
- * itself if nothing changed for the next chunk. Pure. Throws as normalizeChunk does.
+ * read). `parts`: the opening, the addition and the end, with null for a missing part. `state` is
+ * `before` itself if nothing changed for the next chunk. Pure. Throws as normalizeChunk does.
  */
 export function readChoice(
   before: ChoiceState | undefined,
@@ -222,7 +222,10 @@ function readOnce(choice: OpenChoice, path: string, members: JsonObject): JsonOb
   return read
 }
 
-/** Refuses a member that continues with another type: some readers append it, others replace it. */
+/**
+ * Refuses a member that continues with another type, because some readers append it and others
+ * replace it.
+ */
 function keepKind(choice: OpenChoice, path: string, value: Json): void {
   if (path.length > PATH_LENGTH_MAX)
     throw invalidChunk(`expected names of at most ${PATH_LENGTH_MAX} characters`)
@@ -235,13 +238,13 @@ function keepKind(choice: OpenChoice, path: string, value: Json): void {
   choice.kinds = new Map(choice.kinds).set(path, kind)
 }
 
-/** Maximum number of members in the map: it is copied for each new member. */
+/** Maximum number of members in `kinds`, because the map is copied for each new member. */
 const PLACES_MAX = 256
 const PATH_LENGTH_MAX = 1_024
 
 const GIVEN_ONCE: ReadonlySet<string> = new Set(['id', 'name', 'type', 'format'])
 
-/** By now, each call must have a name. Kept half characters are added to the delta. */
+/** Adds kept half characters to the delta. Throws if a call still has no name. */
 function finishTexts(choice: OpenChoice, delta: Record<string, Json>): void {
   if ([...choice.toolCalls, ...choice.functionCall].some(({ isBegun }) => !isBegun))
     throw invalidChunk('expected a tool call to begin with the name of its function')

@@ -24,7 +24,7 @@ export type ToolCall = {
 }
 
 export type CallTerms = {
-  /** For a call without an id, at this position. */
+  /** Creates the id of a call that has no id, from its position. */
   readonly makeId: (place: number) => string
   /** Keeps half a character at the end of a text, for the next text at the same path. */
   readonly join: (path: string, text: string) => string
@@ -122,9 +122,10 @@ const WAITING_MAX = 64
 const WAITING_LENGTH_MAX = 64 * 1024
 
 /**
- * The position in `calls` of the call that continues. -1 if a new call begins. A new id begins a
- * call, or a name if there are no ids. In a delta with an index, a new id also needs a name: some
- * providers send index 0 for every call, and some send a new id in each delta.
+ * Returns the position in `calls` of the call that continues, or -1 if a new call begins. A new id
+ * begins a call. Without ids and indexes, a new name does. With an index, a new id begins a call
+ * only together with a name, because some providers send index 0 for every call, and some send a
+ * new id in each delta.
  */
 function findCall(
   calls: readonly ToolCall[],

@@ -132,7 +132,7 @@ export function closeBlock(block: OpenBlock): JsonObject {
   return blockBefore(block)
 }
 
-/** The block before its end. The input of a tool is its text so far. */
+/** Returns the block as it is before its end. The input of a tool is then its text so far. */
 export function blockBefore(block: OpenBlock): JsonObject {
   const { start, rule, text, citations, signature, compacted } = block
   if (rule === TOOL) return { ...start, input: text === '' ? {} : text }

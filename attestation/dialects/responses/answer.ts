@@ -11,8 +11,8 @@ export const TERMINALS: ReadonlyMap<string, string> = new Map([
 ])
 
 /**
- * Reads a whole response from a provider (attacker-controlled). Leaves out the proof member and
- * what SDKs compute. Throws FormatError if a stream of the same content would be refused.
+ * Reads a whole response from a provider (attacker-controlled). Leaves out the proof member and the
+ * members that SDKs compute. Throws FormatError if a stream of the same content would be refused.
  */
 export function readWholeResponse(given: JsonObject): JsonObject {
   const answer = readResponse(withoutPrototypes(given))

@@ -6,7 +6,7 @@ import { parseToolInput } from '../tool-input.ts'
 /** The lists of an item whose parts are streamed. */
 export type PartList = 'content' | 'summary'
 
-/** A streamed text is a part of an item, or a member. */
+/** A streamed text is a part of an item, or a member of the item. */
 type Channel = {
   /** Types of items that can have this text. */
   readonly items: readonly string[]
@@ -83,10 +83,10 @@ export function withId(item: JsonObject): JsonObject {
 }
 
 /**
- * Adds the members that deltas fill where they are missing: readers append to them. Throws
- * FormatError `unread_member` if such a member already has text, which readers of deltas would not
- * show; `invalid_form` for a message whose role is not assistant, or a call without an id or a
- * name; `changed_identity` for an id that is in `ids`.
+ * Adds missing members that deltas fill, because readers append to them. Throws FormatError
+ * `unread_member` if such a member already has text, which readers of deltas would not show;
+ * `invalid_form` for a message whose role is not assistant, or a call without an id or a name;
+ * `changed_identity` for an id that is in `ids`.
  */
 export function beginItem(index: number, given: JsonObject, ids: Set<string>): StreamedItem {
   const type = textIn(given, 'type')
@@ -106,7 +106,7 @@ export function beginItem(index: number, given: JsonObject, ids: Set<string>): S
   if (id.length > ID_LENGTH_MAX)
     throw refuse('invalid_form', `expected an id of at most ${ID_LENGTH_MAX} characters`)
   addId(ids, [id])
-  // A tool's answer has another type, and the id of its call.
+  // The key has the type, because a tool's answer has another type and the same id as its call.
   addId(ids, [type, memberOf(added, 'call_id') ?? null])
   return { index, id, added, parts: { content: [], summary: [] }, whole: null, done: null }
 }
@@ -128,7 +128,7 @@ export function checkWholeItem(item: JsonObject, ids: Set<string>, hasEnded: boo
   beginItem(0, begun, ids)
 }
 
-/** True if some reader takes the text for a whole input. */
+/** Returns true if a reader could parse the text as a whole input. */
 function isJson(text: string): boolean {
   return orNull(() => [JSON.parse(text)], SyntaxError) !== null
 }

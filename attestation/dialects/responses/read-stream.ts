@@ -200,7 +200,7 @@ export class ResponsesReader implements StreamReader {
     const index = parts.length
     const part = { channel, text: '', index, annotations: [], isDone: false, isClosed: false }
     parts.push(part)
-    // Readers that add deltas to the part need its text.
+    // Readers add deltas to the text of the part, so it must exist.
     const settled = { ...given, [member]: '' }
     this.give(`${PART_EVENT[list]}.added`, data, { ...this.placeOf(item, part), part: settled })
   }
@@ -275,7 +275,10 @@ export class ResponsesReader implements StreamReader {
     }
   }
 
-  /** Writes the events that end a part: some providers leave `sent`, the last one, or all out. */
+  /**
+   * Writes the events that end a part, because some providers omit the last (`sent`) or all of
+   * them.
+   */
   private closePart(item: StreamedItem, part: StreamedPart, end: JsonObject, sent?: JsonObject) {
     if (part.isClosed) return
     this.giveAnnotations(item, part, end)

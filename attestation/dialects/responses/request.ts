@@ -48,7 +48,7 @@ function whyHidden(part: JsonObject): string | null {
   if (!isEmpty(memberOf(part, 'skill_id'))) return 'send the skill itself instead of its id'
   if (type === 'image_generation_call' && isEmpty(memberOf(part, 'result')))
     return 'send the image as the result of the call instead of its id'
-  // A call of the provider shows its code, and names the container where this ran.
+  // A call that the provider made shows its code, and names the container where the code ran.
   const isCall = type === 'code_interpreter_call' && memberOf(part, 'code') !== undefined
   const isContainer =
     (type === 'code_interpreter' && typeof container === 'string') ||

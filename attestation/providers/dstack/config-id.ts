@@ -22,10 +22,10 @@ export type LoggedApplication = {
 
 /**
  * Compares MRCONFIGID (48 bytes), which the host sets at the start, with the application. The first
- * byte is the form. The next 32 bytes are a hash: in form 1 of the app_compose, in form 2
- * (Keccak-256) of compose hash, app id and key provider, in form 3 of `document`. The rest is zero.
- * If all 48 bytes are zero, no application is stated, and the check is waived. Throws
- * ProviderEvidenceError.
+ * byte is the form. The next 32 bytes are a hash. In form 1, it is the hash of the app_compose. In
+ * form 2, it is Keccak-256 of compose hash, app id and key provider. In form 3, it is the hash of
+ * `document`. The rest is zero. If all 48 bytes are zero, no application is stated, and the check
+ * is waived. Throws ProviderEvidenceError.
  */
 export function checkConfigId(
   mrConfigId: Uint8Array,

@@ -23,7 +23,7 @@ export type DstackPolicy = {
   readonly allowDevImages?: boolean
 }
 
-/** Null: not checked. */
+/** A member that is null is not checked. */
 export type ResolvedDstackPolicy = Required<Omit<DstackPolicy, 'appIds'>> & {
   readonly appIds: readonly Uint8Array[] | null
 }

@@ -32,7 +32,7 @@ export type DstackEvidence = {
   readonly configDocument: Uint8Array | null
 }
 
-/** Null: not logged, or the check did not pass. */
+/** A fact is null if it was not logged or if its check did not pass. */
 type DstackFacts = LoggedApplication & {
   /** SHA-256 of the checksums of the image that the measurements prove. */
   readonly osImageHash: Uint8Array | null

@@ -69,8 +69,9 @@ const HEADER_CHARACTERS_MAX = 32_768
 const URL_CHARACTERS_MAX = 2_048
 
 /**
- * Parses an attacker-controlled provider evidence: exactly the members of formats.md, in their one
- * form. Verifies nothing. Throws ProviderEvidenceError `evidence_size` or `evidence_malformed`.
+ * Parses an attacker-controlled provider evidence: exactly the members of formats.md, in their
+ * canonical form. Verifies nothing. Throws ProviderEvidenceError `evidence_size` or
+ * `evidence_malformed`.
  */
 export function parseProviderEvidence(bytes: Uint8Array): ProviderEvidence {
   if (bytes.length > PROVIDER_EVIDENCE_BYTES_MAX)

@@ -14,7 +14,7 @@ import { readKeptCollateral } from './kept-collateral.ts'
 import { checkWeights } from './model-weights.ts'
 
 type AciAnswer = ApplicationEvidence & {
-  /** The digest of the keyset covers these bytes: as served, or canonical JSON. */
+  /** The bytes that the keyset's digest covers: the keyset as served, or as canonical JSON. */
   readonly keyset: Uint8Array
   readonly statedDigest: string
   /** Unix seconds. */

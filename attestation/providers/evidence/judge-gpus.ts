@@ -27,7 +27,7 @@ export function readDevices(json: Json | undefined): readonly GpuEvidence[] {
 
 /**
  * Makes the check "GPU": every device signed evidence for the nonce. Returns the names of the
- * devices. `tie` says to people what ties the devices to the machine.
+ * devices. `tie` is a text for people: what ties the devices to the machine.
  */
 export async function judgeGpus(
   { evidence: { nonce }, terms, checks, at, add }: Judging,

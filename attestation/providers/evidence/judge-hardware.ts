@@ -47,7 +47,7 @@ type HardwareJudgement = {
   readonly checks: readonly ProviderCheck[]
 }
 
-/** The caller checks the report data. */
+/** Judges the hardware without its report data, which the caller checks. */
 export async function judgeHardware(
   evidence: HardwareEvidence,
   demand: {

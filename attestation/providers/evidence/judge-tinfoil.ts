@@ -137,7 +137,7 @@ const PREDICATE = 'https://tinfoil.sh/predicate/snp-tdx-multiplatform/v1'
 const RTMR3_UNUSED = new Uint8Array(48)
 const { hexOf } = formsOf('build_malformed')
 
-/** Null: neither the policy nor a signed build names measurements. */
+/** Returns null if neither the policy nor a signed build names measurements. */
 function acceptedCode({ terms }: Judging, build: SigstoreFacts | null): AcceptedCode | null {
   if (terms.code?.by === 'measurements') return terms.code
   if (build === null || build.predicateType !== PREDICATE) return null
@@ -161,8 +161,8 @@ function acceptedCode({ terms }: Judging, build: SigstoreFacts | null): Accepted
 }
 
 /**
- * Weights are only claimed without a policy for build and firmware: a build by anyone can state any
- * configuration, and any firmware can state the measurements of any build.
+ * Without a policy for build and firmware, the weights are only claimed: a build by anyone can
+ * state any configuration, and any firmware can state the measurements of any build.
  */
 function modelOf(
   { predicate, repository }: SigstoreFacts,

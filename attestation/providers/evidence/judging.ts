@@ -44,7 +44,7 @@ export type ProviderModel = {
   readonly models: readonly MeasuredModel[]
 }
 
-/** What the document of one kind establishes. Null, or empty: the check did not pass. */
+/** Facts from the document of one kind. A fact is null or empty if its check did not pass. */
 export type KindFacts = {
   readonly tee: 'TDX' | 'SEV-SNP' | 'Nitro' | null
   readonly tcb: ProviderTcb | null
@@ -70,7 +70,7 @@ export type Judging = {
   add(part: string, checks: readonly ProviderCheck[]): void
 }
 
-/** Without a policy: the defaults, which demand no code. */
+/** The terms of the policy. Without a policy, the defaults, which demand no code. */
 type ProviderTerms = Omit<ProviderPolicy, 'kind' | 'origins' | 'code'> & {
   readonly code: CodeTerms | null
 }
@@ -81,7 +81,7 @@ export const UNKNOWN_WEIGHTS: ProviderModel = {
   models: [],
 }
 
-/** For evidence whose hardware was not established. */
+/** The facts of evidence whose hardware was not established. */
 export const NO_KIND_FACTS: KindFacts = {
   tee: null,
   tcb: null,

@@ -8,7 +8,7 @@ import { readSignedResponse, type TdxCollateral } from '../tdx/collateral.ts'
 import { parsedAs, refuseEvidence } from './evidence-codes.ts'
 import type { KeptResponse } from './evidence-document.ts'
 
-/** Null: the part was not kept. */
+/** A part is null if it was not kept. */
 export type KeptCollateral = {
   readonly tdx: TdxCollateral | null
   readonly snp: SnpCertificates | null
@@ -127,7 +127,7 @@ function pcsResponses(json: Json | undefined): readonly KeptResponse[] {
   return arrayOf(json, 'responses', { min: 0, max: ENTRIES_MAX }).map((item) => {
     const url = textOf(memberAt(item, 'url'), 'url')
     if (!URL.canParse(url)) throw invalid('url', 'a URL')
-    // Go writes an empty map that was never made as null.
+    // Go writes a map that was never created (a nil map) as null.
     const headers = Object.entries(objectOf(memberAt(item, 'headers') ?? {}, 'headers'))
     return {
       url,

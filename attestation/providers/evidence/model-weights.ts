@@ -80,7 +80,7 @@ function textOf(base64: string): { readonly bytes: Uint8Array; readonly text: st
 }
 
 const MEMBER = /^(?: {2}- | {4})([a-z]+): "?([A-Za-z0-9._/@-]+)"?$/
-/** YAML also ends lines here, so this reader would take an item for the rest of a comment. */
+/** YAML ends a line here, but this reader does not: it could read an item as part of a comment. */
 const OTHER_BREAK = /\r(?!\n)|[\u0085\u2028\u2029]/
 const DISK = /^([0-9a-f]{64})_[0-9]+_[0-9a-f-]{36}$/
 

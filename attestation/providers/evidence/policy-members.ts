@@ -13,7 +13,10 @@ export const policyForms = formsOf('policy_invalid')
 
 const { invalid, textOf, hexOf } = policyForms
 
-/** Other members must be in `optional`. A null `optional` allows any members. */
+/**
+ * Refuses an object without a `required` member, or with other members than these and `optional`.
+ * If `optional` is null, other members may have any name.
+ */
 export function policyObject(
   json: Json | undefined,
   name: string,

@@ -41,7 +41,7 @@ export type TdxTerms = {
   readonly platforms: 'any' | readonly TdxMeasurements[]
 }
 
-/** Null floors: not checked. */
+/** If `floors` is null, no floor is checked. */
 export type SnpTerms = {
   readonly floors: Readonly<Partial<Record<SnpProduct, TcbVersion>>> | null
   readonly needsRevocationList: boolean
@@ -72,7 +72,7 @@ export type ProviderRoots = {
   readonly nvidia: readonly Uint8Array[]
   readonly aws: readonly Uint8Array[]
   readonly sigstore: SigstoreTrust
-  /** True if the policy replaced a root of a maker. Such evidence is for development. */
+  /** True if the policy replaced a root of a maker. Such a policy is for development. */
   readonly isReplaced: boolean
 }
 
@@ -85,7 +85,7 @@ export type ProviderPolicy = {
   /** True accepts an answer without a nonce: version 2 of Tinfoil's documents. */
   readonly acceptsNoNonce: boolean
   readonly code: CodeTerms
-  /** Null: refused. */
+  /** Null: TDX is refused. */
   readonly tdx: TdxTerms | null
   readonly snp: SnpTerms | null
   readonly gpu: 'required' | 'optional'
@@ -128,8 +128,8 @@ export const NO_PROVIDER_POLICY: Omit<ProviderPolicy, 'kind' | 'origins' | 'code
 }
 
 /**
- * Parses a policy file: JSON with the members of formats.md, and no others. An empty list of
- * accepted code is refused, as it is more likely a lookup that failed. Throws PolicyError.
+ * Parses a policy file: JSON with the members of formats.md, and no others. Refuses an empty list
+ * of accepted code, because it probably comes from a failed lookup. Throws PolicyError.
  *
  * @example
  * const policy = parseProviderPolicy(file)

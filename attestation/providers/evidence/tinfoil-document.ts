@@ -149,7 +149,7 @@ function readVersion3(json: Json): TinfoilDocument {
 
 const ITEMS_MAX = 32
 
-/** Null: no item has the id. */
+/** A key is null if no item has its id. */
 function readKeys(section: Uint8Array): {
   readonly tls: string | null
   readonly hpke: string | null

@@ -120,7 +120,7 @@ const JUDGES: Readonly<Record<ProviderKind, (judging: Judging) => Promise<KindFa
   nitro: judgeNitro,
 }
 
-/** Leaves the checks of the kind open: the evidence is not of the policy's provider. */
+/** Leaves the checks of the kind open, because the evidence is of another provider. */
 async function leaveOpen({ make }: ProviderChecks<EvidenceCheckName>): Promise<KindFacts> {
   for (const name of KIND_CHECKS) await make(name, () => blockedBy('provider'))
   return NO_KIND_FACTS

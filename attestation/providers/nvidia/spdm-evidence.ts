@@ -17,7 +17,7 @@ const OPAQUE_TYPES = { driver: 3, vbios: 6, firmwareId: 20 } as const
 
 /** All fields are only claimed until chain and signature are verified. */
 export type SpdmEvidence = {
-  /** The caller chose this nonce of the request. */
+  /** The nonce of the request. The caller chose it. */
   readonly nonce: Uint8Array
   readonly slot: number
   /** Digests of 48 bytes by index from 1. Only NVIDIA knows the right values. */

@@ -16,7 +16,7 @@ import { firmwareIdsOf, isDiceExtension } from './firmware-id.ts'
 import { GPU_CHECKS, type GpuCheckName, refuseGpu } from './gpu-rules.ts'
 import { decodeSpdmEvidence, type SpdmEvidence } from './spdm-evidence.ts'
 
-/** Of one GPU or switch. Attacker-controlled. */
+/** Evidence of one GPU or switch. Attacker-controlled. */
 export type GpuEvidence = {
   /** SPDM request and response. */
   readonly evidence: Uint8Array

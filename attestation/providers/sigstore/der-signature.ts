@@ -2,7 +2,9 @@ import { AttestationError } from '../../nitro/attestation-error.ts'
 import { parseCertificateSignature } from '../../nitro/certificate.ts'
 import { type EcdsaKey, verifyEcdsa } from '../../nitro/ecdsa.ts'
 
-/** `signature` is DER of ECDSA-Sig-Value. False also for other DER, and for r or s out of range. */
+/**
+ * `signature` must be DER of ECDSA-Sig-Value. Returns false for other DER, or r or s out of range.
+ */
 export async function isSignedWith(
   key: EcdsaKey,
   signature: Uint8Array<ArrayBuffer>,

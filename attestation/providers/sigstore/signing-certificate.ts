@@ -35,7 +35,9 @@ const FULCIO = '1.3.6.1.4.1.57264.1'
 /** DER of extKeyUsage with code signing alone. */
 const CODE_SIGNING = '300a06082b06010505070303'
 
-/** Extensions outside 2.5.29 stay opaque: Fulcio's first extensions are not DER. */
+/**
+ * Extensions outside 2.5.29, names and usages stay opaque. Fulcio's first extensions are not DER.
+ */
 const LEAF = {
   isOpaque: (type: string) => type === NAMES || type === USAGES || !type.startsWith('2.5.29.'),
   understood: [NAMES],
@@ -44,8 +46,8 @@ const AUTHORITY = { curve: P384, isOpaque: () => false, authorities: 'authoritie
 
 /**
  * Verifies that a trusted authority issued the certificate (DER, P-256, for signing code), and that
- * both were valid at `atMs`, the time of the log entry. Fulcio's certificates are valid for only
- * ten minutes. Throws ProviderEvidenceError.
+ * this certificate and the authority's own were valid at `atMs`, the time of the log entry.
+ * Fulcio's certificates are valid for only ten minutes. Throws ProviderEvidenceError.
  */
 export async function verifySigningCertificate(
   der: Uint8Array<ArrayBuffer>,

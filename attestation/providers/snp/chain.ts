@@ -100,7 +100,7 @@ function productOfRoot(fingerprint: Uint8Array, roots: SnpRoots): SnpProduct {
   return product
 }
 
-/** By fingerprint. Policies name few roots, and many chains share them. */
+/** Caches roots by fingerprint, because policies name few roots and many chains share them. */
 const parsedRoots = new Map<string, CertificateFields>()
 
 function readRoot(der: Uint8Array<ArrayBuffer>, fingerprint: Uint8Array): CertificateFields {

@@ -17,8 +17,8 @@ export type SnpPolicy = {
   /** The privilege level that must have asked for the report, 0 to 3. Default 0, the highest. */
   readonly vmpl?: number
   /**
-   * The lowest accepted reported, committed and launch TCB, by product. Products without a floor
-   * are then refused. Default: not checked.
+   * The lowest accepted reported, committed and launch TCB, by product. If floors are given, a
+   * product without a floor is refused. Default: not checked.
    */
   readonly floors?: Readonly<Partial<Record<SnpProduct, TcbVersion>>>
   /** The trusted ARKs. Default AMD_ROOTS. */
@@ -27,7 +27,7 @@ export type SnpPolicy = {
   readonly needsRevocationList?: boolean
 }
 
-/** Null: not checked. */
+/** A member that is null is not checked. */
 export type ResolvedSnpPolicy = {
   readonly measurements: readonly Uint8Array[] | null
   readonly hostData: readonly Uint8Array[] | null

@@ -57,7 +57,7 @@ function keyNumbers({ content }: DerNode): readonly DerNode[] {
   return isPair ? node.children.filter(({ tag }) => tag === DER_TAGS.integer) : []
 }
 
-/** Imported keys: an ARK's key verifies many chains and lists. */
+/** Caches imported keys, because an ARK's key verifies many chains and lists. */
 const keys = new WeakMap<CertificateFields, ReturnType<typeof importPssKey>>()
 
 function importPssKey({ publicKey: { encoding } }: CertificateFields) {

@@ -3,7 +3,7 @@ import { tryDecodeDer } from '../try-decode-der.ts'
 import { refuseReport, type SnpCode } from './snp-rules.ts'
 import { SNP_PRODUCTS, type SnpProduct, TCB_LAYOUTS, type TcbVersion } from './tcb.ts'
 
-/** The hardware id is not DER. */
+/** Of AMD's extensions, only the hardware id is not DER. */
 const AMD_ARC = '1.3.6.1.4.1.3704.1.'
 const PRODUCT = `${AMD_ARC}2`
 const HARDWARE_ID = `${AMD_ARC}4`

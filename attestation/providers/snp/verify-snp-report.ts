@@ -95,7 +95,7 @@ type Authentic = Pick<SnpFacts, 'product' | 'provider' | 'tcbs' | 'hardwareId' |
   readonly report: SnpReport
 }
 
-/** Null if the chain or the signature, product or TCB failed its check. */
+/** Null if the check of chain, signature, product or TCB did not pass. */
 async function establish(
   { make }: Checks,
   evidence: SnpEvidence,

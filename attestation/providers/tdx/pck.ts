@@ -31,7 +31,7 @@ export type Pck = {
   readonly pceSvn: number
 }
 
-/** Only PCK certificates have SGX extensions. They contain an ENUMERATED. */
+/** The type of the SGX extensions. Only PCK certificates have them. They contain an ENUMERATED. */
 const SGX_EXTENSIONS = '1.2.840.113741.1.13.1'
 
 export const INTEL_CERTIFICATES: CertificateProfile = {
@@ -96,7 +96,7 @@ function parseExtension(bytes: Uint8Array<ArrayBuffer>): PckExtension {
 
 const COMPONENT_ARCS = Array.from({ length: 16 }, (_, index) => `${index + 1}`)
 
-/** Reads a sequence of type and value. A key is the last arc of a type directly below `prefix`. */
+/** Reads a list of types and values. The key of a value is the part of its type after `prefix`. */
 function valuesOf(node: DerNode | undefined, prefix: string): ReadonlyMap<string, DerNode> {
   const values = new Map<string, DerNode>()
   for (const { tag, children } of node?.tag === DER_TAGS.sequence ? node.children : []) {

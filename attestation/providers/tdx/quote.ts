@@ -105,7 +105,7 @@ function decodeHeader(bytes: Uint8Array<ArrayBuffer>): 4 | 5 {
 }
 
 const BODY_BYTES = { '1.0': 584, '1.5': 648 } as const
-/** By the body type, which quotes have from version 5 on. */
+/** Keyed by the body type, which quotes have from version 5 on. */
 const TD_VERSIONS: ReadonlyMap<number, TdxBody['tdVersion']> = new Map([
   [2, '1.0'],
   [3, '1.5'],

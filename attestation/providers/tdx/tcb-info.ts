@@ -21,7 +21,7 @@ export type TcbVerdict = {
   readonly status: TcbStatus
   /** Intel's security advisories that concern the level, such as INTEL-SA-00837. */
   readonly advisories: readonly string[]
-  /** Unix milliseconds. The level was current then. */
+  /** The level was current at this time, Unix milliseconds. */
   readonly tcbDateMs: number
 }
 

@@ -6,7 +6,7 @@ import type { BitRules, ResolvedTdxPolicy, TdxMeasurements } from './tdx-policy.
 
 // Each check here throws ProviderEvidenceError if it fails.
 
-/** With DEBUG, in byte 0, the host can read the TD's memory. */
+/** If DEBUG (in byte 0) is set, the host can read the TD's memory. */
 export function checkTdAttributes(
   { tdAttributes }: TdxBody,
   { tdAttributes: { required, allowed } }: ResolvedTdxPolicy,
@@ -55,7 +55,7 @@ export function matchMeasurements(
   return established(found, `set ${found}: ${Object.keys(measurements[found] ?? {}).join(', ')}`)
 }
 
-/** For messages: the accepted set with the fewest differences. */
+/** Describes, for messages, the accepted set with the fewest differences. */
 export function nearestOf(body: TdxBody, sets: readonly TdxMeasurements[]): string {
   const [nearest] = sets
     .map((set, index) => ({ index, names: differencesFrom(body, set) }))

@@ -16,7 +16,7 @@ export type TdxMeasurements = {
   readonly mrOwnerConfig?: Uint8Array
 }
 
-/** Of a field of 64 bits: the bits that must be set, and the bits that may be set. */
+/** The bits of a 64-bit field that must be set, and the bits that may be set. */
 export type BitRules = { readonly required: bigint; readonly allowed: bigint }
 
 /**
@@ -68,7 +68,7 @@ const TD_ATTRIBUTES_DEFAULT: BitRules = {
 /** x87 and SSE must be set. The other bits that the TDX module defines may be set. */
 const XFAM_DEFAULT: BitRules = { required: 0x3n, allowed: 0x6dbe7n }
 
-/** Null: not checked. */
+/** A member that is null is not checked. */
 export type ResolvedTdxPolicy = Required<Omit<TdxPolicy, 'reportData'>> & {
   readonly reportData: Uint8Array | null
 }

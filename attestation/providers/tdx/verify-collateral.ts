@@ -16,7 +16,9 @@ import type { ResolvedTdxPolicy } from './tdx-policy.ts'
 
 export type CollateralDemand = Pick<ResolvedTdxPolicy, 'roots' | 'evaluationNumberMin'> & {
   readonly atMs: number
-  /** By PEM. One key of Intel signs both texts, so its chain is verified once. */
+  /**
+   * Keyed by PEM. One key of Intel signs TCB info and QE identity, so its chain is verified once.
+   */
   readonly issuers: Map<string, Promise<IssuerChain>>
 }
 
@@ -47,7 +49,7 @@ export async function readIntelLists(
 
 /**
  * Refuses a revoked certificate in the PCK chain or in `others`, which are chains (root first) with
- * the same root. Returns when both lists are in force. Throws ProviderEvidenceError.
+ * the same root. Returns the time in which both lists are in force. Throws ProviderEvidenceError.
  */
 export async function checkIntelLists(
   { root, authority }: IntelLists,

@@ -54,7 +54,7 @@ export type TdxEvidence = {
 
 type TdxTcb = {
   readonly status: TcbStatus
-  /** Of all parts, each once. */
+  /** The advisories of all parts, each once. */
   readonly advisories: readonly string[]
   readonly quotingEnclave: TcbVerdict
   readonly platform: TcbVerdict
@@ -73,7 +73,7 @@ export type TdxFacts = {
   readonly pceId: string
   readonly ppid: string
   readonly tcb: TdxTcb | null
-  /** All collateral is in force then. */
+  /** The time in which all collateral is in force. */
   readonly window: ForceWindow | null
   /** Index in the `measurements` of the policy. */
   readonly matchedSet: number | null
@@ -87,8 +87,8 @@ export type TdxJudgement = {
 
 /**
  * Judges attacker-controlled TDX evidence under `policy` at the time `at`: all checks of rules.md,
- * in their order. A check that builds on one that did not pass is not made. Accept the evidence
- * only if `requireChecks(checks)` returns.
+ * in their order. A check is not made if a check that it builds on did not pass. Accept the
+ * evidence only if `requireChecks(checks)` returns.
  *
  * It proves that a TD with these measurements handed in `reportData`, on a platform of Intel. It
  * does NOT prove that the code is good, or that the TD is safe from Intel, from probes by the
@@ -192,7 +192,7 @@ function checkAttestationKey({ attestationKey, qeAuthData, qeReport: { reportDat
     throw tdxFault('qe_report_data_not_zero', 'expected zeros after the hash in the QE report')
 }
 
-/** Null: not given, or not valid. */
+/** A member is null if it was not given or is not valid. */
 type IntelStatements = {
   readonly tcbInfo: TcbInfo | null
   readonly identity: QeIdentity | null
