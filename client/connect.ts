@@ -223,7 +223,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
   }
 }
 
-/** Loads the code that judges providers only if it is used: it is over a quarter of all code. */
+/** Loads the code that judges providers only if needed: this is over a quarter of all code. */
 async function openProviders(
   gateway: AskedGateway,
   { judged, now }: { readonly judged: ProvidersOption; readonly now: () => number },

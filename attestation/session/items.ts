@@ -109,7 +109,7 @@ export function returned(
   })
 }
 
-/** Only calls have a tool's name. Each answer gets the name of the earlier call with its id. */
+/** Gives each tool answer the tool's name, which only the call has: both have the same id. */
 export function nameTools(items: readonly TurnItem[]): readonly TurnItem[] {
   const names = new Map<string, string>()
   return items.map((item) => {

@@ -71,7 +71,7 @@ export class ChatStream implements AnswerStream {
     if (this.template === null) this.templatesUnused += 1
   }
 
-  /** Some providers never send [DONE]. */
+  /** Some providers end a stream without [DONE]. */
   end(): void {
     const { choicesAsked } = this.terms
     if (this.state.choices.size < Math.max(1, choicesAsked) || !isFinished(this.state))
