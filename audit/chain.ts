@@ -81,7 +81,7 @@ export async function openChainSource(
     signal,
   }: { readonly sleep: (durationMs: number) => Promise<void>; readonly signal: AbortSignal },
 ) {
-  /** A refusal is thrown at once: the endpoint would refuse again. */
+  /** Retries, but not after a refusal: the endpoint would refuse again. */
   async function retrying<Value>(ask: () => Promise<Value>): Promise<Value> {
     for (let tried = 1; ; tried++) {
       try {
@@ -228,7 +228,7 @@ export async function openChainSource(
   }
 }
 
-/** Data that the endpoint refuses is not audited. */
+/** Refused data is not audited: throws ChainFault. */
 function refuse(fault: unknown): never {
   if (fault instanceof RpcError) throw new ChainFault(fault.message, { cause: fault })
   throw fault

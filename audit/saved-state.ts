@@ -129,7 +129,7 @@ const FindingForm = z.object({
 
 const SavedLogForm = z
   .strictObject({
-    /** The tree at `head`. */
+    /** The edge at `head`. */
     edge: z.object({ size: Count, hashes: z.array(Hash).max(53).readonly() }),
     /** The newest head that was compared with the tree. Null before the first head. */
     head: HeadForm.nullable(),

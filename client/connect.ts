@@ -39,7 +39,7 @@ export type ConnectOptions = {
    */
   readonly roots?: string | Uint8Array | readonly (string | Uint8Array)[]
   /**
-   * Describes the providers in TEEs that this client accepts. Calls are then sent to no others.
+   * Describes the providers in TEEs that this client accepts. Calls are then sent only to these.
    * Default: any provider.
    */
   readonly providers?: ProvidersOption

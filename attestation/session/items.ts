@@ -180,7 +180,7 @@ function typeIn(part: Json): string | null {
   return isJsonObject(part) ? idIn(part, 'type') : null
 }
 
-/** Where the dialects keep a file: the members on the way to its bytes or its address. */
+/** Where the dialects keep a file's bytes or its address: the names of the nested members. */
 const FILE_PLACES: readonly (readonly string[])[] = [
   ['image_url', 'url'],
   ['image_url'],

@@ -213,7 +213,7 @@ async function readReasons(running: RunningCall, { body }: ProviderAnswer): Prom
   }
 }
 
-/** Throws if the answer should be a stream but is not, with the answer's reason if it has one. */
+/** Throws if the answer should be a stream but is not. Repeats the answer's reason, if any. */
 async function checkIsStream(running: RunningCall, answer: ProviderAnswer): Promise<void> {
   const { 'content-type': type = '' } = answer.headers
   if (!NO_STREAM.test(type)) return

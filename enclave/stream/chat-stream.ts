@@ -139,7 +139,7 @@ export class ChatStream implements AnswerStream {
     }
   }
 
-  /** Adds a chunk to the record and gives it out. If it throws FormatError, it does neither. */
+  /** Adds a chunk to the record and gives it out. After a FormatError, it has done neither. */
   private give(chunk: JsonObject, mayBeLast = hasFinishReason(chunk)): string {
     addChunk(this.assembly, chunk)
     const text = canonicalizeJson(chunk)
