@@ -52,8 +52,8 @@ export type RecordReport = {
  *
  * Does NOT prove: that the attestation document is genuine and of expected measurements
  * (verifyAttestation); that the head was anchored by `tx_hash`, and when; that `id` and `tx_hash`
- * are what the gateway first gave; and of a create response without `log`, anything that its
- * receipt says beyond hashes and models.
+ * have not changed since the gateway's first answer; for a create response without `log`, anything
+ * in its receipt except hashes and models.
  *
  * @example
  * const { ok, checks } = verifyRecord(parseExactJson(recordFile))
@@ -146,7 +146,7 @@ function checkStreamHash(subject: RecordSubject): Finding {
     const message = `expected the ${parts} that the enclave gave out, and no others`
     throw new ProofError('wrong_stream', isSameAnswer ? message + CUT_OTHERWISE : message)
   }
-  // Events were read strictly: all readers assemble them to this answer.
+  // Events need no such check, because they were read strictly and have one meaning.
   if (chunks !== null) refuseAmbiguous(chunks)
   return skip(REPEATED)
 }
@@ -155,7 +155,7 @@ const CUT_OTHERWISE =
   ': these say the same, but were cut otherwise, ' +
   'as only those of a call with an Idempotency-Key may be'
 
-/** Refuses chunks that readers may assemble differently: no stream hash covers these chunks. */
+/** Refuses chunks that readers may assemble differently, because no stream hash covers them. */
 function refuseAmbiguous(chunks: readonly JsonObject[]): void {
   const replaced = findReplacedMember(chunks)
   if (replaced !== null)
@@ -208,7 +208,7 @@ function checkReceipt(subject: RecordSubject): Finding {
   return `leaf ${receipt.index}, ${receipt.outcome}, provider ${receipt.provider.name}${words}`
 }
 
-/** Without encryption and a demand, only the gateway states whose credential it was. */
+/** If the call was unencrypted and demanded no credential, only the gateway states whose it was. */
 function credentialWords(receipt: Receipt): string {
   if (receipt.version !== 3) return ''
   const { from, demanded } = receipt.credential
@@ -322,7 +322,7 @@ function withheldReason(part: 'request' | 'response'): string {
   return `the ${part} was left out; only its hash is there, and it is the receipt's`
 }
 
-/** The message without the error code: this file judges no document. */
+/** Returns the message alone. An error code is shown only for faults of documents. */
 function messageOf(fault: unknown): string {
   return fault instanceof Error ? fault.message : 'unknown fault'
 }

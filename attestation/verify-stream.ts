@@ -9,11 +9,11 @@ import { type RecordReport, verifyRecord } from './verify-record.ts'
 /**
  * Checks a kept stream as verifyRecord checks a create response. `chunks`: the data of all events
  * except `[DONE]`, in order, each parsed with parseExactJson. The last carries the proof. Throws
- * FormatError `invalid_stream` when there is no such stream; any other fault fails a check.
+ * FormatError `invalid_stream` for other chunks; any other fault fails a check.
  *
- * Does NOT prove more than verifyRecord does, nor that nothing else was shown. For that, the code
- * that splits the text into events must refuse events with a name, a missing `[DONE]`, and anything
- * after it (splitEvents does).
+ * Does NOT prove more than verifyRecord does, or that the caller saw only these chunks. For that,
+ * the code that splits the text into events must refuse events with a name, a missing `[DONE]`, and
+ * anything after it (splitEvents does).
  *
  * @example
  * const chunks = splitEvents(streamFile).map((data) => parseExactJson(encodeUtf8(data)))
@@ -35,7 +35,7 @@ export function verifyStream(
  * all events of the stream, in order (splitNamedEvents). Throws FormatError as readKeptStream does
  * for events that no enclave gives out in this way; any other fault fails a check.
  *
- * Does NOT prove more than verifyRecord does, nor that nothing else was shown.
+ * Does NOT prove more than verifyRecord does, or that the caller saw only these events.
  *
  * @example
  * const events = splitNamedEvents(streamFile)

@@ -29,7 +29,7 @@ import { auditProofs, TreeWalk } from './tree.ts'
 
 type AuditEvents = {
   progress(size: number): void
-  /** The next run can continue from this state. */
+  /** Saves the state from which the next run can continue. */
   save(saved: SavedLog): Promise<void>
 }
 

@@ -81,7 +81,7 @@ export async function openChainSource(
     signal,
   }: { readonly sleep: (durationMs: number) => Promise<void>; readonly signal: AbortSignal },
 ) {
-  /** A refusal is thrown at once: the endpoint would refuse again. */
+  /** Retries, but not after a refusal: the endpoint would refuse again. */
   async function retrying<Value>(ask: () => Promise<Value>): Promise<Value> {
     for (let tried = 1; ; tried++) {
       try {
@@ -129,7 +129,7 @@ export async function openChainSource(
     return reply?.kind === 'error' ? null : readAs(form, reply)
   }
 
-  /** Reads the state after this block. Null if the endpoint lacks this state. */
+  /** Returns true if the address had code after this block. Null if the state is missing. */
   async function hadCode(address: string, block: number): Promise<boolean | null> {
     const code = await readState(HexBytes, {
       method: 'eth_getCode',
@@ -138,7 +138,7 @@ export async function openChainSource(
     return code === null ? null : code !== '0x'
   }
 
-  /** The count includes this block. Null if the endpoint lacks the block's state. */
+  /** Counts the transactions from the address up to this block. Null if the state is missing. */
   function countSent(address: string, block: number): Promise<number | null> {
     return readState(Quantity, {
       method: 'eth_getTransactionCount',
@@ -199,7 +199,7 @@ export async function openChainSource(
       return code.toLowerCase() === AFFIDAVIT.deployedBytecode.toLowerCase()
     },
 
-    /** Takes about 25 calls. Null if the endpoint lacks the state of old blocks. */
+    /** Finds the deployment in about 25 calls. Null if the endpoint lacks the old states. */
     findDeployment: (contract: string, toBlock: number): Promise<number | null> =>
       findFirstBlock({ fromBlock: 0, toBlock }, (block) => hadCode(contract, block)),
 
@@ -228,7 +228,7 @@ export async function openChainSource(
   }
 }
 
-/** Data that the endpoint refuses is not audited. */
+/** Refused data is not audited: throws ChainFault. */
 function refuse(fault: unknown): never {
   if (fault instanceof RpcError) throw new ChainFault(fault.message, { cause: fault })
   throw fault

@@ -15,7 +15,7 @@ import type { FindingCode } from './findings.ts'
 const ANSWER_TIMEOUT_MS_DEFAULT = 60_000
 /** With their pauses, the attempts cover an outage of more than 90 seconds. */
 export const ATTEMPTS_MAX = 8
-/** Limit after timeouts. A slow answer will probably be slow again. */
+/** Maximum number of attempts after timeouts: a slow answer will probably be slow again. */
 export const SLOW_ATTEMPTS_MAX = 2
 export const BACK_OFF_MAX_MS = 30_000
 const BACK_OFF_MIN_MS = 250

@@ -50,7 +50,7 @@ export async function searchContracts(audited: GatewayContext): Promise<void> {
 const PAYERS_UNKNOWN =
   'an older version wrote the state file, without the accounts that paid for anchors'
 
-/** Null: the anchors of all served heads were checked. */
+/** Says why some anchors were not checked. Null: all were checked. */
 function explainUnwalked({ reports, scope, payers }: GatewayContext): string | null {
   if (scope.from > 0 || scope.to !== null)
     return 'anchors of some heads were left out (--from, --to)'
@@ -92,7 +92,7 @@ async function auditHiddenLogs(contract: string, context: SearchContext): Promis
     )
 }
 
-/** Returns the notaries of all events. */
+/** Reports the hidden logs. Returns all notaries. */
 async function judge(
   events: readonly AnchorEvent[],
   context: SearchContext,

@@ -53,7 +53,7 @@ function expectedConfigurations({
 
 /**
  * Runs after the walk. Reports a boot configuration, even an expected one, that no genuine document
- * named: then only the gateway states it.
+ * named, because then only the gateway states it.
  */
 export function auditConfigurationSource(ledger: Ledger): void {
   if (ledger.passed('time attestations') + ledger.passed('attestation documents') > 0) return

@@ -158,7 +158,7 @@ function readParts(record: Json) {
   return orNull(read, FormatError)
 }
 
-/** Returns true if there are no differences. */
+/** Reports differences. Returns true if it finds none. */
 function reportMismatches({ record, receipt, proof }: Parts, compared: Compared): boolean {
   const { where, leafHash, head, log, ledger } = compared
   const faults: string[] = []
@@ -271,7 +271,7 @@ function indexRecords(
   })
 }
 
-/** Consecutive records under one head have the same head signature. */
+/** Few suffice, because consecutive records under one head have the same head signature. */
 const RECOVERIES_MAX = 64
 
 function rememberRecoveries(recover: PointRecovery): PointRecovery {

@@ -17,7 +17,7 @@ export type SearchContext = GatewayContext & {
   readonly hidden: Set<string>
 }
 
-/** A relayer that only sends anchors needs few. */
+/** A relayer that only sends anchors needs few look-ups. */
 const TRANSACTIONS_LOOKED_UP_MAX = 200
 
 /**

@@ -7,7 +7,7 @@ import type { TreeHead } from '../attestation/tree-head.ts'
 import { FINDING_KINDS, type FindingCode } from './findings.ts'
 import { openPayers, type WrittenPayers, WrittenPayersForm } from './payers.ts'
 
-/** Each write waits for the disk. */
+/** Saves are rare: each waits for the disk. */
 const SAVE_INTERVAL_MS = 1_000
 
 type StateStore = {
@@ -18,8 +18,8 @@ type StateStore = {
 }
 
 /**
- * The stored state is malformed, or has another scope: then some parts might never be checked. The
- * message is the reason.
+ * The stored state is malformed, or has another scope, so that some parts might never be checked.
+ * The message is the reason.
  */
 export class UnusableState extends Error {
   override readonly name = 'UnusableState'
@@ -129,7 +129,7 @@ const FindingForm = z.object({
 
 const SavedLogForm = z
   .strictObject({
-    /** The tree at `head`. */
+    /** The edge at `head`. */
     edge: z.object({ size: Count, hashes: z.array(Hash).max(53).readonly() }),
     /** The newest head that was compared with the tree. Null before the first head. */
     head: HeadForm.nullable(),

@@ -50,8 +50,8 @@ export type AnchoredEvidence = {
   save(): string
   /**
    * The result, with every check: `verified` with `rpc`, otherwise `consistent`. An encrypted
-   * stream without requested usage is always `consistent`: its chunks lack the signed usage, and
-   * only the stream hash in the proof's own checks binds them.
+   * stream without requested usage is always `consistent`, because its chunks lack the signed
+   * usage. Only the stream hash, which the proof's checks include, binds these chunks.
    */
   readonly report: BundleReport
 }

@@ -51,7 +51,7 @@ export async function attestNotary(
 ): Promise<AttestedNotary> {
   const { notary, policy, now, signal } = parts
   const nonce = crypto.getRandomValues(new Uint8Array(NONCE_BYTES))
-  // With the API key, this request does not wait for the requests of callers without a key.
+  // Sends the API key, so that this request does not wait for requests without a key.
   const path = `/v1/attestation?nonce=${encodeHex(nonce)}&notary=${notary}`
   const { json } = await askGateway(gateway, path, { withKey: true, signal })
   const attestation = memberOf(json, 'attestation')

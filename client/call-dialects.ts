@@ -42,7 +42,7 @@ export type CallDialect = {
 }
 
 type GivenEvents = {
-  /** Empty before the first event. */
+  /** The first event. Empty before it. */
   readonly first: string
   readonly count: number
 }

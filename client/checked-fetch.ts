@@ -55,8 +55,8 @@ export const LAST_CALL_HEADER = 'affidavit-last'
  * In a session, a call waits until the call before it has ended.
  *
  * An answer with an error status is not signed, and only its error is passed on. Reading the body
- * of a refused answer rejects with AffidavitError, for a stream before its end. Thus a client that
- * repeats calls after a failed connection does not repeat a refused call.
+ * of a refused answer rejects with AffidavitError. A stream rejects before its end. Thus a client
+ * that repeats calls after a failed connection does not repeat a refused call.
  */
 export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
   const { baseURL, fetch } = options
@@ -339,8 +339,8 @@ function likewise(
 const READERS = ['arrayBuffer', 'blob', 'bytes', 'formData', 'json', 'text'] as const
 
 /**
- * Every method that reads the body rejects with `fault`: some engines replace the error of a stream
- * by another error.
+ * Makes every method that reads the body reject with `fault`, because some engines replace the
+ * error of a stream.
  */
 function refuse(response: Response, fault: unknown): Response {
   void response.body?.cancel().catch(() => undefined)

@@ -39,7 +39,7 @@ export type ConnectOptions = {
    */
   readonly roots?: string | Uint8Array | readonly (string | Uint8Array)[]
   /**
-   * Describes the providers in TEEs that this client accepts. Calls are then sent to no others.
+   * Describes the providers in TEEs that this client accepts. Calls are then sent only to these.
    * Default: any provider.
    */
   readonly providers?: ProvidersOption
@@ -223,7 +223,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
   }
 }
 
-/** Loads the code that judges providers only if it is used: it is over a quarter of all code. */
+/** Loads the code that judges providers only if needed: this is over a quarter of all code. */
 async function openProviders(
   gateway: AskedGateway,
   { judged, now }: { readonly judged: ProvidersOption; readonly now: () => number },

@@ -56,8 +56,8 @@ export function keysOfNotary(
 }
 
 /**
- * Chooses at random, and the notary `gone` only if no other notary has a usable key. Undefined
- * without a usable key.
+ * Returns a random notary with a usable key. Returns `gone` only if no other notary has one.
+ * Undefined if no key is usable.
  */
 export function chooseEnclave(
   usable: readonly UsableKey[],

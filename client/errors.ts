@@ -58,8 +58,8 @@ export class AffidavitError extends Error {
   readonly code: AffidavitErrorCode
   readonly checks: readonly Check<string>[]
   /**
-   * 400 if a repeat does not help. LangChain repeats a call unless its error has such an HTTP
-   * status. Each repeat would let the gateway choose from one more answer.
+   * 400 if a repeat does not help. LangChain repeats a call unless its error has an HTTP status
+   * such as 400. Each repeat would let the gateway choose from one more answer.
    */
   readonly status: 400 | undefined
 

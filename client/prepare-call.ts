@@ -108,7 +108,7 @@ export function randomHex(bytes: number): string {
   return encodeHex(crypto.getRandomValues(new Uint8Array(bytes)))
 }
 
-/** Returns the keys of attested providers that the caller's own demand allows, if it has one. */
+/** Returns the keys of attested providers. If the call demands keys, returns the common keys. */
 function acceptKeys(
   { provider_keys: own }: Demands,
   { providerKeys }: GivenCall,

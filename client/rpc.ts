@@ -111,7 +111,7 @@ export function createRpc(options: {
   }
 }
 
-/** `fetch` refuses URLs with a password. */
+/** Removes the password, which `fetch` refuses. */
 function splitUrl(text: string): { readonly url: URL; readonly headers: Record<string, string> } {
   const url = new URL(text)
   const headers: Record<string, string> = { 'content-type': 'application/json' }

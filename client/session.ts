@@ -19,7 +19,7 @@ export type CallSession = {
   readonly proofs: readonly Proof[]
   /**
    * Waits until the chain has the anchors of all calls. Returns a file for `affidavit verify`, with
-   * requests and answers. Without a last call, it does not show that no calls followed.
+   * requests and answers. Without a last call, the file does not show that no calls followed.
    */
   save(options?: AnchoredOptions | string): Promise<string>
 }

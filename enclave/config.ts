@@ -13,8 +13,7 @@ import { bundledCas, parseCas, type TrustedCas } from './providers/trusted-cas.t
 /**
  * All settings of an enclave process. Each field names its variable. An empty variable counts as
  * unset. Relying parties must know some settings (providers, CAs, chain, contract). These are in
- * the boot configuration, which the attestation document names. All others only limit time and
- * size.
+ * the boot configuration, which the attestation document names. The other settings are not in it.
  */
 export type EnclaveConfig = {
   /**
@@ -29,8 +28,8 @@ export type EnclaveConfig = {
   readonly socketPath: string
   /**
    * ENCLAVE_SOCKET_MODE: who may open the socket. `600`: only this user. `660`: also the group of
-   * its file. An image needs this: its bridges run as another user, and a folder with the setgid
-   * bit gives the file their group. Default: 600.
+   * its file. An image needs `660`, because its bridges run as another user. The setgid bit of the
+   * folder gives the socket the group of the bridges. Default: 600.
    */
   readonly socketMode: SocketMode
   /**
@@ -57,8 +56,8 @@ export type EnclaveConfig = {
   /**
    * PROVIDERS_FILE: JSON array of ProviderEntry that replaces the built-in table. Default: the
    * built-in table. DEMO_PROVIDER_ORIGIN: adds an entry for `demo/*` at this loopback origin,
-   * before all others; DEMO_TEE_ORIGIN (https): one for the models of a simulated TEE before that.
-   * Not in production.
+   * before all others. DEMO_TEE_ORIGIN (https): adds an entry for the models of a simulated TEE,
+   * before the entry for `demo/*`. Not in production.
    */
   readonly providers: readonly ProviderEntry[]
   /**

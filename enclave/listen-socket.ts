@@ -27,7 +27,7 @@ export async function listenOnSocket(
   mode: SocketMode = 0o600,
 ): Promise<void> {
   await removeStaleSocket(path)
-  // The file is created with these bits. If they were set later, others could connect before.
+  // The umask sets the mode of the new file. Before a later chmod, others could connect.
   const umask = process.umask(0o777 & ~mode)
   try {
     await new Promise<void>((resolve, reject) => {

@@ -191,7 +191,7 @@ async function pull(
   const { log } = options.core
   const asked = decodePull(await readRequest(request, PROOFS_REQUEST_BYTES_MAX))
   for (const proof of asked.proofs) options.encryption.waiters.give(proof)
-  // Before the wait, so that acknowledged completions take no memory during it.
+  // Acknowledges before the wait, so that acknowledged completions take no memory during it.
   log.acknowledge(asked.from)
   const gone = new AbortController()
   response.once('close', () => gone.abort())
@@ -200,9 +200,9 @@ async function pull(
 }
 
 /**
- * The order is part of the proof: the hash arrives, the head is read, the document is made. So
- * leaves after the head came after the block, and leaves in the head existed before the document's
- * time.
+ * The order is part of the proof: the block's hash arrives, the head is read, the document is made.
+ * So each leaf that the head lacks is newer than the block, and each leaf in the head is older than
+ * the document.
  */
 async function attestHead(
   { core: { account, attestation, log }, configuration }: ServerOptions,

@@ -9,9 +9,10 @@ export const MARKS_MAX = 5
 
 /**
  * Makes text from outside safe to show, up to PRINTED_LENGTH_MAX. Escapes control characters and
- * the like: a record must not move a cursor, change the text direction or overwrite an outcome.
- * Shows the first MARKS_MAX combining marks on a character, and counts the others. Shows marks at
- * the beginning on a circle: they would combine with the text before them.
+ * similar characters, because a record must not move a cursor, change the text direction or
+ * overwrite an outcome. Shows the first MARKS_MAX combining marks on a character, and counts the
+ * others. Shows marks at the beginning on a circle, because they would combine with the text before
+ * them.
  */
 export function printable(text: string): string {
   const cut = text.length > PRINTED_LENGTH_MAX ? `${text.slice(0, PRINTED_LENGTH_MAX)}…` : text

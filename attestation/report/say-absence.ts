@@ -2,8 +2,8 @@ import type { ErasureStatement, StatedAbsence } from '../erasure.ts'
 import { isoOf, printable } from './printable.ts'
 
 /**
- * Says why a record lacks content, as its gateway states it: not proved. `stated` is null for an
- * encrypted call. Returns a clause without a full stop.
+ * Says why a record lacks content. Only its gateway states the reason: nothing proves it. `stated`
+ * is null for an encrypted call. Returns a clause without a full stop.
  */
 export function sayAbsence(stated: StatedAbsence | null): string {
   if (stated === null) return 'only the caller has the content of an encrypted call'
@@ -17,7 +17,7 @@ export function beginSentence(clause: string): string {
   return clause.slice(0, 1).toUpperCase() + clause.slice(1)
 }
 
-/** As the gateway states it, not proved. */
+/** The erasure as its gateway states it, not proved. */
 export function describeErasure({ at, by, reason }: ErasureStatement): string {
   const whose = by === 'retention' ? 'by a retention rule' : `at the request of its ${by}`
   return `${isoOf(at * 1000)}, ${whose}: ${printable(reason)}`

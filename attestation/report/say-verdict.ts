@@ -1,6 +1,6 @@
 import type { Judgement } from '../evidence/verdict.ts'
 
-/** The verdict and its reason. `open`: the checks that were not made, needed or not. */
+/** The verdict and its reason. `open`: all checks that were not made, even unneeded ones. */
 export function sayVerdict(
   verdict: Judgement<string>['verdict'],
   said: {

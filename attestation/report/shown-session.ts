@@ -10,7 +10,7 @@ export type ShownCall = {
   readonly verdict: SessionReport['verdict']
   /** The verdict and its reason, on one line. */
   readonly headline: string
-  /** What the request builds on. Null if that was not looked at. */
+  /** What the request builds on. Null if the evidence of a call is invalid. */
   readonly relation: string | null
   /** The new items of its request, and its answer. */
   readonly steps: readonly ShownMessage[]

@@ -11,11 +11,11 @@ import {
   RevocationListError,
 } from './parse-lists.ts'
 
-/** Enclaves on one host share their chain for hours. */
+/** Few, because enclaves on one host share their chain for hours. */
 const CACHED_CHAINS_MAX = 64
 
 export type ListingVerifier = AttestationVerifier & {
-  /** Why lists have applied to no document so far. Empty if each list applied. */
+  /** One error for each list that has applied to no document so far: the reason. */
   unused(): readonly Error[]
 }
 

@@ -21,7 +21,7 @@ import {
 import { type EcdsaCurve, P384, verifyEcdsa } from '../nitro/ecdsa.ts'
 
 export type RevocationListCode =
-  | 'malformed' //      not a list in DER or PEM, or not version 2 with an end
+  | 'malformed' //      not a list in DER or PEM, or not version 2 with nextUpdate
   | 'algorithm' //      not signed by ECDSA with the expected hash
   | 'unsupported' //    a delta, an indirect or partial list, or an unknown critical extension
   | 'not_yet_valid' //  not valid yet

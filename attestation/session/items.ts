@@ -109,7 +109,7 @@ export function returned(
   })
 }
 
-/** Only calls have a tool's name. Each answer gets the name of the earlier call with its id. */
+/** Gives each tool answer the tool's name, which only the call has: both have the same id. */
 export function nameTools(items: readonly TurnItem[]): readonly TurnItem[] {
   const names = new Map<string, string>()
   return items.map((item) => {
@@ -180,7 +180,7 @@ function typeIn(part: Json): string | null {
   return isJsonObject(part) ? idIn(part, 'type') : null
 }
 
-/** Where the dialects keep a file: the members on the way to its bytes or its address. */
+/** Where the dialects keep a file's bytes or its address: the names of the nested members. */
 const FILE_PLACES: readonly (readonly string[])[] = [
   ['image_url', 'url'],
   ['image_url'],

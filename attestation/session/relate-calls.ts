@@ -36,7 +36,7 @@ export type RelatedCall = {
   /** The items of the request that the related call did not have. */
   readonly added: readonly TurnItem[]
   readonly answer: readonly TurnItem[]
-  /** Each is listed for the first request that has it. */
+  /** Each item is listed only for the first request that has it. */
   readonly foreign: readonly ForeignAnswer[]
   /** Number of items in the request that only a model makes. */
   readonly answersContained: number
@@ -58,7 +58,7 @@ class KnownCalls {
   private readonly edges = new Map<string, number>()
   /** Places of calls, by the node at the end of request and answer. */
   private readonly conversations = new Map<number, number>()
-  /** Places of calls, by the nodes at the ends of instructions and request. */
+  /** Places of calls, by two nodes: at the end of the instructions, and of the request. */
   private readonly requests = new Map<string, number>()
   private readonly answers = new KnownAnswers()
   private readonly histories: (readonly TurnItem[])[] = []
@@ -168,7 +168,7 @@ class KnownAnswers {
     }
   }
 
-  /** Null if no call made one of these items. */
+  /** Finds the newest call with one of the items, or null. */
   newestIn(items: readonly TurnItem[]): number | null {
     const calls = items.flatMap((item) =>
       this.isKnown(item) ? [this.byKey.get(item.key) ?? 0] : [],

@@ -49,7 +49,7 @@ export type VerifySessionContext = {
 }
 
 /**
- * Checks the evidence of a whole session: each call as verifyBundle does, and that the file has all
+ * Checks the evidence of each call in a session as verifyBundle does. Checks that the file has all
  * calls of the session, each once and in order. `json` is attacker-controlled: read its text with
  * parseExactJson. Never rejects because of the session. Rejects with PolicyError, and with errors
  * of `askChain`.

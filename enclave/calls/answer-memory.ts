@@ -35,8 +35,8 @@ export function takeSpace(isGranted: boolean): void {
 }
 
 /**
- * Accounts for the memory of one stream. It adds the most that each event can need. When this sum
- * reaches the last measured size, it measures the assembly again. Thus a stream whose chunks
+ * Accounts for the memory of one stream. It adds the maximum that each event can need. When this
+ * sum reaches the last measured size, it measures the assembly again. Thus a stream whose chunks
  * replace the same members reserves little memory, and each part of an event takes constant time.
  */
 export class StreamMemory {

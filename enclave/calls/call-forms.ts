@@ -30,7 +30,7 @@ export type CallForm = {
   check(body: JsonObject): void
   /** Checks the body of an encrypted call, because the gateway cannot. Returns all faults. */
   readEncrypted: typeof readChatRequest
-  /** Adds to the body of a streamed call what the provider needs. */
+  /** Adds the members that the provider needs to the body of a streamed call. */
   forwardStream(bytes: Uint8Array, body: JsonObject): Uint8Array
   /** Parses a whole answer (attacker-controlled). Throws CallFault `provider_error`. */
   readAnswer(bytes: Uint8Array, fallback: AnswerFallback): JsonObject

@@ -24,8 +24,8 @@ export type ParsedRequest = {
   readonly demands: Demands
   readonly isStream: boolean
   /**
-   * The caller's own bytes without the member `affidavit`. The form may add members that the
-   * provider needs.
+   * The caller's own bytes without the member `affidavit`. The call's CallForm may add members that
+   * the provider needs.
    */
   readonly forwarded: Uint8Array
   /** SHA-256 (hex) of `forwarded`. */

@@ -81,7 +81,7 @@ export type Watchdog = {
   readonly rest: () => void
 }
 
-/** Call `rest` at the end of the call. */
+/** Call `rest` when the completion call ends. */
 export function createWatchdog(cancel: AbortController): Watchdog {
   let timer: NodeJS.Timeout | undefined
   return {

@@ -48,8 +48,8 @@ type RelayedStream = {
  * - upstream_error: anything else (an error event, no JSON, a wrong or ambiguous event, a stall, a
  *   lost connection, too many bytes).
  *
- * Before the first event there is nothing to seal: then it throws the CallFault or CallerGone
- * instead.
+ * Throws the CallFault or CallerGone if the stream fails before its first event, because there is
+ * nothing to seal.
  */
 export async function relayStream(input: RelayInput): Promise<RelayedStream> {
   const relay = new StreamRelay(input)
@@ -98,7 +98,7 @@ class StreamRelay {
     await this.send()
   }
 
-  /** `error` ended the reading. It is null after the whole body. */
+  /** `error` is why the reading stopped. Null if the whole body was read. */
   finish(error: unknown): RelayedStream {
     if (this.stream.isDone) return this.result('complete', null)
     if (!this.output.hasGiven) throw error

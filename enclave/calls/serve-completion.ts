@@ -168,13 +168,13 @@ async function askProvider(running: RunningCall): Promise<void> {
       await checkHead(running, answer)
       await (parsed.isStream ? answerStream(running, answer) : answerWhole(running, answer))
     } finally {
-      // Otherwise the connection of a body that was not read to its end would stay open.
+      // Closes the connection of a body that was not read to its end.
       if (!answer.body.readableEnded) answer.body.destroy()
     }
   } catch (error) {
     if (!(mayBeMade && error instanceof CallFault)) throw error
     const { code, message, ...more } = error.fault
-    // Only ProviderRefusal has this code. It is not a CallFault.
+    // Only for the types: no CallFault has this code, only a ProviderRefusal.
     if (code === 'provider_refused') throw error
     throw new CallFault(code, message, { ...more, may_be_made: true })
   }
@@ -213,7 +213,7 @@ async function readReasons(running: RunningCall, { body }: ProviderAnswer): Prom
   }
 }
 
-/** Throws if the answer should be a stream but is not, with the answer's reason if it has one. */
+/** Throws if the answer should be a stream but is not. Repeats the answer's reason, if any. */
 async function checkIsStream(running: RunningCall, answer: ProviderAnswer): Promise<void> {
   const { 'content-type': type = '' } = answer.headers
   if (!NO_STREAM.test(type)) return

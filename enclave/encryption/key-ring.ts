@@ -204,7 +204,7 @@ function makeKey(
       const fingerprint = createHash('sha256').update(parts.fingerprintKey).update(enc).digest()
       if (seen.find(fingerprint) > 0) return false
       seen.set(fingerprint, 1)
-      // Before the key is full: calls still arrive until the new key exists.
+      // Called before the key is full, because calls still arrive until the new key exists.
       if (seen.size * 4 > parts.seenMax * 3) parts.whenNearlyFull(key)
       return true
     },

@@ -87,7 +87,7 @@ async function readCall(
   }
 }
 
-/** If the loop ends early, the connection stays open for the fault. */
+/** Keeps the connection open if the loop ends early, so that the fault can be sent. */
 function packetsOf(request: IncomingMessage): AsyncIterable<Buffer> {
   return request.iterator({ destroyOnReturn: false })
 }
@@ -101,7 +101,7 @@ type FirstFrame = {
   readonly callerCredential: string | null
 }
 
-/** Does all work with the key at once: the key may expire while the rest arrives. */
+/** Does all work with the key at once, because the key may expire while the rest arrives. */
 function openFirst(
   frame: Uint8Array,
   { call, ring }: { readonly call: EncryptedCall; readonly ring: KeyRing },

@@ -28,9 +28,9 @@ export type EncryptedCore = {
 }
 
 /**
- * Makes one encrypted completion. Throws the faults before the decryption. After it, every answer
- * is encrypted, including errors, and only CallerGone is thrown. The answer consists of
- * ENCRYPTED_RECORDS.
+ * Makes one encrypted completion. Throws faults only before the decryption. After the decryption,
+ * every answer is encrypted, including errors, and only CallerGone is thrown. The answer consists
+ * of ENCRYPTED_RECORDS.
  */
 export async function serveEncrypted(
   { core, ring, waiters, log, keepAliveMs = KEEP_ALIVE_MS }: EncryptedCore,

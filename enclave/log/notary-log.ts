@@ -58,7 +58,7 @@ export class NotaryLog {
     return this.edge.size
   }
 
-  /** Over all leaves so far, acknowledged or not. */
+  /** Returns the head over all leaves, acknowledged or not. */
   head(): TreeHead {
     return { size: this.tip.size, root: rootOf(this.tip) }
   }

@@ -351,8 +351,8 @@ export type PullReply = {
 /**
  * Requests a document about the current log. The gateway chooses the block's hash, and the enclave
  * does not check it. With an old block's hash, the document proves less. With a hash that no block
- * has, it proves no earliest time (relying parties look the hash up). The gateway cannot name a
- * block that does not exist yet, or choose anything else in the document.
+ * has, the document proves no earliest time (relying parties look the hash up). The gateway cannot
+ * name a block that does not exist yet, or choose anything else in the document.
  */
 export type HeadAttestationRequest = {
   /** Hash of a recent block, 0x and 64 hex digits in lower case. */

@@ -11,7 +11,7 @@ export type ErrorRule = {
   readonly param?: string
 }
 
-/** Facts about one answer that are not in the rule for its code. Code and message are separate. */
+/** Facts about one answer, besides code and message, that are not in the rule for its code. */
 export type ErrorDetails = {
   /** Replaces the rule's status. */
   readonly status?: number | undefined

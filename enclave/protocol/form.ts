@@ -50,7 +50,10 @@ export type ObjectForm = {
   readonly between?: (value: JsonObject) => readonly Found[]
 }
 
-/** A fault at `loc`, relative to the checked value. `isBound` is true if the type is right. */
+/**
+ * A fault at `loc`, relative to the checked value. `isBound`: the type is right, but a limit or
+ * pattern is not met.
+ */
 type Found = RequestFault & { readonly isBound: boolean }
 
 export const text: Form = { kind: 'text' }

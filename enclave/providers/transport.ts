@@ -116,7 +116,7 @@ function requestHeaders(call: ProviderCall): Record<string, string> {
   }
 }
 
-/** Closes a kept connection whose key is not accepted, and returns `other_key`. */
+/** Sends a call. Closes a kept connection whose key is not accepted, and returns `other_key`. */
 async function exchange(
   request: ClientRequest,
   call: ProviderCall,
@@ -127,7 +127,7 @@ async function exchange(
   let timer: NodeJS.Timeout | undefined
   try {
     const body = await new Promise<IncomingMessage | 'other_key'>((resolve, reject) => {
-      // Nothing was written before: the head is sent with the body.
+      // Nothing is written before this check: the head is sent with the body.
       const send = (socket: Socket) => {
         clearTimeout(timer)
         if (!hasAcceptedKey(socket, call.keys)) {
@@ -147,7 +147,7 @@ async function exchange(
         const event = socket instanceof TLSSocket ? 'secureConnect' : 'connect'
         socket.once(event, () => send(socket))
       })
-      // Must reject: in some states (after an upgrade) a destroyed request emits no error event.
+      // Rejects here, because in some states (after an upgrade) a destroyed request emits no error.
       const abandon = () => {
         request.destroy()
         reject(cancel.signal.reason)

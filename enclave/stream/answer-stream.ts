@@ -61,7 +61,7 @@ export class StreamOutput {
     this.held = null
   }
 
-  /** Drops what was not sent: the call can still fail without a record. */
+  /** Drops what was not sent, so that the call can fail without a record. */
   discard(): void {
     this.text = ''
     this.held = null

@@ -71,7 +71,7 @@ export class ChatStream implements AnswerStream {
     if (this.template === null) this.templatesUnused += 1
   }
 
-  /** Some providers never send [DONE]. */
+  /** Some providers end a stream without [DONE]. */
   end(): void {
     const { choicesAsked } = this.terms
     if (this.state.choices.size < Math.max(1, choicesAsked) || !isFinished(this.state))
@@ -139,7 +139,7 @@ export class ChatStream implements AnswerStream {
     }
   }
 
-  /** Adds a chunk to the record and gives it out. If it throws FormatError, it does neither. */
+  /** Adds a chunk to the record and gives it out. After a FormatError, it has done neither. */
   private give(chunk: JsonObject, mayBeLast = hasFinishReason(chunk)): string {
     addChunk(this.assembly, chunk)
     const text = canonicalizeJson(chunk)

@@ -29,7 +29,7 @@ export class EventStream implements AnswerStream {
   read({ event, data }: ServerEvent): void {
     const { reader, parts } = this
     const content = data.trim()
-    // Some servers end these streams as they end chat completions.
+    // Some servers end these streams with [DONE], like chat completions.
     if (content === '[DONE]') return
     parts.admit(content)
     const { hasGiven } = parts.output

@@ -8,8 +8,9 @@ import {
 } from '../../attestation/json/value.ts'
 
 /**
- * Most chunks of a stream differ only in their text, and in the padding that hides its length. A
- * template holds the fixed parts: a chunk that matches need not be parsed and normalized again.
+ * Most chunks of a stream differ only in their text, and in the padding that hides the text's
+ * length. A template holds the fixed parts: a chunk that matches need not be parsed and normalized
+ * again.
  */
 export type TextTemplate = {
   /** The parts around the holes of the provider's event, in their order. */
@@ -46,8 +47,8 @@ const LENGTH_MAX = 16 * 1024
 /**
  * Makes the template of an event's data (attacker-controlled). Null if the event contains more than
  * text. `give` returns the chunk that would be passed on for an event, or null if there is not
- * exactly one chunk. It must have no side effects. For data that the template accepts, `matchText`
- * returns the same chunk as `give`.
+ * exactly one chunk. `give` must have no side effects. For data that the template accepts,
+ * `matchText` returns the same chunk as `give`.
  */
 export function makeTextTemplate(
   data: string,
@@ -159,7 +160,8 @@ function splitAtMarks(given: string): {
 const MARKED = new RegExp(Object.values(MARKS).join('|'), 'g')
 
 /**
- * Index of a chunk's only choice if it has only this text. Null if it has more, or ends the choice.
+ * Index of a chunk's only choice, if the choice has this text and no more, and has not ended.
+ * Otherwise null.
  */
 function indexOfText({ choices }: JsonObject, text: string): number | null {
   const [choice, ...others] = isJsonArray(choices) ? choices : []

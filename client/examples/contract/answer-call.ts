@@ -30,9 +30,9 @@ export function hashQuestion(request: JsonObject): string {
 
 /**
  * Returns the call that sends a completion to the contract. `receipt` is from the completion's
- * proof, record or bundle. `path` leads from its leaf to the notary's newest anchored head, hex
- * without 0x. `GET /v1/log/{notary}/inclusion?index=…&size=…` returns the path for this head's
- * size. Throws FormatError for an invalid receipt.
+ * proof, record or bundle. `path` leads from the receipt's leaf to the notary's newest anchored
+ * head, hex without 0x. `GET /v1/log/{notary}/inclusion?index=…&size=…` returns the path for this
+ * head's size. Throws FormatError for an invalid receipt.
  */
 export function encodeAnswer({
   notary,
