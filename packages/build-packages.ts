@@ -198,8 +198,8 @@ async function writePackages(
   }
   const sums = [...files].map(([name, bytes]) => `${digestsOf(bytes).sha256}  ${name}\n`)
   await mkdir(output, { recursive: true })
-  // Removes the files of earlier versions, which the new list of sums lacks. All other files may
-  // belong to the user.
+  // Removes the files of earlier versions, because the new SHA256SUMS does not list them. All other
+  // files may belong to the user.
   for (const name of await readdir(output))
     if (WRITTEN.test(name)) await rm(join(output, name), { force: true })
   for (const [name, bytes] of files) await writeFile(join(output, name), bytes)

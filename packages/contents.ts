@@ -30,8 +30,8 @@ type Dependency = {
 }
 
 /**
- * The oldest Node.js that the packages and their dependencies support: the first version 20 with
- * the modules of version 22.
+ * The oldest Node.js that the packages and their dependencies support. It is the first version 20
+ * that loads modules as version 22 does.
  */
 export const NODE_VERSION_MIN = '20.19.0'
 
@@ -62,7 +62,7 @@ export const PACKAGES: readonly PackageContents[] = [
       '@noble/curves': {},
       '@noble/hashes': {},
       hpke: {},
-      // For audits in the program. It contains a WebAssembly file.
+      // The program's audits use this package, which contains a WebAssembly file.
       'tiny-secp256k1': {},
     },
   },

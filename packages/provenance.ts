@@ -36,8 +36,8 @@ export function digestsOf(bytes: Uint8Array): Digests {
 
 /**
  * Writes an in-toto statement (v1) about a tarball's sources, with SLSA's provenance (v1). Its
- * subjects are the tarball and every file in it. It is not signed: a reader who does not trust its
- * origin learns only what to build and to compare.
+ * subjects are the tarball and every file in it. The statement is not signed. It shows what to
+ * build and to compare, but not that its claims are true.
  */
 export function writeProvenance(built: BuiltPackage, facts: BuildFacts): object {
   const { commit, uncommitted, tools } = facts

@@ -11,7 +11,7 @@ import type { AdminLog, NewAct } from './admin-log-store.ts'
 /** A body holds some names and a reason. */
 export const ACT_BODY_BYTES_MAX = 4096
 
-/** Administrators' keys and the operator have separate places for calls. */
+/** Calls with administrators' keys and the operator's calls have separate limits. */
 const admissions = {
   admin: createAdmission({ callsMax: 16, bytesMax: 1024 * 1024 }),
   operator: createAdmission({ callsMax: 64, bytesMax: 1024 * 1024 }),

@@ -11,13 +11,13 @@ import { createKnownKeys, KEYS_CACHED_MAX } from './known-keys.ts'
  */
 export const API_KEY_FORM = /^afd_([a-z2-7]{16})_[A-Za-z0-9_-]{43}$/
 
-/** Other texts are not looked up: the database cannot store all of them (U+0000). */
+/** Other texts are not looked up, because the database cannot store some texts (U+0000). */
 export const KEY_ID_FORM = /^[a-z2-7]{16}$/
 export const keyIdText = patternText(KEY_ID_FORM, 'value_error', 'the id of a key')
 
 /**
- * Keys that an account made through the API, and that are valid or ended within the last day.
- * Without this limit, one key could fill the database.
+ * Maximum number of keys that an account made through the API and that are valid, or ended within
+ * the last day. Without this limit, one key could fill the database.
  */
 export const KEYS_PER_ACCOUNT_MAX = 10_000
 const ENDED_KEPT_SECONDS = 24 * 3_600

@@ -48,10 +48,10 @@ export type IdempotencyStore = {
 
 export type CallName = Pick<KeyedCall, 'accountId' | 'key' | 'callId'>
 
-/** A longer delete would delay other statements. */
+/** Maximum number of rows. A longer delete would delay other statements. */
 const PURGE_MAX = 1_000
 
-/** Between two tries, another call may claim and release the key. */
+/** Number of tries. Between two tries, another call may claim and release the key. */
 const CLAIM_ROUNDS = 3
 
 /** A result of `claim` is durable. */

@@ -172,8 +172,8 @@ export type WholeOrNot = { readonly outcome: string }
 export const RETENTION_SECONDS = 24 * 3_600
 
 /**
- * How long a verified call that was given up is reported as in progress. A record that appears
- * later is still returned.
+ * How long an abandoned verified call is reported as in progress. A record that appears later is
+ * still returned.
  */
 export const SETTLE_SECONDS = 3
 
@@ -213,8 +213,8 @@ export type IdempotencyOptions<Stored extends WholeOrNot> = {
 /**
  * The answer of a verified completion is its record: the enclave receives the call's id, which
  * later finds the record. So a killed process loses nothing. A verified call is made again only if
- * its first try certainly produced nothing. The error of a failed call may prove that; the death of
- * its gateway does not.
+ * its first try certainly produced nothing. The error of a failed call may prove that. The death of
+ * its gateway does not prove it.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one store
 export function createIdempotency<Stored extends WholeOrNot>(
@@ -271,7 +271,7 @@ export function createIdempotency<Stored extends WholeOrNot>(
     for (const [, call] of [...unfreed]) await free(call)
   })
 
-  /** If `run` fails, it may have claimed the key, which is freed later. */
+  /** A failed `run` may have claimed the key, so the key is freed later. */
   async function claiming<Outcome>(
     call: KeyedCall,
     request: KeyedRequest,
@@ -319,7 +319,7 @@ export function createIdempotency<Stored extends WholeOrNot>(
     const record = isVerified ? await findAnswer(options, known) : null
     if (record !== null) return { kind: 'record', record }
     if (known.isRunning) {
-      // This process does not run the call, so it could not free the key when the call ended.
+      // The call ran in this process and has ended, but its key could not be freed then.
       if (known.processId === lease.id() && !running.has(known.callId)) {
         const over = { accountId, key, callId: known.callId }
         await (unfreed.get(over.callId) === undefined ? store.abandon(over) : free(over))

@@ -11,7 +11,7 @@ import { type ApiKeyFacts, type ApiKeys, KEY_ID_FORM } from './api-keys.ts'
 import { type BudgetsStore, budgetDescription } from './budgets-store.ts'
 import { creationOf, keysIn, revocationsOf } from './open-keys.ts'
 
-/** Calls at the same time. The total size of their bodies has a separate limit. */
+/** Maximum number of concurrent calls. The total size of their bodies has a separate limit. */
 const KEY_CALLS_MAX = 256
 const KEY_CALLS_BYTES_MAX = 16 * 1024 * 1024
 
@@ -99,9 +99,10 @@ type Keys = {
 }
 
 /**
- * A key with the scope `admin` acts on all accounts, other keys on their own account. To make keys,
- * they need the scope `keys`, and give no more rights and no longer life than they have. A key with
- * a budget makes no keys, because a new key could spend more than the budget.
+ * A key with the scope `admin` acts on all accounts, any other key on its own account. Such a key
+ * needs the scope `keys` to make keys. The new key gets no more rights and no longer life than the
+ * key that makes it. A key with a budget makes no keys, because a new key could spend more than the
+ * budget.
  */
 export function keyRoutes(over: Keys): readonly Route[] {
   const account = { tag: 'Account', scope: 'any' } as const

@@ -68,11 +68,11 @@ export type KeysStore = {
    * the newest). `unknown_cursor` if this account never existed.
    */
   pageAccounts(query: AccountPageQuery): Promise<readonly Account[] | 'unknown_cursor'>
-  /** Null: the default tier. False if no account has this name. */
+  /** A null `tier` sets the default tier. False if no account has this name. */
   setTier(name: string, tier: string | null): Promise<boolean>
   /**
-   * Null enables the account. Keeps the first time if the account is already disabled. False if no
-   * account has this name.
+   * A null `at` enables the account. Keeps the first time if the account is already disabled. False
+   * if no account has this name.
    */
   setDisabled(name: string, at: number | null): Promise<boolean>
   /**
@@ -86,11 +86,11 @@ export type KeysStore = {
   addKey(key: NewKey): Promise<boolean>
   /** Also finds a revoked key. Null if no key has this id. */
   findKey(id: string): Promise<StoredKey | null>
-  /** In any order, without unknown ids. */
+  /** Returns the keys in any order. Unknown ids are left out. */
   findKeys(ids: readonly string[]): Promise<readonly StoredKey[]>
   /** Keys that expired or were revoked before `endedSince` (Unix seconds) do not count. */
   countKeys(accountId: string, endedSince: number): Promise<number>
-  /** Null: of all accounts. In the order in which they were made. */
+  /** Returns the keys of the account (null: of all accounts) in the order of creation. */
   listKeys(accountId: string | null): Promise<readonly StoredKey[]>
   /**
    * Revokes a key of the account (null: of any account) forever, the keys that it made for its

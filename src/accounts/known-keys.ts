@@ -19,7 +19,7 @@ type KnownKey = {
   readonly key: Promise<StoredKey | null>
   readonly askedAtMs: number
   readonly usedAtMs: number
-  /** Invented ids are not looked up again in the background. */
+  /** False for an unknown id, which is not looked up again in the background. */
   readonly isThere: boolean
 }
 

@@ -24,8 +24,8 @@ export function creationOf({ id, accountName, name, scopes, expiresAt }: ApiKeyF
 }
 
 /**
- * A record for the key and each key that was revoked with it. `ids` is null when no key has this
- * id.
+ * Returns a record for the key, and one for each key that was revoked with it. `ids` is null when
+ * no key has this id.
  */
 export function revocationsOf(id: string, ids: readonly string[] | null): readonly NewAct[] {
   const others = (ids ?? []).filter((other) => other !== id)

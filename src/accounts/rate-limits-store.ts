@@ -57,10 +57,10 @@ export type KeyUsage = {
   readonly model: string
   readonly requests: number
   readonly tokens: number
-  /** Of calls whose prompt and answer were counted separately. */
+  /** Sum over calls whose prompt and answer were counted separately. */
   readonly promptTokens: number
   readonly completionTokens: number
-  /** Of the requests that have a price, in billionths. */
+  /** Sum over the requests that have a price, in billionths. */
   readonly money: number
   readonly unpricedRequests: number
 }

@@ -38,10 +38,10 @@ export const usageRow = z.object({
   model: z.string().nullable(),
   requests: z.int(),
   tokens: z.int(),
-  /** Of calls whose prompt and answer are counted separately. */
+  /** Tokens of calls whose prompt and answer are counted separately. */
   prompt_tokens: z.int(),
   completion_tokens: z.int(),
-  /** Of the other calls. */
+  /** Tokens of all other calls. */
   unsplit_tokens: z.int(),
   /** The total cost of the requests that have a price: billionths as decimal digits. */
   money: z.string().regex(/^\d+$/),
@@ -85,7 +85,7 @@ export function createUsageStore(
     async report({ account, key, from, until, per, by }) {
       const { id = null, name = null }: { id?: string | null; name?: string | null } = account ?? {}
       const is = (dimension: UsageQuery['by'][number]) => sql`${by.includes(dimension)}::boolean`
-      // Rows from before keys and models were counted have an empty key id. Their key and model are
+      // Rows from before the counts by key and model have an empty key id. Their key and model are
       // unknown.
       const { rows } = await sql<UsageRow>`
         select * from (
@@ -150,7 +150,7 @@ export function createUsageStore(
   }
 }
 
-/** A JSON number holds the largest allowed integer exactly. */
+/** Limits a sum to the largest integer that a JSON number holds exactly. */
 function capped(sum: ReturnType<typeof sql>) {
   return sql`least(${sum}, ${Number.MAX_SAFE_INTEGER}::bigint)::bigint`
 }

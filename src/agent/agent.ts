@@ -34,7 +34,7 @@ export type AgentTimings = ConnectionTimings & {
 
 export const AGENT_TIMINGS: AgentTimings = {
   ...CONNECTION_TIMINGS,
-  // A restarted gateway is reachable sooner than after the 24 s that the public client waits.
+  // The public client waits 24 s. A restarted gateway is reachable sooner.
   backOff: { minMs: 1_000, maxMs: 60_000 },
   steadyMs: 10_000,
   drainMs: 30_000,
@@ -138,7 +138,7 @@ export function startAgent(options: AgentOptions): Agent {
   const done = keepServing().finally(() => {
     phase = 'stopped'
   })
-  // The caller may never read `done`. Its rejection must not end the process then.
+  // The caller may never read `done`. Even then, a rejection must not end the process.
   done.catch(() => undefined)
   return {
     done,
@@ -177,7 +177,7 @@ function faultOf(error: unknown, hasServed: boolean, log: Logger): null {
   const isFinal = error instanceof AgentFailure || (error instanceof GatewayError && error.isFinal)
   if (isFinal && !hasServed)
     throw error instanceof AgentFailure ? error : new AgentFailure(error.message)
-  // During registration, the backend receives no caller's prompt, so its message contains none.
+  // The backend receives no caller's prompt during registration, so its message contains none.
   if (error instanceof GatewayError || error instanceof AgentFailure)
     log.warn({ fault: error.message }, 'not registered')
   else if (error instanceof BackendError)

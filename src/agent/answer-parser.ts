@@ -41,7 +41,7 @@ export class AnswerParser {
     return this.answer.isEnded
   }
 
-  /** The chunks that these bytes complete. `fault`: an error, a malformed or a too long event. */
+  /** Returns the complete chunks. `fault`: an error, a malformed or a too long event. */
   push(bytes: Uint8Array): AnswerStep {
     return this.take((events) => this.events.push(bytes, events))
   }
@@ -92,7 +92,7 @@ type Answer = {
 const END_MARK = '[DONE]'
 const CHUNK = 'chat.completion.chunk'
 
-/** Leaves out the usage. Null for a chunk without choices. */
+/** Returns the chunk without its usage. Null for a chunk without choices. */
 function takeEvent(data: string, answer: Answer): AnswerChunk | null {
   if (answer.isEnded) return null
   // Some backends send empty data to keep the connection open.

@@ -133,7 +133,7 @@ class Reading implements Dispatcher.DispatchHandler, BackendAnswer {
     this.giveUp()
   }
 
-  /** A call that waits for a connection ends when it gets the connection. */
+  /** Ends the call. A call that still waits for a connection ends once it has the connection. */
   private giveUp(): void {
     this.end()
     this.controller?.abort(LEFT)

@@ -14,7 +14,7 @@ export class BackendError extends Error {
   /** For the log, without text from the backend. */
   readonly reason: string
 
-  /** `status`: the backend's status or error code. Frames cannot carry all; others become 500. */
+  /** `status`: the backend's status or error code. It becomes 500 if frames cannot carry it. */
   constructor(
     message: string,
     status = 500,
@@ -53,7 +53,7 @@ export function refusalError(answer: {
   return new BackendError(message ?? reason, meant ? Number(code) : status, wait, reason)
 }
 
-/** For an error in a stream's chunk, or in a whole answer in place of a stream. */
+/** Returns the error in a stream's chunk, or in a whole answer sent instead of a stream. */
 export function backendErrorOf({ message, code }: Pick<Refusal, 'message' | 'code'>): BackendError {
   const reason = 'the backend answered with an error'
   return new BackendError(message ?? reason, Number(code ?? 500), null, reason)

@@ -10,8 +10,8 @@ import { BackendError } from './backend-error.ts'
 
 export type BenchmarkPlan = {
   /**
-   * Includes the warm-up. Every part sends at least one request, even to a slow backend, so it may
-   * take longer.
+   * Includes the warm-up. Every part sends at least one request, so a benchmark of a slow backend
+   * may take longer.
    */
   readonly durationMs: number
   /** Concurrent requests in the last part. */
@@ -35,7 +35,7 @@ export type BenchmarkProgress = {
 /** Tokens per second. A slower node is not useful, because people read faster. */
 export const TOKENS_PER_SECOND_MIN = 1
 
-/** As long as the public client measures: this shows the speed that a model can sustain. */
+/** The public client measures for the same time, which shows the speed that a model can sustain. */
 export const BENCHMARK: BenchmarkPlan = { durationMs: 60_000, concurrency: 8 }
 
 /**
@@ -157,7 +157,7 @@ async function measureRequest(
     : { tokens, ms: last - sentAt }
 }
 
-/** The answer is long enough for every requested length. */
+/** The prompt asks for an answer that is long enough for every requested length. */
 const PROMPT = 'Write 500 words about how the tides of the sea come about.'
 
 function countTokens(chunk: JsonObject): number | null {

@@ -106,10 +106,10 @@ type Settings = z.output<typeof schema>
 export type GatewayAccess = { readonly gatewayUrl: string; readonly apiKey: string }
 
 type NodeChoice = {
-  /** Null selects the node with this name. The file contains its id. */
+  /** Null selects the account's node with `nodeName`. Its id may be in `nodesFile`. */
   readonly nodeId: string | null
   readonly nodeName: string
-  /** Contains ids of nodes. */
+  /** Path of the file with ids of nodes. */
   readonly nodesFile: string
 }
 

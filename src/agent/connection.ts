@@ -268,7 +268,10 @@ function createSender(socket: WebSocket): Sender {
   let stream: Socket | null = null
   let isCorked = false
 
-  /** A packet from the backend has many chunks, and each frame would need a system call. */
+  /**
+   * Sends the frames of one tick together. Otherwise each of a packet's many chunks would need a
+   * system call.
+   */
   function gather(): void {
     if (stream === null || isCorked) return
     const corked = stream
@@ -310,7 +313,7 @@ type Liveness = {
 
 /**
  * Ends the connection if nothing arrived between two pings: the other end may be gone without a
- * close. `now` is milliseconds of a clock that never goes back.
+ * close frame. `now` is milliseconds of a clock that never goes back.
  */
 function watchLiveness(socket: WebSocket, pingMs: number, now: () => number): Liveness {
   let timer: NodeJS.Timeout | undefined

@@ -19,7 +19,7 @@ export class GatewayError extends Error {
   override readonly name = 'GatewayError'
   /** Null if the gateway did not answer. */
   readonly status: number | null
-  /** The gateway itself refused the call: a retry changes nothing. */
+  /** True if the gateway itself refused the call. A retry then changes nothing. */
   readonly isFinal: boolean
 
   constructor(

@@ -4,7 +4,7 @@ import { readAgentConfig } from './config.ts'
 import { AgentFailure } from './registration.ts'
 import { runAgent } from './run-agent.ts'
 
-/** A parent process starts and restarts this. People use `affidavit node run` instead. */
+/** A parent process starts and restarts this program. People use `affidavit node run` instead. */
 try {
   const config = readAgentConfig()
   const log = await openProcessLogger(config.logLevel)

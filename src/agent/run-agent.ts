@@ -76,6 +76,6 @@ export async function runAgent(
 const SAME_SIGNAL_MS = 500
 
 function notifyParent(ready: AgentReady): void {
-  // If the parent has just ended, a 'disconnect' event follows.
+  // A failed send is ignored: if the parent has just ended, a 'disconnect' event follows.
   if (process.connected) process.send?.(ready, undefined, undefined, () => undefined)
 }

@@ -7,7 +7,7 @@ import { recordFailure, recordProcessingTime } from './track-calls.ts'
 export type ShowMissingPage = (context: ApiContext) => Promise<unknown>
 
 /**
- * Answers in the error envelope if the middleware behind it throws, or if the call has no route. An
+ * Answers in the error envelope if the next middleware throws, or if the call has no route. An
  * unexpected error is logged, and answered with a 500 without details. If the answer has already
  * begun, the connection is cut, so that the answer does not look complete. A browser that asks for
  * a path outside the API receives a page. `now` returns milliseconds. `paths`: the router's
@@ -79,7 +79,7 @@ function unanswered({ status, response, path }: ApiContext, paths: readonly stri
   return new ApiError(code, status === 405 && allowed ? `${message}: ${allowed}` : message)
 }
 
-/** Lists the patterns whose first two or more segments are those of the missing path. */
+/** Lists the patterns that share their first two or more segments with the unknown path. */
 function absenceText(path: string, paths: readonly string[]): string {
   const segments = path.split('/', SHARED_MAX + 1)
   for (let shared = segments.length - 1; shared > SHARED_MIN; shared--) {

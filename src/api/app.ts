@@ -64,7 +64,7 @@ type ApiSettings = {
   readonly logLevel: string
   /** Addresses and CIDRs of the proxies whose `x-forwarded-for` is trusted. */
   readonly trustedProxies: readonly string[]
-  /** If true, every answer says so, even the answer to a malformed request. */
+  /** If true, each answer has STAGING_HEADERS, even the answer to a malformed request. */
   readonly isStaging: boolean
 }
 
@@ -204,7 +204,7 @@ function createKoa(
   return koa
 }
 
-/** Before the port closes, clients must open other connections. */
+/** Makes clients open other connections before the port closes. */
 function closeConnections(isDraining: () => boolean): ApiMiddleware {
   return (context, next) => {
     if (isDraining()) context.set('connection', 'close')
@@ -212,7 +212,7 @@ function closeConnections(isDraining: () => boolean): ApiMiddleware {
   }
 }
 
-/** While the process stops, also closes the connections of refused calls. */
+/** Refuses calls while the process stops, and closes their connections. */
 function refuseWhenClosing(isClosing: () => boolean): ApiMiddleware {
   return (context, next) => {
     if (!isClosing()) return next()

@@ -69,7 +69,7 @@ function requireScope({ scopes }: Pick<Caller, 'scopes'>, scope: Scope): void {
   throw new ApiError('insufficient_scope', `This needs a key with the scope ${scope}`)
 }
 
-/** If the key store is unreachable, the key may be valid, so this throws `not_ready`. */
+/** Throws `not_ready` if the key store is unreachable, because the key may be valid. */
 async function findCaller(keys: Authenticator, key: string): Promise<Caller | null> {
   try {
     return await keys.authenticate(key)

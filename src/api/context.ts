@@ -10,7 +10,7 @@ export const SCOPES = ['inference', 'nodes', 'history:all', 'keys', 'admin'] as 
  * - inference: completions and all else that models do, the account's history and its limits
  * - nodes: registering, running and inspecting nodes
  * - history:all: the completions of all accounts, also where `HISTORY_ALL` is false
- * - keys: making keys for its account, that may do no more than itself
+ * - keys: making keys for the same account, with no more rights than the making key
  * - admin: the keys of every account, and what `/v1/admin/…` serves
  */
 export type Scope = (typeof SCOPES)[number]
@@ -30,7 +30,7 @@ export type Caller = {
   /** Public: logs may contain it. */
   readonly keyId: string
   readonly scopes: readonly Scope[]
-  /** Of the account's limits. Null for the default tier. */
+  /** Tier of the account's limits. Null for the default tier. */
   readonly tier: string | null
   /** Unix seconds. Null if the key never expires. */
   readonly expiresAt: number | null
@@ -67,7 +67,7 @@ export type RequestState = {
   caller: Caller | null
   /** The operator on the control socket. Null on the public port. */
   operator: Operator | null
-  /** When the head of the answer, and a stream's first event, were sent. Null before that. */
+  /** When the answer's head and a stream's first event were sent. Null before that. */
   headAtMs: number | null
   firstEventAtMs: number | null
   /** The error that the caller received instead of the answer, or of the rest of a stream. */

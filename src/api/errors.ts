@@ -135,12 +135,12 @@ export class ValidationError extends Error {
   }
 }
 
-/** The member fits its schema, but cannot be processed. */
+/** Returns the error for a member that fits its schema, but cannot be processed. */
 export function unfitFor(place: 'body' | 'query', member: string, msg: string): ValidationError {
   return new ValidationError([{ loc: [place, member], msg, type: 'value_error' }])
 }
 
-/** No answer can be sent. */
+/** The caller left, so no answer can be sent. */
 export class CallerLeftError extends Error {
   override readonly name = 'CallerLeftError'
 

@@ -46,16 +46,16 @@ type FacedCall = { readonly requestId: string; readonly startedAtMs: number }
 
 /** What a caller has received of a stream of Responses. */
 export type StreamSoFar = {
-  /** From the stream's first event, or a newer state. */
+  /** The response in the stream's first event, or a newer state. */
   readonly response: JsonObject
-  /** Of the next event. */
+  /** Sequence number of the next event. */
   readonly sequence: number
 }
 
 /** `created`: Unix seconds. */
 type FacedModel = { readonly id: string; readonly name: string; readonly created: number }
 
-/** A function chooses by the headers of the request. */
+/** A function chooses the face by the headers of the request. */
 export type FaceChoice = Face | ((headers: IncomingHttpHeaders) => Face)
 
 /** The form for OpenAI's clients, from which the other faces are made. */

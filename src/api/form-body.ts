@@ -9,7 +9,7 @@ import { ApiError } from './errors.ts'
 import { boundaryOf, checkForm, invalidForm, type PartNames } from './form-frame.ts'
 import { type BodyLimits, readBody, shownType } from './read-body.ts'
 
-/** A part comes from the caller. */
+/** A part of the caller's form. Attacker-controlled. */
 export type FormPart = PartNames & { readonly bytes: Uint8Array }
 
 /**
@@ -77,7 +77,7 @@ export async function parseForm(body: Buffer, boundary: string): Promise<readonl
   return parts.map((part, index) => ({ ...part, bytes: contents[index] ?? new Uint8Array() }))
 }
 
-/** As a socket delivers them. */
+/** Sockets deliver pieces of about this size. */
 const SLICE_BYTES = 64 * 1024
 
 /** Other calls can run between two slices. A hostile form takes a second to parse. */

@@ -3,7 +3,7 @@ import type { Json } from '../../attestation/json/value.ts'
 import { type Form, faultsOf, type ObjectForm, text } from '../../enclave/protocol/form.ts'
 import { described, faultIssue, type JsonSchema } from './schemas.ts'
 
-/** The form checks the values. Its JSON Schema is only for the documentation. */
+/** Returns a schema whose values the form checks. Its JSON Schema is only for the documentation. */
 export function schemaOf<Value extends Json>(form: Form): z.ZodType<Value> {
   const schema = z.custom<Value>().check(({ value, issues }) => {
     for (const { loc, type, msg } of faultsOf(form, value)) issues.push(faultIssue(loc, type, msg))
@@ -16,7 +16,7 @@ export function boundedInteger(bounds: { readonly min?: number; readonly max?: n
   return schemaOf<number>({ kind: 'integer', ...bounds })
 }
 
-/** Without the rules that involve several members. */
+/** Returns the JSON Schema of a form, without the rules that involve several members. */
 export function jsonSchemaOfForm(form: Form): JsonSchema {
   switch (form.kind) {
     case 'optional':
@@ -83,7 +83,7 @@ function membersSchema({ members }: ObjectForm): JsonSchema {
   }
 }
 
-/** The form of each known type, and any object with another text as its type. */
+/** Returns the schema for each known type, and for any object with another text as its type. */
 function byTypeSchema(
   { members: { type = text } }: ObjectForm,
   forms: Readonly<Record<string, Form>>,

@@ -184,7 +184,7 @@ function checkMediaType({ headers }: IncomingMessage): void {
     )
 }
 
-/** For messages. */
+/** Returns a content type as error messages show it. */
 export function shownType(type: string | undefined): string {
   return type === undefined ? 'none' : type.slice(0, 100)
 }

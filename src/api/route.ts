@@ -82,7 +82,7 @@ type RouteDefinition<Params, Query, Headers, Body> = Declaration<Params, Query, 
   ) => Promise<object | string | undefined>
 }
 
-/** Each member that has a schema is the result of this schema. */
+/** Each member that has a schema holds the value that the schema returned. */
 export type RouteCall<Params = unknown, Query = unknown, Headers = unknown, Body = unknown> = {
   readonly context: RouteContext
   readonly params: Params

@@ -6,9 +6,9 @@ export type JsonSchema = { readonly [keyword: string]: unknown }
 const shapes = new WeakMap<z.core.$ZodType, () => JsonSchema>()
 
 /**
- * States the JSON Schema of a check in code, which zod cannot describe. Write it next to the check,
- * with the same values. A derived schema keeps the shape (`.nullish()`), but not after a further
- * `.check()`.
+ * Sets the JSON Schema of a check in code, because zod cannot describe the check. Write it next to
+ * the check, with the same values. A derived schema (`.nullish()`) keeps this JSON Schema. A schema
+ * after a further `.check()` does not.
  */
 export function described<Schema extends z.ZodType>(
   schema: Schema,
@@ -24,7 +24,7 @@ export function jsonSchemaOf(schema: z.ZodType): JsonSchema {
     io: 'input',
     unrepresentable: 'any',
     override: ({ zodSchema, jsonSchema }) => {
-      // A text parameter that becomes a number has a number as its default. Zod leaves it out.
+      // If text becomes a number, the default is a number too. Zod leaves such a default out.
       const { def } = zodSchema._zod
       if (def.type === 'default' && def.defaultValue !== null) jsonSchema.default = def.defaultValue
       const shape = shapes.get(zodSchema)
@@ -160,7 +160,7 @@ export const uuidText = patternText(
   'a valid UUID',
 )
 
-/** JSON Schema has no flag `i`. */
+/** Returns the pattern for upper and lower case, because JSON Schema has no flag `i`. */
 function anyCase({ source, ignoreCase }: RegExp): string {
   return ignoreCase ? source.replaceAll('a-f', 'a-fA-F') : source
 }

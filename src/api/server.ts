@@ -142,8 +142,8 @@ function refuseWithoutHost(response: ServerResponse): void {
 }
 
 /**
- * The client would take this answer for the answer to an earlier request, so it is written only if
- * no other answer is due. The parser provides only a socket.
+ * Refuses a malformed request, if no other answer is due: the client would take the refusal for the
+ * answer to an earlier request. The parser provides only a socket.
  */
 function refuseMalformed(
   error: NodeJS.ErrnoException,

@@ -124,8 +124,8 @@ function logRequest(
 }
 
 /**
- * If no model served the name, the name may be a prompt, so only its family is logged. The time of
- * a provider is in the receipts. The time of a node is not known.
+ * A name that no model served may be a prompt, so only its family is logged. The provider's time
+ * comes from the enclave. The time of a node is not known.
  */
 function inferenceLine(
   scope: CallScope | null,

@@ -28,7 +28,7 @@ export function validate<Output>(
   return data as Output
 }
 
-/** Throws ValidationError for an empty body and for JSON with more than one meaning. */
+/** Throws ValidationError for an empty body, malformed JSON or JSON with more than one meaning. */
 export function parseJsonBody(body: Uint8Array): Json {
   const read = readJson(body)
   if ('fault' in read) throw new ValidationError([read.fault])

@@ -48,7 +48,7 @@ export type Bus = {
   listen(topic: string, listener: Listener): void
   /** The other gateways from which a message arrived recently. */
   peers(): readonly string[]
-  /** If the server is gone, all other gateways are gone. */
+  /** If the connection to the server is lost, all other gateways count as gone. */
   onGone(listener: (peer: string) => void): void
   onCome(listener: (peer: string) => void): void
   open(peer: string, service: string, header: unknown): Channel
@@ -193,7 +193,7 @@ class NatsBus implements Bus {
     const channel = present(this.channels.add(peer, name))
     const text = JSON.stringify({ ...this.sender(), service, header })
     if (!this.isUp || !this.seen.has(peer)) channel.lose('the other gateway is gone')
-    // Without a subscription at the peer, the server reports this on the channel's subject.
+    // If the peer has no subscription, the server reports this on the channel's subject.
     else this.post(this.subject('open', peer), text, this.subject('channel', this.id, name))
     return channel
   }
@@ -290,7 +290,7 @@ class NatsBus implements Bus {
     this.connection = null
   }
 
-  /** No other gateway is known yet. */
+  /** Runs when a connection is open. No other gateway is known yet. */
   private rise(): void {
     this.epoch++
     this.isUp = true
@@ -316,7 +316,7 @@ class NatsBus implements Bus {
     this.publish('here', null)
   }
 
-  /** Otherwise the other gateway would not notice that a last frame is missing. */
+  /** Publishes how many frames were sent, so that the peer notices a missing last frame. */
   private publishTally(peer: string): void {
     const sent = this.channels.tally(peer)
     for (let from = 0; from < sent.length; from += TALLY_MAX)
@@ -415,7 +415,7 @@ class NatsBus implements Bus {
 
   private post(subject: string, payload: Uint8Array | string, reply?: string): void {
     const { connection } = this
-    // The client would keep the message, and send it to the next server too late.
+    // Without a connection, the client would keep the message and send it too late.
     if (!this.isUp || connection === null || connection.isClosed()) return
     try {
       const body = typeof payload === 'string' ? Buffer.from(payload) : payload

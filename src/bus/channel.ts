@@ -25,7 +25,7 @@ const KINDS = {
 type Kind = (typeof KINDS)[keyof typeof KINDS]
 
 const HEAD_BYTES = 5
-/** NATS servers accept 1 MiB by default. Other channels send between smaller frames. */
+/** NATS servers accept 1 MiB by default. With smaller frames, channels wait less for each other. */
 export const PART_BYTES_MAX = 64 * 1024
 /** Cost of a frame besides its bytes, because even an empty frame needs memory. */
 export const FRAME_COST = 256

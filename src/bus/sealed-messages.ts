@@ -25,7 +25,7 @@ export type SealRefusal =
   | 'unsealed' // no seal of this form
   | 'forged' // the MAC is not from a gateway of the service, or is for another subject
   | 'stale' // too old, or from the future: a clock is wrong, or the message was sent again
-  | 'replayed' // its number was taken before
+  | 'replayed' // its number was used before
 
 /** `reply`: the subject for the answer, if an answer is expected. */
 export type MessageSubject = { readonly subject: string; readonly reply?: string | undefined }

@@ -62,7 +62,7 @@ export function busFaults(given: Environment): readonly string[] {
   ]
 }
 
-/** With these faults, others could read or write the gateways' messages. */
+/** Returns the faults with which others could read or write the gateways' messages. */
 function openFaults(given: Environment, servers: readonly string[]): readonly string[] {
   if (servers.length === 0 || given.NATS_CLOSED_NETWORK === 'true') return []
   const { needsTls, login } = readServerAddresses(servers)
@@ -76,7 +76,7 @@ function openFaults(given: Environment, servers: readonly string[]): readonly st
       ]
 }
 
-/** The variables have no faults. Null: the gateway works alone. */
+/** The variables must have no faults. Null if the gateway works alone. */
 export function busOf(settings: Settings): BusConfig | null {
   const { NATS_URL: servers } = settings
   if (servers === undefined) return null

@@ -80,7 +80,7 @@ export function createAnchorBlocksStore({ queries }: Pick<Database, 'queries'>):
         after === null
           ? sql`true`
           : sql`(a.block_number, a.block_hash) > (${after.number}::bigint, ${decodeHex(after.hash)}::bytea)`
-      // A join with logs would read every anchor, as in listBacklogs.
+      // No join with logs, because it would read every anchor (see listBacklogs).
       const { rows } = await sql<{ block_number: number; block_hash: Uint8Array }>`
         select a.block_number, a.block_hash from anchors a
         where a.state = 'confirmed' and a.proven_block_hash is distinct from a.block_hash and ${isLater}
@@ -142,7 +142,7 @@ type AnchorRow = {
   readonly chain_id: number
   readonly block_number: number | null
   readonly block_hash: Uint8Array | null
-  /** Null if no proof is stored for this block, as are all later members. */
+  /** Null if no proof is stored for this block. All later members are null too. */
   readonly header: Uint8Array | null
   readonly number: number
   readonly transaction_index: number

@@ -59,7 +59,7 @@ export type Anchoring = {
   }
 }
 
-/** src/local/local-chain.ts empties a stuck pool. The anchors must then be sent again soon. */
+/** src/local/local-chain.ts empties a stuck pool, and the anchors must be sent again soon after. */
 const LOCAL_REBROADCAST_MS = 2_000
 
 /**
@@ -152,7 +152,7 @@ export function openAnchoring(
 /** Blocks are not read while the event loop is at least this busy. */
 const BUSY_UTILIZATION_MIN = 0.8
 
-/** The returned function looks at the time since its last call. */
+/** Returns a function that measures the time since its last call. */
 function createBusyCheck(): () => boolean {
   let before = performance.eventLoopUtilization()
   return () => {

@@ -72,7 +72,7 @@ export function createAnchorsStore({ queries }: Pick<Database, 'queries'>): Anch
       return rows.map(toAnchor)
     },
     async lowestUnsettled(relayer) {
-      // As literals, the states match the partial index.
+      // The states are literals, so the query can use the partial index.
       const row = await queries
         .selectFrom('anchors')
         .select('nonce')
@@ -203,7 +203,7 @@ export function earlierHashes(current: string): RawBuilder<string | null> {
 
 export function hasSuccessor(row: string): RawBuilder<boolean> {
   const { relayer, nonce } = firstOf(row)
-  // With attempt > 0, the partial index is used.
+  // The condition `attempt > 0` lets the query use the partial index.
   return sql`exists (
     select from anchors s
     where s.attempt = ${sql.ref(`${row}.attempt`)} + 1 and s.attempt > 0

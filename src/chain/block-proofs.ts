@@ -31,7 +31,7 @@ export type BlockProofs = {
    * Reads the block with this hash, and stores the proofs of all anchors in it. Concurrent calls
    * for a block share one reading. Returns null if the chain does not have the block, or if
    * BLOCKS_WAITING_MAX other blocks wait. Rejects with RpcError, BlockUnreadable and the store's
-   * errors. A BlockUnreadable is then repeated for UNREADABLE_MS without reading.
+   * errors. After a BlockUnreadable, calls for the block reject for UNREADABLE_MS without reading.
    */
   prove(blockHash: string): Promise<ProofsByHash | null>
   /**
@@ -117,8 +117,8 @@ export function createBlockProofs(options: {
 }
 
 /**
- * Throws BlockUnreadable: `not_in_block`, or `unknown_transaction` or `unknown_receipts` if they do
- * not lead to the header's root. Takes some milliseconds for each hundred transactions.
+ * Throws BlockUnreadable: `not_in_block`, or `unknown_transaction` or `unknown_receipts` if these
+ * do not have the header's root. Takes some milliseconds for each hundred transactions.
  */
 export function proveTransaction(block: RawBlock, txHash: string): BlockProof {
   const index = block.transactionHashes.indexOf(txHash)

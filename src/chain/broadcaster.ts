@@ -110,8 +110,8 @@ export function createBroadcaster(given: BroadcasterOptions): Broadcaster {
   }
 
   /**
-   * After a failure, even notify() does not end the pause. Otherwise it does, once in each
-   * `pollIntervalMs` at most.
+   * Returns the pause. notify() ends only a pause without work, and only once in each
+   * `pollIntervalMs`.
    */
   function pauseAfter(startedAt: number): LoopPause {
     const { pollIntervalMs, heartbeatMs, standbyIntervalMs, backoff, random } = options

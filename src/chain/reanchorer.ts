@@ -8,7 +8,7 @@ import { CommitRaceLost } from './relayers-store.ts'
 import type { RawAnchorTransaction } from './sign-anchor.ts'
 
 const REANCHOR_INTERVAL_MS = 5_000
-/** A limit, so that callers' commits can run between passes. */
+/** Maximum number in a pass, so that callers' commits can run between passes. */
 const REANCHORS_MAX = 32
 const FAULT_LOG_INTERVAL_MS = 60_000
 

@@ -5,7 +5,7 @@ import type { DatabaseSession } from '../storage/postgres-session.ts'
 import type { Broadcaster, BroadcasterStatus } from './broadcaster.ts'
 import type { RelayerBacklog, RelayersStore } from './relayers-store.ts'
 
-/** Also how often leases are renewed. */
+/** Interval between searches for relayers to follow. Leases are renewed at the same time. */
 const FOLLOW_INTERVAL_MS = 3_000
 /** Another gateway may follow the relayer after this time without a renewal. */
 const FOLLOW_LEASE_SECONDS = 15
@@ -30,7 +30,7 @@ export type RelayerFollowers = {
 type RelayerTurn = {
   /** Also true while the session is down, because the owner is then unknown. */
   isOurs(): boolean
-  /** Tries until the returned function is called. `onChange` runs when the turn is gained. */
+  /** Tries to get the turn until the returned function is called. `onChange` runs on success. */
   join(onChange: () => void): () => void
 }
 

@@ -8,7 +8,7 @@ const DOUBT_TIMEOUT_MS = 2_000
 
 /**
  * At most this many nonces are skipped at once: ten days with an anchor each second. An endpoint
- * with a higher count lies or serves another chain. Transactions after a wrong gap are never mined.
+ * that needs a wider gap lies or serves another chain. After such a gap, no transaction is mined.
  */
 export const NONCES_SKIPPED_MAX = 1_000_000
 
@@ -181,7 +181,7 @@ export class RelayerNonces {
       return true
     } catch (cause) {
       if (!isMust) {
-        // Only a failure led here, so anchors may be signed now and sent later.
+        // Only a failure caused this question, so anchors may be signed now and sent later.
         this.#comparison = 'done'
         return false
       }

@@ -169,8 +169,8 @@ export function takeNonce(relayer: string, nonce: number): RawBuilder<unknown> {
 const NOT_NULL_VIOLATION = '23502'
 
 /**
- * The statement of a commit that comes second finds no log or no relayer, and inserts null. The
- * database refuses this.
+ * Returns true for the error of a commit that came second. Its statement finds no log or no
+ * relayer, and inserts null, which the database refuses.
  */
 export function isRaceLost(error: unknown): boolean {
   if (!(error instanceof Error) || !('code' in error) || !('column' in error)) return false

@@ -37,7 +37,7 @@ export type RoundOptions = {
   /** Address, 0x, lower case. No other program may use the nonces of this account. */
   readonly relayer: string
   readonly chainId: number
-  /** Nothing is sent without a contract here: a call would succeed, but anchor nothing. */
+  /** Nothing is sent while this address has no contract: calls would succeed but anchor nothing. */
   readonly contract: string
   /** Number of blocks that confirm an anchor: its own block and the blocks on top. */
   readonly confirmations: number
@@ -169,8 +169,7 @@ export class BroadcastRounds {
   }
 
   /**
-   * Another gateway makes progress that this gateway does not see. Later, everything must be read
-   * again.
+   * Forgets all progress, because another gateway sends now. Later, everything must be read again.
    */
   #forget(): void {
     this.#mineFrom = null
@@ -214,7 +213,7 @@ export class BroadcastRounds {
       // chain.
       if (!(await this.#checkTip(end, signal))) return
       await this.#store(open, receipts)
-      // Each anchor starts its own time limit here, so `some` or `find` would be wrong.
+      // `some` or `find` would be wrong, because #isTaken must start each anchor's time limit.
       const missing = open.filter((_, at) => !receipts[at])
       const taken = missing.filter((anchor) => this.#isTaken(anchor))
       await this.#storeTaken(taken)
@@ -247,7 +246,7 @@ export class BroadcastRounds {
     }
   }
 
-  /** An endpoint may show the nonce before the receipt, but `takenAfterMs` is more than enough. */
+  /** `takenAfterMs` is much longer than an endpoint needs between the nonce and the receipt. */
   #isTaken({ nonce }: Anchor): boolean {
     const { takenAfterMs, now } = this.#options
     const since = this.#missingSince.get(nonce) ?? now()

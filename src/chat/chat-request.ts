@@ -6,7 +6,7 @@ import { jsonSchemaOfForm, schemaOf } from '../api/form-schema.ts'
 import { described, jsonSchemaOf } from '../api/schemas.ts'
 import { type ChatSize, measureChat } from './chat-tokens.ts'
 
-/** What the gateway reads. The enclave gets the exact bytes. */
+/** The part of a request that the gateway reads. The enclave gets the exact bytes. */
 export type ChatRequest = {
   readonly model: string
   readonly isStream: boolean

@@ -11,7 +11,7 @@ import {
 } from '../../attestation/json/value.ts'
 import { ESTIMATE_MAX } from '../accounts/limits/limiter.ts'
 
-/** As far as the size is known without the model's tokenizer. */
+/** The size of a request, as far as it is known without the model's tokenizer. */
 export type ChatSize = {
   readonly messages: number
   /** UTF-8 bytes of all texts in the prompt: messages, names, tool calls, and tool descriptions. */

@@ -74,7 +74,7 @@ const answer = z.looseObject({})
 
 type Asked = z.output<typeof request>
 
-/** Nodes whose backend serves the path get these calls. A query is ignored. */
+/** Only nodes whose backend serves the path get these calls. A query is ignored. */
 export function dialectRoutes({
   calls,
   limiter,

@@ -11,7 +11,7 @@ import type { Dispatcher } from '../nodes/runs/dispatch.ts'
 /** `owned_by` of a model that contributed nodes serve. */
 const NODES_OWNER = 'nodes'
 
-/** Nodes could fill the list with any names. The models with the most nodes come first. */
+/** Limited, because nodes can offer any names. The models with the most nodes come first. */
 export const NODE_MODELS_LISTED_MAX = 1_000
 
 const listedModel = z.strictObject({
@@ -71,8 +71,8 @@ type UpstreamServices = {
 /**
  * Lists the available models: the models of nodes, the ids in the enclave's provider table, and the
  * ids of `providerModels` whose provider is in the table. Patterns (`gpt-*`) are not listed: the
- * operator must name their models. An id of nodes and of a provider is listed once, for nodes.
- * While the enclave is unreachable, the providers' models are missing.
+ * operator must name their models. An id that both nodes and a provider serve is listed once, as a
+ * model of nodes. While the enclave is unreachable, the providers' models are missing.
  */
 export function createModels({
   dispatcher,

@@ -76,7 +76,7 @@ function passBrokenPipe(fault: NodeJS.ErrnoException): void {
   if (fault.code !== 'EPIPE') throw fault
 }
 
-/** Otherwise commander would end the process with its own exit codes, and cut the output. */
+/** Makes commander throw. Otherwise it ends the process with its exit codes and cuts the output. */
 function throwAtExit(command: Command): void {
   command.exitOverride()
   for (const child of command.commands) throwAtExit(child)

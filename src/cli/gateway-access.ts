@@ -45,7 +45,7 @@ export function evidenceSource(
   const key = chooseKey(base, options, environment)
   const path = `/${hashOf(hash)}/evidence`
   if (key.apiKey === null) return { url: `${base}/v1/evidence/${hashOf(hash)}`, access: key }
-  // Older gateways have records of chats alone.
+  // Older gateways have only records of chats.
   const olderUrl = `${base}/v1/verified/chat/completions${path}`
   return { url: `${base}/v1/verified/records${path}`, access: { ...key, olderUrl } }
 }

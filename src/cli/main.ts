@@ -10,8 +10,8 @@ const { createProgram } = await import('./program.ts')
 await runCommandLine(createProgram())
 
 /**
- * With this cache, the next run takes a third less time. A user who can write to the cache, beside
- * the packages, could also change the program itself.
+ * Makes the next run take a third less time. The cache is beside the packages, so it adds no risk:
+ * a user who can write to it could also change the program itself.
  */
 function cacheCompiledCode(folder: string): void {
   try {

@@ -194,7 +194,7 @@ function bind<Over, Resources extends Acts<Over>>(
   ) as OperationsOf<Resources>
 }
 
-/** Covers the connection, and then each part of the answer. */
+/** Limit for the connection, and again for each part of the answer. */
 const CONTROL_TIMEOUT_MS = 10_000
 /** Bytes. A list of a million keys is smaller. */
 const ANSWER_BYTES_MAX = 512 * 1024 * 1024

@@ -1,7 +1,7 @@
 import type { Check } from '../../attestation/finding.ts'
 import { printable } from '../../attestation/report/printable.ts'
 
-/** On several lines, with a line feed at the end. */
+/** Returns JSON on several lines, with a line feed at the end. */
 export function jsonText(value: unknown): string {
   return `${JSON.stringify(value, null, 2)}\n`
 }
@@ -24,7 +24,7 @@ function escapeUnits(character: string): string {
   }).join('')
 }
 
-/** Control characters are escaped. The table ends with a line feed. */
+/** Returns a table that ends with a line feed. Control characters in `rows` are escaped. */
 export function textTable(titles: readonly string[], rows: readonly (readonly string[])[]): string {
   const table = [titles, ...rows.map((row) => row.map(printable))]
   const widths = titles.map((_, column) =>
@@ -73,8 +73,8 @@ export const ROOT_HINT =
   'unless it is set): --root FILE'
 
 /**
- * Empty unless a detail contains root_untrusted. Text from outside can cause nothing but this hint.
- * Reports for programs contain the code instead.
+ * Returns ROOT_HINT if a detail contains root_untrusted, otherwise an empty text. Text from outside
+ * can cause nothing but this hint. Reports for programs contain the code instead.
  */
 export function hintAtRoot(details: readonly string[]): string {
   return details.some((detail) => /(^|: |; )root_untrusted: /.test(detail)) ? `${ROOT_HINT}\n` : ''

@@ -95,7 +95,7 @@ async function judgeFound(
   return { facts, checks, name, refusal: refusalOf(checks), isFailed, weights }
 }
 
-/** Evidence in a bundle must be for the origin and for the key that the receipt names. */
+/** Checks that a bundle's evidence is for the origin and the key that its receipt names. */
 function checkCall(receipt: Receipt, judged: ProviderJudgement): ProviderCheck {
   const [made] = checkProvider(receipt, judged, null)
   return { ...made, code: made.outcome === 'failed' ? 'other_call' : null, isWaived: false }

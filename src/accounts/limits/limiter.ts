@@ -141,7 +141,8 @@ type RateLimiterOptions = {
   /** Called once for each call. */
   readonly prices: () => Prices
   /**
-   * Calls are counted for this process's id. Others believe for `leaseSeconds` that it is alive.
+   * Calls are counted for this process's id. Other processes believe for `leaseSeconds` that it is
+   * alive.
    */
   readonly lease: Pick<ProcessLease, 'id'>
   readonly leaseSeconds: number
@@ -246,7 +247,7 @@ function openPermit(
 
 const MODEL_LENGTH_MAX = 200
 
-/** The database does not accept every text as a model's name. */
+/** The database refuses some texts as a model's name, so the name is cut and cleaned. */
 function describeUse(model: string, { tokens, promptTokens, money }: CallUse) {
   return {
     family: familyOf(model),
@@ -269,15 +270,15 @@ function describeUse(model: string, { tokens, promptTokens, money }: CallUse) {
  */
 const LINGER_MS = 250
 /**
- * With an embedded database, a step costs about a millisecond, for one call as for thirty calls.
- * Calls at longer intervals do not wait.
+ * Pause between steps. In an embedded database, a step takes about a millisecond, for one call or
+ * for thirty calls. Calls at longer intervals do not wait.
  */
 const STEP_PAUSE_MS = 4
 const RETRY_MS = 1_000
-/** A larger step would delay other calls. */
+/** Maximum number of calls in a step. A larger step would delay other calls. */
 const STEP_TAKES_MAX = 256
 
-/** For usage that waits for an unreachable database. Further models count as `*`. */
+/** Maximum number of usages that wait for an unreachable database. Further models count as `*`. */
 const USAGES_MAX = 4_096
 
 type BucketName = Pick<LimitBucket, 'accountId' | 'group' | 'limits'>
@@ -444,8 +445,8 @@ class StepQueue {
   }
 
   /**
-   * One bucket for each account and group. Keeps settlements and usages, to send them again if this
-   * step fails.
+   * Returns one bucket for each account and group. Keeps settlements and usages, to send them again
+   * if this step fails.
    */
   private gather(takes: readonly Take[], processId: string) {
     const takesByKey = Map.groupBy(takes, ({ bucket }) => keyOf(bucket))

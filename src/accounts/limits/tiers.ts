@@ -163,8 +163,8 @@ function readJson(text: string): unknown {
 }
 
 /**
- * ASCII only, so that the code and the database sort names in one order, in which the database
- * locks rows.
+ * ASCII only, so that the code and the database sort names in the same order. The database locks
+ * rows in this order.
  */
 const NAME = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._:/ -]{0,63}$/, {
   error: 'expected 1 to 64 letters, digits, spaces and . _ : / -, beginning with a letter or digit',

@@ -102,7 +102,7 @@ function openHttp(
   return convertFault(open, UnsafeKey, ({ message }) => new CliError(message, EXIT_CODES.usage))
 }
 
-/** Null: records are checked. */
+/** Returns why records are not checked. Null if records are checked. */
 function explainNoRecords(key: GatewayKey | null): string | null {
   if (key === null) return 'they were left out (--no-records)'
   if (key.apiKey !== null) return null

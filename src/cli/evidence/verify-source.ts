@@ -153,8 +153,8 @@ async function locate(
 }
 
 /**
- * A gateway may answer with evidence for another hash. The evidence's own checks bind its hash to
- * its request and response.
+ * Throws if the evidence is for another hash: a gateway may answer with such evidence. The
+ * evidence's own checks bind its hash to its request and response.
  */
 function checkAskedFor(hash: string, { record }: EvidenceBundle): void {
   if (record.hash !== hash)

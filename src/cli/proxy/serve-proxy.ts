@@ -61,10 +61,10 @@ const ANSWERED_HEADERS = [
 
 /**
  * A whole answer is checked before its status is sent. Events of a stream are sent when they
- * arrive, but the end only after all checks passed. A refused answer becomes an error in the form
- * of its dialect that names the check. Rejects if the port is taken. Every program on loopback can
- * use the proxy, with the program's own key. Requests from web pages, and requests for another
- * host, are refused.
+ * arrive, but the end only after all checks passed. A refused answer becomes an error in its
+ * dialect's form, and the error names the check. Rejects if the port is taken. Every program on
+ * loopback can use the proxy, with the program's own key. Requests from web pages, and requests for
+ * another host, are refused.
  */
 export async function serveProxy(options: {
   readonly affidavit: Affidavit
@@ -201,7 +201,7 @@ function checkLocal({ headers }: IncomingMessage): void {
     )
 }
 
-/** The paths of this proxy, without `/v1`, and those below the base URL of the gateway. */
+/** Paths below the gateway's base URL, by this proxy's path without `/v1`. */
 const PATHS: ReadonlyMap<string, string> = new Map([
   ['/chat/completions', '/chat/completions'],
   ['/responses', '/responses'],
@@ -212,7 +212,7 @@ const PATHS: ReadonlyMap<string, string> = new Map([
 const HELLO_PATH = '/api/hello'
 const MODELS_PATH = /^\/models(?:\/[^/?#]+)?$/
 
-/** Without a query and `/v1`. */
+/** Returns the path without its query and `/v1`. */
 function plainPathOf({ url = '/' }: IncomingMessage): string {
   return url.replace(/[?#].*$/, '').replace(/^\/v1(?=\/)/, '')
 }
@@ -322,7 +322,7 @@ async function pass(
 
 type Given = { first: string; count: number }
 
-/** The client passes on whole events. */
+/** Counts the events of a part. The client library passes on only whole events. */
 function countEvents(part: Uint8Array, given: Given): void {
   const events = Buffer.from(part).toString().split('\n\n')
   const shown = events.filter((event) => /^(event|data):/m.test(event))

@@ -21,7 +21,7 @@ export type SessionFile = {
   readonly start: SessionStart | undefined
   /** Resolves when the call is on the disk, where a crash cannot lose it. */
   keep(proof: Proof): Promise<void>
-  /** Adds the evidence of the calls to the bundle, from now on, with this API key. */
+  /** From now on, adds the calls' evidence to the bundle, with this API key. */
   complete(apiKey: string | null, id: string): void
   /** Resolves with the number of calls whose evidence is not in the bundle. */
   close(): Promise<number>
