@@ -12,8 +12,8 @@ export type ChunkBatch = { readonly chunks: readonly JsonObject[]; readonly byte
 /** A node adds chunks, and one caller takes them. */
 type ChunkQueue = {
   /**
-   * A batch has at most BATCH_BYTES_MAX and one frame. Chunks that came in one packet are in one
-   * batch.
+   * A batch has at most BATCH_BYTES_MAX bytes plus one frame. Chunks that came in one packet are in
+   * one batch.
    */
   readonly batches: AsyncIterable<ChunkBatch>
   waitingBytes(): number
