@@ -8,8 +8,8 @@ import { CliError } from './faults.ts'
 const TIP_DEFAULT_WEI = 1_000_000_000n
 
 /**
- * Wei per gas. The maximum is twice the base fee plus the suggested tip: enough even after six full
- * blocks (EIP-1559). Throws CliError and RpcError.
+ * Returns wei per gas. The maximum is twice the base fee plus the suggested tip: enough even after
+ * six full blocks (EIP-1559). Throws CliError and RpcError.
  */
 export async function fetchFees(
   rpc: Rpc,

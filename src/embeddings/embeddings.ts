@@ -25,7 +25,7 @@ type EmbeddingsCall = {
   readonly reserve: (bytes: number) => void
 }
 
-/** Counted before the endpoint is called. */
+/** Input tokens, counted before the endpoint is called. */
 type CountedInputs = { readonly tokens: readonly number[]; readonly total: number }
 
 export type Embeddings = {

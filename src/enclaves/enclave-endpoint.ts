@@ -103,7 +103,7 @@ export class EnclaveEndpoint {
     return phaseOf(this.#state)
   }
 
-  /** From the last successful look. */
+  /** The last identity that `watch` received. */
   get identity(): Identity | null {
     return this.#identity
   }

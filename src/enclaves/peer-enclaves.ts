@@ -289,7 +289,7 @@ async function serveEncrypted(
       await channel.send(Buffer.from(JSON.stringify({ response_nonce: answer.responseNonce })))
       for await (const event of answer.events) {
         await channel.send(writeRecord(event))
-        // If the stream was cut, `call` is empty, because no caller waits for the proof.
+        // An empty `call` means that the answer needs no proof, for example after a cut stream.
         if (event.kind !== 'sealed' || event.sealed.call === '') continue
         bringProof(event.sealed, {
           proof: proofFor(event.sealed, signal),

@@ -6,7 +6,7 @@ import type { JsonObject } from '../../../attestation/json/value.ts'
  */
 export const BATCH_BYTES_MAX = 64 * 1024
 
-/** `bytes`: size of the chunks' frames, and of the frames before them without a chunk. */
+/** `bytes`: size of the chunks' frames, and of earlier frames that had no chunk. */
 export type ChunkBatch = { readonly chunks: readonly JsonObject[]; readonly bytes: number }
 
 /** A node adds chunks, and one caller takes them. */

@@ -111,8 +111,8 @@ export interface CallableNode extends OfferingNode<CallableNode> {
     start: Start<ChatRunOptions>,
   ): Pick<ChatRun, 'firstToken' | 'batches'>
   /**
-   * Without memory for another answer, returns null and releases the slot. `drop` is called when
-   * the gateway does not judge the images.
+   * Without memory for another answer, returns null and releases the slot. Call `drop` if the
+   * gateway does not judge the images.
    */
   draw(
     start: Start<ImageRunOptions>,
