@@ -20,7 +20,7 @@ export type TokenCounter = {
  */
 export const LONG_PIECE_BYTES = 16 * 1024
 
-/** Short pieces are kept, because words repeat. */
+/** Short pieces are cached, because words repeat. */
 const REMEMBERED_LENGTH_MAX = 32
 /** Takes less than 2 MB. A full cache is emptied. */
 const REMEMBERED_MAX = 16_384

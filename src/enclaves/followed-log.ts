@@ -58,7 +58,7 @@ export class FollowedLog {
     }
   }
 
-  /** Starts to settle or follow no more logs. `stop` ends the following of the current log. */
+  /** Stops settling, and follows no other log. `stop` ends the following of the current log. */
   stopTending(): void {
     this.#stopping.abort()
     this.#settling?.abort()

@@ -34,7 +34,10 @@ export function startDemoProvider(
   )
 }
 
-/** Adds a credential, because a gateway sends no TLS call without one. The TEE accepts any. */
+/**
+ * Adds a credential, because a gateway sends no TLS call without one. The simulated TEE accepts any
+ * text.
+ */
 export function withDemoCredential(
   credentials: () => ReadonlyMap<string, string>,
 ): () => ReadonlyMap<string, string> {

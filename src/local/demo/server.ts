@@ -202,7 +202,7 @@ function sendJson(response: ServerResponse, status: number, body: unknown): void
   sendText(response, status, JSON.stringify(body))
 }
 
-/** Sends a string, because Node then writes it with the headers. */
+/** Sends a string body, which Node writes together with the headers. */
 function sendText(response: ServerResponse, status: number, text: string): void {
   response.writeHead(status, {
     'content-type': 'application/json',

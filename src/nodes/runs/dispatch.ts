@@ -337,7 +337,7 @@ async function tryNodes<Answer>(
   throw refusal ?? failure ?? new DispatchError('no_nodes', 'No node of this model is connected')
 }
 
-/** Rest of a node that states no time. */
+/** Pause of a node that states no time. */
 const REST_SECONDS = 1
 const REST_SECONDS_MAX = 60
 
