@@ -444,8 +444,8 @@ function findFaults(given: Environment): readonly string[] {
 }
 
 /**
- * Staging refuses expected measurements of AWS's hardware. The operator chooses what a simulated
- * module reports, so such measurements would not prove anything.
+ * Returns the faults of staging settings. Expected measurements are refused: they would prove
+ * nothing, because the operator chooses what a simulated module reports.
  */
 function stagingFaults(given: Environment): readonly string[] {
   const faults: string[] = []

@@ -69,7 +69,7 @@ function cacheCompiledCode(dataFolder: string): void {
     mkdirSync(dataFolder, { recursive: true, mode: 0o700 })
     enableCompileCache(join(dataFolder, 'compiled'))
   } catch {
-    // A part that needs the folder reports why it cannot be made.
+    // A part that needs the folder reports the fault.
   }
 }
 

@@ -4,12 +4,12 @@ import { BigQuantity, Hash, readAs } from '../../audit/rpc-forms.ts'
 import { type Rpc, RpcError } from '../../client/rpc.ts'
 import { CliError } from './faults.ts'
 
-/** The tip without the endpoint's suggestion: 1 gwei, as in ethers' getFeeData. */
+/** The tip if the endpoint suggests no tip: 1 gwei, as in ethers' getFeeData. */
 const TIP_DEFAULT_WEI = 1_000_000_000n
 
 /**
- * Wei per gas. The maximum is twice the base fee plus the suggested tip: enough even after six full
- * blocks (EIP-1559). Throws CliError and RpcError.
+ * Returns wei per gas. The maximum is twice the base fee plus the suggested tip: enough even after
+ * six full blocks (EIP-1559). Throws CliError and RpcError.
  */
 export async function fetchFees(
   rpc: Rpc,
@@ -34,8 +34,8 @@ function toBigInt(value: unknown): bigint {
 }
 
 /**
- * The endpoint's estimate after the newest block plus a quarter. Unused gas costs nothing. Throws
- * RpcError.
+ * Returns the endpoint's estimate at the newest block, plus a quarter. Unused gas costs nothing.
+ * Throws RpcError.
  */
 export async function estimateGas(
   rpc: Rpc,
@@ -61,7 +61,7 @@ export async function sendTransaction(
         `${printable(fault.message)}: transaction ${txHash} may have been sent; run the ` +
           'command again: it continues from there',
       )
-    // An earlier run's transaction may wait with this nonce: the same one, or one with other fees.
+    // An earlier run may have sent this transaction, or one with this nonce and other fees.
     if (await isKnown(rpc, txHash)) return
     throw new CliError(
       `the chain refused transaction ${txHash}: ${printable(fault.message)}; the transaction ` +
@@ -71,13 +71,13 @@ export async function sendTransaction(
   }
 }
 
-/** In a block or pending. False if the endpoint does not answer. */
+/** True if mined or pending. False if the endpoint does not answer. */
 async function isKnown(rpc: Rpc, txHash: string): Promise<boolean> {
   try {
     const value = await rpc.call('eth_getTransactionByHash', [txHash])
     return readAs(KnownTransaction.nullable(), { kind: 'result', value })?.hash === txHash
   } catch (fault) {
-    // The user must see the refusal, not this less important fault.
+    // The user sees the refusal instead, which matters more than this fault.
     if (fault instanceof RpcError) return false
     throw fault
   }

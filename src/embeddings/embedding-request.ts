@@ -21,7 +21,7 @@ export type EmbeddingRequest = {
   readonly model: string
   readonly inputs: EmbeddingInputs
   readonly encodingFormat: 'float' | 'base64'
-  /** All other set members, including unknown members. */
+  /** All other members that are set, including unknown members. */
   readonly others: JsonObject
 }
 
@@ -100,7 +100,10 @@ function checkItems(items: readonly unknown[], issues: Issues): void {
   }
 }
 
-/** A body may hold millions of tokens, so only a wrong token is checked with a schema. */
+/**
+ * A body may hold millions of tokens. The schema runs only for a wrong token, to describe its
+ * fault.
+ */
 function checkTokens(tokens: readonly unknown[], issues: Issues, path: readonly number[]): void {
   if (tokens.length === 0)
     issues.push(locatedIssue(path, 'too_short', 'List should have at least 1 items'))

@@ -9,7 +9,7 @@ import { type EmbeddingAnswer, readEmbeddings } from './embedding-answers.ts'
 import type { EmbeddingInputs, EmbeddingRequest } from './embedding-request.ts'
 import { createTokenCounter, type TokenCounter } from './token-counter.ts'
 
-/** In one request to the endpoint. OpenAI allows 300,000. */
+/** Limit of one request to the endpoint. OpenAI allows 300,000. */
 const BATCH_TOKENS_MAX = 250_000
 /** Batches of one call at the same time. */
 const BATCHES_AT_ONCE = 4
@@ -25,7 +25,7 @@ type EmbeddingsCall = {
   readonly reserve: (bytes: number) => void
 }
 
-/** Counted before the endpoint is called. */
+/** Input tokens, counted before the endpoint is called. */
 type CountedInputs = { readonly tokens: readonly number[]; readonly total: number }
 
 export type Embeddings = {

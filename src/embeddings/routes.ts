@@ -6,7 +6,7 @@ import { defineRoute, type Route } from '../api/route.ts'
 import { embeddingRequest, embeddingRequestOf } from './embedding-request.ts'
 import type { Embeddings } from './embeddings.ts'
 
-/** Calls at the same time, and the bytes that their bodies and answers hold together. */
+/** Limits of simultaneous calls, and of the bytes of all their bodies and answers. */
 const EMBEDDING_CALLS_MAX = 256
 const EMBEDDING_BYTES_MAX = 512 * 1024 * 1024
 

@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import { createSerialQueue } from '../runtime/serial-queue.ts'
 import { byteStringOf, countPiece, STEPS_PER_PAUSE, type Vocabulary } from './byte-pairs.ts'
 
-/** For the models in this folder's README.md. */
+/** Counts tokens for the models in this folder's README.md. */
 export type TokenCounter = {
   /**
    * Null above `max`. Other calls can run during the counting. Throws the reason of an aborted
@@ -20,9 +20,9 @@ export type TokenCounter = {
  */
 export const LONG_PIECE_BYTES = 16 * 1024
 
-/** Texts often repeat the same words. */
+/** Short pieces are cached, because words repeat. */
 const REMEMBERED_LENGTH_MAX = 32
-/** Less than 2 MB. All are removed when there are more. */
+/** Takes less than 2 MB. A full cache is emptied. */
 const REMEMBERED_MAX = 16_384
 
 /** The vocabulary is loaded at the first use. */

@@ -21,7 +21,7 @@ import type { ReleasesConfig } from './settings.ts'
 
 const RELEASES_POLL_MS = 1_000
 
-/** From the newest readable list. */
+/** The releases of the newest readable list. */
 export type AcceptedReleases = {
   /**
    * The entries have windows and revocations: acceptedMeasurements selects those that are accepted
@@ -37,9 +37,9 @@ export type AcceptedReleases = {
 }
 
 /**
- * States why an enclave with these facts may not be used now. Null if a release with the
- * measurements is accepted now, and was accepted at the document's time, which readers of the
- * enclave's records check. `nowMs` is Unix milliseconds.
+ * Returns the reason why an enclave with these facts may not be used now. Null if its release is
+ * accepted now and was accepted at the document's time. Readers of the enclave's records check the
+ * document's time. `nowMs` is Unix milliseconds.
  */
 export function findReleaseFault(
   { measurements: pcrs, timestampMs }: Pick<AttestationFacts, 'measurements' | 'timestampMs'>,
@@ -156,7 +156,7 @@ export async function openAcceptedReleases(
   }
 }
 
-/** SIGHUP then does not end the process. The returned function stops listening. */
+/** Listens to SIGHUP, so that it does not end the process. Returns a function that stops this. */
 function onHangup(listener: () => void): () => void {
   process.on('SIGHUP', listener)
   return () => void process.off('SIGHUP', listener)

@@ -96,7 +96,7 @@ async function attestFresh(enclave: AttestingEnclave, nonce: string): Promise<At
     const attestation = await enclave.attestation(nonce)
     enclave.forgetIdentity()
     const after = await enclave.identity()
-    // Another notary: the enclave was replaced, and the document may belong to another key.
+    // If the notary has changed, the document may belong to the key of the replaced enclave.
     if (after.notary === before.notary) return { ...describe(after), attestation }
     before = after
   }

@@ -105,7 +105,9 @@ function askOnce(
   })
 }
 
-/** Calls `late` if a request that begins now waits too long. The result ends the wait. */
+/**
+ * Calls `late` if a request that begins now waits too long. Returns a function that ends the wait.
+ */
 function onSilence(
   {
     silenceMaxMs,
@@ -167,7 +169,7 @@ function parseRawReply(received: Buffer): RawReply | null {
   return { status: Number(status), body: body.toString('utf8') }
 }
 
-/** The connection is new, so no byte of a call was sent over it. */
+/** Sets `wasSent` to false, because a new connection has sent no byte of a call. */
 function unsent(fault: unknown): Error {
   const error =
     fault instanceof SyntaxError

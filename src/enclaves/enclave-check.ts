@@ -56,7 +56,7 @@ export async function findEnclaveFaults(
   return fault === null ? faults : [...faults, `enclave: ${fault}`]
 }
 
-/** Later, a faulty document may be valid, or a wrong clock may be corrected. */
+/** A faulty document is checked again after this time, when it or the clock may be correct. */
 export const FAULT_AGE_MAX_MS = 10_000
 
 /**
@@ -169,7 +169,10 @@ function isUnderAwsRoot(document: string): boolean {
   }
 }
 
-/** Measurements are checked later. Without a known root, accepts the document's own root. */
+/**
+ * Accepts any measurements, which are checked later. Accepts the document's own root if no root is
+ * known.
+ */
 function policyFor(document: Uint8Array, isRootKnown: boolean): AttestationPolicy {
   if (isRootKnown) return { measurements: 'any' }
   const [root] = decodeAttestationPayload(document).cabundle

@@ -55,22 +55,22 @@ const CONNECT_TIMEOUT_MS = 2_000
  */
 const COMPLETION_TIMEOUT_MS = 15 * 60_000
 
-/** For an attestation. A pull has this timeout in addition to its own wait. */
+/** Timeout of an attestation. A pull may take this time in addition to its own wait. */
 const CONTROL_TIMEOUT_MS = 10_000
 
 /** An enclave without an answer in this time counts as unreachable. */
 const IDENTITY_TIMEOUT_MS = 5_000
 
 /**
- * For one pull of many completions. Storing the pull needs several times this memory. A process
+ * Limit of one pull of completions. Storing the pull needs several times this memory. A process
  * with little memory pulls fewer completions at once, but at least one.
  */
 const REPLY_BYTES_MAX = Math.min(256 * MIB, Math.max(64 * MIB, Math.floor(memoryLimitBytes() / 8)))
 
-/** For an identity, notice, fault or document. */
+/** Limit of an identity, notice, fault or document. */
 const SMALL_REPLY_BYTES_MAX = 1024 * 1024
 
-/** For unused connections, unless the enclave asks for less. */
+/** Life of an unused connection, unless the enclave asks for less. */
 const KEEP_ALIVE_MS = 30_000
 
 type EnclaveClientOptions = {
@@ -94,7 +94,7 @@ type EnclaveClientOptions = {
 export class EnclaveClient {
   readonly #options: EnclaveClientOptions
   readonly #completions: Pool
-  /** A separate pool, so that completions cannot delay pulls: completions wait for pulls. */
+  /** A separate pool. Completions wait for pulls, so completions must not delay pulls. */
   readonly #control: Pool
   readonly #now: () => number
   #known: { readonly identity: Promise<Identity>; readonly atMs: number } | null = null
@@ -221,8 +221,9 @@ export class EnclaveClient {
   }
 
   /**
-   * Unacknowledged completions, after at most request.wait_ms. After `expectEnd`, an unreachable
-   * enclave gives an empty reply: an enclave ends when all its completions are committed.
+   * Returns unacknowledged completions, after at most request.wait_ms. After `expectEnd`, returns
+   * an empty reply if the enclave is unreachable, because an enclave ends when all its completions
+   * are committed.
    */
   async pull(request: PullRequest, signal: AbortSignal): Promise<PullReply> {
     const limits = { timeoutMs: request.wait_ms + CONTROL_TIMEOUT_MS, bytesMax: REPLY_BYTES_MAX }
@@ -272,8 +273,7 @@ export class EnclaveClient {
     const identity = this.#ask(parseIdentity, { path: ENCLAVE_PATHS.identity, timeoutMs })
     const entry = { identity, atMs: this.#now() }
     this.#known = entry
-    // The result of a failed request for the identity is not used again.
-    // The result of a failed request for the identity is not used again.
+    // A failed request is forgotten, so that the next call asks again.
     identity.catch(() => {
       if (this.#known === entry) this.#known = null
     })

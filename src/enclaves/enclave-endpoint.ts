@@ -38,7 +38,10 @@ export type EndpointOptions = EnclaveChecks & {
   readonly log: Logger
 }
 
-/** An enclave is expected at a socket, and may be replaced. Only a checked enclave gets calls. */
+/**
+ * A socket at which an enclave is expected. The enclave may be replaced, and gets calls only after
+ * a check.
+ */
 export class EnclaveEndpoint {
   readonly socketPath: string
   readonly client: EnclaveClient
@@ -100,7 +103,7 @@ export class EnclaveEndpoint {
     return phaseOf(this.#state)
   }
 
-  /** From the last successful look. */
+  /** The last identity that `watch` received. */
   get identity(): Identity | null {
     return this.#identity
   }
@@ -151,7 +154,7 @@ export class EnclaveEndpoint {
     return this.client.giveProof(proof, signal)
   }
 
-  /** The log is followed until `followedLog.stop`. */
+  /** `followedLog.stop` ends the following of the log later. */
   async stopWatching(): Promise<void> {
     this.followedLog.stopTending()
     await this.watch.stop()

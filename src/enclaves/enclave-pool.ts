@@ -16,7 +16,7 @@ type WantedCall = {
   readonly model: string
   /** Notary of the only enclave that may make the call. Null: any enclave. */
   readonly notary: string | null
-  /** Its error ends the call. */
+  /** If it throws, the call ends. */
   readonly callFor: (identity: Identity) => CompletionCall
 }
 
@@ -116,7 +116,10 @@ export class EnclavePool {
     return this.#list().find(takes) ?? null
   }
 
-  /** The enclave that would get a call for this model now. Throws EnclaveError without one. */
+  /**
+   * Returns the notary that would get a call for this model now. Throws EnclaveError if no enclave
+   * is usable.
+   */
   async chooseNotary(model: string): Promise<string> {
     const wanted = { model, notary: null }
     return identityOf(this.#choose(wanted, new Set()) ?? (await this.#seek(wanted))).notary
@@ -134,7 +137,10 @@ export class EnclavePool {
     return endpoint.client
   }
 
-  /** Standard base64. The first answer of all enclaves in use. Throws EnclaveError without one. */
+  /**
+   * Returns the first document from the enclaves in use, standard base64. Throws EnclaveError if no
+   * enclave answers.
+   */
   async document(): Promise<string> {
     const documents = (await this.#findUsable()).map(async ({ client }) => {
       client.forgetIdentity()
@@ -221,7 +227,7 @@ export class EnclavePool {
     return 'done'
   }
 
-  /** False after `timeoutMs`, or if all enclaves are refused. */
+  /** Waits for a usable enclave. False after `timeoutMs`, or if all are refused. */
   async awaitUsable(timeoutMs: number): Promise<boolean> {
     const { promise, resolve } = Promise.withResolvers<boolean>()
     const look = () => {
@@ -332,7 +338,7 @@ export class EnclavePool {
   }
 }
 
-/** An enclave may be reachable before the next regular look. */
+/** Checks endpoints at once, because an enclave may have become reachable. */
 async function seekUsable(endpoints: readonly EnclaveEndpoint[]): Promise<void> {
   const looks = endpoints
     .filter(({ state }) => state.order === 'serve')

@@ -295,8 +295,9 @@ function* splitEvents(events: Buffer): Generator<EnclaveEvent> {
 }
 
 /**
- * The start of the next event for the gateway. Events for the caller may have names too. A data
- * line has no line feed, so only a new event can follow an empty line.
+ * Returns the start of the next event for the gateway. OWN_EVENT recognises it, because events for
+ * the caller may have names too. A data line has no line feed, so only a new event can follow an
+ * empty line.
  */
 function nextOwnEvent(events: Buffer, start: number): number {
   for (let at = start; at < events.length; ) {

@@ -9,7 +9,7 @@ import type { EndpointState } from './endpoint-state.ts'
 
 /** A stop, a restart and the end of a release are noticed within this time. */
 const WATCH_INTERVAL_MS = 1_000
-/** Before the next look at an unreachable enclave. */
+/** Pauses between two looks at an unreachable enclave. */
 const BACKOFF = { minMs: 100, maxMs: 5_000 }
 
 /** These checks decide whether an enclave is used. */

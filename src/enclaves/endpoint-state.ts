@@ -114,7 +114,7 @@ export function phaseOf(state: EndpointState): EndpointPhase {
   return verdict === 'refused' ? 'refused' : 'connecting'
 }
 
-/** No call runs, and no more calls arrive. */
+/** No call runs or will come, so the log can be settled. */
 export function isToSettle(state: EndpointState): boolean {
   return (
     isClosed(state) &&

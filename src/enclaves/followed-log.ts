@@ -28,7 +28,7 @@ type FollowedLogOptions = {
   readonly onSettled: (notary: string) => void
 }
 
-/** Followed while callers may wait for completions. Settled when no more calls arrive. */
+/** Follows a log while callers may wait for completions. Settles the log after the last call. */
 export class FollowedLog {
   readonly #options: FollowedLogOptions
   readonly #stopping = new AbortController()
@@ -58,7 +58,7 @@ export class FollowedLog {
     }
   }
 
-  /** Settles and follows no more logs. A log that is followed now is followed until `stop`. */
+  /** Stops settling, and follows no other log. `stop` ends the following of the current log. */
   stopTending(): void {
     this.#stopping.abort()
     this.#settling?.abort()

@@ -18,7 +18,7 @@ export const KNOWN_RATE: Rate = { perSecond: 16, burst: 32 }
 export const ADDRESS_RATE: Rate = { perSecond: 2, burst: 8 }
 /** For each account. An account may have many programs that start at once. */
 const ACCOUNT_RATE: Rate = { perSecond: 10, burst: 20 }
-/** A caller that is not remembered has its whole share again. */
+/** Remembered callers. A forgotten caller has its whole share again. */
 const CALLERS_MAX = 10_000
 
 /**

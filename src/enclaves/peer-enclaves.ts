@@ -35,7 +35,7 @@ export type EncryptedEndpoint = Pick<EnclaveEndpoint, 'encrypted'> & {
 
 /** The enclaves of the other gateways in the service. */
 export type PeerEnclaves = {
-  /** With the last published documents. */
+  /** Each notary has its last published document. */
   notaries(): readonly ServedNotary[]
   /** Null if no other gateway has the enclave. Throws ApiError. */
   attest(nonce: string | null, notary: string): Promise<AttestationReply | null>
@@ -127,7 +127,7 @@ export function openPeerEnclaves(options: {
   })
   bus.serve(ENCRYPTED_SERVICE, (channel, header) => serveEncrypted(channel, header, options))
 
-  /** Recently published, gateway by gateway. */
+  /** Returns the recently published notaries, by gateway. */
   function current(): readonly (readonly [peer: string, notary: ServedNotary])[] {
     const sinceMs = performance.now() - NOTARIES_EXPIRE_MS
     return [...published].flatMap(([peer, { notaries: list, atMs }]) =>
@@ -289,7 +289,7 @@ async function serveEncrypted(
       await channel.send(Buffer.from(JSON.stringify({ response_nonce: answer.responseNonce })))
       for await (const event of answer.events) {
         await channel.send(writeRecord(event))
-        // After a cut stream, no call waits. The completion is in the log, but gets no proof.
+        // An empty `call` means that the answer needs no proof, for example after a cut stream.
         if (event.kind !== 'sealed' || event.sealed.call === '') continue
         bringProof(event.sealed, {
           proof: proofFor(event.sealed, signal),

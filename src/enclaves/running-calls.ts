@@ -32,7 +32,7 @@ export class RunningCalls {
   /** Aborting one of these controllers ends its call. */
   readonly #calls = new Set<AbortController>()
   #repliedAtMs = performance.now()
-  /** Failed looks since the last answer. One may only mean that this process was blocked. */
+  /** Failed looks since the last answer. A single one may mean that this process was blocked. */
   #silentLooks = 0
 
   constructor(options: RunningCallsOptions) {

@@ -65,7 +65,7 @@ const ENCLAVE_VARIABLES = [
   'ATTESTATION_RENEW_MS',
 ] as const
 
-/** The host has no variable here: the enclave uses plain http only on loopback. */
+/** DEMO_HOST is missing here, because the enclave uses plain http only on loopback. */
 const DEMO_VARIABLES = ['DEMO_PORT', 'DEMO_DELAY_MS'] as const
 
 export function enclaveOf(settings: Settings, environment: Environment): EnclaveSource {

@@ -101,7 +101,7 @@ async function fitImage({ bytes, type }: Picture, size: string): Promise<Picture
 
 type Decoder = (bytes: Uint8Array, options: SharpOptions) => Sharp
 
-/** Loaded when the first image must be scaled: the library's native code is optional. */
+/** Loaded when the first image must be scaled, because the library's native code is optional. */
 let decoder: Promise<Decoder> | null = null
 
 async function loadDecoder(): Promise<Decoder> {

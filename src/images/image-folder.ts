@@ -38,7 +38,7 @@ export function openImageFolder(folder: string): ImageObjects {
 /** Folders of an older version, which did not sort images by hour. No link leads to them. */
 const OLDER_FOLDERS = ['contents', 'links', 'drafts']
 
-/** Rethrows every other error. */
+/** Rethrows unless the file is missing. */
 function missing(error: unknown): null {
   if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null
   throw error

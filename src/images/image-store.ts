@@ -75,13 +75,13 @@ export const SWEEP_INTERVAL_MS = 600_000
 
 /** Each folder has the objects of one hour. */
 const FOLDER_MS = 3_600_000
-/** A folder lives this much longer: the clocks of gateways may differ. */
+/** A folder lives this much longer, because the clocks of gateways may differ. */
 const CLOCKS_MS = 900_000
 
 /** How often the total size of the stored images is computed again. */
 const FRESH_MS = 60_000
 
-/** The next sweep removes more. */
+/** Per sweep. The next sweep continues. */
 const REMOVED_MAX = 10_000
 /** Removals at once. */
 const REMOVALS_MAX = 16
@@ -98,7 +98,7 @@ type StoreOptions = {
   readonly objects: ImageObjects
   /** How long a link lasts. */
   readonly ttlMs: number
-  /** For the stored images that this process knows. */
+  /** Limit of all stored images that this process knows. */
   readonly bytesMax: number
   /** Unix milliseconds. */
   readonly now: () => number

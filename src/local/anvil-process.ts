@@ -72,7 +72,7 @@ function argumentsOf(port: number): readonly string[] {
     // More ether than any number of anchors costs.
     '--balance',
     '1000000000',
-    // Every start needs the same genesis: from a dump with several, anvil takes any for block 0.
+    // All starts have the same genesis, because anvil uses any genesis in a dump as block 0.
     '--timestamp',
     `${GENESIS_SECONDS}`,
     // Transactions wait until startClock has set the time.

@@ -129,8 +129,8 @@ function relativeIfShorter(path: string): string {
 }
 
 /**
- * Replaces the address that means "all interfaces", to which clients on this machine cannot connect
- * everywhere.
+ * Replaces the address that means "all interfaces", because clients cannot connect to it on every
+ * system.
  */
 export function reachableUrl(url: string): string {
   return url.replace('://0.0.0.0:', '://127.0.0.1:').replace('://[::]:', '://[::1]:')

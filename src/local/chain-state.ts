@@ -130,8 +130,9 @@ export function keepUpChain(options: {
   }
 
   /**
-   * anvil 1.7 can queue a transaction forever if the one before it is being mined. It also refuses
-   * that transaction a second time. So it is removed here, and the broadcaster sends it again.
+   * If the previous transaction is being mined, anvil 1.7 can queue a transaction forever, and
+   * refuses a second copy. So `unstick` removes queued transactions, and the broadcaster sends them
+   * again.
    */
   async function unstick(before: string | null): Promise<string | null> {
     const { pending, queued } = await readPool(rpc)

@@ -34,7 +34,10 @@ export function startDemoProvider(
   )
 }
 
-/** The simulated TEE accepts any credential, but a gateway sends no call over TLS without one. */
+/**
+ * Adds a credential, because a gateway sends no TLS call without one. The simulated TEE accepts any
+ * text.
+ */
 export function withDemoCredential(
   credentials: () => ReadonlyMap<string, string>,
 ): () => ReadonlyMap<string, string> {

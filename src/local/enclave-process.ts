@@ -106,7 +106,7 @@ const STOP_MARGIN_MS = 2_000
 /**
  * Writes the CAs that enclaves trust: those in the operator's file (default: Node.js's CAs) and the
  * demonstration's. Returns the file's path, or the operator's path if that file has no
- * certificates: the enclave reports this fault.
+ * certificates, because the enclave reports this fault.
  */
 async function writeCas(
   { privateFolder }: Home,

@@ -21,9 +21,9 @@ const EXPECTATIONS_FILE = 'expect.json'
 const CODE_REGISTERS = [0, 1, 2] as const
 
 /**
- * Writes the expectations into the data folder at each start: the demo provider's port, and so the
- * configuration, changes. Null when the operator runs the enclaves. The file proves nothing,
- * because the gateway itself wrote it: use a release to check a real gateway.
+ * Writes the expectations into the data folder at each start, because the demo provider's port
+ * changes, and with it the configuration. Null when the operator runs the enclaves. The file proves
+ * nothing, because the gateway itself wrote it: use a release to check a real gateway.
  */
 export async function writeExpectations({
   home,

@@ -34,8 +34,8 @@ const START_TIMEOUT_MS = 60_000
 const STOP_MARGIN_MS = 3_000
 
 /**
- * The agent takes longer if the demonstration is configured to be slow; the start then does not
- * wait.
+ * The start waits this long for the agent, which takes longer if the demonstration is configured to
+ * be slow.
  */
 const SERVING_TIMEOUT_MS = 5_000
 const SERVING_POLL_MS = 20

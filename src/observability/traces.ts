@@ -208,7 +208,7 @@ function spanInference(tracer: Tracer, report: CallReport, within: Context): voi
   const [first] = waits
   if (first === undefined) return
   const isUnanswered = waits.every((wait) => wait.isFailed)
-  // Without an answer, the caller may have sent any text as the model's name.
+  // An unanswered call can name any text as its model, so the name is not kept.
   const inference = isUnanswered ? { ...report.inference, model: undefined } : report.inference
   const { operation, model } = inference
   const name = model === undefined ? String(operation) : `${operation} ${model}`

@@ -37,7 +37,7 @@ export type AddOptions = EditOptions & { readonly from?: string; readonly until?
 export type EndOptions = EditOptions & { readonly at: string }
 export type RevokeOptions = EditOptions & { readonly reason: string }
 
-/** Makes the list if it does not exist. Throws CliError. */
+/** Adds a release. Creates a missing list. Throws CliError. */
 export async function addToList(
   path: string,
   releasePath: string,
@@ -66,7 +66,9 @@ export async function addToList(
   })
 }
 
-/** The release is then accepted only in documents from before this end. Throws CliError. */
+/**
+ * Ends a release, which is then accepted only in documents from before the end. Throws CliError.
+ */
 export async function endInList(path: string, name: string, options: EndOptions): Promise<void> {
   const nowMs = Date.now()
   const until = parseListTime(options.at, nowMs)
@@ -95,7 +97,7 @@ export async function revokeInList(
   })
 }
 
-/** Only one key signs the new list. Throws CliError. */
+/** Issues the list again, signed by one key only. Throws CliError. */
 export async function renewList(path: string, options: RenewOptions): Promise<void> {
   await editList(path, options, { nowMs: Date.now(), change: (list) => list })
 }
@@ -162,7 +164,7 @@ function verifying<Value>(path: string, verify: () => Value): Value {
   return convertFault(verify, ProofError, toError)
 }
 
-/** Converts the fault of a change that makes the list invalid, such as an end before its start. */
+/** Throws CliError if a change makes the list invalid, such as an end before the start. */
 function checked<Value>(make: () => Value): Value {
   return convertFault(make, FormatError, ({ message }) => new CliError(message, EXIT_CODES.usage))
 }
@@ -177,7 +179,7 @@ function printWritten(
   )
 }
 
-/** Standard input always exists. */
+/** True also for standard input, `-`. */
 async function exists(path: string): Promise<boolean> {
   if (path === '-') return true
   return access(path).then(
@@ -192,7 +194,7 @@ export const LIST_SKEW_MS_MAX = 5 * 60_000
 /** A name with fewer digits of a commit or an image could match by accident. */
 const ABBREVIATION_MIN = 7
 
-/** Throws CliError if the list has the release's image. */
+/** Adds a release. Throws CliError if its image is already in the list. */
 export function addRelease(list: ReleaseList, entry: ReleaseEntry): ReleaseList {
   const { PCR0 } = entry.release.measurements
   const known = list.releases.find(({ release }) => release.measurements.PCR0 === PCR0)

@@ -34,7 +34,7 @@ export async function showFile(source: string, options: ShowOptions): Promise<vo
 type ReleaseReport = {
   readonly file: ReleaseFile
   readonly judgement: ReleaseJudgement
-  /** Time of a document. The report shows which releases are accepted in it. */
+  /** Time of a document. The report shows which releases are accepted at this time. */
   readonly atMs: number
 }
 

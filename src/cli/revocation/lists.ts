@@ -18,7 +18,7 @@ import { readSource } from '../files.ts'
 export const LISTS_BYTES_MAX = 4 * 1024 * 1024
 const LISTS_TIMEOUT_MS = 30_000
 
-/** The lists must not be newer than `nowMs`. Throws CliError and UnusableListError. */
+/** Reads lists, which must not be newer than `nowMs`. Throws CliError and UnusableListError. */
 export async function readLists(
   sources: readonly string[],
   nowMs: number,

@@ -12,7 +12,7 @@ import type { AttestedDemo } from './config.ts'
 import { createTeeServer } from './server.ts'
 import { serverOrigin } from './server-origin.ts'
 
-/** Each start may use another port. */
+/** Each start may add an origin (a new port). */
 const ORIGINS_MAX = 8
 
 /**

@@ -60,8 +60,8 @@ export function createCertificateChain(
 }
 
 /**
- * Certificates that were issued together at `issuedAt`, Unix seconds. `role` is of the last one,
- * which has the shortest life.
+ * Certificates that were issued together at `issuedAt`, Unix seconds. `role` is the role of the
+ * last certificate, which has the shortest life.
  */
 type Issued = {
   readonly certificates: readonly Uint8Array[]
@@ -137,7 +137,7 @@ function instanceName(commonName: string): Uint8Array {
   )
 }
 
-/** Random, except the leaf's: as in AWS's leaves, it is the enclave id and the second of issue. */
+/** Random, but the leaf's serial is the enclave id and the second of issue, as in AWS's leaves. */
 const SERIALS: Readonly<Record<IssuedRole, (identity: ModuleIdentity, now: number) => Uint8Array>> =
   {
     regional: () => randomBytes(16),

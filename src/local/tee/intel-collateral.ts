@@ -6,7 +6,6 @@ import { QE_SIGNER, signRaw } from './tdx-quote.ts'
 
 const CURRENT = { tcbDate: '2026-01-01T00:00:00Z', tcbStatus: 'UpToDate' }
 
-/** UpToDate. */
 export function currentLevel(tcb: object) {
   return { tcb, ...CURRENT }
 }
@@ -92,7 +91,7 @@ type IntelAnswer = {
   readonly body: Uint8Array | string
 }
 
-/** Writes collateral as answers of Intel's service, which was not asked. */
+/** Writes collateral in the form of answers of Intel's service. Sends no request. */
 export function intelAnswersOf(collateral: TdxCollateral): readonly IntelAnswer[] {
   const { tcbInfo, qeIdentity, pckCrl, rootCrl } = collateral
   const api = 'https://api.trustedservices.intel.com/'

@@ -89,7 +89,7 @@ const PROFILES: Readonly<Record<IntelCertificate, Profile>> = {
   },
 }
 
-/** Revocation lists name these. */
+/** Serial numbers, for revocation lists. */
 export const SERIALS = { root: 0x51, platformCa: 0x52, pck: 0x53, tcbSigning: 0x54 } as const
 
 /** A hierarchy like Intel's. Only a policy that names its root trusts it. */

@@ -38,7 +38,7 @@ export function builderExtensions({
   ]
 }
 
-/** `texts` by the last arc of their type, for builderExtensions. */
+/** Returns the input of builderExtensions for a repository and a ref. */
 export function builderOf(repository: string, ref: string) {
   const source = `https://github.com/${repository}`
   return {

@@ -42,7 +42,7 @@ export type Authority = {
   readonly key: Pick<SigningKey, 'privateKey'>
 }
 
-/** A certificate of version 3. The algorithm is the one of the issuer's key. */
+/** A certificate of version 3. The issuer's key determines the algorithm. */
 export function certificateParts(order: {
   readonly serial: bigint | number
   readonly issuer: Authority

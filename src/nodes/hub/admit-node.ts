@@ -28,7 +28,7 @@ type Refusal = { readonly kind: 'refused'; readonly reason: string }
  * used where they are known.
  */
 export const REFUSALS = {
-  /** A node of another account gets this text too, which must not show that the node exists. */
+  /** Also for a node of another account, because the text must not show that the node exists. */
   nodeUnknown: 'Node is not registered',
   nodeArchived: 'Node is archived',
   nodeDisabled: 'Node is disabled',
@@ -50,7 +50,7 @@ type AdmittedNode = {
 
 /**
  * Decides from a handshake's headers whether the node may connect. Rejects with ApiError when the
- * answer goes over HTTP.
+ * refusal goes over HTTP.
  */
 export type AdmitNode = (headers: IncomingHttpHeaders) => Promise<AdmittedNode | Refusal>
 
@@ -66,8 +66,8 @@ type AdmissionParts = {
   readonly limits: NodeLimits
   readonly connected: (nodeId: string) => Connected | null
   /**
-   * Claims the node for this gateway. False when another gateway of the service has a connection to
-   * the node, and this connection answers. Ends a connection that does not answer.
+   * Claims the node for this gateway. False when the node's connection to another gateway of the
+   * service answers. Ends a connection that does not answer.
    */
   readonly claimElsewhere: (nodeId: string) => Promise<boolean>
   readonly unclaim: (nodeId: string) => void

@@ -13,7 +13,7 @@ type KeyWatch = {
   running(): number
 }
 
-/** With many more keys, a round takes longer than its interval. */
+/** Simultaneous checks. With many more keys, a round takes longer than its interval. */
 export const KEYS_CHECKED_MAX = 32
 
 /**

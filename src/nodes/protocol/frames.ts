@@ -358,7 +358,7 @@ function isTexts(value: Json | undefined): value is readonly string[] {
 const QUOTE = 0x22
 const BACKSLASH = 0x5c
 
-/** True if nearly all bytes are inside strings without quotes. */
+/** True if nearly all bytes are in strings that contain no escaped quote. */
 function isStringsMostly(bytes: Buffer): boolean {
   let structure = 0
   let at = 0

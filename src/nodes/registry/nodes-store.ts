@@ -101,8 +101,8 @@ export type NodesStore = {
     node: OwnNode & { readonly hardware: NodeHardware; readonly at: number },
   ): Promise<boolean>
   /**
-   * Replaces the last benchmark of the same model. 'unknown_node' also for a node of another
-   * account, and for a node without hardware.
+   * Replaces the last benchmark of the same model. Returns 'unknown_node' also for a node of
+   * another account, and for a node without hardware.
    */
   saveBenchmark(
     benchmark: NodeBenchmark & { readonly accountId: string },

@@ -228,7 +228,7 @@ function describeHour(hour: NodeHour) {
   }
 }
 
-/** By our clock, a connection may start in the future. */
+/** At least 0: by our clock, the connection may start in the future. */
 function runDurationSeconds({ connectedSince }: StoredNode, now: number): number {
   return connectedSince === null ? 0 : Math.max(0, now - connectedSince)
 }

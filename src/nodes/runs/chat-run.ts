@@ -79,7 +79,7 @@ export class ChatRun extends Run {
   private textLength = 0
   private tokenChunks = 0
   private bytes = 0
-  /** Counts from the time when the caller got its result. */
+  /** `bytes` arrived after `sinceMs`, when the caller got its result. */
   private late = { sinceMs: 0, bytes: 0 }
   private firstTokenAtMs: number | null = null
   private lastTokenAtMs = 0
@@ -284,14 +284,17 @@ export class ChatRun extends Run {
     this.deadlineMs = Math.min(this.lastTokenAtMs + graceMs, this.startedAtMs + limits.runMs)
   }
 
-  /** Before the first token, the node sent too much. Later, the caller reads too slowly. */
+  /**
+   * Ends the run. Before the first token, the node sent too much. Later, the caller read too
+   * slowly.
+   */
   private overflow(): void {
     if (this.phase === 'waiting')
       this.failAndDrain('node_failed', 'The node sent too much data before its first token')
     else this.failAndDrain('caller_too_slow', 'The caller read the answer too slowly')
   }
 
-  /** Without any token, the node gave no answer. */
+  /** A run that ends without any token has failed. */
   private finish(): void {
     // The usage frame and the final frame may both report the end. The first report counts.
     if (this.phase === 'closed') return

@@ -5,7 +5,7 @@ import { expectedMs } from './speed.ts'
 export type NodeIndex<Node> = {
   add(node: Node): void
   remove(node: Node): void
-  /** Another gateway lost the nodes of a model. They are expected back within `returnMs`. */
+  /** Call this when another gateway lost a model's nodes, which should return within `returnMs`. */
   expectReturn(model: string): void
   isReturning(model: string): boolean
   /** Must be called when a node's state, slots or circuit have changed. */

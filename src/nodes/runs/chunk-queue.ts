@@ -6,14 +6,14 @@ import type { JsonObject } from '../../../attestation/json/value.ts'
  */
 export const BATCH_BYTES_MAX = 64 * 1024
 
-/** `bytes`: size of the chunks' frames, and of the frames before them without a chunk. */
+/** `bytes`: size of the chunks' frames, and of earlier frames that had no chunk. */
 export type ChunkBatch = { readonly chunks: readonly JsonObject[]; readonly bytes: number }
 
 /** A node adds chunks, and one caller takes them. */
 type ChunkQueue = {
   /**
-   * A batch has at most BATCH_BYTES_MAX and one frame. Chunks that came in one packet are in one
-   * batch.
+   * A batch has at most BATCH_BYTES_MAX bytes plus one frame. Chunks that came in one packet are in
+   * one batch.
    */
   readonly batches: AsyncIterable<ChunkBatch>
   waitingBytes(): number

@@ -36,7 +36,7 @@ import {
 import type { Run, RunEvent } from './run.ts'
 import { createEndedRuns, createStrayBudget, type StrayBudget } from './stray-frames.ts'
 
-/** A run may end before its final frame arrives: a usage chunk, then status 2. */
+/** Remembered ended runs. A usage chunk may end a run before its final frame (status 2) arrives. */
 const ENDED_RUNS_MAX = 64
 
 /** Features by which a node is chosen for a call. */
@@ -106,7 +106,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   private readonly ended = createEndedRuns(ENDED_RUNS_MAX)
   /** Null for a chat node. */
   private readonly meter: FrameMeter | null
-  /** For requested images. */
+  /** Memory for requested images. */
   private reservedBytes = 0
   private isDraining = false
   private isGone = false
@@ -184,12 +184,12 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     return this.takesLargeFrames && this.socket.bufferedAmount + frameBytes <= this.waitingBytesMax
   }
 
-  /** Without a model: for any model. */
+  /** Default: any model. */
   isAvailable(model?: string): boolean {
     return this.isServing(model) && this.slots.inUse() < this.slots.capacity
   }
 
-  /** Without a model: for any model. */
+  /** Default: any model. */
   isServing(model?: string): boolean {
     const isGoing = this.isGone || this.isDraining || this.liveness.isLeaving()
     return !isGoing && this.health.isServing(model)
@@ -223,8 +223,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
 
   cancel(run: Run): void {
     if (this.isGone || !this.isCancellable) return
-    // `post` would end the connection of a node that reads slowly. A caller who leaves must not
-    // cause this.
+    // A caller who leaves must not end the connection of a slow node, as `post` would.
     this.socket.send(encodeGatewayControl(this.nodeId, { kind: 'cancel', requestId: run.id }))
   }
 

@@ -111,8 +111,8 @@ export interface CallableNode extends OfferingNode<CallableNode> {
     start: Start<ChatRunOptions>,
   ): Pick<ChatRun, 'firstToken' | 'batches'>
   /**
-   * Without memory for another answer, returns null and releases the slot. `drop` is called when
-   * the gateway does not judge the images.
+   * Without memory for another answer, returns null and releases the slot. Call `drop` if the
+   * gateway does not judge the images.
    */
   draw(
     start: Start<ImageRunOptions>,
@@ -337,7 +337,7 @@ async function tryNodes<Answer>(
   throw refusal ?? failure ?? new DispatchError('no_nodes', 'No node of this model is connected')
 }
 
-/** When the node states no time. */
+/** Pause of a node that states no time. */
 const REST_SECONDS = 1
 const REST_SECONDS_MAX = 60
 
@@ -345,7 +345,7 @@ function restSeconds(asked: number | null): number {
   return Math.min(asked ?? REST_SECONDS, REST_SECONDS_MAX)
 }
 
-/** Null when there is no other node to try. Rejects when no node was tried at all. */
+/** Null when there is no other node to try. Rejects when the wait ends before any node failed. */
 async function holdOffer(
   { model, signal, largeBytes = null, needs = [], isPeers }: Wanted,
   tried: ReadonlySet<CallableNode>,

@@ -10,14 +10,16 @@ export type NodeLimits = {
   readonly connectionsMax: number
   /** More handshakes get 503. */
   readonly handshakesMax: number
-  /** The registry must answer within this time. Then the socket is destroyed. */
+  /** The registry must answer within this time. Otherwise the socket is destroyed. */
   readonly handshakeTimeoutMs: number
   /**
    * When a node connects again, its old connection must answer a ping within this time. Otherwise
    * the new connection replaces the old one.
    */
   readonly takeoverMs: number
-  /** The node must finish a closing handshake within this time. Then the socket is destroyed. */
+  /**
+   * The node must finish a closing handshake within this time. Otherwise the socket is destroyed.
+   */
   readonly closeTimeoutMs: number
   /**
    * Largest frame from a node. A larger frame closes the connection with 1009. A chunk has some
@@ -45,7 +47,7 @@ export type NodeLimits = {
   readonly sendBytesMax: number
   /** Cost that a node may cause at once: 1 for each unexpected frame, plus 1 per KiB. */
   readonly strayBurst: number
-  /** Cost that a node may also cause per second. More closes the connection with 1008. */
+  /** Additional cost that a node may cause per second. More closes the connection with 1008. */
   readonly strayPerSecond: number
 
   /** Runs that one node gets at the same time. */
@@ -54,13 +56,13 @@ export type NodeLimits = {
   readonly slotsLarge: number
   readonly largeVramMb: number
 
-  /** For each node that is tried. Long prompts and slow machines need this time. */
+  /** Limit for each node that is tried. Long prompts and slow machines need this time. */
   readonly firstTokenMs: number
   /** Maximum time between two chunks that contain text or end a choice. */
   readonly tokenMs: number
   /** How long a run waits for the usage after the last choice. Some backends never send it. */
   readonly finishGraceMs: number
-  /** For the whole run. 4,096 tokens at 5 per second take 14 minutes. */
+  /** Limit for the whole run. 4,096 tokens at 5 per second take 14 minutes. */
   readonly runMs: number
   /** How long a run keeps its slot if the node still streams after the run has ended early. */
   readonly drainMs: number
@@ -128,8 +130,8 @@ export type NodeLimits = {
    */
   readonly silenceMs: number
   /**
-   * Time within which the WebSocket ping must be answered. Then the connection counts as half-open
-   * and is destroyed.
+   * Time within which the WebSocket ping must be answered. Otherwise the connection counts as
+   * half-open and is destroyed.
    */
   readonly silenceTimeoutMs: number
   readonly healthMs: number
@@ -140,7 +142,7 @@ export type NodeLimits = {
   readonly reconnectMs: number
   /** How often nodes are stored as connected. After a kill, uptime counts up to the last time. */
   readonly seenMs: number
-  /** Until the next search, nodes of dead gateways are shown as connected. */
+  /** Time between searches for nodes of dead gateways, which are shown as connected until then. */
   readonly abandonedMs: number
   /** With this interval and KEY_AGE_MAX_MS, a revoked key's connections end within a second. */
   readonly keyCheckMs: number
@@ -151,7 +153,7 @@ export type NodeLimits = {
   readonly tickMs: number
   /** How often pings and probes that are due are sent. */
   readonly tendMs: number
-  /** Kept while the database cannot be reached. Of more runs, the oldest are dropped. */
+  /** Runs that are kept while the database cannot be reached. Older runs are dropped. */
   readonly inferencesMax: number
 }
 

@@ -1,7 +1,7 @@
 import type { Logger } from '../../observability/logger.ts'
 
 type Sweep = {
-  /** 1. After stop it is 0. */
+  /** 1, or 0 after `stop`. */
   timers(): number
   stop(): void
 }

@@ -78,7 +78,7 @@ export abstract class Run {
 
   abstract inferenceOf(nodeId: string): Inference
 
-  /** Ends the run without waiting for the node: its connection or this process ends. */
+  /** Ends the run without waiting for the node, because the connection or this process ends. */
   fail(error: DispatchError): void {
     this.settle({ kind: 'failed', error })
     this.close()

@@ -40,8 +40,8 @@ export function speedAfter(before: Speed, times: RunTimes): Speed {
 }
 
 /**
- * For a run without a token within `silentMs`. Its caller left or the run failed, so the first
- * token would have taken even longer.
+ * Returns the speed after a run that got no token within `silentMs`. The caller left or the run
+ * failed, so its first token would have taken even longer.
  */
 export function speedAfterSilence(before: Speed, silentMs: number): Speed {
   if (silentMs <= (before.firstTokenMs ?? ASSUMED_FIRST_TOKEN_MS)) return before

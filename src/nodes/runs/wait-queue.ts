@@ -12,8 +12,8 @@ type Waiting<Node> = {
 /** For each model, the first caller is served first. */
 export type WaitQueue<Node> = {
   /**
-   * Rejects with DispatchError `no_nodes` at the deadline or when too many callers wait, and with
-   * the signal's reason. If it resolves, the caller owns the slot.
+   * Rejects with DispatchError `no_nodes` at the deadline or when too many callers wait. Rejects
+   * with the reason of an aborted signal. If it resolves, the caller owns the slot.
    */
   enter(waiting: Waiting<Node>): Promise<HeldOffer<Node>>
   /** Gives the node's free slots to the callers who have waited longest. */

@@ -15,7 +15,7 @@ import { NODE_LIMITS } from '../runs/limits.ts'
 import { readChunk } from '../runs/read-chunk.ts'
 import { readEventChunk } from '../runs/read-event.ts'
 
-/** In one answer, and in one caller's request. */
+/** Limit of one answer, and of one caller's request. */
 const IMAGES_MAX = 10
 
 export const OFFERS_TOPIC = 'offers'

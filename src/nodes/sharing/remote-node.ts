@@ -40,8 +40,8 @@ export class RemoteNode implements CallableNode {
   private published: Pick<SharedOffer, 'nodes' | 'capacity'>
   private inUse = 0
   /**
-   * Counts the reports that all slots of the other gateway are used. A slot that was taken before
-   * such a report changes no count when it is released.
+   * Counts how often `fill` marked all slots as used. The release of a slot that was taken before
+   * the last mark does not change `inUse`.
    */
   private timesFull = 0
   private isGone = false
@@ -235,7 +235,7 @@ class RemoteCall {
     } catch (error) {
       this.channel.abort(null)
       const cause = this.causeOf(error)
-      // First, because the next waiting caller would otherwise get this slot and be refused too.
+      // This comes first. Otherwise the next waiting caller would get this slot and be refused too.
       if (cause instanceof DispatchError && cause.code === 'no_nodes') this.options.onFull()
       this.over()
       throw cause

@@ -166,7 +166,7 @@ export class NodeSharing {
   /** Of simultaneous claims, the gateway with the lower id wins. */
   private answerClaim(claim: Claim, by: string): true | undefined {
     if (claim.state === 'asking' && by < this.options.bus.id) claim.state = 'lost'
-    // After the answer undefined, the gateway that has the node answers instead.
+    // After `undefined`, the gateway that has the node answers instead.
     return claim.state === 'lost' ? undefined : true
   }
 
