@@ -171,8 +171,8 @@ export function createEmbeddedPool(connect: () => Duplex): pg.Pool {
 
 /**
  * Closes every connection that fails, except after an error that the server reported. The pool
- * would reuse it: after a timed-out query, the next query would wait until TCP gives up, a quarter
- * of an hour later.
+ * alone would reuse a failed connection: after a timed-out query, the next query would wait until
+ * TCP gives up, a quarter of an hour later.
  */
 export function discardBroken(
   pool: pg.Pool,

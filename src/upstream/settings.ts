@@ -203,7 +203,9 @@ export function upstreamOf(settings: Settings): UpstreamConfig {
   }
 }
 
-/** Paths are added to this address, and credentials have separate variables. */
+/**
+ * Refuses credentials, because they have separate variables, and a query, because paths are added.
+ */
 function baseUrl() {
   return url(['http', 'https']).refine(
     (text) => {

@@ -7,9 +7,9 @@ import { createLoop, pause } from '../../runtime/loop.ts'
 import { createErasuresStore, type DueContent, type ErasuresStore } from './erasures-store.ts'
 
 const SWEEP_INTERVAL_MS = 60_000
-/** So few records take some milliseconds, and commits can run in between. */
+/** Erasing this many records takes some milliseconds. Commits can run between two batches. */
 const ERASE_MAX = 200
-/** The pause between two such statements. */
+/** The pause between two batches. */
 const BATCH_PAUSE_MS = 20
 const ACCOUNTS_MAX = 500
 const FAULT_LOG_INTERVAL_MS = 10 * 60_000

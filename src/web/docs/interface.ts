@@ -70,7 +70,7 @@ function isForAdmins({ operations }: Pick<Group, 'operations'>): boolean {
   return operations.every((operation) => keyOf(operation).includes('admin'))
 }
 
-/** The scopes of the key that an operation needs. An empty list accepts any key. */
+/** Returns the scopes that an operation's key needs (empty: any key), or 'none' without a key. */
 export function keyOf({ security: [need] }: Operation): 'none' | readonly string[] {
   return need === undefined ? 'none' : Object.values(need).flat()
 }

@@ -28,7 +28,7 @@ import { usePlace } from './place.ts'
 import { ConsistencyForm, InclusionForm } from './proof-forms.tsx'
 import { createSeenHeads, openStorage } from './seen-heads.ts'
 
-/** While the page is visible. */
+/** Interval while the page is visible. */
 const EVERY_MS = 3_000
 
 const seenHeads = createSeenHeads(openStorage())

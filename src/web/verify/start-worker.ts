@@ -64,8 +64,8 @@ export function createChecker(): Checker {
 }
 
 /**
- * Reads the file in a second worker: a running check continues. Rejects with ExpectationFault for a
- * file that fills no fields.
+ * Reads the file in a second worker, so that a running check continues. Rejects with
+ * ExpectationFault for a file that fills no fields.
  */
 export async function fillInWorker(file: Blob): Promise<Filled> {
   const worker = await startWorker()
