@@ -16,7 +16,7 @@ export type ProviderTurnsStore = {
   ): Promise<number | null>
   /** Makes the next turn due now, unless the last turn failed. */
   hurryTurn(subject: EvidenceSubject): Promise<void>
-  /** The next turn is due in `pauseMs`. */
+  /** Ends the turn. The next turn is due in `pauseMs`. */
   settleTurn(
     turn: EvidenceSubject & { readonly pauseMs: number; readonly failures: number },
   ): Promise<void>

@@ -52,8 +52,8 @@ export type PrivateFolder = { readonly path: string; remove(): Promise<void> }
 const PREFIX = 'affidavit-'
 
 /**
- * In the system's temporary folder: a socket's path has at most about 100 bytes, and a data
- * folder's path may be too long.
+ * Makes a folder in the system's temporary folder: a socket's path has at most about 100 bytes, and
+ * a data folder's path may be too long.
  */
 export async function makePrivateFolder(): Promise<PrivateFolder> {
   const path = await mkdtemp(join(tmpdir(), PREFIX))

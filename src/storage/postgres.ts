@@ -66,8 +66,8 @@ export type OpenedDatabase = {
   readonly dialect: Dialect
   readonly commitDialect: Dialect | null
   /**
-   * Without time limits: the migration of a large table, or another gateway's migration, may take
-   * long.
+   * Has no time limits, because the migration of a large table, or another gateway's migration, may
+   * take long.
    */
   readonly migrationDialect: Dialect | null
   /** Null when no other process uses the database. */
@@ -257,7 +257,7 @@ async function until<Value>(promise: Promise<Value>, signal: AbortSignal): Promi
   }
 }
 
-/** Every failure to connect gives the same error, for any reason that the server states. */
+/** Throws the same error for every failure to connect, for any reason that the server states. */
 async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
   try {
     return await pool.connect()

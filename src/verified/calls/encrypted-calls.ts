@@ -123,7 +123,7 @@ export type EncryptedCalls = {
   readonly log: Logger
 }
 
-/** Only the header decides this. */
+/** Checks only whether the header is there. */
 export function isEncryptedCall(context: RouteContext): boolean {
   return context.req.headers[ENCAPSULATED_KEY_HEADER] !== undefined
 }

@@ -146,7 +146,7 @@ async function fetchIds(endpoint: Endpoint, signal: AbortSignal): Promise<readon
   return data.map((model: { readonly id?: unknown } | null) => model?.id)
 }
 
-/** After so many ids, other work on the event loop may run. */
+/** After this many ids, other work on the event loop may run. */
 const IDS_AT_ONCE = 1_000
 
 /**

@@ -240,7 +240,7 @@ async function commitOf(
   }
 }
 
-/** For logs, metrics and traces, so it contains no text of the call. */
+/** Returns facts for logs, metrics and traces. They contain no text of the call. */
 function factsOfRecord({
   receipt,
   response,

@@ -294,7 +294,7 @@ export function nextStep(state: FollowState, facts: FollowFacts): Step {
   return { kind: 'wait', ms: STANDBY_MS }
 }
 
-/** A caller has waited too long without a new commit. */
+/** True if a caller has waited too long without a new commit. */
 function isLate({ readable }: FollowState, { nowMs, oldestMs, intervalMs }: FollowFacts): boolean {
   return nowMs - Math.max(oldestMs, readable.atMs) > TURN_PATIENCE_MS + intervalMs
 }

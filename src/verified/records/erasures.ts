@@ -37,7 +37,7 @@ export function recordErasures(adminLog: Pick<AdminLog, 'record'>) {
     )
 }
 
-/** For the log of administrators' acts. */
+/** Returns the act for the log of administrators' acts. */
 export function actOfErasure(
   hash: string,
   reason: string,

@@ -53,7 +53,7 @@ export type Group = {
   readonly operations: readonly Operation[]
 }
 
-/** In the order of the document, but groups only for administrators are last. */
+/** Returns groups in the order of the document, but groups only for administrators last. */
 export function groupsOf(document: InterfaceDocument): readonly Group[] {
   const byTag = Map.groupBy(operationsOf(document), ({ tags }) => tags[0] ?? '')
   return [...byTag]

@@ -157,7 +157,7 @@ async function readBeside(notary: string, signal: AbortSignal) {
   return { enclave, boot, EnclaveParts, code: enclave && readCode(enclave.attestation) }
 }
 
-/** Loaded after the log. The parts above do not move when these appear. */
+/** Loaded after the log. The parts above do not move when the loaded parts appear. */
 function LogParts({
   shown: { log, newest },
   beside,

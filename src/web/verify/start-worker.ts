@@ -94,8 +94,8 @@ function aborted(): DOMException {
 let text: Promise<string> | null = null
 
 /**
- * The text is a separate file in a served page, so that the page appears sooner, and a part of a
- * saved page.
+ * In a served page, the text is a separate file, so that the page appears sooner. In a saved page,
+ * the text is a part of the page.
  */
 function loadText(): Promise<string> {
   text ??= import('./worker.ts?text').then(
