@@ -302,7 +302,7 @@ function countEvents(bytes: Uint8Array): number {
 
 const EVENT_END = '\n\n'
 
-/** Sends a stored answer in the form that this call asked for: whole or streamed. */
+/** Answers with the record in the form that this call asked for: whole or streamed. */
 async function answerAgain(
   { body: asked, stream }: CompletionCall,
   dialect: VerifiedDialect,
