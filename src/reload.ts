@@ -43,7 +43,7 @@ export async function readReloadable(
 
 /** The settings that are in use. */
 export type Settings = {
-  /** Each call reads this once, and keeps the result until its end. */
+  /** A call reads this once, and uses the same settings until the call ends. */
   current(): Reloadable
   /** These functions return members of `current()`. */
   readonly tiers: () => Tiers

@@ -4,8 +4,8 @@ import type { Opening } from './observability/logger.ts'
 const STAGING_NOTICE_MS = 10 * 60_000
 
 /**
- * In staging, logs a warning now and every STAGING_NOTICE_MS that the security module is simulated.
- * So each hour of the log contains the warning.
+ * In staging, logs a warning that the security module is simulated, now and every
+ * STAGING_NOTICE_MS. So each hour of the log contains the warning.
  */
 export function warnOfStaging(
   { isStaging }: { readonly isStaging: boolean },

@@ -56,14 +56,14 @@ export type CollectionParts = {
   /** Unix milliseconds. */
   readonly now: () => number
   readonly log: Logger
-  /** For one answer. Default: ANSWER_TIMEOUT_MS. */
+  /** Limit for one answer. Default: ANSWER_TIMEOUT_MS. */
   readonly timeoutMs?: number
 }
 
 /** A machine with eight GPUs takes some seconds to quote. */
 const ANSWER_TIMEOUT_MS = 20_000
 const BLOCK_TIMEOUT_MS = 10_000
-/** A provider's document, and one part of its collateral. */
+/** Maximum sizes of a provider's document, and of one part of its collateral. */
 const ANSWER_BYTES_MAX = 2 * 1024 * 1024
 const COLLATERAL_BYTES_MAX = 256 * 1024
 

@@ -127,7 +127,7 @@ export function createEvidenceCollector(options: CollectorOptions): {
     if (await recordKey(provider, key)) await turns.hurryTurn(provider)
   }
 
-  /** True for a key that was never seen at the provider's origin. */
+  /** True for a new key at an origin where other keys were seen before. */
   async function recordKey({ name, origin }: CollectedProvider, spkiSha256: string) {
     const isNew = await evidence.recordKey({ origin, spkiSha256, atMs: Math.floor(now()) })
     if (isNew) {
@@ -155,8 +155,9 @@ export function createEvidenceCollector(options: CollectorOptions): {
 }
 
 /**
- * Half of `leftMs`, so that a failure leaves time for more tries. The whole interval for evidence
- * that has no end, or that had ended before it was collected.
+ * Returns half of `leftMs` (at least `pauseMinMs`), so that a failure leaves time for more tries.
+ * Returns at most `intervalMs`, also for evidence that has no end, or that had ended before it was
+ * collected.
  */
 export function pauseAfter(
   leftMs: number | null,

@@ -13,8 +13,8 @@ import type { CollectedProvider } from './collect-evidence.ts'
 import type { ProviderEvidenceStore, StoredEvidence } from './provider-evidence-store.ts'
 
 /**
- * Reads at once. The list and documents have separate limits, so that neither blocks the other.
- * Documents hold at most 64 MiB together.
+ * Maximum numbers of reads at a time. The list and the documents have separate limits, so that
+ * neither blocks the other. All documents together hold at most 64 MiB.
  */
 const LIST_READS_MAX = 32
 export const DOCUMENT_READS_MAX = 16
@@ -132,7 +132,7 @@ async function listProviders({ table, collected, evidence }: EvidenceReads) {
 
 type ListedEntry = Pick<ProviderEntry, 'name' | 'origin' | 'models'>
 
-/** Each provider once, with the models of all its entries. */
+/** Returns each provider once, with the models of all its entries. */
 function mergeEntries(table: readonly ProviderEntry[]): readonly ListedEntry[] {
   const merged = new Map<string, ListedEntry>()
   for (const { name, origin, models } of table) {

@@ -57,8 +57,8 @@ export async function fetchOverTls(href: string, options: FetchOptions): Promise
 }
 
 /**
- * The TLS key (SHA-256, hex) of an https origin, from a new connection whose certificate was
- * checked. Throws FetchFault `unreachable`, or the reason of `signal`.
+ * Returns the TLS key (SHA-256, hex) of an https origin, from a new connection whose certificate
+ * was checked. Throws FetchFault `unreachable`, or the reason of `signal`.
  */
 export async function readTlsKey(
   origin: string,

@@ -25,7 +25,7 @@ export type DemoEvidence = {
   readonly kind: ProviderKind
   /** PEM of the authority of its TLS certificate. */
   readonly caFile: string
-  /** Policy that names its roots. */
+  /** Policy that names the provider's roots. */
   readonly policyFile: string
 }
 
@@ -93,7 +93,7 @@ async function readDemo({ origin, kind, policyFile }: DemoEvidence): Promise<Rea
   return { origin, kind, policy: parseProviderPolicy(await readFile(policyFile)) }
 }
 
-/** Each origin once. */
+/** Returns no origin twice. */
 function collectedOf(
   table: readonly ProviderEntry[],
   { attested }: ProvidersConfig,

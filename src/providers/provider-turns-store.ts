@@ -7,16 +7,16 @@ import type { EvidenceSubject } from './provider-evidence-store.ts'
  */
 export type ProviderTurnsStore = {
   /**
-   * Takes the turn if it is due, or if it is due later than `laterMaxMs` from now. No other gateway
-   * takes it until it is settled or `limitMs` passed. Returns the number of failures in a row. Null
-   * if the turn is not due.
+   * Takes the turn if it is due, or if it is due more than `laterMaxMs` from now, because the
+   * interval was made shorter. No other gateway takes the turn until it is settled or `limitMs`
+   * passed. Returns the number of failures in a row. Null if the turn is not due.
    */
   takeTurn(
     turn: EvidenceSubject & { readonly limitMs: number; readonly laterMaxMs: number },
   ): Promise<number | null>
   /** Makes the next turn due now, unless the last turn failed. */
   hurryTurn(subject: EvidenceSubject): Promise<void>
-  /** The next turn is due in `pauseMs`. */
+  /** Ends the turn. The next turn is due in `pauseMs`. */
   settleTurn(
     turn: EvidenceSubject & { readonly pauseMs: number; readonly failures: number },
   ): Promise<void>

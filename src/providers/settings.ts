@@ -58,9 +58,9 @@ export const PROVIDER_FIELDS = {
     })
     .optional(),
   /**
-   * How often each provider's evidence is collected, hours; earlier if it ends earlier. Default 6:
-   * a policy accepts evidence of the last 24 hours unless it says otherwise, so three tries in a
-   * row may fail.
+   * How often each provider's evidence is collected, hours. Evidence that ends earlier is collected
+   * earlier. Default 6: a policy accepts evidence of the last 24 hours unless it says otherwise, so
+   * three tries in a row may fail.
    */
   PROVIDER_EVIDENCE_HOURS: integer({ min: 1, max: 168 }).default(6),
   /**

@@ -12,7 +12,7 @@ export function pause(ms: number, signal: AbortSignal): Promise<void> {
   })
 }
 
-/** Without an own reason, each abort would create an exception with a stack. */
+/** The reason for aborts: without a reason, each abort creates an exception with a stack. */
 const WOKEN = 'woken'
 
 /** Time until the next round: `ms`, or at least `leastMs` (default 0) if the loop is woken. */

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 
-/** An id that cannot be guessed: letters and digits. */
+/** Returns an id that cannot be guessed, of letters and digits. */
 export function makeId(): string {
   return randomUUID().replaceAll('-', '')
 }

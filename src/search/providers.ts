@@ -92,7 +92,7 @@ export const SEARCH_ADAPTERS: Readonly<Record<SearchProviderName, SearchAdapter>
   serpapi: SERPAPI,
 }
 
-/** A missing list is empty. Throws EndpointError for any other value. */
+/** A missing list counts as empty. Throws EndpointError if the value is not a list. */
 function itemsOf(
   answer: unknown,
   list: string,

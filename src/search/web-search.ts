@@ -10,7 +10,8 @@ type SearchCall = SearchQuery & {
   /** The signal's reason is the error to throw. */
   readonly signal: AbortSignal
   /**
-   * Counts bytes that this call holds. Throws ApiError `overloaded` when all calls hold too much.
+   * Counts bytes that this call holds. Throws ApiError `overloaded` when all calls together hold
+   * too much.
    */
   readonly reserve: (bytes: number) => void
 }

@@ -3,12 +3,12 @@ import { type RawBuilder, sql } from 'kysely'
 /** Gives Unix seconds. Null: the database's clock, which all gateways share. */
 export type StoreClock = (() => number) | null
 
-/** The time as an SQL value. Null: the database's clock. */
+/** Returns the time as an SQL value. Null: the database's clock. */
 export function clockArgument(clock: StoreClock): RawBuilder<number | null> {
   return sql`${clock === null ? null : Math.floor(clock())}::bigint`
 }
 
-/** The present time in Unix seconds, as an SQL expression. */
+/** Returns an SQL expression for the present time in Unix seconds. */
 export function clockSeconds(clock: StoreClock): RawBuilder<number> {
   return clock === null
     ? sql`floor(extract(epoch from clock_timestamp()))::bigint`

@@ -19,7 +19,7 @@ const NONCE_BYTES = 12
 const TAG_BYTES = 16
 const LENGTH_BYTES = 4
 
-/** A key for AES-256-GCM. `id` is 16 hex digits; stored content names its key by it. */
+/** A key for AES-256-GCM. `id` is 16 hex digits. Stored content contains the id of its key. */
 export type ContentKey = { readonly id: string; readonly key: Uint8Array }
 
 /** The row that content belongs to. Content that was moved to another row cannot be decrypted. */
@@ -85,7 +85,8 @@ export function openContent(
 }
 
 /**
- * The key that encrypted this content. Null when the content is too short or has another version.
+ * Returns the id of the key that encrypted this content. Null when the content is too short or has
+ * another version.
  */
 export function contentKeyId(sealed: Uint8Array): string | null {
   const isWhole = sealed.length >= CONTENT_HEAD_BYTES + NONCE_BYTES + TAG_BYTES
@@ -108,7 +109,7 @@ function decrypt(sealed: Buffer, key: Uint8Array, identity: ContentIdentity): Bu
   }
 }
 
-/** The bytes were authenticated, so `seal` wrote them. */
+/** Checks nothing: the bytes were authenticated, so `seal` wrote them. */
 function splitParts(bytes: Buffer): readonly string[] {
   const parts: string[] = []
   for (let at = 0; at < bytes.length; ) {

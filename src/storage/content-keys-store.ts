@@ -34,7 +34,7 @@ export async function admitContentKeys(
   return isNew ? newest : null
 }
 
-/** True for the first record. Only one of two gateways at the same time gets true. */
+/** True if the key was not in use. Only one of two gateways at the same time gets true. */
 async function recordKey({ queries }: Pick<Database, 'queries'>, id: string): Promise<boolean> {
   const { numAffectedRows } = await sql`
     insert into content_keys (id, first_used_at) values (${id}, ${clockSeconds(null)})

@@ -9,7 +9,7 @@ export type ContentKeySource =
   /** The program's path and its arguments. It is run without a shell. */
   | { readonly command: readonly [string, ...string[]] }
 
-/** Some hundred lines. */
+/** Enough for about 1,000 keys. */
 const KEY_TEXT_BYTES_MAX = 64 * 1024
 
 /** A key service usually answers within one second. */
@@ -23,8 +23,8 @@ const HEX_FORM = /^[0-9a-fA-F]{64}$/
 const BASE64_FORM = /^[A-Za-z0-9+/]{43}=$/
 
 /**
- * Null without a source: content is stored unencrypted. Throws StartFailure, whose message never
- * contains a key or the program's output.
+ * Returns null without a source: content is then stored unencrypted. Throws StartFailure, whose
+ * message never contains a key or the program's output.
  */
 export async function openContentCipher(
   source: ContentKeySource | null,

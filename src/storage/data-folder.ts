@@ -52,8 +52,8 @@ export type PrivateFolder = { readonly path: string; remove(): Promise<void> }
 const PREFIX = 'affidavit-'
 
 /**
- * In the system's temporary folder: a socket's path has at most about 100 bytes, and a data
- * folder's path may be too long.
+ * Makes a folder in the system's temporary folder: a socket's path has at most about 100 bytes, and
+ * a data folder's path may be too long.
  */
 export async function makePrivateFolder(): Promise<PrivateFolder> {
   const path = await mkdtemp(join(tmpdir(), PREFIX))
@@ -61,8 +61,9 @@ export async function makePrivateFolder(): Promise<PrivateFolder> {
 }
 
 /**
- * Removes the private folder that a killed gateway left. Another user may have written the path, so
- * this does nothing unless the folder has the form of makePrivateFolder and belongs to this user.
+ * Removes the private folder of a killed gateway, which contains `file`. Another user may have
+ * written this path, so this does nothing unless the folder has the form of makePrivateFolder and
+ * belongs to this user.
  */
 export async function removeStaleFolder(file: string): Promise<void> {
   const folder = dirname(file)

@@ -5,7 +5,10 @@ import { DatabaseAwayError } from './errors.ts'
 
 /** An embedded database that runs in its own thread. */
 export type EmbeddedThread = {
-  /** A connection for `pg`. There is only one session, so the last connection must have ended. */
+  /**
+   * Returns a connection for `pg`. The previous connection must have ended, because there is only
+   * one session.
+   */
   connect(): Duplex
   /** Resolves when the thread has ended. */
   close(): Promise<void>
@@ -64,7 +67,7 @@ async function opened(worker: Worker): Promise<void> {
 /** First byte of the message with which a client ends its session. */
 const TERMINATE = 'X'.charCodeAt(0)
 
-/** The client's end. Data that is written together is sent as one message. */
+/** The client's side of a connection. Data that is written together is sent as one message. */
 class Connection extends Duplex {
   readonly #send: (bytes: Uint8Array) => void
 

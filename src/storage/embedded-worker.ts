@@ -38,7 +38,7 @@ async function open(dataDir: string): Promise<PGlite> {
   return made
 }
 
-/** The folder records which files exist. */
+/** Syncs the folder's list of files to the disk. */
 async function syncFolder(folder: string): Promise<void> {
   await using handle = await openFile(folder)
   await handle.sync()

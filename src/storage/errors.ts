@@ -7,8 +7,8 @@ export class DatabaseAwayError extends Error {
 }
 
 /**
- * The message of an error. If several addresses refuse a connection, the driver's error has an
- * empty message, and contains an error for each address.
+ * Returns the message of an error. If several addresses refuse a connection, the driver's error has
+ * an empty message, and contains an error for each address.
  */
 export function driverReason(error: unknown): string {
   const first = error instanceof AggregateError ? error.errors[0] : error

@@ -35,7 +35,7 @@ export type DatabaseSession = {
   close(): Promise<void>
 }
 
-/** The session is not connected yet. */
+/** Returns a session that is not connected yet. */
 export function createPostgresSession(
   url: string,
   onConnectionError: (error: Error) => void,

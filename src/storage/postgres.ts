@@ -66,8 +66,8 @@ export type OpenedDatabase = {
   readonly dialect: Dialect
   readonly commitDialect: Dialect | null
   /**
-   * Without time limits: the migration of a large table, or another gateway's migration, may take
-   * long.
+   * Has no time limits, because the migration of a large table, or another gateway's migration, may
+   * take long.
    */
   readonly migrationDialect: Dialect | null
   /** Null when no other process uses the database. */
@@ -171,8 +171,8 @@ export function createEmbeddedPool(connect: () => Duplex): pg.Pool {
 
 /**
  * Closes every connection that fails, except after an error that the server reported. The pool
- * would reuse it: after a timed-out query, the next query would wait until TCP gives up, a quarter
- * of an hour later.
+ * alone would reuse a failed connection: after a timed-out query, the next query would wait until
+ * TCP gives up, a quarter of an hour later.
  */
 export function discardBroken(
   pool: pg.Pool,
@@ -257,7 +257,7 @@ async function until<Value>(promise: Promise<Value>, signal: AbortSignal): Promi
   }
 }
 
-/** Every failure to connect gives the same error, for any reason that the server states. */
+/** Throws the same error for every failure to connect, for any reason that the server states. */
 async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
   try {
     return await pool.connect()

@@ -11,12 +11,12 @@ const MARK = '/* prepared */'
  */
 export const PREPARED = sql.raw(MARK)
 
-/** Some statements have several forms. */
+/** Statements count once for each of their forms. */
 const NAMES_MAX = 1_000
 
 const names = new LruMap<string, string>(NAMES_MAX)
 
-/** Different for each text. Null for an unmarked statement. */
+/** Returns a different name for each text. Null for an unmarked statement. */
 export function statementName(text: string): string | null {
   if (!text.trimStart().startsWith(MARK)) return null
   return names.getOrMake(text, () => createHash('sha256').update(text).digest('hex').slice(0, 32))

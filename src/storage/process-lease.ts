@@ -66,7 +66,9 @@ export async function openProcessLease(
   return lease
 }
 
-/** The lease is not started yet. Each renewal also cleans up the data of dead processes. */
+/**
+ * Returns a lease that is not started yet. Each renewal also cleans up the data of dead processes.
+ */
 export function createProcessLease(options: ProcessLeaseOptions): ProcessLease {
   return new Lease(options)
 }

@@ -4,13 +4,13 @@ import type { Database } from './database.ts'
 
 /** The living gateways. Every method throws the driver's error when the database fails. */
 export type ProcessesStore = {
-  /** Alive for `leaseSeconds` from now. */
+  /** Marks a process as alive for `leaseSeconds`. */
   enter(id: string, leaseSeconds: number): Promise<void>
   /** False if the process had expired: others may have treated it as dead. */
   renew(id: string, leaseSeconds: number): Promise<boolean>
   /** Makes a process expire at once. The next `expire` releases its reservations. */
   leave(id: string): Promise<void>
-  /** Only for a process that uses the database alone. */
+  /** Call this only when no other process uses the database. */
   leaveAll(): Promise<void>
   /** Deletes expired processes, and releases their reservations. Returns their number. */
   expire(): Promise<number>

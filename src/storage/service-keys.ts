@@ -4,8 +4,8 @@ import type { Database } from './database.ts'
 const KEY_BYTES = 32
 
 /**
- * A key that the gateways of one service share. The first gateway that asks for a name makes the
- * key. Throws the driver's error.
+ * Returns a key that the gateways of one service share. The first gateway that asks for a name
+ * makes the key. Throws the driver's error.
  */
 export async function openServiceKey(
   { queries }: Pick<Database, 'queries'>,

@@ -40,7 +40,7 @@ type EndpointOptions = {
   readonly ca?: readonly string[] | null
   /** Read again for each call. They may contain the credential. */
   readonly headers: Readonly<Record<string, string>>
-  /** Of the whole call. */
+  /** Limit of the whole call. */
   readonly timeoutMs: number
   readonly answerBytesMax: number
 }

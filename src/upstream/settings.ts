@@ -96,9 +96,9 @@ export const UPSTREAM_FIELDS = {
   IMAGE_STORE_S3_REGION: form(/^[a-z0-9-]{1,64}$/, 'a region such as eu-central-1').default(
     'us-east-1',
   ),
-  /** The key's id. */
+  /** Id of the bucket's key. */
   IMAGE_STORE_S3_ACCESS_KEY_ID: secret.optional(),
-  /** The key's secret. */
+  /** Secret of the bucket's key. */
   IMAGE_STORE_S3_SECRET_ACCESS_KEY: secret.optional(),
   /**
    * Origin under which callers reach this service, `https://api.example.com`. The addresses of
@@ -203,7 +203,9 @@ export function upstreamOf(settings: Settings): UpstreamConfig {
   }
 }
 
-/** Paths are added to this address, and credentials have separate variables. */
+/**
+ * Refuses credentials, because they have separate variables, and a query, because paths are added.
+ */
 function baseUrl() {
   return url(['http', 'https']).refine(
     (text) => {

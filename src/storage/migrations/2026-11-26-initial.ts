@@ -218,8 +218,8 @@ const RECORDS = `
 
 /**
  * hardware_at is null until the node's agent reports its hardware. After that, operating_system,
- * cpu_model and ram are not null. node_hours and network_minutes are sums over inferences, which
- * the statement that adds inferences updates. So a day's figures need only a few sums. An
+ * cpu_model and ram are not null. node_hours and network_minutes are sums over inferences, so that
+ * a day's figures need only a few sums. The statement that adds inferences updates the sums. An
  * inference's id makes it harmless to add a batch twice. Inferences have no foreign key to nodes
  * and accounts, so they stay when a node or account is removed.
  */

@@ -58,7 +58,7 @@ export function hasCredential(...call: Parameters<typeof chooseCredential>): boo
   }
 }
 
-/** So long that it fits in a header in base64. */
+/** In base64, this length still fits in a header. */
 const CREDENTIAL_LENGTH_MAX = 4096
 
 /** `Bearer ` is optional. The error never repeats the credential. */

@@ -51,7 +51,10 @@ type CompletionParts = {
   readonly callsMax: number
 }
 
-/** A verified completion in each dialect, whole or streamed (interface, parts 2.1–2.3 and 6). */
+/**
+ * Returns the routes for verified completions in each dialect, whole or streamed (interface, parts
+ * 2.1–2.3 and 6).
+ */
 export function verifiedCompletionRoutes(parts: CompletionParts): readonly Route[] {
   const { callsMax } = parts
   const admission = createAdmission({
@@ -299,7 +302,7 @@ function countEvents(bytes: Uint8Array): number {
 
 const EVENT_END = '\n\n'
 
-/** The caller gets the form that this call asked for: whole or streamed. */
+/** Answers with the record in the form that this call asked for: whole or streamed. */
 async function answerAgain(
   { body: asked, stream }: CompletionCall,
   dialect: VerifiedDialect,

@@ -26,7 +26,7 @@ const PATHS = [
   '/v1/verified/anthropic/v1/messages/count_tokens',
   '/v1/verified/anthropic/messages/count_tokens',
 ]
-/** Counts at the same time. A coding agent asks for about 24 at once. */
+/** Maximum number of simultaneous counts. A coding agent asks for about 24 at once. */
 const COUNTS_MAX = 256
 /** Bytes of the bodies and answers of all running counts. */
 const COUNTS_BYTES_MAX = 256 * 1024 * 1024
@@ -48,8 +48,8 @@ type CountParts = {
 }
 
 /**
- * The gateway asks the provider itself: no enclave takes part, and the count has no evidence and no
- * record.
+ * The gateway asks the provider directly: no enclave takes part, and the count has no evidence and
+ * no record.
  */
 export function countTokensRoutes(parts: CountParts): readonly Route[] {
   const admission = createAdmission({ callsMax: COUNTS_MAX, bytesMax: COUNTS_BYTES_MAX })

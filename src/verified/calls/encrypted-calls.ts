@@ -123,7 +123,7 @@ export type EncryptedCalls = {
   readonly log: Logger
 }
 
-/** Only the header decides this. */
+/** Checks only whether the header is there. */
 export function isEncryptedCall(context: RouteContext): boolean {
   return context.req.headers[ENCAPSULATED_KEY_HEADER] !== undefined
 }
@@ -361,7 +361,7 @@ function recordFault(
   const callerCode = callerCodeOf(code)
   // The enclave refused the call before the answer began.
   if (tally.model === null && tally.frames === 0) tally.isOpened = false
-  // The status of an invalid request is enough.
+  // An invalid request is not recorded: its status is enough.
   if (code === 'invalid_request') return
   const isWithin = tally.frames > 0
   state.failure ??= {

@@ -185,7 +185,7 @@ export function healthRoutes(
   ]
 }
 
-/** The gateway still serves calls. */
+/** Adds `stopping`. Calls are still served. */
 function withStop(report: ReadinessReport): ReadinessReport {
   return { ...report, failing: ['stopping', ...report.failing] }
 }

@@ -28,8 +28,8 @@ type VerifiedModels = {
 }
 
 /**
- * With a caller's credential, lists the models of every provider. Without it, only of providers for
- * which the operator has a credential.
+ * With a caller's credential, lists the models of every provider. Without a credential, lists only
+ * the models of providers for which the operator has a credential.
  */
 type ListVerifiedModels = (
   callerCredential: string | null,

@@ -18,7 +18,7 @@ const LOOK_MS = 1_000
 const TIMEOUT_MS = 10_000
 /** The longest known list, OpenRouter's, is about 1 MB. */
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024
-/** For each provider. The list is public and is built again for each reader. */
+/** Limit per provider, because the public list is built again for each reader. */
 export const LISTED_MAX = 500
 const MODEL_ID = /^[\x21-\x7e]{1,256}$/
 
@@ -146,7 +146,7 @@ async function fetchIds(endpoint: Endpoint, signal: AbortSignal): Promise<readon
   return data.map((model: { readonly id?: unknown } | null) => model?.id)
 }
 
-/** After so many ids, other work on the event loop may run. */
+/** After this many ids, other work on the event loop may run. */
 const IDS_AT_ONCE = 1_000
 
 /**

@@ -120,7 +120,10 @@ export function createVerifiedCompletions(
   }
 }
 
-/** Otherwise the provider would be paid for an answer that cannot be delivered. */
+/**
+ * Refuses calls while commits fail: the provider would be paid for an answer that cannot be
+ * delivered.
+ */
 function requireCommits({ committer }: Pick<VerifiedCompletionsOptions, 'committer'>): void {
   const { phase, failingForMs, fault } = committer.status()
   if (
@@ -237,7 +240,7 @@ async function commitOf(
   }
 }
 
-/** For logs, metrics and traces, so it contains no text of the call. */
+/** Returns facts for logs, metrics and traces. They contain no text of the call. */
 function factsOfRecord({
   receipt,
   response,

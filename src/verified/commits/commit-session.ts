@@ -32,7 +32,7 @@ export type CommitSession = {
   readonly log: LogState
   /** The database has this document, so the enclave need not send it again. */
   readonly known: GivenDocument | null
-  /** For encrypted calls in the previous commit. The next pull sends them to the enclave. */
+  /** Proofs for encrypted calls in the previous commit. The next pull sends them to the enclave. */
   readonly proofs: readonly AnchorProof[]
 }
 

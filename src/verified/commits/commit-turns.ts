@@ -215,7 +215,7 @@ class SharedLog {
     for (const member of [...this.#members]) member.onPublished(commit)
   }
 
-  /** The session has lost its locks. */
+  /** Called when the session has lost its locks. */
   forget(): void {
     this.#isLocked = false
     for (const member of [...this.#members]) member.onChange()

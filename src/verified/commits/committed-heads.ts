@@ -58,7 +58,7 @@ export function recordsUnder(
   }
 }
 
-/** Gives the enclave what it adds to the answer of an encrypted call. */
+/** Returns the proof that the enclave adds to the answer of an encrypted call. */
 export function proofOf(
   call: string,
   { txHash, logProof }: Pick<StoredRecord, 'txHash' | 'logProof'>,
@@ -95,8 +95,8 @@ function keyOf({ level, index }: NodeCoordinate): string {
 }
 
 /**
- * A head as a gateway publishes it, in base64. `edge` and `leaves` are hashes in a row. A notice of
- * 8,000 bytes has room for the 128 leaves of a commit.
+ * A head as a gateway publishes it, in base64. `edge` and `leaves` are concatenated hashes. A
+ * notice of 8,000 bytes has room for the 128 leaves of a commit.
  */
 export const encodedHead = z.object({
   edge: z.string(),

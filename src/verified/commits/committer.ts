@@ -29,7 +29,7 @@ import {
 import type { CommittedLog, IntervalAnchors } from './interval-anchors.ts'
 import { WaitingCallers } from './waiting-callers.ts'
 
-/** At a stop, uncommitted completions have this long. */
+/** At a stop, completions must be committed within this time. */
 const STOP_TIMEOUT_MS = 10_000
 const FAULT_LOG_INTERVAL_MS = 30_000
 
@@ -356,7 +356,9 @@ class LogCommitter implements Committer {
   }
 }
 
-/** The other gateway either stored its commit already, or has acknowledged it to the enclave. */
+/**
+ * True if another gateway committed first: it stored its commit, or acknowledged it to the enclave.
+ */
 function isLostRace(error: unknown): boolean {
   if (error instanceof EnclaveError) return error.fault?.code === 'log_conflict'
   return error instanceof CommitRaceLost

@@ -82,7 +82,7 @@ export function openCommits(
     },
   })
   anchors.start()
-  // No log is followed when this stop runs.
+  // Parts stop in reverse order, so no log is followed then.
   onStarted(() => anchors.stop())
   const commits = createEnclaveCommits(records, anchors)
   return {

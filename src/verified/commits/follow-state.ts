@@ -22,7 +22,7 @@ const RACES_WITHOUT_GROWTH_MAX = 20
  * too. A commit takes about 10 ms, so a hanging gateway is soon detected.
  */
 export const TURN_PATIENCE_MS = 500
-/** The caller's gateway then commits for this long. */
+/** How long a gateway commits after its caller waited too long. */
 const RACING_MS = 10_000
 /** How often a gateway on standby checks its waiters. */
 const STANDBY_MS = 100
@@ -294,7 +294,7 @@ export function nextStep(state: FollowState, facts: FollowFacts): Step {
   return { kind: 'wait', ms: STANDBY_MS }
 }
 
-/** A caller has waited too long without a new commit. */
+/** True if a caller has waited too long without a new commit. */
 function isLate({ readable }: FollowState, { nowMs, oldestMs, intervalMs }: FollowFacts): boolean {
   return nowMs - Math.max(oldestMs, readable.atMs) > TURN_PATIENCE_MS + intervalMs
 }

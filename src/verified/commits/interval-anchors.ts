@@ -57,9 +57,9 @@ type IntervalAnchorsOptions = {
 }
 
 /**
- * Anchors the heads of commits that were stored without an anchor. The database has such a head
- * with its notary's signature, so any gateway can anchor it without the enclave. Each gateway also
- * anchors heads that are some seconds late.
+ * Anchors the heads of commits that were stored without an anchor. The database has these heads
+ * with their notary's signature, so any gateway can anchor them without the enclave. Each gateway
+ * also anchors heads that are some seconds late.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one state
 export function createIntervalAnchors(options: IntervalAnchorsOptions): IntervalAnchors {

@@ -20,7 +20,7 @@ export class WaitingCallers {
   readonly waiters = new CommitWaiters()
   readonly #options: WaitingCallersOptions
   readonly #committed: CommittedRecords
-  /** By notary: callers for this many first leaves can now be answered. */
+  /** By notary, the number of first leaves whose callers can now be answered. */
   readonly #readable = new Map<string, number>()
   #reading: Promise<void> | null = null
 

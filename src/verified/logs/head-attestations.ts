@@ -60,8 +60,8 @@ export type HeadAttestationsOptions = {
  * The enclave attests the state of its log together with the hash of a recent block. An attestation
  * is stored if the log in this database has the same root at the attested size. The enclave also
  * counts leaves that are not committed yet, so the gateway first waits for them. If the enclave is
- * replaced before, they are lost, and the attestation is dropped. Errors never end the loop. Does
- * NOT verify the documents' signatures, because a gateway has no root certificates for them. A
+ * replaced first, these leaves are lost, and the attestation is dropped. Errors never end the loop.
+ * Does NOT verify the documents' signatures, because a gateway has no root certificates for them. A
  * third party verifies them (verifyHeadAttestation).
  */
 export function createHeadAttestations(options: HeadAttestationsOptions): HeadAttestations {

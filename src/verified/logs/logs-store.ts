@@ -35,7 +35,7 @@ export type StoredHead = {
      */
     readonly replaces: readonly string[]
     /**
-     * `pending` also for an anchor that cannot be mined, because another transaction will replace
+     * An anchor that cannot be mined is also `pending`, because another transaction will replace
      * it.
      */
     readonly state: Exclude<AnchorState, 'taken'>
@@ -270,7 +270,7 @@ type LogRow = Omit<HeadRow, 'tx_hash'> & {
   readonly chain_id: number
   readonly contract: string
   readonly boot_configuration: string
-  /** Null while no anchor is in a block, as are all columns of the head. */
+  /** Null while no anchor is in a block. All columns of the head are null then. */
   readonly tx_hash: Uint8Array | null
   readonly head_size: number
   readonly head_root: Uint8Array

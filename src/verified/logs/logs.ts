@@ -217,12 +217,12 @@ export type HeadPageSources = {
 }
 
 /**
- * Reads heads after the head of size `cursor` (null: from the beginning), and fewer than `limit` if
- * their attestations have more than `bytesMax`, but at least one. Documents of heads that are not
- * on the page are not read. With the oldest heads first, an attestation belongs to the first head
- * of its size or more. With the newest heads first, it belongs to the largest head of its size or
- * less. A head has few attestations: at most two are stored for each size, and a new one is
- * requested only when the leaves of the last one are committed.
+ * Reads at most `limit` heads after the head of size `cursor` (null: from the beginning). Reads
+ * fewer if their attestations have more than `bytesMax`, but at least one. Documents of heads that
+ * are not on the page are not read. With the oldest heads first, an attestation belongs to the
+ * first head of its size or more. With the newest heads first, it belongs to the largest head of
+ * its size or less. A head has few attestations: at most two are stored for each size, and a new
+ * one is requested only when the leaves of the last one are committed.
  */
 export async function readHeadPage(
   { logs, headAttestations }: HeadPageSources,

@@ -8,7 +8,7 @@ import { RETENTION_DAYS_MAX } from '../../storage/settings.ts'
 import { actOfErasure } from './erasures.ts'
 import { createErasuresStore } from './erasures-store.ts'
 
-/** So many records are erased well within the time limit of an act. */
+/** This many records are erased well within the time limit of an act. */
 const ERASE_MAX = 2_000
 
 const path = '/v1/admin/erasures'

@@ -36,8 +36,8 @@ export type ErasuresStore = {
    */
   eraseAccount(name: string, order: ErasureOrder): Promise<{ readonly accountId: string } | null>
   /**
-   * The content to erase of at most `limit` accounts after the cursor `after` (null: from the
-   * first). The new cursor is null at the end. `retentionDays` applies to accounts without a
+   * Lists the content to erase, for at most `limit` accounts after the cursor `after` (null: from
+   * the first). The new cursor is null at the end. `retentionDays` applies to accounts without a
    * setting.
    */
   listDue(page: {

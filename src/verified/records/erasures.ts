@@ -7,9 +7,9 @@ import { createLoop, pause } from '../../runtime/loop.ts'
 import { createErasuresStore, type DueContent, type ErasuresStore } from './erasures-store.ts'
 
 const SWEEP_INTERVAL_MS = 60_000
-/** So few records take some milliseconds, and commits can run in between. */
+/** Erasing this many records takes some milliseconds. Commits can run between two batches. */
 const ERASE_MAX = 200
-/** The pause between two such statements. */
+/** The pause between two batches. */
 const BATCH_PAUSE_MS = 20
 const ACCOUNTS_MAX = 500
 const FAULT_LOG_INTERVAL_MS = 10 * 60_000
@@ -39,7 +39,7 @@ export function recordErasures(adminLog: Pick<AdminLog, 'record'>): EraseRecords
     )
 }
 
-/** For the log of administrators' acts. */
+/** Returns the act for the log of administrators' acts. */
 export function actOfErasure(
   hash: string,
   reason: string,

@@ -61,7 +61,7 @@ const recordsQuery = historyQuery.extend({
   dialect: z.enum(DIALECT_NAMES).nullable().default(null),
 })
 
-/** In total, and for one account. A search may read some megabytes. */
+/** Limits in total and for one account, because a search may read some megabytes. */
 export const SEARCHES_MAX = 4
 export const ACCOUNT_SEARCHES_MAX = 2
 
@@ -121,8 +121,8 @@ const VIEWS: readonly HistoryView[] = [
 const stored = { method: 'GET', tag: 'Verified chat', scope: 'inference' } as const
 
 /**
- * Lists, one completion by its hash, and its evidence. If the operator allows it, any caller with
- * the hash gets the evidence without the content.
+ * Returns the routes for lists, for one completion by its hash, and for its evidence. If the
+ * operator allows it, any caller with the hash gets the evidence without the content.
  */
 export function historyRoutes(parts: HistoryParts): readonly Route[] {
   const searches = createSharedAdmission({

@@ -71,7 +71,7 @@ export function readContent(row: ContentRow, cipher: ContentCipher | null): Reco
   }
 }
 
-/** For a request that needs the withheld content. */
+/** Returns the error for a request that needs the withheld content. */
 export function refusalOf(withheld: Withheld): Error {
   return withheld.kind === 'erased'
     ? new ApiError('content_erased', 'Question and answer were erased')

@@ -61,7 +61,7 @@ export function dialectRecordText(record: StoredRecord): string {
   return `{"dialect":"${dialectOf(record).name}",${recordText(record).slice(1)}`
 }
 
-/** Without texts, the members say why, and state the usage of an encrypted call. */
+/** If the texts are missing, the members state why, and the usage of an encrypted call. */
 function contentText(record: StoredRecord): string {
   const { request, response, usage, withheld } = record
   if (request === null || response === null)
@@ -119,15 +119,15 @@ function logMember({ logProof }: AnsweredRecord): string {
   return `"log":${JSON.stringify({ size, root, signature, path, chain_id: chainId, contract })}`
 }
 
-/** In this order. Missing members are shown as null (interface, 2.4). */
+/** Shown in this order. Missing members are shown as null (interface, 2.4). */
 export const ECHOED_MEMBERS = CHAT_MEMBERS
 
 /** Missing members are shown as null. */
 const ECHOED_MESSAGE_MEMBERS = ['content', 'function_call', 'role', 'name'] as const
 
 /**
- * The request as a record shows it: all members of the interface (null if not set), then the
- * caller's other members. Its hash stays the same, because hashing leaves out nulls.
+ * Returns the request as a record shows it: all members of the interface (null if not set), then
+ * the caller's other members. Its hash stays the same, because hashing leaves out nulls.
  */
 export function echoRequest(canonicalRequest: string): JsonObject {
   const request: JsonObject = JSON.parse(canonicalRequest)

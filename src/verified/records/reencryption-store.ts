@@ -19,8 +19,8 @@ export function createContentOperations(database: Pick<Database, 'queries' | 'co
   const { queries, content } = database
   return {
     /**
-     * Never returns a key itself. `is_known`: this process has the key. `is_newest`: it encrypts
-     * with it. `retired_at`: when no content was left under the key.
+     * Never returns a key itself. `is_known`: this process has the key. `is_newest`: this process
+     * encrypts with the key. `retired_at`: when no content was left under the key.
      */
     async keys() {
       const rows = await queries
@@ -87,7 +87,7 @@ async function replaceContent(
     from held join given using (position) where r.position = held.position`.execute(queries)
 }
 
-/** Another key than the newest encrypted the column's content. */
+/** True if a key other than the newest encrypted the column's content. */
 function isOld(column: RawBuilder<unknown>, { head }: ContentCipher): RawBuilder<boolean> {
   return sql`substring(${column} from 1 for ${head.length}::integer) <> ${head}`
 }

@@ -23,7 +23,7 @@ import { Refused } from '../verify/verdict.tsx'
 import { ContentForms } from './content-forms.tsx'
 import { type CompletionJudgement, isWaiting, judgeCompletion } from './judge-completion.ts'
 
-/** While the evidence has no block. */
+/** Interval while the evidence has no block. */
 const EVERY_MS = 4_000
 
 /** `/c/{hash}`. `name` is the text in the path, which may be no hash. */
@@ -179,7 +179,7 @@ function Name({ hash }: { readonly hash: string }) {
   )
 }
 
-/** The operator shows evidence only to people who may read the completion. */
+/** True if only people who may read the completion get its evidence. */
 function isForbidden(fault: unknown): boolean {
   return fault instanceof OwnGatewayFault && fault.code === 'evidence_restricted'
 }

@@ -57,7 +57,7 @@ export function shortHash({ hash }: Pick<Call, 'hash'>): string {
   return hash.slice(0, 12)
 }
 
-/** Only the caller and the enclave could read the call. */
+/** True if only the caller and the enclave could read the call. */
 export function isEncrypted({ receipt }: Call): boolean {
   return receipt.version !== 1 && receipt.encrypted
 }

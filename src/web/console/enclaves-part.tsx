@@ -11,7 +11,7 @@ import { type Column, Table } from './table.tsx'
 import { ActionState, useAction } from './use-action.tsx'
 
 const ENCLAVES_PATH = '/v1/admin/enclaves'
-/** The list changes without an act of the reader. */
+/** The list changes by itself, so it is read repeatedly. */
 const EVERY_MS = 3_000
 
 export function EnclavesPart() {

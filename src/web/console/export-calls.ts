@@ -4,7 +4,7 @@ import { type Call, HISTORY_PATH, isEncrypted, readCalls, tokensOf, type Wanted 
 import type { Session } from './session.ts'
 import { anchorOf, type CallAnchors, readCallAnchors } from './use-call-anchors.ts'
 
-/** For one file: calls, calls with evidence, and (approximately) characters. */
+/** Limits of one file: calls, calls with evidence, and (approximately) characters. */
 const CALLS_MAX = 5_000
 const BUNDLES_MAX = 500
 const LENGTH_MAX = 128 * 1024 * 1024

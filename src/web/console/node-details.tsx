@@ -15,7 +15,7 @@ import { type Column, Table } from './table.tsx'
 
 export type Node = NodeListReply['nodes'][number]
 
-/** A node changes without an act of the reader. */
+/** A node changes by itself, so it is read repeatedly. */
 const EVERY_MS = 3_000
 
 export function NodeDetails({ node }: { readonly node: Node }) {

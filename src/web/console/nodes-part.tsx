@@ -12,7 +12,7 @@ import { ActionState, useAction } from './use-action.tsx'
 
 const NODES_PATH = '/v1/dashboard/nodes'
 const NODE_PATH = '/v1/dashboard/node'
-/** The list changes without an act of the reader. */
+/** The list changes by itself, so it is read repeatedly. */
 const EVERY_MS = 3_000
 
 export function NodesPart() {

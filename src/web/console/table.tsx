@@ -39,7 +39,7 @@ export function Table<Row>({
   readonly keyOf: (row: Row, place: number) => string | number
   /** Shown when the table has no rows. */
   readonly empty: ComponentChildren
-  /** Of the row whose details are open. */
+  /** Key of the row whose details are open. */
   readonly currentKey?: string | number | null
   /** True if the table fits on a narrow screen without cards. */
   readonly isSmall?: boolean

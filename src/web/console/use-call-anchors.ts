@@ -23,7 +23,7 @@ export type CallAnchors = ReadonlyMap<string, CallAnchor>
  * requests are enough.
  */
 const HEADS_MAX = 100
-/** Anchors change without an act of the reader. */
+/** Anchors change by themselves, so they are read repeatedly. */
 const EVERY_MS = 5_000
 
 /** Reads the anchors from the public log repeatedly, until each is confirmed. */

@@ -53,7 +53,7 @@ export type Group = {
   readonly operations: readonly Operation[]
 }
 
-/** In the order of the document, but groups only for administrators are last. */
+/** Returns groups in the order of the document, but groups only for administrators last. */
 export function groupsOf(document: InterfaceDocument): readonly Group[] {
   const byTag = Map.groupBy(operationsOf(document), ({ tags }) => tags[0] ?? '')
   return [...byTag]
@@ -70,7 +70,7 @@ function isForAdmins({ operations }: Pick<Group, 'operations'>): boolean {
   return operations.every((operation) => keyOf(operation).includes('admin'))
 }
 
-/** The scopes of the key that an operation needs. An empty list accepts any key. */
+/** Returns the scopes that an operation's key needs (empty: any key), or 'none' without a key. */
 export function keyOf({ security: [need] }: Operation): 'none' | readonly string[] {
   return need === undefined ? 'none' : Object.values(need).flat()
 }

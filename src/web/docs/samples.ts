@@ -8,7 +8,8 @@ export type SampleCall = {
   /** JSON text. Null when the call has no body. */
   readonly body: string | null
   /**
-   * The names of its files, and the other parts with their values. Null when the call has no form.
+   * The names of the form's files, and the values of its other parts. Null when the call has no
+   * form.
    */
   readonly form: { readonly files: readonly string[]; readonly fields: Fields } | null
 }

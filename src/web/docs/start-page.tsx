@@ -110,7 +110,7 @@ function Check() {
   )
 }
 
-/** What agents have beside chat, and where the proof of these calls is. */
+/** Shows the APIs that agents use besides chat, and where the proof of these calls is. */
 function OtherCalls({ model }: { readonly model: string }) {
   return (
     <>

@@ -79,7 +79,7 @@ type OtherSample = {
   readonly code: string
 }
 
-/** For the APIs that agents use. The code runs without changes. */
+/** Returns samples for the APIs that agents use. The code runs without changes. */
 export function writeOtherSamples(origin: string, model: string): readonly OtherSample[] {
   const openai = `${origin}/v1/verified`
   const anthropic = `${origin}/v1/verified/anthropic`

@@ -9,7 +9,7 @@ import { Count } from '../kit/values.tsx'
 
 const { arrayOf, countOf, objectOf, textOf } = formsOf('bad_answer', "the gateway's answer: ")
 
-/** While the page is visible. */
+/** Interval while the page is visible. */
 const EVERY_MS = 10_000
 
 type ServiceState = {
@@ -22,7 +22,7 @@ type ServiceState = {
   readonly isDevelopment: boolean
   readonly anchorsWaiting: number
   readonly enclavesInUse: number
-  /** In the newest logs. */
+  /** Leaf count of the newest logs. */
   readonly leaves: number
   /** True if there are further logs, which are not counted. */
   readonly hasMoreLogs: boolean

@@ -4,7 +4,9 @@ import {
   type ShownMessage,
 } from '../../../attestation/report/shown-exchange.ts'
 
-/** What was asked and answered, under headings of this level. An unknown part is left out. */
+/**
+ * Shows what was asked and answered, under headings of level `heading`. Leaves out an unknown part.
+ */
 export function Exchange({
   exchange,
   heading = 'h2',

@@ -117,7 +117,7 @@ function isOk({ status }: GatewayAnswer): boolean {
   return status >= 200 && status < 300
 }
 
-/** For an answer that has an error status. */
+/** Reads the fault from an answer with an error status. */
 export async function readFault(response: Response): Promise<OwnGatewayFault> {
   const bytes = new Uint8Array(await response.arrayBuffer())
   return faultOf({ status: response.status, headers: response.headers, bytes })

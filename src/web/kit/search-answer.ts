@@ -61,7 +61,7 @@ export function readSearchAnswer(json: Json): SearchAnswer {
   }
 }
 
-/** For a search without results: what was searched, where, and what to try next. */
+/** Says for a search without results what was searched, where, and what to try next. */
 export function notFoundWords(
   { kind, text }: Exclude<TypedSearch, { kind: 'unfit' }>,
   { isRestricted }: Pick<SearchAnswer, 'isRestricted'>,

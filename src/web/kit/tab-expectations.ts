@@ -42,7 +42,7 @@ export function useExpectations(): TabExpectations {
   return now
 }
 
-/** The reader typed these expectations, or accepted them from a link. */
+/** Stores expectations that the reader typed, or accepted from a link. */
 export function giveExpectations(
   part: Partial<FormExpectations>,
   { isLinked = current.isLinked } = {},
@@ -56,12 +56,12 @@ export function clearExpectations(): void {
   change({ own, place, isLinked })
 }
 
-/** What a development gateway states about its enclaves. */
+/** Stores what a development gateway states about its enclaves. */
 export function holdDevelopment(development: FormExpectations): void {
   set({ ...current, development })
 }
 
-/** Whether the reader ignores the statements of the development gateway. */
+/** Stores whether the reader ignores the statements of the development gateway. */
 export function refuseDevelopment(isDevelopmentRefused: boolean): void {
   change({ isDevelopmentRefused })
 }

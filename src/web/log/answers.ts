@@ -24,7 +24,7 @@ const { arrayOf, countOf, hexOf, invalid, objectOf, textOf } = formsOf(
   "the gateway's answer: ",
 )
 
-/** Of one request. */
+/** Heads per request. */
 const HEADS_SHOWN = 10
 
 export type Head = Pick<HeadReply, 'size' | 'root' | 'signature' | 'created_at' | 'anchor'>
@@ -87,7 +87,7 @@ export async function readLog(notary: string, signal: AbortSignal): Promise<Desc
   }
 }
 
-/** Newest first. `attestations` are of the heads' states. */
+/** Newest first. `attestations` attest the states of these heads. */
 export type HeadPage = {
   readonly heads: readonly Head[]
   /** By size, unparsed: verifyHeadAttestation parses them. */

@@ -17,7 +17,7 @@ import type { AttestationFacts } from '../../../attestation/nitro/facts.ts'
 import { verifyAttestation } from '../../../attestation/nitro/verify-attestation.ts'
 import type { DescribedLog } from './answers.ts'
 
-/** Compares the document of a running enclave with a log. */
+/** The result of comparing a running enclave's document with a log. */
 export type EnclaveReport = {
   readonly checks: readonly Check<string>[]
   /** Given even if checks failed. Null when the document cannot be parsed. */

@@ -92,7 +92,7 @@ export function createGrowthWatch(options: {
   }
 }
 
-/** The gateway's answer could not be parsed, so nothing was checked. */
+/** True if the gateway's answer could not be parsed, so that nothing was checked. */
 function isUnread(fault: Error): boolean {
   return (
     fault instanceof OwnGatewayFault ||

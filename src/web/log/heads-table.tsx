@@ -8,7 +8,7 @@ import { type DescribedLog, domainOf, type Head } from './answers.ts'
 import { openHead } from './check-log.ts'
 import { type RowPlace, useArrival } from './place.ts'
 
-/** The gateway reports these states: the pages of a log do not ask a chain. */
+/** Tones of the states that the gateway reports. The pages of a log do not ask a chain. */
 const TONES: Readonly<Record<Head['anchor']['state'], Tone>> = {
   pending: 'open',
   mined: 'open',

@@ -28,7 +28,7 @@ import { usePlace } from './place.ts'
 import { ConsistencyForm, InclusionForm } from './proof-forms.tsx'
 import { createSeenHeads, openStorage } from './seen-heads.ts'
 
-/** While the page is visible. */
+/** Interval while the page is visible. */
 const EVERY_MS = 3_000
 
 const seenHeads = createSeenHeads(openStorage())
@@ -157,7 +157,7 @@ async function readBeside(notary: string, signal: AbortSignal) {
   return { enclave, boot, EnclaveParts, code: enclave && readCode(enclave.attestation) }
 }
 
-/** Loaded after the log. The parts above do not move when these appear. */
+/** Loaded after the log. The parts above do not move when the loaded parts appear. */
 function LogParts({
   shown: { log, newest },
   beside,

@@ -151,7 +151,7 @@ export const CHECK_WORDS: Readonly<Record<CheckName, CheckWords>> = {
   },
 }
 
-/** Made only if the evidence has the thing to check. A link is complete without them. */
+/** These checks need a part that not all evidence has. A link is complete without them. */
 export const OPTIONAL_CHECKS: ReadonlySet<string> = new Set<CheckName>([
   'stream hash',
   'proof given',

@@ -35,7 +35,7 @@ export type GivenExpectations = {
   readonly time: 'now' | 'own' | 'given'
   /** ISO 8601, or Unix seconds. */
   readonly at: string
-  /** Of a document, seconds. */
+  /** Age of a document, seconds. */
   readonly maxAge: string
 }
 

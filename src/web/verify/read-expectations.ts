@@ -73,7 +73,7 @@ export async function readGivenExpectations(given: GivenExpectations): Promise<J
   }
 }
 
-/** The root may belong to a development enclave. */
+/** True if a root is not AWS's: it may be a development root. */
 export function isOtherRoot(roots: readonly Uint8Array[] | undefined): boolean {
   return roots?.some((root) => !equalBytes(root, AWS_ROOT_SHA256)) ?? false
 }

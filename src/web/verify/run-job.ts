@@ -270,7 +270,7 @@ function compareMeasurements(
   return wanted.length === 0 ? null : wanted.some(isSame)
 }
 
-/** Why nothing could be checked, and what to do. */
+/** States why nothing could be checked, and what to do. */
 function refusalOf(fault: unknown): JobOutcome {
   if (fault instanceof ExpectationFault)
     return { kind: 'refused', message: fault.message, advice: fault.advice }

@@ -14,7 +14,7 @@ import { IS_COPY } from '../kit/frame.tsx'
 /** Characters of the page that a gateway sends for saving. The real page is smaller. */
 const PAGE_LENGTH_MAX = 4 * 1024 * 1024
 
-/** The HTML before the data in the smallest page. */
+/** The HTML of a minimal page, before its data. */
 const HEAD = '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title></title>\n'
 
 /**

@@ -11,7 +11,7 @@ const OUTCOMES = { verified: 'passed', consistent: 'not checked', invalid: 'fail
 /** Further calls are only counted. */
 const CALLS_SHOWN = 500
 
-/** The checks of a session, and what each of its calls added to the run. */
+/** Shows the checks of a session, and the steps that each call added. */
 export function SessionReportView({
   report,
   isMarked,

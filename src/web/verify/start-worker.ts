@@ -64,8 +64,8 @@ export function createChecker(): Checker {
 }
 
 /**
- * Reads the file in a second worker: a running check continues. Rejects with ExpectationFault for a
- * file that fills no fields.
+ * Reads the file in a second worker, so that a running check continues. Rejects with
+ * ExpectationFault for a file that fills no fields.
  */
 export async function fillInWorker(file: Blob): Promise<Filled> {
   const worker = await startWorker()
@@ -94,8 +94,8 @@ function aborted(): DOMException {
 let text: Promise<string> | null = null
 
 /**
- * The text is a separate file in a served page, so that the page appears sooner, and a part of a
- * saved page.
+ * In a served page, the text is a separate file, so that the page appears sooner. In a saved page,
+ * the text is a part of the page.
  */
 function loadText(): Promise<string> {
   text ??= import('./worker.ts?text').then(

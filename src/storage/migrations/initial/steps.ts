@@ -140,8 +140,8 @@ end $$`
  * batch is sent twice at the same time, the second sees that the batch was counted. Rows of usage
  * are locked after all windows, in the order of their keys, so that two gateways never block each
  * other. Callers choose the names of models, so beyond 1,000 rows of an account in an hour, other
- * models count together as `*`. Money stops at the largest exact JSON number, so that a large sum
- * of claims cannot make all later steps fail.
+ * models count together as `*`. Money stops at the largest exact JSON number, because a larger sum
+ * would make all later steps fail.
  */
 const USAGE_STEP = `
 create function usage_step(
@@ -196,8 +196,8 @@ begin
 end $$`
 
 /**
- * Returns the start of the window that contains a time, in UTC, or of the window that is `later`
- * windows after it.
+ * Returns the start, in UTC, of the window that is `later` windows after the window that contains
+ * `at`.
  */
 const BUDGET_WINDOW = `
 create function budget_window(per text, at bigint, later integer) returns bigint language sql immutable as $$

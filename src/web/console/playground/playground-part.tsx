@@ -238,7 +238,7 @@ function useTurns(key: string) {
 /** Characters that a screen reader reads aloud when an answer ends. */
 const SAID_MAX = 500
 
-/** Contains only those answers that passed the checks. */
+/** Leaves out an answer that has not passed the checks. */
 function messagesOf({ question, text, answer }: Turn): readonly Message[] {
   if (answer.kind !== 'checked') return []
   return [

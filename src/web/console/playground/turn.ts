@@ -62,7 +62,7 @@ export function adviceFor({ code }: ClientRefusal): string {
   }
 }
 
-/** In words: how many checks have each outcome. */
+/** Says in words how many checks have each outcome. */
 export function countChecks(checks: readonly Check<string>[]): string {
   const count = (outcome: Check<string>['outcome']) =>
     checks.filter((made) => made.outcome === outcome).length
