@@ -61,7 +61,7 @@ const database: readonly Fault[] = [
   {
     part: 'Postgres',
     name: 'stopped',
-    how: 'SIGKILL of the postmaster; started again',
+    how: 'SIGKILL of the postmaster; then restarted',
     begin: ({ deployment }) => deployment.postgres.kill(),
     end: ({ deployment }) => deployment.postgres.restart(),
     holdMs: BEYOND_COMMITS_MS,
@@ -72,7 +72,7 @@ const database: readonly Fault[] = [
   {
     part: 'Postgres',
     name: 'hung',
-    how: 'SIGSTOP of all its processes; SIGCONT',
+    how: 'SIGSTOP of all its processes; then SIGCONT',
     begin: async ({ deployment }) => deployment.postgres.pause(),
     end: async ({ deployment }) => deployment.postgres.resume(),
     holdMs: BEYOND_COMMITS_MS,
@@ -83,7 +83,7 @@ const database: readonly Fault[] = [
   {
     part: 'Postgres',
     name: 'cut off',
-    how: 'the way to it passes nothing on and says nothing; passes again',
+    how: 'the proxy in front drops all data without an error; then works again',
     begin: ({ deployment }) => deployment.ways.database.behave('hang'),
     end: ({ deployment }) => deployment.ways.database.behave('pass'),
     holdMs: BEYOND_COMMITS_MS,
@@ -94,7 +94,7 @@ const database: readonly Fault[] = [
   {
     part: 'Postgres',
     name: 'full',
-    how: 'no byte is left on the disk of its data; made free, and started again where it ended',
+    how: 'the disk of its data is full; then space is freed, and the server is restarted if it ended',
     begin: (scene) => disksOf(scene).database.fill(),
     end: async (scene) => {
       await disksOf(scene).database.free()
@@ -114,7 +114,7 @@ const chain: readonly Fault[] = [
   {
     part: 'Chain',
     name: 'refused',
-    how: 'its endpoint takes no connection; takes them again',
+    how: 'its endpoint refuses connections; then accepts them again',
     begin: ({ deployment }) => deployment.ways.chain.behave('refuse'),
     end: ({ deployment }) => deployment.ways.chain.behave('pass'),
     holdMs: 15 * SECOND_MS,
@@ -124,7 +124,7 @@ const chain: readonly Fault[] = [
   {
     part: 'Chain',
     name: 'hung',
-    how: 'its endpoint takes requests and does not answer; answers again',
+    how: 'its endpoint accepts requests and does not answer; then answers again',
     begin: ({ deployment }) => deployment.ways.chain.behave('hang'),
     end: ({ deployment }) => deployment.ways.chain.behave('pass'),
     holdMs: 25 * SECOND_MS,
@@ -134,7 +134,7 @@ const chain: readonly Fault[] = [
   {
     part: 'Chain',
     name: 'reorganised',
-    how: 'its last 5 blocks are replaced by 5 empty ones (anvil_reorg)',
+    how: '5 empty blocks replace its last 5 blocks (anvil_reorg)',
     begin: async ({ deployment }) => void (await deployment.callChain('anvil_reorg', [5, []])),
     end: async () => undefined,
     holdMs: 10 * SECOND_MS,
@@ -144,7 +144,7 @@ const chain: readonly Fault[] = [
   {
     part: 'Chain',
     name: 'relayer out of funds',
-    how: "its account's balance is 1 wei; filled up again",
+    how: "the relayer's balance is 1 wei; then refilled",
     begin: async ({ deployment }) =>
       void (await deployment.callChain('anvil_setBalance', [RELAYER, '0x1'])),
     end: async ({ deployment }) =>
@@ -159,7 +159,7 @@ const enclaves: readonly Fault[] = [
   {
     part: 'Enclave',
     name: 'one of two killed',
-    how: 'SIGKILL; a new one, with a new key and log, behind the same socket',
+    how: 'SIGKILL; then a new enclave with a new key and log at the same socket',
     begin: (scene) => enclaveOf(scene).program.end('SIGKILL'),
     end: async (scene) => enclaveOf(scene).program.start(),
     holdMs: 15 * SECOND_MS,
@@ -169,7 +169,7 @@ const enclaves: readonly Fault[] = [
   {
     part: 'Enclave',
     name: 'one of two hung',
-    how: 'SIGSTOP; SIGCONT',
+    how: 'SIGSTOP; then SIGCONT',
     begin: async (scene) => enclaveOf(scene).program.pause(),
     end: async (scene) => enclaveOf(scene).program.resume(),
     holdMs: 45 * SECOND_MS,
@@ -179,7 +179,7 @@ const enclaves: readonly Fault[] = [
   {
     part: 'Enclave',
     name: 'all killed',
-    how: 'SIGKILL; new ones behind the same sockets',
+    how: 'SIGKILL; then new enclaves at the same sockets',
     begin: async ({ deployment }) =>
       void (await Promise.all(deployment.enclaves.map(({ program }) => program.end('SIGKILL')))),
     end: async ({ deployment }) => {
@@ -193,7 +193,7 @@ const enclaves: readonly Fault[] = [
   {
     part: 'Enclave',
     name: 'all hung',
-    how: 'SIGSTOP; SIGCONT',
+    how: 'SIGSTOP; then SIGCONT',
     begin: async ({ deployment }) => {
       for (const { program } of deployment.enclaves) program.pause()
     },
@@ -211,7 +211,7 @@ const provider: readonly Fault[] = [
   {
     part: 'Provider',
     name: 'refuses connections',
-    how: 'its port is closed; opened again',
+    how: 'its port is closed; then opened again',
     begin: ({ deployment }) => deployment.provider.way.behave('refuse'),
     end: ({ deployment }) => deployment.provider.way.behave('pass'),
     holdMs: 10 * SECOND_MS,
@@ -220,13 +220,13 @@ const provider: readonly Fault[] = [
   },
   ...(
     [
-      ['silent', 'takes requests and answers nothing', 20, 7],
+      ['silent', 'accepts requests and never answers', 20, 7],
       ['stalls in mid-answer', 'half an answer, then nothing', 15, 5],
       ['answers 500', 'each request', 10, 2],
       ['answers 429', 'each request, with `retry-after: 2`', 10, 2],
-      ['answers no JSON', 'a page of HTML; in streams an event that is no JSON', 10, 2],
-      ['breaks off in mid-answer', 'half an answer, then the connection is reset', 10, 2],
-      ['drips', 'a byte, or a chunk, each 100 ms, without an end', 25, 13],
+      ['does not answer JSON', 'a page of HTML; in streams an event that is not JSON', 10, 2],
+      ['breaks off in mid-answer', 'half an answer, then a connection reset', 10, 2],
+      ['drips', 'one byte or one chunk every 100 ms, without an end', 25, 13],
     ] satisfies readonly (readonly [ProviderFault, string, number, number])[]
   ).map(
     ([fault, how, hold, shortHold]): Fault => ({
@@ -256,7 +256,7 @@ const process_: readonly Fault[] = [
   {
     part: 'Gateway',
     name: 'descriptors used up',
-    how: `started with ${DESCRIPTORS_MAX} (\`ulimit -n\`); 200 connections that say nothing; closed`,
+    how: `started with ${DESCRIPTORS_MAX} (\`ulimit -n\`); 200 idle connections; then closed`,
     prepare: async () => ({ descriptorsMax: DESCRIPTORS_MAX }),
     begin: async (scene) => {
       silent = Array.from({ length: 200 }, () => {
@@ -274,7 +274,7 @@ const process_: readonly Fault[] = [
   {
     part: 'Gateway',
     name: 'memory',
-    how: `started with a heap of ${HEAP_MIB} MiB; ${LARGE_BODIES} calls at once with bodies of 9 MiB, again and again`,
+    how: `started with a heap of ${HEAP_MIB} MiB; ${LARGE_BODIES} calls at once with bodies of 9 MiB, repeated`,
     prepare: async () => ({ nodeArguments: [`--max-old-space-size=${HEAP_MIB}`] }),
     begin: async (scene) => void crowd(scene),
     end: async () => {
@@ -288,7 +288,7 @@ const process_: readonly Fault[] = [
     (seconds): Fault => ({
       part: 'Gateway',
       name: `clock an hour ${seconds > 0 ? 'ahead' : 'behind'}`,
-      how: 'Date of the process is shifted at once; set right at once',
+      how: 'the clock of the process jumps; then jumps back',
       begin: (scene) => gatewayOf(scene).setClock(seconds * 1_000),
       end: (scene) => gatewayOf(scene).setClock(0),
       holdMs: 15 * SECOND_MS,
@@ -300,7 +300,7 @@ const process_: readonly Fault[] = [
     (seconds): Fault => ({
       part: 'Enclave',
       name: `clock of one of two an hour ${seconds > 0 ? 'ahead' : 'behind'}`,
-      how: 'Date of the process is shifted at once, that of its security module is not; set right',
+      how: 'the clock of the process jumps, but not the clock of its security module; then jumps back',
       begin: (scene) => enclaveOf(scene).setClock(seconds * 1_000),
       end: (scene) => enclaveOf(scene).setClock(0),
       holdMs: 15 * SECOND_MS,
@@ -311,7 +311,7 @@ const process_: readonly Fault[] = [
   {
     part: 'Gateway',
     name: 'disk full',
-    how: `no byte is left on the disk of DATA_DIR and of the log, which standard error goes to, and ${LOGGED_CALLS} calls are logged; made free`,
+    how: `the disk of DATA_DIR and of the log (standard error) is full while ${LOGGED_CALLS} calls are logged; then space is freed`,
     prepare: async (scene) => {
       const { path } = disksOf(scene).gateway
       const variables = { DATA_DIR: join(path, 'data') }
@@ -330,7 +330,7 @@ const process_: readonly Fault[] = [
   {
     part: 'Gateway',
     name: 'log reader stops',
-    how: `the pipe behind standard error is not read, and ${LOGGED_CALLS} calls are logged; read again`,
+    how: `nothing reads the pipe of standard error while ${LOGGED_CALLS} calls are logged; then it is read again`,
     begin: async (scene) => {
       const gateway = gatewayOf(scene)
       gateway.program.readOutput(false)
@@ -344,7 +344,7 @@ const process_: readonly Fault[] = [
   {
     part: 'Gateway',
     name: 'one of two killed',
-    how: 'SIGKILL; started again',
+    how: 'SIGKILL; then restarted',
     begin: (scene) => gatewayOf(scene).program.end('SIGKILL'),
     end: async (scene) => gatewayOf(scene).program.start(),
     holdMs: 10 * SECOND_MS,
@@ -355,7 +355,7 @@ const process_: readonly Fault[] = [
   {
     part: 'Gateway',
     name: 'one of two hung',
-    how: 'SIGSTOP; SIGCONT',
+    how: 'SIGSTOP; then SIGCONT',
     begin: async (scene) => gatewayOf(scene).program.pause(),
     end: async (scene) => gatewayOf(scene).program.resume(),
     holdMs: 20 * SECOND_MS,
@@ -404,7 +404,7 @@ const bus: readonly Fault[] = [
   {
     part: 'NATS',
     name: 'stopped',
-    how: 'SIGKILL of the server; started again',
+    how: 'SIGKILL of the server; then restarted',
     begin: async ({ deployment }) => deployment.nats?.kill(),
     end: async ({ deployment }) => deployment.nats?.restart(),
     holdMs: 15 * SECOND_MS,
@@ -415,7 +415,7 @@ const bus: readonly Fault[] = [
   {
     part: 'NATS',
     name: 'cut off',
-    how: 'the way to it passes nothing on and says nothing; passes again',
+    how: 'the proxy in front drops all data without an error; then works again',
     begin: async ({ deployment }) => deployment.ways.nats?.behave('hang'),
     end: async ({ deployment }) => deployment.ways.nats?.behave('pass'),
     holdMs: 20 * SECOND_MS,

@@ -26,6 +26,7 @@ export const READ_BY_USERS: readonly string[] = [
   'packages',
   'README.md',
   'docs',
+  'deploy',
 ]
 
 /** The end of a clause. */

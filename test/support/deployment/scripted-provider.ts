@@ -17,7 +17,7 @@ export type ProviderFault =
   | 'stalls in mid-answer'
   | 'answers 500'
   | 'answers 429'
-  | 'answers no JSON'
+  | 'does not answer JSON'
   | 'breaks off in mid-answer'
   | 'drips'
 
@@ -115,7 +115,7 @@ function* failing(fault: ProviderFault, isStream: boolean): Iterable<Step> {
         }),
       )
       return
-    case 'answers no JSON':
+    case 'does not answer JSON':
       if (!isStream) yield send(wholeAnswer({ body: '<html>it works</html>' }))
       else {
         yield* firstHalf
