@@ -176,7 +176,7 @@ class KnownAnswers {
     return calls.reduce<number | null>((newest, call) => Math.max(newest ?? call, call), null)
   }
 
-  /** Each answer that no call made is returned only once. */
+  /** Returns the answers in `items` that come from no call. Returns each only once. */
   findForeign(items: readonly TurnItem[]): readonly ForeignAnswer[] {
     return items.flatMap((item, at) => {
       if (!item.isAnswer || this.isKnown(item) || this.reported.has(item.key)) return []

@@ -59,7 +59,7 @@ export function parseRequest(
     throw invalid(hidden.path, `${hidden.path.join('.')} cannot be verified: ${hidden.why}`)
   const { headers, demands, canonicalRequest } = readParts(dialect, body, given)
   const isStream = stream === true
-  // The search reads the whole body, so it runs only if the member exists.
+  // removeMember searches the whole body, so it runs only if the member exists.
   const own = Object.hasOwn(body, DEMANDS_MEMBER) ? removeMember(bytes, DEMANDS_MEMBER) : bytes
   const forwarded = isStream ? form.forwardStream(own, body) : own
   return {

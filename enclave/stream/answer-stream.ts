@@ -23,8 +23,8 @@ export type AnswerStream = {
 export type StreamParts = { readonly output: StreamOutput; readonly admit: StreamMemory['admit'] }
 
 /**
- * The events for a caller, until the relay sends them. An event that may be the last is held back,
- * because the last event is sent as another event (STREAM_EVENTS.last).
+ * The events for a caller, until the relay sends them. Holds back an event that may be the last
+ * one, because the last event has another name on the socket (STREAM_EVENTS.last).
  */
 export class StreamOutput {
   hasGiven = false

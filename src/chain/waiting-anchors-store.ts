@@ -21,7 +21,7 @@ export type WaitingAnchor = {
   readonly attempt: number
 }
 
-/** Includes all relayers, oldest first. Throws the driver's error. */
+/** Lists the waiting anchors of all relayers, the oldest first. Throws the driver's error. */
 export async function listWaitingAnchors(
   { queries }: Pick<Database, 'queries'>,
   limit: number,

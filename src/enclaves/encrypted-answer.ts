@@ -28,10 +28,12 @@ export type EncryptedAnswer =
       readonly events: AsyncIterable<EncryptedEvent>
     }
 
-/** How long after a commit the next pull may bring the proofs to the enclave. */
 const PATIENCE_MS = 1_000
 
-/** How long a gateway waits for the pull that brings the proofs. 0: pulls bring no proofs. */
+/**
+ * After a commit, the next pull brings the proofs to the enclave. The gateway waits this time for
+ * that pull. 0: pulls bring no proofs.
+ */
 export function proofPatienceMs(anchorIntervalMs: number): number {
   return anchorIntervalMs === 0 ? PATIENCE_MS : 0
 }

@@ -58,7 +58,7 @@ export class MessagesReader implements StreamReader {
     return message
   }
 
-  /** Returns the data of the events for callers. */
+  /** Returns the data of each event that callers receive. */
   private readData(type: string, data: JsonObject): readonly JsonObject[] {
     switch (type) {
       case 'message_start':

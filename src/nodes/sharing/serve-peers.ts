@@ -34,7 +34,6 @@ export function servePeers(
   },
 ): { running(): number } {
   let running = 0
-  /** The scope gives the node the call's trace context. */
   const serve = (
     service: 'chat' | 'images',
     run: (channel: Channel, call: PeerCall) => Promise<void>,

@@ -100,7 +100,7 @@ export type FollowEvent =
       /** Number of completions in the answer. */
       readonly count: number
     }
-  /** Records can now be read. `isByHolder`: the gateway with the turn stored them. */
+  /** Records can now be read. `isByHolder`: they were stored by the gateway that has the turn. */
   | {
       readonly kind: 'published'
       readonly size: number
