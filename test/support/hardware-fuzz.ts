@@ -1,6 +1,7 @@
 import { sign } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import { decodeDer } from '../../attestation/nitro/der.ts'
+import { parseGpuEvidence } from '../../attestation/providers/nvidia/evidence-file.ts'
 import { verifyGpuEvidence } from '../../attestation/providers/nvidia/verify-gpu-evidence.ts'
 import { verifyNrasAnswer } from '../../attestation/providers/nvidia/verify-nras-answer.ts'
 import { type ProviderCheck, requireChecks } from '../../attestation/providers/provider-checks.ts'
@@ -183,7 +184,7 @@ async function createNrasTrials(): Promise<CreateTrial> {
   const { evidence, policy } = buildNras()
   const { devices: genuine } = await verifyNrasAnswer(evidence, policy, NRAS_AT)
   return (random) => {
-    const part = random.pick(['answer', 'keySet', 'tokens'] as const)
+    const part = random.pick(['answer', 'keySet', 'tokens', 'file'] as const)
     const changed =
       part === 'answer' || part === 'keySet'
         ? { [part]: mutate(byteMutations, evidence[part], random).bytes }
@@ -193,6 +194,7 @@ async function createNrasTrials(): Promise<CreateTrial> {
       isSigned: part === 'tokens',
       genuine,
       verify: async () => {
+        if (part === 'file') parseGpuEvidence(mutate(byteMutations, FILE, random).bytes)
         const whole = { ...evidence, ...changed }
         const { devices, checks } = await verifyNrasAnswer(whole, policy, NRAS_AT)
         return { checks, established: devices }
@@ -200,6 +202,20 @@ async function createNrasTrials(): Promise<CreateTrial> {
     }
   }
 }
+
+/** NVIDIA's JSON of evidence, which is read before a judgement. */
+const FILE = new Uint8Array(
+  Buffer.from(
+    JSON.stringify([
+      {
+        arch: 'HOPPER',
+        certificate: Buffer.from(buildGpu().evidence.certificates).toString('base64'),
+        evidence: Buffer.from(buildGpu().evidence.evidence).toString('base64'),
+        nonce: '6e'.repeat(32),
+      },
+    ]),
+  ),
+)
 
 /** The answer with an overall token of changed claims, by the genuine key. */
 function writeRandomAnswer(answer: Uint8Array, random: Random): Uint8Array {

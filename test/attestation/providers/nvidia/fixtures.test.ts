@@ -1,15 +1,16 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { decodeHex, encodeHex } from '../../../../attestation/bytes.ts'
-import { parseExactJson } from '../../../../attestation/json/parse-strict.ts'
-import { readDevices } from '../../../../attestation/providers/evidence/judge-gpus.ts'
+import { parseGpuEvidence } from '../../../../attestation/providers/nvidia/evidence-file.ts'
 import {
   NVIDIA_ROOT_SHA256,
   verifyGpuEvidence,
 } from '../../../../attestation/providers/nvidia/verify-gpu-evidence.ts'
 import { verifyNrasAnswer } from '../../../../attestation/providers/nvidia/verify-nras-answer.ts'
 import { requireChecks } from '../../../../attestation/providers/provider-checks.ts'
+import { ProviderEvidenceError } from '../../../../attestation/providers/provider-error.ts'
 import { readProviderPem, readProviderText } from '../../../support/hardware-fixtures.ts'
+import { buildGpu } from '../../../support/provider-builder/gpu-builder.ts'
 import { PROVIDER_FIXTURES, readProviderFixture } from '../../../support/provider-fixtures.ts'
 
 const title = (text: string) => PROVIDER_FIXTURES.title(text)
@@ -19,7 +20,7 @@ const NO_KEYS = new Uint8Array(Buffer.from('{"keys":[]}'))
 
 /** The only evidence in a file, with its nonce as the file states it. */
 function readEvidence(file: string) {
-  const [evidence] = readDevices(parseExactJson(readProviderFixture(`nvidia/${file}`)))
+  const [evidence] = parseGpuEvidence(readProviderFixture(`nvidia/${file}`))
   const [{ nonce }]: [{ readonly nonce: string }] = JSON.parse(readProviderText(`nvidia/${file}`))
   if (evidence === undefined) throw new Error('expected evidence')
   return { evidence, nonce: decodeHex(nonce) }
@@ -35,6 +36,7 @@ function readBlackwell() {
 describe('evidence of real devices', () => {
   real(title("a Hopper's evidence is accepted with its nonce and its driver"), async () => {
     const { evidence, nonce } = readEvidence('hopper_evidence.json')
+    expect(evidence.arch).toBe('HOPPER')
     expect(encodeHex(nonce)).toMatch(/^e97b23a1718095a0.*c11576$/)
     const { facts, checks } = await verifyGpuEvidence(evidence, { nonce }, AT)
     requireChecks(checks)
@@ -121,5 +123,48 @@ describe("answers of NVIDIA's service", () => {
     const policy = { nonce: new Uint8Array(32).fill(0x11) }
     const { checks } = await verifyNrasAnswer({ answer, keySet: NO_KEYS }, policy, AT)
     expect(checks.flatMap(({ code }) => code ?? [])).toEqual(['token_algorithm'])
+  })
+})
+
+describe("the JSON of NVIDIA's tools", () => {
+  const { evidence } = buildGpu()
+  const item = {
+    arch: 'HOPPER',
+    certificate: Buffer.from(evidence.certificates).toString('base64'),
+    evidence: Buffer.from(evidence.evidence).toString('base64'),
+    nonce: '6e'.repeat(32),
+  }
+  const bytesOf = (json: unknown) => new Uint8Array(Buffer.from(JSON.stringify(json)))
+
+  it('an array of evidence is read, with each architecture', () => {
+    const read = parseGpuEvidence(bytesOf([item, item]))
+    expect(read).toEqual([
+      { ...evidence, arch: 'HOPPER' },
+      { ...evidence, arch: 'HOPPER' },
+    ])
+  })
+
+  it('evidence with the version that newer tools add is read', () => {
+    const read = parseGpuEvidence(bytesOf([{ ...item, version: '1.0' }]))
+    expect(read).toEqual([{ ...evidence, arch: 'HOPPER' }])
+  })
+
+  it.each([
+    ['an empty array', []],
+    ['an object', item],
+    ['25 devices', Array.from({ length: 25 }, () => item)],
+    ['another member', [{ ...item, more: 1 }]],
+    ['base64 of another form', [{ ...item, certificate: '*' }]],
+    ['a nonce of 31 bytes', [{ ...item, nonce: '6e'.repeat(31) }]],
+  ])('the JSON is refused as malformed if it holds %s', (_, json) => {
+    expect(() => parseGpuEvidence(bytesOf(json))).toThrow(
+      expect.objectContaining({ name: 'ProviderEvidenceError', code: 'answer_malformed' }),
+    )
+  })
+
+  it('a nonce beside the evidence that is not its nonce is refused', () => {
+    const parse = () => parseGpuEvidence(bytesOf([{ ...item, nonce: '00'.repeat(32) }]))
+    expect(parse).toThrow(ProviderEvidenceError)
+    expect(parse).toThrow(expect.objectContaining({ code: 'nonce_mismatch' }))
   })
 })
