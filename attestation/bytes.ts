@@ -73,7 +73,9 @@ export function encodeBase64Url(bytes: Uint8Array): string {
   return encodeBase64(bytes).replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '')
 }
 
-/** The bytes of base64url (RFC 4648 section 5), not padded, else as strict as decodeBase64. */
+/**
+ * The bytes of base64url without padding (RFC 4648 section 5). Otherwise as strict as decodeBase64.
+ */
 export function decodeBase64Url(text: string): Uint8Array<ArrayBuffer> {
   if (/[+/=]/.test(text)) throw new FormatError('invalid_base64', 'expected base64url, not padded')
   const standard = text.replaceAll('-', '+').replaceAll('_', '/')

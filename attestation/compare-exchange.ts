@@ -18,7 +18,8 @@ import type { RecordOptions } from './record-subject.ts'
 import { verifyRecord } from './verify-record.ts'
 
 /**
- * An answer that its caller kept: whole, or all chunks or all named events of its stream, in order.
+ * An answer that the caller kept: the whole answer, or all chunks of its stream, or all named
+ * events of its stream, in order.
  */
 export type KeptAnswer =
   | { readonly kind: 'whole'; readonly answer: Json }
@@ -56,7 +57,7 @@ export type ExchangeCheck = Check<ExchangeCheckName>
  * their text with parseExactJson, and the text of the caller's own request with parseStrictJson.
  * Only the parts that were given are checked. Never throws.
  *
- * Does NOT prove: that the evidence holds (verifyBundle and verifyRecord check that); that this
+ * Does NOT prove: that the evidence is valid (verifyBundle and verifyRecord check that); that this
  * caller made the call, or that it was made once. Callers who send the same request have the same
  * request hash, unless the request has a nonce.
  *
@@ -191,7 +192,9 @@ function compareRequest(record: JsonObject, request: Json): Finding {
   return `the request of the evidence, SHA-256 ${requestHash}`
 }
 
-/** Checks the kept answer with verifyRecord, as a create response with the record's proof. */
+/**
+ * Checks the kept answer with verifyRecord. The proof is the record's, and the request is withheld.
+ */
 function compareAnswer(record: JsonObject, answer: KeptAnswer): Finding {
   const dialect = dialectNameOf(record)
   if (answer.kind === 'events' || eventDialectOf(dialect) !== null)
@@ -237,7 +240,7 @@ function compareEvents(record: JsonObject, answer: KeptAnswer): Finding {
 
 /**
  * Returns true if only the usage is missing in a kept stream, because the caller did not ask for
- * it. False for receipts after version 1, because these have a stream hash.
+ * it. False for receipts after version 1, because their stream hash is compared instead.
  */
 function isWithoutUsage(record: JsonObject, answer: KeptAnswer): boolean {
   const response = memberOf(record, 'response')

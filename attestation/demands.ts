@@ -4,7 +4,7 @@ import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value
 
 const { arrayOf, countOf, hexOf, invalid, membersOf, objectOf, textOf } = formsOf('invalid_demand')
 
-/** The member of a request with its caller's demands to the enclave. */
+/** The member of a request that holds the caller's demands to the enclave. */
 export const DEMANDS_MEMBER = 'affidavit'
 
 /**
@@ -34,7 +34,7 @@ export type Demands = {
  */
 export type CredentialDemand = 'operator' | { readonly sha256: string }
 
-/** The place of a call in a session, which is one run of an agent. */
+/** The place of a call in its session. A session is one run of an agent. */
 export type SessionPlace = {
   /** 16 to 32 bytes in lower-case hex. */
   readonly id: string

@@ -5,11 +5,11 @@ import { FormatError } from './errors.ts'
  * names, frames and nonces, but no cryptography.
  */
 
-/** `info` for a request's context, and for a sealed credential's context. */
+/** HPKE `info` for the context of a request, and for the context of a sealed credential. */
 export const REQUEST_INFO = 'ehbp request'
 export const CREDENTIAL_INFO = 'affidavit credential'
 
-/** The exporter context for the secret of an answer, 32 bytes. */
+/** The exporter context for the secret of an answer. The secret has 32 bytes. */
 export const RESPONSE_EXPORT = 'ehbp response'
 
 /** Labels for the keys that are derived from the secret (RFC 9458 section 4.4). */

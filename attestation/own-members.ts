@@ -8,7 +8,7 @@ export function ownMembers<Type extends object>(value: Type): Type {
 
 /**
  * True if all members of `value` are its own: an object literal, from any realm, or an object
- * without a prototype. ownMembers would miss members of other objects.
+ * without a prototype. For any other object, ownMembers would miss the inherited members.
  */
 export function hasOwnMembersAlone(value: unknown): value is Readonly<Record<string, unknown>> {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return false

@@ -8,7 +8,7 @@ import { DIALECT_HEADERS, type DialectName } from './dialect-names.ts'
 const { invalid, membersOf, objectOf, textOf } = formsOf('invalid_call_request')
 
 /**
- * The header of a call with its caller's demands: base64url of their JSON. It is hashed, but not
+ * The header that holds the caller's demands: base64url of their JSON. It is hashed, but not
  * forwarded.
  */
 export const DEMANDS_HEADER = 'affidavit-call'
@@ -31,8 +31,9 @@ export type CallRequest = {
 
 /**
  * Returns the hashed headers of a call: those of its dialect, and the header with the demands. If
- * the demands in the body have `headers`, only these are used, because the body may be encrypted.
- * Throws FormatError `invalid_call_request` for a header of another form, and as demandsOf does.
+ * the demands in the body have `headers`, only these are used, because HTTP headers are never
+ * encrypted. Throws FormatError `invalid_call_request` for a header of another form, and as
+ * demandsOf does.
  */
 export function hashedHeaders(
   dialect: DialectName,

@@ -17,24 +17,27 @@ export const PROOF_MEMBER = 'affidavit'
 export type DialectEvent = { readonly event: string; readonly data: JsonObject }
 
 /**
- * Reads one stream from a provider (attacker-controlled) and returns the events for callers.
- * Accepts only streams that every reader assembles to the same answer (README.md, Streams). Adds
- * missing names and leaves out unknown events.
+ * Reads one stream from a provider (attacker-controlled) and returns the events that callers
+ * receive. Accepts only streams that every reader assembles to the same answer (README.md,
+ * Streams). Adds missing names and leaves out unknown events.
  */
 export type StreamReader = {
   /** True after `read` has returned the last event. */
   readonly isEnded: boolean
   /**
-   * Returns the events for callers that result from the next event. Throws FormatError for an event
-   * that two readers would understand differently, and `upstream_failure` for an event that reports
-   * an error. The stream then ends, and `response` covers the earlier events.
+   * Reads the next event and returns the resulting events, which callers receive. Throws
+   * FormatError for an event that two readers would understand differently, and `upstream_failure`
+   * for an event that reports an error. The stream then ends, and `response` covers the earlier
+   * events.
    */
   read(event: DialectEvent): readonly DialectEvent[]
   /** The answer from all events so far, without its proof member. */
   response(): JsonObject
 }
 
-/** The line of an event that `stream_hash` covers. `data`: canonical JSON without a proof. */
+/**
+ * The line that is hashed into `stream_hash` for one event. `data`: canonical JSON without a proof.
+ */
 export function hashedLine(event: string, data: string): string {
   return `{"data":${data},"event":${JSON.stringify(event)}}\n`
 }
@@ -83,7 +86,9 @@ export function listIn(object: JsonObject, name: string): readonly JsonObject[] 
   throw refuse('invalid_form', `expected ${name} to be an array of objects`)
 }
 
-/** Ignores an empty id. Throws FormatError `changed_identity` for an id twice. */
+/**
+ * Ignores an empty id. Throws FormatError `changed_identity` for an id that is already in `ids`.
+ */
 export function addId(ids: Set<string>, id: readonly Json[]): void {
   if (isEmpty(id.at(-1))) return
   const key = canonicalizeJson(id)

@@ -60,7 +60,9 @@ export type EventDialect = Dialect & {
   /** Leaves out the proof member. Throws FormatError `invalid_form`. */
   readAnswer(answer: JsonObject): JsonObject
   openStream(): StreamReader
-  /** Member of the last event's data that holds the proof. Null if the data hold it directly. */
+  /**
+   * The member that holds the proof in the last event's data. Null if the data hold it directly.
+   */
   readonly proofIn: string | null
 }
 

@@ -38,7 +38,7 @@ const ANTHROPIC_TYPES: Readonly<Record<number, string>> = {
   529: 'overloaded_error',
 }
 
-/** With these details, Anthropic's tool runner sends the whole conversation in each call. */
+/** These details make Anthropic's tool runner send the whole conversation in each call. */
 const THREAD_UNSUPPORTED: JsonObject = {
   error_code: 'thread_unsupported_request',
   unsupported: ['verification'],

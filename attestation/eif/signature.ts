@@ -142,8 +142,8 @@ type SigningCertificate = {
 
 /**
  * Reads the first certificate of attacker-controlled PEM text, as AWS's reader does. Checks only
- * its encoding and its key. A verifier that knows PCR8 decides whether to trust it. Throws EifError
- * `certificate_malformed`.
+ * its encoding and its key. A verifier that knows PCR8 decides whether to trust the certificate.
+ * Throws EifError `certificate_malformed`.
  */
 export function parseSigningCertificate(pem: Uint8Array): SigningCertificate {
   const der = decodePem(pem)
@@ -165,7 +165,7 @@ const SIGNING_CURVES: ReadonlyMap<string, SigningCurve> = new Map([
 
 const PEM_BLOCK = /-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]*)-----END CERTIFICATE-----/
 
-/** `[0]` version. */
+/** The tag [0] of the field `version`. */
 const VERSION_TAG = 0xa0
 
 function decodePem(pem: Uint8Array): Uint8Array<ArrayBuffer> {

@@ -115,7 +115,7 @@ function checkHeader({ number, hash }: BundleBlock, header: BlockHeader): Findin
   return `block ${number}, ${hash}`
 }
 
-/** Refuses a forged block with an earlier time, which would make the completion look older. */
+/** Refuses a header with an earlier time, because it would make the completion look older. */
 function checkAnchorTime({ record }: EvidenceBundle, { timestamp }: BlockHeader): Finding {
   const documentMs = decodeAttestationPayload(decodeBase64(record.attestation)).timestampMs
   const blockMs = timestamp * 1000

@@ -21,7 +21,8 @@ export type BootFacts = {
  */
 export function parseBootConfiguration(json: Json): BootFacts {
   const members = isJsonObject(json) ? json : {}
-  // Head statements have this member, so no boot configuration has the digest of a head statement.
+  // Head statements have a member `format`. So a boot configuration never has a head statement's
+  // digest.
   if (Object.hasOwn(members, 'format'))
     throw invalid('boot_configuration', 'without a member format')
   const providers = arrayOf(memberOf(members, 'providers'), 'boot_configuration.providers')

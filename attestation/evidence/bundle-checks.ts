@@ -30,7 +30,7 @@ export const BUNDLE_CHECKS = {
   signature: 'always',
   /** The receipt belongs to this completion. */
   receipt: 'always',
-  /** The record's time is the second in which the completion finished, by the receipt. */
+  /** The record's time is the second in which the completion finished, as the receipt states. */
   created_at: 'always',
   /** The attestation document names the key of the record. */
   'attestation key': 'always',
@@ -41,8 +41,8 @@ export const BUNDLE_CHECKS = {
   /** The document is genuine and has the measurements that the caller expects. */
   measurements: 'always',
   /**
-   * The document has the digest of this boot configuration, which is for the log's chain and
-   * contract.
+   * The document has the digest of this boot configuration. The configuration is for the log's
+   * chain and contract.
    */
   'boot configuration': 'always',
   /** The caller expects this boot configuration. */
@@ -60,8 +60,8 @@ export const BUNDLE_CHECKS = {
   /** The notary signed the log's head, for this chain and contract. */
   'tree head': 'always',
   /**
-   * The transaction's hash is the record's `tx_hash` or in its `reanchored`. The detail shows
-   * which.
+   * The transaction's hash is the record's `tx_hash`, or is in the record's `reanchored`. The
+   * detail shows which of the two.
    */
   'transaction hash': 'always',
   /** The transaction sends exactly this head and signature to this contract on this chain. */
@@ -89,7 +89,7 @@ export type BundleReport = Judgement<BundleCheckName> & {
   readonly redacted: readonly RedactablePart[]
   /** The gateway's statement about parts that it erased. Not proved. Null without a statement. */
   readonly erased: ErasureStatement | null
-  /** A hint that is not checked. Null without a source, or if the bundle has another form. */
+  /** A hint that is not checked. Null without a source, or if the bundle is malformed. */
   readonly source: BundleSource | null
   /** All checks of the provider's evidence. Empty if the bundle has no evidence. */
   readonly providerChecks: readonly ProviderCheck[]
@@ -103,7 +103,10 @@ export type BundleFacts = {
   /** The account that signed. Its address also names the log: 0x, lower case. */
   readonly notary: string
   readonly index: number
-  /** How the answer ended. If not `complete`, its end is missing, and nothing proves who cut it. */
+  /**
+   * How the answer ended. If it is not `complete`, the end is missing, and nothing proves who cut
+   * the answer.
+   */
   readonly outcome: Receipt['outcome']
   /** Name and origin in the enclave's table of providers. */
   readonly provider: { readonly name: string; readonly origin: string }
@@ -115,7 +118,10 @@ export type BundleFacts = {
   readonly measurements: ReadonlyMap<number, Uint8Array>
   /** The release with these measurements. Null if a set matched or no release is expected. */
   readonly release: Release | null
-  /** Digest of the boot configuration, 32 bytes. Compare BundlePolicy.configurations. */
+  /**
+   * Digest of the boot configuration, 32 bytes. BundlePolicy.configurations has the accepted
+   * digests.
+   */
   readonly configuration: Uint8Array
   /** The block that holds the anchor. Null if this is not proved. */
   readonly block: BlockFacts | null

@@ -65,7 +65,7 @@ const NO_BLOCK_REASONS = [
   'not_readable', // the gateway cannot read the block
 ] as const
 
-/** A stored record without its `id`, which cannot be verified. */
+/** A stored record without its `id`, because an `id` cannot be verified. */
 export type BundleRecord = RequestPart &
   ResponsePart & {
     readonly hash: string
@@ -85,11 +85,11 @@ export type BundleRecord = RequestPart &
   }
 
 /**
- * The request in its hashed form (Dialect.hashedRequest). If left out, its hash: `request_hash`.
+ * The request in its hashed form (Dialect.hashedRequest), or its hash if the request is left out.
  */
 type RequestPart = { readonly request: JsonObject } | { readonly request_hash: string }
 
-/** The response in its hashed form. If left out, its hash: `response_hash`. */
+/** The response in its hashed form, or its hash if the response is left out. */
 type ResponsePart = { readonly response: JsonObject } | { readonly response_hash: string }
 
 /** The block of the anchor transaction. */

@@ -42,8 +42,8 @@ export type BundlePolicy = {
    */
   readonly outcomes?: readonly Receipt['outcome'][]
   /**
-   * What is accepted of the provider's machine (parseProviderPolicy). With it, `verified` needs
-   * evidence of the provider that passes. Not checked if left out.
+   * The demands on the provider's machine (parseProviderPolicy). If given, `verified` needs
+   * evidence that meets them. Not checked if left out.
    */
   readonly providerPolicy?: ProviderPolicy
   /** Same as in AttestationPolicy. Default: AWS's root. */

@@ -44,7 +44,7 @@ const BOOT_STATEMENT_CHECKS = {
   'head signatures': 'always',
   /** The document covers exactly these heads, this log and this boot configuration. */
   statement: 'always',
-  /** The time of the document in whole seconds. */
+  /** `created_at` is the time of the document in whole seconds. */
   created_at: 'always',
   /** The document is genuine and has the measurements that the caller expects. */
   measurements: 'always',

@@ -35,7 +35,7 @@ export const HEAD_ATTESTATION_CHECKS = {
   head: 'always',
   /** The document covers the block's hash. */
   'block hash': 'always',
-  /** The time of the document in whole seconds. */
+  /** `created_at` is the time of the document in whole seconds. */
   created_at: 'always',
   /** The document is genuine and has the measurements that the caller expects. */
   measurements: 'always',

@@ -15,7 +15,9 @@ export function parseLenientJson(input: Uint8Array | string): Json {
   return makeWellFormed(parseBounded(input))
 }
 
-/** As parseLenientJson, but keeps lone surrogates from escapes and infinite numbers. */
+/**
+ * Parses as parseLenientJson does, but keeps infinite numbers, and lone surrogates from escapes.
+ */
 export function parseUnsettled(input: Uint8Array | string): Json {
   const value = parseBounded(input)
   checkDepth(value, 0)

@@ -6,7 +6,7 @@ import { type Json, setMember } from './value.ts'
 export type NumberFault = 'unsafe_integer' | 'inexact_number' | 'number_overflow'
 
 type ReaderInput = {
-  /** Without lone surrogates. Only escapes in the text can produce lone surrogates. */
+  /** Has no lone surrogates itself. Only its escapes can produce lone surrogates. */
   readonly text: string
   readonly depthMax: number
   readonly sizeMax: JsonSize
@@ -122,7 +122,7 @@ export class JsonReader {
     this.skipSpace()
   }
 
-  /** Skips the closing bracket (true), or a comma and the space after it (false). */
+  /** Skips the closing bracket and returns true, or skips a comma and space and returns false. */
   private closes(bracket: number, expectation: string): boolean {
     const code = this.text.charCodeAt(this.position)
     if (code === bracket) {

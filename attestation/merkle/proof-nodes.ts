@@ -5,8 +5,8 @@ import { foldSubtrees } from './hash.ts'
 export type NodeCoordinate = { readonly level: number; readonly index: number }
 
 /**
- * The perfect subtrees whose hashes foldSubtrees folds into one hash of a proof, leftmost first.
- * Only at the right edge of the log, one hash needs more than one subtree.
+ * The perfect subtrees whose hashes foldSubtrees folds into one hash of a proof, leftmost first. A
+ * hash needs more than one subtree only at the right edge of the log.
  */
 export type ProofNode = readonly NodeCoordinate[]
 

@@ -38,7 +38,8 @@ export const RULES = {
 } as const satisfies Readonly<Record<number, { stage: AttestationStage; title: string }>>
 
 /**
- * All reasons for refusing a document, each with its broken rule. Codes are stable and distinct.
+ * All reasons for refusing a document, each with the rule that the document breaks. Codes are
+ * stable and distinct.
  */
 export const ATTESTATION_CODES = {
   document_too_large: 1,

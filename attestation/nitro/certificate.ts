@@ -25,9 +25,11 @@ export type CertificateProfile = {
   readonly curve: EcdsaCurve
   /** True for types of extensions whose values need not be DER. These values are kept unread. */
   isOpaque(type: string): boolean
-  /** Types of critical extensions that are accepted beside those checked here. Default: none. */
+  /**
+   * Types of critical extensions that are accepted in addition to the checked types. Default: none.
+   */
   readonly understood?: readonly string[]
-  /** The name of the list of CA certificates in messages. */
+  /** What messages call the list of CA certificates. */
   readonly authorities: string
 }
 

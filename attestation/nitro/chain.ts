@@ -132,7 +132,9 @@ function checkRevocation(
   if (found) throw new AttestationError('certificate_revoked', `${found.where} is revoked`)
 }
 
-/** Two verifications at once use a second core. More would only help senders of forgeries. */
+/**
+ * Two verifications at once use a second core. With more, a forgery would cost more verifications.
+ */
 const LINKS_AT_ONCE = 2
 
 /**

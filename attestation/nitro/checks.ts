@@ -75,8 +75,9 @@ export type MatchedCode = {
 }
 
 /**
- * Returns the expected set, or else the release, whose values are all in the document (rules 23 and
- * 24). A value of zeros matches no set: it is a PCR that was not measured. Throws AttestationError.
+ * Returns the first expected set whose values are all in the document. If no set matches, returns
+ * the release whose values are (rules 23 and 24). A value of zeros matches no set: it is a PCR that
+ * was not measured. Throws AttestationError.
  */
 export function checkMeasurements(
   document: AttestationDocument,

@@ -12,7 +12,10 @@ export class DerError extends Error {
   }
 }
 
-/** One element: identifier octet, whole encoding, content. If constructed, the elements inside. */
+/**
+ * One element: identifier octet, whole encoding, content. A constructed element also has the inner
+ * elements.
+ */
 export type DerNode = {
   readonly tag: number
   readonly encoding: Uint8Array<ArrayBuffer>
@@ -248,7 +251,7 @@ export function decodeObjectIdentifier(content: Uint8Array): string {
   return text
 }
 
-/** An arc up to this value stays exact with seven more bits. */
+/** An arc up to this value is still exact after seven more bits are added. */
 const ARC_EXACT_MAX = 2 ** 46
 
 /** Decodes very large arcs. No registered identifier has them, but a certificate may. */
@@ -270,7 +273,7 @@ function firstArcs(joined: bigint): string {
   return `${root}.${joined - root * 40n}`
 }
 
-/** The content as text: each byte is one character (Windows-1252, which holds ASCII). */
+/** The content as text: each byte is one character (Windows-1252, a superset of ASCII). */
 export function latin1(content: Uint8Array): string {
   return oneByte.decode(content)
 }

@@ -202,7 +202,7 @@ export function outcomesOfRefusal(
 function heldBefore(rule: RuleNumber, error: AttestationError): boolean {
   const { stage } = RULES[rule]
   if (stage === error.stage) return stage === 'policy' && rule < error.rule
-  // Rule 6 covers the payload too, which only the parse stage reads.
+  // Rule 6 also covers the payload, but only the parse stage reads the payload.
   if (rule === 6 && error.stage === 'parse') return false
   return STAGES.indexOf(stage) < STAGES.indexOf(error.stage)
 }

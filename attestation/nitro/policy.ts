@@ -7,7 +7,9 @@ import { FIELD_BYTES_MAX, isBytes, PCR_BYTES, PCRS_MAX } from './document.ts'
 
 /** The longest validity of a leaf. AWS's leaves are valid for three hours and some seconds. */
 const AGE_MS_MAX_DEFAULT = 3 * 60 * 60 * 1000 + 60_000
-/** Clocks of well-run hosts differ by less. A document has milliseconds, which `at` may lack. */
+/**
+ * Clocks of well-run hosts differ by less. `at` may lack milliseconds, which a document's time has.
+ */
 export const FUTURE_SKEW_MS_DEFAULT = 60_000
 
 /** Measurements that must all match: 48 bytes each, by PCR index 0 to 31. */
@@ -266,6 +268,6 @@ export function parseRoots(file: Uint8Array): readonly Uint8Array[] {
   return blocks.map(([, base64 = '']) => sha256(decodeBase64(base64.replaceAll(/\s/g, ''))))
 }
 
-/** The first byte of DER, and in a text the digit 0. In DER, a byte above 127 follows. */
+/** The first byte of DER. In a text, this byte is the digit 0. In DER, a byte above 127 follows. */
 const DER_SEQUENCE = 0x30
 const ASCII_MAX = 0x7f

@@ -122,7 +122,7 @@ function addDelta(assembly: ChoiceAssembly, delta: JsonObject): void {
   }
 }
 
-/** Ignores empty text after parts. */
+/** Ignores an empty text that follows other content. */
 function mergeContent(known: MergedValue | undefined, value: Json): MergedValue {
   return value === '' && known !== undefined ? known : mergeValue(known, value)
 }
@@ -162,7 +162,8 @@ function finishMessage(assembly: ChoiceAssembly): JsonObject {
   message.audio ??= null
   const { content, refusal } = message
   if (content === undefined || content === '') {
-    // Providers start every stream with empty content. Beside a call or a refusal, it means null.
+    // Providers start every stream with empty content. If the message has a call or a refusal,
+    // empty content means null.
     const isInstead =
       calls.length > 0 ||
       message.function_call !== undefined ||
@@ -214,7 +215,10 @@ function finishMembers(members: MergedMembers): Record<string, Json> {
   return object
 }
 
-/** Adds the items one by one: a long array, spread into arguments, would overflow the stack. */
+/**
+ * Adds the items one by one, because a long array that is spread into arguments would overflow the
+ * stack.
+ */
 function appendItems(known: Json[], items: readonly Json[]): Json[] {
   for (const item of items) known.push(item)
   return known

@@ -46,7 +46,7 @@ export type MergedMembers = Map<string, MergedValue>
  * - `unread_member`: a choice has a `message`, or a chunk has a `chunk` or the type
  *   `content.delta`. Some readers use these members, some ignore them.
  *
- * Does not change `assembly`, so a refused chunk does not become a part.
+ * Does not change `assembly`, so a refused chunk adds nothing.
  */
 export function checkChunk(assembly: Assembly, chunk: JsonObject): void {
   if (memberOf(chunk, 'object') !== 'chat.completion.chunk')
@@ -151,7 +151,7 @@ function checkToolCalls(known: KnownChoice, calls: Json): void {
   }
 }
 
-/** The index of a call in a chunk, and the ids and names of earlier items in that chunk. */
+/** The index of a call, and the ids and names of calls that the same chunk has already given. */
 type Place = { readonly index: number; readonly given: Set<string> }
 
 /** An id must not follow the name: some readers create an id for a call with only a name. */
@@ -196,7 +196,7 @@ function checkOnce(
   given.add(key)
 }
 
-/** Refuses a second, different text. Empty text does not count. */
+/** Refuses a second text that differs from the first. Empty texts do not count. */
 function checkSame(before: Json | MergedValue | undefined, value: Json, what: string): void {
   if (typeof value !== 'string') throw changed(`expected ${what} to be text`)
   if (value !== '' && before !== undefined && before !== '' && before !== value)

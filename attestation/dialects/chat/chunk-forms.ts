@@ -10,7 +10,7 @@ import type { Json, JsonObject } from '../../json/value.ts'
  */
 export const INDEX_MAX = 1_023
 
-/** Maximum members that may wait for a chunk with choices. Providers and nodes send one or two. */
+/** Maximum number of members that carryMembers collects. Providers and nodes send one or two. */
 export const CARRIED_MEMBERS_MAX = 64
 
 /** Members that are equal in all chunks of a stream. */

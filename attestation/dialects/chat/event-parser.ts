@@ -12,9 +12,9 @@ export class EventTooLargeError extends Error {
  * Splits attacker-controlled bytes, in packets of any size, into server-sent events (WHATWG HTML,
  * section 9.2.6). Lines end with LF, CRLF or CR. Text is decoded line by line, so no character is
  * cut. Bytes that are not UTF-8 become U+FFFD. Comments, `id`, `retry` and unknown fields are
- * skipped. `end` returns a last event without a blank line after it, which the standard drops but
- * servers send. With `errorLines`, a field `error` becomes a separate event, named `error`:
- * llama.cpp reports failures in this way.
+ * skipped. `end` also returns a last event without a blank line after it: the standard drops such
+ * an event, but some servers send it. With `errorLines`, a field `error` becomes a separate event,
+ * named `error`: llama.cpp reports failures in this way.
  */
 export class EventParser {
   private readonly eventBytesMax: number

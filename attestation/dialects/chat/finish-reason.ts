@@ -5,8 +5,8 @@ import { invalidChunk } from './chunk-forms.ts'
 export type FinishReason = { readonly reason: string; readonly word: string | null }
 
 /**
- * Reads a finish_reason (attacker-controlled). It is null, or for some backends an empty text,
- * while the choice continues. An unknown word counts as `stop` and is kept. Throws FormatError
+ * Reads a finish_reason (attacker-controlled). While the choice continues, it is null, or an empty
+ * text from some backends. An unknown word counts as `stop` and is kept. Throws FormatError
  * `invalid_chunk` for another type, or for a word that means an incomplete answer.
  */
 export function readFinishReason(given: Json | undefined): FinishReason | null {
@@ -22,7 +22,9 @@ export function readFinishReason(given: Json | undefined): FinishReason | null {
 /** For example `content_filter: RECITATION` from Google's endpoint. */
 const FILTERED = /content_filter|safety|sensitive|refusal|blocklist|prohibited|recitation|spii/i
 
-/** For example DeepSeek's `insufficient_system_resource`, or calls that Google dropped. */
+/**
+ * For example `insufficient_system_resource` from DeepSeek, or `function_call_filter` from Google.
+ */
 const BROKEN_OFF =
   /abort|cancel|error|fail|function_call_filter|insufficient|interrupt|malformed|timed?_?out/i
 

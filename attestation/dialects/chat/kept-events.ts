@@ -51,5 +51,5 @@ export function readLines(text: string): EventLines {
   }
 }
 
-/** Lines that no reader shows. Only ASCII: some readers end a line at other characters. */
+/** Lines that no reader shows. Only ASCII, because some readers end a line at other characters. */
 const UNSHOWN_LINE = /^(?:id|retry)?:[\x20-\x7e]*$/

@@ -155,7 +155,7 @@ function readMember(
   return hasMembers(members) ? members : null
 }
 
-/** Text after parts becomes a part. */
+/** Converts a text that follows content parts to a content part. */
 function readContent(choice: OpenChoice, value: Json, { join }: CallTerms): Json {
   if (typeof value === 'string') {
     const text = join('content', value)

@@ -10,7 +10,7 @@ import {
 } from '../../json/value.ts'
 import { arrayOf, INDEX_MAX, invalidChunk, objectOf } from './chunk-forms.ts'
 
-/** The state of a tool call. Readers get its position in the list as its index. */
+/** The state of a tool call. Its position in the list of calls is the index that readers get. */
 export type ToolCall = {
   /** The index that the provider sent. */
   readonly index: number | null
@@ -123,9 +123,9 @@ const WAITING_LENGTH_MAX = 64 * 1024
 
 /**
  * Returns the position in `calls` of the call that continues, or -1 if a new call begins. A new id
- * begins a call. Without ids and indexes, a new name does. With an index, a new id begins a call
- * only together with a name, because some providers send index 0 for every call, and some send a
- * new id in each delta.
+ * begins a call. Without ids and indexes, a new name begins a call. With an index, a new id begins
+ * a call only together with a name, because some providers send index 0 for every call, and some
+ * send a new id in each delta.
  */
 function findCall(
   calls: readonly ToolCall[],

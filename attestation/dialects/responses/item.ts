@@ -76,7 +76,7 @@ export type StreamedItem = {
   done: JsonObject | null
 }
 
-/** The item with an id: llama.cpp sends only the call's id, and uses it as the id of the item. */
+/** Adds a missing id to an item. llama.cpp sends only `call_id` and uses it as the item's id. */
 export function withId(item: JsonObject): JsonObject {
   const call = memberOf(item, 'call_id')
   return isEmpty(memberOf(item, 'id')) && typeof call === 'string' ? { ...item, id: call } : item

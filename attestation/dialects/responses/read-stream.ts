@@ -276,8 +276,8 @@ export class ResponsesReader implements StreamReader {
   }
 
   /**
-   * Writes the events that end a part, because some providers omit the last (`sent`) or all of
-   * them.
+   * Writes the events that end a part, because some providers omit them. `sent`: the data of the
+   * last event, if it was sent.
    */
   private closePart(item: StreamedItem, part: StreamedPart, end: JsonObject, sent?: JsonObject) {
     if (part.isClosed) return
@@ -291,7 +291,7 @@ export class ResponsesReader implements StreamReader {
     this.give(`${PART_EVENT[list]}.done`, sent ?? { part: settled }, this.placeOf(item, part))
   }
 
-  /** Writes the annotations that were not streamed, from the end event of their part. */
+  /** Writes the annotations in the part's end event (`end`) that were not streamed. */
   private giveAnnotations(item: StreamedItem, part: StreamedPart, end: JsonObject): void {
     const missing = listIn(end, 'annotations').slice(part.annotations.length)
     if (missing.length > ANNOTATIONS_MAX)

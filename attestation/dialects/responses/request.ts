@@ -29,7 +29,7 @@ export function findHiddenInResponses(request: JsonObject): RefusedMember | null
   return found
 }
 
-/** A reference may have no type. Any other item without a type has a role. */
+/** A reference can lack a type. Any other item without a type has a role. */
 function findItemReference(items: Json, name: string): RefusedMember | null {
   for (const [at, item] of (isJsonArray(items) ? items : []).entries()) {
     if (!isJsonObject(item)) continue

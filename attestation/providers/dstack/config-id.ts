@@ -79,7 +79,7 @@ function hashOfForm2({ composeHash, appId, keyProvider }: LoggedApplication): Ui
 
 const DOCUMENT_DOMAIN = encodeUtf8('dstack-mr-config-v3:\0')
 
-/** MRCONFIGID, or HOST_DATA of SNP, has this hash of the document's exact bytes. */
+/** The hash of the document's exact bytes, as MRCONFIGID or SNP's HOST_DATA has it. */
 export function hashConfigDocument(document: Uint8Array): Uint8Array {
   return sha256(concatBytes(DOCUMENT_DOMAIN, document))
 }

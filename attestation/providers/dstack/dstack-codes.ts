@@ -1,6 +1,6 @@
 import { ProviderEvidenceError } from '../provider-error.ts'
 
-/** In the order of the report. Each text is true if the check passed. */
+/** The checks in the order of the report. Each text is true if its check passed. */
 export const DSTACK_CHECKS = {
   'event log': 'a list of events with registers, types and digests',
   'register replay': 'the digests of the events give RTMR0 to RTMR3 of the quote',

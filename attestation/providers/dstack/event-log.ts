@@ -103,9 +103,9 @@ export type SystemEvents = ReadonlyMap<string, Uint8Array>
 /**
  * Returns the events in RTMR3 before `system-ready`. After that event, the application can extend
  * RTMR3 under any name. Refuses events of another type, and names with a colon: their digest can be
- * the digest of a system event, and the log is not signed. Such an event could hide a system event,
- * which the application could then log. Throws ProviderEvidenceError, also for a name that occurs
- * twice, or without `system-ready`.
+ * the digest of a system event, and the log is not signed. A log could hide a system event behind
+ * such an event. The application could then log this system event itself. Throws
+ * ProviderEvidenceError, also for a name that occurs twice, or without `system-ready`.
  */
 export function systemEventsOf(events: readonly DstackEvent[]): SystemEvents {
   const logged = events.filter(({ register }) => register === 3)

@@ -1,6 +1,6 @@
 import { orRefuse, ProviderEvidenceError } from '../provider-error.ts'
 
-/** In the order of the report. Each text is true if the check passed. */
+/** The checks in the order of the report. Each text is true if its check passed. */
 export const EVIDENCE_CHECKS = {
   'evidence document': 'the bytes are a provider evidence',
   provider: 'the evidence is of the kind and the origin that the policy names',

@@ -2,7 +2,8 @@ import { refuseEvidence } from './evidence-codes.ts'
 import { EVIDENCE_PATHS, type ProviderEvidence } from './evidence-document.ts'
 
 /**
- * Throws ProviderEvidenceError unless the first answer from the path of the kind has status 200.
+ * Returns the body of the first answer from the kind's path. Throws ProviderEvidenceError unless
+ * its status is 200.
  */
 export function findAnswer({ kind, responses }: ProviderEvidence): Uint8Array<ArrayBuffer> {
   const path = EVIDENCE_PATHS[kind]

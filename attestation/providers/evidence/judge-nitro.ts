@@ -121,7 +121,9 @@ function keysOf(
   return all.map((spkiSha256) => ({ spkiSha256, domain: null }))
 }
 
-/** A SubjectPublicKeyInfo has an algorithm and a bit string. A notary's key is a point. */
+/**
+ * True for a SubjectPublicKeyInfo (an algorithm and a bit string). A notary's key is only a point.
+ */
 function isKeyInfo(bytes: Uint8Array): boolean {
   const { children = [] } = tryDecodeDer(new Uint8Array(bytes)) ?? {}
   return children.length === 2 && children[1]?.tag === DER_TAGS.bitString

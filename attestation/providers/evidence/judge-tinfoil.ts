@@ -99,7 +99,7 @@ export async function judgeTinfoil(judging: Judging): Promise<KindFacts> {
   }
 }
 
-/** Names of the checks for TDX and for SEV-SNP. */
+/** Names of checks, for TDX and then for SEV-SNP. */
 const MEASUREMENTS = ['measurements', 'measurement']
 const DEBUG = ['TD attributes', 'debug and migration off']
 

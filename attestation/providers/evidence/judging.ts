@@ -57,7 +57,7 @@ export type KindFacts = {
   readonly code: ProviderCode | null
   readonly model: ProviderModel
   readonly gpus: readonly string[]
-  /** Unix milliseconds. Null if no part of the evidence has an end. */
+  /** The end of the evidence's validity, Unix milliseconds. Null if it has no end. */
   readonly endsAtMs: number | null
 }
 

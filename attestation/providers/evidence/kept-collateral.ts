@@ -87,7 +87,7 @@ const TINFOIL = 'https://tinfoil.sh/collateral/'
 const ENTRIES_MAX = 32
 
 /**
- * Adds the collateral in version 3 of Tinfoil's document where `kept` has null. Throws
+ * Replaces each null in `kept` by the collateral in version 3 of Tinfoil's document. Throws
  * ProviderEvidenceError.
  */
 export function readTinfoilCollateral(json: Json, kept: KeptCollateral): KeptCollateral {

@@ -70,7 +70,10 @@ function hardwareOf(tee: HardwareEvidence['tee'], bytes: Uint8Array): HardwareEv
   return tee === 'TDX' ? { tee, quote: bytes } : { tee, report: bytes }
 }
 
-/** Stops after REPORT_BYTES_MAX bytes: an attacker can make a small input become large. */
+/**
+ * Stops after REPORT_BYTES_MAX bytes, because a small attacker-controlled input can unpack to a
+ * large one.
+ */
 async function unpack(packed: Uint8Array<ArrayBuffer>): Promise<Uint8Array> {
   const reader = new Blob([packed])
     .stream()

@@ -15,8 +15,8 @@ const DEVICES_MAX = 24
 
 /**
  * Parses attacker-controlled JSON from NVIDIA's tools: an array of objects of arch, certificate
- * (base64 of PEM), evidence (base64), nonce (hex), which must be the nonce of the evidence, and
- * perhaps version. Throws ProviderEvidenceError `answer_malformed`, or a code of rules 1 to 5.
+ * (base64 of PEM), evidence (base64), nonce (hex) and perhaps version. The nonce must be the nonce
+ * in the evidence. Throws ProviderEvidenceError `answer_malformed`, or a code of rules 1 to 5.
  */
 export function parseGpuEvidence(bytes: Uint8Array): readonly ArchivedGpuEvidence[] {
   const { arrayOf } = formsOf('answer_malformed')
@@ -29,7 +29,7 @@ export function parseGpuEvidence(bytes: Uint8Array): readonly ArchivedGpuEvidenc
   }
 }
 
-/** Newer tools add their version of the form. */
+/** Newer tools also write a member `version`. */
 const MEMBERS = ['arch', 'certificate', 'evidence', 'nonce'] as const
 
 function parseDevice(json: Json): ArchivedGpuEvidence {

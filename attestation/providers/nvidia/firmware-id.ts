@@ -1,7 +1,7 @@
 import { DER_TAGS, type DerNode, decodeObjectIdentifier } from '../../nitro/der.ts'
 import { tryDecodeDer } from '../try-decode-der.ts'
 
-/** TCG DICE, 6.1. Hopper has the composite id, Blackwell the TcbInfo. */
+/** TCG DICE, 6.1. Hopper's leaves have the composite id. Blackwell's leaves have the TcbInfo. */
 const COMPOSITE_ID = '2.23.133.5.4.1'
 const TCB_INFO = '2.23.133.5.4.1.1'
 const SHA384 = '2.16.840.1.101.3.4.2.2'

@@ -1,6 +1,6 @@
 import { ProviderEvidenceError } from '../provider-error.ts'
 
-/** In the order of the report. Each text is true if the check passed. */
+/** The checks in the order of the report. Each text is true if its check passed. */
 export const GPU_CHECKS = {
   'evidence layout': 'an SPDM request for all measurements and its signed response',
   nonce: 'the evidence is for the expected nonce',

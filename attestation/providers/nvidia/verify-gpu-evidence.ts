@@ -66,8 +66,8 @@ const GPU_CERTIFICATES: CertificateProfile = {
  * rules 1 to 8 of rules.md. Accept it only if `requireChecks(checks)` returns.
  *
  * It proves that a genuine device signed its measurements for this nonce. It does NOT prove that
- * the firmware is good, which needs NVIDIA's reference values, or that the device was not revoked,
- * which only NVIDIA's online service reports. Only the nonce can tie the device to a CPU. Throws
+ * the firmware is good (this needs NVIDIA's reference values) or that the device was not revoked
+ * (only NVIDIA's online service reports this). Only the nonce can tie the device to a CPU. Throws
  * only PolicyError, for a fault in the call.
  *
  * @example

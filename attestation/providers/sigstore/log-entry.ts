@@ -22,9 +22,9 @@ import type { SigstoreTrust } from './sigstore-trust.ts'
 type TrustedLog = { readonly key: EcdsaKey; readonly id: Uint8Array }
 
 /**
- * Verifies that a trusted log promised the bundle's entry (the signed entry timestamp of Rekor, API
- * version 1), and that the entry has the bundle's statement, signature and certificate. So the
- * signature existed at the entry's time. Throws ProviderEvidenceError.
+ * Verifies that a trusted log promised to include the bundle's entry (the signed entry timestamp of
+ * Rekor, API version 1), and that the entry has the bundle's statement, signature and certificate.
+ * So the signature existed at the entry's time. Throws ProviderEvidenceError.
  */
 export async function verifyLogEntry(
   bundle: SigstoreBundle,

@@ -1,6 +1,6 @@
 import { ProviderEvidenceError } from '../provider-error.ts'
 
-/** In the order of the report. Each text is true if the check passed. */
+/** The checks in the order of the report. Each text is true if its check passed. */
 export const SIGSTORE_CHECKS = {
   bundle: 'a bundle of a certificate, a log entry and a signed statement',
   'log entry': 'a trusted log promised the entry, which is of this bundle',

@@ -50,7 +50,9 @@ export function checkTcb(
   return established(tcbs, `reported ${describeTcb(tcbs.reported)}`)
 }
 
-/** Rule 15. Waived for a masked chip id (all zeros), and for a VLEK, which is for no chip. */
+/**
+ * Rule 15. Waived for a masked chip id (all zeros), and for a VLEK, because a VLEK is for no chip.
+ */
 export function checkChip(
   { chipId, signer }: SnpReport,
   { vek, rootProduct }: SnpChain,

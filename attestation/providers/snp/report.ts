@@ -226,7 +226,7 @@ function decodeFirmware(view: DataView, offset: number): FirmwareVersion {
   }
 }
 
-/** r and s have a field of this size each: little-endian, then zeros. */
+/** r and s each have a field of this size: little-endian, then zeros. */
 const SCALAR_FIELD_BYTES = 72
 
 function decodeSignature(report: Uint8Array): Uint8Array<ArrayBuffer> {

@@ -23,7 +23,8 @@ const LIST_BYTES_MAX = 65_536
 
 /**
  * Rule 11: looks up the ASK in the list (DER) of the ARK. VCEKs have no list, because all their
- * serials are zero. Returns the end of the list, Unix milliseconds. Throws ProviderEvidenceError.
+ * serials are zero. Returns the end of the list's validity, Unix milliseconds. Throws
+ * ProviderEvidenceError.
  */
 export async function checkRevocation(
   list: Uint8Array | null,

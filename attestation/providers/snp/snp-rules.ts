@@ -1,6 +1,6 @@
 import { ProviderEvidenceError } from '../provider-error.ts'
 
-/** In the order of the report. Each text is true if the check passed. */
+/** The checks in the order of the report. Each text is true if its check passed. */
 export const SNP_CHECKS = {
   'report layout': 'a report of version 2 to 5 with reserved bytes zero',
   'certificate chain': "the chain of the report's key leads to AMD's root of a product",

@@ -14,7 +14,7 @@ export type TcbVersion = {
   readonly microcode: number
 }
 
-/** The byte of each part in the eight bytes of a TCB_VERSION. All other bytes are zero. */
+/** The index of each part's byte in the eight bytes of a TCB_VERSION. All other bytes are zero. */
 export const TCB_LAYOUTS: Readonly<Record<SnpProduct, Readonly<Partial<TcbVersion>>>> = {
   Milan: { bootloader: 0, tee: 1, snp: 6, microcode: 7 },
   Genoa: { bootloader: 0, tee: 1, snp: 6, microcode: 7 },

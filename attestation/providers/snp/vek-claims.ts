@@ -41,7 +41,7 @@ export function providerOfVek(values: Values): string | null {
   return value === undefined ? null : textOf(value, 'provider_extension', 'CSP_ID')
 }
 
-/** Rule 14: exactly the parts of the product. Throws ProviderEvidenceError. */
+/** Rule 14: reads exactly the parts of the product. Throws ProviderEvidenceError. */
 export function tcbOfVek(values: Values, product: SnpProduct): TcbVersion {
   const layout = TCB_LAYOUTS[product]
   if (layout.fmc === undefined && values.has(TCB_PART_TYPES.fmc))

@@ -45,7 +45,9 @@ export type SnpFacts = Omit<SnpReport, 'tcb' | 'cpu' | 'signed' | 'signature'> &
   readonly isReportedBehind: boolean
   /** Null unless the check "chip" passed. */
   readonly hardwareId: Uint8Array | null
-  /** The earliest end of the certificates and the revocation list, Unix milliseconds. */
+  /**
+   * The earliest end of validity of the certificates and the revocation list, Unix milliseconds.
+   */
   readonly endsAtMs: number
 }
 

@@ -12,7 +12,10 @@ export type SignedText = {
   readonly issuerChain: string
 }
 
-/** Intel's statements about a platform and its software (PCS, version 4). Each has an end. */
+/**
+ * Intel's statements about a platform and its software (PCS, version 4). Each is valid until a
+ * stated time.
+ */
 export type TdxCollateral = {
   /** From `tcb?fmspc=…`. */
   readonly tcbInfo: SignedText

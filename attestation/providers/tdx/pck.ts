@@ -31,7 +31,10 @@ export type Pck = {
   readonly pceSvn: number
 }
 
-/** The type of the SGX extensions. Only PCK certificates have them. They contain an ENUMERATED. */
+/**
+ * The type of the SGX extensions. Only PCK certificates have these extensions. Their value has an
+ * ENUMERATED.
+ */
 const SGX_EXTENSIONS = '1.2.840.113741.1.13.1'
 
 export const INTEL_CERTIFICATES: CertificateProfile = {
