@@ -85,7 +85,7 @@ export function compareExchange(evidence: Json, kept: KeptExchange): readonly Ex
 
 /**
  * Returns the kept parts that match the evidence, in the form of a record. `checks` is the result
- * of compareExchange. A response from chunks may lack its usage.
+ * of compareExchange. A response from chunks can lack its usage.
  */
 export function matchingParts(
   evidence: Json,

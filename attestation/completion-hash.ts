@@ -10,7 +10,7 @@ import {
 } from './json/value.ts'
 
 /**
- * Members with the proof of a completion. They are not hashed. Callers do not get a provider's
+ * Members that hold the proof of a completion. They are not hashed. Callers do not get a provider's
  * members with these names.
  */
 export const PROOF_MEMBERS = [

@@ -9,7 +9,7 @@ import type { Receipt } from '../receipt.ts'
 import type { EvidenceBundle } from './bundle.ts'
 import type { BundleCheck, ProviderEvidenceFacts } from './bundle-checks.ts'
 
-/** Latest time of a Date, Unix milliseconds. A receipt may state a later time. */
+/** Latest time of a Date, Unix milliseconds. A receipt can state a later time. */
 const DATE_MS_MAX = 8.64e15
 
 /** The time at which evidence of a receipt's provider is judged. */

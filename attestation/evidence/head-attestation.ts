@@ -11,7 +11,7 @@ export type HeadStatement = {
   readonly configuration: Uint8Array
   /** The log: its notary's address, 0x and lower case. */
   readonly notary: string
-  /** Number of leaves in the enclave's log. The gateway may lack some of them. */
+  /** Number of leaves in the enclave's log. The gateway does not always have all these leaves. */
   readonly size: number
   /** Merkle root of these leaves, 32 bytes. */
   readonly root: Uint8Array

@@ -1,4 +1,4 @@
-/** The numbers of values in a JSON text. Two bytes of text may need a hundred bytes of memory. */
+/** The numbers of values in a JSON text. Two bytes of text can need a hundred bytes of memory. */
 export type JsonSize = {
   /** Arrays and objects. */
   readonly containers: number

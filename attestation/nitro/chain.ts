@@ -55,7 +55,7 @@ export async function verifyChain(
 /** Caches roots by fingerprint, because policies name few roots and many chains share them. */
 const parsedRoots = new WeakMap<CertificateProfile, Map<string, Certificate>>()
 
-/** Parses a copy of the root: callers may change their bytes. */
+/** Parses a copy of the root, because callers can change the original bytes. */
 function pinnedRoot(
   [first, ...others]: readonly Uint8Array<ArrayBuffer>[],
   roots: readonly Uint8Array[],
@@ -297,7 +297,7 @@ export function createChainCache(entriesMax: number): ChainCache {
   }
 }
 
-/** Hashes the lengths too: the same bytes with another split have another key. */
+/** Hashes the lengths too, so the same bytes with another split have another key. */
 function keyOf(ders: readonly Uint8Array[]): string {
   const lengths = Uint16Array.from(ders, (der) => der.length)
   return encodeHex(sha256(concatBytes(new Uint8Array(lengths.buffer), ...ders)))

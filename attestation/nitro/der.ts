@@ -254,7 +254,9 @@ export function decodeObjectIdentifier(content: Uint8Array): string {
 /** An arc up to this value is still exact after seven more bits are added. */
 const ARC_EXACT_MAX = 2 ** 46
 
-/** Decodes very large arcs. No registered identifier has them, but a certificate may. */
+/**
+ * Decodes very large arcs. No registered identifier has them, but a certificate can contain them.
+ */
 function decodeWideIdentifier(content: Uint8Array): string {
   let text = ''
   let arc = 0n

@@ -24,8 +24,8 @@ export type CertificateFacts = {
 }
 
 /**
- * The facts that a document proves under its policy. The README of this folder explains what
- * follows from them.
+ * The facts that a document proves under the caller's policy. The README of this folder explains
+ * what follows from them.
  */
 export type AttestationFacts = {
   readonly moduleId: string
@@ -99,7 +99,7 @@ export function gatherFacts({
   }
 }
 
-/** Copies the bytes: the certificate may be cached for the next document. */
+/** Copies the bytes, because the cached certificate can also serve the next document. */
 function factsOf({
   subject,
   issuer,

@@ -39,7 +39,7 @@ export type AttestationPolicy = {
   readonly releases?: readonly ReleaseEntry[]
   /**
    * `current` (default): everything must be valid at the caller's time. `historical`: certificates
-   * must be valid at the document's own timestamp, which may be old. Use it only for records whose
+   * must be valid at the document's own timestamp, even if it is old. Use it only for records whose
    * time has another proof: with a stolen enclave key, an attacker could backdate a document.
    */
   readonly mode?: 'current' | 'historical'

@@ -64,7 +64,7 @@ export function finishAssembly(assembly: Assembly): JsonObject {
   return completion
 }
 
-/** Skips choices of a wrong form, which checkChunk refuses. */
+/** Skips choices of a wrong form, because checkChunk refuses them. */
 function addChoices(assembly: Assembly, choices: Json): void {
   for (const choice of isJsonArray(choices) ? choices : []) {
     if (!isJsonObject(choice) || typeof choice.index !== 'number') continue
@@ -83,7 +83,7 @@ function emptyChoice(): ChoiceAssembly {
   }
 }
 
-/** Skips members of a wrong form, which checkChunk refuses. */
+/** Skips members of a wrong form, because checkChunk refuses them. */
 function addChoice(assembly: ChoiceAssembly, choice: JsonObject): void {
   for (const [name, value] of Object.entries(choice)) {
     if (value === null || name === 'index' || (name === 'finish_reason' && value === '')) continue

@@ -32,9 +32,9 @@ export type MergedValue = null | boolean | number | string | Json[] | MergedMemb
 export type MergedMembers = Map<string, MergedValue>
 
 /**
- * Checks that every reader of a stream understands the chunk after those in `assembly` in the same
- * way. Proof members are not checked. formats.md, Assembling a stream, has the rules. Throws
- * FormatError:
+ * Checks that every reader of a stream understands the chunk that follows the chunks in `assembly`
+ * in the same way. Proof members are not checked. formats.md, Assembling a stream, has the rules.
+ * Throws FormatError:
  *
  * - `invalid_chunk`: a member does not have a chunk's form, or is called `__proto__`;
  * - `changed_identity`: `id`, `created` or `model` differs from the first chunk;

@@ -38,7 +38,7 @@ export function makeChunk(
 
 /**
  * Collects members of chunks without choices for the next chunk with choices. Throws FormatError
- * `invalid_chunk` for too many members, because a sender may send such chunks without end.
+ * `invalid_chunk` for too many members, because a sender can send such chunks without end.
  */
 export function carryMembers(carried: JsonObject, members: JsonObject): JsonObject {
   const both = { ...carried, ...members }

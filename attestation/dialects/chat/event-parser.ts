@@ -30,7 +30,10 @@ export class EventParser {
   /** True if the last line ended with CR. A LF that follows is part of the same line end. */
   private skipsLineFeed = false
 
-  /** `eventBytesMax`: limit for the lines of one event. Without it, the caller must limit them. */
+  /**
+   * `eventBytesMax`: limit for the lines of one event. If it is left out, the caller must limit the
+   * lines.
+   */
   constructor({
     eventBytesMax = Number.POSITIVE_INFINITY,
     errorLines = false,

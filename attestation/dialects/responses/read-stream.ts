@@ -29,7 +29,7 @@ import {
   withId,
 } from './item.ts'
 
-/** Events at the start of a response. A provider may leave out the last two. */
+/** Events at the start of a response. Some providers leave out the last two. */
 const BEGINNINGS = ['response.created', 'response.queued', 'response.in_progress']
 
 /** Beginnings of the names of part events, by the list that holds the part. */

@@ -15,7 +15,7 @@ export type DstackImage = {
 export type DstackPolicy = {
   /** SHA-256 of the accepted app_compose texts. An empty list is refused. */
   readonly composeHashes: 'any' | readonly Uint8Array[]
-  /** Accepted application ids, 20 bytes. They may be set at deployment. Default: not checked. */
+  /** Accepted application ids, 20 bytes. An id can be set at deployment. Default: not checked. */
   readonly appIds?: readonly Uint8Array[]
   /** Accepted images. `'any'` leaves open which OS ran the application. */
   readonly images: 'any' | readonly DstackImage[]

@@ -102,7 +102,7 @@ export function readCompose(tcbInfo: Json | undefined): Uint8Array | null {
 
 /**
  * Returns the document of MRCONFIGID form 3. `vmConfig` is an object, or the JSON text of an
- * object. Null for any other form, since the host may write anything there.
+ * object. Null for any other form, because the host can write anything there.
  */
 export function readConfigDocument(vmConfig: Json | undefined): Uint8Array | null {
   try {

@@ -32,7 +32,7 @@ export type HardwareFacts = {
 
 export type ProviderTcb = {
   /**
-   * Intel: the worst status of all parts. AMD: `provisional` if the host may go back to older
+   * Intel: the worst status of all parts. AMD: `provisional` if the host can go back to older
    * firmware, `behind` if newer firmware runs than the report states, otherwise `committed`.
    */
   readonly status: string

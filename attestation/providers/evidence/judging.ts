@@ -44,7 +44,10 @@ export type ProviderModel = {
   readonly models: readonly MeasuredModel[]
 }
 
-/** Facts from the document of one kind. A fact is null or empty if its check did not pass. */
+/**
+ * Facts from the document of one kind of provider. A fact is null or empty if its check did not
+ * pass.
+ */
 export type KindFacts = {
   readonly tee: 'TDX' | 'SEV-SNP' | 'Nitro' | null
   readonly tcb: ProviderTcb | null

@@ -76,7 +76,7 @@ export type ProviderRoots = {
   readonly isReplaced: boolean
 }
 
-/** What a checker accepts of one provider. */
+/** The evidence that a verifier accepts from one provider. */
 export type ProviderPolicy = {
   readonly kind: ProviderKind
   readonly origins: readonly string[]

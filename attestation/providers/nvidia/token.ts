@@ -16,7 +16,7 @@ const COORDINATE_BYTES = P384.coordinateBytes
 
 /**
  * Parses the attacker-controlled JSON of a key set. Ignores keys on other curves than P-384. Throws
- * ProviderEvidenceError `key_set_malformed`, also if two keys have one id.
+ * ProviderEvidenceError `key_set_malformed`, also if two keys have the same id.
  */
 export function parseTokenKeys(bytes: Uint8Array): TokenKeys {
   const { objectOf, arrayOf, textOf } = formsOf('key_set_malformed')

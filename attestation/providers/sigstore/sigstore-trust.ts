@@ -7,7 +7,7 @@ export type SigstoreTrust = {
   readonly logs: readonly Uint8Array<ArrayBuffer>[]
 }
 
-/** Who may have built the code. */
+/** The accepted builder of the code. */
 export type CodeIdentity = {
   /** OWNER/NAME on github.com. */
   readonly repository: string

@@ -4,7 +4,7 @@ import { refuseReport } from './snp-rules.ts'
 
 /** The same for all versions. */
 const SNP_REPORT_BYTES = 1184
-/** The signature covers these first bytes of the report. */
+/** The signature covers this many bytes from the start of the report. */
 const SIGNED_BYTES = 0x2a0
 
 const VERSION_MIN = 2

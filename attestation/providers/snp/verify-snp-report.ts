@@ -39,7 +39,7 @@ export type SnpFacts = Omit<SnpReport, 'tcb' | 'cpu' | 'signed' | 'signature'> &
   /** The cloud provider of a VLEK. Null for a VCEK. */
   readonly provider: string | null
   readonly tcbs: SnpTcbs
-  /** The running firmware is not committed, so the host may go back to older firmware. */
+  /** The running firmware is not committed, so the host can go back to older firmware. */
   readonly isProvisional: boolean
   /** The report and its certificate state an older TCB than the TCB that runs. */
   readonly isReportedBehind: boolean

@@ -59,7 +59,7 @@ export function readSignedResponse(
   }
 }
 
-/** Decodes a header that may be URL-encoded. Other text is returned unchanged. */
+/** Decodes the header if it is URL-encoded. Returns other text unchanged. */
 function decodeIssuerChain(header: string): string {
   try {
     return decodeURIComponent(header)
