@@ -45,7 +45,7 @@ export type KeptExchange = {
 /** The comparisons of kept data with evidence. */
 export type ExchangeCheckName =
   | 'request given' //   the request has the evidence's request_hash
-  | 'answer given' //    the answer has the evidence's response_hash, or its chunks the stream_hash
+  | 'answer given' //    the answer has the evidence's response_hash (a stream: the stream_hash)
   | 'proof given' //     the answer and the evidence have the same proof members
 
 /** The outcome of one comparison. A comparison that was not checked has not passed. */

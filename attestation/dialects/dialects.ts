@@ -50,7 +50,9 @@ export type Dialect = {
    * braces, of the members of the proof.
    */
   addProof(answer: string, members: string): string
-  /** The text that ends a stream: the last event, from its canonical data, with the proof. */
+  /**
+   * Returns the text of a stream's last event, from its canonical `data` and the proof's `members`.
+   */
   endStream(data: string, members: string): string
   usageOf(response: JsonObject): TokenUsage | null
 }

@@ -53,8 +53,8 @@ export type BundlePolicy = {
   /** Same as in AttestationPolicy. Default: false. */
   readonly allowDebug?: boolean
   /**
-   * The number of blocks that the chain must have from this block on, the block included. Used if a
-   * chain is passed. Default CONFIRMATIONS_MIN_DEFAULT. At least 1.
+   * The number of blocks that the chain must have from the bundle's block on, including that block.
+   * Used if a chain is passed. Default CONFIRMATIONS_MIN_DEFAULT. At least 1.
    */
   readonly confirmationsMin?: number
 }

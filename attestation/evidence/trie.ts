@@ -108,7 +108,7 @@ function invalid(message: string): FormatError {
  * Builds the trie from all `entries` of a block (raw transactions or receipts, in order). Returns
  * its root and the nodes from the root to entry `index`, for verifyTrieProof. Compare `root` with
  * the block's header: only this shows that the entries are complete. Throws FormatError
- * `invalid_trie_entries` if the entry does not exist or has less than 32 bytes(some rollups have
+ * `invalid_trie_entries` if the entry does not exist or has less than 32 bytes (some rollups have
  * such entries).
  */
 export function buildTrieProof(

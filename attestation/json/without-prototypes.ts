@@ -15,7 +15,9 @@ function strip(value: Json): Json {
   return Object.fromEntries(kept.map(([name, member]) => [name, strip(member)]))
 }
 
-/** Allocates no memory, because it runs often and almost no chunk has such a member. */
+/**
+ * True if a member is called `__proto__`. Allocates no memory, because such members are very rare.
+ */
 function hasPrototypes(value: Json | undefined): boolean {
   if (typeof value !== 'object' || value === null) return false
   if (isJsonArray(value)) {

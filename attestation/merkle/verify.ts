@@ -70,8 +70,7 @@ export function verifyConsistency(proof: {
 
 /** Does steps 2 to 7 of RFC 9162 section 2.1.4.2, for 0 < first.size < second.size. */
 function walkConsistency(first: TreeHead, second: TreeHead, path: readonly Uint8Array[]): void {
-  // If the first log is one perfect subtree, the proof starts at its root, and the path omits this
-  // root.
+  // If the first log is one perfect subtree, the proof starts at its root and the path omits it.
   const [start, ...rest] = isPowerOfTwo(first.size) ? [first.root, ...path] : path
   if (start === undefined) throw invalidProof('expected a longer path')
   let position = first.size - 1

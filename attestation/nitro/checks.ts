@@ -76,8 +76,8 @@ export type MatchedCode = {
 
 /**
  * Returns the first expected set whose values are all in the document. If no set matches, returns
- * the release whose values are (rules 23 and 24). A value of zeros matches no set: it is a PCR that
- * was not measured. Throws AttestationError.
+ * the release that matches (rules 23 and 24). A value of zeros matches no set: it is a PCR that was
+ * not measured. Throws AttestationError.
  */
 export function checkMeasurements(
   document: AttestationDocument,

@@ -8,7 +8,8 @@ import { FIELD_BYTES_MAX, isBytes, PCR_BYTES, PCRS_MAX } from './document.ts'
 /** The longest validity of a leaf. AWS's leaves are valid for three hours and some seconds. */
 const AGE_MS_MAX_DEFAULT = 3 * 60 * 60 * 1000 + 60_000
 /**
- * Clocks of well-run hosts differ by less. `at` may lack milliseconds, which a document's time has.
+ * Clocks of well-run hosts differ by less. `at` can lack milliseconds, but a document's time has
+ * them.
  */
 export const FUTURE_SKEW_MS_DEFAULT = 60_000
 

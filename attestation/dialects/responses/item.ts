@@ -106,8 +106,7 @@ export function beginItem(index: number, given: JsonObject, ids: Set<string>): S
   if (id.length > ID_LENGTH_MAX)
     throw refuse('invalid_form', `expected an id of at most ${ID_LENGTH_MAX} characters`)
   addId(ids, [id])
-  // The key contains the type, because a tool's answer has another type and the same id as its
-  // call.
+  // The key has the type too, because a tool's answer has the same id as its call.
   addId(ids, [type, memberOf(added, 'call_id') ?? null])
   return { index, id, added, parts: { content: [], summary: [] }, whole: null, done: null }
 }

@@ -43,9 +43,9 @@ export function weightsOf({ weights, reason, models }: ProviderModel, id: string
 }
 
 /**
- * Returns the weights that a signed build of Tinfoil measures. The measurement of the machine
- * covers the command line, as the build states. The command line has the hash of the configuration,
- * which names each model with the root hash of its disk.
+ * Returns the weights that a signed build of Tinfoil measures. According to the build, the
+ * measurement of the machine covers the command line. The command line has the hash of the
+ * configuration, which names each model with the root hash of its disk.
  */
 export function weightsOfBuild(predicate: JsonObject): ProviderModel {
   const [cmdline, config] = [memberOf(predicate, 'cmdline'), memberOf(predicate, 'config')]
@@ -80,7 +80,9 @@ function textOf(base64: string): { readonly bytes: Uint8Array; readonly text: st
 }
 
 const MEMBER = /^(?: {2}- | {4})([a-z]+): "?([A-Za-z0-9._/@-]+)"?$/
-/** YAML ends a line here, but this reader does not: it could read an item as part of a comment. */
+/**
+ * YAML ends a line here, but this parser does not, so it could read an item as part of a comment.
+ */
 const OTHER_BREAK = /\r(?!\n)|[\u0085\u2028\u2029]/
 const DISK = /^([0-9a-f]{64})_[0-9]+_[0-9a-f-]{36}$/
 

@@ -72,7 +72,7 @@ export type ProviderRoots = {
   readonly nvidia: readonly Uint8Array[]
   readonly aws: readonly Uint8Array[]
   readonly sigstore: SigstoreTrust
-  /** True if the policy replaced a root of a maker. Such a policy is for development. */
+  /** True if the policy replaces a built-in root. Such a policy is for development. */
   readonly isReplaced: boolean
 }
 

@@ -34,7 +34,7 @@ export type ProviderFacts = KindFacts & {
   readonly fetchedAtMs: number
   /** The evidence is not older than this block. Null if the nonce is random. */
   readonly block: NonceBlock | null
-  /** True if the policy replaces the roots of a maker: the evidence is for development. */
+  /** True if the policy replaces built-in roots, so the evidence is for development. */
   readonly hasReplacedRoots: boolean
 }
 

@@ -120,13 +120,13 @@ function resolvePolicy(given: GpuPolicy): Required<GpuPolicy> {
 
 const OPTIONS: Readonly<Record<keyof GpuPolicy, true>> = { nonce: true, roots: true }
 
-/** Rule 5. */
+/** Rule 5 of rules.md. */
 function checkNonce({ nonce }: SpdmEvidence, expected: Uint8Array): Established<true> {
   if (equalBytes(nonce, expected)) return established(true, encodeHex(nonce))
   throw refuseGpu('nonce_mismatch', 'expected evidence for the nonce that was asked for')
 }
 
-/** Rule 7. */
+/** Rule 7 of rules.md. */
 async function verifySignature(
   { signed: data, signature }: SpdmEvidence,
   key: EcdsaKey,

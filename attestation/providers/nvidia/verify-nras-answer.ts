@@ -98,7 +98,7 @@ type AnswerTokens = { readonly overall: Token; readonly devices: ReadonlyMap<str
 
 const DEVICES_MAX = 24
 
-/** Rule 9. */
+/** Rule 9 of rules.md. */
 function parseAnswer(bytes: Uint8Array): AnswerTexts {
   const { arrayOf, objectOf, textOf, invalid } = formsOf('answer_malformed')
   return orRefuse(refuseGpu, 'answer_malformed', () => {
@@ -163,7 +163,7 @@ function digestIn(value: Json): string {
   return kind === 'DIGEST' && hash === 'SHA-256' && typeof digest === 'string' ? digest : ''
 }
 
-/** Rule 12. */
+/** Rule 12 of rules.md. */
 function checkDigests(
   { devices }: AnswerTokens,
   digests: ReadonlyMap<string, string>,
@@ -174,7 +174,7 @@ function checkDigests(
   return established(devices, [...devices.keys()].join(', '))
 }
 
-/** Rule 13. */
+/** Rule 13 of rules.md. */
 function checkNonces({ overall, devices }: AnswerTokens, nonce: Uint8Array): Established<true> {
   const expected = encodeHex(nonce)
   const tokens = [overall, ...devices.values()]
@@ -183,7 +183,7 @@ function checkNonces({ overall, devices }: AnswerTokens, nonce: Uint8Array): Est
   throw refuseGpu('token_nonce_mismatch', 'expected tokens for the nonce that was asked for')
 }
 
-/** Rule 14. */
+/** Rule 14 of rules.md. */
 function checkOverall({ overall: { claims } }: AnswerTokens): Established<true> {
   if (memberOf(claims, 'x-nvidia-overall-att-result') === true) return established(true)
   throw refuseGpu('overall_result_false', 'expected the overall result true')

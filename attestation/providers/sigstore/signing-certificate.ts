@@ -36,8 +36,8 @@ const FULCIO = '1.3.6.1.4.1.57264.1'
 const CODE_SIGNING = '300a06082b06010505070303'
 
 /**
- * Names, usages and all extensions outside 2.5.29 stay opaque, because Fulcio's first extensions
- * are not DER.
+ * Names, usages and all extensions outside 2.5.29 stay opaque. Fulcio's first extensions are not
+ * DER.
  */
 const LEAF = {
   isOpaque: (type: string) => type === NAMES || type === USAGES || !type.startsWith('2.5.29.'),

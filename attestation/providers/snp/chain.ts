@@ -137,10 +137,7 @@ function isOpaque(type: string): boolean {
 
 const NO_USAGE = { digitalSignature: false, keyCertSign: false, cRLSign: false }
 
-/**
- * Keyed by the bytes of the extension. AMD's ASKs have a trailing zero bit, although DER forbids
- * it.
- */
+/** Keyed by the extension's bytes. AMD's ASKs have a trailing zero bit, although DER forbids it. */
 const KEY_USAGES: Readonly<Record<string, CertificateFields['keyUsage']>> = {
   '03020106': { ...NO_USAGE, keyCertSign: true, cRLSign: true },
   '03020204': { ...NO_USAGE, keyCertSign: true },

@@ -51,7 +51,7 @@ export function checkTcb(
 }
 
 /**
- * Rule 15. Waived for a masked chip id (all zeros), and for a VLEK, because a VLEK is for no chip.
+ * Rule 15. Waived for a masked chip id (all zeros), and for a VLEK, because it belongs to no chip.
  */
 export function checkChip(
   { chipId, signer }: SnpReport,
@@ -68,7 +68,7 @@ export function checkChip(
   return established(hardwareId, `chip ${encodeHex(hardwareId)}`)
 }
 
-/** Rule 16. */
+/** Rule 16 of rules.md. */
 export function checkGuestPolicy({
   policy,
   migrationAgentReportId: agent,
@@ -88,7 +88,7 @@ export function checkVmpl({ vmpl }: SnpReport, { vmpl: expected }: ResolvedSnpPo
   throw refuseReport('vmpl_unexpected', `expected a report for VMPL ${expected}, got ${vmpl}`)
 }
 
-/** Rule 18. */
+/** Rule 18 of rules.md. */
 export function checkFloors(
   { tcbs, product }: { readonly tcbs: SnpTcbs; readonly product: SnpProduct },
   { floors }: ResolvedSnpPolicy,

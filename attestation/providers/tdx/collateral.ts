@@ -21,7 +21,10 @@ export type TdxCollateral = {
   readonly tcbInfo: SignedText
   /** From `qe/identity`. */
   readonly qeIdentity: SignedText
-  /** DER. From `rootcacrl`, and from `pckcrl` for the CA that issued the PCK certificate. */
+  /**
+   * DER. `rootCrl` is from `rootcacrl`, `pckCrl` is from `pckcrl` for the CA of the PCK
+   * certificate.
+   */
   readonly rootCrl: Uint8Array
   readonly pckCrl: Uint8Array
 }
