@@ -36,7 +36,7 @@ export function compareKept(evidence: Json, kept: KeptExchange): ComparedExchang
   }
 }
 
-/** Describes the caller's own answer and request in words. Other checks verify them. */
+/** Describes the caller's kept request and answer in words. Other checks verify them. */
 export function describeKept(request: Json, answer: KeptAnswer): ComparedExchange {
   const dialect = dialectOfRequest(request)
   const read = attempt(() => keptResponseOf(answer, dialect))
