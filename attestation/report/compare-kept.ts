@@ -20,7 +20,7 @@ export type ComparedExchange = {
 
 /**
  * Compares a kept exchange with the record in the evidence, and describes the completion in words.
- * A kept part replaces a missing part if its hash matches.
+ * A kept part replaces a missing part if the kept part's hash matches.
  */
 export function compareKept(evidence: Json, kept: KeptExchange): ComparedExchange {
   const checks = compareExchange(isJsonObject(evidence) ? evidence : {}, kept)

@@ -25,8 +25,8 @@ export type BundleJudgement = {
 
 /**
  * Checks a bundle, and compares it with the kept exchange. A kept part replaces a missing part if
- * its hash matches. `askChain` gets the block number in the bundle, or null, and may throw. Never
- * throws because of the bundle.
+ * the kept part's hash matches. `askChain` gets the block number in the bundle, or null, and can
+ * throw. Never throws because of the bundle.
  */
 export async function judgeBundle(
   given: JsonObject,

@@ -25,7 +25,7 @@ export type ReleaseJudgement = {
   readonly verdict: Judgement<string>['verdict']
   /** Why the file is invalid. Null if it is valid. */
   readonly fault: 'signature' | 'too few signers' | null
-  /** The number of trusted keys that signed the file, and the number that must sign it. */
+  /** The numbers of trusted keys: how many signed the file, and how many must sign it. */
   readonly trusted: number
   readonly needed: number
 }

@@ -189,7 +189,10 @@ class KnownAnswers {
     })
   }
 
-  /** Compares an item with the answers of its id, or with all answers if no answer has its id. */
+  /**
+   * Compares an item with the answers that have its id, or with all answers if no answer has its
+   * id.
+   */
   private isKnown({ isAnswer, id, key }: TurnItem): boolean {
     const named = id === null ? undefined : this.byId.get(id)
     return isAnswer && (named === undefined ? this.byKey.has(key) : named.keys.has(key))
