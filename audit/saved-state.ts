@@ -66,7 +66,7 @@ export async function openAuditState(
     find: (notary: string): SavedLog | null => logs.get(notary) ?? null,
     /** The notaries of all logs that any run audited. */
     notaries: (): readonly string[] => [...logs.keys()],
-    /** Writes the state if the last write is SAVE_INTERVAL_MS old. Otherwise a later call does. */
+    /** Writes the state if the last write is old enough. Otherwise later calls write it. */
     async save(notary: string, saved: SavedLog): Promise<void> {
       logs.set(notary, saved)
       isDirty = true
