@@ -68,7 +68,7 @@ export type EnclaveConfig = {
   readonly limits: Limits
   /**
    * ATTESTATION_RENEW_MS: age at which the attestation document is renewed, milliseconds. Default
-   * 3600000 (1 h): a leaf lives 3 h, so renewal can fail for two hours before calls are refused.
+   * 3600000 (1 h): a leaf lives 3 h, so renewal may fail for two hours before calls are refused.
    */
   readonly attestationRenewMs: number
   /**
@@ -80,25 +80,22 @@ export type EnclaveConfig = {
 
 export type Limits = {
   /**
-   * CONNECT_TIMEOUT_MS: time limit for DNS, TCP and TLS to a provider. Default 10000, which is
-   * several slow handshakes.
+   * CONNECT_TIMEOUT_MS: DNS, TCP and TLS to a provider. Default 10000: several times a slow
+   * handshake.
    */
   readonly connectTimeoutMs: number
   /**
-   * FIRST_BYTE_TIMEOUT_MS: time limit from the request to the first data of the answer (white space
-   * and comments do not count). Default 600000 (10 min): reasoning models think that long before a
+   * FIRST_BYTE_TIMEOUT_MS: from the request to the first data of the answer (white space and
+   * comments do not count). Default 600000 (10 min): reasoning models think that long before a
    * non-streamed answer, and the common SDKs themselves give up after 10 min.
    */
   readonly firstByteTimeoutMs: number
   /**
-   * IDLE_TIMEOUT_MS: time limit between data of an answer that has begun. Default 60000: no
-   * provider pauses that long.
+   * IDLE_TIMEOUT_MS: between data of an answer that has begun. Default 60000: no provider pauses
+   * that long.
    */
   readonly idleTimeoutMs: number
-  /**
-   * ANSWER_TIMEOUT_MS: time limit for a whole answer, so that no answer is endless. Default 3600000
-   * (1 h).
-   */
+  /** ANSWER_TIMEOUT_MS: a whole answer. Default 3600000 (1 h): ends an endless, slow answer. */
   readonly answerTimeoutMs: number
   /**
    * DRAIN_TIMEOUT_MS: a gateway that stops reading for this long counts as gone. Default 60000, as
@@ -106,8 +103,8 @@ export type Limits = {
    */
   readonly drainTimeoutMs: number
   /**
-   * ANSWER_BYTES_MAX: size limit for the body of one answer, as received. Default 25165824 (24
-   * MiB): a stream of 64k tokens, each in a chunk of 300 bytes, is 19 MiB.
+   * ANSWER_BYTES_MAX: body of one answer, as received. Default 25165824 (24 MiB): a stream of 64k
+   * tokens, each in a chunk of 300 bytes, is 19 MiB.
    */
   readonly answerBytesMax: number
   /**
