@@ -29,7 +29,7 @@ export type ReceiptV3 = ReceiptMembers &
   }
 
 export type ReceiptCredential = {
-  /** Stated by the enclave, or by the gateway for an unencrypted call without a demand. */
+  /** The enclave states this. For an unencrypted call without a demand, the gateway states it. */
   readonly from: 'caller' | 'operator' | 'none'
   /** True if the request demanded this credential (`affidavit.credential`). */
   readonly demanded: boolean
@@ -116,7 +116,7 @@ function parseHeaders(dialect: DialectName, value: Json): ReceiptV3['headers'] {
   return Object.fromEntries(headers)
 }
 
-/** Receipts of versions 1 and 2 are of chats. */
+/** Returns `chat` for receipts of versions 1 and 2. */
 export function dialectOfReceipt(receipt: Receipt): DialectName {
   return receipt.version === 3 ? receipt.dialect : 'chat'
 }

@@ -28,13 +28,14 @@ export type RecordOptions = {
   /** All events of a streamed answer, in order, for a dialect with named events. */
   readonly events?: readonly DialectEvent[]
   /**
-   * True if the caller sent the call with an `Idempotency-Key`: a repeated answer may have other
-   * chunks for the same content. If false (default), the chunks must be exactly the enclave's.
+   * True if the caller sent the call with an `Idempotency-Key`. A repeated answer can then have
+   * other chunks for the same content. If false (default), the chunks must be exactly the
+   * enclave's.
    */
   readonly idempotent?: boolean
   /**
    * Hashes (64 hex digits) of parts that a redacted record lacks. These parts and their model are
-   * not checked. Everything else is checked from the hashes.
+   * not checked. All other checks use these hashes.
    */
   readonly withheld?: Withheld
   /**
@@ -121,7 +122,7 @@ export function readSubject(record: Json, options: RecordOptions): RecordSubject
   return { ...parts, hashes: hashParts(parts) }
 }
 
-/** Receipts of versions 1 and 2 are of chats. */
+/** Returns `chat` for receipts of versions 1 and 2. */
 function dialectOfStored(record: JsonObject): DialectName {
   return dialectNamed(memberAt(record, 'receipt', 'dialect'))
 }
@@ -175,8 +176,8 @@ function hashParts(subject: Omit<RecordSubject, 'hashes'>): RecordSubject['hashe
       hashCompletion({ request: need(subject.request), response: {}, dialect }).requestHash,
   )
   const computed = attempt(() => {
-    // Only stored records of version 1 hash a provider's `log`. In other responses, `log` is the
-    // gateway's proof.
+    // Only stored records of version 1 include a provider's `log` in the hash. In other responses,
+    // `log` is the gateway's proof.
     const version = isStored ? subject.version : 3
     return hashCompletion({ request: {}, response: need(subject.response), version, dialect })
       .responseHash

@@ -28,7 +28,7 @@ function* membersOf(chunk: JsonObject): Generator<readonly [string, string, Json
       if (!APART.has(name)) yield [String(memberOf(choice, 'index')), name, value]
 }
 
-/** Members that are assembled in another way, or that check-chunk.ts checks. */
+/** Members that other code assembles, or that check-chunk.ts checks. */
 const APART: ReadonlySet<string> = new Set([
   ...PROOF_MEMBERS,
   'choices',

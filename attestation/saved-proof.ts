@@ -11,7 +11,8 @@ export const SAVED_PROOF_FORMAT = 'affidavit-proof'
 
 /**
  * A call that its caller kept: the request, and the answer with its proof. `bundle`: the evidence,
- * which exists once a block has the anchor. With it, the file needs no gateway.
+ * which exists once a block has the anchor. With `bundle`, the file can be verified without a
+ * gateway.
  */
 export type SavedProof = {
   readonly request: JsonObject

@@ -21,10 +21,10 @@ const { textOf } = formsOf('missing_member')
 /** The checks of a record, in the order of the report. */
 export type RecordCheckName =
   | 'request hash' //     the request hashes to the receipt's request_hash
-  | 'response hash' //    its hash is the receipt's response_hash, and all its members are hashed
+  | 'response hash' //    the response hashes to the receipt's response_hash, with all its members
   | 'stream hash' //      the chunks are exactly the enclave's chunks, in their order
   | 'hash' //             the record's hash is the hash over the request hash and response hash
-  | 'public key' //       a secp256k1 point, in its one form
+  | 'public key' //       a secp256k1 point, in canonical form
   | 'signature' //        a signature by this key over the recomputed hash
   | 'receipt' //          belongs to this completion (only a log proves its other members)
   | 'created_at' //       the second in which the completion finished, by the receipt
@@ -208,7 +208,7 @@ function checkReceipt(subject: RecordSubject): Finding {
   return `leaf ${receipt.index}, ${receipt.outcome}, provider ${receipt.provider.name}${words}`
 }
 
-/** If the call was unencrypted and demanded no credential, only the gateway states whose it was. */
+/** For an unencrypted call without a demand, only the gateway states whose credential was used. */
 function credentialWords(receipt: Receipt): string {
   if (receipt.version !== 3) return ''
   const { from, demanded } = receipt.credential
@@ -244,7 +244,7 @@ function checkDialect({ dialect, call, withheld }: RecordSubject, receipt: Recei
     )
 }
 
-/** The receipt must have a stream hash exactly if the request asks for a stream. */
+/** The receipt must have a stream hash if, and only if, the request asks for a stream. */
 function checkForm({ call, withheld }: RecordSubject, receipt: Receipt): void {
   if (withheld.request !== undefined || receipt.version === 1) return
   if ((receipt.stream_hash !== null) !== (memberOf(need(call).body, 'stream') === true))

@@ -34,7 +34,10 @@ type AttestedAt = (size: number) => number | null
 export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogContext) {
   const waiting: ServedHead[] = []
 
-  /** The gateway may state too late a time for a head. An earlier attested time counts instead. */
+  /**
+   * The gateway can state too late a time for a head. Therefore an earlier attested time counts
+   * instead.
+   */
   function wait(head: ServedHead, attestedAtMs: AttestedAt): void {
     const where = headOf(head)
     const { txHash } = head.anchor
@@ -166,7 +169,7 @@ function headOf({ size }: ServedHead): string {
 const REFRESHED_MAX = 1_000
 
 /**
- * Returns the waiting heads with their current transactions: the gateway may have replaced a
+ * Returns the waiting heads with their current transactions, because the gateway can replace a
  * transaction. A replacement counts only if the head's root and signature are unchanged. Throws
  * GatewayFault.
  */
@@ -200,8 +203,8 @@ export const REORGANISED_BLOCKS_MAX = 100
 
 /**
  * Checks that the gateway serves each head that the contract accepted from the notary. The contract
- * may have an old head twice: anyone may send it again. Returns the number of the newest block that
- * was read. Throws ChainFault, GatewayFault.
+ * can have an old head twice, because anyone may send the head again. Returns the number of the
+ * newest block that was read. Throws ChainFault, GatewayFault.
  */
 export async function auditEvents(
   context: LogContext & { readonly chain: ChainSource },
@@ -235,7 +238,9 @@ export async function auditEvents(
   return toBlock
 }
 
-/** Checks a head that was not walked: it lies outside the range, or the gateway hides it. */
+/**
+ * Checks a head that was not walked. Such a head lies outside the range, or the gateway hides it.
+ */
 async function lookUp(
   event: AnchorEvent,
   newest: TreeHead | null,

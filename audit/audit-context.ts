@@ -18,7 +18,7 @@ export type AuditScope = {
   readonly policy: BundlePolicy
   readonly acceptsAnyCode: boolean
   readonly hasChain: boolean
-  /** Reason. Null: records are checked. */
+  /** Why records are not checked. Null: records are checked. */
   readonly recordsLeftOut: string | null
   /** True if the API key reads only its own records. Other records may then be missing. */
   readonly ownRecordsOnly: boolean

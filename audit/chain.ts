@@ -72,7 +72,7 @@ type EventQuery = BlockRange & {
 /** An EVM chain, read through an endpoint that the auditor trusts. All methods throw ChainFault. */
 export type ChainSource = Awaited<ReturnType<typeof openChainSource>>
 
-/** Requests the chain's id at once. `sleep` waits between attempts. */
+/** Requests the chain's id immediately. `sleep` waits between attempts. */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one client
 export async function openChainSource(
   rpc: Pick<Rpc, 'call' | 'batch'>,
@@ -81,7 +81,7 @@ export async function openChainSource(
     signal,
   }: { readonly sleep: (durationMs: number) => Promise<void>; readonly signal: AbortSignal },
 ) {
-  /** Retries, but not after a refusal: the endpoint would refuse again. */
+  /** Retries unless the endpoint refused the request: the endpoint would refuse again. */
   async function retrying<Value>(ask: () => Promise<Value>): Promise<Value> {
     for (let tried = 1; ; tried++) {
       try {
@@ -101,7 +101,7 @@ export async function openChainSource(
   }
 
   /**
-   * Splits the batch into halves if the answer is too large: the gateway may name large
+   * Splits the batch into halves if the answer is too large, because the gateway can name large
    * transactions.
    */
   async function batch(calls: readonly RpcCall[]): Promise<readonly RpcReply[]> {
@@ -151,7 +151,7 @@ export async function openChainSource(
     fetchNewestBlock: () => ask(Quantity, 'eth_blockNumber'),
     countSent,
 
-    /** The order is that of the hashes. An unknown transaction is null. */
+    /** Returns the anchors in the order of the hashes. Null for an unknown transaction. */
     async fetchAnchors(txHashes: readonly string[]): Promise<readonly (ChainAnchor | null)[]> {
       const replies = await batch(
         txHashes.flatMap((hash) => [
@@ -169,14 +169,14 @@ export async function openChainSource(
       })
     },
 
-    /** The order is that of the hashes. The sender of an unknown transaction is null. */
+    /** Returns the senders in the order of the hashes. Null for an unknown transaction. */
     async fetchSenders(txHashes: readonly string[]): Promise<readonly (string | null)[]> {
       const calls = txHashes.map((hash) => ({ method: 'eth_getTransactionByHash', params: [hash] }))
       const replies = await batch(calls)
       return txHashes.map((_, at) => readAs(TransactionForm.nullable(), replies[at])?.from ?? null)
     },
 
-    /** Blocks that the chain has not reached are missing. */
+    /** The result lacks blocks that the chain has not reached. */
     async fetchBlocks(numbers: readonly number[]): Promise<ReadonlyMap<number, ChainBlock>> {
       const replies = await batch(
         numbers.map((number) => ({
@@ -246,7 +246,7 @@ const EVENT_KINDS = ['anchored', 'equivocation'] as const
 /** Roots are 32 bytes. */
 export type AnchorEvent = {
   readonly kind: (typeof EVENT_KINDS)[number]
-  /** 0x, lower case. Other contracts may emit such events. */
+  /** 0x, lower case. Contracts other than ours can emit such events. */
   readonly address: string
   readonly notary: string
   readonly size: number
@@ -289,7 +289,7 @@ function topicOf(signature: string): string {
   return `0x${encodeHex(keccak_256(encodeUtf8(signature)))}`
 }
 
-/** Some endpoints accept a larger query but take too long. */
+/** Some endpoints accept a query for more blocks, but take too long. */
 const BLOCKS_PER_QUESTION_MAX = 1_000_000
 
 /**

@@ -21,7 +21,7 @@ export function isSigned(head: SignedHead, { log, recover }: Signer): boolean {
   return orNull(verify, FormatError, ProofError) !== null
 }
 
-/** Two signed heads of one size with different roots prove a fault of the notary to anyone. */
+/** Includes the signature, so that two heads of one size with different roots prove a fault. */
 export function describeHead({ size, root, signature }: SignedHead): string {
   return `size ${size}, root ${encodeHex(root)}, signature 0x${encodeHex(signature)}`
 }

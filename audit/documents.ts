@@ -48,7 +48,7 @@ export type DocumentVerdict = {
   /** Null without expected releases, or for a faulty document. */
   readonly release: Release | null
   /**
-   * When completions under this document may finish, Unix milliseconds. Null if the document is not
+   * When completions under this document can finish, Unix milliseconds. Null if the document is not
    * genuine.
    */
   readonly validMs: { readonly from: number; readonly to: number } | null
@@ -226,7 +226,7 @@ async function fetchBlocks(page: readonly Json[], chain: ChainSource): Promise<B
   return { chainId: chain.chainId, newest: await chain.fetchNewestBlock(), byNumber }
 }
 
-/** Default: `head_attestation_invalid`. */
+/** Other checks: `head_attestation_invalid`. */
 const CODES: Readonly<Partial<Record<HeadAttestationCheckName, FindingCode>>> = {
   'attestation document': 'attestation_invalid',
   'attestation key': 'attestation_swapped',
@@ -270,7 +270,7 @@ function tryParse(json: Json): HeadAttestation | null {
   return orNull(() => parseHeadAttestation(json), FormatError)
 }
 
-/** Default: `boot_statement_invalid`. */
+/** Other checks: `boot_statement_invalid`. */
 const BOOT_CODES: Readonly<Partial<Record<BootStatementCheckName, FindingCode>>> = {
   'attestation document': 'attestation_invalid',
   'attestation key': 'attestation_swapped',
@@ -300,7 +300,7 @@ export async function auditBootStatement(audited: LogContext): Promise<void> {
   for (const head of facts.heads) named.add(head, log.notary)
 }
 
-/** Adds one finding for each code. It names all failed checks with this code. */
+/** Adds one finding for each code. The finding names all failed checks with this code. */
 function findEach(
   ledger: Ledger,
   where: string,

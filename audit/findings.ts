@@ -129,7 +129,7 @@ export type AuditCheck = {
 
 export type Ledger = ReturnType<typeof openLedger>
 
-/** For a log, or for the whole gateway (null). `earlier`: the findings of an earlier run. */
+/** Opens the ledger of a log, or of the gateway (null). `earlier`: findings of an earlier run. */
 export function openLedger(notary: string | null, earlier: readonly AuditFinding[] = []) {
   const names = notary === null ? GATEWAY_NAMES : LOG_NAMES
   const passed = new Map<AuditCheckName, number>()

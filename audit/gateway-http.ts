@@ -13,7 +13,7 @@ import type { FindingCode } from './findings.ts'
 
 /** One answer may take this long, from the connection to the last byte. */
 const ANSWER_TIMEOUT_MS_DEFAULT = 60_000
-/** With their pauses, the attempts cover an outage of more than 90 seconds. */
+/** The attempts and their pauses cover an outage of more than 90 seconds. */
 export const ATTEMPTS_MAX = 8
 /** Maximum number of attempts after timeouts: a slow answer will probably be slow again. */
 export const SLOW_ATTEMPTS_MAX = 2
@@ -67,7 +67,7 @@ export function openGatewayHttp(options: GatewayHttpOptions): GatewayHttp {
   }
 }
 
-/** Temporary statuses: the gateway, or a proxy before it, may answer a later attempt. */
+/** Temporary statuses: the gateway, or a proxy before it, can answer a later attempt. */
 const PASSING: ReadonlySet<number> = new Set([429, 502, 503, 504])
 
 const NO_ANSWER_ATTEMPTS_MAX: Readonly<Record<NoAnswer['code'], number>> = {
@@ -84,7 +84,7 @@ function retryAfterMs(tried: number, outcome: GatewayAnswer | NoAnswer): number 
   return pauseOf(tried, outcome.headers.get('retry-after'))
 }
 
-/** Returns the pause: at least the seconds that the gateway asks for, at most our own maximum. */
+/** Returns the longer of our back-off and the gateway's Retry-After, up to our maximum. */
 function pauseOf(tried: number, wished: string | null): number {
   const seconds = wished !== null && /^\d{1,6}$/.test(wished) ? Number(wished) : 0
   return Math.min(Math.max(BACK_OFF_MIN_MS * 2 ** (tried - 1), seconds * 1000), BACK_OFF_MAX_MS)

@@ -23,7 +23,7 @@ const ANSWER_BYTES_MAX = {
 const PAGE_ENTRIES_MAX = 1000
 const PAGE_LEAVES_MAX = 10_000
 const PAGE_RECORDS_MAX = 100
-/** One size may have two attestations. */
+/** A page can have two attestations for each size. */
 const PAGE_ATTESTATIONS_MAX = 10_000
 
 // Schemas for the members of answers. The error messages begin with "expected", and `$` stands for
@@ -39,7 +39,7 @@ const TxHash = hexText(HASH_BYTES, '0x')
 const HashText = hexText(HASH_BYTES)
 const Hash = HashText.transform(decodeHex)
 
-/** Lower-case hex of this many bytes. The text is not decoded. */
+/** Lower-case hex of this many bytes. The text is kept as hex. */
 function hexText(
   length: number,
   prefix: '0x' | '' = '',
@@ -61,7 +61,7 @@ function listOf<Entry extends z.ZodType>(entry: Entry, lengthMax: number) {
 
 const HASH_FORM = /^[0-9a-f]{64}$/
 
-/** Hashes (32 bytes) in hex, read without a schema for each hash: there are millions. */
+/** Reads hashes (32 bytes) in hex. There are millions, so no schema reads each hash. */
 function hashesOf(lengthMax: number) {
   return listOf(z.unknown(), lengthMax).transform((list, context) =>
     list.map((value, at) => {

@@ -50,7 +50,7 @@ export async function searchContracts(audited: GatewayContext): Promise<void> {
 const PAYERS_UNKNOWN =
   'an older version wrote the state file, without the accounts that paid for anchors'
 
-/** Says why some anchors were not checked. Null: all were checked. */
+/** Returns why some anchors were not checked. Null: all anchors were checked. */
 function explainUnwalked({ reports, scope, payers }: GatewayContext): string | null {
   if (scope.from > 0 || scope.to !== null)
     return 'anchors of some heads were left out (--from, --to)'
@@ -92,7 +92,7 @@ async function auditHiddenLogs(contract: string, context: SearchContext): Promis
     )
 }
 
-/** Reports the hidden logs. Returns all notaries. */
+/** Reports the hidden logs. Returns the notaries of all these events. */
 async function judge(
   events: readonly AnchorEvent[],
   context: SearchContext,

@@ -38,9 +38,9 @@ export function auditIdentity({ log, ledger, scope }: LogContext): void {
 }
 
 /**
- * Returns the configurations that the auditor named. Otherwise returns the configurations of the
- * expected releases, if each release has one. The check of each document ensures that its image and
- * configuration belong together.
+ * Returns the configurations that the auditor named. If the auditor named no configuration, returns
+ * the configurations of the expected releases, if each release has one. The check of each document
+ * ensures that its image and configuration belong together.
  */
 function expectedConfigurations({
   configurations = [],
@@ -84,7 +84,7 @@ export async function auditLogContract({
     return null
   }
   if (await chain.hasContract(contract)) return chain
-  // Another contract may emit events without checking the signature.
+  // Another contract can emit events without checking the signature.
   const message = `the code at ${contract} is not the contract of this release`
   ledger.find('contract_unknown', { where: 'log', message })
   return null

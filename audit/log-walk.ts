@@ -130,7 +130,7 @@ class Walk {
   }
 
   /**
-   * Compares the attestations at the walk's last position, and reports those that were not
+   * Compares the attestations at the walk's last position. Reports attestations that were not
    * compared.
    */
   finish(): void {

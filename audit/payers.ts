@@ -24,7 +24,7 @@ export function openPayers(written: WrittenPayers | null = {}) {
     },
     has: (address: string): boolean => nonces.has(address),
     addresses: (): readonly string[] => [...nonces.keys()],
-    /** The nonces below `end` with which the account paid for no served anchor. */
+    /** Returns the nonces below `end` that no served anchor of the account has. */
     gapsBelow: (address: string, end: number): readonly NonceRange[] =>
       (nonces.get(address) ?? new NonceSet()).gapsBelow(end),
     endOf: (address: string): number => nonces.get(address)?.end ?? 0,
@@ -57,7 +57,7 @@ export type WrittenPayers = z.infer<typeof WrittenPayersForm>
 /** The range does not include `end`. */
 type NonceRange = { readonly start: number; readonly end: number }
 
-/** A relayer that only sends anchors has one range. */
+/** Stores ranges. A relayer that only sends anchors has one range. */
 export class NonceSet {
   /** In ascending order. At least one nonce is missing between two ranges. */
   private ranges: NonceRange[]

@@ -40,7 +40,7 @@ type RecordPlace = {
   readonly head: ServedHead
 }
 
-/** The time checks continue from `bracket`. */
+/** The checks of times continue from `bracket`. */
 export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
   const { ledger, scope } = context
   const documents = createDocumentJudge(context)
@@ -109,8 +109,8 @@ export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
 }
 
 /**
- * Counts a record whose content may be missing because it was erased, as the gateway states. If the
- * gateway states that it cannot decrypt the content, the content counts as not checked.
+ * Counts a record whose content was erased, as the gateway states. If the gateway states that it
+ * cannot decrypt the content, the content counts as not checked.
  */
 function recordAbsence(record: Json, ledger: Ledger): void {
   const absence = statedAbsence(record)
@@ -271,7 +271,9 @@ function indexRecords(
   })
 }
 
-/** Few suffice, because consecutive records under one head have the same head signature. */
+/**
+ * A small number suffices, because consecutive records under one head have the same head signature.
+ */
 const RECOVERIES_MAX = 64
 
 function rememberRecoveries(recover: PointRecovery): PointRecovery {

@@ -11,18 +11,18 @@ import type { Ledger } from './findings.ts'
 
 export type SearchContext = GatewayContext & {
   readonly chain: ChainSource
-  /** The newest block when the audit began. The gateway may not serve later anchors yet. */
+  /** The newest block when the audit began. The gateway does not always serve later anchors yet. */
   readonly toBlock: number
   readonly contracts: ReadonlySet<string>
   readonly hidden: Set<string>
 }
 
-/** A relayer that only sends anchors needs few look-ups. */
+/** A relayer that only sends anchors needs few look-ups of transactions. */
 const TRANSACTIONS_LOOKED_UP_MAX = 200
 
 /**
  * Finds the purpose of every nonce that the relayers used. A transaction that does not anchor a
- * served head may anchor a hidden log, in this or another contract. Throws ChainFault.
+ * served head can anchor a hidden log, in this or another contract. Throws ChainFault.
  */
 export async function auditRelayers(parts: SearchContext): Promise<void> {
   const { ledger, payers } = parts

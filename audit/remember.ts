@@ -1,6 +1,6 @@
 type Memory<Value> = (key: string, make: () => Value) => Value
 
-/** An attacker may choose the keys, so a full memory drops all values. */
+/** An attacker can choose the keys, so a full memory drops all values. */
 export function createMemory<Value>(entriesMax: number): Memory<Value> {
   const known = new Map<string, { readonly value: Value }>()
   return (key, make) => {

@@ -7,7 +7,7 @@ import type { TreeHead } from '../attestation/tree-head.ts'
 import { FINDING_KINDS, type FindingCode } from './findings.ts'
 import { openPayers, type WrittenPayers, WrittenPayersForm } from './payers.ts'
 
-/** Saves are rare: each waits for the disk. */
+/** Saves are rare, because each save waits for the disk. */
 const SAVE_INTERVAL_MS = 1_000
 
 type StateStore = {
@@ -66,7 +66,7 @@ export async function openAuditState(
     find: (notary: string): SavedLog | null => logs.get(notary) ?? null,
     /** The notaries of all logs that any run audited. */
     notaries: (): readonly string[] => [...logs.keys()],
-    /** The state is written at once, or within SAVE_INTERVAL_MS. */
+    /** Writes the state if the last write is old enough. Otherwise later calls write it. */
     async save(notary: string, saved: SavedLog): Promise<void> {
       logs.set(notary, saved)
       isDirty = true

@@ -10,7 +10,7 @@ import { GatewayFault } from './gateway-http.ts'
 /** Maximum number of leaves in memory for one head, to find a wrong leaf. */
 const HELD_LEAVES_MAX = 1_000
 
-/** The tree is built from leaves alone, which proves more than the gateway's consistency proofs. */
+/** Builds the tree from leaves alone. This proves more than the gateway's consistency proofs. */
 export class TreeWalk {
   private edge: Edge
   /**
@@ -111,7 +111,7 @@ export class TreeWalk {
   }
 }
 
-/** Null unless the gateway proves that a signed head contains the leaf. */
+/** Returns null unless the gateway proves that a signed head contains the leaf. */
 async function proveLeaf(
   index: number,
   head: TreeHead,

@@ -167,7 +167,10 @@ function checkSameExchange({ record }: EvidenceBundle, { request, answer }: Kept
     throw new AffidavitError('other_evidence', `${differing.name}: ${differing.detail}`)
 }
 
-/** Adds the data that the caller kept: the evidence of an encrypted call has only its hashes. */
+/**
+ * Adds the data that the caller kept. The evidence of an encrypted call has only hashes of this
+ * data.
+ */
 function completeBundle(
   given: { readonly json: Json; readonly text: string; readonly bundle: EvidenceBundle },
   { request, answer }: KeptProof,

@@ -23,7 +23,7 @@ export type CallDialect = {
   readonly dialect: Dialect
   /** Paths below the base URL. The query of a call is dropped. */
   readonly paths: readonly string[]
-  /** Paths below the base URL. A count has no proof. */
+  /** Paths of token counts, below the base URL. A count has no proof. */
   readonly countPaths: readonly string[]
   /** True if the body of an unencrypted call has its demands. Otherwise a header has them. */
   readonly hasDemandsInBody: boolean
@@ -42,7 +42,7 @@ export type CallDialect = {
 }
 
 type GivenEvents = {
-  /** The first event. Empty before it. */
+  /** The first event. Empty if none was received. */
   readonly first: string
   readonly count: number
 }

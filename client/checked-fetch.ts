@@ -105,7 +105,7 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
       isRunning = checked.isRunning
       return checked.response
     } catch (fault) {
-      // Clients repeat a call that rejects, which does not help here. So this error appears when
+      // Clients repeat a call that rejects. A repeat does not help here, so this error appears when
       // the answer is read, like all other refusals.
       if (!isPreparing && isRefusal(fault)) return refuse(new Response(), fault)
       throw fault
@@ -292,8 +292,7 @@ async function checkWhole(response: Response, parts: Answered): Promise<Response
   const proof = await prove({ kind: 'whole', answer: readAnswer(bytes, parts) }, parts)
   const checked = likewise(response, bytes)
   parts.options.bind(checked, proof)
-  // With another content type from the gateway, some clients would return text instead of an
-  // object.
+  // If the gateway sent another content type, some clients would return text instead of an object.
   checked.headers.set('content-type', 'application/json')
   return checked
 }
@@ -325,7 +324,7 @@ async function prove(answer: KeptAnswer, { call, turn, options }: Answered): Pro
   return proof
 }
 
-/** The headers for the old body's compression and length are removed. */
+/** Removes the headers for the old body's compression and length. */
 function likewise(
   { status, statusText, headers }: Response,
   body: ReadableStream<Uint8Array<ArrayBuffer>> | Uint8Array<ArrayBuffer>,

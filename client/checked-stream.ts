@@ -7,9 +7,9 @@ import {
 import { AffidavitError, messageOf } from './errors.ts'
 
 /**
- * Passes on a stream of server-sent events as it arrives. The event with the proof and the end
- * follow only if `check` accepts all that `answer` has read. Otherwise the stream fails: with the
- * error of `check` or `source`, or with AffidavitError `invalid_stream`, `cut_stream`,
+ * Passes on a stream of server-sent events as it arrives. The proof's event and the end of the
+ * stream follow only if `check` accepts all that `answer` has read. Otherwise the stream fails:
+ * with the error of `check` or `source`, or with AffidavitError `invalid_stream`, `cut_stream`,
  * `error_in_answer`, `answer_too_large`, `no_proof`.
  *
  * Data after the end is dropped. With `hold`, nothing is passed on before the whole stream was
@@ -49,8 +49,8 @@ export function checkedStream(
       for (const bytes of splitEvents(value)) {
         const kind = withStreamError(() => answer.read(decodeLines(bytes)))
         hasProof ||= kind === 'proof'
-        // A waiting reader receives enqueued data at once and may stop at the end, so this data
-        // waits for the check.
+        // A waiting reader receives enqueued data immediately and can stop reading before the check
+        // ends, so this data waits for the check.
         if (hold || hasProof || kind === 'end') {
           // Comments are dropped: they may be endless, and no reader needs them here.
           if (kind !== 'unshown') held.push(bytes)
@@ -77,7 +77,7 @@ export function checkedStream(
     } catch (cause) {
       // This error shows the caller's client that the caller aborted.
       if (signal?.aborted === true) throw cause
-      // An AffidavitError is the fault of a frame. Any other error ended the stream early.
+      // An AffidavitError is a fault of an encrypted frame. Any other error ended the stream early.
       if (cause instanceof AffidavitError) throw cause
       throw new AffidavitError('cut_stream', `the stream ended early: ${messageOf(cause)}`, {
         cause,
@@ -101,7 +101,7 @@ export function checkedStream(
         if (!isProven) await reader.cancel(reason)
       },
     },
-    // The stream then reads from the gateway only when the caller reads.
+    // With this limit, the stream reads from the gateway only when the caller reads.
     { highWaterMark: 0 },
   )
 }

@@ -13,10 +13,11 @@ import { readAtMost } from './gateway.ts'
 const ERROR_BYTES_MAX = 1024 * 1024
 
 /**
- * Reduces the body of an error answer to the members `error` and `detail`, and to the marks of an
- * error in Anthropic's form. The rest could contain an unchecked completion, and some readers
- * ignore the status. Nothing proves `error` and `detail`. An enclave writes the errors of encrypted
- * calls in OpenAI's form: here they get the form and the status of the call's dialect.
+ * Reduces the body of an error answer to the members `error` and `detail`, and to `type` and
+ * `request_id` of an error in Anthropic's form. The rest could contain an unchecked completion, and
+ * some readers ignore the status. Nothing proves `error` and `detail`. An enclave writes the errors
+ * of encrypted calls in OpenAI's form: this function gives them the form and the status of the
+ * call's dialect.
  */
 export async function passError(
   response: Response,

@@ -1,4 +1,7 @@
-/** The API for callers of the gateway. README.md explains what is checked and what is not. */
+/**
+ * The API for callers of the gateway. README.md explains what the client checks and what it does
+ * not.
+ */
 
 export type { Expectations } from '../attestation/report/expectations.ts'
 export type { AnchoredEvidence, AnchoredOptions } from './anchored.ts'

@@ -74,13 +74,16 @@ export type Notaries = {
 /** Milliseconds before a document expires. AWS's leaf certificates live 3 hours. */
 const RENEW_BEFORE_MS = 30 * 60_000
 /**
- * Milliseconds. A renewed document may expire just as soon: a security module may reuse its leaf
- * certificate.
+ * Pause between renewals, milliseconds. A new document can expire as early as the old one: a
+ * security module can reuse its leaf certificate.
  */
 const RENEW_PAUSE_MS = 60_000
-/** Milliseconds. A hostile gateway can name any number of keys, and each check takes a request. */
+/**
+ * How long a refusal counts, milliseconds. A hostile gateway can name many keys, and each check
+ * takes a request.
+ */
 const REFUSAL_MS = 10_000
-/** An enclave makes a few documents a day. */
+/** Maximum of kept documents. An enclave makes a few a day. */
 const DOCUMENTS_MAX = 64
 
 const EMPTY = new Uint8Array()

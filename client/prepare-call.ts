@@ -108,7 +108,10 @@ export function randomHex(bytes: number): string {
   return encodeHex(crypto.getRandomValues(new Uint8Array(bytes)))
 }
 
-/** Returns the keys of attested providers. If the call demands keys, returns the common keys. */
+/**
+ * Returns the keys of attested providers. If the call demands keys, returns only the keys in both
+ * lists.
+ */
 function acceptKeys(
   { provider_keys: own }: Demands,
   { providerKeys }: GivenCall,
@@ -196,7 +199,7 @@ function addDemands(body: Uint8Array, demands: Demands): Uint8Array<ArrayBuffer>
   return new Uint8Array(encodeUtf8(`{${member}${separator}${rest}`))
 }
 
-/** The canonical text has the same hash as the text of the caller. */
+/** The canonical text has the same hash as the caller's text. */
 function canonicalBytes(request: Json): Uint8Array<ArrayBuffer> {
   return new Uint8Array(encodeUtf8(canonicalizeJson(request)))
 }

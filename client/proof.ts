@@ -46,7 +46,7 @@ export function createProof(
   }
 }
 
-/** Names the checks that were not made: at least `anchor`. */
+/** Names the checks that were not made. These include at least `anchor`. */
 function openIn(checks: readonly AnswerCheck[]): readonly string[] {
   return checks.filter(({ outcome }) => outcome === 'not checked').map(({ name }) => name)
 }

@@ -162,7 +162,7 @@ function describeDocument(bytes: Uint8Array): KeptDocument & { readonly timestam
 
 /**
  * Maximum difference between the enclave's clock and the security module's clock, milliseconds.
- * Receipts state the enclave's time. A call to the module may take a tenth of a second.
+ * Receipts state the enclave's time. A call to the module takes up to a tenth of a second.
  */
 export const CLOCK_SKEW_MAX_MS = 5_000
 
@@ -181,8 +181,8 @@ type ClockWatch = {
 
 /**
  * Compares the clock `now` (Unix milliseconds) with each time that the module states. Between these
- * times, a monotonic clock shows at once if `now` was changed. If the host pauses the enclave, both
- * clocks stop, and only the next measurement shows the pause.
+ * times, a monotonic clock shows immediately if `now` was changed. If the host pauses the enclave,
+ * both clocks stop, and only the next measurement shows the pause.
  */
 function watchClock({
   now,

@@ -334,7 +334,9 @@ function parseAddress(text: string): string {
   return text.toLowerCase()
 }
 
-/** The host must be a loopback host: only there does parseOrigin accept plain http. */
+/**
+ * The host must be a loopback host, because parseOrigin accepts plain http only for loopback hosts.
+ */
 function parseDemoOrigin(text: string, scheme: string): string {
   if (!text.startsWith(scheme)) throw new Error(`expected an ${scheme} origin on a loopback host`)
   parseOrigin(text.replace(scheme, 'http:'))

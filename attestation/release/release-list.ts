@@ -77,7 +77,7 @@ export function parseReleaseList(json: Json): ReleaseList {
 }
 
 /**
- * Checks one entry alone, because entries from several lists may describe the same image. Throws
+ * Checks one entry alone, because entries from several lists can describe the same image. Throws
  * FormatError `invalid_release`.
  */
 export function checkReleaseEntry(value: unknown): void {
@@ -142,7 +142,7 @@ function checkDistinct(releases: readonly ReleaseEntry[]): void {
 /** `not_yet` and `expired`: the document was made too early or too late. */
 type ReleaseRefusal = 'not_yet' | 'expired' | 'revoked'
 
-/** The releases in a list that are accepted at one time, and the releases that are refused. */
+/** The releases in a list that are accepted at one time, and the other releases. */
 export type AcceptedMeasurements = {
   readonly accepted: readonly {
     readonly release: Release
@@ -160,9 +160,9 @@ type RefusedRelease = {
 }
 
 /**
- * Returns the measurements that are accepted in a document made at `atMs`, and why each other
- * release is refused. `atMs` is the document's own timestamp (Unix milliseconds), by the security
- * module's clock, which enclave and host cannot set. A release is accepted from the first
+ * Returns the measurements that are accepted in a document made at `atMs`, and the reason why each
+ * other release is refused. `atMs` is the document's own timestamp (Unix milliseconds), by the
+ * security module's clock, which enclave and host cannot set. A release is accepted from the first
  * millisecond of accepted_from to the last before accepted_until. A revoked image (PCR0) is never
  * accepted, in any entry. Does NOT say when a completion was made: one document serves all records
  * of its key until its certificates end.

@@ -10,10 +10,12 @@ export const releaseForms = formsOf('invalid_release')
 
 const { arrayOf, hexOf, invalid, membersOf, textOf } = releaseForms
 
-/** Each signer has one signature in a file. */
+/** Maximum for one file. Each signer has one signature. */
 export const SIGNATURES_MAX = 16
 
-/** One signature: its key (64 hex digits), and the Ed25519 signature over signedBytes (128). */
+/**
+ * One signature: its key (64 hex digits), and the Ed25519 signature over signedBytes (128 digits).
+ */
 export type ReleaseSignature = { readonly public_key: string; readonly signature: string }
 
 /** The keys that a reader trusts to sign releases. */
@@ -75,7 +77,7 @@ export function parseSignatures(json: Json): readonly ReleaseSignature[] {
  * Returns the trusted keys (hex) that signed `message`, in the order of the file. Ignores
  * signatures by other keys, which anyone could add. Throws ProofError `release_signature` if the
  * signature of a trusted key is wrong, `release_not_signed` if fewer than `signersMin` trusted keys
- * signed. Throws FormatError `invalid_release_key` for a trust that no file can meet.
+ * signed. Throws FormatError `invalid_release_key` if no file can meet the `trust`.
  */
 export function verifyReleaseSignatures(
   signatures: readonly ReleaseSignature[],
@@ -109,8 +111,8 @@ export function verifyReleaseSignatures(
 }
 
 /**
- * A time in the form `2026-11-21T14:00:00Z` (ISO 8601), in the years 1970 to 9999. Throws
- * FormatError `invalid_release` naming `name`.
+ * Returns a time of the form `2026-11-21T14:00:00Z` (ISO 8601), in the years 1970 to 9999. Throws
+ * FormatError `invalid_release` with `name`.
  */
 export function timeOf(json: Json | undefined, name: string): string {
   const time = textOf(json, name, TIME)
@@ -162,7 +164,7 @@ const RELEASE_SIGNATURE_BYTES = 64
 
 /**
  * Reads a release key of 32 bytes from 64 lower-case hex digits. Accepts only points of prime order
- * in their one encoding (RFC 8032 section 5.1.3), so every verifier reads the same key. With a key
+ * in canonical encoding (RFC 8032 section 5.1.3), so every verifier reads the same key. With a key
  * of small order, one signature is valid for many messages. Throws FormatError
  * `invalid_release_key`.
  */
@@ -186,15 +188,15 @@ export function releaseKeyOf(secretKey: Uint8Array): Uint8Array {
   return ed25519.getPublicKey(secretKey)
 }
 
-/** Ed25519 (RFC 8032 section 5.1.6): 64 bytes, always the same for a message. */
+/** Ed25519 (RFC 8032 section 5.1.6): 64 bytes, always the same for the same message and key. */
 export function signBytes(message: Uint8Array, secretKey: Uint8Array): Uint8Array {
   return ed25519.sign(message, secretKey)
 }
 
 /**
  * `publicKey` comes from parseReleaseKey. Strict (RFC 8032 section 5.1.7), so that all verifiers
- * have the same result: S is below the order of the group, and R has its one encoding and prime
- * order. Never throws.
+ * have the same result: S is below the order of the group, and R has prime order and canonical
+ * encoding. Never throws.
  */
 export function verifyBytes(
   signature: Uint8Array,

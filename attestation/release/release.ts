@@ -17,7 +17,7 @@ export const RELEASE_FORMAT = 'affidavit-release/v1'
 
 export const INPUTS_MAX = 1_024
 
-/** For a release or a list. A list of 256 releases with 40 inputs each has 1.2 MB. */
+/** Maximum size of a release or a list. A list of 256 releases with 40 inputs each has 1.2 MB. */
 export const RELEASE_FILE_BYTES_MAX = 4 * 1024 * 1024
 
 const ARCHITECTURES = ['x86_64', 'aarch64'] as const
@@ -73,7 +73,7 @@ export function parseSignedRelease(json: Json): SignedRelease {
 }
 
 /**
- * Reads attacker-controlled `json`, the payload. Messages call the release `name`. Throws
+ * Reads attacker-controlled `json`, the payload. Error messages use `name` for the release. Throws
  * FormatError `invalid_release`.
  */
 export function parseRelease(json: Json, name = 'release'): Release {
@@ -117,7 +117,7 @@ const VERSION = {
 /** Git names commits by SHA-1. */
 const COMMIT_BYTES = 20
 
-/** A name in printable ASCII, so no two names look the same, and none moves a cursor. */
+/** A name in printable ASCII: no two names look the same, and no name moves a cursor. */
 const INPUT_NAME = /^[\x21-\x7e]{1,200}$/
 
 const SHA256_BYTES = 32
@@ -145,7 +145,7 @@ function parseMeasurements(json: Json, name: string): ReleaseMeasurements {
     : measurements
 }
 
-/** Refuses zeros, which identify no code: debug mode and unsigned images have them. */
+/** Refuses zeros: they identify no code, because debug mode and unsigned images have them. */
 function measurementOf(json: Json | undefined, name: string): string {
   const hex = hexOf(json, name, PCR_BYTES)
   if (/^0*$/.test(hex)) throw invalid(name, 'a measurement other than zeros')

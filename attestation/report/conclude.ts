@@ -22,7 +22,7 @@ export type Conclusion = {
   readonly headline: string
   /** The result for a reader who is not an engineer: who signed what, and when. */
   readonly finding: string
-  /** Facts that are not proved, as clauses for people. Empty if all are proved. */
+  /** Facts that are not proved, as clauses for people. Empty if all facts are proved. */
   readonly notShown: readonly string[]
 }
 

@@ -15,7 +15,9 @@ import {
 
 type ItemDialect = Exclude<DialectName, 'chat'>
 
-/** The members with the conversation (`content`) and with the reason for the end (`ends`). */
+/**
+ * Names of the members with the conversation (`content`) and with the reason for the end (`ends`).
+ */
 const PLACES = {
   responses: {
     content: ['instructions', 'input'],
@@ -25,8 +27,8 @@ const PLACES = {
 } as const satisfies Record<ItemDialect, object>
 
 /**
- * Describes the parameters and the last items of a request. A request of another form is read as a
- * body.
+ * Describes the parameters and the last items of a request. A request in an unknown form is read as
+ * if it were a body.
  */
 export function describeRequestItems(
   dialect: ItemDialect,
@@ -66,7 +68,7 @@ function writeParameter(name: string, value: Json): string {
   return value.map(nameOfTool).join(', ')
 }
 
-/** Tools of the provider may have only a type. */
+/** A tool that the provider runs can have a type and no name. */
 function nameOfTool(tool: Json): string {
   const name = [memberAt(tool, 'name'), memberAt(tool, 'type')].find(
     (one) => typeof one === 'string',

@@ -3,8 +3,8 @@ import type { Json, JsonObject } from '../json/value.ts'
 import { boundMessage, SHOWN_MESSAGES_MAX, type ShownMessage } from './shown-exchange.ts'
 
 /**
- * `content` names the members with the conversation. These are left out, and so are null members.
- * The demands to the gateway are also left out, because other checks cover them.
+ * `content` names the members with the conversation. These and null members are left out. The
+ * demands to the gateway are also left out, because other checks cover them.
  */
 export function describeParameters(
   body: JsonObject,
@@ -27,7 +27,7 @@ export function describeParameters(
   ]
 }
 
-/** Longest parameter that shares a message with others, characters. */
+/** Maximum length of a parameter that shares a message with others, characters. */
 const PARAMETER_LENGTH_MAX = 120
 
 /** A name that is not plain is written as JSON, so it cannot fake a line. */
@@ -35,7 +35,7 @@ export function plainName(name: string): string {
   return /^[\w.-]{1,64}$/.test(name) ? name : JSON.stringify(name)
 }
 
-/** Empty unless `count` is positive. */
+/** Returns no message if `count` is 0 or less. */
 export function leftOut(count: number, what: string): readonly ShownMessage[] {
   return count > 0 ? [boundMessage('…', `${count} ${what}`)] : []
 }

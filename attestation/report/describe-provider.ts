@@ -37,10 +37,10 @@ export function describeProvider(
   ]
 }
 
-/** Roots that a policy trusts in place of the makers' roots. */
+/** Names roots that a policy trusts instead of the hardware makers' roots. */
 export const DEVELOPMENT_ROOTS = 'roots of the policy that are for development'
 
-/** What no evidence of a provider shows. */
+/** Facts that evidence of a provider never proves. */
 export const PROVIDER_NOT_SHOWN: readonly string[] = [
   'that no owner of the machine reads it by side channels or probes on the memory bus',
   'who operates the machine',

@@ -12,7 +12,7 @@ export type Maker = {
   readonly commit: string | null
 }
 
-/** Not proved: only the page states it. */
+/** Not proved: only the page states its maker. */
 type MadeBy = Maker & {
   /** The result of digestVerifier, hex. */
   readonly verifierSha256: string

@@ -11,8 +11,8 @@ import { parseReleaseKey, type ReleaseTrust } from '../release/release-signature
 import { digestConfiguration, parseReleaseFile, readExpectedReleases } from './expectation-files.ts'
 
 /**
- * The expectations are malformed, unsigned or unknown, or every enclave would meet them. The
- * message names the member.
+ * The expectations are malformed, unsigned or unknown, or they accept every enclave. The message
+ * names the member.
  */
 export class ExpectationsError extends FormatError {
   override readonly name = 'ExpectationsError'
@@ -53,7 +53,7 @@ export type Expectations = {
   readonly configurations?: OneOrMore<string | Uint8Array | object>
 }
 
-/** A file of expectations as JSON: the options of the client's `connect`, and `roots`. */
+/** A file of expectations as JSON: the client's option `expect`, with its option `roots` added. */
 export type ExpectationsFile = Expectations & {
   /** Roots of attestation documents. Default: AWS's root. */
   readonly roots?: OneOrMore<string | Uint8Array>
@@ -110,7 +110,7 @@ const MEMBERS: ReadonlySet<string> = new Set([
   'configurations',
 ])
 
-/** Refuses expectations that every enclave would meet. */
+/** Refuses expectations that accept every enclave. */
 function checkDemands({
   measurements = [],
   releases = [],
@@ -154,7 +154,7 @@ function readReleases({
   )
 }
 
-/** The lists among the accepted `releases`, in their order. A later list must not be older. */
+/** Returns the lists among `releases`, in their order. */
 export function releaseLists(releases: Expectations['releases']): readonly ReleaseList[] {
   return listOf(releases).flatMap((release) => {
     const file = parseReleaseFile(jsonOf(release))

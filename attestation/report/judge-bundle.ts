@@ -25,8 +25,8 @@ export type BundleJudgement = {
 
 /**
  * Checks a bundle, and compares it with the kept exchange. A kept part replaces a missing part if
- * its hash matches. `askChain` gets the block number in the bundle, or null, and may throw. Never
- * throws because of the bundle.
+ * the kept part's hash matches. `askChain` gets the block number in the bundle, or null, and can
+ * throw. Never throws because of the bundle.
  */
 export async function judgeBundle(
   given: JsonObject,
@@ -50,7 +50,7 @@ export async function judgeBundle(
   const isAnswered = checks.some(
     ({ name, outcome }) => name === 'answer given' && outcome === 'passed',
   )
-  // Chunks without usage are not the whole response, but the receipt has their hash.
+  // Chunks without usage lack a part of the response, but the receipt has the hash of these chunks.
   const open = report.open.filter((name) => !(isAnswered && name === 'response hash'))
   const held = report.verdict === 'consistent' && open.length === 0 ? 'verified' : report.verdict
   return {
@@ -63,7 +63,7 @@ export async function judgeBundle(
   }
 }
 
-/** Null if the bundle has no block: the checks of the bundle report that. */
+/** Returns null if the bundle has no block. The bundle's own checks report that. */
 function blockNumberOf(bundle: JsonObject): number | null {
   const parsed = attempt(() => parseEvidenceBundle(bundle))
   return 'value' in parsed ? (parsed.value.block?.number ?? null) : null

@@ -70,7 +70,7 @@ export function decodeDocumentFile(bytes: Uint8Array): Uint8Array {
   }
 }
 
-/** Names what encloses the text of a document. Null if nothing does. */
+/** Describes what surrounds the text of a document. Null if nothing surrounds the text. */
 function findWrapping(bytes: Uint8Array): string | null {
   const start = bytes.subarray(0, 3)
   if (start[0] === 0xef && start[1] === 0xbb && start[2] === 0xbf) return 'a byte order mark first'

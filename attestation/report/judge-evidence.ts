@@ -15,13 +15,15 @@ export type ExpectedEvidence = {
    * refused.
    */
   readonly attestation: AttestationPolicy
-  /** True if documents have expectations. Otherwise, a record's document is not checked. */
+  /**
+   * True if there are expectations for documents. Otherwise, a record's document is not checked.
+   */
   readonly isAttestationDemanded: boolean
   /** Digests of boot configurations, 32 bytes each. Only bundles contain a boot configuration. */
   readonly configurations: readonly Uint8Array[]
-  /** Blocks that the chain must have from the anchor's block on. Null: the default. */
+  /** Minimum number of blocks from the anchor's block on. Null: the default. */
   readonly confirmationsMin: number | null
-  /** The outcomes of cut answers that are accepted. Null: the default. */
+  /** Accepted outcomes of cut answers. Null: the default. */
   readonly outcomes: readonly Receipt['outcome'][] | null
   /** Null: the evidence about the provider's machine is not judged. */
   readonly providerPolicy: ProviderPolicy | null
@@ -89,8 +91,8 @@ export async function judgeEvidence(
 }
 
 /**
- * A member without an expectation is not checked. The code is not checked if any measurement is
- * accepted.
+ * A member without an expectation is not checked. With measurements `'any'`, the code is not
+ * checked.
  */
 export function bundlePolicyOf(expected: ExpectedEvidence): BundlePolicy {
   const { configurations, confirmationsMin, outcomes, providerPolicy } = expected
@@ -108,8 +110,8 @@ export function bundlePolicyOf(expected: ExpectedEvidence): BundlePolicy {
 }
 
 /**
- * A kept exchange can match only one record. Evidence that is an answer cannot be compared with an
- * answer.
+ * A kept exchange can match only one record. If the evidence is an answer, it cannot be compared
+ * with another answer.
  */
 function checkComparable(
   evidence: Exclude<Evidence, { kind: 'bundle' }>,

@@ -21,7 +21,7 @@ import { NOTHING_SHOWN, type ShownExchange } from './shown-exchange.ts'
 type SubjectDemands = {
   /** If null, the attestation document is not checked. */
   readonly policy: AttestationPolicy | null
-  /** The outcomes of cut answers that are accepted. */
+  /** Accepted outcomes of cut answers. */
   readonly allowOutcome: readonly Receipt['outcome'][]
   readonly verifier: AttestationVerifier
   readonly kept: KeptExchange
@@ -130,7 +130,7 @@ function judgeReport(
   }
 }
 
-/** Who signed a record whose checks passed. Only a log proves the times in its receipt. */
+/** Returns who signed a record whose checks passed. Only a log proves the times in a receipt. */
 function signedOf(record: Json, holder: Holder, report: RecordReport): Signed {
   const finishedAtMs = memberAt(record, 'receipt', 'finished_at')
   return {
@@ -168,7 +168,9 @@ function doubtContent(
   return parts.length === 0 ? [] : [{ kind: 'content missing', parts, stated }]
 }
 
-/** A cut answer is not whole, no matter who cut it. Another check refuses an unreadable receipt. */
+/**
+ * Every cut answer is incomplete, no matter who cut it. Another check refuses unreadable receipts.
+ */
 function doubtOutcome(record: Json, allowed: readonly Receipt['outcome'][]): readonly Doubt[] {
   const outcome = memberAt(record, 'receipt', 'outcome')
   const known = OUTCOMES.find((one) => one === outcome)

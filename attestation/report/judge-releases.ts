@@ -25,7 +25,7 @@ export type ReleaseJudgement = {
   readonly verdict: Judgement<string>['verdict']
   /** Why the file is invalid. Null if it is valid. */
   readonly fault: 'signature' | 'too few signers' | null
-  /** How many trusted keys signed the file, and how many must sign it. */
+  /** The numbers of trusted keys: how many signed the file, and how many must sign it. */
   readonly trusted: number
   readonly needed: number
 }
@@ -60,7 +60,10 @@ export function holds(file: ReleaseFile, signature: ReleaseSignature): boolean {
   throw verified.fault
 }
 
-/** `accepted` for a document made at `atMs` that matches this release, or why it is refused. */
+/**
+ * Returns `accepted` if a document made at `atMs` with this release is accepted. Otherwise returns
+ * why it is refused.
+ */
 export function statusOf(
   { release }: { readonly release: Release },
   all: readonly ReleaseEntry[],

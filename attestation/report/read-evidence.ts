@@ -113,7 +113,7 @@ function parseProof(value: JsonObject): SavedProof {
 export type KeptFiles = {
   readonly requestBody: Uint8Array | null
   readonly answer: KeptAnswer | null
-  /** The request of a saved proof that was passed as the answer. Otherwise null. */
+  /** If the answer was passed as a saved proof: the request in that proof. Otherwise null. */
   readonly savedRequest: Json | null
 }
 
@@ -144,8 +144,8 @@ function requestTwice(): EvidenceError {
 }
 
 /**
- * Reads the kept answer in a file: an answer as JSON, its unchanged event stream, or a call that
- * the client saved, with its request. Throws EvidenceError for other content, including a record.
+ * Reads the kept answer in a file: an answer as JSON, its unchanged event stream, or a saved call,
+ * which also has the request. Throws EvidenceError for other content, including a record.
  */
 function readKeptAnswer(
   input: Uint8Array,
@@ -213,7 +213,7 @@ function readStream(input: Uint8Array, request: Json, idempotent: boolean): Subj
   const dialect = dialectOfRequest(request)
   const isNamed = eventDialectOf(dialect) !== null
   const kept = readKeptEvents(input, { isNamed, idempotent })
-  // Refuses a stream that is not whole or that no enclave sends: there is no report on it.
+  // Refuses an incomplete stream, and a stream that no enclave sends, because neither has a report.
   if (kept.kind === 'events') withEvidenceError(() => readKeptStream(dialect, kept.events))
   const subject = subjectOf(request, kept)
   const { record } = subject
@@ -275,7 +275,7 @@ function isAnyJson(bytes: Uint8Array): boolean {
   }
 }
 
-/** Throws a format error of `parse` as EvidenceError. Its message begins with `where`. */
+/** Throws a format error of `parse` as EvidenceError, whose message begins with `where`. */
 function withEvidenceError<Value>(parse: () => Value, where = ''): Value {
   try {
     return parse()

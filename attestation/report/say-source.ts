@@ -5,8 +5,8 @@ import { printable } from './printable.ts'
 /**
  * Says where a bundle claims to come from: `https://gateway.example (“Acme”; releases at
  * https://…)`. Escapes text from outside. A name is in quotation marks, so it cannot look like
- * words of the report. Does NOT prove that the bundle comes from there: anyone can write that into
- * a bundle.
+ * words of the report. Does NOT prove that the bundle comes from there: anyone can write a source
+ * into a bundle.
  */
 export function saySource(source: BundleSource): string {
   const { releases } = source

@@ -12,7 +12,7 @@ export type ShownCall = {
   readonly headline: string
   /** What the request builds on. Null if the evidence of a call is invalid. */
   readonly relation: string | null
-  /** The new items of its request, and its answer. */
+  /** The new items of the call's request, and the call's answer. */
   readonly steps: readonly ShownMessage[]
 }
 

@@ -2,8 +2,8 @@ import type { Check } from '../finding.ts'
 
 /**
  * True if the only failed check is the attestation document, because the reader does not trust its
- * root. It is then unknown who signed: a development enclave has its own root, and a forger can
- * make a root. Does NOT show that the rest of the document is valid.
+ * root. The signer is then unknown: a development enclave has its own root, and a forger can make a
+ * root. Does NOT show that the rest of the document is valid.
  */
 export function isUndetermined(checks: readonly Check<string>[]): boolean {
   const failed = checks.filter(({ outcome }) => outcome === 'failed')

@@ -11,18 +11,18 @@ import {
   RevocationListError,
 } from './parse-lists.ts'
 
-/** Few, because enclaves on one host share their chain for hours. */
+/** A small number suffices, because enclaves on one host share their chain for hours. */
 const CACHED_CHAINS_MAX = 64
 
 export type ListingVerifier = AttestationVerifier & {
-  /** One error for each list that has applied to no document so far: the reason. */
+  /** Returns an error with the reason for each list that has applied to no document so far. */
   unused(): readonly Error[]
 }
 
 /**
- * Creates a verifier that refuses documents with a certificate in one of the lists. With `isOfOne`,
- * for a single document, a list that does not apply throws RevocationListError or AttestationError.
- * Several documents have different times, so a list that does not apply is skipped.
+ * Creates a verifier that refuses documents with a certificate in one of the lists. With `isOfOne`
+ * (a single document), throws RevocationListError or AttestationError for a list that does not
+ * apply. Otherwise skips such a list, because several documents have different times.
  */
 export function createListingVerifier(
   verifier: AttestationVerifier,

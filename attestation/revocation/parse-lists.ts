@@ -101,7 +101,7 @@ const UNDERSTOOD: ReadonlySet<string> = new Set([
 /** Extensions in an entry: reason and date. Every reason leads to refusal. */
 const UNDERSTOOD_OF_ENTRY: ReadonlySet<string> = new Set(['2.5.29.21', '2.5.29.24'])
 
-/** Parses one list in DER as parseLists does, with any kind of signature. */
+/** Parses one list in DER as parseLists does, for any signature algorithm. */
 export function parseList(
   der: Uint8Array<ArrayBuffer>,
   source: string,
@@ -311,8 +311,8 @@ function unsupported(source: string, expectation: string): RevocationListError {
 }
 
 /**
- * `speaks`: a verified list, and the end of the certificate that it covers. `silent`: why the list
- * does not apply.
+ * `speaks`: a verified list, and the expiry of the certificate that it covers. `silent`: the reason
+ * why the list does not apply.
  */
 export type ListOfChain =
   | { readonly kind: 'speaks'; readonly list: RevocationList; readonly notAfterMs: number }

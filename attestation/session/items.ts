@@ -53,7 +53,7 @@ type ItemTraits = {
   readonly compared?: Json
 }
 
-/** The key covers kind, name, and `compared` or else the text. */
+/** The key covers kind, name, and `compared`. Default of `compared`: the text. */
 export function itemOf(
   step: TurnStep,
   { id = null, isAnswer = false, isOptional = false, compared = step.text }: ItemTraits = {},
@@ -168,7 +168,7 @@ function withoutMarks(object: JsonObject): JsonObject {
   return filterMembers(object, (name, value) => value !== null && !MARKS.includes(name))
 }
 
-/** A file is compared by the digest of its bytes, or by its address. */
+/** Files are compared by the digest of their bytes, or by their address. */
 function attachedOr(part: Json, role: string): TurnItem {
   const found = attachmentIn(part)
   if (found === null) return other(typeIn(part) ?? role, part)

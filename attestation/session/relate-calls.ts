@@ -44,9 +44,9 @@ export type RelatedCall = {
 
 /**
  * Relates each request to the earlier calls by what it contains: its parent is the call whose
- * request and answer are its longest prefix. Time and memory are linear in the calls, which an
- * attacker may have written. Does NOT prove that a request has all of a conversation: a caller may
- * leave out and change earlier content, and only visible changes are reported.
+ * request and answer are its longest prefix. Time and memory are linear in the size of the calls,
+ * because an attacker can write them. Does NOT prove that a request has all of a conversation: a
+ * caller may leave out and change earlier content, and only visible changes are reported.
  */
 export function relateCalls(calls: readonly CallContent[]): readonly RelatedCall[] {
   const known = new KnownCalls()
@@ -56,9 +56,12 @@ export function relateCalls(calls: readonly CallContent[]): readonly RelatedCall
 /** The calls so far: conversations as paths in a tree, whose edges are keys of items. */
 class KnownCalls {
   private readonly edges = new Map<string, number>()
-  /** Places of calls, by the node at the end of request and answer. */
+  /** Places of calls. The key is the node at the end of the call's request and answer. */
   private readonly conversations = new Map<number, number>()
-  /** Places of calls, by two nodes: at the end of the instructions, and of the request. */
+  /**
+   * Places of calls. The key has two nodes: at the end of the instructions, and at the end of the
+   * request.
+   */
   private readonly requests = new Map<string, number>()
   private readonly answers = new KnownAnswers()
   private readonly histories: (readonly TurnItem[])[] = []
@@ -186,7 +189,10 @@ class KnownAnswers {
     })
   }
 
-  /** Compares an item with the answers of its id, or with all answers if no answer has its id. */
+  /**
+   * Compares an item with the answers that have its id, or with all answers if no answer has its
+   * id.
+   */
   private isKnown({ isAnswer, id, key }: TurnItem): boolean {
     const named = id === null ? undefined : this.byId.get(id)
     return isAnswer && (named === undefined ? this.byKey.has(key) : named.keys.has(key))

@@ -11,7 +11,7 @@ export type SessionCheckName = keyof typeof SESSION_CHECKS
 export const SESSION_CHECKS = {
   /** The file has the form of a session bundle. If not, no other check is made. */
   format: 'always',
-  /** The evidence of every call is verified by itself. */
+  /** The evidence of each call passes the checks of verifyBundle. */
   'evidence of calls': 'always',
   /** Every call names the session of the file. */
   'one session': 'always',
@@ -40,8 +40,8 @@ export type CheckedCall = {
 }
 
 /**
- * Checks that these calls, in the order of the file, are all calls of one session, each once and in
- * order. `related` is null if the evidence of a call is invalid.
+ * Checks that the file has every call of one session, each once and in order. `related` is null if
+ * the evidence of a call is invalid.
  */
 export function checkCalls(
   id: string,
@@ -67,7 +67,7 @@ export function checkCalls(
   ]
 }
 
-/** Null if the call names no place that can be read. */
+/** Null if the call does not name a readable place. */
 type NamedPlace = SessionPlace | 'left out' | null
 
 function placeOf({ demands }: CheckedCall): NamedPlace {

@@ -54,7 +54,7 @@ export type VerifySessionContext = {
  * parseExactJson. Never rejects because of the session. Rejects with PolicyError, and with errors
  * of `askChain`.
  *
- * Does NOT prove: what a tool did, since its answer is what the caller sent; that no calls came
+ * Does NOT prove: what a tool did, because the caller sent the tool's answer; that no calls came
  * after the last one, unless the last one states this; that the caller made no calls outside of the
  * session, or another call with the same number; more than verifyBundle proves of each call.
  */

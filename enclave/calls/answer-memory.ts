@@ -11,7 +11,10 @@ import { weighAssembly, weighJson } from '../log/weigh-json.ts'
 /** Memory for each byte of an incomplete event: the growing buffer and the lines' text. */
 const WAITING_FACTOR = 6
 
-/** At the limit, an assembly is measured again only if later events have over 1/8 of its bytes. */
+/**
+ * At the limit, an assembly is measured again only if later events have over 1/8 of the assembly's
+ * bytes.
+ */
 const RECOUNT_SHARE = 8
 
 /**
@@ -47,7 +50,7 @@ export class StreamMemory {
   private knownBytes = 0
   /** Upper bound for the bytes of the events since the last count. */
   private addedBytes = 0
-  /** Bytes of the newest accepted event. The assembly may not contain this event yet. */
+  /** Bytes of the newest accepted event. The assembly does not always contain this event yet. */
   private eventBytes = 0
   private waitingBytes = 0
 

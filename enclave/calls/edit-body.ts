@@ -2,10 +2,10 @@ import type { Json } from '../../attestation/json/value.ts'
 import { isJsonObject } from '../../attestation/json/value.ts'
 
 /**
- * Sets `stream_options.include_usage` to true and keeps every other byte: a provider that follows a
- * JSON schema answers in the schema's order. `body` is a JSON object that parseStrictJson accepted.
- * `options` is the value of `stream_options` in the body, or null. Options that are not an object
- * are replaced, because the provider would refuse them.
+ * Sets `stream_options.include_usage` to true and keeps every other byte, because a JSON schema in
+ * the body sets the order of the answer's members. `body` is a JSON object that parseStrictJson
+ * accepted. `options` is the value of `stream_options` in the body, or null. Options that are not
+ * an object are replaced, because the provider would refuse them.
  */
 export function setIncludeUsage(body: Uint8Array, options: Json): Uint8Array {
   const value = JSON.stringify({ ...(isJsonObject(options) ? options : {}), include_usage: true })

@@ -25,7 +25,7 @@ type RelayInput = {
   readonly idleTimeoutMs: number
 }
 
-/** A stream that has ended after at least one event was passed on. */
+/** A stream that ended after at least one of its events was passed on. */
 type RelayedStream = {
   readonly outcome: Receipt['outcome']
   /** The answer from all events, with usage if the provider sent it. */
@@ -39,9 +39,9 @@ type RelayedStream = {
 }
 
 /**
- * Passes a provider's stream on, event by event, and says how it ended. An event that may be the
- * last is held until the next event, because the last is sent as another event
- * (STREAM_EVENTS.last).
+ * Passes a provider's stream on, event by event, and says how it ended. An event that can be the
+ * last is held until the next event arrives, because the last event is sent under its own event
+ * name (STREAM_EVENTS.last).
  *
  * - complete: the last event of the dialect came (AnswerStream);
  * - client_disconnected: the caller went away, or did not read, before that;
@@ -98,7 +98,7 @@ class StreamRelay {
     await this.send()
   }
 
-  /** `error` is why the reading stopped. Null if the whole body was read. */
+  /** `error` is the reason why the reading stopped. Null if the whole body was read. */
   finish(error: unknown): RelayedStream {
     if (this.stream.isDone) return this.result('complete', null)
     if (!this.output.hasGiven) throw error

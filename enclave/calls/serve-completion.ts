@@ -103,7 +103,7 @@ type RunningCall = ArrivedCall & {
   readonly cancel: AbortController
   readonly watchdog: Watchdog
   readonly port: AnswerPort
-  /** Number of calls of this request in the log so far, with this call. */
+  /** Number of calls of this request in the log so far, including this call. */
   readonly attempt: number
   readonly startedAtMs: number
 }

@@ -3,7 +3,10 @@ import { CallerGone } from '../call-fault.ts'
 import { STREAM_EVENTS } from '../protocol/enclave-api.ts'
 
 export type StreamSink = {
-  /** Sends text, after the response's head at the first call. Returns true if there is room. */
+  /**
+   * Sends text. The first call sends the response's head before the text. Returns true if there is
+   * room.
+   */
   readonly write: (text: string) => boolean
   /**
    * Resolves when there is room again, or when the call is cancelled. Cancels the call with

@@ -11,8 +11,8 @@ import { CallFault } from '../call-fault.ts'
 
 /*
  * HPKE (RFC 9180), the recipient's side of base mode, for one suite: DHKEM(X25519, HKDF-SHA256),
- * HKDF-SHA256, AES-256-GCM. node:crypto takes an eighth of the time of WebCrypto, and needs no
- * further measured code.
+ * HKDF-SHA256, AES-256-GCM. node:crypto takes an eighth of the time of WebCrypto, and adds no code
+ * to the measured image.
  */
 
 /** Length of secrets, of public keys, of AES keys, and of SHA-256, bytes. */
@@ -154,7 +154,7 @@ function labelledBy(id: string) {
 }
 
 /**
- * HKDF-Extract (RFC 5869) with SHA-256, which is HMAC (RFC 2104), in a fifth of the time of
+ * HKDF-Extract (RFC 5869) with SHA-256, which is HMAC (RFC 2104). Takes a fifth of the time of
  * `createHmac`.
  */
 export function hkdfExtract(salt: Uint8Array, material: Uint8Array): Buffer {

@@ -133,7 +133,8 @@ class Ring {
         fingerprintKey,
         seenMax: this.#seenMax,
         whenNearlyFull: (full) => {
-          // Only a full newest key causes a rotation: callers may still fill an older key.
+          // Makes a new key only if the newest key is nearly full: calls can also fill an older
+          // key.
           if (full === this.#kept[0]) this.#rotate()
         },
       })

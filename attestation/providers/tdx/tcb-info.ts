@@ -38,7 +38,7 @@ export type PlatformLevel = TcbVerdict & {
 export type TdxModuleIdentity = {
   /** 48 bytes. */
   readonly mrSigner: string
-  /** 8 bytes. Only the bits of the mask count. */
+  /** 8 bytes. Only bits that are set in the mask count. */
   readonly attributes: string
   readonly attributesMask: string
 }
@@ -47,7 +47,7 @@ type Issue = {
   /** Unix milliseconds, inclusive. */
   readonly issueDateMs: number
   readonly nextUpdateMs: number
-  /** Grows with each recovery of the TCB that Intel publishes. */
+  /** Increases with each TCB recovery that Intel publishes. */
   readonly evaluationNumber: number
 }
 
@@ -66,7 +66,7 @@ export type TcbInfo = Issue & {
     string,
     TdxModuleIdentity & { readonly levels: readonly SvnLevel[] }
   >
-  /** The highest first, as Intel sorts them. */
+  /** Highest level first, as Intel sorts them. */
   readonly levels: readonly PlatformLevel[]
 }
 
@@ -74,7 +74,7 @@ export type TcbInfo = Issue & {
 export type QeIdentity = Issue & {
   readonly id: string
   readonly version: number
-  /** 4 bytes. Only the bits of the mask count. */
+  /** 4 bytes. Only bits that are set in the mask count. */
   readonly miscSelect: string
   readonly miscSelectMask: string
   /** 16 bytes. */
@@ -132,7 +132,9 @@ export function parseQeIdentity(bytes: Uint8Array): QeIdentity {
   })
 }
 
-/** Limits of a list of levels, identities or advisories. Real lists have up to 40. */
+/**
+ * Length limits for a list of levels, identities or advisories. Real lists have up to 40 entries.
+ */
 const ITEMS = { min: 0, max: 256 }
 const COMPONENTS = { min: 16, max: 16 }
 const SVN_MAX = 255
@@ -148,14 +150,14 @@ function parse<Value>(
 function readersOf(code: TdxCode, prefix: string) {
   const forms = formsOf(code, prefix)
 
-  /** Intel writes hex in either case. */
+  /** Lower-cases the hex: Intel writes both cases. */
   const hexOf = (json: Json | undefined, name: string, bytes: number): string =>
     forms.hexOf(typeof json === 'string' ? json.toLowerCase() : json, name, bytes)
 
   const dateOf = (json: Json | undefined, name: string): number => {
     const text = forms.textOf(json, name, DATE)
     const timeMs = Date.parse(text)
-    // A day that does not exist becomes another day in some engines.
+    // Some engines read a day that does not exist, such as 30 February, as another day.
     const isDay =
       !Number.isNaN(timeMs) && new Date(timeMs).toISOString().startsWith(text.slice(0, -1))
     if (!isDay) throw forms.invalid(name, DATE.expectation)

@@ -117,8 +117,8 @@ export function worstStatus(parts: readonly TcbVerdict[]): TcbStatus {
 }
 
 /**
- * Accepts UpToDate. Accepts a status of the policy only if the policy also has its advisories.
- * Never accepts Revoked. Throws ProviderEvidenceError.
+ * Accepts UpToDate. Accepts another status only if the policy lists the status and all advisories
+ * of that level. Never accepts Revoked. Throws ProviderEvidenceError.
  */
 export function checkStatuses(
   parts: readonly TcbVerdict[],

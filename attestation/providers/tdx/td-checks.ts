@@ -64,7 +64,7 @@ export function nearestOf(body: TdxBody, sets: readonly TdxMeasurements[]): stri
   return `one of ${sets.length} sets: the nearest is set ${nearest?.index ?? 0}, but for ${names}`
 }
 
-/** Names the members of the set whose values the quote does not have. */
+/** Returns the names of the set's members that differ from the quote. */
 export function differencesFrom(body: TdxBody, set: TdxMeasurements): readonly string[] {
   const [rtmr0, rtmr1, rtmr2, rtmr3] = body.rtmrs
   const { mrTd, mrSeam, mrConfigId, mrOwner, mrOwnerConfig } = body

@@ -24,8 +24,8 @@ export const TDX_CHECKS = {
 export type TdxCheckName = keyof typeof TDX_CHECKS
 
 /**
- * Each code has one check. Codes are stable. Chains add the codes of rules 13 to 19 of
- * nitro/rules.md.
+ * Each code belongs to one check. Codes are stable. Faults of certificate chains also have the
+ * codes of rules 13 to 19 of nitro/rules.md.
  */
 export const TDX_CODES = {
   quote_size: 'format',

@@ -25,7 +25,7 @@ export type BitRules = { readonly required: bigint; readonly allowed: bigint }
  */
 export type TdxPolicy = {
   /**
-   * The accepted code: the quote must have all values of one set. `'any'` accepts any code. An
+   * The accepted code: the quote must have all values of one set. `'any'` accepts all code. An
    * empty list or set is refused.
    */
   readonly measurements: 'any' | readonly TdxMeasurements[]
@@ -58,7 +58,7 @@ export const EVALUATION_NUMBER_MIN_DEFAULT = 18
 
 /**
  * SEPT_VE_DISABLE (bit 28) must be set. PKS (30), KL (31) and PERFMON (63) may be set. Each other
- * bit is reserved, or lets others read or move the TD.
+ * bit is reserved, or allows others to read or move the TD.
  */
 const TD_ATTRIBUTES_DEFAULT: BitRules = {
   required: 1n << 28n,
@@ -74,8 +74,8 @@ export type ResolvedTdxPolicy = Required<Omit<TdxPolicy, 'reportData'>> & {
 }
 
 /**
- * Sets the defaults, and checks every member: a wrong value from JavaScript would demand nothing.
- * Throws PolicyError.
+ * Sets the defaults and checks every member, because a wrong value from JavaScript could disable a
+ * check. Throws PolicyError.
  */
 export function resolveTdxPolicy(given: TdxPolicy): ResolvedTdxPolicy {
   const policy = optionsOf(given, OPTIONS, 'a TDX policy')

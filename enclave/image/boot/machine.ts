@@ -15,7 +15,7 @@ export const QEMU = 'qemu-system-x86_64'
 const KERNEL_TIMEOUT_MS = 60_000
 
 export type Machine = {
-  /** Of qemu. */
+  /** Process id of qemu. */
   readonly pid: number
   /** A port on 127.0.0.1 of the host. It leads to the requested port of the guest. */
   readonly hostPort: number
