@@ -1,4 +1,4 @@
-/** Highest count. No request is made more often than this. */
+/** Highest count. Further calls of a request do not raise it. */
 export const COUNT_MAX = 0xffff
 
 /** Slots in an empty table. It doubles whenever three quarters of the slots are taken. */

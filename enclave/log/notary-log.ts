@@ -31,7 +31,7 @@ export class NotaryLog {
   private readonly domain: LogDomain
   private readonly space: Space
   private edge: Edge = emptyEdge
-  /** Edge over all leaves, so that the head needs no new hash of all pending leaves. */
+  /** Edge over all leaves. With it, a head needs no hashes of all pending leaves. */
   private tip: Edge = emptyEdge
   private pending: PendingEntry[] = []
   /** Number of leaves that the gateway received at least once. */
@@ -130,7 +130,7 @@ export class NotaryLog {
     for (const finish of this.waiting) finish()
   }
 
-  /** Resolves at a leaf with index `from`, after `waitMs`, or when `signal` is aborted. */
+  /** Resolves when the leaf `from` exists, after `waitMs`, or when `signal` is aborted. */
   waitFor(from: number, waitMs: number, signal: AbortSignal): Promise<void> {
     if (this.size > from || waitMs === 0 || signal.aborted) return Promise.resolve()
     return new Promise((resolve) => {

@@ -47,7 +47,7 @@ export function createLineWriter({
   writeSome,
   bytesMax = WAITING_BYTES_MAX,
 }: LineWriterOptions): LineWriter {
-  /** The first element may be the rest of a line. */
+  /** The first element can be the rest of a line. */
   let waiting: Uint8Array[] = []
   let waitingBytes = 0
   let dropped = 0

@@ -44,7 +44,7 @@ export function readRefusal(answer: {
 /**
  * Message and code of an error's JSON: `{error: {message, code | type}}` (OpenAI's), with
  * `metadata.raw` (OpenRouter's), `{error: text}`, `{message}`, also as an object (Mistral's),
- * `{detail}`, also as a list (FastAPI's), `{errors}`, a text, or an array of one of them
+ * `{detail}`, also as a list (FastAPI's), `{errors}`, a text, or an array with one of these values
  * (Google's).
  */
 export function readReason(body: Json): Pick<Refusal, 'message' | 'code'> {
@@ -86,7 +86,7 @@ function isCode(value: Json | undefined): value is string | number {
   return (typeof value === 'string' && value !== '') || typeof value === 'number'
 }
 
-/** Some services pass on the answer of another service as JSON text. */
+/** Parses text as JSON, because some services pass on another service's answer in a text. */
 function parseText(text: Json | undefined): Json {
   if (typeof text !== 'string') return text ?? null
   try {

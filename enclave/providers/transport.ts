@@ -31,7 +31,7 @@ type ProviderCall = {
   readonly isStream: boolean
   /** Aborts the call at any time. Its reason is a CallFault or CallerGone. */
   readonly cancel: AbortController
-  /** Called when the connection is ready: the provider may receive the call from now on. */
+  /** Called when the connection is ready. From now on, the provider can receive the call. */
   readonly onConnected: () => void
 }
 
@@ -70,7 +70,7 @@ export function createTransport(options: {
     timeout: IDLE_CONNECTION_MS,
     maxFreeSockets: IDLE_CONNECTIONS_MAX,
   }
-  // Parsed once: the bundle takes milliseconds.
+  // Parsed only once, because this takes milliseconds.
   const secureContext = createSecureContext({ ca: options.cas, minVersion: 'TLSv1.2' })
   const plainAgent = new http.Agent(pool)
   const tlsAgent = new https.Agent({
@@ -197,7 +197,7 @@ function toFault(
   error: Error & { readonly code?: unknown },
   call: { readonly provider: ProviderEntry; readonly isConnected: boolean },
 ): CallFault {
-  // Only the code is used: messages of network errors may repeat what the provider sent.
+  // Only the code is used: messages of network errors can repeat what the provider sent.
   const code = typeof error.code === 'string' ? error.code : 'unknown error'
   return call.isConnected
     ? new CallFault(
@@ -238,7 +238,10 @@ function tlsEvidence(socket: TLSSocket): ReceiptTls {
 
 const evidenceBySocket = new WeakMap<TLSSocket, ReceiptTls>()
 
-/** Node.js writes one attribute per line, and escapes commas and line breaks in them (RFC 2253). */
+/**
+ * Joins a name's lines. Node.js writes one attribute per line, and escapes commas and line breaks
+ * in each (RFC 2253).
+ */
 function toOneLine(name: string | undefined): string {
   return (name ?? '')
     .split('\n')

@@ -6,7 +6,7 @@ type UsagePeriod = UsageQuery['per']
 type UsageDimension = UsageQuery['by'][number]
 type UsageSums = Pick<UsageRow, (typeof SUM_COLUMNS)[number]>
 
-/** Null means that a sum is unknown, which is not 0. */
+/** Null means that a sum is unknown. It does not mean 0. */
 export type ReportedSums = {
   readonly requests: number
   readonly tokens: number

@@ -48,7 +48,7 @@ export type ConnectionEnd = {
 export type Connection = {
   /** Never rejects. */
   readonly closed: Promise<ConnectionEnd>
-  /** Accepts no new runs, and waits at most `graceMs` for the running ones. */
+  /** Accepts no new runs, and waits at most `graceMs` for the running runs to end. */
   drain(graceMs: number): Promise<void>
   status(): { readonly isOpen: boolean; readonly running: number }
 }
@@ -252,7 +252,7 @@ function createResponder({
   }
 }
 
-/** If more bytes wait for a slow gateway, its runs must wait. */
+/** If more bytes than this wait for a slow gateway, the runs must wait. */
 const WAITING_BYTES_MAX = 1024 * 1024
 
 type Sender = {
@@ -312,7 +312,7 @@ type Liveness = {
 }
 
 /**
- * Ends the connection if nothing arrived between two pings: the other end may be gone without a
+ * Ends the connection if nothing arrived between two pings: the other end can be gone without a
  * close frame. `now` is milliseconds of a clock that never goes back.
  */
 function watchLiveness(socket: WebSocket, pingMs: number, now: () => number): Liveness {

@@ -54,9 +54,9 @@ export async function openControl(
 }
 
 /**
- * Opens the control socket at the operator's path, which only this user can connect to (mode 0600).
- * Replaces the socket of a killed gateway. Rejects with StartFailure if a process answers at the
- * path, or if the socket cannot be made.
+ * Opens the control socket at the operator's path. Only this user can connect to the socket (mode
+ * 0600). Replaces the socket of a killed gateway. Rejects with StartFailure if a process answers at
+ * the path, or if the socket cannot be made.
  */
 export async function openControlAt(
   server: Server,
