@@ -104,7 +104,8 @@ export type ImageSettings = {
   readonly contract: string
   /**
    * True for a development image: software NSM, a network instead of vsock, the demonstration
-   * provider. It differs from a production image only in `enclave.env`, and so in its measurements.
+   * provider. A development image differs from a production image only in `enclave.env`, and so in
+   * its measurements.
    */
   readonly isDevelopment: boolean
   readonly providers: readonly ProviderEntry[]
@@ -119,7 +120,7 @@ export const DEMO_PROVIDER_ORIGIN = 'http://127.0.0.1:8090'
 
 /**
  * Port of the software NSM, on the only host that the guest can reach. A bridge of a development
- * image leads to it.
+ * image leads to this port.
  */
 export const NSM_PORT = 8089
 

@@ -1,4 +1,6 @@
-/** First reservation for an answer of unknown size, bytes. It grows with the answer. */
+/**
+ * First reservation for an answer of unknown size, bytes. The reservation grows with the answer.
+ */
 export const ANSWER_ROOM_BYTES = 64 * 1024
 
 /**

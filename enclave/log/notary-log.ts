@@ -81,8 +81,8 @@ export class NotaryLog {
 
   /**
    * Drops all completions below `from`, because the gateway has stored them. Throws CallFault
-   * `log_conflict` if completions from `from` on were already dropped, or if the gateway never
-   * received those below `from`: they would be lost.
+   * `log_conflict` if completions from `from` on were already dropped, or if completions below
+   * `from` would be lost, because the gateway never received them.
    */
   acknowledge(from: number): void {
     if (from < this.acknowledged)

@@ -28,7 +28,7 @@ export const CALL_ERROR_RULES = {
   not_ready: { status: 503, retryAfterSeconds: 1 },
   overloaded: { status: 503, retryAfterSeconds: 1 },
   /**
-   * The enclave sealed the call, but the gateway did not store it in time. It will be in the
+   * The enclave sealed the call, but the gateway did not store it in time. The call will be in the
    * history unless the enclave ends first. A retry costs the caller twice.
    */
   commit_delayed: { status: 503, shouldRetry: false },

@@ -1,7 +1,7 @@
 import { parseLenientJson } from '../../attestation/json/parse-lenient.ts'
 import { isJsonArray, isJsonObject, type Json } from '../../attestation/json/value.ts'
 
-/** Maximum length of a message, and of a code, that is passed on, in characters. */
+/** Maximum length of a message that is passed on, and of a code, characters. */
 export const REFUSAL_MESSAGE_CHARACTERS_MAX = 2_000
 export const REFUSAL_CODE_CHARACTERS_MAX = 100
 

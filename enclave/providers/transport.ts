@@ -48,8 +48,8 @@ export type Transport = {
   /**
    * Sends a call and returns the answer's head, with any status. Redirects are not followed, and
    * nothing is sent twice. Throws CallFault `provider_unreachable` (DNS, connect, TLS),
-   * `provider_key_mismatch` (nothing was sent to the other key), `provider_timeout` (no connection
-   * in time), `provider_error` (connection lost, or not HTTP), or the reason of a cancel.
+   * `provider_key_mismatch` (nothing was sent), `provider_timeout` (no connection in time),
+   * `provider_error` (connection lost, or not HTTP), or the reason of a cancel.
    */
   readonly send: (call: ProviderCall) => Promise<ProviderAnswer>
   /** Closes the unused connections. Running calls are lost. */
@@ -217,7 +217,7 @@ const NAME_CHARACTERS_MAX = 1024
  * The identity of a connection's other side, for the receipt: negotiated protocol, SHA-256 of the
  * leaf certificate's subjectPublicKeyInfo, subject and issuer on one line. Read once per
  * connection. Throws if Node.js did not verify the socket (rejectUnauthorized). Shows which key
- * answered, NOT what produced the answer behind it (a CDN may have the key).
+ * answered, NOT what produced the answer (a CDN can have the key).
  */
 function tlsEvidence(socket: TLSSocket): ReceiptTls {
   const known = evidenceBySocket.get(socket)

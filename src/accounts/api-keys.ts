@@ -11,7 +11,10 @@ import { createKnownKeys, KEYS_CACHED_MAX } from './known-keys.ts'
  */
 export const API_KEY_FORM = /^afd_([a-z2-7]{16})_[A-Za-z0-9_-]{43}$/
 
-/** Other texts are not looked up, because the database cannot store some texts (U+0000). */
+/**
+ * The form of a key's id. Other texts are not looked up, because the database cannot store some
+ * texts (U+0000).
+ */
 export const KEY_ID_FORM = /^[a-z2-7]{16}$/
 export const keyIdText = patternText(KEY_ID_FORM, 'value_error', 'the id of a key')
 

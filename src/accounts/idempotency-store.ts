@@ -22,7 +22,7 @@ export type KnownCall = Pick<KeyedCall, 'callId' | 'requestHash' | 'processId' |
   readonly answer: string | null
   /** True if the gateway is alive and still runs the call. */
   readonly isRunning: boolean
-  /** Seconds since the gateway gave up the call. Null if it did not. */
+  /** Seconds since the gateway gave up the call. Null if the call is not given up. */
   readonly abandonedForSeconds: number | null
 }
 

@@ -19,8 +19,8 @@ export type ReportedSums = {
 }
 
 /**
- * Prompt and answer are null if no tokens have separate counts. Money is null if no request has a
- * price.
+ * Prompt and answer are null if they were never counted separately. Money is null if no request has
+ * a price.
  */
 export function reportSums(sums: UsageSums): ReportedSums {
   const isUnsplit = sums.tokens > 0 && sums.unsplit_tokens >= sums.tokens

@@ -69,7 +69,7 @@ export type UsageStore = {
    */
   report(query: AccountsQuery): Promise<readonly UsageRow[] | 'too_many' | 'unknown_account'>
   /**
-   * Adds hours older than USAGE_HOURS_AGE_MAX_SECONDS to their days. Removes days older than
+   * Merges hours older than USAGE_HOURS_AGE_MAX_SECONDS into days. Removes days older than
    * USAGE_AGE_MAX_SECONDS.
    */
   prune(): Promise<void>

@@ -95,7 +95,7 @@ export async function runBenchmark(
 const WARM_UP_TOKENS = 16
 const TOKENS_MIN = 16
 const TOKENS_MAX = 512
-/** In this first share of the time, requests run one after another. */
+/** Requests run one after another in this first part of the time. */
 const SINGLE_SHARE = 0.4
 /** Requests that one worker should complete in a benchmark. */
 const REQUESTS_AIM = 4

@@ -25,7 +25,7 @@ import type { Route } from './route.ts'
 import { createHttpServer } from './server.ts'
 import { openRequest } from './track-calls.ts'
 
-/** All calls together. Bodies contain only names and reasons. */
+/** For all calls together. Bodies contain only names and reasons. */
 const MEMORY_BYTES_MAX = 64 * 1024 * 1024
 /** Required, although administrators' routes have no streams. */
 const KEEP_ALIVE_MS = 15_000

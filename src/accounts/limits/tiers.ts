@@ -74,7 +74,10 @@ export const UNLIMITED_TIERS: Tiers = assembleTiers('unlimited', [
   },
 ])
 
-/** For each kind of call separately. A known service with this interface has these limits. */
+/**
+ * These limits are for each kind of call separately. A known service with this interface has the
+ * same limits.
+ */
 const FREE_LIMITS: RateLimits = {
   requestsPerMinute: 60,
   tokensPerMinute: 40_000,
