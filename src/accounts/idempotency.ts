@@ -15,7 +15,7 @@ import type { CallName, IdempotencyStore, KeyedCall, KnownCall } from './idempot
 /** This header says that the answer belongs to an earlier call with the same key. */
 const REPLAYED_HEADER = 'idempotent-replayed'
 
-/** A key of this length has room for several ids. */
+/** One key has room for several ids. */
 const IDEMPOTENCY_KEY_LENGTH_MAX = 255
 
 const idempotencyKey = described(
