@@ -13,7 +13,7 @@ export class SocketError extends Error {
   }
 }
 
-/** Who may open the socket: only this user, or the group of its file as well. */
+/** Who may open the socket: only this user, or also the group of the socket's file. */
 export type SocketMode = 0o600 | 0o660
 
 /**

@@ -16,7 +16,7 @@ const lines = openStandardError({
   describeDropped: (lines) => formatLine(Date.now(), 'warn', 'log lines dropped', { lines }),
 })
 const log = createEventLog(lines.write, Date.now)
-// The parent process reads one line, and may already have ended.
+// The parent process reads only one line, and can already have ended.
 process.stdout.on('error', () => undefined)
 
 // An enclave in an unknown state must not sign. A dead process is detected and replaced.
@@ -63,7 +63,7 @@ async function run(): Promise<void> {
   process.on('SIGINT', () => stop('SIGINT'))
 }
 
-/** A socket exists only with NSM=software, and production refuses both. */
+/** A socket exists only with NSM=software. Production refuses both settings. */
 function openNsm({ nsmSocket }: EnclaveConfig): Promise<Nsm> {
   return nsmSocket === null ? openDeviceNsm() : openSocketNsm(nsmSocket)
 }

@@ -33,7 +33,9 @@ import {
 
 const HEAD_ATTESTATION_BYTES_MAX = 4_096
 
-/** Size limit of a pull with proofs for a commit, bytes: about 2,000 per encrypted call. */
+/**
+ * Size limit of a pull with a commit's proofs, bytes. Each encrypted call adds about 2,000 bytes.
+ */
 const PROOFS_REQUEST_BYTES_MAX = 1024 * 1024
 
 /** Size limit of a call's headers, bytes: context and credential as base64url of JSON. */

@@ -69,7 +69,7 @@ export async function bundlePackage(
   }
 }
 
-/** CommonJS packages that were bundled load Node modules with this function. */
+/** Bundled CommonJS packages load Node modules with this function. */
 const REQUIRE =
   "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);"
 
@@ -110,7 +110,7 @@ async function runEsbuild(
     format: 'esm',
     platform: isProgram ? 'node' : 'neutral',
     target: isProgram ? PROGRAM_TARGET : LIBRARY_TARGET,
-    // Otherwise a linked folder of packages would appear under its real path.
+    // Otherwise a symbolic link to the packages' folder would be replaced by its real path.
     preserveSymlinks: true,
     tsconfigRaw: '{}',
     external: Object.keys(contents.dependencies),

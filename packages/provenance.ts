@@ -138,7 +138,7 @@ function namesOf(name: string): { readonly group?: string; readonly name: string
   return rest === undefined ? { name } : { group: scope, name: rest }
 }
 
-/** Package URL. The at sign of a scope is percent-encoded in it. */
+/** Returns a package URL. A scope's at sign is percent-encoded in the URL. */
 function purlOf(name: string, version?: string): string {
   return `pkg:npm/${name.replace('@', '%40')}${version === undefined ? '' : `@${version}`}`
 }

@@ -94,7 +94,10 @@ function encodeRecord(record: CpioRecord): readonly Uint8Array[] {
   return [head, padding(head.length), data, padding(data.length)]
 }
 
-/** Zeros up to a multiple of four bytes, after the header with the name, and after the data. */
+/**
+ * Returns the zeros that fill `length` up to a multiple of four. They follow the name, and the
+ * data.
+ */
 function padding(length: number): Uint8Array {
   return new Uint8Array(-length & 3)
 }
@@ -105,7 +108,7 @@ function padding(length: number): Uint8Array {
  * compression is plain JavaScript.
  */
 export function compressGzip(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
-  // Without `mem`, fflate computes a logarithm, whose last bit JavaScript does not define.
+  // Without `mem`, fflate computes a logarithm. JavaScript does not define its last bit.
   const deflated = deflateSync(bytes, { level: 6, mem: 12 })
   const trailer = Buffer.alloc(8)
   trailer.writeUInt32LE(crc32(bytes), 0)

@@ -10,8 +10,8 @@ import { decodeTar } from './tar.ts'
 const packageForm = z.strictObject({
   name: z.string().regex(/^[a-z0-9][a-z0-9.+-]{1,80}$/),
   /**
-   * Name of a package that always depends on the newest package of this kind. A renewed pin gets
-   * its new name from this dependency.
+   * Name of a package, such as linux-image-cloud-amd64, that always depends on the newest package
+   * of this kind. A renewed pin takes its new name from there.
    */
   follows: z.string().optional(),
   version: z.string().regex(/^[0-9A-Za-z.+:~-]{1,80}$/),
@@ -20,12 +20,12 @@ const packageForm = z.strictObject({
   sha256: z.string().regex(/^[0-9a-f]{64}$/),
   size: z.int().positive(),
   /**
-   * The ramdisks that contain the package's files. `kernel`: the source of the kernel and its
-   * modules.
+   * The ramdisks that contain the package's files. `kernel`: the package provides the kernel and
+   * its modules.
    */
   into: z.array(z.enum(['application', 'boot', 'kernel'])).min(1),
   why: z.string().min(1),
-  /** Globs of the files that are used. */
+  /** Globs that select the package's files. */
   take: z.array(z.string().min(1)).min(1),
 })
 

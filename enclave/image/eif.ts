@@ -113,7 +113,7 @@ type ImageContents = {
 
 type SealedImage = { readonly eif: Uint8Array; readonly measurements: ReleaseMeasurements }
 
-/** Measures the contents, signs them for a signer, and returns the image file. */
+/** Measures the contents, signs them if they have a signer, and returns the image file. */
 export function sealImage(contents: ImageContents): SealedImage {
   const { kernel, cmdline, bootRamdisk, applicationRamdisk, signer } = contents
   const parts = { kernel, cmdline, ramdisks: [bootRamdisk, applicationRamdisk] }
@@ -133,7 +133,7 @@ function measureSigner({ certificate }: ImageSigner): string {
 
 /**
  * Writes the metadata section like AWS's builder, but without the time, so that the same image has
- * the same bytes. It is not measured: `measurements.json` has the facts that matter.
+ * the same bytes. The section is not measured, so the facts that matter are in `measurements.json`.
  */
 function writeMetadata(image: {
   readonly version: string

@@ -93,7 +93,7 @@ function readCertificate(pem: Uint8Array): X509Certificate {
   return attempt(() => new X509Certificate(der), 'expected an X.509 certificate')
 }
 
-/** The platform's errors may contain their input, but a message must never contain a key. */
+/** The platform's errors can contain their input, but our messages must never contain a key. */
 function attempt<Value>(read: () => Value, expected: string): Value {
   try {
     return read()

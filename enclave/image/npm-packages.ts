@@ -13,7 +13,7 @@ export type NpmPackage = {
   readonly version: string
   /** Subresource integrity of the .tgz file, as in lock files: `sha512-` and base64. */
   readonly integrity: string
-  /** Globs of the files that are used. */
+  /** Globs that select the package's files. */
   readonly take: readonly string[]
 }
 
@@ -89,7 +89,7 @@ function altered(pinned: NpmPackage): BuildError {
   )
 }
 
-/** All files in such an archive are in one folder, usually `package`. */
+/** All files of an npm archive are in one folder, usually `package`. */
 function dropTopFolder(tree: FileTree): FileTree {
   return new Map([...tree].map(([path, entry]) => [path.slice(path.indexOf('/') + 1), entry]))
 }

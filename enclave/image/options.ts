@@ -112,7 +112,7 @@ function parseWords(words: readonly string[]) {
   }
 }
 
-/** Reads two options that are only given together. */
+/** Reads two options that must be given together. */
 function pair<Value>(
   values: Values,
   first: TextName,

@@ -18,9 +18,9 @@ export type ReleaseParts = {
 
 /**
  * Describes a release as the payload that a release key signs: the image's measurements, the
- * SHA-256 of all input except the sources, and the digest of the expected boot configuration. Its
- * time is the commit's time, so that a rebuild produces the same payload. For uncommitted sources,
- * the version states that others cannot rebuild the image.
+ * SHA-256 of all input except the sources, and the digest of the expected boot configuration. The
+ * payload's time is the commit's time, so that a rebuild produces the same payload. For uncommitted
+ * sources, the version states that others cannot rebuild the image.
  */
 export function describeRelease(parts: ReleaseParts): Release {
   const { version, sources, measurements, pins, packages, files, configuration } = parts

@@ -93,7 +93,7 @@ type ImageReport = {
   readonly application: RamdiskSize
   readonly dependencies: readonly Dependency[]
   readonly sources: { readonly files: number; readonly bytes: number; readonly commit: string }
-  /** Why others cannot rebuild this image, or why it does not suit some use. */
+  /** Why others cannot rebuild this image, or for which use the image is not suitable. */
   readonly warnings: readonly string[]
 }
 

@@ -43,13 +43,16 @@ function findClearFault(providers: readonly ProviderEntry[]): string | null {
   return isClear ? 'expected https origins alone in a production image' : null
 }
 
-/** A development image adds its own entry for the demonstration provider. */
+/** Returns a fault if a development image cannot add its own entry `demo`. */
 function findDemoFault(providers: readonly ProviderEntry[]): string | null {
   const hasRoom = providers.length < PROVIDERS_MAX && providers.every(({ name }) => name !== 'demo')
   return hasRoom ? null : 'expected room for an entry called demo in a development image'
 }
 
-/** The enclave has no network. /etc/hosts can redirect names to a bridge, but no IP addresses. */
+/**
+ * Refuses IP addresses: the enclave has no network, and /etc/hosts can redirect only names to a
+ * bridge.
+ */
 function checkReach(providers: readonly ProviderEntry[], file: string | null): void {
   const lost = providers.find(
     (provider) => provider.origin.startsWith('https:') && listBridges([provider]).length === 0,
@@ -66,7 +69,7 @@ const PRINT_CAS =
   "process.stdout.write(require('node:tls').rootCertificates.map((certificate) => certificate + '\\n').join(''))"
 
 /**
- * Reads the CAs of the image's own Node.js: the builder's Node.js may have other CAs. The program
+ * Reads the CAs of the image's own Node.js: the builder's Node.js can have other CAs. The program
  * runs without environment variables, so that they do not change the result.
  */
 async function readCarriedCas(node: TreeEntry, cache: string): Promise<Uint8Array> {
@@ -101,7 +104,8 @@ export type ImageSettings = {
   readonly contract: string
   /**
    * True for a development image: software NSM, a network instead of vsock, the demonstration
-   * provider. It differs from a production image only in `enclave.env`, and so in its measurements.
+   * provider. A development image differs from a production image only in `enclave.env`, and so in
+   * its measurements.
    */
   readonly isDevelopment: boolean
   readonly providers: readonly ProviderEntry[]
@@ -116,7 +120,7 @@ export const DEMO_PROVIDER_ORIGIN = 'http://127.0.0.1:8090'
 
 /**
  * Port of the software NSM, on the only host that the guest can reach. A bridge of a development
- * image leads to it.
+ * image leads to this port.
  */
 export const NSM_PORT = 8089
 
@@ -129,7 +133,8 @@ type Bridge = {
   readonly address: string
   readonly port: number
   /**
-   * 8000 plus the number of the provider's host. vsock-proxy forwards this port only to this host.
+   * 8000 plus the bridge's number, from 2. vsock-proxy forwards each such port to one host and
+   * port.
    */
   readonly vsockPort: number
 }
@@ -138,9 +143,9 @@ type Bridge = {
 export const GATEWAY_VSOCK_PORT = 5000
 
 /**
- * Lists the bridges for the providers in a table, one for each host and port, in the order of the
- * table: first 127.0.0.2 (127.0.0.1 is localhost) with port 8002, then 127.0.0.3 with port 8003.
- * Providers on a loopback host need no bridge.
+ * Lists the bridges for a table's providers, one for each host and port, in the table's order.
+ * Hosts get 127.0.0.2 (127.0.0.1 is localhost), 127.0.0.3, …, and bridges get the vsock ports 8002,
+ * 8003, …. Providers on a loopback host need no bridge.
  */
 export function listBridges(providers: readonly ProviderEntry[]): readonly Bridge[] {
   const targets = new Set(

@@ -31,7 +31,9 @@ export function decodeTar(bytes: Uint8Array): FileTree {
 
 const BLOCK_BYTES = 512
 
-/** Fields that are too large for an entry's header. An extra entry before it contains them. */
+/**
+ * Fields that are too large for an entry's header. They are in an extra entry before that entry.
+ */
 type ExtendedFields = { readonly path?: string; readonly linkpath?: string }
 
 type RawEntry = {

@@ -14,7 +14,7 @@ export type TrackedSources = {
   readonly committedAtMs: number
   /**
    * Files of these sources or of the builder that differ from the commit, or that git does not
-   * know. Others cannot rebuild such an image.
+   * know. If there are any, others cannot rebuild the image.
    */
   readonly uncommitted: readonly string[]
 }
@@ -62,7 +62,7 @@ const STATUS = ['status', '--porcelain', '-z', '--untracked-files=all', '--no-re
 /** In the output of `git status --porcelain`, two letters and a space precede each path. */
 const STATUS_LENGTH = 3
 
-/** Parses `mode object stage\tpath`. The path itself may contain tabs. */
+/** Parses `mode object stage\tpath`. The path itself can contain tabs. */
 function parseStaged(line: string): readonly [path: string, mode: string] {
   return [line.slice(line.indexOf('\t') + 1), line.slice(0, line.indexOf(' '))]
 }

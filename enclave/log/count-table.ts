@@ -1,7 +1,7 @@
-/** Highest count. No request is made more often than this. */
+/** Highest count. Further calls of a request do not raise it. */
 export const COUNT_MAX = 0xffff
 
-/** Slots in an empty table. It doubles whenever three quarters of the slots are taken. */
+/** Slots in an empty table. The table doubles whenever three quarters of the slots are taken. */
 const SLOTS_MIN = 1_024
 
 /**

@@ -1,4 +1,6 @@
-/** First reservation for an answer of unknown size, bytes. It grows with the answer. */
+/**
+ * First reservation for an answer of unknown size, bytes. The reservation grows with the answer.
+ */
 export const ANSWER_ROOM_BYTES = 64 * 1024
 
 /**
@@ -24,9 +26,9 @@ export type Reservation = {
 
 /**
  * Counts the estimated memory (weigh-json.ts) of pending completions and running calls, and keeps
- * the sum below `bytesMax`. A new call above this limit is refused before its provider is called,
- * and a running call ends. A sealed completion is always accepted, because its call held at least
- * as much memory.
+ * the sum below `bytesMax`. A new call that exceeds this limit is refused before its provider is
+ * called. A running call that exceeds the limit is ended. A sealed completion is always accepted,
+ * because its call held at least as much memory.
  */
 export class Space {
   private readonly bytesMax: number

@@ -31,7 +31,7 @@ export class NotaryLog {
   private readonly domain: LogDomain
   private readonly space: Space
   private edge: Edge = emptyEdge
-  /** Edge over all leaves, so that the head needs no new hash of all pending leaves. */
+  /** Edge over all leaves. With it, a head needs no hashes of all pending leaves. */
   private tip: Edge = emptyEdge
   private pending: PendingEntry[] = []
   /** Number of leaves that the gateway received at least once. */
@@ -81,8 +81,8 @@ export class NotaryLog {
 
   /**
    * Drops all completions below `from`, because the gateway has stored them. Throws CallFault
-   * `log_conflict` if completions from `from` on were already dropped, or if the gateway never
-   * received those below `from`: they would be lost.
+   * `log_conflict` if completions from `from` on were already dropped, or if completions below
+   * `from` would be lost, because the gateway never received them.
    */
   acknowledge(from: number): void {
     if (from < this.acknowledged)
@@ -130,7 +130,7 @@ export class NotaryLog {
     for (const finish of this.waiting) finish()
   }
 
-  /** Resolves at a leaf with index `from`, after `waitMs`, or when `signal` is aborted. */
+  /** Resolves when the leaf `from` exists, after `waitMs`, or when `signal` is aborted. */
   waitFor(from: number, waitMs: number, signal: AbortSignal): Promise<void> {
     if (this.size > from || waitMs === 0 || signal.aborted) return Promise.resolve()
     return new Promise((resolve) => {

@@ -105,7 +105,7 @@ export function sealCompletion(
   }
 }
 
-/** Uses native code, because answers may be megabytes. */
+/** Uses native code, because answers can be megabytes long. */
 export function nativeSha256(data: Uint8Array): Uint8Array {
   return createHash('sha256').update(data).digest()
 }

@@ -2,10 +2,11 @@ import { isAscii } from 'node:buffer'
 import type { JsonSize } from '../../attestation/json/json-size.ts'
 
 /**
- * Memory of a value from parsing to sealing, bytes for each part: the value, its canonical text and
- * temporary data. Measured as the smallest heap in which a million values can be parsed and hashed
- * (Node.js 24). Results: 124 for an empty object in an array, 55 to 93 for an item, 140 for a
- * member of one large object, 320 for an object with a member of a unique name.
+ * Bytes of memory that an object or list, a member and an item take from parsing to sealing. They
+ * include the canonical text and temporary data. Measured as the smallest heap in which a million
+ * values can be parsed and hashed (Node.js 24). Results: 124 for an empty object in an array, 55 to
+ * 93 for an item, 140 for a member of one large object, 320 for an object with a member of a unique
+ * name.
  */
 const CONTAINER_BYTES = 80
 const MEMBER_BYTES = 200
@@ -18,8 +19,8 @@ const TEXT_FACTOR = 4
 const WIDE_TEXT_FACTOR = 8
 
 /**
- * Bytes of memory for each UTF-16 unit of a kept string and its canonical text, where one unit may
- * become six units.
+ * Bytes of memory for each UTF-16 unit of a kept string and its canonical text, in which one unit
+ * can become six.
  */
 const KEPT_FACTOR = 6
 
@@ -33,7 +34,7 @@ export function weighJson(text: Uint8Array | string, size: JsonSize): number {
   return utf8Bytes * (isPlain ? TEXT_FACTOR : WIDE_TEXT_FACTOR) + weighSize(size)
 }
 
-/** Memory of a sealed text, bytes: one for each character, or two if any is not ASCII. */
+/** Memory of a sealed text, bytes for each character: one, or two if any character is not ASCII. */
 export function weighString(text: string): number {
   const utf8Bytes = Buffer.byteLength(text)
   return utf8Bytes === text.length ? utf8Bytes : Math.max(utf8Bytes, 2 * text.length)

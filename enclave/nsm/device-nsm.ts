@@ -8,7 +8,7 @@ const NSM_IOCTL_COMMAND = 0xc020_0a00
 
 /**
  * Opens the enclave's own security module. It stays open. `native` is only for tests. Throws
- * NsmError Unavailable when the device is missing or may not be opened.
+ * NsmError Unavailable when the device is missing or access is denied.
  */
 export async function openDeviceNsm(path = '/dev/nsm', native?: NativeCalls): Promise<Nsm> {
   const calls = native ?? (await loadNativeCalls())
@@ -93,7 +93,7 @@ export type IoctlCall = {
 }
 
 /**
- * Loads the C library's ioctl through koffi, which nothing else in the enclave loads. Throws where
+ * Loads the C library's ioctl through koffi. Nothing else in the enclave loads koffi. Throws where
  * koffi does not work.
  */
 export async function loadNativeCalls(): Promise<NativeCalls> {

@@ -18,7 +18,7 @@ export type Nsm = {
   readonly kind: 'software' | 'device'
   /**
    * Makes a new attestation document (COSE_Sign1 bytes) over the three values. Null leaves a value
-   * out. It is valid until its leaf certificate expires (at most 3 h).
+   * out. The document is valid until its leaf certificate expires (at most 3 h).
    */
   attest(input: AttestationInput): Promise<Uint8Array>
   /** `length` is 0 to RANDOM_BYTES_MAX. */
@@ -54,9 +54,9 @@ export type NsmTransport = {
 }
 
 /**
- * Creates an Nsm that uses `transport`. It sends one request at a time, in the order of the calls:
- * the device accepts no more. The module's errors become NsmError with the module's code. An answer
- * that does not belong to the request becomes InvalidResponse.
+ * Creates an Nsm that uses `transport`. It sends one request at a time, in the order of the calls,
+ * because the device accepts only one. The module's errors become NsmError with the module's code.
+ * An answer that does not belong to the request becomes InvalidResponse.
  */
 export function createNsmClient(kind: Nsm['kind'], transport: NsmTransport): Nsm {
   let tail: Promise<unknown> = Promise.resolve()

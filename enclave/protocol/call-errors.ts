@@ -2,7 +2,9 @@ import type { EnclaveFault, EnclaveFaultCode } from './enclave-api.ts'
 import type { ErrorDetails, ErrorRule } from './error-envelope.ts'
 import type { RequestFault } from './request-faults.ts'
 
-/** The rules for errors after a fault of the enclave, or of an encrypted call, by code. */
+/**
+ * The rules, by code, for the errors that report a fault of the enclave or of an encrypted call.
+ */
 export const CALL_ERROR_RULES = {
   /** The enclave could not decrypt the call: the caller must encrypt it again. */
   bad_ciphertext: { status: 400, shouldRetry: false },
@@ -18,7 +20,7 @@ export const CALL_ERROR_RULES = {
   provider_refused: { status: 502 },
   provider_error: { status: 502 },
   provider_unreachable: { status: 502 },
-  /** The provider's TLS key is not one that was demanded. Nothing was sent. */
+  /** The provider's TLS key is not among the demanded keys. Nothing was sent. */
   provider_key_mismatch: { status: 502, shouldRetry: false },
   answer_too_large: { status: 502, shouldRetry: false },
   provider_credential_rejected: { status: 502, shouldRetry: false },
@@ -26,7 +28,7 @@ export const CALL_ERROR_RULES = {
   not_ready: { status: 503, retryAfterSeconds: 1 },
   overloaded: { status: 503, retryAfterSeconds: 1 },
   /**
-   * The enclave sealed the call, but the gateway did not store it in time. It will be in the
+   * The enclave sealed the call, but the gateway did not store it in time. The call will be in the
    * history unless the enclave ends first. A retry costs the caller twice.
    */
   commit_delayed: { status: 503, shouldRetry: false },
@@ -55,7 +57,7 @@ const WORDS: Readonly<Partial<Record<EnclaveFaultCode, string>>> = {
 
 /**
  * Returns the answer to the caller for a fault. `isOperators`: the provider received the operator's
- * credential. A 401 or 403 is then the operator's problem, and the provider's words may contain
+ * credential. A 401 or 403 is then the operator's problem, and the provider's words can contain
  * that credential.
  */
 export function callErrorOf(fault: EnclaveFault, isOperators: boolean): CallError {

@@ -4,8 +4,8 @@ import type { ProviderEndpoint, ProviderEntry } from './enclave-api.ts'
 /**
  * Returns the first provider in the table that has the dialect and a pattern that matches the whole
  * model id, or null. `*` matches any characters, or none. All else matches literally,
- * case-sensitive. The gateway calls this to choose the credential, and the enclave to route the
- * call: the enclave's choice decides.
+ * case-sensitive. The gateway chooses the credential with this function, and the enclave routes the
+ * call. The enclave's choice decides.
  */
 export function chooseProvider(
   table: readonly ProviderEntry[],

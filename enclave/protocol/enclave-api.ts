@@ -30,7 +30,8 @@ export const ENCLAVE_PATHS = {
   identity: '/v1/identity',
   /**
    * POST caller's exact body bytes, CALL_HEADER → SealedNotice, or text/event-stream, or
-   * EnclaveFault. A call of another dialect than chat has its name as a further segment (callPath).
+   * EnclaveFault. For a dialect other than chat, the dialect's name is a further segment
+   * (callPath).
    */
   completions: '/v1/completions',
   /**
@@ -271,8 +272,8 @@ export type EnclaveFault = {
   /** False if the provider states that a retry does not help (`x-should-retry`). */
   readonly should_retry?: boolean
   /**
-   * True if the provider received the call and did not refuse it (3xx to 5xx). The provider may
-   * then have made a completion, and it is lost. An older enclave never sets it.
+   * True if the provider received the call and did not refuse it (3xx to 5xx). If the provider then
+   * made a completion, the completion is lost. An older enclave never sets it.
    */
   readonly may_be_made?: boolean
 }
@@ -287,9 +288,9 @@ export const FAULT_STATUS = {
   provider_unreachable: 502, // DNS, connect or TLS failure
   provider_key_mismatch: 502, // the provider's TLS key is not accepted: nothing was sent
   provider_timeout: 504, // connect, first-byte, idle or whole-answer timeout
-  answer_too_large: 502, // the answer exceeds a limit, or the memory that other calls leave
+  answer_too_large: 502, // the answer exceeds a limit or the free memory
   log_full: 503, // too many unacknowledged completions
-  not_ready: 503, // the attestation document is missing, the clock is off, or shutting down
+  not_ready: 503, // no attestation document, a wrong clock, or a shutdown
   too_busy: 503, // too many calls at once
   invalid_call: 400, // the gateway's call is malformed: header, query or body (404: unknown path)
   log_conflict: 409, // a pull below the acknowledged index, or above the handed-over index

@@ -1,8 +1,8 @@
 import type { EnclaveFault } from './enclave-api.ts'
 
 /**
- * Removes the operator's credential from a fault: some providers repeat the key that they refuse. A
- * credential of the caller, or null, changes nothing.
+ * Removes the operator's credential from a fault, because some providers repeat the key that they
+ * refuse. Does nothing for a caller's credential, or for null.
  */
 export function hideCredential(
   fault: EnclaveFault,

@@ -27,7 +27,7 @@ export type LineWriterStatus = {
 }
 
 type LineWriterOptions = {
-  /** Returns a line with the number of dropped lines, written when there is room. */
+  /** Returns a line with the number of dropped lines. The line is written when there is room. */
   readonly describeDropped: (lines: number) => string
   /**
    * Writes bytes, and returns how many were written. Throws with the system's error code: EAGAIN if
@@ -47,7 +47,7 @@ export function createLineWriter({
   writeSome,
   bytesMax = WAITING_BYTES_MAX,
 }: LineWriterOptions): LineWriter {
-  /** The first element may be the rest of a line. */
+  /** The first element can be the rest of a line. */
   let waiting: Uint8Array[] = []
   let waitingBytes = 0
   let dropped = 0
@@ -122,9 +122,10 @@ export function openStandardError(options: Pick<LineWriterOptions, 'describeDrop
 }
 
 /**
- * Opens a descriptor for the same file whose writes do not wait for readers. Pipes and terminals
- * are opened again, without effect on other processes with this standard error. Sockets cannot be
- * opened again, but Node makes them non-blocking. Writes to files never wait for a reader.
+ * Opens a new descriptor for the same file. Writes to this descriptor do not wait for readers.
+ * Pipes and terminals are opened again, without effect on other processes with this standard error.
+ * Sockets cannot be opened again, but Node makes them non-blocking. Writes to files never wait for
+ * a reader.
  */
 function openNonBlocking(fd: 2): number {
   const file = fstatSync(fd)

@@ -1,7 +1,7 @@
 import { parseLenientJson } from '../../attestation/json/parse-lenient.ts'
 import { isJsonArray, isJsonObject, type Json } from '../../attestation/json/value.ts'
 
-/** Maximum length of a message, and of a code, that is passed on, in characters. */
+/** Maximum length of a message that is passed on, and of a code, characters. */
 export const REFUSAL_MESSAGE_CHARACTERS_MAX = 2_000
 export const REFUSAL_CODE_CHARACTERS_MAX = 100
 
@@ -44,7 +44,7 @@ export function readRefusal(answer: {
 /**
  * Message and code of an error's JSON: `{error: {message, code | type}}` (OpenAI's), with
  * `metadata.raw` (OpenRouter's), `{error: text}`, `{message}`, also as an object (Mistral's),
- * `{detail}`, also as a list (FastAPI's), `{errors}`, a text, or an array of one of them
+ * `{detail}`, also as a list (FastAPI's), `{errors}`, a text, or an array with one of these values
  * (Google's).
  */
 export function readReason(body: Json): Pick<Refusal, 'message' | 'code'> {
@@ -86,7 +86,7 @@ function isCode(value: Json | undefined): value is string | number {
   return (typeof value === 'string' && value !== '') || typeof value === 'number'
 }
 
-/** Some services pass on the answer of another service as JSON text. */
+/** Parses text as JSON, because some services pass on another service's answer in a text. */
 function parseText(text: Json | undefined): Json {
   if (typeof text !== 'string') return text ?? null
   try {

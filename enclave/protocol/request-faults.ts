@@ -24,7 +24,7 @@ export const WRONG_TYPE = {
 
 export const MISSING: Fault = { msg: 'Field required', type: 'missing' }
 
-/** Fault for a number, or the length of a text or list, beyond a limit. */
+/** Returns the fault of a number, or of a text's or list's length, that is beyond a limit. */
 export function beyondBound(side: 'most' | 'least', origin: string, bound: number): Fault {
   const length = side === 'most' ? 'too_long' : 'too_short'
   if (origin === 'string')

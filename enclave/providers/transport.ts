@@ -31,7 +31,7 @@ type ProviderCall = {
   readonly isStream: boolean
   /** Aborts the call at any time. Its reason is a CallFault or CallerGone. */
   readonly cancel: AbortController
-  /** Called when the connection is ready: the provider may receive the call from now on. */
+  /** Called when the connection is ready. From now on, the provider can receive the call. */
   readonly onConnected: () => void
 }
 
@@ -48,8 +48,8 @@ export type Transport = {
   /**
    * Sends a call and returns the answer's head, with any status. Redirects are not followed, and
    * nothing is sent twice. Throws CallFault `provider_unreachable` (DNS, connect, TLS),
-   * `provider_key_mismatch` (nothing was sent to the other key), `provider_timeout` (no connection
-   * in time), `provider_error` (connection lost, or not HTTP), or the reason of a cancel.
+   * `provider_key_mismatch` (nothing was sent), `provider_timeout` (no connection in time),
+   * `provider_error` (connection lost, or not HTTP), or the reason of a cancel.
    */
   readonly send: (call: ProviderCall) => Promise<ProviderAnswer>
   /** Closes the unused connections. Running calls are lost. */
@@ -70,7 +70,7 @@ export function createTransport(options: {
     timeout: IDLE_CONNECTION_MS,
     maxFreeSockets: IDLE_CONNECTIONS_MAX,
   }
-  // Parsed once: the bundle takes milliseconds.
+  // Parsed only once, because this takes milliseconds.
   const secureContext = createSecureContext({ ca: options.cas, minVersion: 'TLSv1.2' })
   const plainAgent = new http.Agent(pool)
   const tlsAgent = new https.Agent({
@@ -197,7 +197,7 @@ function toFault(
   error: Error & { readonly code?: unknown },
   call: { readonly provider: ProviderEntry; readonly isConnected: boolean },
 ): CallFault {
-  // Only the code is used: messages of network errors may repeat what the provider sent.
+  // Only the code is used: messages of network errors can repeat what the provider sent.
   const code = typeof error.code === 'string' ? error.code : 'unknown error'
   return call.isConnected
     ? new CallFault(
@@ -217,7 +217,7 @@ const NAME_CHARACTERS_MAX = 1024
  * The identity of a connection's other side, for the receipt: negotiated protocol, SHA-256 of the
  * leaf certificate's subjectPublicKeyInfo, subject and issuer on one line. Read once per
  * connection. Throws if Node.js did not verify the socket (rejectUnauthorized). Shows which key
- * answered, NOT what produced the answer behind it (a CDN may have the key).
+ * answered, NOT what produced the answer (a CDN can have the key).
  */
 function tlsEvidence(socket: TLSSocket): ReceiptTls {
   const known = evidenceBySocket.get(socket)
@@ -238,7 +238,10 @@ function tlsEvidence(socket: TLSSocket): ReceiptTls {
 
 const evidenceBySocket = new WeakMap<TLSSocket, ReceiptTls>()
 
-/** Node.js writes one attribute per line, and escapes commas and line breaks in them (RFC 2253). */
+/**
+ * Joins a name's lines. Node.js writes one attribute per line, and escapes commas and line breaks
+ * in each (RFC 2253).
+ */
 function toOneLine(name: string | undefined): string {
   return (name ?? '')
     .split('\n')

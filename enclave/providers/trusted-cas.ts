@@ -19,9 +19,9 @@ export function bundledCas(): TrustedCas {
 }
 
 /**
- * The CA set of a PEM file, byte by byte. Throws FormatError `invalid_ca_file` without
- * certificates, or if a certificate cannot be read. Does NOT check that the certificates are CAs,
- * or valid now: TLS checks this.
+ * Returns the CA set of a PEM file, with the file's exact bytes. Throws FormatError
+ * `invalid_ca_file` without certificates, or if a certificate cannot be read. Does NOT check that
+ * the certificates are CAs, or valid now: TLS checks this.
  */
 export function parseCas(bytes: Uint8Array): TrustedCas {
   const pem = Buffer.from(bytes).toString('utf8')

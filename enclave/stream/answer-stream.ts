@@ -7,10 +7,10 @@ import type { StreamMemory } from '../calls/answer-memory.ts'
 export type AnswerStream = {
   /** True after the last event was given out. */
   readonly isDone: boolean
-  /** What grows with the answer. Its memory is measured. */
+  /** The data that grows with the answer. Its memory is measured. */
   readonly assembly: unknown
   /**
-   * Gives out what callers get for an event, unless its data are empty. Throws CallFault
+   * Gives out what callers get for an event, unless the event's data are empty. Throws CallFault
    * `provider_error` for an event that two readers would understand differently.
    */
   read(event: ServerEvent): void
@@ -49,13 +49,13 @@ export class StreamOutput {
     else this.text += encoded
   }
 
-  /** Makes the event that is held the last event. */
+  /** Marks the held event as the last event. */
   conclude(): void {
     this.lastData = this.held?.data ?? null
     this.held = null
   }
 
-  /** Releases the event that is held: it is not the last. */
+  /** Releases the held event, because it is not the last event. */
   flush(): void {
     if (this.held !== null) this.text += this.held.encoded
     this.held = null
@@ -68,7 +68,7 @@ export class StreamOutput {
     this.hasGiven = false
   }
 
-  /** Returns what is to be sent, once. `last` is the data of the last event. */
+  /** Returns the text to send, and forgets it. `last` is the data of the last event. */
   take(): { readonly text: string; readonly last: string | null } {
     const { text, lastData: last } = this
     this.hash.update(this.unhashed)

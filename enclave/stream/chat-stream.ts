@@ -105,7 +105,9 @@ export class ChatStream implements AnswerStream {
     return template !== null && matchText(template, data)?.given === given ? template : null
   }
 
-  /** Returns the chunk for an event with other text. Null unless there is exactly one chunk. */
+  /**
+   * Returns the chunk for an event with marks as its texts. Null unless there is exactly one chunk.
+   */
   private giveMarked(marked: string): JsonObject | null {
     try {
       const step = normalizeChunk(this.terms, this.state, parseEventData(marked))
@@ -139,7 +141,7 @@ export class ChatStream implements AnswerStream {
     }
   }
 
-  /** Adds a chunk to the record and gives it out. After a FormatError, it has done neither. */
+  /** Adds a chunk to the record and gives it out. Does neither if it throws FormatError. */
   private give(chunk: JsonObject, mayBeLast = hasFinishReason(chunk)): string {
     addChunk(this.assembly, chunk)
     const text = canonicalizeJson(chunk)

@@ -13,10 +13,10 @@ import {
  * again.
  */
 export type TextTemplate = {
-  /** The parts around the holes of the provider's event, in their order. */
+  /** The fixed parts of the provider's event, in order, between its varying texts. */
   readonly pieces: readonly string[]
   readonly holes: readonly HoleName[]
-  /** The parts around the holes of the canonical chunk that is passed on. */
+  /** The fixed parts of the canonical chunk that is passed on, in order. */
   readonly givenPieces: readonly string[]
   readonly givenHoles: readonly HoleName[]
   /** Index of the choice that contains the text. */
@@ -141,7 +141,7 @@ function decode(written: string): string {
   return written.includes('\\') ? (JSON.parse(`"${written}"`) as string) : written
 }
 
-/** If a mark is missing or repeated, the result has another number of holes than the event. */
+/** If a mark is missing or repeated, the result has more or fewer holes than the event. */
 function splitAtMarks(given: string): {
   readonly pieces: readonly string[]
   readonly holes: readonly HoleName[]

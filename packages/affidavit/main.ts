@@ -15,7 +15,7 @@ await runCommandLine(
   }),
 )
 
-/** The package contains the page, which names the commit of its build. */
+/** Returns the page in this package, with the version and the commit of its build. */
 async function openVerifier() {
   const read = (name: string) => readFile(join(import.meta.dirname, '..', name), 'utf8')
   const { version, gitHead } = JSON.parse(await read('package.json'))

@@ -42,16 +42,16 @@ type ActDefinition<Over, Order, Given, Outcome, Reply> = {
    * database.
    */
   readonly scope: 'admin' | 'operator'
-  /** The order of a GET or DELETE call. */
+  /** The schema of a GET or DELETE call's query. */
   readonly query?: z.ZodType<Order, Given>
-  /** The order of a POST or PUT call. */
+  /** The schema of a POST or PUT call's body. */
   readonly body?: Form<Order, Given> & { readonly example?: object }
   readonly reply: Form<Reply>
   readonly errors?: readonly ErrorCode[]
   /** `over.database`, if any, is the transaction that records the act. */
   readonly run: (order: Order, over: Over) => Promise<Outcome>
   /**
-   * What is recorded: names and ids, never a secret. A text is the reason why the act is not
+   * What is recorded: names and ids, never a secret. A text, instead, states why the act is not
    * recorded.
    */
   readonly trail:
@@ -77,7 +77,7 @@ export type Act<Over, Given, Reply extends object> = {
   readonly toRoute: (over: Over & ActPlace) => Route
 }
 
-/** An act on the database and its record are written in one transaction. */
+/** Defines an act. An act on the database and the act's record are written in one transaction. */
 export function defineAct<Over, Order, Given, Outcome, Reply extends object>(
   definition: ActDefinition<Over, Order, Given, Outcome, Reply>,
 ): Act<Over, Given, Reply> {

@@ -71,8 +71,8 @@ export type AdminLog = {
   /** Newest first. */
   list(query: AdminActQuery): Promise<readonly AdminAct[]>
   /**
-   * Computes the chain again. `expected` must have been stored elsewhere. Without it, this does NOT
-   * notice that the newest acts are missing, or that the end of the chain was written again.
+   * Computes the chain again. `expected` must have been stored elsewhere. Without `expected`, the
+   * check does NOT notice if the newest acts are missing, or if the end of the chain was rewritten.
    */
   check(
     expected: { readonly position: number; readonly hash: string } | null,

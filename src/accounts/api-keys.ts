@@ -11,13 +11,16 @@ import { createKnownKeys, KEYS_CACHED_MAX } from './known-keys.ts'
  */
 export const API_KEY_FORM = /^afd_([a-z2-7]{16})_[A-Za-z0-9_-]{43}$/
 
-/** Other texts are not looked up, because the database cannot store some texts (U+0000). */
+/**
+ * The form of a key's id. Other texts are not looked up, because the database cannot store some
+ * texts (U+0000).
+ */
 export const KEY_ID_FORM = /^[a-z2-7]{16}$/
 export const keyIdText = patternText(KEY_ID_FORM, 'value_error', 'the id of a key')
 
 /**
- * Maximum number of keys that an account made through the API and that are valid, or ended within
- * the last day. Without this limit, one key could fill the database.
+ * Maximum number of keys that an account made through the API. Valid keys count, and keys that
+ * ended within the last day. Without this limit, one key could fill the database.
  */
 export const KEYS_PER_ACCOUNT_MAX = 10_000
 const ENDED_KEPT_SECONDS = 24 * 3_600
@@ -67,7 +70,7 @@ export type ApiKeys = {
     key: Omit<KeyRequest, 'madeBy'> & { readonly accountName: string },
   ): Promise<NewApiKey & { readonly isAccountNew: boolean }>
   /**
-   * `too_many`: the account has KEYS_PER_ACCOUNT_MAX keys. Concurrent calls may exceed this limit
+   * `too_many`: the account has KEYS_PER_ACCOUNT_MAX keys. Concurrent calls can exceed this limit
    * slightly.
    */
   createFor(
@@ -77,9 +80,9 @@ export type ApiKeys = {
   /** Oldest first: the keys of one account, or of all accounts (null, the default). */
   list(accountId?: string | null): Promise<readonly ApiKeyFacts[]>
   /**
-   * Revokes a key of the account (null, the default: of any account), and the keys that it made for
-   * its account, except `kept`. Every gateway refuses them within KEY_AGE_MAX_MS. Returns the ids
-   * of the keys that were valid until now, or null when no key has this id.
+   * Revokes a key of the account (null, the default: of any account), and the keys that were made
+   * with that key for its account, except `kept`. Every gateway refuses them within KEY_AGE_MAX_MS.
+   * Returns the ids of the keys that were valid until now, or null when no key has this id.
    */
   revoke(
     id: string,
@@ -94,7 +97,7 @@ export type ApiKeys = {
 /**
  * `now` is Unix milliseconds. `random` returns unpredictable bytes. `fixedKey` is one more accepted
  * key, for development only: it may have any form and cannot be revoked. `monotonic` is
- * milliseconds of a clock that is never set, which limits how long a revoked key is accepted.
+ * milliseconds of a clock that is never set: this clock limits how long a revoked key is accepted.
  */
 export function createApiKeys(options: {
   readonly keys: KeysStore

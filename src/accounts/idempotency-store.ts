@@ -22,7 +22,7 @@ export type KnownCall = Pick<KeyedCall, 'callId' | 'requestHash' | 'processId' |
   readonly answer: string | null
   /** True if the gateway is alive and still runs the call. */
   readonly isRunning: boolean
-  /** Seconds since the gateway gave up the call. Null if it did not. */
+  /** Seconds since the gateway gave up the call. Null if the call is not given up. */
   readonly abandonedForSeconds: number | null
 }
 
@@ -35,10 +35,12 @@ export type IdempotencyStore = {
    * Claims the key for `retentionSeconds`. Returns the earlier call if the key is already claimed.
    */
   claim(call: KeyedCall, retentionSeconds: number): Promise<'claimed' | KnownCall>
-  /** Claims the key for another try, unless another call is first. Keeps the retention time. */
+  /**
+   * Claims the key for another try, unless another call does so first. Keeps the retention time.
+   */
   takeOver(call: KeyedCall, from: string): Promise<boolean>
   keep(call: CallName, answer: string): Promise<void>
-  /** No caller waits for the call, and the outcome is unknown. */
+  /** Records that no caller waits for the call, and that its outcome is unknown. */
   abandon(call: CallName): Promise<void>
   /** Deletes the claim of a call that produced nothing. */
   release(call: CallName): Promise<void>
@@ -48,13 +50,13 @@ export type IdempotencyStore = {
 
 export type CallName = Pick<KeyedCall, 'accountId' | 'key' | 'callId'>
 
-/** Maximum number of rows. A longer delete would delay other statements. */
+/** Maximum number of rows in one delete. A longer delete would delay other statements. */
 const PURGE_MAX = 1_000
 
-/** Number of tries. Between two tries, another call may claim and release the key. */
+/** Number of tries. Between two tries, another call can claim and release the key. */
 const CLAIM_ROUNDS = 3
 
-/** A result of `claim` is durable. */
+/** When `claim` resolves, its result is durable. */
 export function createIdempotencyStore(
   { queries, content }: Pick<Database, 'queries' | 'content'>,
   clock: StoreClock = null,
@@ -144,7 +146,7 @@ export function createIdempotencyStore(
   }
 }
 
-/** The call to which an encrypted answer belongs. */
+/** Returns the identity under which an answer is encrypted. */
 export function answerIdentity({ accountId, key, callId }: CallName): ContentIdentity {
   return ['idempotency_keys', accountId, key, callId]
 }

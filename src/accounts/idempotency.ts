@@ -15,7 +15,7 @@ import type { CallName, IdempotencyStore, KeyedCall, KnownCall } from './idempot
 /** This header says that the answer belongs to an earlier call with the same key. */
 const REPLAYED_HEADER = 'idempotent-replayed'
 
-/** Several ids fit into one key. */
+/** One key has room for several ids. */
 const IDEMPOTENCY_KEY_LENGTH_MAX = 255
 
 const idempotencyKey = described(
@@ -76,12 +76,12 @@ export async function claimKey<Stored>(
   return claimed
 }
 
-/** Null if the call must not be made now, or has no key. */
+/** Returns the claim. Null if the call must not be made now, or has no key. */
 export function claimOf(claimed: Claimed | null): Claim | null {
   return claimed?.kind === 'claimed' ? claimed : null
 }
 
-/** `run` returns the answer to store, or null if the call left a record. */
+/** Calls `run`, and ends the claim. `run` returns the answer to store, or null for a record. */
 export async function underClaim<Answer extends string | null>(
   claim: Claim | null,
   run: () => Promise<Answer>,
@@ -138,7 +138,7 @@ type KeyedRequest = {
   readonly requestHash: Uint8Array
   /** True if the answer is a record. If false, the answer is a stored text. */
   readonly isVerified: boolean
-  /** The model of a verified call. Enclaves may serve different models. */
+  /** The model of a verified call. Not all enclaves serve the same models. */
   readonly model?: string
   /**
    * For a plain call. Aborted when other processes may make the call, because they believe that
@@ -152,7 +152,8 @@ export type Claim = {
   readonly kind: 'claimed'
   readonly callId: string
   /**
-   * The enclave that must make the verified call. If the outcome is unknown, its log is searched.
+   * The enclave that must make the verified call. If the outcome is unknown, this enclave's log is
+   * searched.
    */
   readonly notary: string | null
   /** `answer` is null for a verified call: the record is the answer. Never rejects. */
@@ -211,10 +212,10 @@ export type IdempotencyOptions<Stored extends WholeOrNot> = {
 }
 
 /**
- * The answer of a verified completion is its record: the enclave receives the call's id, which
- * later finds the record. So a killed process loses nothing. A verified call is made again only if
- * its first try certainly produced nothing. The error of a failed call may prove that. The death of
- * its gateway does not prove it.
+ * The answer of a verified completion is its record: the enclave receives the call's id, and the
+ * record is later found by this id. So a killed process loses nothing. A verified call is made
+ * again only if its first try certainly produced nothing. The error of a failed call can prove
+ * that, but the death of its gateway cannot.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one store
 export function createIdempotency<Stored extends WholeOrNot>(
@@ -222,7 +223,9 @@ export function createIdempotency<Stored extends WholeOrNot>(
 ): Idempotency<Stored> {
   const { store, lease, now, log } = options
   const running = new Map<string, KeyedRequest>()
-  /** Calls without a result whose keys could not be freed. The next claims try again. */
+  /**
+   * Calls without a result whose keys could not be freed. The next claims try again to free them.
+   */
   const unfreed = new LruMap<string, CallName>(UNFREED_MAX)
   let purgedAtMs = now()
   lease.onLost(() => {
@@ -271,7 +274,7 @@ export function createIdempotency<Stored extends WholeOrNot>(
     for (const [, call] of [...unfreed]) await free(call)
   })
 
-  /** A failed `run` may have claimed the key, so the key is freed later. */
+  /** A `run` that failed can still have claimed the key, so the key is freed later. */
   async function claiming<Outcome>(
     call: KeyedCall,
     request: KeyedRequest,
@@ -319,7 +322,7 @@ export function createIdempotency<Stored extends WholeOrNot>(
     const record = isVerified ? await findAnswer(options, known) : null
     if (record !== null) return { kind: 'record', record }
     if (known.isRunning) {
-      // The call ran in this process and has ended, but its key could not be freed then.
+      // The call ran in this process and has ended, but its key could not be freed at its end.
       if (known.processId === lease.id() && !running.has(known.callId)) {
         const over = { accountId, key, callId: known.callId }
         await (unfreed.get(over.callId) === undefined ? store.abandon(over) : free(over))

@@ -51,7 +51,7 @@ export const createKey = z
 /** Default: the caller's account. */
 const keysQuery = z.looseObject({ account_id: uuidText.nullish() })
 
-/** It never contains the secret. */
+/** The facts of a key, without its secret. */
 export const managedKey = z.strictObject({
   id: z.string(),
   account_id: z.uuid(),
@@ -99,7 +99,7 @@ type Keys = {
 }
 
 /**
- * A key with the scope `admin` acts on all accounts, any other key on its own account. Such a key
+ * A key with the scope `admin` acts on all accounts. Any other key acts on its own account, and
  * needs the scope `keys` to make keys. The new key gets no more rights and no longer life than the
  * key that makes it. A key with a budget makes no keys, because a new key could spend more than the
  * budget.
@@ -190,7 +190,7 @@ async function make(
     throw new ApiError('insufficient_scope', 'A key with a budget cannot make keys')
   if (request.expiresAt !== null && request.expiresAt * 1000 <= now())
     throw unfitFor('body', 'expires_at', 'Input should be in the future')
-  // The fixed key of a development configuration is not in any table.
+  // A development configuration's fixed key is in no table, so its id is not stored.
   const madeBy = KEY_ID_FORM.test(caller.keyId) ? caller.keyId : null
   const made = await adminLog.record(
     actor,
@@ -205,7 +205,7 @@ async function make(
   return { ...describeKey(made.key), key: made.text }
 }
 
-/** Also revokes the keys that it made for its account, except the calling key. */
+/** Revokes a key, and the keys that were made with it for its account, except the calling key. */
 async function revoke(
   { keys, adminLog }: Keys,
   caller: Caller,

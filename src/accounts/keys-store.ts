@@ -93,9 +93,10 @@ export type KeysStore = {
   /** Returns the keys of the account (null: of all accounts) in the order of creation. */
   listKeys(accountId: string | null): Promise<readonly StoredKey[]>
   /**
-   * Revokes a key of the account (null: of any account) forever, the keys that it made for its
-   * account, the keys that those made, and so on. `kept` and the keys that `kept` made stay valid.
-   * Returns the ids of the keys that were valid until now, or null if no key has this id.
+   * Revokes forever a key of the account (null: of any account), the keys that were made with this
+   * key for its account, the keys that were made with them, and so on. `kept` and the keys that
+   * `kept` made stay valid. Returns the ids of the keys that were valid until now, or null if no
+   * key has this id.
    */
   revokeKey(id: string, revocation: Revocation): Promise<readonly string[] | null>
   /** Does nothing if the last recorded use was within USE_INTERVAL_SECONDS. */
@@ -190,8 +191,8 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
       return rows.length > 0
     },
     async addKey(key) {
-      // Locks the row of the making key. So a statement that revokes that key also finds the new
-      // key.
+      // Locks the row of the key that makes the new key. Thus a statement that revokes the maker
+      // also finds the new key.
       const { rows } = await sql`
         with maker as (
           select from api_keys where id = ${key.madeBy}::text and revoked_at is null for share
@@ -231,7 +232,7 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
     },
     async revokeKey(id, revocation) {
       const revoked: string[] = []
-      // Repeated until no further key is found: a key may have made another key just before it was
+      // Repeated until no further key is found: a key can have made another key just before it was
       // revoked.
       for (;;) {
         const family = await revokeFamily(queries, id, revocation)

@@ -24,9 +24,9 @@ type KnownKey = {
 }
 
 /**
- * Looks keys up. An answer of the store is used for KEY_AGE_MAX_MS. One query refreshes all keys in
- * use before that time, so their calls do not wait. Rejects with the driver's error. `monotonic` is
- * milliseconds of a clock that is never set.
+ * Looks keys up. An answer of the store is used for KEY_AGE_MAX_MS. Before this time ends, one
+ * query refreshes all keys in use, so their calls do not wait. Rejects with the driver's error.
+ * `monotonic` is milliseconds of a clock that is never set.
  */
 export function createKnownKeys(
   store: Pick<KeysStore, 'findKey' | 'findKeys'>,

@@ -4,7 +4,7 @@ import { admitContentKeys } from '../storage/content-keys-store.ts'
 import type { Database } from '../storage/database.ts'
 import { type AdminLog, createAdminLog } from './admin-log-store.ts'
 
-/** The author of changes to the settings and to the files that they name. */
+/** The author of changes to the settings and to the files that the settings name. */
 export const CONFIGURATION: Operator = { who: 'operator', accountId: null, from: 'configuration' }
 
 /**

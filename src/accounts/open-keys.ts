@@ -8,7 +8,7 @@ import type { AdminLog, NewAct } from './admin-log-store.ts'
 import { type ApiKeyFacts, type ApiKeys, createApiKeys } from './api-keys.ts'
 import { createKeysStore } from './keys-store.ts'
 
-/** In the data folder, with the key of the first start. */
+/** File in the data folder that holds the key of the first start. */
 export const KEY_FILE = 'api-key'
 const DEVELOPMENT_ACCOUNT = 'development'
 
@@ -56,7 +56,7 @@ export async function openKeys(
     readonly database: Database
     readonly home: Home | null
     readonly adminLog: Pick<AdminLog, 'record'>
-    /** Keys that only tests set. */
+    /** Only tests set this member. */
     readonly keys?: ApiKeys | undefined
   },
 ): Promise<OpenedKeys> {
@@ -71,8 +71,8 @@ export async function openKeys(
 }
 
 /**
- * A stored key may be revoked, or may belong to a different database. Then a new key with all
- * rights is made. Only the file's user can read it.
+ * Returns the key in the file. If it is revoked, or belongs to a different database, makes a new
+ * key with all rights. Only this user can read the file.
  */
 async function openDevelopmentKey(
   dataFolder: string,

@@ -8,7 +8,7 @@ import { StartFailure } from '../runtime/starting.ts'
 /** Billionths in one unit of the currency. */
 export const NANO = 1_000_000_000n
 
-/** One call counts at most this number of tokens. */
+/** A call counts as at most this number of tokens. */
 export const TOKENS_MAX = 1_000_000_000_000
 
 /** A JSON number can hold this amount exactly. */
@@ -27,7 +27,7 @@ type Price = {
 /** The first price that matches a model is used. */
 export type Prices = readonly Price[]
 
-/** In billionths, rounded up and at most MONEY_MAX. Null if no price matches the model. */
+/** Returns billionths, rounded up and at most MONEY_MAX. Null if no price matches the model. */
 export function priceOf(
   prices: Prices,
   {
@@ -82,8 +82,8 @@ export type CallUse = {
 }
 
 /**
- * Tokens above TOKENS_MAX are not counted. The provider's number of prompt tokens may exceed
- * `tokens`, and is then reduced.
+ * Tokens above TOKENS_MAX are not counted. If the provider's number of prompt tokens exceeds
+ * `tokens`, the number is reduced.
  */
 export function computeUse(prices: Prices, size: CallSize): CallUse {
   const tokens = Math.min(size.tokens, TOKENS_MAX)

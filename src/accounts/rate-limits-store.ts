@@ -65,7 +65,7 @@ export type KeyUsage = {
   readonly unpricedRequests: number
 }
 
-/** `used` after the call. */
+/** `used` is the use after the call. */
 export type StepOutcome = { readonly isAdmitted: boolean; readonly used: UsedWindows }
 
 type LimitStep = {
@@ -75,7 +75,7 @@ type LimitStep = {
   /** Higher for each later batch of a process. Null if there are no settlements and no usages. */
   readonly batch: number | null
   readonly buckets: readonly LimitBucket[]
-  /** They count in the hour in which the step runs. */
+  /** The usages count in the hour in which the step runs. */
   readonly usages: readonly KeyUsage[]
 }
 

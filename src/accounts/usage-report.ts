@@ -6,7 +6,7 @@ type UsagePeriod = UsageQuery['per']
 type UsageDimension = UsageQuery['by'][number]
 type UsageSums = Pick<UsageRow, (typeof SUM_COLUMNS)[number]>
 
-/** Null means that a sum is unknown, which is not 0. */
+/** Null means that a sum is unknown. It does not mean 0. */
 export type ReportedSums = {
   readonly requests: number
   readonly tokens: number
@@ -19,8 +19,8 @@ export type ReportedSums = {
 }
 
 /**
- * Prompt and answer are null if no tokens have separate counts. Money is null if no request has a
- * price.
+ * Prompt and answer are null if they were never counted separately. Money is null if no request has
+ * a price.
  */
 export function reportSums(sums: UsageSums): ReportedSums {
   const isUnsplit = sums.tokens > 0 && sums.unsplit_tokens >= sums.tokens

@@ -213,7 +213,9 @@ function rangeOf(
   return { since: begin, until }
 }
 
-/** The start of the period that is `by` periods after the period of `at`. Never before 1970. */
+/**
+ * Returns the start of the period that is `by` periods after the period of `at`. Never before 1970.
+ */
 function later(per: Period, at: number, by: number): number {
   if (per === 'month') {
     const date = new Date(at * 1000)

@@ -69,7 +69,7 @@ export type UsageStore = {
    */
   report(query: AccountsQuery): Promise<readonly UsageRow[] | 'too_many' | 'unknown_account'>
   /**
-   * Adds hours older than USAGE_HOURS_AGE_MAX_SECONDS to their days. Removes days older than
+   * Merges hours older than USAGE_HOURS_AGE_MAX_SECONDS into days. Removes days older than
    * USAGE_AGE_MAX_SECONDS.
    */
   prune(): Promise<void>
@@ -85,8 +85,8 @@ export function createUsageStore(
     async report({ account, key, from, until, per, by }) {
       const { id = null, name = null }: { id?: string | null; name?: string | null } = account ?? {}
       const is = (dimension: UsageQuery['by'][number]) => sql`${by.includes(dimension)}::boolean`
-      // Rows from before the counts by key and model have an empty key id. Their key and model are
-      // unknown.
+      // Rows that are older than the counts by key and model have an empty key id. Their key and
+      // model are unknown.
       const { rows } = await sql<UsageRow>`
         select * from (
           select case ${per}::text when 'hour' then u.hour_at when 'total' then ${from}::bigint

@@ -138,7 +138,7 @@ export function startAgent(options: AgentOptions): Agent {
   const done = keepServing().finally(() => {
     phase = 'stopped'
   })
-  // The caller may never read `done`. Even then, a rejection must not end the process.
+  // If the caller never reads `done`, a rejection must still not end the process.
   done.catch(() => undefined)
   return {
     done,
@@ -177,7 +177,8 @@ function faultOf(error: unknown, hasServed: boolean, log: Logger): null {
   const isFinal = error instanceof AgentFailure || (error instanceof GatewayError && error.isFinal)
   if (isFinal && !hasServed)
     throw error instanceof AgentFailure ? error : new AgentFailure(error.message)
-  // The backend receives no caller's prompt during registration, so its message contains none.
+  // During registration, the backend receives no caller's prompt, so its message contains no
+  // prompt.
   if (error instanceof GatewayError || error instanceof AgentFailure)
     log.warn({ fault: error.message }, 'not registered')
   else if (error instanceof BackendError)

@@ -25,7 +25,7 @@ type AnswerStep = {
 
 /**
  * Parses one answer of a backend. The usage chunk is returned last and alone, with `choices: []`,
- * because gateways without support for end frames treat it as the end.
+ * because gateways without support for end frames treat this chunk as the end.
  */
 export class AnswerParser {
   private readonly events = new EventParser({ eventBytesMax: EVENT_BYTES_MAX, errorLines: true })
@@ -36,12 +36,12 @@ export class AnswerParser {
     isEnded: false,
   }
 
-  /** The end mark was received. Everything after it is ignored. */
+  /** True after the end mark. Everything after the mark is ignored. */
   get isEnded(): boolean {
     return this.answer.isEnded
   }
 
-  /** Returns the complete chunks. `fault`: an error, a malformed or a too long event. */
+  /** Returns the complete chunks. `fault`: an error event, or a malformed or too long event. */
   push(bytes: Uint8Array): AnswerStep {
     return this.take((events) => this.events.push(bytes, events))
   }

@@ -13,8 +13,8 @@ export type BackendAnswer = {
   /** The names are in lower case. */
   readonly headers: Readonly<Record<string, unknown>>
   /**
-   * Null after the last packet. After a fault, the earlier packets come first. Then rejects with
-   * the connection's fault or the signal's reason.
+   * Returns the next packet, or null after the last packet. After a fault, first returns the
+   * earlier packets. Then rejects with the connection's fault or the signal's reason.
    */
   next(): Promise<Uint8Array | null>
   /**

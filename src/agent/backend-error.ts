@@ -2,7 +2,7 @@ import { type Refusal, readRefusal } from '../../enclave/protocol/refusal.ts'
 import { FAULT_MESSAGE_LENGTH_MAX, FAULT_STATUS_CODES } from '../nodes/protocol/frames.ts'
 
 /**
- * The backend refused the request or failed. `message` may quote the request, so it goes only to
+ * The backend refused the request or failed. `message` can quote the request, so it goes only to
  * the gateway and is never logged.
  */
 export class BackendError extends Error {
@@ -14,7 +14,9 @@ export class BackendError extends Error {
   /** For the log, without text from the backend. */
   readonly reason: string
 
-  /** `status`: the backend's status or error code. It becomes 500 if frames cannot carry it. */
+  /**
+   * `status`: the backend's status or error code. A status that frames cannot carry becomes 500.
+   */
   constructor(
     message: string,
     status = 500,

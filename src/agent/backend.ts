@@ -66,7 +66,7 @@ export type Backend = {
    * with usage. Aborting ends the call. Throws BackendError, or the signal's reason.
    */
   streamChat(request: JsonObject, signal: AbortSignal): AsyncIterable<readonly AnswerChunk[]>
-  /** Asks each path with a body that is not JSON, which starts no inference. */
+  /** Sends each path a body that is not JSON, because such a body starts no inference. */
   listDialects(): Promise<readonly NodeDialect[]>
   /**
    * The request stays unchanged. Each step returns the events of one packet, or a piece of a whole
@@ -258,12 +258,12 @@ function askForStream(request: JsonObject): JsonObject {
 }
 
 /**
- * A path that exists answers like this to a body that is not JSON. llama.cpp answers 500. LM Studio
- * answers 200 at a path that does not exist.
+ * A path that exists answers a body that is not JSON with one of these statuses. llama.cpp answers
+ * 500. LM Studio answers 200 at a path that does not exist.
  */
 const REFUSED_BODY: ReadonlySet<number> = new Set([400, 415, 422, 500])
 
-/** The messages of BackendError contain no addresses. */
+/** Throws BackendError, because its messages contain no addresses. */
 async function* mapFaults<Batch>(
   batches: AsyncIterable<Batch>,
   signal: AbortSignal,
@@ -319,7 +319,7 @@ type BackendRequest = {
   readonly body: string | Uint8Array
 }
 
-/** JSON for new images, a form for a change of an image. Throws BackendError. */
+/** Returns JSON for new images, or a form for a change of an image. Throws BackendError. */
 function writeImageCall({
   model,
   prompt,

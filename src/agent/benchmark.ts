@@ -11,7 +11,7 @@ import { BackendError } from './backend-error.ts'
 export type BenchmarkPlan = {
   /**
    * Includes the warm-up. Every part sends at least one request, so a benchmark of a slow backend
-   * may take longer.
+   * can take longer.
    */
   readonly durationMs: number
   /** Concurrent requests in the last part. */
@@ -35,7 +35,7 @@ export type BenchmarkProgress = {
 /** Tokens per second. A slower node is not useful, because people read faster. */
 export const TOKENS_PER_SECOND_MIN = 1
 
-/** The public client measures for the same time, which shows the speed that a model can sustain. */
+/** The public client measures equally long. This time shows a speed that a model can sustain. */
 export const BENCHMARK: BenchmarkPlan = { durationMs: 60_000, concurrency: 8 }
 
 /**
@@ -95,7 +95,7 @@ export async function runBenchmark(
 const WARM_UP_TOKENS = 16
 const TOKENS_MIN = 16
 const TOKENS_MAX = 512
-/** In this first share of the time, requests run one after another. */
+/** Requests run one after another in this first part of the time. */
 const SINGLE_SHARE = 0.4
 /** Requests that one worker should complete in a benchmark. */
 const REQUESTS_AIM = 4
@@ -103,7 +103,7 @@ const REQUESTS_AIM = 4
 /** From the first token to the last token. */
 type Timing = { readonly tokens: number; readonly ms: number }
 
-/** Several answers must end within the time. */
+/** Chooses a length so that several answers end in time. */
 function chooseTokens(tokensPerSecond: number, durationMs: number): number {
   const aim = Math.floor((tokensPerSecond * durationMs * SINGLE_SHARE) / 1000 / REQUESTS_AIM)
   return Math.min(TOKENS_MAX, Math.max(TOKENS_MIN, aim))
@@ -191,7 +191,7 @@ function speedOf(timings: readonly Timing[]): number {
   return (tokens / ms) * 1000
 }
 
-/** Gateways accept no higher speed. Only a backend without a real model reaches this speed. */
+/** Rounds a speed. Only a backend without a real model reaches the gateways' maximum. */
 function round(tokensPerSecond: number): number {
   return Math.min(TOKENS_PER_SECOND_MAX, Math.round(tokensPerSecond * 100) / 100)
 }

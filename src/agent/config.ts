@@ -19,7 +19,10 @@ import { BENCHMARK, TOKENS_PER_SECOND_MIN } from './benchmark.ts'
 
 const HOUR_MS = 3_600_000
 
-/** Every variable of a node agent. Empty counts as unset; options of the command line go first. */
+/**
+ * Every variable of a node agent. Empty counts as unset. Options of the command line take
+ * precedence.
+ */
 const schema = z.object({
   /** The gateway, `https://host[:port]`, without `/v1`. Default: where `npm start` listens. */
   AFFIDAVIT_URL: url(['http', 'https']).default('http://127.0.0.1:3000'),
@@ -106,7 +109,7 @@ type Settings = z.output<typeof schema>
 export type GatewayAccess = { readonly gatewayUrl: string; readonly apiKey: string }
 
 type NodeChoice = {
-  /** Null selects the account's node with `nodeName`. Its id may be in `nodesFile`. */
+  /** Null selects the account's node with `nodeName`. The id of this node can be in `nodesFile`. */
   readonly nodeId: string | null
   readonly nodeName: string
   /** Path of the file with ids of nodes. */
@@ -154,7 +157,7 @@ export function readAgentConfig(
   return { ...agentOf(settings), nodeId: settings.NODE_ID ?? '' }
 }
 
-/** The node may not exist yet. Throws as readAgentConfig does. */
+/** The node need not exist yet. Throws as readAgentConfig does. */
 export function readRunConfig(
   options: Environment = {},
   environment: Environment = process.env,

@@ -48,7 +48,7 @@ export type ConnectionEnd = {
 export type Connection = {
   /** Never rejects. */
   readonly closed: Promise<ConnectionEnd>
-  /** Accepts no new runs, and waits at most `graceMs` for the running ones. */
+  /** Accepts no new runs, and waits at most `graceMs` for the running runs to end. */
   drain(graceMs: number): Promise<void>
   status(): { readonly isOpen: boolean; readonly running: number }
 }
@@ -169,7 +169,7 @@ function dial(options: ConnectionOptions): WebSocket {
   })
 }
 
-/** Every agent announces these (src/nodes/README.md). */
+/** Every agent announces these features (src/nodes/README.md). */
 const FEATURES: readonly NodeFeature[] = ['cancel', 'drain', 'extra-members', 'large-frames']
 
 function socketUrl(gatewayUrl: string): URL {
@@ -199,7 +199,7 @@ function createResponder({
   readonly log: Logger
 }): (text: string) => void {
   const { send } = sender
-  // A reading takes half a second and starts a process, so only one runs at a time.
+  // A reading takes half a second and starts a process, so only one reading runs at a time.
   const readOnce = singleFlight(readLoad)
 
   function obey(control: AskedControl): void {
@@ -252,13 +252,13 @@ function createResponder({
   }
 }
 
-/** If more bytes wait for a slow gateway, its runs must wait. */
+/** If more bytes than this wait for a slow gateway, the runs must wait. */
 const WAITING_BYTES_MAX = 1024 * 1024
 
 type Sender = {
-  /** If it returns a promise, the caller should wait before the next frame. */
+  /** If `send` returns a promise, the caller should wait before the next frame. */
   send(frame: string): void | Promise<void>
-  /** Sets the socket below the WebSocket. Frames of one tick are then sent in one write. */
+  /** Sets the socket that carries the WebSocket. Frames of one tick are then sent in one write. */
   attach(socket: Socket): void
   /** True if the gateway reads frames more slowly than they are sent. */
   isBehind(): boolean
@@ -312,7 +312,7 @@ type Liveness = {
 }
 
 /**
- * Ends the connection if nothing arrived between two pings: the other end may be gone without a
+ * Ends the connection if nothing arrived between two pings: the other end can be gone without a
  * close frame. `now` is milliseconds of a clock that never goes back.
  */
 function watchLiveness(socket: WebSocket, pingMs: number, now: () => number): Liveness {

@@ -22,7 +22,7 @@ export async function* readDialectEvents(
   yield chunksOf(parser.end())
 }
 
-/** Splits the text of a whole answer, because a frame may not hold the whole text. */
+/** Splits the text of a whole answer, because the whole text can be too long for a frame. */
 export function* splitBody(bytes: Uint8Array): Generator<readonly DialectChunk[]> {
   const text = Buffer.from(bytes).toString('utf8')
   let start = 0

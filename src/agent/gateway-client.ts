@@ -88,7 +88,7 @@ export function createGatewayClient(options: {
   /** `http(s)://host[:port][/path]`, without `/v1`. */
   readonly url: string
   readonly apiKey: string
-  /** Aborting ends running calls, which then reject. */
+  /** Aborting rejects the running calls. */
   readonly signal?: AbortSignal
 }): GatewayClient {
   const send = createSend(options)
@@ -104,7 +104,7 @@ export function createGatewayClient(options: {
     },
     findNode: (nodeId) =>
       orNull(send('GET', `/v1/node/info?${query({ node_id: nodeId })}`, infoSchema)),
-    // A limit of null is not sent: other gateways may read any value as a limit.
+    // A limit of null is not sent, because other gateways could read any value as a limit.
     saveHardware: async (nodeId, { power_limit: limit, ...hardware }) => {
       const body = {
         node_id: nodeId,

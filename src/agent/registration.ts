@@ -28,9 +28,10 @@ type RegistrationOptions = {
 }
 
 /**
- * Registers a node, so that the gateway allows it to connect. The order of the calls is the public
- * client's. Nodes for images have one model and no benchmark. Returns at least one model. Rejects
- * with AgentFailure, and with GatewayError or BackendError for faults that may be temporary.
+ * Registers a node, so that the gateway allows it to connect. The calls have the same order as in
+ * the public client. Nodes for images have one model and no benchmark. Returns at least one model.
+ * Rejects with AgentFailure, and with GatewayError or BackendError for faults that may be
+ * temporary.
  */
 export async function prepareNode(
   options: RegistrationOptions,
@@ -59,7 +60,7 @@ export async function prepareNode(
   return served
 }
 
-/** Image servers may list no models. Then the gateway's first probe tests the configured name. */
+/** Some image servers list no models. Then the gateway's first probe tests the configured name. */
 async function findModels(options: RegistrationOptions): Promise<readonly string[]> {
   const { nodeType, models, backend } = options
   if (nodeType === 'LLM') return chooseModels(await backend.listModels(), options)

@@ -12,8 +12,9 @@ import { traceRuns } from './trace-runs.ts'
 export type AgentReady = { readonly kind: 'ready'; readonly nodeId: string }
 
 /**
- * The first SIGTERM or SIGINT drains the agent, a second one ends it at once. The end of the IPC
- * channel also ends it, because its parent process has ended. Rejects with AgentFailure.
+ * The first SIGTERM or SIGINT drains the agent, a second signal ends it at once. The agent also
+ * ends at the end of the IPC channel, because the parent process has ended. Rejects with
+ * AgentFailure.
  */
 export async function runAgent(
   config: AgentConfig,
@@ -72,7 +73,7 @@ export async function runAgent(
   }
 }
 
-/** One Ctrl-C may arrive twice: from the terminal, and from npm. */
+/** One Ctrl-C can arrive twice: from the terminal, and from npm. */
 const SAME_SIGNAL_MS = 500
 
 function notifyParent(ready: AgentReady): void {

@@ -100,7 +100,7 @@ const BASE_URLS =
 
 /** One equal segment is too few: nearly all paths begin with `/v1`. */
 const SHARED_MIN = 2
-/** A caller's path may have thousands of segments. */
+/** A caller's path can have thousands of segments. */
 const SHARED_MAX = 8
 
 /** `/v1/models/{model}`, as in the API's description. */

@@ -45,8 +45,8 @@ export type AppSockets = {
   readonly path: string
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
   /**
-   * Ends all sockets. close() calls it when no call on this gateway needs them. Calls on other
-   * gateways may need them for `graceMs`.
+   * Ends all sockets. close() calls this method when no call on this gateway needs the sockets.
+   * Waits at most `graceMs` for calls on other gateways that need them.
    */
   stop(graceMs: number): Promise<void>
 }

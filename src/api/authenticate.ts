@@ -82,8 +82,8 @@ async function findCaller(keys: Authenticator, key: string): Promise<Caller | nu
 }
 
 /**
- * Must run behind `authenticate`: a route without it is a fault of this program, so no caller is
- * served.
+ * Returns the caller that `authenticate` found. Throws if `authenticate` has not run, because no
+ * caller must be served then.
  */
 export function callerOf(state: { readonly caller: Caller | null }): Caller {
   if (state.caller === null) throw new TypeError('expected authenticate before this route')

@@ -35,7 +35,7 @@ export function createClientAddresses(
 }
 
 /**
- * Callers of one group share limits. The group is the address, or the /64 of an IPv6 address,
+ * Returns the group of callers that share limits: the address, or the /64 of an IPv6 address,
  * because one holder has a whole /64. Null gives `nowhere`.
  */
 export function clientGroupOf(address: string | null): string {

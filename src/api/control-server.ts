@@ -25,7 +25,7 @@ import type { Route } from './route.ts'
 import { createHttpServer } from './server.ts'
 import { openRequest } from './track-calls.ts'
 
-/** All calls together. Bodies contain only names and reasons. */
+/** For all calls together. Bodies contain only names and reasons. */
 const MEMORY_BYTES_MAX = 64 * 1024 * 1024
 /** Required, although administrators' routes have no streams. */
 const KEEP_ALIVE_MS = 15_000
@@ -54,9 +54,9 @@ export async function openControl(
 }
 
 /**
- * Opens the control socket at the operator's path, which only this user can connect to (mode 0600).
- * Replaces the socket of a killed gateway. Rejects with StartFailure if a process answers at the
- * path, or if the socket cannot be made.
+ * Opens the control socket at the operator's path. Only this user can connect to the socket (mode
+ * 0600). Replaces the socket of a killed gateway. Rejects with StartFailure if a process answers at
+ * the path, or if the socket cannot be made.
  */
 export async function openControlAt(
   server: Server,

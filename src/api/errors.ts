@@ -88,9 +88,9 @@ export const UPSTREAM_ERRORS = [
 ] as const satisfies readonly ErrorCode[]
 
 type ApiErrorDetails = ErrorDetails & {
-  /** True if it is certain that no answer was made. Any code may have it. */
+  /** True if it is certain that no answer was made. Possible with any code. */
   readonly leavesNoResult?: boolean
-  /** True if the provider may have made the result. Any code may have it. */
+  /** True if the provider may have made the result. Possible with any code. */
   readonly mayBeMade?: boolean
   /** The request's member that caused the error. Replaces `param` in ERROR_RULES. */
   readonly param?: string

@@ -174,7 +174,7 @@ export const ANTHROPIC_FACE: Face = {
 /** Every path below has Anthropic's face, even if there is nothing at the path. */
 const ANTHROPIC_BASE = '/v1/verified/anthropic/'
 
-/** For paths that OpenAI's and Anthropic's clients have in common. */
+/** Chooses the face for paths that OpenAI's and Anthropic's clients have in common. */
 export function faceByVersion(headers: IncomingHttpHeaders): Face {
   return headers['anthropic-version'] === undefined ? OPENAI_FACE : ANTHROPIC_FACE
 }
@@ -228,7 +228,10 @@ function anthropicModel({ id, name, created }: FacedModel): object {
   return { type: 'model', id, display_name: name, created_at }
 }
 
-/** A response that failed before its first event: clients need a `response.created`. */
+/**
+ * Returns the first state of a response that failed without events: clients need
+ * `response.created`.
+ */
 function startedResponse({ requestId, startedAtMs }: FacedCall): JsonObject {
   return {
     id: `resp_${requestId}`,

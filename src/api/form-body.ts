@@ -36,7 +36,8 @@ export async function readForm(
 const forms = createSerialQueue()
 
 /**
- * Parses a form (RFC 7578): koa-body splits it in memory after checkForm. Throws ValidationError.
+ * Parses a form (RFC 7578). After checkForm, koa-body splits the form in memory. Throws
+ * ValidationError.
  */
 export async function parseForm(body: Buffer, boundary: string): Promise<readonly FormPart[]> {
   const { pieces, parts } = checkForm(body, boundary)

@@ -55,7 +55,10 @@ function given(keywords: JsonSchema): JsonSchema {
   return Object.fromEntries(Object.entries(keywords).filter(([, value]) => value !== undefined))
 }
 
-/** A schema with only a type gets a second type. Any other schema becomes an alternative. */
+/**
+ * Adds null to a schema: as a second type if the schema has only a type, otherwise as an
+ * alternative.
+ */
 function orNull(schema: JsonSchema): JsonSchema {
   const { type, additionalProperties: _, ...more } = schema
   return Array.isArray(type) || Object.keys(more).length === 0

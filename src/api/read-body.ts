@@ -107,7 +107,7 @@ export async function readBody(
 
 /** Least memory of a JSON value, in addition to its text. */
 const VALUE_BYTES = 16
-/** `,`, `:`, `[` and `{`: one stands before each value, except the first. */
+/** Each value except the first follows `,`, `:`, `[` or `{`. */
 const VALUE_MARKS: ReadonlySet<number> = new Set([0x2c, 0x3a, 0x5b, 0x7b])
 
 /**

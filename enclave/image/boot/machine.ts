@@ -134,8 +134,8 @@ export type MachinePlan = {
   /** A port on 127.0.0.1 of the host. It leads to the guest's `port`. */
   readonly inward: { readonly hostPort: number; readonly port: number }
   /**
-   * Ports of the only other host that the guest sees. Each leads to a port or a Unix socket of the
-   * real host.
+   * Ports of the only other host in the guest's network. Each leads to a port or a Unix socket of
+   * the real host.
    */
   readonly outward: readonly { readonly port: number; readonly to: number | string }[]
   /** Program that forwards the data of one connection: Node.js with relay.ts. */
@@ -148,7 +148,7 @@ export type Accelerator = 'tcg' | 'kvm'
 /** The guest's address, as set by guest/enclave-init. */
 const GUEST_ADDRESS = '10.0.2.15'
 
-/** The only host that the guest can reach, as guest/enclave-init expects it. */
+/** Address of the only host that the guest can reach. guest/enclave-init expects it. */
 const OUTWARD_ADDRESS = '10.0.2.100'
 
 /**
@@ -262,8 +262,8 @@ export class MachineConsole {
   }
 
   /**
-   * Returns the first line for which `matches` returns true, among the kept lines or new lines.
-   * Returns null if the output or `timeoutMs` ends first.
+   * Returns the first kept or new line for which `matches` returns true. Returns null if the output
+   * ends, or `timeoutMs` is over, before such a line.
    */
   async find(matches: (text: string) => boolean, timeoutMs: number): Promise<ConsoleLine | null> {
     const { promise, resolve } = Promise.withResolvers<ConsoleLine | null>()

@@ -46,7 +46,7 @@ async function run(words: readonly string[]): Promise<void> {
   process.stdout.write(formatBoot(stage, await verifyFirstCompletion(stage)))
 }
 
-/** All started programs end with this process, so only the folder must be removed. */
+/** Removes only the folder, because all started programs end with this process. */
 function endOnSignals(folder: string): void {
   for (const signal of ['SIGINT', 'SIGTERM'] as const)
     process.once(signal, () => {

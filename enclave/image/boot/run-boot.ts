@@ -121,7 +121,7 @@ const NOTHING_OF_THE_OPERATORS = {
  */
 const CALL_TIMEOUT_MS = 60_000
 
-/** Time limit until a block contains the anchor and its proofs are available, milliseconds. */
+/** Time limit until a block contains the anchor and the evidence is available, milliseconds. */
 const EVIDENCE_TIMEOUT_MS = 30_000
 
 /** Returns the completion's hash. Rejects with BootError `call_failed`. */

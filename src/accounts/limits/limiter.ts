@@ -54,8 +54,8 @@ export type Permit = {
   readonly quota: Quota | null
   /**
    * Records what the call really used, whether it succeeded or failed. `model` is for a call that
-   * was admitted without a model: the tokens count for this model's group. Returns null if this is
-   * not the first settlement, which then does not count.
+   * was admitted without a model: the tokens count for this model's group. Only the first
+   * settlement counts. Any later settlement returns null.
    */
   settle(usedTokens: number, model?: string, promptTokens?: number, images?: number): CallUse | null
 }
@@ -136,13 +136,13 @@ async function decide(limiter: Pick<RateLimiter, 'admit'>, call: LimitedCall): P
 
 type RateLimiterOptions = {
   readonly store: RateLimitsStore
-  /** Called once for each call, which uses these tiers until it ends. */
+  /** Called once for each call. The call uses these tiers until it ends. */
   readonly tiers: () => Tiers
   /** Called once for each call. */
   readonly prices: () => Prices
   /**
-   * Calls are counted for this process's id. Other processes believe for `leaseSeconds` that it is
-   * alive.
+   * Calls are counted for this process's id. Other processes believe for `leaseSeconds` that this
+   * process is alive.
    */
   readonly lease: Pick<ProcessLease, 'id'>
   readonly leaseSeconds: number

@@ -45,7 +45,7 @@ export function describeQuota(usage: QuotaUse): Quota {
 export function describeRefusal(usage: QuotaUse, estimate: number): QuotaRefusal {
   const { requests, tokens } = measureAll(usage)
   const tooMany = requests.filter(({ remaining }) => remaining < 1)
-  // Running calls may have used more than the limit. Then even a call without tokens is refused.
+  // Running calls can have used more than the limit. Then even a call without tokens is refused.
   const tooMuch = tokens.filter(({ limit, used }) => used + estimate > limit)
   const inTheWay = [...tooMany, ...tooMuch]
   const retryAfterSeconds = Math.max(1, ...inTheWay.map(({ resetSeconds }) => resetSeconds))
@@ -120,7 +120,8 @@ function describe({ what, limit, remaining }: NamedMeasure, estimate: number): s
 }
 
 /**
- * Answer to `GET /v1/dashboard/rate-limits`, in the form of the first service with this interface.
+ * Answer to `GET /v1/dashboard/rate-limits`, in the form of the service that first had this
+ * interface.
  */
 export type RateLimitsReport = {
   readonly usage_tier_name: string

@@ -36,7 +36,7 @@ export function tierOf(tiers: Tiers, name: string | null): Tier {
   return (name === null ? undefined : tiers.byName.get(name)) ?? tiers.standard
 }
 
-/** Throws TypeError for a tier without a group for the call, which parseTiers refuses. */
+/** Throws TypeError if no group of the tier matches the call. parseTiers refuses such a tier. */
 export function findGroup(
   tier: Tier,
   { kind, model }: { readonly kind: CallKind; readonly model: string },
@@ -74,7 +74,10 @@ export const UNLIMITED_TIERS: Tiers = assembleTiers('unlimited', [
   },
 ])
 
-/** For each kind of call separately. A known service with this interface has these limits. */
+/**
+ * These limits are for each kind of call separately. A known service with this interface has the
+ * same limits.
+ */
 const FREE_LIMITS: RateLimits = {
   requestsPerMinute: 60,
   tokensPerMinute: 40_000,
@@ -130,7 +133,7 @@ export async function readTiers(file: string): Promise<Tiers> {
   throw new StartFailure(faults.join('\n'))
 }
 
-/** Each call is compared with all patterns of its tier. */
+/** Limited, because each call is compared with all patterns of its tier. */
 const TIERS_MAX = 100
 const GROUPS_MAX = 100
 const PATTERNS_MAX = 200
@@ -208,8 +211,8 @@ const tiersFile = z
 type GroupForm = z.output<typeof group>
 
 /**
- * Counts are stored under the groups' names, so the names must be unique. A call that matches no
- * group would not be limited.
+ * Adds a fault if names are equal, because counts are stored under them. Adds a fault if a call
+ * could match no group, because it would not be limited.
  */
 function checkGroups({ value, issues }: z.core.ParsePayload<readonly GroupForm[]>): void {
   const fault = (message: string) =>
