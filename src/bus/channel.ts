@@ -34,7 +34,7 @@ export const FRAME_COST = 256
  * which a NATS server disconnects a gateway by default.
  */
 export const WINDOW_BYTES = 4 * PART_BYTES_MAX
-/** A chat request in a large frame, or an image. */
+/** Enough for a chat request in a large frame, or for an image. */
 export const MESSAGE_BYTES_MAX = 48 * 1024 * 1024
 const ABORT_BYTES_MAX = 16 * 1024
 
@@ -92,8 +92,8 @@ export function createChannel(options: {
   /** Sends or drops a frame. The receiver notices a missing frame. */
   readonly publish: (frame: Uint8Array) => void
   /**
-   * Called with the change in the number of bytes that wait for the reader. False if too many bytes
-   * wait. By default there is no limit.
+   * Called with the change in the number of bytes that wait for the reader. Returns false if too
+   * many bytes wait. By default there is no limit.
    */
   readonly hold?: (bytes: number) => boolean
   /** Default and maximum: PART_BYTES_MAX. */
@@ -112,12 +112,12 @@ class FramedChannel implements OpenChannel {
   private readonly sending = createSerialQueue()
   private sentFrames = 0
   private takenFrames = 0
-  /** The other side still accepts these bytes. Below 0 if the last frame was too large. */
+  /** The other side still accepts this many bytes. Below 0 if the last frame was too large. */
   private credit = WINDOW_BYTES
-  /** This side still accepts these bytes. A change reaches the other side a little later. */
+  /** This side still accepts this many bytes. A change reaches the other side a little later. */
   private granted = WINDOW_BYTES
   private moreCredit = Promise.withResolvers<void>()
-  /** The bytes were read, but their credit was not sent to the other side yet. */
+  /** Credit for bytes that were read. It was not sent to the other side yet. */
   private owedCredit = 0
   private parts: Uint8Array[] = []
   private messageBytes = 0

@@ -170,7 +170,7 @@ export function laterHashes(first: string): RawBuilder<string | null> {
 /**
  * The anchor that counts in the row's sequence: the earliest anchor in a block, or else the last
  * anchor, which can still be mined. `when` is a further condition on the anchor. There are two
- * lookups because one with `or` would read every anchor while there are no statistics.
+ * lookups, because a single lookup with `or` would read every anchor while there are no statistics.
  */
 export function currentAnchor(
   row: string,

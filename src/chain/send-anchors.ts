@@ -72,7 +72,7 @@ export type RoundResult = {
  */
 export class BroadcastRounds {
   readonly #options: RoundOptions
-  /** All anchors below this nonce have a result. Null: ask the store. */
+  /** All anchors below this nonce have a result. Null: the store must be read. */
   #mineFrom: number | null = null
   /**
    * All mined anchors below this nonce are confirmed. The anchor with this nonce has enough
@@ -90,11 +90,11 @@ export class BroadcastRounds {
    */
   #sent = { through: 0, wholeAt: 0 }
   #progress = { nonce: 0, at: 0 }
-  /** The progress of the other gateway, and when it last changed. */
+  /** The last seen progress of the other gateway, and the time of its last change. */
   #elsewhere = { state: '', at: 0 }
   #takenOverUntil = Number.NEGATIVE_INFINITY
   #rejection: string | null = null
-  /** Used nonces without a receipt, and since when the receipt is missing. */
+  /** Used nonces without a receipt, each with the time since which the receipt is missing. */
   readonly #missingSince = new Map<number, number>()
   #takenCount = 0
   #revertedCount = 0

@@ -55,7 +55,7 @@ type EmbeddingsOptions = {
 /** 2048 embeddings of 3072 numbers are 140 MB as text, and a fifth of that as base64. */
 const ANSWER_BYTES_MAX = 160 * 1024 * 1024
 
-/** Null: there are no models. */
+/** Null `config`: there are no models. */
 export function openEmbeddings(
   config: EmbeddingsConfig | null,
   { onStarted }: Opening,

@@ -38,8 +38,8 @@ export type AcceptedReleases = {
 
 /**
  * Returns the reason why an enclave with these facts may not be used now. Null if its release is
- * accepted now and was accepted at the document's time. Readers of the enclave's records check the
- * document's time. `nowMs` is Unix milliseconds.
+ * accepted now and was accepted at the document's time. The document's time matters, because
+ * readers of the enclave's records check it. `nowMs` is Unix milliseconds.
  */
 export function findReleaseFault(
   { measurements: pcrs, timestampMs }: Pick<AttestationFacts, 'measurements' | 'timestampMs'>,

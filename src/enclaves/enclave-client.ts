@@ -134,13 +134,13 @@ export class EnclaveClient {
     throw new EnclaveError('unavailable', 'the enclave that answers was not accepted')
   }
 
-  /** The identity of the enclave that answers now, followed or not. */
+  /** Returns the identity of the enclave that answers now, followed or not. */
   askIdentity(): Promise<Identity> {
     this.forgetIdentity()
     return this.#shareIdentity()
   }
 
-  /** Makes the next identity() request the identity again. */
+  /** Makes the next call of identity() ask the enclave again. */
   forgetIdentity(): void {
     this.#known = null
   }

@@ -253,7 +253,8 @@ async function readRequest(request: IncomingMessage): Promise<Buffer<ArrayBuffer
   let bytes = 0
   for await (const part of request as AsyncIterable<Buffer>) {
     bytes += part.length
-    // The rest of a too large body is read and dropped: a client that still sends reads no answer.
+    // The rest of a too large body is read and dropped, because a client reads no answer while it
+    // sends.
     if (bytes > REQUEST_BYTES_MAX) parts.length = 0
     else parts.push(part)
   }
