@@ -66,7 +66,8 @@ type RouteDefinition<Params, Query, Headers, Body> = Declaration<Params, Query, 
    */
   readonly isRoutine?: boolean
   /**
-   * True if a call ends when its caller leaves or the process stops. A stop waits for such calls.
+   * True if a call is ended when its caller leaves or the process stops. The process waits until
+   * these calls have ended.
    */
   readonly isAbortable?: boolean
   /** The handler of the calls for which `isFor` returns true. It reads the body itself. */

@@ -86,7 +86,7 @@ export function createHttpServer(
     socket.once('close', () => silent.delete(socket))
   })
   server.on('upgrade', ({ socket }) => silent.delete(socket))
-  // Without this listener, one connection without a free descriptor would end the process.
+  // Without this listener, the process would end if one connection gets no file descriptor.
   server.on('error', () => undefined)
   // No timeout: a stream may be silent while a model thinks.
   server.timeout = 0

@@ -23,7 +23,7 @@ import {
 import type { BusConfig } from './settings.ts'
 
 const PRESENCE_INTERVAL_MS = 1_000
-/** How long a stopping gateway waits until its last messages are sent. */
+/** A stopping gateway waits at most this long until its last messages are sent. */
 const FLUSH_MS = 1_000
 /** Maximum channels in one tally. */
 const TALLY_MAX = 4_000

@@ -30,8 +30,8 @@ export const PART_BYTES_MAX = 64 * 1024
 /** Cost of a frame besides its bytes, because even an empty frame needs memory. */
 export const FRAME_COST = 256
 /**
- * Bytes that wait for a reader. One more frame may be added. 256 such readers reach 64 MiB, after
- * which a NATS server disconnects a gateway by default.
+ * Maximum bytes that wait for a reader. One more frame may be added. With 256 readers, this is 64
+ * MiB: by default, a NATS server then disconnects a gateway.
  */
 export const WINDOW_BYTES = 4 * PART_BYTES_MAX
 /** Enough for a chat request in a large frame, or for an image. */
@@ -60,9 +60,9 @@ export class ChannelError extends Error {
 export type Channel = {
   readonly peer: string
   /**
-   * Whole and in order, until the other side ends its stream. After a fault, the earlier messages
-   * are delivered before ChannelError is thrown. Iterate only once. Leaving the iteration early
-   * aborts the channel.
+   * Messages are whole and in order, until the other side ends its stream. After a fault, the
+   * earlier messages are delivered before ChannelError is thrown. Iterate only once. Leaving the
+   * iteration early aborts the channel.
    */
   readonly messages: AsyncIterable<Uint8Array>
   /** Aborted with the ChannelError if the channel ends early. */
@@ -125,7 +125,7 @@ class FramedChannel implements OpenChannel {
   private partsCost = 0
   /** Bytes that wait for the reader. */
   private heldBytes = 0
-  /** From the other side's last report. */
+  /** Frames in the other side's last report. */
   private reportedFrames = 0
   private isReading = false
   private readonly waiting: { readonly message: Uint8Array; readonly cost: number }[] = []

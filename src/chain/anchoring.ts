@@ -66,7 +66,7 @@ const LOCAL_REBROADCAST_MS = 2_000
 
 /**
  * Brings the anchors of all relayers onto the chain, and stores block proofs. If an anchor can
- * never be mined, the current relayer makes a new one.
+ * never be mined, the current relayer makes a new anchor.
  */
 export function openAnchoring(
   { confirmations, fees }: { readonly confirmations: number; readonly fees: Fees },

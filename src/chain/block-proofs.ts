@@ -19,8 +19,8 @@ import { BlockUnreadable, type RawBlock } from './read-block.ts'
 export const BLOCKS_WAITING_MAX = 8
 
 /**
- * An unreadable block is not read again for this time. Requests for its bundle would otherwise
- * fetch megabytes each time.
+ * An unreadable block is not read again for this time. Otherwise each request for its bundle would
+ * fetch megabytes.
  */
 export const UNREADABLE_MS = 60_000
 /** Above this number of unreadable blocks, all of them are forgotten. */

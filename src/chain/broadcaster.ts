@@ -51,7 +51,7 @@ export type BroadcasterStatus = {
    */
   readonly blockNumber: number | null
   readonly waitingCount: number
-  /** Number since the start of this process, as is takenCount. */
+  /** This count and takenCount begin at the start of this process. */
   readonly revertedCount: number
   readonly takenCount: number
 }

@@ -8,7 +8,8 @@ const DOUBT_TIMEOUT_MS = 2_000
 
 /**
  * Maximum number of nonces that are skipped at once: ten days with an anchor each second. If an
- * endpoint reports more, it lies or serves another chain. After a gap, no transaction is mined.
+ * endpoint reports a wider gap, it lies or serves another chain. After a gap, no transaction is
+ * mined.
  */
 export const NONCES_SKIPPED_MAX = 1_000_000
 
@@ -18,7 +19,7 @@ const RACES_IN_ROW_MAX = 10
 export type NoncedRelayer = {
   /** 0x, lower case. */
   readonly address: string
-  /** Counts transactions in blocks and waiting ones. Throws if the chain is unreachable. */
+  /** Counts transactions in blocks and waiting transactions. Throws if the chain is unreachable. */
   readonly countTransactions: (signal?: AbortSignal) => Promise<number>
 }
 

@@ -28,7 +28,7 @@ export class BroadcastFault extends Error {
 
 /** If the gateway that sends makes no progress for this time, the standby gateway sends too. */
 const STANDBY_PATIENCE_MS = 30_000
-/** How long the standby gateway then sends. */
+/** The standby gateway then sends for this long. */
 const TAKEOVER_MS = 60_000
 
 export type RoundOptions = {
@@ -343,8 +343,8 @@ export class BroadcastRounds {
 }
 
 /**
- * What geth, erigon, nethermind, besu, reth and anvil answer for a transaction that is already in
- * the pool or mined. Only the report uses the answer.
+ * The report leaves out these refusals. geth, erigon, nethermind, besu, reth and anvil send them
+ * for a transaction that is already in the pool or mined.
  */
 const HARMLESS_REFUSAL =
   /already known|already imported|already exists|known transaction|nonce (is )?too low|OldNonce/i

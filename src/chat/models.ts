@@ -44,7 +44,7 @@ const anthropicModels = z.strictObject({
   last_id: z.string().nullable(),
 })
 
-/** For a list that has only Anthropic's form. */
+/** For lists of models only in Anthropic's form. */
 export const ANTHROPIC_MODELS = {
   face: ANTHROPIC_FACE,
   reply: { name: 'AnthropicModelList', schema: anthropicModels },

@@ -14,8 +14,8 @@ export type Vocabulary = {
 }
 
 /**
- * cl100k_base, which takes about 0.2 s and 20 MB. It has no special tokens, because callers' input
- * is plain text.
+ * Loads cl100k_base, which takes about 0.2 s and 20 MB. The vocabulary has no special tokens,
+ * because callers' input is plain text.
  */
 export async function loadCl100k(): Promise<Vocabulary> {
   const [{ default: table }, { Cl100KBase }] = await Promise.all([

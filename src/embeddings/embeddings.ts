@@ -11,7 +11,7 @@ import { createTokenCounter, type TokenCounter } from './token-counter.ts'
 
 /** Limit of one request to the endpoint. OpenAI allows 300,000. */
 const BATCH_TOKENS_MAX = 250_000
-/** Batches of one call at the same time. */
+/** Maximum batches of one call at the same time. */
 const BATCHES_AT_ONCE = 4
 
 type EmbeddingsCall = {

@@ -24,8 +24,8 @@ const RELEASES_POLL_MS = 1_000
 /** The releases of the newest readable list. */
 export type AcceptedReleases = {
   /**
-   * The entries have windows and revocations: acceptedMeasurements selects those that are accepted
-   * at a time. Null: any code is accepted.
+   * The entries have windows and revocations. acceptedMeasurements selects the entries that are
+   * accepted at a given time. Null: any code is accepted.
    */
   entries(): readonly ReleaseEntry[] | null
   /** Calls back after a newer list was read and is in use. */

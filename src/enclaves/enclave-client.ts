@@ -124,8 +124,8 @@ export class EnclaveClient {
   }
 
   /**
-   * At most IDENTITY_AGE_MAX_MS old. Throws EnclaveError `unavailable` if the enclave that answers
-   * is not followed.
+   * Returns an identity that is at most IDENTITY_AGE_MAX_MS old. Throws EnclaveError `unavailable`
+   * if the enclave that answers is not followed.
    */
   async identity(): Promise<Identity> {
     const { isFollowed = async () => true } = this.#options
@@ -261,7 +261,7 @@ export class EnclaveClient {
     return this.#ask(parseBootStatementReply, { path: ENCLAVE_PATHS.bootStatement, request })
   }
 
-  /** Running calls fail. */
+  /** Running calls then fail. */
   async close(): Promise<void> {
     await Promise.all([this.#completions.destroy(), this.#control.destroy()])
   }

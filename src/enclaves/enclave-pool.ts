@@ -45,7 +45,8 @@ export type EndpointDescription = {
   /** Number of the log's leaves in the database. Null if the log is not followed. */
   readonly committed: number | null
   /**
-   * Why the enclave is refused or unreachable, or its log is not committed. Empty without a fault.
+   * Why the enclave is refused or unreachable, or why its log is not committed. Empty without a
+   * fault.
    */
   readonly fault: string
 }
@@ -69,7 +70,7 @@ export class EnclavePool {
     for (const socketPath of options.socketPaths) this.#open(socketPath)
   }
 
-  /** The check returns an enclave's faults. An enclave without faults would be used. */
+  /** The check returns an enclave's faults. If it returns none, the enclave would be used. */
   get check(): EnclavePoolOptions['check'] {
     return this.#options.check
   }
@@ -111,7 +112,9 @@ export class EnclavePool {
     }
   }
 
-  /** `notary`: 0x, lower case. Null also for an older enclave, which has no encryption keys. */
+  /**
+   * `notary`: 0x, lower case. Also null for an older enclave, because it has no encryption keys.
+   */
   findEncrypted(notary: string): EnclaveEndpoint | null {
     const takes = ({ state, identity }: EnclaveEndpoint) =>
       isUsable(state) && state.notary === notary && (identity?.encryption_keys ?? []).length > 0

@@ -202,8 +202,8 @@ const pullReplySchema = z.object({
 })
 
 /**
- * `chunks`: whole events, as the caller gets them. `last`: the canonical JSON text of the data of
- * the last event, to which the proof is added. Enclaves of protocol version 1 do not send `last`.
+ * `chunks`: whole events, as the caller gets them. `last`: the data of the last event, as canonical
+ * JSON text. The proof is added to this data. Enclaves of protocol version 1 do not send `last`.
  */
 export type EnclaveEvent =
   | { readonly kind: 'chunks'; readonly bytes: Uint8Array }

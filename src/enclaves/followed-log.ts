@@ -33,7 +33,7 @@ export class FollowedLog {
   readonly #options: FollowedLogOptions
   readonly #stopping = new AbortController()
   #follower: LogFollower | null = null
-  /** True while the log is settled and not followed. */
+  /** True while the log is being settled and is not followed. */
   #isPaused = false
   #settling: AbortController | null = null
 

@@ -243,7 +243,7 @@ function pathOf(request: IncomingMessage): string {
     )
   if (method !== (isModels ? 'GET' : 'POST'))
     throw new Unanswered(405, 'method_not_allowed', `expected another method than ${method}`)
-  // The list of models has another form for Anthropic's clients, which set this header.
+  // For Anthropic's clients, which set this header, the list of models has another form.
   return isModels && headers['anthropic-version'] !== undefined ? `/anthropic/v1${path}` : path
 }
 

@@ -176,7 +176,7 @@ function readCall(line: string): KeptCall {
   return { hash, request, answer }
 }
 
-/** Throws CliError if these calls have ended their session. */
+/** Throws CliError if the last call does not belong to a session. */
 function startAfter(calls: readonly KeptCall[]): SessionStart | undefined {
   const last = calls.at(-1)
   if (last === undefined) return undefined
