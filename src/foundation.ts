@@ -38,7 +38,7 @@ export type Foundation = {
 /**
  * Opens the data folder, then starts or connects all parts at the same time. Passes each started
  * part to `onStarted`, even if another part fails. Rejects with StartFailure, which reports every
- * failure. The end of the enclave pool ends the local enclaves first, then the readers of their
+ * failure. When the enclave pool ends, it ends the local enclaves first, then the readers of their
  * logs.
  */
 export async function startFoundation(

@@ -53,12 +53,12 @@ type Declaration<Params, Query, Headers, Body> = {
   readonly reply: NamedSchema & { readonly types?: readonly string[] }
   /** Data of the events that the route sends when `stream` is true. */
   readonly events?: NamedSchema
-  /** Codes of this route alone. The codes of keys, scopes and bodies are added. */
+  /** The route's own error codes. The codes of keys, scopes and bodies are added. */
   readonly errors?: readonly ErrorCode[]
 }
 
 type RouteDefinition<Params, Query, Headers, Body> = Declaration<Params, Query, Headers, Body> & {
-  /** Routes with the same admission share its limits. A route with a body needs one. */
+  /** Routes with the same admission share its limits. Required for a route with a body. */
   readonly admission?: Admission
   /**
    * True if programs call the route all day. A call that succeeds or finds nothing is then logged
@@ -66,7 +66,8 @@ type RouteDefinition<Params, Query, Headers, Body> = Declaration<Params, Query, 
    */
   readonly isRoutine?: boolean
   /**
-   * True if a call ends when its caller leaves or the process stops. A stop waits for such calls.
+   * True if a call is ended when its caller leaves or the process stops. The process waits until
+   * these calls have ended.
    */
   readonly isAbortable?: boolean
   /** The handler of the calls for which `isFor` returns true. It reads the body itself. */
@@ -120,7 +121,7 @@ export type RouteServer = EventStreamOptions & {
 }
 
 export type Route = Declaration<unknown, unknown, unknown, unknown> & {
-  /** The key must have been checked. Throws the error for the caller. */
+  /** Call this after the key was checked. Throws the error that the caller receives. */
   serve(context: RouteContext, server: RouteServer): Promise<void>
 }
 

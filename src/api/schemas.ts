@@ -24,7 +24,7 @@ export function jsonSchemaOf(schema: z.ZodType): JsonSchema {
     io: 'input',
     unrepresentable: 'any',
     override: ({ zodSchema, jsonSchema }) => {
-      // If text becomes a number, the default is a number too. Zod leaves such a default out.
+      // For text that becomes a number, the default is a number. Zod leaves this default out.
       const { def } = zodSchema._zod
       if (def.type === 'default' && def.defaultValue !== null) jsonSchema.default = def.defaultValue
       const shape = shapes.get(zodSchema)
@@ -122,7 +122,7 @@ export function hexText(bytesMin: number, bytesMax: number, expected: string) {
   )
 }
 
-/** Characters of the name of an account or a key. */
+/** Maximum length of the name of an account or a key, characters. */
 export const NAME_LENGTH_MAX = 100
 
 export function isName(text: string): boolean {

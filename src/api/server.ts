@@ -17,16 +17,16 @@ import { ApiError, type ErrorCode } from './errors.ts'
 /** A client must send a request's head in this time. Slow heads are the cheapest attack. */
 const HEADERS_TIMEOUT_MS = 15_000
 
-/** For the whole request. 10 MiB in this time is 0.7 Mbit/s. */
+/** A whole request must arrive in this time: 10 MiB at 0.7 Mbit/s. */
 const REQUEST_TIMEOUT_MS = 120_000
 
 /**
- * For unused connections. Load balancers usually keep connections for 60 s. With a shorter time
- * here, they would use closed connections.
+ * An unused connection is closed after this time. Load balancers usually keep connections for 60 s.
+ * With a shorter time here, they would use closed connections.
  */
 const KEEP_ALIVE_TIMEOUT_MS = 65_000
 
-/** Between two checks of the timeouts above. */
+/** Interval between two checks of the timeouts above. */
 const CHECK_INTERVAL_MS = 5_000
 
 /** Head of a request. The two credentials fit at their maximum length. */
@@ -34,7 +34,7 @@ export const REQUEST_HEAD_BYTES_MAX = 16 * 1024
 
 /** Includes connections of nodes. Further connections are closed at once. */
 const CONNECTIONS_MAX = 30_000
-/** The other file descriptors are for the database, enclaves, the chain and files. */
+/** Connections get this share. The database, enclaves, the chain and files use the rest. */
 const DESCRIPTORS_SHARE = 0.75
 
 /**
@@ -53,7 +53,7 @@ export function createHttpServer(
   }: {
     readonly isUpgrade?: (request: IncomingMessage) => boolean
     readonly connectionsMax?: number
-    /** Of every answer, including answers to malformed requests. */
+    /** Headers of every answer, including answers to malformed requests. */
     readonly headers?: Readonly<Record<string, string>>
   } = {},
 ): ApiServer {
@@ -86,7 +86,7 @@ export function createHttpServer(
     socket.once('close', () => silent.delete(socket))
   })
   server.on('upgrade', ({ socket }) => silent.delete(socket))
-  // Without this listener, one connection without a free descriptor would end the process.
+  // Without this listener, the process would end if one connection gets no file descriptor.
   server.on('error', () => undefined)
   // No timeout: a stream may be silent while a model thinks.
   server.timeout = 0
@@ -123,8 +123,8 @@ function countConnections(server: Server): Promise<number> {
 }
 
 /**
- * RFC 9112 section 3.2 requires a refusal: a proxy before this server may have used a different
- * host.
+ * A request without Host must be refused (RFC 9112 section 3.2), because a proxy before this server
+ * may have used another host.
  */
 function lacksHost({ httpVersion, headers }: IncomingMessage): boolean {
   return httpVersion === '1.1' && headers.host === undefined
@@ -142,8 +142,8 @@ function refuseWithoutHost(response: ServerResponse): void {
 }
 
 /**
- * Refuses a malformed request, if no other answer is due: the client would take the refusal for the
- * answer to an earlier request. The parser provides only a socket.
+ * Refuses a malformed request. While another answer is due, only closes the connection, because the
+ * client would take the refusal for that answer. The parser provides only a socket.
  */
 function refuseMalformed(
   error: NodeJS.ErrnoException,

@@ -92,9 +92,9 @@ const CAPABILITY = /^(\/v1\/images\/files\/).*$/s
 const MODEL_NAME = /^[\w.:/@+-]{1,128}$/
 
 /**
- * Logs the path without the query, which contains ids and hashes. Of an error, only the code is
- * logged: its message may repeat the caller's text. Errors that this service causes (500 and above)
- * are warnings.
+ * Logs the path without the query, because the query contains ids and hashes. Logs only the code of
+ * an error, because the message may repeat the caller's text. Errors that this service causes (500
+ * and above) are warnings.
  */
 function logRequest(
   log: Logger,
@@ -124,8 +124,8 @@ function logRequest(
 }
 
 /**
- * A name that no model served may be a prompt, so only its family is logged. The provider's time
- * comes from the enclave. The time of a node is not known.
+ * If no model answered, the name may be a prompt, so only the name's family is logged. The
+ * provider's time comes from the enclave. The time of a node is not known.
  */
 function inferenceLine(
   scope: CallScope | null,
@@ -169,7 +169,7 @@ export function recordFailure(
 
 /**
  * Reports every call, and opens the call's scope, which the log line reads. Must run right after
- * openRequest, to see the whole call. `now` returns milliseconds.
+ * openRequest, so that it sees the whole call. `now` returns milliseconds.
  */
 export function observeCalls({
   observers,

@@ -23,9 +23,9 @@ import {
 import type { BusConfig } from './settings.ts'
 
 const PRESENCE_INTERVAL_MS = 1_000
-/** How long a stopping gateway waits until its last messages are sent. */
+/** A stopping gateway waits at most this long until its last messages are sent. */
 const FLUSH_MS = 1_000
-/** Channels in one message. */
+/** Maximum channels in one tally. */
 const TALLY_MAX = 4_000
 /** Version of the messages between gateways. A gateway of another version cannot read them. */
 const VERSION = 2

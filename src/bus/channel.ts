@@ -30,11 +30,11 @@ export const PART_BYTES_MAX = 64 * 1024
 /** Cost of a frame besides its bytes, because even an empty frame needs memory. */
 export const FRAME_COST = 256
 /**
- * Bytes that wait for a reader. One more frame may be added. 256 such readers reach 64 MiB, after
- * which a NATS server disconnects a gateway by default.
+ * Maximum bytes that wait for a reader. One more frame may be added. With 256 readers, this is 64
+ * MiB: by default, a NATS server then disconnects a gateway.
  */
 export const WINDOW_BYTES = 4 * PART_BYTES_MAX
-/** A chat request in a large frame, or an image. */
+/** Enough for a chat request in a large frame, or for an image. */
 export const MESSAGE_BYTES_MAX = 48 * 1024 * 1024
 const ABORT_BYTES_MAX = 16 * 1024
 
@@ -60,9 +60,9 @@ export class ChannelError extends Error {
 export type Channel = {
   readonly peer: string
   /**
-   * Whole and in order, until the other side ends its stream. After a fault, the earlier messages
-   * are delivered before ChannelError is thrown. Iterate only once. Leaving the iteration early
-   * aborts the channel.
+   * Messages are whole and in order, until the other side ends its stream. After a fault, the
+   * earlier messages are delivered before ChannelError is thrown. Iterate only once. Leaving the
+   * iteration early aborts the channel.
    */
   readonly messages: AsyncIterable<Uint8Array>
   /** Aborted with the ChannelError if the channel ends early. */
@@ -92,8 +92,8 @@ export function createChannel(options: {
   /** Sends or drops a frame. The receiver notices a missing frame. */
   readonly publish: (frame: Uint8Array) => void
   /**
-   * Called with the change in the number of bytes that wait for the reader. False if too many bytes
-   * wait. By default there is no limit.
+   * Called with the change in the number of bytes that wait for the reader. Returns false if too
+   * many bytes wait. By default there is no limit.
    */
   readonly hold?: (bytes: number) => boolean
   /** Default and maximum: PART_BYTES_MAX. */
@@ -112,12 +112,12 @@ class FramedChannel implements OpenChannel {
   private readonly sending = createSerialQueue()
   private sentFrames = 0
   private takenFrames = 0
-  /** The other side still accepts these bytes. Below 0 if the last frame was too large. */
+  /** The other side still accepts this many bytes. Below 0 if the last frame was too large. */
   private credit = WINDOW_BYTES
-  /** This side still accepts these bytes. A change reaches the other side a little later. */
+  /** This side still accepts this many bytes. A change reaches the other side a little later. */
   private granted = WINDOW_BYTES
   private moreCredit = Promise.withResolvers<void>()
-  /** The bytes were read, but their credit was not sent to the other side yet. */
+  /** Credit for bytes that were read. It was not sent to the other side yet. */
   private owedCredit = 0
   private parts: Uint8Array[] = []
   private messageBytes = 0
@@ -125,7 +125,7 @@ class FramedChannel implements OpenChannel {
   private partsCost = 0
   /** Bytes that wait for the reader. */
   private heldBytes = 0
-  /** From the other side's last report. */
+  /** Frames in the other side's last report. */
   private reportedFrames = 0
   private isReading = false
   private readonly waiting: { readonly message: Uint8Array; readonly cost: number }[] = []

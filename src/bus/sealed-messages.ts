@@ -14,9 +14,9 @@ const HEAD_BYTES = 18
 const SENDER_BYTES_MAX = 64
 export const SEAL_BYTES_MAX = HEAD_BYTES + SENDER_BYTES_MAX + MAC_BYTES
 
-/** By the receiver's clock. A message may also be this far in the future. */
+/** Maximum age by the receiver's clock. A message can also be this far in the future. */
 export const MESSAGE_AGE_MAX_MS = 30_000
-/** Remembered for each sender. A number this much below the sender's highest is refused. */
+/** Numbers remembered for each sender. A number this much below the highest is refused. */
 const NUMBERS_MAX = 65_536
 /** How many senders are remembered. A service has fewer gateways. */
 const SENDERS_MAX = 1_024

@@ -2,7 +2,7 @@
 type ServerAddresses = {
   /** `host:port`, without secrets. */
   readonly servers: readonly string[]
-  /** For all servers. Null if they need no login. */
+  /** One login for all servers. Null if they need no login. */
   readonly login:
     | { readonly user: string; readonly pass: string }
     | { readonly token: string }

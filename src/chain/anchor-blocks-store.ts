@@ -142,7 +142,7 @@ type AnchorRow = {
   readonly chain_id: number
   readonly block_number: number | null
   readonly block_hash: Uint8Array | null
-  /** Null if no proof is stored for this block. All later members are null too. */
+  /** Null if no proof is stored for this block. The members below are then null too. */
   readonly header: Uint8Array | null
   readonly number: number
   readonly transaction_index: number

@@ -34,7 +34,7 @@ export type Anchoring = {
   readonly relayer: NoncedRelayer
   /** All committers share these nonces. */
   readonly nonces: RelayerNonces
-  /** `contract` differs from the configured contract if the head was signed for an earlier one. */
+  /** `contract`: the contract for which the head was signed. Default: the configured contract. */
   sign(nonce: number, head: SignedHead, contract?: string): RawAnchorTransaction
   /** Call this for a new anchor, or when the chain is reachable again. Costs little. */
   notify(): void
@@ -52,19 +52,21 @@ export type Anchoring = {
   readonly listRelayers: () => Promise<readonly RelayerDescription[]>
   readonly figures: {
     readonly lag: () => Promise<AnchorLag>
-    /** Counts from the start. */
+    /** New anchors since the start. */
     readonly reanchored: () => number
     /** Balances of this gateway's relayer and of each relayer with unconfirmed anchors, in wei. */
     readonly balances: () => Promise<ReadonlyMap<string, bigint>>
   }
 }
 
-/** src/local/local-chain.ts empties a stuck pool, and the anchors must be sent again soon after. */
+/**
+ * src/local/local-chain.ts empties a stuck pool. The anchors must be sent again soon after that.
+ */
 const LOCAL_REBROADCAST_MS = 2_000
 
 /**
  * Brings the anchors of all relayers onto the chain, and stores block proofs. If an anchor can
- * never be mined, the current relayer makes a new one.
+ * never be mined, the current relayer makes a new anchor.
  */
 export function openAnchoring(
   { confirmations, fees }: { readonly confirmations: number; readonly fees: Fees },

@@ -37,9 +37,9 @@ export type Anchor = {
 export type MinedAnchor = { readonly nonce: number } & Omit<TransactionReceipt, 'txHash'>
 
 /**
- * What the broadcaster needs of the database. A commit stores an anchor and takes its nonce in one
- * database transaction. A nonce is skipped only if the chain has transactions that the database has
- * lost.
+ * What the broadcaster needs from the database. A commit stores an anchor and takes its nonce in
+ * one database transaction. A nonce is skipped only if the chain has transactions that the database
+ * has lost.
  */
 export type AnchorsStore = {
   /** Nonces from `nonce` on, ascending. */
@@ -155,8 +155,8 @@ function toAnchor(row: AnchorRow): Anchor {
 /**
  * A head's records contain the hash of its first anchor. The head gets a further anchor if another
  * transaction took the nonce. A further anchor stores the key of the first one (origin_*) and the
- * number of anchors before it (attempt). The SQL fragments below read this sequence. Each takes the
- * alias of an anchor's row.
+ * number of anchors before it (attempt). The SQL fragments below read this sequence of anchors.
+ * Each fragment takes the alias of an anchor's row.
  */
 
 /** The hashes of the anchors after `first`, for `parseHashes`. */
@@ -170,7 +170,7 @@ export function laterHashes(first: string): RawBuilder<string | null> {
 /**
  * The anchor that counts in the row's sequence: the earliest anchor in a block, or else the last
  * anchor, which can still be mined. `when` is a further condition on the anchor. There are two
- * lookups because one with `or` would read every anchor while there are no statistics.
+ * lookups, because a single lookup with `or` would read every anchor while there are no statistics.
  */
 export function currentAnchor(
   row: string,

@@ -19,11 +19,11 @@ import { BlockUnreadable, type RawBlock } from './read-block.ts'
 export const BLOCKS_WAITING_MAX = 8
 
 /**
- * An unreadable block is not read again for this time. Requests for its bundle would otherwise
- * fetch megabytes each time.
+ * An unreadable block is not read again for this time. Otherwise each request for its bundle would
+ * fetch megabytes.
  */
 export const UNREADABLE_MS = 60_000
-/** If more unreadable blocks are remembered, all are forgotten. */
+/** Above this number of unreadable blocks, all of them are forgotten. */
 const UNREADABLE_BLOCKS_MAX = 1_000
 
 export type BlockProofs = {
@@ -117,8 +117,9 @@ export function createBlockProofs(options: {
 }
 
 /**
- * Throws BlockUnreadable: `not_in_block`, or `unknown_transaction` or `unknown_receipts` if these
- * do not have the header's root. Takes some milliseconds for each hundred transactions.
+ * Throws BlockUnreadable: `not_in_block`; `unknown_transaction` or `unknown_receipts` if the
+ * block's transactions or receipts do not have the header's root. Takes some milliseconds for each
+ * hundred transactions.
  */
 export function proveTransaction(block: RawBlock, txHash: string): BlockProof {
   const index = block.transactionHashes.indexOf(txHash)
@@ -208,7 +209,7 @@ export function createBlockKeeper(options: BlockKeeperOptions): BlockKeeper {
   const { random = Math.random, now = () => performance.now() } = options
   const limits = { ...KEEPER_DEFAULTS, ...options }
   const faults = createFaultLog(FAULT_LOG_INTERVAL_MS, now)
-  /** The search continues after this block. */
+  /** The next search begins after this block. */
   let after: BlockPlace | null = null
   /** When this pass first skipped a block. Null if it skipped no block. */
   let leftAt: number | null = null

@@ -46,10 +46,12 @@ export type BroadcasterStatus = {
   readonly fault: BroadcasterFault | null
   /** True if anchors do not reach the chain. False if only the store fails. */
   readonly isChainFailing: boolean
-  /** The newest block in the last round that reached the chain. Null before that round. */
+  /**
+   * The newest block in the last round that reached the chain. Null before the first such round.
+   */
   readonly blockNumber: number | null
   readonly waitingCount: number
-  /** Counts from the start of this process, as does takenCount. */
+  /** This count and takenCount begin at the start of this process. */
   readonly revertedCount: number
   readonly takenCount: number
 }

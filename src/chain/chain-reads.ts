@@ -128,7 +128,7 @@ const STATES_KEPT = 60
 /**
  * Returns a function that reads the block with `confirmations` blocks on top, or the contract's
  * first block if that is newer. The contract's first block is searched only in the newest
- * STATES_KEPT blocks, so the first result may have fewer blocks on top. The function throws
+ * STATES_KEPT blocks, so a result may have only STATES_KEPT blocks on top. The function throws
  * RpcError: `refused` without a contract, and `bad_answer` if a node behind the endpoint lacks the
  * block.
  */

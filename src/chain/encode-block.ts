@@ -58,8 +58,8 @@ const HEADER_FIELDS: readonly (readonly [name: string, kind: 'data' | 'quantity'
 export const TransactionType = BigQuantity.default('0x0').refine((type) => Number(type) <= 0x7f)
 
 /**
- * The last two members belong to deposits of the OP stack. They are hashed only with a version,
- * which the Canyon fork added.
+ * The last two members belong to deposits of the OP stack. They are hashed only if the version is
+ * present, because the Canyon fork added the version.
  */
 export const ReceiptJson = z.object({
   type: TransactionType,

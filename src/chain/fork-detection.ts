@@ -5,7 +5,7 @@ import { fetchBlockHashes } from './chain-reads.ts'
 /** Rows that are read at a time. */
 export const PAGE_ROWS = 200
 
-/** The block is the one in which the anchor was seen. */
+/** An anchor, and the block in which it was seen. */
 export type PlacedAnchor = {
   readonly nonce: number
   readonly blockNumber: number
@@ -36,9 +36,9 @@ export async function findNewestPlaced(
 }
 
 /**
- * Returns the lowest nonce whose stored block is no longer in the chain, given a `nonce` whose
- * block is gone. Stops at the first block that is still there, because a reorganisation removes all
- * later blocks too. Throws RpcError.
+ * Returns the lowest nonce whose stored block is no longer in the chain. The block of `nonce` must
+ * be gone. Stops at the first block that is still there, because a reorganisation removes all later
+ * blocks too. Throws RpcError.
  */
 export async function findFork(
   options: { readonly rpc: Rpc; readonly anchors: AnchorsStore; readonly relayer: string },

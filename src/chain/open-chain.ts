@@ -26,7 +26,7 @@ export function relayerWith(key: string): Relayer {
 }
 
 /**
- * With a configured chain id, the chain may be unreachable at the start. Rejects with StartFailure
+ * If a chain id is configured, the chain may be unreachable at the start. Rejects with StartFailure
  * for another id, or without a contract at the address.
  */
 export async function connectChain(

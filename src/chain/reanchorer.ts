@@ -8,7 +8,7 @@ import { CommitRaceLost } from './relayers-store.ts'
 import type { RawAnchorTransaction } from './sign-anchor.ts'
 
 const REANCHOR_INTERVAL_MS = 5_000
-/** Maximum number in a pass, so that callers' commits can run between passes. */
+/** Maximum number of new anchors in a pass. Callers' commits can run between passes. */
 const REANCHORS_MAX = 32
 const FAULT_LOG_INTERVAL_MS = 60_000
 
@@ -16,7 +16,7 @@ const FAULT_LOG_INTERVAL_MS = 60_000
 export type Reanchorer = {
   start(): void
   stop(): Promise<void>
-  /** Counts from the start. */
+  /** New anchors since the start. */
   count(): number
 }
 
@@ -39,7 +39,7 @@ type ReanchorerOptions = {
 
 /**
  * Makes a new anchor for the head of each taken anchor, of any relayer. The contract never refuses
- * a repeated head. Of several gateways, only one makes the anchor.
+ * a repeated head. If several gateways run, only one makes the anchor.
  */
 export function createReanchorer(options: ReanchorerOptions): Reanchorer {
   const { reanchors, nonces, chainId, sign, onReanchor, log, now } = options

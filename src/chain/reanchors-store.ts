@@ -14,7 +14,7 @@ export type TakenAnchor = {
   readonly head: SignedHead
 }
 
-/** For the same head. */
+/** Anchors the same head. */
 type Replacement = NewAnchor & {
   /** Unix seconds. */
   readonly createdAt: number

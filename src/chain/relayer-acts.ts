@@ -19,7 +19,8 @@ const relayerDescription = z.object({
   /** Unix seconds. Null if all anchors are confirmed. */
   oldest_at: z.int().nullable(),
   /**
-   * Decimal wei. This and the two nonces come from the chain, and are null if it does not answer.
+   * Decimal wei. This and the next two members come from the chain. All three are null if the chain
+   * does not answer.
    */
   balance_wei: z.string().nullable(),
   chain_nonce: z.int().nullable(),

@@ -77,7 +77,7 @@ type RelayerFollowersOptions = {
   readonly follow: (relayer: string) => Broadcaster
   /** Unique to this process. */
   readonly holder: string
-  /** For the own relayer. Null: this gateway always sends. */
+  /** The turn for the own relayer. Null: this gateway always sends. */
   readonly turn?: RelayerTurn | null
   readonly log: Logger
   readonly intervalMs?: number
@@ -132,7 +132,7 @@ export function createRelayerFollowers(options: RelayerFollowersOptions): Relaye
       await look(signal)
       hasFailed = false
     } catch (error) {
-      // Other parts report an unreachable database, so one log line is enough.
+      // Other parts report an unreachable database too, so one log line is enough.
       if (!hasFailed)
         log.warn({ err: asError(error) }, 'other relayers could not be listed; tried again')
       hasFailed = true

@@ -7,8 +7,9 @@ import { CommitRaceLost, type NonceStore } from './relayers-store.ts'
 const DOUBT_TIMEOUT_MS = 2_000
 
 /**
- * At most this many nonces are skipped at once: ten days with an anchor each second. An endpoint
- * that needs a wider gap lies or serves another chain. After such a gap, no transaction is mined.
+ * Maximum number of nonces that are skipped at once: ten days with an anchor each second. If an
+ * endpoint reports a wider gap, it lies or serves another chain. After a gap, no transaction is
+ * mined.
  */
 export const NONCES_SKIPPED_MAX = 1_000_000
 
@@ -18,7 +19,7 @@ const RACES_IN_ROW_MAX = 10
 export type NoncedRelayer = {
   /** 0x, lower case. */
   readonly address: string
-  /** Counts transactions in blocks and waiting ones. Throws if the chain is unreachable. */
+  /** Counts transactions in blocks and waiting transactions. Throws if the chain is unreachable. */
   readonly countTransactions: (signal?: AbortSignal) => Promise<number>
 }
 
@@ -149,9 +150,9 @@ export class RelayerNonces {
           `${relayer.address} more than the database, which has ${stored}; it says ${shown}`,
       )
     }
-    // The nonce of a lost commit is used again if its transaction was not sent: after a gap, no
-    // transaction is mined. If it was sent, two transactions share the nonce. One of them is mined,
-    // and the other anchor is made again.
+    // If the transaction of a lost commit was not sent, its nonce is used again, because after a
+    // gap no transaction is mined. If it was sent, two transactions share the nonce. One of them is
+    // mined, and the other anchor is made again.
     const next = await commits.raiseNonce(relayer.address, this.#shown)
     this.#known = next
     if (stored !== null)
@@ -181,7 +182,7 @@ export class RelayerNonces {
       return true
     } catch (cause) {
       if (!isMust) {
-        // Only a failure caused this question, so anchors may be signed now and sent later.
+        // The chain was asked only after a failure, so anchors can be signed now and sent later.
         this.#comparison = 'done'
         return false
       }

@@ -169,8 +169,8 @@ export function takeNonce(relayer: string, nonce: number): RawBuilder<unknown> {
 const NOT_NULL_VIOLATION = '23502'
 
 /**
- * Returns true for the error of a commit that came second. Its statement finds no log or no
- * relayer, and inserts null, which the database refuses.
+ * Returns true if a commit failed because another commit was first. The statement of the later
+ * commit finds no log or no relayer, and inserts null, which the database refuses.
  */
 export function isRaceLost(error: unknown): boolean {
   if (!(error instanceof Error) || !('code' in error) || !('column' in error)) return false

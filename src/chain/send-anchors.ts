@@ -28,7 +28,7 @@ export class BroadcastFault extends Error {
 
 /** If the gateway that sends makes no progress for this time, the standby gateway sends too. */
 const STANDBY_PATIENCE_MS = 30_000
-/** How long the standby gateway then sends. */
+/** The standby gateway then sends for this long. */
 const TAKEOVER_MS = 60_000
 
 export type RoundOptions = {
@@ -72,7 +72,7 @@ export type RoundResult = {
  */
 export class BroadcastRounds {
   readonly #options: RoundOptions
-  /** All anchors below this nonce have a result. Null: ask the store. */
+  /** All anchors below this nonce have a result. Null: the store must be read. */
   #mineFrom: number | null = null
   /**
    * All mined anchors below this nonce are confirmed. The anchor with this nonce has enough
@@ -90,11 +90,11 @@ export class BroadcastRounds {
    */
   #sent = { through: 0, wholeAt: 0 }
   #progress = { nonce: 0, at: 0 }
-  /** The progress of the other gateway, and when it last changed. */
+  /** The last seen progress of the other gateway, and the time of its last change. */
   #elsewhere = { state: '', at: 0 }
   #takenOverUntil = Number.NEGATIVE_INFINITY
   #rejection: string | null = null
-  /** Used nonces without a receipt, and since when the receipt is missing. */
+  /** Used nonces without a receipt, each with the time since which the receipt is missing. */
   readonly #missingSince = new Map<number, number>()
   #takenCount = 0
   #revertedCount = 0
@@ -343,8 +343,8 @@ export class BroadcastRounds {
 }
 
 /**
- * What geth, erigon, nethermind, besu, reth and anvil answer for a transaction that is already in
- * the pool or mined. Only the report uses the answer.
+ * The report leaves out these refusals. geth, erigon, nethermind, besu, reth and anvil send them
+ * for a transaction that is already in the pool or mined.
  */
 const HARMLESS_REFUSAL =
   /already known|already imported|already exists|known transaction|nonce (is )?too low|OldNonce/i

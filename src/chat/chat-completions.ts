@@ -19,7 +19,7 @@ export type ChatCall = {
   readonly body: JsonObject
   readonly accountId: string
   readonly requestId: string
-  /** The reason is the error to throw. */
+  /** `signal.reason` is the error to throw. */
   readonly signal: AbortSignal
   /**
    * Called once when the answer has ended or failed, unless no node answered. `tokens`: all used
@@ -93,7 +93,9 @@ async function dispatch(options: ChatCompletionsOptions, call: ChatCall): Promis
   }
 }
 
-/** Checks a node's answer for another gateway, which makes the caller's chunks. */
+/**
+ * Checks a node's answer that another gateway asked for. That gateway makes the caller's chunks.
+ */
 export function judgeAnswer(request: JsonObject): Pick<NodeChunks, 'push' | 'finish'> {
   const identity = { id: '', created: 0, model: '' }
   return createNodeChunks({ identity, choicesAsked: choicesAskedIn(request) })

@@ -18,7 +18,7 @@ export type ChatSize = {
   readonly promptBytes: number
   /** Content parts that are not text. */
   readonly attachments: number
-  /** For each choice. Null if the caller sets no maximum. */
+  /** Maximum for each choice. Null if the caller sets no maximum. */
   readonly answerTokensMax: number | null
   readonly choices: number
 }
@@ -60,16 +60,19 @@ function countOf(value: unknown): number | null {
   return typeof value === 'number' && value >= 1 ? value : null
 }
 
-/** UTF-8, on average in English and in code. */
+/** Average of UTF-8 text, in English and in code. */
 const BYTES_PER_TOKEN = 4
 
-/** For a picture, a recording or a file. Providers count from 85 to some thousands, by size. */
+/**
+ * Estimate for a picture, a recording or a file. Providers count from 85 to some thousands, by
+ * size.
+ */
 const ATTACHMENT_TOKENS = 1_000
 
-/** For the role and the separators of a message. */
+/** Estimate for the role and the separators of a message. */
 const MESSAGE_TOKENS = 4
 
-/** For each choice without a maximum. Most answers are shorter. */
+/** Estimate for each choice without a maximum. Most answers are shorter. */
 const ANSWER_TOKENS = 1_024
 
 export function estimatePromptTokens({ promptBytes, attachments, messages }: ChatSize): number {
@@ -80,13 +83,13 @@ export function estimatePromptTokens({ promptBytes, attachments, messages }: Cha
   )
 }
 
-/** The prompt, and the longest allowed answer for each choice. */
+/** Counts the prompt, and the longest allowed answer for each choice. */
 export function estimateChatTokens(size: ChatSize): number {
   const answer = Math.ceil(size.answerTokensMax ?? ANSWER_TOKENS) * size.choices
   return Math.min(estimatePromptTokens(size) + answer, ESTIMATE_MAX)
 }
 
-/** For other dialects than chat: counts all texts of the request. */
+/** For dialects other than chat. Counts all texts of the request. */
 export function estimateDialectTokens(request: JsonObject): {
   readonly prompt: number
   readonly total: number

@@ -25,7 +25,7 @@ export type DialectCalls = {
   complete(call: DialectCall): Promise<string>
   /**
    * Streams the events as the backend wrote them. The node is asked at the first step. `soFar`
-   * returns what has arrived, for an error that continues the stream.
+   * returns what the caller has received, so that an error event can continue the stream.
    */
   stream(call: DialectCall): {
     readonly texts: AsyncIterable<{ readonly text: string; readonly isLast: boolean }>
@@ -72,7 +72,7 @@ async function* writeEvents(
     yield { text: chunks.map(textOf).join(''), isLast: tracked.reader.isEnded() }
 }
 
-/** A piece of the body, or an event. */
+/** Returns a piece of the body, or an event. */
 function textOf(given: JsonObject): string {
   const chunk = readEventChunk(given)
   if (chunk === null) return ''

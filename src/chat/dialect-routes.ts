@@ -30,7 +30,10 @@ type PlainDialect = {
   readonly summary: string
   readonly schemas: Readonly<Record<'request' | 'reply' | 'event', string>>
   readonly example: object
-  /** Finds a member that refers to content outside the request, which other nodes do not have. */
+  /**
+   * Finds a member that refers to content outside the request. Other nodes do not have this
+   * content.
+   */
   readonly findHidden: (typeof DIALECTS)['responses' | 'messages']['findHidden']
 }
 

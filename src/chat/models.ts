@@ -44,7 +44,7 @@ const anthropicModels = z.strictObject({
   last_id: z.string().nullable(),
 })
 
-/** For a list that has only Anthropic's form. */
+/** For lists of models only in Anthropic's form. */
 export const ANTHROPIC_MODELS = {
   face: ANTHROPIC_FACE,
   reply: { name: 'AnthropicModelList', schema: anthropicModels },
@@ -64,7 +64,7 @@ type UpstreamServices = {
   readonly embeddings: {
     readonly models: readonly { readonly id: string; readonly inputTokensMax: number }[]
   }
-  /** Nodes serve some of these models, so the list is read for each request. */
+  /** Read for each request, because the list includes models of nodes. */
   readonly images: { models(): readonly string[] }
 }
 
@@ -120,8 +120,8 @@ export function mostServed(
 }
 
 /**
- * Pairs of model id and provider: the full ids in the table, and the ids of `others` that match a
- * provider.
+ * Returns pairs of model id and provider: for the full ids in the table, and for the ids of
+ * `others` that match a provider.
  */
 export function offersOf(
   table: readonly ProviderEntry[],
@@ -172,7 +172,7 @@ export function modelRoutes(list: () => readonly ListedModel[]): readonly Route[
 }
 
 /**
- * Routes for a list of models, and for each model below it. They need no key (interface, part 4).
+ * Returns the routes for a list of models and for one model. They need no key (interface, part 4).
  */
 export function modelListRoutes<Headers>({
   path,

@@ -40,7 +40,7 @@ export type NodeChunks = {
  * that the usage that it states is true.
  */
 export function createNodeChunks(options: {
-  /** With the requested model. */
+  /** Contains the requested model. */
   readonly identity: ChunkIdentity
   readonly choicesAsked: number
 }): NodeChunks {

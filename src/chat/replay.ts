@@ -59,7 +59,7 @@ export function replayChunks(completion: JsonObject): {
   }
 }
 
-/** The opening has the members that every first chunk needs (interface 2.2). */
+/** Splits a choice. `opening` has the members that every first chunk needs (interface 2.2). */
 function splitChoice(choice: JsonObject) {
   const { index = 0, finish_reason = null, logprobs = null, message, ...others } = choice
   const {

@@ -170,7 +170,7 @@ async function awaitContract(sent: Sent, timeoutMs: number): Promise<Deployment[
 }
 
 /**
- * Returns a text that states what is missing if the contract does not exist yet. Several nodes
+ * If the contract does not exist yet, returns a text that states what is missing. Several nodes
  * behind one address may show the receipt before the contract.
  */
 async function lookFor({ rpc, chain, txHash }: Sent): Promise<Deployment['sent'] | string> {

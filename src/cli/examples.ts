@@ -1,8 +1,8 @@
 import type { Command } from 'commander'
 
 /**
- * Examples by command: the words after the program's name. Each example has the words after the
- * command, and a description.
+ * Examples by command, without the program's name. Each example maps the words after the command to
+ * a description.
  */
 export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   verify: {

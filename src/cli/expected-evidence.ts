@@ -52,7 +52,7 @@ export async function readAttestationPolicy(given: AttestationOptions): Promise<
   }
 }
 
-/** Another policy option could contradict the file, so it is refused. Throws CliError. */
+/** Refuses other policy options, because they could contradict the file. Throws CliError. */
 async function readExpectFile(options: AttestationOptions): Promise<BundlePolicy> {
   const { expect = '', allowDebug = false, ...own } = ownMembers(options)
   const { pcr, anyMeasurement, root, release, releaseKey, releaseSigners } = own

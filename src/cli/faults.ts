@@ -7,7 +7,7 @@ export const EXIT_CODES = {
   failed: 1,
   /** The command line was wrong. Nothing was tried. */
   usage: 2,
-  /** The command has no result: a file or a service is missing or was refused. */
+  /** The command has no result, because a file or a service is missing or was refused. */
   unavailable: 3,
 } as const
 
@@ -22,7 +22,7 @@ export class CliError extends Error {
   }
 }
 
-/** The gateway or the database refused an order. The command may replace the message. */
+/** The gateway or the database refused an act. The command can replace the message. */
 export class ActRefused extends CliError {
   /** Code from the error envelope. Null if there is no code. */
   readonly code: string | null
@@ -34,7 +34,8 @@ export class ActRefused extends CliError {
 }
 
 /**
- * Returns the result of an order. For a refusal whose code is in `words`, throws the text there.
+ * Returns the result of `asked`. If it is refused with a code in `words`, throws CliError with the
+ * text of that code.
  */
 export async function inWords<Reply>(
   asked: Promise<Reply>,

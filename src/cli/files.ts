@@ -115,7 +115,7 @@ function tooLarge(bytesMax: number): CliError {
   return new CliError(`expected at most ${bytesMax} bytes of input`)
 }
 
-/** Texts for the system's error codes whose own message does not help the user. */
+/** Texts for system error codes. The system's own messages for these codes do not help the user. */
 const SYSTEM_WORDS: Readonly<Record<string, string>> = {
   ENOENT: 'there is no such file (ENOENT)',
   EISDIR: 'it is a folder (EISDIR)',
@@ -166,7 +166,7 @@ async function writeNewFile(path: string, text: string, mode: number): Promise<v
   await file.sync()
 }
 
-/** Syncs the folder, which stores the rename. */
+/** Syncs the folder, so that the rename is stored. */
 async function syncFolder(path: string): Promise<void> {
   await using folder = await open(path)
   await folder.sync()

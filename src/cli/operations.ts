@@ -200,9 +200,9 @@ const CONTROL_TIMEOUT_MS = 10_000
 const ANSWER_BYTES_MAX = 512 * 1024 * 1024
 
 /**
- * Connects to the gateway of a data folder, or at `controlSocket`. Returns null if the address is
- * missing, or if a killed gateway left it. The operations throw ActRefused. Call `close` at the
- * end.
+ * Connects to the gateway of a data folder, or at `controlSocket`. Returns null if there is no
+ * socket, or if no gateway answers at the socket. The operations throw ActRefused. Call `close` at
+ * the end.
  */
 export async function connectToGateway(
   dataFolder: string,

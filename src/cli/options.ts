@@ -158,7 +158,7 @@ export function parseRpcUrl(text: string): string {
 /** The time of fifteen blocks of Ethereum. */
 export const TRANSACTION_TIMEOUT_SECONDS = 180
 
-/** One hour, which any timer can wait. */
+/** One hour. Any timer can wait this long. */
 const TIMEOUT_SECONDS_MAX = 3600
 
 /** Throws InvalidArgumentError. */

@@ -74,7 +74,7 @@ export const ROOT_HINT =
 
 /**
  * Returns ROOT_HINT if a detail contains root_untrusted, otherwise an empty text. Text from outside
- * can cause nothing but this hint. Reports for programs contain the code instead.
+ * can have no other effect than this hint. Reports for programs contain the code instead.
  */
 export function hintAtRoot(details: readonly string[]): string {
   return details.some((detail) => /(^|: |; )root_untrusted: /.test(detail)) ? `${ROOT_HINT}\n` : ''

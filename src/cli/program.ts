@@ -16,8 +16,8 @@ import { registerRelayer } from './commands/relayer.ts'
 import { registerUsage } from './commands/usage.ts'
 
 /**
- * Each file in commands/ registers its command here, or in checkerCommands if the installed program
- * has the command.
+ * Each file in commands/ registers its command here. A command of the package `affidavit` is
+ * registered in checkerCommands.
  */
 export function createProgram(): Command {
   return createCommandLine({

@@ -57,8 +57,8 @@ type JudgedProvider = ProviderJudgement &
   }
 
 /**
- * `isOk`: without a policy, no check failed; with one, all evidence is accepted. Throws CliError
- * for a source without evidence.
+ * `isOk`: without a policy, no check failed; with a policy, all evidence is accepted. Throws
+ * CliError for a source without evidence.
  */
 export async function reportProviders(
   source: string,

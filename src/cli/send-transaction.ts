@@ -61,7 +61,8 @@ export async function sendTransaction(
         `${printable(fault.message)}: transaction ${txHash} may have been sent; run the ` +
           'command again: it continues from there',
       )
-    // An earlier run may have sent this transaction, or one with this nonce and other fees.
+    // An earlier run may have sent this transaction, or a transaction with this nonce and other
+    // fees.
     if (await isKnown(rpc, txHash)) return
     throw new CliError(
       `the chain refused transaction ${txHash}: ${printable(fault.message)}; the transaction ` +
@@ -77,7 +78,7 @@ async function isKnown(rpc: Rpc, txHash: string): Promise<boolean> {
     const value = await rpc.call('eth_getTransactionByHash', [txHash])
     return readAs(KnownTransaction.nullable(), { kind: 'result', value })?.hash === txHash
   } catch (fault) {
-    // The user sees the refusal instead, which matters more than this fault.
+    // The user sees the refusal instead, because it matters more than this fault.
     if (fault instanceof RpcError) return false
     throw fault
   }

@@ -14,8 +14,8 @@ export type Vocabulary = {
 }
 
 /**
- * cl100k_base, which takes about 0.2 s and 20 MB. It has no special tokens, because callers' input
- * is plain text.
+ * Loads cl100k_base, which takes about 0.2 s and 20 MB. The vocabulary has no special tokens,
+ * because callers' input is plain text.
  */
 export async function loadCl100k(): Promise<Vocabulary> {
   const [{ default: table }, { Cl100KBase }] = await Promise.all([
@@ -67,7 +67,7 @@ export function* countPiece(piece: string, vocabulary: Vocabulary): Generator<un
   for (let pair = pairs.pop(); pair !== null; pair = pairs.pop()) {
     if (++steps % STEPS_PER_PAUSE === 0) yield
     const start = pair % POSITIONS
-    // A changed rank means that a part of this pair was merged before.
+    // A changed rank means that this pair no longer exists: a part was merged before.
     if (parts.rank(start) !== Math.floor(pair / POSITIONS)) continue
     const before = parts.merge(start)
     count--
@@ -94,7 +94,7 @@ function rankOf(
     : vocabulary.ranks.get(piece.slice(start, end))
 }
 
-/** The parts of a piece, as a linked list. The start identifies a part. */
+/** The parts of a piece, as a linked list. A part is identified by its start. */
 function createParts(length: number) {
   const next = new Int32Array(length)
   const previous = new Int32Array(length)

@@ -11,7 +11,7 @@ import { createTokenCounter, type TokenCounter } from './token-counter.ts'
 
 /** Limit of one request to the endpoint. OpenAI allows 300,000. */
 const BATCH_TOKENS_MAX = 250_000
-/** Batches of one call at the same time. */
+/** Maximum batches of one call at the same time. */
 const BATCHES_AT_ONCE = 4
 
 type EmbeddingsCall = {
@@ -55,7 +55,7 @@ type EmbeddingsOptions = {
 /** 2048 embeddings of 3072 numbers are 140 MB as text, and a fifth of that as base64. */
 const ANSWER_BYTES_MAX = 160 * 1024 * 1024
 
-/** Null: there are no models. */
+/** Null `config`: there are no models. */
 export function openEmbeddings(
   config: EmbeddingsConfig | null,
   { onStarted }: Opening,

@@ -24,8 +24,8 @@ const RELEASES_POLL_MS = 1_000
 /** The releases of the newest readable list. */
 export type AcceptedReleases = {
   /**
-   * The entries have windows and revocations: acceptedMeasurements selects those that are accepted
-   * at a time. Null: any code is accepted.
+   * The entries have windows and revocations. acceptedMeasurements selects the entries that are
+   * accepted at a given time. Null: any code is accepted.
    */
   entries(): readonly ReleaseEntry[] | null
   /** Calls back after a newer list was read and is in use. */
@@ -38,8 +38,8 @@ export type AcceptedReleases = {
 
 /**
  * Returns the reason why an enclave with these facts may not be used now. Null if its release is
- * accepted now and was accepted at the document's time. Readers of the enclave's records check the
- * document's time. `nowMs` is Unix milliseconds.
+ * accepted now and was accepted at the document's time. The document's time matters, because
+ * readers of the enclave's records check it. `nowMs` is Unix milliseconds.
  */
 export function findReleaseFault(
   { measurements: pcrs, timestampMs }: Pick<AttestationFacts, 'measurements' | 'timestampMs'>,

@@ -26,9 +26,9 @@ export type Attestations = {
 }
 
 /**
- * The caller of a fresh document needs no key, but the document needs a signature of the security
- * module. So the number of fresh documents is limited (createFreshShares). A request for an unknown
- * notary is not counted. `now` returns milliseconds of a clock that is never set.
+ * A fresh document needs a signature of the security module, and its caller needs no key. So the
+ * number of fresh documents is limited (createFreshShares). A request for an unknown notary is not
+ * counted. `now` returns milliseconds of a clock that is never set.
  */
 export function createAttestations(options: {
   readonly enclaves: {

@@ -4,7 +4,7 @@ type Choosable = {
   readonly state: EndpointState
   /** True if completions that this endpoint's enclave seals can be stored now. */
   readonly isCommitting: boolean
-  /** When the endpoint last got a call, as a count that grows with each call. */
+  /** Number of the endpoint's last call. The number grows with each call. */
   readonly chosenAt: number
 }
 

@@ -7,7 +7,7 @@ import { parseFault, parseIdentity } from './enclave-replies.ts'
 
 /** How long a new connection waits for the enclave's identity. */
 type Patience = {
-  /** Time since the enclave answered on any connection. A busy enclave is not silent. */
+  /** Maximum time since the enclave answered on any connection. A busy enclave is not silent. */
   readonly silenceMaxMs: number
   /** Limit for one connection, even if other connections get answers. */
   readonly timeoutMs: number
@@ -15,7 +15,7 @@ type Patience = {
 
 const PATIENCE: Patience = { silenceMaxMs: 2_000, timeoutMs: 10_000 }
 
-/** For an identity with its headers, on a new connection. */
+/** Limit of an identity with its headers, on a new connection. */
 export const CONNECTION_REPLY_BYTES_MAX = 1024 * 1024
 
 /**

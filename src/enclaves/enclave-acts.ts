@@ -42,7 +42,7 @@ export const enclaveActs = {
       enclaves: enclaves.map(({ socketPath, ...rest }) => ({ url: `unix:${socketPath}`, ...rest })),
     }),
   }),
-  /** A drained enclave is used again. */
+  /** Also puts a drained enclave into use. */
   add: defineAct({
     ...changes,
     method: 'POST',

@@ -56,7 +56,10 @@ export async function findEnclaveFaults(
   return fault === null ? faults : [...faults, `enclave: ${fault}`]
 }
 
-/** A faulty document is checked again after this time, when it or the clock may be correct. */
+/**
+ * A faulty document is checked again after this time, because the document or the clock may then be
+ * correct.
+ */
 export const FAULT_AGE_MAX_MS = 10_000
 
 /**

@@ -124,8 +124,8 @@ export class EnclaveClient {
   }
 
   /**
-   * At most IDENTITY_AGE_MAX_MS old. Throws EnclaveError `unavailable` if the enclave that answers
-   * is not followed.
+   * Returns an identity that is at most IDENTITY_AGE_MAX_MS old. Throws EnclaveError `unavailable`
+   * if the enclave that answers is not followed.
    */
   async identity(): Promise<Identity> {
     const { isFollowed = async () => true } = this.#options
@@ -134,13 +134,13 @@ export class EnclaveClient {
     throw new EnclaveError('unavailable', 'the enclave that answers was not accepted')
   }
 
-  /** The identity of the enclave that answers now, followed or not. */
+  /** Returns the identity of the enclave that answers now, followed or not. */
   askIdentity(): Promise<Identity> {
     this.forgetIdentity()
     return this.#shareIdentity()
   }
 
-  /** Makes the next identity() request the identity again. */
+  /** Makes the next call of identity() ask the enclave again. */
   forgetIdentity(): void {
     this.#known = null
   }
@@ -261,7 +261,7 @@ export class EnclaveClient {
     return this.#ask(parseBootStatementReply, { path: ENCLAVE_PATHS.bootStatement, request })
   }
 
-  /** Running calls fail. */
+  /** Running calls then fail. */
   async close(): Promise<void> {
     await Promise.all([this.#completions.destroy(), this.#control.destroy()])
   }

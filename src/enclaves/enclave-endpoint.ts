@@ -29,7 +29,7 @@ export type EndpointOptions = EnclaveChecks & {
   readonly callsMax: number
   /** Starts to commit the log of the enclave at this endpoint. */
   readonly follow: (endpoint: EnclaveEndpoint) => LogFollower
-  /** How long after a call's end the enclave may still seal the call. */
+  /** The enclave may still seal a call this long after the call's end. */
   readonly settleMs: number
   readonly identityTimeoutMs?: number
   readonly silenceMaxMs?: number
@@ -47,7 +47,7 @@ export class EnclaveEndpoint {
   readonly client: EnclaveClient
   readonly watch: EnclaveWatch
   readonly followedLog: FollowedLog
-  /** When the endpoint last got a call, as a count over all endpoints. */
+  /** Number of the endpoint's last call, counted over all endpoints. */
   chosenAt = 0
   readonly #calls: RunningCalls
   readonly #notaries = new Set<string>()
@@ -154,7 +154,7 @@ export class EnclaveEndpoint {
     return this.client.giveProof(proof, signal)
   }
 
-  /** `followedLog.stop` ends the following of the log later. */
+  /** The log is still followed. `followedLog.stop` ends this later. */
   async stopWatching(): Promise<void> {
     this.followedLog.stopTending()
     await this.watch.stop()

@@ -31,8 +31,8 @@ export class EnclaveError extends Error {
 }
 
 /**
- * Returns the reason of an aborted `signal`, otherwise an EnclaveError. The HTTP client's error is
- * not its `cause`, because it may contain the request.
+ * Returns the reason of an aborted `signal`, otherwise an EnclaveError. This error has no `cause`,
+ * because the HTTP client's error may contain the request.
  */
 export function enclaveErrorOf(error: unknown, signal?: AbortSignal): unknown {
   if (signal?.aborted) return signal.reason

@@ -44,7 +44,10 @@ export type EndpointDescription = {
   readonly calls: number
   /** Number of the log's leaves in the database. Null if the log is not followed. */
   readonly committed: number | null
-  /** The enclave is refused or unreachable, or its log is not committed. Empty without a fault. */
+  /**
+   * Why the enclave is refused or unreachable, or why its log is not committed. Empty without a
+   * fault.
+   */
   readonly fault: string
 }
 
@@ -52,7 +55,7 @@ export type EnclavePoolOptions = Omit<EndpointOptions, 'socketPath'> & {
   readonly socketPaths: readonly string[]
 }
 
-/** An enclave with such a fault did nothing for the call, so another enclave may make it. */
+/** After one of these faults, the enclave did nothing for the call, so another can make it. */
 const NOT_TAKEN: ReadonlySet<EnclaveFaultCode> = new Set(['not_ready', 'too_busy', 'log_full'])
 
 /** Distributes calls over all enclaves. The operator adds, drains and removes enclaves. */
@@ -67,7 +70,7 @@ export class EnclavePool {
     for (const socketPath of options.socketPaths) this.#open(socketPath)
   }
 
-  /** The check returns an enclave's faults. An enclave without faults would be used. */
+  /** The check returns an enclave's faults. If it returns none, the enclave would be used. */
   get check(): EnclavePoolOptions['check'] {
     return this.#options.check
   }
@@ -109,7 +112,9 @@ export class EnclavePool {
     }
   }
 
-  /** `notary`: 0x, lower case. Null also for an older enclave, which has no encryption keys. */
+  /**
+   * `notary`: 0x, lower case. Also null for an older enclave, because it has no encryption keys.
+   */
   findEncrypted(notary: string): EnclaveEndpoint | null {
     const takes = ({ state, identity }: EnclaveEndpoint) =>
       isUsable(state) && state.notary === notary && (identity?.encryption_keys ?? []).length > 0
@@ -153,7 +158,7 @@ export class EnclavePool {
     }
   }
 
-  /** Lists only enclaves in use or draining that answered at the last look. */
+  /** Lists only enclaves that are in use or draining, and that answered at the last look. */
   notaries(): readonly ServedNotary[] {
     return this.#list().flatMap(({ phase, identity }) => {
       if (identity === null || (phase !== 'usable' && phase !== 'draining')) return []
@@ -261,8 +266,8 @@ export class EnclavePool {
   }
 
   /**
-   * Commits the sealed completions. `endEnclaves` ends the enclaves of this process. These wait
-   * until their completions are committed, so following stops only afterwards.
+   * Commits the sealed completions. `endEnclaves` ends this process's enclaves, which wait until
+   * their completions are committed. So the following of logs stops only after that.
    */
   async stopFollowing(endEnclaves: (() => Promise<void>) | null = null): Promise<void> {
     await this.#forAll((endpoint) => endpoint.stopWatching())
@@ -313,7 +318,7 @@ export class EnclavePool {
     return endpoint
   }
 
-  /** Checks the endpoints again if none is usable. Throws EnclaveError if this does not help. */
+  /** Checks the endpoints again. Throws EnclaveError if none is usable. */
   async #seek(wanted: Wanted): Promise<EnclaveEndpoint> {
     await seekUsable(this.#candidates(wanted, new Set()))
     const endpoint = this.#choose(wanted, new Set())
@@ -327,7 +332,7 @@ export class EnclavePool {
     return listUsable()
   }
 
-  /** Uses the error of the first endpoint with an error. Nothing was sent. */
+  /** Returns the error of the first endpoint with an error. Nothing was sent. */
   #noneInUse(): EnclaveError {
     const known = this.#list()
       .map(({ error }) => error)

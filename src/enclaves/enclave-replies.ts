@@ -202,8 +202,8 @@ const pullReplySchema = z.object({
 })
 
 /**
- * `chunks`: whole events, as the caller gets them. `last`: the canonical JSON text of the data of
- * the last event, to which the proof is added. Enclaves of protocol version 1 do not send `last`.
+ * `chunks`: whole events, as the caller gets them. `last`: the data of the last event, as canonical
+ * JSON text. The proof is added to this data. Enclaves of protocol version 1 do not send `last`.
  */
 export type EnclaveEvent =
   | { readonly kind: 'chunks'; readonly bytes: Uint8Array }
@@ -211,7 +211,7 @@ export type EnclaveEvent =
   | { readonly kind: 'fault'; readonly fault: EnclaveFault }
   | { readonly kind: 'sealed'; readonly notice: SealedNotice }
 
-/** The enclave refuses an answer of this size much earlier. */
+/** The enclave's own limit for an answer is much lower by default (24 MiB). */
 export const EVENT_BYTES_MAX = 64 * 1024 * 1024
 
 /** `dump` drops the rest of the body, so that the connection can be used again. */
@@ -229,7 +229,7 @@ export async function* readEnclaveEvents(
 ): AsyncGenerator<EnclaveEvent> {
   let isSealed = false
   let isFaulty = false
-  // Without this listener, the error of a call that is ended below would be uncaught.
+  // A call may be ended below. Without this listener, its error would be uncaught.
   body.on('error', () => {})
   try {
     for await (const events of wholeEvents(body))
@@ -295,9 +295,9 @@ function* splitEvents(events: Buffer): Generator<EnclaveEvent> {
 }
 
 /**
- * Returns the start of the next event for the gateway. OWN_EVENT recognises it, because events for
- * the caller may have names too. A data line has no line feed, so only a new event can follow an
- * empty line.
+ * Returns the start of the next event for the gateway. OWN_EVENT recognises this event, because
+ * events for the caller may have names too. A data line has no line feed, so only a new event can
+ * follow an empty line.
  */
 function nextOwnEvent(events: Buffer, start: number): number {
   for (let at = start; at < events.length; ) {

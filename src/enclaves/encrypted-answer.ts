@@ -62,7 +62,7 @@ export async function bringProof(
   if (!answered.aborted) await give(known)
 }
 
-/** For a frame with a part of a whole answer, or with one event of a stream. */
+/** Limit of a record: a frame with a part of a whole answer, or with one event of a stream. */
 const RECORD_BYTES_MAX = 64 * 1024 * 1024
 
 const HEAD_BYTES = 1 + 4
@@ -75,7 +75,7 @@ export async function* readEncryptedEvents(
   body: Readable,
   signal?: AbortSignal,
 ): AsyncGenerator<EncryptedEvent> {
-  // Without this listener, the error of a call that is ended below would be uncaught.
+  // A call may be ended below. Without this listener, its error would be uncaught.
   body.on('error', () => {})
   // The parts of a long record are joined once, when it is complete.
   let parts: Buffer[] = []

@@ -8,7 +8,7 @@ export type EndpointState = {
   readonly notary: string | null
   /** States whether this gateway accepts the enclave that answered last. */
   readonly verdict: 'unchecked' | 'accepted' | 'refused'
-  /** Callers may wait for completions, so the log must be followed. */
+  /** True if the log must be followed, because callers may wait for completions. */
   readonly isFollowed: boolean
   /** True if the whole log was committed after the last call. */
   readonly isSettled: boolean
@@ -114,7 +114,7 @@ export function phaseOf(state: EndpointState): EndpointPhase {
   return verdict === 'refused' ? 'refused' : 'connecting'
 }
 
-/** No call runs or will come, so the log can be settled. */
+/** True if no call runs or will come, so the log can be settled. */
 export function isToSettle(state: EndpointState): boolean {
   return (
     isClosed(state) &&
@@ -129,7 +129,7 @@ export function isToFollow({ isFollowed, isSettled }: EndpointState): boolean {
   return isFollowed && !isSettled
 }
 
-/** No new calls arrive. */
+/** True if no new calls arrive. */
 function isClosed({ order, verdict }: EndpointState): boolean {
   return order === 'drain' || verdict === 'refused'
 }

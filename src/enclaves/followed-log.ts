@@ -23,7 +23,7 @@ type FollowedLogOptions = {
   readonly state: () => EndpointState
   /** Starts to commit the log of the enclave at this endpoint. */
   readonly follow: () => LogFollower
-  /** How long after a call's end the enclave may still seal the call. */
+  /** The enclave may still seal a call this long after the call's end. */
   readonly settleMs: number
   readonly onSettled: (notary: string) => void
 }
@@ -33,7 +33,7 @@ export class FollowedLog {
   readonly #options: FollowedLogOptions
   readonly #stopping = new AbortController()
   #follower: LogFollower | null = null
-  /** True while settling pauses the following. */
+  /** True while the log is being settled and is not followed. */
   #isPaused = false
   #settling: AbortController | null = null
 
@@ -58,7 +58,7 @@ export class FollowedLog {
     }
   }
 
-  /** Stops settling, and follows no other log. `stop` ends the following of the current log. */
+  /** Stops settling, and follows no other log. The current log is followed until `stop`. */
   stopTending(): void {
     this.#stopping.abort()
     this.#settling?.abort()
@@ -109,7 +109,7 @@ export class FollowedLog {
     this.#isPaused = true
     await this.stop()
     const after = await client.askIdentity().catch(() => null)
-    // If the enclave ended by itself after the commit of its whole log, it left no completion.
+    // An enclave that ended by itself after its whole log was committed left no completion.
     if (after === null || after.notary !== notary) return 'settled'
     return after.log.size === size && after.log.acknowledged === size ? 'settled' : 'open'
   }

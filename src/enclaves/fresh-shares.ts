@@ -8,17 +8,17 @@ export type FreshCaller = {
   readonly isKnown: boolean
 }
 
-/** `burst`: maximum at once. */
+/** `burst`: maximum number at once. */
 type Rate = { readonly perSecond: number; readonly burst: number }
 
 /** All callers without a key share OPEN_RATE. KNOWN_RATE is extra, for callers with a key. */
 export const OPEN_RATE: Rate = { perSecond: 8, burst: 16 }
 export const KNOWN_RATE: Rate = { perSecond: 16, burst: 32 }
-/** For each address without a key. It is enough for a client of eight enclaves. */
+/** For each address of callers without a key. It is enough for a client of eight enclaves. */
 export const ADDRESS_RATE: Rate = { perSecond: 2, burst: 8 }
-/** For each account. An account may have many programs that start at once. */
+/** For each account, because an account may have many programs that start at once. */
 const ACCOUNT_RATE: Rate = { perSecond: 10, burst: 20 }
-/** Remembered callers. A forgotten caller has its whole share again. */
+/** Maximum number of remembered callers. A forgotten caller has its whole share again. */
 const CALLERS_MAX = 10_000
 
 /**

@@ -93,12 +93,12 @@ const peerFailure = z.object({
 export function openPeerEnclaves(options: {
   readonly bus: Bus
   readonly enclaves: Pick<EnclavePool, 'notaries' | 'findEncrypted'>
-  /** The same check as for this gateway's enclaves. */
+  /** The check that is also used for this gateway's enclaves. */
   readonly check: IdentityCheck
-  /** By provider. Only the gateway with the enclave uses its operator's credentials. */
+  /** Credentials by provider. A call uses those of the gateway that has the enclave. */
   readonly credentials: () => ReadonlyMap<string, string>
   readonly proofFor: ProofFor
-  /** How long a gateway waits for the pull that brings the proof. 0: pulls bring no proof. */
+  /** A gateway waits this long for the pull that brings the proof. 0: pulls bring no proof. */
   readonly patienceMs: number
   readonly log: Logger
 }): PeerEnclaves {

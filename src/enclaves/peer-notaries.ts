@@ -5,14 +5,14 @@ import { verifyEncryptionKey } from '../../attestation/verify-encryption-key.ts'
 import type { CheckedIdentity } from './enclave-check.ts'
 import type { ServedNotary } from './enclave-pool.ts'
 
-/** createEnclaveCheck makes this check. */
+/** createEnclaveCheck returns this function. */
 export type IdentityCheck = (identity: CheckedIdentity) => Promise<readonly string[]>
 
 /**
  * Returns the notaries of another gateway that this gateway would use itself. A notary's address
- * must be that of its key. Its document and configuration must pass the check for this gateway's
- * enclaves. Only encryption keys that the notary signed are kept. `nowMs` is Unix milliseconds.
- * `onFault` is called with the reason if a notary is left out.
+ * must be the address of its key. Its document and configuration must pass the check for this
+ * gateway's enclaves. Only encryption keys that the notary signed are kept. `nowMs` is Unix
+ * milliseconds. `onFault` is called with the reason if a notary is left out.
  */
 export async function verifyPeerNotaries(
   published: readonly ServedNotary[],

@@ -4,8 +4,8 @@ import { EnclaveError } from './enclave-errors.ts'
 import type { EncryptedAnswer } from './encrypted-answer.ts'
 
 /**
- * An enclave that was asked for its identity and sent nothing for this long hangs. Its sealed
- * completions are committed when the enclave works again.
+ * An enclave hangs if it sends nothing for this long after it was asked for its identity. Its
+ * sealed completions are committed when the enclave works again.
  */
 const SILENCE_MAX_MS = 10_000
 
@@ -32,7 +32,10 @@ export class RunningCalls {
   /** Aborting one of these controllers ends its call. */
   readonly #calls = new Set<AbortController>()
   #repliedAtMs = performance.now()
-  /** Failed looks since the last answer. A single one may mean that this process was blocked. */
+  /**
+   * Failed looks since the last answer. A single failed look may mean that this process was
+   * blocked.
+   */
   #silentLooks = 0
 
   constructor(options: RunningCallsOptions) {
@@ -76,7 +79,7 @@ export class RunningCalls {
     }
   }
 
-  /** The enclave has sent data. */
+  /** Call this when data arrives. */
   markReply(): void {
     this.#repliedAtMs = performance.now()
     this.#silentLooks = 0

@@ -8,9 +8,9 @@ import { type ImageObjects, ImageStoreError } from './image-store.ts'
 
 const CONNECT_TIMEOUT_MS = 5_000
 const ANSWER_TIMEOUT_MS = 10_000
-/** From the first try until an answer begins. It includes all tries. */
+/** Time from the first try until an answer begins. It includes all tries. */
 const REQUEST_TIMEOUT_MS = 30_000
-/** Between two pieces of an object. A longer pause makes the read fail. */
+/** Maximum time between two pieces of an object. A longer pause makes the read fail. */
 const PAUSE_TIMEOUT_MS = 30_000
 const CONNECTIONS_MAX = 64
 

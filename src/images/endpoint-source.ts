@@ -14,8 +14,8 @@ import {
 const REVISED_PROMPT_LENGTH_MAX = 32_000
 
 /**
- * Images from an API in OpenAI's form. The gateway always asks for base64: with an address, it
- * would have to fetch the image, or pass it on unchecked.
+ * Images from an API in OpenAI's form. The gateway always asks for base64. If it got an address, it
+ * would have to fetch the image, or pass the address on unchecked.
  */
 export function createEndpointSource(options: {
   readonly endpoint: Pick<Endpoint, 'ask'>

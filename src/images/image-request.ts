@@ -18,7 +18,7 @@ const RESPONSE_FORMAT_DEFAULT = 'url'
 
 /**
  * The interface sets no limits here. A prompt may be as long as OpenAI's longest prompt. A decoder
- * must still be able to decode the longest edge.
+ * must still be able to decode an image with the longest edge.
  */
 const PROMPT_LENGTH_MAX = 32_000
 const IMAGE_EDGE_MAX = 8_192

@@ -81,7 +81,7 @@ const CLOCKS_MS = 900_000
 /** How often the total size of the stored images is computed again. */
 const FRESH_MS = 60_000
 
-/** Per sweep. The next sweep continues. */
+/** Maximum per sweep. The next sweep continues. */
 const REMOVED_MAX = 10_000
 /** Removals at once. */
 const REMOVALS_MAX = 16

@@ -6,9 +6,10 @@ import { checkImages } from './checked-images.ts'
 import type { ImageJob, ImageSource } from './image-source.ts'
 
 /**
- * Images from contributed DIFFUSION nodes. A node must send the requested number of images; any
- * other answer is its failure. Images are scaled if the caller named a size (`checked-images.ts`).
- * Quality, style and user are not sent, because a node's frame has no such members.
+ * Images from contributed DIFFUSION nodes. A node must send the requested number of images. Any
+ * other answer counts as a failure of the node. Images are scaled if the caller named a size
+ * (`checked-images.ts`). Quality, style and user are not sent, because a node's frame has no such
+ * members.
  */
 export function createNodeImages(dispatcher: ImageDispatcher): ImageSource {
   return {

@@ -55,7 +55,7 @@ function formatFinding({ code, severity, where, message, isEarlier }: AuditFindi
   return `  ! ${code} (${severity}) ${printable(where)}: ${printable(message)}${earlier}\n`
 }
 
-/** The words claim no more than was checked. */
+/** The words do not claim more than was checked. */
 function conclude(report: AuditReport): string {
   const { logs } = report
   const findings = [...report.findings, ...logs.flatMap((log) => log.findings)]
@@ -99,7 +99,7 @@ function listOpen(log: LogReport): readonly AuditCheckName[] {
 
 /**
  * Returns true if the log had no leaf at the start of the audit. If heads or attestations prove
- * leaves, the checks report that.
+ * that leaves existed, the checks report this.
  */
 function isEmpty({ size }: LogReport): boolean {
   return size === 0

@@ -32,7 +32,10 @@ type Level = {
 }
 type Word = { readonly text: string; readonly about: string }
 
-/** Returns a script that completes commands, options and choices, and file names elsewhere. */
+/**
+ * Returns a script that completes commands, options and choices. Elsewhere, it completes file
+ * names.
+ */
 export function writeCompletions(program: Command, shell: Shell): string {
   const levels = listLevels(program, program.name())
   switch (shell) {

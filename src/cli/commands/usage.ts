@@ -84,7 +84,7 @@ function beginOfMonth(): number {
   return Date.UTC(now.getUTCFullYear(), now.getUTCMonth()) / 1000
 }
 
-/** Usage is always grouped by account. Without a period, the range is one period. */
+/** Usage is always grouped by account. If `text` names no period, the whole range is one period. */
 function parseGrouping(text: string): Grouping {
   const words = text.split(',')
   const periods = PERIODS.filter((period) => words.includes(period))

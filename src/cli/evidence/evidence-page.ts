@@ -41,8 +41,8 @@ function sayMadeBy({ version, commit, verifier_sha256 }: ReturnType<typeof write
 }
 
 /**
- * Describes an attacker-controlled page: its maker and its digest. Throws FormatError for other
- * bytes.
+ * Describes an attacker-controlled page: its maker and its digest. Throws FormatError if the bytes
+ * are not a page.
  */
 export function sayPage(page: Uint8Array): string {
   const { madeBy, verifierSha256 } = readEvidencePage(page)

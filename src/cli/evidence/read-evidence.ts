@@ -31,8 +31,8 @@ const USAGE: Readonly<Partial<Record<EvidenceCode, string>>> = {
 }
 
 /**
- * `bytes` are attacker-controlled. Throws CliError, which names the source `what`, if they are not
- * a bundle. Does NOT prove anything: see verifyBundle.
+ * `bytes` are attacker-controlled. If they are not a bundle, throws CliError with the source's name
+ * `what`. Does NOT prove anything: see verifyBundle.
  */
 export function readBundle(bytes: Uint8Array, what: string): EvidenceBundle {
   const toError = ({ message }: FormatError) =>

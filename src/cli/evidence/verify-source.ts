@@ -37,8 +37,9 @@ type VerifyOutcome = {
 type Judged = { readonly judged: EvidenceJudgement; readonly warning: string | null }
 
 /**
- * Prints each result, under its source's name if there are several. Returns the exit code of the
- * worst result. If a source is not evidence, throws CliError after the other sources were checked.
+ * Prints each result. If there are several sources, prints the source's name above each result.
+ * Returns the exit code of the worst result. If a source is not evidence, throws CliError after the
+ * other sources were checked.
  */
 export async function verifySources(
   sources: readonly string[],
@@ -97,7 +98,7 @@ export async function verifySource(source: string, options: VerifyOptions): Prom
   return { output, warning, exitCode: exitCodeOf(isOk, warning) }
 }
 
-/** If the wanted chain could not be asked, a good result does not count. */
+/** Even a good result does not count if the wanted chain could not be asked. */
 function exitCodeOf(isOk: boolean, warning: string | null): number {
   if (isOk && warning !== null) return EXIT_CODES.unavailable
   return EXIT_CODES[isOk ? 'done' : 'failed']
@@ -128,7 +129,7 @@ async function judge(
     }
   }
   if (rpc === undefined) return { judged: await judgeBy(null), warning: null }
-  // The module is loaded only when needed, which halves the start of other checks.
+  // The module is loaded only when needed, so other checks start in half the time.
   const { ChainUnreached, reachChainFacts } = await import('./chain-facts.ts')
   try {
     return { judged: await judgeBy((block) => reachChainFacts(rpc, block)), warning: null }
@@ -153,8 +154,8 @@ async function locate(
 }
 
 /**
- * Throws if the evidence is for another hash: a gateway may answer with such evidence. The
- * evidence's own checks bind its hash to its request and response.
+ * Throws if the evidence is for another hash, because a gateway may answer with the wrong evidence.
+ * The evidence's own checks bind its hash to its request and response.
  */
 function checkAskedFor(hash: string, { record }: EvidenceBundle): void {
   if (record.hash !== hash)

@@ -78,7 +78,7 @@ async function readEntries(file: string): Promise<Entries> {
   }
 }
 
-/** How long another starting agent may hold the lock, for at most two calls of 30 s each. */
+/** Another starting agent may hold the lock this long: it makes at most two calls of 30 s each. */
 const LOCK_TIMEOUT_MS = 60_000
 const LOCK_POLL_MS = 100
 

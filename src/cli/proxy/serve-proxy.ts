@@ -243,7 +243,7 @@ function pathOf(request: IncomingMessage): string {
     )
   if (method !== (isModels ? 'GET' : 'POST'))
     throw new Unanswered(405, 'method_not_allowed', `expected another method than ${method}`)
-  // The list of models has another form for Anthropic's clients, which set this header.
+  // For Anthropic's clients, which set this header, the list of models has another form.
   return isModels && headers['anthropic-version'] !== undefined ? `/anthropic/v1${path}` : path
 }
 
@@ -253,7 +253,8 @@ async function readRequest(request: IncomingMessage): Promise<Buffer<ArrayBuffer
   let bytes = 0
   for await (const part of request as AsyncIterable<Buffer>) {
     bytes += part.length
-    // The rest of a too large body is read and dropped: a client that still sends reads no answer.
+    // The rest of a too large body is read and dropped, because a client reads no answer while it
+    // sends.
     if (bytes > REQUEST_BYTES_MAX) parts.length = 0
     else parts.push(part)
   }

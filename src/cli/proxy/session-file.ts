@@ -13,7 +13,7 @@ import type { Proof } from '../../../client/proof.ts'
 import type { SessionStart } from '../../../client/session.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 
-/** A call of a session, as it is kept until its evidence is in the bundle. */
+/** The part of a call that is kept until the call's evidence is in the bundle. */
 type KeptCall = Pick<Proof, 'hash' | 'request' | 'answer'>
 
 export type SessionFile = {
@@ -147,8 +147,8 @@ function isThere(path: string): Promise<boolean> {
 const LINE_FEED = 0x0a
 
 /**
- * Null without calls. Cuts off an incomplete last line, which a crash may leave: the end of that
- * answer was not passed on.
+ * Null without calls. Cuts off an incomplete last line. A crash can leave this line, but then the
+ * end of its answer was not passed on.
  */
 async function readCalls(path: string): Promise<KeptCall[] | null> {
   const bytes = await readFile(path).catch(() => null)
@@ -176,7 +176,7 @@ function readCall(line: string): KeptCall {
   return { hash, request, answer }
 }
 
-/** Throws CliError if these calls have ended their session. */
+/** Throws CliError if the last call does not belong to a session. */
 function startAfter(calls: readonly KeptCall[]): SessionStart | undefined {
   const last = calls.at(-1)
   if (last === undefined) return undefined

@@ -151,9 +151,9 @@ function parseFile<Raw, Value>(source: string, raw: Raw, parse: (raw: Raw) => Va
 const KEY_FILE_BYTES_MAX = 16 * 1024
 
 /**
- * Creates the file `path` with the private key (PEM, PKCS #8, as OpenSSL writes it), which only the
- * owner can read. `path`.pub contains the public key. Returns the public key, 64 hex digits. Throws
- * CliError, also if one of the files exists.
+ * Creates the file `path`, which only the owner can read, with the private key (PEM, PKCS #8, as
+ * OpenSSL writes it). `path`.pub contains the public key. Returns the public key, 64 hex digits.
+ * Throws CliError, also if one of the files exists.
  */
 async function createKeyFiles(path: string): Promise<string> {
   const { privateKey } = generateKeyPairSync('ed25519')

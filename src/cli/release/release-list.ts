@@ -66,9 +66,7 @@ export async function addToList(
   })
 }
 
-/**
- * Ends a release, which is then accepted only in documents from before the end. Throws CliError.
- */
+/** Ends a release. It is then accepted only in documents from before the end. */
 export async function endInList(path: string, name: string, options: EndOptions): Promise<void> {
   const nowMs = Date.now()
   const until = parseListTime(options.at, nowMs)
