@@ -65,7 +65,10 @@ export function createKeyWatch(options: {
   }
 }
 
-/** A connected node may be archived or disabled, so its registration is read again. */
+/**
+ * Reads the registrations of connected nodes again, because nodes are archived or disabled
+ * meanwhile.
+ */
 type Recheck = {
   /** Checks a few nodes. Calls every `everyMs` check all nodes within `periodMs`. */
   step(): void
