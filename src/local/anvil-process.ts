@@ -72,7 +72,7 @@ function argumentsOf(port: number): readonly string[] {
     // More ether than any number of anchors costs.
     '--balance',
     '1000000000',
-    // All starts have the same genesis, because anvil uses any genesis in a dump as block 0.
+    // The fixed time gives all starts the same genesis. anvil does not check the genesis in a dump.
     '--timestamp',
     `${GENESIS_SECONDS}`,
     // Transactions wait until startClock has set the time.

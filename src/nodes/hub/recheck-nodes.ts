@@ -65,10 +65,7 @@ export function createKeyWatch(options: {
   }
 }
 
-/**
- * Reads the registrations of connected nodes again, because nodes are archived or disabled
- * meanwhile.
- */
+/** Reads registrations again, because a connected node can be archived or disabled. */
 type Recheck = {
   /** Checks a few nodes. Calls every `everyMs` check all nodes within `periodMs`. */
   step(): void

@@ -43,11 +43,13 @@ export type NodeLimits = {
    * bytes that serialising may add.
    */
   readonly largeRequestBytesMax: number
-  /** Bytes that wait for one node, besides one large frame. A node with more counts as lost. */
+  /**
+   * Bytes that may wait for one node, besides one large frame. Above this, the node counts as lost.
+   */
   readonly sendBytesMax: number
-  /** Cost that a node may cause at once: 1 for each unexpected frame, plus 1 per KiB. */
+  /** Cost that a node may cause at once. An unexpected frame costs 1, plus 1 per KiB. */
   readonly strayBurst: number
-  /** Additional cost that a node may cause per second. More closes the connection with 1008. */
+  /** Cost that is allowed in addition per second. More closes the connection with 1008. */
   readonly strayPerSecond: number
 
   /** Runs that one node gets at the same time. */
@@ -140,7 +142,10 @@ export type NodeLimits = {
    * can distribute the nodes again.
    */
   readonly reconnectMs: number
-  /** How often nodes are stored as connected. After a kill, uptime counts up to the last time. */
+  /**
+   * How often nodes are stored as connected. After a kill, uptime counts up to the last of these
+   * times.
+   */
   readonly seenMs: number
   /** Time between searches for nodes of dead gateways, which are shown as connected until then. */
   readonly abandonedMs: number

@@ -18,7 +18,7 @@ import {
 } from './messages.ts'
 import { RemoteNode } from './remote-node.ts'
 
-/** One message contains all changes of this time. */
+/** Changes within this time are sent in one message. */
 const PUBLISH_DELAY_MS = 25
 /** How often all offers are published again, for gateways that missed a message. */
 const REFRESH_MS = 1_000
