@@ -20,7 +20,7 @@ export type NsmServer = {
 
 /**
  * Serves software security modules on a Unix socket (mode 0600). The socket replaces an existing
- * file. Each message follows its length.  Each connection boots its own module, which ends with the
+ * file. Each message follows its length. Each connection boots its own module, which ends with the
  * connection. Throws SoftwareNsmError.
  */
 export async function serveSoftwareNsm(options: {

@@ -82,7 +82,10 @@ export type NodeLimits = {
    * each second since the run's end. 128 choices with 20 logprobs each come near this rate.
    */
   readonly lateBytesPerSecond: number
-  /** For each node that is tried. Ten large images take a contributed machine a minute or more. */
+  /**
+   * Limit for each node that is tried. Ten large images take a contributed machine a minute or
+   * more.
+   */
   readonly imageMs: number
   /** Nesting of a chunk, including the chunk. The code that serialises it again is recursive. */
   readonly chunkDepthMax: number
@@ -149,7 +152,9 @@ export type NodeLimits = {
   readonly seenMs: number
   /** Time between searches for nodes of dead gateways, which are shown as connected until then. */
   readonly abandonedMs: number
-  /** With this interval and KEY_AGE_MAX_MS, a revoked key's connections end within a second. */
+  /**
+   * Time between key checks. With KEY_AGE_MAX_MS, a revoked key's connections end within a second.
+   */
   readonly keyCheckMs: number
   /** How often the registration of a connected node is read again. */
   readonly recheckMs: number
