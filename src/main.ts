@@ -10,7 +10,7 @@ import type { Logger } from './observability/logger.ts'
 import { StartFailure } from './runtime/starting.ts'
 import { DataFolderInUse } from './storage/errors.ts'
 
-/** Time that a stop may take after the grace for running calls, to commit and to end the parts. */
+/** How long a stop may take, after the grace for running calls, to commit and to end the parts. */
 const STOP_MARGIN_MS = 20_000
 
 /** One Ctrl-C may arrive twice: from the terminal, and again from npm. */
@@ -60,9 +60,9 @@ async function readConfigOrExit(): Promise<GatewayConfig> {
 }
 
 /**
- * Keeps compiled code for the next start, which then takes half the time. A user who can write
- * these files can change the code that runs. So they are in the data folder, and not in Node's
- * default folder below the system's temporary folder.
+ * Keeps compiled code, so that the next start takes half the time. A user who can write these files
+ * can change the code that runs. So they are in the data folder, and not in Node's default folder
+ * below the system's temporary folder.
  */
 function cacheCompiledCode(dataFolder: string): void {
   try {

@@ -131,7 +131,7 @@ export function openSettings({
 }
 
 /**
- * Returns the faults in a setting or a file, which the operator can correct. Null for other errors.
+ * Returns the faults that the operator can correct in a setting or a file. Null for other errors.
  */
 function faultsOf(error: unknown): { readonly faults: readonly string[] } | null {
   if (error instanceof ConfigurationError) return { faults: error.faults }

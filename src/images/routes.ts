@@ -145,8 +145,8 @@ export function imageRoutes({
 }
 
 /**
- * The caller's host can be used unchanged, because only this caller sees the result. Empty if the
- * text is not a host with an optional port.
+ * Returns the origin of the caller's request. The caller's host is used unchanged, because only
+ * this caller sees the result. Empty unless the text is a host with an optional port.
  */
 function originOf({ host, protocol }: RouteContext): string {
   return /^[\w.-]{1,253}(:\d{1,5})?$|^\[[0-9a-f:.]{2,45}\](:\d{1,5})?$/i.test(host)

@@ -66,13 +66,13 @@ function argumentsOf(port: number): readonly string[] {
     '--quiet',
     // No page in a browser may use the chain.
     '--no-cors',
-    // Old states cost memory. All transactions and receipts are kept.
+    // Old states cost memory, so anvil drops them. All transactions and receipts are kept.
     '--prune-history',
     '64',
     // More ether than any number of anchors costs.
     '--balance',
     '1000000000',
-    // All starts have the same genesis, because anvil uses any genesis in a dump as block 0.
+    // The fixed time gives all starts the same genesis. anvil does not check the genesis in a dump.
     '--timestamp',
     `${GENESIS_SECONDS}`,
     // Transactions wait until startClock has set the time.
@@ -95,9 +95,9 @@ async function startClock(rpc: Rpc): Promise<boolean> {
 }
 
 /**
- * The path of anvil's own executable. The package's `anvil` command is a Node.js program: after a
- * SIGKILL of that program, anvil would continue. Throws StartFailure when the optional package is
- * not installed, and Error when it has no build for this platform.
+ * Returns the path of anvil's own executable. The package's `anvil` command is a Node.js program:
+ * after a SIGKILL of that program, anvil would continue. Throws StartFailure when the optional
+ * package is not installed, and Error when the package has no build for this platform.
  */
 export async function findAnvilBinary(
   platform: NodeJS.Platform,

@@ -144,7 +144,7 @@ export function keepUpChain(options: {
     return null
   }
 
-  /** Anvil counts a transaction as waiting for a moment after it was mined. */
+  /** Retries, because anvil counts a mined transaction as pending for a moment. */
   async function saveAtStandstill(): Promise<void> {
     const until = performance.now() + LAST_SAVE_WAIT_MS
     while (!(await state.save(rpc)) && performance.now() < until) await sleep(LAST_SAVE_POLL_MS)

@@ -35,8 +35,8 @@ export function startDemoProvider(
 }
 
 /**
- * Adds a credential, because a gateway sends no TLS call without one. The simulated TEE accepts any
- * text.
+ * Adds a credential, because a gateway sends no TLS call without a credential. The simulated TEE
+ * accepts any text.
  */
 export function withDemoCredential(
   credentials: () => ReadonlyMap<string, string>,

@@ -105,8 +105,8 @@ const STOP_MARGIN_MS = 2_000
 
 /**
  * Writes the CAs that enclaves trust: those in the operator's file (default: Node.js's CAs) and the
- * demonstration's. Returns the file's path, or the operator's path if that file has no
- * certificates, because the enclave reports this fault.
+ * demonstration's. Returns the path of the new file. If the operator's file has no certificates,
+ * returns its path, and the enclave reports the fault.
  */
 async function writeCas(
   { privateFolder }: Home,

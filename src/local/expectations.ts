@@ -22,8 +22,8 @@ const CODE_REGISTERS = [0, 1, 2] as const
 
 /**
  * Writes the expectations into the data folder at each start, because the demo provider's port
- * changes, and with it the configuration. Null when the operator runs the enclaves. The file proves
- * nothing, because the gateway itself wrote it: use a release to check a real gateway.
+ * changes, and the configuration contains the port. Null when the operator runs the enclaves. The
+ * file proves nothing, because the gateway itself wrote it: use a release to check a real gateway.
  */
 export async function writeExpectations({
   home,

@@ -1,10 +1,11 @@
 import { spawn } from 'node:child_process'
 
 /**
- * A program that runs one child and kills it when its own parent has ended, even after a kill -9,
- * because the kernel then closes the IPC channel. Usage: `node guard.ts COMMAND [ARGUMENT…]`, by
- * spawnGuarded (guarded-process.ts). It reports the child's pid to its parent, and exits with the
- * child's exit code. If the child cannot run, the reason goes to standard error.
+ * A program that runs one child, and kills the child when the guard's parent has ended. This works
+ * even after a kill -9, because the kernel closes the parent's IPC channel. spawnGuarded
+ * (guarded-process.ts) runs `node guard.ts COMMAND [ARGUMENT…]`. The guard reports the child's pid
+ * to its parent, and exits with the child's exit code. If the child cannot run, the reason goes to
+ * standard error.
  */
 export type GuardReady = { readonly kind: 'ready'; readonly pid: number }
 

@@ -11,8 +11,8 @@ export type GuardedProcess = Life<GuardReady>
 
 /**
  * Starts a program under guard.ts, without environment variables. The program ends when this
- * process ends, even by kill -9; but it continues if a kill -9 ends guard and process at the same
- * moment. Rejects with StartFailure.
+ * process ends, even by kill -9. It continues only if a kill -9 ends the guard and this process at
+ * the same moment. Rejects with StartFailure.
  */
 export async function spawnGuarded(
   name: string,
@@ -30,7 +30,7 @@ export async function spawnGuarded(
   }
   const life = await startProcess(plan, null, log)
   life.child.once('exit', (_, signal) => {
-    // A killed guard cannot end its child.
+    // A killed guard cannot end its child, so this process does.
     if (signal !== null) killQuietly(life.ready.pid)
   })
   return life

@@ -34,8 +34,8 @@ const START_TIMEOUT_MS = 60_000
 const STOP_MARGIN_MS = 3_000
 
 /**
- * The start waits this long for the agent, which takes longer if the demonstration is configured to
- * be slow.
+ * How long the start waits until the agent serves. With a slow demonstration, the agent serves
+ * later.
  */
 const SERVING_TIMEOUT_MS = 5_000
 const SERVING_POLL_MS = 20
@@ -68,7 +68,7 @@ export async function startDemoAgent(
 
 /**
  * The gateway must already serve. Registers the node at the first start, and again if the gateway
- * no longer has it. Resolves when the process runs; the agent then measures its models and
+ * no longer knows the node. Resolves when the process runs; the agent then measures its models and
  * connects. Rejects with StartFailure or GatewayError.
  */
 export async function startNodeAgent(

@@ -29,8 +29,8 @@ export type CallReport = {
   /** CALLER_LEFT_STATUS (499) when no answer was sent. */
   readonly status: number
   /**
-   * The error that the caller got, for a stream in the error event. Null if there was no error, and
-   * for faults in a request's form (422).
+   * The error that the caller got. A stream has it in its error event. Null if there was no error,
+   * and for faults in a request's form (422).
    */
   readonly error: { readonly code: string; readonly status: number } | null
   /** True if the answer, which may be an error, was sent to its end. */
@@ -48,8 +48,8 @@ export type CallReport = {
 }
 
 /**
- * Contains no text of a prompt or answer. The names of models are text from the caller, whose form
- * was checked.
+ * Contains no text of a prompt or answer. The names of models are text from the caller, but their
+ * form was checked.
  */
 export type InferenceFacts = {
   readonly operation?: 'chat' | 'embeddings' | 'images' | 'search'
@@ -71,7 +71,7 @@ export type InferenceFacts = {
 }
 
 /**
- * `begin` is called for every incoming call, and `end` at the end of the call. Both must not throw.
+ * `begin` is called for every incoming call, and `end` at the end of the call. Neither may throw.
  */
 export type CallObserver = { begin(call: BegunCall): CallWatch }
 

@@ -27,7 +27,7 @@ export type GaugeSource<Name extends string = string> = {
 }
 
 /**
- * Returns a function that reads all sources, which must be awaited before each scrape. A source
+ * Returns a function that reads all sources. Each scrape must await this function first. A source
  * that throws or takes longer than SOURCE_TIMEOUT_MS has no values in that scrape, and is 0 in
  * `source_up`. A slow source is not read again until it has answered.
  */
@@ -65,7 +65,7 @@ function registerGauge(
   const labelNames = label === undefined ? [] : [label]
   const form = { name: METRICS_PREFIX + name, help, labelNames, registers: [registry] }
   const metric = name.endsWith('_total') ? new Counter(form) : new Gauge(form)
-  // A reset would give a gauge without labels a wrong 0, so it is removed.
+  // A gauge without labels is removed, because a reset would give it a wrong 0.
   const clear = () => (label === undefined ? metric.remove() : metric.reset())
   clear()
   return (reading) => {
@@ -125,7 +125,7 @@ export type MeasuredParts = {
     }
     readonly unreadableBlocks: () => { readonly count: number }
     readonly figures: {
-      /** `oldestAt`: Unix seconds. Null when no anchor is unconfirmed. */
+      /** `oldestAt`: Unix seconds. Null when all anchors are confirmed. */
       readonly lag: () => Promise<{
         readonly unconfirmed: number
         readonly oldestAt: number | null

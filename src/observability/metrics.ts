@@ -86,7 +86,7 @@ export function createMeter({ isStaging = false }: { readonly isStaging?: boolea
   }
 }
 
-/** Gauges from prom-client with names of counters. nodejs_active_resources has their values. */
+/** prom-client's gauges with names of counters. nodejs_active_resources has the same values. */
 const MISNAMED = [
   'nodejs_active_handles_total',
   'nodejs_active_requests_total',

@@ -40,7 +40,7 @@ const CLOSE_TIMEOUT_MS = 6_000
 /** A model's name may have 256 characters. */
 const VALUE_LENGTH_MAX = 256
 
-/** Empty without a collector. */
+/** An empty list without a collector. */
 export function openCallTraces(
   config: TraceConfig | null,
   { log, onStarted }: Opening,

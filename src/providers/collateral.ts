@@ -17,8 +17,8 @@ import { FetchFault } from './fetch-over-tls.ts'
 import type { CollateralOrigins, NamedBuild } from './settings.ts'
 
 /**
- * Leaves out collateral that cannot be fetched, and logs this. `isComplete`: every requested part
- * came. Throws only what an aborted `fetch` throws.
+ * Leaves out and logs collateral that cannot be fetched. `isComplete`: every requested part came.
+ * Throws only what an aborted `fetch` throws.
  */
 export async function fetchCollateral(
   answer: {
@@ -111,7 +111,7 @@ const CHIP_ID_BYTES = { Milan: 64, Genoa: 64, Turin: 8 } as const
 
 /**
  * Returns URLs of AMD's Key Distribution Service. Returns an empty list for a report before version
- * 3, which names no product, and for a report that the provider's key (VLEK) signed.
+ * 3, because it names no product, and for a report that the provider's key (VLEK) signed.
  */
 function snpUrls(report: Uint8Array, { kds }: CollateralOrigins): readonly string[] {
   const { cpu, signer, chipId, tcb } = decodeSnpReport(report)

@@ -30,7 +30,7 @@ type FetchOptions = {
   readonly bytesMax: number
   readonly timeoutMs: number
   readonly signal: AbortSignal
-  /** Called with the key of the connection (SHA-256, hex), when its certificate was checked. */
+  /** Called with the key of the connection (SHA-256, hex), after the certificate was checked. */
   readonly onKey?: (spkiSha256: string) => void
 }
 

@@ -19,7 +19,7 @@ import { createProviderEvidenceStore } from './provider-evidence-store.ts'
 import { createProviderTurnsStore } from './provider-turns-store.ts'
 import type { ProvidersConfig } from './settings.ts'
 
-/** A demonstration provider under development roots, which the gateway started itself. */
+/** A demonstration provider that the gateway itself started, with development roots. */
 export type DemoEvidence = {
   readonly origin: string
   readonly kind: ProviderKind

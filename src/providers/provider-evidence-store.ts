@@ -39,8 +39,8 @@ export type ProviderEvidenceStore = {
   read(digest: string): Promise<Uint8Array | null>
   findNewest(subject: EvidenceSubject): Promise<StoredEvidence | null>
   /**
-   * The newest document of the origin that states the key (hex) and was fetched by `atMs`.
-   * Documents that end later than `atMs` come first: a document without all its collateral has no
+   * Returns the newest document of the origin that states the key (hex) and was fetched by `atMs`.
+   * Prefers documents that end at `atMs` or later. A document without all its collateral has no
    * end.
    */
   findFor(receipt: {

@@ -7,9 +7,9 @@ import type { EvidenceSubject } from './provider-evidence-store.ts'
  */
 export type ProviderTurnsStore = {
   /**
-   * Takes the turn if it is due, or if it is due more than `laterMaxMs` from now, because the
-   * interval was made shorter. No other gateway takes the turn until it is settled or `limitMs`
-   * passed. Returns the number of failures in a row. Null if the turn is not due.
+   * Takes the turn if it is due. Also takes a turn that is due more than `laterMaxMs` from now,
+   * because the interval has become shorter. No other gateway takes the turn until it is settled or
+   * `limitMs` passed. Returns the number of failures in a row. Null if the turn is not due.
    */
   takeTurn(
     turn: EvidenceSubject & { readonly limitMs: number; readonly laterMaxMs: number },

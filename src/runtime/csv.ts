@@ -7,8 +7,8 @@ export function writeCsv(columns: readonly string[], rows: readonly (readonly Ce
 
 /**
  * Returns one line of CSV, which ends with CRLF. A text that a spreadsheet could run as a formula
- * gets an apostrophe before it (OWASP, CSV injection). A formula may also follow `;`, which ends a
- * cell in many countries, even inside quotes.
+ * gets an apostrophe before it (OWASP, CSV injection). A formula can also follow `;`, because in
+ * many countries `;` ends a cell, even inside quotes.
  */
 export function writeCsvLine(cells: readonly Cell[]): string {
   return `${cells.map(writeCell).join(',')}\r\n`

@@ -21,7 +21,7 @@ export type LoopPause = { readonly ms: number; readonly leastMs?: number }
 type Loop = {
   /** Starts the first round. Does nothing if the loop was already started. */
   start(): void
-  /** Ends the current pause. During a round, ends the pause after it. */
+  /** Ends the current pause. A call during a round skips the pause after that round. */
   wake(): void
   /** Aborts the signal of the rounds. Resolves when no round is running. */
   stop(): Promise<void>
@@ -30,7 +30,8 @@ type Loop = {
 
 /**
  * Returns a loop that is not started yet. `round` returns the pause before the next round, in
- * milliseconds. It must handle its errors: if it throws, the loop ends with an unhandled rejection.
+ * milliseconds. `round` must handle its errors: if it throws, the loop ends with an unhandled
+ * rejection.
  */
 export function createLoop(round: (signal: AbortSignal) => Promise<number | LoopPause>): Loop {
   const stopping = new AbortController()

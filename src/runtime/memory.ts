@@ -1,8 +1,8 @@
 import { totalmem } from 'node:os'
 
 /**
- * Returns the bytes that this process may use: the limit of its control group, which containers and
- * systemd set, or else all memory of the machine.
+ * Returns the bytes that this process may use: the limit of its control group, set by a container
+ * or systemd, or else all memory of the machine.
  */
 export function memoryLimitBytes(): number {
   // Without a limit, this is 0 or larger than any machine's memory.

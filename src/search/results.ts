@@ -35,7 +35,7 @@ export function normaliseResults(
 }
 
 /**
- * Refuses addresses such as `javascript:`, which are not results, and deceptive addresses such as
+ * Refuses addresses that are not results, such as `javascript:`, and deceptive addresses such as
  * `https://bank.example@evil.example/`.
  */
 function readAddress(value: unknown): string | null {

@@ -7,7 +7,7 @@ import { SEARCH_ADAPTERS, type SearchAdapter, type SearchQuery } from './provide
 import { normaliseResults } from './results.ts'
 
 type SearchCall = SearchQuery & {
-  /** The signal's reason is the error to throw. */
+  /** When aborted, the call throws the signal's reason. */
   readonly signal: AbortSignal
   /**
    * Counts bytes that this call holds. Throws ApiError `overloaded` when all calls together hold

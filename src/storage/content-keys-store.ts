@@ -6,9 +6,9 @@ import type { Database } from './database.ts'
 
 /**
  * Records the key that encrypts content from now on. Returns its id if the key was not in use
- * before, else null. Throws StartFailure when the database has encrypted content and there is no
- * key at all: an operator who forgot the setting must not store new content unencrypted. If only
- * some keys are missing, their content cannot be read: this logs a warning.
+ * before, else null. Throws StartFailure when the database has encrypted content and no key is
+ * configured: an operator who forgot the setting must not store new content unencrypted. If only
+ * some keys are missing, logs a warning, because their content cannot be read.
  */
 export async function admitContentKeys(
   { queries, content }: Pick<Database, 'queries' | 'content'>,
@@ -34,7 +34,9 @@ export async function admitContentKeys(
   return isNew ? newest : null
 }
 
-/** True if the key was not in use. Only one of two gateways at the same time gets true. */
+/**
+ * True if the key was not in use. If two gateways record it at the same time, only one gets true.
+ */
 async function recordKey({ queries }: Pick<Database, 'queries'>, id: string): Promise<boolean> {
   const { numAffectedRows } = await sql`
     insert into content_keys (id, first_used_at) values (${id}, ${clockSeconds(null)})

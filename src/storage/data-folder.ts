@@ -52,8 +52,8 @@ export type PrivateFolder = { readonly path: string; remove(): Promise<void> }
 const PREFIX = 'affidavit-'
 
 /**
- * Makes a folder in the system's temporary folder: a socket's path has at most about 100 bytes, and
- * a data folder's path may be too long.
+ * Makes a folder in the system's temporary folder, because a socket's path has at most about 100
+ * bytes, and a data folder's path can be too long.
  */
 export async function makePrivateFolder(): Promise<PrivateFolder> {
   const path = await mkdtemp(join(tmpdir(), PREFIX))
@@ -61,9 +61,9 @@ export async function makePrivateFolder(): Promise<PrivateFolder> {
 }
 
 /**
- * Removes the private folder of a killed gateway, which contains `file`. Another user may have
- * written this path, so this does nothing unless the folder has the form of makePrivateFolder and
- * belongs to this user.
+ * Removes the private folder that contains `file` and belonged to a killed gateway. Another user
+ * may have written this path, so this does nothing unless the folder has the form of
+ * makePrivateFolder and belongs to this user.
  */
 export async function removeStaleFolder(file: string): Promise<void> {
   const folder = dirname(file)

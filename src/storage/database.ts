@@ -75,8 +75,8 @@ export async function openDatabase(
 export const DATABASE_FOLDER = 'database'
 
 /**
- * Opens and migrates the database at `url`; null: the embedded database in the data folder. Throws
- * StartFailure, whose message never contains the URL.
+ * Opens and migrates the database at `url`, or, if `url` is null, the embedded database in the data
+ * folder. Throws StartFailure, whose message never contains the URL.
  */
 export async function startDatabase(
   {

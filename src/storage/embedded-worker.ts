@@ -19,8 +19,9 @@ port.on('message', (message: Uint8Array | null) => {
 port.postMessage(null)
 
 /**
- * Copies a missing database from an optional package, because initdb takes three times as long. If
- * a start was interrupted while it made the database, the next start makes it again.
+ * If there is no database, copies an empty one from an optional package, because initdb takes three
+ * times as long. If a start was interrupted while it made the database, the next start makes it
+ * again.
  */
 async function open(dataDir: string): Promise<PGlite> {
   const unfinished = `${dataDir}.unfinished`

@@ -76,8 +76,8 @@ const UPKEEP_LIMITS: UpkeepLimits = { intervalMs: 15_000, walBytesMax: 64 * 1024
 /**
  * Does the work of a server's background processes. Without it, PGlite's write-ahead log would grow
  * until the process ends (measured: 1.9 GiB, and 9 s of recovery after a kill), and dead rows would
- * never be reused. Anchors make many dead rows: the chain's progress updates them. `stop` resolves
- * when no upkeep statement is running.
+ * never be reused. Anchors make many dead rows, because the chain's progress updates anchors.
+ * `stop` resolves when no upkeep statement is running.
  */
 export function startUpkeep(
   database: Statements,

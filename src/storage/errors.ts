@@ -1,6 +1,6 @@
 /**
- * There is no connection to the database, or it broke during a query, which may or may not have
- * been carried out. `cause` is the driver's error.
+ * There is no connection to the database, or the connection broke during a query. The query may
+ * still have been carried out. `cause` is the driver's error.
  */
 export class DatabaseAwayError extends Error {
   override readonly name = 'DatabaseAwayError'

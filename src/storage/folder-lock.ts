@@ -10,7 +10,7 @@ export type FolderLock = { release(): Promise<void> }
  *
  * A process is identified by its pid and, if the system shows it, its start time, because pids are
  * reused. Locks are files `lock.1`, `lock.2`, and so on; only the highest number counts. A dead
- * lock is never replaced, because another process could replace it between the reading and the
+ * lock is never replaced, because another process could replace it between our reading and our
  * deletion. Instead, a file with the next number is created, which only one process can do. The
  * highest file is never deleted, only marked as released, so a slow process that creates an old
  * number finds a higher one.

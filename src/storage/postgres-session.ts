@@ -5,7 +5,7 @@ import { createLoop } from '../runtime/loop.ts'
 /** The gateways of one database send notices here. */
 export const NOTICE_CHANNEL = 'affidavit'
 
-/** How often the server is asked for an answer. */
+/** Time between two checks that the server answers. */
 const HEARTBEAT_MS = 1_000
 const ANSWER_TIMEOUT_MS = 3_000
 const BACKOFF = { minMs: 100, maxMs: 2_000 }
@@ -14,8 +14,7 @@ type SessionSubscriber = {
   /** Called with each notice of a gateway on this database, including this process's own. */
   onNotice(payload: string): void
   /**
-   * Called when the connection was opened or lost. A loss ends all locks, and notices may be
-   * missing.
+   * Called when the connection was opened or lost. A loss ends all locks, and notices can be lost.
    */
   onChange(): void
 }

@@ -1,4 +1,4 @@
-/** An answer to a call, which can be written whole or as the frames of a stream. */
+/** An answer that can be written whole or as the frames of a stream. */
 export type DemoAnswer = {
   whole(): object
   /** Server-sent events. */

@@ -99,8 +99,8 @@ function toolCallOf({ id }: ChatAnswer['identity'], index: number, at: number): 
 }
 
 /**
- * One token per chunk; choices take turns. With `stream_options.include_usage`, a last chunk has
- * the usage and no choices, and all others have `usage: null`.
+ * Writes one token per chunk. The choices take turns. With `stream_options.include_usage`, a last
+ * chunk has the usage and no choices, and all others have `usage: null`.
  */
 function* writeChunks(chat: ChatAnswer): Generator<object> {
   const includeUsage = chat.request.stream_options?.include_usage === true

@@ -96,10 +96,10 @@ function writeText({ model, said, toolResult, seed }: Question): string {
  * models, `toolChoice` decides:
  * - a name: this function;
  * - `none`: no call;
- * - `auto`: functions that the last user message names (`demo/tools`: at least the first function);
- * - `required`: as `auto`, but at least the first function.
- * Arguments are the JSON object after the name, as in `get_weather({"city":"Paris"})`, else an
- * example made from `parameters`.
+ * - `auto`: the functions that the last user message names (for `demo/tools`, at least the first
+ *   function);
+ * - `required`: as `auto`, but at least the first function. Arguments are the JSON object after the
+ *   name, as in `get_weather({"city":"Paris"})`, else an example made from `parameters`.
  */
 function planCalls(question: Question): readonly PlannedCall[] {
   const { model, said, toolResult, answered, tools, toolChoice: choice, callsMax } = question
@@ -122,8 +122,8 @@ const CALLS_MAX = 32
 const NAME_LENGTH_MAX = 64
 
 /**
- * The first `count` calls in a text, such as `read_file({"path":"a.txt"})`. The time is
- * proportional to the text's length, which a caller chooses.
+ * Returns the first `count` calls in a text, such as `read_file({"path":"a.txt"})`. A caller
+ * chooses the text, so the time must be proportional to its length.
  */
 function writtenCalls(
   text: string,

@@ -5,7 +5,7 @@ import { nameAnswer } from './responses-answer.ts'
 
 type Block = {
   readonly whole: object
-  /** The block before its first piece. */
+  /** The block without the content that `deltas` add. */
   readonly start: object
   readonly deltas: readonly object[]
   readonly tokens: number

@@ -16,7 +16,7 @@ import { DemoError } from './request.ts'
 import { answerResponses } from './responses-answer.ts'
 import { parseResponsesRequest } from './responses-request.ts'
 
-/** The gateway allows less. */
+/** The gateway's own limit is smaller. */
 export const DEMO_BODY_BYTES_MAX = 32 * 1024 * 1024
 /** Long, so that a caller's pool rarely uses a connection that is just closing. */
 const DEMO_KEEP_ALIVE_MS = 60_000
@@ -34,14 +34,14 @@ type Served = DemoOptions & {
   readonly tee: SimulatedTee | null
 }
 
-/** The server does not listen yet. README.md in this folder describes its answers. */
+/** Returns a server that does not listen yet. README.md in this folder describes its answers. */
 export function createDemoServer(options: DemoOptions): Server {
   return keepConnections(createServer(listenerOf({ ...options, models: DEMO_MODELS, tee: null })))
 }
 
 /**
- * The HTTPS server of the simulated TEE. It does not listen yet. It has the same API, other models,
- * and Tinfoil's document.
+ * Returns the HTTPS server of the simulated TEE, which does not listen yet. It serves the same API
+ * with other models, and Tinfoil's document.
  */
 export function createTeeServer(options: DemoOptions, tee: SimulatedTee): TlsServer {
   const listener = listenerOf({ ...options, models: TEE_MODELS, tee })
@@ -119,7 +119,7 @@ async function refuseUnknown({ route }: Call): Promise<never> {
   throw new DemoError(404, `Unknown request: ${route}.`)
 }
 
-/** A query without a nonce is refused: the document might be old. */
+/** Refuses a query without a nonce, because the document could be old. */
 function nonceIn(query: string): Uint8Array {
   const [nonce = '', ...others] = new URLSearchParams(query).getAll('nonce')
   if (!/^[0-9a-f]{64}$/.test(nonce) || others.length > 0)
@@ -146,7 +146,7 @@ function callOf<
   }
 }
 
-/** Does not end the response. Stops when the reader has left. */
+/** Writes the frames, without ending the response. Stops when the reader has left. */
 async function stream(
   response: ServerResponse,
   frames: Iterable<string>,

@@ -12,12 +12,12 @@ import type { AttestedDemo } from './config.ts'
 import { createTeeServer } from './server.ts'
 import { serverOrigin } from './server-origin.ts'
 
-/** Each start may add an origin (a new port). */
+/** The policy keeps this many origins. A start can add one. */
 const ORIGINS_MAX = 8
 
 /**
  * Starts the simulated TEE. The folder keeps its keys, so that evidence stays valid after a
- * restart, and gets the policy and the CA's certificate.
+ * restart. The folder also gets the policy and the CA's certificate.
  */
 export async function startTee(options: {
   readonly folder: string

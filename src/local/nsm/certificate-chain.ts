@@ -109,7 +109,7 @@ const REGION = 'dev-local-1'
 /** Never resolves (RFC 2606), so no client fetches a list there. */
 const CRL_ORIGIN = 'http://crl.affidavit.invalid'
 
-/** Order and form of AWS's names, with our organisation. */
+/** The names have the order and form of AWS's names, but our organisation. */
 const NAMES: Readonly<Record<IssuedRole, (identity: ModuleIdentity) => Uint8Array>> = {
   regional: () =>
     developmentName(`${randomBytes(8).toString('hex')}.${REGION}.affidavit.nitro-enclaves`),
@@ -137,7 +137,10 @@ function instanceName(commonName: string): Uint8Array {
   )
 }
 
-/** Random, but the leaf's serial is the enclave id and the second of issue, as in AWS's leaves. */
+/**
+ * Serial numbers are random. The leaf's serial is the enclave id and the time of issue (Unix
+ * seconds), as in AWS's leaves.
+ */
 const SERIALS: Readonly<Record<IssuedRole, (identity: ModuleIdentity, now: number) => Uint8Array>> =
   {
     regional: () => randomBytes(16),

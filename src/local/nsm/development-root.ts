@@ -22,7 +22,7 @@ export class SoftwareNsmError extends Error {
   }
 }
 
-/** No default policy trusts this root: a verifier's user must pass its certificate. */
+/** No default policy trusts this root: a verifier's user must pass the root's certificate. */
 export type DevelopmentRoot = Issuer & {
   /** DER. */
   readonly certificate: Uint8Array
@@ -34,10 +34,10 @@ export type DevelopmentRoot = Issuer & {
 export const ROOT_LEFT_SECONDS = 20 * 86_400 + 3_600
 
 /**
- * The root in `rootFile` (PEM: private key and certificate, mode 0600). The first use makes it;
- * later uses keep it, so that documents can be checked after a restart. Two processes that start at
- * the same time get the same root. A second file (rootCertificateFile) has only the certificate,
- * for `--root`. Null keeps the root in memory. Throws SoftwareNsmError `invalid_root`.
+ * Returns the root in `rootFile` (PEM: private key and certificate, mode 0600). The first use makes
+ * the root. Later uses keep it, so that documents can be checked after a restart. Two processes
+ * that start at the same time get the same root. A second file (rootCertificateFile) has only the
+ * certificate, for `--root`. Null keeps the root in memory. Throws SoftwareNsmError `invalid_root`.
  */
 export async function openDevelopmentRoot(
   rootFile: string | null,

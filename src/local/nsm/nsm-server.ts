@@ -19,8 +19,8 @@ export type NsmServer = {
 }
 
 /**
- * Serves software security modules on a Unix socket (mode 0600), which replaces an existing file.
- * Each message has its length before it. Each connection boots its own module, which ends with the
+ * Serves software security modules on a Unix socket (mode 0600). The socket replaces an existing
+ * file. Each message follows its length. Each connection boots its own module, which ends with the
  * connection. Throws SoftwareNsmError.
  */
 export async function serveSoftwareNsm(options: {
@@ -61,8 +61,8 @@ async function serveEnclave(
   boot: { readonly rootFile: string; readonly measurements: SourceMeasurements | null },
 ): Promise<void> {
   const module = await bootSecurityModule({ ...boot, now: Date.now })
-  // The module answers a request that is too large. A request of more than four times that size
-  // ends the connection.
+  // The module itself answers a request above its limit. A request above four times the limit ends
+  // the connection.
   for await (const request of readFrames(socket, 4 * NSM_REQUEST_BYTES_MAX))
     socket.write(encodeFrame(module.processRequest(request)))
 }

@@ -144,7 +144,8 @@ type DocumentContent = AttestationInput & {
 
 /**
  * Untagged COSE_Sign1 (RFC 9052) with ES384. As in AWS's documents since mid-2025, the payload's
- * map has indefinite length. The signature is r || s, 96 bytes; s may be high, as in AWS's.
+ * map has indefinite length. The signature is r || s, 96 bytes; s may be high, as in AWS's
+ * signatures.
  */
 function signDocument(content: DocumentContent, chain: SigningChain): Uint8Array {
   const payload = encodePayload(content, chain)

@@ -37,7 +37,7 @@ export const PCE_SVN = 11
 const SGX = '1.2.840.113741.1.13.1'
 const pair = (arc: string, value: Uint8Array) => sequence(objectIdentifier(`${SGX}.${arc}`), value)
 
-/** `changed`: other values, by their arc below `SGX`. */
+/** `changed` replaces values, by their arc below `SGX`. */
 export function sgxExtension(changed: Readonly<Record<string, Uint8Array>> = {}): Uint8Array {
   const components = PLATFORM_SVNS.map((svn, index) => [`2.${index + 1}`, derInteger(svn)] as const)
   const tcb: Record<string, Uint8Array> = {
@@ -65,7 +65,7 @@ type Profile = {
   readonly extensions: readonly Uint8Array[]
 }
 
-/** Verifiers demand the names in Intel's certificates, except the name of the root. */
+/** Verifiers demand the common names of Intel's certificates, except the root's name. */
 const PROFILES: Readonly<Record<IntelCertificate, Profile>> = {
   root: {
     commonName: 'Development SGX Root CA',

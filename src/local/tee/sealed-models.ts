@@ -3,7 +3,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { TEE_MODELS } from '../demo/models.ts'
 
-/** Takes the place of the disk with the weights of `demo/sealed`, which has no weights. */
+/** Takes the place of a disk with weights, because `demo/sealed` has no weights. */
 export type SealedModels = {
   /** SHA-256 over the list of sources, hex. */
   readonly rootHash: string
@@ -14,8 +14,9 @@ export type SealedModels = {
 const DEMO_FOLDER = join(import.meta.dirname, '../demo')
 
 /**
- * Hashes every file of src/local/demo, because they choose the answers: lines of `<SHA-256 hex>
- * <name>`, sorted by name. For a real disk, dm-verity makes the root hash.
+ * Hashes every TypeScript file of src/local/demo, because these files choose the answers. The
+ * hashed list has lines of `<SHA-256 hex>  <name>`, sorted by name. For a real disk, dm-verity
+ * makes the root hash.
  */
 export async function hashSealedModels(): Promise<SealedModels> {
   const names = (await readdir(DEMO_FOLDER)).filter((name) => name.endsWith('.ts')).sort()

@@ -47,7 +47,9 @@ export type SimulatedTee = {
   attest(nonce: Uint8Array): string
   /** PEM. */
   readonly tls: { readonly key: string; readonly cert: string }
-  /** The policy accepts this machine at the origins. It trusts only this machine's roots. */
+  /**
+   * Returns a policy that accepts this machine at the origins. It trusts only this machine's roots.
+   */
   policyFor(origins: readonly string[]): JsonObject
 }
 

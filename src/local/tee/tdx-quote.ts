@@ -39,7 +39,7 @@ export function buildQuote(parts: QuoteParts): Uint8Array<ArrayBuffer> {
   return new Uint8Array(Buffer.concat([parts.signed, uint(data.length, 4), data]))
 }
 
-/** The header of a TD's quote that a P-256 key signs. */
+/** The header of a TD's quote. A P-256 key signs the quote. */
 export function quoteHeader(version: 4 | 5): Uint8Array {
   const header = new Uint8Array(48)
   header.set([version, 0, 2, 0, 0x81])
@@ -53,7 +53,7 @@ const BODY_BYTES = { '1.0': 584, '1.5': 648 } as const
 /** The body of a TD without debugging. Measurements and report data are zeros. */
 export function bodyOf(tdVersion: keyof typeof BODY_BYTES): Uint8Array {
   const body = new Uint8Array(BODY_BYTES[tdVersion])
-  // Version 1 of the module, SVN 5; component 2 is 7.
+  // The module's SVN is 5 and its version is 1. Component 2 is 7.
   body.set([5, 1, 7])
   body[123] = 0x10
   body.set([0xe7, 0x02, 0x06], 128)
@@ -63,7 +63,7 @@ export function bodyOf(tdVersion: keyof typeof BODY_BYTES): Uint8Array {
 /** RTMR1 to RTMR3 follow RTMR0. */
 export const BODY_OFFSETS = { mrTd: 136, rtmr0: 328, reportData: 520 } as const
 
-/** The report of the quoting enclave, which states the attestation key. */
+/** Returns the quoting enclave's report, which states the attestation key. */
 export function qeReportOf(point: Uint8Array): Uint8Array {
   const report = new Uint8Array(384)
   report.set([0x11], 48)

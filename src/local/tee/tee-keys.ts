@@ -29,7 +29,7 @@ export type TeeKeys = {
 
 const DAY_MS = 24 * 3_600_000
 
-/** Ten years, which outlasts any demonstration. */
+/** Returns ten years, longer than any demonstration. */
 export function lifeFrom(nowMs: number): Period {
   return { from: new Date(nowMs - DAY_MS), to: new Date(nowMs + 3_650 * DAY_MS) }
 }
@@ -49,8 +49,8 @@ const fileSchema = z.strictObject({
 const ABOUT = 'Keys of a simulated TEE, for development. They prove nothing.'
 
 /**
- * The keys in the file (mode 0600). The first use makes them. Throws ConfigurationError if the file
- * cannot be read.
+ * Returns the keys in the file (mode 0600). The first use makes the keys. Throws ConfigurationError
+ * if the file cannot be read.
  */
 export async function openTeeKeys(file: string, nowMs: number): Promise<TeeKeys> {
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {

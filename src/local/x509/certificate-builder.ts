@@ -25,7 +25,7 @@ export type CertificateParts = {
   readonly publicKey: Uint8Array
   /** Each is an Extension. Null leaves the [3] field out. */
   readonly extensions: readonly Uint8Array[] | null
-  /** They follow the extensions in the signed part. */
+  /** These fields follow the extensions in the signed part. */
   readonly extraFields: readonly Uint8Array[]
   readonly outerAlgorithm: Uint8Array
   /** Returns a BIT STRING. */

@@ -111,8 +111,8 @@ export type HubOptions = Pick<ProbeOptions, 'checkImage'> & {
 }
 
 /**
- * Starts one timer. Chat and images have separate indexes and queues, so the same name can mean a
- * chat model and an image model.
+ * Starts the only timer of the hub. Chat and images have separate indexes and queues, so the same
+ * name can mean a chat model and an image model.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: parts, put together in one place
 export function createHub(options: HubOptions): Hub {

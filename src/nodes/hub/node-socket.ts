@@ -29,19 +29,19 @@ type NodeSocketOptions = {
   readonly limits: NodeLimits
   readonly log: Logger
   readonly countNodes: () => number
-  /** The receiver then owns the WebSocket. `stream` is the socket below the WebSocket. */
+  /** This function then owns the WebSocket. `stream` is the socket below the WebSocket. */
   readonly onNode: (socket: WebSocket, node: AcceptedNode, key: string, stream: Duplex) => void
 }
 
 /**
- * Maximum number of buffered segments of one message. A message may come in tiny segments, each of
- * which takes memory.
+ * Maximum number of buffered segments of one message. A node can send tiny segments, and each
+ * segment takes memory.
  */
 const BUFFERED_CHUNKS_MAX = 4_096
 const FRAGMENTS_MAX = 1_024
 /**
- * Maximum number of packets of a frame with images, for packets of 1 KiB. The total size of packets
- * has its own limit per connection (`image-memory.ts`).
+ * Maximum number of packets of a frame with images: 32 MiB in packets of 1 KiB. The total size of
+ * packets has its own limit per connection (`image-memory.ts`).
  */
 const IMAGE_BUFFERED_CHUNKS_MAX = 32 * 1_024
 

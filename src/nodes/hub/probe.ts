@@ -32,7 +32,7 @@ export type ProbeOptions = {
   readonly limits: NodeLimits
   /** Checks that a node's answer, in base64, is one image. Otherwise rejects with FormatError. */
   readonly checkImage: (images: readonly string[]) => Promise<unknown>
-  /** Opens a reader that checks the answer to this request like an answer to a caller. */
+  /** Opens a reader that checks a node's answer in the same way as an answer to a caller. */
   readonly judge?: (request: JsonObject) => AnswerReader
 }
 
@@ -134,8 +134,8 @@ const IMAGE_PROBE = {
 } as const
 
 /**
- * Probes a DIFFUSION node with one small image. Null when the probe was interrupted, or had no
- * memory for its answer. The answer must be an image, with any content.
+ * Probes a DIFFUSION node with one small image. Null when the probe was interrupted, or when no
+ * memory was free for the answer. The answer must be an image, with any content.
  */
 async function probeImages(
   node: NodeConnection,

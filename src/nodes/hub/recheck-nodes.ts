@@ -65,7 +65,7 @@ export function createKeyWatch(options: {
   }
 }
 
-/** A connected node may be archived or disabled, so its registration is read again. */
+/** Reads registrations again, because a connected node can be archived or disabled. */
 type Recheck = {
   /** Checks a few nodes. Calls every `everyMs` check all nodes within `periodMs`. */
   step(): void

@@ -6,9 +6,9 @@ import {
 } from '../../../attestation/json/value.ts'
 
 /**
- * Control frames, `{ protocol, data }`, which gateway and node both write and read. A malformed
- * control frame from a node makes the gateway close the connection. A node ignores a frame that it
- * does not understand.
+ * Control frames have the form `{ protocol, data }`. Gateway and node both write and read them. A
+ * malformed control frame from a node makes the gateway close the connection. A node ignores a
+ * frame that it does not understand.
  */
 
 const PROTOCOL_VERSION = '1.0'
@@ -49,8 +49,8 @@ export type NodeLoad = {
 
 export type GatewayControl =
   /**
-   * The node answers with a `pong` that has the same nonce. The protocol requires the figures,
-   * which describe earlier pings.
+   * The node answers with a `pong` that has the same nonce. The protocol requires the other
+   * members, which describe earlier pings.
    */
   | {
       readonly kind: 'ping'
@@ -133,7 +133,7 @@ function encode(protocol: string, type: number, members: JsonObject): string {
   })
 }
 
-/** A gateway's control frame without a ping's figures, because nodes do not use the figures. */
+/** A gateway's control frame as nodes use it: without the figures of a ping. */
 export type AskedControl =
   | { readonly kind: 'ping' | 'health'; readonly nonce: string }
   | { readonly kind: 'reconnect' }
@@ -204,8 +204,8 @@ function isNonce(nonce: Json | undefined): nonce is string {
 }
 
 /**
- * Checks the form of the times, which the gateway does not use. The public client sends the times
- * of all rounds since the last PING, even of hours without a connection.
+ * Checks the form of the times. The gateway does not use the times. The public client sends the
+ * times of all rounds since the last PING, even of hours without a connection.
  */
 function isPingTimes(times: Json | undefined): boolean {
   if (times === undefined || times === null) return true

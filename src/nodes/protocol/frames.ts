@@ -197,7 +197,7 @@ export function encodeImages(requestId: string, images: readonly string[]): stri
   return JSON.stringify({ request_id: requestId, images, error: null })
 }
 
-/** Leaves out the status 500. Other gateway implementations read only `error`. */
+/** Leaves the status out if it is 500. Other gateway implementations read only `error`. */
 export function encodeImageFailure(requestId: string, fault: SentFault): string {
   const status = fault.statusCode === 500 ? {} : { status_code: fault.statusCode }
   return JSON.stringify({

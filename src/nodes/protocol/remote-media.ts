@@ -16,11 +16,11 @@ type RemoteMedia = {
 
 /**
  * Finds an address that a backend would fetch, in a request of any dialect. Null: the request
- * contains all its media. An address that is not http or https comes first.
+ * contains all its media. Prefers an address that is not http or https.
  *
- * The caller chooses the address, and servers near the backend may trust the backend. Backends
- * also read members that the interface lacks, such as `video_url`, and ignore a part's type. So in
- * a content part, only members with words may contain an address.
+ * The caller chooses the address, and servers near the backend may trust the backend. Backends also
+ * read members that the interface lacks, such as `video_url`, and ignore a part's type. So in a
+ * content part, only members with words may contain an address.
  */
 export function remoteMediaOf(request: JsonObject): RemoteMedia | null {
   let web: RemoteMedia | null = null
@@ -32,7 +32,7 @@ export function remoteMediaOf(request: JsonObject): RemoteMedia | null {
   return web
 }
 
-/** The members in which callers send media, in each dialect, with their paths. */
+/** Lists the members in which callers send media, in any dialect, with the members' paths. */
 function* listPlaces(request: JsonObject): Generator<readonly [Json, string]> {
   for (const list of ['messages', 'input', 'tools']) {
     const entries = memberOf(request, list)

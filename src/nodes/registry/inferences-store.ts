@@ -55,8 +55,8 @@ export type NodeHour = {
 export const FIRST_TOKENS_MAX = 200
 
 /**
- * The calls that nodes served. Times are Unix seconds. A day is the DAY_SECONDS before `now`. Every
- * method throws the driver's error when the database fails.
+ * The calls that nodes served. Times are Unix seconds. The last day is the DAY_SECONDS before
+ * `now`. Every method throws the driver's error when the database fails.
  */
 export type InferencesStore = {
   /**

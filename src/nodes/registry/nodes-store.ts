@@ -147,7 +147,7 @@ export type NodesStore = {
   endAbandoned(): Promise<number>
   /** Counts nodes that are connected to any living gateway of this database. */
   network(): Promise<NetworkFigures>
-  /** Models with benchmarks, which nodes may serve when they connect. Sorted by name. */
+  /** Models with benchmarks, sorted by name. Nodes may serve these models when they connect. */
   offeredModels(): Promise<readonly string[]>
 }
 
@@ -258,7 +258,7 @@ export function createNodesStore(
   }
 }
 
-/** Uptime with the open connection, which counts until the node was last seen. */
+/** Uptime including the open connection, which counts until the node was last seen. */
 const UPTIME_WHEN_LAST_SEEN = sql`
   total_uptime_seconds + case when connected_since is null then 0 else greatest(0, last_seen_at - connected_since) end`
 
@@ -302,8 +302,8 @@ async function insertNode(
 }
 
 /**
- * The row is locked before it is read, so that only one of two equal updates at the same time
- * reports a change.
+ * The row is locked before it is read. So of two equal updates at the same time, only one reports a
+ * change.
  */
 async function updateNode(
   queries: Queries,

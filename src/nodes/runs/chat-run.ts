@@ -79,7 +79,7 @@ export class ChatRun extends Run {
   private textLength = 0
   private tokenChunks = 0
   private bytes = 0
-  /** `bytes` arrived after `sinceMs`, when the caller got its result. */
+  /** The caller got its result at `sinceMs`. `bytes` arrived later. */
   private late = { sinceMs: 0, bytes: 0 }
   private firstTokenAtMs: number | null = null
   private lastTokenAtMs = 0
@@ -285,8 +285,7 @@ export class ChatRun extends Run {
   }
 
   /**
-   * Ends the run. Before the first token, the node sent too much. Later, the caller read too
-   * slowly.
+   * Ends the run: the node sent too much before its first token, or the caller reads too slowly.
    */
   private overflow(): void {
     if (this.phase === 'waiting')

@@ -5,7 +5,7 @@ import { expectedMs } from './speed.ts'
 export type NodeIndex<Node> = {
   add(node: Node): void
   remove(node: Node): void
-  /** Call this when another gateway lost a model's nodes, which should return within `returnMs`. */
+  /** Call this when another gateway lost a model's nodes. The nodes should return in `returnMs`. */
   expectReturn(model: string): void
   isReturning(model: string): boolean
   /** Must be called when a node's state, slots or circuit have changed. */
@@ -19,7 +19,7 @@ export type NodeIndex<Node> = {
   isKnown(model: string): boolean
   /** True if a node of the model is RUNNING and not set aside. */
   isServed(model: string): boolean
-  /** Counts connected nodes in any state. The next two methods do this too. */
+  /** Counts connected nodes in any state. The next two methods also count nodes in any state. */
   connected(model: string): number
   connectedLarge(model: string): number
   connectedWith(model: string, ability: string): number
@@ -169,7 +169,7 @@ function placeOffer<Node>(
   offer.position = -1
 }
 
-/** Null when a few draws fail, which is rare: at most two nodes are excluded. */
+/** Null when a few draws fail. This is rare, because at most two nodes are excluded. */
 function draw<Node>(
   available: readonly Offer<Node>[],
   isExcluded: (node: Node) => boolean,

@@ -66,7 +66,10 @@ export type HubLink = {
   readonly now: () => number
   /** From 0 to below 1. */
   readonly random: () => number
-  /** A node must not guess request ids of other nodes, or answer a ping that it did not get. */
+  /**
+   * Makes unguessable ids: a node must not know other nodes' request ids, or answer a ping that it
+   * did not get.
+   */
   readonly makeId: () => string
   readonly log: Logger
   /** For all nodes together. */
@@ -223,7 +226,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
 
   cancel(run: Run): void {
     if (this.isGone || !this.isCancellable) return
-    // A caller who leaves must not end the connection of a slow node, as `post` would.
+    // `post` would end the connection of a slow node. A caller who leaves must not cause this.
     this.socket.send(encodeGatewayControl(this.nodeId, { kind: 'cancel', requestId: run.id }))
   }
 
@@ -235,7 +238,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     this.meter?.check()
   }
 
-  /** Ends the connection of a node that is closing or does not read. */
+  /** Sends a frame. Ends the connection of a node that is closing or does not read. */
   post(frame: string): void {
     if (this.isClosing()) this.end('closing')
     else if (this.isGone || this.socket.bufferedAmount > this.waitingBytesMax)
@@ -315,7 +318,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     if (this.isGone) return
     this.isGone = true
     this.report({ kind: 'changed' })
-    // Any number of running calls counts as one failure for each model.
+    // All running calls of one model together count as one failure.
     for (const model of this.answeredModels()) this.health.failed(model)
     this.failRuns(lostError())
     this.report({ kind: 'gone', why })

@@ -11,8 +11,8 @@ export const DISPATCH_CODES = [
   /** The request has an address in place of an image. No node of the model fetches addresses. */
   'remote_media',
   /**
-   * The node's backend refuses the request, with the backend's `status`. This is the caller's
-   * fault; for images it may be the node's.
+   * The node's backend refuses the request, with the backend's `status`. The fault is the caller's.
+   * For images, it can be the node's.
    */
   'node_refused',
   /**

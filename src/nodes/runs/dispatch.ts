@@ -24,13 +24,15 @@ export type NodeCall = {
   readonly model: string
   /** A chat completion request, which always streams and includes the usage. */
   readonly request: JsonObject
-  /** The node gets a request in a dialect unchanged. Absent or null: chat completions. */
+  /** A request in a dialect is sent to the node unchanged. Absent or null: chat completions. */
   readonly dialect?: NodeDialect | null
   /** For the record of served calls. Null: there is no account. */
   readonly accountId: string | null
   /** Aborted when the caller leaves: in the queue, before the first token, or during the stream. */
   readonly signal: AbortSignal
-  /** For each node that is tried. If absent, the caller gets the chunks as the node sent them. */
+  /**
+   * Opens a reader for each node that is tried. If absent, the caller gets the node's own chunks.
+   */
   readonly openReader?: () => AnswerReader
   /** Another gateway sent the call, so the call does not wait and stays at this gateway. */
   readonly isPeers?: true

@@ -18,9 +18,9 @@ const DRAWN_PIXELS = 1_024 * 1_024
 const MARGIN_BYTES = 64 * 1024
 
 /**
- * An upper limit of the answer's size, at most `frameBytesMax`. Images count uncompressed and in
- * base64, with at least DRAWN_PIXELS pixels. Ten images of 1,024 pixels fit within `frameBytesMax`
- * when PNG compresses them as usual (2.4 MB each).
+ * Returns an upper limit of the answer's size, at most `frameBytesMax`. Images count uncompressed
+ * and in base64, with at least DRAWN_PIXELS pixels. Ten images of 1,024 pixels fit within
+ * `frameBytesMax` when PNG compresses them as usual (2.4 MB each).
  */
 export function answerBytesOf(
   { n, size }: { readonly n: number; readonly size: string },
@@ -65,8 +65,8 @@ type PacketSource = {
 /** Memory that a packet takes besides its bytes. An untrusted node may send one byte per packet. */
 export const PACKET_COST_BYTES = 256
 /**
- * Packets of a wide-area network have 1,400 bytes, to which PACKET_COST_BYTES adds a fifth. With
- * smaller packets, which are unusual, fewer bytes are accepted.
+ * Packets of a wide-area network have 1,400 bytes, and PACKET_COST_BYTES adds a fifth. Smaller
+ * packets are unusual. With them, fewer bytes are accepted.
  */
 const PACKETS_ALLOWANCE = 1.25
 

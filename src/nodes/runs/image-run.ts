@@ -55,7 +55,7 @@ export class ImageRun extends Run {
       : offer.speed
   }
 
-  /** An answer with images has no tokens, so no first token. */
+  /** An answer with images has no tokens, and so no time of a first token. */
   inferenceOf(nodeId: string): Inference {
     const { id, accountId, offer, now } = this.options
     return {

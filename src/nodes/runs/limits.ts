@@ -43,11 +43,13 @@ export type NodeLimits = {
    * bytes that serialising may add.
    */
   readonly largeRequestBytesMax: number
-  /** Bytes that wait for one node, besides one large frame. A node with more counts as lost. */
+  /**
+   * Bytes that may wait for one node, besides one large frame. Above this, the node counts as lost.
+   */
   readonly sendBytesMax: number
-  /** Cost that a node may cause at once: 1 for each unexpected frame, plus 1 per KiB. */
+  /** Cost that a node may cause at once. An unexpected frame costs 1, plus 1 per KiB. */
   readonly strayBurst: number
-  /** Additional cost that a node may cause per second. More closes the connection with 1008. */
+  /** Cost that is allowed in addition per second. More closes the connection with 1008. */
   readonly strayPerSecond: number
 
   /** Runs that one node gets at the same time. */
@@ -80,7 +82,10 @@ export type NodeLimits = {
    * each second since the run's end. 128 choices with 20 logprobs each come near this rate.
    */
   readonly lateBytesPerSecond: number
-  /** For each node that is tried. Ten large images take a contributed machine a minute or more. */
+  /**
+   * Limit for each node that is tried. Ten large images take a contributed machine a minute or
+   * more.
+   */
   readonly imageMs: number
   /** Nesting of a chunk, including the chunk. The code that serialises it again is recursive. */
   readonly chunkDepthMax: number
@@ -140,11 +145,16 @@ export type NodeLimits = {
    * can distribute the nodes again.
    */
   readonly reconnectMs: number
-  /** How often nodes are stored as connected. After a kill, uptime counts up to the last time. */
+  /**
+   * How often nodes are stored as connected. After a kill, uptime counts up to the last of these
+   * times.
+   */
   readonly seenMs: number
   /** Time between searches for nodes of dead gateways, which are shown as connected until then. */
   readonly abandonedMs: number
-  /** With this interval and KEY_AGE_MAX_MS, a revoked key's connections end within a second. */
+  /**
+   * Time between key checks. With KEY_AGE_MAX_MS, a revoked key's connections end within a second.
+   */
   readonly keyCheckMs: number
   /** How often the registration of a connected node is read again. */
   readonly recheckMs: number

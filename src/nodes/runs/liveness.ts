@@ -21,7 +21,7 @@ export type Liveness = {
 type LivenessActions = {
   socketPing(): void
   send(control: Exclude<GatewayControl, { readonly kind: 'cancel' }>): void
-  /** The node is lost without a close frame. Liveness then sends no more frames. */
+  /** Called when the node is lost without a close frame. Liveness then sends no more frames. */
   lose(why: string): void
 }
 

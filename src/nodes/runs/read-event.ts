@@ -32,7 +32,7 @@ export function readEventChunk(chunk: JsonObject): EventChunk | null {
 
 const EVENT_NAME = new RegExp(`^[\\w.-]{0,${EVENT_NAME_LENGTH_MAX}}$`)
 
-/** Finds usage where any dialect states it, and names its members as chat completions do. */
+/** Finds the usage in events of any dialect, and names its members as chat completions do. */
 export function openEventFacts(): (chunk: JsonObject) => ChunkFacts | null {
   let body = ''
   let stated: JsonObject = {}
@@ -76,8 +76,8 @@ export type EventReader = {
 }
 
 /**
- * Returns chunks unchanged. `finish` throws FormatError if the last event is missing: a stream that
- * is cut must not look whole.
+ * `push` returns chunks unchanged. `finish` throws FormatError if the last event is missing: a
+ * stream that is cut must not look whole.
  */
 export function createEventReader(): EventReader {
   let usage: JsonObject | null = null

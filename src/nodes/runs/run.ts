@@ -42,7 +42,7 @@ export type RunOptions = {
 
 /**
  * One call on one node, for chat or for images. Phases: `waiting` for the first token or image,
- * then `streaming` (only for chat). `draining`: the caller has left, and the slot is kept.
+ * then `streaming` (only for chat). `draining`: the caller has its result, and the slot is kept.
  * `abandoned`: the slot is free, and frames are still expected.
  */
 export abstract class Run {
@@ -94,7 +94,7 @@ export abstract class Run {
   /** Called when a deadline has passed before the caller had the whole answer. */
   protected abstract giveUp(nowMs: number): void
   protected abstract deliver(result: RunResult): void
-  /** After the caller has left, the slot is kept until this time. */
+  /** A draining run keeps its slot until this time. */
   protected abstract drainUntilMs(): number
   /** Emits `abandoned`, and releases the slot. */
   protected abstract abandon(): void

@@ -17,7 +17,7 @@ export const UNMEASURED: Speed = { firstTokenMs: null, tokensPerSecond: null }
 
 /** The moving average depends mostly on the last ten runs. */
 const NEWEST_WEIGHT = 0.2
-/** A usual length, good enough to compare nodes. Their own token counts are not trusted. */
+/** A usual length, good enough to compare nodes. The nodes' own token counts are not trusted. */
 export const TEXT_LENGTH_PER_TOKEN = 4
 /** A run with less text after the first token is too short to measure. */
 const TEXT_LENGTH_MIN = 32
@@ -41,7 +41,7 @@ export function speedAfter(before: Speed, times: RunTimes): Speed {
 
 /**
  * Returns the speed after a run that got no token within `silentMs`. The caller left or the run
- * failed, so its first token would have taken even longer.
+ * failed before the first token, which would have taken even longer.
  */
 export function speedAfterSilence(before: Speed, silentMs: number): Speed {
   if (silentMs <= (before.firstTokenMs ?? ASSUMED_FIRST_TOKEN_MS)) return before

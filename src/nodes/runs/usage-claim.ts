@@ -16,9 +16,9 @@ type RunEvidence = {
   readonly tokenChunks: number
 }
 
-/** Chat templates may add this many tokens. Otherwise a token has at least one byte. */
+/** Tokens that a chat template can add. Every other token has at least one byte. */
 export const PROMPT_TOKENS_EXTRA = 1_024
-/** An image or sound may add this many tokens, even if the request has only its address. */
+/** Tokens that an image or sound can add, even if the request has only its address. */
 export const MEDIA_TOKENS_EXTRA = 16_384
 /** UTF-8 bytes per UTF-16 unit. A token of text has at least one byte. */
 const BYTES_PER_UNIT = 3
@@ -57,7 +57,7 @@ export function promptTokensMax(request: JsonObject, requestBytes: number): numb
   )
 }
 
-/** Pictures and sounds in the request. Their bytes do not show how many tokens they take. */
+/** Returns the bytes of pictures and sounds. These bytes do not show the number of tokens. */
 export function mediaBytesOf(request: JsonObject): number {
   return mediaOf(request).reduce<number>((sum, part) => sum + payloadBytesOf(part), 0)
 }

@@ -9,11 +9,11 @@ type Waiting<Node> = {
   readonly deadlineMs: number
 }
 
-/** For each model, the first caller is served first. */
+/** Serves the callers of each model in order of arrival. */
 export type WaitQueue<Node> = {
   /**
    * Rejects with DispatchError `no_nodes` at the deadline or when too many callers wait. Rejects
-   * with the reason of an aborted signal. If it resolves, the caller owns the slot.
+   * with the reason of an aborted signal. When the promise resolves, the caller owns the slot.
    */
   enter(waiting: Waiting<Node>): Promise<HeldOffer<Node>>
   /** Gives the node's free slots to the callers who have waited longest. */

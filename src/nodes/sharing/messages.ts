@@ -56,8 +56,8 @@ export const sharedOffers = z.array(sharedOffer).max(OFFERS_PER_MESSAGE)
 
 export const nodeQuestion = z.discriminatedUnion('kind', [
   /**
-   * The node connects to the gateway `by`, which asks if the node's connection here is alive. A
-   * connection that does not answer is ended.
+   * The node connects to the gateway `by`. That gateway asks if the node's connection here is
+   * alive. A connection that does not answer is ended.
    */
   z.object({
     kind: z.literal('claim'),
@@ -68,7 +68,7 @@ export const nodeQuestion = z.discriminatedUnion('kind', [
 ])
 export type NodeQuestion = z.output<typeof nodeQuestion>
 
-/** The header of a channel, which opens a call. A chat call's first message is the request. */
+/** A channel's header, which opens a call. A chat call's first message is the request. */
 export const peerCall = z.object({
   model: z.string(),
   account_id: z.string().nullable(),

@@ -103,7 +103,7 @@ export class RemoteNode implements CallableNode {
     this.onChanged()
   }
 
-  /** The other gateway has stopped, or has no node of the model left. */
+  /** Called when the other gateway has stopped, or has no node of the model left. */
   end(): void {
     this.isGone = true
     this.onChanged()
@@ -235,7 +235,8 @@ class RemoteCall {
     } catch (error) {
       this.channel.abort(null)
       const cause = this.causeOf(error)
-      // This comes first. Otherwise the next waiting caller would get this slot and be refused too.
+      // `onFull` comes first. Otherwise the next waiting caller would get this slot and be refused
+      // too.
       if (cause instanceof DispatchError && cause.code === 'no_nodes') this.options.onFull()
       this.over()
       throw cause

@@ -89,7 +89,7 @@ export function servePeers(
   return { running: () => running }
 }
 
-/** Returns the node's chunks unchanged, after the reader has checked them. */
+/** Returns a reader that passes on the node's chunks unchanged, after `judge` has checked them. */
 function asSent(judge: Pick<AnswerReader, 'push' | 'finish'>): AnswerReader {
   return {
     push(chunk) {

@@ -18,7 +18,7 @@ import {
 } from './messages.ts'
 import { RemoteNode } from './remote-node.ts'
 
-/** One message contains all changes of this time. */
+/** Changes within this time are sent in one message. */
 const PUBLISH_DELAY_MS = 25
 /** How often all offers are published again, for gateways that missed a message. */
 const REFRESH_MS = 1_000
@@ -34,7 +34,7 @@ type SharingOptions = {
   readonly bus: Bus
   readonly places: Readonly<Record<PlaceName, Place>>
   readonly placeOf: (node: NodeConnection) => PlaceName
-  /** Another gateway asks about a node that is connected here. */
+  /** Called when another gateway asks about a node that is connected here. */
   readonly onAsked: (nodeId: string, question: NodeQuestion) => Promise<boolean>
 }
 
@@ -119,7 +119,7 @@ export class NodeSharing {
     return claim.state === 'held'
   }
 
-  /** The node has connected, or will not connect. */
+  /** Called when the node has connected, or will not connect. */
   unclaim(nodeId: string): void {
     if (this.asked.get(nodeId)?.held.node === null) this.unanswer(nodeId)
   }
