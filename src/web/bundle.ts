@@ -114,7 +114,10 @@ else {
   require('./src/web/verify/start.tsx')
 }`
 
-/** An import with `?text` returns the running script, which is also the worker of a saved page. */
+/**
+ * An import with `?text` returns the running script. The worker of a saved page runs this script
+ * too.
+ */
 const ownText: Plugin = {
   name: 'own-text',
   setup({ onResolve, onLoad }) {
@@ -139,7 +142,7 @@ const withoutGateway: Plugin = {
 
 const SCRIPT_OPTIONS = {
   absWorkingDir: ROOT,
-  // Makes the bundle the same wherever the folders of the packages and the repository are.
+  // With this option, the bundle does not depend on the folders of the packages and the repository.
   preserveSymlinks: true,
   tsconfigRaw: '{}',
   bundle: true,

@@ -93,7 +93,7 @@ export function createErasuresStore(
   const isWithin = (accountId: string | null) =>
     accountId === null ? sql`true` : sql`account_id = ${accountId}::uuid`
 
-  /** Returns the key of the act. There is one act per number of days. */
+  /** Returns the database key of the act for this number of days. Makes a missing act. */
   async function retentionAct(days: number): Promise<number> {
     const reason = `kept for ${days} day${days === 1 ? '' : 's'}`
     const { rows } = await sql<{ id: number }>`

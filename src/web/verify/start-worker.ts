@@ -123,7 +123,7 @@ type TrustedTypes = {
 
 let policy: ReturnType<TrustedTypes['createPolicy']> | null = null
 
-/** Some browsers require this mark. The page's trusted-types policy accepts only URLs of blobs. */
+/** Some browsers need a URL from a trusted-types policy. This policy accepts only URLs of blobs. */
 function trusted(url: string): string {
   const { trustedTypes } = globalThis as { readonly trustedTypes?: TrustedTypes }
   if (trustedTypes === undefined) return url

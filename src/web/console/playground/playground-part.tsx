@@ -20,7 +20,7 @@ const loadChat = () => import('./chat.ts')
 /** Within this distance from its end, the conversation scrolls with new text. */
 const END_PX = 40
 
-/** Verified chat: the client runs in this page, which shows what the client checks. */
+/** Verified chat. The client runs in this page, and the page shows what the client checks. */
 export function PlaygroundPart() {
   const session = useSession()
   const [asked, setAsked] = useState<ModelChoice>(FIRST_ASKED)
