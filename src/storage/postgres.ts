@@ -232,7 +232,7 @@ function watchSilence(
     }
     return PROBE_INTERVAL_MS
   })
-  // A server that just opened a connection does answer, so the first probe comes later.
+  // A server that has just opened a connection is not silent, so the first probe comes later.
   const start = setTimeout(() => loop.start(), PROBE_INTERVAL_MS)
   start.unref()
   return {

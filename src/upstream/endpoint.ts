@@ -14,8 +14,8 @@ const KEEP_ALIVE_MS = 30_000
 export type EndpointCall = {
   readonly method: 'GET' | 'POST'
   /**
-   * Added to the endpoint's address: `/embeddings`, perhaps with a query. Only our code writes it,
-   * never a caller.
+   * Added to the endpoint's address: `/embeddings`, perhaps with a query. Only our code chooses
+   * this path, never a caller.
    */
   readonly path: string
   readonly headers?: Readonly<Record<string, string>>
@@ -137,7 +137,7 @@ function secretOf(headers: Readonly<Record<string, string>>): string | null {
   return headers.authorization?.replace(/^Bearer /, '') ?? headers['x-api-key'] ?? null
 }
 
-/** Some services compress answers even if the request forbids it. */
+/** Some services compress answers even if the request forbids compression. */
 async function undoCoding(
   bytes: Buffer,
   {

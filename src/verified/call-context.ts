@@ -1,6 +1,6 @@
 import { CONTEXT_BYTES_MAX } from '../../enclave/protocol/enclave-api.ts'
 
-/** Goes to the enclave with the call, and comes back with the completion. */
+/** Sent to the enclave with the call, and returned with the completion. */
 export type CallContext = {
   /** The account of the API key, uuid. */
   readonly accountId: string

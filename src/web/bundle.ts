@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import type { BuildOptions, build, Plugin } from 'esbuild'
 
-/** A digest in a file's name makes sure that its content never changes. */
+/** A digest in a file's name makes sure that the content under this name never changes. */
 export type Asset = { readonly type: string; readonly text: string }
 
 /** All files of the pages, and the files that each page loads first. */
@@ -10,7 +10,7 @@ export type PageBundle = {
   readonly assets: ReadonlyMap<string, Asset>
   /** A page first loads its script, the scripts that its script imports, and its style. */
   readonly pages: ReadonlyMap<PageName, PageAssets>
-  /** Script and style of the page that checks evidence, for saving it as one file. */
+  /** Script and style for the saved copy of the page that checks evidence. */
   readonly saved: SavedAssets
 }
 

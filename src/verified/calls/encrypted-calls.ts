@@ -282,8 +282,8 @@ async function passOn(service: EncryptedCalls, call: ServedCall & OpenAnswer): P
 }
 
 /**
- * Waits until the completion is stored, and then sends the enclave its proof, unless a pull does
- * this. Never rejects: an error ends the call.
+ * Waits until the completion is stored, and then sends the enclave its proof, unless a pull sends
+ * the proof. Never rejects: an error ends the call.
  */
 async function recordSealed(
   service: EncryptedCalls,

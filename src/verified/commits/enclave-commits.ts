@@ -82,7 +82,7 @@ export function openCommits(
     },
   })
   anchors.start()
-  // Parts stop in reverse order, so no log is followed then.
+  // Parts stop in reverse order, so no log is followed when this part stops.
   onStarted(() => anchors.stop())
   const commits = createEnclaveCommits(records, anchors)
   return {
@@ -187,7 +187,8 @@ async function reaching<Value>(asked: Promise<Value>): Promise<Value> {
 /** The committers of all enclaves, used like one committer. */
 export type EnclaveCommits = Pick<Committer, 'waitFor' | 'isStandby' | 'status'> & {
   /**
-   * The committer must be started. `stop` of the result ends it and all work that depends on it.
+   * The committer must be started. `stop` of the result ends the committer and all work that
+   * depends on this committer.
    */
   follow(
     endpoint: FollowedEndpoint,

@@ -145,8 +145,8 @@ export function createErasuresStore(
       return rows[0] === undefined ? null : { accountId: rows[0].id }
     },
     async listDue({ after, limit, retentionDays }) {
-      // Goes from one account to the next in the index, so the cost does not depend on the number
-      // of records.
+      // The query goes from one account to the next in the index, so the cost does not depend on
+      // the number of records.
       const { rows } = await sql<DueRow>`
         with recursive owners (account_id, ordinal) as (
           (select account_id, 1 from records

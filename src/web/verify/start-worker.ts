@@ -94,8 +94,8 @@ function aborted(): DOMException {
 let text: Promise<string> | null = null
 
 /**
- * In a served page, the text is a separate file, so that the page appears sooner. In a saved page,
- * the text is a part of the page.
+ * In a served page, the worker's text is a separate file, so that the page appears sooner. In a
+ * saved page, this text is a part of the page.
  */
 function loadText(): Promise<string> {
   text ??= import('./worker.ts?text').then(
