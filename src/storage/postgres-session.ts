@@ -27,7 +27,7 @@ export type DatabaseSession = {
   /** The first subscriber opens the connection. Returns a function that ends the subscription. */
   subscribe(subscriber: SessionSubscriber): () => void
   isUp(): boolean
-  /** False if the lock is taken, or while there is no connection. */
+  /** Returns false if another session has the lock, or while there is no connection. */
   tryLock(name: string): Promise<boolean>
   /** Releases the lock, then sends a notice. Does nothing while there is no connection. */
   unlock(name: string, notice: string): Promise<void>
@@ -76,7 +76,7 @@ export function createPostgresSession(
     for (const subscriber of subscribers) subscriber.onChange()
   }
 
-  /** Null without a connection, or when it breaks. */
+  /** Returns null without a connection, or when the connection breaks. */
   async function ask<Row>(text: string, values: readonly string[]): Promise<Row | null> {
     const asked = client
     if (asked === null) return null

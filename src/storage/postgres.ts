@@ -15,7 +15,7 @@ import { statementName } from './prepared.ts'
 import { parseInt8 } from './tables.ts'
 
 type PostgresLimits = {
-  /** For history, keys and the broadcaster. */
+  /** Connections for the history, keys and the broadcaster. */
   readonly queryConnectionsMax: number
   /**
    * Only one commit runs at a time. If its connection breaks, the log is read again over the second
@@ -30,13 +30,13 @@ type PostgresLimits = {
    */
   readonly statementTimeoutMs: number
   /**
-   * The client closes the connection after this time, because the server or the network has failed.
-   * 0: never.
+   * After this time without an answer, the client closes the connection, because the server or the
+   * network has failed. 0: never.
    */
   readonly queryTimeoutMs: number
   /** A connection that is idle for this time is probed, to detect a dead server. */
   readonly keepAliveAfterMs: number
-  /** Longest wait for the answer to a probe, which is sent every second. */
+  /** Longest wait for the answer to a probe. A probe is sent every second. */
   readonly probeTimeoutMs: number
   /**
    * A server that has answered no probe for this time counts as away. All queries then fail at
@@ -145,8 +145,8 @@ function createPool(
     types: { getTypeParser },
   })
   // Without these listeners, a connection that the server drops would end the process. The pool
-  // reports errors of idle connections. A client reports errors while it is taken but runs no
-  // query.
+  // reports errors of idle connections. A client that was taken from the pool reports errors while
+  // it runs no query.
   pool.on('error', () => {})
   pool.on('connect', (client) => client.on('error', options.onConnectionError))
   return pool
@@ -232,7 +232,7 @@ function watchSilence(
     }
     return PROBE_INTERVAL_MS
   })
-  // A server that just opened a connection does answer, so the first probe comes later.
+  // A server that has just opened a connection is not silent, so the first probe comes later.
   const start = setTimeout(() => loop.start(), PROBE_INTERVAL_MS)
   start.unref()
   return {
@@ -257,7 +257,7 @@ async function until<Value>(promise: Promise<Value>, signal: AbortSignal): Promi
   }
 }
 
-/** Throws the same error for every failure to connect, for any reason that the server states. */
+/** Throws DatabaseAwayError for every failure to connect, for any reason that the server states. */
 async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
   try {
     return await pool.connect()

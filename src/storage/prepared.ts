@@ -11,7 +11,7 @@ const MARK = '/* prepared */'
  */
 export const PREPARED = sql.raw(MARK)
 
-/** Statements count once for each of their forms. */
+/** Names in memory. Each different text of a statement has a name. */
 const NAMES_MAX = 1_000
 
 const names = new LruMap<string, string>(NAMES_MAX)

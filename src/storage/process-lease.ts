@@ -27,7 +27,7 @@ export type ProcessLease = {
    */
   start(): Promise<void>
   /**
-   * The call comes before other processes treat this process as dead, unless this process was
+   * Calls the listener before other processes treat this process as dead, unless this process was
    * suspended.
    */
   onLost(listener: () => void): void
@@ -149,7 +149,7 @@ class Lease implements ProcessLease {
     this.hold(sentAtMs)
   }
 
-  /** Counts from `sentAtMs`, because in the database the lease begins and ends later. */
+  /** The time counts from `sentAtMs`, because the lease in the database begins and ends later. */
   private hold(sentAtMs: number): void {
     const { leaseSeconds, marginMs } = this.options
     const leftMs = leaseSeconds * 1000 - marginMs - (performance.now() - sentAtMs)

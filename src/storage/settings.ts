@@ -18,8 +18,8 @@ export const CONTENT_KEY_FIELDS = {
   CONTENT_KEY_FILE: textField.optional(),
   /**
    * Program that prints the keys of CONTENT_KEY_FILE, such as a client of a key service; used
-   * instead of the file. Its arguments follow, separated by blanks. It runs once at each start,
-   * without a shell, for at most 10 s.
+   * instead of the file. The program's arguments follow, separated by blanks. The program runs once
+   * at each start, without a shell, for at most 10 s.
    */
   CONTENT_KEY_COMMAND: form(
     /^\/\S{0,1000}( +\S{1,1000}){0,32}$/,

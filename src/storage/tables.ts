@@ -81,7 +81,9 @@ type AccountRow = {
   readonly former_name: Generated<string | null>
   /** Null: the gateway's value applies. */
   readonly retention_days: Generated<number | null>
-  /** The act erasure_id erased the content of completions that finished up to this time. */
+  /**
+   * The act with id `erasure_id` erased the content of completions that finished up to this time.
+   */
   readonly erased_through: Generated<number | null>
   readonly erasure_id: Generated<number | null>
 }
@@ -134,7 +136,7 @@ type AttestationDocumentRow = {
 }
 
 type RecordRow = {
-  /** Order of commits over all logs, which the pages of the history use. */
+  /** Order of commits over all logs. The pages of the history use this order. */
   readonly position: GeneratedAlways<number>
   readonly id: string
   readonly log_id: number
@@ -158,13 +160,15 @@ type RecordRow = {
   readonly nonce: number | null
   readonly outcome: Receipt['outcome']
   readonly created_at: number
-  /** Id of the call that made this record. The caller can choose request_id, but not this. */
+  /** Id of the call that made this record. The caller can choose request_id, but not this id. */
   readonly call_id: string | null
   /** JSON of a call's usage when its content is encrypted, else null. */
   readonly usage: string | null
   /** Request and response, encrypted (content-cipher.ts). */
   readonly content: Generated<Uint8Array | null>
-  /** When request and response were erased, and the erasing act. Null: not erased. */
+  /**
+   * When request and response were erased. The next member is the id of the act. Null: not erased.
+   */
   readonly erased_at: Generated<number | null>
   readonly erasure_id: Generated<number | null>
 }
@@ -199,7 +203,7 @@ type BootStatementRow = {
 /** The newest head of a log whose last commits have no anchor yet. */
 type UnanchoredHeadRow = {
   readonly log_id: number
-  /** Number of anchored leaves, and the root over these leaves. */
+  /** Number of anchored leaves. The next member is the root over these leaves. */
   readonly first_index: number
   readonly anchored_root: Uint8Array
   readonly size: number
@@ -226,8 +230,8 @@ type AnchorRow = {
   /** The block whose proofs are in anchor_blocks. */
   readonly proven_block_hash: Uint8Array | null
   /**
-   * The first anchor of the same head, and the number of anchors before this one. Null and 0 in the
-   * row of the first anchor.
+   * The first anchor of the same head. The next member is the number of anchors before this one.
+   * Null and 0 in the row of the first anchor.
    */
   readonly origin_relayer: Generated<string | null>
   readonly origin_nonce: Generated<number | null>
@@ -251,7 +255,7 @@ type AnchorBlockRow = {
 type RelayerRow = {
   readonly address: string
   readonly next_nonce: number
-  /** The gateway that follows this relayer, and the time until which it does so. */
+  /** The gateway that follows this relayer. The next member is the time until which it does so. */
   readonly follower: Generated<string | null>
   readonly followed_until: Generated<number>
 }
@@ -405,7 +409,7 @@ type IdempotencyKeyRow = {
   readonly expires_at: number
 }
 
-/** Evidence that an attested provider served over a nonce. */
+/** Evidence that an attested provider returned for a nonce. */
 type ProviderEvidenceRow = {
   /** SHA-256 of `document`. */
   readonly digest: Uint8Array
@@ -413,7 +417,7 @@ type ProviderEvidenceRow = {
   readonly origin: string
   readonly kind: string
   readonly fetched_ms: number
-  /** Null: no part of the evidence has an end. */
+  /** Null: no part of the evidence expires. */
   readonly ends_ms: number | null
   /** JSON of the block from which the nonce was made. Null: the nonce is random. */
   readonly block: string | null
@@ -430,7 +434,7 @@ type ProviderEvidenceKeyRow = {
   readonly digest: Uint8Array
 }
 
-/** A TLS key that a connection of a gateway to the origin had. */
+/** A TLS key of the origin, as seen in a gateway's connection. */
 type ProviderKeySeenRow = {
   readonly origin: string
   readonly spki: Uint8Array

@@ -2,9 +2,8 @@ import { ApiError } from '../api/errors.ts'
 import type { EndpointError, EndpointRefusal } from './endpoint.ts'
 
 /**
- * Returns the caller's error when a configured service gave no answer. It contains the service's
- * own words only if the service refused the caller's request. A 401 or 403 concerns the operator's
- * key, which the words may contain.
+ * Returns the caller's error when a configured service gave no answer. The error repeats the words
+ * of a refusal, but not of a 401 or 403, because these words may contain the operator's key.
  */
 export function serviceCallErrorOf(error: EndpointError): ApiError {
   const { code, refusal } = error
@@ -28,7 +27,9 @@ export function serviceCallErrorOf(error: EndpointError): ApiError {
   }
 }
 
-/** True for a status that the caller also gets. The caller must change the request, or wait. */
+/**
+ * True for a status that the caller gets too, because the caller must change the request or wait.
+ */
 export function concernsRequest(status: number): boolean {
   return RELAYED.has(status)
 }

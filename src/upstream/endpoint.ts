@@ -6,7 +6,7 @@ import { REFUSAL_BYTES_MAX, type Refusal, readRefusal } from '../../enclave/prot
 import type { OnStarted } from '../runtime/starting.ts'
 import type { OpenAiApi } from './settings.ts'
 
-/** More calls wait for a free connection. */
+/** Further calls wait for a free connection. */
 const ENDPOINT_CONNECTIONS_MAX = 64
 const CONNECT_TIMEOUT_MS = 5_000
 const KEEP_ALIVE_MS = 30_000
@@ -14,8 +14,8 @@ const KEEP_ALIVE_MS = 30_000
 export type EndpointCall = {
   readonly method: 'GET' | 'POST'
   /**
-   * Added to the endpoint's address: `/embeddings`, perhaps with a query. Only our code writes it,
-   * never a caller.
+   * Added to the endpoint's address: `/embeddings`, perhaps with a query. Only our code chooses
+   * this path, never a caller.
    */
   readonly path: string
   readonly headers?: Readonly<Record<string, string>>
@@ -38,14 +38,14 @@ export type Endpoint = {
 type EndpointOptions = {
   readonly url: string
   readonly ca?: readonly string[] | null
-  /** Read again for each call. They may contain the credential. */
+  /** The headers are read again for each call. They may contain the credential. */
   readonly headers: Readonly<Record<string, string>>
   /** Limit of the whole call. */
   readonly timeoutMs: number
   readonly answerBytesMax: number
 }
 
-/** Opens a client, which is closed when the gateway stops. */
+/** Opens a client. The client is closed when the gateway stops. */
 export function openEndpoint(options: EndpointOptions, onStarted: OnStarted): Endpoint {
   const endpoint = createEndpoint(options)
   onStarted(() => endpoint.close())
@@ -137,7 +137,7 @@ function secretOf(headers: Readonly<Record<string, string>>): string | null {
   return headers.authorization?.replace(/^Bearer /, '') ?? headers['x-api-key'] ?? null
 }
 
-/** Some services compress answers even if the request forbids it. */
+/** Some services compress answers even if the request forbids compression. */
 async function undoCoding(
   bytes: Buffer,
   {
@@ -180,7 +180,7 @@ const CODINGS: Readonly<Record<string, Decode>> = {
   br: promisify(brotliDecompress),
 }
 
-/** If the loop ends early, the body is destroyed, which ends the call. */
+/** If the loop ends early, it destroys the body. This ends the call. */
 async function readBytes(
   body: AsyncIterable<Uint8Array>,
   { bytesMax, reserve }: { readonly bytesMax: number; readonly reserve: (bytes: number) => void },

@@ -23,9 +23,9 @@ const SEARCH_URLS: Readonly<Record<SearchProviderName, string | null>> = {
 /** Variables of the services that the gateway calls in addition to the enclave's providers. */
 export const UPSTREAM_FIELDS = {
   /**
-   * Base address of an API that makes embeddings in OpenAI's form, as its clients take it:
-   * `https://api.openai.com/v1`. Default: no service; in development, the demo provider. Needs
-   * EMBEDDINGS_MODELS.
+   * Base address of an API that makes embeddings in OpenAI's form, such as
+   * `https://api.openai.com/v1` (OpenAI's clients take the same address). Default: no service; in
+   * development, the demo provider. Needs EMBEDDINGS_MODELS.
    */
   EMBEDDINGS_URL: baseUrl().optional(),
   /** Bearer token for EMBEDDINGS_URL. Default: no token is sent. */
@@ -103,8 +103,8 @@ export const UPSTREAM_FIELDS = {
   /**
    * Origin under which callers reach this service, `https://api.example.com`. The addresses of
    * images use it. Evidence bundles also name it, as a hint at their source; no check uses this
-   * hint. Default: images have the origin that each caller called, with http, so set this variable
-   * behind a proxy that ends TLS. Bundles then name no origin.
+   * hint. Default: an image's address has the origin that the caller called, with http, so set this
+   * variable behind a proxy that ends TLS. Bundles then name no origin.
    */
   PUBLIC_URL: baseUrl()
     .refine((text) => !URL.canParse(text) || isSourceUrl(text), {
@@ -204,7 +204,8 @@ export function upstreamOf(settings: Settings): UpstreamConfig {
 }
 
 /**
- * Refuses credentials, because they have separate variables, and a query, because paths are added.
+ * Refuses a URL with credentials, because they have separate variables, or with a query, because
+ * paths are added to the URL.
  */
 function baseUrl() {
   return url(['http', 'https']).refine(

@@ -1,14 +1,14 @@
 import { CONTEXT_BYTES_MAX } from '../../enclave/protocol/enclave-api.ts'
 
-/** Goes to the enclave with the call, and comes back with the completion. */
+/** Sent to the enclave with the call, and returned with the completion. */
 export type CallContext = {
   /** The account of the API key, uuid. */
   readonly accountId: string
   /** The header `x-request-id` of the call. */
   readonly requestId: string
   /**
-   * uuid of one attempt of a call with an Idempotency-Key. Finds the call's record. Absent without
-   * a key.
+   * uuid of one attempt of a call with an Idempotency-Key. The call's record is found by this id.
+   * Absent without an Idempotency-Key.
    */
   readonly callId?: string
 }
@@ -24,8 +24,8 @@ export function encodeCallContext(context: CallContext): string {
 }
 
 /**
- * Returns null for a text that encodeCallContext did not write. Its completion is stored without an
- * account.
+ * Returns null for a text that encodeCallContext did not write. A completion with this text is
+ * stored without an account.
  */
 export function parseCallContext(text: string): CallContext | null {
   const value = readJson(text)

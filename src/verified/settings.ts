@@ -20,7 +20,7 @@ export const SOURCE_FIELDS = {
     .optional(),
   /**
    * URL where the operator publishes the signed list of releases,
-   * `https://example.com/releases.json`. Evidence bundles have it, as a hint as well. Default:
+   * `https://example.com/releases.json`. Evidence bundles have it, also only as a hint. Default:
    * none.
    */
   RELEASES_URL: url(['http', 'https'])

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import type { BuildOptions, build, Plugin } from 'esbuild'
 
-/** A digest in a file's name makes sure that its content never changes. */
+/** A digest in a file's name makes sure that the content under this name never changes. */
 export type Asset = { readonly type: string; readonly text: string }
 
 /** All files of the pages, and the files that each page loads first. */
@@ -10,7 +10,7 @@ export type PageBundle = {
   readonly assets: ReadonlyMap<string, Asset>
   /** A page first loads its script, the scripts that its script imports, and its style. */
   readonly pages: ReadonlyMap<PageName, PageAssets>
-  /** Script and style of the page that checks evidence, for saving it as one file. */
+  /** Script and style for the saved copy of the page that checks evidence. */
   readonly saved: SavedAssets
 }
 
@@ -114,7 +114,10 @@ else {
   require('./src/web/verify/start.tsx')
 }`
 
-/** An import with `?text` returns the running script, which is also the worker of a saved page. */
+/**
+ * An import with `?text` returns the running script. The worker of a saved page runs this script
+ * too.
+ */
 const ownText: Plugin = {
   name: 'own-text',
   setup({ onResolve, onLoad }) {
@@ -139,7 +142,7 @@ const withoutGateway: Plugin = {
 
 const SCRIPT_OPTIONS = {
   absWorkingDir: ROOT,
-  // Makes the bundle the same wherever the folders of the packages and the repository are.
+  // With this option, the bundle does not depend on the folders of the packages and the repository.
   preserveSymlinks: true,
   tsconfigRaw: '{}',
   bundle: true,

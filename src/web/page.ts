@@ -79,7 +79,7 @@ function writePolicy(policy: Readonly<Record<string, readonly string[]>>): strin
     .join('; ')
 }
 
-/** For a page that checks evidence in a worker, which it starts from a text. */
+/** For a page that checks evidence in a worker. The page starts the worker from a text. */
 export const CHECKER_ALLOWANCES = {
   workers: ['blob:'],
   trustedTypes: ['verify-worker'],

@@ -39,7 +39,7 @@ type ShownPage = {
   /** Default 200. */
   readonly status?: number
 }
-/** Facts about the maker of the verifier, which a saved page states too. */
+/** Facts about the maker of the verifier. A saved page states these facts too. */
 const VERIFIER_SCHEMA = z.object({
   version: z.string(),
   commit: z.string().nullable().describe('Null: not known, or the sources differ from it'),

@@ -83,7 +83,7 @@ const providerCredential = described(
 /** The caller's own credential at the provider. */
 export const credentialHeaders = z.object({ 'fine-tune-authorization': providerCredential })
 
-/** The names are in lower case. Leaves out headers that the call does not have. */
+/** `names` are in lower case. Leaves out headers that the call does not have. */
 export function givenHeaders(
   { req }: RouteContext,
   names: readonly string[],

@@ -197,8 +197,8 @@ async function answer(
 }
 
 /**
- * Follows `abort`, except when the caller leaves. The call then continues, and the caller gets the
- * answer by repeating the call with the key.
+ * Returns a controller that follows `abort`, except when the caller leaves. The call then
+ * continues, and the caller gets the answer by repeating the call with the key.
  */
 function outlivingCaller(abort: AbortController): AbortController {
   const kept = new AbortController()
@@ -211,7 +211,7 @@ function outlivingCaller(abort: AbortController): AbortController {
   return kept
 }
 
-/** Ignores all writes after the reader has left. */
+/** Returns a writer that ignores all writes after the reader has left. */
 function outlivingReader(writer: EventWriter): EventWriter {
   const whileRead = (error: unknown) => {
     if (!(error instanceof CallerLeftError)) throw error
@@ -229,7 +229,7 @@ function outlivingReader(writer: EventWriter): EventWriter {
   }
 }
 
-/** `events` were sent to the caller. `first` is the text of the first one. */
+/** `events`: how many events were sent to the caller. `first`: the text of the first event. */
 type CountedCall = { readonly asked: AskedCompletion; events: number; first: string }
 
 async function writeEvents(

@@ -46,7 +46,7 @@ import type { ModelOutcomes } from './verified-completions.ts'
 const DRAIN_TIMEOUT_MS = 30_000
 
 /**
- * Frames may add this much to a body. A frame adds 20 bytes, and clients send one frame per write.
+ * Maximum that frames add to a body. A frame adds 20 bytes, and clients send one frame per write.
  */
 const FRAMING_BYTES_MAX = 1024 * 1024
 
@@ -172,7 +172,7 @@ type ServedCall = {
 }
 
 type Tally = {
-  /** A provider may have received the request. */
+  /** True if a provider may have received the request. */
   isOpened: boolean
   /** The enclave states the model after sealing. Null before that, and for a refused call. */
   model: string | null
@@ -198,7 +198,7 @@ type OpenAnswer = {
   readonly endpoint: EncryptedEndpoint
 }
 
-/** Returns null when no enclave has the call's key but other enclaves take calls. */
+/** Returns null when no enclave has the call's key, but the caller can fetch other keys. */
 async function ask(
   { enclaves, credentials, now, log }: EncryptedCalls,
   { context, abort, headers, encapsulatedKey, dialect, body, tally }: ServedCall,
@@ -282,8 +282,8 @@ async function passOn(service: EncryptedCalls, call: ServedCall & OpenAnswer): P
 }
 
 /**
- * Waits until the completion is stored, and then sends the enclave its proof, unless a pull does
- * this. Never rejects: an error ends the call.
+ * Waits until the completion is stored, and then sends the enclave its proof, unless a pull sends
+ * the proof. Never rejects: an error ends the call.
  */
 async function recordSealed(
   service: EncryptedCalls,
@@ -351,7 +351,7 @@ async function write(
   if (!res.write(bytes)) await drained(res, DRAIN_TIMEOUT_MS)
 }
 
-/** The text is left out, because only the caller may read it. */
+/** Leaves out the fault's text, because only the caller may read the text. */
 function recordFault(
   { log }: EncryptedCalls,
   { context, tally }: ServedCall,

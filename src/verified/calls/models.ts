@@ -70,7 +70,7 @@ export function createVerifiedModels({
       paid.set(owner, known)
       return known
     }
-    // The operator's credential may not reach a model that a caller's credential reaches.
+    // A caller's credential may reach models that the operator's credential does not reach.
     const isThere = (model: string) => callerCredential !== null || !outcomes.isMissing(model)
     const owners = new Map(
       offersOf(table, [...providerModels, ...lists.listed(), ...outcomes.served()]),

@@ -133,7 +133,9 @@ function listUrls(table: readonly ProviderEntry[]): ReadonlyMap<string, Provider
   )
 }
 
-/** A provider may send anything in the place of an id. Throws EndpointError. */
+/**
+ * An id can be any value, because a provider may send anything in its place. Throws EndpointError.
+ */
 async function fetchIds(endpoint: Endpoint, signal: AbortSignal): Promise<readonly unknown[]> {
   const answer = await endpoint.ask({
     method: 'GET',

@@ -47,7 +47,8 @@ export type VerifiedCall = {
 
 /**
  * Chunks come first, then the record, or a fault in its place. `last` is the last chunk in
- * canonical JSON, to which the proof is added. Null when the enclave has already sent all chunks.
+ * canonical JSON. The proof is added to this chunk. `last` is null when the enclave has already
+ * sent all chunks.
  */
 type VerifiedEvent =
   | { readonly kind: 'chunks'; readonly bytes: Uint8Array }
@@ -79,7 +80,7 @@ const COMMIT_TIMEOUT_MS = 60_000
 
 /**
  * Commits may fail this long before the gateway refuses calls. A restarted database works again
- * within this time, and completions that are sealed meanwhile are only committed late.
+ * within this time. Completions that are sealed meanwhile are committed late.
  */
 export const COMMITS_FAILING_MAX_MS = 10_000
 
@@ -191,7 +192,7 @@ async function* relay(
         isFaulty = true
         yield {
           kind: 'fault',
-          // The stream began with a chunk, so a completion may be made.
+          // The stream began with a chunk, so the provider may have made a completion.
           error: asApiError(
             refusal(options, call, { fault: { ...event.fault, may_be_made: true }, chosen }),
           ),
@@ -327,7 +328,7 @@ function callerErrorOf(
   return outageErrorOf(error)
 }
 
-/** Ids in memory, of each kind. */
+/** Maximum number of served models, and of missing models, in memory. */
 const OUTCOMES_MAX = 1_000
 /** How long a model counts as missing after its provider said so. */
 const MISSING_MS = 10 * 60_000

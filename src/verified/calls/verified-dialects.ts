@@ -154,7 +154,7 @@ function eventDialect(
   parts: Pick<VerifiedDialect, 'face' | 'paths' | 'summary' | 'description' | 'soFar'> & {
     readonly names: Readonly<Record<'request' | 'reply' | 'event', string>>
     readonly example: object
-    /** The data of events that assemble to the answer. */
+    /** The data of events that together make the answer. */
     readonly eventsOf: (answer: JsonObject) => readonly JsonObject[]
   },
 ): VerifiedDialect {

@@ -5,7 +5,7 @@ export type CommitFigures = {
   /** Commits that another gateway made first. */
   readonly races: number
   readonly failures: number
-  /** Numbers of records. */
+  /** Sizes are numbers of records. */
   readonly lastBatch: number
   readonly largestBatch: number
   /**

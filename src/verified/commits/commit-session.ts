@@ -19,8 +19,8 @@ import { type CommittedHead, proofOf, recordsUnder } from './committed-heads.ts'
 import type { IntervalAnchors } from './interval-anchors.ts'
 
 /**
- * The database lost acknowledged leaves, after a restore or a switch to a late replica. The enclave
- * no longer has them, and further commits would hide the loss.
+ * The database lost acknowledged leaves, after a restore or a switch to a replica that was behind.
+ * The enclave no longer has these leaves, and further commits would hide the loss.
  */
 export class LogDiverged extends Error {
   override readonly name = 'LogDiverged'
@@ -75,7 +75,8 @@ export async function openCommitSession({
   enclave.forgetIdentity()
   const identity = await enclave.identity()
   const notary = checkIdentity(identity, domain)
-  // Read after the identity, so that it includes all leaves that the enclave knows as acknowledged.
+  // The log is read after the identity, so that it includes all leaves that the enclave knows as
+  // acknowledged.
   const log = await commits.openLog({
     notary: notary.address,
     publicKey: notary.publicKey,
@@ -94,9 +95,9 @@ export async function openCommitSession({
 }
 
 /**
- * Checks and stores a reply with at least one completion. The anchor is stored too, unless anchors
+ * Checks and stores a reply with at least one completion. Also stores the anchor, unless anchors
  * have intervals. After BatchRefused or CommitRaceLost, nothing is stored. After any other error,
- * this is unknown.
+ * it is unknown whether the reply is stored.
  */
 export async function commitReply(
   session: CommitSession,

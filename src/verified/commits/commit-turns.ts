@@ -5,10 +5,10 @@ import { type CommittedHead, type EncodedHead, encodedHead, encodeHead } from '.
 
 const TRY_INTERVAL_MS = 1_000
 
-/** Goes to the other gateways on the database. */
+/** Sent to the other gateways that use the database. */
 type CommitNotice = {
   readonly notary: string
-  /** Callers may now receive the records of this many leaves. */
+  /** The records of the first `size` leaves can be read. */
   readonly size: number
   /** Absent when the anchor comes later. */
   readonly head?: CommittedHead
@@ -20,7 +20,7 @@ type CommitNotice = {
 /** The records of the first `size` leaves can be read. */
 export type PublishedCommit = {
   readonly size: number
-  /** True if the gateway with the turn stored the commit. */
+  /** True if the commit is from the gateway that has the turn. */
   readonly isByHolder: boolean
   /** Null when no other process published this head. */
   readonly head: EncodedHead | null
@@ -68,7 +68,7 @@ const notices = z.union([
   z.object({ kind: z.literal('free'), notary: z.string() }),
 ])
 
-/** For a database with one process, which commits every log. */
+/** For a database that only one process uses. This process commits every log. */
 export const ALWAYS_OURS: CommitTurns = {
   join: (notary) => ({
     notary,

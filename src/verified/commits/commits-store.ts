@@ -109,8 +109,8 @@ export type CommitsStore = NonceStore & {
 }
 
 /**
- * Uses the connections for commits. With keys for content, requests and answers are stored
- * encrypted.
+ * Uses the database connections for commits. If there are keys for content, requests and answers
+ * are stored encrypted.
  */
 export function createCommitsStore({
   commits: queries,

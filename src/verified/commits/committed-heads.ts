@@ -72,7 +72,7 @@ export function leafOf({ nodes }: CommittedHead, index: number): Uint8Array | nu
   return nodes.find((node) => node.level === 0 && node.index === index)?.hash ?? null
 }
 
-/** Knows the nodes on the inclusion path of each new leaf. */
+/** Returns a lookup of the nodes on the inclusion path of each new leaf. */
 function nodeLookup(
   before: Edge,
   nodes: readonly LogNode[],

@@ -177,7 +177,7 @@ class LogCommitter implements Committer {
     }
   }
 
-  /** Tries a failed step again. */
+  /** Runs until the stop. A failed step is tried again. */
   async #run(): Promise<void> {
     for (let step = this.#next(); step.kind !== 'end'; step = this.#next())
       await this.#take(step).catch((error: unknown) => this.#fail(asError(error)))
@@ -225,8 +225,8 @@ class LogCommitter implements Committer {
         onChange: () => this.#interrupt(),
       })
     }
-    // Another gateway may have committed between the reading and the turn, so the state is read
-    // again.
+    // Another gateway may have committed after this read and before this gateway got the turn, so
+    // the state is read again.
     if (await this.#turn.take()) return
     const mayCommit = this.#mayCommit()
     this.#apply({ kind: 'opened', session, mayCommit, atMs: performance.now() })
@@ -235,7 +235,8 @@ class LogCommitter implements Committer {
     for (const waiter of this.#callers.waiters.all()) {
       const isOfThisLog = waiter.notary === address
       if (isOfThisLog && waiter.index >= size) continue
-      // A new waiter may wait for a leaf of the next enclave, so the identity must be read again.
+      // A new waiter may wait for a leaf of another enclave, so the enclave's identity is read
+      // again.
       if (isOfThisLog || present.has(waiter)) await this.#callers.answerStored(waiter)
       else this.#reopen()
     }
@@ -317,7 +318,7 @@ class LogCommitter implements Committer {
       log.error({ err: error, phase: this.#state.phase }, 'commit failed, trying again')
   }
 
-  /** Callers wait for the anchor of the interval, so a stop makes it at once. */
+  /** Callers wait for the anchor of the interval, so a stop makes this anchor at once. */
   async #endInterval(): Promise<void> {
     const { anchors } = this.#options
     const { notary } = this.#state.readable

@@ -63,7 +63,7 @@ export function openCommits(
           gateway: randomUUID(),
           onNonce(taken) {
             anchoring.nonces.recordTaken(taken)
-            // This gateway may be the one that sends the anchors to the chain.
+            // This gateway may have to send the anchors to the chain.
             anchoring.notify()
           },
         })
@@ -82,7 +82,7 @@ export function openCommits(
     },
   })
   anchors.start()
-  // Parts stop in reverse order, so no log is followed then.
+  // Parts stop in reverse order, so no log is followed when this part stops.
   onStarted(() => anchors.stop())
   const commits = createEnclaveCommits(records, anchors)
   return {
@@ -164,7 +164,7 @@ export function settleLogs(
   }
 }
 
-/** Waits for the records of encrypted calls, which contain their proofs. */
+/** Waits for the records of encrypted calls, because a record contains the call's proof. */
 export function proofsOf(commits: Pick<EnclaveCommits, 'waitFor'>): ProofFor {
   return async ({ notary, index, call }, signal) =>
     proofOf(call, await commits.waitFor(notary, index, signal))
@@ -187,7 +187,8 @@ async function reaching<Value>(asked: Promise<Value>): Promise<Value> {
 /** The committers of all enclaves, used like one committer. */
 export type EnclaveCommits = Pick<Committer, 'waitFor' | 'isStandby' | 'status'> & {
   /**
-   * The committer must be started. `stop` of the result ends it and all work that depends on it.
+   * The committer must be started. `stop` of the result ends the committer and all work that
+   * depends on this committer.
    */
   follow(
     endpoint: FollowedEndpoint,
@@ -203,7 +204,7 @@ export type EnclaveCommits = Pick<Committer, 'waitFor' | 'isStandby' | 'status'>
 type FollowedEndpoint = Pick<EnclaveEndpoint, 'state' | 'hasHeld'>
 type FollowingCommitter = Pick<Committer, 'waitFor' | 'isStandby' | 'status'>
 
-/** `status` is that of the committer in the best state, because callers can still use that one. */
+/** `status` is that of the committer in the best state, because callers can still use it. */
 export function createEnclaveCommits(
   records: Pick<RecordsStore, 'findByIndex'>,
   anchors: Pick<IntervalAnchors, 'settle'>,
@@ -229,7 +230,7 @@ export function createEnclaveCommits(
     waitFor: async (notary, index, signal, given) => {
       const endpoints = [...followed.keys()]
       // Several endpoints may lead to one enclave, and an endpoint may be drained. An endpoint that
-      // follows the log now comes first.
+      // currently follows the log comes first.
       const endpoint =
         endpoints.find(({ state }) => state.notary === notary) ??
         endpoints.find((one) => one.hasHeld(notary))

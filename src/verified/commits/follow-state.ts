@@ -117,7 +117,7 @@ export type FollowEvent =
       readonly isIdle: boolean
       readonly atMs: number
     }
-  /** Another enclave replaced the followed enclave, or may have. */
+  /** Another enclave has replaced the followed enclave, or this is possible. */
   | { readonly kind: 'replaced' }
   | { readonly kind: 'lost_race' }
   | {
@@ -225,7 +225,7 @@ function racesAfter({ session, racesAt }: FollowState): FollowState['racesAt'] {
   return { size, count: racesAt.size === size ? racesAt.count + 1 : 0 }
 }
 
-/** False if this gateway lost so many races without growth of the log that this is a fault. */
+/** False after so many lost races without growth of the log that they count as a fault. */
 export function isRace(state: FollowState): boolean {
   return racesAfter(state).count <= RACES_WITHOUT_GROWTH_MAX
 }

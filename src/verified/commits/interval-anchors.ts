@@ -26,7 +26,7 @@ export type IntervalAnchors = {
   readonly intervalMs: number
   /** The leaves get their anchor at the end of the interval. */
   schedule(log: CommittedLog): void
-  /** Makes the anchor of a log now. Also resolves if this failed. */
+  /** Makes the anchor of a log now. Also resolves if no anchor could be made. */
   flush(notary: string): Promise<void>
   /** Resolves when all leaves that are now committed to the log are anchored. */
   settle(notary: string, signal: AbortSignal): Promise<void>
@@ -101,7 +101,7 @@ export function createIntervalAnchors(options: IntervalAnchorsOptions): Interval
   async function endInterval(notary: string, size: number): Promise<void> {
     try {
       await anchorLog(notary)
-      // Needed if another gateway anchored the log first.
+      // This call is needed if another gateway anchored the log first.
       onAnchored({ notary, size })
       succeed()
     } catch (thrown) {

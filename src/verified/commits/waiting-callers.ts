@@ -20,7 +20,7 @@ export class WaitingCallers {
   readonly waiters = new CommitWaiters()
   readonly #options: WaitingCallersOptions
   readonly #committed: CommittedRecords
-  /** By notary, the number of first leaves whose callers can now be answered. */
+  /** For each notary: callers for this many first leaves can be answered now. */
   readonly #readable = new Map<string, number>()
   #reading: Promise<void> | null = null
 
@@ -42,7 +42,7 @@ export class WaitingCallers {
       for (const waiter of this.waiters.of(notary, index)) waiter.resolve(recordOf(index))
   }
 
-  /** With the head in memory, the next reads need less from the database. */
+  /** Keeps the head in memory, so that the next reads need less from the database. */
   keepHead(notary: Notary, size: number, head: EncodedHead): void {
     try {
       this.#committed.keep(notary, size, head)
@@ -59,8 +59,9 @@ export class WaitingCallers {
   }
 
   /**
-   * Like `settle`, but one read at a time: a request during a read is served by the next one. Never
-   * rejects: callers whose records could not be read soon count as late, and are read again.
+   * Like `settle`, but only one read runs at a time: a request during a read is served by the next
+   * read. Never rejects: callers whose records could not be read soon count as late, and their
+   * records are read again.
    */
   answer({ notary, size }: CommittedLog): Promise<void> {
     this.#readable.set(notary, size)

@@ -23,7 +23,9 @@ export type AnchoredHeadsStore = {
 export function createAnchoredHeadsStore({
   queries,
 }: Pick<Database, 'queries'>): AnchoredHeadsStore {
-  /** A lost or replaced anchor leads to the anchor that is valid now. */
+  /**
+   * Reads the heads of `anchors`, each with the anchor that is valid now.
+   */
   async function readHeads(anchors: RawBuilder<unknown>): Promise<readonly AnchoredHead[]> {
     const { rows } = await sql<HeadRow & { readonly notary: string }>`
       select l.notary, c.size, c.root, c.signature, c.tx_hash, c.state, c.block_number, c.block_hash,

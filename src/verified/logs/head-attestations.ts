@@ -48,7 +48,9 @@ export type HeadAttestationsOptions = {
     waitFor(notary: string, index: number, signal: AbortSignal): Promise<unknown>
   }
   readonly store: Pick<HeadAttestationsStore, 'findRoot' | 'keep'>
-  /** Not the newest block: a reader cannot look up a block that a reorganisation removed. */
+  /**
+   * Returns an older block than the newest, because a reorganisation may remove the newest block.
+   */
   readonly fetchBlock: (signal: AbortSignal) => Promise<RecentBlock>
   readonly intervalMs: number
   readonly log: Logger

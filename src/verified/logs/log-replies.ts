@@ -45,8 +45,8 @@ export const log = z.strictObject({
 export const logList = z.strictObject({ logs: z.array(log), cursor: address.nullable() })
 
 /**
- * The enclave received these heads of other logs while its own log was empty. Null without a
- * statement.
+ * The heads of other logs that the enclave received while its own log was empty. `statement` is
+ * null if the enclave made no statement.
  */
 export const bootStatement = z.strictObject({
   notary: address,

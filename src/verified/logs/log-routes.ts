@@ -16,8 +16,8 @@ import {
 import type { Logs } from './logs.ts'
 
 /**
- * Further reads without a key are refused with 503. This protects the database, which keys and the
- * history use too.
+ * Further reads without a key are refused with 503. This protects the database, because reads of
+ * keys and of the history use it too.
  */
 export const PUBLIC_READS_MAX = 32
 

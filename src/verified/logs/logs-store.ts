@@ -58,7 +58,7 @@ export type StoredLog = {
   readonly bootConfiguration: string
   /** When the log was first seen, Unix seconds. */
   readonly createdAt: number
-  /** Counts the leaves under an anchored head. `root` is over them. */
+  /** Number of leaves under an anchored head. `root` is the root over these leaves. */
   readonly size: number
   readonly root: Uint8Array
   /** The newest head whose anchor is in a block. */
@@ -154,8 +154,8 @@ export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsSto
     readonly limit: number
   }): Promise<readonly StoredHead[]> {
     const { logId, from, beyond, order, limit } = page
-    // Goes from one head to the next. Without statistics, one query for the page would read and
-    // sort all later heads (as in readNodes).
+    // The query goes from one head to the next. Without statistics, one query for the page would
+    // read and sort all later heads (as in readNodes).
     const { rows } = await sql<HeadRow>`
       with recursive page as (
         (select ${pageColumns}, 1 as place from anchors

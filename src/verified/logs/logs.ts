@@ -265,7 +265,7 @@ function lastOf(
 function countFitting(
   heads: readonly StoredHead[],
   parts: {
-    /** Has the order of the heads. */
+    /** In the order of the heads. */
     readonly weights: readonly { readonly size: number; readonly bytes: number }[]
     readonly order: HeadOrder
     readonly bytesMax: number

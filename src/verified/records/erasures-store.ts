@@ -93,7 +93,7 @@ export function createErasuresStore(
   const isWithin = (accountId: string | null) =>
     accountId === null ? sql`true` : sql`account_id = ${accountId}::uuid`
 
-  /** Returns the key of the act. There is one act per number of days. */
+  /** Returns the database key of the act for this number of days. Makes a missing act. */
   async function retentionAct(days: number): Promise<number> {
     const reason = `kept for ${days} day${days === 1 ? '' : 's'}`
     const { rows } = await sql<{ id: number }>`
@@ -145,8 +145,8 @@ export function createErasuresStore(
       return rows[0] === undefined ? null : { accountId: rows[0].id }
     },
     async listDue({ after, limit, retentionDays }) {
-      // Goes from one account to the next in the index, so the cost does not depend on the number
-      // of records.
+      // The query goes from one account to the next in the index, so the cost does not depend on
+      // the number of records.
       const { rows } = await sql<DueRow>`
         with recursive owners (account_id, ordinal) as (
           (select account_id, 1 from records

@@ -25,8 +25,8 @@ import { scopeOfViewer, type Viewer } from './viewer.ts'
 const BLOCK_WAIT_MS = 3_000
 
 /**
- * Further public calls do not wait for a block. Callers without a key would otherwise hold their
- * places for long while a chain is slow.
+ * Further public calls do not wait for a block. Without this limit, callers without a key could
+ * take all places of EVIDENCE_READS_MAX for long while a chain is slow.
  */
 export const PUBLIC_WAITS_MAX = 4
 
@@ -39,7 +39,7 @@ export type RecordEvidence = {
    */
   find(hash: string, viewer: Viewer): Promise<string | null>
   /**
-   * For any caller, and a record of any account: hashes replace request and response. While
+   * Serves any caller, and records of any account, so hashes replace request and response. While
    * PUBLIC_WAITS_MAX other calls wait for a block, the bundle has no block.
    */
   findPublic(hash: string): Promise<string | null>
@@ -90,7 +90,10 @@ export function createEvidence(
     return Promise.race([found, sleep(waitMs, 'not_read' as const, { ref: false })])
   }
 
-  /** The newest evidence that contains the receipt's TLS key, but not younger than the receipt. */
+  /**
+   * Finds the newest evidence that contains the receipt's TLS key and is not younger than the
+   * receipt.
+   */
   async function findProviderEvidence({ receipt }: StoredRecord): Promise<Uint8Array | null> {
     const { version, provider, finished_at: atMs }: Receipt = JSON.parse(receipt)
     if (version !== 3 || provider.tls === null) return null

@@ -65,7 +65,9 @@ const recordsQuery = historyQuery.extend({
 export const SEARCHES_MAX = 4
 export const ACCOUNT_SEARCHES_MAX = 2
 
-/** Reads of logs have a separate limit, so neither can block the other. */
+/**
+ * Reads of logs have a separate limit, so reads of evidence and of logs cannot block each other.
+ */
 export const EVIDENCE_READS_MAX = 16
 
 /** Accepts upper and lower case, with or without 0x. Parsed: lower case, without 0x. */

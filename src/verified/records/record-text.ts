@@ -17,7 +17,7 @@ import type { AnsweredRecord, StoredRecord } from './records-store.ts'
  * checked, and need no escapes.
  */
 
-/** The reply to a call (interface, 2.3). The dialect says where the response gets its proof. */
+/** The reply to a call (interface, 2.3). The dialect decides where in the response the proof is. */
 export function createReplyText(record: AnsweredRecord): string {
   return dialectOf(record).addProof(responseOf(record), proofMembers(record))
 }
@@ -61,7 +61,10 @@ export function dialectRecordText(record: StoredRecord): string {
   return `{"dialect":"${dialectOf(record).name}",${recordText(record).slice(1)}`
 }
 
-/** If the texts are missing, the members state why, and the usage of an encrypted call. */
+/**
+ * Returns request and response. If they are missing, returns the reason, and an encrypted call's
+ * usage.
+ */
 function contentText(record: StoredRecord): string {
   const { request, response, usage, withheld } = record
   if (request === null || response === null)
@@ -84,9 +87,9 @@ function withheldMember(withheld: Withheld): string {
 }
 
 /**
- * A separate chunk with empty choices for the proof. Enclaves with protocol version 1 do not hold
- * back the last chunk. `usage` is null, as in all chunks. It is absent if the caller requested
- * usage, because null would replace the usage in the caller's SDK.
+ * Returns a separate chunk that carries the proof and has empty choices. Enclaves with protocol
+ * version 1 do not hold back the last chunk. `usage` is null, as in all chunks. It is absent if the
+ * caller requested usage, because null would replace the usage in the caller's SDK.
  */
 export function proofChunkText(
   record: AnsweredRecord,

@@ -79,7 +79,7 @@ export type HeadlessRecord = Omit<
   'notary' | 'publicKey' | 'txHash' | 'reanchored' | 'logProof'
 >
 
-/** What an answer with its proof needs. */
+/** The part of a record that an answer with its proof needs. */
 export type AnsweredRecord = Omit<
   StoredRecord,
   'id' | 'request' | 'reanchored' | 'accountId' | 'requestId' | 'createdAt'
@@ -140,7 +140,9 @@ export type RecordsStore = {
   findByIndex(notary: string, index: number): Promise<StoredRecord | null>
   /** Ordered by index. Leaves out leaves that are not committed. */
   findByIndexes(notary: string, indexes: readonly number[]): Promise<readonly StoredRecord[]>
-  /** As `findByIndexes`, for a caller that has head and proof. Leaves out erased records. */
+  /**
+   * As `findByIndexes`, for a caller that already has head and proof. Leaves out erased records.
+   */
   findHeadless(notary: string, indexes: readonly number[]): Promise<readonly HeadlessRecord[]>
   /**
    * The page after `cursor` (null: the newest page), newest first. 'unknown_cursor' if the list has
@@ -264,9 +266,9 @@ export function createRecordsStore({
     },
     listFrom({ accountId, logId, start, limit }) {
       const isOfLeaf = sql`log_id = ${logId} and index >= ${start}`
-      // Within a log, records and leaves have the same order (commits-store.ts), which gives these
-      // bounds. Without them, the database would search the whole log for the few records of an
-      // account, or all logs of the account.
+      // Within a log, records and leaves have the same order (commits-store.ts), so these bounds
+      // hold. Without them, the database would search the whole log for the few records of an
+      // account, or the account's records in all logs.
       const isBetween = sql`
         position >= (select position from records where ${isOfLeaf} order by index limit 1)
         and position <= (select position from records where ${isOfLeaf} order by index desc limit 1)`

@@ -101,7 +101,10 @@ type OldRecord = {
   readonly content: Uint8Array | null
 }
 
-/** `next` is null at the end. A batch has a fixed number of positions, so that none takes long. */
+/**
+ * `next` is null at the end. A batch has a limited number of positions, so that no batch takes
+ * long.
+ */
 async function chooseRecords(
   { queries }: Pick<Database, 'queries'>,
   content: ContentCipher,

@@ -4,7 +4,10 @@ import { refusalOf } from './record-content.ts'
 import { dialectOf } from './record-text.ts'
 import type { RecordFilters, RecordsStore, StoredRecord } from './records-store.ts'
 
-/** One page of a search examines at most this many records, and this many of their characters. */
+/**
+ * One page of a search examines at most this many records, and at most SEARCHED_LENGTH_MAX
+ * characters.
+ */
 export const SEARCHED_RECORDS_MAX = 500
 export const SEARCHED_LENGTH_MAX = 16 * 1024 * 1024
 

@@ -23,10 +23,10 @@ import { Refused } from '../verify/verdict.tsx'
 import { ContentForms } from './content-forms.tsx'
 import { type CompletionJudgement, isWaiting, judgeCompletion } from './judge-completion.ts'
 
-/** Interval while the evidence has no block. */
+/** Interval of reads while the evidence has no block. */
 const EVERY_MS = 4_000
 
-/** `/c/{hash}`. `name` is the text in the path, which may be no hash. */
+/** `/c/{hash}`. `name` is the text in the path, and not always a hash. */
 export function CompletionPage({ name }: { readonly name: string }) {
   const text = decode(name)
   if (!/^(0x)?[0-9a-f]{64}$/i.test(text))

@@ -244,7 +244,7 @@ function Texts({ call }: { readonly call: Call }) {
   return <Exchange exchange={exchange} heading="h3" />
 }
 
-/** Rendered only when the reader opens them, because a call may have megabytes. */
+/** Shows the stored texts only when the reader opens them, because a call may have megabytes. */
 function Stored({ call: { request, response, receipt } }: { readonly call: Call }) {
   const [isOpen, setIsOpen] = useState(false)
   return (

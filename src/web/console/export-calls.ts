@@ -31,7 +31,7 @@ export type Exported = {
   readonly missing: number
 }
 
-/** A loaded list, or a query whose results are all read. */
+/** A loaded list, or a query: the export reads all its results. */
 export type CallSource = { readonly calls: readonly Call[] } | { readonly wanted: Wanted }
 
 /** Throws OwnGatewayFault, and the reason of an aborted `signal`. */
@@ -98,10 +98,7 @@ async function* pagesOf(
   } while (cursor !== null)
 }
 
-/**
- * Returns a bundle as one line, in which only line ends between members change. Null without a
- * bundle.
- */
+/** Returns a bundle as one line: line ends between members become spaces. Null without a bundle. */
 async function readBundle(session: Pick<Session, 'askText'>, call: Call): Promise<string | null> {
   try {
     const text = await session.askText(`${HISTORY_PATH}/${call.hash}/evidence`)

@@ -4,7 +4,6 @@ import { ALL_CALLS, type Call, type Wanted } from './calls.ts'
 import { may, useSession } from './session.ts'
 import { queryOf } from './use-pages.ts'
 
-/** By the outcome in a receipt. */
 export const OUTCOME_LABELS: Readonly<Record<Call['receipt']['outcome'], readonly [Tone, string]>> =
   {
     complete: ['good', 'complete'],
@@ -12,7 +11,6 @@ export const OUTCOME_LABELS: Readonly<Record<Call['receipt']['outcome'], readonl
     upstream_error: ['warn', 'provider failed'],
   }
 
-/** By the name of a dialect. */
 export const DIALECT_LABELS: Readonly<Record<Call['dialect'], string>> = {
   chat: 'Chat',
   responses: 'Responses',

@@ -60,7 +60,7 @@ function nameOf(publicKey: string, size: number): string {
   return `${publicKey} ${size}`
 }
 
-/** By public key, the sizes of the heads whose anchors may still change, ascending. */
+/** Returns for each public key the sizes of the heads whose anchors may still change, ascending. */
 function openHeads(calls: readonly Call[], known: CallAnchors): ReadonlyMap<string, Set<number>> {
   const open = new Map<string, Set<number>>()
   for (const { public_key: publicKey, log } of calls.toSorted(

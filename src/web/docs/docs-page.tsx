@@ -33,7 +33,7 @@ export function DocsPage() {
   )
 }
 
-/** Older links, to one page with all operations, name an operation in their fragment. */
+/** Older links led to one page with all operations. Their fragment names an operation. */
 function useFragment(groups: readonly Group[]): void {
   useEffect(() => {
     const follow = () => {

@@ -53,7 +53,10 @@ export type Group = {
   readonly operations: readonly Operation[]
 }
 
-/** Returns groups in the order of the document, but groups only for administrators last. */
+/**
+ * Returns groups in the order of the document. The groups that are only for administrators are
+ * last.
+ */
 export function groupsOf(document: InterfaceDocument): readonly Group[] {
   const byTag = Map.groupBy(operationsOf(document), ({ tags }) => tags[0] ?? '')
   return [...byTag]

@@ -64,7 +64,10 @@ async function readModel(signal: AbortSignal): Promise<string | null> {
   return data.find(({ id }) => SAFE_ID.test(id))?.id ?? null
 }
 
-/** Providers choose ids. Other characters may be special in a shell or a programming language. */
+/**
+ * Providers choose ids. Other characters than these may be special in a shell or a programming
+ * language.
+ */
 const SAFE_ID = /^[\w.:/@+-]{1,100}$/
 
 function Check() {

@@ -24,7 +24,7 @@ type ServiceState = {
   readonly enclavesInUse: number
   /** Leaf count of the newest logs. */
   readonly leaves: number
-  /** True if there are further logs, which are not counted. */
+  /** True if there are further logs. Their leaves are not counted. */
   readonly hasMoreLogs: boolean
   /** Ids of models that answer with evidence now. */
   readonly models: readonly string[]

@@ -8,7 +8,9 @@ export function ExpectationsNotice({
 }: {
   /** True if this page uses revocation lists. */
   readonly isRevocationUsed?: boolean
-  /** True if this notice is under a verdict, which explains what a development root proves. */
+  /**
+   * True if this notice is under a verdict. The verdict explains what a development root proves.
+   */
   readonly isUnderVerdict?: boolean
 }) {
   const box = isUnderVerdict ? 'under-verdict' : 'notice'

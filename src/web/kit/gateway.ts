@@ -86,7 +86,7 @@ export async function askEvidence(path: string, call: PageCall = {}): Promise<Js
   }
 }
 
-/** Answers are little larger than requests, which have up to 10 MiB. */
+/** Answers are only slightly larger than requests. A request has up to 10 MiB. */
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024
 
 async function sendCall(path: string, call: PageCall): Promise<GatewayAnswer> {

@@ -11,7 +11,7 @@ const SIGNS: Readonly<Record<Tone, string>> = {
   bad: '✗',
   open: '–',
   warn: '!',
-  // The check passed, but by a root that proves nothing to other people.
+  // The check passed, but with a root that proves nothing to other people.
   development: '✓',
 }
 

@@ -43,10 +43,10 @@ function endOf(text: string, length: number): number {
   return unit >= 0xdc00 && unit <= 0xdfff ? length + 1 : length
 }
 
-/** For one line: control and similar characters become escapes. */
+/** Escapes control and similar characters, for text on one line. */
 export const escapeLine = escapeControls
 
-/** For several lines: line feeds and tabs stay. */
+/** Keeps line feeds and tabs, for text of several lines. */
 function escapeText(text: string): string {
   return text.replace(/[^\n\t]+/g, escapeControls)
 }

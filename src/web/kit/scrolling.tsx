@@ -1,6 +1,8 @@
 import type { ComponentChildren } from 'preact'
 
-/** `layout`: further CSS classes. The keyboard must reach what scrolls, so the part takes focus. */
+/**
+ * `layout`: further CSS classes. The part can take the focus, so that the keyboard can scroll it.
+ */
 export function Scrolling({
   label,
   layout = '',

@@ -51,7 +51,7 @@ export function Time({ ms }: { readonly ms: number }) {
   )
 }
 
-/** Separators between thousands. Money has nine decimals. */
+/** Separates thousands. Shows up to nine decimals, because money has nine. */
 export function numberText(value: number): string {
   return value.toLocaleString('en', { maximumFractionDigits: 9 })
 }

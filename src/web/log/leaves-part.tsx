@@ -23,7 +23,10 @@ type Leaf = {
   readonly hash: string
   /** The first head that covers the leaf, or null when the gateway returns no such head. */
   readonly head: Head | null
-  /** Hash. Known only if this tab's key may read the completion, or if this tab opened its page. */
+  /**
+   * Hash of the completion. Known only if this tab's key may read the completion, or if this tab
+   * opened the completion's page.
+   */
   readonly completion: string | null
 }
 

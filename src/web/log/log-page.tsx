@@ -33,7 +33,7 @@ const EVERY_MS = 3_000
 
 const seenHeads = createSeenHeads(openStorage())
 
-/** `/log/{notary}`. `name` is the text in the path, which may be no notary. */
+/** `/log/{notary}`. `name` is the text in the path, and not always a notary. */
 export function LogPage({ name }: { readonly name: string }) {
   const text = decode(name)
   if (!/^(0x)?[0-9a-f]{40}$/i.test(text))
@@ -148,8 +148,8 @@ async function readBeside(notary: string, signal: AbortSignal) {
   const [enclaves, boot, { EnclaveParts }, { readCode }] = await Promise.all([
     readEnclaves(signal),
     readBootStatement(notary, signal),
-    // The code that checks documents is half of the page, but is needed only below the first view.
-    // So it is loaded later.
+    // The code that checks documents is half of the page, but only the lower parts of the page need
+    // it. So it is loaded later.
     import('./enclave-parts.tsx'),
     import('./enclave-code.ts'),
   ])

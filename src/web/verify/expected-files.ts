@@ -18,13 +18,13 @@ import {
 import { ExpectationFault } from './expectation-fault.ts'
 import type { Filled, FormExpectations } from './job.ts'
 
-/** The content shows the kind. */
+/** The kind is recognised from the file's content. */
 export type ExpectedFile = { readonly name: string } & (
   | { readonly kind: 'expectations' | 'measurements'; readonly value: JsonObject }
   | { readonly kind: 'release' | 'configuration' | 'roots'; readonly text: string }
 )
 
-/** For a file such as one with releases. */
+/** For a file that may contain releases. */
 export const EXPECTED_FILE_BYTES_MAX = 8 * 1024 * 1024
 
 const KIND_WORDS: Readonly<Record<ExpectedFile['kind'], string>> = {

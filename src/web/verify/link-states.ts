@@ -7,7 +7,7 @@ export type LinkState = {
   readonly title: string
   readonly about: string
   readonly state: 'holds' | 'broken' | 'open' | 'void' | 'undetermined'
-  /** Why the link is not intact, in a few words, or empty. */
+  /** Says why the link is not intact, in a few words. Empty for an intact link. */
   readonly why: string
   readonly checks: readonly Check<string>[]
 }

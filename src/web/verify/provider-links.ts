@@ -67,7 +67,7 @@ export type ProviderLink = Pick<LinkState, 'title' | 'about' | 'why' | 'checks'>
   readonly lines: readonly ProviderLine[]
 }
 
-/** What both chains are judged by: checks of a bundle, and of the exchange beside it. */
+/** The input for both chains: checks of a bundle, and of the exchange beside it. */
 export type ReportOfBoth = Pick<BundleReport, 'providerChecks' | 'facts'> & {
   readonly checks: readonly Check<string>[]
 }

@@ -94,8 +94,8 @@ function aborted(): DOMException {
 let text: Promise<string> | null = null
 
 /**
- * In a served page, the text is a separate file, so that the page appears sooner. In a saved page,
- * the text is a part of the page.
+ * In a served page, the worker's text is a separate file, so that the page appears sooner. In a
+ * saved page, this text is a part of the page.
  */
 function loadText(): Promise<string> {
   text ??= import('./worker.ts?text').then(
@@ -123,7 +123,7 @@ type TrustedTypes = {
 
 let policy: ReturnType<TrustedTypes['createPolicy']> | null = null
 
-/** Some browsers require this mark. The page's trusted-types policy accepts only URLs of blobs. */
+/** Some browsers need a URL from a trusted-types policy. This policy accepts only URLs of blobs. */
 function trusted(url: string): string {
   const { trustedTypes } = globalThis as { readonly trustedTypes?: TrustedTypes }
   if (trustedTypes === undefined) return url

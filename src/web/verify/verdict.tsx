@@ -18,7 +18,7 @@ const TONES = {
 } as const satisfies Record<Standing, string>
 const SIGNS = { good: '✓', warn: '!', bad: '✗' } as const
 
-/** The heading above a result, which gets the focus. */
+/** The heading above a result. This heading gets the focus. */
 export const RESULT_ID = 'result'
 
 /**

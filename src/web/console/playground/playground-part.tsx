@@ -20,7 +20,7 @@ const loadChat = () => import('./chat.ts')
 /** Within this distance from its end, the conversation scrolls with new text. */
 const END_PX = 40
 
-/** Verified chat: the client runs in this page, which shows what the client checks. */
+/** Verified chat. The client runs in this page, and the page shows what the client checks. */
 export function PlaygroundPart() {
   const session = useSession()
   const [asked, setAsked] = useState<ModelChoice>(FIRST_ASKED)
@@ -127,7 +127,7 @@ function useConnection(isEncrypted: boolean) {
     return () => abort.abort()
   }, [expectations, isEncrypted, key, round])
   const reconnect = async () => {
-    // A development gateway has other enclaves after it restarts.
+    // After a restart, a development gateway has other enclaves.
     if (kind === 'development') await takeDevelopmentExpectations(fillHere)
     setRound(round + 1)
   }
@@ -150,7 +150,7 @@ function useTurns(key: string) {
   const running = useRef<AbortController | null>(null)
   const gone = useRef(new AbortController())
   const nextId = useRef(1)
-  /** By turn: the client to ask for the anchor of the answer. */
+  /** For each turn: the client to ask for the anchor of the turn's answer. */
   const clients = useRef(new Map<number, Affidavit>())
   useEffect(() => () => gone.current.abort(), [])
 
