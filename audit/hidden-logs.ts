@@ -60,7 +60,7 @@ function explainUnwalked({ reports, scope, payers }: GatewayContext): string | n
     : 'the audit of a log was not finished'
 }
 
-/** The senders of this many anchors are requested in one batch. */
+/** The audit asks the chain for the senders of 50 anchors in one request. */
 const BATCH_EVENTS_MAX = 50
 
 /**

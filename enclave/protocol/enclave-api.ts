@@ -168,7 +168,7 @@ export const ENCRYPTED_RECORDS = {
   frame: 2,
   /** JSON of EncryptedSealed. The gateway commits, and sends an AnchorProof with its next pull. */
   sealed: 3,
-  /** JSON of EncryptedFault, for the gateway. The frames contain the fault for the caller. */
+  /** JSON of EncryptedFault, for the gateway. The caller gets the fault in an encrypted frame. */
   fault: 4,
 } as const
 

@@ -204,7 +204,7 @@ function joinHalves(choice: OpenChoice, path: string, text: string): string {
   return isHalf ? whole.slice(0, -1) : whole
 }
 
-/** Leaves out repeated members: readers append texts, so a repeated id would grow. */
+/** Leaves out repeated members: a client appends them, so an id that comes twice would double. */
 function readOnce(choice: OpenChoice, path: string, members: JsonObject): JsonObject {
   const read: Record<string, Json> = {}
   for (const [name, value] of Object.entries(members)) {

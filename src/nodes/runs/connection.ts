@@ -115,9 +115,9 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   private isGone = false
 
   /**
-   * `stream` is the socket below the WebSocket. A DIFFUSION node may send a large frame only while
-   * the gateway waits for an answer with reserved memory. This limits the memory for all nodes to
-   * the image budget, and one small frame each.
+   * `stream` is the socket below the WebSocket. A DIFFUSION node may send a large frame only after
+   * the gateway has reserved memory for the answer. So all frames together need at most the image
+   * budget and one small frame for each node.
    */
   constructor(socket: WebSocket, stream: Duplex, accepted: AcceptedNode, hub: HubLink) {
     this.socket = socket

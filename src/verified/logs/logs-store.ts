@@ -154,8 +154,8 @@ export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsSto
     readonly limit: number
   }): Promise<readonly StoredHead[]> {
     const { logId, from, beyond, order, limit } = page
-    // The query goes from one head to the next. Without statistics, one query for the page would
-    // read and sort all later heads (as in readNodes).
+    // Reads each head by the index. A plain query would read and sort all later heads, because an
+    // embedded database has no statistics.
     const { rows } = await sql<HeadRow>`
       with recursive page as (
         (select ${pageColumns}, 1 as place from anchors

@@ -86,8 +86,8 @@ export function readOwnPage(): EvidencePage | null {
 }
 
 /**
- * Writes this document again without its evidence, because a page that was opened from a disk
- * cannot be fetched.
+ * Returns this page as HTML without its evidence. A page that was opened from a disk cannot fetch
+ * itself, so the HTML is written from the document.
  */
 function writeOwnPage(): string {
   const policy = attributeOf('meta[http-equiv="content-security-policy"]', 'content')
