@@ -6,15 +6,26 @@ import { defineConfig } from 'vitest/config'
  */
 const SLOW = 'test/**/*.slow.test.ts'
 
+/** Those of them that crowd a service, fill its memory or kill processes at a given moment. */
+const ALONE_FILES = [
+  'test/integration/{chaos,service-chaos,faults,enclave-faults,fuzz-endpoints}.slow.test.ts',
+  'test/integration/{memory,enclave-memory,gateway-processes,node-presence}.slow.test.ts',
+  'test/integration/{front-door,hostile-*,*-crash,replicas,several-*}.slow.test.ts',
+  'test/src/**/*.slow.test.ts',
+]
+
 /** Long enough for a machine that is busy with something else: who waits for a condition goes on at once. */
 const POLL = { poll: { timeout: 30_000, interval: 20 } }
 
-/** Each file loads both cores of a small machine, so they run one after the other. */
-const ALONE = { fileParallelism: false, expect: POLL, testTimeout: 120_000, hookTimeout: 120_000 }
+/** For files that start processes. */
+const PATIENT = { expect: POLL, testTimeout: 120_000, hookTimeout: 120_000 }
+
+/** For files that wait more than they compute: two of them fit a machine of two cores. */
+const IN_PAIRS = { ...PATIENT, maxWorkers: 2 }
 
 /**
- * Three projects. `unit`: one room at a time, in parallel, seconds. `integration`: real processes,
- * chains and databases. `slow`: the same under what they rarely meet.
+ * Four projects. `unit`: one room at a time, in parallel, seconds. `integration`: real processes,
+ * chains and databases. `slow` and `slow-alone`: the same under what they rarely meet.
  */
 export default defineConfig({
   test: {
@@ -39,10 +50,28 @@ export default defineConfig({
           name: 'integration',
           include: ['test/integration/**/*.test.ts'],
           exclude: [SLOW],
-          ...ALONE,
+          ...IN_PAIRS,
+          sequence: { groupOrder: 1 },
         },
       },
-      { test: { name: 'slow', include: [SLOW], ...ALONE } },
+      {
+        test: {
+          name: 'slow',
+          include: [SLOW],
+          exclude: ALONE_FILES,
+          ...IN_PAIRS,
+          sequence: { groupOrder: 2 },
+        },
+      },
+      {
+        test: {
+          name: 'slow-alone',
+          include: ALONE_FILES,
+          ...PATIENT,
+          fileParallelism: false,
+          sequence: { groupOrder: 3 },
+        },
+      },
     ],
   },
 })

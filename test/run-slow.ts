@@ -42,7 +42,7 @@ async function runSlow(words: readonly string[]): Promise<number> {
 async function run(words: readonly string[]) {
   const file = path.join(folder, 'failed.json')
   await rm(file, { force: true })
-  const child = spawn(process.execPath, [VITEST, 'run', '--project', 'slow', ...words], {
+  const child = spawn(process.execPath, [VITEST, 'run', '--project', 'slow*', ...words], {
     stdio: 'inherit',
     env: { ...process.env, [FAILED_FILES_VARIABLE]: file },
   })

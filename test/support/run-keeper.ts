@@ -13,13 +13,13 @@ import { KEEPER_VARIABLE } from './test-database.ts'
 const PRICES_FILE = fileURLToPath(new URL('prices.json', import.meta.url))
 
 /**
- * What a whole run shares: one Postgres server (`createTestDatabase`) and one service
- * (`useAffidavit`). Each is started when a test first needs it, and ended after the last test.
+ * What a whole run shares: one Postgres server (`createTestDatabase`), and one service for each
+ * worker (`useAffidavit`). Each is started when a test first needs it, and ended after the last.
  * Set-up and teardown of vitest.config.ts, in its main process.
  */
 export default async function keepForRun(): Promise<() => Promise<void>> {
   let cluster: Promise<Cluster> | null = null
-  let service: Promise<Affidavit> | null = null
+  const services = new Map<string, Promise<Affidavit>>()
   const answers: Readonly<Record<string, () => Promise<string>>> = {
     '/database': async () => {
       cluster ??= startCluster()
@@ -30,13 +30,16 @@ export default async function keepForRun(): Promise<() => Promise<void>> {
       cluster ??= startCluster()
       return (await cluster).server.createDatabase()
     },
-    '/service': async () => {
-      service ??= startAffidavit({ logLevel: 'warn', variables: { PRICES_FILE } })
-      return JSON.stringify(await service)
-    },
+  }
+  const openService = async (path: string) => {
+    let service = services.get(path)
+    service ??= startAffidavit({ logLevel: 'warn', variables: { PRICES_FILE } })
+    services.set(path, service)
+    return JSON.stringify(await service)
   }
   const serve = async (request: IncomingMessage, response: ServerResponse) => {
-    response.end(await answers[request.url ?? '']?.())
+    const url = request.url ?? ''
+    response.end(url.startsWith('/service/') ? await openService(url) : await answers[url]?.())
   }
   const keeper = createServer((request, response) => {
     serve(request, response).catch((error: unknown) => response.writeHead(500).end(String(error)))
@@ -47,7 +50,7 @@ export default async function keepForRun(): Promise<() => Promise<void>> {
   shareCompiledCode()
   return async () => {
     keeper.close()
-    await (await service)?.stop()
+    for (const service of services.values()) await (await service).stop()
     await (await cluster)?.server.stop()
   }
 }
