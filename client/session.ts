@@ -75,12 +75,14 @@ export type SessionTurns = {
 }
 
 /** Where a session continues: after `n` calls, of which the last one has the hash `previous`. */
-export type SessionStart = Omit<SessionPlace, 'last'>
+export type SessionStart = Omit<SessionPlace, 'last'> & {
+  /** The session had its last call: calls are refused. */
+  readonly isEnded?: true
+}
 
 function createSessionTurns(start: SessionStart): SessionTurns {
   const { id } = start
-  let { n, previous } = start
-  let isEnded = false
+  let { n, previous, isEnded = false } = start
   let queue: Promise<void> = Promise.resolve()
   return {
     async next({ isLast, signal }) {

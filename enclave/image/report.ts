@@ -16,7 +16,7 @@ export function listImageWarnings(
     isDevelopment && 'a development image: its security module is simulated and proves nothing',
     !isDevelopment && kernel === null && nsmModuleFile === null && NO_DRIVER,
     uncommitted.length > 0 &&
-      `nobody else can rebuild it: ${uncommitted.length} uncommitted files that it is made of, ` +
+      `others cannot rebuild it: it contains ${uncommitted.length} uncommitted files, ` +
         `such as ${uncommitted.slice(0, 3).join(', ')}`,
   ]
   return warnings.filter((warning) => warning !== false)

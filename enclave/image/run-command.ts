@@ -43,7 +43,7 @@ function missingTool(file: string): BuildError {
   return new BuildError(
     'missing_tool',
     `${file} is not installed here; the builder needs git, npm and dpkg-deb, ` +
-      'and apt-get unless --packages is given (Debian, or a container of it)',
+      'and apt-get unless --packages is given (Debian, or a Debian container)',
   )
 }
 

@@ -135,7 +135,7 @@ describe('verifyRecord on a record whose content the gateway does not give', () 
 
   it.each<[string, JsonObject]>([
     ['nothing says why', {}],
-    ['what says why is none', { erased: true }],
+    ['the reason is malformed', { erased: true }],
     ['it is not said to be redacted', { erased, redacted: false }],
     ['the reason is unknown', { withheld: { code: 'because', message: 'm' } }],
   ])('a record without its content fails when %s', (_, why) => {

@@ -311,7 +311,7 @@ const ATTACKS: readonly Row[] = [
     () => changeAttestation(12, (attestation) => ({ ...attestation, created_at: 1 })),
   ],
   [
-    'an attestation that is none',
+    'a malformed attestation',
     ['head_attestation_invalid'],
     () => changeAttestation(12, () => ({ size: 12 })),
   ],

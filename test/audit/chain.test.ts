@@ -158,7 +158,7 @@ describe('affidavit audit, with a chain', () => {
     expect(await audit(log)).toMatchObject({ code: 1, codes: ['hidden_anchor'] })
   })
 
-  it('an audit with a chain catches another history in the contract, and what the contract says of it', async () => {
+  it('an audit with a chain catches another history in the contract, and what the contract says', async () => {
     const log = await build()
     const fork = { size: log.leaves.length, root: new Uint8Array(32).fill(9) }
     await anchorHeads(log.notary, [fork], anchoring)

@@ -136,7 +136,7 @@ const CLAIMS: readonly (readonly [name: string, codes: readonly string[], attack
         }),
     ],
     [
-      'heads without end that nobody signed',
+      'endless unsigned heads',
       ['head_missing', 'head_signature_invalid'],
       () => (question, honest) => {
         if (question.resource !== 'log/heads')

@@ -12,7 +12,7 @@ describe('waiting for an anchor', () => {
     ['a number as text', { confirmations: '64' }],
     ['nothing for a number', { confirmations: null }],
     ['a time that is no number', { timeoutMs: Number.NaN }],
-    ['an endpoint that is none', ''],
+    ['a malformed endpoint', ''],
     ['an endpoint that was not found', { rpc: null }],
     ['members that are not its own', Object.create({ rpc: 'https://chain.example' })],
     ['no object', null],

@@ -8,9 +8,9 @@ const OPTIONS = {
 
 describe('connect', () => {
   it.each<[string, object]>([
-    ['a listener that is none', { onProof: null }],
-    ['a fetch that is none', { fetch: {} }],
-    ['a signal that is none', { signal: new AbortController() }],
+    ['a listener that is not a function', { onProof: null }],
+    ['a fetch that is not a function', { fetch: {} }],
+    ['a signal that is not an AbortSignal', { signal: new AbortController() }],
     ['providers that are none', { providers: null }],
     ['providers without policies', { providers: {} }],
     ['providers with an unknown member', { providers: { policies: ['{}'], policy: '{}' } }],

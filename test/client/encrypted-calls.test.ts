@@ -163,7 +163,7 @@ describe('a key is not used', () => {
     ],
     ['with a member more', (enclave, now) => ({ ...enclave.state(hour(now)), notary: ADDRESS })],
     ['without a signature', (enclave, now) => ({ ...enclave.state(hour(now)), signature: '0x' })],
-    ['that is none', () => null],
+    ['that is malformed', () => null],
   ])('an encryption key %s is not used', async (_, keys) => {
     client.attack = { keys: (enclave, now) => [keys(enclave, now)] }
     expect(await ask()).toEqual({ text: '', code: 'no_encryption_key' })

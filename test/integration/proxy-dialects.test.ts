@@ -72,6 +72,31 @@ describe('affidavit proxy --session', () => {
     expect(again.stderr).toContain('exists: name a new file for the session')
   })
 
+  it('a session whose proxy crashed after the last call takes no call, and is completed by any request', async () => {
+    const file = join(folder, 'ended.json')
+    const crashed = await startProgram(['--session', file])
+    const messages = [{ role: 'user' as const, content: 'Done' }]
+    const last = { headers: { 'affidavit-last': 'true' } }
+    await crashed.openai.chat.completions.create({ model: 'demo/echo', messages }, last)
+    await crashed.stop('SIGKILL')
+    const program = await startProgram(['--session', file])
+    // The gateway lists models without a key, and refuses evidence to a key that it does not know.
+    await program.openai.withOptions({ apiKey: 'afd_invalid' }).models.list()
+    const late = program.openai.chat.completions.create({ model: 'demo/echo', messages })
+    await expect(late).rejects.toMatchObject({
+      status: 400,
+      message: expect.stringContaining('expected no call after the last of a session'),
+    })
+    await program.openai.models.list()
+    const { code, output } = await program.stop()
+    expect(code).toBe(0)
+    expect(output).toContain('This session had its last call')
+    const verified = await verify(file)
+    expect(verified.stdout).toMatch(/^VERIFIED: /)
+    expect(JSON.parse(readFileSync(file, 'utf8')).calls).toHaveLength(1)
+    expect(existsSync(`${file}.calls`)).toBe(false)
+  })
+
   it('the proxy answers what agents ask beside their calls', async () => {
     const { baseURL, stop } = await startProgram(['--session', join(folder, 'unused.json')])
     const root = baseURL.replace(/\/v1$/, '')

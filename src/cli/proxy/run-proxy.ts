@@ -52,6 +52,10 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
     affidavit,
     ...(session === null ? {} : { session }),
     port: options.port,
+    onRequest: (apiKey) => {
+      // After the last call no other call brings the key that the evidence needs.
+      if (file?.start?.isEnded && apiKey !== null) file.complete(apiKey, file.start.id)
+    },
     onProof: (proof, apiKey) => {
       if (session !== null) file?.complete(apiKey, session.id)
       if (save !== undefined) completing.add(proof, apiKey)
@@ -68,7 +72,8 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
     `Checked answers at ${proxy.baseURL}, from ${options.url}\n` +
       `Expected enclaves: ${notaries.join(', ')}\n` +
       `${options.providerPolicy === undefined ? '' : sayProviders(affidavit)}` +
-      `${sayKept(options)}\n`,
+      `${sayKept(options)}\n` +
+      `${file?.start?.isEnded ? SAY_ENDED : ''}`,
   )
   await stopped()
   await proxy.close()
@@ -109,6 +114,10 @@ function sayProviders({ providers, refusedProviders }: Affidavit): string {
 function startSession(affidavit: Affidavit, { start, keep }: SessionFile): CallSession {
   return affidavit.startSession({ onProof: keep, ...(start === undefined ? {} : { start }) })
 }
+
+const SAY_ENDED =
+  'This session had its last call, so the proxy refuses calls. Any request with the API key, such ' +
+  'as GET /v1/models, makes it add the evidence that the session lacks\n'
 
 function sayKept({ save, session }: ProxyCommandOptions): string {
   const kept = [

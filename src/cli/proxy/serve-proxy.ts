@@ -73,10 +73,12 @@ export async function serveProxy(options: {
   /** 0 selects any free port. */
   readonly port: number
   readonly onCall: (call: ProxiedCall) => void
+  /** Called for each request, with the caller's API key. */
+  readonly onRequest?: (apiKey: string | null) => void
   /** Called for each checked call, with the caller's API key. */
   readonly onProof?: (proof: Proof, apiKey: string | null) => void
 }): Promise<CheckingProxy> {
-  const { affidavit, onCall, onProof = () => undefined } = options
+  const { affidavit, onCall, onRequest = () => undefined, onProof = () => undefined } = options
   const { fetch } = options.session ?? affidavit
   const running = new Set<Promise<void>>()
   const stopping = new AbortController()
@@ -85,6 +87,7 @@ export async function serveProxy(options: {
       affidavit,
       fetch,
       onCall,
+      onRequest,
       onProof,
       stop: stopping.signal,
     })
@@ -125,6 +128,7 @@ type Serving = {
   readonly affidavit: Affidavit
   readonly fetch: Fetch
   readonly onCall: (call: ProxiedCall) => void
+  readonly onRequest: (apiKey: string | null) => void
   readonly onProof: (proof: Proof, apiKey: string | null) => void
   readonly stop: AbortSignal
 }
@@ -133,7 +137,7 @@ type Serving = {
 async function answer(
   request: IncomingMessage,
   response: ServerResponse,
-  { affidavit, fetch, onCall, onProof, stop }: Serving,
+  { affidavit, fetch, onCall, onRequest, onProof, stop }: Serving,
 ): Promise<void> {
   const startedAtMs = performance.now()
   const left = new AbortController()
@@ -148,6 +152,7 @@ async function answer(
   const form = formOf(request)
   try {
     checkLocal(request)
+    onRequest(keyOf(request))
     const path = pathOf(request)
     if (path === HELLO_PATH) {
       response.writeHead(200, { 'content-type': 'application/json' }).end('{}')

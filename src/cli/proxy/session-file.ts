@@ -21,7 +21,10 @@ export type SessionFile = {
   readonly start: SessionStart | undefined
   /** Resolves when the call is on the disk, where a crash cannot lose it. */
   keep(proof: Proof): Promise<void>
-  /** From now on, adds the calls' evidence to the bundle, with this API key. */
+  /**
+   * From now on, adds the calls' evidence to the bundle, with this API key. Stops at an error that
+   * lasts, such as an invalid key, until it is called again.
+   */
   complete(apiKey: string | null, id: string): void
   /** Resolves with the number of calls whose evidence is not in the bundle. */
   close(): Promise<number>
@@ -92,7 +95,9 @@ export async function openSessionFile(
     },
     complete(apiKey, id) {
       key = apiKey
-      running ??= run(id)
+      running ??= run(id).finally(() => {
+        running = null
+      })
     },
     async close() {
       isClosing = true
@@ -183,5 +188,6 @@ function startAfter(calls: readonly KeptCall[]): SessionStart | undefined {
   const { session } = DIALECTS[dialectOfRequest(last.request)].demandsOf(last.request)
   if (session === undefined)
     throw new CliError('expected the kept calls to be of a session', EXIT_CODES.usage)
-  return { id: session.id, n: session.n + 1, previous: last.hash }
+  const place = { id: session.id, n: session.n + 1, previous: last.hash }
+  return session.last === undefined ? place : { ...place, isEnded: true }
 }

@@ -59,7 +59,7 @@ export function createContentSearch(
 
 /**
  * Searches messages and answers, but not names of members or settings. A record with altered bytes
- * counts as found: it may have contained the text, and a read of it reports the fault. Throws
+ * counts as found: it may have contained the text, and reading it reports the fault. Throws
  * ContentUnavailable when the key is missing, because most other records need this key too.
  */
 function hasText(record: StoredRecord, wanted: string): boolean {

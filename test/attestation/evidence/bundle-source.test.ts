@@ -135,7 +135,7 @@ describe('the source of a bundle', () => {
     expect(report).toMatchObject({ verdict: 'invalid', source: null })
   })
 
-  it('judging a bundle asks no address of its source, and expects nothing because of it', async () => {
+  it('judging a bundle calls no address of its source, and the source adds no expectation', async () => {
     const asked = vi.spyOn(globalThis, 'fetch')
     const judge = (given: JsonObject) =>
       judgeBundle(given, {

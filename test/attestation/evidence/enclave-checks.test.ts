@@ -43,7 +43,7 @@ describe('verifyBundle on evidence of other enclaves', () => {
       ['boot configuration'],
     ],
     [
-      'that is signed by nobody',
+      'that has no signature',
       forgedDocument({ signature: new Uint8Array(96) }),
       ['attestation document'],
     ],
@@ -66,7 +66,7 @@ describe('verifyBundle on evidence of other enclaves', () => {
       ['attestation time'],
     ],
     [
-      'that is none',
+      'that is malformed',
       'AAAA',
       ['attestation key', 'attestation document', 'boot configuration', 'anchor time'],
     ],
@@ -76,13 +76,13 @@ describe('verifyBundle on evidence of other enclaves', () => {
 
   it.each<[string, string, string]>([
     [
-      'signed by nobody',
+      'without a signature',
       forgedDocument({ signature: new Uint8Array(96) }),
       'signature_out_of_range: ',
     ],
     ['of another root', forgedDocument({ chain: forgedChain }), 'root_untrusted: '],
     ['in debug mode', documentFor(BOOT_CONFIGURATION, { pcrs: zeroPcrs() }), 'debug_mode: '],
-    ['that is none', 'AAAA', ''],
+    ['that is malformed', 'AAAA', ''],
   ])(
     'verifyBundle compares no measurements and no times of a document %s and says why',
     async (_, attestation, reason) => {
@@ -136,7 +136,7 @@ describe('verifyBundle on evidence of other enclaves', () => {
 
   it.each<[string, JsonObject, readonly BundleCheckName[]]>([
     [
-      'a configuration that nobody expects',
+      'a configuration that is not expected',
       { ...BOOT_CONFIGURATION, ca_sha256: 'cb'.repeat(32) },
       ['expected configuration'],
     ],

@@ -49,7 +49,7 @@ const POLICIES: readonly (readonly [string, string, unknown])[] = [
     'policy.measurements.0',
     { measurements: [new Map([['0', bytes]])] },
   ],
-  ['a register that is none', 'policy.measurements.0', { measurements: [new Map([[32, bytes]])] }],
+  ['a malformed register', 'policy.measurements.0', { measurements: [new Map([[32, bytes]])] }],
   ["configurations of 'any'", 'policy.configurations', { configurations: 'any' }],
   ['a configuration in hex', 'policy.configurations.0', { configurations: [encodeHex(digest)] }],
   ['one digest in no list', 'policy.configurations', { configurations: digest }],

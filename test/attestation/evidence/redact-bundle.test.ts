@@ -68,7 +68,7 @@ describe('a bundle whose gateway erased what was left out', () => {
     ['is no object', 'erased'],
     ['lacks a member', { at: 1, by: 'operator' }],
     ['has another one', { ...erased, more: 1 }],
-    ['is of nobody', { ...erased, by: 'nobody' }],
+    ['names an unknown eraser', { ...erased, by: 'nobody' }],
     ['is of a time before 1970', { ...erased, at: -1 }],
     ['is of half a second', { ...erased, at: 0.5 }],
     ['has no reason', { ...erased, reason: '' }],

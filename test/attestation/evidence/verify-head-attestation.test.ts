@@ -173,7 +173,7 @@ describe('verifyHeadAttestation on one altered field', () => {
 
   it.each<[string, JsonObject]>([
     ['another log', { notary: `0x${'99'.repeat(20)}` }],
-    ['an address that is none', { notary: 'me' }],
+    ['a malformed address', { notary: 'me' }],
   ])('a head attestation fails as an attestation of %s', async (_, { notary }) => {
     expect(await failedOf(valid, { ...ATTESTED_LOG, notary: String(notary) })).toEqual([
       'attestation key',

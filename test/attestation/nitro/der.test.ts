@@ -60,7 +60,7 @@ describe('the DER decoder', () => {
     ['an octet string in pieces', '2404 0402 0000'],
     ['a sequence that is not constructed', '1000'],
     ['an unsorted set', '3106 020102 020101'],
-    ['UTF-8 that is none', '0c01ff'],
+    ['invalid UTF-8', '0c01ff'],
     ['an asterisk in a PrintableString', '13012a'],
     ['a byte above 7f in an IA5String', '160180'],
     ['half a character in a BMPString', '1e0100'],

@@ -153,7 +153,7 @@ describe('a page that is not as it was made', () => {
     ],
     ['a block that does not end', PAGE.slice(0, PAGE.indexOf(LINE) + 60), 'evidence_unfit'],
     ['a version with markup', EMPTY.replace('"0.1.0"', '"\\u003cb>"'), 'made_by_unfit'],
-    ['a commit that is none', EMPTY.replace('"ab', '"zz'), 'made_by_unfit'],
+    ['a malformed commit', EMPTY.replace('"ab', '"zz'), 'made_by_unfit'],
     ['one member twice', EMPTY.replace('{"commit"', '{"version":"1","commit"'), 'duplicate_key'],
   ])('the page is refused: %s', (_, page, code) => {
     expect(() => read(page)).toThrow(expect.objectContaining({ code }))

@@ -108,7 +108,7 @@ describe('expectations', () => {
     ],
     ['a configuration without measurements', { configurations: CONFIGURATION }],
     ['a digest that is too short', { measurements: PCRS, configurations: 'c0' }],
-    ['a configuration that is none', { measurements: PCRS, configurations: { providers: [] } }],
+    ['a malformed configuration', { measurements: PCRS, configurations: { providers: [] } }],
     ['a release without a key', { releases: signed }],
     ['a key without a release', { releaseKeys: KEY }],
     ['a release of another key', { releases: signed, releaseKeys: OTHER_KEY }],
@@ -130,7 +130,7 @@ describe('expectations', () => {
     ],
     ['a name that is misspelt', { measurements: PCRS, configuration: CONFIGURATION }],
     [
-      'a root that is none',
+      'a malformed root',
       { measurements: PCRS, configurations: CONFIGURATION },
       { roots: 'root.pem' },
     ],

@@ -595,7 +595,7 @@ describe('how much is given out', () => {
       {},
       { tool_calls: [{ function: { name: 'f' }, x: 'x'.repeat(200_000) }] },
     ],
-  ])('what is given out of a chunk with %s is no multiple of it', (_, members, delta) => {
+  ])('the output of a chunk with %s is not a multiple of the chunk', (_, members, delta) => {
     const first = chunk(delta, members, { finish_reason: 'stop' })
     const { given } = run([first, ...Array.from({ length: 100 }, () => chunk(null, { a: 1 }))])
     expect(size(given)).toBeLessThan(1.1 * size(first) + 10_000)
