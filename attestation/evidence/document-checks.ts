@@ -88,7 +88,7 @@ export function findExpectedCode(
 /**
  * Checks that the caller expects the digest of a boot configuration. If the matched release names a
  * configuration, its digest must be the same. Do not take the expected digest from the gateway
- * under test, which always agrees with itself. Throws ProofError.
+ * under test, because that digest always matches. Throws ProofError.
  */
 export function checkExpectedConfiguration(
   digest: Uint8Array,
