@@ -153,7 +153,8 @@ function findRelease(document: Attempt<AttestationDocument>, policy: BundlePolic
 
 /**
  * Checks which code holds the key, and with which configuration the enclave booted. The document is
- * verified at its own time (historical mode): the anchor limits how late the record was made.
+ * verified at its own time (historical mode), because the anchor limits how late the record was
+ * made.
  */
 export async function checkEnclave(
   bundle: EvidenceBundle,

@@ -133,7 +133,8 @@ function checkRevocation(
 }
 
 /**
- * Two verifications at once use a second core. With more, a forgery would cost more verifications.
+ * Two verifications at once use a second core. More at once would increase the cost of a forgery to
+ * the verifier.
  */
 const LINKS_AT_ONCE = 2
 

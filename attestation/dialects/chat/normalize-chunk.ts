@@ -57,8 +57,8 @@ export function normalizeChunk(
   before: ChunkState,
   given: JsonObject,
 ): { readonly state: ChunkState; readonly chunks: readonly JsonObject[] } {
-  // Drops `error: null`, because some readers would end the stream. A real error has already ended
-  // it. For `type` and `chunk`, see checkChunk.
+  // Drops `error: null`, because some readers would end the stream. An error that is not null has
+  // already ended the stream. For `type` and `chunk`, see checkChunk.
   const {
     id,
     object: _,

@@ -32,7 +32,7 @@ import {
 /** Events at the start of a response. Some providers leave out the last two. */
 const BEGINNINGS = ['response.created', 'response.queued', 'response.in_progress']
 
-/** Beginnings of the names of part events, by the list that holds the part. */
+/** How the names of part events begin, by the list that holds the part. */
 const PART_EVENT = { content: 'response.content_part', summary: 'response.reasoning_summary_part' }
 const PART_INDEX = { content: 'content_index', summary: 'summary_index' } as const
 
