@@ -37,7 +37,7 @@ export function encodeBase64(bytes: Uint8Array): string {
   }
   const missing = (3 - (bytes.length % 3)) % 3
   digits.fill(PADDING_CODE, digits.length - missing)
-  // Decodes in one step, because a text joined from thousands of pieces is slow at each use.
+  // Decodes all digits at once, because every use of a text joined from many pieces is slow.
   return utf8Decoder.decode(digits)
 }
 

@@ -37,7 +37,9 @@ export type KeptAnswer =
 
 /** The data that a caller kept from one call. */
 export type KeptExchange = {
-  /** The body that was sent. Outside chat, an object with `dialect`, `headers` and `body`. */
+  /**
+   * The body of a chat call. For other dialects, an object with `dialect`, `headers` and `body`.
+   */
   readonly request?: Json
   readonly answer?: KeptAnswer
 }
@@ -52,13 +54,13 @@ export type ExchangeCheckName =
 export type ExchangeCheck = Check<ExchangeCheckName>
 
 /**
- * Compares the data that a caller kept from a call with evidence. `evidence` is a stored record or
+ * Compares evidence with the data that a caller kept from a call. `evidence` is a stored record or
  * the record of a bundle, whole or redacted. Evidence and answer are attacker-controlled: read
  * their text with parseExactJson, and the text of the caller's own request with parseStrictJson.
  * Only the parts that were given are checked. Never throws.
  *
  * Does NOT prove: that the evidence is valid (verifyBundle and verifyRecord check that); that this
- * caller made the call, or that it was made once. Callers who send the same request have the same
+ * caller made the call, or made it only once. Callers who send the same request have the same
  * request hash, unless the request has a nonce.
  *
  * @example
@@ -85,7 +87,7 @@ export function compareExchange(evidence: Json, kept: KeptExchange): readonly Ex
 
 /**
  * Returns the kept parts that match the evidence, in the form of a record. `checks` is the result
- * of compareExchange. A response from chunks can lack its usage.
+ * of compareExchange. A response that is assembled from chunks can lack its usage.
  */
 export function matchingParts(
   evidence: Json,
@@ -138,7 +140,7 @@ function hasSignedHash(record: JsonObject, response: JsonObject): boolean {
 }
 
 /**
- * Returns the response of a kept answer, assembled and without proof members, as a record has it.
+ * Returns the response of a kept answer in the form of a record: assembled, without proof members.
  * Throws FormatError.
  */
 export function keptResponseOf(answer: KeptAnswer, name: DialectName = 'chat'): JsonObject {
@@ -166,7 +168,7 @@ export function keptProofOf(answer: KeptAnswer, name: DialectName): JsonObject {
   }
 }
 
-/** The stream of a kept answer as verifyRecord takes it. Empty for a whole answer. */
+/** The stream of a kept answer, in the form that verifyRecord takes. Empty for a whole answer. */
 export function streamOf(
   answer: KeptAnswer,
 ): Pick<RecordOptions, 'chunks' | 'events' | 'idempotent'> {
@@ -192,9 +194,7 @@ function compareRequest(record: JsonObject, request: Json): Finding {
   return `the request of the evidence, SHA-256 ${requestHash}`
 }
 
-/**
- * Checks the kept answer with verifyRecord. The proof is the record's, and the request is withheld.
- */
+/** Checks the kept answer with verifyRecord, using the record's proof. The request is withheld. */
 function compareAnswer(record: JsonObject, answer: KeptAnswer): Finding {
   const dialect = dialectNameOf(record)
   if (answer.kind === 'events' || eventDialectOf(dialect) !== null)
@@ -240,7 +240,7 @@ function compareEvents(record: JsonObject, answer: KeptAnswer): Finding {
 
 /**
  * Returns true if only the usage is missing in a kept stream, because the caller did not ask for
- * it. False for receipts after version 1, because their stream hash is compared instead.
+ * usage. False for receipts after version 1, because their stream hash is compared instead.
  */
 function isWithoutUsage(record: JsonObject, answer: KeptAnswer): boolean {
   const response = memberOf(record, 'response')
@@ -268,7 +268,7 @@ function compareProof(record: JsonObject, answer: KeptAnswer): Finding {
   return `${members.map(([name]) => name).join(', ')} as in the evidence`
 }
 
-/** Accepts a newer log head if the log has the same receipt, because the log may have grown. */
+/** Returns true also for a log proof with a newer head for the same receipt, because logs grow. */
 function isProofOf(record: JsonObject, name: string, value: Json): boolean {
   const expected = memberOf(record, name)
   if (expected !== undefined && canonicalizeJson(expected) === canonicalizeJson(value)) return true

@@ -10,8 +10,8 @@ import {
 } from './json/value.ts'
 
 /**
- * Members that hold the proof of a completion. They are not hashed. Callers do not get a provider's
- * members with these names.
+ * Members that hold the proof of a completion. They are not hashed. A provider's members with these
+ * names are not sent to callers.
  */
 export const PROOF_MEMBERS = [
   'hash',
@@ -39,10 +39,10 @@ export type CompletionHash = {
 }
 
 /**
- * Hashes a completion (formats.md, Hash of a completion). The request is passed as its digest and
- * its canonical text, the response without its proof (Dialect.hashedResponse). `digest` is SHA-256:
- * the enclave passes a native function. Throws JsonError as canonicalizeJson does. A hash does not
- * show who made it: see verifyCompletionSignature.
+ * Hashes a completion (formats.md, Hash of a completion). Takes the request's digest and canonical
+ * text, and the response without its proof (Dialect.hashedResponse). `digest` computes SHA-256: the
+ * enclave passes a native function. Throws JsonError as canonicalizeJson does. A hash does not show
+ * who made it: see verifyCompletionSignature.
  */
 export function hashResponse(
   completion: {

@@ -4,7 +4,7 @@ import { isJsonObject, type Json, type JsonObject, memberOf } from './json/value
 
 const { arrayOf, countOf, hexOf, invalid, membersOf, objectOf, textOf } = formsOf('invalid_demand')
 
-/** The member of a request that holds the caller's demands to the enclave. */
+/** The request's member with the caller's demands on the enclave. */
 export const DEMANDS_MEMBER = 'affidavit'
 
 /**

@@ -49,10 +49,10 @@ export function nonceAt(baseNonce: Uint8Array, sequence: number): Uint8Array<Arr
 }
 
 /**
- * Splits a body, in any parts, into the ciphertexts of its frames. Skips frames of length 0.
- * `lengthMax`: the maximum bytes of one ciphertext. Throws FormatError `invalid_frame`. An
- * incomplete frame is one array: a list of one-byte parts would take a hundred times as much
- * memory.
+ * Splits a body, which arrives in parts of any size, into the ciphertexts of its frames. Skips
+ * frames of length 0. `lengthMax`: the maximum bytes of one ciphertext. Throws FormatError
+ * `invalid_frame`. An incomplete frame is kept in one array: a list of one-byte parts would take a
+ * hundred times as much memory.
  */
 export function createFrameReader(lengthMax: number) {
   let held = new Uint8Array(FRAME_LENGTH_BYTES)

@@ -23,8 +23,8 @@ export type EncryptionKey = {
 }
 
 /**
- * EIP-712 digest (32 bytes) that a notary signs for its enclave's key. Domain: the log's. Type:
- * EncryptionKey(bytes32 publicKey,uint64 notBefore,uint64 notAfter), Unix seconds. Throws
+ * EIP-712 digest (32 bytes) that a notary signs for its enclave's key. Domain: as for the log.
+ * Type: EncryptionKey(bytes32 publicKey,uint64 notBefore,uint64 notAfter), Unix seconds. Throws
  * FormatError `invalid_encryption_key` and `invalid_log_domain`.
  */
 export function encryptionKeyDigest(

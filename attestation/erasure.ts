@@ -8,8 +8,8 @@ export const ERASURE_REASON_MAX = 500
 const ERASURE_ORIGINS = ['operator', 'account', 'retention'] as const
 
 /**
- * A gateway's statement in place of a request and response that it erased. Not signed. It states
- * only that the gateway no longer returns the request and the response.
+ * A gateway's statement that it erased a request and its response. Not signed. States only that the
+ * gateway no longer returns them.
  */
 export type ErasureStatement = {
   /** Unix seconds. */
@@ -38,8 +38,8 @@ export function isErasureReason(text: string): boolean {
 const WITHHOLDING_CODES = ['content_key_missing', 'content_unreadable'] as const
 
 /**
- * Why a stored record with `redacted` lacks request and response, as the record states it: the
- * gateway erased them, or cannot decrypt them. Null if the record states no reason.
+ * Why a stored record with `redacted` lacks its request and response. The record states the reason:
+ * the gateway erased them, or cannot decrypt them.
  */
 export type StatedAbsence =
   | ({ readonly kind: 'erased' } & ErasureStatement)

@@ -5,8 +5,8 @@ import { PROOF_HASHES_MAX } from './merkle/hash.ts'
 const { countOf, invalid, membersOf, textOf } = formsOf('invalid_log_proof')
 
 /**
- * The proof that a receipt is in its notary's log: the signed head, and the path to it from the
- * receipt's leaf.
+ * The proof that a receipt is in its notary's log: the signed head, and the path from the receipt's
+ * leaf to the head.
  */
 export type LogProof = {
   readonly size: number

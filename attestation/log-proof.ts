@@ -54,8 +54,8 @@ export function verifyLogHead(
 }
 
 /**
- * Verifies both: the receipt is in the log, and the notary signed the log's head. Returns the index
- * of the leaf and the head.
+ * Verifies both: the receipt is in the log, and the notary signed the log's head. Returns the head,
+ * and the index of the leaf.
  *
  * @example
  * const { receipt, log, public_key } = parseExactJson(recordFile)

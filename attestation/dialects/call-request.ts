@@ -51,8 +51,8 @@ export function hashedHeaders(
 }
 
 /**
- * Reads the request of a call of a dialect other than chat: an object of exactly `dialect`,
- * `headers` and `body`, as it is hashed (formats.md). Throws FormatError `invalid_call_request`.
+ * Reads a request in its hashed form (formats.md), for a dialect other than chat: an object of
+ * exactly `dialect`, `headers` and `body`. Throws FormatError `invalid_call_request`.
  */
 export function readCallRequest(dialect: DialectName, request: JsonObject): CallRequest {
   const members = membersOf(request, 'the request', ['dialect', 'headers', 'body'])

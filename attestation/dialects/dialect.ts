@@ -19,7 +19,7 @@ export type DialectEvent = { readonly event: string; readonly data: JsonObject }
 /**
  * Reads one stream from a provider (attacker-controlled) and returns the events that callers
  * receive. Accepts only streams that every reader assembles to the same answer (README.md,
- * Streams). Adds missing names and leaves out unknown events.
+ * Streams). Adds missing names of events, and leaves out unknown events.
  */
 export type StreamReader = {
   /** True after `read` has returned the last event. */

@@ -22,7 +22,7 @@ export function findGiven(
 
 /**
  * Returns the first object in `value`, at any depth, for which `whyRefused` returns a reason: the
- * object refers to content stored elsewhere. Does not search the `input` of a tool and the
+ * object refers to content stored elsewhere. Does not search the `input` of a tool or the
  * environment of a shell call.
  */
 export function findReference(
@@ -35,7 +35,7 @@ export function findReference(
 }
 
 /**
- * Builds the path while it returns, because a path for each value would take far longer than the
+ * Builds the path only after a match, because a path for each value would take far longer than the
  * search.
  */
 function searchIn(

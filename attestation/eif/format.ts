@@ -76,7 +76,7 @@ const COUNT_OFFSET = 26
 const OFFSETS_OFFSET = 28
 const SIZES_OFFSET = OFFSETS_OFFSET + 8 * EIF_SECTIONS_MAX
 
-/** Adds as bigint: the sum of an offset and a size must not wrap around into the file. */
+/** Adds bigints, because the sum of an offset and a size must not wrap around into the file. */
 function parseTable(view: DataView, fileBytes: bigint): readonly SectionPlace[] {
   const count = view.getUint16(COUNT_OFFSET)
   if (count < 1 || count > EIF_SECTIONS_MAX)

@@ -188,7 +188,7 @@ type Registers = {
 
 /**
  * PCR1 starts as a copy of the hash for PCR0 at the first application section. Boot sections nearly
- * always come before it, so their bytes are hashed once.
+ * always come first, so their bytes are hashed once.
  */
 export function createRegisters(digests: Digests): Registers {
   const image = digests.sha384()

@@ -40,8 +40,8 @@ export function parseImageSignature(section: Uint8Array): ImageSignature {
 
 /**
  * Checks that the certificate's key signed exactly the PCR0 of this image. Does not check whether
- * the certificate can be trusted: anyone can sign an image with their own certificate. PCR8 shows
- * which certificate it was. Throws EifError `signature_payload` or `signature_invalid`.
+ * the certificate can be trusted: anyone can sign an image with their own certificate. PCR8
+ * identifies the certificate. Throws EifError `signature_payload` or `signature_invalid`.
  */
 export async function verifyImageSignature(image: ImageSignature, pcr0: Uint8Array): Promise<void> {
   if (!equalBytes(image.pcr0, pcr0))

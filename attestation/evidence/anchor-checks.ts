@@ -68,9 +68,9 @@ const NO_BLOCK_WORDS: Readonly<Record<NoBlockReason | 'not_said', string>> = {
 }
 
 /**
- * How much earlier than the completion the block's time may be, milliseconds. A block has the time
- * at which its slot starts (on Ethereum, up to 12 s before its last transaction), and clocks
- * differ.
+ * Tolerance, milliseconds: the block's time may be this much earlier than the completion. A block
+ * has the time at which its slot starts (on Ethereum, up to 12 s before its last transaction), and
+ * clocks differ.
  */
 export const ANCHOR_SKEW_MS = 60_000
 
@@ -115,7 +115,10 @@ function checkHeader({ number, hash }: BundleBlock, header: BlockHeader): Findin
   return `block ${number}, ${hash}`
 }
 
-/** Refuses a header with an earlier time, because it would make the completion look older. */
+/**
+ * Refuses a block from before the completion or the document, because the completion would look
+ * older.
+ */
 function checkAnchorTime({ record }: EvidenceBundle, { timestamp }: BlockHeader): Finding {
   const documentMs = decodeAttestationPayload(decodeBase64(record.attestation)).timestampMs
   const blockMs = timestamp * 1000

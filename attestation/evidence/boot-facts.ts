@@ -14,10 +14,10 @@ export type BootFacts = {
 }
 
 /**
- * Reads attacker-controlled `json`, a boot configuration. It may have other members, which its
- * digest covers too. It must not have a member `format` (headAttestationUserData). Throws
- * FormatError `invalid_bundle` naming the member. Does NOT prove that an enclave booted with it:
- * compare digestBootConfiguration with the attestation document.
+ * Reads attacker-controlled `json`, a boot configuration. It may have other members. The digest
+ * covers them too. It must not have a member `format` (headAttestationUserData). Throws FormatError
+ * `invalid_bundle` naming the member. Does NOT prove that an enclave booted with this
+ * configuration: compare digestBootConfiguration with the attestation document.
  */
 export function parseBootConfiguration(json: Json): BootFacts {
   const members = isJsonObject(json) ? json : {}

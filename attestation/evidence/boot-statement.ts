@@ -78,8 +78,8 @@ export function verifyBootHeads(
 
 /**
  * The `user_data` of a boot statement's document, 32 bytes: SHA-256 of the statement's canonical
- * JSON. Because of its `format`, the digest differs from that of a head attestation or a boot
- * configuration. Throws FormatError `invalid_boot_statement`.
+ * JSON. Because of the member `format`, the digest differs from that of a head attestation or a
+ * boot configuration. Throws FormatError `invalid_boot_statement`.
  */
 export function bootStatementUserData({
   configuration,

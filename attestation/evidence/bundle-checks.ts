@@ -18,9 +18,9 @@ export type BundleCheckName = keyof typeof BUNDLE_CHECKS
 export const BUNDLE_CHECKS = {
   /** The bundle has a known version and is well-formed. If not, no other check is made. */
   format: 'always',
-  /** The request hashes to the receipt's request_hash. */
+  /** The receipt's `request_hash` is the hash of the request. */
   'request hash': 'always',
-  /** The response hashes to the receipt's response_hash. */
+  /** The receipt's `response_hash` is the hash of the response. */
   'response hash': 'always',
   /** The record's hash is the hash over the request hash and the response hash. */
   hash: 'always',
@@ -116,7 +116,10 @@ export type BundleFacts = {
   readonly finishedAt: number
   /** Measurements of the enclave, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /** The release with these measurements. Null if a set matched or no release is expected. */
+  /**
+   * The release with these measurements. Null if a set of measurements matched or no release is
+   * expected.
+   */
   readonly release: Release | null
   /**
    * Digest of the boot configuration, 32 bytes. BundlePolicy.configurations has the accepted

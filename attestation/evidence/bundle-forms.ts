@@ -58,7 +58,7 @@ export function originOf(text: string, name: string): string {
   return text
 }
 
-/** The limit of enclave/providers/parse-table.ts. */
+/** The same limit as in enclave/providers/parse-table.ts. */
 const ORIGIN_LENGTH_MAX = 'https://'.length + 300
 const ORIGIN = /^https?:\/\/([!"$&-.0-9;=_-{}~]+|\[[0-9a-f:]+\])(:(0|[1-9][0-9]{0,4}))?$/
 const DEFAULT_PORT = /^(http:.*:80|https:.*:443)$/

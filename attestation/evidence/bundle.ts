@@ -72,7 +72,7 @@ export type BundleRecord = RequestPart &
     readonly public_key: string
     readonly signature: string
     readonly tx_hash: string
-    /** Other transactions that anchor the head, in order. Absent instead of an empty list. */
+    /** Later transactions that anchor the head, oldest first. Absent instead of an empty list. */
     readonly reanchored?: readonly string[]
     /** The gateway's statement about parts that it erased. Absent if it erased no part. */
     readonly erased?: ErasureStatement
@@ -367,10 +367,10 @@ function withoutContent({ id: _, ...record }: JsonObject): JsonObject {
 export type RedactablePart = 'request' | 'response'
 
 /**
- * Returns the bundle with only the hash in place of the request, of the response, or of both. The
- * rest stays verifiable: who signed, the receipt, the log, the anchor. A part that is already left
- * out stays left out. The hash is computed from the part itself, so leaving out an altered part
- * does not hide the change.
+ * Returns a copy of the bundle in which hashes replace the request, the response or both. The rest
+ * stays verifiable: who signed, the receipt, the log, the anchor. A part that is already left out
+ * stays left out. The hash is computed from the part itself, so leaving out an altered part does
+ * not hide the change.
  *
  * Does NOT hide: the times, the models and the provider, which the receipt states; nor a part that
  * can be guessed, since its hash is without salt and each guess can be tried; nor text that the

@@ -35,8 +35,8 @@ export async function judgeProvider(
 }
 
 /**
- * The two checks of a bundle's provider. The first needs no policy: it fails if the evidence has
- * another origin or key, because it then belongs to another call.
+ * The two checks of a bundle's provider. The first needs no policy: it fails if the origin or the
+ * key differs, because such evidence belongs to another call.
  */
 export function checkProvider(
   receipt: Receipt,

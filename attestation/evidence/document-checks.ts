@@ -88,7 +88,7 @@ export function findExpectedCode(
 /**
  * Checks that the caller expects the digest of a boot configuration. If the matched release names a
  * configuration, its digest must be the same. Do not take the expected digest from the gateway
- * under test, which always agrees with itself. Throws ProofError.
+ * under test, because that digest always matches. Throws ProofError.
  */
 export function checkExpectedConfiguration(
   digest: Uint8Array,
@@ -153,7 +153,8 @@ function findRelease(document: Attempt<AttestationDocument>, policy: BundlePolic
 
 /**
  * Checks which code holds the key, and with which configuration the enclave booted. The document is
- * verified at its own time (historical mode): the anchor limits how late the record was made.
+ * verified at its own time (historical mode), because the anchor limits how late the record was
+ * made.
  */
 export async function checkEnclave(
   bundle: EvidenceBundle,

@@ -24,8 +24,8 @@ export type BundlePolicy = {
    */
   readonly measurements?: readonly MeasurementSet[]
   /**
-   * Same as in AttestationPolicy: releases that are accepted besides the sets. If left out, no
-   * release is expected. With an empty list and no sets, every document fails.
+   * Same as in AttestationPolicy: releases that are accepted in addition to the sets. If left out,
+   * no release is expected. With an empty list and no sets, every document fails.
    */
   readonly releases?: AttestationPolicy['releases']
   /**
@@ -37,8 +37,8 @@ export type BundlePolicy = {
    */
   readonly configurations?: readonly Uint8Array[]
   /**
-   * Outcomes that are accepted besides `complete`: answers that their caller, a gateway or their
-   * provider cut. With any other outcome, the bundle is `consistent` at best. Default: [].
+   * Outcomes that are accepted in addition to `complete`: answers that their caller, a gateway or
+   * their provider cut. With any other outcome, the bundle is `consistent` at best. Default: [].
    */
   readonly outcomes?: readonly Receipt['outcome'][]
   /**

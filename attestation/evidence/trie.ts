@@ -147,7 +147,7 @@ function buildSubtree(
   return { items, bytes }
 }
 
-/** A parent has a node's hash, or the node itself if it is below 32 bytes (appendix D). */
+/** A parent holds the hash of a node, or the whole node if it is below 32 bytes (appendix D). */
 function referTo(leaves: readonly Leaf[], nodes: Uint8Array[]): RlpItem {
   const { items, bytes } = buildSubtree(leaves, nodes)
   return bytes.length < HASH_BYTES ? items : keccak_256(bytes)

@@ -67,7 +67,10 @@ export type BootStatementFacts = {
   readonly timestampMs: number
   /** All PCR values of the document, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /** The release with these measurements. Null if a set matched or no release is expected. */
+  /**
+   * The release with these measurements. Null if a set of measurements matched or no release is
+   * expected.
+   */
   readonly release: Release | null
 }
 
@@ -78,7 +81,7 @@ export type BootStatementFacts = {
  * recoverPublicKey.
  *
  * If verified: an enclave of the expected code and configuration, which holds the notary's key,
- * received these heads before its log had a leaf. Each head was signed by its notary by then.
+ * received these heads before its log had a leaf. Before that, each head was signed by its notary.
  *
  * Does NOT prove: that these are all logs that existed, or their newest heads (the gateway chose
  * the heads); that the other notaries are enclaves; that the logs did not change (prove that with
@@ -144,7 +147,10 @@ export async function verifyBootStatement(
   return { ...judgement, checks, facts: { notary, heads, timestampMs, measurements, release } }
 }
 
-/** Throws PolicyError as readContext does, so that ownMembers never misses a member. */
+/**
+ * Throws PolicyError as readContext does if `given` has inherited members, which ownMembers would
+ * miss.
+ */
 function readOwn<Given extends BundleContext>(given: Given): Given {
   if (!hasOwnMembersAlone(given)) readContext(given)
   return ownMembers(given)

@@ -32,7 +32,7 @@ import { judgeChecks, orderChecks, refuseForm } from './verdict.ts'
  * check, when policy or context has a wrong form.
  *
  * Does NOT prove: that the provider ran the model it names, unless its evidence shows the weights
- * under `providerPolicy`; that the answer is true; that the block is one of the chain, unless
+ * under `providerPolicy`; that the answer is true; that the block is on the chain, unless
  * `context.chain` is given; when the completion was made, except that it was not after the block;
  * that the notary signed no other history of the same log (compare its heads on the chain); who the
  * relayer is.

@@ -19,9 +19,9 @@ export function formOf(form: RegExp): TextForm {
 const ANY_TEXT: TextForm = { form: /(?:)/, expectation: 'a string' }
 
 /**
- * Readers for the parts of attacker-controlled JSON. Each returns a value that has its form. For
- * any other value it throws FormatError `code`: the message begins with `prefix`, calls the value
- * `name`, and says what was expected.
+ * Readers for the parts of attacker-controlled JSON. Each reader returns the value if it has the
+ * required form. Otherwise it throws FormatError `code`: the message begins with `prefix`, calls
+ * the value `name`, and says what was expected.
  */
 export function formsOf(code: string, prefix = '') {
   const invalid = (name: string, expectation: string): FormatError =>

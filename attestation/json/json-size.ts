@@ -9,7 +9,7 @@ export type JsonSize = {
 }
 
 /**
- * Limits for a provider's answer. An answer of 24 MiB with 20 top tokens for each token has 0.8
+ * Limits for a provider's answer. An answer of 24 MiB with 20 `top_logprobs` for each token has 0.8
  * million containers, 1.2 million members and 2 million items. 24 MiB of `{},` would be 8 million
  * objects.
  */

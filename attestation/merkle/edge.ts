@@ -34,7 +34,8 @@ export function appendLeaves(
       throw new FormatError('invalid_leaf', `expected a leaf hash of ${HASH_BYTES} bytes`)
     nodes.push({ level: 0, index: size, hash: leafHash })
     let hash = leafHash
-    // Each trailing 1 bit of the old size is a subtree that becomes the left half of a larger one.
+    // Each trailing 1 bit of the old size stands for a subtree that becomes the left half of a
+    // larger subtree.
     let index = size
     for (let level = 1; index % 2 === 1; level++) {
       const left = hashes.pop()

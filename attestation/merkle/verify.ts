@@ -5,9 +5,9 @@ import { foldSubtrees, hashChildren, PROOF_HASHES_MAX } from './hash.ts'
 
 /**
  * Verifies that the leaf with this hash is leaf `index` of the log with head `head` (RFC 9162
- * section 2.1.3.2). Returns the leaf's position. Throws FormatError `invalid_proof` (index not
- * within the log, path too long or too short, hashes not of 32 bytes), ProofError `not_included` if
- * the path leads to another root.
+ * section 2.1.3.2). Returns the index and the size of the log. Throws FormatError `invalid_proof`
+ * (index not within the log, path too long or too short, hashes not of 32 bytes), ProofError
+ * `not_included` if the path leads to another root.
  *
  * Does NOT prove that anyone signed the root: see verifyTreeHead.
  */
@@ -70,7 +70,7 @@ export function verifyConsistency(proof: {
 
 /** Does steps 2 to 7 of RFC 9162 section 2.1.4.2, for 0 < first.size < second.size. */
 function walkConsistency(first: TreeHead, second: TreeHead, path: readonly Uint8Array[]): void {
-  // If the first log is one perfect subtree, the proof starts at its root and the path omits it.
+  // If the first log is one perfect subtree, the proof starts at its root, which the path omits.
   const [start, ...rest] = isPowerOfTwo(first.size) ? [first.root, ...path] : path
   if (start === undefined) throw invalidProof('expected a longer path')
   let position = first.size - 1

@@ -29,7 +29,7 @@ export type CertificateProfile = {
    * Types of critical extensions that are accepted in addition to the checked types. Default: none.
    */
   readonly understood?: readonly string[]
-  /** What messages call the list of CA certificates. */
+  /** The name of the list of CA certificates in messages. */
   readonly authorities: string
 }
 
@@ -96,7 +96,10 @@ export function importKeyOf(certificate: Certificate): Promise<EcdsaKey | null> 
   return key
 }
 
-/** As parseCertificate, for any kind of key and signature. Throws AttestationError. */
+/**
+ * Parses as parseCertificate does, but accepts any kind of key and signature. Throws
+ * AttestationError.
+ */
 export function readCertificate(
   der: Uint8Array<ArrayBuffer>,
   where: string,
@@ -270,7 +273,7 @@ type KeyUsage = {
   readonly cRLSign: boolean
 }
 
-/** The extensions of a certificate that this code understands. Null if absent. */
+/** The extensions that this code understands. Null if the certificate does not have them. */
 type Extensions = {
   readonly basicConstraints: BasicConstraints | null
   readonly keyUsage: KeyUsage | null

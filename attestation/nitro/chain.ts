@@ -133,7 +133,8 @@ function checkRevocation(
 }
 
 /**
- * Two verifications at once use a second core. With more, a forgery would cost more verifications.
+ * Two verifications at once use a second core. More at once would increase the cost of a forgery to
+ * the verifier.
  */
 const LINKS_AT_ONCE = 2
 
@@ -297,7 +298,7 @@ export function createChainCache(entriesMax: number): ChainCache {
   }
 }
 
-/** Hashes the lengths too, so the same bytes with another split have another key. */
+/** Hashes the lengths too, so that the same bytes, split in another way, have another key. */
 function keyOf(ders: readonly Uint8Array[]): string {
   const lengths = Uint16Array.from(ders, (der) => der.length)
   return encodeHex(sha256(concatBytes(new Uint8Array(lengths.buffer), ...ders)))

@@ -7,8 +7,8 @@ import { P384, pointBytes } from './ecdsa.ts'
 /**
  * The content of a certificate revocation list (RFC 5280 section 5). The caller must have verified
  * that the issuer's key signed the list, that the extensions are understood, that the list is whole
- * (neither a delta nor indirect), and that it covers the certificate that its issuer issued in the
- * chain. This folder verifies none of these.
+ * (neither a delta nor indirect), and that it covers the chain's certificate from this issuer. This
+ * folder verifies none of this.
  */
 export type RevocationList = {
   /** DER of the issuer's name. */
@@ -41,9 +41,9 @@ export function isRevocationList(value: unknown): value is RevocationList {
 
 /**
  * Refuses a chain (root first) if a list names one of its certificates (rule 19). Refuses a list
- * that no CA key in the chain signed, or that is not valid at the time. In current mode, a list is
- * valid between its two updates. In historical mode, a list may be newer than the document, but
- * must not begin after the certificate that it covers has ended, because authorities remove expired
+ * that no CA key in the chain signed, or that is not valid. In current mode, a list is valid
+ * between its two updates. In historical mode, a list may be newer than the document, but must not
+ * begin after the end of the certificate that it covers, because authorities remove expired
  * certificates from lists. Throws AttestationError. Does NOT prove anything about certificates
  * whose issuer has no list here.
  */

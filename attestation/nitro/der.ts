@@ -186,8 +186,8 @@ export const DER_TAGS = {
 } as const
 
 /**
- * Returns what was expected, or null for the distinguished encoding (X.690 sections 8, 10 and 11)
- * of a type that certificates use.
+ * Returns null if the content is the distinguished encoding (X.690 sections 8, 10 and 11) of a type
+ * that certificates use. Otherwise returns what was expected.
  */
 function checkDerValue(tag: number, content: Uint8Array): string | null {
   switch (tag) {

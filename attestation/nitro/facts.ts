@@ -150,7 +150,7 @@ function instanceMeasurement(instanceId: string): Uint8Array {
   return sha384(concatBytes(new Uint8Array(PCR_BYTES), encodeUtf8(instanceId)))
 }
 
-/** The id must end with a separator, or i-1 would match i-12. */
+/** A separator must follow the prefix, because i-1 must not match i-12. */
 function beginsWith(name: string | null, prefix: string | null): boolean | null {
   if (name === null || prefix === null) return null
   return name === prefix || (name.startsWith(prefix) && /^[.-]/.test(name.slice(prefix.length)))

@@ -33,9 +33,9 @@ export type AttestationPolicy = {
    */
   readonly measurements: 'any' | readonly MeasurementSet[]
   /**
-   * Releases that are accepted besides the sets, from verifyRelease or verifyReleaseList, at the
-   * document's own timestamp. Default: []. Not allowed with `'any'`, which would also accept
-   * refused releases.
+   * Releases from verifyRelease or verifyReleaseList. They are accepted in addition to the sets, if
+   * valid at the document's own timestamp. Default: []. Not allowed with `'any'`, which would also
+   * accept refused releases.
    */
   readonly releases?: readonly ReleaseEntry[]
   /**

@@ -21,8 +21,8 @@ export type AttestationVerifier = {
  * rules of rules.md are checked, in the order decode, parse, chain, signature, policy.
  *
  * It does not prove that the code is good, only which measurements it has; nor that the document is
- * new, unless a nonce is required; nor that the caller talks to that enclave, unless the key in
- * `publicKey` is used for it; nor that no certificate was revoked. Throws AttestationError if the
+ * new, unless a nonce is required; nor that the caller talks to that enclave, unless the connection
+ * uses the key in `publicKey`; nor that no certificate was revoked. Throws AttestationError if the
  * document is refused, PolicyError if policy or time is invalid.
  *
  * @example

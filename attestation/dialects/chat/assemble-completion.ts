@@ -15,7 +15,7 @@ import {
 } from './check-chunk.ts'
 
 /**
- * Assembles the chat completion (interface 2.2) from the chunks of a stream, as the record holds it
+ * Assembles the chunks of a stream into a chat completion (interface 2.2), in the form of a record
  * (formats.md, Assembling a stream). Throws FormatError as checkChunk does.
  */
 export function assembleCompletion(chunks: readonly JsonObject[]): JsonObject {
@@ -29,7 +29,7 @@ export function emptyAssembly(): Assembly {
 }
 
 /**
- * Adds one chunk without its proof members. Changes `assembly` in place and returns it: copies
+ * Adds one chunk, except its proof members. Changes `assembly` in place and returns it: copies
  * would take quadratic time. Throws FormatError as checkChunk does. `assembly` is then unchanged.
  */
 export function addChunk(assembly: Assembly, chunk: JsonObject): Assembly {

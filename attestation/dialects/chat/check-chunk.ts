@@ -32,9 +32,9 @@ export type MergedValue = null | boolean | number | string | Json[] | MergedMemb
 export type MergedMembers = Map<string, MergedValue>
 
 /**
- * Checks that every reader of a stream understands the chunk that follows the chunks in `assembly`
- * in the same way. Proof members are not checked. formats.md, Assembling a stream, has the rules.
- * Throws FormatError:
+ * Checks that all readers of a stream understand its next chunk in the same way. `assembly` holds
+ * the earlier chunks. Proof members are not checked. formats.md, Assembling a stream, has the
+ * rules. Throws FormatError:
  *
  * - `invalid_chunk`: a member does not have a chunk's form, or is called `__proto__`;
  * - `changed_identity`: `id`, `created` or `model` differs from the first chunk;
@@ -182,7 +182,7 @@ function checkFunction(
 
 /**
  * Checks that a name or an id is sent only once and whole. Some readers treat empty text as a name,
- * and lose the rest of the item.
+ * and lose the rest of the call.
  */
 function checkOnce(
   before: MergedValue | undefined,

@@ -37,8 +37,9 @@ export function makeChunk(
 }
 
 /**
- * Collects members of chunks without choices for the next chunk with choices. Throws FormatError
- * `invalid_chunk` for too many members, because a sender can send such chunks without end.
+ * Collects the members of chunks without choices, to add them to the next chunk with choices.
+ * Throws FormatError `invalid_chunk` for too many members, because a sender can send such chunks
+ * without end.
  */
 export function carryMembers(carried: JsonObject, members: JsonObject): JsonObject {
   const both = { ...carried, ...members }

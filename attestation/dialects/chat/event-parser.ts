@@ -49,12 +49,12 @@ export class EventParser {
 
   /**
    * Reads the next bytes, adds the completed events to `events` and returns it. Throws
-   * EventTooLargeError, with the earlier events in `events`.
+   * EventTooLargeError. `events` then has the earlier events.
    */
   push(bytes: Uint8Array, events: ServerEvent[] = []): readonly ServerEvent[] {
     let start = 0
     if (bytes.length > 0 && bytes[0] !== LINE_FEED) this.skipsLineFeed = false
-    // Most servers send no CR, and indexOf is faster than a loop over the bytes.
+    // Without CR, as in most streams, indexOf finds line ends faster than a loop over the bytes.
     const nextEnd = bytes.includes(CARRIAGE_RETURN)
       ? (from: number) => from
       : (from: number) => endOr(bytes.indexOf(LINE_FEED, from), bytes.length)
@@ -76,7 +76,10 @@ export class EventParser {
     return events
   }
 
-  /** Call this after a clean end of the stream. Adds a pending event. Throws as `push` does. */
+  /**
+   * Adds a pending event to `events`. Call this after a clean end of the stream. Throws as `push`
+   * does.
+   */
   end(events: ServerEvent[] = []): readonly ServerEvent[] {
     if (this.pending.length > 0) this.endLine(NO_BYTES, events)
     this.endEvent(events)

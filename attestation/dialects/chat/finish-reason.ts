@@ -5,8 +5,8 @@ import { invalidChunk } from './chunk-forms.ts'
 export type FinishReason = { readonly reason: string; readonly word: string | null }
 
 /**
- * Reads a finish_reason (attacker-controlled). While the choice continues, it is null, or an empty
- * text from some backends. An unknown word counts as `stop` and is kept. Throws FormatError
+ * Reads a finish_reason (attacker-controlled). It is null while the choice continues. Some backends
+ * then send an empty text instead. An unknown word counts as `stop` and is kept. Throws FormatError
  * `invalid_chunk` for another type, or for a word that means an incomplete answer.
  */
 export function readFinishReason(given: Json | undefined): FinishReason | null {

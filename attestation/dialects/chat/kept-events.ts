@@ -3,7 +3,7 @@ import { FormatError } from '../../errors.ts'
 type EventLines = {
   /** Values of the lines `event`, in order. */
   readonly names: readonly string[]
-  /** Null without a line `data`, such as in a comment. */
+  /** Null if the event has no line `data`. */
   readonly data: string | null
   /** True if the line `data` stands before a line `event`. */
   readonly isDataFirst: boolean
@@ -33,7 +33,7 @@ function decode(stream: Uint8Array): string {
 /**
  * Reads the text of one event, whose lines end with a line feed. Accepts only lines that every
  * reader of server-sent events reads in the same way: names, one line of data, and comments, `id`
- * and `retry` in plain ASCII. Throws FormatError `invalid_stream` for others.
+ * and `retry` in plain ASCII. Throws FormatError `invalid_stream` for other lines.
  */
 export function readLines(text: string): EventLines {
   // A regular expression with `.` and `$` would also split at U+2028, which JSON does not escape.

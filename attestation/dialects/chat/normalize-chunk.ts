@@ -46,9 +46,9 @@ export const NO_CHUNKS: ChunkState = {
 /**
  * Converts a chunk from a provider or a backend (any JSON object; attacker-controlled) into the
  * form of interface 2.2 and part 6. Returns zero to three chunks that mean the same to all readers
- * (rules.md). Pure. `state.choices` is the same object if nothing changed for the next chunk. A
- * text does not end with half a character, but may contain one: see makeWellFormed. Throws
- * FormatError `invalid_chunk` for a wrong shape, a choice that was not requested, more than
+ * (rules.md). Pure. `state.choices` is `before.choices` itself if this chunk does not affect the
+ * next chunk. A text does not end with half a character, but may contain one: see makeWellFormed.
+ * Throws FormatError `invalid_chunk` for a wrong shape, a choice that was not requested, more than
  * CARRIED_MEMBERS_MAX waiting members, and content after a choice's end; `changed_name`,
  * `changed_type` and `changed_finish` for content that two readers would understand differently.
  */
@@ -57,8 +57,8 @@ export function normalizeChunk(
   before: ChunkState,
   given: JsonObject,
 ): { readonly state: ChunkState; readonly chunks: readonly JsonObject[] } {
-  // Drops `error: null`, because some readers would end the stream. A real error has already ended
-  // it. For `type` and `chunk`, see checkChunk.
+  // Drops `error: null`, because some readers would end the stream. An error that is not null has
+  // already ended the stream. For `type` and `chunk`, see checkChunk.
   const {
     id,
     object: _,

@@ -43,7 +43,8 @@ const NEW_CHOICE: ChoiceState = {
 /**
  * Reads the part of a chunk that belongs to one choice (attacker-controlled; its index is already
  * read). `parts`: the opening, the addition and the end, with null for a missing part. `state` is
- * `before` itself if nothing changed for the next chunk. Pure. Throws as normalizeChunk does.
+ * `before` itself if this chunk does not affect the next chunk. Pure. Throws as normalizeChunk
+ * does.
  */
 export function readChoice(
   before: ChoiceState | undefined,
@@ -155,7 +156,7 @@ function readMember(
   return hasMembers(members) ? members : null
 }
 
-/** Converts a text that follows content parts to a content part. */
+/** Converts a text that follows content parts into a content part. */
 function readContent(choice: OpenChoice, value: Json, { join }: CallTerms): Json {
   if (typeof value === 'string') {
     const text = join('content', value)
@@ -171,7 +172,9 @@ function readContent(choice: OpenChoice, value: Json, { join }: CallTerms): Json
   return value.map(withoutIndex)
 }
 
-/** Removes the index: readers append parts, but some continue the part with this index. */
+/**
+ * Removes the index, because some readers merge parts with the same index and others append them.
+ */
 function withoutIndex(part: Json): Json {
   if (!isJsonObject(part) || part.index === undefined) return part
   const { index: _, ...others } = part
@@ -204,7 +207,9 @@ function joinHalves(choice: OpenChoice, path: string, text: string): string {
   return isHalf ? whole.slice(0, -1) : whole
 }
 
-/** Leaves out repeated members: a client appends them, so an id that comes twice would double. */
+/**
+ * Leaves out an id, name or number that repeats, because clients append the second to the first.
+ */
 function readOnce(choice: OpenChoice, path: string, members: JsonObject): JsonObject {
   const read: Record<string, Json> = {}
   for (const [name, value] of Object.entries(members)) {

@@ -28,7 +28,7 @@ export type CallTerms = {
   readonly makeId: (place: number) => string
   /** Keeps half a character at the end of a text, for the next text at the same path. */
   readonly join: (path: string, text: string) => string
-  /** Leaves out repeated members, which readers would append. */
+  /** Leaves out repeated ids, names and numbers. Readers would append them. */
   readonly once: (path: string, members: JsonObject) => JsonObject
 }
 
@@ -110,7 +110,7 @@ function mergeInto(whole: Merged, delta: JsonObject): Merged {
 function merged(whole: Merged, name: string, value: Json): Json {
   const known = memberOf(whole, name)
   if (known === undefined) return isJsonObject(value) ? mergeInto({}, value) : value
-  // Created above, so it may be changed.
+  // `known` is our own copy, so it may be changed.
   if (isJsonObject(known) && isJsonObject(value)) return mergeInto(known as Merged, value)
   if (typeof known !== typeof value || typeof known === 'object')
     throw new FormatError('changed_type', 'expected a member of a call once, or as text')

@@ -26,7 +26,7 @@ export function findHiddenInMessages(request: JsonObject): RefusedMember | null 
   )
 }
 
-/** Anthropic publishes its own skills. Others are stored for one caller. */
+/** Anthropic publishes its own skills. All other skills are stored for one caller. */
 function isBuiltIn(skill: Json): boolean {
   return memberAt(skill, 'type') === 'anthropic'
 }

@@ -30,7 +30,8 @@ export function readWholeResponse(given: JsonObject): JsonObject {
 }
 
 /**
- * Throws FormatError `changed_finish` if a completed response has an error: readers show only one.
+ * Throws FormatError `changed_finish` if a completed response has an error, because readers show
+ * either the answer or the error.
  */
 export function checkStatus(response: JsonObject): void {
   const isCut = ['error', 'incomplete_details'].some((name) => !isEmpty(memberOf(response, name)))

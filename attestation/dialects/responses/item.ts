@@ -3,14 +3,14 @@ import { orNull } from '../../or-null.ts'
 import { addId, isEmpty, isSame, listIn, refuse, textIn } from '../dialect.ts'
 import { parseToolInput } from '../tool-input.ts'
 
-/** The lists of an item whose parts are streamed. */
+/** The lists in an item that hold streamed parts. */
 export type PartList = 'content' | 'summary'
 
 /** A streamed text is a part of an item, or a member of the item. */
 type Channel = {
   /** Types of items that can have this text. */
   readonly items: readonly string[]
-  /** The member that holds the joined text, in the item or its part and in the `done` event. */
+  /** The member with the joined text: in the item or its part, and in the `done` event. */
   readonly member: string
   /** Null if the text is a member of the item itself. */
   readonly part: { readonly list: PartList; readonly type: string } | null
@@ -106,12 +106,14 @@ export function beginItem(index: number, given: JsonObject, ids: Set<string>): S
   if (id.length > ID_LENGTH_MAX)
     throw refuse('invalid_form', `expected an id of at most ${ID_LENGTH_MAX} characters`)
   addId(ids, [id])
-  // The key has the type too, because a tool's answer has the same id as its call.
+  // Includes the type, because a tool's answer has the same id as its call.
   addId(ids, [type, memberOf(added, 'call_id') ?? null])
   return { index, id, added, parts: { content: [], summary: [] }, whole: null, done: null }
 }
 
-/** Checks a whole item as its stream is checked. `hasEnded`: false if its last text may be cut. */
+/**
+ * Applies the checks of a stream to a whole item. `hasEnded`: false if its last text may be cut.
+ */
 export function checkWholeItem(item: JsonObject, ids: Set<string>, hasEnded: boolean): void {
   const begun: Record<string, Json> = { ...item }
   for (const [channel, { member, part }] of channelsOf(item)) {
@@ -137,14 +139,14 @@ function channelsOf(item: JsonObject): readonly (readonly [string, Channel])[] {
   return [...CHANNELS].filter(([, { items }]) => items.includes(textIn(item, 'type')))
 }
 
-/** Throws FormatError `changed_type` if the item cannot have such a part. */
+/** Throws FormatError `changed_type` if the item cannot have the part `given`. */
 export function channelOf(item: JsonObject, list: PartList | undefined, given: JsonObject): string {
   for (const [channel, { part }] of channelsOf(item))
     if (part?.list === list && part?.type === given.type) return channel
   throw refuse('changed_type', 'expected a part that its item can have')
 }
 
-/** Only texts of messages have annotations. Throws FormatError `invalid_form` for others. */
+/** Throws FormatError `invalid_form` if a part other than the text of a message has annotations. */
 function annotationsOf(part: JsonObject, channel: string): readonly JsonObject[] {
   const annotations = listIn(part, 'annotations')
   if (annotations.length === 0 || channel === 'response.output_text') return annotations
@@ -199,7 +201,7 @@ export function checkPart(streamed: StreamedPart, given: JsonObject): void {
     throw refuse('changed_text', 'expected the annotations that streamed')
 }
 
-/** The item as its events so far show it. */
+/** The item, assembled from its events so far. */
 export function itemBefore({ added, parts, whole, done }: StreamedItem): JsonObject {
   if (done !== null) return done
   const item: Record<string, Json> = { ...added }

@@ -32,7 +32,7 @@ import {
 /** Events at the start of a response. Some providers leave out the last two. */
 const BEGINNINGS = ['response.created', 'response.queued', 'response.in_progress']
 
-/** Beginnings of the names of part events, by the list that holds the part. */
+/** How the names of part events begin, by the list that holds the part. */
 const PART_EVENT = { content: 'response.content_part', summary: 'response.reasoning_summary_part' }
 const PART_INDEX = { content: 'content_index', summary: 'summary_index' } as const
 
@@ -41,7 +41,10 @@ const PROGRESS_ITEM =
   /^response\.(?:(?:web_search|file_search|code_interpreter|image_generation|mcp)_call|mcp_list_tools)$/
 const PROGRESS_VERB = /^(?:in_progress|searching|interpreting|generating|completed|failed)$/
 
-/** Maximum annotations that may come with the end of a part. Each becomes an event with an id. */
+/**
+ * Maximum number of annotations that only the end event of a part has. Each becomes an event with
+ * an id.
+ */
 const ANNOTATIONS_MAX = 1_000
 
 /**
@@ -90,7 +93,7 @@ export class ResponsesReader implements StreamReader {
     if (!isEmpty(memberOf(response, 'output')) || !isEmpty(memberOf(response, 'error')))
       throw refuse('unread_member', 'expected the response to begin empty')
     this.first ??= response
-    // Readers that add items to the response need a list.
+    // Readers add items to `output`, so it must be a list.
     this.give(type, data, { response: { ...response, output: [] } })
   }
 
@@ -276,8 +279,8 @@ export class ResponsesReader implements StreamReader {
   }
 
   /**
-   * Writes the events that end a part, because some providers omit them. `sent`: the data of the
-   * last event, if it was sent.
+   * Sends the events that end a part, because some providers omit them. `sent`: the data of the
+   * last event, if the provider sent it.
    */
   private closePart(item: StreamedItem, part: StreamedPart, end: JsonObject, sent?: JsonObject) {
     if (part.isClosed) return
@@ -291,7 +294,7 @@ export class ResponsesReader implements StreamReader {
     this.give(`${PART_EVENT[list]}.done`, sent ?? { part: settled }, this.placeOf(item, part))
   }
 
-  /** Writes the annotations in the part's end event (`end`) that were not streamed. */
+  /** Sends an event for each annotation that was not streamed. `end` is the part's end event. */
   private giveAnnotations(item: StreamedItem, part: StreamedPart, end: JsonObject): void {
     const missing = listIn(end, 'annotations').slice(part.annotations.length)
     if (missing.length > ANNOTATIONS_MAX)

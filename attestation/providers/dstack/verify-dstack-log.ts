@@ -48,7 +48,7 @@ export type DstackJudgement = {
  * Judges the event log of a dstack machine against its verified quote: all checks of rules.md, in
  * their order. Accept the evidence only if `requireChecks(checks)` returns.
  *
- * It proves which application the OS image logged as started. The log is only as good as that
+ * The log proves which application the OS image logged as started. It is only as good as that
  * image: without accepted `images`, another OS can log anything. Throws only PolicyError, for a
  * fault in the call.
  *

@@ -10,7 +10,7 @@ import {
 import { parseTinfoilDocument } from './tinfoil-document.ts'
 
 export type ClaimedHardware = {
-  /** Null: the kind needs no collateral. */
+  /** Null if the kind needs no collateral. */
   readonly hardware: HardwareEvidence | null
   /** The collateral inside the answer. */
   readonly collateral: KeptCollateral

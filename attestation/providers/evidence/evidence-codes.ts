@@ -58,7 +58,7 @@ export function refuseEvidence(
   return new ProviderEvidenceError(code, message)
 }
 
-/** A FormatError of `read` becomes a refusal with `code`. */
+/** Runs `read`. Turns a FormatError into a refusal with `code`. */
 export function parsedAs<Value>(code: ProviderEvidenceCode, read: () => Value): Value {
   return orRefuse(refuseEvidence, code, read)
 }

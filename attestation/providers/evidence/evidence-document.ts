@@ -53,7 +53,7 @@ export type ProviderEvidence = {
   readonly fetchedAtMs: number
   /** Null if the nonce is random. */
   readonly block: NonceBlock | null
-  /** All from the origin. */
+  /** All URLs are at `origin`. */
   readonly responses: readonly KeptResponse[]
   /** Answers of the makers of hardware and code. Any host may have sent them. */
   readonly collateral: readonly KeptResponse[]

@@ -16,7 +16,7 @@ import { checkWeights } from './model-weights.ts'
 type DstackAnswer = ApplicationEvidence & {
   /** The address (20 bytes) or the key (32 bytes) of the signer of answers. */
   readonly address: Uint8Array
-  /** SHA-256 of the SubjectPublicKeyInfo. Null: not stated. */
+  /** SHA-256 of the SubjectPublicKeyInfo. Null if the answer does not state it. */
   readonly fingerprint: Uint8Array | null
   readonly devices: Json | null
   readonly claimedModel: string | null
