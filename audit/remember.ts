@@ -1,6 +1,6 @@
 type Memory<Value> = (key: string, make: () => Value) => Value
 
-/** An attacker can choose the keys, so a full memory drops all values. */
+/** Drops all values when it is full, because an attacker can choose any number of keys. */
 export function createMemory<Value>(entriesMax: number): Memory<Value> {
   const known = new Map<string, { readonly value: Value }>()
   return (key, make) => {

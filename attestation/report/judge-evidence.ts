@@ -50,7 +50,9 @@ export async function judgeEvidence(
     readonly expected: ExpectedEvidence
     readonly kept: KeptFiles
     readonly verifier: AttestationVerifier
-    /** Reads the block with this number, if any, from a chain. Null: no chain is used. */
+    /**
+     * Asks a chain about the block in the evidence (null: it has no block). Null: no chain is used.
+     */
     readonly askChain: ((blockNumber: number | null) => Promise<ChainFacts>) | null
   },
 ): Promise<EvidenceJudgement> {
