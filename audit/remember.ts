@@ -1,6 +1,6 @@
 type Memory<Value> = (key: string, make: () => Value) => Value
 
-/** Drops all values when it is full, because an attacker can choose any number of keys. */
+/** Returns a memory that drops all values when full, because an attacker can choose the keys. */
 export function createMemory<Value>(entriesMax: number): Memory<Value> {
   const known = new Map<string, { readonly value: Value }>()
   return (key, make) => {

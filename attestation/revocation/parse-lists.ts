@@ -62,7 +62,7 @@ export type ParsedList = {
   readonly scope: ListScope
 }
 
-/** The scope of a list: which of its issuer's certificates it covers (RFC 5280 section 5.2.5). */
+/** The certificates of the issuer that are covered by the list (RFC 5280 section 5.2.5). */
 type ListScope = {
   /** A covered certificate must name one of these addresses. Null: all are covered. */
   readonly points: readonly string[] | null

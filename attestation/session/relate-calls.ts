@@ -22,9 +22,7 @@ export type CallRelation =
   /** The evidence leaves the request out. */
   | { readonly kind: 'left out' }
 
-/**
- * An item of a request. Only a model makes such items, but no earlier call of the session made it.
- */
+/** A kind of item that only a model makes. No earlier call of the session made this item. */
 type ForeignAnswer = {
   /** The place of the item in its request. */
   readonly at: number

@@ -44,9 +44,7 @@ export type TimelineStep = TurnStep & { readonly call: number }
 
 export type VerifySessionContext = {
   readonly attestations?: NonNullable<BundleContext['attestations']>
-  /**
-   * Asks a chain about the block of a call (null: it has no block). If left out, no chain is used.
-   */
+  /** If left out, no chain is used. `blockNumber` is null if the call has no block. */
   readonly askChain?: (blockNumber: number | null) => Promise<ChainFacts>
 }
 

@@ -47,8 +47,8 @@ const AUTHORITY = { curve: P384, isOpaque: () => false, authorities: 'authoritie
 
 /**
  * Verifies that a trusted authority issued the certificate (DER, P-256, for signing code), and that
- * the certificates of both were valid at `atMs`, the time of the log entry. Fulcio's certificates
- * are valid for only ten minutes. Throws ProviderEvidenceError.
+ * this certificate and the authority's certificate were valid at `atMs`, the time of the log entry.
+ * Fulcio's certificates are valid for only ten minutes. Throws ProviderEvidenceError.
  */
 export async function verifySigningCertificate(
   der: Uint8Array<ArrayBuffer>,
