@@ -29,7 +29,10 @@ export type ReceiptV3 = ReceiptMembers &
   }
 
 export type ReceiptCredential = {
-  /** The enclave states this. For an unencrypted call without a demand, the gateway states it. */
+  /**
+   * Whose credential was used, as the enclave states. For an unencrypted call without a demand, as
+   * the gateway states.
+   */
   readonly from: 'caller' | 'operator' | 'none'
   /** True if the request demanded this credential (`affidavit.credential`). */
   readonly demanded: boolean

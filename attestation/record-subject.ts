@@ -21,7 +21,7 @@ const { textOf } = formsOf('invalid_hex')
 
 /** Optional inputs of verifyRecord. */
 export type RecordOptions = {
-  /** The request, if `record` is a create response (interface 2.3), which lacks it. */
+  /** The request. Given only if `record` is a create response (interface 2.3). */
   readonly request?: Json
   /** All chunks of a streamed answer, in order. `record` is then the chunk with the proof. */
   readonly chunks?: readonly JsonObject[]
@@ -34,8 +34,8 @@ export type RecordOptions = {
    */
   readonly idempotent?: boolean
   /**
-   * Hashes (64 hex digits) of parts that a redacted record lacks. These parts and their model are
-   * not checked. All other checks use these hashes.
+   * Hashes (64 hex digits) of parts that a redacted record lacks. The checks use these hashes. The
+   * missing parts, and the model that they name, are not checked.
    */
   readonly withheld?: Withheld
   /**
@@ -50,7 +50,7 @@ export type RecordOptions = {
 /** SHA-256 (hex) of the missing request or response. */
 type Withheld = { readonly request?: string; readonly response?: string }
 
-/** The parts of a record. The fault of an unreadable part fails each check that needs the part. */
+/** The parts of a record. An unreadable part fails each check that needs the part. */
 export type RecordSubject = {
   readonly isStored: boolean
   readonly dialect: Dialect
@@ -59,7 +59,7 @@ export type RecordSubject = {
   /** The chunks of a kept chat stream. Null for any other answer. */
   readonly chunks: readonly JsonObject[] | null
   readonly idempotent: boolean
-  /** True if a create response has a log proof, as stored records do. */
+  /** True if the record has a log proof. A create response can lack this proof. */
   readonly hasLog: boolean
   readonly version: ReceiptVersion
   readonly members: JsonObject

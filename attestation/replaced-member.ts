@@ -5,7 +5,7 @@ import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from 
 /**
  * Returns the name of a member that changes its value between chunks, or null. The signed answer
  * has only the last value, but a reader may have shown the first. Null does not count as a value.
- * `delta` and `logprobs` are not checked: their text continues.
+ * `delta` and `logprobs` are not checked, because each chunk continues their text.
  */
 export function findReplacedMember(chunks: readonly JsonObject[]): string | null {
   const known = new Map<string, string>()

@@ -20,8 +20,8 @@ const { textOf } = formsOf('missing_member')
 
 /** The checks of a record, in the order of the report. */
 export type RecordCheckName =
-  | 'request hash' //     the request hashes to the receipt's request_hash
-  | 'response hash' //    the response hashes to the receipt's response_hash, with all its members
+  | 'request hash' //     the receipt's request_hash is the hash of the request
+  | 'response hash' //    the receipt's response_hash is the hash of the whole response
   | 'stream hash' //      the chunks are exactly the enclave's chunks, in their order
   | 'hash' //             the record's hash is the hash over the request hash and response hash
   | 'public key' //       a secp256k1 point, in canonical form

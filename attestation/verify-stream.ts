@@ -31,9 +31,9 @@ export function verifyStream(
 }
 
 /**
- * Checks a kept stream of Responses or Messages as verifyStream checks that of a chat. `events`:
- * all events of the stream, in order (splitNamedEvents). Throws FormatError as readKeptStream does
- * for events that no enclave sends in this form; any other fault fails a check.
+ * Checks a kept stream of Responses or Messages as verifyStream checks a chat stream. `events`: all
+ * events of the stream, in order (splitNamedEvents). Throws FormatError as readKeptStream does for
+ * events that no enclave sends in this form; any other fault fails a check.
  *
  * Does NOT prove more than verifyRecord does, or that the caller saw only these events.
  *

@@ -32,14 +32,14 @@ export type AuditTools = {
   readonly verifier: AttestationVerifier
   readonly recover: PointRecovery
   readonly payers: Payers
-  /** Heads of earlier logs that enclaves received at their start. */
+  /** Heads of earlier logs. Enclaves received these heads at their start. */
   readonly named: NamedHeads
   readonly random: RandomBelow
   /** Unix milliseconds. */
   readonly nowMs: number
 }
 
-/** `chain` is null without a chain, or for a log on another chain. */
+/** `chain` is null if no chain is used, or if the log is on another chain. */
 export type LogContext = AuditTools & {
   readonly log: ServedLog
   readonly ledger: Ledger

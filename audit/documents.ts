@@ -135,7 +135,7 @@ function compareMeasurements(
  */
 export type AttestedHead = HeadAttestation & { readonly timestampMs: number }
 
-/** A page's sizes are greater than `after` and at most `through`. Null: no limit. */
+/** The attestations of a page have sizes over `after` and up to `through`. Null: no limit. */
 type PageReach = { readonly after: number | null; readonly through: number | null }
 
 export type AttestationAudit = ReturnType<typeof createAttestationAudit>

@@ -11,7 +11,7 @@ import {
 } from '../client/gateway.ts'
 import type { FindingCode } from './findings.ts'
 
-/** One answer may take this long, from the connection to the last byte. */
+/** Time limit for one answer, from the connection to the last byte. */
 const ANSWER_TIMEOUT_MS_DEFAULT = 60_000
 /** The attempts and their pauses cover an outage of more than 90 seconds. */
 export const ATTEMPTS_MAX = 8

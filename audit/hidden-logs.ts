@@ -92,7 +92,7 @@ async function auditHiddenLogs(contract: string, context: SearchContext): Promis
     )
 }
 
-/** Reports the hidden logs. Returns the notaries of all these events. */
+/** Reports the hidden logs. Returns the notaries of all `events`. */
 async function judge(
   events: readonly AnchorEvent[],
   context: SearchContext,

@@ -52,8 +52,8 @@ function expectedConfigurations({
 }
 
 /**
- * Runs after the walk. Reports a boot configuration, even an expected one, that no genuine document
- * named, because then only the gateway states it.
+ * Runs after the walk. If no valid attestation document was seen, records that only the gateway
+ * states the boot configuration.
  */
 export function auditConfigurationSource(ledger: Ledger): void {
   if (ledger.passed('time attestations') + ledger.passed('attestation documents') > 0) return

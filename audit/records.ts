@@ -103,7 +103,7 @@ export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
       if (isWhole) await checkDocument(parts.record, parts.receipt)
     },
     newestDocument: () => newestDocument,
-    /** Missing records at the end are one gap. */
+    /** Reports the gap if records at the end are missing. */
     finish: gaps.end,
   }
 }

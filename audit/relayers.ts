@@ -11,7 +11,7 @@ import type { Ledger } from './findings.ts'
 
 export type SearchContext = GatewayContext & {
   readonly chain: ChainSource
-  /** The newest block when the audit began. The gateway does not always serve later anchors yet. */
+  /** The newest block when the audit began. The gateway can serve later anchors with a delay. */
   readonly toBlock: number
   readonly contracts: ReadonlySet<string>
   readonly hidden: Set<string>
@@ -80,7 +80,7 @@ async function judge(
     case 'accounted':
       return ledger.remark('transactions of relayers', purpose.words)
     case 'anchor': {
-      // The audit of a listed log reports missing heads itself.
+      // The audit of a listed log already reports its missing heads.
       if (listed.has(purpose.notary)) return
       const { notary, size, contract: address } = purpose
       const anchor = { notary, size, address, blockNumber: block, txHash: txHash ?? '' }

@@ -1,6 +1,6 @@
 type Memory<Value> = (key: string, make: () => Value) => Value
 
-/** An attacker can choose the keys, so a full memory drops all values. */
+/** Returns a memory that drops all values when full, because an attacker can choose the keys. */
 export function createMemory<Value>(entriesMax: number): Memory<Value> {
   const known = new Map<string, { readonly value: Value }>()
   return (key, make) => {

@@ -43,7 +43,7 @@ export class Samples {
     for (const index of this.leafHashes.keys()) if (index >= start) this.leafHashes.delete(index)
   }
 
-  /** All heads so far have the same probability of being kept. */
+  /** Keeps each head so far with the same probability. */
   addHead(head: TreeHead): void {
     this.seen++
     if (this.kept.length < SAMPLES_MAX) this.kept.push(head)

@@ -18,8 +18,8 @@ type StateStore = {
 }
 
 /**
- * The stored state is malformed, or has another scope, so that some parts might never be checked.
- * The message is the reason.
+ * The stored state is malformed or has another scope. With another scope, some parts might never be
+ * checked. The message is the reason.
  */
 export class UnusableState extends Error {
   override readonly name = 'UnusableState'
@@ -66,7 +66,7 @@ export async function openAuditState(
     find: (notary: string): SavedLog | null => logs.get(notary) ?? null,
     /** The notaries of all logs that any run audited. */
     notaries: (): readonly string[] => [...logs.keys()],
-    /** Writes the state if the last write is old enough. Otherwise later calls write it. */
+    /** Writes the state if the last write was long enough ago. Otherwise a later call writes it. */
     async save(notary: string, saved: SavedLog): Promise<void> {
       logs.set(notary, saved)
       isDirty = true
@@ -144,7 +144,7 @@ const SavedLogForm = z
 
 export type SavedLog = Readonly<z.infer<typeof SavedLogForm>>
 
-/** Marks the findings as earlier. Throws ZodError. */
+/** Marks the findings as made by an earlier run. Throws ZodError. */
 function readSavedLog(json: unknown): SavedLog {
   const saved = SavedLogForm.parse(json)
   return { ...saved, findings: saved.findings.map((finding) => ({ ...finding, isEarlier: true })) }

@@ -2,8 +2,8 @@ import { PolicyError } from '../nitro/policy.ts'
 import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
 
 /**
- * Returns the policy's own members. Refuses a name that is not in `names`, and a member without a
- * value. Throws PolicyError, whose message calls the policy `what`.
+ * Returns the policy's own members. Refuses a member that is not in `names` or has no value. Throws
+ * PolicyError. The error message calls the policy `what`.
  */
 export function optionsOf<Policy extends object>(
   given: Policy,

@@ -43,8 +43,9 @@ export async function verifyProviderChain(
 }
 
 /**
- * Refuses a chain (root first) if a list names one of its certificates, has no issuer in the chain,
- * or is not in force at `atMs`. Throws ProviderEvidenceError with the codes of rule 19.
+ * Refuses a chain (root first) if a list names a certificate of the chain. Also refuses a list that
+ * has no issuer in the chain or is not in force at `atMs`. Throws ProviderEvidenceError with the
+ * codes of rule 19.
  */
 export async function checkProviderLists(
   certificates: readonly Certificate[],

@@ -1,9 +1,9 @@
 import { FormatError, ProofError } from '../errors.ts'
 
 /**
- * A provider's evidence does not prove its claim. `code` is stable, snake_case, and distinct for
- * each check of a folder's rules.md. The message says what was expected and where. It never
- * contains bytes of the evidence.
+ * The evidence of a provider does not prove what it claims. `code` is stable and snake_case. Within
+ * a folder, different checks of rules.md have different codes. The message says what was expected
+ * and where. It never contains bytes of the evidence.
  */
 export class ProviderEvidenceError<Code extends string = string> extends ProofError {
   override readonly name = 'ProviderEvidenceError'

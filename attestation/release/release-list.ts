@@ -26,9 +26,11 @@ export const REASON_LENGTH_MAX = 500
  */
 export type ReleaseEntry = {
   readonly release: Release
-  /** The second from which documents are accepted, ISO 8601. Null: from any time. */
+  /** Documents are accepted from this time on: ISO 8601, a whole second. Null: from any time. */
   readonly accepted_from: string | null
-  /** The second from which documents are no longer accepted, ISO 8601. Null: no end is known. */
+  /**
+   * Documents are not accepted from this time on: ISO 8601, a whole second. Null: no end is known.
+   */
   readonly accepted_until: string | null
   /** If the release is revoked, its documents are never accepted. */
   readonly revoked: { readonly at: string; readonly reason: string } | null
@@ -131,8 +133,8 @@ const REASON = {
 }
 
 /**
- * Allows one entry for each image, which PCR0 measures. A second entry could contradict the first,
- * or hide its revocation.
+ * Allows one entry for each image (PCR0). A second entry could contradict the first, or hide its
+ * revocation.
  */
 function checkDistinct(releases: readonly ReleaseEntry[]): void {
   const images = new Set(releases.map(({ release }) => release.measurements.PCR0))
@@ -162,10 +164,10 @@ type RefusedRelease = {
 /**
  * Returns the measurements that are accepted in a document made at `atMs`, and the reason why each
  * other release is refused. `atMs` is the document's own timestamp (Unix milliseconds), by the
- * security module's clock, which enclave and host cannot set. A release is accepted from the first
- * millisecond of accepted_from to the last before accepted_until. A revoked image (PCR0) is never
- * accepted, in any entry. Does NOT say when a completion was made: one document serves all records
- * of its key until its certificates end.
+ * security module's clock, which enclave and host cannot set. A release is accepted if
+ * accepted_from ≤ `atMs` < accepted_until. An image (PCR0) that any entry revokes is never
+ * accepted. Does NOT say when a completion was made: one document serves all records of its key
+ * until its certificates end.
  */
 export function acceptedMeasurements(
   entries: readonly ReleaseEntry[],

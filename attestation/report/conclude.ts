@@ -142,7 +142,7 @@ function refuted(verdict: Conclusion['verdict'], headline: string): Conclusion {
   }
 }
 
-/** The checks of a record that were not made, by their names in bundles. */
+/** Returns the names of the record's checks that were not made. Bundles use the same names. */
 function openOf({ holder, doubts }: SubjectReport): readonly string[] {
   const code = holder === null ? ['attestation document', 'measurements'] : []
   return [

@@ -6,7 +6,7 @@ import type { ShownExchange, ShownMessage } from './shown-exchange.ts'
 
 /** All input is attacker-controlled. */
 type ExchangeWords = {
-  /** `request`: as records contain it. */
+  /** `request` has the form of a record's request. */
   describeRequest(request: JsonObject): readonly ShownMessage[]
   describeResponse(response: JsonObject): readonly ShownMessage[]
 }

@@ -16,7 +16,7 @@ import {
 type ItemDialect = Exclude<DialectName, 'chat'>
 
 /**
- * Names of the members with the conversation (`content`) and with the reason for the end (`ends`).
+ * Names of the members that hold the conversation (`content`) and the reason for the end (`ends`).
  */
 const PLACES = {
   responses: {

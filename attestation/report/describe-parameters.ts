@@ -27,7 +27,7 @@ export function describeParameters(
   ]
 }
 
-/** Maximum length of a parameter that shares a message with others, characters. */
+/** Maximum length, in characters, of a parameter that shares a message with other parameters. */
 const PARAMETER_LENGTH_MAX = 120
 
 /** A name that is not plain is written as JSON, so it cannot fake a line. */

@@ -209,7 +209,7 @@ function readRoot(root: string | Uint8Array): readonly Uint8Array[] {
   return root.length === FINGERPRINT_BYTES ? [root] : parseRoots(root)
 }
 
-/** Parses text exactly. A parsed value is written as text first: it must be JSON. */
+/** Parses a text exactly. Any other value must be JSON, and is first written as text. */
 function jsonOf(value: string | object): Json {
   return parseExactJson(encodeUtf8(typeof value === 'string' ? value : JSON.stringify(value)))
 }

@@ -63,7 +63,7 @@ export async function judgeBundle(
   }
 }
 
-/** Returns null if the bundle has no block. The bundle's own checks report that. */
+/** Returns null if the bundle has no block. Other checks report a missing block. */
 function blockNumberOf(bundle: JsonObject): number | null {
   const parsed = attempt(() => parseEvidenceBundle(bundle))
   return 'value' in parsed ? (parsed.value.block?.number ?? null) : null

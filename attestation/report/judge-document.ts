@@ -42,7 +42,7 @@ export async function judgeDocument(
   }
 }
 
-/** Longest text for a document: hex, with white space between the digits. */
+/** The longest text form of a document is hex with white space between the digits. */
 const DOCUMENT_TEXT_BYTES_MAX = 4 * DOCUMENT_BYTES_MAX
 
 /**

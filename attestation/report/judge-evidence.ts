@@ -50,7 +50,7 @@ export async function judgeEvidence(
     readonly expected: ExpectedEvidence
     readonly kept: KeptFiles
     readonly verifier: AttestationVerifier
-    /** Reads the block with this number, if any, from a chain. Null: no chain is used. */
+    /** If null, no chain is used. `blockNumber` is null if the evidence has no block. */
     readonly askChain: ((blockNumber: number | null) => Promise<ChainFacts>) | null
   },
 ): Promise<EvidenceJudgement> {

@@ -83,8 +83,7 @@ export type Doubt =
 
 /**
  * What the attestation document proves about the holder of the record's key. Null if it proves
- * nothing. The result is only as good as the root: under the root of a simulated security module,
- * it proves nothing.
+ * nothing. Under the root of a simulated security module, the document proves nothing.
  */
 type Holder = {
   readonly code: 'expected' | 'any'

@@ -25,7 +25,7 @@ export type EvidenceCode =
   | 'not_json' //          it is not JSON at all
   | 'not_evidence' //      it does not have a form that can be checked
   | 'request_missing' //   an answer without its request
-  | 'request_twice' //     a request with a saved call, which already has one
+  | 'request_twice' //     a request with a saved call, which already has a request
   | 'answer_unfit' //      the kept answer does not have the form of an answer
   | 'answer_twice' //      two answers
   | 'several_records' //   a page of records, or a session, with a request or answer of one call
@@ -213,7 +213,7 @@ function readStream(input: Uint8Array, request: Json, idempotent: boolean): Subj
   const dialect = dialectOfRequest(request)
   const isNamed = eventDialectOf(dialect) !== null
   const kept = readKeptEvents(input, { isNamed, idempotent })
-  // Refuses an incomplete stream, and a stream that no enclave sends, because neither has a report.
+  // Refuses a stream that is incomplete or that no enclave sends, because no report is made for it.
   if (kept.kind === 'events') withEvidenceError(() => readKeptStream(dialect, kept.events))
   const subject = subjectOf(request, kept)
   const { record } = subject

@@ -15,7 +15,10 @@ import {
 const CACHED_CHAINS_MAX = 64
 
 export type ListingVerifier = AttestationVerifier & {
-  /** Returns an error with the reason for each list that has applied to no document so far. */
+  /**
+   * Returns an error for each list that has not applied to a document yet. The error has the
+   * reason.
+   */
   unused(): readonly Error[]
 }
 

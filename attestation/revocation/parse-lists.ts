@@ -62,7 +62,7 @@ export type ParsedList = {
   readonly scope: ListScope
 }
 
-/** The part of its issuer's certificates that a list covers (RFC 5280 section 5.2.5). */
+/** The certificates of the issuer that are covered by the list (RFC 5280 section 5.2.5). */
 type ListScope = {
   /** A covered certificate must name one of these addresses. Null: all are covered. */
   readonly points: readonly string[] | null
@@ -71,8 +71,8 @@ type ListScope = {
 
 /**
  * Parses the lists in an attacker-controlled file: one list in DER, or PEM with one or more blocks.
- * Each must be a version 2 list of RFC 5280 section 5, signed by ECDSA with the curve's hash, whole
- * and direct. Refuses unknown critical extensions. `source` names the file. Throws
+ * Each must be a complete and direct version 2 list of RFC 5280 section 5, signed by ECDSA with the
+ * curve's hash. Refuses unknown critical extensions. `source` names the file. Throws
  * RevocationListError.
  */
 export function parseLists(

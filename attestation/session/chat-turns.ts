@@ -74,7 +74,7 @@ function itemOfPart(part: Json): TurnItem {
 function itemOfCall(call: Json): TurnItem {
   const tools = ['function', 'custom'].flatMap((name) => memberAt(call, name) ?? [])
   const [tool] = tools
-  // If a call has two tools, or a tool has two inputs, two readers may use different ones.
+  // A call with two tools or two inputs is ambiguous, because readers can choose differently.
   if (!isJsonObject(call) || !isJsonObject(tool) || tools.length > 1)
     return other('tool call', call, ANSWER)
   const inputs = ['arguments', 'input'].flatMap((name) => memberOf(tool, name) ?? [])

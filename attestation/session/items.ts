@@ -109,7 +109,7 @@ export function returned(
   })
 }
 
-/** Gives each tool answer the tool's name, which only the call has: both have the same id. */
+/** Gives each tool answer the name of its tool, from the call with the same id. */
 export function nameTools(items: readonly TurnItem[]): readonly TurnItem[] {
   const names = new Map<string, string>()
   return items.map((item) => {
@@ -161,7 +161,7 @@ export function textOfPart(part: Json): string | null {
   return isText && typeof text === 'string' ? text : null
 }
 
-/** Members that clients add, move and drop without a change of an item's meaning. */
+/** Members that clients add, move or drop without changing the meaning of an item. */
 const MARKS = ['id', 'status', 'cache_control']
 
 function withoutMarks(object: JsonObject): JsonObject {

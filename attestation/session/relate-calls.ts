@@ -22,12 +22,12 @@ export type CallRelation =
   /** The evidence leaves the request out. */
   | { readonly kind: 'left out' }
 
-/** An item in a request that only a model makes, and that no earlier call of the session made. */
+/** A kind of item that only a model makes. No earlier call of the session made this item. */
 type ForeignAnswer = {
   /** The place of the item in its request. */
   readonly at: number
   readonly item: TurnItem
-  /** The call whose answer has an item of the same id. Null if no answer has one. */
+  /** The call whose answer has an item with the same id. Null if there is no such call. */
   readonly differsFrom: number | null
 }
 
@@ -38,15 +38,16 @@ export type RelatedCall = {
   readonly answer: readonly TurnItem[]
   /** Each item is listed only for the first request that has it. */
   readonly foreign: readonly ForeignAnswer[]
-  /** Number of items in the request that only a model makes. */
+  /** Number of the request's items that only a model makes. */
   readonly answersContained: number
 }
 
 /**
- * Relates each request to the earlier calls by what it contains: its parent is the call whose
- * request and answer are its longest prefix. Time and memory are linear in the size of the calls,
- * because an attacker can write them. Does NOT prove that a request has all of a conversation: a
- * caller may leave out and change earlier content, and only visible changes are reported.
+ * Relates each request to an earlier call by its content. The parent of a request is the call whose
+ * request and answer are the longest prefix of this request. Time and memory are linear in the size
+ * of the calls, because an attacker can write them. Does NOT prove that a request has all of a
+ * conversation: a caller may leave out and change earlier content, and only visible changes are
+ * reported.
  */
 export function relateCalls(calls: readonly CallContent[]): readonly RelatedCall[] {
   const known = new KnownCalls()

@@ -33,7 +33,7 @@ export type SessionCheck = Check<SessionCheckName>
 
 export type CheckedCall = {
   readonly report: BundleReport
-  /** Null if the bundle does not have its form. */
+  /** Null if the bundle is malformed. */
   readonly hash: string | null
   /** The demands in the request. The value is undefined if the request is left out. */
   readonly demands: Attempt<Demands | null | undefined>

@@ -39,12 +39,12 @@ export type SessionCallReport = {
   readonly relation: CallRelation | null
 }
 
-/** A step of a run, with the place of its call. */
+/** A step of the session, with the place of its call. */
 export type TimelineStep = TurnStep & { readonly call: number }
 
 export type VerifySessionContext = {
   readonly attestations?: NonNullable<BundleContext['attestations']>
-  /** Reads the block with this number, if any, from a chain. If left out, no chain is used. */
+  /** If left out, no chain is used. `blockNumber` is null if the call has no block. */
   readonly askChain?: (blockNumber: number | null) => Promise<ChainFacts>
 }
 
@@ -55,8 +55,8 @@ export type VerifySessionContext = {
  * of `askChain`.
  *
  * Does NOT prove: what a tool did, because the caller sent the tool's answer; that no calls came
- * after the last one, unless the last one states this; that the caller made no calls outside of the
- * session, or another call with the same number; more than verifyBundle proves of each call.
+ * after the last call, unless the last call states this; that the caller made no calls outside of
+ * the session, or another call with the same number; more than verifyBundle proves of each call.
  */
 export async function verifySession(
   json: Json,

@@ -12,18 +12,18 @@ export type BoundKey = {
   readonly domain: string | null
 }
 
-/** Which code answered, as far as a signature or a measurement shows. */
+/** The code that answered. Has only facts that a signature or a measurement shows. */
 export type ProviderCode = {
   readonly by: 'release' | 'measurements' | 'application' | 'enclave'
   /** OWNER/NAME on GitHub. Null unless a signed build names it. */
   readonly repository: string | null
   /** The tag or branch that was built. Null unless a signed build names it. */
   readonly release: string | null
-  /** Hex: of the artifact, of the app_compose, or of the boot configuration. */
+  /** Digest (hex) of the artifact, the app_compose or the boot configuration. */
   readonly digest: string | null
 }
 
-/** Measured code names the weights of this model. */
+/** A model whose weights the measured code names. */
 export type MeasuredModel = {
   readonly name: string
   /** Repository and revision, `OWNER/NAME@REVISION`. */
@@ -51,11 +51,11 @@ export type ProviderModel = {
 export type KindFacts = {
   readonly tee: 'TDX' | 'SEV-SNP' | 'Nitro' | null
   readonly tcb: ProviderTcb | null
-  /** Hex by the name of the register. */
+  /** Hex, by the name of the register. */
   readonly measurements: Readonly<Record<string, string>>
   readonly isDebugOff: boolean
   readonly tlsKeys: readonly BoundKey[]
-  /** The X25519 key for encrypted requests that the hardware states, hex. */
+  /** The X25519 key that the hardware states for encrypted requests, hex. */
   readonly encryptionKey: string | null
   readonly code: ProviderCode | null
   readonly model: ProviderModel
@@ -73,7 +73,7 @@ export type Judging = {
   add(part: string, checks: readonly ProviderCheck[]): void
 }
 
-/** The terms of the policy. Without a policy, the defaults, which demand no code. */
+/** The terms of the policy. If there is no policy: the default terms, which demand no code. */
 type ProviderTerms = Omit<ProviderPolicy, 'kind' | 'origins' | 'code'> & {
   readonly code: CodeTerms | null
 }
@@ -98,7 +98,7 @@ export const NO_KIND_FACTS: KindFacts = {
   endsAtMs: null,
 }
 
-/** Leaves out the facts that depend on the report data. */
+/** Returns the facts that do not depend on the report data. */
 export function hardwareFactsOf(
   { tee, tcb, measurements, endsAtMs }: HardwareFacts,
   isDebugOff: boolean,

@@ -19,9 +19,9 @@ export type KeptCollateral = {
 }
 
 /**
- * Finds collateral in attacker-controlled answers, by the paths of their URLs: the first of each
- * kind with status 200. The hosts are not checked, since all collateral is signed. Verifies no
- * signature. Throws ProviderEvidenceError.
+ * Finds collateral in attacker-controlled answers. For each kind, takes the first answer that has
+ * status 200 and a matching URL path. Does not check hosts, because all collateral is signed.
+ * Verifies no signature. Throws ProviderEvidenceError.
  */
 export function readKeptCollateral(kept: readonly KeptResponse[]): KeptCollateral {
   const find = (path: RegExp) =>

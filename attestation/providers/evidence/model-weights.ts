@@ -31,8 +31,8 @@ export type RecordWeights = Pick<ProviderModel, 'weights' | 'reason'> & {
 }
 
 /**
- * Returns what the evidence shows about the weights of the model that a record calls `id`. They are
- * `hardware_proven` only if the measured list has this name exactly once.
+ * Returns what the evidence shows about the weights of the model that a record calls `id`. The
+ * result is `hardware_proven` only if the measured list has this name exactly once.
  */
 export function weightsOf({ weights, reason, models }: ProviderModel, id: string): RecordWeights {
   if (weights !== 'hardware_proven') return { weights, reason, measured: null }
@@ -81,7 +81,8 @@ function textOf(base64: string): { readonly bytes: Uint8Array; readonly text: st
 
 const MEMBER = /^(?: {2}- | {4})([a-z]+): "?([A-Za-z0-9._/@-]+)"?$/
 /**
- * YAML ends a line here, but this parser does not, so it could read an item as part of a comment.
+ * YAML ends a line at these characters. This parser does not, so it could read an item as part of a
+ * comment.
  */
 const OTHER_BREAK = /\r(?!\n)|[\u0085\u2028\u2029]/
 const DISK = /^([0-9a-f]{64})_[0-9]+_[0-9a-f-]{36}$/

@@ -14,8 +14,8 @@ export const policyForms = formsOf('policy_invalid')
 const { invalid, textOf, hexOf } = policyForms
 
 /**
- * Refuses an object without a `required` member, or with other members than these and `optional`.
- * If `optional` is null, other members may have any name.
+ * Refuses an object that lacks a member of `required`, or has a member outside `required` and
+ * `optional`. If `optional` is null, any other member is allowed.
  */
 export function policyObject(
   json: Json | undefined,
@@ -57,7 +57,7 @@ const TDX_REGISTERS: Readonly<Record<string, keyof TdxMeasurements>> = {
   rtmr3: 'rtmr3',
 }
 
-/** If `exactly` has names, each set must have these members and no others. */
+/** If `exactly` is not empty, each set must have exactly these members. */
 export function tdxSetsIn(
   json: Json | undefined,
   name: string,

@@ -37,7 +37,7 @@ export type TdxTerms = {
   readonly statuses: readonly TcbStatus[]
   readonly advisories: readonly string[]
   readonly evaluationNumberMin: number
-  /** Accepted firmware (MRTD and RTMR0). Only the kind tinfoil can restrict it. */
+  /** Accepted firmware (MRTD and RTMR0). Only a policy of the kind tinfoil can restrict it. */
   readonly platforms: 'any' | readonly TdxMeasurements[]
 }
 
@@ -82,7 +82,7 @@ export type ProviderPolicy = {
   readonly origins: readonly string[]
   readonly maxAgeMs: number
   readonly needsBlock: boolean
-  /** True accepts an answer without a nonce: version 2 of Tinfoil's documents. */
+  /** If true, accepts an answer without a nonce (version 2 of Tinfoil's documents). */
   readonly acceptsNoNonce: boolean
   readonly code: CodeTerms
   /** Null: TDX is refused. */
@@ -94,7 +94,7 @@ export type ProviderPolicy = {
   readonly roots: ProviderRoots
 }
 
-/** For a policy without `max_age_hours`. */
+/** The maximum age if a policy has no `max_age_hours`. */
 const AGE_HOURS_MAX_DEFAULT = 24
 
 const DEFAULT_ROOTS: ProviderRoots = {
@@ -106,7 +106,7 @@ const DEFAULT_ROOTS: ProviderRoots = {
   isReplaced: false,
 }
 
-/** The strictest terms that name no code. */
+/** The strictest terms that accept any firmware. */
 export const NO_TDX_TERMS: TdxTerms = {
   statuses: [],
   advisories: [],
@@ -186,7 +186,9 @@ function readPolicyFile(json: Json): ProviderPolicy {
   }
 }
 
-/** Hardware without accepted code, or code without hardware, is probably a mistake. */
+/**
+ * Refuses hardware without accepted code, and code without hardware: each is probably a mistake.
+ */
 function checkHardware(
   { tdx, snp, measurements, weights, release }: JsonObject,
   kind: ProviderKind,

@@ -44,7 +44,7 @@ export type ProviderJudgement = {
   readonly checks: readonly ProviderCheck[]
 }
 
-/** Clocks differ, so the stated time of fetching may be this much after the judgement. */
+/** The stated time of fetching can be this much later than the judgement, because clocks differ. */
 const CLOCK_SKEW_MS = 300_000
 
 /**
@@ -120,7 +120,7 @@ const JUDGES: Readonly<Record<ProviderKind, (judging: Judging) => Promise<KindFa
   nitro: judgeNitro,
 }
 
-/** Leaves the checks of the kind open, because the evidence is of another provider. */
+/** Does not make the checks of the kind, because the evidence is from another provider. */
 async function leaveOpen({ make }: ProviderChecks<EvidenceCheckName>): Promise<KindFacts> {
   for (const name of KIND_CHECKS) await make(name, () => blockedBy('provider'))
   return NO_KIND_FACTS

@@ -24,7 +24,7 @@ export type SpdmEvidence = {
   readonly measurements: ReadonlyMap<number, Uint8Array>
   /** Such as `590.12`. Null for switches. */
   readonly driver: string | null
-  /** In the device's own form. */
+  /** The bytes that the device sent. */
   readonly vbios: Uint8Array | null
   /** The device's root of trust runs firmware with this digest. Null for switches. */
   readonly firmwareId: Uint8Array | null

@@ -68,7 +68,7 @@ export function decodeToken(text: string): Token {
   }
 }
 
-/** Throws ProviderEvidenceError unless the key with the id of the token signed the token. */
+/** Throws ProviderEvidenceError unless the key that the token names signed the token. */
 export async function verifyToken(token: Token, keys: TokenKeys): Promise<void> {
   const point = keys.get(token.kid)
   if (point === undefined)

@@ -32,7 +32,7 @@ export type NrasPolicy = {
 export const NRAS_ISSUER = 'https://nras.attestation.nvidia.com'
 
 type NrasDevice = {
-  /** `GPU-0` */
+  /** Such as `GPU-0`. */
   readonly name: string
   readonly hardware: string | null
   readonly driver: string | null

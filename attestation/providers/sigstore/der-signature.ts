@@ -3,7 +3,8 @@ import { parseCertificateSignature } from '../../nitro/certificate.ts'
 import { type EcdsaKey, verifyEcdsa } from '../../nitro/ecdsa.ts'
 
 /**
- * `signature` must be DER of ECDSA-Sig-Value. Returns false for other DER, or r or s out of range.
+ * Returns true if `key` signed `data`. Returns false if `signature` is not DER of ECDSA-Sig-Value,
+ * or if r or s is out of range.
  */
 export async function isSignedWith(
   key: EcdsaKey,

@@ -36,8 +36,8 @@ const FULCIO = '1.3.6.1.4.1.57264.1'
 const CODE_SIGNING = '300a06082b06010505070303'
 
 /**
- * Names, usages and all extensions outside 2.5.29 stay opaque. Fulcio's first extensions are not
- * DER.
+ * Extensions that are not parsed as DER: names, usages, and all outside 2.5.29. Fulcio's first
+ * extensions are not DER.
  */
 const LEAF = {
   isOpaque: (type: string) => type === NAMES || type === USAGES || !type.startsWith('2.5.29.'),
@@ -47,7 +47,7 @@ const AUTHORITY = { curve: P384, isOpaque: () => false, authorities: 'authoritie
 
 /**
  * Verifies that a trusted authority issued the certificate (DER, P-256, for signing code), and that
- * this certificate and the authority's own were valid at `atMs`, the time of the log entry.
+ * this certificate and the authority's certificate were valid at `atMs`, the time of the log entry.
  * Fulcio's certificates are valid for only ten minutes. Throws ProviderEvidenceError.
  */
 export async function verifySigningCertificate(

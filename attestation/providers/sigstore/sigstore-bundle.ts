@@ -16,7 +16,7 @@ export type LogEntry = {
   readonly integratedTime: number
   /** DER of ECDSA-Sig-Value. */
   readonly promise: Uint8Array<ArrayBuffer>
-  /** The entry: JSON, as base64 and as its bytes. */
+  /** The entry (JSON): base64 in `bodyText`, bytes in `body`. */
   readonly bodyText: string
   readonly body: Uint8Array
   readonly proof: {

@@ -43,7 +43,7 @@ type SigstoreJudgement = {
  *
  * It proves who built the artifact, as GitHub states, and that a public log has the build. It does
  * NOT prove that the artifact was made from the source, or that a certificate log has the
- * certificate. A certificate log would show a false certificate of the authority.
+ * certificate. Such a log would show if the authority issued a false certificate.
  */
 export async function verifySigstoreBundle(
   json: Json,

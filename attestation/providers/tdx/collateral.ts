@@ -17,9 +17,9 @@ export type SignedText = {
  * stated time.
  */
 export type TdxCollateral = {
-  /** From `tcb?fmspc=…`. */
+  /** From the path `tcb?fmspc=…`. */
   readonly tcbInfo: SignedText
-  /** From `qe/identity`. */
+  /** From the path `qe/identity`. */
   readonly qeIdentity: SignedText
   /**
    * DER. `rootCrl` is from `rootcacrl`, `pckCrl` is from `pckcrl` for the CA of the PCK
@@ -40,10 +40,10 @@ const RESPONSE_CODES = {
 } as const
 
 /**
- * Takes the signed object, with its exact bytes, out of a response of Intel's PCS:
- * `{"tcbInfo":{…},"signature":"…"}`, or `enclaveIdentity`. `issuerChain` is the header
- * `TCB-Info-Issuer-Chain` or `SGX-Enclave-Identity-Issuer-Chain`, URL-encoded or PEM. Verifies no
- * signature. Throws ProviderEvidenceError.
+ * Takes the signed object, with its exact bytes, out of a response of Intel's PCS. The response is
+ * `{"tcbInfo":{…},"signature":"…"}`, or has `enclaveIdentity` in place of `tcbInfo`. `issuerChain`
+ * is the header `TCB-Info-Issuer-Chain` or `SGX-Enclave-Identity-Issuer-Chain`, URL-encoded or PEM.
+ * Verifies no signature. Throws ProviderEvidenceError.
  */
 export function readSignedResponse(
   body: Uint8Array,

@@ -32,8 +32,8 @@ export type Pck = {
 }
 
 /**
- * The type of the SGX extensions. Only PCK certificates have these extensions. Their value has an
- * ENUMERATED.
+ * The type of the SGX extensions, which only PCK certificates have. Their value contains the DER
+ * type ENUMERATED.
  */
 const SGX_EXTENSIONS = '1.2.840.113741.1.13.1'
 

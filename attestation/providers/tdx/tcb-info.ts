@@ -59,9 +59,9 @@ export type TcbInfo = Issue & {
   readonly tcbType: number
   readonly fmspc: string
   readonly pceId: string
-  /** For module version 0. */
+  /** Identity of module version 0. */
   readonly tdxModule: TdxModuleIdentity
-  /** For other versions, by id: `TDX_01` is version 1. */
+  /** Identities of other module versions, by id: `TDX_01` is version 1. */
   readonly moduleIdentities: ReadonlyMap<
     string,
     TdxModuleIdentity & { readonly levels: readonly SvnLevel[] }

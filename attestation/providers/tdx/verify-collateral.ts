@@ -17,7 +17,8 @@ import type { ResolvedTdxPolicy } from './tdx-policy.ts'
 export type CollateralDemand = Pick<ResolvedTdxPolicy, 'roots' | 'evaluationNumberMin'> & {
   readonly atMs: number
   /**
-   * Keyed by PEM. One key of Intel signs TCB info and QE identity, so its chain is verified once.
+   * The key is the PEM of the chain. One key of Intel signs TCB info and QE identity, so its chain
+   * is verified once.
    */
   readonly issuers: Map<string, Promise<IssuerChain>>
 }
