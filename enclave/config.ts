@@ -28,8 +28,8 @@ export type EnclaveConfig = {
   readonly socketPath: string
   /**
    * ENCLAVE_SOCKET_MODE: who may open the socket. `600`: only this user. `660`: also the group of
-   * its file. An image needs `660`, because its bridges run as another user. The setgid bit of the
-   * folder gives the socket the group of the bridges. Default: 600.
+   * the socket's file. An image needs `660`, because its bridges run as another user. The setgid
+   * bit of the folder gives the socket the group of the bridges. Default: 600.
    */
   readonly socketMode: SocketMode
   /**

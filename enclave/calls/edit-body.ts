@@ -79,7 +79,7 @@ function endOfString(body: Uint8Array, start: number): number {
   return index + 1
 }
 
-/** A name may contain escapes: `stream\u005foptions` names the same member. */
+/** A name may contain escapes: `stream\u005foptions` means `stream_options`. */
 function decodeString(token: Uint8Array): unknown {
   return JSON.parse(Buffer.from(token).toString('utf8'))
 }

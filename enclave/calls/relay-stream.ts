@@ -135,8 +135,9 @@ class StreamRelay {
   }
 
   /**
-   * Sends the events of one packet together, which is cheaper than event by event. While the
-   * gateway does not read, the provider is not read, and the provider's time limit stops.
+   * Sends the events of one packet together, because one write is cheaper than many. While the
+   * gateway does not read, the enclave reads nothing from the provider, and the provider's time
+   * limit stops.
    */
   private async send(): Promise<void> {
     const { sink, watchdog, idleTimeoutMs } = this.input

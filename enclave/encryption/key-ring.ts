@@ -12,8 +12,8 @@ export const ROTATION_MS = 3_600_000
 /** Lifetime of a key, milliseconds. Calls under the previous key still succeed. */
 export const LIFETIME_MS = 2 * ROTATION_MS
 /**
- * The stated validity starts this long ago, for callers with slow clocks. It ends this long before
- * the key expires, for calls that are on their way.
+ * The stated validity starts this long before the key is made, for callers with slow clocks. It
+ * ends this long before the key expires, for calls that are on their way.
  */
 const CLOCK_ROOM_SECONDS = 60
 const RETRY_MS = 5_000
@@ -42,7 +42,7 @@ export type RingKey = KeyPair & {
 export type KeyRing = {
   /** The usable keys, newest first. A secret is overwritten when its key expires. */
   readonly keys: () => readonly RingKey[]
-  /** The same keys as statements signed by the notary. */
+  /** The usable keys, as statements that the notary signed. */
   readonly statements: () => readonly EncryptionKey[]
   /** Overwrites all secrets. */
   readonly stop: () => void

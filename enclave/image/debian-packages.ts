@@ -11,7 +11,7 @@ const packageForm = z.strictObject({
   name: z.string().regex(/^[a-z0-9][a-z0-9.+-]{1,80}$/),
   /**
    * Name of a package, such as linux-image-cloud-amd64, that always depends on the newest package
-   * of this kind. A renewed pin takes its new name from there.
+   * of this kind. A renewed pin takes the name of this newest package.
    */
   follows: z.string().optional(),
   version: z.string().regex(/^[0-9A-Za-z.+:~-]{1,80}$/),

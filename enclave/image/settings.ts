@@ -133,7 +133,7 @@ type Bridge = {
   readonly address: string
   readonly port: number
   /**
-   * 8000 plus the bridge's number, from 2. vsock-proxy forwards each such port to one host and
+   * 8000 plus the bridge's number, from 2. vsock-proxy forwards each of these ports to one host and
    * port.
    */
   readonly vsockPort: number
