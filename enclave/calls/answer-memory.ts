@@ -25,7 +25,7 @@ export function admitAnswer(space: Pick<Reservation, 'hold'>, body: Uint8Array):
   takeSpace(space.hold(weighJson(body, size)))
 }
 
-/** Throws CallFault `answer_too_large` unless a reservation was granted. */
+/** Throws CallFault `answer_too_large` if a reservation was refused. */
 export function takeSpace(isGranted: boolean): void {
   if (!isGranted)
     throw new CallFault(

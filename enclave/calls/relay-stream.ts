@@ -92,7 +92,7 @@ class StreamRelay {
     await this.send()
   }
 
-  /** Sends pending events and the held event. An incomplete stream has no last event. */
+  /** Sends pending events and the held event, because an incomplete stream has no last event. */
   async release(): Promise<void> {
     this.output.flush()
     await this.send()

@@ -180,7 +180,7 @@ async function askProvider(running: RunningCall): Promise<void> {
   }
 }
 
-/** Throws unless the answer can be a completion. */
+/** Throws if the answer cannot be a completion. */
 async function checkHead(running: RunningCall, answer: ProviderAnswer): Promise<void> {
   const { status, headers } = answer
   if (status >= 400)

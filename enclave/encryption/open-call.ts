@@ -27,8 +27,8 @@ export type OpenedCall = {
 }
 
 /**
- * Limit for the overhead of a body's frames, bytes: lengths, tags, and empty frames. It limits the
- * number of decryptions: 52,000 frames of one byte.
+ * Limit for the overhead of a body's frames, bytes: lengths, tags, and empty frames. Thus a call
+ * has at most 52,000 frames of one byte to decrypt.
  */
 const FRAMING_BYTES_MAX = 1024 * 1024
 

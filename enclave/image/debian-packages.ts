@@ -33,8 +33,8 @@ export type DebianPackage = Readonly<z.infer<typeof packageForm>>
 
 export type PackageSource = {
   /**
-   * A folder with all package files, so that no file is fetched. Null: the operating system's
-   * mirrors.
+   * A folder with all package files, so that no file is fetched. Null: files are fetched from the
+   * operating system's mirrors.
    */
   readonly folder: string | null
   /** Folder in which fetched files are kept for the next build. */

@@ -36,7 +36,7 @@ export const ENCLAVE_PATHS = {
   completions: '/v1/completions',
   /**
    * POST frames of EHBP, CALL_HEADER → EncryptedRecord after EncryptedRecord, or EnclaveFault. The
-   * dialect as for `completions`.
+   * path names the dialect, as for `completions`.
    */
   encrypted: '/v1/encrypted/completions',
   /** POST AnchorProof → {} */
