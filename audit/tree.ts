@@ -7,7 +7,7 @@ import type { LogContext } from './audit-context.ts'
 import type { FindingCode } from './findings.ts'
 import { GatewayFault } from './gateway-http.ts'
 
-/** Maximum number of leaves in memory for one head, to find a wrong leaf. */
+/** Maximum number of leaves that are kept in memory to find a wrong leaf. */
 const HELD_LEAVES_MAX = 1_000
 
 /** Builds the tree from leaves alone. This proves more than the gateway's consistency proofs. */
@@ -149,7 +149,7 @@ export async function auditProofs(
     await expectProof('inclusion_proof_invalid', `leaf ${index} in ${newest.size}`, async () => {
       const { root, path } = await gateway.fetchInclusion(notary, { index, size: newest.size })
       verifyInclusion({ leafHash, index, head: newest, path })
-      // A verifier that lacks the head compares the proof with the root in the gateway's answer.
+      // A verifier without a signed head uses the gateway's root, so this root must be right too.
       if (!equalBytes(root, newest.root))
         throw new ProofError('wrong_head', `the proof holds, but names the root ${encodeHex(root)}`)
     })

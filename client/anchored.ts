@@ -39,8 +39,8 @@ export type KeptProof = Pick<Proof, 'hash' | 'request' | 'answer'>
 export type AnchoredEvidence = {
   readonly bundle: EvidenceBundle
   /**
-   * The bundle as the gateway sent it, as a file for `affidavit verify`. For an encrypted call, the
-   * proof adds the data that the gateway cannot read.
+   * The bundle as the gateway sent it: a file for `affidavit verify`. For an encrypted call, the
+   * request and the answer from the proof are added.
    */
   readonly text: string
   /**
@@ -50,8 +50,8 @@ export type AnchoredEvidence = {
   save(): string
   /**
    * The result, with every check: `verified` with `rpc`, otherwise `consistent`. An encrypted
-   * stream without requested usage is always `consistent`, because its chunks lack the signed
-   * usage. Only the stream hash, which the proof's checks include, binds these chunks.
+   * stream whose usage was not requested is always `consistent`, because the signed usage is
+   * missing. The proof's check of the stream hash still covers the chunks.
    */
   readonly report: BundleReport
 }
@@ -63,10 +63,10 @@ const POLL_MS_MIN = 250
 const POLL_MS_MAX = 5_000
 
 /**
- * Waits until a block has the anchor of a call. Returns the evidence bundle, which was checked to
- * belong to this call. With `rpc`, also checks that the chain has the block. A text as `options` is
- * the `rpc`. Throws AffidavitError `invalid_options`, `not_anchored` when the time limit ends,
- * `other_evidence`, `invalid_evidence`, and the errors of askGateway.
+ * Waits until a block has the anchor of a call. Returns the evidence bundle after checking that it
+ * belongs to this call. With `rpc`, also checks that the chain has the block. If `options` is a
+ * string, it is the `rpc`. Throws AffidavitError `invalid_options`, `not_anchored` when the time
+ * limit ends, `other_evidence`, `invalid_evidence`, and the errors of askGateway.
  */
 export async function awaitAnchor(
   proof: KeptProof,
@@ -118,9 +118,7 @@ export async function awaitAnchor(
   }
 }
 
-/**
- * Without this check, a misspelt `confirmations` would count as 1 and a misspelt `rpc` as missing.
- */
+/** Refuses unknown options, because a misspelt `confirmations` or `rpc` would be ignored. */
 function readOptions(given: AnchoredOptions | string) {
   const asked = typeof given === 'string' ? { rpc: given } : given
   if (!hasOwnMembersAlone(asked)) throw invalid('expected options to be an object')

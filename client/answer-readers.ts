@@ -34,7 +34,7 @@ export type AnswerStreamReader = {
   kept(): KeptStreamedAnswer
 }
 
-/** The last chunk has the proof, and `[DONE]` follows. */
+/** Reads streams whose last chunk has the proof. `[DONE]` follows this chunk. */
 export function createChunkReader(): AnswerStreamReader {
   const assembly = emptyAssembly()
   const size = createAnswerSize()
@@ -62,7 +62,7 @@ export function createChunkReader(): AnswerStreamReader {
   }
 }
 
-/** The last event has the proof. */
+/** Reads streams whose last event has the proof. */
 export function createNamedEventReader(dialect: EventDialect): AnswerStreamReader {
   const size = createAnswerSize()
   const reader = openKeptStream(dialect)

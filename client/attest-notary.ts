@@ -84,7 +84,8 @@ export async function attestNotary(
 }
 
 /**
- * Checks that the document states the digest of this configuration, and that the policy expects it.
+ * Checks that the document states the digest of this configuration, and that the policy expects
+ * this configuration.
  */
 function checkConfiguration(
   configuration: JsonObject,

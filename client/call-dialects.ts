@@ -9,7 +9,7 @@ import {
   createNamedEventReader,
 } from './answer-readers.ts'
 
-/** An error of this library, its proxy or an enclave, in an answer to the calling program. */
+/** An error that the calling program receives, from this library, its proxy or an enclave. */
 export type CallerFault = {
   readonly status: number
   readonly type: string
@@ -25,10 +25,10 @@ export type CallDialect = {
   readonly paths: readonly string[]
   /** Paths of token counts, below the base URL. A count has no proof. */
   readonly countPaths: readonly string[]
-  /** True if the body of an unencrypted call has its demands. Otherwise a header has them. */
+  /** True if an unencrypted call has its demands in the body. Otherwise a header has them. */
   readonly hasDemandsInBody: boolean
   openReader(): AnswerStreamReader
-  /** Converts the interface's status of an error to the status for the dialect's clients. */
+  /** Returns the status that the dialect's clients expect for an error of the interface. */
   statusOf(fault: Pick<CallerFault, 'status' | 'code'>): number
   isErrorBody(body: JsonObject): boolean
   errorBody(fault: CallerFault): JsonObject
@@ -36,7 +36,7 @@ export type CallDialect = {
   errorEvents(fault: CallerFault, given: GivenEvents): string
   /**
    * The status of a refused answer. Clients must not repeat the call after it: each repeat would
-   * let the gateway choose from one more answer.
+   * give the gateway one more answer to choose from.
    */
   readonly refusedStatus: number
 }
@@ -60,7 +60,7 @@ const CHAT: CallDialect = {
   refusedStatus: 502,
 }
 
-/** Agents repeat a 502 several times, and a 400 never. */
+/** Agents repeat a call several times after a 502, and never after a 400. */
 const AGENT_REFUSED_STATUS = 400
 
 const RESPONSES: CallDialect = {

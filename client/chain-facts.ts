@@ -4,7 +4,7 @@ import { AffidavitError } from './errors.ts'
 import { readTwice } from './gateway.ts'
 import { createRpc, type Rpc, RpcError, readQuantity, toQuantity } from './rpc.ts'
 
-/** Throws AffidavitError `unreachable`, even for invalid answers. */
+/** Does the same as readChainFacts, but throws AffidavitError `unreachable` instead of RpcError. */
 export async function fetchChainFacts(
   { fetch, timeoutMs }: Pick<AskedGateway, 'fetch' | 'timeoutMs'>,
   url: string,
@@ -19,8 +19,8 @@ export async function fetchChainFacts(
 }
 
 /**
- * Reads the facts that verifyBundle needs. `blockNumber` null: no block. Throws RpcError. Does NOT
- * show that the answers are true: you must trust the endpoint's operator.
+ * Reads the facts that verifyBundle needs. If `blockNumber` is null, reads no block. Throws
+ * RpcError. Does NOT show that the answers are true: you must trust the endpoint's operator.
  */
 export async function readChainFacts(rpc: Rpc, blockNumber: number | null): Promise<ChainFacts> {
   const ask = (method: string, params: readonly unknown[]) =>

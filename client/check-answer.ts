@@ -15,13 +15,13 @@ import type { Notaries } from './notaries.ts'
 /** The checks of an answer, in the order of the report. */
 export type AnswerCheckName =
   | RecordCheckName
-  | 'notary' // its enclave is an expected one
-  | 'attestation document' // genuine, valid now, made by that enclave
+  | 'notary' // it belongs to an expected enclave
+  | 'attestation document' // genuine, valid now, made by the notary's enclave
   | 'log domain' // the log's chain and contract are in the enclave's boot configuration
   | 'provider' // the provider is in the enclave's boot configuration
   | 'provider key' // the provider had a TLS key that the call demands; left out without a demand
   | 'outcome' // the answer was not cut
-  | 'attempt' // the enclave made the call as often as this client sent it
+  | 'attempt' // the enclave did not make the call more often than this client sent it
   | 'credential' // the enclave used the credential that the call demands
   | 'encryption' // the enclave states correctly whether the call was encrypted
 
@@ -223,7 +223,7 @@ function checkProvider({ provider: { name, origin } }: Receipt, { providers }: B
   return `${name} at ${origin}`
 }
 
-/** The enclave enforces the demand before it sends the call. The receipt shows the key. */
+/** Checks the provider's TLS key in the receipt. The enclave also checks it before it sends. */
 function checkProviderKey(
   { provider: { tls } }: Receipt,
   { providerKeys }: SentCall,
@@ -250,7 +250,7 @@ function checkAttempt(receipt: Receipt, { sends }: SentCall) {
   return `asked ${attempt} times, sent ${sends} times`
 }
 
-/** If the enclave does not support the demand, its receipt does not state the demand. */
+/** An enclave without support for the demand leaves it out of the receipt. */
 function checkCredential(receipt: Receipt, { credential: demand }: SentCall): string {
   const used = receipt.version === 3 ? receipt.credential : null
   if (used === null || !used.demanded || (demand === 'operator') === (used.from === 'caller'))

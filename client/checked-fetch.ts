@@ -125,8 +125,8 @@ async function sendClear(
 }
 
 /**
- * If the enclave no longer has the key, it did not process the call. The call is then sent once
- * more, with the key of another enclave if possible. If the gateway refuses again, the caller's
+ * Encrypts and sends a call. If the enclave no longer has the key, the call was not processed and
+ * is sent once more, with the key of another enclave if possible. If that also fails, the caller's
  * client receives 503 and tries again later.
  */
 async function sendSealed(
@@ -324,7 +324,7 @@ async function prove(answer: KeptAnswer, { call, turn, options }: Answered): Pro
   return proof
 }
 
-/** Removes the headers for the old body's compression and length. */
+/** Returns the response with a new body, without the headers for compression and length. */
 function likewise(
   { status, statusText, headers }: Response,
   body: ReadableStream<Uint8Array<ArrayBuffer>> | Uint8Array<ArrayBuffer>,

@@ -49,8 +49,8 @@ export function checkedStream(
       for (const bytes of splitEvents(value)) {
         const kind = withStreamError(() => answer.read(decodeLines(bytes)))
         hasProof ||= kind === 'proof'
-        // A waiting reader receives enqueued data immediately and can stop reading before the check
-        // ends, so this data waits for the check.
+        // The proof and the end wait for the check, because a reader could receive them and stop
+        // reading before the check ends.
         if (hold || hasProof || kind === 'end') {
           // Comments are dropped: they may be endless, and no reader needs them here.
           if (kind !== 'unshown') held.push(bytes)

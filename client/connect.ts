@@ -62,8 +62,8 @@ export type ConnectOptions = {
   /** Time limit for requests to the gateway, except completions, milliseconds. Default 30,000. */
   readonly timeoutMs?: number
   /**
-   * Receives each proof before the end of the answer is passed on. The client waits if it returns a
-   * promise, and refuses the answer if it throws.
+   * Receives each proof before the end of the answer is passed on. If the function returns a
+   * promise, the client waits. If it throws, the client refuses the answer.
    */
   readonly onProof?: (proof: Proof) => void | Promise<void>
   /** Replaces the global `fetch`, for example for proxies and tests. */
@@ -223,7 +223,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
   }
 }
 
-/** Loads the code that judges providers only if needed: this is over a quarter of all code. */
+/** Loads the code for judging providers on demand, because it is over a quarter of all code. */
 async function openProviders(
   gateway: AskedGateway,
   { judged, now }: { readonly judged: ProvidersOption; readonly now: () => number },

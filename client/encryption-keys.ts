@@ -13,7 +13,7 @@ import type { AttestedNotary } from './attest-notary.ts'
 import type { EncryptionTarget } from './encryption.ts'
 import { invalidReply } from './errors.ts'
 
-/** A notary makes a key every hour, valid for two hours. */
+/** Maximum number of a notary's keys. A notary makes a key every hour, valid for two hours. */
 const KEYS_MAX = 16
 /** The enclave must read the call before the key expires. */
 const KEY_MARGIN_MS = 60_000

@@ -55,7 +55,8 @@ const PROBLEM_BYTES_MAX = 64 * 1024
 
 /**
  * Encrypts a call to an enclave (EHBP). `credential` is the value of `Fine-Tune-Authorization`
- * without `Bearer`, or null. It is encrypted to the same key and bound to this call.
+ * without `Bearer`, or null. The credential is encrypted to the same key as the body, and bound to
+ * this call.
  */
 export async function sealCall(parts: {
   readonly target: EncryptionTarget

@@ -50,8 +50,8 @@ export type AffidavitErrorCode =
   | 'invalid_evidence' // a check of the evidence failed
 
 /**
- * An error of the client, with a stable code for each cause. `checks` contains the checks that were
- * made of an answer, with the failed check. The message may contain text from the gateway.
+ * An error of the client, with a stable code for each cause. `checks` contains the checks of the
+ * answer that were made, including the failed check. The message may contain text from the gateway.
  */
 export class AffidavitError extends Error {
   override readonly name = 'AffidavitError'
@@ -59,7 +59,7 @@ export class AffidavitError extends Error {
   readonly checks: readonly Check<string>[]
   /**
    * 400 if a repeat does not help. LangChain repeats a call unless its error has an HTTP status
-   * such as 400. Each repeat would let the gateway choose from one more answer.
+   * such as 400. Each repeat would give the gateway one more answer to choose from.
    */
   readonly status: 400 | undefined
 

@@ -50,9 +50,9 @@ export type Notaries = {
    */
   checkDocument(notary: AttestedNotary, base64: string): Promise<string>
   /**
-   * Returns a key for the encryption of a call, signed by the notary of an expected enclave. If
-   * `gone` (the notary whose key was just refused) is not null, first requests the gateway's keys,
-   * and prefers another notary. Throws AffidavitError `no_encryption_key`, and the errors of
+   * Returns a key for the encryption of a call, signed by the notary of an expected enclave. `gone`
+   * is the notary whose key was just refused, or null. If it is given, first requests the gateway's
+   * keys, and prefers another notary. Throws AffidavitError `no_encryption_key`, and the errors of
    * refresh.
    */
   encryptionTarget(options: { readonly gone: string | null }): Promise<EncryptionTarget>
@@ -79,11 +79,11 @@ const RENEW_BEFORE_MS = 30 * 60_000
  */
 const RENEW_PAUSE_MS = 60_000
 /**
- * How long a refusal counts, milliseconds. A hostile gateway can name many keys, and each check
- * takes a request.
+ * How long a refusal counts, milliseconds. Without this pause, a hostile gateway could cause a
+ * request for each key that it names.
  */
 const REFUSAL_MS = 10_000
-/** Maximum of kept documents. An enclave makes a few a day. */
+/** Maximum number of kept documents. By default, an enclave makes one per hour. */
 const DOCUMENTS_MAX = 64
 
 const EMPTY = new Uint8Array()
@@ -160,7 +160,7 @@ export function createNotaries(
   }
 
   async function renewKeys(): Promise<void> {
-    // Known documents are enough: a notary's key belongs to its enclave while the enclave runs.
+    // An attested notary signs its encryption keys, so a new key needs no new document.
     if (listAttested().length > 0) {
       takeKeys(await listNamed())
       if (usableKeys().length > 0) return

@@ -128,7 +128,7 @@ function acceptKeys(
 type SentDemands = Demands & { readonly nonce: string; readonly credential: CredentialDemand }
 type Sent = Pick<PreparedCall, 'headers' | 'body'>
 
-/** All other bytes of the body stay unchanged. */
+/** Adds the demands to the body or a header. A body that already had demands becomes canonical. */
 function placeDemands(
   { form, headers: given, body, isEncrypted }: GivenCall,
   request: JsonObject,
@@ -156,7 +156,7 @@ function placeDemands(
   }
 }
 
-/** The request in the form that is hashed and that records contain. */
+/** Returns the request in the form that is hashed and recorded. */
 function requestOf(form: CallDialect, { body, headers }: Sent): JsonObject {
   const request = readRequest(body)
   return form.dialect.requestOf(request, hashedOf(form, request, headers))
@@ -190,7 +190,7 @@ function withoutJsonError<Type>(what: string, read: () => Type): Type {
   }
 }
 
-/** All other bytes of the body stay unchanged. */
+/** Adds the demands to the body. All other bytes stay unchanged. */
 function addDemands(body: Uint8Array, demands: Demands): Uint8Array<ArrayBuffer> {
   const text = new TextDecoder().decode(body).trimStart()
   const rest = text.slice(1)

@@ -71,8 +71,8 @@ const POLICIES_MAX = 64
 /** Milliseconds before the evidence ends. */
 const RENEW_BEFORE_MS = 30 * 60_000
 /**
- * Shortest time between two judgements that calls cause, milliseconds. At each call, a hostile
- * gateway can claim that a provider's key has changed.
+ * Shortest time between two judgements that calls cause, milliseconds. Without this pause, a
+ * hostile gateway could cause a judgement at each call: it can claim that a key has changed.
  */
 const JUDGE_PAUSE_MS = 10_000
 

@@ -14,15 +14,15 @@ type ReleaseUpdates = {
   readonly policy: BundlePolicy
   /**
    * Each new list replaces the old list at the same position. Further lists are added. Throws
-   * AffidavitError `older_releases` if a list is older or missing, and `invalid_options` where
+   * AffidavitError `older_releases` if a list is older or missing, and `invalid_options` if
    * readExpectations throws.
    */
   update(releases: Expectations['releases']): BundlePolicy
 }
 
 /**
- * Throws AffidavitError `invalid_options` where readExpectations throws. Does NOT detect that a
- * newer list is held back: the caller chooses the source of the lists.
+ * Throws AffidavitError `invalid_options` if readExpectations throws. Does NOT detect that a newer
+ * list is held back: the caller chooses the source of the lists.
  */
 export function createReleaseUpdates(
   expect: Expectations,

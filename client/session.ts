@@ -26,7 +26,7 @@ export type CallSession = {
 
 /** Options of a new session. */
 export type CallSessionOptions = {
-  /** Receives each proof, and keeps it: the session then keeps none. */
+  /** Receives each proof. The session then keeps no proofs. */
   readonly onProof?: (proof: Proof) => void | Promise<void>
   /** Continues a session that was begun before. */
   readonly start?: SessionStart
@@ -62,7 +62,7 @@ export function createSession(
 
 export type SessionTurn = {
   readonly place: SessionPlace
-  /** The next call follows the call with this completion hash. */
+  /** Records the completion hash of this call. The next call states it as `previous`. */
   keep(hash: string): void
   /** Lets the next call begin. If this call was not kept, the next call gets its place. */
   end(): void

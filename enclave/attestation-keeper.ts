@@ -10,7 +10,10 @@ export const LEAF_MARGIN_MS = 5 * 60_000
 
 export const RETRY_MS = 5_000
 
-/** Maximum number of waiting calls of each kind. The module answers one call at a time. */
+/**
+ * Maximum number of waiting calls of attestNonce, and of attestStatement. The module answers one
+ * call at a time.
+ */
 export const FRESH_CALLS_MAX = 16
 
 export type KeptDocument = {

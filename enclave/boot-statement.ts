@@ -16,7 +16,9 @@ import { recoverPoint } from './protocol/recover-point.ts'
 /** Size limit of a request, bytes: 1,000 heads of up to 320 bytes of JSON, and a reserve. */
 export const BOOT_STATEMENT_BYTES_MAX = 512 * 1024
 
-/** Keeps the enclave's statement about earlier logs, made before its own log has a leaf. */
+/**
+ * Keeps the enclave's statement about earlier logs. It exists before the enclave's log has a leaf.
+ */
 export type BootStatementKeeper = {
   /**
    * States the heads in a request's body, once, while the log is empty. Every later request

@@ -12,8 +12,8 @@ import { bundledCas, parseCas, type TrustedCas } from './providers/trusted-cas.t
 
 /**
  * All settings of an enclave process. Each field names its variable. An empty variable counts as
- * unset. Relying parties must know some settings (providers, CAs, chain, contract). These are in
- * the boot configuration, which the attestation document names. The other settings are not in it.
+ * unset. Relying parties must know some settings (providers, CAs, chain, contract). Only these are
+ * in the boot configuration, whose digest is in the attestation document.
  */
 export type EnclaveConfig = {
   /**
@@ -28,8 +28,8 @@ export type EnclaveConfig = {
   readonly socketPath: string
   /**
    * ENCLAVE_SOCKET_MODE: who may open the socket. `600`: only this user. `660`: also the group of
-   * its file. An image needs `660`, because its bridges run as another user. The setgid bit of the
-   * folder gives the socket the group of the bridges. Default: 600.
+   * the socket's file. An image needs `660`, because its bridges run as another user. The setgid
+   * bit of the folder gives the socket the group of the bridges. Default: 600.
    */
   readonly socketMode: SocketMode
   /**
@@ -68,12 +68,14 @@ export type EnclaveConfig = {
   readonly limits: Limits
   /**
    * ATTESTATION_RENEW_MS: age at which the attestation document is renewed, milliseconds. Default
-   * 3600000 (1 h): a leaf lives 3 h, so renewal may fail for two hours before calls are refused.
+   * 3600000 (1 h): a leaf certificate lives 3 h, so renewal may fail for two hours before calls are
+   * refused.
    */
   readonly attestationRenewMs: number
   /**
-   * SHUTDOWN_GRACE_MS: how long SIGTERM waits for running calls and for the gateway to fetch what
-   * is sealed, milliseconds. Default 30000: what orchestrators commonly give before SIGKILL.
+   * SHUTDOWN_GRACE_MS: after SIGTERM, how long the enclave waits for running calls and for the
+   * gateway to fetch sealed completions, milliseconds. Default 30000: what orchestrators commonly
+   * give before SIGKILL.
    */
   readonly shutdownGraceMs: number
 }

@@ -16,7 +16,7 @@ const lines = openStandardError({
   describeDropped: (lines) => formatLine(Date.now(), 'warn', 'log lines dropped', { lines }),
 })
 const log = createEventLog(lines.write, Date.now)
-// The parent process reads only one line, and can already have ended.
+// Ignored: the parent process reads only one line, and can end first.
 process.stdout.on('error', () => undefined)
 
 // An enclave in an unknown state must not sign. A dead process is detected and replaced.

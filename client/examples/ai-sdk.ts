@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
 import { streamText } from 'ai'
-import { connect } from '../index.ts' // installed: from 'affidavit'
+import { connect } from '../index.ts' // after npm install: from 'affidavit'
 
 const [url = '', apiKey = '', file = '', prompt = 'Hello'] = process.argv.slice(2)
 const { roots, ...expect } = JSON.parse(readFileSync(file, 'utf8'))

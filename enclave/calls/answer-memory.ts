@@ -11,10 +11,7 @@ import { weighAssembly, weighJson } from '../log/weigh-json.ts'
 /** Memory for each byte of an incomplete event: the growing buffer and the lines' text. */
 const WAITING_FACTOR = 6
 
-/**
- * At the limit, an assembly is measured again only if later events have over 1/8 of the assembly's
- * bytes.
- */
+/** If memory is short, the assembly is measured again only if it can have grown by over 1/8. */
 const RECOUNT_SHARE = 8
 
 /**
@@ -28,7 +25,7 @@ export function admitAnswer(space: Pick<Reservation, 'hold'>, body: Uint8Array):
   takeSpace(space.hold(weighJson(body, size)))
 }
 
-/** Throws CallFault `answer_too_large` unless a reservation was granted. */
+/** Throws CallFault `answer_too_large` if a reservation was refused. */
 export function takeSpace(isGranted: boolean): void {
   if (!isGranted)
     throw new CallFault(
@@ -38,13 +35,14 @@ export function takeSpace(isGranted: boolean): void {
 }
 
 /**
- * Accounts for the memory of one stream. It adds the maximum that each event can need. When this
- * sum reaches the last measured size, it measures the assembly again. Thus a stream whose chunks
- * replace the same members reserves little memory, and each part of an event takes constant time.
+ * Reserves the memory of one stream. Each event adds the maximum that it can need. When these
+ * additions exceed the last measured size, the assembly is measured again. Thus a stream whose
+ * chunks replace the same members reserves little memory, and each part of an event takes constant
+ * time.
  */
 export class StreamMemory {
   private readonly space: Pick<Reservation, 'hold'>
-  /** Returns what grows with the answer. */
+  /** Returns the answer so far, as maps, arrays, objects and strings. */
   private readonly assembly: () => unknown
   /** Bytes of the assembly at the last count. */
   private knownBytes = 0

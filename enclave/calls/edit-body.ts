@@ -17,7 +17,7 @@ export function setIncludeUsage(body: Uint8Array, options: Json): Uint8Array {
 
 /**
  * Removes the top-level member `name` and keeps every other byte. `body` is a JSON object that
- * parseStrictJson accepted. Returns `body` itself without such a member.
+ * parseStrictJson accepted. Returns `body` itself if it does not have the member.
  */
 export function removeMember(body: Uint8Array, name: string): Uint8Array {
   const member = findMember(body, name)
@@ -79,7 +79,7 @@ function endOfString(body: Uint8Array, start: number): number {
   return index + 1
 }
 
-/** A name may contain escapes: `stream\u005foptions` names the same member. */
+/** A name may contain escapes: `stream\u005foptions` means `stream_options`. */
 function decodeString(token: Uint8Array): unknown {
   return JSON.parse(Buffer.from(token).toString('utf8'))
 }

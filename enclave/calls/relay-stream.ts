@@ -92,7 +92,7 @@ class StreamRelay {
     await this.send()
   }
 
-  /** Sends pending events and the held event. An incomplete stream has no last event. */
+  /** Sends pending events and the held event, because an incomplete stream has no last event. */
   async release(): Promise<void> {
     this.output.flush()
     await this.send()
@@ -135,8 +135,9 @@ class StreamRelay {
   }
 
   /**
-   * Sends the events of one packet together, which is cheaper than event by event. While the
-   * gateway does not read, the provider is not read, and the provider's time limit stops.
+   * Sends the events of one packet together, because one write is cheaper than many. While the
+   * gateway does not read, the enclave reads nothing from the provider, and the provider's time
+   * limit stops.
    */
   private async send(): Promise<void> {
     const { sink, watchdog, idleTimeoutMs } = this.input

@@ -174,13 +174,13 @@ async function askProvider(running: RunningCall): Promise<void> {
   } catch (error) {
     if (!(mayBeMade && error instanceof CallFault)) throw error
     const { code, message, ...more } = error.fault
-    // Only for the types: no CallFault has this code, only a ProviderRefusal.
+    // This line is only for the types: no CallFault has this code.
     if (code === 'provider_refused') throw error
     throw new CallFault(code, message, { ...more, may_be_made: true })
   }
 }
 
-/** Throws unless the answer can be a completion. */
+/** Throws if the answer cannot be a completion. */
 async function checkHead(running: RunningCall, answer: ProviderAnswer): Promise<void> {
   const { status, headers } = answer
   if (status >= 400)
@@ -213,7 +213,10 @@ async function readReasons(running: RunningCall, { body }: ProviderAnswer): Prom
   }
 }
 
-/** Throws if the answer should be a stream but is not. Repeats the answer's reason, if any. */
+/**
+ * Throws if the answer should be a stream but is not. The message has the provider's reason, if
+ * any.
+ */
 async function checkIsStream(running: RunningCall, answer: ProviderAnswer): Promise<void> {
   const { 'content-type': type = '' } = answer.headers
   if (!NO_STREAM.test(type)) return

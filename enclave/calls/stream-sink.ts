@@ -4,8 +4,7 @@ import { STREAM_EVENTS } from '../protocol/enclave-api.ts'
 
 export type StreamSink = {
   /**
-   * Sends text. The first call sends the response's head before the text. Returns true if there is
-   * room.
+   * Sends text. The first text is sent after the response's head. Returns true if there is room.
    */
   readonly write: (text: string) => boolean
   /**
@@ -13,7 +12,10 @@ export type StreamSink = {
    * CallerGone if the gateway makes no room within the drain timeout.
    */
   readonly drained: () => Promise<void>
-  /** Takes the last chunk (canonical text), to be sent with the proof. Returns as `write` does. */
+  /**
+   * Takes the last chunk (canonical text), which is sent with the proof. Returns true if there is
+   * room.
+   */
   readonly last: (chunk: string) => boolean
 }
 

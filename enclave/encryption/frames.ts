@@ -11,8 +11,8 @@ import { hkdfExpand, hkdfExtract, KEY_BYTES } from './hpke.ts'
 
 /**
  * Encrypts the frames of an answer, in their order (EHBP). The keys are derived as in RFC 9458
- * section 4.4. `secret` is the context's export RESPONSE_EXPORT, `enc` the call's encapsulated key.
- * `responseNonce` is 32 random bytes, sent with the answer.
+ * section 4.4. `secret` is what the context exports for RESPONSE_EXPORT. `enc` is the call's
+ * encapsulated key. `responseNonce` is 32 random bytes, sent with the answer.
  */
 export function createFrameSealer(options: {
   readonly secret: Uint8Array

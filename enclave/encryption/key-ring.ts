@@ -9,18 +9,21 @@ import { KEY_BYTES, type KeyPair, publicKeyOf } from './hpke.ts'
 
 /** How often a new key is made, milliseconds. */
 export const ROTATION_MS = 3_600_000
-/** Lifetime of a key, milliseconds. Calls under the previous key still succeed. */
+/**
+ * Lifetime of a key, milliseconds. It is longer than ROTATION_MS, so that calls under the previous
+ * key still succeed.
+ */
 export const LIFETIME_MS = 2 * ROTATION_MS
 /**
- * The stated validity starts this long ago, for callers with slow clocks. It ends this long before
- * the key expires, for calls that are on their way.
+ * The stated validity starts this long before the key is made, for callers with slow clocks. It
+ * ends this long before the key expires, for calls that are on their way.
  */
 const CLOCK_ROOM_SECONDS = 60
 const RETRY_MS = 5_000
 
 /**
- * Maximum number of remembered encapsulated keys per key, each 13 to 27 bytes. A new key is made
- * before this number is reached.
+ * Maximum number of encapsulated keys that one key remembers. Each takes 13 to 27 bytes. A new key
+ * is made before this number is reached.
  */
 const SEEN_MAX = 2 ** 20
 
@@ -42,7 +45,7 @@ export type RingKey = KeyPair & {
 export type KeyRing = {
   /** The usable keys, newest first. A secret is overwritten when its key expires. */
   readonly keys: () => readonly RingKey[]
-  /** The same keys as statements signed by the notary. */
+  /** The usable keys, as statements that the notary signed. */
   readonly statements: () => readonly EncryptionKey[]
   /** Overwrites all secrets. */
   readonly stop: () => void

@@ -27,8 +27,8 @@ export type OpenedCall = {
 }
 
 /**
- * Limit for the overhead of a body's frames, bytes: lengths, tags, and empty frames. It limits the
- * number of decryptions: 52,000 frames of one byte.
+ * Limit for the overhead of a body's frames, bytes: lengths, tags, and empty frames. Thus a call
+ * has at most 52,000 frames of one byte to decrypt.
  */
 const FRAMING_BYTES_MAX = 1024 * 1024
 
@@ -48,7 +48,8 @@ export async function openCall(
   try {
     return await readCall(request, { ...options, room })
   } catch (error) {
-    // Some senders read no answer before they have sent all, so the rest is read and dropped.
+    // Some senders read no answer before they have sent the whole call, so the rest is read and
+    // dropped.
     request.resume()
     if (error instanceof FormatError) throw badCiphertext()
     if (error instanceof CallFault) throw error
@@ -101,7 +102,7 @@ type FirstFrame = {
   readonly callerCredential: string | null
 }
 
-/** Does all work with the key at once, because the key may expire while the rest arrives. */
+/** Does all work with the key now, because the key may expire before the whole call arrives. */
 function openFirst(
   frame: Uint8Array,
   { call, ring }: { readonly call: EncryptedCall; readonly ring: KeyRing },
@@ -140,7 +141,7 @@ function openCredential(key: RingKey, call: EncryptedCall): string | null {
   const credential = setUpRecipient(key, { enc, info: CREDENTIAL_INFO })
     .open(sealed.subarray(KEY_BYTES), Buffer.from(call.encapsulated_key))
     .toString('latin1')
-  // A header contains the credential, so it must be printable.
+  // The credential is sent in a header, so it must be printable.
   if (!/^[\x21-\x7e]+$/.test(credential) || credential.length > CREDENTIAL_BYTES_MAX)
     throw badCiphertext()
   return credential

@@ -187,8 +187,8 @@ type ApplicationParts = {
 
 /**
  * Lays out the application ramdisk like AWS's own tools: `/cmd` and `/env`, one string per line,
- * and the root file system below `/rootfs`. Thus it runs under AWS's init program and under our
- * init.
+ * and the root file system below `/rootfs`. Thus the application runs under AWS's init program and
+ * under our init.
  */
 export function layOutApplication(parts: ApplicationParts): FileTree {
   const root = mergeTrees(

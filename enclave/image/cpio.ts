@@ -108,7 +108,7 @@ function padding(length: number): Uint8Array {
  * compression is plain JavaScript.
  */
 export function compressGzip(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
-  // Without `mem`, fflate computes a logarithm. JavaScript does not define its last bit.
+  // Without `mem`, fflate computes a logarithm, whose last bit can differ between engines.
   const deflated = deflateSync(bytes, { level: 6, mem: 12 })
   const trailer = Buffer.alloc(8)
   trailer.writeUInt32LE(crc32(bytes), 0)

@@ -87,7 +87,9 @@ function findLocked(locked: Locked, name: string): LockedPackage {
   return { version, integrity: entry.integrity ?? '', license, dependencies }
 }
 
-/** Every package is a direct dependency with an exact version: npm cannot choose another. */
+/**
+ * Every package is a direct dependency with an exact version, so npm cannot choose another version.
+ */
 function writeManifests(
   version: string,
   packages: readonly (LockedPackage & { name: string })[],

@@ -132,7 +132,7 @@ function measureSigner({ certificate }: ImageSigner): string {
 }
 
 /**
- * Writes the metadata section like AWS's builder, but without the time, so that the same image has
+ * Writes the metadata section like AWS's builder, but without the time, so that a rebuilt image has
  * the same bytes. The section is not measured, so the facts that matter are in `measurements.json`.
  */
 function writeMetadata(image: {

@@ -69,8 +69,8 @@ const PRINT_CAS =
   "process.stdout.write(require('node:tls').rootCertificates.map((certificate) => certificate + '\\n').join(''))"
 
 /**
- * Reads the CAs of the image's own Node.js: the builder's Node.js can have other CAs. The program
- * runs without environment variables, so that they do not change the result.
+ * Reads the CAs of the image's own Node.js: the builder's Node.js can have other CAs. This Node.js
+ * runs without environment variables, because they could change the result.
  */
 async function readCarriedCas(node: TreeEntry, cache: string): Promise<Uint8Array> {
   if (node.kind !== 'file')
@@ -133,7 +133,7 @@ type Bridge = {
   readonly address: string
   readonly port: number
   /**
-   * 8000 plus the bridge's number, from 2. vsock-proxy forwards each such port to one host and
+   * 8000 plus the bridge's number, from 2. vsock-proxy forwards each of these ports to one host and
    * port.
    */
   readonly vsockPort: number

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto'
 import { COUNT_MAX, CountTable } from './count-table.ts'
 
 /**
- * Maximum number of requests in one generation. A full generation ends, but not before
- * GENERATION_MIN_MS.
+ * Maximum number of requests in one generation (a CountTable). A full generation ends, but not
+ * before GENERATION_MIN_MS.
  */
 export const GENERATION_REQUESTS_MAX = 2 ** 22
 

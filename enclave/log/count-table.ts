@@ -6,7 +6,8 @@ const SLOTS_MIN = 1_024
 
 /**
  * Stores counts by 64-bit fingerprint, in arrays of numbers: a Map would take eight times the
- * memory. A slot with count 0 is free. Instead of a taken slot, the next free slot is used.
+ * memory. A slot with count 0 is free. If a fingerprint's slot is taken, the next free slot is
+ * used.
  */
 export class CountTable {
   readonly beganAtMs: number

@@ -42,7 +42,7 @@ export class Space {
     return this.usedBytes
   }
 
-  /** Reserves memory for a call whose request takes `requestBytes`. Null if there is not enough. */
+  /** Reserves memory for a call whose request takes `requestBytes`. Null if memory is short. */
   reserve(requestBytes: number): Reservation | null {
     let held = 0
     let answerBytes = 0

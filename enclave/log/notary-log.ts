@@ -9,7 +9,7 @@ import type { Space } from './memory-budget.ts'
 import { weighString } from './weigh-json.ts'
 
 /**
- * Limit for the completions in a pull reply, bytes of memory. One larger completion is still sent.
+ * Limit for the completions in a pull reply, bytes of memory. A larger completion is sent alone.
  */
 export const PULL_BYTES_MAX = 8 * 1024 * 1024
 
@@ -31,7 +31,7 @@ export class NotaryLog {
   private readonly domain: LogDomain
   private readonly space: Space
   private edge: Edge = emptyEdge
-  /** Edge over all leaves. With it, a head needs no hashes of all pending leaves. */
+  /** Edge over all leaves, so that a head can be computed without hashing all pending leaves. */
   private tip: Edge = emptyEdge
   private pending: PendingEntry[] = []
   /** Number of leaves that the gateway received at least once. */

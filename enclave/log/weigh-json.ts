@@ -2,11 +2,10 @@ import { isAscii } from 'node:buffer'
 import type { JsonSize } from '../../attestation/json/json-size.ts'
 
 /**
- * Bytes of memory that an object or list, a member and an item take from parsing to sealing. They
- * include the canonical text and temporary data. Measured as the smallest heap in which a million
- * values can be parsed and hashed (Node.js 24). Results: 124 for an empty object in an array, 55 to
- * 93 for an item, 140 for a member of one large object, 320 for an object with a member of a unique
- * name.
+ * Bytes of memory for each object or list, each member and each item, from parsing to sealing, with
+ * the canonical text and temporary data. Measured as the smallest heap in which a million values
+ * can be parsed and hashed (Node.js 24). Results: 124 for an empty object in an array, 55 to 93 for
+ * an item, 140 for a member of one large object, 320 for an object with a member of a unique name.
  */
 const CONTAINER_BYTES = 80
 const MEMBER_BYTES = 200
@@ -26,7 +25,7 @@ const KEPT_FACTOR = 6
 
 /**
  * Returns the memory that a JSON text of this size takes until sealing, bytes. The text is UTF-8 or
- * decoded. Never too low.
+ * decoded. The result is never too low.
  */
 export function weighJson(text: Uint8Array | string, size: JsonSize): number {
   const utf8Bytes = Buffer.byteLength(text)
@@ -34,7 +33,9 @@ export function weighJson(text: Uint8Array | string, size: JsonSize): number {
   return utf8Bytes * (isPlain ? TEXT_FACTOR : WIDE_TEXT_FACTOR) + weighSize(size)
 }
 
-/** Memory of a sealed text, bytes for each character: one, or two if any character is not ASCII. */
+/**
+ * Returns the bytes of memory of a sealed text: one per character, two if the text is not ASCII.
+ */
 export function weighString(text: string): number {
   const utf8Bytes = Buffer.byteLength(text)
   return utf8Bytes === text.length ? utf8Bytes : Math.max(utf8Bytes, 2 * text.length)

@@ -34,7 +34,7 @@ function createDeviceTransport(descriptor: number, native: NativeCalls): NsmTran
       message[0] = address + BigInt(REQUEST_OFFSET)
       message[1] = BigInt(request.length)
       message[2] = address + BigInt(RESPONSE_OFFSET)
-      // Always the whole buffer: the kernel silently cuts longer answers.
+      // The length of the whole buffer, because the kernel silently cuts longer answers.
       message[3] = BigInt(NSM_RESPONSE_BYTES_MAX)
       const { result, errno } = await native.ioctl({
         descriptor,

@@ -5,9 +5,9 @@ import { createNsmClient, type Nsm, NsmError } from './nsm.ts'
 
 /**
  * Opens the software security module on the Unix socket at `path`, with the same messages as the
- * device. It is only for development. One connection is one boot of the module: when it is lost,
- * every later call fails. Throws NsmError Unavailable when no process listens. Does NOT protect
- * anything: the user who runs the module has its keys and sets its measurements.
+ * device. It is only for development. Each connection is a new boot of the module. After a lost
+ * connection, every later call fails. Throws NsmError Unavailable when no process listens. Does NOT
+ * protect anything: the user who runs the module has its keys and sets its measurements.
  */
 export async function openSocketNsm(path: string): Promise<Nsm> {
   const socket = connect(path)

@@ -36,7 +36,7 @@ export const ENCLAVE_PATHS = {
   completions: '/v1/completions',
   /**
    * POST frames of EHBP, CALL_HEADER → EncryptedRecord after EncryptedRecord, or EnclaveFault. The
-   * dialect as for `completions`.
+   * path names the dialect, as for `completions`.
    */
   encrypted: '/v1/encrypted/completions',
   /** POST AnchorProof → {} */
@@ -151,7 +151,7 @@ export type EncryptedCall = {
   /** `Ehbp-Encapsulated-Key`: 64 hex digits. */
   readonly encapsulated_key: string
   /**
-   * The caller's own credential for the provider, encrypted to the same key (design: Encrypted
+   * The caller's own credential for the provider, encrypted to the call's key (design: Encrypted
    * calls): base64url of encapsulated key and ciphertext, or null.
    */
   readonly sealed_credential: string | null
@@ -293,7 +293,7 @@ export const FAULT_STATUS = {
   not_ready: 503, // no attestation document, a wrong clock, or a shutdown
   too_busy: 503, // too many calls at once
   invalid_call: 400, // the gateway's call is malformed: header, query or body (404: unknown path)
-  log_conflict: 409, // a pull below the acknowledged index, or above the handed-over index
+  log_conflict: 409, // a pull below the acknowledged index, or above what the gateway received
   bad_ciphertext: 400, // a later frame of an encrypted call cannot be decrypted
   unknown_key: 422, // this enclave does not have the key of an encrypted call
   replayed_call: 409, // this encrypted call was made before
@@ -304,17 +304,17 @@ export const FAULT_STATUS = {
 export type EnclaveFaultCode = keyof typeof FAULT_STATUS | 'provider_refused'
 
 export type PullRequest = {
-  /** First requested index. The enclave drops everything below it as acknowledged. */
+  /** First requested index. The enclave drops all earlier completions: they are acknowledged. */
   readonly from: number
   /** Longest wait for the first completion, milliseconds. */
   readonly wait_ms: number
   /** Maximum number of completions. The reply's head ends at the last of them. */
   readonly max: number
-  /** Digest of a document that the gateway already has, to leave out of `documents`. */
+  /** Digest of a document that the gateway already has. The reply leaves it out of `documents`. */
   readonly known_document: string | null
   /**
-   * Proofs for encrypted calls below `from`. They complete the answers. Default: empty. Leave it
-   * out for an older enclave: it would refuse the request as too long.
+   * Proofs that complete the answers of encrypted calls below `from`. Default: empty. Leave this
+   * member out for an older enclave, because that enclave refuses longer requests.
    */
   readonly proofs?: readonly AnchorProof[]
 }

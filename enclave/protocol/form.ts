@@ -46,7 +46,7 @@ export type ObjectForm = {
   readonly members: Readonly<Record<string, Form>>
   /** Additional forms of the object, chosen by its member `type`. */
   readonly byType?: Readonly<Record<string, Form>>
-  /** Finds faults between members. Called only if each member has the right type. */
+  /** Finds faults that involve several members. Called only if each member has the right type. */
   readonly between?: (value: JsonObject) => readonly Found[]
 }
 
@@ -119,7 +119,7 @@ export function faultsOf(form: Form, value: Json | undefined): readonly Found[] 
 
 const NONE: readonly Found[] = []
 
-/** A fault at `loc`. After it, the checks between members are skipped. */
+/** Returns a fault at `loc`. An object with this fault is not checked by `between`. */
 export function found(fault: Fault, ...loc: readonly (string | number)[]): Found {
   return { loc, ...fault, isBound: false }
 }

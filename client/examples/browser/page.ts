@@ -1,5 +1,5 @@
 import OpenAI from 'openai'
-import { AffidavitError, connect } from '../../index.ts' // installed: 'affidavit'
+import { AffidavitError, connect } from '../../index.ts' // after npm install: from 'affidavit'
 
 const form = find('form', HTMLFormElement)
 const answer = find('#answer', HTMLElement)

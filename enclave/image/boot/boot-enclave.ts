@@ -30,7 +30,7 @@ type BootOptions = {
   /** Port of the demonstration provider on 127.0.0.1, the only port that the enclave can reach. */
   readonly providerPort: number
   /**
-   * Folder for the boot files and the enclave's socket. The program creates it for this user only.
+   * Folder for the boot files and the enclave's socket. bootEnclave creates it for this user only.
    * The kernel limits the path of a socket to 100 bytes.
    */
   readonly folder: string
@@ -145,8 +145,8 @@ type BootFiles = {
 const RAMDISK_ALIGNMENT_BYTES = 4
 
 /**
- * Splits an image file into files in `folder`, as the hypervisor does, and measures it. Thus the
- * measured bytes are the booted bytes. Throws EifError for a file that is not an image.
+ * Splits an image file into files in `folder`, as the hypervisor does, and measures the image. Thus
+ * the measured bytes are the booted bytes. Throws EifError for a file that is not an image.
  */
 export async function openBootFiles(eifPath: string, folder: string): Promise<BootFiles> {
   const { size } = await stat(eifPath)
