@@ -10,8 +10,8 @@ import type { ProviderEndpoint, ProviderEntry } from '../protocol/enclave-api.ts
 
 /**
  * How long an unused connection is kept, milliseconds. Servers close unused connections after 5 s
- * or more. A call on such a connection would fail, and a completion must not be made twice, so
- * connections are closed here first.
+ * or more. The enclave closes them earlier, because a call on a closed connection fails, and a
+ * completion must not be made twice.
  */
 export const IDLE_CONNECTION_MS = 4_000
 

@@ -121,7 +121,7 @@ function findText(data: string, name: HoleName): Hole | null {
   return data[start - 1] === '"' && end > start && data[end] === '"' ? { name, start, end } : null
 }
 
-/** Returns the end of the canonical text that begins here. A quotation mark ends it. */
+/** Returns the index of the end of the canonical text that begins at `start`. */
 function endOfText(data: string, start: number): number {
   const quote = data.indexOf('"', start)
   if (quote >= 0 && PLAIN_TEXT.test(data.slice(start, quote))) return quote

@@ -11,7 +11,7 @@ export const budgetDescription = z.object({
   key: z.string().nullable(),
   what: z.enum(['requests', 'tokens', 'money']),
   per: z.enum(['day', 'month', 'total']),
-  /** In billionths for money, like `used` and `left`. */
+  /** Money is in billionths, here and in `used` and `left`. */
   bound: z.int(),
   used: z.int(),
   left: z.int(),

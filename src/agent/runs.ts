@@ -63,7 +63,7 @@ export function createRuns({
   runsMax = RUNS_MAX,
 }: {
   readonly nodeType: NodeType
-  /** A node for images has one model, which image frames do not name. */
+  /** Image frames name no model, because a node for images has only one. */
   readonly models: readonly string[]
   /** True if the backend may receive URLs of images. Default false. */
   readonly fetchesMedia?: boolean | undefined
