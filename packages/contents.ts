@@ -23,7 +23,7 @@ export type PackageContents = {
 }
 
 type Dependency = {
-  /** Default: the range of the repository's own package.json. */
+  /** Default: the range in the repository's own package.json. */
   readonly range?: string
   /** True if the package is used only when the user has installed it. */
   readonly isOptional?: boolean

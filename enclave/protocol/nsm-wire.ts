@@ -60,7 +60,8 @@ export function encodeFrame(message: Uint8Array): Uint8Array {
 }
 
 /**
- * Returns the messages from a socket in order. Throws RangeError for one longer than `bytesMax`.
+ * Returns the messages from a socket in order. Throws RangeError for a message longer than
+ * `bytesMax`.
  */
 export async function* readFrames(
   chunks: AsyncIterable<Uint8Array>,

@@ -154,7 +154,8 @@ async function exchange(
       }
       cancel.signal.addEventListener('abort', abandon)
       if (cancel.signal.aborted) abandon()
-      // Errors after the answer's head reach this listener too: it stays until the request ends.
+      // This listener stays until the request ends, because errors can also follow the answer's
+      // head.
       request.on('error', (error) => reject(toFault(error, { provider, isConnected })))
       request.on('upgrade', (_, socket) => {
         socket.destroy()
@@ -214,8 +215,8 @@ function toFault(
 const NAME_CHARACTERS_MAX = 1024
 
 /**
- * The identity of a connection's other side, for the receipt: negotiated protocol, SHA-256 of the
- * leaf certificate's subjectPublicKeyInfo, subject and issuer on one line. Read once per
+ * Returns the identity of a connection's other side for the receipt: negotiated protocol, SHA-256
+ * of the leaf certificate's subjectPublicKeyInfo, subject and issuer on one line. Read once per
  * connection. Throws if Node.js did not verify the socket (rejectUnauthorized). Shows which key
  * answered, NOT what produced the answer (a CDN can have the key).
  */

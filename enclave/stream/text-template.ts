@@ -41,7 +41,7 @@ const MARKS: Readonly<Record<HoleName, string>> = {
   content: 'text of a chunk',
   [PADDING]: 'padding of a chunk',
 }
-/** Longer events are not chunks of one or two tokens. */
+/** Longer events hold many tokens, and get no template. */
 const LENGTH_MAX = 16 * 1024
 
 /**

@@ -38,7 +38,7 @@ export const usageRow = z.object({
   /** Tokens of calls whose prompt and answer are counted separately. */
   prompt_tokens: z.int(),
   completion_tokens: z.int(),
-  /** Tokens of all other calls. */
+  /** Tokens that are not counted separately. */
   unsplit_tokens: z.int(),
   /** The total cost of the requests that have a price: billionths as decimal digits. */
   money: z.string().regex(/^\d+$/),

@@ -155,7 +155,7 @@ export type ErrorReply = {
   readonly body: string
 }
 
-/** An unexpected error becomes a 500 without details. The caller must log it. */
+/** An unexpected error becomes a 500 without details. The caller must log this error. */
 export function errorReply(error: unknown): ErrorReply {
   if (error instanceof ValidationError)
     return { status: 422, headers: {}, body: validationEnvelope(error.detail) }

@@ -280,7 +280,10 @@ const RETRY_MS = 1_000
 /** Maximum number of calls in a step. A larger step would delay other calls. */
 const STEP_TAKES_MAX = 256
 
-/** Maximum number of usages that wait for an unreachable database. Further models count as `*`. */
+/**
+ * Maximum number of usages that are kept for an unreachable database. Usage of further models
+ * counts as `*`.
+ */
 const USAGES_MAX = 4_096
 
 type BucketName = Pick<LimitBucket, 'accountId' | 'group' | 'limits'>

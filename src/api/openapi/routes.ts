@@ -60,7 +60,7 @@ export const helloRoutes: readonly Route[] = ['/api/hello', '/v1/verified/anthro
 
 /** `routes`: without this route. */
 export function documentRoute(routes: readonly Route[]): Route {
-  // Made at the first request, which most processes never receive.
+  // Made on demand, because most processes never need the document.
   let text: string | null = null
   return defineRoute({
     method: 'GET',
