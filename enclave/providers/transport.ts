@@ -100,8 +100,8 @@ export function createTransport(options: {
 }
 
 /**
- * All headers for a provider, except Host and Connection. Of the caller's own headers, only those
- * that are hashed are sent.
+ * Returns the headers for a provider, except Host and Connection. Includes only those headers of
+ * the caller that are hashed.
  */
 function requestHeaders(call: ProviderCall): Record<string, string> {
   const { endpoint, credential, headers, body, isStream } = call
@@ -116,7 +116,10 @@ function requestHeaders(call: ProviderCall): Record<string, string> {
   }
 }
 
-/** Sends a call. Closes a kept connection whose key is not accepted, and returns `other_key`. */
+/**
+ * Sends a call. If a kept connection has a key that is not accepted, closes it and returns
+ * `other_key`.
+ */
 async function exchange(
   request: ClientRequest,
   call: ProviderCall,
@@ -127,7 +130,7 @@ async function exchange(
   let timer: NodeJS.Timeout | undefined
   try {
     const body = await new Promise<IncomingMessage | 'other_key'>((resolve, reject) => {
-      // Nothing is written before this check: the head is sent with the body.
+      // Writes nothing until the key is checked, because the head is sent with the body.
       const send = (socket: Socket) => {
         clearTimeout(timer)
         if (!hasAcceptedKey(socket, call.keys)) {
@@ -211,7 +214,7 @@ function toFault(
       )
 }
 
-/** Longest distinguished name in a receipt, characters. Longer names are cut. */
+/** Maximum length of a distinguished name in a receipt, characters. Longer names are cut. */
 const NAME_CHARACTERS_MAX = 1024
 
 /**

@@ -91,7 +91,7 @@ export type BudgetsStore = {
   expire(): Promise<void>
 }
 
-/** The database itself counts (migrations/initial/steps.ts). */
+/** The counting itself is in migrations/initial/steps.ts. */
 export function createBudgetsStore(
   { queries }: Pick<Database, 'queries'>,
   clock: StoreClock = null,
