@@ -34,11 +34,12 @@ import {
 const HEAD_ATTESTATION_BYTES_MAX = 4_096
 
 /**
- * Size limit of a pull with a commit's proofs, bytes. Each encrypted call adds about 2,000 bytes.
+ * Size limit of a request with proofs of a commit, bytes. Each encrypted call adds about 2,000
+ * bytes.
  */
 const PROOFS_REQUEST_BYTES_MAX = 1024 * 1024
 
-/** Size limit of a call's headers, bytes: context and credential as base64url of JSON. */
+/** Size limit of a call's headers, bytes. They hold context and credential as base64url of JSON. */
 const HEADER_BYTES_MAX = 64 * 1024
 
 /**
@@ -75,7 +76,7 @@ export function createEnclaveServer(options: ServerOptions): Server {
     keepAliveTimeout: KEEP_ALIVE_MS,
   }
   return createServer(settings, (request, response) => {
-    // The gateway closed the connection during a write.
+    // This event means that the gateway closed the connection.
     response.on('error', () => undefined)
     serve(options, request, response).catch((error: unknown) =>
       sendFault(options.log, response, error),
@@ -193,7 +194,7 @@ async function pull(
   const { log } = options.core
   const asked = decodePull(await readRequest(request, PROOFS_REQUEST_BYTES_MAX))
   for (const proof of asked.proofs) options.encryption.waiters.give(proof)
-  // Acknowledges before the wait, so that acknowledged completions take no memory during it.
+  // Acknowledged completions take no memory during the wait below.
   log.acknowledge(asked.from)
   const gone = new AbortController()
   response.once('close', () => gone.abort())

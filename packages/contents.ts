@@ -23,19 +23,19 @@ export type PackageContents = {
 }
 
 type Dependency = {
-  /** Default: the range of the repository's own package.json. */
+  /** Default: the range in the repository's own package.json. */
   readonly range?: string
   /** True if the package is used only when the user has installed it. */
   readonly isOptional?: boolean
 }
 
 /**
- * The oldest Node.js that the packages and their dependencies support. It is the first version 20
- * that loads modules as version 22 does.
+ * The oldest Node.js that the packages and their dependencies support. It is the first release of
+ * version 20 that loads modules as version 22 does.
  */
 export const NODE_VERSION_MIN = '20.19.0'
 
-/** The page that checks evidence, without data. Saved pages name its SHA-256. */
+/** The page that checks evidence, without evidence in it. Saved evidence pages name its SHA-256. */
 export const VERIFIER_FILE = 'verify.html'
 
 /** Files of a package in addition to its programs and licences. */

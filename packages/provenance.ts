@@ -19,7 +19,8 @@ export type BuildFacts = {
   readonly commit: string
   readonly committedAtMs: number
   /**
-   * Sources that differ from the commit. With them, another build does not produce the same bytes.
+   * Sources that differ from the commit. If there are any, another build does not produce the same
+   * bytes.
    */
   readonly uncommitted: readonly string[]
   /** Versions by name. */

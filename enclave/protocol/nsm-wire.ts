@@ -1,7 +1,7 @@
 /*
- * The messages between an enclave and its security module: one CBOR request, one CBOR answer, one
- * at a time. A Nitro enclave sends them through its kernel (/dev/nsm). In development, the messages
- * go through a Unix socket, each after its length.
+ * The messages between an enclave and its security module: one CBOR request, then its CBOR answer.
+ * A Nitro enclave sends messages through its kernel (/dev/nsm). In development, messages go through
+ * a Unix socket, and each message follows its length.
  */
 
 /** The values for an attestation document. Null leaves a value out. */
@@ -32,8 +32,8 @@ export const NSM_REQUEST_BYTES_MAX = 0x1000
 export const NSM_RESPONSE_BYTES_MAX = 0x3000
 
 /**
- * Longest public_key, user_data and nonce in real documents. The limits in AWS's documentation are
- * 512 and 1024.
+ * Maximum length of public_key, user_data and nonce in real documents, bytes. AWS documents both
+ * 512 and 1024 as limits.
  */
 export const ATTESTATION_FIELD_BYTES_MAX = 1024
 
@@ -59,7 +59,10 @@ export function encodeFrame(message: Uint8Array): Uint8Array {
   return Buffer.concat([head, message])
 }
 
-/** Returns the messages from a socket, one after the other. Throws RangeError above `bytesMax`. */
+/**
+ * Returns the messages from a socket in order. Throws RangeError for a message longer than
+ * `bytesMax`.
+ */
 export async function* readFrames(
   chunks: AsyncIterable<Uint8Array>,
   bytesMax: number,

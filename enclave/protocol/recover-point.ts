@@ -2,8 +2,9 @@ import { recover } from 'tiny-secp256k1'
 import type { PointRecovery } from '../../attestation/account.ts'
 
 /**
- * libsecp256k1 as WebAssembly, in a tenth of the time of plain JavaScript (test/bench/signing.ts).
- * It is in the protocol's folder because gateway and enclave check many signatures of other logs.
+ * Recovers a point with libsecp256k1 as WebAssembly, ten times as fast as plain JavaScript
+ * (test/bench/signing.ts). Gateway and enclave share it, because both check many signatures of
+ * other logs.
  */
 export const recoverPoint: PointRecovery = ({ digest, compact, recoveryBit }) => {
   const point = recover(digest, compact, recoveryBit, false)

@@ -1,7 +1,7 @@
 import { parseLenientJson } from '../../attestation/json/parse-lenient.ts'
 import { isJsonArray, isJsonObject, type Json } from '../../attestation/json/value.ts'
 
-/** Maximum length of a message that is passed on, and of a code, characters. */
+/** Maximum lengths of the message and the code of a refusal, characters. */
 export const REFUSAL_MESSAGE_CHARACTERS_MAX = 2_000
 export const REFUSAL_CODE_CHARACTERS_MAX = 100
 
@@ -23,8 +23,8 @@ export type Refusal = {
 }
 
 /**
- * Reads the answer of a service that refuses a call: its message in every usual form, and its wait.
- * The answer is attacker-controlled. Never throws.
+ * Reads the message and the wait in the answer of a service that refuses a call. Understands every
+ * usual form of message. The answer is attacker-controlled. Never throws.
  */
 export function readRefusal(answer: {
   readonly headers: Readonly<Record<string, unknown>>
@@ -42,10 +42,10 @@ export function readRefusal(answer: {
 }
 
 /**
- * Message and code of an error's JSON: `{error: {message, code | type}}` (OpenAI's), with
- * `metadata.raw` (OpenRouter's), `{error: text}`, `{message}`, also as an object (Mistral's),
- * `{detail}`, also as a list (FastAPI's), `{errors}`, a text, or an array with one of these values
- * (Google's).
+ * Returns message and code of an error's JSON. Accepts `{error: {message, code | type}}` (OpenAI),
+ * this form with `metadata.raw` (OpenRouter), `{error: text}`, `{message}` with a text or an object
+ * (Mistral), `{detail}` with a text or a list (FastAPI), `{errors}`, a text alone, and an array
+ * that contains one of these values (Google).
  */
 export function readReason(body: Json): Pick<Refusal, 'message' | 'code'> {
   const outer = isJsonArray(body) ? (body[0] ?? null) : body

@@ -24,7 +24,7 @@ export const WRONG_TYPE = {
 
 export const MISSING: Fault = { msg: 'Field required', type: 'missing' }
 
-/** Returns the fault of a number, or of a text's or list's length, that is beyond a limit. */
+/** Returns the fault of a number, or of the length of a text or a list, that is beyond `bound`. */
 export function beyondBound(side: 'most' | 'least', origin: string, bound: number): Fault {
   const length = side === 'most' ? 'too_long' : 'too_short'
   if (origin === 'string')
@@ -35,7 +35,7 @@ export function beyondBound(side: 'most' | 'least', origin: string, bound: numbe
     : { msg: `Input should be greater than or equal to ${bound}`, type: 'greater_than_equal' }
 }
 
-/** The fault of a value that is not in this list. */
+/** Returns the fault of a value that is not in `values`. */
 export function noneOf(values: readonly string[]): Fault {
   const quoted = values.map((value) => `'${value}'`)
   const last = quoted.pop() ?? ''
@@ -50,7 +50,9 @@ export function unlikePattern(pattern: string): Fault {
 /** Maximum number of faults of one request that an answer contains. */
 export const FAULTS_MAX = 50
 
-/** Maximum length of a member name in a fault. Callers choose names: longer names are cut. */
+/**
+ * Maximum length of a member name in a fault. Longer names are cut, because callers choose names.
+ */
 export const LOC_NAME_LENGTH_MAX = 128
 
 /** The `loc` of a fault: the part of the request, and the path to the value. */

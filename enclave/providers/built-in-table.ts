@@ -1,10 +1,11 @@
 import type { ProviderEntry } from '../protocol/enclave-api.ts'
 
 /**
- * The providers of a production enclave: their OpenAI-compatible chat endpoints, and those of the
- * other dialects (recheck in each provider's API reference, under "OpenAI compatibility"). The
- * table is measured: it is in the code, and in the boot configuration that the attestation document
- * names. A call goes to the first entry with a matching pattern, so the order matters:
+ * The providers of a production enclave, with their endpoints for OpenAI-compatible chat and for
+ * the other dialects. Recheck the endpoints in each provider's API reference, under "OpenAI
+ * compatibility". The table is attested twice: in the measured code, and in the boot configuration
+ * that the attestation document names. A call goes to the first entry with a matching pattern, so
+ * the order matters:
  *
  * 1. Bare ids (`gpt-…`, `claude-…`) go to the maker of the model. Patterns do not overlap.
  * 2. Ids of the form `vendor/model` go to a host. Groq's and Together's ids are listed by name or

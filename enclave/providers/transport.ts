@@ -10,8 +10,8 @@ import type { ProviderEndpoint, ProviderEntry } from '../protocol/enclave-api.ts
 
 /**
  * How long an unused connection is kept, milliseconds. Servers close unused connections after 5 s
- * or more. A call on such a connection would fail, and a completion must not be made twice, so
- * connections are closed here first.
+ * or more. The enclave closes them earlier, because a call on a closed connection fails, and a
+ * completion must not be made twice.
  */
 export const IDLE_CONNECTION_MS = 4_000
 
@@ -100,8 +100,8 @@ export function createTransport(options: {
 }
 
 /**
- * All headers for a provider, except Host and Connection. Of the caller's own headers, only those
- * that are hashed are sent.
+ * Returns the headers for a provider, except Host and Connection. Includes only those headers of
+ * the caller that are hashed.
  */
 function requestHeaders(call: ProviderCall): Record<string, string> {
   const { endpoint, credential, headers, body, isStream } = call
@@ -116,7 +116,10 @@ function requestHeaders(call: ProviderCall): Record<string, string> {
   }
 }
 
-/** Sends a call. Closes a kept connection whose key is not accepted, and returns `other_key`. */
+/**
+ * Sends a call. If a kept connection has a key that is not accepted, closes it and returns
+ * `other_key`.
+ */
 async function exchange(
   request: ClientRequest,
   call: ProviderCall,
@@ -127,7 +130,7 @@ async function exchange(
   let timer: NodeJS.Timeout | undefined
   try {
     const body = await new Promise<IncomingMessage | 'other_key'>((resolve, reject) => {
-      // Nothing is written before this check: the head is sent with the body.
+      // Writes nothing until the key is checked, because the head is sent with the body.
       const send = (socket: Socket) => {
         clearTimeout(timer)
         if (!hasAcceptedKey(socket, call.keys)) {
@@ -154,7 +157,8 @@ async function exchange(
       }
       cancel.signal.addEventListener('abort', abandon)
       if (cancel.signal.aborted) abandon()
-      // Errors after the answer's head reach this listener too: it stays until the request ends.
+      // This listener stays until the request ends, because errors can also follow the answer's
+      // head.
       request.on('error', (error) => reject(toFault(error, { provider, isConnected })))
       request.on('upgrade', (_, socket) => {
         socket.destroy()
@@ -210,12 +214,12 @@ function toFault(
       )
 }
 
-/** Longest distinguished name in a receipt, characters. Longer names are cut. */
+/** Maximum length of a distinguished name in a receipt, characters. Longer names are cut. */
 const NAME_CHARACTERS_MAX = 1024
 
 /**
- * The identity of a connection's other side, for the receipt: negotiated protocol, SHA-256 of the
- * leaf certificate's subjectPublicKeyInfo, subject and issuer on one line. Read once per
+ * Returns the identity of a connection's other side for the receipt: negotiated protocol, SHA-256
+ * of the leaf certificate's subjectPublicKeyInfo, subject and issuer on one line. Read once per
  * connection. Throws if Node.js did not verify the socket (rejectUnauthorized). Shows which key
  * answered, NOT what produced the answer (a CDN can have the key).
  */

@@ -2,7 +2,7 @@ import { createHash, X509Certificate } from 'node:crypto'
 import { rootCertificates } from 'node:tls'
 import { FormatError } from '../../attestation/errors.ts'
 
-/** For verifying provider TLS. Part of the boot configuration. */
+/** The CAs for the TLS of providers. They are part of the boot configuration. */
 export type TrustedCas = {
   /** PEM, one certificate after the other. */
   readonly pem: string
@@ -11,8 +11,8 @@ export type TrustedCas = {
 }
 
 /**
- * The CA set of this Node.js version (Mozilla's, as of its release), in its order, with a newline
- * after each certificate. Anyone with the same Node.js gets the same digest.
+ * Returns the CA set that Node.js contains (Mozilla's), in its order, with a newline after each
+ * certificate. The same version of Node.js always gives the same digest.
  */
 export function bundledCas(): TrustedCas {
   return digestPem(rootCertificates.map((certificate) => `${certificate}\n`).join(''))
@@ -20,8 +20,8 @@ export function bundledCas(): TrustedCas {
 
 /**
  * Returns the CA set of a PEM file, with the file's exact bytes. Throws FormatError
- * `invalid_ca_file` without certificates, or if a certificate cannot be read. Does NOT check that
- * the certificates are CAs, or valid now: TLS checks this.
+ * `invalid_ca_file` if the file has no certificates, or has a certificate that cannot be read. Does
+ * NOT check that the certificates are CAs, or valid now: TLS checks this.
  */
 export function parseCas(bytes: Uint8Array): TrustedCas {
   const pem = Buffer.from(bytes).toString('utf8')

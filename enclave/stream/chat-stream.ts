@@ -106,7 +106,7 @@ export class ChatStream implements AnswerStream {
   }
 
   /**
-   * Returns the chunk for an event with marks as its texts. Null unless there is exactly one chunk.
+   * Returns the chunk for an event whose texts are marks. Null unless there is exactly one chunk.
    */
   private giveMarked(marked: string): JsonObject | null {
     try {
@@ -175,7 +175,7 @@ function hasFinishReason({ choices }: JsonObject): boolean {
   )
 }
 
-/** Messages for the caller if checkChunk refuses a chunk, by code. */
+/** Messages for the caller, by the code with which checkChunk refuses a chunk. */
 const WRONG_CHUNKS: Readonly<Record<string, string>> = {
   changed_type:
     'The provider sent a chunk that goes on in another type than the stream began with.',

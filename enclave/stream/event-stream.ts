@@ -59,7 +59,7 @@ export class EventStream implements AnswerStream {
   }
 }
 
-/** The JSON object in an event. Throws CallFault `provider_error`. */
+/** Returns the JSON object in an event. Throws CallFault `provider_error`. */
 export function parseEventData(data: string): JsonObject {
   try {
     const value = parseUnsettled(data)

@@ -41,7 +41,7 @@ const MARKS: Readonly<Record<HoleName, string>> = {
   content: 'text of a chunk',
   [PADDING]: 'padding of a chunk',
 }
-/** Longer events are not chunks of one or two tokens. */
+/** Longer events hold many tokens, and get no template. */
 const LENGTH_MAX = 16 * 1024
 
 /**
@@ -121,7 +121,7 @@ function findText(data: string, name: HoleName): Hole | null {
   return data[start - 1] === '"' && end > start && data[end] === '"' ? { name, start, end } : null
 }
 
-/** Returns the end of the canonical text that begins here. A quotation mark ends it. */
+/** Returns the index of the end of the canonical text that begins at `start`. */
 function endOfText(data: string, start: number): number {
   const quote = data.indexOf('"', start)
   if (quote >= 0 && PLAIN_TEXT.test(data.slice(start, quote))) return quote

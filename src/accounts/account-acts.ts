@@ -158,7 +158,7 @@ function describe({ id, name, tier, createdAt, disabledAt }: Account): AccountDe
   return { id, name, tier, created_at: createdAt, disabled_at: disabledAt }
 }
 
-/** The last item if the page is full, otherwise null. */
+/** Returns the last item if the page is full, otherwise null. */
 export function lastOfFull<Item>(items: readonly Item[], limit: number): Item | null {
   return items.length < limit ? null : (items.at(-1) ?? null)
 }

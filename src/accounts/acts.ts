@@ -51,7 +51,7 @@ type ActDefinition<Over, Order, Given, Outcome, Reply> = {
   /** `over.database`, if any, is the transaction that records the act. */
   readonly run: (order: Order, over: Over) => Promise<Outcome>
   /**
-   * What is recorded: names and ids, never a secret. A text, instead, states why the act is not
+   * The records of the act: names and ids, never a secret. A text states why the act is not
    * recorded.
    */
   readonly trail:

@@ -37,7 +37,7 @@ type AdminActQuery = {
 }
 
 export const adminLogCheck = z.discriminatedUnion('kind', [
-  /** The newest act. Store position and hash elsewhere for the next check. */
+  /** Position and hash of the newest act. Store them elsewhere for the next check. */
   z.object({ kind: z.literal('whole'), position: z.int(), hash: z.string() }),
   /** Position of the first act that is missing or was changed. */
   z.object({ kind: z.literal('altered'), position: z.int() }),

@@ -19,13 +19,13 @@ export const KEY_ID_FORM = /^[a-z2-7]{16}$/
 export const keyIdText = patternText(KEY_ID_FORM, 'value_error', 'the id of a key')
 
 /**
- * Maximum number of keys that an account made through the API. Valid keys count, and keys that
+ * Maximum number of keys that an account made through the API. Includes valid keys and keys that
  * ended within the last day. Without this limit, one key could fill the database.
  */
 export const KEYS_PER_ACCOUNT_MAX = 10_000
 const ENDED_KEPT_SECONDS = 24 * 3_600
 
-/** What may be shown of a key: neither its secret nor the secret's digest. */
+/** The facts of a key that may be shown, without its secret and the secret's digest. */
 export type ApiKeyFacts = Omit<StoredKey, 'secretHash' | 'tier' | 'isDisabled' | 'isBudgeted'>
 
 /** The caller that a valid key identifies. */
@@ -81,8 +81,9 @@ export type ApiKeys = {
   list(accountId?: string | null): Promise<readonly ApiKeyFacts[]>
   /**
    * Revokes a key of the account (null, the default: of any account), and the keys that were made
-   * with that key for its account, except `kept`. Every gateway refuses them within KEY_AGE_MAX_MS.
-   * Returns the ids of the keys that were valid until now, or null when no key has this id.
+   * with that key for its account, except `kept`. Every gateway refuses the revoked keys within
+   * KEY_AGE_MAX_MS. Returns the ids of the keys that were valid until now, or null if no key has
+   * this id.
    */
   revoke(
     id: string,

@@ -11,7 +11,7 @@ export const budgetDescription = z.object({
   key: z.string().nullable(),
   what: z.enum(['requests', 'tokens', 'money']),
   per: z.enum(['day', 'month', 'total']),
-  /** In billionths for money, like `used` and `left`. */
+  /** Money is in billionths, here and in `used` and `left`. */
   bound: z.int(),
   used: z.int(),
   left: z.int(),
@@ -91,7 +91,7 @@ export type BudgetsStore = {
   expire(): Promise<void>
 }
 
-/** The database itself counts (migrations/initial/steps.ts). */
+/** The counting itself is in migrations/initial/steps.ts. */
 export function createBudgetsStore(
   { queries }: Pick<Database, 'queries'>,
   clock: StoreClock = null,

@@ -26,7 +26,7 @@ export function withBudgets({
 }: {
   readonly limiter: RateLimiter
   readonly store: Pick<BudgetsStore, 'reserve' | 'settle' | 'expire'>
-  /** Called once for each call. The call is settled at these prices. */
+  /** Read once for each API call. The call is settled at these prices. */
   readonly prices: () => Prices
   readonly lease: Pick<ProcessLease, 'id'>
   readonly log: Pick<Logger, 'warn' | 'error'>

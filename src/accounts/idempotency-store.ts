@@ -6,7 +6,7 @@ import type { Database } from '../storage/database.ts'
 export type KeyedCall = {
   readonly accountId: string
   readonly key: string
-  /** New for each try. The record of a verified completion contains it. */
+  /** New for each try. The record of a verified completion contains this id. */
   readonly callId: string
   /** SHA-256 of the request. */
   readonly requestHash: Uint8Array

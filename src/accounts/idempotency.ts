@@ -81,7 +81,10 @@ export function claimOf(claimed: Claimed | null): Claim | null {
   return claimed?.kind === 'claimed' ? claimed : null
 }
 
-/** Calls `run`, and ends the claim. `run` returns the answer to store, or null for a record. */
+/**
+ * Calls `run`, and ends the claim. `run` returns the answer to store, or null if a record holds the
+ * answer.
+ */
 export async function underClaim<Answer extends string | null>(
   claim: Claim | null,
   run: () => Promise<Answer>,
@@ -229,7 +232,8 @@ export function createIdempotency<Stored extends WholeOrNot>(
   const unfreed = new LruMap<string, CallName>(UNFREED_MAX)
   let purgedAtMs = now()
   lease.onLost(() => {
-    // Verified calls continue: no other process makes them while this process may run them.
+    // Verified calls are not aborted, because no other process repeats them while they can still
+    // run here.
     for (const { abort, isVerified } of running.values())
       if (!isVerified)
         abort.abort(
@@ -281,8 +285,7 @@ export function createIdempotency<Stored extends WholeOrNot>(
     isClaimed: (outcome: Outcome) => boolean,
     run: () => Promise<Outcome>,
   ): Promise<Outcome> {
-    // This comes before `run`. Otherwise another call could find the stored call while `running`
-    // does not contain it.
+    // Set before `run` stores the call, because a stored call without this entry counts as ended.
     running.set(call.callId, request)
     try {
       const outcome = await run()
@@ -368,7 +371,7 @@ async function findAnswer<Stored extends WholeOrNot>(
   return record?.outcome === 'complete' ? record : null
 }
 
-/** Throws `idempotency_outcome_unknown` without a record: the completion may have been made. */
+/** Throws `idempotency_outcome_unknown` if there is no record, because the completion may exist. */
 async function concludeVerified<Stored extends WholeOrNot>(
   options: IdempotencyOptions<Stored>,
   known: KnownCall,

@@ -9,7 +9,7 @@ import { creationOf, keysIn, revocationsOf } from './open-keys.ts'
 
 type Place = { readonly database: Pick<Database, 'queries'> }
 
-/** For keys of any account and with any scopes. */
+/** These acts apply to keys of any account, with any scopes. */
 export const keyActs = {
   /** Makes the account if no account has this name. The secret is not shown again. */
   create: defineAct({

@@ -71,8 +71,8 @@ export type KeysStore = {
   /** A null `tier` sets the default tier. False if no account has this name. */
   setTier(name: string, tier: string | null): Promise<boolean>
   /**
-   * A null `at` enables the account. Keeps the first time if the account is already disabled. False
-   * if no account has this name.
+   * A null `at` enables the account. An account that is already disabled keeps its earlier time.
+   * False if no account has this name.
    */
   setDisabled(name: string, at: number | null): Promise<boolean>
   /**

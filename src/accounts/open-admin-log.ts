@@ -8,8 +8,8 @@ import { type AdminLog, createAdminLog } from './admin-log-store.ts'
 export const CONFIGURATION: Operator = { who: 'operator', accountId: null, from: 'configuration' }
 
 /**
- * Records a new key for stored content. Throws StartFailure when content cannot be stored with the
- * configured keys.
+ * Opens the log, and records a new key for stored content in it. Throws StartFailure if content
+ * cannot be stored with the configured keys.
  */
 export async function openAdminLog(database: Database, log: Logger): Promise<AdminLog> {
   const adminLog = createAdminLog(database)

@@ -8,7 +8,7 @@ import { StartFailure } from '../runtime/starting.ts'
 /** Billionths in one unit of the currency. */
 export const NANO = 1_000_000_000n
 
-/** A call counts as at most this number of tokens. */
+/** Maximum number of tokens that are counted for one call. */
 export const TOKENS_MAX = 1_000_000_000_000
 
 /** A JSON number can hold this amount exactly. */
@@ -81,10 +81,7 @@ export type CallUse = {
   readonly money: number | null
 }
 
-/**
- * Tokens above TOKENS_MAX are not counted. If the provider's number of prompt tokens exceeds
- * `tokens`, the number is reduced.
- */
+/** Counts at most TOKENS_MAX tokens, and never more prompt tokens than tokens. */
 export function computeUse(prices: Prices, size: CallSize): CallUse {
   const tokens = Math.min(size.tokens, TOKENS_MAX)
   const prompt = tokens === 0 ? 0 : size.promptTokens
@@ -156,7 +153,7 @@ const pricesFile = z.strictObject({
     }),
 })
 
-/** Null: no prices. Throws StartFailure, which lists every fault. */
+/** Returns no prices if `file` is null. Throws StartFailure with every fault. */
 export async function readPrices(file: string | null): Promise<Prices> {
   if (file === null) return []
   const bytes = await readFile(file).catch((error: NodeJS.ErrnoException) => {

@@ -10,7 +10,7 @@ export type RateLimits = {
   readonly tokensPerDay: number | null
 }
 
-/** `minute` and `day` number the windows: Unix seconds divided by 60 and by 86400. */
+/** `minute` and `day` are numbers of windows: Unix seconds divided by 60 and by 86400. */
 export type UsedWindows = {
   readonly minute: number
   readonly minuteRequests: number
@@ -26,12 +26,12 @@ export type Settlement = {
   readonly processId: string | null
   readonly minute: number
   readonly day: number
-  /** Total of all calls, tokens. */
+  /** Tokens that the calls reserved. */
   readonly reserved: number
   readonly used: number
   /**
-   * Tokens beyond the reservations. If the calls' window has ended, they count in the current
-   * window.
+   * Tokens beyond the reservations. If the calls' window has ended, these tokens count in the
+   * current window.
    */
   readonly excess: number
 }
@@ -72,7 +72,7 @@ type LimitStep = {
   readonly processId: string
   /** For how many seconds other processes believe that this process is alive. */
   readonly leaseSeconds: number
-  /** Higher for each later batch of a process. Null if there are no settlements and no usages. */
+  /** Rises with each new batch of a process. Null if there are no settlements and no usages. */
   readonly batch: number | null
   readonly buckets: readonly LimitBucket[]
   /** The usages count in the hour in which the step runs. */
@@ -89,7 +89,7 @@ export type RateLimitsStore = {
   step(
     step: LimitStep,
   ): Promise<{ readonly at: number; readonly outcomes: readonly StepOutcome[][] }>
-  /** Use in the current windows, by group. */
+  /** Returns the use in the current windows, by group. */
   read(
     accountId: string,
   ): Promise<{ readonly at: number; readonly used: ReadonlyMap<string, UsedWindows> }>

@@ -53,7 +53,7 @@ export function sumRows(rows: readonly UsageRow[]): UsageSums {
   }
 }
 
-/** The report's dimensions and sums as columns. */
+/** Returns the report's dimensions and sums as columns. */
 export function usageTable({
   per,
   by,

@@ -21,7 +21,7 @@ export const usageQuery = z.object({
 export type UsageQuery = Readonly<z.output<typeof usageQuery>>
 
 /**
- * A member is null if the report does not divide by this dimension, or if the value is not known.
+ * A member is null if the report is not divided by this dimension, or if the value is not known.
  */
 export const usageRow = z.object({
   start: z.int(),
@@ -31,17 +31,14 @@ export const usageRow = z.object({
   key: z.string().nullable(),
   operation: z.string().nullable(),
   family: z.string().nullable(),
-  /**
-   * Empty for calls without a model. `*` stands for further models: an hour stores a limited number
-   * of models.
-   */
+  /** Empty for calls without a model. `*` stands for all models beyond the limit for one hour. */
   model: z.string().nullable(),
   requests: z.int(),
   tokens: z.int(),
   /** Tokens of calls whose prompt and answer are counted separately. */
   prompt_tokens: z.int(),
   completion_tokens: z.int(),
-  /** Tokens of all other calls. */
+  /** Tokens that are not counted separately. */
   unsplit_tokens: z.int(),
   /** The total cost of the requests that have a price: billionths as decimal digits. */
   money: z.string().regex(/^\d+$/),
@@ -85,7 +82,7 @@ export function createUsageStore(
     async report({ account, key, from, until, per, by }) {
       const { id = null, name = null }: { id?: string | null; name?: string | null } = account ?? {}
       const is = (dimension: UsageQuery['by'][number]) => sql`${by.includes(dimension)}::boolean`
-      // Rows that are older than the counts by key and model have an empty key id. Their key and
+      // Rows from before usage was counted by key and model have an empty key id. Their key and
       // model are unknown.
       const { rows } = await sql<UsageRow>`
         select * from (

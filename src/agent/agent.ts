@@ -123,7 +123,7 @@ export function startAgent(options: AgentOptions): Agent {
       connection = null
       if (isStopping()) break
       failures = countFailures(failures, outcome, timings.steadyMs)
-      // The gateway may have lost data of the node. An empty list registers the node again.
+      // The gateway may have lost the node's data. An empty list makes the agent register again.
       if (outcome?.code === CLOSE_CODES.policy) models = []
       phase = 'waiting'
       const pauseMs = backOffMs(failures, timings.backOff, {
@@ -170,15 +170,15 @@ async function register(options: AgentOptions, signal: AbortSignal): Promise<rea
 }
 
 /**
- * Throws AgentFailure for a permanent fault, unless the node has served before: then the gateway
- * may have caused the fault.
+ * Throws AgentFailure for a permanent fault. Once the node has served, no fault counts as
+ * permanent, because the gateway may have caused it.
  */
 function faultOf(error: unknown, hasServed: boolean, log: Logger): null {
   const isFinal = error instanceof AgentFailure || (error instanceof GatewayError && error.isFinal)
   if (isFinal && !hasServed)
     throw error instanceof AgentFailure ? error : new AgentFailure(error.message)
-  // During registration, the backend receives no caller's prompt, so its message contains no
-  // prompt.
+  // During registration, the backend receives no caller's prompt, so the error's message contains
+  // no prompt.
   if (error instanceof GatewayError || error instanceof AgentFailure)
     log.warn({ fault: error.message }, 'not registered')
   else if (error instanceof BackendError)

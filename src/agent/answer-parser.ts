@@ -145,5 +145,5 @@ function parseChunk(data: string): JsonObject {
   return chunk
 }
 
-/** Frames to the gateway have a much lower limit. */
+/** No frame to the gateway can be longer. */
 const EVENT_BYTES_MAX = 1024 * 1024

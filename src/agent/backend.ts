@@ -66,7 +66,10 @@ export type Backend = {
    * with usage. Aborting ends the call. Throws BackendError, or the signal's reason.
    */
   streamChat(request: JsonObject, signal: AbortSignal): AsyncIterable<readonly AnswerChunk[]>
-  /** Sends each path a body that is not JSON, because such a body starts no inference. */
+  /**
+   * Probes each dialect's path with a body that is not JSON, because such a body starts no
+   * inference.
+   */
   listDialects(): Promise<readonly NodeDialect[]>
   /**
    * The request stays unchanged. Each step returns the events of one packet, or a piece of a whole
@@ -77,7 +80,7 @@ export type Backend = {
     request: JsonObject,
     signal: AbortSignal,
   ): AsyncIterable<readonly { readonly text: string }[]>
-  /** Images in base64, unchecked. Throws BackendError, or the signal's reason. */
+  /** Returns images in base64, unchecked. Throws BackendError, or the signal's reason. */
   makeImages(
     request: ImageRequest & { readonly model: string },
     signal: AbortSignal,
@@ -263,7 +266,7 @@ function askForStream(request: JsonObject): JsonObject {
  */
 const REFUSED_BODY: ReadonlySet<number> = new Set([400, 415, 422, 500])
 
-/** Throws BackendError, because its messages contain no addresses. */
+/** Throws every fault as BackendError, because its messages contain no addresses. */
 async function* mapFaults<Batch>(
   batches: AsyncIterable<Batch>,
   signal: AbortSignal,
@@ -346,7 +349,7 @@ function writeImageCall({
   return { path: '/v1/images/edits', ...writeForm({ ...fields, n: String(n) }, file) }
 }
 
-/** Images in base64. Throws BackendError if the answer has no images. */
+/** Returns images in base64. Throws BackendError if the answer has no images. */
 function readImageAnswer(body: Json | undefined): readonly string[] {
   const data = isJsonObject(body) ? memberOf(body, 'data') : undefined
   if (!isJsonArray(data)) throw new BackendError('the backend sent no list of images')

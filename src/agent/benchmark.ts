@@ -191,7 +191,10 @@ function speedOf(timings: readonly Timing[]): number {
   return (tokens / ms) * 1000
 }
 
-/** Rounds a speed. Only a backend without a real model reaches the gateways' maximum. */
+/**
+ * Rounds a speed, and limits it to the gateways' maximum. Only a backend without a real model is
+ * faster.
+ */
 function round(tokensPerSecond: number): number {
   return Math.min(TOKENS_PER_SECOND_MAX, Math.round(tokensPerSecond * 100) / 100)
 }

@@ -109,7 +109,7 @@ type Settings = z.output<typeof schema>
 export type GatewayAccess = { readonly gatewayUrl: string; readonly apiKey: string }
 
 type NodeChoice = {
-  /** Null selects the account's node with `nodeName`. The id of this node can be in `nodesFile`. */
+  /** Null selects the account's node with the name `nodeName`. Its id can be in `nodesFile`. */
   readonly nodeId: string | null
   readonly nodeName: string
   /** Path of the file with ids of nodes. */

@@ -269,8 +269,7 @@ function createSender(socket: WebSocket): Sender {
   let isCorked = false
 
   /**
-   * Sends the frames of one tick together. Otherwise each of a packet's many chunks would need a
-   * system call.
+   * Sends the frames of one tick with one system call, because a packet can contain many chunks.
    */
   function gather(): void {
     if (stream === null || isCorked) return

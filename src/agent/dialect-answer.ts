@@ -3,7 +3,7 @@ import { EventParser } from '../../attestation/dialects/chat/event-parser.ts'
 /** JSON text (src/nodes/runs/read-event.ts). */
 type DialectChunk = { readonly text: string }
 
-/** A frame must hold the event. */
+/** An event must fit into a frame. */
 const EVENT_BYTES_MAX = 1024 * 1024
 /** UTF-16 units. A frame holds any piece of this length. */
 const PIECE_LENGTH = 128 * 1024

@@ -3,7 +3,7 @@ import type { BenchmarkProgress } from './benchmark.ts'
 
 export type ProgressBar = {
   show(model: string, progress: BenchmarkProgress): void
-  /** The next progress starts a new bar. */
+  /** Ends the bar. Later progress starts a new bar. */
   stop(): void
 }
 

@@ -6,7 +6,7 @@ import { BackendError } from './backend-error.ts'
 import { type BenchmarkPlan, type BenchmarkProgress, runBenchmark } from './benchmark.ts'
 import type { GatewayClient } from './gateway-client.ts'
 
-/** A retry changes nothing. The message is for the node's operator. */
+/** A fault that a retry cannot remove. The message is for the node's operator. */
 export class AgentFailure extends Error {
   override readonly name = 'AgentFailure'
 }

@@ -13,7 +13,7 @@ export type AgentReady = { readonly kind: 'ready'; readonly nodeId: string }
 
 /**
  * The first SIGTERM or SIGINT drains the agent, a second signal ends it at once. The agent also
- * ends at the end of the IPC channel, because the parent process has ended. Rejects with
+ * ends when the IPC channel closes, because the parent process has then ended. Rejects with
  * AgentFailure.
  */
 export async function runAgent(

@@ -27,7 +27,7 @@ type RunAbort = 'cancelled' | 'stopped' | 'lost'
 /** Only a faulty gateway sends more runs at the same time. */
 const RUNS_MAX = 64
 
-/** Called for each run. The returned function is called with the run's outcome. Must not throw. */
+/** Starts to watch a run. The returned function receives the run's outcome. Neither may throw. */
 export type RunWatcher = (run: {
   readonly model: string
   readonly traceparent: string | null
@@ -63,7 +63,7 @@ export function createRuns({
   runsMax = RUNS_MAX,
 }: {
   readonly nodeType: NodeType
-  /** A node for images has one model, which image frames do not name. */
+  /** Image frames name no model, because a node for images has only one. */
   readonly models: readonly string[]
   /** True if the backend may receive URLs of images. Default false. */
   readonly fetchesMedia?: boolean | undefined

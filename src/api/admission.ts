@@ -8,11 +8,11 @@ export type Slot = {
    */
   reserve(bytes: number): void
   /**
-   * Moves the call to the running calls. Call it when the body has arrived. Only the first call has
-   * an effect. Throws ApiError `overloaded` if the owner gets no place.
+   * Moves the call to the running calls. Must run when the body has arrived. Has an effect only
+   * once. Throws ApiError `overloaded` if the owner gets no place.
    */
   enter(): void
-  /** Only the first call has an effect. */
+  /** Has an effect only once. */
   release(): void
 }
 
@@ -90,7 +90,10 @@ const PLACES_KEPT = 1 / 8
 /** Share of the bytes that one owner's calls may hold together. A single call may hold more. */
 const OWNER_BYTES_SHARE = 3 / 4
 
-/** `isCrowded` refuses an owner that has `own` places while `free` places are left. */
+/**
+ * `isCrowded` returns true if an owner that has `own` places gets no more while `free` places are
+ * left.
+ */
 function createPlaces(callsMax: number, isCrowded: (own: number, free: number) => boolean) {
   const callsOf = createCounts()
   let taken = 0

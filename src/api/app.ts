@@ -45,8 +45,8 @@ export type AppSockets = {
   readonly path: string
   handleUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void
   /**
-   * Ends all sockets. close() calls this method when no call on this gateway needs the sockets.
-   * Waits at most `graceMs` for calls on other gateways that need them.
+   * Ends all sockets. close() runs this after the last call of this gateway. Waits at most
+   * `graceMs` for other gateways' calls over these sockets.
    */
   stop(graceMs: number): Promise<void>
 }
@@ -84,7 +84,7 @@ export type App = {
   close(): Promise<void>
 }
 
-/** Time for calls that are ended by force to send the error. */
+/** A call that is ended by force has this time to send its error. */
 const FAREWELL_MS = 1_000
 
 /** Nothing runs before listen(). */

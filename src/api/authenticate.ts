@@ -82,8 +82,8 @@ async function findCaller(keys: Authenticator, key: string): Promise<Caller | nu
 }
 
 /**
- * Returns the caller that `authenticate` found. Throws if `authenticate` has not run, because no
- * caller must be served then.
+ * Returns the caller that `authenticate` found. Throws if `authenticate` has not run, because an
+ * unknown caller must not be served.
  */
 export function callerOf(state: { readonly caller: Caller | null }): Caller {
   if (state.caller === null) throw new TypeError('expected authenticate before this route')

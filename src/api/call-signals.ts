@@ -17,8 +17,8 @@ export type CallSignals = {
 }
 
 /**
- * A signal watches the response, because the request is over when its body was read. A caller that
- * closes only its sending side counts as gone: the server cannot see the difference.
+ * A signal watches the response instead of the request, because the request ends with its body. A
+ * caller that closes only its sending side counts as gone: the server cannot see the difference.
  */
 export function createCallSignals(): CallSignals {
   const running = new Set<AbortController>()

@@ -25,7 +25,8 @@ export function createClientAddresses(
       .slice(-HOPS_MAX)
     for (const hop of hops.toReversed()) {
       const address = plainAddress(hop.trim())
-      // A proxy that knows the address writes a valid one. Any other text ends the search.
+      // A proxy that knows the client's address writes a valid address. Any other text ends the
+      // search.
       if (address === null) break
       client = address
       if (!isProxy(address)) break

@@ -67,7 +67,9 @@ export type RequestState = {
   caller: Caller | null
   /** The operator on the control socket. Null on the public port. */
   operator: Operator | null
-  /** When the answer's head and a stream's first event were sent. Null before that. */
+  /**
+   * When the answer's head was sent. Null before that. `firstEventAtMs`: a stream's first event.
+   */
   headAtMs: number | null
   firstEventAtMs: number | null
   /** The error that the caller received instead of the answer, or of the rest of a stream. */
@@ -90,5 +92,5 @@ export function sendJsonText(context: ApiContext, text: string): void {
   context.body = text
 }
 
-/** Of all answers except streams. */
+/** The content type of JSON answers. */
 export const JSON_TYPE = 'application/json; charset=utf-8'

@@ -88,9 +88,9 @@ export const UPSTREAM_ERRORS = [
 ] as const satisfies readonly ErrorCode[]
 
 type ApiErrorDetails = ErrorDetails & {
-  /** True if it is certain that no answer was made. Possible with any code. */
+  /** True if it is certain that no answer was made. */
   readonly leavesNoResult?: boolean
-  /** True if the provider may have made the result. Possible with any code. */
+  /** True if the provider may have made the result. */
   readonly mayBeMade?: boolean
   /** The request's member that caused the error. Replaces `param` in ERROR_RULES. */
   readonly param?: string
@@ -98,7 +98,7 @@ type ApiErrorDetails = ErrorDetails & {
   readonly cause?: unknown
 }
 
-/** `message` is shown to the caller: no secrets and no internals. */
+/** `message` is shown to the caller, so it must not contain secrets or internals. */
 export class ApiError extends Error implements ErrorFacts {
   override readonly name = 'ApiError'
   readonly code: ErrorCode
@@ -155,7 +155,7 @@ export type ErrorReply = {
   readonly body: string
 }
 
-/** An unexpected error becomes a 500 without details. The caller must log it. */
+/** An unexpected error becomes a 500 without details. The caller must log this error. */
 export function errorReply(error: unknown): ErrorReply {
   if (error instanceof ValidationError)
     return { status: 422, headers: {}, body: validationEnvelope(error.detail) }
@@ -178,7 +178,10 @@ export function asApiError(error: unknown): ApiError {
   return new ApiError('internal_server_error', 'Internal server error')
 }
 
-/** Other thrown values come from other packages, and are not shown: they could contain anything. */
+/**
+ * A thrown value that is not an Error is not shown, because it comes from another package and could
+ * contain anything.
+ */
 export function asError(thrown: unknown): Error {
   return thrown instanceof Error ? thrown : new Error('not an error')
 }

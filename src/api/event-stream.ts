@@ -63,8 +63,8 @@ export type EventWriter = {
   /** True if the head has been sent. */
   isOpen(): boolean
   /**
-   * Sends the head, 200 and event-stream. Later errors can only be sent as events. Only the first
-   * call has an effect.
+   * Sends the head with status 200 and type event-stream. Later errors can only be sent as events.
+   * Has an effect only once.
    */
   open(): void
   /** Sends whole events. Resolves when the caller can receive more. */

@@ -44,7 +44,7 @@ export type Face = {
 
 type FacedCall = { readonly requestId: string; readonly startedAtMs: number }
 
-/** What a caller has received of a stream of Responses. */
+/** What a caller has received of a stream in the dialect Responses. */
 export type StreamSoFar = {
   /** The response in the stream's first event, or a newer state. */
   readonly response: JsonObject

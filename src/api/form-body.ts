@@ -63,7 +63,7 @@ export async function parseForm(body: Buffer, boundary: string): Promise<readonl
     urlencoded: false,
     text: false,
     patchKoa: false,
-    // Only this parser is on. Another would start if the boundary contained its name.
+    // Without this list, a parser whose name is in the boundary would also start.
     formidable: { enabledPlugins: [multipart], encoding: 'binary', onPart },
   })
   try {

@@ -6,9 +6,9 @@ export const PARTS_MAX = 32
 export const PART_HEADERS_BYTES_MAX = 8 * 1024
 
 /**
- * Smallest average distance between carriage returns, bytes. The parser makes two chunks at each of
- * them: 25 MiB of carriage returns would take ten seconds. An image has one in 256 bytes. The first
- * RETURNS_FREE carriage returns may have any distance.
+ * Smallest average distance between carriage returns, bytes. The parser makes two chunks at each
+ * carriage return, so 25 MiB of carriage returns would take ten seconds. In an image, one byte in
+ * 256 is a carriage return. The first RETURNS_FREE carriage returns may have any distance.
  */
 const RETURN_DISTANCE_MIN = 64
 const RETURNS_FREE = 2_048
@@ -31,9 +31,9 @@ const CONTENT_TYPE =
   /^\s*multipart\/form-data\s*;(?:[^"]*;)?\s*boundary=(?:"([\w'()+,./:=? -]{0,69}[\w'()+,./:=?-])"|([\w'+.-]{1,70}))\s*(?:;.*)?$/i
 
 /**
- * Checks a form before the parser, which limits neither the number of parts, nor their headers, nor
- * its work. Returns the names of the parts, and the form for the parser, in pieces. Blanks after
- * boundaries are removed: the parser does not accept them. Throws ValidationError.
+ * Checks a form before the parser runs, because the parser does not limit its work, the number of
+ * parts or their headers. Returns the names of the parts, and the form for the parser, in pieces.
+ * Removes blanks after boundaries, because the parser does not accept them. Throws ValidationError.
  */
 export function checkForm(
   body: Buffer,

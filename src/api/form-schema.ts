@@ -3,7 +3,9 @@ import type { Json } from '../../attestation/json/value.ts'
 import { type Form, faultsOf, type ObjectForm, text } from '../../enclave/protocol/form.ts'
 import { described, faultIssue, type JsonSchema } from './schemas.ts'
 
-/** Returns a schema whose values the form checks. Its JSON Schema is only for the documentation. */
+/**
+ * Returns a schema that checks values with the form. Its JSON Schema is only for the documentation.
+ */
 export function schemaOf<Value extends Json>(form: Form): z.ZodType<Value> {
   const schema = z.custom<Value>().check(({ value, issues }) => {
     for (const { loc, type, msg } of faultsOf(form, value)) issues.push(faultIssue(loc, type, msg))

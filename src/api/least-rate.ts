@@ -10,9 +10,8 @@ export type LeastRate = {
 export const LEAST_RATE: LeastRate = { graceMs: 10_000, bytesPerSecond: 4_096 }
 
 /**
- * From `graceMs` on, a body must have arrived with at least `bytesPerSecond` since its start.
- * Otherwise `fail` is called once with ApiError `body_too_slow`. `bytes` returns how many bytes
- * have arrived.
+ * Calls `fail` once with ApiError `body_too_slow` if, after `graceMs`, a body's average rate since
+ * its start is below `bytesPerSecond`. `bytes` returns how many bytes have arrived.
  */
 export function watchRate(
   { graceMs, bytesPerSecond }: LeastRate,

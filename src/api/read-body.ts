@@ -111,8 +111,8 @@ const VALUE_BYTES = 16
 const VALUE_MARKS: ReadonlySet<number> = new Set([0x2c, 0x3a, 0x5b, 0x7b])
 
 /**
- * Returns the least memory for the values in JSON text, without their texts. For `[0,0,0,…]` it is
- * many times the text's length. Marks inside strings count, too.
+ * Returns the minimum memory for the values in JSON text, in addition to the text. For `[0,0,0,…]`,
+ * it is many times the text's length. Marks inside strings count, too.
  */
 export function weighValues(json: Uint8Array): number {
   let marks = 0

@@ -29,12 +29,15 @@ const KEEP_ALIVE_TIMEOUT_MS = 65_000
 /** Interval between two checks of the timeouts above. */
 const CHECK_INTERVAL_MS = 5_000
 
-/** Head of a request. The two credentials fit at their maximum length. */
+/** Maximum size of a request's head. Both credentials fit at their maximum length. */
 export const REQUEST_HEAD_BYTES_MAX = 16 * 1024
 
 /** Includes connections of nodes. Further connections are closed at once. */
 const CONNECTIONS_MAX = 30_000
-/** Connections get this share. The database, enclaves, the chain and files use the rest. */
+/**
+ * Connections get this share of the file descriptors. The database, enclaves, the chain and files
+ * use the rest.
+ */
 const DESCRIPTORS_SHARE = 0.75
 
 /**

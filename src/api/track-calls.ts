@@ -124,7 +124,7 @@ function logRequest(
 }
 
 /**
- * If no model answered, the name may be a prompt, so only the name's family is logged. The
+ * If no model answered, the model's name may be a prompt, so only its family is logged. The
  * provider's time comes from the enclave. The time of a node is not known.
  */
 function inferenceLine(

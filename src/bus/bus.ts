@@ -492,7 +492,7 @@ function jsonOf({ body }: { readonly body: Uint8Array }): unknown {
   return JSON.parse(Buffer.from(body.buffer, body.byteOffset, body.length).toString())
 }
 
-/** `from` in the value must be the gateway that sealed the message. */
+/** Throws BusRefusal if the body names a gateway other than `opened.from` as its sender. */
 function ownWords(opened: { readonly from: string; readonly body: Uint8Array }): unknown {
   const value = jsonOf(opened)
   const isOwn = typeof value === 'object' && value !== null && 'from' in value

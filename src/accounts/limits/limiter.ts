@@ -37,7 +37,9 @@ export type LimitedCall = {
   readonly model: string
   /** Tokens that the call may use. */
   readonly estimate: number
-  /** How many of these tokens belong to the prompt, if known. The cost depends on this. */
+  /**
+   * How many tokens of `estimate` belong to the prompt, if known. The cost depends on this number.
+   */
   readonly promptTokens?: number
   /** How many images the call may make. */
   readonly images?: number
@@ -136,13 +138,13 @@ async function decide(limiter: Pick<RateLimiter, 'admit'>, call: LimitedCall): P
 
 type RateLimiterOptions = {
   readonly store: RateLimitsStore
-  /** Called once for each call. The call uses these tiers until it ends. */
+  /** Read once for each call. The call keeps these tiers until it ends. */
   readonly tiers: () => Tiers
-  /** Called once for each call. */
+  /** Read once for each call. */
   readonly prices: () => Prices
   /**
-   * Calls are counted for this process's id. Other processes believe for `leaseSeconds` that this
-   * process is alive.
+   * Calls are counted for this process's id. `leaseSeconds` is how long other processes believe
+   * that this process is alive.
    */
   readonly lease: Pick<ProcessLease, 'id'>
   readonly leaseSeconds: number
@@ -278,12 +280,15 @@ const RETRY_MS = 1_000
 /** Maximum number of calls in a step. A larger step would delay other calls. */
 const STEP_TAKES_MAX = 256
 
-/** Maximum number of usages that wait for an unreachable database. Further models count as `*`. */
+/**
+ * Maximum number of usages that are kept for an unreachable database. Usage of further models
+ * counts as `*`.
+ */
 const USAGES_MAX = 4_096
 
 type BucketName = Pick<LimitBucket, 'accountId' | 'group' | 'limits'>
 
-/** With the id of the process for which the call is counted. */
+/** `processId` names the process for which the call is counted. */
 type TakeOutcome = StepOutcome & { readonly at: number; readonly processId: string }
 
 type Take = {
@@ -404,7 +409,7 @@ class StepQueue {
 
   private async run(): Promise<void> {
     const pauseMs = Math.ceil(this.endedAtMs + STEP_PAUSE_MS - performance.now())
-    // Even without a pause, calls of the same turn of the event loop are sent together.
+    // Calls in one turn of the event loop are sent together, even without a pause.
     await (pauseMs > 0 ? sleep(pauseMs) : setImmediate())
     this.failure = await this.send()
     this.endedAtMs = performance.now()

@@ -21,7 +21,7 @@ export type Quota = { readonly requests: Measure | null; readonly tokens: Measur
 
 export type QuotaRefusal = {
   readonly quota: Quota
-  /** Until the refusing limit allows calls again. */
+  /** Until the limit that refused the call allows calls again. */
   readonly retryAfterSeconds: number
   /** True if the call needs more than the limit of a whole window. Then a retry cannot help. */
   readonly isHopeless: boolean

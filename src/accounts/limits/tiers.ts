@@ -21,7 +21,7 @@ export type LimitGroup = {
   readonly pricePerMillionTokens: string | null
 }
 
-/** The first group that matches a call counts it. Every call matches a group. */
+/** A call counts in the first group that matches it. Every call matches a group. */
 export type Tier = {
   readonly name: string
   readonly description: string
@@ -112,7 +112,8 @@ export function assembleTiers(standard: string, tiers: readonly Tier[]): Tiers {
 }
 
 /**
- * Without a file, no limits in development and the free tier in production. Throws StartFailure.
+ * Without a file, returns no limits in development, and the free tier in production. Throws
+ * StartFailure.
  */
 export async function chooseTiers(
   file: string | null,
@@ -211,8 +212,8 @@ const tiersFile = z
 type GroupForm = z.output<typeof group>
 
 /**
- * Adds a fault if names are equal, because counts are stored under them. Adds a fault if a call
- * could match no group, because it would not be limited.
+ * Adds a fault if names are equal, because counts are stored by group name. Adds a fault if a call
+ * could match no group, because such a call would have no limit.
  */
 function checkGroups({ value, issues }: z.core.ParsePayload<readonly GroupForm[]>): void {
   const fault = (message: string) =>

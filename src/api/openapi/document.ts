@@ -116,7 +116,7 @@ function describeParameters(
   )
 }
 
-/** `Idempotency-Key`, as in the HTTP standards. */
+/** Spells a header's name as the HTTP standards do: `Idempotency-Key`. */
 function headerName(name: string): string {
   return name.replaceAll(/\b[a-z]/g, (letter) => letter.toUpperCase())
 }

@@ -10,7 +10,7 @@ const API_INFORMATION = {
     'Inference gateway whose answers come with signed evidence: hash, signature, attestation document and transaction.',
 } as const
 
-/** Users must not take a gateway with a simulated security module for a real one. */
+/** Users must not mistake a gateway with a simulated security module for a real gateway. */
 const STAGING_NOTICE =
   'Staging: the security module is simulated, so the signatures of this service are not evidence.'
 
@@ -60,7 +60,7 @@ export const helloRoutes: readonly Route[] = ['/api/hello', '/v1/verified/anthro
 
 /** `routes`: without this route. */
 export function documentRoute(routes: readonly Route[]): Route {
-  // Made at the first request, which most processes never receive.
+  // Made on demand, because most processes never need the document.
   let text: string | null = null
   return defineRoute({
     method: 'GET',
