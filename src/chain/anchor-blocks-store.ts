@@ -43,7 +43,7 @@ export type AnchorBlockProof = {
 /** Every method throws the driver's error. */
 export type AnchorBlocksStore = {
   /**
-   * Finds an anchor by its hash (0x). Returns the replacement of an anchor that could not be mined.
+   * Finds an anchor by its hash (0x), or its replacement if it could not be mined. Null if unknown.
    */
   findAnchor(txHash: string): Promise<AnchorEvidence | null>
   /**

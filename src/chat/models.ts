@@ -44,7 +44,7 @@ const anthropicModels = z.strictObject({
   last_id: z.string().nullable(),
 })
 
-/** For lists of models only in Anthropic's form. */
+/** For routes that list models only in Anthropic's form. */
 export const ANTHROPIC_MODELS = {
   face: ANTHROPIC_FACE,
   reply: { name: 'AnthropicModelList', schema: anthropicModels },

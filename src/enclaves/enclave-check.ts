@@ -63,9 +63,9 @@ export async function findEnclaveFaults(
 export const FAULT_AGE_MAX_MS = 10_000
 
 /**
- * For repeated checks: a document is verified again only after one of its certificates has expired.
- * `releases` are checked each time, at `now`, Unix milliseconds. `monotonic` returns milliseconds
- * of a clock that is never set.
+ * Returns a check for repeated use: a valid document is verified again only after one of its
+ * certificates has expired. `releases` are checked each time, at `now`, Unix milliseconds.
+ * `monotonic` returns milliseconds of a clock that is never set.
  */
 export function createEnclaveCheck({
   releases,

@@ -14,8 +14,8 @@ import {
 import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 
 /*
- * Each of these functions returns its argument, not a copy: a boot configuration is hashed with all
- * its members. Each throws EnclaveError `protocol`.
+ * Each of these functions returns its argument, not a copy, because a boot configuration's hash
+ * includes unknown members. Each throws EnclaveError `protocol`.
  */
 
 /** This gateway must support the enclave's protocol version. */

@@ -22,8 +22,8 @@ export type SessionFile = {
   /** Resolves when the call is on the disk, where a crash cannot lose it. */
   keep(proof: Proof): Promise<void>
   /**
-   * From now on, adds the calls' evidence to the bundle, with this API key. Stops at an error that
-   * lasts, such as an invalid key, until it is called again.
+   * Adds the calls' evidence to the bundle from now on, with this API key. Must be called again
+   * after a lasting error, such as an invalid key.
    */
   complete(apiKey: string | null, id: string): void
   /** Resolves with the number of calls whose evidence is not in the bundle. */
