@@ -27,7 +27,7 @@ type Kind = (typeof KINDS)[keyof typeof KINDS]
 const HEAD_BYTES = 5
 /** NATS servers accept frames of 1 MiB by default. Smaller frames delay other channels less. */
 export const PART_BYTES_MAX = 64 * 1024
-/** Cost of a frame besides its bytes, because even an empty frame needs memory. */
+/** Cost of a frame in addition to its bytes, because even an empty frame needs memory. */
 export const FRAME_COST = 256
 /**
  * Maximum bytes that wait for one reader, plus one frame. 256 readers then have 64 MiB, the default

@@ -12,8 +12,8 @@ export const BUS_FIELDS = {
   /**
    * NATS servers of one cluster, comma-separated:
    * `tls://user:password@nats-1:4222,tls://user:password@nats-2:4222`. `token@` is another form of
-   * login. All servers must have the same login. `tls:` refuses servers without TLS. Gateways of
-   * one service with the same cluster serve each other's callers with their nodes and enclaves.
+   * login. One login applies to all servers. `tls:` refuses servers without TLS. Gateways of one
+   * service with the same cluster serve each other's callers with their nodes and enclaves.
    * Default: no servers, so a gateway uses only its own nodes and enclaves.
    */
   NATS_URL: confidential(listField({ itemsMax: SERVERS_MAX, lengthMax: 512 })).optional(),
@@ -34,8 +34,8 @@ export const BUS_FIELDS = {
     '1 to 64 letters, digits, dashes and underscores',
   ).default('affidavit'),
   /**
-   * Whether only the gateways can reach the NATS servers. Production then accepts servers without
-   * TLS and login. The messages contain the prompts of plain calls. Default: false.
+   * Whether only the gateways can reach the NATS servers. With true, production accepts servers
+   * without TLS and login. The messages contain the prompts of plain calls. Default: false.
    */
   NATS_CLOSED_NETWORK: flag.default(false),
 }

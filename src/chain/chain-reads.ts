@@ -191,7 +191,8 @@ export async function fetchBalance(
 }
 
 /**
- * `nonce` counts transactions in blocks. `pendingNonce` also counts waiting ones. Throws RpcError.
+ * `nonce` counts transactions in blocks. `pendingNonce` also counts waiting transactions. Throws
+ * RpcError.
  */
 export async function fetchAccountFacts(
   rpc: Rpc,

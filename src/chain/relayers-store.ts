@@ -24,11 +24,11 @@ type StoredRelayer = {
 /** Relayers pay, or once paid, for anchors. Every method throws the driver's error. */
 export type RelayersStore = {
   list(): Promise<readonly StoredRelayer[]>
-  /** Leaves out relayers whose anchors for this chain are all confirmed. */
+  /** Lists the relayers that have unconfirmed anchors for this chain. */
   listBacklogs(chainId: number): Promise<readonly RelayerBacklog[]>
   /**
    * Takes or renews the right to follow a relayer. Returns false while another holder has the
-   * right. With `force`, a gateway always takes the right. This is for its own relayer.
+   * right. `force` takes the right from any holder. A gateway does so for its own relayer.
    */
   lease(lease: {
     readonly relayer: string

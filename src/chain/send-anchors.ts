@@ -209,8 +209,7 @@ export class BroadcastRounds {
       const open = page.filter(({ nonce, state }) => nonce < end && state === 'pending')
       const hashes = open.map((anchor) => anchor.txHash)
       const receipts = await fetchReceipts(rpc, hashes, signal)
-      // The check is after the reading and before the storing, so all stored blocks belong to one
-      // chain.
+      // The check comes between reading and storing, so all stored blocks belong to one chain.
       if (!(await this.#checkTip(end, signal))) return
       await this.#store(open, receipts)
       // #isTaken must run for every missing anchor, because it starts the anchor's time limit.

@@ -154,9 +154,7 @@ function choicesAskedIn(request: JsonObject): number {
   return typeof asked === 'number' ? asked : 1
 }
 
-/**
- * Returns the completion as JSON text. Reserves the bytes of its frames, which need more memory.
- */
+/** Returns the completion as JSON text. Reserves the bytes of all frames, which exceed the text. */
 async function assemble(
   batches: AsyncIterable<ChunkBatch>,
   { reserve }: Pick<ChatCall, 'reserve'>,

@@ -44,10 +44,7 @@ export type CompletionAnswer =
 
 const MIB = 1024 * 1024
 
-/**
- * An identity is used again for this time, so a renewed document is visible after this time at
- * most.
- */
+/** An identity is used again for this time. A renewed document is visible within this time. */
 export const IDENTITY_AGE_MAX_MS = 5_000
 
 const CONNECT_TIMEOUT_MS = 2_000
@@ -73,7 +70,7 @@ const REPLY_BYTES_MAX = Math.min(256 * MIB, Math.max(64 * MIB, Math.floor(memory
 /** Limit of an identity, notice, fault or document. */
 const SMALL_REPLY_BYTES_MAX = 1024 * 1024
 
-/** Life of an unused connection, unless the enclave asks for less. */
+/** An unused connection stays open for this time, unless the enclave asks for less. */
 const KEEP_ALIVE_MS = 30_000
 
 type EnclaveClientOptions = {

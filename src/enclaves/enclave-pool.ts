@@ -22,7 +22,7 @@ type WantedCall = {
 
 type Wanted = Pick<WantedCall, 'model' | 'notary'>
 
-/** The attestation document is the current one. */
+/** `attestation` is the enclave's current document. */
 export type ServedNotary = Pick<
   Identity,
   'notary' | 'public_key' | 'attestation' | 'boot_configuration'

@@ -229,7 +229,8 @@ export async function* readEnclaveEvents(
 ): AsyncGenerator<EnclaveEvent> {
   let isSealed = false
   let isFaulty = false
-  // A call may be ended below. Without this listener, its error would be uncaught.
+  // The body emits an error if the call is ended below. Without this listener, it would be
+  // uncaught.
   body.on('error', () => {})
   try {
     for await (const events of wholeEvents(body))

@@ -75,7 +75,8 @@ export async function* readEncryptedEvents(
   body: Readable,
   signal?: AbortSignal,
 ): AsyncGenerator<EncryptedEvent> {
-  // A call may be ended below. Without this listener, its error would be uncaught.
+  // The body emits an error if the call is ended below. Without this listener, it would be
+  // uncaught.
   body.on('error', () => {})
   // The parts of a long record are joined once, when it is complete.
   let parts: Buffer[] = []

@@ -37,7 +37,7 @@ const PAUSE_MS = 2_000
 
 /**
  * `path` gets the session bundle, as the anchors of the calls arrive. Until the bundle is complete,
- * `path`.calls has all calls, one saved proof per line: each is written before the end of its
+ * `path`.calls has all calls, one saved proof per line. A call is written before the end of its
  * answer is passed on. If `path`.calls exists, the session continues, and the bundle is written
  * again. Otherwise throws CliError if `path` exists.
  */
