@@ -118,8 +118,8 @@ const schema = z.object({
 
   /**
    * How often the enclave attests the state of its log together with a recent block's hash,
-   * milliseconds. Two such attestations bound the time of each completion. Default 600000 (10 min):
-   * at most 144 documents of 5 KB a day. At least 1000.
+   * milliseconds. The time of each completion is between two such attestations. Default 600000 (10
+   * min): at most 144 documents of 5 KB a day. At least 1000.
    */
   HEAD_ATTESTATION_INTERVAL_MS: integer({ min: 1000, max: 24 * 60 * MINUTE_MS }).default(
     10 * MINUTE_MS,
@@ -128,8 +128,9 @@ const schema = z.object({
   ...ENCLAVE_FIELDS,
   /**
    * Path of the Unix socket over which `affidavit enclaves`, `keys` and `accounts` control this
-   * process. Any user who can enter its folder has this control. Default: a socket in a private
-   * folder; DATA_DIR has its path. Production has no data folder, so it has no default.
+   * process. Any user who can enter the socket's folder has this control. Default: a socket in a
+   * private folder; a file in DATA_DIR has its path. In production there is no default, because
+   * there is no data folder.
    */
   CONTROL_SOCKET: form(/^\/.{1,106}$/, 'the absolute path of a socket').optional(),
 
@@ -200,13 +201,13 @@ const schema = z.object({
    * JSON file of the accounts' tiers and their limits; src/accounts/limits/README.md describes its
    * form. It is read again on SIGHUP. Default in development: no limits. Default in production: the
    * limits of a common free tier (60 requests and 40,000 tokens a minute, 33,000 and 4,000,000 a
-   * day, for each kind of call). They limit the operator's cost when a key leaks.
+   * day, for each kind of call). These limits reduce the operator's cost if a key leaks.
    */
   RATE_LIMIT_TIERS_FILE: textField.optional(),
   /**
    * JSON file of the prices of models, for budgets of money; docs/operating/accounts-and-budgets.md
-   * describes its form. It is read again on SIGHUP. Default: no prices. Accounts that have such a
-   * budget are then refused.
+   * describes its form. It is read again on SIGHUP. Default: no prices. Accounts with a budget of
+   * money are then refused.
    */
   PRICES_FILE: textField.optional(),
   /**
@@ -244,9 +245,9 @@ const schema = z.object({
   DRAIN_DELAY_MS: integer({ min: 0, max: 10 * MINUTE_MS }).default(0),
   /**
    * Number of gateway processes that serve PORT together. Each is a whole gateway and uses one
-   * core. More than one needs DATABASE_URL, ENCLAVE_URL and CHAIN_RPC_URL, and NATS_URL when nodes
-   * are to serve all of them. Each has its own METRICS_PORT and CONTROL_SOCKET: the ports count up
-   * from the given port; the paths end with `.0`, `.1` and so on. Default 1.
+   * core. Several processes need DATABASE_URL, ENCLAVE_URL and CHAIN_RPC_URL. With NATS_URL, each
+   * process also uses the nodes of the others. Each has its own METRICS_PORT and CONTROL_SOCKET:
+   * the ports count up from the given port; the paths end with `.0`, `.1` and so on. Default 1.
    */
   GATEWAY_PROCESSES: integer({ min: 1, max: 64 }).default(1),
   /**
@@ -409,7 +410,7 @@ function callsMaxOf({ NODE_ENV }: Settings, descriptors: number): number {
   return Math.max(1, Math.min(callsMax, Math.floor(descriptors * CALLS_SHARE)))
 }
 
-/** Without OTEL_SERVICE_NAME, the agent keeps its own name in traces. */
+/** OTEL_SERVICE_NAME is left out, so that the agent keeps its own name in traces. */
 const AGENT_VARIABLES = Object.keys(traceFields).filter((name) => name !== 'OTEL_SERVICE_NAME')
 
 function credentialsOf(settings: Settings): ReadonlyMap<string, string> {

@@ -14,9 +14,9 @@ const KINDS = {
   part: 0,
   /** The last part of a message. */
   last: 1,
-  /** How many more bytes the other side may send: the body, in four bytes. */
+  /** The body is four bytes: how many more bytes the other side may send. */
   credit: 2,
-  /** This side sends nothing more. */
+  /** The sender sends nothing more. */
   end: 3,
   /** Ends the channel. The body is the reason, as JSON. */
   abort: 4,
@@ -25,16 +25,16 @@ const KINDS = {
 type Kind = (typeof KINDS)[keyof typeof KINDS]
 
 const HEAD_BYTES = 5
-/** NATS servers accept 1 MiB by default. With smaller frames, channels wait less for each other. */
+/** NATS servers accept frames of 1 MiB by default. Smaller frames delay other channels less. */
 export const PART_BYTES_MAX = 64 * 1024
-/** Cost of a frame besides its bytes, because even an empty frame needs memory. */
+/** Cost of a frame in addition to its bytes, because even an empty frame needs memory. */
 export const FRAME_COST = 256
 /**
- * Maximum bytes that wait for a reader. One more frame may be added. With 256 readers, this is 64
- * MiB: by default, a NATS server then disconnects a gateway.
+ * Maximum bytes that wait for one reader, plus one frame. 256 readers then have 64 MiB, the default
+ * limit at which a NATS server disconnects a gateway.
  */
 export const WINDOW_BYTES = 4 * PART_BYTES_MAX
-/** Enough for a chat request in a large frame, or for an image. */
+/** Enough for a large chat request or an image. */
 export const MESSAGE_BYTES_MAX = 48 * 1024 * 1024
 const ABORT_BYTES_MAX = 16 * 1024
 
@@ -78,12 +78,15 @@ export type Channel = {
 /** The transport calls these methods. */
 export type OpenChannel = Channel & {
   receive(frame: Uint8Array): void
-  /** The other side is unreachable. Sends `why`, which may still arrive. */
+  /** Ends the channel because the other side is unreachable. Still tries to send `why`. */
   lose(why: string): void
-  /** This side sends nothing more. */
+  /** True if this side sends nothing more. */
   isEnded(): boolean
   sent(): number
-  /** `sent`: the other side's regular report. A frame that is missing at two reports is lost. */
+  /**
+   * `sent`: the number of frames in the other side's regular report. A frame that is missing at two
+   * reports is lost.
+   */
   check(sent: number): void
 }
 
@@ -112,16 +115,18 @@ class FramedChannel implements OpenChannel {
   private readonly sending = createSerialQueue()
   private sentFrames = 0
   private takenFrames = 0
-  /** The other side still accepts this many bytes. Below 0 if the last frame was too large. */
+  /**
+   * The other side still accepts this many bytes. Below 0 if the last frame exceeded the credit.
+   */
   private credit = WINDOW_BYTES
   /** This side still accepts this many bytes. A change reaches the other side a little later. */
   private granted = WINDOW_BYTES
   private moreCredit = Promise.withResolvers<void>()
-  /** Credit for bytes that were read. It was not sent to the other side yet. */
+  /** Credit for read bytes that was not yet sent to the other side. */
   private owedCredit = 0
   private parts: Uint8Array[] = []
   private messageBytes = 0
-  /** Cost of the message that is arriving, without the part whose credit was sent back. */
+  /** Cost of the arriving message's parts whose credit was not yet sent back. */
   private partsCost = 0
   /** Bytes that wait for the reader. */
   private heldBytes = 0

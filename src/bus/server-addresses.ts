@@ -1,4 +1,7 @@
-/** The servers from NATS_URL. The client cannot read a login or TLS from an address. */
+/**
+ * The servers from NATS_URL. Login and TLS are separate, because the NATS client cannot read them
+ * from an address.
+ */
 type ServerAddresses = {
   /** `host:port`, without secrets. */
   readonly servers: readonly string[]
@@ -29,7 +32,7 @@ function loginOf({ username, password }: URL): ServerAddresses['login'] {
   return password === '' ? { token: user } : { user, pass: decodeURIComponent(password) }
 }
 
-/** The texts contain no address, because an address may contain a password. */
+/** Returns faults. Their texts contain no address, because an address may contain a password. */
 export function serverAddressFaults(addresses: readonly string[]): readonly string[] {
   if (!addresses.every(isAddress))
     return ['expected addresses that begin with nats: or tls:, without a path']

@@ -4,34 +4,38 @@ import { confidential, flag, form, listField, textField } from '../runtime/field
 import type { Environment } from '../runtime/read-settings.ts'
 import { readServerAddresses, serverAddressFaults } from './server-addresses.ts'
 
-/** A client needs a few servers of a cluster, and they report the others. */
+/** The client needs only a few servers of a cluster, because they report the others. */
 const SERVERS_MAX = 16
 
 /** Variables of the bus between gateways; part of src/config.ts. */
 export const BUS_FIELDS = {
   /**
-   * NATS servers of one cluster, comma-separated: `nats://nats-1:4222,tls://nats-2:4222`, with
-   * `user:password@` or `token@` where they ask for it, the same at each; `tls:` refuses servers
-   * without TLS. Gateways of one service that share it serve
-   * each other's callers: with nodes that dialled in elsewhere, and enclaves that another one has.
-   * Default: none, and this gateway knows what it has itself.
+   * NATS servers of one cluster, comma-separated:
+   * `tls://user:password@nats-1:4222,tls://user:password@nats-2:4222`. `token@` is another form of
+   * login. One login applies to all servers. `tls:` refuses servers without TLS. Gateways of one
+   * service with the same cluster serve each other's callers with their nodes and enclaves.
+   * Default: no servers, so a gateway uses only its own nodes and enclaves.
    */
   NATS_URL: confidential(listField({ itemsMax: SERVERS_MAX, lengthMax: 512 })).optional(),
-  /** File with a user's JWT and seed, as `nsc` writes them, for servers that ask for one. */
+  /**
+   * File with a NATS user's JWT and seed, as `nsc` writes it, if the servers require this login.
+   */
   NATS_CREDENTIALS_FILE: textField.optional(),
-  /** File with the certificates (PEM) that the servers' are checked by. Default: the system's. */
+  /**
+   * File with root certificates (PEM) for checking the servers. Default: the system's certificates.
+   */
   NATS_CA_FILE: textField.optional(),
   /**
-   * First word of all subjects. Gateways of one service have the same; two services on one NATS
-   * account must not. Default: affidavit.
+   * First word of all subjects. All gateways of a service need the same word. Two services on one
+   * NATS account need different words. Default: affidavit.
    */
   NATS_SUBJECT_PREFIX: form(
     /^[A-Za-z0-9_-]{1,64}$/,
     '1 to 64 letters, digits, dashes and underscores',
   ).default('affidavit'),
   /**
-   * Whether only the gateways reach the NATS servers: then production takes them without TLS and
-   * login. Plain calls pass over them, with their prompts. Default: false.
+   * Whether only the gateways can reach the NATS servers. With true, production accepts servers
+   * without TLS and login. The messages contain the prompts of plain calls. Default: false.
    */
   NATS_CLOSED_NETWORK: flag.default(false),
 }
@@ -47,7 +51,7 @@ export type BusConfig = {
   readonly subjectPrefix: string
 }
 
-/** The texts contain no address, because an address may contain a password. */
+/** Returns faults. Their texts contain no address, because an address may contain a password. */
 export function busFaults(given: Environment): readonly string[] {
   const servers = given.NATS_URL?.split(',').map((server) => server.trim()) ?? []
   const faults = given.NATS_URL === undefined ? [] : serverAddressFaults(servers)
@@ -62,7 +66,7 @@ export function busFaults(given: Environment): readonly string[] {
   ]
 }
 
-/** Returns the faults with which others could read or write the gateways' messages. */
+/** Returns a fault if others could read or write the gateways' messages. */
 function openFaults(given: Environment, servers: readonly string[]): readonly string[] {
   if (servers.length === 0 || given.NATS_CLOSED_NETWORK === 'true') return []
   const { needsTls, login } = readServerAddresses(servers)

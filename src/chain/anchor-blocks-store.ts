@@ -29,7 +29,7 @@ export type AnchorEvidence = {
   /** The configuration with which the log's enclave started, as canonical JSON. */
   readonly bootConfiguration: string
   readonly chainId: number
-  /** Null while no block contains the anchor, and if the anchor failed in its block. */
+  /** Null if no block contains the anchor, or if the anchor failed in its block. */
   readonly block: BlockPlace | null
   readonly proof: BlockProof | null
 }
@@ -42,12 +42,13 @@ export type AnchorBlockProof = {
 
 /** Every method throws the driver's error. */
 export type AnchorBlocksStore = {
-  /** If the anchor could not be mined, returns its replacement. Null for an unknown hash (0x). */
+  /**
+   * Finds an anchor by its hash (0x), or its replacement if it could not be mined. Null if unknown.
+   */
   findAnchor(txHash: string): Promise<AnchorEvidence | null>
   /**
-   * Returns the next block after `after` (null: the first block) with a confirmed anchor whose
-   * proof is not stored. A proof for an earlier block of the anchor, before a reorganisation, does
-   * not count.
+   * Returns the first block after `after` (null: of the chain) that has a confirmed anchor without
+   * a stored proof. A proof from before a reorganisation does not count.
    */
   nextUnproven(chainId: number, after: BlockPlace | null): Promise<BlockPlace | null>
   /** Returns the anchors that were seen in this block and have one of these hashes. */
@@ -80,7 +81,7 @@ export function createAnchorBlocksStore({ queries }: Pick<Database, 'queries'>):
         after === null
           ? sql`true`
           : sql`(a.block_number, a.block_hash) > (${after.number}::bigint, ${decodeHex(after.hash)}::bytea)`
-      // No join with logs, because it would read every anchor (see listBacklogs).
+      // This query does not join logs, because a join would read every anchor (see listBacklogs).
       const { rows } = await sql<{ block_number: number; block_hash: Uint8Array }>`
         select a.block_number, a.block_hash from anchors a
         where a.state = 'confirmed' and a.proven_block_hash is distinct from a.block_hash and ${isLater}

@@ -52,7 +52,7 @@ export type Anchoring = {
   readonly listRelayers: () => Promise<readonly RelayerDescription[]>
   readonly figures: {
     readonly lag: () => Promise<AnchorLag>
-    /** New anchors since the start. */
+    /** Number of heads that were anchored again since the start. */
     readonly reanchored: () => number
     /** Balances of this gateway's relayer and of each relayer with unconfirmed anchors, in wei. */
     readonly balances: () => Promise<ReadonlyMap<string, bigint>>
@@ -60,7 +60,7 @@ export type Anchoring = {
 }
 
 /**
- * src/local/local-chain.ts empties a stuck pool. The anchors must be sent again soon after that.
+ * src/local/local-chain.ts empties a stuck transaction pool, so anchors must be sent again soon.
  */
 const LOCAL_REBROADCAST_MS = 2_000
 

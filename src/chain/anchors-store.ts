@@ -13,9 +13,9 @@ import type { TransactionReceipt } from './chain-reads.ts'
  * - `confirmed`: has the configured number of confirmations. It is still watched: a deep
  *   reorganisation, or a local chain that came back from an older state, makes it pending again.
  * - `reverted`: in a block, and failed there. Final: it is reported, and never sent again.
- * - `taken`: never in a block, because another transaction of the relayer used its nonce. Another
- *   transaction anchors its head again. It becomes pending again only when a reorganisation undoes
- *   the transaction that took its nonce.
+ * - `taken`: never in a block, because another transaction of the relayer used its nonce. A new
+ *   anchor replaces it. It becomes pending again only if a reorganisation undoes the transaction
+ *   that took its nonce.
  */
 export type AnchorState = 'pending' | 'mined' | 'confirmed' | 'reverted' | 'taken'
 
@@ -53,7 +53,7 @@ export type AnchorsStore = {
   markTaken(relayer: string, nonces: readonly number[]): Promise<void>
   /** Changes only mined rows. */
   markConfirmed(relayer: string, throughNonce: number): Promise<void>
-  /** Makes each row from `fromNonce` on pending, in any state, and deletes its block. */
+  /** Resets all rows from `fromNonce` on to pending, and deletes their blocks. */
   markLost(relayer: string, fromNonce: number): Promise<void>
 }
 
@@ -154,9 +154,9 @@ function toAnchor(row: AnchorRow): Anchor {
 
 /**
  * A head's records contain the hash of its first anchor. The head gets a further anchor if another
- * transaction took the nonce. A further anchor stores the key of the first one (origin_*) and the
- * number of anchors before it (attempt). The SQL fragments below read this sequence of anchors.
- * Each fragment takes the alias of an anchor's row.
+ * transaction took its anchor's nonce. A further anchor stores the key of the first one (origin_*)
+ * and the number of anchors before it (attempt). The SQL fragments below read this sequence of
+ * anchors. Each fragment takes the alias of an anchor's row.
  */
 
 /** The hashes of the anchors after `first`, for `parseHashes`. */
@@ -168,9 +168,9 @@ export function laterHashes(first: string): RawBuilder<string | null> {
 }
 
 /**
- * The anchor that counts in the row's sequence: the earliest anchor in a block, or else the last
- * anchor, which can still be mined. `when` is a further condition on the anchor. There are two
- * lookups, because a single lookup with `or` would read every anchor while there are no statistics.
+ * Selects the anchor that counts in the row's sequence: the earliest anchor in a block, or else the
+ * last anchor. `when` limits the anchors. Two lookups are used, because one lookup with `or` would
+ * read every anchor in a database without statistics.
  */
 export function currentAnchor(
   row: string,

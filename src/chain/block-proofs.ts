@@ -15,12 +15,15 @@ import type {
 } from './anchor-blocks-store.ts'
 import { BlockUnreadable, type RawBlock } from './read-block.ts'
 
-/** Maximum number of blocks that wait. Each takes some megabytes, so they are read one by one. */
+/**
+ * Maximum number of blocks that wait to be read. Blocks are read one by one, because each takes
+ * some megabytes.
+ */
 export const BLOCKS_WAITING_MAX = 8
 
 /**
- * An unreadable block is not read again for this time. Otherwise each request for its bundle would
- * fetch megabytes.
+ * An unreadable block is not read again for this time. Otherwise each request for one of its
+ * bundles would fetch megabytes.
  */
 export const UNREADABLE_MS = 60_000
 /** Above this number of unreadable blocks, all of them are forgotten. */
@@ -117,9 +120,9 @@ export function createBlockProofs(options: {
 }
 
 /**
- * Throws BlockUnreadable: `not_in_block`; `unknown_transaction` or `unknown_receipts` if the
- * block's transactions or receipts do not have the header's root. Takes some milliseconds for each
- * hundred transactions.
+ * Throws BlockUnreadable: `not_in_block` if the block lacks the transaction; `unknown_transaction`
+ * or `unknown_receipts` if the transactions or receipts do not match the header's root. Takes some
+ * milliseconds for each hundred transactions.
  */
 export function proveTransaction(block: RawBlock, txHash: string): BlockProof {
   const index = block.transactionHashes.indexOf(txHash)
@@ -153,7 +156,7 @@ export function proveTransaction(block: RawBlock, txHash: string): BlockProof {
   }
 }
 
-/** Milliseconds. */
+/** All times are in milliseconds. */
 type KeeperLimits = {
   readonly pauseMs: number
   /** The pause when every confirmed anchor has its proof. */
@@ -234,7 +237,7 @@ export function createBlockKeeper(options: BlockKeeperOptions): BlockKeeper {
     const found = await proofs.prove(place.hash)
     after = place
     if (found !== null && found.size > 0) return
-    // The broadcaster has not seen a reorganisation yet, or the endpoint is behind the chain.
+    // Not found: the broadcaster has not seen a reorganisation yet, or the endpoint is behind.
     leftAt ??= now()
     log.debug({ block: place.number, hash: place.hash }, 'block of confirmed anchors not found')
   }

@@ -60,7 +60,10 @@ export type Broadcaster = {
   start(): void
   /** Starts the next round soon. It costs little, so it may be called often. */
   notify(): void
-  /** Aborts the running work: the store keeps every anchor. Resolves when nothing runs. */
+  /**
+   * Aborts the running work. No anchor is lost, because the store has all of them. Resolves when
+   * nothing runs.
+   */
   stop(): Promise<void>
   status(): BroadcasterStatus
 }

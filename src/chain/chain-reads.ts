@@ -6,7 +6,7 @@ import { type Rpc, RpcError, toQuantity } from '../../client/rpc.ts'
 export type ChainView = {
   readonly chainId: number
   readonly blockNumber: number
-  /** Number of the relayer's transactions in blocks, and so its next nonce. */
+  /** Number of the relayer's transactions in blocks. This is also its next nonce. */
   readonly nonce: number
 }
 
@@ -92,7 +92,7 @@ export async function fetchReceipts(
   })
 }
 
-/** Leaves out numbers above the newest block. Throws RpcError. */
+/** Returns hashes by block number. Leaves out numbers above the newest block. Throws RpcError. */
 export async function fetchBlockHashes(
   rpc: Rpc,
   numbers: readonly number[],
@@ -165,8 +165,8 @@ export function createRecentBlocks({
 }
 
 /**
- * Code is never removed, so a binary search works. Throws RpcError `refused` if the last block has
- * no code.
+ * Returns the first block with code. A binary search works, because code is never removed. Throws
+ * RpcError `refused` if the last block has no code.
  */
 async function findFirstWithCode(
   rpc: Rpc,
@@ -191,7 +191,8 @@ export async function fetchBalance(
 }
 
 /**
- * `nonce` counts transactions in blocks. `pendingNonce` also counts waiting ones. Throws RpcError.
+ * `nonce` counts transactions in blocks. `pendingNonce` also counts waiting transactions. Throws
+ * RpcError.
  */
 export async function fetchAccountFacts(
   rpc: Rpc,

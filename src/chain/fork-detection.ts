@@ -2,7 +2,7 @@ import type { Rpc } from '../../client/rpc.ts'
 import type { Anchor, AnchorsStore } from './anchors-store.ts'
 import { fetchBlockHashes } from './chain-reads.ts'
 
-/** Rows that are read at a time. */
+/** Maximum number of rows in one read. */
 export const PAGE_ROWS = 200
 
 /** An anchor, and the block in which it was seen. */
@@ -22,7 +22,7 @@ export async function isOnChain(
   return hashes.get(anchor.blockNumber) === anchor.blockHash
 }
 
-/** Returns the anchor with the highest nonce among those that are below `end` and in a block. */
+/** Returns the anchor with the highest nonce below `end` that is in a block. */
 export async function findNewestPlaced(
   anchors: AnchorsStore,
   relayer: string,
@@ -37,8 +37,8 @@ export async function findNewestPlaced(
 
 /**
  * Returns the lowest nonce whose stored block is no longer in the chain. The block of `nonce` must
- * be gone. Stops at the first block that is still there, because a reorganisation removes all later
- * blocks too. Throws RpcError.
+ * be gone. Searches backwards to a block that is still in the chain, because a reorganisation
+ * removes all later blocks too. Throws RpcError.
  */
 export async function findFork(
   options: { readonly rpc: Rpc; readonly anchors: AnchorsStore; readonly relayer: string },
@@ -57,7 +57,7 @@ export async function findFork(
   return fork
 }
 
-/** Ascending. Reads only the PAGE_ROWS anchors below `end`. */
+/** Returns anchors in ascending order. Reads only the PAGE_ROWS nonces below `end`. */
 async function listPlaced(
   anchors: AnchorsStore,
   relayer: string,

@@ -26,8 +26,8 @@ export function relayerWith(key: string): Relayer {
 }
 
 /**
- * If a chain id is configured, the chain may be unreachable at the start. Rejects with StartFailure
- * for another id, or without a contract at the address.
+ * With a configured chain id, the chain need not be reachable at the start. Rejects with
+ * StartFailure for another id, or without a contract at the address.
  */
 export async function connectChain(
   config: RemoteChainConfig,

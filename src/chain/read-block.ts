@@ -19,10 +19,10 @@ import {
 } from './encode-block.ts'
 import { encodeTransaction } from './encode-transaction.ts'
 
-/** Ethereum's fullest blocks have fewer than 2,000. */
+/** Ethereum's fullest blocks have fewer than 2,000 transactions. */
 const BLOCK_TRANSACTIONS_MAX = 10_000
 
-/** `header` hashes to `hash`, so its numbers are true. */
+/** The hash of `header` is `hash`, so the numbers in the header are true. */
 export type RawBlock = {
   readonly number: number
   /** 0x, lower case. */
@@ -43,7 +43,7 @@ export const BLOCK_FAULTS = [
   'not_in_block',
 ] as const
 
-/** The chain has the block, but no encoding has the right hashes. A retry does not help. */
+/** The chain has the block, but this gateway cannot read it. A retry does not help. */
 export class BlockUnreadable extends Error {
   override readonly name = 'BlockUnreadable'
   readonly code: (typeof BLOCK_FAULTS)[number]
@@ -126,7 +126,7 @@ function encodeWellFormed(json: z.infer<typeof HeaderJson>, hash: string): Uint8
   }
 }
 
-/** Encodes the JSON. Requests bytes only where the hash does not match. */
+/** Encodes the transactions. Requests the bytes only where the hash does not match. */
 async function readTransactions(
   rpc: Rpc,
   jsons: readonly TransactionJson[],
@@ -255,7 +255,8 @@ async function fetchRawReceipts(
 }
 
 /**
- * The endpoint lacks the method, or the answer is too large for the endpoint or for this gateway.
+ * True if the endpoint lacks the method, or if the answer is too large for the endpoint or for this
+ * gateway.
  */
 function isRefusal(error: unknown): boolean {
   return (

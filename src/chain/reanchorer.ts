@@ -16,7 +16,7 @@ const FAULT_LOG_INTERVAL_MS = 60_000
 export type Reanchorer = {
   start(): void
   stop(): Promise<void>
-  /** New anchors since the start. */
+  /** Number of new anchors since the start. */
   count(): number
 }
 

@@ -14,7 +14,7 @@ export type TakenAnchor = {
   readonly head: SignedHead
 }
 
-/** Anchors the same head. */
+/** A new anchor for the head of a taken anchor. */
 type Replacement = NewAnchor & {
   /** Unix seconds. */
   readonly createdAt: number

@@ -7,7 +7,7 @@ import type { RelayerBacklog, RelayersStore } from './relayers-store.ts'
 
 /** Interval between searches for relayers to follow. Leases are renewed at the same time. */
 const FOLLOW_INTERVAL_MS = 3_000
-/** Another gateway may follow the relayer after this time without a renewal. */
+/** Another gateway may follow the relayer if its lease is not renewed for this time. */
 const FOLLOW_LEASE_SECONDS = 15
 
 /** Follows every relayer that has unconfirmed anchors, and reports one status for all. */
@@ -24,8 +24,8 @@ export type RelayerFollowers = {
 }
 
 /**
- * Several gateways may share a relayer. The gateway that holds a lock of the database session sends
- * the anchors. The lock ends with the gateway's process.
+ * Several gateways may share a relayer. Only the gateway whose database session has the lock sends
+ * anchors. The lock ends with the gateway's process.
  */
 type RelayerTurn = {
   /** Also true while the session is down, because the owner is then unknown. */
@@ -73,7 +73,7 @@ type RelayerFollowersOptions = {
   readonly relayer: string
   readonly chainId: number
   readonly store: RelayersStore
-  /** The broadcaster is not started. It needs no key, because the anchors are signed. */
+  /** Returns a broadcaster that is not started. It needs no key, because the anchors are signed. */
   readonly follow: (relayer: string) => Broadcaster
   /** Unique to this process. */
   readonly holder: string

@@ -7,9 +7,9 @@ import { CommitRaceLost, type NonceStore } from './relayers-store.ts'
 const DOUBT_TIMEOUT_MS = 2_000
 
 /**
- * Maximum number of nonces that are skipped at once: ten days with an anchor each second. If an
- * endpoint reports a wider gap, it lies or serves another chain. After a gap, no transaction is
- * mined.
+ * Maximum number of nonces that are skipped at once: ten days with an anchor each second. A wider
+ * gap means that the endpoint lies or serves another chain. The chain mines no transaction after an
+ * unused nonce.
  */
 export const NONCES_SKIPPED_MAX = 1_000_000
 
@@ -50,9 +50,9 @@ export class RelayerNonces {
   readonly #options: NoncesOptions
   readonly #queue = createSerialQueue()
   #next: number | null = null
-  /** The chain's number of transactions. All lower nonces are used. */
+  /** The relayer's number of transactions on the chain. All lower nonces are used. */
   #shown = 0
-  /** The database's last known next nonce. A lower nonce later means lost commits. */
+  /** The last known next nonce in the database. If it becomes lower, commits were lost. */
   #known = 0
   /**
    * `must`: no nonce is assigned before the chain answers. `should`: the chain is asked, but may be
@@ -182,7 +182,7 @@ export class RelayerNonces {
       return true
     } catch (cause) {
       if (!isMust) {
-        // The chain was asked only after a failure, so anchors can be signed now and sent later.
+        // The chain's answer is not required here, so anchors can be signed now and sent later.
         this.#comparison = 'done'
         return false
       }

@@ -24,11 +24,11 @@ type StoredRelayer = {
 /** Relayers pay, or once paid, for anchors. Every method throws the driver's error. */
 export type RelayersStore = {
   list(): Promise<readonly StoredRelayer[]>
-  /** Leaves out relayers whose anchors for this chain are all confirmed. */
+  /** Lists the relayers that have unconfirmed anchors for this chain. */
   listBacklogs(chainId: number): Promise<readonly RelayerBacklog[]>
   /**
    * Takes or renews the right to follow a relayer. Returns false while another holder has the
-   * right. `force` always takes it, for a gateway's own relayer.
+   * right. `force` takes the right from any holder. A gateway does so for its own relayer.
    */
   lease(lease: {
     readonly relayer: string
@@ -158,7 +158,7 @@ export function createNonceStore({ commits: queries }: Pick<Database, 'commits'>
 /** A signed anchor that takes the relayer's next nonce. */
 export type NewAnchor = RawAnchorTransaction & { readonly relayer: string; readonly nonce: number }
 
-/** The table `payer` takes the nonce. It is empty if another anchor has the nonce. */
+/** Takes the nonce in the SQL table `payer`. The table is empty if another anchor has the nonce. */
 export function takeNonce(relayer: string, nonce: number): RawBuilder<unknown> {
   return sql`payer as (
     update relayers set next_nonce = next_nonce + 1

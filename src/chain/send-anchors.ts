@@ -67,8 +67,8 @@ export type RoundResult = {
 
 /**
  * Compares the store with the chain in rounds. The relayer's nonce on the chain decides: anchors
- * from this nonce on are sent, and receipts are read for lower nonces. A lost state costs only
- * repeated work.
+ * from this nonce on are sent, and receipts are read for lower nonces. If this state is lost, only
+ * work is repeated.
  */
 export class BroadcastRounds {
   readonly #options: RoundOptions
@@ -152,8 +152,8 @@ export class BroadcastRounds {
   }
 
   /**
-   * Returns false after a long time without progress, because the other gateway may hang. Sending
-   * an anchor twice does no harm.
+   * Returns true while another gateway sends. Returns false after a long time without progress,
+   * because that gateway may hang. Sending an anchor twice does no harm.
    */
   async #isStandby(view: ChainView): Promise<boolean> {
     const { anchors, relayer, now, isOurs } = this.#options
@@ -209,11 +209,10 @@ export class BroadcastRounds {
       const open = page.filter(({ nonce, state }) => nonce < end && state === 'pending')
       const hashes = open.map((anchor) => anchor.txHash)
       const receipts = await fetchReceipts(rpc, hashes, signal)
-      // The check is after the reading and before the storing, so all stored blocks belong to one
-      // chain.
+      // The check comes between reading and storing, so all stored blocks belong to one chain.
       if (!(await this.#checkTip(end, signal))) return
       await this.#store(open, receipts)
-      // `some` or `find` would be wrong, because #isTaken must start each anchor's time limit.
+      // #isTaken must run for every missing anchor, because it starts the anchor's time limit.
       const missing = open.filter((_, at) => !receipts[at])
       const taken = missing.filter((anchor) => this.#isTaken(anchor))
       await this.#storeTaken(taken)
@@ -246,7 +245,7 @@ export class BroadcastRounds {
     }
   }
 
-  /** `takenAfterMs` is much longer than an endpoint needs between the nonce and the receipt. */
+  /** `takenAfterMs` is much longer than an endpoint's delay between nonce and receipt. */
   #isTaken({ nonce }: Anchor): boolean {
     const { takenAfterMs, now } = this.#options
     const since = this.#missingSince.get(nonce) ?? now()
@@ -303,7 +302,7 @@ export class BroadcastRounds {
     if (through !== null) await anchors.markConfirmed(relayer, through)
   }
 
-  /** If this anchor must wait, so must every later anchor. */
+  /** True if the anchor must wait for confirmations. Then every later anchor must wait too. */
   #hasToWait({ state, blockNumber }: Anchor, view: ChainView): boolean {
     if (state === 'pending') return true
     if (state !== 'mined' || blockNumber === null) return false

@@ -16,47 +16,49 @@ const MAX_PRIORITY_FEE_GWEI = 2
 
 export const CHAIN_FIELDS = {
   /**
-   * JSON-RPC endpoint of the EVM chain. Default: a local anvil. Needs the two variables after it.
+   * JSON-RPC endpoint of the EVM chain. Default: a local anvil. Requires RELAYER_PRIVATE_KEY and
+   * CONTRACT_ADDRESS.
    */
   CHAIN_RPC_URL: confidential(url(['http', 'https'])).optional(),
   /**
-   * Key of the account that pays for anchors, 0x and 64 hex digits. Used by the gateways of one
-   * database alone.
+   * Key of the account that pays for anchors, 0x and 64 hex digits. Only the gateways of one
+   * database may use this account.
    */
   RELAYER_PRIVATE_KEY: privateKey.optional(),
   /** Address of the deployed anchor contract, 0x and 40 hex digits. */
   CONTRACT_ADDRESS: form(/^0x[0-9a-fA-F]{40}$/, '0x and 40 hex digits').optional(),
   /**
-   * Chain id that CHAIN_RPC_URL must have, so that a wrong endpoint is found before anything is
-   * signed for it. Default: the id that the endpoint says; with it, the gateway also starts while
-   * the endpoint cannot be reached.
+   * Expected chain id of CHAIN_RPC_URL. Nothing is signed for an endpoint with another id. With
+   * this variable, the gateway also starts while the endpoint is unreachable. Default: the id that
+   * the endpoint reports.
    */
   CHAIN_ID: integer({ min: 1, max: 999_999_999_999_999 }).optional(),
   /**
-   * TCP port of the local chain. Default 8545, where tools look for one; 0 takes any free one,
-   * which is printed.
+   * TCP port of the local chain. Default 8545, the usual port. With 0 a free port is taken and
+   * printed.
    */
   CHAIN_PORT: port.default(8545),
   /**
-   * Blocks on top of an anchor's after which it is no longer expected to be reorganised away (it is
-   * watched even so). Default 12 with CHAIN_RPC_URL, a common choice for Ethereum; 1 on the local
-   * chain, which has no reorganisations.
+   * Number of blocks that confirm an anchor: its own block and the blocks on top. A confirmed
+   * anchor is still watched for reorganisations. Default 12 with CHAIN_RPC_URL, a common choice for
+   * Ethereum; 1 on the local chain, which has no reorganisations.
    */
   CONFIRMATIONS: integer({ min: 1, max: 10_000 }).optional(),
   /**
-   * How long a log gathers commits for one anchor, milliseconds. Default 0: each commit has its
-   * own. With 250, say, completions are stored as they come, and callers are answered when the one
-   * anchor of their interval is signed: it saves gas where there are several within it, and costs
-   * each of them that time at most.
+   * How long a log collects commits for one anchor, milliseconds. Default 0: each commit has its
+   * own anchor. With 250, for example, completions are stored at once, and callers get their
+   * answers when the interval's anchor is signed. This saves gas if an interval has several
+   * commits, and delays each answer by at most this time.
    */
   ANCHOR_INTERVAL_MS: integer({ min: 0, max: 10_000 }).default(0),
   /**
-   * Highest fee per gas an anchor may ever pay, gwei. Default 500: an anchor is never replaced, so
-   * its cap must outlast price spikes; the chain charges the going price only (EIP-1559).
+   * Maximum fee per gas of an anchor, gwei. Default 500: the fee is never raised later, so it must
+   * be enough during price spikes. The chain charges only the current price (EIP-1559).
    */
   MAX_FEE_PER_GAS_GWEI: positiveNumber({ max: 1_000_000 }).default(MAX_FEE_PER_GAS_GWEI),
   /**
-   * Tip per gas, gwei. Default 2: enough to be taken soon on a busy chain, a few cents per anchor.
+   * Tip per gas, gwei. Default 2: enough for a fast inclusion on a busy chain, a few cents per
+   * anchor.
    */
   MAX_PRIORITY_FEE_GWEI: positiveNumber({ max: 1_000_000 }).default(MAX_PRIORITY_FEE_GWEI),
 }

@@ -9,13 +9,13 @@ import { encodeQuantity, encodeTyped } from './encode-block.ts'
 
 /**
  * Unused gas is not paid, but the relayer's balance must cover limit × fee cap. The most expensive
- * call, a notary's first head, takes 75,000 (test/src/chain/contract/gas.test.ts measures this).
- * The rest is for chains that charge more for call data, such as rollups.
+ * call, a notary's first head, takes 75,000 gas (test/src/chain/contract/gas.test.ts measures
+ * this). The rest is for chains that charge more for call data, such as rollups.
  */
 export const ANCHOR_GAS_LIMIT = 150_000n
 
 export type Fees = {
-  /** Includes the tip. It is never raised later, so it must be high enough for price spikes. */
+  /** Includes the tip. Must be high enough for price spikes, because it is never raised later. */
   readonly maxFeePerGasWei: bigint
   readonly maxPriorityFeePerGasWei: bigint
 }

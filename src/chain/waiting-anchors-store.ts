@@ -4,7 +4,7 @@ import type { Database } from '../storage/database.ts'
 import { hasSuccessor } from './anchors-store.ts'
 
 export type WaitingAnchor = {
-  /** 0x, lower case, as are `txHash` and `notary`. */
+  /** `relayer`, `txHash` and `notary` are 0x, lower case. */
   readonly relayer: string
   readonly nonce: number
   readonly txHash: string

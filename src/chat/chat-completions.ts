@@ -22,11 +22,14 @@ export type ChatCall = {
   /** `signal.reason` is the error to throw. */
   readonly signal: AbortSignal
   /**
-   * Called once when the answer has ended or failed, unless no node answered. `tokens`: all used
-   * tokens. `promptTokens`: only if the node states it.
+   * Called once when a node's answer has ended or failed. `tokens`: all used tokens.
+   * `promptTokens`: undefined if the node does not state it.
    */
   readonly recordUsage: (tokens: number, promptTokens: number | undefined) => void
-  /** Counts bytes that this call holds. Throws ApiError `overloaded` if all calls hold too much. */
+  /**
+   * Counts bytes that this call holds. Throws ApiError `overloaded` if all calls together hold too
+   * much.
+   */
   readonly reserve: (bytes: number) => void
 }
 
@@ -93,9 +96,7 @@ async function dispatch(options: ChatCompletionsOptions, call: ChatCall): Promis
   }
 }
 
-/**
- * Checks a node's answer that another gateway asked for. That gateway makes the caller's chunks.
- */
+/** Checks a node's answer to a call of another gateway. That gateway makes the caller's chunks. */
 export function judgeAnswer(request: JsonObject): Pick<NodeChunks, 'push' | 'finish'> {
   const identity = { id: '', created: 0, model: '' }
   return createNodeChunks({ identity, choicesAsked: choicesAskedIn(request) })
@@ -153,7 +154,7 @@ function choicesAskedIn(request: JsonObject): number {
   return typeof asked === 'number' ? asked : 1
 }
 
-/** Reserves the bytes of the frames, which are larger than the answer. */
+/** Returns the completion as JSON text. Reserves the bytes of all frames, which exceed the text. */
 async function assemble(
   batches: AsyncIterable<ChunkBatch>,
   { reserve }: Pick<ChatCall, 'reserve'>,

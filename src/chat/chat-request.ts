@@ -28,7 +28,7 @@ const plainChat = chatFormWith(
 
 export const chatRequest = schemaOf<ChatMembers>(plainChat).transform(requestOf)
 
-/** `members` are only for the documentation: the enclave checks them. */
+/** The enclave checks the members, so `members` is only for the documentation. */
 export function providersRequestWith(members: z.ZodRawShape) {
   return described(schemaOf<ChatMembers>(providersChat).transform(requestOf), () => {
     const own = jsonSchemaOfForm(providersChat)

@@ -64,8 +64,8 @@ function countOf(value: unknown): number | null {
 const BYTES_PER_TOKEN = 4
 
 /**
- * Estimate for a picture, a recording or a file. Providers count from 85 to some thousands, by
- * size.
+ * Estimate for a picture, a recording or a file. Providers count 85 to some thousands of tokens,
+ * depending on the size.
  */
 const ATTACHMENT_TOKENS = 1_000
 
@@ -114,7 +114,7 @@ function textBytesOf(value: Json | undefined, name = ''): number {
   return Object.entries(value).reduce((sum, [key, member]) => sum + textBytesOf(member, key), 0)
 }
 
-/** A longer answer is not parsed only to read its usage. */
+/** An answer with more characters is not parsed for its usage. */
 export const PARSED_LENGTH_MAX = 1024 * 1024
 
 /**
@@ -144,8 +144,8 @@ function parseShort(answer: string): JsonObject {
 }
 
 /**
- * Estimates the usage from the lengths of the texts, if a node stated none. `estimated: true` marks
- * it.
+ * Estimates the usage from the lengths of the texts, for a node that states no usage. The result
+ * has `estimated: true`.
  */
 export function estimateUsage(request: JsonObject, answerLength: number): JsonObject {
   const prompt = promptTokens(memberOf(request, 'messages') ?? null)

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 
-// Answers of providers and nodes are passed on unchanged, so they may have unlisted members.
+// Answers of providers and nodes are passed on unchanged, so they can have unlisted members.
 
 const count = z.int().min(0)
 

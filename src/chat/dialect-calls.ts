@@ -15,11 +15,11 @@ export type DialectCall = Omit<ChatCall, 'request' | 'body'> & {
   readonly model: string
   /** The node's backend gets the request unchanged. */
   readonly request: JsonObject
-  /** Estimated, for an answer that states no usage. */
+  /** Estimate that is used if the answer states no usage. */
   readonly promptTokens: number
 }
 
-/** The methods throw as ChatCompletions does. */
+/** The methods throw the errors of ChatCompletions. */
 export type DialectCalls = {
   /** The answer's text as the backend wrote it. */
   complete(call: DialectCall): Promise<string>

@@ -30,10 +30,7 @@ type PlainDialect = {
   readonly summary: string
   readonly schemas: Readonly<Record<'request' | 'reply' | 'event', string>>
   readonly example: object
-  /**
-   * Finds a member that refers to content outside the request. Other nodes do not have this
-   * content.
-   */
+  /** Finds a member that refers to content outside the request. Nodes do not share such content. */
   readonly findHidden: (typeof DIALECTS)['responses' | 'messages']['findHidden']
 }
 
@@ -196,7 +193,7 @@ async function answerNow(
   )
 }
 
-/** A stream is stored with all of its events. */
+/** Sends the stored answer again. A stored stream has all events. */
 async function answerAgain(
   { body, stream }: DialectRouteCall,
   text: string,

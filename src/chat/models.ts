@@ -44,7 +44,7 @@ const anthropicModels = z.strictObject({
   last_id: z.string().nullable(),
 })
 
-/** For lists of models only in Anthropic's form. */
+/** For routes that list models only in Anthropic's form. */
 export const ANTHROPIC_MODELS = {
   face: ANTHROPIC_FACE,
   reply: { name: 'AnthropicModelList', schema: anthropicModels },
@@ -53,8 +53,8 @@ export const ANTHROPIC_MODELS = {
 
 /**
  * Has members for OpenAI's clients and for this interface's clients. `owned_by` is `nodes` for a
- * model of nodes, and `embeddings` or `images` for a model with this purpose. Otherwise it is a
- * provider, and the model is served only at the verified endpoint. Lengths are in tokens. This
+ * model of nodes, and `embeddings` or `images` for a model of this kind. Otherwise it is a
+ * provider's name, and only the verified endpoint serves the model. Lengths are in tokens. This
  * gateway charges nothing.
  */
 export type ListedModel = z.output<typeof listedModel>

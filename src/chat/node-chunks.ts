@@ -46,7 +46,7 @@ export function createNodeChunks(options: {
 }): NodeChunks {
   const { identity, choicesAsked } = options
   const terms = { usageAsked: true, choicesAsked, fallback: identity }
-  // The identity stays, even if the node later states another one.
+  // The identity never changes, even if the node states another identity.
   let state: ChunkState = { ...NO_CHUNKS, ...identity }
   let textLength = 0
   return {

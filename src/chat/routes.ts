@@ -88,7 +88,7 @@ type ChatRouteCall = RouteCall<unknown, unknown, unknown, ChatRequest>
 async function answer(
   completions: ChatCompletions,
   { context, caller, body: request, json, abort, slot, stream }: ChatRouteCall,
-  // Null if the call has no Idempotency-Key.
+  // `claim` is null if the call has no Idempotency-Key.
   { permit, claim }: { readonly permit: Permit; readonly claim: Claim | null },
 ): Promise<string | undefined> {
   const call: ChatCall = {
@@ -133,7 +133,7 @@ async function writeChunks(
   return isKept ? completionText(finishAssembly(assembly)) : null
 }
 
-/** A stream is answered with a stream. */
+/** Sends the stored answer again, as a stream if the caller asks for one. */
 async function answerAgain(
   { body: request, stream }: ChatRouteCall,
   text: string,

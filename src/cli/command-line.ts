@@ -16,7 +16,7 @@ type Scope = {
 
 /**
  * The checkout's program (program.ts) has all commands. The packages (packages/) have only the
- * commands of their users, so they load no other code.
+ * commands of their users, so the packages load no other code.
  */
 export function createCommandLine({ name, description, commands }: Scope): Command {
   const program = new Command(name)
@@ -38,7 +38,7 @@ export function createCommandLine({ name, description, commands }: Scope): Comma
   return program
 }
 
-/** `help` accepts the name of a command with several words. */
+/** `help` accepts a command name with several words, such as `keys create`. */
 function registerHelp(program: Command): void {
   program
     .command('help')
@@ -76,7 +76,10 @@ function passBrokenPipe(fault: NodeJS.ErrnoException): void {
   if (fault.code !== 'EPIPE') throw fault
 }
 
-/** Makes commander throw. Otherwise it ends the process with its exit codes and cuts the output. */
+/**
+ * Makes commander throw, because commander would otherwise end the process with other exit codes
+ * and cut the output.
+ */
 function throwAtExit(command: Command): void {
   command.exitOverride()
   for (const child of command.commands) throwAtExit(child)

@@ -7,14 +7,14 @@ const GATEWAY_URL_DEFAULT = 'http://127.0.0.1:3000'
 
 const schema = z.object({
   /**
-   * Base URL of the gateway that evidence is fetched from; `--url` goes first. Default: where `npm
-   * start` listens.
+   * Base URL of the gateway from which evidence is fetched. `--url` takes precedence. Default: the
+   * address at which `npm start` listens.
    */
   AFFIDAVIT_URL: url(['http', 'https']).default(GATEWAY_URL_DEFAULT),
   /**
-   * API key for the gateway of AFFIDAVIT_URL, in `verify`, `evidence`, `audit` and `node`: no other
-   * origin is sent it. `--key` goes first. Default: none. A variable, so that it is in no shell
-   * history.
+   * API key for `verify`, `evidence`, `audit` and `node`. It is sent only to the origin of
+   * AFFIDAVIT_URL. `--key` takes precedence. Default: no key. A variable keeps the key out of the
+   * shell history.
    */
   AFFIDAVIT_API_KEY: secret.optional(),
 })

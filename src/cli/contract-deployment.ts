@@ -60,7 +60,7 @@ function formatDeploymentText({ address, chainId, sent }: Deployment): string {
   return `${lines.join('\n')}\n`
 }
 
-/** `address`: its code was compared with the code of this release. */
+/** The code at `address` was compared with the code of this release. */
 type Deployment = {
   readonly address: string
   readonly chainId: number
@@ -127,8 +127,8 @@ async function signDeployment(
   const { proxy: to, data } = DEPLOYMENT
   const { chainId, nonce } = await fetchChainView(rpc, from)
   const { maxFeePerGas, maxPriorityFeePerGas } = await fetchFees(rpc)
-  // Gas and nonce are read at the newest block. In the pending state, the transaction of an earlier
-  // run may have made the contract already.
+  // Gas and nonce are read at the newest block, because in the pending state, the transaction of an
+  // earlier run may have made the contract already.
   const gasLimit = await estimateGas(rpc, { from, to, data })
   const balance = await fetchBalance(rpc, from)
   const needed = gasLimit * maxFeePerGas

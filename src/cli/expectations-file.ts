@@ -14,7 +14,7 @@ import { readSource } from './files.ts'
 /** Bytes. The release lists of many years fit. */
 const EXPECT_BYTES_MAX = 8 * 1024 * 1024
 
-/** The file is JSON, whose members readExpectationsFile checks. Throws CliError. */
+/** Reads a JSON object. readExpectationsFile checks its members. Throws CliError. */
 export async function openExpectations(file: string): Promise<ExpectationsFile> {
   const bytes = await readSource(file, { bytesMax: EXPECT_BYTES_MAX })
   const expected = `expected ${printable(file)} to be a JSON object of expectations`
@@ -27,7 +27,7 @@ export async function openExpectations(file: string): Promise<ExpectationsFile> 
   return json as ExpectationsFile
 }
 
-/** Throws CliError with the name of the source. */
+/** Throws CliError, whose message begins with `from`. */
 export function readExpectedPolicy(
   expectations: ExpectationsFile,
   from: string,

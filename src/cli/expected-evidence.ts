@@ -23,8 +23,8 @@ export function demandsAttestation(options: AttestationOptions): boolean {
 }
 
 /**
- * Without expected measurements, the policy refuses every document, unless the options accept any
- * measurement. Throws CliError for files without certificates, and for unsigned releases.
+ * If no option states the accepted measurements, the policy refuses every document. Throws CliError
+ * for files without certificates, and for unsigned releases.
  */
 export async function readAttestationPolicy(given: AttestationOptions): Promise<AttestationPolicy> {
   const options = ownMembers(given)

@@ -136,8 +136,8 @@ export async function writeOutput(text: string, path: string | undefined): Promi
 }
 
 /**
- * Writes a file completely or not at all, even if the machine stops. Only the owner can read the
- * file, because evidence contains prompts, unless `mode` allows more. Throws CliError.
+ * Writes a file completely or not at all, even if the machine stops. By default, only the owner can
+ * read the file, because evidence contains prompts. Throws CliError.
  */
 export async function writeFileWhole(path: string, text: string, mode = 0o600): Promise<void> {
   const draft = `${path}.${randomBytes(6).toString('hex')}`

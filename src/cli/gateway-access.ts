@@ -14,7 +14,7 @@ export type GatewayKey = {
 
 /**
  * Chooses the key to send to `url`: the option's key, or else the environment's key. The
- * environment's key is sent only to the origin of AFFIDAVIT_URL, because a URL may belong to any
+ * environment's key is sent only to the origin of AFFIDAVIT_URL, because `url` can belong to any
  * server. Throws ConfigurationError for a malformed variable.
  */
 export function chooseKey(

@@ -128,8 +128,8 @@ function indentJson(value: unknown): readonly string[] {
 export const FILE_CHUNK_BYTES = 131_072
 
 /**
- * Reads one chunk ahead of the caller. The memory of a chunk is used again two chunks later: a
- * caller must copy bytes that are needed longer.
+ * Reads one chunk ahead of the caller. A chunk's memory is used again when the caller asks for the
+ * next chunk, so the caller must copy bytes that are needed longer.
  */
 export async function* readFileChunks(
   file: FileHandle,

@@ -66,9 +66,9 @@ export type Operations = OperationsOf<typeof DATABASE_ACTS>
 export type GatewayOperations = OperationsOf<typeof GATEWAY_ACTS>
 
 /**
- * Uses the configured Postgres server. Without one, uses the gateway of the data folder, or that
- * folder's database if no gateway runs. Opens the database with the keys of stored content if they
- * are needed. Throws CliError if none of these works.
+ * Uses the configured Postgres server. If no server is configured, uses the gateway of the data
+ * folder, or the folder's database if no gateway runs. With `needsContentKeys`, a database is
+ * opened with the keys of stored content. Throws CliError if no database can be opened.
  */
 export async function withOperations<Result>(
   run: (operations: Operations) => Promise<Result>,

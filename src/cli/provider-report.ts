@@ -44,7 +44,7 @@ type FoundEvidence = {
   readonly bytes: Uint8Array
   /** Null if the evidence is not from a gateway's list. */
   readonly origin: string | null
-  /** The receipt in the bundle that contains the evidence. The receipt is not verified. */
+  /** The unverified receipt from the bundle. Null if the source is not a bundle. */
   readonly receipt: Receipt | null
 }
 

@@ -14,8 +14,8 @@ export type EmbeddingAnswer = {
 
 /**
  * Reads embeddings in either encoding. Returns them in `encodingFormat`: numbers as the endpoint
- * wrote them, or little-endian float32 in base64. Throws EndpointError `bad_answer` unless there is
- * one embedding of finite numbers for each of `count` inputs, all of the same length.
+ * wrote them, or little-endian float32 in base64. There must be one embedding of finite numbers for
+ * each of `count` inputs, all of the same length. Otherwise throws EndpointError `bad_answer`.
  */
 export function readEmbeddings(
   answer: unknown,

@@ -5,8 +5,8 @@ import { byteStringOf, countPiece, STEPS_PER_PAUSE, type Vocabulary } from './by
 /** Counts tokens for the models in this folder's README.md. */
 export type TokenCounter = {
   /**
-   * Null above `max`. Other calls can run during the counting. Throws the reason of an aborted
-   * signal.
+   * Null if the text has more than `max` tokens. Other calls can run during the counting. Throws
+   * the reason of an aborted signal.
    */
   count(
     text: string,

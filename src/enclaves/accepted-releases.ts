@@ -28,7 +28,7 @@ export type AcceptedReleases = {
    * accepted at a given time. Null: any code is accepted.
    */
   entries(): readonly ReleaseEntry[] | null
-  /** Calls back after a newer list was read and is in use. */
+  /** Calls `listener` each time a list was read and is in use. */
   onChange(listener: () => void): void
   /** Logs an unusable file and keeps the earlier list. Never rejects. */
   reload(): Promise<void>
@@ -96,9 +96,9 @@ export async function startReleases(
 }
 
 /**
- * Reads the signed list, again when the file changes, and on SIGHUP. Rejects with an Error if the
- * file cannot be read, is malformed, or is not signed by one of the keys. After a restart of the
- * process, it does NOT notice that the file is older than a list that was read before.
+ * Reads the signed list now, after each change of the file, and on SIGHUP. Rejects with an Error if
+ * the file cannot be read, is malformed, or is not signed by one of the keys. After a restart of
+ * the process, it does NOT notice that the file is older than a list that was read before.
  */
 export async function openAcceptedReleases(
   config: ReleasesConfig,

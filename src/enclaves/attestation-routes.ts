@@ -8,8 +8,8 @@ import { attestationReply, servedNotary } from './notary-replies.ts'
 import type { ServiceEnclaves } from './service-enclaves.ts'
 
 /**
- * The nonce has 16 to 64 bytes (hex, lower case, without 0x). Without a nonce, the document is the
- * current one. Without a notary (0x, lower case), any enclave in use answers.
+ * The nonce has 16 to 64 bytes (hex, lower case, without 0x). Without a nonce, the reply is the
+ * current document. Without a notary (0x, lower case), any enclave in use answers.
  */
 export const attestationQuery = z.object({
   nonce: hexText(16, 64, '16 to 64 bytes as hex digits').optional(),

@@ -26,7 +26,7 @@ export type Attestations = {
 }
 
 /**
- * A fresh document needs a signature of the security module, and its caller needs no key. So the
+ * A fresh document needs a signature of the security module, and callers need no API key. So the
  * number of fresh documents is limited (createFreshShares). A request for an unknown notary is not
  * counted. `now` returns milliseconds of a clock that is never set.
  */
@@ -70,7 +70,7 @@ export function createAttestations(options: {
   }
 
   peers?.serveAttestations(async (nonce, notary) => {
-    // The gateway that asks limits its own callers.
+    // The other gateway limits its own callers.
     const reply = await attestHere({ nonce, notary }, { group: 'gateways', isKnown: true })
     if (reply === null) throw unknownNotary()
     return reply

@@ -7,7 +7,10 @@ import { parseFault, parseIdentity } from './enclave-replies.ts'
 
 /** How long a new connection waits for the enclave's identity. */
 type Patience = {
-  /** Maximum time since the enclave answered on any connection. A busy enclave is not silent. */
+  /**
+   * Maximum time without an answer on any connection. A busy enclave still answers some
+   * connections.
+   */
   readonly silenceMaxMs: number
   /** Limit for one connection, even if other connections get answers. */
   readonly timeoutMs: number

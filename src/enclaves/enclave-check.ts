@@ -32,12 +32,12 @@ type ExpectedEnclave = {
 
 /**
  * Returns the reasons why this gateway may not use an enclave, one sentence for each. Every mode
- * refuses another protocol, chain or contract. Production refuses a document that is not AWS's or
- * is another enclave's, and an enclave without encryption to providers. With releases, the
- * measurements must belong to a release that is accepted now. In development and staging, any root
- * may have signed the document, so its measurements are only a claim. Staging refuses AWS's
- * documents, because it must make no evidence. Without releases it does NOT prove that the enclave
- * runs good code. Users of the enclave's records must check that.
+ * refuses another protocol, chain or contract. Production also refuses a document of another root
+ * than AWS's, a document of another enclave, and an enclave without encryption to providers. With
+ * releases, the measurements must belong to a release that is accepted now. In development and
+ * staging, any root may have signed the document, so its measurements are only a claim. Staging
+ * refuses AWS's documents, because it must make no evidence. Without releases it does NOT prove
+ * that the enclave runs good code. Users of the enclave's records must check that.
  */
 export async function findEnclaveFaults(
   identity: CheckedIdentity,
@@ -63,9 +63,9 @@ export async function findEnclaveFaults(
 export const FAULT_AGE_MAX_MS = 10_000
 
 /**
- * For repeated checks: a document is verified again only after one of its certificates has expired.
- * `releases` are checked each time, at `now`, Unix milliseconds. `monotonic` returns milliseconds
- * of a clock that is never set.
+ * Returns a check for repeated use: a valid document is verified again only after one of its
+ * certificates has expired. `releases` are checked each time, at `now`, Unix milliseconds.
+ * `monotonic` returns milliseconds of a clock that is never set.
  */
 export function createEnclaveCheck({
   releases,
@@ -184,9 +184,9 @@ function policyFor(document: Uint8Array, isRootKnown: boolean): AttestationPolic
 
 /**
  * The returned function rejects if an attestation document (standard base64) is not valid at the
- * time `now`, Unix milliseconds. The root must be AWS's, unless `isRootKnown` is false: then the
- * security module is simulated. It does NOT check measurements: users of the records decide which
- * code is acceptable.
+ * time `now`, Unix milliseconds. With `isRootKnown`, the root must be AWS's. Otherwise the security
+ * module is simulated. It does NOT check measurements: users of the records decide which code is
+ * acceptable.
  */
 export function createAttestationCheck({
   isRootKnown,

@@ -44,14 +44,14 @@ export type CompletionAnswer =
 
 const MIB = 1024 * 1024
 
-/** A known identity is current for this time. A renewed document is visible within this time. */
+/** An identity is used again for this time. A renewed document is visible within this time. */
 export const IDENTITY_AGE_MAX_MS = 5_000
 
 const CONNECT_TIMEOUT_MS = 2_000
 
 /**
- * Limit until the enclave's first byte, and between its bytes. The enclave's own timeouts for
- * providers are shorter, with separate errors.
+ * Time limit until an answer's first byte, and between its bytes. The enclave's timeouts for
+ * providers are shorter, and have their own errors.
  */
 const COMPLETION_TIMEOUT_MS = 15 * 60_000
 
@@ -70,13 +70,16 @@ const REPLY_BYTES_MAX = Math.min(256 * MIB, Math.max(64 * MIB, Math.floor(memory
 /** Limit of an identity, notice, fault or document. */
 const SMALL_REPLY_BYTES_MAX = 1024 * 1024
 
-/** Life of an unused connection, unless the enclave asks for less. */
+/** An unused connection stays open for this time, unless the enclave asks for less. */
 const KEEP_ALIVE_MS = 30_000
 
 type EnclaveClientOptions = {
   /** Absolute path of the Unix socket. */
   readonly socketPath: string
-  /** More calls at the same time would wait without being counted. The gateway refuses them. */
+  /**
+   * Maximum number of simultaneous calls. The gateway refuses more, because they would wait
+   * uncounted.
+   */
   readonly callsMax: number
   /** Milliseconds of a clock that is never set. Default: the process's monotonic clock. */
   readonly now?: () => number
@@ -84,7 +87,7 @@ type EnclaveClientOptions = {
   readonly identityTimeoutMs?: number
   /** True if the enclave on a new connection may get completion calls. Default: every enclave. */
   readonly isExpected?: (identity: Identity) => boolean
-  /** True if `identity` may return this identity. Default: every identity. */
+  /** True if identity() may return this identity. Default: every identity. */
   readonly isFollowed?: (identity: Identity) => Promise<boolean>
   /** Called when the enclave has started to answer. */
   readonly onReply?: () => void
@@ -255,7 +258,10 @@ export class EnclaveClient {
     return this.#ask(parseHeadAttestationReply, { path: ENCLAVE_PATHS.attestHead, request, signal })
   }
 
-  /** An enclave makes one statement about other logs' heads. Later calls return it again. */
+  /**
+   * An enclave makes only one statement about other logs' heads. Later calls return the same
+   * statement.
+   */
   stateBoot(heads: readonly BootHead[]): Promise<BootStatementReply> {
     const request: BootStatementRequest = { heads }
     return this.#ask(parseBootStatementReply, { path: ENCLAVE_PATHS.bootStatement, request })

@@ -154,7 +154,7 @@ export class EnclaveEndpoint {
     return this.client.giveProof(proof, signal)
   }
 
-  /** The log is still followed. `followedLog.stop` ends this later. */
+  /** Stops only the checks. The log is followed until `followedLog.stop` is called. */
   async stopWatching(): Promise<void> {
     this.followedLog.stopTending()
     await this.watch.stop()

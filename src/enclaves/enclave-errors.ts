@@ -78,7 +78,7 @@ export function outageErrorOf(error: EnclaveError): ApiError {
   return new ApiError(code, message, { leavesNoResult: !error.wasSent })
 }
 
-/** An operator needs a log line, because the caller gets only a general message. */
+/** True if the operator needs a log line, because the caller gets only a general message. */
 export function isOperatorsTrouble(error: ApiError | ValidationError): boolean {
   return (
     error instanceof ApiError &&

@@ -22,7 +22,7 @@ type WantedCall = {
 
 type Wanted = Pick<WantedCall, 'model' | 'notary'>
 
-/** The attestation document is the current one. */
+/** `attestation` is the enclave's current document. */
 export type ServedNotary = Pick<
   Identity,
   'notary' | 'public_key' | 'attestation' | 'boot_configuration'
@@ -55,7 +55,10 @@ export type EnclavePoolOptions = Omit<EndpointOptions, 'socketPath'> & {
   readonly socketPaths: readonly string[]
 }
 
-/** After one of these faults, the enclave did nothing for the call, so another can make it. */
+/**
+ * An enclave with one of these faults did nothing for the call, so another enclave can make the
+ * call.
+ */
 const NOT_TAKEN: ReadonlySet<EnclaveFaultCode> = new Set(['not_ready', 'too_busy', 'log_full'])
 
 /** Distributes calls over all enclaves. The operator adds, drains and removes enclaves. */
@@ -164,7 +167,7 @@ export class EnclavePool {
       if (identity === null || (phase !== 'usable' && phase !== 'draining')) return []
       const { notary, public_key, attestation, boot_configuration } = identity
       const status = phase === 'usable' ? 'in_use' : 'draining'
-      // A drained enclave accepts no more calls.
+      // A draining enclave accepts no more calls.
       const keys = status === 'in_use' ? (identity.encryption_keys ?? []) : []
       const published = { notary, public_key, status, attestation, boot_configuration } as const
       return [{ ...published, encryption_keys: keys }]
@@ -267,7 +270,7 @@ export class EnclavePool {
 
   /**
    * Commits the sealed completions. `endEnclaves` ends this process's enclaves, which wait until
-   * their completions are committed. So the following of logs stops only after that.
+   * their completions are committed. So logs are followed until these enclaves have ended.
    */
   async stopFollowing(endEnclaves: (() => Promise<void>) | null = null): Promise<void> {
     await this.#forAll((endpoint) => endpoint.stopWatching())
@@ -343,7 +346,7 @@ export class EnclavePool {
   }
 }
 
-/** Checks endpoints at once, because an enclave may have become reachable. */
+/** Checks endpoints now, because an enclave may have become reachable. */
 async function seekUsable(endpoints: readonly EnclaveEndpoint[]): Promise<void> {
   const looks = endpoints
     .filter(({ state }) => state.order === 'serve')

@@ -14,8 +14,8 @@ import {
 import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 
 /*
- * Each of these functions returns its argument, not a copy: a boot configuration is hashed with all
- * its members. Each throws EnclaveError `protocol`.
+ * Each of these functions returns its argument, not a copy, because a boot configuration's hash
+ * includes unknown members. Each throws EnclaveError `protocol`.
  */
 
 /** This gateway must support the enclave's protocol version. */
@@ -229,7 +229,8 @@ export async function* readEnclaveEvents(
 ): AsyncGenerator<EnclaveEvent> {
   let isSealed = false
   let isFaulty = false
-  // A call may be ended below. Without this listener, its error would be uncaught.
+  // The body emits an error if the call is ended below. Without this listener, it would be
+  // uncaught.
   body.on('error', () => {})
   try {
     for await (const events of wholeEvents(body))

@@ -42,7 +42,7 @@ type EnclaveWatchOptions = EnclaveChecks & {
   readonly onFound: (found: LookResult) => void
 }
 
-/** Checks an enclave every second, because it may be new or its release may have ended. */
+/** Checks an enclave every second, because it can be replaced and its release can end. */
 export class EnclaveWatch {
   /** Concurrent calls share one look. Never rejects. */
   readonly look = singleFlight(() => {

@@ -31,8 +31,8 @@ export type EncryptedAnswer =
 const PATIENCE_MS = 1_000
 
 /**
- * After a commit, the next pull brings the proofs to the enclave. The gateway waits this time for
- * that pull. 0: pulls bring no proofs.
+ * Returns how long the gateway waits after a commit for the next pull. That pull brings the proofs
+ * to the enclave. 0: pulls bring no proofs.
  */
 export function proofPatienceMs(anchorIntervalMs: number): number {
   return anchorIntervalMs === 0 ? PATIENCE_MS : 0
@@ -75,7 +75,8 @@ export async function* readEncryptedEvents(
   body: Readable,
   signal?: AbortSignal,
 ): AsyncGenerator<EncryptedEvent> {
-  // A call may be ended below. Without this listener, its error would be uncaught.
+  // The body emits an error if the call is ended below. Without this listener, it would be
+  // uncaught.
   body.on('error', () => {})
   // The parts of a long record are joined once, when it is complete.
   let parts: Buffer[] = []
@@ -106,7 +107,10 @@ export async function* readEncryptedEvents(
   }
 }
 
-/** The record is null while incomplete. `wanted`: the bytes that it needs, as far as known. */
+/**
+ * `record` is null while it is incomplete. `wanted`: number of bytes that the record needs, as far
+ * as known.
+ */
 function takeRecord(held: Buffer): {
   readonly record: { readonly kind: number; readonly content: Buffer } | null
   readonly wanted: number

@@ -4,7 +4,7 @@ import { pathToFileURL } from 'node:url'
 import solc from 'solc'
 import { z } from 'zod'
 
-/** `node src/chain/contract/compile.ts` writes this file. artifact.ts beside it reads it. */
+/** `node src/chain/contract/compile.ts` writes this file, and artifact.ts reads it. */
 export const ARTIFACT_FILE = join(
   import.meta.dirname,
   '../../../attestation/contract/artifact.json',

@@ -88,8 +88,8 @@ function concludeLogs(logs: readonly LogReport[]): string {
 }
 
 /**
- * A log may be empty, because every restart of an enclave leaves a log. Checks that an empty log
- * does not need are left out.
+ * Lists the checks that were not made, without the checks that an empty log does not need. A log
+ * can be empty, because every restart of an enclave leaves a log.
  */
 function listOpen(log: LogReport): readonly AuditCheckName[] {
   return log.checks
@@ -105,7 +105,7 @@ function isEmpty({ size }: LogReport): boolean {
   return size === 0
 }
 
-/** Milliseconds. A terminal shows a bar instead of lines. */
+/** Interval between two lines, milliseconds. A terminal shows a bar instead. */
 export const LINE_INTERVAL_MS = 10_000
 
 /** A progress bar on a terminal, elsewhere a line from time to time. `now` returns milliseconds. */

@@ -4,7 +4,7 @@ import { type AuditState, openAuditState, UnusableState } from '../../../audit/s
 import { CliError, EXIT_CODES } from '../faults.ts'
 import { writeFileWhole } from '../files.ts'
 
-/** The file may not exist yet. Without a `path`, no state is stored. Throws CliError. */
+/** A missing file is an empty state. Without a `path`, no state is stored. Throws CliError. */
 export async function openStateFile(path: string | null, scope: string): Promise<AuditState> {
   const store =
     path === null

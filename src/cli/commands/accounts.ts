@@ -141,8 +141,8 @@ function parseDays(text: string): number {
 }
 
 /**
- * Commander has checked the form of names and tiers, so a refusal means that the tier does not
- * exist.
+ * Commander has checked the form of names and tiers, so `validation_failed` means that the tier
+ * does not exist.
  */
 function refusals({
   name,

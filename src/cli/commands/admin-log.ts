@@ -48,7 +48,7 @@ async function showLog(options: LogOptions): Promise<void> {
   printList(acts, options, { titles: TITLES, toRow })
 }
 
-/** Converts Unix seconds to the text for a query. No act is from before 1970. */
+/** Converts Unix seconds to text for a query. Times before 1970 become 0. */
 function textOf(seconds: number | undefined): string | null {
   return seconds === undefined ? null : String(Math.max(0, seconds))
 }

@@ -77,7 +77,7 @@ async function setBudget(
     withOperations(({ budgets }) =>
       amount === null ? budgets.remove(budget) : budgets.set({ ...budget, bound: amount }),
     ),
-    // Text that cannot be a name belongs to no account or key.
+    // A text of the wrong form is not the name of any account or the id of any key.
     {
       not_found: `${unknown} ${printable(id)}`,
       validation_failed: `${unknown} ${printable(id)}`,

@@ -33,8 +33,8 @@ type Level = {
 type Word = { readonly text: string; readonly about: string }
 
 /**
- * Returns a script that completes commands, options and choices. Elsewhere, it completes file
- * names.
+ * Returns a script that completes commands, options and choices. In other places, the script
+ * completes file names.
  */
 export function writeCompletions(program: Command, shell: Shell): string {
   const levels = listLevels(program, program.name())

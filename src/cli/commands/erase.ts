@@ -10,8 +10,8 @@ import { type JsonOption, operations } from './operator.ts'
 type EraseOptions = JsonOption & { readonly account?: string; readonly reason: string }
 
 /**
- * `found`: number of records with the hash. `erased`: number of records whose content was erased
- * now.
+ * `found`: number of records with the hash; null for an account. `erased`: number of records whose
+ * content this command erased.
  */
 type Erased = { readonly found: number | null; readonly erased: number }
 

@@ -32,7 +32,7 @@ export async function openKeptFiles(
   return withEvidenceErrors(() => readKeptFiles(files))
 }
 
-/** A bar before each line keeps a message from looking like the report. */
+/** Writes a bar before each line, so that a message cannot look like a part of the report. */
 export function printExchange({ asked, said }: ShownExchange): string {
   const part = (title: string, messages: readonly ShownMessage[] | null) =>
     messages === null ? '' : `${title}\n${messages.map(printMessage).join('')}`

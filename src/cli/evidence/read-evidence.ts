@@ -9,7 +9,7 @@ import { readSource, writeOutput } from '../files.ts'
 import type { GatewayAccessOptions } from '../options.ts'
 import { type OpenVerifier, writePage } from './evidence-page.ts'
 
-/** Throws CliError, with the command line's options in its message, instead of EvidenceError. */
+/** Converts EvidenceError to CliError. The message names the options of the command line. */
 export function withEvidenceErrors<Value>(run: () => Value): Value {
   return convertFault(run, EvidenceError, sayEvidenceFault)
 }

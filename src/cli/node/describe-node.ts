@@ -55,8 +55,8 @@ const MEMBERS: ReadonlyMap<string, Shown> = new Map(
 )
 
 /**
- * Writes one line for each member, in the original order. Lists follow, one line for each item. An
- * unknown member keeps its own name.
+ * Writes one line for each member, in the original order. A list has one more line for each item.
+ * An unknown member keeps its own name.
  */
 export function describeMembers(members: Facts): string {
   const entries = Object.entries(members).map(

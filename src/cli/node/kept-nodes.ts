@@ -16,7 +16,7 @@ export type KeptNodes = {
   find(of: KeptName): Promise<string | null>
   /** Call it only under the lock. */
   keep(of: KeptName, nodeId: string): Promise<void>
-  /** The lock keeps the machine's other processes from the file. */
+  /** Runs `run` under a lock that excludes the machine's other processes. */
   locked<Value>(run: () => Promise<Value>): Promise<Value>
 }
 
@@ -30,7 +30,7 @@ const form = z.looseObject({
 
 type Entries = z.output<typeof form>['nodes']
 
-/** The file may not exist yet. Only its owner can read it. */
+/** A missing file contains no nodes. Only the file's owner can read it. */
 export function keptNodesIn(file: string): KeptNodes {
   return {
     async find({ gateway, name }) {

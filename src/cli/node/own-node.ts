@@ -9,7 +9,7 @@ import { type KeptNodes, keptNodesIn } from './kept-nodes.ts'
  * Returns the first of these that exists: the configured id, the id in the file, the account's node
  * with this name, a new node. Stores a found or new id in the file. Rejects with CliError or
  * GatewayError. Agents that start at the same time on one machine make only one node. Two machines
- * with one name may make two.
+ * with the same name may make two nodes.
  */
 export async function openOwnNode(
   access: NodeAccess,

@@ -31,7 +31,7 @@ export function createRunLines(node: RunNode): (line: string) => string {
 
 type Context = RunNode & { readonly speeds: ReadonlyMap<string, number> }
 
-/** Functions that write a sentence, by the message in the log line. */
+/** For each message in the log: a function that writes the sentence. */
 const SENTENCES: Readonly<Record<string, (entry: Entry, context: Context) => string>> = {
   'node made': (entry) => `Made node ${named(entry)}. ${textOf(entry, 'file')} keeps its id.`,
   'node found by its name': (entry) =>

@@ -6,30 +6,36 @@ import type { ContentKeySource } from '../../storage/content-keys.ts'
 import { CONTENT_KEY_FIELDS, contentFaults, contentKeysOf } from '../../storage/settings.ts'
 
 const schema = z.object({
-  /** Postgres that the gateway uses, for `keys`. Default: the embedded database in DATA_DIR. */
+  /**
+   * The gateway's Postgres, for commands such as `keys`. Default: the embedded database in
+   * DATA_DIR.
+   */
   DATABASE_URL: confidential(url(['postgres', 'postgresql'])).optional(),
   /**
-   * The gateway's data folder, for `keys` without DATABASE_URL. Default ./.affidavit, as the
-   * gateway's.
+   * The gateway's data folder, for use without DATABASE_URL or CONTROL_SOCKET. Default
+   * ./.affidavit, as for the gateway.
    */
   DATA_DIR: textField.default('.affidavit'),
-  /** The gateway's control socket, for `enclaves`. Default: the socket that DATA_DIR names. */
+  /**
+   * The gateway's control socket, for commands such as `enclaves`. Default: a file in DATA_DIR
+   * names the socket.
+   */
   CONTROL_SOCKET: textField.optional(),
   ...CONTENT_KEY_FIELDS,
   /**
    * The gateway's tiers, for `accounts set-tier` without a running gateway. Default: any name is
-   * taken.
+   * accepted.
    */
   RATE_LIMIT_TIERS_FILE: textField.optional(),
   /**
-   * Key of the account that pays for `contract deploy`, 0x and 64 hex digits. A variable, so that
-   * it is in no shell history. Not RELAYER_PRIVATE_KEY: that account's nonces belong to the
-   * gateway, and an anchor would be lost to a deployment beside it.
+   * Key of the account that pays for `contract deploy`, 0x and 64 hex digits. A variable keeps the
+   * key out of the shell history. It must not be RELAYER_PRIVATE_KEY, because the deployment would
+   * use the nonce of an anchor.
    */
   DEPLOYER_PRIVATE_KEY: privateKey.optional(),
   /**
-   * Key of the relayer whose rest `relayer withdraw` brings home, 0x and 64 hex digits: a key with
-   * which gateways no longer sign.
+   * Key of the relayer whose remaining balance `relayer withdraw` sends, 0x and 64 hex digits.
+   * Gateways must no longer sign with this key.
    */
   RELAYER_PRIVATE_KEY: privateKey.optional(),
 })

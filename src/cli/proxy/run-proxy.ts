@@ -53,7 +53,7 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
     ...(session === null ? {} : { session }),
     port: options.port,
     onRequest: (apiKey) => {
-      // After the last call no other call brings the key that the evidence needs.
+      // An ended session has no more calls, so the API key for its evidence comes from any request.
       if (file?.start?.isEnded && apiKey !== null) file.complete(apiKey, file.start.id)
     },
     onProof: (proof, apiKey) => {
@@ -127,12 +127,12 @@ function sayKept({ save, session }: ProxyCommandOptions): string {
   return kept.join('. ') || 'Proofs are not kept: use --save FOLDER or --session FILE to keep them'
 }
 
-/** This many proofs may wait for their anchors. */
+/** Maximum number of proofs that wait for their anchors. */
 const COMPLETING_MAX = 64
 
 /**
- * If the proxy stops before a block has the anchor, the file stays, and `affidavit complete` adds
- * the bundle later.
+ * If the proxy stops before a block has the anchor, the file stays without its bundle, and
+ * `affidavit complete` adds the bundle later.
  */
 function createCompleting(
   affidavit: Pick<Affidavit, 'anchored'>,

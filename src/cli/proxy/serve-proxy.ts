@@ -358,7 +358,7 @@ async function drained(response: ServerResponse, signal: AbortSignal): Promise<v
 }
 
 type CallerError = CallerFault & {
-  /** True if a check failed: a retry would allow the gateway to choose among answers. */
+  /** True if a check failed. A retry would allow the gateway to choose among answers. */
   readonly isFinal: boolean
 }
 

@@ -22,8 +22,8 @@ export type SessionFile = {
   /** Resolves when the call is on the disk, where a crash cannot lose it. */
   keep(proof: Proof): Promise<void>
   /**
-   * From now on, adds the calls' evidence to the bundle, with this API key. Stops at an error that
-   * lasts, such as an invalid key, until it is called again.
+   * Adds the calls' evidence to the bundle from now on, with this API key. Must be called again
+   * after a lasting error, such as an invalid key.
    */
   complete(apiKey: string | null, id: string): void
   /** Resolves with the number of calls whose evidence is not in the bundle. */
@@ -37,7 +37,7 @@ const PAUSE_MS = 2_000
 
 /**
  * `path` gets the session bundle, as the anchors of the calls arrive. Until the bundle is complete,
- * `path`.calls has all calls, one saved proof per line: each is written before the end of its
+ * `path`.calls has all calls, one saved proof per line. A call is written before the end of its
  * answer is passed on. If `path`.calls exists, the session continues, and the bundle is written
  * again. Otherwise throws CliError if `path` exists.
  */

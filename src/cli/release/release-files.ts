@@ -72,10 +72,7 @@ export async function signFile(
   )
 }
 
-/**
- * Mark at the end of an image's version: the commit alone cannot reproduce the image. The image
- * builder sets it.
- */
+/** The image builder adds this mark to a version if the commit alone cannot reproduce the image. */
 const UNCOMMITTED = /\+uncommitted$/
 
 function checkCommitted({ version }: Release, isAllowed: boolean): void {

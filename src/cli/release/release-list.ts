@@ -66,7 +66,7 @@ export async function addToList(
   })
 }
 
-/** Ends a release. It is then accepted only in documents from before the end. */
+/** Ends a release. Then only documents from before the end are accepted. */
 export async function endInList(path: string, name: string, options: EndOptions): Promise<void> {
   const nowMs = Date.now()
   const until = parseListTime(options.at, nowMs)
@@ -113,7 +113,7 @@ export async function signList(path: string, { key }: { readonly key: string }):
 
 /**
  * Changes a list in place. The signing key, or a trusted key, must have signed the current content.
- * Otherwise a change would sign another user's text in the file.
+ * Otherwise the key would sign text that another user wrote to the file.
  */
 async function editList(
   path: string,

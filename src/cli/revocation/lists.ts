@@ -35,7 +35,7 @@ export async function readLists(
   return lists
 }
 
-/** The message is written for the command line. */
+/** The message names the option `--crl`. */
 export class UnusableListError extends CliError {
   readonly code: RevocationListCode
 
