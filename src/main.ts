@@ -10,7 +10,7 @@ import type { Logger } from './observability/logger.ts'
 import { StartFailure } from './runtime/starting.ts'
 import { DataFolderInUse } from './storage/errors.ts'
 
-/** How long a stop may take, after the grace for running calls, to commit and to end the parts. */
+/** Time to commit and to end the parts, after the grace for running calls. */
 const STOP_MARGIN_MS = 20_000
 
 /** One Ctrl-C may arrive twice: from the terminal, and again from npm. */

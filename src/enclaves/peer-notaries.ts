@@ -44,7 +44,7 @@ async function faultOf(served: ServedNotary, check: IdentityCheck): Promise<stri
   }
 }
 
-/** A key is listed only from its start until its end. */
+/** Keeps only valid encryption keys that the notary signed. */
 function withOwnKeys(notary: ServedNotary, nowMs: number): ServedNotary {
   const { chain_id: chainId, contract } = notary.boot_configuration
   const domain = { chainId, contract }

@@ -9,8 +9,8 @@ export type KeptImage = {
   /** Unix milliseconds. */
   readonly expiresAtMs: number
   /**
-   * A stream, so that a slow reader does not hold the whole image in memory. The caller must read
-   * or destroy it. Null if the image was removed.
+   * Returns a stream, so that a slow reader does not hold the whole image in memory. The caller
+   * must read or destroy the stream. Null if the image was removed.
    */
   open(): Promise<Readable | null>
 }

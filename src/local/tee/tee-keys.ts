@@ -29,7 +29,7 @@ export type TeeKeys = {
 
 const DAY_MS = 24 * 3_600_000
 
-/** Returns ten years, longer than any demonstration. */
+/** Returns a period of ten years, longer than any demonstration. */
 export function lifeFrom(nowMs: number): Period {
   return { from: new Date(nowMs - DAY_MS), to: new Date(nowMs + 3_650 * DAY_MS) }
 }

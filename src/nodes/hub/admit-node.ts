@@ -66,8 +66,8 @@ type AdmissionParts = {
   readonly limits: NodeLimits
   readonly connected: (nodeId: string) => Connected | null
   /**
-   * Claims the node for this gateway. False when the node has a connection to another gateway of
-   * the service, and that connection answers. Otherwise, ends that connection.
+   * Claims the node for this gateway. False when another gateway of the service has a connection to
+   * the node that still answers. A connection that does not answer is ended.
    */
   readonly claimElsewhere: (nodeId: string) => Promise<boolean>
   readonly unclaim: (nodeId: string) => void

@@ -409,8 +409,8 @@ function reduceRun(
       node.cancel(run)
       break
     case 'abandoned':
-      // The caller left before the first token, and the node still has sent nothing. Only now is it
-      // clear that the node failed.
+      // The caller left before the first token, and the node has sent nothing until now. So the
+      // node has failed.
       if (run.result?.kind === 'left' && !run.hasBegun())
         node.health.failed(run.options.offer.model)
       break

@@ -65,7 +65,7 @@ type NetworkFigures = {
 export type ConnectionOfNode = { readonly nodeId: string; readonly connectionId: string }
 
 export type BegunConnection = ConnectionOfNode & {
-  /** The gateway process that has the connection, as `ProcessLease.id` returns its id. */
+  /** Id of the gateway process that has the connection, from `ProcessLease.id`. */
   readonly processId: string
   readonly at: number
   readonly models: readonly string[]

@@ -60,7 +60,9 @@ export function createChunkQueue(onLeave: () => void): ChunkQueue {
     waitingBytes = 0
   }
 
-  /** The reader continues after the whole packet was read, so it gets all chunks of the packet. */
+  /**
+   * The reader continues after the whole packet is parsed, and so gets all chunks of the packet.
+   */
   function wake(): void {
     reader?.resolve()
     reader = null
