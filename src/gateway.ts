@@ -62,7 +62,7 @@ export type OwnParts = OwnFoundation & {
   readonly observers?: readonly CallObserver[]
 }
 
-/** Returns what the banner shows. */
+/** Returns the facts that the banner shows. */
 export function factsOf(
   config: GatewayConfig,
   parts: Foundation &

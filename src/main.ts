@@ -142,7 +142,7 @@ async function announce(config: GatewayConfig, facts: GatewayFacts, log: Logger)
   process.send?.(ready)
 }
 
-/** Logs without a stack: the message describes the correction. */
+/** Logs no stack, because the message describes the correction. */
 function refuse(error: Error): never {
   console.error(`Affidavit did not start:\n  ${error.message.replaceAll('\n', '\n  ')}`)
   process.exit(1)

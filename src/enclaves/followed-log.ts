@@ -105,7 +105,7 @@ export class FollowedLog {
       if (this.#follower === null) return 'open'
       await this.#follower.waitFor(notary, size - 1, signal)
     }
-    // `stop` pulls once more, which acknowledges the committed leaves.
+    // `stop` pulls once more. This pull acknowledges the committed leaves.
     this.#isPaused = true
     await this.stop()
     const after = await client.askIdentity().catch(() => null)

@@ -35,7 +35,7 @@ export type EncryptedEndpoint = Pick<EnclaveEndpoint, 'encrypted'> & {
 
 /** The enclaves of the other gateways in the service. */
 export type PeerEnclaves = {
-  /** Each notary has its last published document. */
+  /** Returns the notaries, each with its last published document. */
   notaries(): readonly ServedNotary[]
   /** Null if no other gateway has the enclave. Throws ApiError. */
   attest(nonce: string | null, notary: string): Promise<AttestationReply | null>
@@ -203,8 +203,8 @@ function remoteEndpoint(bus: Bus, peer: string, notary: string): EncryptedEndpoi
         signal.removeEventListener('abort', leave)
         channel.abort(null)
       }
-      // Not awaited, because the answer may arrive before the body's end. A body fault closes the
-      // channel.
+      // Sending is not awaited, because the answer may arrive before the body's end. A body fault
+      // closes the channel.
       sendBody(channel, body.stream).catch(leave)
       const messages = channel.messages[Symbol.asyncIterator]()
       try {

@@ -9,10 +9,10 @@ import type { ServedNotary } from './enclave-pool.ts'
 export type IdentityCheck = (identity: CheckedIdentity) => Promise<readonly string[]>
 
 /**
- * Returns the notaries of another gateway that this gateway would use itself. A notary's address
- * must be the address of its key. Its document and configuration must pass the check for this
- * gateway's enclaves. Only encryption keys that the notary signed are kept. `nowMs` is Unix
- * milliseconds. `onFault` is called with the reason if a notary is left out.
+ * Checks the notaries of another gateway. Returns the notaries that this gateway would use itself.
+ * A notary's address must be the address of its key. Its document and configuration must pass the
+ * check for this gateway's enclaves. Only encryption keys that the notary signed are kept. `nowMs`
+ * is Unix milliseconds. `onFault` is called with the reason if a notary is left out.
  */
 export async function verifyPeerNotaries(
   published: readonly ServedNotary[],

@@ -42,7 +42,7 @@ export class RunningCalls {
     this.#options = options
   }
 
-  /** Starts a call, which `answerOf` ends. */
+  /** Starts a call. `answerOf` ends the call. */
   begin(signal: AbortSignal): RunningCall {
     const call = new AbortController()
     const leave = () => call.abort(signal.reason)

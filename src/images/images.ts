@@ -121,7 +121,7 @@ const NODES_FAILED: ReadonlySet<string> = new Set([
   'no_available_inference_nodes',
   'node_error',
   'node_timeout',
-  // Only nodes cause it: a configured source reports its own limit as provider_refused.
+  // Only nodes cause this code: a configured source reports its own limit as provider_refused.
   'rate_limit_exceeded',
 ])
 

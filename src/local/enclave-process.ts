@@ -18,7 +18,7 @@ export type LocalEnclaves = {
   readonly rootFile: string
   readonly demoOrigin: string
   readonly attested: AttestedDemo & { readonly kind: 'tinfoil' }
-  /** The demo provider's chat models: the enclaves' table has only a pattern for them. */
+  /** The demo provider's chat models. The enclaves' table has only a pattern for their names. */
   readonly models: readonly string[]
   stop(): Promise<void>
 }

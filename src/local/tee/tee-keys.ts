@@ -20,7 +20,7 @@ import { CODE_AUTHORITY } from './sigstore-bundle.ts'
 export type TeeKeys = {
   /** Takes the place of Intel's root. */
   readonly intelRoot: Certified
-  /** Takes the place of Sigstore's authority, and `codeLog` of its log. */
+  /** Takes the place of Sigstore's authority. `codeLog` takes the place of Sigstore's log. */
   readonly codeAuthority: Certified
   readonly codeLog: SigningKey
   readonly tlsAuthority: Certified
