@@ -37,9 +37,7 @@ export type Gateway = {
    * Never rejects.
    */
   reload(): Promise<boolean>
-  /**
-   * Finishes running calls, commits, and ends every part. A second call waits for the same stop.
-   */
+  /** Finishes running calls, commits, and ends every part. A second call waits for the first. */
   stop(): Promise<void>
 }
 
@@ -58,13 +56,13 @@ export type OwnParts = OwnFoundation & {
   readonly embeddings?: Embeddings
   readonly images?: Images
   readonly search?: WebSearch
-  /** An attested provider under development roots. */
+  /** An attested provider whose evidence has development roots. */
   readonly attested?: DemoEvidence
   /** Observers in addition to those of metrics and traces. */
   readonly observers?: readonly CallObserver[]
 }
 
-/** Returns the facts about a gateway that serves. */
+/** Returns the facts that the banner shows. */
 export function factsOf(
   config: GatewayConfig,
   parts: Foundation &

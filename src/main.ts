@@ -10,7 +10,7 @@ import type { Logger } from './observability/logger.ts'
 import { StartFailure } from './runtime/starting.ts'
 import { DataFolderInUse } from './storage/errors.ts'
 
-/** How long a stop may take, after the grace for running calls, to commit and to end the parts. */
+/** Time to commit and to end the parts, after the grace for running calls. */
 const STOP_MARGIN_MS = 20_000
 
 /** One Ctrl-C may arrive twice: from the terminal, and again from npm. */
@@ -142,7 +142,7 @@ async function announce(config: GatewayConfig, facts: GatewayFacts, log: Logger)
   process.send?.(ready)
 }
 
-/** Logs without a stack: the message describes the correction. */
+/** Logs no stack, because the message describes the correction. */
 function refuse(error: Error): never {
   console.error(`Affidavit did not start:\n  ${error.message.replaceAll('\n', '\n  ')}`)
   process.exit(1)

@@ -23,7 +23,7 @@ type FollowedLogOptions = {
   readonly state: () => EndpointState
   /** Starts to commit the log of the enclave at this endpoint. */
   readonly follow: () => LogFollower
-  /** The enclave may still seal a call this long after the call's end. */
+  /** How long after a call's end the enclave may still seal the call. */
   readonly settleMs: number
   readonly onSettled: (notary: string) => void
 }
@@ -105,11 +105,12 @@ export class FollowedLog {
       if (this.#follower === null) return 'open'
       await this.#follower.waitFor(notary, size - 1, signal)
     }
-    // The last pull before the stop acknowledges the committed leaves.
+    // `stop` pulls once more. This pull acknowledges the committed leaves.
     this.#isPaused = true
     await this.stop()
     const after = await client.askIdentity().catch(() => null)
-    // An enclave that ended by itself after its whole log was committed left no completion.
+    // The enclave may have ended by itself. Its whole log is committed, so no completion is
+    // missing.
     if (after === null || after.notary !== notary) return 'settled'
     return after.log.size === size && after.log.acknowledged === size ? 'settled' : 'open'
   }

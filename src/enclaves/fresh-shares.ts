@@ -14,7 +14,7 @@ type Rate = { readonly perSecond: number; readonly burst: number }
 /** All callers without a key share OPEN_RATE. KNOWN_RATE is extra, for callers with a key. */
 export const OPEN_RATE: Rate = { perSecond: 8, burst: 16 }
 export const KNOWN_RATE: Rate = { perSecond: 16, burst: 32 }
-/** For each address of callers without a key. It is enough for a client of eight enclaves. */
+/** Limit for each address of callers without a key. A client of eight enclaves needs no more. */
 export const ADDRESS_RATE: Rate = { perSecond: 2, burst: 8 }
 /** For each account, because an account may have many programs that start at once. */
 const ACCOUNT_RATE: Rate = { perSecond: 10, burst: 20 }

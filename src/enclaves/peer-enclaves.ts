@@ -35,7 +35,7 @@ export type EncryptedEndpoint = Pick<EnclaveEndpoint, 'encrypted'> & {
 
 /** The enclaves of the other gateways in the service. */
 export type PeerEnclaves = {
-  /** Each notary has its last published document. */
+  /** Returns the notaries, each with its last published document. */
   notaries(): readonly ServedNotary[]
   /** Null if no other gateway has the enclave. Throws ApiError. */
   attest(nonce: string | null, notary: string): Promise<AttestationReply | null>
@@ -56,7 +56,7 @@ export type ProofFor = (sealed: EncryptedSealed, signal: AbortSignal) => Promise
 const NOTARIES_TOPIC = 'notaries'
 const ATTEST_TOPIC = 'attest'
 const ENCRYPTED_SERVICE = 'encrypted'
-/** Documents and keys are renewed long before they expire. */
+/** Often enough: documents and keys are renewed long before they expire. */
 const PUBLISH_INTERVAL_MS = 2_000
 /** A notary counts as gone after this time without a publication. */
 const NOTARIES_EXPIRE_MS = 7_000
@@ -95,10 +95,12 @@ export function openPeerEnclaves(options: {
   readonly enclaves: Pick<EnclavePool, 'notaries' | 'findEncrypted'>
   /** The check that is also used for this gateway's enclaves. */
   readonly check: IdentityCheck
-  /** Credentials by provider. A call uses those of the gateway that has the enclave. */
+  /** Credentials by provider. A call uses the credentials of the gateway that has the enclave. */
   readonly credentials: () => ReadonlyMap<string, string>
   readonly proofFor: ProofFor
-  /** A gateway waits this long for the pull that brings the proof. 0: pulls bring no proof. */
+  /**
+   * How long a gateway waits until a pull has given the enclave the proof. 0: pulls give no proofs.
+   */
   readonly patienceMs: number
   readonly log: Logger
 }): PeerEnclaves {
@@ -118,7 +120,7 @@ export function openPeerEnclaves(options: {
     const atMs = performance.now()
     verifyPeerNotaries(list, { check, nowMs: Date.now(), onFault }).then(
       (verified) => {
-        // A newer list may have arrived during the check, or the gateway may have gone.
+        // During the check, a newer list may have arrived, or the other gateway may have gone.
         if (bus.peers().includes(peer) && (published.get(peer)?.atMs ?? 0) <= atMs)
           published.set(peer, { notaries: verified, atMs })
       },
@@ -201,7 +203,8 @@ function remoteEndpoint(bus: Bus, peer: string, notary: string): EncryptedEndpoi
         signal.removeEventListener('abort', leave)
         channel.abort(null)
       }
-      // The answer may arrive before the end of the body, and matters more than a body fault.
+      // Sending is not awaited, because the answer may arrive before the body's end. A body fault
+      // closes the channel.
       sendBody(channel, body.stream).catch(leave)
       const messages = channel.messages[Symbol.asyncIterator]()
       try {
@@ -251,7 +254,7 @@ async function sendBody(channel: Channel, stream: Readable): Promise<void> {
   await channel.end()
 }
 
-/** Converts the end of the channel to an error like an enclave's. */
+/** Converts the channel's end to the error that a local enclave would cause. */
 function peerErrorOf(error: unknown, signal: AbortSignal): unknown {
   if (signal.aborted) return signal.reason
   if (!(error instanceof ChannelError)) return error

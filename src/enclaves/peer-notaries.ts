@@ -9,10 +9,10 @@ import type { ServedNotary } from './enclave-pool.ts'
 export type IdentityCheck = (identity: CheckedIdentity) => Promise<readonly string[]>
 
 /**
- * Returns the notaries of another gateway that this gateway would use itself. A notary's address
- * must be the address of its key. Its document and configuration must pass the check for this
- * gateway's enclaves. Only encryption keys that the notary signed are kept. `nowMs` is Unix
- * milliseconds. `onFault` is called with the reason if a notary is left out.
+ * Checks the notaries of another gateway. Returns the notaries that this gateway would use itself.
+ * A notary's address must be the address of its key. Its document and configuration must pass the
+ * check for this gateway's enclaves. Only encryption keys that the notary signed are kept. `nowMs`
+ * is Unix milliseconds. `onFault` is called with the reason if a notary is left out.
  */
 export async function verifyPeerNotaries(
   published: readonly ServedNotary[],
@@ -44,7 +44,7 @@ async function faultOf(served: ServedNotary, check: IdentityCheck): Promise<stri
   }
 }
 
-/** A key is listed only from its start until its end. */
+/** Keeps only valid encryption keys that the notary signed. */
 function withOwnKeys(notary: ServedNotary, nowMs: number): ServedNotary {
   const { chain_id: chainId, contract } = notary.boot_configuration
   const domain = { chainId, contract }

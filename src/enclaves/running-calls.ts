@@ -33,8 +33,8 @@ export class RunningCalls {
   readonly #calls = new Set<AbortController>()
   #repliedAtMs = performance.now()
   /**
-   * Failed looks since the last answer. A single failed look may mean that this process was
-   * blocked.
+   * Identity requests that failed since the last answer. A single failure may mean that this
+   * process was blocked.
    */
   #silentLooks = 0
 
@@ -42,7 +42,7 @@ export class RunningCalls {
     this.#options = options
   }
 
-  /** `answerOf` ends the call. */
+  /** Starts a call. `answerOf` ends the call. */
   begin(signal: AbortSignal): RunningCall {
     const call = new AbortController()
     const leave = () => call.abort(signal.reason)
@@ -85,7 +85,7 @@ export class RunningCalls {
     this.#silentLooks = 0
   }
 
-  /** Call this after a failed look. Ends all calls of an enclave that hangs. */
+  /** Call this after a failed identity request. Ends all calls of an enclave that hangs. */
   endSilent(fault: Error): void {
     const { silenceMaxMs = SILENCE_MAX_MS, socketPath, log } = this.#options
     if (!(fault instanceof EnclaveError && fault.code === 'timeout')) return

@@ -4,29 +4,32 @@ import { parseReleaseKey } from '../../attestation/release/release-signatures.ts
 import { integer, listField, sockets, textField } from '../runtime/fields.ts'
 import { type Environment, pickVariables } from '../runtime/read-settings.ts'
 
-/** Each enclave needs a waiting connection, and one look per second. */
+/** Each enclave needs a waiting connection, and one identity request per second. */
 export const ENCLAVES_MAX = 32
 
 export const ENCLAVE_FIELDS = {
   /**
-   * Unix sockets of the enclaves, `unix:/path/to/socket`, comma-separated; calls are spread over
-   * them. `affidavit enclaves` adds, drains and removes some while the gateway runs. Default: an
-   * enclave process with a simulated security module.
+   * Unix sockets of the enclaves, `unix:/path/to/socket`, comma-separated. Calls are spread over
+   * these enclaves. `affidavit enclaves` adds, drains and removes enclaves while the gateway runs.
+   * Default: an enclave process with a simulated security module.
    */
   ENCLAVE_URL: sockets({ itemsMax: ENCLAVES_MAX }).optional(),
   /**
-   * How many enclave processes are started where ENCLAVE_URL names none, for trials with several.
-   * Default 1.
+   * Number of enclave processes that the gateway starts if ENCLAVE_URL is not set. More than one is
+   * for trials. Default 1.
    */
   LOCAL_ENCLAVES: integer({ min: 1, max: 8 }).default(1),
   /**
-   * Signed list of accepted releases (affidavit-releases/v1, attestation/release/README.md): an
-   * enclave that does not show the measurements of a release that is accepted now is never used; if
-   * it is in use, it is drained. Read again when it changes, and on SIGHUP. Default: any
+   * Signed list of accepted releases (affidavit-releases/v1, attestation/release/README.md). An
+   * enclave is used only while a release with its measurements is accepted. Otherwise, an enclave
+   * in use is drained. The file is read again when it changes, and on SIGHUP. Default: any
    * measurements are used, with a warning in production. Needs RELEASE_KEY.
    */
   ENCLAVE_RELEASES_FILE: textField.optional(),
-  /** Public keys that may sign that list, 64 hex digits each, comma-separated: one is enough. */
+  /**
+   * Public keys, 64 hex digits each, comma-separated. One of them must have signed the list of
+   * releases.
+   */
   RELEASE_KEY: listField({ itemsMax: 16, lengthMax: 64 }).optional(),
 }
 

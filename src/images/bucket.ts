@@ -18,7 +18,7 @@ const CONNECTIONS_MAX = 64
 const TRIES_MAX = 3
 const PAUSES = { minMs: 100, maxMs: 2_000 } as const
 
-/** Bytes that are read from an error's body, and from a page of a listing (1,000 keys). */
+/** Maximum bytes that are read of an error's body, and of one page of a listing (1,000 keys). */
 const ERROR_BYTES_MAX = 64 * 1024
 const LISTING_BYTES_MAX = 4 * 1024 * 1024
 
@@ -106,7 +106,7 @@ export function openBucket(
       const query = new URLSearchParams({ 'list-type': '2', prefix })
       const answer = await ask({ method: 'GET', path: `?${query}` })
       const xml = answer === null ? '' : await readStart(answer.body, LISTING_BYTES_MAX)
-      // This gateway writes only keys with these characters, which XML and URLs do not change.
+      // This gateway writes only keys of these characters. XML and URLs contain them unchanged.
       const keys = [...xml.matchAll(/<Key>([\w./-]+)<\/Key>/g)].map(([, key = '']) => key)
       return keys.filter((key) => key.startsWith(prefix)).map((key) => key.slice(prefix.length))
     },

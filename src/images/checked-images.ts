@@ -10,12 +10,12 @@ export type AskedImages = {
   readonly size: string | null
 }
 
-/** `type` is the type that the bytes have. */
+/** `type` is read from the bytes. */
 type Picture = Pick<MadeImage, 'bytes' | 'type'>
 
 /**
- * Pixels, of an image from an untrusted node. Diffusion pipelines draw from 64 pixels (the smallest
- * latent) to 1,536. Larger images are refused before decoding.
+ * Allowed length of an edge, pixels. Diffusion pipelines draw from 64 pixels (the smallest latent)
+ * to 1,536. An untrusted node's larger images are refused before decoding.
  */
 const DRAWN_EDGE_MIN = 64
 export const DRAWN_EDGE_MAX = 2_048

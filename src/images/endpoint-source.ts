@@ -44,8 +44,8 @@ type Sent = Omit<EndpointCall, 'signal' | 'reserve'>
 
 function jsonCall(request: Extract<ImageJob, { kind: 'generation' }>['request']): Sent {
   const { prompt, n, quality, style } = request
-  // Only members that the caller set are sent: some models refuse them, and the API has its own
-  // defaults.
+  // A member that the caller left out is not sent, because some models refuse it and the API has
+  // its own default.
   const set = Object.entries({ quality, style }).filter(([, value]) => value !== null)
   return {
     method: 'POST',
@@ -72,8 +72,8 @@ function fileOf({ type }: ImageFacts): { readonly filename: string; readonly med
 }
 
 /**
- * OpenAI's image models since gpt-image-1 always answer in base64, and refuse a request that asks
- * for it. The model's id may have any prefix.
+ * OpenAI's image models since gpt-image-1 always answer in base64, and refuse a request with
+ * `response_format`. The model's id may have any prefix.
  */
 const HAS_FIXED_FORMAT = /(^|\/)(chat)?gpt-image-/
 

@@ -21,9 +21,9 @@ export function mediaTypeOf(type: ImageType): string {
 }
 
 /**
- * Null for other content. Formats: PNG 3rd edition section 11.2.1, ITU T.81 annex B, RFC 9649
- * (WebP). Does not decode the image, so the rest of the file may be damaged or contain a second
- * file.
+ * Reads the start of a PNG (3rd edition, section 11.2.1), a JPEG (ITU T.81, annex B) or a WebP (RFC
+ * 9649). Null for any other content. Does not decode the image, so the rest of the file may be
+ * damaged or contain a second file.
  */
 export function readImageFacts(bytes: Uint8Array): ImageFacts | null {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
@@ -58,8 +58,7 @@ function readJpeg(view: DataView): ImageFacts | null {
     const marker = view.getUint8(at + 1)
     if (isFrameStart(marker))
       return { type: 'jpeg', height: view.getUint16(at + 5), width: view.getUint16(at + 7) }
-    // FF is a fill byte. Image data and the end come after the frame, so their markers end the
-    // search.
+    // FF is a fill byte. A frame must come before the markers of image data and of the end.
     if (marker === 0xff) at += 1
     else if (marker <= 0x01 || (marker >= 0xd0 && marker <= 0xda) || view.getUint16(at + 2) < 2)
       return null

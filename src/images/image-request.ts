@@ -17,8 +17,8 @@ const IMAGE_SIZE_DEFAULT = '1024x1024'
 const RESPONSE_FORMAT_DEFAULT = 'url'
 
 /**
- * The interface sets no limits here. A prompt may be as long as OpenAI's longest prompt. A decoder
- * must still be able to decode an image with the longest edge.
+ * The interface sets no limits here. PROMPT_LENGTH_MAX is OpenAI's limit. Decoders can still decode
+ * an image whose edges have IMAGE_EDGE_MAX pixels.
  */
 const PROMPT_LENGTH_MAX = 32_000
 const IMAGE_EDGE_MAX = 8_192

@@ -1,7 +1,7 @@
 import { type ImageType, readImageFacts } from './image-facts.ts'
 import { type EditRequest, type GenerationRequest, IMAGE_BYTES_MAX } from './image-request.ts'
 
-/** Already checked. */
+/** An image that was already checked. */
 export type MadeImage = {
   readonly bytes: Uint8Array
   readonly type: ImageType
@@ -35,9 +35,9 @@ export type ImageSource = {
   models(): readonly string[]
   /** True if the source can serve this job now. */
   serves(job: ImageJob): boolean
-  /** True even if the source cannot serve this model now. */
+  /** True if the source has this model, even if it cannot serve the model now. */
   knows(model: string): boolean
-  /** Throws ApiError and the signal's reason. */
+  /** Throws ApiError, or the signal's reason. */
   make(call: ImageCall): Promise<readonly MadeImage[]>
 }
 

@@ -9,8 +9,8 @@ export type KeptImage = {
   /** Unix milliseconds. */
   readonly expiresAtMs: number
   /**
-   * A stream, so that a slow reader does not hold the whole image in memory. The caller must read
-   * or destroy it. Null if the image was removed.
+   * Returns a stream, so that a slow reader does not hold the whole image in memory. The caller
+   * must read or destroy the stream. Null if the image was removed.
    */
   open(): Promise<Readable | null>
 }
@@ -34,7 +34,7 @@ export type ImageObjects = {
   put(key: string, object: { readonly bytes: Uint8Array; readonly type: string }): Promise<void>
   /** Null when the object does not exist. The caller must read or destroy the stream. */
   get(key: string): Promise<{ readonly length: number; readonly body: Readable } | null>
-  /** Keys, or folders of keys, in order. A store may return only the first part of the list. */
+  /** Returns keys, or folders of keys, in order. May return only the first part of the list. */
   list(): Promise<readonly string[]>
   /** Removes an object, or a folder. Does nothing when it does not exist. */
   remove(key: string): Promise<void>
@@ -78,7 +78,7 @@ const FOLDER_MS = 3_600_000
 /** A folder lives this much longer, because the clocks of gateways may differ. */
 const CLOCKS_MS = 900_000
 
-/** How often the total size of the stored images is computed again. */
+/** How often expired images are removed from the total size of the stored images. */
 const FRESH_MS = 60_000
 
 /** Maximum per sweep. The next sweep continues. */

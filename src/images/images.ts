@@ -23,8 +23,8 @@ export type Images = {
   /** Models that can be used now. */
   models(): readonly string[]
   /**
-   * Returns the response's JSON text (interface 2.5). `addressOf` gives the address of a stored
-   * image. Throws ApiError and the signal's reason.
+   * Returns the response's JSON text (interface 2.5). `addressOf` returns the address of a stored
+   * image. Throws ApiError, or the signal's reason.
    */
   make(call: ImageCall, addressOf: (id: string) => string): Promise<string>
   /** Null when the image does not exist. */
@@ -35,8 +35,8 @@ export type Images = {
 const ANSWER_BYTES_MAX = 64 * 1024 * 1024
 
 /**
- * Nodes come first, then the source that the operator configured (`config` null: no source). New
- * images are stored in a bucket, or in the data folder.
+ * Tries nodes first, then the source that the operator configured (`config` null: no source).
+ * Stores new images in a bucket, or in the data folder.
  */
 export function openImages(
   config: ImagesConfig | null,
@@ -121,7 +121,7 @@ const NODES_FAILED: ReadonlySet<string> = new Set([
   'no_available_inference_nodes',
   'node_error',
   'node_timeout',
-  // Any other source reports its own limit as provider_refused.
+  // Only nodes cause this code: a configured source reports its own limit as provider_refused.
   'rate_limit_exceeded',
 ])
 

@@ -146,7 +146,7 @@ export function imageRoutes({
 
 /**
  * Returns the origin of the caller's request. The caller's host is used unchanged, because only
- * this caller sees the result. Empty unless the text is a host with an optional port.
+ * this caller sees the result. Empty if `host` is not a host with an optional port.
  */
 function originOf({ host, protocol }: RouteContext): string {
   return /^[\w.-]{1,253}(:\d{1,5})?$|^\[[0-9a-f:.]{2,45}\](:\d{1,5})?$/i.test(host)

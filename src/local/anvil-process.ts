@@ -72,7 +72,8 @@ function argumentsOf(port: number): readonly string[] {
     // More ether than any number of anchors costs.
     '--balance',
     '1000000000',
-    // The fixed time gives all starts the same genesis. anvil does not check the genesis in a dump.
+    // anvil does not check the genesis in a dump, so a fixed time gives all starts the same
+    // genesis.
     '--timestamp',
     `${GENESIS_SECONDS}`,
     // Transactions wait until startClock has set the time.

@@ -12,8 +12,8 @@ import { placeFile } from '../runtime/place-file.ts'
 /**
  * The local chain's state in one file. anvil's own `--state` has three faults:
  * - A kill leaves half a file, which anvil then refuses.
- * - A dump during mining can miss a transaction that its account's nonce counts. That transaction
- * is lost forever.
+ * - A dump during mining can lack a transaction that its sender's nonce counts. This transaction
+ *   is lost forever.
  * - It writes the state of an idle chain again and again.
  */
 export type ChainState = {
@@ -59,7 +59,7 @@ export async function openChainState(folder: string): Promise<ChainState> {
 
 /** The newest block's hash. Null when a transaction waits to be mined. */
 async function readStandstill(rpc: Rpc): Promise<string | null> {
-  // The pool is read first: a transaction's block exists before the transaction leaves the pool.
+  // The pool must be read first, because a transaction leaves the pool only after its block exists.
   const { pending } = await readPool(rpc)
   const block = Block.safeParse(await rpc.call('eth_getBlockByNumber', ['latest', false]))
   if (!block.success) throw new RpcError('bad_answer', 'expected a block')
@@ -130,9 +130,8 @@ export function keepUpChain(options: {
   }
 
   /**
-   * If the previous transaction is being mined, anvil 1.7 can queue a transaction forever, and
-   * refuses a second copy. So `unstick` removes queued transactions, and the broadcaster sends them
-   * again.
+   * Removes queued transactions, so that the broadcaster can send them again. anvil 1.7 can queue a
+   * transaction forever if the previous transaction is being mined, and refuses a second copy.
    */
   async function unstick(before: string | null): Promise<string | null> {
     const { pending, queued } = await readPool(rpc)

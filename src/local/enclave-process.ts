@@ -18,7 +18,7 @@ export type LocalEnclaves = {
   readonly rootFile: string
   readonly demoOrigin: string
   readonly attested: AttestedDemo & { readonly kind: 'tinfoil' }
-  /** The demo provider's chat models: the enclaves' table has only a pattern for them. */
+  /** The demo provider's chat models. The enclaves' table has only a pattern for their names. */
   readonly models: readonly string[]
   stop(): Promise<void>
 }
@@ -104,9 +104,9 @@ const START_TIMEOUT_MS = 60_000
 const STOP_MARGIN_MS = 2_000
 
 /**
- * Writes the CAs that enclaves trust: those in the operator's file (default: Node.js's CAs) and the
- * demonstration's. Returns the path of the new file. If the operator's file has no certificates,
- * returns its path, and the enclave reports the fault.
+ * Writes a file of CAs that enclaves trust: the CAs in the operator's file (default: Node.js's
+ * CAs), and the demonstration's CA. Returns the path of the new file. If the operator's file has no
+ * certificates, returns the operator's path, and the enclave reports the fault.
  */
 async function writeCas(
   { privateFolder }: Home,

@@ -16,7 +16,7 @@ type Keeper<Life> = {
   stop(): Promise<void>
 }
 
-/** After a run of this length, the pauses are short again. */
+/** After a run of this length, the pauses before restarts are short again. */
 const STEADY_LIFE_MS = 60_000
 
 /**

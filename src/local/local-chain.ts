@@ -16,8 +16,8 @@ import { keepRunning } from './keep-running.ts'
 
 /**
  * Account 8 of anvil's mnemonic (`test test … junk`). The key is public and protects nothing. The
- * relayer does not share account 0, because people send transactions from it by hand and use up its
- * nonces.
+ * relayer does not use account 0, because people send transactions from account 0 by hand and use
+ * up its nonces.
  */
 const LOCAL_RELAYER_KEY = '0xdbda1821b80551c9d65939329250298aa3472ba22feea921c0cf5d620ea67b97'
 /** Account 9, whose key anvil has. */

@@ -34,8 +34,8 @@ const START_TIMEOUT_MS = 60_000
 const STOP_MARGIN_MS = 3_000
 
 /**
- * How long the start waits until the agent serves. With a slow demonstration, the agent serves
- * later.
+ * How long the start waits until the agent serves. An agent with a slow demonstration may need
+ * longer.
  */
 const SERVING_TIMEOUT_MS = 5_000
 const SERVING_POLL_MS = 20

@@ -14,8 +14,8 @@ export type ProcessPlan<Ready> = {
   readonly file: string
   readonly words?: readonly string[]
   /**
-   * All variables of the process, except those of Node's own cache. `last` is the last ready
-   * notice, null before the first start.
+   * Returns all variables of the process, except the variables of Node's own cache. `last` is the
+   * last ready notice, null before the first start.
    */
   readonly environmentOf: (last: Ready | null) => Readonly<Record<string, string>>
   /** Reads an output line or a channel message. Null if it is not the ready notice. */

@@ -24,7 +24,7 @@ type ChatAnswer = {
   }
 }
 
-/** `system_fingerprint` of every answer: no model made it. */
+/** `system_fingerprint` of every answer. No model made these answers. */
 const DEMO_FINGERPRINT = 'fp_demonstration'
 /** `created` of an answer to a request with `seed`. */
 export const SEEDED_CREATED = 1_700_000_000

@@ -92,14 +92,16 @@ function writeText({ model, said, toolResult, seed }: Question): string {
 }
 
 /**
- * `demo/task` makes the calls that the last user message contains, one in each turn. For other
- * models, `toolChoice` decides:
+ * Plans no call if `toolChoice` is `none`. `demo/task` makes the calls that the last user message
+ * contains, one in each turn. Other models make no call after a tool's answer. For their first
+ * answer, `toolChoice` decides:
  * - a name: this function;
- * - `none`: no call;
  * - `auto`: the functions that the last user message names (for `demo/tools`, at least the first
  *   function);
- * - `required`: as `auto`, but at least the first function. Arguments are the JSON object after the
- *   name, as in `get_weather({"city":"Paris"})`, else an example made from `parameters`.
+ * - `required`: as `auto`, but at least the first function.
+ *
+ * Arguments are the JSON object after the name, as in `get_weather({"city":"Paris"})`, else an
+ * example made from `parameters`.
  */
 function planCalls(question: Question): readonly PlannedCall[] {
   const { model, said, toolResult, answered, tools, toolChoice: choice, callsMax } = question

@@ -25,7 +25,7 @@ const schema = z.object({
    * Default: no TEE.
    */
   DEMO_TEE_FOLDER: textField.optional(),
-  /** TCP port of the simulated TEE. Default 0: the last one if it is free, else a free port. */
+  /** TCP port of the simulated TEE. Default 0: the last port if it is free, else any free port. */
   DEMO_TEE_PORT: port.default(0),
 })
 

@@ -119,7 +119,7 @@ async function refuseUnknown({ route }: Call): Promise<never> {
   throw new DemoError(404, `Unknown request: ${route}.`)
 }
 
-/** Refuses a query without a nonce, because the document could be old. */
+/** Refuses a query without a nonce, because a document without a nonce could be old. */
 function nonceIn(query: string): Uint8Array {
   const [nonce = '', ...others] = new URLSearchParams(query).getAll('nonce')
   if (!/^[0-9a-f]{64}$/.test(nonce) || others.length > 0)

@@ -12,7 +12,7 @@ import type { AttestedDemo } from './config.ts'
 import { createTeeServer } from './server.ts'
 import { serverOrigin } from './server-origin.ts'
 
-/** The policy keeps this many origins. A start can add one. */
+/** The policy keeps this many origins. A start can add an origin. */
 const ORIGINS_MAX = 8
 
 /**

@@ -30,8 +30,8 @@ export function moduleIdOf({ instanceId, enclaveId }: ModuleIdentity): string {
 }
 
 /**
- * Returns a function that gives the chain for a time, Unix milliseconds. Certificates are issued
- * again when half of their life is over, and when the clock was set back to a time before them.
+ * Returns a function that returns the chain for a time, Unix milliseconds. Certificates are issued
+ * again when half of their life is over, and when the clock was set back to before their issue.
  * Throws SoftwareNsmError `invalid_root` when the root is about to expire.
  */
 export function createCertificateChain(

@@ -93,7 +93,7 @@ type CertificateRequest = {
   /** Unix seconds, both inclusive. */
   readonly notBefore: number
   readonly notAfter: number
-  /** For a profile with CRL distribution points. */
+  /** Used only in a profile with CRL distribution points. */
   readonly crlUri: string
 }
 
@@ -119,7 +119,7 @@ export function keyIdOf(publicKey: KeyObject): Uint8Array {
 
 const P384_POINT_BYTES = 97
 
-/** Each gives an Extension, DER (RFC 5280, 4.2.1). */
+/** Each function returns an Extension, DER (RFC 5280, 4.2.1). */
 const EXTENSIONS = {
   basicConstraints: ({ profile: { ca, pathLength } }) =>
     ca ? authorityConstraints(pathLength) : leafConstraints(),

@@ -20,8 +20,8 @@ export type NsmServer = {
 
 /**
  * Serves software security modules on a Unix socket (mode 0600). The socket replaces an existing
- * file. Each message follows its length. Each connection boots its own module, which ends with the
- * connection. Throws SoftwareNsmError.
+ * file. The length of a message is sent before the message. Each connection boots its own module,
+ * which ends with the connection. Throws SoftwareNsmError.
  */
 export async function serveSoftwareNsm(options: {
   readonly socketPath: string
@@ -29,7 +29,7 @@ export async function serveSoftwareNsm(options: {
   readonly measurements?: SourceMeasurements | null
 }): Promise<NsmServer> {
   const { socketPath, rootFile, measurements = null } = options
-  // The root's certificate must exist before the first enclave, and the caller must get any error.
+  // The first enclave needs the root's certificate, and the caller must get any error.
   await openDevelopmentRoot(rootFile, Date.now())
   const sockets = new Set<Socket>()
   const server = createServer((socket) => {

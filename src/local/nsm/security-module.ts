@@ -66,7 +66,7 @@ function makeIdentity(nowMs: number): ModuleIdentity {
 type ModuleParts = {
   readonly identity: ModuleIdentity
   readonly measurements: SourceMeasurements
-  /** The chain that signs documents at a time, Unix milliseconds. */
+  /** Returns the chain that signs documents at `nowMs`, Unix milliseconds. */
   readonly chainAt: (nowMs: number) => SigningChain
   /** Unix milliseconds. */
   readonly now: () => number

@@ -91,7 +91,7 @@ type IntelAnswer = {
   readonly body: Uint8Array | string
 }
 
-/** Writes collateral in the form of answers of Intel's service. Sends no request. */
+/** Writes collateral in the form in which Intel's service answers. Sends no request. */
 export function intelAnswersOf(collateral: TdxCollateral): readonly IntelAnswer[] {
   const { tcbInfo, qeIdentity, pckCrl, rootCrl } = collateral
   const api = 'https://api.trustedservices.intel.com/'

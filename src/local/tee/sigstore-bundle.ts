@@ -128,14 +128,17 @@ export function entryBodyOf({ certificate, payload, signature }: SignedStatement
   }
 }
 
-/** `id` gives the log's id. `promise` and `checkpoint` sign. */
+/** The key `id` gives the log its id. The other keys sign. */
 type LogKeys = {
   readonly id: SigningKey
   readonly promise: SigningKey
   readonly checkpoint: SigningKey
 }
 
-/** An entry of a log with two entries. `statedOf` changes the text that the checkpoint signs. */
+/**
+ * Returns an entry of a log with two entries. `statedOf` changes the text that the checkpoint
+ * signs.
+ */
 export function buildLogEntry(
   body: Json,
   {

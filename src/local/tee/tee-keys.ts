@@ -20,7 +20,7 @@ import { CODE_AUTHORITY } from './sigstore-bundle.ts'
 export type TeeKeys = {
   /** Takes the place of Intel's root. */
   readonly intelRoot: Certified
-  /** Takes the place of Sigstore's authority, and `codeLog` of its log. */
+  /** Takes the place of Sigstore's authority. `codeLog` takes the place of Sigstore's log. */
   readonly codeAuthority: Certified
   readonly codeLog: SigningKey
   readonly tlsAuthority: Certified
@@ -29,7 +29,7 @@ export type TeeKeys = {
 
 const DAY_MS = 24 * 3_600_000
 
-/** Returns ten years, longer than any demonstration. */
+/** Returns a period of ten years, longer than any demonstration. */
 export function lifeFrom(nowMs: number): Period {
   return { from: new Date(nowMs - DAY_MS), to: new Date(nowMs + 3_650 * DAY_MS) }
 }

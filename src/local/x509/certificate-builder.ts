@@ -188,7 +188,7 @@ export function leafConstraints(): Uint8Array<ArrayBuffer> {
   return extension('2.5.29.19', { critical: true, value: sequence() })
 }
 
-/** keyUsage from its first byte. Trailing zero bits are left out. */
+/** keyUsage with `bits` as its first byte. Trailing zero bits are left out. */
 export function keyUsage(bits: number, critical = true): Uint8Array<ArrayBuffer> {
   const unused = Math.clz32(bits & -bits) === 32 ? 0 : 31 - Math.clz32(bits & -bits)
   return extension('2.5.29.15', { critical, value: bitString(Uint8Array.of(bits), unused) })

@@ -28,7 +28,9 @@ type Refusal = { readonly kind: 'refused'; readonly reason: string }
  * used where they are known.
  */
 export const REFUSALS = {
-  /** Also for a node of another account, because the text must not show that the node exists. */
+  /**
+   * Also sent for a node of another account, because the text must not show that the node exists.
+   */
   nodeUnknown: 'Node is not registered',
   nodeArchived: 'Node is archived',
   nodeDisabled: 'Node is disabled',
@@ -66,8 +68,8 @@ type AdmissionParts = {
   readonly limits: NodeLimits
   readonly connected: (nodeId: string) => Connected | null
   /**
-   * Claims the node for this gateway. False when the node has a connection to another gateway of
-   * the service, and that connection answers. Otherwise, ends that connection.
+   * Claims the node for this gateway. False if the node is connected to another gateway of the
+   * service, and this connection answers. A connection that does not answer is ended.
    */
   readonly claimElsewhere: (nodeId: string) => Promise<boolean>
   readonly unclaim: (nodeId: string) => void

@@ -103,7 +103,9 @@ export type HubOptions = Pick<ProbeOptions, 'checkImage'> & {
   readonly random: () => number
   /** Null: the service has no other gateways. */
   readonly bus?: Bus | null
-  /** Opens a reader that checks a node's answer to a chat request from another gateway. */
+  /**
+   * Opens a reader for a chat request from another gateway. The reader checks the node's answer.
+   */
   readonly judge?: (request: JsonObject) => AnswerReader
   /** Makes an unguessable UUID for request ids and nonces. */
   readonly makeId: () => string
@@ -409,8 +411,8 @@ function reduceRun(
       node.cancel(run)
       break
     case 'abandoned':
-      // The caller left before the first token, and the node still has sent nothing. Only now is it
-      // clear that the node failed.
+      // The caller left before the first token, and the node has sent nothing until now. So the
+      // node has failed.
       if (run.result?.kind === 'left' && !run.hasBegun())
         node.health.failed(run.options.offer.model)
       break

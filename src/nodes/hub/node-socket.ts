@@ -29,7 +29,7 @@ type NodeSocketOptions = {
   readonly limits: NodeLimits
   readonly log: Logger
   readonly countNodes: () => number
-  /** This function then owns the WebSocket. `stream` is the socket below the WebSocket. */
+  /** From this call on, the function owns `socket`. `stream` is the socket below the WebSocket. */
   readonly onNode: (socket: WebSocket, node: AcceptedNode, key: string, stream: Duplex) => void
 }
 
@@ -124,7 +124,7 @@ function openServer(
   limits: NodeLimits,
   { frameBytesMax, chunksMax }: { readonly frameBytesMax: number; readonly chunksMax: number },
 ): WebSocketServer {
-  // In a variable, because the types do not have closeTimeout yet.
+  // A literal argument would be refused, because the types have no closeTimeout yet.
   const options = {
     noServer: true,
     clientTracking: true,

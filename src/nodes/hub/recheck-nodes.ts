@@ -13,7 +13,10 @@ type KeyWatch = {
   running(): number
 }
 
-/** Simultaneous checks. With many more keys, a round takes longer than its interval. */
+/**
+ * Maximum number of simultaneous checks. With many more keys, a round takes longer than its
+ * interval.
+ */
 export const KEYS_CHECKED_MAX = 32
 
 /**
@@ -67,7 +70,7 @@ export function createKeyWatch(options: {
 
 /** Reads registrations again, because a connected node can be archived or disabled. */
 type Recheck = {
-  /** Checks a few nodes. Calls every `everyMs` check all nodes within `periodMs`. */
+  /** Checks a few nodes. If called every `everyMs`, it checks all nodes within `periodMs`. */
   step(): void
   running(): number
 }

@@ -57,8 +57,8 @@ export function createStoredConnections({
 
   /**
    * Stores a missing connection again, unless the node has another connection. A connection is
-   * missing if other processes treated this process as dead, or if the node's other connection
-   * ended first.
+   * missing if other processes treated this process as dead, or if another connection replaced it
+   * and then ended.
    */
   async function storeSeen(nodes: readonly NodeConnection[]): Promise<void> {
     const stored = await registry.markSeen(nodes, { processId: processId(), at: unixSeconds() })

@@ -204,8 +204,8 @@ function isNonce(nonce: Json | undefined): nonce is string {
 }
 
 /**
- * Checks the form of the times. The gateway does not use the times. The public client sends the
- * times of all rounds since the last PING, even of hours without a connection.
+ * Checks only the form of the times, because the gateway does not use them. The public client sends
+ * the times of all rounds since the last PING, even of hours without a connection.
  */
 function isPingTimes(times: Json | undefined): boolean {
   if (times === undefined || times === null) return true

@@ -52,7 +52,7 @@ export type NodeFault = {
   readonly retryAfterSeconds: number | null
 }
 
-/** Names no model, because the connection of a DIFFUSION node has only one model. */
+/** A request names no model, because the connection of a DIFFUSION node has only one model. */
 export type ImageRequest = {
   readonly prompt: string
   /** The image to change, base64. Null when a new image is requested. */
@@ -225,7 +225,7 @@ export type ChatRunFrame = {
   readonly status: 'running' | 'done' | 'failed' | 'none'
 }
 
-/** The number and the content of the strings are not checked yet. */
+/** An answer with images. Their number and content are not checked yet. */
 export type ImageRunFrame = {
   readonly kind: 'image'
   readonly requestId: string

@@ -19,8 +19,8 @@ type RemoteMedia = {
  * contains all its media. Prefers an address that is not http or https.
  *
  * The caller chooses the address, and servers near the backend may trust the backend. Backends also
- * read members that the interface lacks, such as `video_url`, and ignore a part's type. So in a
- * content part, only members with words may contain an address.
+ * read members that the interface lacks, such as `video_url`, and ignore a part's type. So an
+ * address counts in every member of a content part, except in members with words.
  */
 export function remoteMediaOf(request: JsonObject): RemoteMedia | null {
   let web: RemoteMedia | null = null

@@ -74,7 +74,7 @@ export type InferencesStore = {
   history(nodeId: string, from: number): Promise<readonly NodeHour[]>
   /** Calls of the last day, for each node of the account that served calls. */
   servedDay(accountId: string, now: number): Promise<ReadonlyMap<string, number>>
-  /** Here the last day begins at a full minute. */
+  /** Here, the last day begins at a full minute. */
   network(now: number): Promise<{ readonly inferencesDay: number }>
   /**
    * Removes inferences and hourly sums that are older than `before`. Keeps the last COMPLETED_MAX

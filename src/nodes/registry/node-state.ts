@@ -19,7 +19,7 @@ export type ProbeOutcome = 'healthy' | 'slow' | 'failed'
 
 /**
  * Computes the state of a connecting node from its stored state, which is null for a node that
- * never connected. A stored RUNNING… counts as stopped: the gateway was killed.
+ * never connected. A stored RUNNING… counts as stopped, because the gateway was killed.
  */
 export function startState(state: NodeState | null): NodeState {
   switch (state) {

@@ -5,7 +5,7 @@ import type { Queries, Tables } from '../../storage/tables.ts'
 import { type NodeHardware, pickHardware } from '../protocol/registration.ts'
 import { isNodeState, NODE_STATES, type NodeState, stopState } from './node-state.ts'
 
-/** Includes archived nodes. A list of nodes has no pages, so it needs a limit. */
+/** Archived nodes count too. A list of nodes has no pages, so the number of nodes needs a limit. */
 export const NODES_PER_ACCOUNT_MAX = 20_000
 
 /** Maximum number of remembered models whose nodes are not connected. */
@@ -65,7 +65,7 @@ type NetworkFigures = {
 export type ConnectionOfNode = { readonly nodeId: string; readonly connectionId: string }
 
 export type BegunConnection = ConnectionOfNode & {
-  /** The gateway process that has the connection, as `ProcessLease.id` returns its id. */
+  /** Id of the gateway process that has the connection, from `ProcessLease.id`. */
   readonly processId: string
   readonly at: number
   readonly models: readonly string[]
@@ -399,7 +399,7 @@ async function findNewestBenchmarks(
   return new Map(rows.map((row) => [row.node_id, toBenchmark(row)]))
 }
 
-/** Only models that connected nodes serve. The keys are node ids. */
+/** Reads only speeds of models that connected nodes serve now. The keys are node ids. */
 async function readServedSpeeds(queries: Queries, accountId: string) {
   const { rows } = await sql<Pick<BenchmarkRow, 'node_id' | 'model' | 'tokens_per_second'>>`
     select b.node_id, b.model, b.tokens_per_second from nodes n

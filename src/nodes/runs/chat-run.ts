@@ -118,7 +118,7 @@ export class ChatRun extends Run {
     }
   }
 
-  /** False if the node sends more than it may after the run ended. */
+  /** False if, after the run's end, the node sends more than is allowed. */
   receive(frame: ChatRunFrame, bytes: number): boolean {
     if (this.phase === 'closed') return true
     if (!this.measure(bytes)) return false
@@ -163,7 +163,9 @@ export class ChatRun extends Run {
     return times === null ? speedAfterSilence(offer.speed, now() - this.startedAtMs) : offer.speed
   }
 
-  /** Without a claim, token counts are estimated from the sizes of request and answer. */
+  /**
+   * If the node reports no usage, token counts are estimated from the sizes of request and answer.
+   */
   inferenceOf(nodeId: string): Inference {
     const { id, accountId, offer, question, now } = this.options
     const promptTokens = count(this.usage, 'prompt_tokens') ?? estimate(question.requestBytes)

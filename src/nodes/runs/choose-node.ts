@@ -5,14 +5,17 @@ import { expectedMs } from './speed.ts'
 export type NodeIndex<Node> = {
   add(node: Node): void
   remove(node: Node): void
-  /** Call this when another gateway lost a model's nodes. The nodes should return in `returnMs`. */
+  /**
+   * Call this when another gateway lost a model's nodes. They should connect again within
+   * `returnMs`.
+   */
   expectReturn(model: string): void
   isReturning(model: string): boolean
   /** Must be called when a node's state, slots or circuit have changed. */
   update(node: Node): void
   /**
-   * Of a few offers, chooses the one with the shortest expected time. Of many, draws two at random
-   * and chooses the better one.
+   * Chooses the offer with the shortest expected time: of all offers if they are few, else of two
+   * random offers.
    */
   pick(model: string, isExcluded: (node: Node) => boolean): Offer<Node> | null
   /** Also true for models that nodes offered before this process started. */

@@ -1,8 +1,8 @@
 import type { JsonObject } from '../../../attestation/json/value.ts'
 
 /**
- * A waiting batch of this size is full. The limit gives a slow caller time for each write, and
- * saves memory, because a batch is in memory twice during its write.
+ * Size of a full batch. A slow caller has limited time for each write, and a batch is in memory
+ * twice during its write.
  */
 export const BATCH_BYTES_MAX = 64 * 1024
 
@@ -60,7 +60,9 @@ export function createChunkQueue(onLeave: () => void): ChunkQueue {
     waitingBytes = 0
   }
 
-  /** The reader continues after the whole packet was read, so it gets all chunks of the packet. */
+  /**
+   * The reader continues after the whole packet is parsed, and so gets all chunks of the packet.
+   */
   function wake(): void {
     reader?.resolve()
     reader = null

@@ -36,7 +36,10 @@ import {
 import type { Run, RunEvent } from './run.ts'
 import { createEndedRuns, createStrayBudget, type StrayBudget } from './stray-frames.ts'
 
-/** Remembered ended runs. A usage chunk may end a run before its final frame (status 2) arrives. */
+/**
+ * Maximum number of remembered ended runs. A usage chunk may end a run before its final frame
+ * (status 2) arrives.
+ */
 const ENDED_RUNS_MAX = 64
 
 /** Features by which a node is chosen for a call. */
@@ -93,7 +96,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   readonly nodes = 1
   readonly isRemote = false
   readonly health: NodeHealth
-  /** Accepts request members that the public client cannot handle. */
+  /** True if the node accepts request members that the public client cannot handle. */
   readonly takesExtraMembers: boolean
   readonly takesLargeFrames: boolean
   readonly abilities: ReadonlySet<string>

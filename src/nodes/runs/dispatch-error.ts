@@ -93,9 +93,9 @@ export function lostError(): DispatchError {
 }
 
 /**
- * True if the request may have caused the error. The status may be 400 or 500 when the node's
- * library does not know a member, or its backend cannot use a tool. If the gateway refused the
- * answer, the model may be the only cause. So a probe must decide.
+ * True if the request may have caused the error, so that a probe must decide. Status 400 or 500 can
+ * mean that the node's library does not know a member, or that its backend cannot use a tool. An
+ * answer that the gateway refused can be the model's fault alone.
  */
 export function mayBeRequestsFault(error: DispatchError): boolean {
   const { code, status } = error

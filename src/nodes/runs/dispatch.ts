@@ -34,7 +34,9 @@ export type NodeCall = {
    * Opens a reader for each node that is tried. If absent, the caller gets the node's own chunks.
    */
   readonly openReader?: () => AnswerReader
-  /** Another gateway sent the call, so the call does not wait and stays at this gateway. */
+  /**
+   * Set if another gateway sent the call. The call then does not wait, and stays at this gateway.
+   */
   readonly isPeers?: true
 }
 
@@ -76,7 +78,9 @@ type ImageNodeCall<Images> = {
    * Any other error ends the call.
    */
   readonly read: (images: readonly string[]) => Promise<Images>
-  /** Another gateway sent the call, so the call does not wait and stays at this gateway. */
+  /**
+   * Set if another gateway sent the call. The call then does not wait, and stays at this gateway.
+   */
   readonly isPeers?: true
 }
 
@@ -100,7 +104,7 @@ export type ImageDispatcher = {
 export interface CallableNode extends OfferingNode<CallableNode> {
   readonly nodeId: string
   readonly isRemote: boolean
-  /** Accepts request members that the public client cannot handle. */
+  /** True if the node accepts request members that the public client cannot handle. */
   readonly takesExtraMembers: boolean
   /** Until this time, the node's backend is at its limit, and other nodes get calls first. */
   restsUntilMs: number
@@ -113,8 +117,8 @@ export interface CallableNode extends OfferingNode<CallableNode> {
     start: Start<ChatRunOptions>,
   ): Pick<ChatRun, 'firstToken' | 'batches'>
   /**
-   * Without memory for another answer, returns null and releases the slot. Call `drop` if the
-   * gateway does not judge the images.
+   * Without memory for another answer, returns null and releases the slot. `drop` ends the run
+   * without a judgement of its images.
    */
   draw(
     start: Start<ImageRunOptions>,
@@ -153,7 +157,7 @@ type Questions = {
   readonly for: (node: CallableNode) => ChatQuestion
 }
 
-/** Each form's text is made at most once, when it is needed. */
+/** Makes the text at most twice: with all members, and with known members only. */
 function questionsOf({ model, request, dialect = null }: NodeCall): Questions {
   const whole = askChat(model, request, dialect)
   const known = dialect === null ? withKnownMembers(request) : request
@@ -289,8 +293,8 @@ function checkCall({ model, signal }: Wanted, index: Index): void {
 
 /**
  * Sends a call to one node after another until a node answers, with at most `retriesMax`
- * replacements. `attempt` returns a node's error, releases the slot, and ends the call if it
- * throws.
+ * replacements. `attempt` releases the slot, and returns a node's error. If `attempt` throws, the
+ * call ends.
  *
  * If a node says that the request is wrong, another free node must confirm this. If the second node
  * answers, the first does not count as failed, because its backend may lack a feature that this

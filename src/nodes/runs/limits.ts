@@ -49,7 +49,7 @@ export type NodeLimits = {
   readonly sendBytesMax: number
   /** Cost that a node may cause at once. An unexpected frame costs 1, plus 1 per KiB. */
   readonly strayBurst: number
-  /** Cost that is allowed in addition per second. More closes the connection with 1008. */
+  /** Additional cost that is allowed per second. A higher cost closes the connection with 1008. */
   readonly strayPerSecond: number
 
   /** Runs that one node gets at the same time. */
@@ -70,7 +70,10 @@ export type NodeLimits = {
   readonly drainMs: number
   /** Bytes that wait for a slow caller, per run. */
   readonly queueBytesMax: number
-  /** For all frames of one run. The caller chooses the length, so only this run ends. */
+  /**
+   * Limit for all frames of one run. Exceeding it ends only this run, because its caller chose the
+   * length.
+   */
   readonly answerBytesMax: number
   /**
    * Maximum number of bytes that a node may send for a run after the cancel frame. The buffers of
@@ -87,7 +90,10 @@ export type NodeLimits = {
    * more.
    */
   readonly imageMs: number
-  /** Nesting of a chunk, including the chunk. The code that serialises it again is recursive. */
+  /**
+   * Maximum depth of a chunk, which is itself the first level. The code that serialises a chunk
+   * again is recursive.
+   */
   readonly chunkDepthMax: number
 
   /** How many other nodes are tried before the first token. */
@@ -150,7 +156,10 @@ export type NodeLimits = {
    * times.
    */
   readonly seenMs: number
-  /** Time between searches for nodes of dead gateways, which are shown as connected until then. */
+  /**
+   * Time between searches for nodes of dead gateways. Until a search, these nodes are shown as
+   * connected.
+   */
   readonly abandonedMs: number
   /**
    * Time between key checks. With KEY_AGE_MAX_MS, a revoked key's connections end within a second.

@@ -2,7 +2,7 @@ import type { WebSocket } from 'ws'
 import type { GatewayControl, NodeLoad } from '../protocol/control-frames.ts'
 import type { NodeLimits } from './limits.ts'
 
-/** Has no timer, and acts only when `tend` is called. */
+/** Detects a lost node. Has no timer: acts only when `tend` is called. */
 export type Liveness = {
   /** Must be called when any data arrives from the node. */
   received(): void
@@ -12,7 +12,10 @@ export type Liveness = {
   /** False when the gateway did not ask for this answer. */
   reported(nonce: string, load: NodeLoad): boolean
   tend(isIdle: boolean): void
-  /** The node was asked to connect again, and may close at any moment. Changes only in `tend`. */
+  /**
+   * True if the node was asked to connect again, and so may close at any moment. Changes only in
+   * `tend`.
+   */
   isLeaving(): boolean
   /** The load that the node last reported. */
   load(): NodeLoad | null

@@ -15,8 +15,8 @@ export type NodeHealth = {
   succeeded(model: string): void
   failed(model: string): void
   /**
-   * The request may have caused the error, or the gateway refused the answer. After several such
-   * runs in a row, a probe decides.
+   * Records an error that the request may have caused, or an answer that the gateway refused. After
+   * several of these in a row, a probe decides.
    */
   refused(model: string): void
   /** The model whose probe is due. */
