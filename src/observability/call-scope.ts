@@ -29,8 +29,8 @@ export type CallReport = {
   /** CALLER_LEFT_STATUS (499) when no answer was sent. */
   readonly status: number
   /**
-   * The error that the caller got. A stream has it in its error event. Null if there was no error,
-   * and for faults in a request's form (422).
+   * The error that the caller got, in the answer or in a stream's error event. Null if there was no
+   * error, and for faults in a request's form (422).
    */
   readonly error: { readonly code: string; readonly status: number } | null
   /** True if the answer, which may be an error, was sent to its end. */

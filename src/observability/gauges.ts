@@ -160,7 +160,7 @@ export type MeasuredParts = {
       readonly isUp: boolean
       readonly peers: number
       readonly channels: number
-      /** By reason. */
+      /** Refused messages, counted by reason. */
       readonly refused: ReadonlyMap<string, number>
     }
   } | null

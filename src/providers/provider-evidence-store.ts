@@ -54,7 +54,7 @@ export type ProviderEvidenceStore = {
     readonly spkiSha256: string
     readonly atMs: number
   }): Promise<boolean>
-  /** The last seen key first. */
+  /** The most recently seen key comes first. */
   listKeys(origin: string): Promise<readonly SeenKey[]>
 }
 

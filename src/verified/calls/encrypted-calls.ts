@@ -46,7 +46,8 @@ import type { ModelOutcomes } from './verified-completions.ts'
 const DRAIN_TIMEOUT_MS = 30_000
 
 /**
- * Maximum that frames add to a body. A frame adds 20 bytes, and clients send one frame per write.
+ * Maximum number of bytes that frames add to a body. A frame adds 20 bytes, and clients send one
+ * frame per write.
  */
 const FRAMING_BYTES_MAX = 1024 * 1024
 
@@ -123,7 +124,7 @@ export type EncryptedCalls = {
   readonly log: Logger
 }
 
-/** Checks only whether the header is there. */
+/** Checks only whether the call has the header. */
 export function isEncryptedCall(context: RouteContext): boolean {
   return context.req.headers[ENCAPSULATED_KEY_HEADER] !== undefined
 }
@@ -181,7 +182,7 @@ type Tally = {
 }
 
 /**
- * Takes the provider's numbers. If the caller left too early, estimates them from bytes and frames.
+ * Returns the provider's token counts. Without them, estimates the tokens from bytes and frames.
  */
 function usedTokens(
   { isOpened, usage, frames }: Tally,
@@ -221,7 +222,7 @@ async function ask(
     )
   } catch (error) {
     const isUnsent = error instanceof EnclaveError && !error.wasSent
-    // The enclave has the whole request, so a provider may already be answering.
+    // If the enclave has the whole request, a provider may already be answering.
     tally.isOpened = context.req.complete && body.fault() === null && !isUnsent
     if (!(error instanceof EnclaveError)) throw error
     log.warn({ requestId, err: error }, 'encrypted call failed')

@@ -31,7 +31,7 @@ type ReadinessReport = {
   readonly chain: { readonly isFailing: boolean; readonly anchorsWaiting: number }
   /** Null when `commits` does not fail. */
   readonly commitFault: CommitFault | null
-  /** These blocks make only some evidence incomplete, so they are not a ReadinessPart. */
+  /** Unreadable blocks make only some evidence incomplete, so they are not a ReadinessPart. */
   readonly unreadableBlocks: ReturnType<BlockProofs['unreadable']>
 }
 

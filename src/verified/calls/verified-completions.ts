@@ -75,7 +75,9 @@ export type VerifiedCompletions = {
   ): Promise<AnsweredRecord>
 }
 
-/** A caller waits this long for the commit of a sealed completion. It is still committed later. */
+/**
+ * How long a caller waits for the commit of a sealed completion. The commit continues after that.
+ */
 const COMMIT_TIMEOUT_MS = 60_000
 
 /**

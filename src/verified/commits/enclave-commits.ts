@@ -204,7 +204,9 @@ export type EnclaveCommits = Pick<Committer, 'waitFor' | 'isStandby' | 'status'>
 type FollowedEndpoint = Pick<EnclaveEndpoint, 'state' | 'hasHeld'>
 type FollowingCommitter = Pick<Committer, 'waitFor' | 'isStandby' | 'status'>
 
-/** `status` is that of the committer in the best state, because callers can still use it. */
+/**
+ * `status` reports the committer in the best state, because callers can still use that committer.
+ */
 export function createEnclaveCommits(
   records: Pick<RecordsStore, 'findByIndex'>,
   anchors: Pick<IntervalAnchors, 'settle'>,

@@ -22,7 +22,7 @@ const RACES_WITHOUT_GROWTH_MAX = 20
  * too. A commit takes about 10 ms, so a hanging gateway is soon detected.
  */
 export const TURN_PATIENCE_MS = 500
-/** How long a gateway commits after its caller waited too long. */
+/** How long a gateway without the turn commits after its caller waited too long. */
 const RACING_MS = 10_000
 /** How often a gateway on standby checks its waiters. */
 const STANDBY_MS = 100
