@@ -3,7 +3,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 /** Phases in which a call waits for other parts or services. */
 const PHASES = [
   'authenticate',
-  /** Until the provider's first byte of a stream, or the whole sealed answer. */
+  /** Until a stream's first byte from the provider, or until the whole sealed answer. */
   'enclave',
   /** From the end of the answer until its record and anchor are stored. */
   'commit',

@@ -6,7 +6,7 @@ import { familyOf } from './model-family.ts'
 /** Further providers share the label `other`. */
 export const PROVIDER_LABELS_MAX = 32
 
-/** Any other name counts as `other`. */
+/** A name of another form counts as `other`. */
 const PROVIDER_NAME = /^[a-z0-9][a-z0-9._-]{0,63}$/
 
 /** A report of more tokens is wrong, and counts as this limit. */

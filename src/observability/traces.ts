@@ -37,7 +37,7 @@ const WARN_INTERVAL_MS = 60_000
 const EXPORT_TIMEOUT_MS = 5_000
 const CLOSE_TIMEOUT_MS = 6_000
 
-/** A model's name may have 256 characters. */
+/** A model's name has at most 256 characters. */
 const VALUE_LENGTH_MAX = 256
 
 /** Returns an empty list if no collector is configured. */

@@ -188,7 +188,7 @@ type ContentKeyRow = {
   /** 16 hex digits. */
   readonly id: string
   readonly first_used_at: number
-  /** Null while content under the key may exist. */
+  /** Null while content that the key encrypted may exist. */
   readonly retired_at: number | null
 }
 

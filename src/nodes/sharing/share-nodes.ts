@@ -45,7 +45,7 @@ type Held =
   | { readonly node: NodeConnection; readonly claim: null }
   | { readonly node: null; readonly claim: Claim }
 
-/** Publishes this gateway's nodes to the other gateways, and adds their nodes to the index. */
+/** Publishes this gateway's nodes, and adds the nodes of other gateways to the index. */
 export class NodeSharing {
   private readonly options: SharingOptions
   private readonly local = new Map<string, Set<Offer<NodeConnection>>>()
@@ -102,8 +102,8 @@ export class NodeSharing {
   }
 
   /**
-   * False when another gateway has a connection that answers, or claims the node at the same time
-   * and wins. A connection that does not answer is ended.
+   * False when another gateway has a connection that answers, or wins with a simultaneous claim. A
+   * connection that does not answer is ended.
    */
   async claim(nodeId: string, timeoutMs: number): Promise<boolean> {
     const { bus } = this.options

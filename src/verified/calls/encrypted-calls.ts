@@ -108,11 +108,11 @@ export type EncryptedCalls = {
   ) => Promise<AnsweredRecord>
   /**
    * All credentials of the operator, by provider name. The gateway cannot read the model of an
-   * encrypted call, so it sends all of them.
+   * encrypted call, so the enclave gets all credentials.
    */
   readonly credentials: () => ReadonlyMap<string, string>
   /**
-   * Milliseconds until a pull should have brought the proof to the enclave. 0: pulls bring no
+   * Milliseconds within which a pull should bring the proof to the enclave. 0: pulls bring no
    * proofs.
    */
   readonly patienceMs: number
@@ -147,7 +147,7 @@ export async function serveEncryptedCall(
   service.requireCommits()
   const bytesMax = service.bodyBytesMax + FRAMING_BYTES_MAX
   const body = passBody(context.req, context.res, { bytesMax, rate })
-  // The gateway cannot read the size of an encrypted call, so the call counts as one token here.
+  // The gateway cannot read the size of an encrypted call, so the limiter first counts one token.
   const admitted = { kind: 'verified', model: '', estimate: 1 } as const
   const permit = await admitCall(context, service.limiter, admitted)
   const tally: Tally = { isOpened: false, model: null, usage: null, frames: 0 }
@@ -362,7 +362,7 @@ function recordFault(
   const callerCode = callerCodeOf(code)
   // The enclave refused the call before the answer began.
   if (tally.model === null && tally.frames === 0) tally.isOpened = false
-  // An invalid request is not recorded: its status is enough.
+  // An invalid request is not recorded as a failure, because its status is enough.
   if (code === 'invalid_request') return
   const isWithin = tally.frames > 0
   state.failure ??= {

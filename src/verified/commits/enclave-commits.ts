@@ -231,8 +231,8 @@ export function createEnclaveCommits(
     },
     waitFor: async (notary, index, signal, given) => {
       const endpoints = [...followed.keys()]
-      // Several endpoints may lead to one enclave, and an endpoint may be drained. An endpoint that
-      // currently follows the log comes first.
+      // Prefers an endpoint that follows the log, because another endpoint of the same enclave can
+      // be drained.
       const endpoint =
         endpoints.find(({ state }) => state.notary === notary) ??
         endpoints.find((one) => one.hasHeld(notary))

@@ -3,8 +3,8 @@ import type { CommitSession } from './commit-session.ts'
 
 /**
  * Decides what a gateway does next with an enclave's log, as a pure function of past events.
- * committer.ts carries out the decisions. A gateway opens the log, and then commits it, or is on
- * standby while another gateway commits. To change the role, it opens the log again.
+ * committer.ts carries out the decisions. A gateway opens the log. Then it commits the log, or is
+ * on standby while another gateway commits. To change the role, it opens the log again.
  */
 
 /** How long a poll waits for new completions. An idle gateway always has one poll running. */
