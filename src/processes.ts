@@ -11,8 +11,8 @@ const BACKOFF = { minMs: 500, maxMs: 30_000 }
 const SETTLED_MS = 60_000
 
 /**
- * Returns the variables for one of several gateway processes, by its index from 0. Each process is
- * a whole gateway. The processes share only the socket that accepts calls.
+ * Returns the variables for the gateway process with the index `place`, from 0. Each process is a
+ * whole gateway. The processes share only the socket that accepts calls.
  */
 export function variablesOf(
   place: number,

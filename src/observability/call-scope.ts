@@ -3,7 +3,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 /** Phases in which a call waits for other parts or services. */
 const PHASES = [
   'authenticate',
-  /** Until the provider's first byte of a stream, or the whole sealed answer. */
+  /** Until a stream's first byte from the provider, or until the whole sealed answer. */
   'enclave',
   /** From the end of the answer until its record and anchor are stored. */
   'commit',
@@ -29,8 +29,8 @@ export type CallReport = {
   /** CALLER_LEFT_STATUS (499) when no answer was sent. */
   readonly status: number
   /**
-   * The error that the caller got. A stream has it in its error event. Null if there was no error,
-   * and for faults in a request's form (422).
+   * The error that the caller got, in the answer or in a stream's error event. Null if there was no
+   * error, and for faults in a request's form (422).
    */
   readonly error: { readonly code: string; readonly status: number } | null
   /** True if the answer, which may be an error, was sent to its end. */

@@ -9,7 +9,7 @@ export const SOURCE_TIMEOUT_MS = 2_000
 
 /**
  * With a label, a gauge has one value for each value of the label. If its name ends in `_total`, it
- * is a counter: a count since the start, which never falls.
+ * is a counter: a count since the start.
  */
 type GaugeForm = { readonly help: string; readonly label?: string }
 
@@ -160,7 +160,7 @@ export type MeasuredParts = {
       readonly isUp: boolean
       readonly peers: number
       readonly channels: number
-      /** By reason. */
+      /** Refused messages, counted by reason. */
       readonly refused: ReadonlyMap<string, number>
     }
   } | null

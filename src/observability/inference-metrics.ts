@@ -3,13 +3,13 @@ import type { CallReport, InferenceFacts } from './call-scope.ts'
 import { type CallEnd, DURATION_BUCKETS, METRICS_PREFIX } from './metric-forms.ts'
 import { familyOf } from './model-family.ts'
 
-/** Other providers share the label `other`. */
+/** Further providers share the label `other`. */
 export const PROVIDER_LABELS_MAX = 32
 
-/** Any other name counts as `other`. */
+/** A name of another form counts as `other`. */
 const PROVIDER_NAME = /^[a-z0-9][a-z0-9._-]{0,63}$/
 
-/** A provider that reports more tokens is wrong. The report counts as this limit. */
+/** A report of more tokens is wrong, and counts as this limit. */
 const TOKENS_MAX = 100_000_000
 
 /** The returned function must be called for each ended call. */

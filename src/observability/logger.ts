@@ -15,7 +15,7 @@ export type Logger = Readonly<Record<Exclude<LogLevel, 'silent'>, LogMethod>>
 export type Opening = { readonly log: Logger; readonly onStarted: OnStarted }
 
 /**
- * Writes JSON lines. The logger itself redacts, so callers cannot forget this. A member that
+ * Writes JSON lines. The logger itself redacts, so callers cannot forget to redact. A member that
  * contains a secret or a customer's text is replaced at any depth. An error keeps only name, code,
  * message and stack. In the finished line, text that looks like a key or a bearer token is masked.
  * Does NOT recognise a prompt inside a message: messages must be constants, and values belong in
@@ -56,9 +56,9 @@ export type ProcessLogger = Logger & { readonly lines: () => LineWriterStatus }
 
 /**
  * Writes to standard error: readable text on a terminal, else JSON lines. For a terminal,
- * `describeLine` formats each line. The default is pino-pretty, an optional package, or JSON if it
- * is not installed. A slow reader or a full disk does not block the process: lines wait up to a
- * limit, then they are dropped, and a later line reports how many.
+ * `describeLine` formats each line. The default is the optional package pino-pretty. If it is not
+ * installed, lines stay JSON. A slow reader or a full disk does not block the process: lines wait
+ * up to a limit, then they are dropped, and a later line reports how many.
  */
 export async function openProcessLogger(
   level: LogLevel,

@@ -21,11 +21,11 @@ type Meter = {
   readonly calls: CallObserver
   /** `durationMs`: from the enclave's reply until the records were stored durably. */
   countCommit(commit: { readonly records: number; readonly durationMs: number }): void
-  /** Another gateway on the database made the commit first, or took its nonce. */
+  /** Another gateway on the database made the commit first, or used the commit's nonce. */
   countRace(): void
   /** `outcome`: `listed`, or the reason for a missing list. */
   countModelList(asked: { readonly provider: string; readonly outcome: string }): void
-  /** `outcome`: `collected`, or the reason why not. */
+  /** `outcome`: `collected`, or the reason for missing evidence. */
   countCollection(collected: { readonly provider: string; readonly outcome: string }): void
   /** The provider did not have this TLS key before. */
   countProviderKey(provider: string): void
@@ -86,7 +86,7 @@ export function createMeter({ isStaging = false }: { readonly isStaging?: boolea
   }
 }
 
-/** prom-client's gauges with names of counters. nodejs_active_resources has the same values. */
+/** prom-client's gauges that are named like counters. nodejs_active_resources replaces them. */
 const MISNAMED = [
   'nodejs_active_handles_total',
   'nodejs_active_requests_total',

@@ -37,10 +37,10 @@ const WARN_INTERVAL_MS = 60_000
 const EXPORT_TIMEOUT_MS = 5_000
 const CLOSE_TIMEOUT_MS = 6_000
 
-/** A model's name may have 256 characters. */
+/** A model's name has at most 256 characters. */
 const VALUE_LENGTH_MAX = 256
 
-/** An empty list without a collector. */
+/** Returns an empty list if no collector is configured. */
 export function openCallTraces(
   config: TraceConfig | null,
   { log, onStarted }: Opening,
@@ -52,9 +52,9 @@ export function openCallTraces(
 }
 
 /**
- * Sends spans to an OTLP collector (HTTP, protobuf), in batches. Calls do not wait for this, and
- * succeed without the collector. At most 2,048 spans wait; more are dropped. Nothing is registered
- * globally, so no library adds its own spans.
+ * Sends spans to an OTLP collector (HTTP, protobuf), in batches. Calls do not wait for the
+ * collector, and succeed without it. At most 2,048 spans wait; more are dropped. Nothing is
+ * registered globally, so no library adds its own spans.
  */
 export function openTraces(
   config: TraceConfig,
@@ -200,8 +200,8 @@ function describe(tracer: Tracer, span: Span, { report, within }: Described): vo
 }
 
 /**
- * The span begins when the call first waits for a model. A stream's span ends with the stream, and
- * any other span ends with the wait.
+ * The span begins when the call first waits for a model. It ends with the stream, or, if the answer
+ * is not a stream, with the wait.
  */
 function spanInference(tracer: Tracer, report: CallReport, within: Context): void {
   const waits = report.phases.filter(({ phase }) => phase === 'enclave' || phase === 'node')

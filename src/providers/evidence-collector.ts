@@ -17,7 +17,7 @@ import type { ProviderTurnsStore } from './provider-turns-store.ts'
 
 export type CollectionOutcome = 'collected' | CollectionFaultCode
 
-/** How often the collector looks for due turns and for new providers of the table. */
+/** How often the collector looks for due turns and for new providers in the table. */
 const LOOK_MS = 5_000
 /** How often a gateway reads the TLS key of each provider. */
 const KEY_LOOK_MS = 60_000
@@ -49,8 +49,8 @@ type CollectorOptions = CollectionParts & {
  * Collects the evidence of each provider in the background: once in each interval, and before the
  * newest evidence expires. After a failure or incomplete collateral, tries again with growing
  * pauses. Of several gateways on one database, only one collects each time. Every gateway reads the
- * providers' TLS keys: a new key is collected at once, because callers that demand attested keys
- * are refused until then.
+ * providers' TLS keys: evidence for a new key is collected at once, because until then, callers
+ * that demand attested keys are refused.
  */
 export function createEvidenceCollector(options: CollectorOptions): {
   start(): void
@@ -142,7 +142,7 @@ export function createEvidenceCollector(options: CollectorOptions): {
       try {
         await collect(provider, signal)
       } catch (error) {
-        // A provider that cannot be reached is reported by its turns.
+        // If the provider cannot be reached, its next turn reports that.
         if (signal.aborted || error instanceof FetchFault) return
         const { name } = provider
         if (faults.isDue(name))

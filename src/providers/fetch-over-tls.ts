@@ -91,7 +91,7 @@ async function fetchUntil(
   signal: AbortSignal,
 ): Promise<KeptResponse> {
   const asked = request(href, {
-    // A new connection for each request: the answer is from the holder of the connection's key.
+    // A new connection for each request shows that the holder of its key sent the answer.
     agent: false,
     ca: ca?.slice(),
     signal,

@@ -32,8 +32,8 @@ export type DemoEvidence = {
 type ProviderEvidenceRoom = {
   readonly routes: readonly Route[]
   /**
-   * Seconds since the newest evidence, by provider. A provider without evidence has the age of this
-   * process.
+   * Seconds since the newest evidence, by provider. Without evidence, seconds since the start of
+   * this process.
    */
   readonly ages: () => Promise<ReadonlyMap<string, number>>
 }

@@ -48,13 +48,13 @@ export type ProviderEvidenceStore = {
     readonly spkiSha256: string
     readonly atMs: number
   }): Promise<Uint8Array | null>
-  /** True if the key is new and other keys were seen before. */
+  /** True if the key is new, but not the first key of the origin. */
   recordKey(seen: {
     readonly origin: string
     readonly spkiSha256: string
     readonly atMs: number
   }): Promise<boolean>
-  /** The last seen key first. */
+  /** The most recently seen key comes first. */
   listKeys(origin: string): Promise<readonly SeenKey[]>
 }
 

@@ -1,9 +1,9 @@
 export type BackOffBounds = { readonly minMs: number; readonly maxMs: number }
 
 /**
- * `none`: the pause is the bound. `half`: a random time from half of the bound to the bound.
- * `full`: a random time up to the bound, so that many clients of one server do not all return at
- * once.
+ * How a pause follows from its upper bound. `none`: the bound itself. `half`: a random time from
+ * half of the bound to the bound. `full`: a random time up to the bound, so that many clients of
+ * one server do not all return at once.
  */
 type Jitter = 'none' | 'half' | 'full'
 

@@ -15,7 +15,7 @@ export function pause(ms: number, signal: AbortSignal): Promise<void> {
 /** The reason for aborts: without a reason, each abort creates an exception with a stack. */
 const WOKEN = 'woken'
 
-/** Time until the next round: `ms`, or at least `leastMs` (default 0) if the loop is woken. */
+/** Time until the next round: `ms`. A wake shortens it, but not below `leastMs` (default 0). */
 export type LoopPause = { readonly ms: number; readonly leastMs?: number }
 
 type Loop = {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 
-/** Returns an id that cannot be guessed, of letters and digits. */
+/** Returns a random id of letters and digits. It cannot be guessed. */
 export function makeId(): string {
   return randomUUID().replaceAll('-', '')
 }

@@ -21,9 +21,9 @@ export class ConfigurationError extends Error {
 
 /**
  * Reads the settings of a schema. An empty variable counts as unset. `NAME_FILE` may name a file
- * that contains a secret. `findFaults` gets the set variables unchanged, and returns faults of
- * their combination. `warn` gets sentences about settings that work but should be corrected. Throws
- * one ConfigurationError with all faults.
+ * that contains a secret. `findFaults` gets the unchanged text of all variables that are set, and
+ * returns faults of their combination. `warn` gets sentences about settings that work but should be
+ * corrected. Throws one ConfigurationError with all faults.
  */
 export function readSettings<Schema extends z.ZodObject>(
   schema: Schema,
@@ -72,7 +72,7 @@ function bullets(lines: readonly string[]): string {
   return lines.map((line) => `  - ${line}`).join('\n')
 }
 
-/** Returns the set variables with these names, and the set `NAME_FILE` variables for them. */
+/** Returns the variables in `names` that are set, and those of their `NAME_FILE` variables. */
 export function pickVariables(
   environment: Environment,
   names: readonly string[],

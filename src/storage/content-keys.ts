@@ -6,7 +6,7 @@ import { type ContentCipher, type ContentKey, createContentCipher } from './cont
 
 export type ContentKeySource =
   | { readonly file: string }
-  /** The program's path and its arguments. It is run without a shell. */
+  /** The path of a program that is run without a shell, then its arguments. */
   | { readonly command: readonly [string, ...string[]] }
 
 /** Enough for about 1,000 keys. */
@@ -65,7 +65,8 @@ function decodeKey(line: string): Uint8Array | null {
   if (HEX_FORM.test(line)) return Buffer.from(line, 'hex')
   if (!BASE64_FORM.test(line)) return null
   const key = Buffer.from(line, 'base64')
-  // The last base64 character has two unused bits. Only one text per key is accepted.
+  // Two bits of the last base64 character are unused, so four texts mean the same key. Only one of
+  // these texts is accepted.
   return key.toString('base64') === line ? key : null
 }
 

@@ -62,7 +62,7 @@ export async function makePrivateFolder(): Promise<PrivateFolder> {
 
 /**
  * Removes the private folder that contains `file` and belonged to a killed gateway. Another user
- * may have written this path, so this does nothing unless the folder has the form of
+ * can have chosen the path, so nothing is removed unless the folder has the form of
  * makePrivateFolder and belongs to this user.
  */
 export async function removeStaleFolder(file: string): Promise<void> {

@@ -50,7 +50,7 @@ export async function startEmbeddedThread(folder: string): Promise<EmbeddedThrea
   }
 }
 
-/** Resolves at the thread's first message. Rejects when the thread ends before it. */
+/** Resolves at the thread's first message. Rejects if the thread ends before that message. */
 async function opened(worker: Worker): Promise<void> {
   const ended = new AbortController()
   const exit = once(worker, 'exit', { signal: ended.signal }).then(([code]) => {

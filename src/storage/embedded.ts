@@ -23,7 +23,8 @@ export async function openEmbedded(
   upkeepLimits = UPKEEP_LIMITS,
 ): Promise<OpenedDatabase> {
   await mkdir(dataFolder, { recursive: true })
-  // With any umask, all users can write PGlite's files. Only the folder's mode keeps them out.
+  // With any umask, PGlite's files are writable for all users. Only the folder's mode keeps users
+  // out.
   if (((await stat(dataFolder)).mode & OTHERS) !== 0) await chmod(dataFolder, OWNER_ALONE)
   const lock = await lockFolder(dataFolder)
   try {

@@ -27,7 +27,7 @@ export async function migrateToLatest(queries: Queries): Promise<readonly string
   return results.map((result) => result.migrationName)
 }
 
-/** `known` is sorted. */
+/** The array has the names of this release's migrations, sorted. */
 async function refuseOthers(
   queries: Queries,
   [initial = '', ...later]: readonly string[],

@@ -244,7 +244,7 @@ function watchSilence(
   }
 }
 
-/** Settles like the promise, or rejects with the signal's reason if that comes first. */
+/** Settles like the promise, or rejects with the signal's reason if the signal is aborted first. */
 async function until<Value>(promise: Promise<Value>, signal: AbortSignal): Promise<Value> {
   const aborted = Promise.withResolvers<never>()
   const abort = () => aborted.reject(signal.reason)
@@ -257,7 +257,7 @@ async function until<Value>(promise: Promise<Value>, signal: AbortSignal): Promi
   }
 }
 
-/** Throws DatabaseAwayError for every failure to connect, for any reason that the server states. */
+/** Throws DatabaseAwayError for every failure to connect, even if the server states a reason. */
 async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
   try {
     return await pool.connect()

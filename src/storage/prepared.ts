@@ -7,11 +7,11 @@ const MARK = '/* prepared */'
 /**
  * Marks a statement that runs for every commit or call, so that each Postgres connection plans it
  * only once. The statement must name its columns one by one: `*` would fail on connections that are
- * older than a migration. One plan must suit all its parameters.
+ * older than a migration. One plan must suit all values of its parameters.
  */
 export const PREPARED = sql.raw(MARK)
 
-/** Names in memory. Each different text of a statement has a name. */
+/** Maximum number of names in memory. Each text of a statement has its own name. */
 const NAMES_MAX = 1_000
 
 const names = new LruMap<string, string>(NAMES_MAX)

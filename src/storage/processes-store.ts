@@ -6,7 +6,7 @@ import type { Database } from './database.ts'
 export type ProcessesStore = {
   /** Marks a process as alive for `leaseSeconds`. */
   enter(id: string, leaseSeconds: number): Promise<void>
-  /** False if the process had expired: others may have treated it as dead. */
+  /** False if the process had expired: other processes may have treated it as dead. */
   renew(id: string, leaseSeconds: number): Promise<boolean>
   /** Makes a process expire at once. The next `expire` releases its reservations. */
   leave(id: string): Promise<void>

@@ -76,7 +76,7 @@ type AccountRow = {
   readonly tier: Generated<string | null>
   /** Null while the account's keys are accepted. */
   readonly disabled_at: Generated<number | null>
-  /** Null until the account is deleted, and `name` replaced by a generated name. */
+  /** Null until the account is deleted. A generated name then replaces `name`. */
   readonly deleted_at: Generated<number | null>
   readonly former_name: Generated<string | null>
   /** Null: the gateway's value applies. */
@@ -188,7 +188,7 @@ type ContentKeyRow = {
   /** 16 hex digits. */
   readonly id: string
   readonly first_used_at: number
-  /** Null while content under the key may exist. */
+  /** Null while content that the key encrypted may exist. */
   readonly retired_at: number | null
 }
 
@@ -399,7 +399,7 @@ type IdempotencyKeyRow = {
   readonly process_id: string
   /** The notary whose log would get a verified completion. Null for other calls. */
   readonly notary: string | null
-  /** Only for a call that has no record. */
+  /** The unencrypted answer of a call that has no record. */
   readonly answer: string | null
   /** The answer, encrypted. */
   readonly sealed_answer: Generated<Uint8Array | null>

@@ -237,7 +237,7 @@ export type EndpointRefusal = Refusal & { readonly status: number }
 export class EndpointError extends Error {
   override readonly name = 'EndpointError'
   readonly code: EndpointErrorCode
-  /** Set only for `refused`. */
+  /** Null unless `code` is `refused`. */
   readonly refusal: EndpointRefusal | null
 
   constructor(code: EndpointErrorCode, message: string, refusal: EndpointRefusal | null = null) {

@@ -204,7 +204,7 @@ export function upstreamOf(settings: Settings): UpstreamConfig {
 }
 
 /**
- * Refuses a URL with credentials, because they have separate variables, or with a query, because
+ * Refuses credentials in the URL, because they have separate variables. Refuses a query, because
  * paths are added to the URL.
  */
 function baseUrl() {

@@ -41,7 +41,7 @@ export type Slots = {
   acquire(): NodeSlot | null
 }
 
-/** How many runs a node gets at the same time, by its video memory (null: unknown). */
+/** Returns how many runs a node gets at the same time, by its video memory (null: unknown). */
 export function capacityOf(
   vramMb: number | null,
   limits: { readonly slots: number; readonly slotsLarge: number; readonly largeVramMb: number },

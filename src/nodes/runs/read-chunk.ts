@@ -11,7 +11,7 @@ export type ChunkFacts = {
   /** The chunk has text or ends a choice. */
   readonly isToken: boolean
   readonly finished: readonly number[]
-  /** The node claims this usage, of any form. */
+  /** The usage that the node claims, in any form. */
   readonly usage: JsonObject | undefined
   /** Usage without choices. Old clients end a run with such a chunk. */
   readonly isUsageOnly: boolean
@@ -22,8 +22,8 @@ export const CHOICES_MAX = 128
 
 /**
  * Reads an attacker-controlled chunk. Null unless `choices` is an array of objects, each with an
- * integer `index` and, if present, an object `delta`. The chunk, which counts as one level, may be
- * nested at most `depthMax` deep.
+ * integer `index` and, if present, an object `delta`. The chunk itself is the first of at most
+ * `depthMax` levels.
  */
 export function readChunk(chunk: JsonObject, depthMax: number): ChunkFacts | null {
   const { choices, usage } = chunk
@@ -60,7 +60,7 @@ function isChoice(choice: Json): choice is Choice {
   return (isPlace || (index ?? null) === null) && ((delta ?? null) === null || isJsonObject(delta))
 }
 
-/** Leaves out the role. `isShallow` has already limited the depth. */
+/** Counts all texts except the role. `isShallow` has already limited the depth. */
 function textLengthOf(delta: JsonObject): number {
   let length = 0
   for (const name in delta) if (name !== 'role') length += stringLengths(delta[name])

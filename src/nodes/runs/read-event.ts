@@ -11,8 +11,8 @@ import { parseJson } from '../protocol/frames.ts'
 import { type ChunkFacts, stringLengths } from './read-chunk.ts'
 
 /**
- * An answer in another dialect than chat. An event's name may be empty. The text of a whole answer
- * comes in pieces. Data and pieces are as the backend wrote them.
+ * A chunk of an answer in another dialect than chat: an event of a stream, whose name may be empty,
+ * or a piece of a whole answer. `data` and `body` are as the backend wrote them.
  */
 type EventChunk =
   | { readonly event: string; readonly data: string; readonly usage: JsonObject | null }
@@ -20,7 +20,7 @@ type EventChunk =
 
 const EVENT_NAME_LENGTH_MAX = 128
 
-/** The chunk is attacker-controlled. Null if it has neither form. */
+/** Reads an attacker-controlled chunk. Null if it is not an EventChunk. */
 export function readEventChunk(chunk: JsonObject): EventChunk | null {
   const { event, data, body, is_last, usage: claim } = chunk
   const usage = isJsonObject(claim) ? claim : null
@@ -134,7 +134,7 @@ function factsOf(textLength: number, isLast: boolean, usage: JsonObject | undefi
   return { textLength, isToken: textLength > 0 || isLast, finished, usage, isUsageOnly: false }
 }
 
-/** The text that an event adds to the answer, in any dialect. */
+/** Returns the length of the text that an event adds to the answer, in any dialect. */
 function textLengthOf({ delta, choices }: JsonObject): number {
   if (isJsonArray(choices))
     return choices.reduce<number>(

@@ -24,7 +24,7 @@ const TEXT_LENGTH_MIN = 32
 /** Without this limit, an answer in one burst would count as infinitely fast. */
 export const MEASURED_TOKENS_PER_SECOND_MAX = 10_000
 
-/** For a node without runs: between the values of a good and of a bad node. */
+/** For a node without runs. The values lie between those of a good and a bad node. */
 export const ASSUMED_FIRST_TOKEN_MS = 1_000
 const ASSUMED_TOKENS_PER_SECOND = 20
 /** Nodes are compared by their time for an answer of this length. */
@@ -40,8 +40,8 @@ export function speedAfter(before: Speed, times: RunTimes): Speed {
 }
 
 /**
- * Returns the speed after a run that got no token within `silentMs`. The caller left or the run
- * failed before the first token, which would have taken even longer.
+ * Returns the speed after a run that ended without a token, `silentMs` after its start. The first
+ * token would have taken longer, so `silentMs` counts only if it is above the average.
  */
 export function speedAfterSilence(before: Speed, silentMs: number): Speed {
   if (silentMs <= (before.firstTokenMs ?? ASSUMED_FIRST_TOKEN_MS)) return before
@@ -63,7 +63,7 @@ export function tokensPerSecondOf(times: RunTimes): number | null {
     : Math.min(tokens / seconds, MEASURED_TOKENS_PER_SECOND_MAX)
 }
 
-/** Grows with the share of used slots, and is double when all are used. */
+/** Returns the expected time, which grows with the share of used slots, up to double. */
 export function expectedMs(
   { firstTokenMs, tokensPerSecond }: Speed,
   load: { readonly inUse: number; readonly capacity: number },

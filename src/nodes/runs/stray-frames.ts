@@ -1,7 +1,7 @@
 /** Remembers runs that ended without their final frame, which may still arrive. */
 type EndedRuns = {
   add(id: string): void
-  /** True if the id was remembered. */
+  /** Forgets the id. True if it was remembered. */
   take(id: string): boolean
 }
 

@@ -20,7 +20,7 @@ type RunEvidence = {
 export const PROMPT_TOKENS_EXTRA = 1_024
 /** Tokens that an image or sound can add, even if the request has only its address. */
 export const MEDIA_TOKENS_EXTRA = 16_384
-/** UTF-8 bytes per UTF-16 unit. A token of text has at least one byte. */
+/** Maximum UTF-8 bytes of a UTF-16 unit. A token of text has at least one byte. */
 const BYTES_PER_UNIT = 3
 /** Some backends count this many tokens for the end of an answer. */
 export const COMPLETION_TOKENS_EXTRA = 16
@@ -49,7 +49,7 @@ export function boundUsage(claim: JsonObject, evidence: RunEvidence): JsonObject
   }
 }
 
-/** `requestBytes` is without the media (`mediaBytesOf`). */
+/** `requestBytes` does not count the media (`mediaBytesOf`). */
 export function promptTokensMax(request: JsonObject, requestBytes: number): number {
   const parts = mediaOf(request)
   return (

@@ -25,7 +25,7 @@ export type WaitQueue<Node> = {
 }
 
 type Waiter<Node> = Waiting<Node> & {
-  /** Order of arrival over all models. */
+  /** Position in the order of arrival over all models. */
   readonly enteredAs: number
   resolve(held: HeldOffer<Node>): void
   reject(reason: unknown): void

@@ -15,14 +15,14 @@ import { NODE_LIMITS } from '../runs/limits.ts'
 import { readChunk } from '../runs/read-chunk.ts'
 import { readEventChunk } from '../runs/read-event.ts'
 
-/** Limit of one answer, and of one caller's request. */
+/** Maximum number of images in one answer, and in one caller's request. */
 const IMAGES_MAX = 10
 
 export const OFFERS_TOPIC = 'offers'
 /** Questions about a node. The node's id is part of the topic. */
 export const NODE_TOPIC = 'node'
 
-/** A message has at most 1 MiB. Names have up to 256 characters. */
+/** This many offers fit in a message of 1 MiB, because a name has at most 256 characters. */
 export const OFFERS_PER_MESSAGE = 1_000
 
 /** The two kinds of calls. Each kind has its own index of nodes. */

@@ -103,7 +103,7 @@ export class RemoteNode implements CallableNode {
     this.onChanged()
   }
 
-  /** Called when the other gateway has stopped, or has no node of the model left. */
+  /** Called when the other gateway has stopped, or no longer has a node for the model. */
   end(): void {
     this.isGone = true
     this.onChanged()

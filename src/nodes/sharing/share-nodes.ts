@@ -45,7 +45,7 @@ type Held =
   | { readonly node: NodeConnection; readonly claim: null }
   | { readonly node: null; readonly claim: Claim }
 
-/** Publishes this gateway's nodes to the other gateways, and adds their nodes to the index. */
+/** Publishes this gateway's nodes, and adds the nodes of other gateways to the index. */
 export class NodeSharing {
   private readonly options: SharingOptions
   private readonly local = new Map<string, Set<Offer<NodeConnection>>>()
@@ -89,7 +89,7 @@ export class NodeSharing {
   changed(node: NodeConnection): void {
     const place = this.options.placeOf(node)
     for (const { model } of node.offers) this.changedModels.add(keyOf(place, model))
-    // After a pause, changes are published immediately, because a caller may wait for the slot.
+    // Publishes at once if nothing was published recently: a caller may wait for the slot.
     const delayMs = this.publishedAtMs + PUBLISH_DELAY_MS - performance.now()
     this.publishing ??= setTimeout(() => this.publishChanged(), Math.max(0, delayMs)).unref()
   }
@@ -102,8 +102,8 @@ export class NodeSharing {
   }
 
   /**
-   * False when another gateway has a connection that answers, or claims the node at the same time
-   * and wins. A connection that does not answer is ended.
+   * False when another gateway has a connection that answers, or wins with a simultaneous claim. A
+   * connection that does not answer is ended.
    */
   async claim(nodeId: string, timeoutMs: number): Promise<boolean> {
     const { bus } = this.options
@@ -112,7 +112,7 @@ export class NodeSharing {
     this.answer(nodeId, { node: null, claim })
     const question: NodeQuestion = { kind: 'claim', by: bus.id, timeoutMs }
     const asked = { question, timeoutMs: timeoutMs + ASK_MARGIN_MS }
-    // If the bus fails, connections to other gateways are unknown, and the node may connect.
+    // If the bus fails, this gateway cannot know of another connection, so the node can connect.
     const isTaken = (await bus.ask(NODE_TOPIC, nodeId, asked)) === true
     if (!isTaken && claim.state === 'asking') claim.state = 'held'
     if (claim.state !== 'held') this.unclaim(nodeId)
@@ -259,14 +259,14 @@ export class NodeSharing {
 }
 
 const ASK_MARGIN_MS = 1_000
-/** Remembered models of one other gateway. */
+/** Maximum number of remembered models of another gateway. */
 const MODELS_MAX = 10_000
 
 function keyOf(place: PlaceName, model: string): string {
   return `${place} ${model}`
 }
 
-/** False if the index must count the offer's abilities again. */
+/** False if the index must count the node's abilities again. */
 function takesTheSame(node: RemoteNode, offer: SharedOffer): boolean {
   const { abilities, takesLargeFrames } = node
   const isEqual = abilities.symmetricDifference(new Set(offer.abilities)).size === 0

@@ -156,7 +156,7 @@ const CALL_ERRORS = [
 
 type CompletionCall = RouteCall<unknown, unknown, z.output<typeof callHeaders>, AskedCompletion>
 
-/** A call gets both before its start. Both are settled at its end. */
+/** A call gets the permit and the claim before its start. Both are settled at its end. */
 type Granted = {
   readonly dialect: VerifiedDialect
   readonly permit: Permit
@@ -198,7 +198,7 @@ async function answer(
 
 /**
  * Returns a controller that follows `abort`, except when the caller leaves. The call then
- * continues, and the caller gets the answer by repeating the call with the key.
+ * continues, and the caller gets the answer by repeating the call with its Idempotency-Key.
  */
 function outlivingCaller(abort: AbortController): AbortController {
   const kept = new AbortController()
@@ -256,8 +256,8 @@ async function writeEvents(
 }
 
 /**
- * Settles the permit with the usage in the record, and then the claim. Without a record, the permit
- * is settled with the prompt and the received chunks, or with 0 tokens if the provider made no
+ * Settles the permit with the usage in the record, and then the claim. Without a record, settles
+ * the permit with the estimated prompt and one token for each sent event, or with 0 if there was no
  * answer.
  */
 async function settled(
@@ -302,7 +302,7 @@ function countEvents(bytes: Uint8Array): number {
 
 const EVENT_END = '\n\n'
 
-/** Answers with the record in the form that this call asked for: whole or streamed. */
+/** Answers with the record, whole or as a stream, as this call asked. */
 async function answerAgain(
   { body: asked, stream }: CompletionCall,
   dialect: VerifiedDialect,

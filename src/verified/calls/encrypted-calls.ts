@@ -46,7 +46,8 @@ import type { ModelOutcomes } from './verified-completions.ts'
 const DRAIN_TIMEOUT_MS = 30_000
 
 /**
- * Maximum that frames add to a body. A frame adds 20 bytes, and clients send one frame per write.
+ * Maximum number of bytes that frames add to a body. A frame adds 20 bytes, and clients send one
+ * frame per write.
  */
 const FRAMING_BYTES_MAX = 1024 * 1024
 
@@ -107,11 +108,11 @@ export type EncryptedCalls = {
   ) => Promise<AnsweredRecord>
   /**
    * All credentials of the operator, by provider name. The gateway cannot read the model of an
-   * encrypted call, so it sends all of them.
+   * encrypted call, so the enclave gets all credentials.
    */
   readonly credentials: () => ReadonlyMap<string, string>
   /**
-   * Milliseconds until a pull should have brought the proof to the enclave. 0: pulls bring no
+   * Milliseconds within which a pull should bring the proof to the enclave. 0: pulls bring no
    * proofs.
    */
   readonly patienceMs: number
@@ -123,7 +124,7 @@ export type EncryptedCalls = {
   readonly log: Logger
 }
 
-/** Checks only whether the header is there. */
+/** Checks only whether the call has the header. */
 export function isEncryptedCall(context: RouteContext): boolean {
   return context.req.headers[ENCAPSULATED_KEY_HEADER] !== undefined
 }
@@ -146,7 +147,7 @@ export async function serveEncryptedCall(
   service.requireCommits()
   const bytesMax = service.bodyBytesMax + FRAMING_BYTES_MAX
   const body = passBody(context.req, context.res, { bytesMax, rate })
-  // The gateway cannot read the size of an encrypted call, so the call counts as one token here.
+  // The gateway cannot read the size of an encrypted call, so the limiter first counts one token.
   const admitted = { kind: 'verified', model: '', estimate: 1 } as const
   const permit = await admitCall(context, service.limiter, admitted)
   const tally: Tally = { isOpened: false, model: null, usage: null, frames: 0 }
@@ -181,7 +182,7 @@ type Tally = {
 }
 
 /**
- * Takes the provider's numbers. If the caller left too early, estimates them from bytes and frames.
+ * Returns the provider's token counts. Without them, estimates the tokens from bytes and frames.
  */
 function usedTokens(
   { isOpened, usage, frames }: Tally,
@@ -221,7 +222,7 @@ async function ask(
     )
   } catch (error) {
     const isUnsent = error instanceof EnclaveError && !error.wasSent
-    // The enclave has the whole request, so a provider may already be answering.
+    // If the enclave has the whole request, a provider may already be answering.
     tally.isOpened = context.req.complete && body.fault() === null && !isUnsent
     if (!(error instanceof EnclaveError)) throw error
     log.warn({ requestId, err: error }, 'encrypted call failed')
@@ -361,7 +362,7 @@ function recordFault(
   const callerCode = callerCodeOf(code)
   // The enclave refused the call before the answer began.
   if (tally.model === null && tally.frames === 0) tally.isOpened = false
-  // An invalid request is not recorded: its status is enough.
+  // An invalid request is not recorded as a failure, because its status is enough.
   if (code === 'invalid_request') return
   const isWithin = tally.frames > 0
   state.failure ??= {

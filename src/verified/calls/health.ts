@@ -18,7 +18,7 @@ export const CHECK_TIMEOUT_MS = 2_000
 /** Short, so that a system that asks every second detects a failure within two seconds. */
 const DATABASE_TIMEOUT_MS = 1_000
 
-/** Commits may fail this long before the gateway is not ready. Callers wait meanwhile. */
+/** The gateway stays ready until commits have failed for this long. Callers wait meanwhile. */
 export const COMMITS_FAILING_MS_MAX = 2_000
 
 /** Verified completions need these parts. `stopping`: the gateway was asked to stop. */
@@ -31,7 +31,7 @@ type ReadinessReport = {
   readonly chain: { readonly isFailing: boolean; readonly anchorsWaiting: number }
   /** Null when `commits` does not fail. */
   readonly commitFault: CommitFault | null
-  /** These blocks make only some evidence incomplete, so they are not a ReadinessPart. */
+  /** Unreadable blocks make only some evidence incomplete, so they are not a ReadinessPart. */
   readonly unreadableBlocks: ReturnType<BlockProofs['unreadable']>
 }
 
@@ -140,7 +140,7 @@ const ready = z.strictObject({
  * For the system that keeps this process running. The routes need no key, so the answers contain
  * only names of parts. If `GET /healthz` does not answer, a restart helps. `GET /readyz` answers
  * 200 when verified completions can be served, and otherwise 503 with the failing parts. While
- * `isDraining`, this includes `stopping`, but calls are still served.
+ * `isDraining`, the failing parts include `stopping`, but calls are still served.
  */
 export function healthRoutes(
   readiness: Readiness,

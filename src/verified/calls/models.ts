@@ -84,7 +84,7 @@ export function createVerifiedModels({
   }
 }
 
-/** A pattern matches itself, so the code that routes ids routes patterns too. */
+/** Finds the provider of a pattern like that of an id, because a pattern matches itself. */
 function patternsOf(table: readonly ProviderEntry[]): VerifiedModels['patterns'] {
   const patterns = table.flatMap(({ models }) => models.filter((model) => model.includes('*')))
   return offersOf(table, [...new Set(patterns)])

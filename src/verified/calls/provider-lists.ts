@@ -42,8 +42,8 @@ type ListedProvider = {
 /**
  * Asks providers for their models in the background (`GET …/models`, as OpenAI defines it), with
  * the operator's credential. If a provider sends no list, its previous list stays, and a metric and
- * a debug line report this. A provider chooses the ids. They must match the table, so it cannot
- * list another provider's models.
+ * a debug line report this. A provider chooses the ids. They must match the table, so a provider
+ * cannot list another provider's models.
  */
 export function askProviderLists({
   enclaves,
@@ -123,7 +123,7 @@ export function askProviderLists({
 
 const NO_HEADERS: Readonly<Record<string, string>> = {}
 
-/** The keys are URLs. A provider's model list is beside its chat endpoint. */
+/** Returns entries by the URL with which both the model list and the chat endpoint begin. */
 function listUrls(table: readonly ProviderEntry[]): ReadonlyMap<string, ProviderEntry> {
   return new Map(
     table.flatMap((entry) => {
@@ -133,9 +133,7 @@ function listUrls(table: readonly ProviderEntry[]): ReadonlyMap<string, Provider
   )
 }
 
-/**
- * An id can be any value, because a provider may send anything in its place. Throws EndpointError.
- */
+/** Returns the ids unchecked, because a provider may send any values. Throws EndpointError. */
 async function fetchIds(endpoint: Endpoint, signal: AbortSignal): Promise<readonly unknown[]> {
   const answer = await endpoint.ask({
     method: 'GET',
@@ -148,7 +146,7 @@ async function fetchIds(endpoint: Endpoint, signal: AbortSignal): Promise<readon
   return data.map((model: { readonly id?: unknown } | null) => model?.id)
 }
 
-/** After this many ids, other work on the event loop may run. */
+/** After this many ids, the loop pauses, so that other work can run. */
 const IDS_AT_ONCE = 1_000
 
 /**

@@ -75,12 +75,14 @@ export type VerifiedCompletions = {
   ): Promise<AnsweredRecord>
 }
 
-/** A caller waits this long for the commit of a sealed completion. It is still committed later. */
+/**
+ * How long a caller waits for the commit of a sealed completion. The commit continues after that.
+ */
 const COMMIT_TIMEOUT_MS = 60_000
 
 /**
- * Commits may fail this long before the gateway refuses calls. A restarted database works again
- * within this time. Completions that are sealed meanwhile are committed late.
+ * The gateway accepts calls until commits have failed for this long. A restarted database works
+ * again within this time. Completions that are sealed meanwhile are committed late.
  */
 export const COMMITS_FAILING_MAX_MS = 10_000
 
@@ -330,7 +332,7 @@ function callerErrorOf(
 
 /** Maximum number of served models, and of missing models, in memory. */
 const OUTCOMES_MAX = 1_000
-/** How long a model counts as missing after its provider said so. */
+/** How long a model counts as missing after its provider answered 404. */
 const MISSING_MS = 10 * 60_000
 
 /** Outcomes of calls with the operator's credentials, by model, in memory. */

@@ -39,7 +39,7 @@ import { replayAnswer } from './replay-answer.ts'
 export type AskedCompletion = {
   readonly model: string
   readonly isStream: boolean
-  /** The caller of a chat asked for the usage chunk. */
+  /** True if the caller of a chat asked for the usage chunk. */
   readonly includesUsage: boolean
   /** Estimates: tokens of the prompt, and of the whole call. */
   readonly promptTokens: number
@@ -60,7 +60,7 @@ export type VerifiedDialect = {
   readonly headers: readonly string[]
   /** Sends the answer of an earlier call as a stream. */
   replay(writer: EventWriter, record: StoredRecord, asked: AskedCompletion): Promise<void>
-  /** What the caller of a stream has received, from the text of the first event. */
+  /** Returns what the caller of a stream has received. `firstEvent` is the first event's text. */
   soFar(firstEvent: string, events: number): StreamSoFar | null
 }
 

@@ -131,7 +131,7 @@ function checkCompletion(sealed: SealedCompletion, index: number): Receipt {
       `expected texts without U+0000 and lone surrogates in completion ${index}`,
     )
   const receipt = readReceipt(sealed.receipt, index)
-  // The texts of an encrypted call are not here. Only the receipt has their hashes.
+  // For an encrypted call, only the receipt has the hashes of the texts. The texts are not here.
   const isEncrypted = receipt.version !== 1 && receipt.encrypted
   const isHashed = (text: string | null, expected: string) =>
     text === null ? isEncrypted : !isEncrypted && hash('sha256', text) === expected

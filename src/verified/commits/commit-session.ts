@@ -165,7 +165,7 @@ function toNewRecord({ sealed, receipt, document }: CheckedCompletion): NewRecor
     receipt: sealed.receipt,
     signature: sealed.signature,
     document: document.digest,
-    // A gateway of this service wrote the context, but an invalid context must never stop the log.
+    // An invalid context must never stop the log, although a gateway of this service wrote it.
     accountId:
       context !== null && UUID_FORM.test(context.accountId)
         ? context.accountId.toLowerCase()

@@ -24,7 +24,7 @@ export class CommitWaiters {
   readonly #waiting = new Set<Waiter>()
   readonly #byLeaf = new Map<string, Set<Waiter>>()
 
-  /** An abort rejects with the signal's reason. */
+  /** If the signal is aborted, `record` rejects with the signal's reason. */
   add(
     notary: string,
     { index, given }: AwaitedLeaf,

@@ -165,9 +165,9 @@ export function createCommitsStore({
 
 /**
  * One statement stores the whole commit. If the nonce is used, `payer` is empty; if the log has
- * changed, `grown` is empty. Then log_id is null, its NOT NULL constraint fails, and nothing is
- * stored. The rows of the relayer and the log stay locked until the commit is durable. So commits
- * of one relayer or log run one after another, and records get positions in that order.
+ * changed, `grown` is empty. In both cases log_id is null, its NOT NULL constraint fails, and
+ * nothing is stored. The rows of the relayer and the log stay locked until the commit is durable.
+ * So commits of one relayer or log run one after another, and records get positions in that order.
  */
 function commitStatement(commit: Commit, content: ContentCipher | null) {
   const { anchor, nodes, documents, records, committedAt } = commit
@@ -217,7 +217,7 @@ function growPaid(
 }
 
 /**
- * The database sends the notice when the transaction is durable. The call belongs in RETURNING,
+ * The database sends the notice when the transaction is durable. pg_notify must be in RETURNING,
  * because an expression that is not read does not run.
  */
 export function andNotify(notice: string | null): RawBuilder<unknown> {

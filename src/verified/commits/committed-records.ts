@@ -52,7 +52,7 @@ export class CommittedRecords {
     this.#heads = [kept, ...others].slice(0, HEADS_KEPT)
   }
 
-  /** Leaves out leaves that are not committed. Throws the store's errors. */
+  /** Skips leaves that are not committed. Throws the store's errors. */
   async read(notary: string, leaves: readonly AwaitedLeaf[]): Promise<readonly AnsweredRecord[]> {
     const isOfHeads = notary === this.#notary
     const proven = isOfHeads ? leaves.flatMap((leaf) => this.#prove(leaf) ?? []) : []

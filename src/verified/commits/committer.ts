@@ -48,8 +48,8 @@ export type CommitterStatus = CommitFigures & {
 export type Committer = {
   start(): void
   /**
-   * Resolves when the leaf is committed. Rejects with CommitError, or with the signal's reason: the
-   * leaf is then still committed later. `given` is the completion that came with the answer.
+   * Resolves when the leaf is committed. Rejects with CommitError, or with the signal's reason. An
+   * abort does not stop the leaf's commit. `given` is the completion that came with the answer.
    */
   waitFor(
     notary: string,
@@ -274,7 +274,7 @@ class LogCommitter implements Committer {
     onCommit?.()
   }
 
-  /** If there are no records to read, this gateway commits too. */
+  /** Answers callers from the database. If no records are found, this gateway commits too. */
   async #catchUp(notary: string): Promise<void> {
     if ((await this.#callers.settle({ notary, size: Number.POSITIVE_INFINITY })) > 0) return
     this.#options.log.debug({ notary }, 'another gateway is late, committing as well')
@@ -358,7 +358,7 @@ class LogCommitter implements Committer {
 }
 
 /**
- * True if another gateway committed first: it stored its commit, or acknowledged it to the enclave.
+ * True if another gateway committed first: its commit is stored, or acknowledged to the enclave.
  */
 function isLostRace(error: unknown): boolean {
   if (error instanceof EnclaveError) return error.fault?.code === 'log_conflict'

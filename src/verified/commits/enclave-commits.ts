@@ -204,7 +204,9 @@ export type EnclaveCommits = Pick<Committer, 'waitFor' | 'isStandby' | 'status'>
 type FollowedEndpoint = Pick<EnclaveEndpoint, 'state' | 'hasHeld'>
 type FollowingCommitter = Pick<Committer, 'waitFor' | 'isStandby' | 'status'>
 
-/** `status` is that of the committer in the best state, because callers can still use it. */
+/**
+ * `status` reports the committer in the best state, because callers can still use that committer.
+ */
 export function createEnclaveCommits(
   records: Pick<RecordsStore, 'findByIndex'>,
   anchors: Pick<IntervalAnchors, 'settle'>,
@@ -229,8 +231,8 @@ export function createEnclaveCommits(
     },
     waitFor: async (notary, index, signal, given) => {
       const endpoints = [...followed.keys()]
-      // Several endpoints may lead to one enclave, and an endpoint may be drained. An endpoint that
-      // currently follows the log comes first.
+      // Prefers an endpoint that follows the log, because another endpoint of the same enclave can
+      // be drained.
       const endpoint =
         endpoints.find(({ state }) => state.notary === notary) ??
         endpoints.find((one) => one.hasHeld(notary))

@@ -3,8 +3,8 @@ import type { CommitSession } from './commit-session.ts'
 
 /**
  * Decides what a gateway does next with an enclave's log, as a pure function of past events.
- * committer.ts carries out the decisions. A gateway opens the log, and then commits it, or is on
- * standby while another gateway commits. To change the role, it opens the log again.
+ * committer.ts carries out the decisions. A gateway opens the log. Then it commits the log, or is
+ * on standby while another gateway commits. To change the role, it opens the log again.
  */
 
 /** How long a poll waits for new completions. An idle gateway always has one poll running. */
@@ -22,7 +22,7 @@ const RACES_WITHOUT_GROWTH_MAX = 20
  * too. A commit takes about 10 ms, so a hanging gateway is soon detected.
  */
 export const TURN_PATIENCE_MS = 500
-/** How long a gateway commits after its caller waited too long. */
+/** How long a gateway without the turn commits after its caller waited too long. */
 const RACING_MS = 10_000
 /** How often a gateway on standby checks its waiters. */
 const STANDBY_MS = 100

@@ -47,7 +47,9 @@ type IntervalAnchorsOptions = {
   ) => ReturnType<Anchoring['sign']>
   readonly turns: Pick<CommitTurns, 'encodeNotice'>
   readonly intervalMs: number
-  /** Called when scheduled leaves, or leaves under an anchor of this gateway, are anchored. */
+  /**
+   * Called when leaves are anchored: scheduled leaves, or leaves under an anchor of this gateway.
+   */
   readonly onAnchored: (log: CommittedLog) => void
   readonly log: Logger
   /** Unix milliseconds. */

@@ -20,7 +20,7 @@ export class WaitingCallers {
   readonly waiters = new CommitWaiters()
   readonly #options: WaitingCallersOptions
   readonly #committed: CommittedRecords
-  /** For each notary: callers for this many first leaves can be answered now. */
+  /** By notary: callers for this many first leaves can be answered now. */
   readonly #readable = new Map<string, number>()
   #reading: Promise<void> | null = null
 
@@ -59,9 +59,9 @@ export class WaitingCallers {
   }
 
   /**
-   * Like `settle`, but only one read runs at a time: a request during a read is served by the next
-   * read. Never rejects: callers whose records could not be read soon count as late, and their
-   * records are read again.
+   * Like `settle`, but only one read runs at a time: a call during a read waits for the next read.
+   * Never rejects: callers whose records could not be read soon count as late, and their records
+   * are read again.
    */
   answer({ notary, size }: CommittedLog): Promise<void> {
     this.#readable.set(notary, size)

@@ -262,8 +262,8 @@ begin
 end $$`
 
 /**
- * Settles calls, each once, even if it is sent several times. The caller must sort the calls by
- * account and key.
+ * Settles each call only once, even if the call is sent several times. The caller must sort the
+ * calls by account and key.
  */
 const BUDGET_SETTLE = `
 create function budget_settle(process uuid, calls json, clock bigint) returns void language plpgsql as $$
@@ -321,7 +321,7 @@ create trigger admin_acts_append_only before update or delete or truncate on adm
 
 /**
  * Appends an act. The lock lasts until the transaction ends, so that the next append sees this act,
- * and positions have no gaps. Before the first act, the hash is 32 zero bytes.
+ * and positions have no gaps. The first act is hashed after 32 zero bytes.
  */
 const APPEND_ADMIN_ACT = `
 create function append_admin_act(at bigint, kind text, entry text) returns bigint language plpgsql as $$
