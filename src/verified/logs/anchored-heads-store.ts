@@ -23,9 +23,7 @@ export type AnchoredHeadsStore = {
 export function createAnchoredHeadsStore({
   queries,
 }: Pick<Database, 'queries'>): AnchoredHeadsStore {
-  /**
-   * Reads the heads of `anchors`, each with the anchor that is valid now.
-   */
+  /** Reads the heads of `anchors`, each with the anchor that is valid now. */
   async function readHeads(anchors: RawBuilder<unknown>): Promise<readonly AnchoredHead[]> {
     const { rows } = await sql<HeadRow & { readonly notary: string }>`
       select l.notary, c.size, c.root, c.signature, c.tx_hash, c.state, c.block_number, c.block_hash,

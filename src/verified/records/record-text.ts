@@ -12,9 +12,9 @@ import { refusalOf, type Withheld } from './record-content.ts'
 import type { AnsweredRecord, StoredRecord } from './records-store.ts'
 
 /**
- * JSON texts are joined here as strings. So the response stays byte for byte as it was hashed, and
- * a 32 MiB answer is not parsed. The strings are hex, base64 and canonical JSON that the committer
- * checked, and need no escapes.
+ * JSON texts are joined here as strings. So the response keeps the bytes that were hashed, and a 32
+ * MiB answer is not parsed. No string needs escapes, because each is hex, base64 or canonical JSON
+ * that the committer checked.
  */
 
 /** The reply to a call (interface, 2.3). The dialect decides where in the response the proof is. */
