@@ -42,6 +42,7 @@ export function sourceOf(
     ...(operator === undefined ? {} : { operator }),
     ...(releases === undefined ? {} : { releases }),
   }
-  // The gateway's address alone is not a source: the sender of a bundle can give it to the reader.
+  // The gateway's address alone is not a source, because the sender of a bundle can give the
+  // reader this address.
   return operator === undefined && releases === undefined ? null : source
 }

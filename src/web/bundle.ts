@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import type { BuildOptions, build, Plugin } from 'esbuild'
 
-/** A digest in a file's name makes sure that the content under this name never changes. */
+/** The name of a file contains its digest, so the content under this name never changes. */
 export type Asset = { readonly type: string; readonly text: string }
 
 /** All files of the pages, and the files that each page loads first. */

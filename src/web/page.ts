@@ -46,8 +46,8 @@ type Allowances = {
 }
 
 /**
- * The page loads nothing from another origin, has no script or style in its HTML, and cannot be
- * shown in a frame.
+ * With these headers, the page loads nothing from another origin, has no script or style in its
+ * HTML, and cannot be shown in a frame.
  */
 export function pageHeaders({ connect = [], workers = [], trustedTypes }: Allowances = {}) {
   const policy = {
@@ -79,7 +79,7 @@ function writePolicy(policy: Readonly<Record<string, readonly string[]>>): strin
     .join('; ')
 }
 
-/** For a page that checks evidence in a worker. The page starts the worker from a text. */
+/** For a page that checks evidence in a worker. The page starts the worker from a blob. */
 export const CHECKER_ALLOWANCES = {
   workers: ['blob:'],
   trustedTypes: ['verify-worker'],
@@ -120,8 +120,8 @@ export function renderVerifier({ script, style }: SavedAssets): string {
 const ICON_URL = `data:image/svg+xml,${encodeURIComponent(ICON.trim())}`
 
 /**
- * For every file that a browser shows or runs, besides the headers of every answer
- * (src/api/track-calls.ts).
+ * Headers for every file that a browser shows or runs. The file also has the headers of every
+ * answer (src/api/track-calls.ts).
  */
 export const SAFE_HEADERS: PageHeaders = {
   'cross-origin-opener-policy': 'same-origin',

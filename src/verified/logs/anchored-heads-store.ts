@@ -12,8 +12,8 @@ export type AnchoredHead = StoredHead & {
 /** Every method throws the driver's error. */
 export type AnchoredHeadsStore = {
   /**
-   * `hash` (32 bytes, hex) is of a head's anchor or of the anchor's block. Returns at most `limit`
-   * heads of each kind.
+   * Finds heads by the hash (32 bytes, hex) of the anchor's transaction, and of the anchor's block.
+   * Returns at most `limit` heads for each.
    */
   listByHash(hash: string, limit: number): Promise<readonly AnchoredHead[]>
   /** Heads whose anchor is in the block with this number. */
@@ -23,9 +23,7 @@ export type AnchoredHeadsStore = {
 export function createAnchoredHeadsStore({
   queries,
 }: Pick<Database, 'queries'>): AnchoredHeadsStore {
-  /**
-   * Reads the heads of `anchors`, each with the anchor that is valid now.
-   */
+  /** Reads the heads of `anchors`, each with the anchor that is valid now. */
   async function readHeads(anchors: RawBuilder<unknown>): Promise<readonly AnchoredHead[]> {
     const { rows } = await sql<HeadRow & { readonly notary: string }>`
       select l.notary, c.size, c.root, c.signature, c.tx_hash, c.state, c.block_number, c.block_hash,
@@ -36,8 +34,7 @@ export function createAnchoredHeadsStore({
     return rows.map((row) => ({ ...toHead(row), notary: row.notary }))
   }
   return {
-    // Two index lookups. Without statistics, one query with both conditions would read every
-    // anchor.
+    // Makes two queries that use indexes. One query with both conditions could read every anchor.
     listByHash: (hash, limit) =>
       readHeads(sql`
         (select * from anchors where tx_hash = ${decodeHex(hash)} limit ${limit})

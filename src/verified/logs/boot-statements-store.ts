@@ -19,7 +19,7 @@ export type StoredBootStatement = {
 /** Every method throws the driver's error. */
 export type BootStatementsStore = {
   find(notary: string): Promise<StoredBootStatement | null>
-  /** Does nothing if the notary has a statement: an enclave makes only one. */
+  /** Does nothing if the notary already has a statement, because an enclave makes only one. */
   keep(statement: StoredBootStatement): Promise<void>
   /** The newest head of each log for this chain and contract, newest logs first. */
   listNewestHeads(domain: LogDomain, limit: number): Promise<readonly BootHead[]>

@@ -26,7 +26,7 @@ type BootStatements = {
   register(identity: Identity, enclave: Pick<EnclaveClient, 'stateBoot'>): Promise<void>
 }
 
-/** A later attempt may succeed. */
+/** After these faults, a later attempt can succeed. */
 const PASSING: ReadonlySet<EnclaveFaultCode> = new Set(['not_ready', 'too_busy'])
 
 export function createBootStatements({
@@ -39,7 +39,8 @@ export function createBootStatements({
   readonly log: Logger
 }): BootStatements {
   /**
-   * These notaries need no further attempt. Saves a database query for every check of an enclave.
+   * Notaries that need no further attempt. This set saves a database query in each check of an
+   * enclave.
    */
   const settled = new Set<string>()
 
@@ -74,7 +75,7 @@ export function createBootStatements({
   }
 }
 
-/** Throws EnclaveError when the document covers anything else. */
+/** Throws EnclaveError if the document is not from this enclave, or does not cover these heads. */
 function readReply(
   { heads, document: base64 }: BootStatementReply,
   { notary, boot_configuration: boot }: Identity,

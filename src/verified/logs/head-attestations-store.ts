@@ -28,19 +28,19 @@ export type HeadAttestationsStore = {
     readonly size: number
   }): Promise<{ readonly logId: number; readonly root: Uint8Array } | null>
   /**
-   * Stores an attestation if it is the first or the newest for its size. The single statement makes
-   * sure that several gateways store at most two for each size.
+   * Stores an attestation if it is the first or the newest for its size. Even several gateways
+   * together store at most two for each size.
    */
   keep(attestation: StoredHeadAttestation & { readonly logId: number }): Promise<void>
   /** At most two for each size, the older one first. The caller must limit the range of sizes. */
   listHeadAttestations(range: HeadAttestationRange): Promise<readonly StoredHeadAttestation[]>
-  /** Sizes with attestations, ascending, and the total bytes of their documents. */
+  /** Returns each size with attestations, ascending, and the total bytes of its documents. */
   weighHeadAttestations(
     range: HeadAttestationRange,
   ): Promise<readonly { readonly size: number; readonly bytes: number }[]>
 }
 
-/** Above `afterSize` (null: from 0), up to `throughSize` (null: no limit). */
+/** Sizes above `afterSize` (null: from 0), up to `throughSize` (null: no limit). */
 export type HeadAttestationRange = {
   readonly logId: number
   readonly afterSize: number | null

@@ -14,11 +14,11 @@ import { createLoop, pause } from '../../runtime/loop.ts'
 import { CommitError } from '../commit-error.ts'
 import type { HeadAttestationsStore, StoredHeadAttestation } from './head-attestations-store.ts'
 
-/** The pause after a failure doubles up to the maximum, but is not longer than the interval. */
+/** The pause doubles after each failure. It never exceeds the maximum or the interval. */
 const BACKOFF_MIN_MS = 1_000
 const BACKOFF_MAX_MS = 60_000
 const FAULT_LOG_INTERVAL_MS = 10 * 60_000
-/** How long to wait for a log that its committer still opens, and how often to look. */
+/** How long to wait until the committer has opened the log, and the time between two reads. */
 const LOG_WAIT_MS = 10_000
 const LOG_POLL_MS = 100
 
@@ -43,14 +43,14 @@ export type HeadAttestations = {
 
 export type HeadAttestationsOptions = {
   readonly enclave: Pick<EnclaveClient, 'identity' | 'forgetIdentity' | 'attestHead'>
-  /** Resolves when a leaf is committed. Rejects with CommitError if this will never happen. */
+  /**
+   * `waitFor` resolves when the leaf is committed. It rejects with CommitError if the leaf is lost.
+   */
   readonly committer: {
     waitFor(notary: string, index: number, signal: AbortSignal): Promise<unknown>
   }
   readonly store: Pick<HeadAttestationsStore, 'findRoot' | 'keep'>
-  /**
-   * Returns an older block than the newest, because a reorganisation may remove the newest block.
-   */
+  /** Never returns the newest block, because a reorganisation may remove it. */
   readonly fetchBlock: (signal: AbortSignal) => Promise<RecentBlock>
   readonly intervalMs: number
   readonly log: Logger
@@ -61,10 +61,10 @@ export type HeadAttestationsOptions = {
 /**
  * The enclave attests the state of its log together with the hash of a recent block. An attestation
  * is stored if the log in this database has the same root at the attested size. The enclave also
- * counts leaves that are not committed yet, so the gateway first waits for them. If the enclave is
- * replaced first, these leaves are lost, and the attestation is dropped. Errors never end the loop.
- * Does NOT verify the documents' signatures, because a gateway has no root certificates for them. A
- * third party verifies them (verifyHeadAttestation).
+ * counts leaves that are not committed yet, so the gateway first waits for these leaves. If the
+ * enclave is replaced during this wait, the leaves are lost, and the attestation is dropped. Errors
+ * never end the loop. Does NOT verify the documents' signatures, because a gateway has no root
+ * certificates. A third party verifies them (verifyHeadAttestation).
  */
 export function createHeadAttestations(options: HeadAttestationsOptions): HeadAttestations {
   const { enclave, committer, store, fetchBlock, intervalMs, log } = options
@@ -133,7 +133,7 @@ export function createHeadAttestations(options: HeadAttestationsOptions): HeadAt
       failuresInRow = 0
       fault = null
       faults.clear()
-      // The next enclave's log has no attestation yet, so this pause is short.
+      // After a replacement, the new enclave's log has no attestation yet, so the pause is short.
       return outcome === 'dropped' ? Math.min(BACKOFF_MIN_MS, intervalMs) : intervalMs
     } catch (thrown) {
       if (thrown instanceof EnclaveReplaced) enclave.forgetIdentity()
@@ -155,12 +155,12 @@ type Outcome = 'kept' | 'dropped' | 'contradictions'
 
 type LogOfSize = { readonly notary: string; readonly size: number }
 
-/** The document belongs to another key than the enclave had a moment ago. */
+/** The document has another key than the enclave's identity, so the enclave was replaced. */
 class EnclaveReplaced extends Error {
   override readonly name = 'EnclaveReplaced'
 }
 
-/** Throws EnclaveReplaced, and Error for any other unexpected document. */
+/** Throws EnclaveReplaced for a document with another key, and Error for other wrong documents. */
 function readReply(
   reply: HeadAttestationReply,
   { identity, block }: { readonly identity: Identity; readonly block: RecentBlock },

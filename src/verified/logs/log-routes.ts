@@ -16,8 +16,8 @@ import {
 import type { Logs } from './logs.ts'
 
 /**
- * Further reads without a key are refused with 503. This protects the database, because reads of
- * keys and of the history use it too.
+ * Further reads without a key are refused with 503, so that they do not slow the database for reads
+ * of keys and of the history.
  */
 export const PUBLIC_READS_MAX = 32
 
@@ -40,7 +40,7 @@ const notaryParameter = z.object({ notary: address })
 
 const logsQuery = z.object({ limit, cursor: address.nullable().default(null) })
 
-/** The page has heads with more leaves than `cursor`, or fewer with `order=desc`. */
+/** With `order=desc`, the page has heads with fewer leaves than `cursor`, otherwise with more. */
 const headsQuery = z.object({
   limit,
   cursor: newest,

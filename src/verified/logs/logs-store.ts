@@ -27,11 +27,11 @@ export type StoredHead = {
   /** When the head was committed, Unix seconds. */
   readonly createdAt: number
   readonly anchor: {
-    /** 0x hex, as is `blockHash`. */
+    /** 0x hex. `blockHash` has the same form. */
     readonly txHash: string
     /**
-     * Earlier anchors of this head, oldest first. Their hashes were published, but the chain could
-     * not mine them.
+     * Published transaction hashes of earlier anchors of this head, oldest first. The chain could
+     * not mine these anchors.
      */
     readonly replaces: readonly string[]
     /**
@@ -68,12 +68,12 @@ export type StoredLog = {
 }
 
 /**
- * Reads logs. No result contains a completion: only hashes of leaves. Every method throws the
+ * Reads logs. Results contain hashes of leaves, but no completions. Every method throws the
  * driver's error.
  */
 export type LogsStore = {
   find(notary: string): Promise<StoredLog | null>
-  /** Newest first, after the log of notary `cursor` (null: from the newest log). */
+  /** Returns logs, newest first, after the log of notary `cursor` (null: from the newest log). */
   list(query: {
     readonly limit: number
     readonly cursor: string | null
@@ -145,7 +145,7 @@ export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsSto
     return rows.map(toLog)
   }
 
-  /** Reads heads whose sizes are `beyond` (`>` or `<`) the size `from`. */
+  /** Reads heads with sizes above `from` (`beyond` is `>`), or below `from` (`beyond` is `<`). */
   async function readHeads(page: {
     readonly logId: number
     readonly from: number

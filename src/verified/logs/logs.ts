@@ -10,9 +10,9 @@ import type { LogsStore, StoredHead, StoredLog } from './logs-store.ts'
 export const LEAVES_MAX = 10_000
 
 /**
- * The logs and their proofs, as the API answers them (README.md of src, Logs). Only `records`
- * contains completions. Throws ApiError `not_found` for an unknown notary, ValidationError for a
- * position beyond the end of the log.
+ * The logs and their proofs, in the form of the API's answers (README.md of src, Logs). Only
+ * `records` returns completions. Throws ApiError `not_found` for an unknown notary, and
+ * ValidationError for a position beyond the end of the log.
  */
 export type Logs = {
   list(query: { readonly limit: number; readonly cursor: string | null }): Promise<object>
@@ -35,7 +35,7 @@ export type Logs = {
     notary: string,
     query: { readonly start: number; readonly end: number | null },
   ): Promise<object>
-  /** Returns JSON text: the records from leaf `start` on that the viewer may see. */
+  /** Returns the records that the viewer may see, from leaf `start` on, as JSON text. */
   records(
     notary: string,
     query: { readonly start: number; readonly limit: number; readonly viewer: Viewer },
@@ -165,7 +165,7 @@ function describeLog(log: StoredLog) {
   }
 }
 
-/** Gives a head the form of the API's answers. */
+/** Returns a head in the form of the API's answers. */
 export function describeStoredHead({ size, root, signature, createdAt, anchor }: StoredHead) {
   return {
     size,
@@ -193,12 +193,15 @@ function describeAttestation(attestation: StoredHeadAttestation) {
   }
 }
 
-/** Limit for all documents on a page together. The page ends after the head that exceeds it. */
+/**
+ * Limit for all documents on a page together. The page ends before the head that exceeds this
+ * limit, but always has one head.
+ */
 export const HEAD_PAGE_BYTES_MAX = 4 * 1024 * 1024
 
 export type HeadOrder = 'asc' | 'desc'
 
-/** The attestations are of log sizes that the heads cover. */
+/** Heads, and the attestations that belong to these heads (readHeadPage). */
 type HeadPage = {
   readonly heads: readonly StoredHead[]
   readonly attestations: readonly StoredHeadAttestation[]
@@ -217,12 +220,12 @@ export type HeadPageSources = {
 }
 
 /**
- * Reads at most `limit` heads after the head of size `cursor` (null: from the beginning). Reads
- * fewer if their attestations have more than `bytesMax`, but at least one. Documents of heads that
- * are not on the page are not read. With the oldest heads first, an attestation belongs to the
- * first head of its size or more. With the newest heads first, it belongs to the largest head of
- * its size or less. A head has few attestations: at most two are stored for each size, and a new
- * one is requested only when the leaves of the last one are committed.
+ * Reads at most `limit` heads after the head of size `cursor` (null: from the beginning), and their
+ * attestations. Reads fewer heads if the attestations have more than `bytesMax` bytes, but at least
+ * one. In ascending order, an attestation belongs to the smallest head that has at least its size.
+ * In descending order, it belongs to the largest head that has at most its size. A head has few
+ * attestations: at most two are stored for each size, and a new one is requested only when the
+ * leaves of the last one are committed.
  */
 export async function readHeadPage(
   { logs, headAttestations }: HeadPageSources,

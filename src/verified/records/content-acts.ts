@@ -44,7 +44,7 @@ export const contentActs = {
     },
     errors: ['content_key_missing'],
     run: ({ after }, { database }: Place) => createContentOperations(database).encrypt(after),
-    // The command repeats this act until all is encrypted. Only the act from position 0 is
+    // The command repeats this act until all content is encrypted. Only the act from position 0 is
     // recorded.
     trail({ after }, result) {
       const outcome = result === 'no_key' ? result : 'begun'

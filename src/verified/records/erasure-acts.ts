@@ -8,7 +8,7 @@ import { RETENTION_DAYS_MAX } from '../../storage/settings.ts'
 import { actOfErasure } from './erasures.ts'
 import { createErasuresStore } from './erasures-store.ts'
 
-/** This many records are erased well within the time limit of an act. */
+/** An act erases this many records well within its time limit. */
 const ERASE_MAX = 2_000
 
 const path = '/v1/admin/erasures'
@@ -20,7 +20,7 @@ type Place = { readonly database: Pick<Database, 'queries'> }
  * For the operator alone. Proofs are not erased, because they contain only hashes of the content.
  */
 export const erasureActs = {
-  /** `found` counts the records with the hash, `erased` those that lost their content now. */
+  /** `found` counts all records with the hash, `erased` only the records that still had content. */
   record: defineAct({
     method: 'POST',
     path,
@@ -35,7 +35,10 @@ export const erasureActs = {
     trail: ({ hash, reason }, done) => [actOfErasure(hash, reason, done)],
     answer: (done) => done,
   }),
-  /** Erases content up to now. Callers can no longer read it, but the rows still contain it. */
+  /**
+   * Erases the account's content up to now. Callers can no longer read it, but the rows contain it
+   * until `remove`.
+   */
   account: defineAct({
     method: 'PUT',
     path,
@@ -56,7 +59,7 @@ export const erasureActs = {
     ],
     answer: settleAccount,
   }),
-  /** The caller repeats this act until `is_done`. */
+  /** The caller repeats this act until `is_done` is true. */
   remove: defineAct({
     method: 'DELETE',
     path,
@@ -74,7 +77,7 @@ export const erasureActs = {
     trail: 'continues what was recorded',
     answer: (done) => done,
   }),
-  /** Null: as in the gateway's settings. */
+  /** With `days` null, the gateway's settings apply. */
   setRetention: defineAct({
     method: 'PUT',
     path: '/v1/admin/retention',

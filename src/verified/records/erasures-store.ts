@@ -22,17 +22,17 @@ export type DueContent = {
  */
 export type ErasuresStore = {
   /**
-   * Erases the content of all records with this hash (hex, no prefix) of one account, or (null) of
-   * any account. `found` counts the records, `erased` those that lost their content now.
+   * Erases the content of all records with this hash (hex, no prefix), of one account (null: of all
+   * accounts). `found` counts these records, `erased` only the records that still had content.
    */
   eraseRecords(
     of: { readonly hash: string; readonly accountId: string | null },
     order: ErasureOrder,
   ): Promise<{ readonly found: number; readonly erased: number }>
   /**
-   * Erases all content of the account, for completions that finished before now. Callers can no
-   * longer read it, even from a record that is committed later. The rows contain it until
-   * `eraseDue` removes it. Returns null for an unknown account.
+   * Erases the content of the account's completions that finished before now. Callers can no longer
+   * read it, even in a record that is committed later. The rows contain it until `eraseDue` removes
+   * it. Returns null for an unknown account.
    */
   eraseAccount(name: string, order: ErasureOrder): Promise<{ readonly accountId: string } | null>
   /**
@@ -49,12 +49,12 @@ export type ErasuresStore = {
   findDue(accountName: string): Promise<DueContent | null>
   /**
    * Erases the oldest due content of at most `limit` records, or of fewer if they are large.
-   * Returns their number (0 at the end), or 'busy' while another process erases.
+   * Returns the number of erased records (0 at the end), or 'busy' while another process erases.
    */
   eraseDue(due: DueContent, limit: number): Promise<number | 'busy'>
   /** Deletes stored answers to calls with an Idempotency-Key, for erased accounts. */
   forgetAnswers(): Promise<number>
-  /** Null: as in the gateway's settings. Returns false for an unknown account. */
+  /** With `days` null, the gateway's settings apply. Returns false for an unknown account. */
   setRetention(accountName: string, days: number | null): Promise<boolean>
 }
 
@@ -65,8 +65,8 @@ const HAS_CONTENT = sql`(request is not null or content is not null)`
 const CLOCK_SKEW_SECONDS = 300
 
 /**
- * A statement stops after this many bytes. Postgres stores each 2 kB of content as a row, and a
- * record may have tens of megabytes.
+ * After this many bytes, a statement erases no further records. A record may have tens of
+ * megabytes, and Postgres stores each 2 kB as a row.
  */
 const ERASE_BYTES_MAX = 64 * 1024 * 1024
 
@@ -93,7 +93,9 @@ export function createErasuresStore(
   const isWithin = (accountId: string | null) =>
     accountId === null ? sql`true` : sql`account_id = ${accountId}::uuid`
 
-  /** Returns the database key of the act for this number of days. Makes a missing act. */
+  /**
+   * Returns the database key of the act for this number of days. Creates the act if it is missing.
+   */
   async function retentionAct(days: number): Promise<number> {
     const reason = `kept for ${days} day${days === 1 ? '' : 's'}`
     const { rows } = await sql<{ id: number }>`
@@ -216,7 +218,7 @@ export function createErasuresStore(
       })
     },
     async forgetAnswers() {
-      // Idempotency keys are kept for a day, so only accounts that were erased within a day matter.
+      // Answers are kept for a day, so only accounts that were erased within the last day matter.
       const { numAffectedRows = 0n } = await sql`
         delete from idempotency_keys k using accounts a
         where a.erased_through >= ${now()} - ${RETENTION_SECONDS}::bigint and k.account_id = a.id

@@ -49,8 +49,8 @@ export function actOfErasure(
 }
 
 /**
- * Of several sweepers on a database, only one erases at a time. `retentionDays` applies to accounts
- * without a setting (null: their content is kept).
+ * If several sweepers use one database, only one erases at a time. `retentionDays` applies to
+ * accounts without a setting (null: their content is kept).
  */
 export function createErasureSweeper({
   store,

@@ -25,22 +25,21 @@ import { scopeOfViewer, type Viewer } from './viewer.ts'
 const BLOCK_WAIT_MS = 3_000
 
 /**
- * Further public calls do not wait for a block. Without this limit, callers without a key could
- * take all places of EVIDENCE_READS_MAX for long while a chain is slow.
+ * Further public calls do not wait for a block. Without this limit, public calls could fill
+ * EVIDENCE_READS_MAX while a chain is slow.
  */
 export const PUBLIC_WAITS_MAX = 4
 
 /** JSON texts of bundles (attestation/evidence/formats.md). */
 export type RecordEvidence = {
   /**
-   * The bundle of the first record with this hash that the viewer may see. Without a block,
-   * `no_block` says why: the anchor has not succeeded in a block yet, or the block could not be
-   * read.
+   * The bundle of the first record with this hash that the viewer may see. If the bundle has no
+   * block, `no_block` says why: the anchor has not succeeded yet, or the block could not be read.
    */
   find(hash: string, viewer: Viewer): Promise<string | null>
   /**
-   * Serves any caller, and records of any account, so hashes replace request and response. While
-   * PUBLIC_WAITS_MAX other calls wait for a block, the bundle has no block.
+   * Serves any caller, and records of any account, so hashes replace request and response. If
+   * PUBLIC_WAITS_MAX other calls already wait for a block, the bundle has no block.
    */
   findPublic(hash: string): Promise<string | null>
 }
@@ -91,8 +90,7 @@ export function createEvidence(
   }
 
   /**
-   * Finds the newest evidence that contains the receipt's TLS key and is not younger than the
-   * receipt.
+   * Finds evidence that contains the receipt's TLS key and was fetched before the answer finished.
    */
   async function findProviderEvidence({ receipt }: StoredRecord): Promise<Uint8Array | null> {
     const { version, provider, finished_at: atMs }: Receipt = JSON.parse(receipt)

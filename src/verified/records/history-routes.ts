@@ -26,7 +26,7 @@ import {
 } from './record-replies.ts'
 import { viewerOf } from './viewer.ts'
 
-/** Interface, parts 4 and 8. */
+/** Defined in parts 4 and 8 of the interface. */
 const HISTORY_LIMIT_DEFAULT = 100
 const HISTORY_LIMIT_MAX = 1000
 
@@ -61,7 +61,9 @@ const recordsQuery = historyQuery.extend({
   dialect: z.enum(DIALECT_NAMES).nullable().default(null),
 })
 
-/** Limits in total and for one account, because a search may read some megabytes. */
+/**
+ * Limits of simultaneous searches, in total and for one account. A search may read some megabytes.
+ */
 export const SEARCHES_MAX = 4
 export const ACCOUNT_SEARCHES_MAX = 2
 

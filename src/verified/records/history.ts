@@ -24,7 +24,7 @@ type HistoryPageQuery = {
   readonly text?: string | null
 }
 
-/** JSON texts of the interface (2.4). */
+/** The methods return the JSON texts of the interface (2.4). */
 export type History = {
   /**
    * A page (`completions`, `cursor`), newest first. `cursor` is the id of the last completion when
@@ -35,8 +35,8 @@ export type History = {
   /** The first record with this hash that the viewer may see. */
   find(hash: string, viewer: Viewer, showsDialect?: boolean): Promise<string | null>
   /**
-   * Erases request and response of the viewer's records with this hash, but never those of other
-   * accounts. Returns the first of these records after the erasure. Null without such a record.
+   * Erases request and response of the viewer's own records with this hash. Returns the first of
+   * these records as it is after the erasure. Null if the viewer has no such record.
    */
   erase(
     hash: string,
@@ -51,7 +51,8 @@ type HistoryErasure = { readonly reason: string; readonly by: Operator }
 
 /**
  * `isOpen`: every account may see all completions (`filter=all`, and lookups by hash), as the
- * interface defines it. Otherwise an account sees only its own, unless it may see all.
+ * interface defines it. Otherwise an account sees only its own, except with the scope
+ * `history:all`.
  */
 export function createHistory(options: {
   readonly records: Pick<RecordsStore, 'list' | 'findByHash'>

@@ -13,7 +13,7 @@ export type Withheld =
   | ({ readonly kind: 'erased' } & Erasure)
   | { readonly kind: 'unavailable'; readonly code: ContentFault }
 
-/** Kept after the content is gone. */
+/** What a record states about its erased content. */
 export type Erasure = {
   /** Unix seconds. */
   readonly at: number
@@ -42,7 +42,7 @@ export type ContentRow = {
   readonly gone_for: string | null
 }
 
-/** The encryption of a record's content is bound to its row and to its hash. */
+/** The encryption of content is bound to the record's row and hash. */
 export function recordIdentity({
   id,
   hash,

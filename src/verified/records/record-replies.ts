@@ -80,7 +80,7 @@ export const proof = {
   log,
 }
 
-/** Interface, 2.3. */
+/** Part 2.3 of the interface. */
 export const verifiedCompletion = chatCompletion.extend(proof)
 
 const tokenUsage = z.strictObject({
@@ -89,7 +89,7 @@ const tokenUsage = z.strictObject({
   total_tokens: z.int(),
 })
 
-/** Interface, 2.4. */
+/** Part 2.4 of the interface. */
 const storedRecord = z.strictObject({
   id: z.uuid(),
   request: z

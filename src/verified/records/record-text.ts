@@ -12,9 +12,9 @@ import { refusalOf, type Withheld } from './record-content.ts'
 import type { AnsweredRecord, StoredRecord } from './records-store.ts'
 
 /**
- * JSON texts are joined here as strings. So the response stays byte for byte as it was hashed, and
- * a 32 MiB answer is not parsed. The strings are hex, base64 and canonical JSON that the committer
- * checked, and need no escapes.
+ * JSON texts are joined here as strings. So the response keeps the bytes that were hashed, and a 32
+ * MiB answer is not parsed. No string needs escapes, because each is hex, base64 or canonical JSON
+ * that the committer checked.
  */
 
 /** The reply to a call (interface, 2.3). The dialect decides where in the response the proof is. */
@@ -45,8 +45,8 @@ export function lastChunkText(chunk: string, record: AnsweredRecord): string {
 }
 
 /**
- * A stored record (interface, 2.4). It has `reanchored` if its head was anchored again, and
- * `redacted` if the call was encrypted, or if its content was `erased` or is `withheld`.
+ * Returns a stored record as JSON (interface, 2.4). It has `reanchored` if its head was anchored
+ * again. It has `redacted` if the call was encrypted, or if the content is `erased` or `withheld`.
  */
 export function recordText(record: StoredRecord): string {
   const { id, createdAt } = record
@@ -87,9 +87,9 @@ function withheldMember(withheld: Withheld): string {
 }
 
 /**
- * Returns a separate chunk that carries the proof and has empty choices. Enclaves with protocol
- * version 1 do not hold back the last chunk. `usage` is null, as in all chunks. It is absent if the
- * caller requested usage, because null would replace the usage in the caller's SDK.
+ * Returns an extra chunk with the proof and empty choices, because enclaves with protocol version 1
+ * do not hold back the last chunk. `usage` is null, as in other chunks. It is absent if the caller
+ * requested usage, because the caller's SDK would replace the real usage with null.
  */
 export function proofChunkText(
   record: AnsweredRecord,
@@ -158,7 +158,7 @@ export const FIRST_SLICE = 10
 /** At most this many records are read at once. */
 export const SLICE_MAX = 250
 
-/** `cursor` is that of the last record. Null at the end. */
+/** `cursor` is the cursor of the last record. Null at the end. */
 type RecordTexts<Cursor> = { readonly texts: readonly string[]; readonly cursor: Cursor | null }
 
 /**

@@ -79,7 +79,7 @@ export type HeadlessRecord = Omit<
   'notary' | 'publicKey' | 'txHash' | 'reanchored' | 'logProof'
 >
 
-/** The part of a record that an answer with its proof needs. */
+/** The members of a record that an answer with a proof needs. */
 export type AnsweredRecord = Omit<
   StoredRecord,
   'id' | 'request' | 'reanchored' | 'accountId' | 'requestId' | 'createdAt'
@@ -89,7 +89,7 @@ export type AnsweredRecord = Omit<
 type RecordPage = {
   readonly records: readonly StoredRecord[]
   readonly cursor: string | null
-  /** True if the page ends at the last examined record although more records follow. */
+  /** True if the page ended because FILTERED_RECORDS_MAX records were examined. */
   readonly isCut?: boolean
 }
 
@@ -138,7 +138,7 @@ export type RecordsStore = {
   findByCall(callId: string): Promise<StoredRecord | null>
   /** Null while the leaf is not committed. */
   findByIndex(notary: string, index: number): Promise<StoredRecord | null>
-  /** Ordered by index. Leaves out leaves that are not committed. */
+  /** Ordered by index. Skips leaves that are not committed. */
   findByIndexes(notary: string, indexes: readonly number[]): Promise<readonly StoredRecord[]>
   /**
    * As `findByIndexes`, for a caller that already has head and proof. Leaves out erased records.
@@ -169,8 +169,7 @@ export function createRecordsStore({
   const readDocuments = createDocumentReader(queries)
 
   /**
-   * `page` selects the records, and only these are joined. `start` is the beginning of the
-   * statement.
+   * Reads the records that the query `page` selects. `start` is the beginning of the SQL statement.
    */
   async function read(
     page: RawBuilder<unknown>,
@@ -246,7 +245,7 @@ export function createRecordsStore({
       const before = cursor === null ? null : await findPosition(queries, cursor, scope)
       if (before === undefined) return 'unknown_cursor'
       const older = before === null ? sql`true` : sql`position < ${before}`
-      // One record more than the page needs shows that there are older records.
+      // Reads one record more than the page needs, to find out if there are older records.
       const listed = sql`
         select * from records
         where ${isWithin(scope)} and ${older} and position < ${FIRST_UNANCHORED}

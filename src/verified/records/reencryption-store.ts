@@ -135,7 +135,7 @@ async function chooseRecords(
   return { rows, next: isCut ? last : isEnd ? null : end }
 }
 
-/** Answers to calls with an Idempotency-Key are kept for a day. */
+/** Encrypts the stored answers to calls with an Idempotency-Key. Answers are kept for a day. */
 async function encryptAnswers(
   { queries }: Pick<Database, 'queries'>,
   content: ContentCipher,

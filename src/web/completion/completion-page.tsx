@@ -26,7 +26,7 @@ import { type CompletionJudgement, isWaiting, judgeCompletion } from './judge-co
 /** Interval of reads while the evidence has no block. */
 const EVERY_MS = 4_000
 
-/** `/c/{hash}`. `name` is the text in the path, and not always a hash. */
+/** The page `/c/{hash}`. `name` is the text in the path, even if it is not a hash. */
 export function CompletionPage({ name }: { readonly name: string }) {
   const text = decode(name)
   if (!/^(0x)?[0-9a-f]{64}$/i.test(text))
@@ -179,7 +179,7 @@ function Name({ hash }: { readonly hash: string }) {
   )
 }
 
-/** True if only people who may read the completion get its evidence. */
+/** True if the gateway gives the evidence only to people who may read the completion. */
 function isForbidden(fault: unknown): boolean {
   return fault instanceof OwnGatewayFault && fault.code === 'evidence_restricted'
 }

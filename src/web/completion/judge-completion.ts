@@ -9,7 +9,7 @@ export type CompletionJudgement =
   | { readonly kind: 'other'; readonly got: string | null }
 
 /**
- * Judges the gateway's evidence for `hash` (hex, no prefix), without a chain. Rejects with
+ * Judges the gateway's evidence for `hash` (hex, no prefix) without asking a chain. Rejects with
  * AbortError when `checker` gets another job.
  */
 export async function judgeCompletion(

@@ -174,7 +174,9 @@ function SetBudget({ account, onSet }: { readonly account: string; readonly onSe
 
 const NANO = 1_000_000_000n
 
-/** Billionths. Null for a text that is not an amount. */
+/**
+ * Returns money in billionths, and other amounts unchanged. Null for a text that is not an amount.
+ */
 function parseAmount(what: string, text: string): number | null {
   const [, whole, fraction] = /^(\d{1,15})(?:\.(\d{1,9}))?$/.exec(text) ?? []
   if (whole === undefined || (fraction !== undefined && what !== 'money')) return null

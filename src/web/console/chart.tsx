@@ -5,7 +5,7 @@ import { FaultNotice } from '../kit/notices.tsx'
 import { numberText } from '../kit/values.tsx'
 import { Table } from './table.tsx'
 
-/** A value for each of `times`. Null where it is missing. */
+/** `values` has a value for each of `times`. A missing value is null. */
 export type ChartData = {
   /** Unix seconds, ascending. */
   readonly times: readonly number[]

@@ -2,7 +2,9 @@ import type { ComponentChildren } from 'preact'
 import { useId, useRef, useState } from 'preact/hooks'
 import { ActionState, useAction } from './use-action.tsx'
 
-/** For an act that cannot be undone: asks for confirmation. The dialog shows the error of `act`. */
+/**
+ * Asks for confirmation before an act that cannot be undone. The dialog shows the error of `act`.
+ */
 export function ConfirmButton({
   label,
   what,
@@ -11,7 +13,7 @@ export function ConfirmButton({
   act,
 }: {
   readonly label: string
-  /** The object of the act, for people who cannot see what is beside the button. */
+  /** Follows `label` in the name of the button that screen readers read. */
   readonly what: string
   readonly title: string
   readonly children: ComponentChildren

@@ -169,8 +169,8 @@ function NotShown({
 }
 
 /**
- * The part that the address names. Another part is shown without loading a page, because that would
- * lose the key. The focus moves to the new heading.
+ * Returns the part that the address names. `go` shows another part without loading a page, so that
+ * the tab keeps the key. The focus moves to the new heading.
  */
 function usePart() {
   const [partId, setPartId] = useState(() => partIdOf(location.pathname))

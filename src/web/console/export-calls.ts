@@ -31,7 +31,7 @@ export type Exported = {
   readonly missing: number
 }
 
-/** A loaded list, or a query: the export reads all its results. */
+/** A loaded list, or a query. The export reads all results of the query. */
 export type CallSource = { readonly calls: readonly Call[] } | { readonly wanted: Wanted }
 
 /** Throws OwnGatewayFault, and the reason of an aborted `signal`. */

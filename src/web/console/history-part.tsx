@@ -23,7 +23,7 @@ import { type Column, Table } from './table.tsx'
 import { anchorOf, type CallAnchors, useCallAnchors } from './use-call-anchors.ts'
 import { usePages } from './use-pages.ts'
 
-/** Few, as a call may have megabytes. */
+/** Few calls per page, because a call may have megabytes. */
 const PAGE_MAX = 50
 const EXCERPT_LENGTH_MAX = 120
 

@@ -2,7 +2,7 @@ import { shortenHex } from '../kit/shorten-hex.ts'
 import { CopyButton } from '../kit/values.tsx'
 import { NEW_TAB } from './new-tab.ts'
 
-/** A new tab, because leaving this page would lose the tab's key. */
+/** Opens a new tab, because leaving this page would lose the tab's key. */
 export function NotaryLink({ notary }: { readonly notary: string }) {
   const short = shortenHex(notary)
   return (

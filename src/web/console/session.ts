@@ -25,7 +25,6 @@ export function askHolder(key: string, signal?: AbortSignal): Promise<KeyHolderR
   })
 }
 
-/** The holder of the key must be known. */
 export function openSession(options: Omit<Session, 'ask' | 'askText'>): Session {
   const { key, signOut } = options
   const watch = async <Answer>(answer: Promise<Answer>): Promise<Answer> => {
@@ -50,7 +49,7 @@ export function may({ holder }: Pick<Session, 'holder'>, scope: Scope): boolean 
 
 export const SessionContext = createContext<Session | null>(null)
 
-/** Only for parts that require a signed-in reader. */
+/** Returns the session. Throws TypeError if the reader is not signed in. */
 export function useSession(): Session {
   const session = useContext(SessionContext)
   if (session === null) throw new TypeError('expected a signed-in key')

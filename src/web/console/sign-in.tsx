@@ -21,7 +21,10 @@ export function SignIn({
 }: {
   /** Why the last session ended. Null when there was no session. */
   readonly reason: string | null
-  /** After an earlier session the focused element is gone, so the heading gets the focus. */
+  /**
+   * True after an earlier session. The heading then gets the focus, because the focused element is
+   * gone.
+   */
   readonly wasIn: boolean
   readonly onSignedIn: (signedIn: SignedIn) => void
 }) {

@@ -3,12 +3,12 @@ import type { ComponentChildren } from 'preact'
 import { Scrolling } from '../kit/scrolling.tsx'
 
 export type Column<Row> = {
-  /** Above the cells, or before the value in a card. */
+  /** Shown above the cells, or before the value in a card. */
   readonly title: string
   /**
    * `name`: names its row, and heads its card. `number`: aligned at the right. `actions`: buttons,
-   * at the end. `choice`: a box to tick, before the name. `excerpt`: the beginning of a text, as
-   * long as there is room.
+   * at the end. `choice`: a box to tick, before the name. `excerpt`: as much of a text's beginning
+   * as fits.
    */
   readonly kind?: 'name' | 'number' | 'actions' | 'choice' | 'excerpt'
   /** True if the column keeps its width, so that the columns beside it do not move. */

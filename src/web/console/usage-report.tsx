@@ -25,8 +25,8 @@ const EVERY_MS = 60_000
 export function UsageReport() {
   const [span, setSpan] = useState<Span>(SPANS[0])
   const sums = useUsage(span, 'operation')
-  // This is a separate request, because the gateway refuses it if there are too many models. The
-  // page then still shows the sums.
+  // The gateway refuses this request if there are too many models. The request is separate, so that
+  // the page can still show the sums.
   const models = useUsage(span, 'operation,model')
   const [requests, tokens, money] = useMemo(
     () => (['requests', 'tokens', 'money'] as const).map((member) => sumUp(sums.value, member)),

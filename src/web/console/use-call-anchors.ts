@@ -6,7 +6,7 @@ import { useLoaded } from '../kit/use-loaded.ts'
 import type { Call } from './calls.ts'
 
 export type CallAnchor = {
-  /** The log of this notary has the call. */
+  /** The notary whose log contains the call. */
   readonly notary: string
   readonly state: HeadListReply['heads'][number]['anchor']['state']
   readonly txHash: string

@@ -2,7 +2,7 @@ import { Fragment } from 'preact'
 import { useState } from 'preact/hooks'
 import type { Group } from './interface.ts'
 
-/** Beside the page, or folded above it on a narrow screen. */
+/** The list of all operations: beside the page, or folded above the page on a narrow screen. */
 export function Contents({ groups }: { readonly groups: readonly Group[] }) {
   const [isOpen, setIsOpen] = useState(() => matchMedia('(min-width: 56rem)').matches)
   const [wanted, setWanted] = useState('')

@@ -33,7 +33,10 @@ export function DocsPage() {
   )
 }
 
-/** Older links led to one page with all operations. Their fragment names an operation. */
+/**
+ * Older links lead to one page with all operations. This hook opens the page of the operation that
+ * the fragment names.
+ */
 function useFragment(groups: readonly Group[]): void {
   useEffect(() => {
     const follow = () => {

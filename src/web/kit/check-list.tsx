@@ -8,7 +8,7 @@ export const TONE_OF: Readonly<Record<Check<string>['outcome'], Tone>> = {
   'not checked': 'open',
 }
 
-/** `words`: the meaning of the outcome. */
+/** `word` is the outcome, and `about` says what the outcome means. */
 export type CheckView = {
   readonly tone: Tone
   readonly word: string

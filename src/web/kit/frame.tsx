@@ -91,9 +91,9 @@ export function showPage(page: ComponentChildren): void {
 }
 
 /**
- * A tab that one of our pages opened starts with a copy of that page's storage, which has the
- * expectations. This function removes the API key from the copy, and makes sure that neither tab
- * can reach the other.
+ * A tab that one of our pages opened starts with a copy of that page's storage. This function
+ * removes the API key from the copy, but keeps the expectations. It also makes sure that neither
+ * tab can reach the other.
  */
 function leaveOpener(): void {
   forgetKey()

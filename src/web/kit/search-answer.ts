@@ -61,7 +61,9 @@ export function readSearchAnswer(json: Json): SearchAnswer {
   }
 }
 
-/** Says for a search without results what was searched, where, and what to try next. */
+/**
+ * Returns the text for a search without results: what was searched, where, and what to try next.
+ */
 export function notFoundWords(
   { kind, text }: Exclude<TypedSearch, { kind: 'unfit' }>,
   { isRestricted }: Pick<SearchAnswer, 'isRestricted'>,

@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks'
 import { escapeLine } from './outside-text.tsx'
 import { shortenHex } from './shorten-hex.ts'
 
-/** Shortened. The title and a button to copy have the whole text. */
+/** Shows a shortened value. The title and the copy button have the whole value. */
 export function Hex({ value, digits = 12 }: { readonly value: string; readonly digits?: number }) {
   const text = escapeLine(value.slice(0, 600))
   const prefix = text.startsWith('0x') ? 2 : 0
@@ -17,7 +17,7 @@ export function Hex({ value, digits = 12 }: { readonly value: string; readonly d
   )
 }
 
-/** `what` names the button for people who cannot see what is beside it. */
+/** `what` names the copied text for screen readers. */
 export function CopyButton({ text, what }: { readonly text: string; readonly what: string }) {
   const [outcome, setOutcome] = useState<'none' | 'copied' | 'failed'>('none')
   useEffect(() => {

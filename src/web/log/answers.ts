@@ -87,7 +87,7 @@ export async function readLog(notary: string, signal: AbortSignal): Promise<Desc
   }
 }
 
-/** Newest first. `attestations` attest the states of these heads. */
+/** Heads, newest first. `attestations` attest the states of these heads. */
 export type HeadPage = {
   readonly heads: readonly Head[]
   /** By size, unparsed: verifyHeadAttestation parses them. */

@@ -118,7 +118,7 @@ function Report({ report: { checks, document } }: { readonly report: EnclaveRepo
   )
 }
 
-/** Valid only if the checks above passed. */
+/** The reader can trust these measurements only if the checks above them passed. */
 function Measurements({ document }: { readonly document: AttestationDocument }) {
   const shown = [...document.pcrs].filter(([, value]) => value.some((byte) => byte !== 0))
   return (
@@ -149,7 +149,7 @@ function Measurements({ document }: { readonly document: AttestationDocument }) 
   )
 }
 
-/** The registers, as AWS defines them. */
+/** What each register measures, as AWS defines it. */
 const MEANINGS: Readonly<Record<number, string>> = {
   0: 'the whole image',
   1: 'kernel and boot',

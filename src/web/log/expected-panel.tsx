@@ -18,7 +18,9 @@ type Expected = {
   readonly fault: unknown
 }
 
-/** This tab's expectations for the checks of a log, without invalid ones. */
+/**
+ * Returns this tab's expectations for the checks of a log. If one is invalid, the policy is empty.
+ */
 export function useExpected(): Expected {
   const { expectations } = useExpectations().inForce
   const { value } = useLoaded(async () => readPolicy(expectations), [expectations])
@@ -32,8 +34,8 @@ async function readPolicy(given: FormExpectations): Promise<Expected> {
       revocationLists: [],
       providerPolicies: [],
     })
-    // These members are left out: an enclave's statement has no outcome, and is not looked up on a
-    // chain.
+    // Leaves out these two members: an enclave's statement has no outcome, and is not looked up on
+    // a chain.
     const { confirmationsMin, outcomes, ...policy } = bundlePolicyOf(read.expected)
     return { policy, isDevelopment: isOtherRoot(read.expected.attestation.roots), fault: null }
   } catch (fault) {

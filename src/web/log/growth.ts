@@ -81,7 +81,7 @@ export function createGrowthWatch(options: {
       } catch (fault) {
         if (signal.aborted) throw fault
         const reason = fault instanceof Error ? fault.message : String(fault)
-        // A missing or broken proof shows nothing about the log. The gateway may send the proof
+        // A missing or unreadable proof shows nothing about the log. The gateway may send the proof
         // later.
         if (!(fault instanceof ProofError || fault instanceof FormatError) || isUnread(fault))
           return { kind: 'open', since: last, reason }

@@ -9,8 +9,8 @@ import { type RowPlace, usePageOf } from './place.ts'
 type HeadPages = ReturnType<typeof useHeadPages>
 
 /**
- * The page of the newest heads (updated live), the page with the head that the address names, or
- * the page that the reader chose.
+ * Returns the page of heads to show: the newest page (updated live), the page with the head that
+ * the address names, or the page that the reader chose.
  */
 export function useHeadPages(notary: string, newest: HeadPage, place: RowPlace | null) {
   const wanted = place?.kind === 'head' ? place.size : null

@@ -8,7 +8,9 @@ import { type DescribedLog, domainOf, type Head } from './answers.ts'
 import { openHead } from './check-log.ts'
 import { type RowPlace, useArrival } from './place.ts'
 
-/** Tones of the states that the gateway reports. The pages of a log do not ask a chain. */
+/**
+ * The tones of states that the gateway reports. The page does not check these states on a chain.
+ */
 const TONES: Readonly<Record<Head['anchor']['state'], Tone>> = {
   pending: 'open',
   mined: 'open',

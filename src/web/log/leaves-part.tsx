@@ -95,8 +95,8 @@ export function LeavesPart({
 }
 
 /**
- * The end of the page that contains leaf `index`, counted from the newest leaf. Null when the log
- * has no such leaf.
+ * Returns the end of the page that contains leaf `index`. The first page begins at the newest leaf.
+ * Null when the log has no such leaf.
  */
 function endOfPage(index: number, size: number): number | null {
   if (index >= size) return null

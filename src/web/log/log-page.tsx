@@ -33,7 +33,7 @@ const EVERY_MS = 3_000
 
 const seenHeads = createSeenHeads(openStorage())
 
-/** `/log/{notary}`. `name` is the text in the path, and not always a notary. */
+/** The page `/log/{notary}`. `name` is the text in the path, even if it is not a notary. */
 export function LogPage({ name }: { readonly name: string }) {
   const text = decode(name)
   if (!/^(0x)?[0-9a-f]{40}$/i.test(text))

@@ -63,7 +63,7 @@ async function readOverview(signal: AbortSignal): Promise<Overview> {
   }
 }
 
-/** Earlier logs that the page requests one by one. */
+/** Maximum of missing logs that the page requests, one by one. */
 const MISSING_MAX = 20
 
 export function LogsPage() {
@@ -180,7 +180,7 @@ function LogCard({
   )
 }
 
-/** `log.head` is the newest head that is already in a block. */
+/** `log.head` is the newest head whose anchor is in a block. */
 function NewestHead({ log: { notary, size, head } }: { readonly log: DescribedLog }) {
   if (size === 0) return <>none yet</>
   const inBlock = head === null ? 0 : head.size

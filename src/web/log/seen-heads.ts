@@ -1,7 +1,7 @@
 import type { DescribedLog, Head } from './answers.ts'
 import type { ListedHead } from './check-log.ts'
 
-/** The newest head of a log that this browser has checked. Later heads must continue this head. */
+/** The newest checked head of a log. Later heads must continue this head. */
 export type SeenHead = ListedHead & {
   readonly chainId: number
   readonly contract: string
@@ -9,7 +9,7 @@ export type SeenHead = ListedHead & {
   readonly atMs: number
 }
 
-/** By notary. */
+/** The heads that this browser stores, by notary. */
 export type SeenHeads = {
   find(notary: string): SeenHead | null
   /** Never replaces a larger head. Returns false when this browser stores nothing. */

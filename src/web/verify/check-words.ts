@@ -3,7 +3,7 @@ import type { BundleCheckName } from '../../../attestation/evidence/bundle-check
 import type { RecordCheckName } from '../../../attestation/verify-record.ts'
 
 /**
- * From the request to the block. `needs`: if one of these links is broken, this link proves nothing
+ * The links from the request to the block. If a link in `needs` is broken, this link proves nothing
  * about the shown question and answer.
  */
 export const LINKS = [

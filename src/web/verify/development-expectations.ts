@@ -8,7 +8,7 @@ const TIMEOUT_MS = 3_000
 /**
  * On a page from a development gateway, requests what the gateway states about its own enclaves.
  * Never rejects: without an answer, the page has no expectations. `readFile` returns the form
- * fields that a file fills, in a worker if the page has one.
+ * fields that a file fills. It may run in a worker.
  */
 export async function takeDevelopmentExpectations(
   readFile: (file: File) => Promise<Filled>,

@@ -36,8 +36,8 @@ const KIND_WORDS: Readonly<Record<ExpectedFile['kind'], string>> = {
 }
 
 /**
- * Does not check the file fully: the client, or the fields of a page, do this later. Throws
- * ExpectationFault for a file of unknown kind.
+ * Finds the kind of a file. Does not check the file fully: the client or the page does this later.
+ * Throws ExpectationFault for a file of unknown kind.
  */
 export function readExpectedFile(name: string, bytes: Uint8Array): ExpectedFile {
   const { text, json } = read(bytes)
@@ -155,10 +155,10 @@ function read(bytes: Uint8Array): {
 }
 
 /**
- * Returns registers by name (`PCR0`), from `{"PCR0": "…"}` or `{"0": "…"}`, or from such an object
- * under `Measurements`, which image builders write. Null for an object without registers. A member
- * that only looks like a register is refused, because a register that is left out would not be
- * demanded.
+ * Returns registers by name (`PCR0`), from `{"PCR0": "…"}` or `{"0": "…"}`. Image builders write
+ * such an object under `Measurements`, so this function reads it there too. Null for an object
+ * without registers. Refuses a member that only looks like a register, because an ignored register
+ * would not be demanded.
  */
 function registersOf(json: JsonObject): JsonObject | null {
   const inner = memberOf(json, 'Measurements')

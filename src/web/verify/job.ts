@@ -31,7 +31,7 @@ export type GivenExpectations = {
   readonly confirmations: string
   /** Hex, only for a document without other evidence. `0x`: an empty nonce. */
   readonly nonce: string
-  /** When a document must be valid, only for a document without other evidence. */
+  /** The time at which a document must be valid. Only for a document without other evidence. */
   readonly time: 'now' | 'own' | 'given'
   /** ISO 8601, or Unix seconds. */
   readonly at: string
@@ -110,7 +110,7 @@ export type JobOutcome =
   /** The source could not be checked. `message` states why, `advice` what the reader can do. */
   | { readonly kind: 'refused'; readonly message: string; readonly advice: string }
 
-/** Decides which advice the report gives. */
+/** Which expectations the reader gave. They decide which advice the report gives. */
 export type Expected = {
   readonly code: boolean
   readonly configuration: boolean

@@ -38,7 +38,7 @@ function isLost({ state }: LinkState): boolean {
   return state === 'broken' || state === 'void'
 }
 
-/** A check without words is in the first link, where readers will see it. */
+/** A check that wordsOf does not know belongs to the first link, where readers see it. */
 function linksOf(name: string): readonly LinkName[] {
   const { link, also } = wordsOf(name) ?? { link: 'request' }
   return also === undefined ? [link] : [link, also]

@@ -12,8 +12,8 @@ import type { LinkName } from './check-words.ts'
 import { type LinkState, linkStates } from './link-states.ts'
 
 /**
- * From the key that answered to the weights. `needs`: if one of these links is broken, this link
- * shows nothing. Code that is not accepted can state any key.
+ * The links from the key that answered to the weights. If a link in `needs` is broken, this link
+ * shows nothing, because code that is not accepted can state any key.
  */
 const PROVIDER_LINKS = [
   {
@@ -67,7 +67,10 @@ export type ProviderLink = Pick<LinkState, 'title' | 'about' | 'why' | 'checks'>
   readonly lines: readonly ProviderLine[]
 }
 
-/** The input for both chains: checks of a bundle, and of the exchange beside it. */
+/**
+ * The input for both chains. `checks` are the checks of a bundle, and of the exchange that the
+ * reader kept.
+ */
 export type ReportOfBoth = Pick<BundleReport, 'providerChecks' | 'facts'> & {
   readonly checks: readonly Check<string>[]
 }
@@ -84,9 +87,8 @@ export function isProviderCheck(name: string): boolean {
 
 /**
  * Returns the links of the provider's machine, in order. A link is broken when one of its checks
- * failed, and open when a check was not made. A link is void when a link that it needs is broken,
- * and when the first chain does not show which key answered: then nothing is shown of the machine
- * that answered.
+ * failed, and open when a check was not made. An intact link becomes void when a link that it needs
+ * is broken, or when the first chain does not show which key answered.
  */
 export function providerLinks({
   checks,

@@ -35,7 +35,7 @@ export type JobExpectations = {
   readonly releases: readonly string[]
 }
 
-/** Throws ExpectationFault with the wrong field. */
+/** Throws ExpectationFault for an invalid field. */
 export async function readGivenExpectations(given: GivenExpectations): Promise<JobExpectations> {
   const trust = readTrust(given)
   const { entries, lines } = await readReleases(given.releases, trust)
@@ -152,7 +152,9 @@ const PCR_LINE = new RegExp(
   'i',
 )
 
-/** Sets are separated by empty lines. A document matches a set if all its registers match. */
+/**
+ * Sets are separated by empty lines. A document matches a set if all registers in the set match.
+ */
 function readMeasurements(text: string): readonly MeasurementSet[] | null {
   const sets = text.split(/\n[ \t]*\n/).map(linesOf)
   const given = sets.filter((lines) => lines.length > 0)

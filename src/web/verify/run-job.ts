@@ -51,8 +51,8 @@ const LISTS_BYTES_MAX = 4 * 1024 * 1024
 const CHAIN_TIMEOUT_MS = 30_000
 
 /**
- * `onProgress` gets the finished part, 0 to 1, if known. A source that cannot be checked gives the
- * outcome `refused`, and never a rejection.
+ * `onProgress` gets the finished part, 0 to 1, if known. Never rejects: for a source that cannot be
+ * checked, the outcome is `refused`.
  */
 export async function runJob(job: Job, onProgress: (done: number) => void): Promise<JobOutcome> {
   try {

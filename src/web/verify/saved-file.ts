@@ -32,9 +32,9 @@ function findOwnEvidence(): File | null {
 }
 
 /**
- * Returns the saved page with the evidence from `source`: a bundle, a record or a saved proof, or a
- * page that contains one. The page contains no other evidence. Rejects for evidence that is not
- * JSON.
+ * Returns the saved page with the evidence from `source`, and with no other evidence. `source` is a
+ * bundle, a record, a saved proof, or a page that contains one of these. Rejects for evidence that
+ * is not JSON.
  */
 export async function writeEvidencePage(source: Blob): Promise<{
   readonly page: string
@@ -61,7 +61,7 @@ function hashIn(evidence: Json): string | null {
   return typeof hash === 'string' && /^[0-9a-f]{64}$/.test(hash) ? hash : null
 }
 
-/** Searches a bundle, its record, a saved proof, or a record. */
+/** True if the evidence, its record, or a completion in its list has one of these members. */
 function hasMember(evidence: Json, names: readonly string[]): boolean {
   const page = memberAt(evidence, 'completions')
   const places = [evidence, memberAt(evidence, 'record'), ...(isJsonArray(page) ? page : [])]
@@ -76,7 +76,10 @@ async function fetchPage(): Promise<string> {
   return page
 }
 
-/** What this file states about its maker, and its digest. Null when the page is incomplete. */
+/**
+ * Returns this page's digest, and what the page states about its maker. Null when the page is
+ * incomplete.
+ */
 export function readOwnPage(): EvidencePage | null {
   try {
     return readEvidencePage(encodeUtf8(writeOwnPage()))

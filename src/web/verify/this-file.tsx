@@ -2,7 +2,7 @@ import { useMemo } from 'preact/hooks'
 import { Hex } from '../kit/values.tsx'
 import { OWN_EVIDENCE, readOwnPage } from './saved-file.ts'
 
-/** What a saved page states about itself, and how far to trust this. */
+/** Shows what a saved page states about itself, and how far to trust these statements. */
 export function ThisFile() {
   const own = useMemo(readOwnPage, [])
   return (

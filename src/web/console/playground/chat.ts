@@ -71,7 +71,7 @@ export async function ask(
         model,
         messages,
         stream: true,
-        // Makes the chunks contain the usage, as the signed response does.
+        // The signed response contains the usage, so the streamed chunks must contain it too.
         stream_options: { include_usage: true },
       }),
     })
@@ -95,7 +95,7 @@ export function awaitCallAnchor(
 /** An anchor normally takes seconds. A longer time means a fault of the chain or the relayer. */
 const ANCHOR_TIMEOUT_MS = 5 * 60_000
 
-/** The client refused an answer. The message states the reason for people. */
+/** The client refused an answer. The message states the reason in plain words. */
 export class AnswerRefused extends Error {
   readonly refusal: ClientRefusal
 

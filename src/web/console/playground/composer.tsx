@@ -1,6 +1,6 @@
 import { useRef } from 'preact/hooks'
 
-/** Always visible on a narrow screen. */
+/** On a narrow screen, this form is always visible. */
 export function Composer({
   isRunning,
   canSend,

@@ -26,7 +26,7 @@ export type EnclaveConnection =
       readonly affidavit: Affidavit
       /** True if the connection may depend on another root than AWS's. */
       readonly isDevelopment: boolean
-      /** True if only a development gateway lists this enclave as expected. */
+      /** True if the enclave is expected only because a development gateway lists it. */
       readonly isGatewaysWord: boolean
     }
   | { readonly kind: 'refused'; readonly refusal: ClientRefusal }

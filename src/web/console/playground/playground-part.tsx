@@ -17,7 +17,7 @@ import { WhoAnswers } from './who-answers.tsx'
 
 const loadChat = () => import('./chat.ts')
 
-/** Within this distance from its end, the conversation scrolls with new text. */
+/** The conversation scrolls with new text if the view is at most this far from the end. */
 const END_PX = 40
 
 /** Verified chat. The client runs in this page, and the page shows what the client checks. */
@@ -46,7 +46,7 @@ export function PlaygroundPart() {
   const follow = () => {
     const { scrollHeight = 0, scrollTop = 0, clientHeight = 0 } = log.current ?? {}
     const isAtEnd = scrollHeight - scrollTop - clientHeight < END_PX
-    // New text increases the distance too, but only the reader scrolls back.
+    // A smaller `scrollTop` means that the reader scrolled back. New text only moves the end away.
     if (isAtEnd || scrollTop < lastTop.current) isFollowed.current = isAtEnd
     lastTop.current = scrollTop
   }

@@ -2,7 +2,7 @@ import type { Check } from '../../../../attestation/finding.ts'
 import type { AnchoredEvidence } from '../../../../client/anchored.ts'
 import type { AffidavitErrorCode, Proof } from '../../../../client/index.ts'
 
-/** The client's refusal, and the checks before it. */
+/** Why the client refused an answer, and the checks that the client had made. */
 export type ClientRefusal = {
   readonly code: AffidavitErrorCode
   readonly message: string

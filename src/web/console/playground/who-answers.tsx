@@ -19,8 +19,8 @@ function stateOf(connection: EnclaveConnection): readonly [Tone, string] {
 }
 
 /**
- * Beside the conversation. On a narrow screen, folded under one line with the enclave and its
- * state.
+ * The panel beside the conversation. On a narrow screen, one line shows the enclave and its state,
+ * and the rest is folded.
  */
 export function WhoAnswers({
   model,
