@@ -29,10 +29,7 @@ export type ReceiptV3 = ReceiptMembers &
   }
 
 export type ReceiptCredential = {
-  /**
-   * Whose credential was used, as the enclave states. For an unencrypted call without a demand, as
-   * the gateway states.
-   */
+  /** The enclave states this. For an unencrypted call without a demand, the gateway does. */
   readonly from: 'caller' | 'operator' | 'none'
   /** True if the request demanded this credential (`affidavit.credential`). */
   readonly demanded: boolean

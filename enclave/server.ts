@@ -33,10 +33,7 @@ import {
 
 const HEAD_ATTESTATION_BYTES_MAX = 4_096
 
-/**
- * Size limit of a request with proofs of a commit, bytes. Each encrypted call adds about 2,000
- * bytes.
- */
+/** Size limit of a request with proofs, bytes. Each encrypted call adds about 2,000. */
 const PROOFS_REQUEST_BYTES_MAX = 1024 * 1024
 
 /** Size limit of a call's headers, bytes. They hold context and credential as base64url of JSON. */

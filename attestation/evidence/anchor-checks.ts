@@ -115,10 +115,7 @@ function checkHeader({ number, hash }: BundleBlock, header: BlockHeader): Findin
   return `block ${number}, ${hash}`
 }
 
-/**
- * Refuses a block from before the completion or the document, because the completion would look
- * older.
- */
+/** Refuses a block before the completion, because the completion would look older. */
 function checkAnchorTime({ record }: EvidenceBundle, { timestamp }: BlockHeader): Finding {
   const documentMs = decodeAttestationPayload(decodeBase64(record.attestation)).timestampMs
   const blockMs = timestamp * 1000

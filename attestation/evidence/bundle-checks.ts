@@ -116,10 +116,7 @@ export type BundleFacts = {
   readonly finishedAt: number
   /** Measurements of the enclave, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /**
-   * The release with these measurements. Null if a set of measurements matched or no release is
-   * expected.
-   */
+  /** The expected release with these measurements. Null if a set of measurements matched. */
   readonly release: Release | null
   /**
    * Digest of the boot configuration, 32 bytes. BundlePolicy.configurations has the accepted

@@ -67,10 +67,7 @@ export type BootStatementFacts = {
   readonly timestampMs: number
   /** All PCR values of the document, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /**
-   * The release with these measurements. Null if a set of measurements matched or no release is
-   * expected.
-   */
+  /** The expected release with these measurements. Null if a set of measurements matched. */
   readonly release: Release | null
 }
 
@@ -147,10 +144,7 @@ export async function verifyBootStatement(
   return { ...judgement, checks, facts: { notary, heads, timestampMs, measurements, release } }
 }
 
-/**
- * Throws PolicyError as readContext does if `given` has inherited members, which ownMembers would
- * miss.
- */
+/** Throws PolicyError if `given` inherits members, because ownMembers would miss them. */
 function readOwn<Given extends BundleContext>(given: Given): Given {
   if (!hasOwnMembersAlone(given)) readContext(given)
   return ownMembers(given)

@@ -75,10 +75,7 @@ export type HeadAttestationFacts = {
   readonly notBefore: { readonly number: number; readonly hash: string } | null
   /** Measurements of the enclave, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /**
-   * The release with these measurements. Null if a set of measurements matched or no release is
-   * expected.
-   */
+  /** The expected release with these measurements. Null if a set of measurements matched. */
   readonly release: Release | null
 }
 

@@ -96,10 +96,7 @@ export function importKeyOf(certificate: Certificate): Promise<EcdsaKey | null> 
   return key
 }
 
-/**
- * Parses as parseCertificate does, but accepts any kind of key and signature. Throws
- * AttestationError.
- */
+/** Parses as parseCertificate does, for any key and signature. Throws AttestationError. */
 export function readCertificate(
   der: Uint8Array<ArrayBuffer>,
   where: string,

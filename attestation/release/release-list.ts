@@ -26,11 +26,9 @@ export const REASON_LENGTH_MAX = 500
  */
 export type ReleaseEntry = {
   readonly release: Release
-  /** Documents are accepted from this time on: ISO 8601, a whole second. Null: from any time. */
+  /** Documents are accepted from this second on, ISO 8601. Null: from any time. */
   readonly accepted_from: string | null
-  /**
-   * Documents are not accepted from this time on: ISO 8601, a whole second. Null: no end is known.
-   */
+  /** Documents are refused from this second on, ISO 8601. Null: no end is known. */
   readonly accepted_until: string | null
   /** If the release is revoked, its documents are never accepted. */
   readonly revoked: { readonly at: string; readonly reason: string } | null

@@ -9,10 +9,7 @@ import { KEY_BYTES, type KeyPair, publicKeyOf } from './hpke.ts'
 
 /** How often a new key is made, milliseconds. */
 export const ROTATION_MS = 3_600_000
-/**
- * Lifetime of a key, milliseconds. It is longer than ROTATION_MS, so that calls under the previous
- * key still succeed.
- */
+/** Lifetime of a key, milliseconds. Calls under the previous key succeed until its end. */
 export const LIFETIME_MS = 2 * ROTATION_MS
 /**
  * The stated validity starts this long before the key is made, for callers with slow clocks. It

@@ -48,8 +48,7 @@ export async function openCall(
   try {
     return await readCall(request, { ...options, room })
   } catch (error) {
-    // Some senders read no answer before they have sent the whole call, so the rest is read and
-    // dropped.
+    // Some senders read no answer until the whole call is sent, so the rest is read and dropped.
     request.resume()
     if (error instanceof FormatError) throw badCiphertext()
     if (error instanceof CallFault) throw error

@@ -1,9 +1,6 @@
 import type { AnchorProof } from '../protocol/enclave-api.ts'
 
-/**
- * How long a sealed call waits for the gateway's commit, milliseconds. The gateway's own limit is
- * 60 s.
- */
+/** A sealed call waits this long for its commit, milliseconds. The gateway waits 60 s. */
 export const PROOF_TIMEOUT_MS = 65_000
 
 /** The result of the wait. `late`: PROOF_TIMEOUT_MS has ended. `gone`: the caller has left. */

@@ -33,9 +33,7 @@ export function weighJson(text: Uint8Array | string, size: JsonSize): number {
   return utf8Bytes * (isPlain ? TEXT_FACTOR : WIDE_TEXT_FACTOR) + weighSize(size)
 }
 
-/**
- * Returns the bytes of memory of a sealed text: one per character, two if the text is not ASCII.
- */
+/** Returns the memory of a sealed text, bytes: one per character, two if any is not ASCII. */
 export function weighString(text: string): number {
   const utf8Bytes = Buffer.byteLength(text)
   return utf8Bytes === text.length ? utf8Bytes : Math.max(utf8Bytes, 2 * text.length)

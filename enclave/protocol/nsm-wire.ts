@@ -59,10 +59,7 @@ export function encodeFrame(message: Uint8Array): Uint8Array {
   return Buffer.concat([head, message])
 }
 
-/**
- * Returns the messages from a socket in order. Throws RangeError for a message longer than
- * `bytesMax`.
- */
+/** Returns the messages in order. Throws RangeError for a message above `bytesMax`. */
 export async function* readFrames(
   chunks: AsyncIterable<Uint8Array>,
   bytesMax: number,

@@ -50,9 +50,7 @@ export function unlikePattern(pattern: string): Fault {
 /** Maximum number of faults of one request that an answer contains. */
 export const FAULTS_MAX = 50
 
-/**
- * Maximum length of a member name in a fault. Longer names are cut, because callers choose names.
- */
+/** Maximum length of a member name in a fault. Longer names are cut. */
 export const LOC_NAME_LENGTH_MAX = 128
 
 /** The `loc` of a fault: the part of the request, and the path to the value. */

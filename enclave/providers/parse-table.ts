@@ -5,9 +5,7 @@ import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
 import type { Json } from '../../attestation/json/value.ts'
 import type { ProviderEntry } from '../protocol/enclave-api.ts'
 
-/**
- * Maximum number of entries in a table, and of patterns in an entry. The built-in table has fewer.
- */
+/** Maximum number of entries in a table, and of patterns in an entry. */
 export const PROVIDERS_MAX = 64
 const PATTERNS_MAX = 256
 const PATTERN = { form: /^[\s\S]{1,256}$/, expectation: 'a pattern of 1 to 256 characters' }

@@ -116,10 +116,7 @@ function requestHeaders(call: ProviderCall): Record<string, string> {
   }
 }
 
-/**
- * Sends a call. If a kept connection has a key that is not accepted, closes it and returns
- * `other_key`.
- */
+/** Sends a call. Returns `other_key` if a kept connection has a key that is not accepted. */
 async function exchange(
   request: ClientRequest,
   call: ProviderCall,
@@ -157,8 +154,7 @@ async function exchange(
       }
       cancel.signal.addEventListener('abort', abandon)
       if (cancel.signal.aborted) abandon()
-      // This listener stays until the request ends, because errors can also follow the answer's
-      // head.
+      // The listener stays until the request ends, because errors can follow the answer's head.
       request.on('error', (error) => reject(toFault(error, { provider, isConnected })))
       request.on('upgrade', (_, socket) => {
         socket.destroy()

@@ -76,10 +76,7 @@ export class EventParser {
     return events
   }
 
-  /**
-   * Adds a pending event to `events`. Call this after a clean end of the stream. Throws as `push`
-   * does.
-   */
+  /** Adds a pending event. Call this after a clean end of the stream. Throws as `push` does. */
   end(events: ServerEvent[] = []): readonly ServerEvent[] {
     if (this.pending.length > 0) this.endLine(NO_BYTES, events)
     this.endEvent(events)

@@ -172,9 +172,7 @@ function readContent(choice: OpenChoice, value: Json, { join }: CallTerms): Json
   return value.map(withoutIndex)
 }
 
-/**
- * Removes the index, because some readers merge parts with the same index and others append them.
- */
+/** Removes the index, because some readers merge parts by their index and others do not. */
 function withoutIndex(part: Json): Json {
   if (!isJsonObject(part) || part.index === undefined) return part
   const { index: _, ...others } = part
@@ -207,9 +205,7 @@ function joinHalves(choice: OpenChoice, path: string, text: string): string {
   return isHalf ? whole.slice(0, -1) : whole
 }
 
-/**
- * Leaves out an id, name or number that repeats, because clients append the second to the first.
- */
+/** Leaves out a repeated id, name or number, because clients append it to the first. */
 function readOnce(choice: OpenChoice, path: string, members: JsonObject): JsonObject {
   const read: Record<string, Json> = {}
   for (const [name, value] of Object.entries(members)) {

@@ -153,10 +153,7 @@ export class MessagesReader implements StreamReader {
   }
 }
 
-/**
- * The members of each event, apart from `type`. Others are left out, so that no event has two
- * meanings.
- */
+/** Members beside `type`. Others are left out, so that no event has two meanings. */
 const MEMBERS: ReadonlyMap<string, readonly string[]> = new Map([
   ['message_start', ['message']],
   ['content_block_start', ['index', 'content_block']],

@@ -111,9 +111,7 @@ export function beginItem(index: number, given: JsonObject, ids: Set<string>): S
   return { index, id, added, parts: { content: [], summary: [] }, whole: null, done: null }
 }
 
-/**
- * Applies the checks of a stream to a whole item. `hasEnded`: false if its last text may be cut.
- */
+/** Checks a whole item like a streamed one. `hasEnded`: false if its last text may be cut. */
 export function checkWholeItem(item: JsonObject, ids: Set<string>, hasEnded: boolean): void {
   const begun: Record<string, Json> = { ...item }
   for (const [channel, { member, part }] of channelsOf(item)) {

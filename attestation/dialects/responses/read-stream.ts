@@ -41,10 +41,7 @@ const PROGRESS_ITEM =
   /^response\.(?:(?:web_search|file_search|code_interpreter|image_generation|mcp)_call|mcp_list_tools)$/
 const PROGRESS_VERB = /^(?:in_progress|searching|interpreting|generating|completed|failed)$/
 
-/**
- * Maximum number of annotations that only the end event of a part has. Each becomes an event with
- * an id.
- */
+/** Maximum number of annotations that only the end event of a part has. */
 const ANNOTATIONS_MAX = 1_000
 
 /**
