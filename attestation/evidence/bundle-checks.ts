@@ -116,7 +116,7 @@ export type BundleFacts = {
   readonly finishedAt: number
   /** Measurements of the enclave, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /** The expected release with these measurements. Null if a set of measurements matched. */
+  /** Null if the policy accepts the code by its measurements, not by a release. */
   readonly release: Release | null
   /**
    * Digest of the boot configuration, 32 bytes. BundlePolicy.configurations has the accepted

@@ -67,7 +67,7 @@ export type BootStatementFacts = {
   readonly timestampMs: number
   /** All PCR values of the document, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /** The expected release with these measurements. Null if a set of measurements matched. */
+  /** Null if the policy accepts the code by its measurements, not by a release. */
   readonly release: Release | null
 }
 

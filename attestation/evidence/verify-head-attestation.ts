@@ -75,7 +75,7 @@ export type HeadAttestationFacts = {
   readonly notBefore: { readonly number: number; readonly hash: string } | null
   /** Measurements of the enclave, 48 bytes each by index. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
-  /** The expected release with these measurements. Null if a set of measurements matched. */
+  /** Null if the policy accepts the code by its measurements, not by a release. */
   readonly release: Release | null
 }
 
