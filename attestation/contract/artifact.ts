@@ -36,7 +36,7 @@ export const DEPLOYMENT: {
   address: create2Address(AFFIDAVIT.bytecode),
 }
 
-/** Computed without ethers, because audits load this file and are installed without ethers. */
+/** Computes the address without ethers, because audits load this file and do not have ethers. */
 function create2Address(bytecode: string): string {
   const parts = [CREATE2_PROXY, SALT].map((text) => decodeHex(text.slice(2)))
   const code = keccak_256(decodeHex(bytecode.slice(2)))

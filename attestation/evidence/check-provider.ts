@@ -91,7 +91,7 @@ function sayFault(fault: unknown): string {
   return fault instanceof ProofError ? `${fault.code}: ${fault.message}` : reasonOf(fault)
 }
 
-/** The facts of judged evidence. Null without evidence. `isAccepted`: it passed the policy. */
+/** Facts of judged evidence, or null. `isAccepted`: the evidence passed the policy. */
 export function providerFactsOf(
   { model: { requested, returned } }: Receipt,
   judged: ProviderJudgement | null,

@@ -45,12 +45,12 @@ export const NO_CHUNKS: ChunkState = {
 
 /**
  * Converts a chunk from a provider or a backend (any JSON object; attacker-controlled) into the
- * form of interface 2.2 and part 6. Returns zero to three chunks that mean the same to all readers
- * (rules.md). Pure. `state.choices` is `before.choices` itself if this chunk does not affect the
- * next chunk. A text does not end with half a character, but may contain one: see makeWellFormed.
+ * form of the interface (2.2 and part 6). Returns zero to three chunks that mean the same to all
+ * readers (rules.md). Pure. `state.choices` is `before.choices` itself if this chunk does not
+ * affect the next chunk. A text may contain half a character (makeWellFormed), but not at its end.
  * Throws FormatError `invalid_chunk` for a wrong shape, a choice that was not requested, more than
- * CARRIED_MEMBERS_MAX waiting members, and content after a choice's end; `changed_name`,
- * `changed_type` and `changed_finish` for content that two readers would understand differently.
+ * CARRIED_MEMBERS_MAX carried members, and content after a choice's end; `changed_name`,
+ * `changed_type` and `changed_finish` for content that readers would understand differently.
  */
 export function normalizeChunk(
   terms: StreamTerms,
@@ -119,9 +119,9 @@ export function normalizeChunk(
 }
 
 /**
- * The usage chunk after the last chunk: `visible` (empty choices) for a caller who asked for usage,
- * `hidden` only for the record. Null if the provider stated no usage. Without `visible`, the
- * caller's chunks assemble to the recorded response without its usage.
+ * Returns the usage chunk after the last chunk: as `visible` (empty choices) if the caller asked
+ * for usage, otherwise as `hidden`, so that only the recorded response has the usage. Both are null
+ * if the provider stated no usage.
  */
 export function finishChunks(
   terms: StreamTerms,
