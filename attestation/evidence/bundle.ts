@@ -107,7 +107,7 @@ export type BundleBlock = {
 }
 
 /**
- * Reads the bundle in attacker-controlled `json` (read its text with parseExactJson). It must have
+ * Reads the bundle in attacker-controlled `json`, a result of parseExactJson. The bundle must have
  * exactly the members of the format, each in its canonical form, hex in lower case, and a receipt
  * of its version. Throws FormatError `unknown_bundle` (another format or version),
  * `invalid_bundle`, `invalid_log_proof`, `invalid_receipt`, `invalid_call_request`. The messages

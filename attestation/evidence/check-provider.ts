@@ -26,7 +26,7 @@ export async function judgeProvider(
   policy: ProviderPolicy | null,
 ): Promise<ProviderJudgement | null> {
   if (provider_evidence === undefined) return null
-  // Loaded only for bundles with evidence: it is a third of all code that verifies a bundle.
+  // Loaded only for bundles with evidence: the module is a third of the verifier's code.
   const { verifyProviderEvidence } = await import(
     '../providers/evidence/verify-provider-evidence.ts'
   )

@@ -228,8 +228,8 @@ function checkProvider({ boot_configuration, record }: EvidenceBundle): Finding 
 }
 
 /**
- * Checks that the answer is whole, or that `accepted` has its outcome. Any other outcome counts as
- * not checked, so the bundle is not verified. Does NOT prove who cut the answer.
+ * Checks that the answer is whole, or that `accepted` lists the outcome. Any other outcome counts
+ * as not checked, so the bundle is not verified. Does NOT prove who cut the answer.
  * `client_disconnected` means that the gateway closed its connection to the enclave, perhaps on
  * purpose.
  */

@@ -23,7 +23,7 @@ import {
 export type CertificateProfile = {
   /** The curve of the keys, and of the issuers' signatures. */
   readonly curve: EcdsaCurve
-  /** True for types of extensions whose values need not be DER. These values are kept unread. */
+  /** True for types of extensions whose values need not be DER. These values are not parsed. */
   isOpaque(type: string): boolean
   /**
    * Types of critical extensions that are accepted in addition to the checked types. Default: none.

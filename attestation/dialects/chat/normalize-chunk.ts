@@ -89,8 +89,7 @@ export function normalizeChunk(
   for (const [position, item] of listOf(choices).entries()) {
     const choice = objectOf(item, 'each choice')
     const index = indexOf(choice.index ?? position, 'a choice')
-    // Many readers join the texts of all choices, and would show an answer that the provider never
-    // sent.
+    // Refuses choices that were not requested: many readers would join their texts to the answer.
     if (index >= Math.max(1, terms.choicesAsked))
       throw invalidChunk('expected no more choices than were asked for')
     if (seen.has(index)) throw invalidChunk('expected each choice once in a chunk')

@@ -117,7 +117,7 @@ function merged(whole: Merged, name: string, value: Json): Json {
   return typeof known === 'string' ? known + String(value) : value
 }
 
-/** Limits for deltas that wait for a call's name: their number, and UTF-16 units of JSON. */
+/** Limits for deltas that wait for a call's name: their number, and UTF-16 units in all. */
 const WAITING_MAX = 64
 const WAITING_LENGTH_MAX = 64 * 1024
 
