@@ -35,8 +35,8 @@ export function completionDigest(hash: Uint8Array): Uint8Array {
  * Recovers the public key (65 bytes) of the account that signed `digest` (32 bytes). A forged
  * signature results in a key too, so compare the key with the expected key. Throws FormatError
  * `invalid_signature` (not 65 bytes; v not 27 or 28; r or s out of range), `high_s` (EIP-2: s over
- * half the order), ProofError `unrecoverable` (no point has this r). `recover` computes the point,
- * so a caller can pass a faster function.
+ * half the order), ProofError `unrecoverable` (no point has this r). Callers can pass a faster
+ * `recover`, the function that computes the point.
  */
 export function recoverPublicKey(
   signed: { readonly digest: Uint8Array; readonly signature: Uint8Array },

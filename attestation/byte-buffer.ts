@@ -1,6 +1,5 @@
 /**
- * Joins bytes that arrive in parts in one growing array, because a list of one-byte parts would
- * need much more memory.
+ * Joins parts of bytes in one growing array. A list of one-byte parts would need much more memory.
  */
 export class ByteBuffer {
   private bytes: Uint8Array = new Uint8Array(0)

@@ -37,7 +37,7 @@ export function encodeBase64(bytes: Uint8Array): string {
   }
   const missing = (3 - (bytes.length % 3)) % 3
   digits.fill(PADDING_CODE, digits.length - missing)
-  // Decodes all digits at once, because every use of a text joined from many pieces is slow.
+  // Decodes all digits at once, because a text that is joined from many pieces is slow to read.
   return utf8Decoder.decode(digits)
 }
 
@@ -82,7 +82,7 @@ export function decodeBase64Url(text: string): Uint8Array<ArrayBuffer> {
   return decodeBase64(standard.padEnd(Math.ceil(text.length / 4) * 4, '='))
 }
 
-/** UTF-8 bytes of `text`. A lone surrogate becomes U+FFFD, so callers check for it first. */
+/** UTF-8 bytes of `text`. The caller must exclude lone surrogates, which become U+FFFD. */
 export function encodeUtf8(text: string): Uint8Array {
   return utf8.encode(text)
 }

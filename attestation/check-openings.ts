@@ -3,7 +3,7 @@ import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from 
 
 /**
  * Checks that each choice of a kept stream begins with its role, because some readers do not show
- * the calls of a choice without a role. checkChunk must have accepted the chunks. Throws
+ * the tool calls of a choice without a role. checkChunk must have accepted the chunks. Throws
  * FormatError `invalid_chunk`.
  */
 export function checkOpenings(chunks: readonly JsonObject[]): void {

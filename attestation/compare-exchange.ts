@@ -50,18 +50,18 @@ export type ExchangeCheckName =
   | 'answer given' //    the answer has the evidence's response_hash (a stream: the stream_hash)
   | 'proof given' //     the answer and the evidence have the same proof members
 
-/** The outcome of one comparison. A comparison that was not checked has not passed. */
+/** The outcome of one comparison. A comparison that was not made has not passed. */
 export type ExchangeCheck = Check<ExchangeCheckName>
 
 /**
  * Compares evidence with the data that a caller kept from a call. `evidence` is a stored record or
  * the record of a bundle, whole or redacted. Evidence and answer are attacker-controlled: read
  * their text with parseExactJson, and the text of the caller's own request with parseStrictJson.
- * Only the parts that were given are checked. Never throws.
+ * Checks only the parts that `kept` has. Never throws.
  *
- * Does NOT prove: that the evidence is valid (verifyBundle and verifyRecord check that); that this
- * caller made the call, or made it only once. Callers who send the same request have the same
- * request hash, unless the request has a nonce.
+ * Does NOT prove: that the evidence is valid (see verifyBundle and verifyRecord); that this caller
+ * made the call, or made it only once. Callers who send the same request have the same request
+ * hash, unless the request has a nonce.
  *
  * @example
  * const { record } = parseExactJson(bundleFile)
@@ -194,7 +194,7 @@ function compareRequest(record: JsonObject, request: Json): Finding {
   return `the request of the evidence, SHA-256 ${requestHash}`
 }
 
-/** Checks the kept answer with verifyRecord, using the record's proof. The request is withheld. */
+/** Checks the kept answer with verifyRecord, the record's proof and the hash of the request. */
 function compareAnswer(record: JsonObject, answer: KeptAnswer): Finding {
   const dialect = dialectNameOf(record)
   if (answer.kind === 'events' || eventDialectOf(dialect) !== null)
@@ -239,8 +239,8 @@ function compareEvents(record: JsonObject, answer: KeptAnswer): Finding {
 }
 
 /**
- * Returns true if only the usage is missing in a kept stream, because the caller did not ask for
- * usage. False for receipts after version 1, because their stream hash is compared instead.
+ * Returns true if a kept stream lacks only the usage, which the caller did not ask for. False for
+ * receipts after version 1, because their stream hash is compared instead.
  */
 function isWithoutUsage(record: JsonObject, answer: KeptAnswer): boolean {
   const response = memberOf(record, 'response')
@@ -268,7 +268,7 @@ function compareProof(record: JsonObject, answer: KeptAnswer): Finding {
   return `${members.map(([name]) => name).join(', ')} as in the evidence`
 }
 
-/** Returns true also for a log proof with a newer head for the same receipt, because logs grow. */
+/** Returns true for the record's value, and for a log proof of its receipt under another head. */
 function isProofOf(record: JsonObject, name: string, value: Json): boolean {
   const expected = memberOf(record, name)
   if (expected !== undefined && canonicalizeJson(expected) === canonicalizeJson(value)) return true

@@ -23,7 +23,7 @@ export const PROOF_MEMBERS = [
   'log',
 ] as const
 
-/** Version of a receipt. It decides which members are hashed (isProofMember). */
+/** The version of a receipt decides which members are hashed (isProofMember). */
 export type ReceiptVersion = 1 | 2 | 3
 
 /** The hashes of one completion (hex, no prefix) and the hashed texts. */
@@ -70,8 +70,8 @@ export function asksForUsage(request: JsonObject): boolean {
 }
 
 /**
- * The request without members that are null, at its top level and at the top level of each message.
- * Returns `request` itself if it has no such member.
+ * The request without null members at its top level and at the top level of each message. Returns
+ * `request` itself if it has no such member.
  */
 export function stripUnsetMembers(request: JsonObject): JsonObject {
   const { messages } = request

@@ -15,8 +15,8 @@ export type SignatureFacts = {
  * recoverPublicKey. Throws FormatError as completionDigest and recoverPublicKey do, ProofError
  * `wrong_signer`.
  *
- * Does NOT prove that the key is an enclave's (that is what the attestation document is for), nor
- * when it signed.
+ * Does NOT prove that the key is an enclave's (an attestation document is needed), nor the time of
+ * the signature.
  *
  * @example
  * const { hash, signature, public_key } = parseExactJson(recordFile)

@@ -3,7 +3,7 @@ import { isJsonArray, isJsonObject, type JsonObject, memberOf } from './json/val
 /**
  * Returns a description of a member that comes too late in the chunks, or null. A choice must not
  * continue after its `finish_reason`, because some readers stop there. A second `usage` is refused,
- * because some readers take the first. Needed only for chunks without a stream hash.
+ * because some readers take the first. Needed only if no stream hash covers the chunks.
  */
 export function findLateMember(chunks: readonly JsonObject[]): string | null {
   const finished = new Set<string>()

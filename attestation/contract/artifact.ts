@@ -5,7 +5,7 @@ import artifact from './artifact.json' with { type: 'json' }
 /**
  * The compiled contract (src/chain/contract/Affidavit.sol), 0x hex. `bytecode` creates the contract
  * (no constructor arguments, no value). The created contract then has the code `deployedBytecode`
- * on every chain. A test recompiles the source and compares every byte of artifact.json.
+ * on every chain. A test recompiles the source and compares all bytes with artifact.json.
  */
 export const AFFIDAVIT: {
   readonly compiler: string
@@ -36,7 +36,7 @@ export const DEPLOYMENT: {
   address: create2Address(AFFIDAVIT.bytecode),
 }
 
-/** Computed without ethers, because audits load this file and are installed without ethers. */
+/** Computes the address without ethers, because audits load this file and do not have ethers. */
 function create2Address(bytecode: string): string {
   const parts = [CREATE2_PROXY, SALT].map((text) => decodeHex(text.slice(2)))
   const code = keccak_256(decodeHex(bytecode.slice(2)))

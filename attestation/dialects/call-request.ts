@@ -30,9 +30,9 @@ export type CallRequest = {
 }
 
 /**
- * Returns the hashed headers of a call: those of its dialect, and the header with the demands. If
- * the demands in the body have `headers`, only these are used, because HTTP headers are never
- * encrypted. Throws FormatError `invalid_call_request` for a header of another form, and as
+ * Returns the hashed headers of a call: the headers of its dialect, and the header with the
+ * demands. If the demands in the body have `headers`, only these are used, because HTTP headers are
+ * never encrypted. Throws FormatError `invalid_call_request` for a malformed header, and as
  * demandsOf does.
  */
 export function hashedHeaders(

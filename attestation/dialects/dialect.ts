@@ -18,17 +18,16 @@ export type DialectEvent = { readonly event: string; readonly data: JsonObject }
 
 /**
  * Reads one stream from a provider (attacker-controlled) and returns the events that callers
- * receive. Accepts only streams that every reader assembles to the same answer (README.md,
+ * receive. Accepts only streams that every reader assembles to the same answer (formats.md,
  * Streams). Adds missing names of events, and leaves out unknown events.
  */
 export type StreamReader = {
   /** True after `read` has returned the last event. */
   readonly isEnded: boolean
   /**
-   * Reads the next event and returns the resulting events, which callers receive. Throws
-   * FormatError for an event that two readers would understand differently, and `upstream_failure`
-   * for an event that reports an error. The stream then ends, and `response` covers the earlier
-   * events.
+   * Reads the next event. Returns the events that callers receive. Throws FormatError for an event
+   * that two readers would understand differently, and `upstream_failure` for an event that reports
+   * an error. After an error, the stream has ended, and `response` covers the earlier events.
    */
   read(event: DialectEvent): readonly DialectEvent[]
   /** The answer from all events so far, without its proof member. */

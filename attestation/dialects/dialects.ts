@@ -25,9 +25,8 @@ import { findHiddenInResponses } from './responses/request.ts'
 import { type TokenUsage, usageOf } from './usage.ts'
 
 /**
- * An API whose calls keep their own form when they are hashed and streamed (README.md). A request
- * is a JSON object as records contain it: the body of a chat call, or `dialect`, `headers` and
- * `body`.
+ * An API. Its calls are hashed and streamed in its own form (README.md). A request is a JSON object
+ * as records contain it: the body of a chat call, or `dialect`, `headers` and `body`.
  */
 export type Dialect = {
   readonly name: DialectName
@@ -37,7 +36,7 @@ export type Dialect = {
   readRequest(request: JsonObject): CallRequest
   /** Throws FormatError. */
   demandsOf(request: JsonObject): Demands
-  /** The request as it is hashed. Returns `request` itself if it has this form. */
+  /** The request as it is hashed. Returns `request` itself if it already has this form. */
   hashedRequest(request: JsonObject): JsonObject
   /** The first member that hides a part of the prompt. Null without such a member. */
   findHidden(body: JsonObject): RefusedMember | null

@@ -27,12 +27,12 @@ type KeptStreamReader = {
 
 /**
  * Reads all events of a stream in the order of their arrival. They are attacker-controlled. Accepts
- * only a whole stream that every reader assembles to the same answer, as an enclave sends it. Skips
- * bare pings and keep-alives, which are not hashed. Throws FormatError as StreamReader.read does,
- * `unsettled_event` for an event that an enclave would leave out or write differently, `cut_stream`
- * if the last event is missing, `late_event` for an event after the last, `missing_proof` if the
- * last event has no proof, `invalid_stream` for a dialect whose streams have no named events. Does
- * NOT check the proof.
+ * only a whole stream in the form of an enclave: every reader assembles it to the same answer.
+ * Skips bare pings and keep-alives, which are not hashed. Throws FormatError as StreamReader.read
+ * does, `unsettled_event` for an event that an enclave would leave out or write differently,
+ * `cut_stream` if the last event is missing, `late_event` for an event after the last,
+ * `missing_proof` if the last event has no proof, `invalid_stream` for a dialect whose streams have
+ * no named events. Does NOT check the proof.
  */
 export function readKeptStream(name: DialectName, events: readonly DialectEvent[]): KeptStream {
   const dialect = eventDialectOf(name)
@@ -42,7 +42,7 @@ export function readKeptStream(name: DialectName, events: readonly DialectEvent[
   return reader.end()
 }
 
-/** Does the same as readKeptStream for a stream whose events still arrive. */
+/** Does the same as readKeptStream for events that arrive one after another. */
 export function openKeptStream(dialect: EventDialect): KeptStreamReader {
   const reader = dialect.openStream()
   const hash = sha256.create()

@@ -2,7 +2,7 @@ import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from 
 import { isEmpty } from './dialect.ts'
 
 /**
- * Members that are not searched. Data and schemas of tools do not refer to stored content, and an
+ * Members that are not searched. A tool's schemas and data do not refer to stored content, and an
  * earlier answer only cites files.
  */
 const UNSEARCHED = 'parameters input_schema schema arguments env annotations results'.split(' ')

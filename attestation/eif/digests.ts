@@ -3,7 +3,7 @@ import { sha384 } from '@noble/hashes/sha2.js'
 /** node:crypto's Hash has this form. */
 export type RunningHash = {
   update(bytes: Uint8Array): unknown
-  /** The copy and the original then change independently. */
+  /** The copy and the original change independently. */
   copy(): RunningHash
   /** Ends the hash and returns its 48 bytes. */
   digest(): Uint8Array

@@ -4,14 +4,14 @@ export type EifErrorCode =
   | 'header_truncated' //        fewer bytes than a header has
   | 'magic' //                   does not begin with ".eif"
   | 'version' //                 not 2, 3 or 4
-  | 'header_flags' //            a flag is set that is not the architecture flag
+  | 'header_flags' //            a flag other than the architecture flag is set
   | 'header_reserved' //         a reserved field of the header is not zero
   | 'section_count' //           not 1 to 32 sections
   | 'section_table' //           an entry of the section table after the last section is not zero
   | 'section_order' //           a section begins before the previous section of the table
   | 'section_gap' //             there are bytes before the first section or between two sections
   | 'section_overlap' //         a section begins before the end of the header or of another section
-  | 'section_beyond_file' //     a section ends after the file does
+  | 'section_beyond_file' //     a section ends after the end of the file
   | 'trailing_data' //           bytes after the last section
   | 'section_type' //            not one of the five kinds of section
   | 'section_flags' //           a flag of a section header is set

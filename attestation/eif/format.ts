@@ -25,10 +25,10 @@ export type EifHeader = {
 type SectionPlace = { readonly offset: number; readonly dataBytes: number }
 
 /**
- * Reads the header of an attacker-controlled image of `fileBytes` bytes. Its table must cover every
- * byte of the file exactly once, in order. In another layout, the hypervisor (which reads the
- * table) and AWS's tools (which read from start to end) could see different sections. Throws
- * EifError.
+ * Reads the header of an attacker-controlled image of `fileBytes` bytes. The header's table must
+ * cover every byte of the file exactly once, in order. In another layout, the hypervisor (which
+ * reads the table) and AWS's tools (which read from start to end) could see different sections.
+ * Throws EifError.
  */
 export function parseEifHeader(bytes: Uint8Array, fileBytes: number): EifHeader {
   if (bytes.length < EIF_HEADER_BYTES)
@@ -76,7 +76,7 @@ const COUNT_OFFSET = 26
 const OFFSETS_OFFSET = 28
 const SIZES_OFFSET = OFFSETS_OFFSET + 8 * EIF_SECTIONS_MAX
 
-/** Adds bigints, because the sum of an offset and a size must not wrap around into the file. */
+/** Adds bigints: the sum of a large offset and a size must not wrap around to a small number. */
 function parseTable(view: DataView, fileBytes: bigint): readonly SectionPlace[] {
   const count = view.getUint16(COUNT_OFFSET)
   if (count < 1 || count > EIF_SECTIONS_MAX)
@@ -113,7 +113,7 @@ function parseTable(view: DataView, fileBytes: bigint): readonly SectionPlace[] 
   return sections
 }
 
-/** nitro-cli causes these faults when it signs an image that is already signed. */
+/** The end of messages about faults that nitro-cli causes when it signs an image twice. */
 const SIGNED_AGAIN =
   ': an image that was signed again keeps the size of its first signature here; sign the unsigned image'
 

@@ -187,8 +187,8 @@ type Registers = {
 }
 
 /**
- * PCR1 starts as a copy of the hash for PCR0 at the first application section. Boot sections nearly
- * always come first, so their bytes are hashed once.
+ * Copies the hash for PCR0 as the start of PCR1 when the first application section begins. Boot
+ * sections nearly always come earlier, so their bytes are hashed only once.
  */
 export function createRegisters(digests: Digests): Registers {
   const image = digests.sha384()
@@ -245,7 +245,7 @@ type EifSignature = {
   readonly certificate: Uint8Array
 }
 
-/** A limit on what equal measurements prove. */
+/** A warning about facts that equal measurements do not prove. */
 type EifWarning = { readonly code: EifWarningCode; readonly message: string }
 
 type EifWarningCode =

@@ -68,9 +68,9 @@ const NO_BLOCK_WORDS: Readonly<Record<NoBlockReason | 'not_said', string>> = {
 }
 
 /**
- * Tolerance, milliseconds: the block's time may be this much earlier than the completion. A block
- * has the time at which its slot starts (on Ethereum, up to 12 s before its last transaction), and
- * clocks differ.
+ * Tolerance, milliseconds: the block's time may be this much earlier than the completion. A block's
+ * time is the start of its slot (on Ethereum, up to 12 s before the last transaction of the block),
+ * and clocks differ.
  */
 export const ANCHOR_SKEW_MS = 60_000
 
@@ -115,7 +115,7 @@ function checkHeader({ number, hash }: BundleBlock, header: BlockHeader): Findin
   return `block ${number}, ${hash}`
 }
 
-/** Refuses a block before the completion, because the completion would look older. */
+/** Refuses a block older than the completion. The block would date the completion too early. */
 function checkAnchorTime({ record }: EvidenceBundle, { timestamp }: BlockHeader): Finding {
   const documentMs = decodeAttestationPayload(decodeBase64(record.attestation)).timestampMs
   const blockMs = timestamp * 1000
@@ -175,7 +175,7 @@ function wrongAnchor(expectation: string): ProofError {
 
 /**
  * Checks that the chain has this block and enough blocks after it. `hash`: 0x, lower case. Throws
- * ProofError. Does NOT prove that the facts of the chain are true.
+ * ProofError. Does NOT prove that the facts in `chain` are true.
  */
 export function checkBlockOnChain(
   block: { readonly chainId: number; readonly number: number; readonly hash: string },

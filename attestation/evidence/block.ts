@@ -11,7 +11,7 @@ import { decodeRlp, type RlpItem, rlpBytes, rlpList, rlpNumber, rlpUint256 } fro
 export const HEADER_BYTES_MAX = 16_384
 
 export type BlockHeader = {
-  /** Keccak-256 of the header: 0x, lower case. Look up only this value on the chain. */
+  /** Keccak-256 of the header, to look up on the chain: 0x, lower case. */
   readonly hash: string
   readonly number: number
   /** Unix seconds. The block's producer sets it. */

@@ -21,8 +21,8 @@ export type BootFacts = {
  */
 export function parseBootConfiguration(json: Json): BootFacts {
   const members = isJsonObject(json) ? json : {}
-  // Head statements have a member `format`. So a boot configuration never has a head statement's
-  // digest.
+  // Head statements have a member `format`. A boot configuration without this member has another
+  // digest than any head statement.
   if (Object.hasOwn(members, 'format'))
     throw invalid('boot_configuration', 'without a member format')
   const providers = arrayOf(memberOf(members, 'providers'), 'boot_configuration.providers')

@@ -12,7 +12,7 @@ import type { CheckTable, Judgement } from './verdict.ts'
 export type BundleCheckName = keyof typeof BUNDLE_CHECKS
 
 /**
- * All checks. The value shows when the verdict `verified` needs the check. A report has the two
+ * All checks. Each value states when the verdict `verified` needs that check. A report has the two
  * checks of a provider's evidence only if there is evidence, or a policy for the provider.
  */
 export const BUNDLE_CHECKS = {
@@ -26,7 +26,7 @@ export const BUNDLE_CHECKS = {
   hash: 'always',
   /** The public key is a secp256k1 point. */
   'public key': 'always',
-  /** The record's public key made the signature over the hash, with low s. */
+  /** The signature over the hash matches the record's public key, and has a low s. */
   signature: 'always',
   /** The receipt belongs to this completion. */
   receipt: 'always',
@@ -73,8 +73,8 @@ export const BUNDLE_CHECKS = {
   /** The transactions root in the header covers the transaction at its index. */
   'transaction in block': 'always',
   /**
-   * The receipts root in the header covers the receipt at the same index. The receipt shows success
-   * and the contract's event for this head.
+   * The receipts root in the header covers the transaction's receipt at the same index. This
+   * receipt shows success and the contract's event for this head.
    */
   'anchor outcome': 'always',
   /** The chain has this block, with enough blocks after it. */
@@ -89,7 +89,7 @@ export type BundleReport = Judgement<BundleCheckName> & {
   readonly redacted: readonly RedactablePart[]
   /** The gateway's statement about parts that it erased. Not proved. Null without a statement. */
   readonly erased: ErasureStatement | null
-  /** A hint that is not checked. Null without a source, or if the bundle is malformed. */
+  /** The stated source, not checked. Null if no source is stated, or if the bundle is malformed. */
   readonly source: BundleSource | null
   /** All checks of the provider's evidence. Empty if the bundle has no evidence. */
   readonly providerChecks: readonly ProviderCheck[]

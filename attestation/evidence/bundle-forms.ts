@@ -48,8 +48,8 @@ export function base64FormOf(invalid: (name: string, expectation: string) => For
 
 /**
  * Checks that an origin has the form of the enclave's table of providers (WHATWG URL Standard,
- * serialized): http or https; an IPv6 address, or a host of printable ASCII without upper case,
- * escapes and characters that end a host; a port unless it is the scheme's default. Throws
+ * serialized): http or https; an IPv6 address, or a host of printable ASCII that has no upper case,
+ * no escapes and no characters that end a host; a port, but not the scheme's default port. Throws
  * FormatError `invalid_bundle` naming `name`.
  */
 export function originOf(text: string, name: string): string {

@@ -10,8 +10,8 @@ export const SOURCE_URL_LENGTH_MAX = 300
 export const OPERATOR_LENGTH_MAX = 200
 
 /**
- * The stated source of a bundle: a hint that shows the reader whom to ask. It is not signed, hashed
- * or checked, and no code calls its addresses. It has at least one member.
+ * The stated source of a bundle: a hint that shows the reader whom to ask. The hint is not signed,
+ * hashed or checked, and no code fetches its URLs. At least one member is present.
  */
 export type BundleSource = {
   readonly gateway?: string
@@ -24,8 +24,8 @@ export type BundleSource = {
 const SOURCE_MEMBERS = ['gateway', 'operator', 'releases'] as const
 
 /**
- * Reads the source in attacker-controlled `json`, without other members. Throws FormatError
- * `invalid_bundle`.
+ * Reads the source in attacker-controlled `json`. Throws FormatError `invalid_bundle`, also for an
+ * unknown member.
  */
 export function parseSource(json: Json | undefined): BundleSource {
   const given = objectOf(json, 'source')

@@ -95,7 +95,7 @@ type ResponsePart = { readonly response: JsonObject } | { readonly response_hash
 /** The block of the anchor transaction. */
 export type BundleBlock = {
   readonly number: number
-  /** Look up only this value on the chain: 0x hex. */
+  /** The hash to look up on the chain: 0x hex. */
   readonly hash: string
   /** RLP, 0x hex. */
   readonly header: string
@@ -107,7 +107,7 @@ export type BundleBlock = {
 }
 
 /**
- * Reads the bundle in attacker-controlled `json` (read its text with parseExactJson). It must have
+ * Reads the bundle in attacker-controlled `json`, a result of parseExactJson. The bundle must have
  * exactly the members of the format, each in its canonical form, hex in lower case, and a receipt
  * of its version. Throws FormatError `unknown_bundle` (another format or version),
  * `invalid_bundle`, `invalid_log_proof`, `invalid_receipt`, `invalid_call_request`. The messages
@@ -369,12 +369,11 @@ export type RedactablePart = 'request' | 'response'
 /**
  * Returns a copy of the bundle in which hashes replace the request, the response or both. The rest
  * stays verifiable: who signed, the receipt, the log, the anchor. A part that is already left out
- * stays left out. The hash is computed from the part itself, so leaving out an altered part does
- * not hide the change.
+ * stays left out. The hash is computed from the part itself, so the hash of an altered part does
+ * not match the receipt.
  *
- * Does NOT hide: the times, the models and the provider, which the receipt states; nor a part that
- * can be guessed, since its hash is without salt and each guess can be tried; nor text that the
- * other part repeats.
+ * Does NOT hide: the times, the models and the provider, which the receipt states; a part that can
+ * be guessed (its hash has no salt, so each guess can be tried); text that the other part repeats.
  *
  * @example
  * const bundle = parseEvidenceBundle(parseExactJson(bundleFile))

@@ -26,7 +26,7 @@ export async function judgeProvider(
   policy: ProviderPolicy | null,
 ): Promise<ProviderJudgement | null> {
   if (provider_evidence === undefined) return null
-  // Loaded only for bundles with evidence: it is a third of all code that verifies a bundle.
+  // Loaded only for bundles with evidence: the module is a third of the verifier's code.
   const { verifyProviderEvidence } = await import(
     '../providers/evidence/verify-provider-evidence.ts'
   )
@@ -91,7 +91,7 @@ function sayFault(fault: unknown): string {
   return fault instanceof ProofError ? `${fault.code}: ${fault.message}` : reasonOf(fault)
 }
 
-/** The facts of judged evidence. Null without evidence. `isAccepted`: it passed the policy. */
+/** Facts of judged evidence, or null. `isAccepted`: the evidence passed the policy. */
 export function providerFactsOf(
   { model: { requested, returned } }: Receipt,
   judged: ProviderJudgement | null,

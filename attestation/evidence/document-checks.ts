@@ -153,8 +153,8 @@ function findRelease(document: Attempt<AttestationDocument>, policy: BundlePolic
 
 /**
  * Checks which code holds the key, and with which configuration the enclave booted. The document is
- * verified at its own time (historical mode), because the anchor limits how late the record was
- * made.
+ * verified at its own time (historical mode), because the anchor proves the latest time of the
+ * record.
  */
 export async function checkEnclave(
   bundle: EvidenceBundle,
@@ -228,8 +228,8 @@ function checkProvider({ boot_configuration, record }: EvidenceBundle): Finding 
 }
 
 /**
- * Checks that the answer is whole, or that its caller accepts how it was cut. For any other cut
- * answer the check stays open, so the bundle is not verified. Does NOT prove who cut the answer.
+ * Checks that the answer is whole, or that `accepted` lists the outcome. Any other outcome counts
+ * as not checked, so the bundle is not verified. Does NOT prove who cut the answer.
  * `client_disconnected` means that the gateway closed its connection to the enclave, perhaps on
  * purpose.
  */

@@ -14,13 +14,13 @@ import type { ProviderPolicy } from '../providers/evidence/provider-policy.ts'
 import { OUTCOMES, type Receipt } from '../receipt.ts'
 
 /**
- * What the caller demands from a bundle. Without an expected code and configuration, no bundle is
- * `verified`. Unknown names and wrong forms are refused with PolicyError.
+ * What the caller demands from a bundle. A bundle is `verified` only if the policy expects both a
+ * code and a configuration. Unknown names and wrong forms are refused with PolicyError.
  */
 export type BundlePolicy = {
   /**
-   * The accepted code: the document must match all values of one set. Not checked if left out or an
-   * empty list. An empty set is refused.
+   * The accepted code: the document must match all values of one set. Without sets and without
+   * `releases`, the code is not checked. An empty set is refused.
    */
   readonly measurements?: readonly MeasurementSet[]
   /**
@@ -30,10 +30,10 @@ export type BundlePolicy = {
   readonly releases?: AttestationPolicy['releases']
   /**
    * Digests (32 bytes, digestBootConfiguration) of the accepted boot configurations. If the matched
-   * release names a configuration, the digest must also be that one. Without any digest, here or in
-   * the release, the configuration is not checked. A configuration sets providers with their
-   * origins, certificate authorities, chain and contract: with an added CA, the operator could
-   * answer in a provider's name. Never take a digest from the gateway under test.
+   * release names a configuration, the digest must match the release too. Without any digest, here
+   * or in the release, the configuration is not checked. A configuration sets the providers and
+   * their origins, the certificate authorities, the chain and the contract. With an added CA, the
+   * operator could answer in a provider's name. Never take a digest from the gateway under test.
    */
   readonly configurations?: readonly Uint8Array[]
   /**

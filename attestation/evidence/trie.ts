@@ -13,8 +13,8 @@ export const TRIE_NODES_MAX = 17
  * Verifies that entry `index` of a block's transactions or receipts is in the trie with `root` (32
  * bytes, from the block's header), and returns the entry. `nodes`: exactly the nodes of the
  * Merkle-Patricia trie from the root to the leaf (Ethereum yellow paper, appendix D), with the key
- * RLP(index). Refuses a node inside a node, because entries have at least 32 bytes, and a branch
- * with a value, because no key is a prefix of another key. Throws FormatError `invalid_rlp` and
+ * RLP(index). Refuses a node inside a node, because entries have at least 32 bytes. Refuses a
+ * branch with a value, because no key is a prefix of another. Throws FormatError `invalid_rlp` and
  * `invalid_trie_proof`. Throws ProofError `wrong_trie_node` if a node does not have the hash in its
  * parent, `not_in_trie` if the nodes lead to another key. Does NOT prove that the header is from a
  * chain.

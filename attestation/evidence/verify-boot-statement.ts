@@ -32,7 +32,7 @@ import type { AttestedLog } from './verify-head-attestation.ts'
 
 export type BootStatementCheckName = keyof typeof BOOT_STATEMENT_CHECKS
 
-/** All checks. The value shows when `verified` needs the check. */
+/** All checks. Each value states when `verified` needs that check. */
 const BOOT_STATEMENT_CHECKS = {
   /** The statement and the boot configuration are well-formed. If not, no other check is made. */
   format: 'always',

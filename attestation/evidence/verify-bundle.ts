@@ -89,9 +89,7 @@ export async function verifyBundle(
   }
 }
 
-/**
- * Omits `stream hash`, because a bundle has no stream, and `anchor`, because checkAnchor makes it.
- */
+/** Omits `stream hash` (a bundle has no stream) and `anchor` (checkAnchor checks the anchor). */
 function checkRecord(record: BundleRecord): readonly BundleCheck[] {
   const withheld = {
     ...('request' in record ? {} : { request: record.request_hash }),

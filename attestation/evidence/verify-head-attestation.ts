@@ -23,7 +23,7 @@ import { type CheckTable, type Judgement, judgeChecks, orderChecks, refuseForm }
 
 export type HeadAttestationCheckName = keyof typeof HEAD_ATTESTATION_CHECKS
 
-/** All checks. The value shows when `verified` needs the check. */
+/** All checks. Each value states when `verified` needs that check. */
 export const HEAD_ATTESTATION_CHECKS = {
   /** The attestation and the boot configuration are well-formed. If not, no other check is made. */
   format: 'always',
@@ -90,12 +90,12 @@ export type HeadAttestationFacts = {
  * timestamp. Every leaf i >= `size` was appended after the block, because the block's hash was
  * unknown before the block existed.
  *
- * Does NOT prove: that the hash belongs to a block (a gateway can send any 32 bytes; look it up, or
- * pass `context.chain`: only then `facts.notBefore` is set); that the block was the newest (an old
- * block proves less); `block_number` without a chain; that the log with this root is the log that
- * the notary anchored (prove that with verifyConsistency between this root and a head's); when a
- * leaf below `size` was appended, except for its latest time; that the security module's clock is
- * right (AWS runs it).
+ * Does NOT prove: that the hash belongs to a block (a gateway can send any 32 bytes; look up the
+ * hash, or pass `context.chain`: only then `facts.notBefore` is set); that the block was the newest
+ * (an old block proves less); `block_number` without a chain; that the log with this root is the
+ * log that the notary anchored (prove that with verifyConsistency between this root and a head's);
+ * the earliest time of a leaf below `size`; that the security module's clock is right (AWS runs
+ * it).
  */
 export async function verifyHeadAttestation(
   json: Json,

@@ -9,19 +9,19 @@ export const JSON_DEPTH_MAX = 128
 
 /**
  * Maximum arrays and objects in a request, in all. Ten thousand messages with several parts have
- * 50,000. 10 MiB of brackets would have millions, and block a program for seconds.
+ * 50,000. 10 MiB of brackets would be millions of arrays, and block a program for seconds.
  */
 export const JSON_CONTAINERS_MAX = 100_000
 
 /**
  * Maximum members in a request, in all its objects. Ten thousand messages with several parts have
- * 100,000. 10 MiB of members would have nearly a million, and block a program for seconds.
+ * 100,000. 10 MiB could hold nearly a million members, and block a program for seconds.
  */
 export const JSON_MEMBERS_MAX = 200_000
 
 /**
  * Maximum items in a request, in all its arrays. The largest batch of embeddings has 300,000 token
- * numbers. 10 MiB of `0,` would have 5 million, and need half a gigabyte to hash.
+ * numbers. 10 MiB of `0,` would be 5 million items, and need half a gigabyte to hash.
  */
 export const JSON_ITEMS_MAX = 1_000_000
 
@@ -43,10 +43,10 @@ export const EVIDENCE_DEPTH_MAX = JSON_DEPTH_MAX + 16
  * canonical JSON can represent. `__proto__` is a normal member. Throws JsonError on everything
  * else: a byte order mark; two members of one name (compared after unescaping); lone surrogates;
  * nesting over JSON_DEPTH_MAX; over JSON_CONTAINERS_MAX arrays and objects, JSON_MEMBERS_MAX
- * members or JSON_ITEMS_MAX items; an integer beyond ±(2^53-1); a number with a fraction or an
- * exponent beyond ±(2^53-1) unless canonical JSON keeps its decimal value (1E30 and 1.5e300 are
- * kept, 9007199254740993.0 is not); a number beyond the largest double. Within ±(2^53-1) a fraction
- * is rounded to the nearest double.
+ * members or JSON_ITEMS_MAX items; an integer beyond ±(2^53-1); beyond ±(2^53-1), a number written
+ * with a fraction or an exponent, unless canonical JSON keeps its decimal value (1E30 and 1.5e300
+ * are kept, 9007199254740993.0 is not); a number beyond the largest double. Within ±(2^53-1) a
+ * fraction is rounded to the nearest double.
  */
 export function parseStrictJson(bytes: Uint8Array): Json {
   return new JsonReader({

@@ -113,7 +113,7 @@ function readHead(reader: Reader, offset: number): Head {
   return { major, argument, end }
 }
 
-/** True for strings, arrays and maps. For major type 7, the indefinite form is the break. */
+/** True for strings, arrays, maps, and major type 7, whose indefinite form is the break. */
 function hasIndefiniteForm(major: number): boolean {
   return major !== 0 && major !== 1 && major !== 6
 }

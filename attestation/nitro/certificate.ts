@@ -23,13 +23,13 @@ import {
 export type CertificateProfile = {
   /** The curve of the keys, and of the issuers' signatures. */
   readonly curve: EcdsaCurve
-  /** True for types of extensions whose values need not be DER. These values are kept unread. */
+  /** True for types of extensions whose values need not be DER. These values are not parsed. */
   isOpaque(type: string): boolean
   /**
    * Types of critical extensions that are accepted in addition to the checked types. Default: none.
    */
   readonly understood?: readonly string[]
-  /** The name of the list of CA certificates in messages. */
+  /** What messages call the list of CA certificates. */
   readonly authorities: string
 }
 
@@ -270,7 +270,7 @@ type KeyUsage = {
   readonly cRLSign: boolean
 }
 
-/** The extensions that this code understands. Null if the certificate does not have them. */
+/** The extensions that this code understands. A missing extension is null. */
 type Extensions = {
   readonly basicConstraints: BasicConstraints | null
   readonly keyUsage: KeyUsage | null

@@ -133,8 +133,8 @@ function checkRevocation(
 }
 
 /**
- * Two verifications at once use a second core. More at once would increase the cost of a forgery to
- * the verifier.
+ * Two verifications at once use a second core. With more at once, the verifier would do more work
+ * for a forged chain.
  */
 const LINKS_AT_ONCE = 2
 

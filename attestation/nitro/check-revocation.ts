@@ -42,10 +42,10 @@ export function isRevocationList(value: unknown): value is RevocationList {
 /**
  * Refuses a chain (root first) if a list names one of its certificates (rule 19). Refuses a list
  * that no CA key in the chain signed, or that is not valid. In current mode, a list is valid
- * between its two updates. In historical mode, a list may be newer than the document, but must not
- * begin after the end of the certificate that it covers, because authorities remove expired
- * certificates from lists. Throws AttestationError. Does NOT prove anything about certificates
- * whose issuer has no list here.
+ * between its two updates. In historical mode, a list may be newer than the document, but its
+ * `thisUpdate` must not be after the end of the covered certificate, because authorities remove
+ * expired certificates from lists. Throws AttestationError. Does NOT prove anything about
+ * certificates whose issuer has no list here.
  */
 export function checkRevocationLists(
   certificates: readonly Certificate[],

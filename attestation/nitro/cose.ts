@@ -54,7 +54,7 @@ export function decodeCose(bytes: Uint8Array): CoseSign1 {
   }
 }
 
-/** The error for a fault that breaks only the rule of strict CBOR. */
+/** The error for a fault in strict CBOR that no other rule covers. */
 export function refuseCbor(error: CborError, where: string): AttestationError {
   return new AttestationError(CODE_OF_FAULT[error.fault], `${where}: ${error.message}`)
 }

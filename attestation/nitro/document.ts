@@ -107,7 +107,7 @@ function decodePayload(payload: Uint8Array): Fields {
   return fields
 }
 
-/** Accepts indefinite length only for the payload's map. AWS uses it there since mid-2025. */
+/** Accepts indefinite length only for the payload's map: AWS uses this form since mid-2025. */
 function decodePayloadItem(payload: Uint8Array): ReturnType<typeof decodeCbor> {
   try {
     return decodeCbor(payload, { indefinite: 'top' })

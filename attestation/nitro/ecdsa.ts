@@ -35,8 +35,8 @@ export const P384: EcdsaCurve = {
 }
 
 /**
- * A public key in WebCrypto. Browsers and Node name the type differently, so it is importKey's
- * result type.
+ * A public key in WebCrypto. `key` has the result type of importKey, because browsers and Node name
+ * this type differently.
  */
 export type EcdsaKey = {
   readonly curve: EcdsaCurve

@@ -24,8 +24,8 @@ export type CertificateFacts = {
 }
 
 /**
- * The facts that a document proves under the caller's policy. The README of this folder explains
- * what follows from them.
+ * The facts that a document proves under the caller's policy (README.md, What a valid document
+ * proves).
  */
 export type AttestationFacts = {
   readonly moduleId: string
@@ -39,8 +39,8 @@ export type AttestationFacts = {
   /** Index of the expected set that matched. Null if a release matched, or any code is accepted. */
   readonly matchedSet: number | null
   /**
-   * The release that matched, accepted at timestampMs. Null if a set matched, or there are no
-   * releases.
+   * The release that matched, accepted at timestampMs. Null if a set matched, or any code is
+   * accepted.
    */
   readonly release: Release | null
   /** Fields that the code in the enclave set. Null if absent. */
@@ -186,8 +186,8 @@ function outcomesOfAcceptance(
 
 /**
  * Returns the outcomes for a refused document. Rules of earlier stages passed, and the broken rule
- * failed. Other rules of its stage and later stages are not checked. In the policy stage, rules
- * before the broken rule passed.
+ * failed. All other rules are not checked, except in the policy stage: there, the rules before the
+ * broken rule passed.
  */
 export function outcomesOfRefusal(
   error: AttestationError,

@@ -8,8 +8,8 @@ import { FIELD_BYTES_MAX, isBytes, PCR_BYTES, PCRS_MAX } from './document.ts'
 /** The longest validity of a leaf. AWS's leaves are valid for three hours and some seconds. */
 const AGE_MS_MAX_DEFAULT = 3 * 60 * 60 * 1000 + 60_000
 /**
- * Clocks of well-run hosts differ by less. `at` can lack milliseconds, but a document's time has
- * them.
+ * Clocks of well-run hosts differ by less than this. `at` can lack milliseconds, but a document's
+ * time has them.
  */
 export const FUTURE_SKEW_MS_DEFAULT = 60_000
 
@@ -269,6 +269,6 @@ export function parseRoots(file: Uint8Array): readonly Uint8Array[] {
   return blocks.map(([, base64 = '']) => sha256(decodeBase64(base64.replaceAll(/\s/g, ''))))
 }
 
-/** The first byte of DER. In a text, this byte is the digit 0. In DER, a byte above 127 follows. */
+/** The first byte of DER, and the digit 0 in a text. Only in DER, a byte above 127 follows. */
 const DER_SEQUENCE = 0x30
 const ASCII_MAX = 0x7f

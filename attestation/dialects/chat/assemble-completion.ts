@@ -30,7 +30,7 @@ export function emptyAssembly(): Assembly {
 
 /**
  * Adds one chunk, except its proof members. Changes `assembly` in place and returns it: copies
- * would take quadratic time. Throws FormatError as checkChunk does. `assembly` is then unchanged.
+ * would take quadratic time. Throws FormatError as checkChunk does, before any change.
  */
 export function addChunk(assembly: Assembly, chunk: JsonObject): Assembly {
   checkChunk(assembly, chunk)
@@ -43,8 +43,8 @@ export function addChunk(assembly: Assembly, chunk: JsonObject): Assembly {
 }
 
 /**
- * Adds text to a choice that has text, as addChunk does for a chunk with only this text. Changes
- * `assembly` in place and returns it.
+ * Adds text to a choice that has text. The result is the same as with addChunk. Changes `assembly`
+ * in place and returns it.
  */
 export function addText(assembly: Assembly, index: number, text: string): Assembly {
   const message = assembly.choices.get(index)?.message
@@ -127,7 +127,7 @@ function mergeContent(known: MergedValue | undefined, value: Json): MergedValue 
   return value === '' && known !== undefined ? known : mergeValue(known, value)
 }
 
-/** A provider sends the name of a function whole, and the arguments in pieces. */
+/** A provider sends a function's name in one piece, and its arguments in several pieces. */
 function addFunction(owner: MergedMembers, name: string, call: JsonObject): void {
   const known = owner.get(name)
   const merged: MergedMembers = known instanceof Map ? known : new Map([['arguments', '']])

@@ -39,11 +39,11 @@ export type MergedMembers = Map<string, MergedValue>
  * - `invalid_chunk`: a member does not have a chunk's form, or is called `__proto__`;
  * - `changed_identity`: `id`, `created` or `model` differs from the first chunk;
  * - `changed_type`: a text continues as another type, or another type continues as text;
- * - `changed_name`: a tool call's `id` or a function's `name` is given twice (some readers append
- *   the second, some replace the first, even when the first is empty), or an `id` comes after the
+ * - `changed_name`: a tool call's `id` or a function's `name` occurs twice, even if the first is
+ *   empty (some readers append the second, others replace the first), or an `id` comes after the
  *   `name`;
  * - `changed_finish`: the role, the call type or the reason for the end has changed;
- * - `unread_member`: a choice has a `message`, or a chunk has a `chunk` or the type
+ * - `unread_member`: a choice has a `message`, or a chunk has a member `chunk` or the type
  *   `content.delta`. Some readers use these members, some ignore them.
  *
  * Does not change `assembly`, so a refused chunk adds nothing.
@@ -121,7 +121,7 @@ function checkDelta(known: KnownChoice, delta: JsonObject): void {
   }
 }
 
-/** Refuses an empty role, because some readers treat it as a role that has no calls. */
+/** Refuses an empty role, because some readers treat it as a role without tool calls. */
 function checkRole(before: MergedValue | undefined, value: Json): void {
   if (value === '') throw changed('expected role not to be empty')
   checkSame(before, value, 'role')
@@ -151,7 +151,7 @@ function checkToolCalls(known: KnownChoice, calls: Json): void {
   }
 }
 
-/** The index of a call, and the ids and names of calls that the same chunk has already given. */
+/** The index of a call. `given`: the calls that already had an id or a name in this chunk. */
 type Place = { readonly index: number; readonly given: Set<string> }
 
 /** An id must not follow the name: some readers create an id for a call with only a name. */
@@ -181,8 +181,8 @@ function checkFunction(
 }
 
 /**
- * Checks that a name or an id is sent only once and whole. Some readers treat empty text as a name,
- * and lose the rest of the call.
+ * Refuses a second text for a name or an id, even after an empty text: some readers would keep the
+ * empty text as the name, and lose the rest of the call.
  */
 function checkOnce(
   before: MergedValue | undefined,

@@ -48,8 +48,8 @@ export class EventParser {
   }
 
   /**
-   * Reads the next bytes, adds the completed events to `events` and returns it. Throws
-   * EventTooLargeError. `events` then has the earlier events.
+   * Reads the next bytes, adds the completed events to `events` and returns `events`. Throws
+   * EventTooLargeError after it has added the earlier events.
    */
   push(bytes: Uint8Array, events: ServerEvent[] = []): readonly ServerEvent[] {
     let start = 0

@@ -5,9 +5,9 @@ import { invalidChunk } from './chunk-forms.ts'
 export type FinishReason = { readonly reason: string; readonly word: string | null }
 
 /**
- * Reads a finish_reason (attacker-controlled). It is null while the choice continues. Some backends
- * then send an empty text instead. An unknown word counts as `stop` and is kept. Throws FormatError
- * `invalid_chunk` for another type, or for a word that means an incomplete answer.
+ * Reads a finish_reason (attacker-controlled). Returns null while the choice continues: some
+ * backends then send an empty text. An unknown word means `stop` and is returned too. Throws
+ * FormatError `invalid_chunk` for another type, or for a word that means an incomplete answer.
  */
 export function readFinishReason(given: Json | undefined): FinishReason | null {
   if (given === undefined || given === null || given === '') return null
@@ -19,12 +19,10 @@ export function readFinishReason(given: Json | undefined): FinishReason | null {
   return { reason, word: reason === given ? null : given }
 }
 
-/** For example `content_filter: RECITATION` from Google's endpoint. */
+/** Matches, for example, `content_filter: RECITATION` from Google's endpoint. */
 const FILTERED = /content_filter|safety|sensitive|refusal|blocklist|prohibited|recitation|spii/i
 
-/**
- * For example `insufficient_system_resource` from DeepSeek, or `function_call_filter` from Google.
- */
+/** Matches, e.g., `insufficient_system_resource` (DeepSeek), `function_call_filter` (Google). */
 const BROKEN_OFF =
   /abort|cancel|error|fail|function_call_filter|insufficient|interrupt|malformed|timed?_?out/i
 

@@ -31,9 +31,9 @@ function decode(stream: Uint8Array): string {
 }
 
 /**
- * Reads the text of one event, whose lines end with a line feed. Accepts only lines that every
- * reader of server-sent events reads in the same way: names, one line of data, and comments, `id`
- * and `retry` in plain ASCII. Throws FormatError `invalid_stream` for other lines.
+ * Reads the text of one event, whose lines end with a line feed. Accepts only names, one line of
+ * data, and (in plain ASCII) comments, `id` and `retry`: all readers of server-sent events read
+ * these lines in the same way. Throws FormatError `invalid_stream` for other lines.
  */
 export function readLines(text: string): EventLines {
   // A regular expression with `.` and `$` would also split at U+2028, which JSON does not escape.

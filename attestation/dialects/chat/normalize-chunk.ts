@@ -45,12 +45,12 @@ export const NO_CHUNKS: ChunkState = {
 
 /**
  * Converts a chunk from a provider or a backend (any JSON object; attacker-controlled) into the
- * form of interface 2.2 and part 6. Returns zero to three chunks that mean the same to all readers
- * (rules.md). Pure. `state.choices` is `before.choices` itself if this chunk does not affect the
- * next chunk. A text does not end with half a character, but may contain one: see makeWellFormed.
+ * form of the interface (2.2 and part 6). Returns zero to three chunks that mean the same to all
+ * readers (rules.md). Pure. `state.choices` is `before.choices` itself if this chunk does not
+ * affect the next chunk. A text may contain half a character (makeWellFormed), but not at its end.
  * Throws FormatError `invalid_chunk` for a wrong shape, a choice that was not requested, more than
- * CARRIED_MEMBERS_MAX waiting members, and content after a choice's end; `changed_name`,
- * `changed_type` and `changed_finish` for content that two readers would understand differently.
+ * CARRIED_MEMBERS_MAX carried members, and content after a choice's end; `changed_name`,
+ * `changed_type` and `changed_finish` for content that readers would understand differently.
  */
 export function normalizeChunk(
   terms: StreamTerms,
@@ -89,8 +89,7 @@ export function normalizeChunk(
   for (const [position, item] of listOf(choices).entries()) {
     const choice = objectOf(item, 'each choice')
     const index = indexOf(choice.index ?? position, 'a choice')
-    // Many readers join the texts of all choices, and would show an answer that the provider never
-    // sent.
+    // Refuses choices that were not requested: many readers would join their texts to the answer.
     if (index >= Math.max(1, terms.choicesAsked))
       throw invalidChunk('expected no more choices than were asked for')
     if (seen.has(index)) throw invalidChunk('expected each choice once in a chunk')
@@ -119,9 +118,9 @@ export function normalizeChunk(
 }
 
 /**
- * The usage chunk after the last chunk: `visible` (empty choices) for a caller who asked for usage,
- * `hidden` only for the record. Null if the provider stated no usage. Without `visible`, the
- * caller's chunks assemble to the recorded response without its usage.
+ * Returns the usage chunk after the last chunk: as `visible` (empty choices) if the caller asked
+ * for usage, otherwise as `hidden`, so that only the recorded response has the usage. Both are null
+ * if the provider stated no usage.
  */
 export function finishChunks(
   terms: StreamTerms,

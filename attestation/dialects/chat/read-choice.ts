@@ -156,7 +156,7 @@ function readMember(
   return hasMembers(members) ? members : null
 }
 
-/** Converts a text that follows content parts into a content part. */
+/** After content parts, converts a text into a content part. */
 function readContent(choice: OpenChoice, value: Json, { join }: CallTerms): Json {
   if (typeof value === 'string') {
     const text = join('content', value)
@@ -245,7 +245,7 @@ const PATH_LENGTH_MAX = 1_024
 
 const GIVEN_ONCE: ReadonlySet<string> = new Set(['id', 'name', 'type', 'format'])
 
-/** Adds kept half characters to the delta. Throws if a call still has no name. */
+/** Adds the stored half characters to the delta. Throws if a call still has no name. */
 function finishTexts(choice: OpenChoice, delta: Record<string, Json>): void {
   if ([...choice.toolCalls, ...choice.functionCall].some(({ isBegun }) => !isBegun))
     throw invalidChunk('expected a tool call to begin with the name of its function')

@@ -117,15 +117,15 @@ function merged(whole: Merged, name: string, value: Json): Json {
   return typeof known === 'string' ? known + String(value) : value
 }
 
-/** Limits for deltas that wait for a call's name: their number, and UTF-16 units of JSON. */
+/** Limits for deltas that wait for a call's name: their number, and UTF-16 units in all. */
 const WAITING_MAX = 64
 const WAITING_LENGTH_MAX = 64 * 1024
 
 /**
- * Returns the position in `calls` of the call that continues, or -1 if a new call begins. A new id
- * begins a call. Without ids and indexes, a new name begins a call. With an index, a new id begins
- * a call only together with a name, because some providers send index 0 for every call, and some
- * send a new id in each delta.
+ * Returns the position in `calls` of the continued call, or -1 for a new call. Without an index, a
+ * new id begins a call. Without index and id, a new name begins a call. With an index, a new id
+ * begins a call only if a name comes with it: some providers send index 0 for every call, and
+ * others send a new id in each delta.
  */
 function findCall(
   calls: readonly ToolCall[],

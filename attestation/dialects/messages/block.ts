@@ -20,7 +20,7 @@ export type OpenBlock = {
   readonly citations: Json[]
   /** The signature of a thinking block. It comes once, after the thinking text. */
   signature: string | null
-  /** The members of a compaction. Null before its only delta. */
+  /** The members of a compaction. Null before the compaction's only delta. */
   compacted: JsonObject | null
 }
 

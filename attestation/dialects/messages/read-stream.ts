@@ -23,7 +23,7 @@ import { addDelta, blockBefore, closeBlock, type OpenBlock, openBlock } from './
 
 /**
  * Reads a stream of the Messages API: one message, its blocks in order, its stop reason, its end
- * (README.md, Messages).
+ * (formats.md, Streams).
  */
 export class MessagesReader implements StreamReader {
   /** Null before the start. */
@@ -171,8 +171,8 @@ function pick(object: JsonObject, names: readonly string[]): JsonObject {
 }
 
 /**
- * Merges two usages: numbers from the end replace those from the start. Throws FormatError
- * `changed_finish` if `output_tokens` falls or has another type.
+ * Merges `given` into the usage of the message: later numbers replace earlier numbers. Throws
+ * FormatError `changed_finish` if `output_tokens` falls or has another type.
  */
 function mergeUsage(message: JsonObject, given: Json | undefined): JsonObject {
   const first = memberOf(message, 'usage')

@@ -8,7 +8,7 @@ const KEPT_ELSEWHERE: ReadonlyMap<string, string> = new Map([
 ])
 
 /**
- * Finds the first member of a Messages request that hides a part of the prompt (README.md, What is
+ * Finds the first member of a Messages request that hides a part of the prompt (formats.md, What is
  * refused). Returns null if all of the prompt is visible.
  */
 export function findHiddenInMessages(request: JsonObject): RefusedMember | null {

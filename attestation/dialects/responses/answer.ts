@@ -21,7 +21,7 @@ export function readWholeResponse(given: JsonObject): JsonObject {
     throw refuse('invalid_form', 'expected a response that has ended')
   checkStatus(answer)
   const output = listIn(answer, 'output').map(withId)
-  // A failure or the limit of tokens can cut the last items. Their status states this.
+  // Only items after the last whole item can be cut, by a failure or the limit of tokens.
   const open = output.findLastIndex((item) => memberOf(item, 'status') !== 'incomplete') + 1
   const ids = new Set<string>()
   for (const [at, item] of output.entries())
@@ -39,7 +39,7 @@ export function checkStatus(response: JsonObject): void {
     throw refuse('changed_finish', 'expected no error in a response that is completed')
 }
 
-/** SDKs compute these members from the output. A provider could send another text in them. */
+/** SDKs compute these members from the output. The provider's values could differ from it. */
 const COMPUTED = ['output_text', 'output_parsed']
 
 /** The response without its proof member and without the members that SDKs compute. */

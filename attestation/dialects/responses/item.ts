@@ -64,7 +64,7 @@ export type StreamedPart = StreamedText & {
   isClosed: boolean
 }
 
-/** An item of one stream's output that has begun. Changed in place. */
+/** An item that has begun in one stream's output. Changed in place. */
 export type StreamedItem = {
   readonly index: number
   readonly id: string
@@ -137,7 +137,7 @@ function channelsOf(item: JsonObject): readonly (readonly [string, Channel])[] {
   return [...CHANNELS].filter(([, { items }]) => items.includes(textIn(item, 'type')))
 }
 
-/** Throws FormatError `changed_type` if the item cannot have the part `given`. */
+/** Throws FormatError `changed_type` if the item cannot have a part of this type. */
 export function channelOf(item: JsonObject, list: PartList | undefined, given: JsonObject): string {
   for (const [channel, { part }] of channelsOf(item))
     if (part?.list === list && part?.type === given.type) return channel

@@ -46,7 +46,7 @@ const ANNOTATIONS_MAX = 1_000
 
 /**
  * Reads a stream of the Responses API: one response, its items by index, the parts and texts of
- * each item, and the final response (README.md, Responses).
+ * each item, and the final response (formats.md, Streams).
  */
 export class ResponsesReader implements StreamReader {
   /** The responses in the first and the last event. Null before these events. */
@@ -138,7 +138,7 @@ export class ResponsesReader implements StreamReader {
       throw refuse('changed_identity', 'expected the indexes of items to count up')
     const item = beginItem(index, withId(objectIn(data, 'item')), this.ids)
     if (item.added.type === 'message') {
-      // Readers that show texts at once would mix two open messages.
+      // Readers that show texts immediately would mix the texts of two open messages.
       if (this.message !== null && this.message.done === null)
         throw refuse('unfinished', 'expected the message before to have ended')
       this.message = item
@@ -152,7 +152,7 @@ export class ResponsesReader implements StreamReader {
     const done = withId(objectIn(data, 'item'))
     const index = memberOf(data, 'output_index') ?? undefined
     const item = this.openItem(index === undefined ? { item_id: textIn(done, 'id') } : data)
-    // Items must end in order: some readers sort by index, others by end.
+    // Items must end in order: some readers sort by index, others by time of end.
     if (item.index !== this.ended)
       throw refuse('unfinished', 'expected the items before to have ended')
     checkItem(item, done)
@@ -200,7 +200,7 @@ export class ResponsesReader implements StreamReader {
     const index = parts.length
     const part = { channel, text: '', index, annotations: [], isDone: false, isClosed: false }
     parts.push(part)
-    // Readers add deltas to the text of the part, so it must exist.
+    // Readers append deltas to this member, so the member must exist.
     const settled = { ...given, [member]: '' }
     this.give(`${PART_EVENT[list]}.added`, data, { ...this.placeOf(item, part), part: settled })
   }
@@ -228,7 +228,7 @@ export class ResponsesReader implements StreamReader {
     return true
   }
 
-  /** The text that an event continues. A delta begins its part if no earlier event did. */
+  /** The text that an event continues. If a part has no start event, its first delta begins it. */
   private textOf(
     item: StreamedItem,
     channel: string,

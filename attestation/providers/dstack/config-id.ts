@@ -21,11 +21,11 @@ export type LoggedApplication = {
 }
 
 /**
- * Compares MRCONFIGID (48 bytes), which the host sets at the start, with the application. The first
- * byte is the form. The next 32 bytes are a hash. In form 1, it is the hash of the app_compose. In
- * form 2, it is Keccak-256 of compose hash, app id and key provider. In form 3, it is the hash of
- * `document`. The rest is zero. If all 48 bytes are zero, no application is stated, and the check
- * is waived. Throws ProviderEvidenceError.
+ * Checks that MRCONFIGID (48 bytes, set by the host at the start) is for the logged application.
+ * The first byte is the form. The next 32 bytes are a hash. In form 1, it is the hash of the
+ * app_compose. In form 2, it is Keccak-256 of compose hash, app id and key provider. In form 3, it
+ * is the hash of `document`. All other bytes are zero. If all 48 bytes are zero, no application is
+ * stated, and the check is not made. Throws ProviderEvidenceError.
  */
 export function checkConfigId(
   mrConfigId: Uint8Array,

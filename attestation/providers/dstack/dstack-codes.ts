@@ -14,7 +14,7 @@ export const DSTACK_CHECKS = {
 
 export type DstackCheckName = keyof typeof DSTACK_CHECKS
 
-/** Each code has one check. Codes are stable. */
+/** Each code belongs to one check. Codes are stable. */
 export const DSTACK_CODES = {
   event_log_malformed: 'event log',
   event_log_too_long: 'event log',

@@ -17,7 +17,7 @@ export type DstackPolicy = {
   readonly composeHashes: 'any' | readonly Uint8Array[]
   /** Accepted application ids, 20 bytes. An id can be set at deployment. Default: not checked. */
   readonly appIds?: readonly Uint8Array[]
-  /** Accepted images. `'any'` leaves open which OS ran the application. */
+  /** Accepted images. With `'any'`, the OS that ran the application is not checked. */
   readonly images: 'any' | readonly DstackImage[]
   /** True accepts development images, into which the operator can log in. Default false. */
   readonly allowDevImages?: boolean

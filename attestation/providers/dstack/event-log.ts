@@ -103,8 +103,8 @@ export type SystemEvents = ReadonlyMap<string, Uint8Array>
 /**
  * Returns the events in RTMR3 before `system-ready`. After that event, the application can extend
  * RTMR3 under any name. Refuses events of another type, and names with a colon, because their
- * digest can equal the digest of a system event. The log is not signed, so it could hide a system
- * event in this way, and the application could log this system event later. Throws
+ * digest can equal the digest of a system event. The log is not signed: a forged log could disguise
+ * a system event as such an event, and the application could log that system event later. Throws
  * ProviderEvidenceError, also if a name occurs twice or `system-ready` is missing.
  */
 export function systemEventsOf(events: readonly DstackEvent[]): SystemEvents {

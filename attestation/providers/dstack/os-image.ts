@@ -35,7 +35,7 @@ export function matchImage(
 
 /**
  * Refuses a development image, into which the operator can log in. The image's checksums must cover
- * the metadata, whose `is_dev` decides. Throws ProviderEvidenceError.
+ * the metadata, which states `is_dev`. Throws ProviderEvidenceError.
  */
 export function checkImageRelease(
   { checksums, metadata }: DstackImage,

@@ -48,9 +48,8 @@ export type DstackJudgement = {
  * Judges the event log of a dstack machine against its verified quote: all checks of rules.md, in
  * their order. Accept the evidence only if `requireChecks(checks)` returns.
  *
- * The log proves which application the OS image logged as started. It is only as good as that
- * image: without accepted `images`, another OS can log anything. Throws only PolicyError, for a
- * fault in the call.
+ * The log proves which application the OS image started, as far as that image is trusted: without
+ * accepted `images`, another OS can log anything. Throws only PolicyError, for a fault in the call.
  *
  * @example
  * const { facts, checks } = await verifyDstackLog(

@@ -10,7 +10,7 @@ import {
 import { parseTinfoilDocument } from './tinfoil-document.ts'
 
 export type ClaimedHardware = {
-  /** Null if the kind needs no collateral. */
+  /** Null for a kind of provider that needs no collateral. */
   readonly hardware: HardwareEvidence | null
   /** The collateral inside the answer. */
   readonly collateral: KeptCollateral

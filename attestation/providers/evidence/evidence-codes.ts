@@ -18,7 +18,7 @@ export const EVIDENCE_CHECKS = {
 
 export type EvidenceCheckName = keyof typeof EVIDENCE_CHECKS
 
-/** Each code has one check. Codes are stable. */
+/** Each code belongs to one check. Codes are stable. */
 export const EVIDENCE_CODES = {
   evidence_size: 'evidence document',
   evidence_malformed: 'evidence document',
