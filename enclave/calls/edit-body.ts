@@ -2,8 +2,8 @@ import type { Json } from '../../attestation/json/value.ts'
 import { isJsonObject } from '../../attestation/json/value.ts'
 
 /**
- * Sets `stream_options.include_usage` to true and keeps every other byte, because a JSON schema in
- * the body sets the order of the answer's members. `body` is a JSON object that parseStrictJson
+ * Sets `stream_options.include_usage` to true and keeps every other byte: the order of members in a
+ * JSON schema sets the order of members in the answer. `body` is a JSON object that parseStrictJson
  * accepted. `options` is the value of `stream_options` in the body, or null. Options that are not
  * an object are replaced, because the provider would refuse them.
  */
