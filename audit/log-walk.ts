@@ -24,7 +24,7 @@ type WalkParts = LogContext & {
   readonly leaves: ReturnType<typeof openLeafReader>
   readonly anchors: AnchorAudit
   readonly attestations: AttestationAudit
-  /** Null if the audit has no API key. */
+  /** Null if records are left out (`scope.recordsLeftOut`). */
   readonly records: { readonly audit: RecordAudit; readonly reader: RecordReader } | null
   /**
    * Called after each step. If `isWhole`, everything up to the newest head was compared, and the
@@ -124,7 +124,7 @@ class Walk {
     this.attested.push(...attested.filter(({ size }) => size <= this.parts.log.size))
   }
 
-  /** Returns the time of the first attestation in the page with at least `size` leaves. */
+  /** Returns the time of the page's first attestation with at least `size` leaves, or null. */
   attestedAtMs(size: number): number | null {
     return this.page.find((attested) => attested.size >= size)?.timestampMs ?? null
   }

@@ -71,8 +71,8 @@ const POLICIES_MAX = 64
 /** Newer evidence is requested when less time is left, milliseconds. */
 const RENEW_BEFORE_MS = 30 * 60_000
 /**
- * Shortest time between two judgements of evidence during calls, milliseconds. Otherwise a hostile
- * gateway could cause a judgement at each call: it can claim that a key has changed.
+ * Shortest time between two judgements of evidence during calls, milliseconds. Without this pause,
+ * a hostile gateway could cause a judgement at each call: it can claim that a key has changed.
  */
 const JUDGE_PAUSE_MS = 10_000
 

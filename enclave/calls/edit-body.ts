@@ -29,7 +29,7 @@ export function removeMember(body: Uint8Array, name: string): Uint8Array {
 
 type Range = { readonly start: number; readonly end: number }
 
-/** The range of a member: from the opening quote of its name up to the comma or brace after it. */
+/** A member from its name's opening quote (`start`) to the next comma or brace (not included). */
 type Member = Range & {
   /** Start of the value, including the white space before it. */
   readonly valueStart: number
@@ -72,7 +72,7 @@ function findMember(body: Uint8Array, name: string): Member | null {
 
 const COLON = 0x3a
 
-/** Offset after the closing quote of the string that opens at `start`. */
+/** Returns the offset after the closing quote of the string that opens at `start`. */
 function endOfString(body: Uint8Array, start: number): number {
   let index = start + 1
   while (index < body.length && body[index] !== QUOTE) index += body[index] === BACKSLASH ? 2 : 1

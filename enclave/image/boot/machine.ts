@@ -17,7 +17,7 @@ const KERNEL_TIMEOUT_MS = 60_000
 export type Machine = {
   /** Process id of qemu. */
   readonly pid: number
-  /** A port on 127.0.0.1 of the host. It leads to the requested port of the guest. */
+  /** A port on 127.0.0.1 of the host. qemu forwards it to the requested port of the guest. */
   readonly hostPort: number
   /**
    * When qemu started, and when the kernel wrote its first line: milliseconds of performance.now().
