@@ -38,9 +38,9 @@ export function auditIdentity({ log, ledger, scope }: LogContext): void {
 }
 
 /**
- * Returns the configurations that the auditor named. If the auditor named no configuration, returns
- * the configurations of the expected releases, if each release has one. The check of each document
- * ensures that its image and configuration belong together.
+ * Returns the configurations that the auditor named. Without them, returns the configurations of
+ * the expected releases, or none if a release has no configuration. The check of each attestation
+ * document ensures that its image and configuration belong together.
  */
 function expectedConfigurations({
   configurations = [],
@@ -64,8 +64,8 @@ export function auditConfigurationSource(ledger: Ledger): void {
 }
 
 /**
- * Returns the chain if it is the log's chain and the log's address has the contract of this
- * release. Otherwise returns null: the chain cannot prove anything. Throws ChainFault.
+ * Returns null if no chain was given, its id is wrong, or the log's address does not have the
+ * contract of this release. Otherwise returns the chain. Throws ChainFault.
  */
 export async function auditLogContract({
   log,

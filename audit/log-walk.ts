@@ -24,7 +24,7 @@ type WalkParts = LogContext & {
   readonly leaves: ReturnType<typeof openLeafReader>
   readonly anchors: AnchorAudit
   readonly attestations: AttestationAudit
-  /** Null without a key. */
+  /** Null if records are left out (`scope.recordsLeftOut`). */
   readonly records: { readonly audit: RecordAudit; readonly reader: RecordReader } | null
   /**
    * Called after each step. If `isWhole`, everything up to the newest head was compared, and the
@@ -37,8 +37,8 @@ export type WalkOutcome = {
   readonly headCount: number
   readonly confirmedSize: number
   /**
-   * Size of the largest signed head that was read. It exceeds the walk's end if the log has grown,
-   * or if the gateway claims too small a size.
+   * Size of the largest signed head that was read. The walk ends at a smaller size if the log has
+   * grown, or if the gateway claims too small a size.
    */
   readonly servedSize: number
   /** The largest size that a head attestation covers. */
@@ -93,7 +93,7 @@ type AttestedRoot = { readonly attested: AttestedHead; readonly root: string }
 
 class Walk {
   private readonly parts: WalkParts
-  /** Number of leaves that the walk has passed. A whole tree has this size. */
+  /** Number of leaves that the walk has passed. While `isWhole` is true, the tree has this size. */
   private position: number
   /**
    * False after a leaf was missing, or after the leaves contradicted a head. After that, there is
@@ -124,7 +124,7 @@ class Walk {
     this.attested.push(...attested.filter(({ size }) => size <= this.parts.log.size))
   }
 
-  /** Returns the time of the current page's first attestation with at least this many leaves. */
+  /** Returns the time of the page's first attestation with at least `size` leaves, or null. */
   attestedAtMs(size: number): number | null {
     return this.page.find((attested) => attested.size >= size)?.timestampMs ?? null
   }

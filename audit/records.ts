@@ -40,7 +40,7 @@ type RecordPlace = {
   readonly head: ServedHead
 }
 
-/** The checks of times continue from `bracket`. */
+/** The checks of times begin with the limits in `bracket`. */
 export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
   const { ledger, scope } = context
   const documents = createDocumentJudge(context)
@@ -109,8 +109,8 @@ export function createRecordAudit(context: LogContext, bracket: TimeBracket) {
 }
 
 /**
- * Counts a record whose content was erased, as the gateway states. If the gateway states that it
- * cannot decrypt the content, the content counts as not checked.
+ * Counts the record if the gateway states that the content was erased. If the gateway states that
+ * it cannot decrypt the content, records that a check was skipped.
  */
 function recordAbsence(record: Json, ledger: Ledger): void {
   const absence = statedAbsence(record)
@@ -176,7 +176,7 @@ function reportMismatches({ record, receipt, proof }: Parts, compared: Compared)
   return faults.length === 0 && isSameHead && fault === null
 }
 
-/** Null: the record names the transactions of its head. */
+/** Returns why the record does not name its head's transactions. Null if it names them. */
 function describeAnchorFault(record: JsonObject, { anchor }: ServedHead): string | null {
   const [first = anchor.txHash] = anchor.replaces
   if (memberOf(record, 'tx_hash') !== first)
@@ -310,7 +310,7 @@ function createTimeline(start: TimeBracket, ledger: Ledger) {
         })
       newestMs = Math.max(newestMs ?? 0, finishedMs)
     },
-    /** At this time, the enclave attested a log with exactly the leaves that were passed so far. */
+    /** Records that the enclave attested a log with exactly the passed leaves at this time. */
     passAttestation(timestampMs: number): void {
       if (newestMs !== null && newestMs > timestampMs + FUTURE_SKEW_MS_DEFAULT)
         ledger.find('record_time', {

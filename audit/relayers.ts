@@ -11,13 +11,13 @@ import type { Ledger } from './findings.ts'
 
 export type SearchContext = GatewayContext & {
   readonly chain: ChainSource
-  /** The newest block when the audit began. The gateway can serve later anchors with a delay. */
+  /** The newest block when the audit began. The gateway may not serve newer anchors yet. */
   readonly toBlock: number
   readonly contracts: ReadonlySet<string>
   readonly hidden: Set<string>
 }
 
-/** A relayer that only sends anchors needs few look-ups of transactions. */
+/** Maximum number of look-ups per relayer. A relayer that only sends anchors needs few. */
 const TRANSACTIONS_LOOKED_UP_MAX = 200
 
 /**
@@ -80,7 +80,7 @@ async function judge(
     case 'accounted':
       return ledger.remark('transactions of relayers', purpose.words)
     case 'anchor': {
-      // The audit of a listed log already reports its missing heads.
+      // If the gateway lists the log, the audit of that log reports this head.
       if (listed.has(purpose.notary)) return
       const { notary, size, contract: address } = purpose
       const anchor = { notary, size, address, blockNumber: block, txHash: txHash ?? '' }

@@ -1,7 +1,7 @@
 import { randomBytes, randomInt } from 'node:crypto'
 import type { TreeHead } from '../attestation/tree-head.ts'
 
-/** Maximum number of leaves, and of heads, for which the gateway must send a proof. */
+/** Maximum number of leaves that are sampled. The same maximum applies to heads. */
 const SAMPLES_MAX = 16
 
 /** Returns a random whole number from 0 to `end` - 1. */
@@ -43,7 +43,7 @@ export class Samples {
     for (const index of this.leafHashes.keys()) if (index >= start) this.leafHashes.delete(index)
   }
 
-  /** Keeps each head so far with the same probability. */
+  /** Adds a head. All heads so far have the same probability to be in the sample. */
   addHead(head: TreeHead): void {
     this.seen++
     if (this.kept.length < SAMPLES_MAX) this.kept.push(head)

@@ -18,8 +18,8 @@ type StateStore = {
 }
 
 /**
- * The stored state is malformed or has another scope. With another scope, some parts might never be
- * checked. The message is the reason.
+ * The stored state is malformed, or an audit with another scope stored it. Such an audit may have
+ * left out parts of this scope. The message is the reason.
  */
 export class UnusableState extends Error {
   override readonly name = 'UnusableState'
@@ -129,7 +129,7 @@ const FindingForm = z.object({
 
 const SavedLogForm = z
   .strictObject({
-    /** The edge at `head`. */
+    /** The tree's edge at the size of `head`. */
     edge: z.object({ size: Count, hashes: z.array(Hash).max(53).readonly() }),
     /** The newest head that was compared with the tree. Null before the first head. */
     head: HeadForm.nullable(),

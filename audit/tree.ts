@@ -60,7 +60,7 @@ export class TreeWalk {
    */
   async explain(
     head: TreeHead,
-    /** A larger signed head, or null. */
+    /** A signed head that is larger than `head`, or null. */
     beyond: TreeHead | null,
     context: LogContext,
   ): Promise<boolean> {
@@ -131,9 +131,8 @@ async function proveLeaf(
 }
 
 /**
- * Requests the gateway's proofs that random leaves and heads are in the newest matching head. The
- * tree shows this already; the check shows that other clients can get valid proofs. Throws
- * GatewayFault.
+ * Checks that the gateway proves random leaves and heads to be in the newest matching head. The
+ * audit does not need these proofs, but other clients do. Throws GatewayFault.
  */
 export async function auditProofs(
   newest: TreeHead,

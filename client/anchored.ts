@@ -39,8 +39,8 @@ export type KeptProof = Pick<Proof, 'hash' | 'request' | 'answer'>
 export type AnchoredEvidence = {
   readonly bundle: EvidenceBundle
   /**
-   * The bundle as the gateway sent it: a file for `affidavit verify`. For an encrypted call, the
-   * request and the answer from the proof are added.
+   * The bundle as the gateway sent it: a file for `affidavit verify`. The client adds the request
+   * and the answer of an encrypted call.
    */
   readonly text: string
   /**
@@ -49,9 +49,9 @@ export type AnchoredEvidence = {
    */
   save(): string
   /**
-   * The result, with every check: `verified` with `rpc`, otherwise `consistent`. An encrypted
-   * stream whose usage was not requested is always `consistent`, because the signed usage is
-   * missing. The proof's check of the stream hash still covers the chunks.
+   * The result, with every check: `verified` with `rpc`, otherwise `consistent`. For an encrypted
+   * stream without requested usage, the result is always `consistent`, because the signed usage is
+   * missing. The stream hash still covers the chunks.
    */
   readonly report: BundleReport
 }
@@ -95,7 +95,7 @@ export async function awaitAnchor(
       const chain =
         rpc === undefined ? null : await fetchChainFacts(gateway, rpc, bundle.block.number)
       const isDeep = chain === null || chain.newestBlock - bundle.block.number + 1 >= confirmations
-      // If another block replaced this block, a later block may contain the anchor.
+      // False if another block replaced this block. A later block may then contain the anchor.
       const isThere = chain === null || chain.blockHash === bundle.block.hash
       if (isDeep && isThere) {
         const report = await verifyBundle(
@@ -166,8 +166,8 @@ function checkSameExchange({ record }: EvidenceBundle, { request, answer }: Kept
 }
 
 /**
- * Adds the data that the caller kept. The evidence of an encrypted call has only hashes of this
- * data.
+ * Adds the request and the answer to the evidence of an encrypted call, which has only their
+ * hashes.
  */
 function completeBundle(
   given: { readonly json: Json; readonly text: string; readonly bundle: EvidenceBundle },

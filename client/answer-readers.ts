@@ -26,9 +26,9 @@ export type KeptStreamedAnswer = Exclude<KeptAnswer, { readonly kind: 'whole' }>
 /** Accepts only streams that every reader assembles to the same answer. */
 export type AnswerStreamReader = {
   /**
-   * Reads the text of one event. `unshown`: no content, such as a comment or a ping. `shown`:
-   * content. `proof`: the proof; the end of the stream follows. `end`: the stream has ended. Throws
-   * AffidavitError, FormatError and JsonError.
+   * Reads the text of one event and returns its kind. `unshown`: no content, such as a comment or a
+   * ping. `shown`: content. `proof`: the proof, before the end of the stream. `end`: the stream's
+   * end. Throws AffidavitError, FormatError and JsonError.
    */
   read(text: string): 'unshown' | 'shown' | 'proof' | 'end'
   kept(): KeptStreamedAnswer

@@ -14,7 +14,7 @@ const SIZE_MAX: JsonSize = {
 }
 
 /**
- * Counts the values of an answer before they are built: 64 MiB of `0,` would take three gigabytes.
+ * Counts the values in an answer's JSON before parsing: 64 MiB of `0,` would take three gigabytes.
  * `add` throws AffidavitError `answer_too_large` above the size that an enclave signs.
  */
 export function createAnswerSize(): { add(json: Uint8Array | string): void } {

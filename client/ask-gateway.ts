@@ -77,7 +77,7 @@ export async function readFromGateway(
 
 /**
  * Repeats the request after an overload, and once after a lost connection: the gateway may have
- * closed a kept connection.
+ * closed an idle connection.
  */
 function retryRead(): (tried: number, outcome: GatewayAnswer | NoAnswer) => number | null {
   let isBroken = false

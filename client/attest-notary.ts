@@ -24,7 +24,7 @@ export type AttestedNotary = {
   /** 0x and 65 bytes of hex. */
   readonly publicKey: string
   readonly attestedAt: Date
-  /** When the first certificate of the document expires. */
+  /** The earliest expiry of the document's certificates. */
   readonly validUntil: Date
   /** The enclave's boot configuration: providers, certificate authorities, chain, contract. */
   readonly configuration: JsonObject
@@ -51,7 +51,7 @@ export async function attestNotary(
 ): Promise<AttestedNotary> {
   const { notary, policy, now, signal } = parts
   const nonce = crypto.getRandomValues(new Uint8Array(NONCE_BYTES))
-  // Sends the API key, so that this request does not wait for requests without a key.
+  // With the API key, this request does not wait behind requests that have no key.
   const path = `/v1/attestation?nonce=${encodeHex(nonce)}&notary=${notary}`
   const { json } = await askGateway(gateway, path, { withKey: true, signal })
   const attestation = memberOf(json, 'attestation')
@@ -156,7 +156,7 @@ function codeOf({ code, rule }: AttestationError): AffidavitErrorCode {
   }
 }
 
-/** Returns when the first certificate of the document expires, Unix milliseconds. */
+/** Returns the earliest expiry of the document's certificates, Unix milliseconds. */
 export function endOfDocument({ certificates }: AttestationFacts): number {
   return Math.min(...certificates.map(({ notAfterMs }) => notAfterMs))
 }

@@ -25,17 +25,17 @@ export type CallDialect = {
   readonly paths: readonly string[]
   /** Paths of token counts, below the base URL. A count has no proof. */
   readonly countPaths: readonly string[]
-  /** True if an unencrypted call has its demands in the body. Otherwise a header has them. */
+  /** True if the demands of an unencrypted call are in the body. False: they are in a header. */
   readonly hasDemandsInBody: boolean
   openReader(): AnswerStreamReader
   /** Returns the status that the dialect's clients expect for an error of the interface. */
   statusOf(fault: Pick<CallerFault, 'status' | 'code'>): number
   isErrorBody(body: JsonObject): boolean
   errorBody(fault: CallerFault): JsonObject
-  /** The text that ends a stream with an error. `given` is what the caller has received. */
+  /** Returns the text that ends a stream with an error. `given`: what the caller received. */
   errorEvents(fault: CallerFault, given: GivenEvents): string
   /**
-   * The status of a refused answer. Clients must not repeat the call after it: each repeat would
+   * The status of a refused answer. It must not cause clients to repeat the call: each repeat would
    * give the gateway one more answer to choose from.
    */
   readonly refusedStatus: number

@@ -36,8 +36,8 @@ export type SentCall = {
    */
   readonly request: JsonObject
   /**
-   * How often this client sent exactly this body. Null if the caller chose the nonce: the caller
-   * may have sent the body without this client.
+   * How often this client sent exactly this body. Null if the caller chose the nonce: another
+   * client of the caller may have sent the same body.
    */
   readonly sends: number | null
   /** Whose credential the enclave must use. */
@@ -65,7 +65,7 @@ export type CheckedAnswer = {
 /**
  * Checks a whole answer, or all chunks of a stream, against the call and the notaries. Throws
  * AffidavitError with the code of the first fault, and with all checks that were made. Does NOT
- * prove: that the log's head is anchored, now or ever (a bundle shows that); that the provider ran
+ * prove: that the log's head is anchored (an evidence bundle proves that); that the provider ran
  * the model it names; that the call was not read on its way.
  */
 export async function checkAnswer(
@@ -223,7 +223,7 @@ function checkProvider({ provider: { name, origin } }: Receipt, { providers }: B
   return `${name} at ${origin}`
 }
 
-/** Checks the provider's TLS key in the receipt. The enclave also checks it before it sends. */
+/** Checks the TLS key in the receipt. The enclave also checks the key before it sends the call. */
 function checkProviderKey(
   { provider: { tls } }: Receipt,
   { providerKeys }: SentCall,
@@ -250,7 +250,7 @@ function checkAttempt(receipt: Receipt, { sends }: SentCall) {
   return `asked ${attempt} times, sent ${sends} times`
 }
 
-/** An enclave without support for the demand leaves it out of the receipt. */
+/** An enclave that does not support the demand makes a receipt that does not confirm it. */
 function checkCredential(receipt: Receipt, { credential: demand }: SentCall): string {
   const used = receipt.version === 3 ? receipt.credential : null
   if (used === null || !used.demanded || (demand === 'operator') === (used.from === 'caller'))

@@ -41,7 +41,7 @@ type CheckedFetchOptions = {
   readonly session: SessionTurns | null
 }
 
-/** The header of a call that ends its session. It is not sent to the gateway. */
+/** Header that marks the last call of a session. The gateway does not receive this header. */
 export const LAST_CALL_HEADER = 'affidavit-last'
 
 /**
@@ -66,7 +66,7 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
     const { url, method, headers } = request
     const signal = init.signal ?? request.signal
     const route = routeOf(url, { method, baseURL })
-    // This read has no side effects, so it may be repeated.
+    // A request for models has no side effects, so it may be repeated.
     if (route === 'models')
       return await readTwice(() => fetch(input, { ...init, redirect: 'error' }), { signal })
     const { form, isCount } = route
@@ -105,8 +105,8 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
       isRunning = checked.isRunning
       return checked.response
     } catch (fault) {
-      // Clients repeat a call that rejects. A repeat does not help here, so this error appears when
-      // the answer is read, like all other refusals.
+      // Clients repeat a call whose promise rejects. A repeat does not help here, so this error
+      // appears when the answer is read, like all other refusals.
       if (!isPreparing && isRefusal(fault)) return refuse(new Response(), fault)
       throw fault
     } finally {
@@ -125,9 +125,9 @@ async function sendClear(
 }
 
 /**
- * Encrypts and sends a call. If the enclave no longer has the key, the call was not processed and
- * is sent once more, with the key of another enclave if possible. If that also fails, the caller's
- * client receives 503 and tries again later.
+ * Encrypts and sends a call. An enclave that no longer has the key does not process the call. The
+ * call is then sent once more, to another enclave if possible. If that enclave does not have the
+ * key either, the caller's client receives 503 and tries again later.
  */
 async function sendSealed(
   send: (more: RequestInit) => Promise<Response>,
@@ -220,7 +220,7 @@ type Answered = {
   readonly signal: AbortSignal
 }
 
-/** `isRunning`: the answer is a stream, whose end also ends the turn of the call. */
+/** `isRunning`: the answer is a stream. The end of the stream ends the call's turn. */
 type Checked = { readonly response: Response; readonly isRunning: boolean }
 
 async function checkResponse(response: Response, parts: Answered): Promise<Checked> {
@@ -239,8 +239,7 @@ async function checkResponse(response: Response, parts: Answered): Promise<Check
   try {
     return whole(await checkWhole(response, parts))
   } catch (fault) {
-    // Nothing was passed on yet. If the caller aborted or its time limit ended, the call itself
-    // rejects.
+    // Nothing was passed on yet. If the caller aborted or its time limit ended, `fetch` rejects.
     if (parts.signal.aborted && !(fault instanceof AffidavitError)) throw fault
     return whole(refuse(response, fault))
   }
@@ -249,7 +248,7 @@ async function checkResponse(response: Response, parts: Answered): Promise<Check
 async function passFault(response: Response, { form, options }: Answered): Promise<Response> {
   const passed = await passError(response, form)
   const words = errorWordsOf(new Uint8Array(await passed.clone().arrayBuffer()))
-  // The call is not repeated here: the gateway could have invented this error.
+  // The error only causes a request for newer evidence: the gateway could have invented it.
   if (words?.code === 'provider_key_mismatch') options.providers?.expectNewKey()
   return passed
 }
@@ -268,7 +267,7 @@ function checkStream(
 ): Response {
   const { call, form, turn, options, signal } = parts
   const end = () => turn?.end()
-  // A caller who aborts may never read the stream to its end, so the abort ends the turn.
+  // A caller who aborts may never read the rest of the stream, so the abort ends the turn.
   if (turn !== null) signal.addEventListener('abort', end, { once: true })
   const stream = checkedStream(body, {
     answer: form.openReader(),

@@ -13,8 +13,8 @@ import { AffidavitError, messageOf } from './errors.ts'
  * `error_in_answer`, `answer_too_large`, `no_proof`.
  *
  * Data after the end is dropped. With `hold`, nothing is passed on before the whole stream was
- * checked, and comments are dropped. Back-pressure and a cancel of this stream reach `source`. If
- * `signal` was aborted, this stream fails with the error of `source`.
+ * checked, and comments are dropped. Back-pressure and cancellation reach `source`. If `signal` was
+ * aborted, this stream fails with the error of `source`.
  */
 export function checkedStream(
   source: ReadableStream<Uint8Array>,

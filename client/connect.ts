@@ -78,7 +78,7 @@ export type Affidavit = {
   readonly baseURL: string
   /** The `baseURL` for an Anthropic client. */
   readonly anthropicBaseURL: string
-  /** The `fetch` for a client of OpenAI or Anthropic. It works without `this`. */
+  /** The `fetch` for a client of OpenAI or Anthropic. */
   readonly fetch: Fetch
   /** Starts a session: its `fetch` ties the calls of one run of an agent together. */
   startSession(options?: CallSessionOptions): CallSession
@@ -88,7 +88,7 @@ export type Affidavit = {
   readonly refused: readonly RefusedNotary[]
   /** Providers whose evidence passed. Empty without the option `providers`. */
   readonly providers: readonly AttestedProvider[]
-  /** Providers whose newest evidence was refused, or that no policy accepts, with the reason. */
+  /** Refused providers, each with the reason. */
   readonly refusedProviders: readonly RefusedProvider[]
   readonly proofs: Proofs
   /**
@@ -100,10 +100,10 @@ export type Affidavit = {
   anchored(proof: KeptProof, options?: AnchoredOptions | string): Promise<AnchoredEvidence>
   /**
    * Replaces `expect.releases` with newer releases, signed by the same keys. Each new list replaces
-   * the old list at the same position. Further lists are added. The new lists apply from this call
-   * on: an enclave whose release they do not accept receives no calls, and its answers are refused.
-   * Resolves when all enclaves were attested again. Throws AffidavitError `older_releases` or
-   * `invalid_options` before any change. After the change, throws the errors of `refresh`:
+   * the old list at the same position. Lists at new positions are added. The new lists apply at
+   * once: an enclave whose release they do not accept receives no calls, and its answers are
+   * refused. Resolves when all enclaves were attested again. Throws AffidavitError `older_releases`
+   * or `invalid_options` before any change. After the change, throws the errors of `refresh`:
    * `no_notary` when no enclave is left.
    */
   updateReleases(releases: NonNullable<Expectations['releases']>): Promise<void>
@@ -124,10 +124,10 @@ const TIMEOUT_MS_DEFAULT = 30_000
  * Resolves when at least one enclave passes; answers of other enclaves are refused. New enclaves
  * are checked when they answer. All enclaves are checked again before their documents expire.
  *
- * Does NOT hide from the gateway who calls, when, which model, and how long request and answer are;
- * with `encrypt: false` it reads both. Throws AffidavitError `invalid_options`,
- * `no_notary`, `no_encryption_key`, `no_attested_provider`, `unreachable`, `gateway_error`,
- * `invalid_reply`, `redirected`.
+ * Does NOT hide from the gateway who calls, when, which model, and how long request and answer are.
+ * With `encrypt: false`, the gateway reads request and answer. Throws AffidavitError
+ * `invalid_options`, `no_notary`, `no_encryption_key`, `no_attested_provider`, `unreachable`,
+ * `gateway_error`, `invalid_reply`, `redirected`.
  *
  * @example
  * const affidavit = await connect({ url, apiKey, expect, roots })

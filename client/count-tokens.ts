@@ -10,10 +10,10 @@ import { isRedirect, readAtMost } from './gateway.ts'
 const COUNT_BYTES_MAX = 64 * 1024
 
 /**
- * Asks the gateway to count the tokens of a request. The answer has only the number: nothing proves
- * it. A client that encrypts its calls, or that demands attested providers, does NOT send the
- * request: the gateway, or another provider, would read the prompt. The answer is then a 404, after
- * which agents estimate the number. Throws AffidavitError `redirected`, `answer_too_large`,
+ * Asks the gateway to count the tokens of a request. Nothing proves the number in the answer. A
+ * client that encrypts its calls, or that demands attested providers, does NOT send the request,
+ * because the gateway or another provider would read the prompt. This client answers 404, and
+ * agents then estimate the number. Throws AffidavitError `redirected`, `answer_too_large`,
  * `invalid_answer`.
  */
 export async function askCount(

@@ -15,7 +15,7 @@ import { invalidReply } from './errors.ts'
 
 /** Maximum number of a notary's keys. A notary makes a key every hour, valid for two hours. */
 const KEYS_MAX = 16
-/** The enclave must read the call before the key expires. */
+/** A key is not used in its last minute, so that the enclave reads the call in time. */
 const KEY_MARGIN_MS = 60_000
 
 /** The notary signed this key. `endMs`: when the key expires, Unix milliseconds. */
@@ -56,7 +56,7 @@ export function keysOfNotary(
 }
 
 /**
- * Returns a random notary with a usable key. Returns `gone` only if no other notary has one.
+ * Returns a random key. A key of `gone` is returned only if no other notary has a usable key.
  * Undefined if no key is usable.
  */
 export function chooseEnclave(

@@ -120,8 +120,8 @@ export async function sealCredential(
 }
 
 /**
- * Does the same as SealedCall.open. `enc` is the call's encapsulated key. `secret` is what the
- * call's context exports for answers.
+ * Does the same as SealedCall.open. `enc` is the call's encapsulated key. `secret` is the secret
+ * for answers, exported from the call's HPKE context.
  */
 export async function openAnswer(
   response: Response,
@@ -133,7 +133,7 @@ export async function openAnswer(
 ): Promise<Response> {
   const nonce = response.headers.get(RESPONSE_NONCE_HEADER)
   if (nonce === null) {
-    // Errors from before the decryption of the call are not encrypted.
+    // If the call was not decrypted, the error is not encrypted.
     if (!response.ok) return response
     throw notEncrypted('expected an encrypted answer')
   }

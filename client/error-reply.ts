@@ -15,9 +15,8 @@ const ERROR_BYTES_MAX = 1024 * 1024
 /**
  * Reduces the body of an error answer to the members `error` and `detail`, and to `type` and
  * `request_id` of an error in Anthropic's form. The rest could contain an unchecked completion, and
- * some readers ignore the status. Nothing proves `error` and `detail`. An enclave writes the errors
- * of encrypted calls in OpenAI's form: this function gives them the form and the status of the
- * call's dialect.
+ * some readers ignore the status. Nothing proves `error` and `detail`. Also converts the errors of
+ * encrypted calls, which have OpenAI's form, to the form and the status of the call's dialect.
  */
 export async function passError(
   response: Response,
@@ -36,7 +35,7 @@ export async function passError(
   return new Response(body, { status, headers })
 }
 
-/** The body is not trusted. */
+/** Returns the error that the body states. The body is not trusted. */
 function faultIn(body: JsonObject | null, status: number): CallerFault {
   const textIn = (name: string) => {
     const text = body === null ? null : memberAt(body, 'error', name)

@@ -7,7 +7,7 @@ export type AffidavitErrorCode =
   | 'invalid_options' // the options of connect are not valid
   | 'invalid_request' // the body is not JSON, or readers could parse it differently
   | 'older_releases' // a new release list is older than the list that it would replace
-  | 'unsupported_call' // affidavit.fetch was called for a request without a proof
+  | 'unsupported_call' // affidavit.fetch does not support this method or path
   // Try again later, or ask the operator.
   | 'unreachable' // the gateway did not answer
   | 'gateway_error' // the gateway answered with an error
@@ -15,7 +15,7 @@ export type AffidavitErrorCode =
   // Stop trusting: the gateway did not show an expected enclave.
   | 'invalid_reply' // the gateway's answer does not have the required form
   | 'no_notary' // the gateway has no expected enclave
-  | 'unknown_notary' // the key that signed the answer is not of an expected enclave
+  | 'unknown_notary' // the key that signed the answer does not belong to an expected enclave
   | 'invalid_document' // an attestation document is not genuine, or has a wrong key or nonce
   | 'document_expired' // an attestation document is no longer valid
   | 'document_not_yet_valid' // a document becomes valid more than a minute from now
@@ -36,7 +36,7 @@ export type AffidavitErrorCode =
   | 'wrong_response' // the answer is not the signed answer
   | 'wrong_stream' // the chunks are not the chunks that the enclave sent
   | 'wrong_hash' // the answer's hash does not match request and response
-  | 'wrong_key' // the answer's key is malformed, or is not in its document
+  | 'wrong_key' // the answer's key is malformed, or is not in the attestation document
   | 'wrong_signature' // the signature was not made with the answer's key
   | 'wrong_receipt' // the receipt is malformed, or belongs to another completion
   | 'not_in_log' // the receipt is not the leaf at its index
@@ -58,7 +58,7 @@ export class AffidavitError extends Error {
   readonly code: AffidavitErrorCode
   readonly checks: readonly Check<string>[]
   /**
-   * 400 if a repeat does not help. LangChain repeats a call unless its error has an HTTP status
+   * 400 if clients must not repeat the call. LangChain repeats a call unless its error has a status
    * such as 400. Each repeat would give the gateway one more answer to choose from.
    */
   readonly status: 400 | undefined

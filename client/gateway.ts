@@ -11,7 +11,7 @@ export type GatewayOptions = {
   readonly fetch: Fetch
   /** Time limit for one exchange, from the connection to the last byte. Null: no limit. */
   readonly timeoutMs: number | null
-  /** Each call sends these headers in addition to its own. */
+  /** Headers that are added to every call. */
   readonly headers?: Readonly<Record<string, string>>
 }
 
@@ -119,7 +119,7 @@ async function exchange(
   }
 }
 
-/** The system's code, such as ECONNREFUSED, or the error message. */
+/** Returns the system's code, such as ECONNREFUSED, or the error message. */
 export function systemReasonOf(fault: unknown): string {
   const cause = fault instanceof Error && fault.cause instanceof Error ? fault.cause : fault
   if (!(cause instanceof Error)) return 'unknown fault'
@@ -162,8 +162,8 @@ export function checkKeySafety(url: URL, apiKey: string | null): void {
 }
 
 /**
- * Milliseconds in which a connection pool detects closed connections. A later read opens a new
- * connection.
+ * Pause before a repeat, milliseconds. In this time, the connection pool detects a closed
+ * connection, so that the repeat opens a new one.
  */
 export const RECONNECT_PAUSE_MS = 100
 
@@ -231,7 +231,7 @@ export async function delay(ms: number, signal: AbortSignal | undefined): Promis
   })
 }
 
-/** Rejects when this caller aborts. The shared work continues for the other callers. */
+/** Waits for `running`. An abort ends only this wait: `running` continues for other callers. */
 export async function leavable<Value>(
   running: Promise<Value>,
   signal: AbortSignal,

@@ -33,8 +33,8 @@ export type Notaries = {
   }
   /**
    * Requests the list of notaries, and a new document from each enclave. Throws AffidavitError
-   * `no_notary` without an expected enclave (`document_not_yet_valid` when all documents become
-   * valid later), and the errors of askGateway.
+   * `no_notary` if no enclave is as expected (`document_not_yet_valid` if no document is valid
+   * yet), and the errors of askGateway.
    */
   refresh(signal?: AbortSignal): Promise<void>
   /**
@@ -51,7 +51,7 @@ export type Notaries = {
   checkDocument(notary: AttestedNotary, base64: string): Promise<string>
   /**
    * Returns a key for the encryption of a call, signed by the notary of an expected enclave. `gone`
-   * is the notary whose key was just refused, or null. If it is given, first requests the gateway's
+   * is the notary whose key was just refused, or null. With `gone`, first requests the gateway's
    * keys, and prefers another notary. Throws AffidavitError `no_encryption_key`, and the errors of
    * refresh.
    */
@@ -65,13 +65,13 @@ export type Notaries = {
   /** Returns true if the notary's enclave is attested now as an expected enclave. */
   isExpected(notary: string): boolean
   /**
-   * Resolves when an expected enclave is attested under the current policy. Throws the errors of
+   * Waits until an expected enclave is attested under the current policy. Throws the errors of
    * refresh.
    */
   ensure(): Promise<void>
 }
 
-/** Milliseconds before a document expires. AWS's leaf certificates live 3 hours. */
+/** A document is renewed when less time is left. AWS's leaf certificates live 3 hours. */
 const RENEW_BEFORE_MS = 30 * 60_000
 /**
  * Pause between renewals, milliseconds. A new document can expire as early as the old one: a
@@ -83,7 +83,7 @@ const RENEW_PAUSE_MS = 60_000
  * request for each key that it names.
  */
 const REFUSAL_MS = 10_000
-/** Maximum number of kept documents. By default, an enclave makes one per hour. */
+/** Maximum number of documents in memory. By default, an enclave makes one document per hour. */
 const DOCUMENTS_MAX = 64
 
 const EMPTY = new Uint8Array()
@@ -219,7 +219,7 @@ export function createNotaries(
       return `${notary}: ${code}: ${message}`
     })
     throw new AffidavitError(
-      // If all documents seem to become valid later, the local clock is probably wrong.
+      // If no document is valid yet, the local clock is probably wrong.
       reasons.length > 0 && reasons.every(isEarly) ? 'document_not_yet_valid' : 'no_notary',
       reasons.length === 0
         ? 'the gateway has no enclave in use'

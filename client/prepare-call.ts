@@ -36,7 +36,7 @@ type GivenCall = {
   readonly isEncrypted: boolean
 }
 
-/** The answer must belong to `call`. */
+/** A call that is ready to be sent. The answer must belong to `call`. */
 export type PreparedCall = {
   readonly headers: Headers
   readonly body: Uint8Array<ArrayBuffer>
@@ -45,10 +45,10 @@ export type PreparedCall = {
 
 /**
  * Adds the demands to each call: a nonce, the credential, the place in its session, the keys of
- * attested providers. The demands are in the body, or in a header where the dialect has no member
- * for them. An encrypted call also has its hashed headers in the body: the gateway can neither read
- * nor change them. Calls with the same Idempotency-Key get the same nonce. Throws AffidavitError
- * `invalid_request`, and `no_attested_provider` if the caller accepts none of the keys.
+ * attested providers. The demands are in the body, or in a header if the dialect has no member for
+ * them. An encrypted call also has its hashed headers in the body: the gateway can neither read nor
+ * change them. Calls with the same Idempotency-Key get the same nonce. Throws AffidavitError
+ * `invalid_request`, and `no_attested_provider` if no attested provider has a demanded key.
  */
 export function createCallPreparer(): (given: GivenCall) => PreparedCall {
   const keyed = new Map<string, { readonly nonce: string; sends: number }>()
@@ -128,7 +128,7 @@ function acceptKeys(
 type SentDemands = Demands & { readonly nonce: string; readonly credential: CredentialDemand }
 type Sent = Pick<PreparedCall, 'headers' | 'body'>
 
-/** Adds the demands to the body or a header. A body that already had demands becomes canonical. */
+/** Adds the demands to the body or a header. Rewrites a body with demands as canonical JSON. */
 function placeDemands(
   { form, headers: given, body, isEncrypted }: GivenCall,
   request: JsonObject,
@@ -199,7 +199,7 @@ function addDemands(body: Uint8Array, demands: Demands): Uint8Array<ArrayBuffer>
   return new Uint8Array(encodeUtf8(`{${member}${separator}${rest}`))
 }
 
-/** The canonical text has the same hash as the caller's text. */
+/** Returns canonical JSON text. It has the same hash as the caller's text. */
 function canonicalBytes(request: Json): Uint8Array<ArrayBuffer> {
   return new Uint8Array(encodeUtf8(canonicalizeJson(request)))
 }

@@ -20,8 +20,8 @@ export type Proof = {
   readonly request: JsonObject
   readonly answer: KeptAnswer
   /**
-   * Returns a file for `affidavit verify`, without boot configuration and anchor. `anchored` adds
-   * them.
+   * Returns a file for `affidavit verify`. The file has no boot configuration and no anchor, unlike
+   * the file that `anchored` returns.
    */
   save(): string
   /** Returns the verdict and the checks, one per line. */
@@ -89,7 +89,7 @@ export type Proofs = Iterable<Proof> & {
   clear(): void
 }
 
-/** An unchecked answer has no hash, and so no proof. */
+/** `hash` is undefined for an unchecked answer, which has no proof. */
 function keyOf(hash: string | undefined): string {
   return String(hash).replace(/^0x/, '').toLowerCase()
 }

@@ -33,7 +33,7 @@ export type AttestedProvider = {
   readonly origin: string
   /** TLS keys that the evidence states for this origin: SHA-256 of each, hex. */
   readonly keys: readonly string[]
-  /** When the evidence ends, or becomes older than its policy accepts. */
+  /** When the evidence expires, or becomes older than its policy accepts. */
   readonly validUntil: Date
   readonly checks: readonly ProviderCheck[]
   /** The facts that the evidence proves: hardware, code, model with its weights, block. */
@@ -68,18 +68,18 @@ export type Providers = {
 }
 
 const POLICIES_MAX = 64
-/** Milliseconds before the evidence ends. */
+/** Newer evidence is requested when less time is left, milliseconds. */
 const RENEW_BEFORE_MS = 30 * 60_000
 /**
- * Shortest time between two judgements that calls cause, milliseconds. Without this pause, a
- * hostile gateway could cause a judgement at each call: it can claim that a key has changed.
+ * Shortest time between two judgements of evidence during calls, milliseconds. Without this pause,
+ * a hostile gateway could cause a judgement at each call: it can claim that a key has changed.
  */
 const JUDGE_PAUSE_MS = 10_000
 
 /**
- * Keeps the attested providers of one gateway. `now` is Unix milliseconds. All evidence is
- * verified, so the gateway can only withhold newer evidence: accepted evidence counts until it
- * ends. Throws AffidavitError `invalid_options`.
+ * Keeps the attested providers of one gateway. `now` returns Unix milliseconds. All evidence is
+ * verified, so the gateway can only withhold newer evidence. Accepted evidence is used until it
+ * expires. Throws AffidavitError `invalid_options`.
  */
 export function createProviders(
   gateway: AskedGateway,
@@ -149,7 +149,7 @@ function readPolicies(given: ProvidersOption['policies']): readonly ProviderPoli
     try {
       return parseProviderPolicy(bytesOf(one))
     } catch (cause) {
-      // JSON.stringify throws TypeError for a cycle.
+      // JSON.stringify throws TypeError for a policy object with a cycle.
       if (!(cause instanceof PolicyError || cause instanceof TypeError)) throw cause
       throw invalidOptions(`providers.policies.${at}: ${cause.message}`)
     }

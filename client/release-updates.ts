@@ -13,8 +13,8 @@ import { AffidavitError, withErrorCode } from './errors.ts'
 type ReleaseUpdates = {
   readonly policy: BundlePolicy
   /**
-   * Each new list replaces the old list at the same position. Further lists are added. Throws
-   * AffidavitError `older_releases` if a list is older or missing, and `invalid_options` if
+   * Replaces each old list with the new list at the same position. Adds lists at new positions.
+   * Throws AffidavitError `older_releases` if a list is older or missing, and `invalid_options` if
    * readExpectations throws.
    */
   update(releases: Expectations['releases']): BundlePolicy

@@ -19,7 +19,7 @@ export type CallSession = {
   readonly proofs: readonly Proof[]
   /**
    * Waits until the chain has the anchors of all calls. Returns a file for `affidavit verify`, with
-   * requests and answers. Without a last call, the file does not show that no calls followed.
+   * requests and answers. The file shows the session's end only if a call was marked as the last.
    */
   save(options?: AnchoredOptions | string): Promise<string>
 }
@@ -64,7 +64,7 @@ export type SessionTurn = {
   readonly place: SessionPlace
   /** Records the completion hash of this call. The next call states it as `previous`. */
   keep(hash: string): void
-  /** Lets the next call begin. If this call was not kept, the next call gets its place. */
+  /** Lets the next call begin. Without `keep`, the next call gets the same place as this call. */
   end(): void
 }
 
@@ -76,7 +76,7 @@ export type SessionTurns = {
 
 /** Where a session continues: after `n` calls, of which the last one has the hash `previous`. */
 export type SessionStart = Omit<SessionPlace, 'last'> & {
-  /** The session had its last call: calls are refused. */
+  /** The last call was made. Further calls are refused. */
   readonly isEnded?: true
 }
 

@@ -11,8 +11,8 @@ export const LEAF_MARGIN_MS = 5 * 60_000
 export const RETRY_MS = 5_000
 
 /**
- * Maximum number of waiting calls of attestNonce, and of attestStatement. The module answers one
- * call at a time.
+ * Maximum number of waiting calls of attestNonce. The same maximum applies to attestStatement. The
+ * module answers one call at a time.
  */
 export const FRESH_CALLS_MAX = 16
 
@@ -40,8 +40,8 @@ export type AttestationKeeper = {
   readonly attestNonce: (nonce: Uint8Array) => Promise<string>
   /**
    * Like attestNonce, but `userData` is the digest of another statement. Pass only statements that
-   * the enclave itself makes: relying parties trust them. The limit is separate, so a flood of
-   * nonces cannot stop the attestation of the log.
+   * the enclave itself makes: relying parties trust them. Waiting calls are counted separately, so
+   * a flood of nonces cannot stop the attestation of the log.
    */
   readonly attestStatement: (statement: {
     readonly userData: Uint8Array
@@ -171,8 +171,8 @@ export const CLOCK_SKEW_MAX_MS = 5_000
 
 type ClockWatch = {
   /**
-   * Starts a measurement before a call to the module. The returned function takes the time that the
-   * module stated, Unix milliseconds.
+   * Starts a measurement. Must be called before a call to the module. The returned function must be
+   * called with the time that the module stated, Unix milliseconds.
    */
   observe(): (statedMs: number) => void
   /**

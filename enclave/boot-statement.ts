@@ -13,12 +13,10 @@ import { CallFault } from './call-fault.ts'
 import type { BootStatementReply } from './protocol/enclave-api.ts'
 import { recoverPoint } from './protocol/recover-point.ts'
 
-/** Size limit of a request, bytes: 1,000 heads of up to 320 bytes of JSON, and a reserve. */
+/** Size limit of a request, bytes. A request has up to 1,000 heads of up to 320 bytes of JSON. */
 export const BOOT_STATEMENT_BYTES_MAX = 512 * 1024
 
-/**
- * Keeps the enclave's statement about earlier logs. It exists before the enclave's log has a leaf.
- */
+/** Keeps the enclave's statement about earlier logs, made before the enclave's log has a leaf. */
 export type BootStatementKeeper = {
   /**
    * States the heads in a request's body, once, while the log is empty. Every later request

@@ -24,9 +24,9 @@ export type Enclave = {
   /** 0x and 65 bytes of hex: the uncompressed point. */
   readonly publicKey: string
   /**
-   * Stops in good order: new completions are refused (`not_ready`), and running completions finish.
-   * The gateway can still pull and acknowledge. When all is done, or after `graceMs`, everything is
-   * closed. Returns the number of sealed completions that were not acknowledged: they are lost.
+   * Refuses new completions (`not_ready`), and lets running completions finish. The gateway can
+   * still pull and acknowledge. Closes everything when all completions are acknowledged, or after
+   * `graceMs`. Returns the number of sealed completions that were not acknowledged: they are lost.
    */
   readonly stop: (graceMs: number) => Promise<{ readonly unacknowledged: number }>
 }
@@ -145,8 +145,8 @@ export async function startEnclave(
 const ATTEMPTS_KEY_BYTES = 16
 
 /**
- * A generation remembers one request per 128 bytes of PENDING_BYTES_MAX. Two generations with 27
- * bytes per request thus take less than half of PENDING_BYTES_MAX.
+ * A generation remembers one request per 128 bytes of PENDING_BYTES_MAX. A request takes up to 27
+ * bytes, so two generations take less than half of PENDING_BYTES_MAX.
  */
 const ATTEMPT_SHARE = 128
 

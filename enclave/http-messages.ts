@@ -4,9 +4,9 @@ import { CallerGone, CallFault, logFull } from './call-fault.ts'
 
 /**
  * Reads the body of a request. Throws CallFault `invalid_request` with status 413 above `bytesMax`,
- * and CallerGone when the body is cut. `take` is called with the size of each packet. If it returns
- * false, memory is short: the rest is read and dropped, so that the connection stays usable, and
- * CallFault `log_full` is thrown.
+ * and CallerGone when the body is cut. `take` is called with the size of each packet, and returns
+ * false if memory is short. Then reads and drops the rest, so that the connection stays usable, and
+ * throws CallFault `log_full`.
  */
 export async function readRequest(
   request: IncomingMessage,

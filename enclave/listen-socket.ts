@@ -27,7 +27,7 @@ export async function listenOnSocket(
   mode: SocketMode = 0o600,
 ): Promise<void> {
   await removeStaleSocket(path)
-  // The umask sets the mode of the new file. Before a later chmod, others could connect.
+  // The umask sets the mode at creation. With a later chmod, others could connect before it.
   const umask = process.umask(0o777 & ~mode)
   try {
     await new Promise<void>((resolve, reject) => {

@@ -63,7 +63,7 @@ async function run(): Promise<void> {
   process.on('SIGINT', () => stop('SIGINT'))
 }
 
-/** A socket exists only with NSM=software. Production refuses both settings. */
+/** `nsmSocket` is set only with NSM=software. Production refuses both. */
 function openNsm({ nsmSocket }: EnclaveConfig): Promise<Nsm> {
   return nsmSocket === null ? openDeviceNsm() : openSocketNsm(nsmSocket)
 }
@@ -71,7 +71,7 @@ function openNsm({ nsmSocket }: EnclaveConfig): Promise<Nsm> {
 function die(event: string, error: unknown): never {
   if (error instanceof ConfigError)
     for (const fault of error.faults) log('error', 'configuration', { fault })
-  // Our messages about the configuration state what to correct.
+  // The messages of our own errors state what to correct.
   else if (error instanceof SocketError || error instanceof NsmError)
     log('error', event, { code: error.code, message: error.message })
   else log('error', event, error === null ? {} : describeError(error))

@@ -16,8 +16,8 @@ export type NotaryAccount = {
 
 /**
  * Makes a new account, which lives as long as the process. `random` returns bytes from the security
- * module, and its errors are thrown. Throws after 8 draws without a private key: only one draw in
- * 2^127 fails, so the source is broken.
+ * module, and its errors are thrown. Throws if 8 values from `random` are not private keys: this is
+ * true of one value in 2^127, so `random` is broken.
  */
 export async function makeAccount(
   random: (length: number) => Promise<Uint8Array>,

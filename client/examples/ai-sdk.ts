@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
 import { streamText } from 'ai'
-import { connect } from '../index.ts' // after npm install: from 'affidavit'
+import { connect } from '../index.ts' // in your project: from 'affidavit'
 
 const [url = '', apiKey = '', file = '', prompt = 'Hello'] = process.argv.slice(2)
 const { roots, ...expect } = JSON.parse(readFileSync(file, 'utf8'))
@@ -10,7 +10,7 @@ const affidavit = await connect({ url, apiKey, expect, roots })
 const { baseURL, fetch } = affidavit
 const provider = createOpenAICompatible({ name: 'affidavit', baseURL, apiKey, fetch })
 
-// The ai package keeps errors out of a stream's text. Without onError, it prints the errors.
+// The ai package leaves errors out of a text stream, so onError collects them.
 const faults: unknown[] = []
 const onError = ({ error }: { readonly error: unknown }) => void faults.push(error)
 const stream = streamText({ model: provider('demo/echo'), prompt, onError })

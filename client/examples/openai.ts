@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import OpenAI from 'openai'
-import { connect } from '../index.ts' // after npm install: from 'affidavit'
+import { connect } from '../index.ts' // in your project: from 'affidavit'
 
 const [url = '', apiKey = '', file = '', prompt = 'Hello'] = process.argv.slice(2)
 const { roots, ...expect } = JSON.parse(readFileSync(file, 'utf8'))

@@ -8,10 +8,10 @@ import { CallFault } from '../call-fault.ts'
 import { ANSWER_ROOM_BYTES, type Reservation } from '../log/memory-budget.ts'
 import { weighAssembly, weighJson } from '../log/weigh-json.ts'
 
-/** Memory for each byte of an incomplete event: the growing buffer and the lines' text. */
+/** Bytes of memory for each byte of an incomplete event: growing buffer and text of the lines. */
 const WAITING_FACTOR = 6
 
-/** If memory is short, the assembly is measured again only if it can have grown by over 1/8. */
+/** If memory is short, a new count is made only if over 1/8 may have been added. */
 const RECOUNT_SHARE = 8
 
 /**
@@ -35,10 +35,9 @@ export function takeSpace(isGranted: boolean): void {
 }
 
 /**
- * Reserves the memory of one stream. Each event adds the maximum that it can need. When these
- * additions exceed the last measured size, the assembly is measured again. Thus a stream whose
- * chunks replace the same members reserves little memory, and each part of an event takes constant
- * time.
+ * Reserves the memory of one stream. Each event adds the maximum that it can need. When the sum of
+ * these additions exceeds the last count, the assembly is counted again. Thus a stream whose chunks
+ * replace the same members reserves little memory, and each part of an event takes constant time.
  */
 export class StreamMemory {
   private readonly space: Pick<Reservation, 'hold'>
@@ -48,7 +47,7 @@ export class StreamMemory {
   private knownBytes = 0
   /** Upper bound for the bytes of the events since the last count. */
   private addedBytes = 0
-  /** Bytes of the newest accepted event. The assembly does not always contain this event yet. */
+  /** Bytes of the newest accepted event. The assembly may not contain this event yet. */
   private eventBytes = 0
   private waitingBytes = 0
 
@@ -59,7 +58,7 @@ export class StreamMemory {
 
   /**
    * Reserves the memory for an event (attacker-controlled) before any part is built. `size` is the
-   * size of the event's JSON. Throws as admitAnswer does, for the event and for the whole assembly.
+   * size of the event's JSON. Throws CallFault `answer_too_large`, also for the whole assembly.
    */
   admit(data: string, size: JsonSize = measureJson(data)): void {
     checkSize(size)
@@ -85,7 +84,7 @@ export class StreamMemory {
 
   private hold(): void {
     if (this.space.hold(this.sum())) return
-    // The sum is an upper bound, so after large additions a new count may be smaller.
+    // The sum is an upper bound. A new count can make it smaller.
     if (this.addedBytes > this.knownBytes / RECOUNT_SHARE) this.countAssembly()
     takeSpace(this.space.hold(this.sum()))
   }

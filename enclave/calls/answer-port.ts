@@ -9,7 +9,7 @@ import { openSink, type StreamSink } from './stream-sink.ts'
 /** The receiver of a completion call's answer. */
 export type AnswerPort = {
   isGone(): boolean
-  /** Calls `listener` when the receiver leaves. Returns a function that removes the listener. */
+  /** Calls `listener` when the receiver is gone. Returns a function that removes the listener. */
   onGone(listener: () => void): () => void
   /** Opens a stream. Until the first write, a fault can still set the status. */
   openStream(options: {

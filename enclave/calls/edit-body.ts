@@ -2,8 +2,8 @@ import type { Json } from '../../attestation/json/value.ts'
 import { isJsonObject } from '../../attestation/json/value.ts'
 
 /**
- * Sets `stream_options.include_usage` to true and keeps every other byte, because a JSON schema in
- * the body sets the order of the answer's members. `body` is a JSON object that parseStrictJson
+ * Sets `stream_options.include_usage` to true and keeps every other byte: the order of members in a
+ * JSON schema sets the order of members in the answer. `body` is a JSON object that parseStrictJson
  * accepted. `options` is the value of `stream_options` in the body, or null. Options that are not
  * an object are replaced, because the provider would refuse them.
  */
@@ -29,7 +29,7 @@ export function removeMember(body: Uint8Array, name: string): Uint8Array {
 
 type Range = { readonly start: number; readonly end: number }
 
-/** The range of a member: from the opening quote of its name up to the comma or brace after it. */
+/** A member from its name's opening quote (`start`) to the next comma or brace (not included). */
 type Member = Range & {
   /** Start of the value, including the white space before it. */
   readonly valueStart: number
@@ -72,7 +72,7 @@ function findMember(body: Uint8Array, name: string): Member | null {
 
 const COLON = 0x3a
 
-/** Offset after the closing quote of the string that opens at `start`. */
+/** Returns the offset after the closing quote of the string that opens at `start`. */
 function endOfString(body: Uint8Array, start: number): number {
   let index = start + 1
   while (index < body.length && body[index] !== QUOTE) index += body[index] === BACKSLASH ? 2 : 1

@@ -23,10 +23,10 @@ export type AnswerFallback = {
 
 /**
  * Parses the completion in a provider's answer to a call without stream (attacker-controlled
- * bytes). Removes proof members, because only the gateway may send them. Fills in missing `id`,
- * `object`, `created`, `model`, and in choices `index`, `logprobs`, `finish_reason`, `role`,
- * `content`, `refusal`, `audio`: null if the value is unknown. Throws CallFault `provider_error`
- * when the answer is not a completion.
+ * bytes). Removes proof members, because only the gateway may send them. Fills in missing members,
+ * with null for unknown values: `id`, `object`, `created`, `model`, and in choices `index`,
+ * `logprobs`, `finish_reason`, `role`, `content`, `refusal`, `audio`. Throws CallFault
+ * `provider_error` when the answer is not a completion.
  */
 export function parseAnswer(body: Uint8Array, fallback: AnswerFallback): JsonObject {
   const answer = readJson(body)

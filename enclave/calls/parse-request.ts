@@ -24,8 +24,8 @@ export type ParsedRequest = {
   readonly demands: Demands
   readonly isStream: boolean
   /**
-   * The caller's own bytes without the member `affidavit`. The call's CallForm may add members that
-   * the provider needs.
+   * The body that the caller sent, without the member `affidavit`. The call's CallForm may add
+   * members that the provider needs.
    */
   readonly forwarded: Uint8Array
   /** SHA-256 (hex) of `forwarded`. */
@@ -34,9 +34,9 @@ export type ParsedRequest = {
 
 /**
  * Parses a request body (attacker-controlled bytes): an object with a model and the members that
- * its form requires, in JSON that canonical JSON represents exactly. No member may hide a part of
- * the prompt. The provider checks all other members. The caller's demands are not forwarded. `json`
- * is the body's JSON, if already parsed. Throws CallFault `invalid_request`.
+ * its form requires. Refuses JSON that canonical JSON cannot represent exactly, and members that
+ * hide a part of the prompt. The provider checks all other members. The caller's demands are not
+ * forwarded. `json` is the body's JSON, if already parsed. Throws CallFault `invalid_request`.
  */
 export function parseRequest(
   bytes: Uint8Array,

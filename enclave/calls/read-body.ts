@@ -11,7 +11,7 @@ export type BodyTerms = {
   readonly space: Pick<Reservation, 'grow'>
 }
 
-/** Memory for each byte of a body during reading: the buffer grows by doubling. */
+/** Bytes of memory for each byte of a body during reading: the buffer grows by doubling. */
 const BUFFER_FACTOR = 2
 
 /**
@@ -73,15 +73,15 @@ const WHITE_SPACE: ReadonlySet<number> = new Set([0x20, 0x09, 0x0a, 0x0d])
 
 /** Cancels a call with CallFault `provider_timeout` if the provider is silent for too long. */
 export type Watchdog = {
-  /** Starts to wait for `what`, and ends an earlier wait. */
+  /** Starts a time limit for `what`. Replaces an earlier time limit. */
   readonly expect: (what: string, withinMs: number) => void
   /** Data arrived: the time limit starts again. */
   readonly touch: () => void
-  /** Stops the time limit while the provider need not send anything. */
+  /** Stops the time limit. Called while no data from the provider is expected. */
   readonly rest: () => void
 }
 
-/** Call `rest` when the completion call ends. */
+/** Creates a watchdog. The caller must call `rest` when the completion call ends. */
 export function createWatchdog(cancel: AbortController): Watchdog {
   let timer: NodeJS.Timeout | undefined
   return {

@@ -10,10 +10,7 @@ import { StreamMemory } from './answer-memory.ts'
 import { type BodyTerms, readPackets, type Watchdog } from './read-body.ts'
 import type { StreamSink } from './stream-sink.ts'
 
-/**
- * How long the enclave still reads after the last event, milliseconds. Only the end of the body
- * should follow.
- */
+/** Time limit for the end of the body after the last event, milliseconds. */
 const LINGER_MS = 1_000
 
 type RelayInput = {
@@ -40,11 +37,11 @@ type RelayedStream = {
 
 /**
  * Passes a provider's stream on, event by event, and says how it ended. An event that can be the
- * last is held until the next event arrives, because the last event is sent under its own event
+ * last is sent only when the next event arrives, because the last event is sent under another event
  * name (STREAM_EVENTS.last).
  *
  * - complete: the last event of the dialect came (AnswerStream);
- * - client_disconnected: the caller went away, or did not read, before that;
+ * - client_disconnected: the caller left, or did not read, before the last event;
  * - upstream_error: anything else (an error event, no JSON, a wrong or ambiguous event, a stall, a
  *   lost connection, too many bytes).
  *

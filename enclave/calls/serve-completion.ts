@@ -48,9 +48,9 @@ type ArrivedCall = {
 }
 
 /**
- * Makes one completion: chooses the provider, calls it (once: nothing is ever sent twice), answers
+ * Makes one completion: chooses the provider, calls the provider once (without repeats), answers
  * through `port`, and appends a leaf to the log. If the gateway closes the connection, the request
- * to the provider is aborted at once, unless the call may outlive the connection. Throws CallFault,
+ * to the provider is aborted at once, unless the call has `outlives_gateway`. Throws CallFault,
  * ProviderRefusal or CallerGone if no leaf was made, even after the response has begun.
  */
 export async function serveCompletion(
@@ -103,7 +103,7 @@ type RunningCall = ArrivedCall & {
   readonly cancel: AbortController
   readonly watchdog: Watchdog
   readonly port: AnswerPort
-  /** Number of calls of this request in the log so far, including this call. */
+  /** Number of calls of this request so far, including this call. */
   readonly attempt: number
   readonly startedAtMs: number
 }
@@ -125,8 +125,8 @@ function findProvider(
 }
 
 /**
- * A gateway may leave out or replace a caller's credential. The demand is in the request, so the
- * gateway cannot change it unnoticed. Throws CallFault `credential_mismatch`.
+ * Compares the credential with the caller's demand. A gateway may leave out or replace the
+ * credential, but cannot change the demand unnoticed. Throws CallFault `credential_mismatch`.
  */
 function checkCredential({ credential, is_callers: isCallers }: CompletionCall, demands: Demands) {
   const { nonce = '', credential: demand } = demands

@@ -3,18 +3,16 @@ import { CallerGone } from '../call-fault.ts'
 import { STREAM_EVENTS } from '../protocol/enclave-api.ts'
 
 export type StreamSink = {
-  /**
-   * Sends text. The first text is sent after the response's head. Returns true if there is room.
-   */
+  /** Sends text, after the response's head. Returns true if the connection's buffer has room. */
   readonly write: (text: string) => boolean
   /**
-   * Resolves when there is room again, or when the call is cancelled. Cancels the call with
-   * CallerGone if the gateway makes no room within the drain timeout.
+   * Resolves when the buffer has room again, or when the call is cancelled. Cancels the call with
+   * CallerGone if the buffer stays full for the drain timeout.
    */
   readonly drained: () => Promise<void>
   /**
-   * Takes the last chunk (canonical text), which is sent with the proof. Returns true if there is
-   * room.
+   * Takes the last chunk (canonical text), which is sent with the proof. Returns true if the buffer
+   * has room.
    */
   readonly last: (chunk: string) => boolean
 }

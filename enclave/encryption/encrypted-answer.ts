@@ -51,9 +51,9 @@ type AnswerOptions = {
 }
 
 /**
- * Writes the answer to one encrypted call as ENCRYPTED_RECORDS. Each method that ends the answer
- * resolves when the gateway has read the whole answer. Until then, the call counts as running.
- * Throws CallerGone if the gateway does not read the answer.
+ * Writes the answer to one encrypted call as ENCRYPTED_RECORDS. The methods that end the answer
+ * wait until the gateway has read the whole answer, so that the call still counts as running. They
+ * throw CallerGone if the gateway does not read the answer.
  */
 export class EncryptedAnswerPort implements AnswerPort {
   /** Null before the request was read. */
@@ -115,7 +115,7 @@ export class EncryptedAnswerPort implements AnswerPort {
   ): Promise<void> {
     if (fault !== null || sealed.notice.outcome !== 'complete') {
       this.#recordSealed(sealed, response, '')
-      // The reader has left, so the answer must not look complete.
+      // Without a fault, the stream is incomplete because the reader has left.
       if (fault === null) throw gone()
       await this.fail(fault.fault)
       return

@@ -33,8 +33,8 @@ export type KeyPair = { readonly secretKey: Uint8Array; readonly publicKey: Uint
 
 export type RecipientContext = {
   /**
-   * Decrypts the next ciphertext, in the order of encryption. Throws CallFault `bad_ciphertext` for
-   * anything else. After that, the context cannot be used again.
+   * Decrypts the ciphertexts in the order of encryption. Throws CallFault `bad_ciphertext` for any
+   * other ciphertext. After this error, the context cannot be used again.
    */
   open(ciphertext: Uint8Array, aad?: Uint8Array): Buffer
   /** RFC 9180 section 5.3. `length` in bytes. */
@@ -154,8 +154,8 @@ function labelledBy(id: string) {
 }
 
 /**
- * HKDF-Extract (RFC 5869) with SHA-256, which is HMAC (RFC 2104). Takes a fifth of the time of
- * `createHmac`.
+ * Computes HKDF-Extract (RFC 5869) with SHA-256, which is HMAC (RFC 2104), in a fifth of the time
+ * of `createHmac`.
  */
 export function hkdfExtract(salt: Uint8Array, material: Uint8Array): Buffer {
   const key = salt.length > BLOCK_BYTES ? sha256(salt) : salt

@@ -9,11 +9,11 @@ import { KEY_BYTES, type KeyPair, publicKeyOf } from './hpke.ts'
 
 /** How often a new key is made, milliseconds. */
 export const ROTATION_MS = 3_600_000
-/** Lifetime of a key, milliseconds. Calls under the previous key succeed until its end. */
+/** Lifetime of a key, milliseconds. Calls under the previous key succeed until that key expires. */
 export const LIFETIME_MS = 2 * ROTATION_MS
 /**
- * The stated validity starts this long before the key is made, for callers with slow clocks. It
- * ends this long before the key expires, for calls that are on their way.
+ * The stated validity starts this long before the key is made, for callers with slow clocks. The
+ * stated validity ends this long before the key expires, for calls that are on their way.
  */
 const CLOCK_ROOM_SECONDS = 60
 const RETRY_MS = 5_000
@@ -42,7 +42,7 @@ export type RingKey = KeyPair & {
 export type KeyRing = {
   /** The usable keys, newest first. A secret is overwritten when its key expires. */
   readonly keys: () => readonly RingKey[]
-  /** The usable keys, as statements that the notary signed. */
+  /** Statements about the usable keys, signed by the notary. */
   readonly statements: () => readonly EncryptionKey[]
   /** Overwrites all secrets. */
   readonly stop: () => void
@@ -104,7 +104,7 @@ class Ring {
     this.#schedule()
   }
 
-  /** Keys that are neither expired nor full. A full key cannot recognize a replayed call. */
+  /** Returns the keys that are neither expired nor full. A full key cannot detect a replay. */
   usable(): readonly KeptKey[] {
     const now = this.#options.monotonic()
     return this.#kept.filter((key) => key.endsAtMs > now && !key.isFull())

@@ -27,8 +27,8 @@ export type OpenedCall = {
 }
 
 /**
- * Limit for the overhead of a body's frames, bytes: lengths, tags, and empty frames. Thus a call
- * has at most 52,000 frames of one byte to decrypt.
+ * Limit for the overhead of a body's frames, bytes: lengths, tags, and empty frames. The limit
+ * allows at most 52,000 frames of one byte.
  */
 const FRAMING_BYTES_MAX = 1024 * 1024
 
@@ -92,7 +92,7 @@ function packetsOf(request: IncomingMessage): AsyncIterable<Buffer> {
   return request.iterator({ destroyOnReturn: false })
 }
 
-/** Memory for each byte of a body during reading: the frame, and the buffer, which doubles. */
+/** Bytes of memory for each byte of a body during reading: the frame, and the doubling buffer. */
 const BUFFER_FACTOR = 3
 
 type FirstFrame = {
@@ -101,7 +101,7 @@ type FirstFrame = {
   readonly callerCredential: string | null
 }
 
-/** Does all work with the key now, because the key may expire before the whole call arrives. */
+/** Decrypts all that needs the key, because the key may expire before the whole call arrives. */
 function openFirst(
   frame: Uint8Array,
   { call, ring }: { readonly call: EncryptedCall; readonly ring: KeyRing },

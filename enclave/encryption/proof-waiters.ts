@@ -9,7 +9,7 @@ type Proof = AnchorProof | 'late' | 'gone'
 /** Sealed calls that wait for the gateway's part of their proof. */
 export type ProofWaiters = {
   open(call: string): Promise<Proof>
-  /** Returns false if no call of this id waits. */
+  /** Passes the proof to the call that waits for it. Returns false if the call does not wait. */
   give(proof: AnchorProof): boolean
   /** Ends the wait with `gone`. */
   forget(call: string): void

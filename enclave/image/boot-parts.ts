@@ -13,14 +13,14 @@ type BootParts = {
   readonly ramdisk: FileTree
   /** The files from Debian's kernel package: the kernel and its modules. */
   readonly kernelFiles: FileTree
-  /** The operator's own files in the image, by purpose. */
+  /** The files that the operator provided, by purpose. */
   readonly own: Readonly<Record<string, Uint8Array>>
 }
 
 /**
- * Collects kernel, command line and boot ramdisk. The kernel is Debian's with its modules, or the
- * operator's with built-in drivers. The init is our script, or a program like AWS's. Throws
- * BuildError.
+ * Collects kernel, command line and boot ramdisk. The kernel is Debian's kernel with its modules,
+ * or the operator's kernel with built-in drivers. The init is our script, or an init program like
+ * AWS's. Throws BuildError.
  */
 export async function collectBootParts(
   root: string,
@@ -110,7 +110,7 @@ function withNsm(
 }
 
 /**
- * Returns the modules of `names` and their dependencies by name, from the tree of a Debian kernel
+ * Returns the modules with these names and their dependencies, from the tree of a Debian kernel
  * package. Each module comes after its dependencies. Throws BuildError `module_missing`, even for a
  * module that is built into the kernel.
  */
@@ -227,7 +227,7 @@ function layOutBoot({ init, system, modules }: BootLayout): FileTree {
     new Map<string, TreeEntry>([
       ['init', init],
       ['bin/sh', { kind: 'link', target: 'busybox' }],
-      // The kernel opens this device for /init before it mounts anything.
+      // The kernel opens this device for /init before /init mounts a file system.
       ['dev/console', { kind: 'device', mode: 0o600, major: 5, minor: 1 }],
       ...emptyFolders(['proc', 'sys']),
     ]),

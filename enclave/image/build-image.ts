@@ -106,8 +106,8 @@ export async function buildImage(
 }
 
 /**
- * Returns true if the package is needed. The operator's own kernel replaces Debian's, and an init
- * program like AWS's needs no packages for the boot.
+ * Returns true if the image needs the package. The operator's own kernel replaces Debian's package.
+ * Without our init, the boot ramdisk needs no packages.
  */
 function isNeeded(into: readonly string[], { kernel, initFile }: ImageOptions): boolean {
   if (into.includes('application')) return true

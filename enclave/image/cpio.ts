@@ -94,10 +94,7 @@ function encodeRecord(record: CpioRecord): readonly Uint8Array[] {
   return [head, padding(head.length), data, padding(data.length)]
 }
 
-/**
- * Returns the zeros that fill `length` up to a multiple of four. They follow the name, and the
- * data.
- */
+/** Returns the zeros that extend `length` to a multiple of four. */
 function padding(length: number): Uint8Array {
   return new Uint8Array(-length & 3)
 }
@@ -108,7 +105,7 @@ function padding(length: number): Uint8Array {
  * compression is plain JavaScript.
  */
 export function compressGzip(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
-  // Without `mem`, fflate computes a logarithm, whose last bit can differ between engines.
+  // Without `mem`, fflate uses a logarithm, whose last bit can differ between JavaScript engines.
   const deflated = deflateSync(bytes, { level: 6, mem: 12 })
   const trailer = Buffer.alloc(8)
   trailer.writeUInt32LE(crc32(bytes), 0)

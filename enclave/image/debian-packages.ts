@@ -11,7 +11,7 @@ const packageForm = z.strictObject({
   name: z.string().regex(/^[a-z0-9][a-z0-9.+-]{1,80}$/),
   /**
    * Name of a package, such as linux-image-cloud-amd64, that always depends on the newest package
-   * of this kind. A renewed pin takes the name of this newest package.
+   * of this kind. When the pin is renewed, `name` becomes the name of this newest package.
    */
   follows: z.string().optional(),
   version: z.string().regex(/^[0-9A-Za-z.+:~-]{1,80}$/),
@@ -33,8 +33,7 @@ export type DebianPackage = Readonly<z.infer<typeof packageForm>>
 
 export type PackageSource = {
   /**
-   * A folder with all package files, so that no file is fetched. Null: files are fetched from the
-   * operating system's mirrors.
+   * A folder with all package files. Null: files are fetched from the operating system's mirrors.
    */
   readonly folder: string | null
   /** Folder in which fetched files are kept for the next build. */
@@ -77,8 +76,8 @@ async function obtainDebianPackage(pinned: DebianPackage, source: PackageSource)
 }
 
 /**
- * Fetches a package into an empty folder and returns its bytes. Default version: the newest on the
- * mirrors.
+ * Fetches a package into an empty folder and returns its bytes. The default of `version` is the
+ * newest version on the mirrors.
  */
 export async function downloadPackage(
   wanted: { readonly name: string; readonly version?: string },

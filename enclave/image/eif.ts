@@ -67,7 +67,7 @@ export function measureParts(parts: Pick<EifParts, 'kernel' | 'cmdline' | 'ramdi
 export const IMAGE_DIGESTS: Digests = { sha384: () => createHash('sha384'), crc32 }
 
 const EIF_VERSION = 4
-/** The defaults of AWS's builder. The host sets its own values at the start of an enclave. */
+/** The defaults of AWS's builder. When the host starts an enclave, it sets other values. */
 const DEFAULT_MEMORY_BYTES = 2n ** 30n
 const DEFAULT_CPUS = 2n
 
@@ -113,7 +113,7 @@ type ImageContents = {
 
 type SealedImage = { readonly eif: Uint8Array; readonly measurements: ReleaseMeasurements }
 
-/** Measures the contents, signs them if they have a signer, and returns the image file. */
+/** Returns the image file with its measurements, signed if `signer` is not null. */
 export function sealImage(contents: ImageContents): SealedImage {
   const { kernel, cmdline, bootRamdisk, applicationRamdisk, signer } = contents
   const parts = { kernel, cmdline, ramdisks: [bootRamdisk, applicationRamdisk] }
@@ -132,8 +132,8 @@ function measureSigner({ certificate }: ImageSigner): string {
 }
 
 /**
- * Writes the metadata section like AWS's builder, but without the time, so that a rebuilt image has
- * the same bytes. The section is not measured, so the facts that matter are in `measurements.json`.
+ * Returns the metadata section like AWS's builder, but without the time, so that a rebuilt image
+ * has the same bytes. The section is not measured. `measurements.json` states the important facts.
  */
 function writeMetadata(image: {
   readonly version: string

@@ -70,8 +70,8 @@ function checkPath(path: string): void {
 
 /**
  * Returns the entries of `tree` whose paths match a pattern (globs: `*` within a name, `**` across
- * folders). Throws BuildError `package_incomplete` if a pattern matches no entry. Thus a file that
- * its package has moved breaks the build, and not the finished image.
+ * folders). Throws BuildError `package_incomplete` if a pattern matches no entry. Thus the build
+ * fails if a package no longer has a file at its path.
  */
 export function takeFiles(
   tree: FileTree,

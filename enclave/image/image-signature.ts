@@ -15,9 +15,7 @@ export type ImageSigner = {
   readonly key: KeyObject
 }
 
-/**
- * The key or the certificate for signing images is not valid. The operator must provide another.
- */
+/** The key or the certificate for signing images is not valid. The operator must correct this. */
 export class SignerError extends Error {
   override readonly name = 'SignerError'
 }

@@ -9,8 +9,8 @@ export class SourceError extends Error {
 /**
  * Returns the sorted paths of all project files that enclave/main.ts loads, directly or through
  * other files. `import type` loads no file. Packages are not included (see dependency-closure.ts).
- * Throws SourceError for an `import()` whose path is not a literal. An image that lacks an import
- * fails to start: it never runs code that is not measured.
+ * Throws SourceError for an `import()` whose path is not a literal. If a file is missing in the
+ * image, the enclave fails to start, and runs no unmeasured code.
  */
 export async function listLoadedSources(root: string): Promise<readonly string[]> {
   const found = new Set<string>()

@@ -17,7 +17,7 @@ export type NpmPackage = {
   readonly take: readonly string[]
 }
 
-/** Size limit of an unpacked package, bytes: Node's size and a reserve. */
+/** Size limit of an unpacked package, bytes. The largest package is Node.js. */
 const NPM_PACKAGE_BYTES_MAX = 2 ** 29
 
 /**

@@ -23,7 +23,7 @@ export type ImageOptions = {
   readonly kernel: { readonly file: string; readonly cmdlineFile: string } | null
   /** An init program like AWS's. Null: our init. */
   readonly initFile: string | null
-  /** A driver for /dev/nsm. Null if the kernel has a driver, or a development image needs none. */
+  /** A driver for /dev/nsm. Null: the kernel has one, or a development image needs no driver. */
   readonly nsmModuleFile: string | null
   /** The key and the certificate that sign the image. Null: the image is not signed. */
   readonly signing: { readonly keyFile: string; readonly certificateFile: string } | null

@@ -12,7 +12,7 @@ const kernelForm = z.strictObject({
   modules: z.array(z.strictObject({ name: z.string(), why: z.string().min(1) })),
 })
 
-/** The pins do not include the sources. */
+/** All pinned input of an image. The sources are not pinned. */
 export type Pins = {
   readonly packages: readonly DebianPackage[]
   readonly dependencies: DependencyClosure

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process'
 import { BuildError } from './build-error.ts'
 
-/** Limit for a command's output, bytes: the unpacked kernel package, with a reserve. */
+/** Limit for a command's output, bytes. The largest output is the unpacked kernel package. */
 const COMMAND_OUTPUT_BYTES_MAX = 2 ** 30
 
 /** A command of the operating system, run without a shell. */

@@ -31,9 +31,7 @@ export function decodeTar(bytes: Uint8Array): FileTree {
 
 const BLOCK_BYTES = 512
 
-/**
- * Fields that are too large for an entry's header. They are in an extra entry before that entry.
- */
+/** Fields that are too large for a header. An extra entry before the described entry has them. */
 type ExtendedFields = { readonly path?: string; readonly linkpath?: string }
 
 type RawEntry = {

@@ -20,8 +20,8 @@ export type TrackedSources = {
 }
 
 /**
- * Further input of an image: the builder with its scripts and pins, the version, and npm's
- * packages. The builder's imports from other folders are not included.
+ * Input of an image besides the sources: the builder with its scripts and pins, the version, and
+ * npm's packages. The files that the builder imports from other folders are not included.
  */
 const BUILT_BY = [
   'enclave/image',

@@ -14,8 +14,8 @@ import { runCommand } from './run-command.ts'
 
 /**
  * Renews the pins of all Debian packages in packages.json to the newest versions that apt trusts on
- * this computer. The fetched files stay in the cache. Returns the changes, one per line. apt checks
- * the archive's signature, but the publisher of an image must read the changes. Throws BuildError.
+ * this computer. The fetched files stay in the cache. Returns the changes, one per line. The
+ * publisher of an image must read them: apt checks only the archive's signature. Throws BuildError.
  */
 export async function updatePackages(place: {
   readonly root: string
@@ -55,8 +55,8 @@ async function renewPin(old: DebianPackage, cache: string): Promise<DebianPackag
 }
 
 /**
- * Finds the only dependency of a package such as linux-image-cloud-amd64: the newest kernel, whose
- * name contains its version.
+ * Returns the only dependency of a package such as linux-image-cloud-amd64: the name of the newest
+ * kernel package.
  */
 async function findFollowed(name: string): Promise<string> {
   const words = ['depends', '--important', name]

@@ -15,8 +15,8 @@ export const GENERATION_MIN_MS = 3_600_000
 
 export type Attempts = {
   /**
-   * Counts a call. Returns the number of the request's calls so far, including this call. Null if
-   * there is no memory for another request: then the call must be refused, because a forgotten
+   * Counts a call. Returns the number of calls with this request so far, including this call. Null
+   * if there is no memory for another request: then the call must be refused, because a forgotten
    * request could be repeated unnoticed. `digest` is the request's SHA-256.
    */
   readonly count: (digest: Uint8Array) => number | null
@@ -25,8 +25,8 @@ export type Attempts = {
 /**
  * Remembers every request for at least GENERATION_MIN_MS, and up to GENERATION_REQUESTS_MAX
  * requests for 24 to 48 h. A request takes 13 to 27 bytes. `key` is at least 16 random bytes and
- * secret, so no caller can find two requests that count as one. `monotonic` is a monotonic clock,
- * milliseconds.
+ * secret, so no caller can find two requests with the same fingerprint. `monotonic` is a monotonic
+ * clock, milliseconds.
  */
 export function createAttempts({
   key,

@@ -4,8 +4,8 @@
 export const ANSWER_ROOM_BYTES = 64 * 1024
 
 /**
- * A call with more bytes is a large call. Few calls are large: a stream of 64k tokens of text holds
- * 3 MiB.
+ * A call that takes more bytes is a large call. Few calls are large: a stream of 64k tokens of text
+ * takes 3 MiB.
  */
 export const SMALL_CALL_BYTES = 4 * 2 ** 20
 
@@ -68,7 +68,7 @@ export class Space {
     }
   }
 
-  /** Counts a pending completion. It is kept even above the limit. */
+  /** Counts a pending completion. No limit applies. */
   add(bytes: number): void {
     this.usedBytes += bytes
   }

@@ -22,9 +22,9 @@ type NewEntry = {
 
 /**
  * The notary's log: an append-only Merkle tree. The enclave keeps the tree's edge at the
- * acknowledged size, and every later completion. Each pull returns these completions until the
- * gateway acknowledges them by requesting later completions. Thus no completion is lost when the
- * gateway dies. The log ends with the process: a new enclave has a new account and a new log.
+ * acknowledged size, and all completions after that size. Each pull returns the kept completions
+ * from an index on, and acknowledges all earlier ones. Thus no completion is lost when the gateway
+ * dies. The log ends with the process: a new enclave has a new account and a new log.
  */
 export class NotaryLog {
   private readonly account: NotaryAccount
@@ -81,8 +81,8 @@ export class NotaryLog {
 
   /**
    * Drops all completions below `from`, because the gateway has stored them. Throws CallFault
-   * `log_conflict` if completions from `from` on were already dropped, or if completions below
-   * `from` would be lost, because the gateway never received them.
+   * `log_conflict` if `from` is below the acknowledged size, or above the number of completions
+   * that the gateway received.
    */
   acknowledge(from: number): void {
     if (from < this.acknowledged)
@@ -104,8 +104,8 @@ export class NotaryLog {
   }
 
   /**
-   * Acknowledges all completions below `from`. Returns the completions from `from` on, with a
-   * signed head over them. Throws the CallFault of acknowledge.
+   * Acknowledges all completions below `from`. Returns completions from `from` on, with a signed
+   * head that covers them. Throws the CallFault of acknowledge.
    */
   pull({ from, max, known_document: known }: Omit<PullRequest, 'wait_ms'>): PullReply {
     this.acknowledge(from)

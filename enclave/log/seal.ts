@@ -24,7 +24,7 @@ export type FinishedCompletion = {
   readonly response: JsonObject
   /** SHA-256 (hex) over the events that were passed on. Null without a stream. */
   readonly streamHash: string | null
-  /** Number of calls of this request in the log so far, with this call. */
+  /** Number of calls of this request so far, including this call. */
   readonly attempt: number
   /** SHA-256 (hex) of the bytes sent to the provider. `receivedHash`: of the received body. */
   readonly forwardedHash: string
@@ -39,7 +39,7 @@ export type FinishedCompletion = {
   readonly context: string
   /** True if request and answer are encrypted end to end: the gateway receives neither. */
   readonly isEncrypted: boolean
-  /** True if the notice contains the completion. */
+  /** True if the gateway requested the completion in the notice. */
   readonly inNotice: boolean
 }
 

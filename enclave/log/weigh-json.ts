@@ -3,18 +3,18 @@ import type { JsonSize } from '../../attestation/json/json-size.ts'
 
 /**
  * Bytes of memory for each object or list, each member and each item, from parsing to sealing, with
- * the canonical text and temporary data. Measured as the smallest heap in which a million values
- * can be parsed and hashed (Node.js 24). Results: 124 for an empty object in an array, 55 to 93 for
- * an item, 140 for a member of one large object, 320 for an object with a member of a unique name.
+ * the canonical text and temporary data. The smallest heap that can parse and hash a million values
+ * (Node.js 24) takes, per value: 124 for an empty object in an array, 55 to 93 for an item, 140 for
+ * a member of one large object, 320 for an object with a member of a unique name.
  */
 const CONTAINER_BYTES = 80
 const MEMBER_BYTES = 200
 const ITEM_BYTES = 96
 
-/** Memory for each byte of a text: the received and the decoded text, strings, canonical text. */
+/** Bytes of memory for a byte of text: received text, decoded text, strings, canonical text. */
 const TEXT_FACTOR = 4
 
-/** TEXT_FACTOR for a text that is not only ASCII: each character then takes two bytes. */
+/** TEXT_FACTOR for a text with other characters than ASCII: each character takes two bytes. */
 const WIDE_TEXT_FACTOR = 8
 
 /**
@@ -24,8 +24,8 @@ const WIDE_TEXT_FACTOR = 8
 const KEPT_FACTOR = 6
 
 /**
- * Returns the memory that a JSON text of this size takes until sealing, bytes. The text is UTF-8 or
- * decoded. The result is never too low.
+ * Returns the memory that a JSON text takes until sealing, bytes. `text` is UTF-8 or decoded, and
+ * `size` is the size of its JSON. The result is never too low.
  */
 export function weighJson(text: Uint8Array | string, size: JsonSize): number {
   const utf8Bytes = Buffer.byteLength(text)

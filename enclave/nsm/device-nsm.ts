@@ -74,7 +74,7 @@ function openDevice(path: string): number {
   }
 }
 
-/** Two operations that the device needs and JavaScript does not have. */
+/** Two operations that JavaScript does not have. */
 export type NativeCalls = {
   /** Returns the memory address of an ArrayBuffer. It is valid while the buffer is referenced. */
   addressOf(memory: ArrayBuffer): bigint
@@ -86,8 +86,8 @@ export type IoctlCall = {
   readonly descriptor: number
   readonly command: number
   /**
-   * The third argument: the address of a structure. The caller must keep alive the structure and
-   * all memory that it points to.
+   * The third argument: the address of a structure. During the call, the caller must reference the
+   * structure and all memory that the structure points to.
    */
   readonly address: bigint
 }
@@ -99,8 +99,8 @@ export type IoctlCall = {
 export async function loadNativeCalls(): Promise<NativeCalls> {
   const { default: koffi } = await import('koffi')
   // Declared without `...`: koffi makes variadic calls only on the main thread, where they would
-  // block the enclave. On Linux for x86-64 and AArch64, these three arguments are passed as in a
-  // variadic call.
+  // block the enclave. On Linux for x86-64 and AArch64, a normal call passes these three arguments
+  // in the same way.
   const ioctl = koffi
     .load(null)
     .func('int ioctl(int descriptor, unsigned long command, void *address)')

@@ -92,7 +92,7 @@ export function createNsmClient(kind: Nsm['kind'], transport: NsmTransport): Nsm
     close: () => {
       if (closed) return
       closed = true
-      // A running call uses the transport until its end. Queued calls fail as Closed.
+      // The transport closes after the running call. Queued calls fail as Closed.
       tail = tail.then(() => transport.close()).catch(() => undefined)
     },
   }

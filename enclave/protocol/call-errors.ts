@@ -16,7 +16,7 @@ export const CALL_ERROR_RULES = {
   /** The call did not arrive with the credential that the caller demanded. */
   credential_mismatch: { status: 422, param: 'affidavit', shouldRetry: false },
   internal_server_error: { status: 500 },
-  /** The provider's own 4xx, with the provider's status, or 502 if that status is invalid. */
+  /** A 4xx from the provider, with the provider's status, or 502 if that status is invalid. */
   provider_refused: { status: 502 },
   provider_error: { status: 502 },
   provider_unreachable: { status: 502 },
@@ -29,7 +29,7 @@ export const CALL_ERROR_RULES = {
   overloaded: { status: 503, retryAfterSeconds: 1 },
   /**
    * The enclave sealed the call, but the gateway did not store it in time. The call will be in the
-   * history unless the enclave ends first. A retry costs the caller twice.
+   * history unless the enclave ends first. The caller would pay for a retry too.
    */
   commit_delayed: { status: 503, shouldRetry: false },
   provider_timeout: { status: 504 },
@@ -37,7 +37,7 @@ export const CALL_ERROR_RULES = {
 
 export type CallErrorCode = keyof typeof CALL_ERROR_RULES
 
-/** An answer to a caller: an error, or a fault in the request. */
+/** What a caller receives: an error, or a fault in the request. */
 type CallError =
   | { readonly code: CallErrorCode; readonly message: string; readonly details: ErrorDetails }
   | { readonly fault: RequestFault }
@@ -57,7 +57,7 @@ const WORDS: Readonly<Partial<Record<EnclaveFaultCode, string>>> = {
 
 /**
  * Returns the answer to the caller for a fault. `isOperators`: the provider received the operator's
- * credential. A 401 or 403 is then the operator's problem, and the provider's words can contain
+ * credential. Then a 401 or 403 is the operator's problem, and the provider's message can contain
  * that credential.
  */
 export function callErrorOf(fault: EnclaveFault, isOperators: boolean): CallError {

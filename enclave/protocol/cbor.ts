@@ -1,7 +1,7 @@
 /*
  * Writer for the CBOR (RFC 8949) between a security module and its clients: definite lengths,
- * shortest heads. The only exception is the indefinite map, which AWS uses for its documents since
- * 2025. Every function returns the complete encoding of one item. Arrays and maps take encoded
+ * shortest heads. Only the map of AWS's documents may be indefinite: AWS uses this form since 2025.
+ * Every function returns the complete encoding of one item. Arrays and maps take encoded
  * items. Throws RangeError for a length or integer outside of 0 to 2^53-1.
  */
 

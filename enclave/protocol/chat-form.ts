@@ -23,11 +23,11 @@ import {
 } from './request-faults.ts'
 
 /*
- * The form of a chat request (interface, 2.1 and part 8), for encrypted and other calls. A member
- * that is null counts as unset; unknown members are allowed.
+ * The form of a chat request (interface, 2.1 and part 8), for encrypted and unencrypted calls. A
+ * member that is null counts as unset; unknown members are allowed.
  */
 
-/** The interface has no limit. Only an attack on the logs has a longer model id. */
+/** The interface has no limit. This limit protects the logs against long model ids. */
 export const MODEL_LENGTH_MAX = 512
 
 const STOP_SEQUENCES_MAX = 4

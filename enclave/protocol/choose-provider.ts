@@ -5,7 +5,7 @@ import type { ProviderEndpoint, ProviderEntry } from './enclave-api.ts'
  * Returns the first provider in the table that has the dialect and a pattern that matches the whole
  * model id, or null. `*` matches any characters, or none. All else matches literally,
  * case-sensitive. The gateway chooses the credential with this function, and the enclave routes the
- * call. The enclave's choice decides.
+ * call. The enclave refuses the call if their providers differ.
  */
 export function chooseProvider(
   table: readonly ProviderEntry[],
@@ -28,7 +28,7 @@ export function credentialHeader({ credential }: ProviderEndpoint, secret: strin
   return { [credential ?? 'authorization']: credential ? secret : `Bearer ${secret}` }
 }
 
-/** Returns why no provider serves the model in this dialect, and the dialects that do work. */
+/** Returns a message that names the dialects in which a provider serves the model, if any. */
 export function unsupportedMessage(
   table: readonly ProviderEntry[],
   model: string,

@@ -4,7 +4,7 @@ import {
   type Json,
   type JsonObject,
   parseReceipt,
-} from '../../../attestation/index.ts' // after npm install: from 'affidavit/attestation'
+} from '../../../attestation/index.ts' // in your project: from 'affidavit/attestation'
 
 /** The arguments of `AttestedAnswers.answer`, for any library that encodes calls (ethers, viem). */
 export type AnswerCall = readonly [
@@ -21,18 +21,18 @@ export type AnswerCall = readonly [
 ]
 
 /**
- * Returns the hash (0x) under which AttestedAnswers knows this request. Add your own nonce to the
- * request, `affidavit: { nonce }`: otherwise another caller may have sent the same request before.
+ * Returns the hash (0x) by which AttestedAnswers identifies this request. Add your own nonce to the
+ * request, `affidavit: { nonce }`: otherwise another caller may already have sent an equal request.
  */
 export function hashQuestion(request: JsonObject): string {
   return `0x${hashCompletion({ request, response: {} }).requestHash}`
 }
 
 /**
- * Returns the call that sends a completion to the contract. `receipt` is from the completion's
+ * Returns the arguments that send a completion to the contract. `receipt` is from the completion's
  * proof, record or bundle. `path` leads from the receipt's leaf to the notary's newest anchored
- * head, hex without 0x. `GET /v1/log/{notary}/inclusion?index=…&size=…` returns the path for this
- * head's size. Throws FormatError for an invalid receipt.
+ * head, hex without 0x: `GET /v1/log/{notary}/inclusion?index=…&size=…` returns the path for a head
+ * of `size`. Throws FormatError for an invalid receipt.
  */
 export function encodeAnswer({
   notary,

@@ -17,15 +17,14 @@ import { type Accelerator, chooseAccelerator, type Machine, startMachine } from 
 const ENCLAVE_TIMEOUT_MS = 240_000
 
 /**
- * Memory for the enclave (512 MB) and the unpacked ramdisk (150 MB). During unpacking, memory holds
- * the ramdisk twice.
+ * Memory for the enclave (512 MB) and the unpacked ramdisk (150 MB, held twice during unpacking).
  */
 export const MEMORY_MEBIBYTES = 1_024
 const CPUS = 2
 
 type BootOptions = {
   readonly eifPath: string
-  /** Null: the program chooses the accelerator automatically. */
+  /** Null: chooseAccelerator chooses. */
   readonly accelerator: Accelerator | null
   /** Port of the demonstration provider on 127.0.0.1, the only port that the enclave can reach. */
   readonly providerPort: number
@@ -145,8 +144,8 @@ type BootFiles = {
 const RAMDISK_ALIGNMENT_BYTES = 4
 
 /**
- * Splits an image file into files in `folder`, as the hypervisor does, and measures the image. Thus
- * the measured bytes are the booted bytes. Throws EifError for a file that is not an image.
+ * Splits an image file into files in `folder`, as the hypervisor does, and measures the same bytes.
+ * Throws EifError for a file that is not an image.
  */
 export async function openBootFiles(eifPath: string, folder: string): Promise<BootFiles> {
   const { size } = await stat(eifPath)
@@ -193,7 +192,7 @@ export type SocketBridge = {
  * Opens a Unix socket at `path` and forwards its connections to `port` on 127.0.0.1. Only this user
  * may open the socket (0600). The socket's folder must be private too, because the mode is set a
  * moment after the socket is created. Use this only for development: every user of the computer can
- * open the port itself. Rejects when the socket cannot be created.
+ * connect to the port directly. Rejects when the socket cannot be created.
  */
 export async function openSocketBridge({
   path,

@@ -7,7 +7,7 @@ type BootErrorCode =
   | 'call_failed' //      the gateway answered a call with an error
   | 'not_verified' // the evidence does not match the booted image
 
-/** The message states what was expected, with the end of the failed program's output. */
+/** The message states what was expected, and contains the end of the failed program's output. */
 export class BootError extends Error {
   override readonly name = 'BootError'
   readonly code: BootErrorCode

@@ -5,9 +5,7 @@ import { z } from 'zod'
 import { PROJECT_ROOT } from '../build-image.ts'
 import { BootError } from './boot-error.ts'
 
-/**
- * A program of this project on the host. It ends with this process, because its IPC channel closes.
- */
+/** A program of this project on the host. It ends when its IPC channel to this process closes. */
 type HostProgram<Ready> = { readonly ready: Ready; stop(): Promise<void> }
 
 export type StartedChain = z.output<typeof chainForm>
@@ -166,7 +164,7 @@ export async function startGuarded(
 ): Promise<GuardedProgram> {
   const guard = spawn(process.execPath, [GUARD, ...command], {
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
-    // The guard needs no variables, and qemu must not see this process's secrets.
+    // Only these variables are passed: qemu must not receive this process's secrets.
     env: { NODE_NO_WARNINGS: '1', PATH: SYSTEM_PATH },
     detached: true,
   })

@@ -17,7 +17,7 @@ const KERNEL_TIMEOUT_MS = 60_000
 export type Machine = {
   /** Process id of qemu. */
   readonly pid: number
-  /** A port on 127.0.0.1 of the host. It leads to the requested port of the guest. */
+  /** A port on 127.0.0.1 of the host. qemu forwards it to the requested port of the guest. */
   readonly hostPort: number
   /**
    * When qemu started, and when the kernel wrote its first line: milliseconds of performance.now().
@@ -134,8 +134,8 @@ export type MachinePlan = {
   /** A port on 127.0.0.1 of the host. It leads to the guest's `port`. */
   readonly inward: { readonly hostPort: number; readonly port: number }
   /**
-   * Ports of the only other host in the guest's network. Each leads to a port or a Unix socket of
-   * the real host.
+   * Ports of OUTWARD_ADDRESS in the guest's network. Each leads to a port on 127.0.0.1 or a Unix
+   * socket of the host.
    */
   readonly outward: readonly { readonly port: number; readonly to: number | string }[]
   /** Program that forwards the data of one connection: Node.js with relay.ts. */
@@ -178,7 +178,7 @@ export function machineArguments(plan: MachinePlan): readonly string[] {
     plan.cmdline,
     '-netdev',
     networkOf(plan),
-    // No boot ROM for the network card: the ROM is a file of another package.
+    // `romfile=`: no boot ROM for the network card, because another package contains the ROM.
     '-device',
     'virtio-net-pci,netdev=net,romfile=',
   ]
@@ -263,7 +263,7 @@ export class MachineConsole {
 
   /**
    * Returns the first kept or new line for which `matches` returns true. Returns null if the output
-   * ends, or `timeoutMs` is over, before such a line.
+   * ends, or `timeoutMs` passes, before the machine writes such a line.
    */
   async find(matches: (text: string) => boolean, timeoutMs: number): Promise<ConsoleLine | null> {
     const { promise, resolve } = Promise.withResolvers<ConsoleLine | null>()

@@ -46,7 +46,7 @@ async function run(words: readonly string[]): Promise<void> {
   process.stdout.write(formatBoot(stage, await verifyFirstCompletion(stage)))
 }
 
-/** Removes only the folder, because all started programs end with this process. */
+/** Removes the folder on these signals. All started programs end with this process. */
 function endOnSignals(folder: string): void {
   for (const signal of ['SIGINT', 'SIGTERM'] as const)
     process.once(signal, () => {

@@ -2,8 +2,8 @@ import { connect, Socket } from 'node:net'
 
 /**
  * This program runs separately: `node relay.ts PORT` or `node relay.ts SOCKET`, with a socket as
- * its standard input. qemu starts one relay for each connection that the guest opens to its only
- * reachable address. Thus the guest reaches only the relay's port or socket.
+ * its standard input. qemu starts one relay for each connection of the guest, so the guest reaches
+ * only this port or socket.
  */
 const guest = new Socket({ fd: 0, readable: true, writable: true, allowHalfOpen: true })
 const [target = ''] = process.argv.slice(2)

@@ -84,7 +84,7 @@ export async function startStage(options: {
 
 /**
  * Makes one verified completion, and checks its evidence offline against the measurements of the
- * booted image file. Rejects with BootError, with the code `not_verified` for missing or wrong
+ * booted image file. Rejects with BootError. Its code is `not_verified` for missing or wrong
  * evidence.
  */
 export async function verifyFirstCompletion(stage: BootStage): Promise<FirstCompletion> {
