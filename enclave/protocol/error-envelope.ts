@@ -5,7 +5,7 @@ export type ErrorRule = {
   readonly status: number
   /** Sent as `retry-after`, seconds. */
   readonly retryAfterSeconds?: number
-  /** Sent as `x-should-retry`, which the official SDKs obey. False if a retry only costs money. */
+  /** Sent as `x-should-retry`, which the official SDKs obey. False: clients should not retry. */
   readonly shouldRetry?: false
   /** The request's member that caused the error. */
   readonly param?: string

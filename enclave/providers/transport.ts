@@ -25,7 +25,7 @@ type ProviderCall = {
   readonly credential: string | null
   /** The caller's headers that the dialect forwards, by their lower-case names. */
   readonly headers: Readonly<Record<string, string>>
-  /** Each list must contain the key of the provider's leaf certificate (ReceiptTls.spki_sha256). */
+  /** Each defined list must contain the key of the leaf certificate (ReceiptTls.spki_sha256). */
   readonly keys: readonly (readonly string[] | undefined)[]
   readonly body: Uint8Array
   readonly isStream: boolean
