@@ -30,8 +30,7 @@ export const ENCLAVE_PATHS = {
   identity: '/v1/identity',
   /**
    * POST caller's exact body bytes, CALL_HEADER → SealedNotice, or text/event-stream, or
-   * EnclaveFault. For a dialect other than chat, the dialect's name is a further segment
-   * (callPath).
+   * EnclaveFault. For a dialect other than chat, the path ends with the dialect's name (callPath).
    */
   completions: '/v1/completions',
   /**
@@ -70,8 +69,8 @@ export type ProviderEntry = {
   /** Patterns of model ids. `*` matches any characters. The first matching entry is used. */
   readonly models: readonly string[]
   /**
-   * SHA-256 (hex) of subjectPublicKeyInfo: nothing is sent to a connection whose leaf certificate
-   * has another key. Default: every key with a valid certificate.
+   * SHA-256 (hex) of each accepted subjectPublicKeyInfo. Nothing is sent if the leaf certificate of
+   * the connection has another key. Default: every key with a valid certificate.
    */
   readonly keys?: readonly string[]
   /** Endpoints of other dialects. Default: none. */
@@ -143,10 +142,7 @@ export type EncryptedCall = {
   /** As in CompletionCall. */
   readonly context: string
   readonly dialect?: DialectName
-  /**
-   * The operator's credentials by provider: the gateway does not know the model, so it sends all of
-   * them.
-   */
+  /** The operator's credential for each provider, because the gateway does not know the model. */
   readonly credentials: Readonly<Record<string, string>>
   /** `Ehbp-Encapsulated-Key`: 64 hex digits. */
   readonly encapsulated_key: string

@@ -68,8 +68,8 @@ function errorTypeOf(status: number): ErrorType {
 
 /**
  * Returns the JSON text of the error envelope (interface, part 7). A stream's `event: error` has
- * the same text. `type` and `param` are OpenAI's. OpenAI's SDKs show `message` only if it is in an
- * `error` object.
+ * the same text. `type` and `param` are as in OpenAI's API. OpenAI's SDKs show `message` only if it
+ * is in an `error` object.
  */
 export function errorEnvelope(
   error: Pick<ErrorFacts, 'status' | 'param' | 'providerCode'> & {

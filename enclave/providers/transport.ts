@@ -116,7 +116,7 @@ function requestHeaders(call: ProviderCall): Record<string, string> {
   }
 }
 
-/** Sends a call. Returns `other_key` if a kept connection has a key that is not accepted. */
+/** Sends a call. Returns `other_key` if a reused connection has a key that is not accepted. */
 async function exchange(
   request: ClientRequest,
   call: ProviderCall,

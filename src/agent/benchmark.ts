@@ -103,7 +103,7 @@ const REQUESTS_AIM = 4
 /** From the first token to the last token. */
 type Timing = { readonly tokens: number; readonly ms: number }
 
-/** Chooses a length so that several answers end in time. */
+/** Chooses the length of answers, so that several answers end in time. */
 function chooseTokens(tokensPerSecond: number, durationMs: number): number {
   const aim = Math.floor((tokensPerSecond * durationMs * SINGLE_SHARE) / 1000 / REQUESTS_AIM)
   return Math.min(TOKENS_MAX, Math.max(TOKENS_MIN, aim))
