@@ -36,7 +36,7 @@ const HEAD_ATTESTATION_BYTES_MAX = 4_096
 /** Size limit of a request with proofs, bytes. Each encrypted call adds about 2,000. */
 const PROOFS_REQUEST_BYTES_MAX = 1024 * 1024
 
-/** Size limit of a call's headers, bytes. They hold context and credential as base64url of JSON. */
+/** Size limit of a call's headers, bytes. CALL_HEADER contains the context and the credential. */
 const HEADER_BYTES_MAX = 64 * 1024
 
 /**
@@ -191,7 +191,7 @@ async function pull(
   const { log } = options.core
   const asked = decodePull(await readRequest(request, PROOFS_REQUEST_BYTES_MAX))
   for (const proof of asked.proofs) options.encryption.waiters.give(proof)
-  // Acknowledged completions take no memory during the wait below.
+  // Before the wait, so that acknowledged completions take no memory during the wait.
   log.acknowledge(asked.from)
   const gone = new AbortController()
   response.once('close', () => gone.abort())

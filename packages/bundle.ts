@@ -97,7 +97,7 @@ async function runEsbuild(
   },
 ): Promise<Part> {
   const { contents, folder, modules, isProgram } = part
-  // Paths in source maps are relative to this folder, so its depth is fixed. No file is written.
+  // Source maps contain paths relative to this folder. The build writes no files into it.
   const outdir = join(root, folder)
   const { outputFiles, metafile } = await build({
     absWorkingDir: root,

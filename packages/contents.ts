@@ -16,8 +16,8 @@ export type PackageContents = {
   /** True if the package contains VERIFIER_FILE. */
   readonly bringsVerifier: boolean
   /**
-   * npm packages that npm installs with this package. The files of this package contain all other
-   * imports. Thus a program starts quickly and runs exactly the tested code.
+   * npm packages that npm installs with this package. All other imports are in the files of this
+   * package, so that a program starts quickly and runs exactly the tested code.
    */
   readonly dependencies: Readonly<Record<string, Dependency>>
 }
@@ -35,7 +35,7 @@ type Dependency = {
  */
 export const NODE_VERSION_MIN = '20.19.0'
 
-/** The page that checks evidence, without evidence in it. Saved evidence pages name its SHA-256. */
+/** The page that checks evidence. Pages with saved evidence name the SHA-256 of this file. */
 export const VERIFIER_FILE = 'verify.html'
 
 /** Files of a package in addition to its programs and licences. */

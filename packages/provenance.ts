@@ -71,8 +71,8 @@ type Part = {
 }
 
 /**
- * Lists the parts of a package, as CycloneDX 1.6. npm packages in its files have a version and a
- * digest. Packages that npm installs have a version range.
+ * Lists the parts of a package, as CycloneDX 1.6. npm packages whose code is in the files have a
+ * version and a digest. Packages that npm installs have a version range.
  */
 export function writeSbom(built: BuiltPackage, { committedAtMs }: BuildFacts): object {
   const { name, version, license } = built

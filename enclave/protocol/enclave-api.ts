@@ -10,15 +10,15 @@ import type { Receipt } from '../../attestation/receipt.ts'
  * Bodies are UTF-8 JSON unless stated otherwise. Only the enclave is trusted. The gateway's values
  * (context, limits) influence only what the gateway itself receives.
  *
- * The version covers everything that gateway and enclave must understand to work together. It is
- * part of the boot configuration, whose digest relying parties keep. A new path does not change the
- * version. If an enclave does not have the path, the gateway gets `invalid_call` (404) and
- * continues without it. The measurements state which code runs.
+ * The version covers everything that gateway and enclave must understand to work together. The
+ * version is part of the boot configuration, whose digest relying parties keep. A new path does not
+ * change the version: an enclave without the path answers `invalid_call` (404), and the gateway
+ * continues without this path.
  *
  * Version 2: streams end with the event `last`, and receipts are of version 2. Version 3: receipts
- * are of version 3, and callers may demand a credential. Version 4: calls of all dialects. A
- * gateway still works with enclaves of older versions. Thus gateways are replaced first, and they
- * can fetch everything that an older enclave sealed.
+ * are of version 3, and a caller may demand that a certain credential is used. Version 4: calls of
+ * all dialects. A gateway still works with enclaves of older versions. Thus gateways are replaced
+ * first, and they can fetch everything that an older enclave sealed.
  */
 export const PROTOCOL_VERSION = 4
 
@@ -30,8 +30,7 @@ export const ENCLAVE_PATHS = {
   identity: '/v1/identity',
   /**
    * POST caller's exact body bytes, CALL_HEADER → SealedNotice, or text/event-stream, or
-   * EnclaveFault. For a dialect other than chat, the dialect's name is a further segment
-   * (callPath).
+   * EnclaveFault. For a dialect other than chat, the path ends with the dialect's name (callPath).
    */
   completions: '/v1/completions',
   /**
@@ -70,8 +69,8 @@ export type ProviderEntry = {
   /** Patterns of model ids. `*` matches any characters. The first matching entry is used. */
   readonly models: readonly string[]
   /**
-   * SHA-256 (hex) of subjectPublicKeyInfo: nothing is sent to a connection whose leaf certificate
-   * has another key. Default: every key with a valid certificate.
+   * SHA-256 (hex) of each accepted subjectPublicKeyInfo. Nothing is sent if the leaf certificate of
+   * the connection has another key. Default: every key with a valid certificate.
    */
   readonly keys?: readonly string[]
   /** Endpoints of other dialects. Default: none. */
@@ -116,7 +115,7 @@ export type Identity = {
 export type CompletionCall = {
   /** Not read by the enclave. Returned with the sealed completion. At most CONTEXT_BYTES_MAX. */
   readonly context: string
-  /** The credential's provider. The enclave refuses a model that selects another provider. */
+  /** The credential's provider. The enclave refuses a call whose model selects another provider. */
   readonly provider: string
   /** Sent to the provider in the header that its endpoint requires. Null: no credential is sent. */
   readonly credential: string | null
@@ -124,16 +123,16 @@ export type CompletionCall = {
   readonly is_callers?: boolean
   /** Not read by the enclave: the path states it (callPath). Default: chat. */
   readonly dialect?: DialectName
-  /** The caller's headers that the dialect hashes, by their lower-case names. Default: none. */
+  /** The caller's headers that are part of the hashed request, by lower-case name. Default none. */
   readonly headers?: Readonly<Record<string, string>>
   /**
    * True if the call continues when the gateway closes the connection. Another gateway can then
-   * find the record. Default: false. An older enclave ignores it.
+   * find the record. Default: false. An older enclave ignores this member.
    */
   readonly outlives_gateway?: boolean
   /**
-   * True if the notice contains the completion. A gateway needs this if another gateway commits the
-   * log. Default: false. An older enclave ignores it.
+   * True if the notice must contain the completion, for a gateway that does not commit the log
+   * itself. Default: false. An older enclave ignores this member.
    */
   readonly tells_completion?: boolean
 }
@@ -143,10 +142,7 @@ export type EncryptedCall = {
   /** As in CompletionCall. */
   readonly context: string
   readonly dialect?: DialectName
-  /**
-   * The operator's credentials by provider: the gateway does not know the model, so it sends all of
-   * them.
-   */
+  /** The operator's credential for each provider, because the gateway does not know the model. */
   readonly credentials: Readonly<Record<string, string>>
   /** `Ehbp-Encapsulated-Key`: 64 hex digits. */
   readonly encapsulated_key: string
@@ -166,7 +162,7 @@ export const ENCRYPTED_RECORDS = {
   head: 1,
   /** A frame of EHBP with its length, passed to the caller unchanged. */
   frame: 2,
-  /** JSON of EncryptedSealed. The gateway commits, and sends an AnchorProof with its next pull. */
+  /** JSON of EncryptedSealed. The gateway sends the AnchorProof with its next pull. */
   sealed: 3,
   /** JSON of EncryptedFault, for the gateway. The caller gets the fault in an encrypted frame. */
   fault: 4,
@@ -181,21 +177,21 @@ export type EncryptedHead = {
   readonly should_retry: boolean
 }
 
-/** A sealed call, with the facts for the gateway's limits. */
+/** A sealed call, with the model and the usage for the gateway's limits. */
 export type EncryptedSealed = SealedNotice & {
   /**
    * Identifies the call in an AnchorProof: the index of its leaf, as text, or '' if the answer
-   * needs no AnchorProof. An older enclave uses other ids, and takes proofs one by one.
+   * needs no AnchorProof. An older enclave uses other ids, and gets proofs by `encryptedProof`.
    */
   readonly call: string
   readonly model: string
   readonly usage: TokenUsage | null
 }
 
-/** Why there is no complete answer, for limits and metrics, without a message. */
+/** Why the answer is not complete. The gateway uses this for limits and metrics. */
 export type EncryptedFault = {
   readonly code: EnclaveFaultCode
-  /** The requested model. Null if it was not read yet. */
+  /** The requested model. Null if the fault occurred before the enclave read the model. */
   readonly model: string | null
 }
 
@@ -252,7 +248,7 @@ export const NOTICE_RESPONSE_LENGTH_MAX = 64 * 1024
  *
  * A stream that the enclave ends without `sealed` has no record. If the gateway leaves or stops
  * reading after the first chunk, the record has the outcome client_disconnected, and the gateway
- * finds it with its next pull. A call that may outlive the gateway is read to its end instead.
+ * gets the record with its next pull. A call with `outlives_gateway` is still read to its end.
  */
 export const STREAM_EVENTS = { last: 'last', sealed: 'sealed', fault: 'fault' } as const
 
@@ -272,15 +268,15 @@ export type EnclaveFault = {
   /** False if the provider states that a retry does not help (`x-should-retry`). */
   readonly should_retry?: boolean
   /**
-   * True if the provider received the call and did not refuse it (3xx to 5xx). If the provider then
-   * made a completion, the completion is lost. An older enclave never sets it.
+   * True if the provider may have received the call, and did not answer with 3xx, 4xx or 5xx. If
+   * the provider then made a completion, it is lost. An older enclave never sets this member.
    */
   readonly may_be_made?: boolean
 }
 
 /** The status for each fault's code. A fault with provider_refused has the provider's own 4xx. */
 export const FAULT_STATUS = {
-  invalid_request: 422, // the body is not exact JSON with model and messages (413: it is too long)
+  invalid_request: 422, // the body is not strict JSON with model and messages (413: too long)
   unsupported_model: 404, // no provider serves this model
   provider_mismatch: 409, // the model selects another provider than the gateway named
   credential_mismatch: 422, // the caller demanded another credential than the call has
@@ -304,17 +300,17 @@ export const FAULT_STATUS = {
 export type EnclaveFaultCode = keyof typeof FAULT_STATUS | 'provider_refused'
 
 export type PullRequest = {
-  /** First requested index. The enclave drops all earlier completions: they are acknowledged. */
+  /** First requested index. Acknowledges all earlier completions, which the enclave then drops. */
   readonly from: number
   /** Longest wait for the first completion, milliseconds. */
   readonly wait_ms: number
-  /** Maximum number of completions. The reply's head ends at the last of them. */
+  /** Maximum number of completions in the reply. */
   readonly max: number
   /** Digest of a document that the gateway already has. The reply leaves it out of `documents`. */
   readonly known_document: string | null
   /**
-   * Proofs that complete the answers of encrypted calls below `from`. Default: empty. Leave this
-   * member out for an older enclave, because that enclave refuses longer requests.
+   * Proofs that complete the answers of encrypted calls below `from`. Default: empty. Older
+   * enclaves have a smaller size limit for requests, so leave this member out for them.
    */
   readonly proofs?: readonly AnchorProof[]
 }
@@ -326,7 +322,7 @@ export type SealedCompletion = {
   readonly request: string | null
   /** Canonical JSON text of the response, as hashed. Null for an encrypted call. */
   readonly response: string | null
-  /** Only for an encrypted call: the usage that its response states. Null without usage. */
+  /** Only for an encrypted call: the usage in its response. Null if the response has no usage. */
   readonly usage?: TokenUsage | null
   /** Only for an encrypted call: see EncryptedSealed. An older enclave leaves the member out. */
   readonly call?: string
@@ -351,9 +347,9 @@ export type PullReply = {
 
 /**
  * Requests a document about the current log. The gateway chooses the block's hash, and the enclave
- * does not check it. With an old block's hash, the document proves less. With a hash that no block
- * has, the document proves no earliest time (relying parties look the hash up). The gateway cannot
- * name a block that does not exist yet, or choose anything else in the document.
+ * does not check it. A document with an old block's hash proves less. Relying parties look the hash
+ * up, so a hash without a block proves no earliest time. The gateway cannot name a block that
+ * does not exist yet, or choose anything else in the document.
  */
 export type HeadAttestationRequest = {
   /** Hash of a recent block, 0x and 64 hex digits in lower case. */
@@ -361,8 +357,8 @@ export type HeadAttestationRequest = {
 }
 
 /**
- * The log's head when the call arrived, over all leaves, acknowledged or not. The document attests
- * it. The account does not sign it.
+ * The log's head when the call arrived, over all leaves, acknowledged or not. The attestation
+ * document confirms the head. The notary does not sign it.
  */
 export type HeadAttestationReply = {
   readonly size: number
@@ -377,8 +373,8 @@ export type HeadAttestationReply = {
 
 /**
  * Sends the newest heads of the existing logs to an enclave with an empty log: at most
- * BOOT_HEADS_MAX, in ascending order of their notaries. Each notary signed its head for the
- * enclave's own chain and contract. The gateway could leave logs out.
+ * BOOT_HEADS_MAX, in ascending order of their notaries. Each notary signed its head for the chain
+ * and contract of this enclave. The gateway could send only some of the logs.
  */
 export type BootStatementRequest = { readonly heads: readonly BootHead[] }
 

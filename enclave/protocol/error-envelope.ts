@@ -5,7 +5,7 @@ export type ErrorRule = {
   readonly status: number
   /** Sent as `retry-after`, seconds. */
   readonly retryAfterSeconds?: number
-  /** Sent as `x-should-retry`, which the official SDKs obey. False if a retry only costs money. */
+  /** Sent as `x-should-retry`, which the official SDKs obey. False: clients should not retry. */
   readonly shouldRetry?: false
   /** The request's member that caused the error. */
   readonly param?: string
@@ -68,8 +68,8 @@ function errorTypeOf(status: number): ErrorType {
 
 /**
  * Returns the JSON text of the error envelope (interface, part 7). A stream's `event: error` has
- * the same text. `type` and `param` are OpenAI's. OpenAI's SDKs show `message` only if it is in an
- * `error` object.
+ * the same text. `type` and `param` are as in OpenAI's API. OpenAI's SDKs show `message` only if it
+ * is in an `error` object.
  */
 export function errorEnvelope(
   error: Pick<ErrorFacts, 'status' | 'param' | 'providerCode'> & {

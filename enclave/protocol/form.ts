@@ -34,7 +34,7 @@ export type Form =
   | ({ readonly kind: 'list'; readonly items: Form } & Bounds)
   /** An object with any member names, whose values are all numbers. */
   | { readonly kind: 'numbers' }
-  /** A list, an object, or otherwise a text: the value's JSON type selects the form. */
+  /** A list has the form `list`, an object the form `object`, any other value the form `text`. */
   | { readonly kind: 'either'; readonly text: Form; readonly list?: Form; readonly object?: Form }
   | ObjectForm
 
@@ -44,7 +44,7 @@ type Bounds = { readonly min?: number; readonly max?: number }
 export type ObjectForm = {
   readonly kind: 'object'
   readonly members: Readonly<Record<string, Form>>
-  /** Additional forms of the object, chosen by its member `type`. */
+  /** Forms that the object must also match, chosen by its member `type`. */
   readonly byType?: Readonly<Record<string, Form>>
   /** Finds faults that involve several members. Called only if each member has the right type. */
   readonly between?: (value: JsonObject) => readonly Found[]
@@ -119,7 +119,7 @@ export function faultsOf(form: Form, value: Json | undefined): readonly Found[] 
 
 const NONE: readonly Found[] = []
 
-/** Returns a fault at `loc`. An object with this fault is not checked by `between`. */
+/** Returns a fault at `loc`. An object with such a fault is not passed to `between`. */
 export function found(fault: Fault, ...loc: readonly (string | number)[]): Found {
   return { loc, ...fault, isBound: false }
 }

@@ -1,6 +1,6 @@
 import { constants, fstatSync, openSync, writeSync } from 'node:fs'
 
-/** Limit for waiting lines, bytes. Lines above this limit are dropped. */
+/** Maximum size of all waiting lines, bytes. Further lines are dropped. */
 const WAITING_BYTES_MAX = 1024 * 1024
 
 /** Pause before a retry on a full pipe. A pipe holds 64 KiB, so 3 MB/s are possible. */
@@ -93,7 +93,7 @@ export function createLineWriter({
 
   return {
     write(line) {
-      // `line.length` is known without encoding, and is at most the number of bytes.
+      // `line.length` is a lower bound for the line's bytes, and needs no encoding.
       if (waitingBytes + line.length > bytesMax) {
         dropped += 1
         untold += 1

@@ -1,7 +1,7 @@
 /*
  * The messages between an enclave and its security module: one CBOR request, then its CBOR answer.
  * A Nitro enclave sends messages through its kernel (/dev/nsm). In development, messages go through
- * a Unix socket, and each message follows its length.
+ * a Unix socket, each with its length in front (encodeFrame).
  */
 
 /** The values for an attestation document. Null leaves a value out. */
@@ -27,7 +27,7 @@ export type NsmResponse =
   | { readonly kind: 'Attestation'; readonly document: Uint8Array }
   | { readonly kind: 'Error'; readonly code: NsmWireError }
 
-/** Request and response sizes of the driver (linux/drivers/misc/nsm.c). */
+/** The driver's maximum sizes of a request and a response (linux/drivers/misc/nsm.c). */
 export const NSM_REQUEST_BYTES_MAX = 0x1000
 export const NSM_RESPONSE_BYTES_MAX = 0x3000
 

@@ -3,8 +3,8 @@ import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
 import { isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
 
 /**
- * One fault of a request (interface, part 7): its place (`['body', 'messages', 0, 'role']`), a
- * message, and a stable type.
+ * One fault of a request (interface, part 7): the faulty place (`['body', 'messages', 0, 'role']`),
+ * a message, and a stable type.
  */
 export type RequestFault = {
   readonly loc: readonly (string | number)[]
@@ -24,7 +24,7 @@ export const WRONG_TYPE = {
 
 export const MISSING: Fault = { msg: 'Field required', type: 'missing' }
 
-/** Returns the fault of a number, or of the length of a text or a list, that is beyond `bound`. */
+/** Returns the fault for a size beyond `bound`: a number, or the length of a text or a list. */
 export function beyondBound(side: 'most' | 'least', origin: string, bound: number): Fault {
   const length = side === 'most' ? 'too_long' : 'too_short'
   if (origin === 'string')
@@ -65,8 +65,8 @@ export function faultLocation(
 }
 
 /**
- * Returns the JSON value of a body (attacker-controlled bytes), or a fault if the body is empty, or
- * is not JSON with exactly one meaning.
+ * Returns the JSON value of a body (attacker-controlled bytes), or a fault if the body is empty or
+ * is not strict JSON (parseStrictJson).
  */
 export function readJson(
   body: Uint8Array,

@@ -25,7 +25,7 @@ type ProviderCall = {
   readonly credential: string | null
   /** The caller's headers that the dialect forwards, by their lower-case names. */
   readonly headers: Readonly<Record<string, string>>
-  /** Each list must contain the key of the provider's leaf certificate (ReceiptTls.spki_sha256). */
+  /** Each defined list must contain the key of the leaf certificate (ReceiptTls.spki_sha256). */
   readonly keys: readonly (readonly string[] | undefined)[]
   readonly body: Uint8Array
   readonly isStream: boolean
@@ -116,7 +116,7 @@ function requestHeaders(call: ProviderCall): Record<string, string> {
   }
 }
 
-/** Sends a call. Returns `other_key` if a kept connection has a key that is not accepted. */
+/** Sends a call. Returns `other_key` if a reused connection has a key that is not accepted. */
 async function exchange(
   request: ClientRequest,
   call: ProviderCall,

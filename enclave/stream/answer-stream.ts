@@ -10,11 +10,11 @@ export type AnswerStream = {
   /** The data that grows with the answer. Its memory is measured. */
   readonly assembly: unknown
   /**
-   * Gives out what callers get for an event, unless the event's data are empty. Throws CallFault
-   * `provider_error` for an event that two readers would understand differently.
+   * Gives out the events that callers get for this event, whose data must not be empty. Throws
+   * CallFault `provider_error` for an event that two readers would understand differently.
    */
   read(event: ServerEvent): void
-  /** Ends the stream after a body that ended cleanly. Throws CallFault for an incomplete answer. */
+  /** Ends the stream after the end of the body. Throws CallFault if the answer is incomplete. */
   end(): void
   /** The answer from all events that were given out. */
   response(): JsonObject
@@ -23,8 +23,8 @@ export type AnswerStream = {
 export type StreamParts = { readonly output: StreamOutput; readonly admit: StreamMemory['admit'] }
 
 /**
- * The events for a caller, until the relay sends them. Holds back an event that may be the last
- * one, because the last event has another name on the socket (STREAM_EVENTS.last).
+ * The events for a caller, until the relay sends them. Holds back an event that may be the last,
+ * because the gateway gets the last event under the name STREAM_EVENTS.last.
  */
 export class StreamOutput {
   hasGiven = false

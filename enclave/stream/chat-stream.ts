@@ -105,9 +105,7 @@ export class ChatStream implements AnswerStream {
     return template !== null && matchText(template, data)?.given === given ? template : null
   }
 
-  /**
-   * Returns the chunk for an event whose texts are marks. Null unless there is exactly one chunk.
-   */
+  /** Returns the chunk for an event with MARKS as its texts. Null unless there is exactly one. */
   private giveMarked(marked: string): JsonObject | null {
     try {
       const step = normalizeChunk(this.terms, this.state, parseEventData(marked))

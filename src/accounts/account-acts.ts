@@ -127,7 +127,7 @@ export const accountActs = {
     ],
     answer: settleAccount,
   }),
-  /** A deleted account cannot be restored. A new account may take its name. */
+  /** A deleted account cannot be restored. A new account can have the same name. */
   delete: defineAct({
     method: 'DELETE',
     path: '/v1/admin/accounts',

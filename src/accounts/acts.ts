@@ -8,7 +8,7 @@ import { validate } from '../api/validation.ts'
 import type { Database } from '../storage/database.ts'
 import type { AdminLog, NewAct } from './admin-log-store.ts'
 
-/** A body holds some names and a reason. */
+/** Maximum size of an act's body, which contains some names and a reason. */
 export const ACT_BODY_BYTES_MAX = 4096
 
 /** Calls with administrators' keys and the operator's calls have separate limits. */
@@ -27,7 +27,7 @@ export type ActPlace = {
   readonly adminLog: AdminLog
 }
 
-/** The API documentation uses `name`. */
+/** `name` is the schema's name in the API documentation. */
 type Form<Output, Input = unknown> = {
   readonly schema: z.ZodType<Output, Input>
   readonly name?: string
@@ -48,10 +48,10 @@ type ActDefinition<Over, Order, Given, Outcome, Reply> = {
   readonly body?: Form<Order, Given> & { readonly example?: object }
   readonly reply: Form<Reply>
   readonly errors?: readonly ErrorCode[]
-  /** `over.database`, if any, is the transaction that records the act. */
+  /** `over.database` is the transaction that records the act, unless `isOutside` is true. */
   readonly run: (order: Order, over: Over) => Promise<Outcome>
   /**
-   * The records of the act: names and ids, never a secret. A text states why the act is not
+   * The records of the act: names and ids, never a secret. A text is the reason why the act is not
    * recorded.
    */
   readonly trail:

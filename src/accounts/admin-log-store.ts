@@ -46,7 +46,7 @@ export const adminLogCheck = z.discriminatedUnion('kind', [
 ])
 export type AdminLogCheck = Readonly<z.output<typeof adminLogCheck>>
 
-/** It never holds a secret. */
+/** An act to record. Contains no secret. */
 export type NewAct = {
   readonly kind: string
   /** Id or name of the object that the act changed. */

@@ -19,8 +19,8 @@ export const KEY_ID_FORM = /^[a-z2-7]{16}$/
 export const keyIdText = patternText(KEY_ID_FORM, 'value_error', 'the id of a key')
 
 /**
- * Maximum number of keys that an account made through the API. Includes valid keys and keys that
- * ended within the last day. Without this limit, one key could fill the database.
+ * Maximum number of keys that an account made through the API: valid keys, and keys that expired or
+ * were revoked within the last day. Without this limit, one key could fill the database.
  */
 export const KEYS_PER_ACCOUNT_MAX = 10_000
 const ENDED_KEPT_SECONDS = 24 * 3_600
@@ -80,10 +80,10 @@ export type ApiKeys = {
   /** Oldest first: the keys of one account, or of all accounts (null, the default). */
   list(accountId?: string | null): Promise<readonly ApiKeyFacts[]>
   /**
-   * Revokes a key of the account (null, the default: of any account), and the keys that were made
-   * with that key for its account, except `kept`. Every gateway refuses the revoked keys within
-   * KEY_AGE_MAX_MS. Returns the ids of the keys that were valid until now, or null if no key has
-   * this id.
+   * Revokes a key of the account (null, the default: of any account), and the keys that this key
+   * made for the same account, except `kept`. Every gateway refuses the revoked keys within
+   * KEY_AGE_MAX_MS. Returns the ids of the keys that were valid before, or null if no key has this
+   * id.
    */
   revoke(
     id: string,
@@ -96,9 +96,9 @@ export type ApiKeys = {
 }
 
 /**
- * `now` is Unix milliseconds. `random` returns unpredictable bytes. `fixedKey` is one more accepted
- * key, for development only: it may have any form and cannot be revoked. `monotonic` is
- * milliseconds of a clock that is never set: this clock limits how long a revoked key is accepted.
+ * `now` is Unix milliseconds. `random` returns unpredictable bytes. `fixedKey` is also accepted,
+ * for development only: it may have any form and cannot be revoked. `monotonic` returns
+ * milliseconds of a monotonic clock, which limits how long a revoked key is accepted.
  */
 export function createApiKeys(options: {
   readonly keys: KeysStore

@@ -86,7 +86,7 @@ export const budgetActs = {
     method: 'DELETE',
     path: '/v1/admin/budgets',
     summary: 'Remove a budget of an account or of a key',
-    // A `bound` in the query is left out, because it would set the budget.
+    // Removes `bound` from the query, because `bound` would set the budget.
     query: z
       .looseObject(ownBudget)
       .transform(({ account, key, what, per }) => ({ account, key, what, per })),

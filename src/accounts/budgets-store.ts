@@ -91,7 +91,7 @@ export type BudgetsStore = {
   expire(): Promise<void>
 }
 
-/** The counting itself is in migrations/initial/steps.ts. */
+/** The code that counts is in migrations/initial/steps.ts. */
 export function createBudgetsStore(
   { queries }: Pick<Database, 'queries'>,
   clock: StoreClock = null,

@@ -12,7 +12,7 @@ export type KeyedCall = {
   readonly requestHash: Uint8Array
   /** The gateway that makes the call. */
   readonly processId: string
-  /** Notary of the log for the completion's record. Null for calls that leave no record. */
+  /** The notary of the enclave that makes the completion. Null for calls that leave no record. */
   readonly notary: string | null
 }
 

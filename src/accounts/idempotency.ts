@@ -15,7 +15,7 @@ import type { CallName, IdempotencyStore, KeyedCall, KnownCall } from './idempot
 /** This header says that the answer belongs to an earlier call with the same key. */
 const REPLAYED_HEADER = 'idempotent-replayed'
 
-/** One key has room for several ids. */
+/** Maximum length of a key, characters. */
 const IDEMPOTENCY_KEY_LENGTH_MAX = 255
 
 const idempotencyKey = described(
@@ -181,7 +181,7 @@ export const RETENTION_SECONDS = 24 * 3_600
  */
 export const SETTLE_SECONDS = 3
 
-/** A process remembers this many calls whose keys it could not free. */
+/** Maximum number of remembered calls whose keys could not be freed. */
 const UNFREED_MAX = 1_000
 
 const PURGE_INTERVAL_MS = 60_000
@@ -218,7 +218,7 @@ export type IdempotencyOptions<Stored extends WholeOrNot> = {
  * The answer of a verified completion is its record: the enclave receives the call's id, and the
  * record is later found by this id. So a killed process loses nothing. A verified call is made
  * again only if its first try certainly produced nothing. The error of a failed call can prove
- * that, but the death of its gateway cannot.
+ * this. The death of the gateway proves nothing.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one store
 export function createIdempotency<Stored extends WholeOrNot>(
@@ -278,7 +278,7 @@ export function createIdempotency<Stored extends WholeOrNot>(
     for (const [, call] of [...unfreed]) await free(call)
   })
 
-  /** A `run` that failed can still have claimed the key, so the key is freed later. */
+  /** Calls `run`. If `run` fails, it may have claimed the key, so a later claim frees the key. */
   async function claiming<Outcome>(
     call: KeyedCall,
     request: KeyedRequest,

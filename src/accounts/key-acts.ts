@@ -50,8 +50,8 @@ export const keyActs = {
     answer: (keys) => ({ keys: keys.map(describeKey) }),
   }),
   /**
-   * Revokes a key, and the keys that were made with it for its account, within a second. Returns
-   * the ids of the keys that were valid until then. Returns no ids if the key was already revoked.
+   * Revokes a key, and the keys that this key made for the same account, within a second. Returns
+   * the ids of the keys that were valid before. Returns no ids if the key was already revoked.
    */
   revoke: defineAct({
     method: 'DELETE',

@@ -190,7 +190,7 @@ async function make(
     throw new ApiError('insufficient_scope', 'A key with a budget cannot make keys')
   if (request.expiresAt !== null && request.expiresAt * 1000 <= now())
     throw unfitFor('body', 'expires_at', 'Input should be in the future')
-  // A development configuration's fixed key is in no table, so its id is not stored.
+  // The fixed key of a development gateway is not in the database, so its id is not stored.
   const madeBy = KEY_ID_FORM.test(caller.keyId) ? caller.keyId : null
   const made = await adminLog.record(
     actor,
@@ -205,7 +205,7 @@ async function make(
   return { ...describeKey(made.key), key: made.text }
 }
 
-/** Revokes a key, and the keys that were made with it for its account, except the calling key. */
+/** Revokes a key, and the keys that it made for the same account, except the calling key. */
 async function revoke(
   { keys, adminLog }: Keys,
   caller: Caller,

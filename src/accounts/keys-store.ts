@@ -45,7 +45,7 @@ type NewKey = Omit<
   'accountName' | 'revokedAt' | 'lastUsedAt' | 'tier' | 'isDisabled' | 'isBudgeted'
 >
 
-/** `accountId` null: the key of any account. `kept` null: no key is kept. */
+/** `accountId`: null allows a key of any account. `kept`: a key that stays valid, or null. */
 type Revocation = {
   /** Unix seconds. */
   readonly at: number
@@ -64,8 +64,8 @@ export type KeysStore = {
     account: Omit<Account, 'tier' | 'disabledAt'>,
   ): Promise<Account & { readonly isNew: boolean }>
   /**
-   * Newest first, without deleted accounts. The page starts after the account `cursor` (null: with
-   * the newest). `unknown_cursor` if this account never existed.
+   * Newest first, without deleted accounts. The page starts after the account with the id `cursor`
+   * (null: at the newest account). `unknown_cursor` if this account never existed.
    */
   pageAccounts(query: AccountPageQuery): Promise<readonly Account[] | 'unknown_cursor'>
   /** A null `tier` sets the default tier. False if no account has this name. */
@@ -93,10 +93,10 @@ export type KeysStore = {
   /** Returns the keys of the account (null: of all accounts) in the order of creation. */
   listKeys(accountId: string | null): Promise<readonly StoredKey[]>
   /**
-   * Revokes forever a key of the account (null: of any account), the keys that were made with this
-   * key for its account, the keys that were made with them, and so on. `kept` and the keys that
-   * `kept` made stay valid. Returns the ids of the keys that were valid until now, or null if no
-   * key has this id.
+   * Revokes forever a key of the account (null: of any account), the keys that this key made for
+   * the same account, the keys that those keys made, and so on. Of these made keys, `kept` and the
+   * keys that `kept` made stay valid. Returns the ids of the keys that were valid before, or null
+   * if no key has this id.
    */
   revokeKey(id: string, revocation: Revocation): Promise<readonly string[] | null>
   /** Does nothing if the last recorded use was within USE_INTERVAL_SECONDS. */
@@ -232,8 +232,8 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
     },
     async revokeKey(id, revocation) {
       const revoked: string[] = []
-      // Repeated until no further key is found: a key can have made another key just before it was
-      // revoked.
+      // Runs the statement again until it revokes no further key, because a key can make another
+      // key while the statement runs.
       for (;;) {
         const family = await revokeFamily(queries, id, revocation)
         if (family.length === 0) return null
@@ -252,7 +252,7 @@ export function createKeysStore({ queries }: Pick<Database, 'queries'>): KeysSto
   }
 }
 
-/** Finds only keys that are stored when the statement starts. */
+/** Revokes only keys that are stored when the statement starts. */
 async function revokeFamily(
   queries: Database['queries'],
   id: string,

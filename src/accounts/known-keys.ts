@@ -25,8 +25,8 @@ type KnownKey = {
 
 /**
  * Looks keys up. An answer of the store is used for KEY_AGE_MAX_MS. Before this time ends, one
- * query refreshes all keys in use, so their calls do not wait. Rejects with the driver's error.
- * `monotonic` is milliseconds of a clock that is never set.
+ * query refreshes all keys in use, so calls with these keys do not wait. Rejects with the driver's
+ * error. `monotonic` returns milliseconds of a monotonic clock.
  */
 export function createKnownKeys(
   store: Pick<KeysStore, 'findKey' | 'findKeys'>,

@@ -15,7 +15,7 @@ const DEVELOPMENT_ACCOUNT = 'development'
 /** The author of the first key. */
 const GATEWAY: Operator = { who: 'gateway', accountId: null, from: 'first start' }
 
-/** `shown` is the key to show to the user. Null without a data folder. */
+/** `shown`: the key to show to the user, or null without a data folder. */
 type OpenedKeys = { readonly keys: ApiKeys; readonly shown: string | null }
 
 export function creationOf({ id, accountName, name, scopes, expiresAt }: ApiKeyFacts): NewAct {
@@ -71,8 +71,8 @@ export async function openKeys(
 }
 
 /**
- * Returns the key in the file. If it is revoked, or belongs to a different database, makes a new
- * key with all rights. Only this user can read the file.
+ * Returns the key in the file. If this key is missing, revoked, or from a different database, makes
+ * a new key with all rights. Only this user can read the file.
  */
 async function openDevelopmentKey(
   dataFolder: string,

@@ -81,7 +81,7 @@ export type CallUse = {
   readonly money: number | null
 }
 
-/** Counts at most TOKENS_MAX tokens, and never more prompt tokens than tokens. */
+/** Counts at most TOKENS_MAX tokens. The number of prompt tokens never exceeds the total number. */
 export function computeUse(prices: Prices, size: CallSize): CallUse {
   const tokens = Math.min(size.tokens, TOKENS_MAX)
   const prompt = tokens === 0 ? 0 : size.promptTokens

@@ -10,7 +10,7 @@ export type RateLimits = {
   readonly tokensPerDay: number | null
 }
 
-/** `minute` and `day` are numbers of windows: Unix seconds divided by 60 and by 86400. */
+/** `minute` and `day` identify the windows: whole minutes and whole days since 1970 (UTC). */
 export type UsedWindows = {
   readonly minute: number
   readonly minuteRequests: number
@@ -82,9 +82,9 @@ type LimitStep = {
 /** Every method throws the driver's error when the database fails. */
 export type RateLimitsStore = {
   /**
-   * Runs one atomic step: it settles, then admits as many new calls as fit. Returns the outcome of
-   * every estimate, bucket by bucket. `at` is Unix seconds. Settlements and usages of a failed step
-   * may be sent again with the same batch number: they are counted only once.
+   * Runs one atomic step: counts the settlements, then admits as many new calls as fit. Returns the
+   * outcome of every estimate, bucket by bucket. `at` is Unix seconds. Settlements and usages of a
+   * failed step may be sent again with the same batch number: they are counted only once.
    */
   step(
     step: LimitStep,
@@ -98,7 +98,7 @@ export type RateLimitsStore = {
 export const SECONDS_PER_MINUTE = 60
 export const SECONDS_PER_DAY = 86_400
 
-/** The counting itself is in src/storage/migrations/initial/steps.ts. */
+/** The code that counts is in src/storage/migrations/initial/steps.ts. */
 export function createRateLimitsStore(
   { queries }: Pick<Database, 'queries'>,
   clock: StoreClock = null,

@@ -15,7 +15,7 @@ import {
   type UsageStore,
 } from './usage-store.ts'
 
-/** Periods in an answer: the maximum and the default. */
+/** Maximum number and default number of periods in an answer. */
 const PERIODS = {
   hour: { max: 7 * 24, unasked: 24 },
   day: { max: 366, unasked: 30 },
@@ -40,8 +40,8 @@ function dimensions(names: readonly [string, ...string[]], unasked: string) {
 }
 
 /**
- * The range starts with the period that contains `since` and ends before `until`. With `until`
- * null, it includes the current period.
+ * The range starts with the period that contains `since` and ends before `until`. If `until` is
+ * null, the range includes the current period.
  */
 const range = {
   since: time,

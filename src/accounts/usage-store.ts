@@ -31,14 +31,14 @@ export const usageRow = z.object({
   key: z.string().nullable(),
   operation: z.string().nullable(),
   family: z.string().nullable(),
-  /** Empty for calls without a model. `*` stands for all models beyond the limit for one hour. */
+  /** Empty for calls without a model. `*`: the further models of an hour with too many models. */
   model: z.string().nullable(),
   requests: z.int(),
   tokens: z.int(),
   /** Tokens of calls whose prompt and answer are counted separately. */
   prompt_tokens: z.int(),
   completion_tokens: z.int(),
-  /** Tokens that are not counted separately. */
+  /** Tokens of calls whose prompt and answer are not counted separately. */
   unsplit_tokens: z.int(),
   /** The total cost of the requests that have a price: billionths as decimal digits. */
   money: z.string().regex(/^\d+$/),

@@ -34,7 +34,7 @@ export type AgentTimings = ConnectionTimings & {
 
 export const AGENT_TIMINGS: AgentTimings = {
   ...CONNECTION_TIMINGS,
-  // The public client waits 24 s. A restarted gateway is reachable sooner.
+  // The public node client waits 24 s, but a restarted gateway is reachable sooner.
   backOff: { minMs: 1_000, maxMs: 60_000 },
   steadyMs: 10_000,
   drainMs: 30_000,
@@ -171,7 +171,7 @@ async function register(options: AgentOptions, signal: AbortSignal): Promise<rea
 
 /**
  * Throws AgentFailure for a permanent fault. Once the node has served, no fault counts as
- * permanent, because the gateway may have caused it.
+ * permanent, because the gateway may have caused the fault.
  */
 function faultOf(error: unknown, hasServed: boolean, log: Logger): null {
   const isFinal = error instanceof AgentFailure || (error instanceof GatewayError && error.isFinal)

@@ -1,9 +1,9 @@
 import type { Dispatcher } from 'undici'
 
-/** If more unread bytes of an answer wait, the answer's connection is paused. */
+/** Above this number of unread bytes, the answer's connection is paused. */
 export const ANSWER_WAITING_BYTES_MAX = 256 * 1024
 
-/** If more bytes follow the end mark of an answer, the answer's connection is closed. */
+/** Above this number of bytes after an answer's end mark, the answer's connection is closed. */
 const TAIL_BYTES_MAX = 16 * 1024
 const TAIL_TIMEOUT_MS = 1_000
 
@@ -156,7 +156,7 @@ class Reading implements Dispatcher.DispatchHandler, BackendAnswer {
   }
 }
 
-/** Not reported: the caller stopped reading. */
+/** Ends an answer after its caller stopped reading. This error is never reported. */
 const LEFT = new Error('the answer is not read any further')
 
 type Deferred<Value> = {

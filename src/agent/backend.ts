@@ -261,8 +261,8 @@ function askForStream(request: JsonObject): JsonObject {
 }
 
 /**
- * A path that exists answers a body that is not JSON with one of these statuses. llama.cpp answers
- * 500. LM Studio answers 200 at a path that does not exist.
+ * An existing path has one of these statuses after a body that is not JSON. llama.cpp answers 500.
+ * LM Studio answers 200 if the path does not exist.
  */
 const REFUSED_BODY: ReadonlySet<number> = new Set([400, 415, 422, 500])
 

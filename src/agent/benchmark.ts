@@ -35,7 +35,7 @@ export type BenchmarkProgress = {
 /** Tokens per second. A slower node is not useful, because people read faster. */
 export const TOKENS_PER_SECOND_MIN = 1
 
-/** The public client measures equally long. This time shows a speed that a model can sustain. */
+/** A minute shows a speed that a model can sustain. The public node client also takes a minute. */
 export const BENCHMARK: BenchmarkPlan = { durationMs: 60_000, concurrency: 8 }
 
 /**
@@ -95,7 +95,7 @@ export async function runBenchmark(
 const WARM_UP_TOKENS = 16
 const TOKENS_MIN = 16
 const TOKENS_MAX = 512
-/** Requests run one after another in this first part of the time. */
+/** Share of a benchmark's time, at its start, in which requests run one after another. */
 const SINGLE_SHARE = 0.4
 /** Requests that one worker should complete in a benchmark. */
 const REQUESTS_AIM = 4
@@ -103,7 +103,7 @@ const REQUESTS_AIM = 4
 /** From the first token to the last token. */
 type Timing = { readonly tokens: number; readonly ms: number }
 
-/** Chooses a length so that several answers end in time. */
+/** Chooses the length of answers, so that several answers end in time. */
 function chooseTokens(tokensPerSecond: number, durationMs: number): number {
   const aim = Math.floor((tokensPerSecond * durationMs * SINGLE_SHARE) / 1000 / REQUESTS_AIM)
   return Math.min(TOKENS_MAX, Math.max(TOKENS_MIN, aim))

@@ -252,7 +252,7 @@ function createResponder({
   }
 }
 
-/** If more bytes than this wait for a slow gateway, the runs must wait. */
+/** Above this number of unsent bytes, the runs wait before they send more frames. */
 const WAITING_BYTES_MAX = 1024 * 1024
 
 type Sender = {

@@ -5,7 +5,7 @@ type DialectChunk = { readonly text: string }
 
 /** An event must fit into a frame. */
 const EVENT_BYTES_MAX = 1024 * 1024
-/** UTF-16 units. A frame holds any piece of this length. */
+/** UTF-16 units. Any piece of this length fits into a frame. */
 const PIECE_LENGTH = 128 * 1024
 
 /** Names and data of the events stay unchanged. */

@@ -32,7 +32,7 @@ export class GatewayError extends Error {
   }
 }
 
-/** The public node client uses the same REST interface. Every call rejects with GatewayError. */
+/** Every call rejects with GatewayError. */
 export type GatewayClient = {
   /** Returns the node's id. */
   createNode(name: string): Promise<string>
@@ -104,7 +104,7 @@ export function createGatewayClient(options: {
     },
     findNode: (nodeId) =>
       orNull(send('GET', `/v1/node/info?${query({ node_id: nodeId })}`, infoSchema)),
-    // A limit of null is not sent, because other gateways could read any value as a limit.
+    // Sends no `power_limit` if it is null, because other gateways could read null as a limit.
     saveHardware: async (nodeId, { power_limit: limit, ...hardware }) => {
       const body = {
         node_id: nodeId,

@@ -3,8 +3,8 @@ import type { NodeHardware } from '../nodes/protocol/registration.ts'
 import { VERSION } from '../runtime/version.ts'
 
 /**
- * Uses `systeminformation`, which uses nvidia-smi. A text that cannot be read is `unknown`. The
- * network's speed is that of the network card, not of the route to the gateway. Never rejects.
+ * Uses `systeminformation`, which uses nvidia-smi. A text that cannot be read becomes `unknown`.
+ * The network's speed is that of the network card, not of the route to the gateway. Never rejects.
  */
 export async function readHardware(): Promise<NodeHardware> {
   const { default: system } = await import('systeminformation')

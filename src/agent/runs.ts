@@ -27,7 +27,7 @@ type RunAbort = 'cancelled' | 'stopped' | 'lost'
 /** Only a faulty gateway sends more runs at the same time. */
 const RUNS_MAX = 64
 
-/** Starts to watch a run. The returned function receives the run's outcome. Neither may throw. */
+/** Starts to watch a run, and returns a function for the outcome. Neither function may throw. */
 export type RunWatcher = (run: {
   readonly model: string
   readonly traceparent: string | null
@@ -147,8 +147,8 @@ export function createRuns({
 
 /**
  * Sends frames of status 1 and a final frame: status 2, or status 3 with the backend's error. The
- * usage of a chat is in the last frame of status 1. A cancelled run ends like a finished run.
- * `send` resolves when more frames may be sent. Never rejects.
+ * usage of a chat is in the last frame of status 1. A cancelled run also ends with status 2. `send`
+ * resolves when more frames may be sent. Never rejects.
  */
 async function runChat(
   frame: Extract<GatewayFrame, { readonly kind: 'chat' }>,

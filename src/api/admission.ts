@@ -8,8 +8,8 @@ export type Slot = {
    */
   reserve(bytes: number): void
   /**
-   * Moves the call to the running calls. Must run when the body has arrived. Has an effect only
-   * once. Throws ApiError `overloaded` if the owner gets no place.
+   * Counts the call as running, no longer as arriving. Must run when the body has arrived. Has an
+   * effect only once. Throws ApiError `overloaded` if this owner can run no further call.
    */
   enter(): void
   /** Has an effect only once. */
@@ -82,8 +82,8 @@ export function createAdmission(limits: {
 type Place = Pick<Slot, 'release'>
 
 /**
- * An owner gets OWNER_SHARE of the places even while others use nearly all places. PLACES_KEPT is
- * reserved for this.
+ * The last free places (a share of PLACES_KEPT) are only for owners that use less than OWNER_SHARE
+ * of all places.
  */
 const OWNER_SHARE = 1 / 32
 const PLACES_KEPT = 1 / 8
@@ -91,8 +91,7 @@ const PLACES_KEPT = 1 / 8
 const OWNER_BYTES_SHARE = 3 / 4
 
 /**
- * `isCrowded` returns true if an owner that has `own` places gets no more while `free` places are
- * left.
+ * `isCrowded` returns true if an owner with `own` places must not take one of the `free` places.
  */
 function createPlaces(callsMax: number, isCrowded: (own: number, free: number) => boolean) {
   const callsOf = createCounts()

@@ -56,7 +56,7 @@ type ApiSettings = {
   readonly keepAliveMs: number
   /** Origins whose scripts may call the API (cors.ts). */
   readonly corsOrigins: readonly string[]
-  /** Weighed bytes of all calls together (createMemoryBudget). */
+  /** Maximum memory of all calls together, bytes (createMemoryBudget). */
   readonly memoryBytesMax: number
   /** close() waits this long for running calls. */
   readonly shutdownGraceMs: number
@@ -204,7 +204,7 @@ function createKoa(
   return koa
 }
 
-/** Makes clients open other connections before the port closes. */
+/** Closes each connection after its answer while `isDraining` returns true. */
 function closeConnections(isDraining: () => boolean): ApiMiddleware {
   return (context, next) => {
     if (isDraining()) context.set('connection', 'close')

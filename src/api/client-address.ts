@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import { BlockList, isIP, isIPv4 } from 'node:net'
 
-/** Addresses that are read from a forwarding header, the nearest first. Real chains are short. */
+/** Maximum number of addresses that are read from a forwarding header, the nearest first. */
 const HOPS_MAX = 16
 
 /**

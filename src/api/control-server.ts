@@ -27,7 +27,7 @@ import { openRequest } from './track-calls.ts'
 
 /** For all calls together. Bodies contain only names and reasons. */
 const MEMORY_BYTES_MAX = 64 * 1024 * 1024
-/** Required, although administrators' routes have no streams. */
+/** A required setting without effect, because administrators' routes have no streams. */
 const KEEP_ALIVE_MS = 15_000
 
 /**

@@ -31,9 +31,9 @@ export const EXPOSED_HEADERS: readonly string[] = [
 /**
  * Allows scripts of the `origins` to call the API and read its answers, including errors. Origins
  * have the form that browsers send, `https://app.example`; `*` allows all. The answer to a
- * preflight lists the methods in `allow`, so the handlers behind this middleware must answer first.
- * Browsers' own credentials, such as cookies, are never allowed: a page must have an API key. No
- * call is refused, because CORS protects the users of browsers, not the API.
+ * preflight lists the methods from the header `allow`, which the handlers behind this middleware
+ * set. Browsers' own credentials, such as cookies, are never allowed: a page must have an API key.
+ * No call is refused, because CORS protects the users of browsers, not the API.
  */
 export function allowOrigins(origins: readonly string[]): ApiMiddleware {
   if (origins.length === 0) return (_, next) => next()

@@ -38,7 +38,7 @@ export const ERROR_RULES = {
    */
   idempotency_outcome_unknown: { status: 409, shouldRetry: false },
   enclave_in_use: { status: 409, shouldRetry: false },
-  /** The answer has EHBP's form. */
+  /** The answer has the form that EHBP requires: `application/problem+json`. */
   unknown_encryption_key: { status: 422 },
   /** The completion's proofs remain. */
   content_erased: { status: 410, shouldRetry: false },
@@ -66,8 +66,8 @@ export const ERROR_RULES = {
   image_store_full: { status: 503, retryAfterSeconds: 60 },
   shutting_down: { status: 503, retryAfterSeconds: 1 },
   /**
-   * An enclave sealed the completion, but was lost before the completion was stored. No caller will
-   * ever see the completion, so the caller should retry.
+   * An enclave sealed the completion, but was lost before the completion was stored. The caller can
+   * retry, because no caller can get the lost completion.
    */
   completion_lost: { status: 503 },
   enclave_timeout: { status: 504 },
@@ -155,7 +155,7 @@ export type ErrorReply = {
   readonly body: string
 }
 
-/** An unexpected error becomes a 500 without details. The caller must log this error. */
+/** Returns a 500 without details for an unexpected error. The calling code must log this error. */
 export function errorReply(error: unknown): ErrorReply {
   if (error instanceof ValidationError)
     return { status: 422, headers: {}, body: validationEnvelope(error.detail) }

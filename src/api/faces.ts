@@ -19,8 +19,8 @@ export type Face = {
   /** Returns the answer for any thrown value, as errorReply does. */
   errorReply(error: unknown, call: FacedCall): ErrorReply
   /**
-   * The events that end a stream with an error. `soFar`: what the caller has received. Null if the
-   * route does not state it, or if the caller has received nothing.
+   * The events that end a stream with an error. `soFar`: what the caller has received, or null if
+   * the route does not state this or the caller has received nothing.
    */
   errorEvents(error: ApiError, call: FacedCall, soFar: StreamSoFar | null): string
   callHeaders(call: FacedCall): Readonly<Record<string, string>>
@@ -36,7 +36,7 @@ export type Face = {
   readonly readsApiKeyHeader: boolean
   /** True if clients first ask for a WebSocket. They are answered with 426, and use POST. */
   readonly refusesWebSockets: boolean
-  /** For the documentation. Null: the interface's own bodies (interface, part 7). */
+  /** For the documentation. Null: the interface's error bodies (interface, part 7). */
   readonly error: { readonly name: string; readonly schema: z.ZodType } | null
   /** For the documentation. */
   readonly streamRules: string
@@ -58,7 +58,7 @@ type FacedModel = { readonly id: string; readonly name: string; readonly created
 /** A function chooses the face by the headers of the request. */
 export type FaceChoice = Face | ((headers: IncomingHttpHeaders) => Face)
 
-/** The form for OpenAI's clients, from which the other faces are made. */
+/** An error in OpenAI's form. The other faces make their errors from this form. */
 type ErrorObject = {
   readonly message: string
   readonly type: string

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import { ValidationError } from './errors.ts'
 
-/** The interface uses seven parts. */
+/** Maximum number of parts in a form. The interface defines only seven parts. */
 export const PARTS_MAX = 32
 export const PART_HEADERS_BYTES_MAX = 8 * 1024
 

@@ -50,7 +50,7 @@ export type LimitedCall = {
   readonly prices?: Prices
 }
 
-/** Settle it in a `finally`. */
+/** Call `settle` in a `finally`. */
 export type Permit = {
   /** Null when nothing limits the call. */
   readonly quota: Quota | null
@@ -69,8 +69,8 @@ export type Decision =
 /** Limits of calls, shared by all gateways on one database. */
 export type RateLimiter = {
   /**
-   * Counts a call and reserves its estimate, or refuses it and counts nothing. A call without a
-   * limit is counted a little later. Rejects with the driver's error.
+   * Counts a call and reserves its estimate, or refuses it and counts nothing. Does not wait until
+   * a call without a limit is counted. Rejects with the driver's error.
    */
   admit(call: LimitedCall): Promise<Decision>
   /** Includes the reservations of running calls. */
@@ -203,7 +203,7 @@ export function createRateLimiter(options: RateLimiterOptions): RateLimiter {
 
 type Ticket = Pick<Settlement, 'processId' | 'minute' | 'day' | 'reserved'>
 
-/** Use of a call without a limit counts in the windows that are current when the call ends. */
+/** With this ticket, use counts in the windows that are current when the call ends. */
 const NOTHING_RESERVED: Ticket = { processId: null, minute: 0, day: 0, reserved: 0 }
 
 function openPermit(
@@ -267,23 +267,20 @@ function describeUse(model: string, { tokens, promptTokens, money }: CallUse) {
 }
 
 /**
- * Delay of counts for which no caller waits. It is short, so that reservations are released soon,
- * and long enough that an embedded database has few steps.
+ * Delay of counts for which no caller waits. A longer delay would release reservations late. A
+ * shorter delay would cause many steps in an embedded database.
  */
 const LINGER_MS = 250
 /**
- * Pause between steps. In an embedded database, a step takes about a millisecond, for one call or
- * for thirty calls. Calls at longer intervals do not wait.
+ * Minimum time between two steps. In an embedded database, a step takes about a millisecond, for
+ * one call or for thirty calls.
  */
 const STEP_PAUSE_MS = 4
 const RETRY_MS = 1_000
 /** Maximum number of calls in a step. A larger step would delay other calls. */
 const STEP_TAKES_MAX = 256
 
-/**
- * Maximum number of usages that are kept for an unreachable database. Usage of further models
- * counts as `*`.
- */
+/** Maximum number of usages that wait for the database. A further usage counts as model `*`. */
 const USAGES_MAX = 4_096
 
 type BucketName = Pick<LimitBucket, 'accountId' | 'group' | 'limits'>
@@ -298,7 +295,7 @@ type Take = {
   readonly reject: (error: Error) => void
 }
 
-/** Settlements and usages with one batch number, until they are certainly counted. */
+/** Settlements and usages that were sent with one batch number. They may not be counted yet. */
 type SentBatch = {
   readonly batch: number
   readonly processId: string

@@ -21,7 +21,7 @@ export type Quota = { readonly requests: Measure | null; readonly tokens: Measur
 
 export type QuotaRefusal = {
   readonly quota: Quota
-  /** Until the limit that refused the call allows calls again. */
+  /** Time until the limit that refused the call allows calls again. */
   readonly retryAfterSeconds: number
   /** True if the call needs more than the limit of a whole window. Then a retry cannot help. */
   readonly isHopeless: boolean
@@ -119,14 +119,11 @@ function describe({ what, limit, remaining }: NamedMeasure, estimate: number): s
   return `${limit} ${what}, ${remaining} left${wanted}`
 }
 
-/**
- * Answer to `GET /v1/dashboard/rate-limits`, in the form of the service that first had this
- * interface.
- */
+/** The answer to `GET /v1/dashboard/rate-limits`. */
 export type RateLimitsReport = {
   readonly usage_tier_name: string
   readonly usage_tier_description: string
-  /** This service keeps no credits. */
+  /** Always null, because accounts have no credits. */
   readonly credits_balance: null
   readonly usages: readonly GroupUsage[]
 }

@@ -74,10 +74,7 @@ export const UNLIMITED_TIERS: Tiers = assembleTiers('unlimited', [
   },
 ])
 
-/**
- * These limits are for each kind of call separately. A known service with this interface has the
- * same limits.
- */
+/** These limits apply to each kind of call separately. */
 const FREE_LIMITS: RateLimits = {
   requestsPerMinute: 60,
   tokensPerMinute: 40_000,
