@@ -6,7 +6,7 @@ export type LeastRate = {
   readonly bytesPerSecond: number
 }
 
-/** 32 kbit/s after the first ten seconds. Every link in use is faster. */
+/** 32 kbit/s after the first ten seconds. Real connections are faster. */
 export const LEAST_RATE: LeastRate = { graceMs: 10_000, bytesPerSecond: 4_096 }
 
 /**

@@ -43,7 +43,7 @@ type Declaration<Params, Query, Headers, Body> = {
     readonly bytesMax: number
     readonly example: object
   }
-  /** The schema describes a form, and `parse` checks it. `example` has none of the form's files. */
+  /** `parse` checks the form. The schema only describes it. `example` leaves out the files. */
   readonly form?: NamedSchema & {
     readonly bytesMax: number
     readonly example: object
