@@ -39,7 +39,7 @@ export function watchRate(
   return { stop: () => clearTimeout(timer) }
 }
 
-/** Limit of Node's timers. */
+/** Limit of timers in Node.js. */
 const TIMER_MAX_MS = 2 ** 31 - 1
 
 function tooSlow(graceMs: number, bytesPerSecond: number): ApiError {

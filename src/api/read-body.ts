@@ -58,7 +58,7 @@ export function passBody(
   let fault: Error | null = null
   const parts = request.iterator({ destroyOnReturn: false })
 
-  /** Only the time of waiting for the sender counts, because the reader may be slow. */
+  /** Measures only the waits for the sender, because the reader may be slow. */
   async function next(): Promise<IteratorResult<Buffer>> {
     const { promise, reject } = Promise.withResolvers<never>()
     const beganMs = performance.now()

@@ -6,9 +6,9 @@ export type JsonSchema = { readonly [keyword: string]: unknown }
 const shapes = new WeakMap<z.core.$ZodType, () => JsonSchema>()
 
 /**
- * Sets the JSON Schema of a schema with a check in code, which zod cannot describe. Keep both next
- * to each other, with the same values. A derived schema (`.nullish()`) keeps this JSON Schema. A
- * further `.check()` loses the JSON Schema.
+ * Sets the JSON Schema of a schema whose check is code, because zod cannot describe code. Keep both
+ * next to each other, with the same values. A derived schema (`.nullish()`) keeps this JSON Schema.
+ * A further `.check()` loses the JSON Schema.
  */
 export function described<Schema extends z.ZodType>(
   schema: Schema,
@@ -39,7 +39,7 @@ export function jsonSchemaOf(schema: z.ZodType): JsonSchema {
 
 type Issues = z.core.$ZodRawIssue[]
 
-/** Adds the faults of `value` to `issues`. `path`: where the whole checked value has `value`. */
+/** Adds the faults of `value` to `issues`. `path` leads from the whole value to `value`. */
 export function addIssuesOf(
   issues: Issues,
   schema: z.ZodType,

@@ -17,7 +17,7 @@ import { ApiError, type ErrorCode } from './errors.ts'
 /** A client must send a request's head in this time. Slow heads are the cheapest attack. */
 const HEADERS_TIMEOUT_MS = 15_000
 
-/** A whole request must arrive in this time. 10 MiB need 0.7 Mbit/s for this. */
+/** A whole request must arrive in this time. At 0.7 Mbit/s, 10 MiB arrive in time. */
 const REQUEST_TIMEOUT_MS = 120_000
 
 /**
@@ -68,7 +68,7 @@ export function createHttpServer(
     connectionsCheckingInterval: CHECK_INTERVAL_MS,
     maxHeaderSize: REQUEST_HEAD_BYTES_MAX,
     noDelay: true,
-    // Node's own answer to a request without Host would have no error envelope.
+    // The answer of Node.js to a request without Host would have no error envelope.
     requireHostHeader: false,
   }
   const running = new WeakMap<object, Set<ServerResponse>>()

@@ -54,9 +54,9 @@ export type Bus = {
   open(peer: string, service: string, header: unknown): Channel
   serve(service: string, serve: Serve): void
   /**
-   * Registers the answer to questions about an object that only this gateway has. Question and
-   * answer are JSON values. If the answer is undefined, another gateway may answer. The returned
-   * function ends the registration.
+   * Registers a function that answers questions about an object of this gateway. Question and
+   * answer are JSON values. If the answer is undefined, this gateway sends no reply, and another
+   * gateway may reply. The returned function ends the registration.
    */
   answer(topic: string, name: string, answer: (question: unknown) => Promise<unknown>): () => void
   /** Null if no gateway has the object, or if no answer arrives in time. */

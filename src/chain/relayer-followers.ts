@@ -5,7 +5,7 @@ import type { DatabaseSession } from '../storage/postgres-session.ts'
 import type { Broadcaster, BroadcasterStatus } from './broadcaster.ts'
 import type { RelayerBacklog, RelayersStore } from './relayers-store.ts'
 
-/** Interval between searches for relayers with unconfirmed anchors. Also renews the leases. */
+/** Interval between searches for relayers with unconfirmed anchors. A search renews leases. */
 const FOLLOW_INTERVAL_MS = 3_000
 /** Another gateway may follow a relayer whose lease was not renewed for this time. */
 const FOLLOW_LEASE_SECONDS = 15
@@ -73,7 +73,7 @@ type RelayerFollowersOptions = {
   readonly relayer: string
   readonly chainId: number
   readonly store: RelayersStore
-  /** Returns a broadcaster that is not started. It needs no key, because the anchors are signed. */
+  /** Returns a broadcaster that is not started. Needs no key: stored anchors are already signed. */
   readonly follow: (relayer: string) => Broadcaster
   /** Unique to this process. */
   readonly holder: string

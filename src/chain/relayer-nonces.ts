@@ -150,8 +150,8 @@ export class RelayerNonces {
       )
     }
     // If the transaction of a lost commit was not sent, its nonce must be used again: the chain
-    // mines no transaction after a gap. If it was sent, a new transaction gets the same nonce. Only
-    // one of the two is mined, and the head of the other is anchored again.
+    // mines no transaction after a gap. If the transaction was sent, a new one gets the same
+    // nonce. Only one of the two is mined, and the head of the other is anchored again.
     const next = await commits.raiseNonce(relayer.address, this.#shown)
     this.#known = next
     if (stored !== null)

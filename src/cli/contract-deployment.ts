@@ -60,7 +60,7 @@ function formatDeploymentText({ address, chainId, sent }: Deployment): string {
   return `${lines.join('\n')}\n`
 }
 
-/** The code at `address` was compared with the code of this release. */
+/** `address` has the code of this release. */
 type Deployment = {
   readonly address: string
   readonly chainId: number

@@ -133,7 +133,7 @@ export async function openAcceptedReleases(
       return
     }
     for (const listener of listeners) listener()
-    // Revoked measurements are refused even if this record fails.
+    // Revoked measurements are refused even if the admin log gets no entry.
     await recordReleases({
       file,
       issued_at: list.issued_at,
