@@ -88,7 +88,7 @@ function membersSchema({ members }: ObjectForm): JsonSchema {
   }
 }
 
-/** Returns the schema for each known type, and for any object with another text as its type. */
+/** Returns a schema that has one form for each known type, and one form for all other types. */
 function byTypeSchema(
   { members: { type = text } }: ObjectForm,
   forms: Readonly<Record<string, Form>>,

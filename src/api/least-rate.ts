@@ -6,7 +6,7 @@ export type LeastRate = {
   readonly bytesPerSecond: number
 }
 
-/** 32 kbit/s after the first ten seconds. Every link in use is faster. */
+/** 32 kbit/s after the first ten seconds. Real connections are faster. */
 export const LEAST_RATE: LeastRate = { graceMs: 10_000, bytesPerSecond: 4_096 }
 
 /**
@@ -39,7 +39,7 @@ export function watchRate(
   return { stop: () => clearTimeout(timer) }
 }
 
-/** Limit of Node's timers. */
+/** Limit of timers in Node.js. */
 const TIMER_MAX_MS = 2 ** 31 - 1
 
 function tooSlow(graceMs: number, bytesPerSecond: number): ApiError {

@@ -5,14 +5,14 @@ import { ApiError, CallerLeftError } from './errors.ts'
 import { type LeastRate, watchRate } from './least-rate.ts'
 
 /**
- * This many bytes of a refused upload are dropped before the connection is cut, so that the sender
- * can read the answer and does not only see a closed connection.
+ * This many bytes of a refused upload are read and dropped, so that the sender can read the answer.
+ * Then the connection is cut.
  */
 const DISCARD_BYTES_MAX = 64 * 1024 * 1024
 
 /**
- * Returns the exact bytes of a JSON request's body, at most `bytesMax`, counted in `slot`. A client
- * that waits for `100 Continue` is asked for its body here, not earlier. Throws ApiError
+ * Returns the exact bytes of a JSON request's body, at most `bytesMax`. `slot` counts the bytes. A
+ * client that waits for `100 Continue` is asked for its body here, not earlier. Throws ApiError
  * `unsupported_media_type` (another content type, a charset other than UTF-8, any content coding),
  * `payload_too_large`, `overloaded` and `body_too_slow`. Throws CallerLeftError if the upload was
  * broken off.
@@ -34,7 +34,7 @@ export type BodyLimits = {
 
 /** A body that is passed on while it arrives, and not stored. */
 export type PassedBody = {
-  /** Read the stream once. After its end, the request is still open for the answer. */
+  /** Read the stream once. When the stream ends, the connection stays open for the answer. */
   readonly stream: Readable
   bytes(): number
   /** The sender's fault that ended the stream early: ApiError or CallerLeftError. */
@@ -58,7 +58,7 @@ export function passBody(
   let fault: Error | null = null
   const parts = request.iterator({ destroyOnReturn: false })
 
-  /** Only the time of waiting for the sender counts, because the reader may be slow. */
+  /** Measures only the waits for the sender, because the reader may be slow. */
   async function next(): Promise<IteratorResult<Buffer>> {
     const { promise, reject } = Promise.withResolvers<never>()
     const beganMs = performance.now()
@@ -111,8 +111,8 @@ const VALUE_BYTES = 16
 const VALUE_MARKS: ReadonlySet<number> = new Set([0x2c, 0x3a, 0x5b, 0x7b])
 
 /**
- * Returns the minimum memory for the values in JSON text, in addition to the text. For `[0,0,0,…]`,
- * it is many times the text's length. Marks inside strings count, too.
+ * Returns the least memory that the values in JSON text need, in addition to the text. The values
+ * of `[0,0,0,…]` need many times the text's length. Marks inside strings count, too.
  */
 export function weighValues(json: Uint8Array): number {
   let marks = 0

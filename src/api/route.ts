@@ -43,7 +43,7 @@ type Declaration<Params, Query, Headers, Body> = {
     readonly bytesMax: number
     readonly example: object
   }
-  /** The schema describes a form, and `parse` checks it. `example` has none of the form's files. */
+  /** `parse` checks the form. The schema only describes it. `example` leaves out the files. */
   readonly form?: NamedSchema & {
     readonly bytesMax: number
     readonly example: object
@@ -83,7 +83,7 @@ type RouteDefinition<Params, Query, Headers, Body> = Declaration<Params, Query, 
   ) => Promise<object | string | undefined>
 }
 
-/** Each member that has a schema holds the value that the schema returned. */
+/** `params`, `query`, `headers` and `body` are the values that the route's schemas returned. */
 export type RouteCall<Params = unknown, Query = unknown, Headers = unknown, Body = unknown> = {
   readonly context: RouteContext
   readonly params: Params

@@ -6,9 +6,9 @@ export type JsonSchema = { readonly [keyword: string]: unknown }
 const shapes = new WeakMap<z.core.$ZodType, () => JsonSchema>()
 
 /**
- * Sets the JSON Schema of a check in code, because zod cannot describe the check. Write it next to
- * the check, with the same values. A derived schema (`.nullish()`) keeps this JSON Schema. A schema
- * after a further `.check()` does not.
+ * Sets the JSON Schema of a schema whose check is code, because zod cannot describe code. Keep both
+ * next to each other, with the same values. A derived schema (`.nullish()`) keeps this JSON Schema.
+ * A further `.check()` loses the JSON Schema.
  */
 export function described<Schema extends z.ZodType>(
   schema: Schema,
@@ -24,7 +24,7 @@ export function jsonSchemaOf(schema: z.ZodType): JsonSchema {
     io: 'input',
     unrepresentable: 'any',
     override: ({ zodSchema, jsonSchema }) => {
-      // For text that becomes a number, the default is a number. Zod leaves this default out.
+      // Zod leaves out the default of a text that becomes a number: this default is a number.
       const { def } = zodSchema._zod
       if (def.type === 'default' && def.defaultValue !== null) jsonSchema.default = def.defaultValue
       const shape = shapes.get(zodSchema)
@@ -39,7 +39,7 @@ export function jsonSchemaOf(schema: z.ZodType): JsonSchema {
 
 type Issues = z.core.$ZodRawIssue[]
 
-/** Adds the faults of `value` to `issues`. `path` is the place of `value` in the checked value. */
+/** Adds the faults of `value` to `issues`. `path` leads from the whole value to `value`. */
 export function addIssuesOf(
   issues: Issues,
   schema: z.ZodType,
@@ -160,7 +160,7 @@ export const uuidText = patternText(
   'a valid UUID',
 )
 
-/** Returns the pattern for upper and lower case, because JSON Schema has no flag `i`. */
+/** Returns a pattern that matches upper and lower case, because JSON Schema has no flag `i`. */
 function anyCase({ source, ignoreCase }: RegExp): string {
   return ignoreCase ? source.replaceAll('a-f', 'a-fA-F') : source
 }

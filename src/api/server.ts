@@ -17,7 +17,7 @@ import { ApiError, type ErrorCode } from './errors.ts'
 /** A client must send a request's head in this time. Slow heads are the cheapest attack. */
 const HEADERS_TIMEOUT_MS = 15_000
 
-/** A whole request must arrive in this time: 10 MiB at 0.7 Mbit/s. */
+/** A whole request must arrive in this time. At 0.7 Mbit/s, 10 MiB arrive in time. */
 const REQUEST_TIMEOUT_MS = 120_000
 
 /**
@@ -29,7 +29,7 @@ const KEEP_ALIVE_TIMEOUT_MS = 65_000
 /** Interval between two checks of the timeouts above. */
 const CHECK_INTERVAL_MS = 5_000
 
-/** Maximum size of a request's head. Both credentials fit at their maximum length. */
+/** Maximum size of a request's head. The longest API key and provider credential fit together. */
 export const REQUEST_HEAD_BYTES_MAX = 16 * 1024
 
 /** Includes connections of nodes. Further connections are closed at once. */
@@ -68,7 +68,7 @@ export function createHttpServer(
     connectionsCheckingInterval: CHECK_INTERVAL_MS,
     maxHeaderSize: REQUEST_HEAD_BYTES_MAX,
     noDelay: true,
-    // Node's own answer to a request without Host would have no error envelope.
+    // The answer of Node.js to a request without Host would have no error envelope.
     requireHostHeader: false,
   }
   const running = new WeakMap<object, Set<ServerResponse>>()
@@ -145,8 +145,8 @@ function refuseWithoutHost(response: ServerResponse): void {
 }
 
 /**
- * Refuses a malformed request. While another answer is due, only closes the connection, because the
- * client would take the refusal for that answer. The parser provides only a socket.
+ * Refuses a malformed request. If another answer is still due, only closes the connection, because
+ * the client would take the refusal for the due answer. The parser provides no ServerResponse.
  */
 function refuseMalformed(
   error: NodeJS.ErrnoException,

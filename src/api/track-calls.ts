@@ -13,9 +13,7 @@ import type { ApiContext, ApiMiddleware } from './context.ts'
 import { type ApiError, asApiError } from './errors.ts'
 import type { Face } from './faces.ts'
 
-/**
- * A caller's `x-request-id` is used only if it matches, because it is stored, logged and sent back.
- */
+/** Only a matching `x-request-id` of a caller is used: the id is stored, logged and sent back. */
 const REQUEST_ID_PATTERN = /^[\w.:-]{1,128}$/
 
 /** A longer path is cut. */
@@ -66,8 +64,8 @@ export function openRequest(options: {
 }
 
 /**
- * Headers of every answer, unless a route sets other values. An answer is only for its caller, and
- * is not a page: a browser that shows it as a page loads nothing, and no page can frame it.
+ * Headers of every answer, unless a route sets other values. Caches must not store an answer. A
+ * browser that shows an answer as a page loads nothing for it, and no page can frame it.
  */
 const SAFE_HEADERS = {
   'x-content-type-options': 'nosniff',
@@ -83,9 +81,7 @@ export function recordProcessingTime(context: ApiContext, now: () => number): vo
   context.set('openai-processing-ms', String(Math.round(headAtMs - context.state.startedAtMs)))
 }
 
-/**
- * A person who knows the id of a stored image can see the image, so the log must not contain it.
- */
+/** The id of a stored image is enough to see the image, so the log must not contain the id. */
 const CAPABILITY = /^(\/v1\/images\/files\/).*$/s
 
 /** A name of this form is logged if a model answered. Other names could be any text. */
@@ -124,8 +120,8 @@ function logRequest(
 }
 
 /**
- * If no model answered, the model's name may be a prompt, so only its family is logged. The
- * provider's time comes from the enclave. The time of a node is not known.
+ * If no model answered, the model's name may be a prompt. Then only the model's family is logged.
+ * The provider's time comes from the enclave. The time of a node is not known.
  */
 function inferenceLine(
   scope: CallScope | null,
@@ -168,8 +164,8 @@ export function recordFailure(
 }
 
 /**
- * Reports every call, and opens the call's scope, which the log line reads. Must run right after
- * openRequest, so that it sees the whole call. `now` returns milliseconds.
+ * Reports every call to `observers`. Opens the call's scope, which the log line uses. Must run
+ * right after openRequest, so that the report covers the whole call. `now` returns milliseconds.
  */
 export function observeCalls({
   observers,

@@ -25,7 +25,7 @@ import type { BusConfig } from './settings.ts'
 const PRESENCE_INTERVAL_MS = 1_000
 /** A stopping gateway waits at most this long until its last messages are sent. */
 const FLUSH_MS = 1_000
-/** Maximum channels in one tally. */
+/** Maximum number of channels in one message of `publishTally`. */
 const TALLY_MAX = 4_000
 /** Version of the messages between gateways. A gateway of another version cannot read them. */
 const VERSION = 2
@@ -54,9 +54,9 @@ export type Bus = {
   open(peer: string, service: string, header: unknown): Channel
   serve(service: string, serve: Serve): void
   /**
-   * Registers the answer to questions about an object that only this gateway has. Question and
-   * answer are JSON values. If the answer is undefined, another gateway may answer. The returned
-   * function ends the registration.
+   * Registers a function that answers questions about an object of this gateway. Question and
+   * answer are JSON values. If the answer is undefined, this gateway sends no reply, and another
+   * gateway may reply. The returned function ends the registration.
    */
   answer(topic: string, name: string, answer: (question: unknown) => Promise<unknown>): () => void
   /** Null if no gateway has the object, or if no answer arrives in time. */
@@ -90,7 +90,7 @@ const envelope = z.object({ ...sender, body: z.unknown() })
 const opening = z.object({ ...sender, service: z.string(), header: z.unknown() })
 const tally = z.array(z.tuple([z.string().regex(WORD), z.int().min(0)])).max(TALLY_MAX)
 
-/** Null if this gateway works alone. */
+/** Null if NATS_URL is not set. */
 export async function openBus(
   config: BusConfig | null,
   { database, log, onStarted }: Opening & { readonly database: Database },
@@ -103,9 +103,9 @@ export async function openBus(
 }
 
 /**
- * Connects in the background, and again when the connection ends. Even without the servers, a
- * gateway starts, and serves what it has itself. A message that no gateway of the service sealed is
- * dropped and counted.
+ * Connects in the background, and again when the connection ends. A gateway also starts and serves
+ * calls while no server is reachable. A message that no gateway of the service sealed is dropped
+ * and counted.
  */
 export function startBus(config: BusConfig, parts: BusParts): Bus {
   return new NatsBus(config, parts)
@@ -442,7 +442,7 @@ class NatsBus implements Bus {
     return envelope.parse(ownWords(this.unseal({ subject: message.subject }, message)))
   }
 
-  /** The servers may accept smaller messages than usual. */
+  /** A server can be configured to accept only messages below PART_BYTES_MAX. */
   private partBytesMax(): number {
     const serverBytesMax = this.connection?.info?.max_payload ?? Number.POSITIVE_INFINITY
     return Math.max(1, Math.min(PART_BYTES_MAX, serverBytesMax - FRAME_HEAD_BYTES))

@@ -18,8 +18,8 @@ type ChannelTable = {
   loseAll(peer: string | null, why: string): void
   tally(peer: string): Tally
   /**
-   * A channel with a missing frame is lost. Returns the names that are in the last two tallies and
-   * have no channel here.
+   * A channel with a missing frame is lost. Returns the names that had no channel here, both now
+   * and at the peer's previous tally.
    */
   check(peer: string, tally: Tally): readonly string[]
 }

@@ -30,8 +30,8 @@ export const PART_BYTES_MAX = 64 * 1024
 /** Cost of a frame in addition to its bytes, because even an empty frame needs memory. */
 export const FRAME_COST = 256
 /**
- * Maximum bytes that wait for one reader, plus one frame. 256 readers then have 64 MiB, the default
- * limit at which a NATS server disconnects a gateway.
+ * Maximum bytes that wait for one reader. One more frame can arrive. By default, a NATS server
+ * disconnects a gateway for which 64 MiB wait: the bytes of 256 readers.
  */
 export const WINDOW_BYTES = 4 * PART_BYTES_MAX
 /** Enough for a large chat request or an image. */
@@ -95,8 +95,8 @@ export function createChannel(options: {
   /** Sends or drops a frame. The receiver notices a missing frame. */
   readonly publish: (frame: Uint8Array) => void
   /**
-   * Called with the change in the number of bytes that wait for the reader. Returns false if too
-   * many bytes wait. By default there is no limit.
+   * Called when `bytes` more bytes wait for the reader, or fewer if `bytes` is negative. Returns
+   * false if too many bytes wait. By default there is no limit.
    */
   readonly hold?: (bytes: number) => boolean
   /** Default and maximum: PART_BYTES_MAX. */
@@ -122,11 +122,11 @@ class FramedChannel implements OpenChannel {
   /** This side still accepts this many bytes. A change reaches the other side a little later. */
   private granted = WINDOW_BYTES
   private moreCredit = Promise.withResolvers<void>()
-  /** Credit for read bytes that was not yet sent to the other side. */
+  /** Credit that this side must still send, for bytes that were read. */
   private owedCredit = 0
   private parts: Uint8Array[] = []
   private messageBytes = 0
-  /** Cost of the arriving message's parts whose credit was not yet sent back. */
+  /** Cost of parts of the arriving message for which no credit was sent back yet. */
   private partsCost = 0
   /** Bytes that wait for the reader. */
   private heldBytes = 0

@@ -1,4 +1,4 @@
-/** A gateway that sent nothing for this long is gone, and the calls with it are lost. */
+/** A gateway that sent nothing for this long counts as gone. Calls to and from it are lost. */
 const PRESENCE_EXPIRES_MS = 3_500
 /** Without this limit, a writer on the bus could invent any number of gateways. */
 export const PEERS_MAX = 256

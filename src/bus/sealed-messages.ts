@@ -16,7 +16,7 @@ export const SEAL_BYTES_MAX = HEAD_BYTES + SENDER_BYTES_MAX + MAC_BYTES
 
 /** Maximum age by the receiver's clock. A message can also be this far in the future. */
 export const MESSAGE_AGE_MAX_MS = 30_000
-/** Numbers remembered for each sender. A number this much below the highest is refused. */
+/** A number is refused if it is at least this far below its sender's highest number. */
 const NUMBERS_MAX = 65_536
 /** How many senders are remembered. A service has fewer gateways. */
 const SENDERS_MAX = 1_024

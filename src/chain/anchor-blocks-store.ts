@@ -8,8 +8,8 @@ import { currentAnchor } from './anchors-store.ts'
 export type BlockPlace = { readonly number: number; readonly hash: string }
 
 /**
- * Proves that a transaction and its receipt are in a block. Bundles contain this form
- * (attestation/evidence, Format).
+ * Proves that a transaction and its receipt are in a block. An evidence bundle contains the same
+ * members (attestation/evidence, Format).
  */
 export type BlockProof = BlockPlace & {
   /** RLP. */
@@ -42,13 +42,11 @@ export type AnchorBlockProof = {
 
 /** Every method throws the driver's error. */
 export type AnchorBlocksStore = {
-  /**
-   * Finds an anchor by its hash (0x), or its replacement if it could not be mined. Null if unknown.
-   */
+  /** Finds an anchor by its 0x hash, or the replacement of a taken anchor. Null if unknown. */
   findAnchor(txHash: string): Promise<AnchorEvidence | null>
   /**
-   * Returns the first block after `after` (null: of the chain) that has a confirmed anchor without
-   * a stored proof. A proof from before a reorganisation does not count.
+   * Returns the first block with a confirmed anchor that has no stored proof. Searches only after
+   * the block `after`, if not null. A proof from before a reorganisation does not count.
    */
   nextUnproven(chainId: number, after: BlockPlace | null): Promise<BlockPlace | null>
   /** Returns the anchors that were seen in this block and have one of these hashes. */

@@ -28,7 +28,7 @@ import {
 } from './relayers-store.ts'
 import { type Fees, type RawAnchorTransaction, signAnchorTransaction } from './sign-anchor.ts'
 
-/** All work on the chain, except storing anchors with their records. */
+/** All work on the chain, except storing the anchors of new commits. */
 export type Anchoring = {
   readonly domain: LogDomain
   readonly relayer: NoncedRelayer
@@ -36,7 +36,7 @@ export type Anchoring = {
   readonly nonces: RelayerNonces
   /** `contract`: the contract for which the head was signed. Default: the configured contract. */
   sign(nonce: number, head: SignedHead, contract?: string): RawAnchorTransaction
-  /** Call this for a new anchor, or when the chain is reachable again. Costs little. */
+  /** Call this after an anchor was stored, or when the chain is reachable again. Costs little. */
   notify(): void
   status(): BroadcasterStatus
   /**
@@ -59,9 +59,7 @@ export type Anchoring = {
   }
 }
 
-/**
- * src/local/local-chain.ts empties a stuck transaction pool, so anchors must be sent again soon.
- */
+/** src/local/chain-state.ts removes stuck transactions, which must then be sent again soon. */
 const LOCAL_REBROADCAST_MS = 2_000
 
 /**

@@ -37,9 +37,9 @@ export type Anchor = {
 export type MinedAnchor = { readonly nonce: number } & Omit<TransactionReceipt, 'txHash'>
 
 /**
- * What the broadcaster needs from the database. A commit stores an anchor and takes its nonce in
- * one database transaction. A nonce is skipped only if the chain has transactions that the database
- * has lost.
+ * What the broadcaster needs from the database. A commit stores an anchor and raises the relayer's
+ * next nonce in one database transaction. A nonce is skipped only if the chain has transactions
+ * that the database has lost.
  */
 export type AnchorsStore = {
   /** Nonces from `nonce` on, ascending. */
@@ -168,9 +168,9 @@ export function laterHashes(first: string): RawBuilder<string | null> {
 }
 
 /**
- * Selects the anchor that counts in the row's sequence: the earliest anchor in a block, or else the
- * last anchor. `when` limits the anchors. Two lookups are used, because one lookup with `or` would
- * read every anchor in a database without statistics.
+ * Selects one anchor of the row's sequence: the earliest anchor in a block, or the last anchor if
+ * no anchor is in a block. Only anchors with `when` count. Two lookups are used, because one lookup
+ * with `or` would read every anchor in a database without statistics.
  */
 export function currentAnchor(
   row: string,

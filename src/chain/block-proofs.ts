@@ -22,8 +22,8 @@ import { BlockUnreadable, type RawBlock } from './read-block.ts'
 export const BLOCKS_WAITING_MAX = 8
 
 /**
- * An unreadable block is not read again for this time. Otherwise each request for one of its
- * bundles would fetch megabytes.
+ * An unreadable block is not read again for this time. Otherwise each request for a bundle with
+ * this block would fetch megabytes.
  */
 export const UNREADABLE_MS = 60_000
 /** Above this number of unreadable blocks, all of them are forgotten. */
@@ -41,7 +41,7 @@ export type BlockProofs = {
    * The number of unreadable blocks, and why the last one is unreadable. Null without such a block.
    */
   unreadable(): { readonly count: number; readonly reason: BlockUnreadable['code'] | null }
-  /** Aborts the reading. Resolves when it has ended. */
+  /** Aborts the running reads. Resolves when all reads have ended. */
   stop(): Promise<void>
 }
 
@@ -180,7 +180,7 @@ const KEEPER_DEFAULTS: KeeperLimits = {
   busyMaxMs: 60_000,
 }
 
-/** After this many failures in a row, the next block is tried. */
+/** After this many failures in a row, the search goes on with the next block. */
 const FAILURES_PER_BLOCK_MAX = 3
 const FAULT_LOG_INTERVAL_MS = 60_000
 
@@ -237,7 +237,7 @@ export function createBlockKeeper(options: BlockKeeperOptions): BlockKeeper {
     const found = await proofs.prove(place.hash)
     after = place
     if (found !== null && found.size > 0) return
-    // Not found: the broadcaster has not seen a reorganisation yet, or the endpoint is behind.
+    // A reorganisation is not recorded yet, or the endpoint does not have the block yet.
     leftAt ??= now()
     log.debug({ block: place.number, hash: place.hash }, 'block of confirmed anchors not found')
   }

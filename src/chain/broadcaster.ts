@@ -10,9 +10,7 @@ import {
 } from './send-anchors.ts'
 
 type BroadcasterLimits = Pick<RoundOptions, 'windowMax' | 'rebroadcastMs' | 'takenAfterMs'> & {
-  /**
-   * The pause while an anchor is unconfirmed. The time is short compared with a chain's block time.
-   */
+  /** The pause while an anchor is unconfirmed. Shorter than the time between two blocks. */
   readonly pollIntervalMs: number
   /**
    * The pause without work. A reorganisation of confirmed anchors is found after this time at most.
@@ -46,9 +44,7 @@ export type BroadcasterStatus = {
   readonly fault: BroadcasterFault | null
   /** True if anchors do not reach the chain. False if only the store fails. */
   readonly isChainFailing: boolean
-  /**
-   * The newest block in the last round that reached the chain. Null before the first such round.
-   */
+  /** The newest block when a round last reached the chain. Null before the first such round. */
   readonly blockNumber: number | null
   readonly waitingCount: number
   /** This count and takenCount begin at the start of this process. */
@@ -58,7 +54,7 @@ export type BroadcasterStatus = {
 
 export type Broadcaster = {
   start(): void
-  /** Starts the next round soon. It costs little, so it may be called often. */
+  /** Starts the next round soon. Frequent calls cost little. */
   notify(): void
   /**
    * Aborts the running work. No anchor is lost, because the store has all of them. Resolves when

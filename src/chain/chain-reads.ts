@@ -126,9 +126,9 @@ export type RecentBlock = {
 const STATES_KEPT = 60
 
 /**
- * Returns a function that reads the block with `confirmations` blocks on top, or the contract's
- * first block if that is newer. The contract's first block is searched only in the newest
- * STATES_KEPT blocks, so a result may have only STATES_KEPT blocks on top. The function throws
+ * Returns a function that reads the block with `confirmations` blocks on top. If the contract is
+ * newer, reads the contract's first block instead. Only the newest STATES_KEPT blocks are searched
+ * for that block, so the result may have only STATES_KEPT blocks on top. The function throws
  * RpcError: `refused` without a contract, and `bad_answer` if a node behind the endpoint lacks the
  * block.
  */

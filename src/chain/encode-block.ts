@@ -58,8 +58,8 @@ const HEADER_FIELDS: readonly (readonly [name: string, kind: 'data' | 'quantity'
 export const TransactionType = BigQuantity.default('0x0').refine((type) => Number(type) <= 0x7f)
 
 /**
- * The last two members belong to deposits of the OP stack. Before the Canyon fork, the version is
- * missing and neither member is hashed.
+ * Only deposits of the OP stack have the last two members. A deposit before the Canyon fork has no
+ * version, and its hash covers neither member.
  */
 export const ReceiptJson = z.object({
   type: TransactionType,

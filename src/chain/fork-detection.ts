@@ -37,8 +37,8 @@ export async function findNewestPlaced(
 
 /**
  * Returns the lowest nonce whose stored block is no longer in the chain. The block of `nonce` must
- * be gone. Searches backwards to a block that is still in the chain, because a reorganisation
- * removes all later blocks too. Throws RpcError.
+ * be gone. Searches backwards until a block is still in the chain: all earlier blocks are then in
+ * the chain too. Throws RpcError.
  */
 export async function findFork(
   options: { readonly rpc: Rpc; readonly anchors: AnchorsStore; readonly relayer: string },

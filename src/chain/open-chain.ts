@@ -7,7 +7,7 @@ import { relayerAddress } from './sign-anchor.ts'
 
 export type Chain = {
   readonly rpc: Rpc
-  /** For users. Null for the operator's chain, because its URL may contain a secret. */
+  /** The RPC URL that users see. Null for the operator's chain, whose URL may contain a secret. */
   readonly publicUrl: string | null
   readonly chainId: number
   /** 0x, lower case. */

@@ -22,7 +22,7 @@ import { encodeTransaction } from './encode-transaction.ts'
 /** Ethereum's fullest blocks have fewer than 2,000 transactions. */
 const BLOCK_TRANSACTIONS_MAX = 10_000
 
-/** The hash of `header` is `hash`, so the numbers in the header are true. */
+/** `hash` is the hash of `header`. `number` is from `header`. */
 export type RawBlock = {
   readonly number: number
   /** 0x, lower case. */

@@ -8,7 +8,7 @@ import { CommitRaceLost } from './relayers-store.ts'
 import type { RawAnchorTransaction } from './sign-anchor.ts'
 
 const REANCHOR_INTERVAL_MS = 5_000
-/** Maximum number of new anchors in a pass. Callers' commits can run between passes. */
+/** Maximum number of new anchors in a pass. Commits for callers can run between two passes. */
 const REANCHORS_MAX = 32
 const FAULT_LOG_INTERVAL_MS = 60_000
 
@@ -38,8 +38,8 @@ type ReanchorerOptions = {
 }
 
 /**
- * Makes a new anchor for the head of each taken anchor, of any relayer. The contract never refuses
- * a repeated head. If several gateways run, only one makes the anchor.
+ * Makes a new anchor for the head of each taken anchor, of any relayer. If several gateways run,
+ * only one makes the anchor. The contract accepts the same head more than once.
  */
 export function createReanchorer(options: ReanchorerOptions): Reanchorer {
   const { reanchors, nonces, chainId, sign, onReanchor, log, now } = options

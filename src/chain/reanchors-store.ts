@@ -5,7 +5,7 @@ import type { Database } from '../storage/database.ts'
 import { hasSuccessor } from './anchors-store.ts'
 import { CommitRaceLost, isRaceLost, type NewAnchor, takeNonce } from './relayers-store.ts'
 
-/** Another transaction used the nonce of this anchor, which has no replacement yet. */
+/** Another transaction used this anchor's nonce. The anchor has no replacement yet. */
 export type TakenAnchor = {
   readonly relayer: string
   readonly nonce: number

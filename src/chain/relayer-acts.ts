@@ -4,7 +4,7 @@ import { defineAct } from '../accounts/acts.ts'
 import { fetchAccountFacts } from './chain-reads.ts'
 import type { RelayersStore } from './relayers-store.ts'
 
-/** An account that pays or paid for anchors, as replies show it. */
+/** A relayer in a reply: the account pays for anchors, or paid for anchors before. */
 const relayerDescription = z.object({
   /** 0x, lower case. */
   address: z.string(),
@@ -16,7 +16,7 @@ const relayerDescription = z.object({
   waiting: z.int(),
   /** Number of anchors without enough confirmations. Waiting anchors count too. */
   unconfirmed: z.int(),
-  /** Unix seconds. Null if all anchors are confirmed. */
+  /** When the oldest unconfirmed anchor was made, Unix seconds. Null without such an anchor. */
   oldest_at: z.int().nullable(),
   /**
    * Decimal wei. This and the next two members come from the chain. All three are null if the chain

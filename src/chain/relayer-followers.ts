@@ -5,12 +5,12 @@ import type { DatabaseSession } from '../storage/postgres-session.ts'
 import type { Broadcaster, BroadcasterStatus } from './broadcaster.ts'
 import type { RelayerBacklog, RelayersStore } from './relayers-store.ts'
 
-/** Interval between searches for relayers to follow. Leases are renewed at the same time. */
+/** Interval between searches for relayers with unconfirmed anchors. A search renews leases. */
 const FOLLOW_INTERVAL_MS = 3_000
-/** Another gateway may follow the relayer if its lease is not renewed for this time. */
+/** Another gateway may follow a relayer whose lease was not renewed for this time. */
 const FOLLOW_LEASE_SECONDS = 15
 
-/** Follows every relayer that has unconfirmed anchors, and reports one status for all. */
+/** Runs a broadcaster for every relayer with unconfirmed anchors. Reports one status for all. */
 export type RelayerFollowers = {
   start(): void
   /** Broadcaster's `notify` for this gateway's own relayer. */
@@ -24,13 +24,13 @@ export type RelayerFollowers = {
 }
 
 /**
- * Several gateways may share a relayer. Only the gateway whose database session has the lock sends
+ * The database lock of a relayer that several gateways share. Only the gateway with the lock sends
  * anchors. The lock ends with the gateway's process.
  */
 type RelayerTurn = {
-  /** Also true while the session is down, because the owner is then unknown. */
+  /** Also true while the database session is down, because the lock's owner is then unknown. */
   isOurs(): boolean
-  /** Tries to get the turn until the returned function is called. `onChange` runs on success. */
+  /** Tries to get the lock until the returned function is called. `onChange` runs on success. */
   join(onChange: () => void): () => void
 }
 
@@ -73,11 +73,11 @@ type RelayerFollowersOptions = {
   readonly relayer: string
   readonly chainId: number
   readonly store: RelayersStore
-  /** Returns a broadcaster that is not started. It needs no key, because the anchors are signed. */
+  /** Returns a broadcaster that is not started. Needs no key: stored anchors are already signed. */
   readonly follow: (relayer: string) => Broadcaster
   /** Unique to this process. */
   readonly holder: string
-  /** The turn for the own relayer. Null: this gateway always sends. */
+  /** The lock of the own relayer. Null: this gateway always sends. */
   readonly turn?: RelayerTurn | null
   readonly log: Logger
   readonly intervalMs?: number
@@ -86,7 +86,7 @@ type RelayerFollowersOptions = {
 /**
  * A gateway always follows its own relayer. Other relayers remain after a key was rotated or a
  * gateway was retired: the gateway with the lease follows them while they have unconfirmed anchors.
- * Two gateways may overlap for a moment, and then send the same bytes.
+ * For a moment, two gateways may follow the same relayer, and then send the same bytes.
  */
 export function createRelayerFollowers(options: RelayerFollowersOptions): RelayerFollowers {
   const { relayer: ownRelayer, chainId, store, follow, holder, log } = options

@@ -8,12 +8,12 @@ const DOUBT_TIMEOUT_MS = 2_000
 
 /**
  * Maximum number of nonces that are skipped at once: ten days with an anchor each second. A wider
- * gap means that the endpoint lies or serves another chain. The chain mines no transaction after an
- * unused nonce.
+ * gap means that the endpoint lies or serves another chain. After a nonce that is wrongly skipped,
+ * the chain would mine no anchor.
  */
 export const NONCES_SKIPPED_MAX = 1_000_000
 
-/** A commit fails after it lost its nonce to other gateways this many times in a row. */
+/** A commit fails if other gateways took its nonce this many times in a row. */
 const RACES_IN_ROW_MAX = 10
 
 export type NoncedRelayer = {
@@ -24,9 +24,8 @@ export type NoncedRelayer = {
 }
 
 /**
- * The next nonce is unknown: the database may be older than the chain, after a restore or a switch
- * to a late replica, and the chain is unreachable. An anchor with a guessed nonce might never be
- * mined.
+ * The next nonce is unknown: the chain is unreachable, and the database may lack commits, after a
+ * restore or a switch to a late replica. An anchor with a guessed nonce might never be mined.
  */
 export class NonceUnknown extends Error {
   override readonly name = 'NonceUnknown'
@@ -95,7 +94,7 @@ export class RelayerNonces {
           if (!(error instanceof CommitRaceLost) || races >= RACES_IN_ROW_MAX) throw error
           const { commits, relayer } = this.#options
           const stored = (await commits.nextNonce(relayer.address)) ?? 0
-          // The nonce was not taken, or the database has lost commits.
+          // No other gateway took the nonce, or the database has lost commits.
           if (stored <= nonce || stored < this.#shown) throw error
           this.onRace()
           nonce = stored
@@ -117,7 +116,7 @@ export class RelayerNonces {
     if (this.#next !== null && this.#next < nextNonce) this.#next = nextNonce
   }
 
-  /** Call this with the number of the relayer's transactions on the chain. Works without `this`. */
+  /** Call this with the number of the relayer's transactions on the chain. */
   readonly recordCount = (count: number): void => {
     this.#shown = Math.max(this.#shown, count)
     if (this.#next !== null && this.#next < count) this.#next = null
@@ -150,9 +149,9 @@ export class RelayerNonces {
           `${relayer.address} more than the database, which has ${stored}; it says ${shown}`,
       )
     }
-    // If the transaction of a lost commit was not sent, its nonce is used again, because after a
-    // gap no transaction is mined. If it was sent, two transactions share the nonce. One of them is
-    // mined, and the other anchor is made again.
+    // If the transaction of a lost commit was not sent, its nonce must be used again: the chain
+    // mines no transaction after a gap. If the transaction was sent, a new one gets the same
+    // nonce. Only one of the two is mined, and the head of the other is anchored again.
     const next = await commits.raiseNonce(relayer.address, this.#shown)
     this.#known = next
     if (stored !== null)
@@ -182,7 +181,7 @@ export class RelayerNonces {
       return true
     } catch (cause) {
       if (!isMust) {
-        // The chain's answer is not required here, so anchors can be signed now and sent later.
+        // Anchors can be signed without the chain's answer here. They are sent later.
         this.#comparison = 'done'
         return false
       }

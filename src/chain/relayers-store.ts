@@ -28,7 +28,7 @@ export type RelayersStore = {
   listBacklogs(chainId: number): Promise<readonly RelayerBacklog[]>
   /**
    * Takes or renews the right to follow a relayer. Returns false while another holder has the
-   * right. `force` takes the right from any holder. A gateway does so for its own relayer.
+   * right. `force` takes the right from any holder: a gateway uses `force` for its own relayer.
    */
   lease(lease: {
     readonly relayer: string
@@ -53,8 +53,8 @@ export function createRelayersStore(
       return rows.map((row) => ({ address: row.address, nextNonce: row.next_nonce }))
     },
     async listBacklogs(chainId) {
-      // A join with logs would be slow: without statistics, the planner would start at logs and
-      // read every anchor. An embedded database has no statistics.
+      // A join with logs would be slow in an embedded database, which has no statistics: the
+      // planner would start at logs and read every anchor.
       const { rows } = await sql<BacklogRow>`
         select relayer, count(*) filter (where state <> 'mined') as waiting, count(*) as unconfirmed,
           min(created_at) as oldest_at
@@ -158,7 +158,7 @@ export function createNonceStore({ commits: queries }: Pick<Database, 'commits'>
 /** A signed anchor that takes the relayer's next nonce. */
 export type NewAnchor = RawAnchorTransaction & { readonly relayer: string; readonly nonce: number }
 
-/** Takes the nonce in the SQL table `payer`. The table is empty if another anchor has the nonce. */
+/** Returns SQL that takes the nonce. Its table `payer` is empty if another anchor has the nonce. */
 export function takeNonce(relayer: string, nonce: number): RawBuilder<unknown> {
   return sql`payer as (
     update relayers set next_nonce = next_nonce + 1

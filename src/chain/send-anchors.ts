@@ -66,9 +66,9 @@ export type RoundResult = {
 }
 
 /**
- * Compares the store with the chain in rounds. The relayer's nonce on the chain decides: anchors
- * from this nonce on are sent, and receipts are read for lower nonces. If this state is lost, only
- * work is repeated.
+ * Compares the store with the chain in rounds. Sends anchors whose nonces the chain has not used,
+ * and reads receipts for used nonces. If the members of this object are lost, only work is
+ * repeated.
  */
 export class BroadcastRounds {
   readonly #options: RoundOptions
@@ -81,16 +81,16 @@ export class BroadcastRounds {
   #confirmFrom = 0
   #confirmAtBlock = 0
   /**
-   * The newest anchor in a block. A chain with this block also has the blocks of all earlier
-   * anchors.
+   * The newest anchor in a block. While this block is in the chain, the blocks of all earlier
+   * anchors are in the chain too.
    */
   #tip: PlacedAnchor | null = null
   /**
-   * All unmined anchors below `through` were sent. `wholeAt` is when all were last sent together.
+   * All unmined anchors below `through` were sent. `wholeAt`: when one round last sent them all.
    */
   #sent = { through: 0, wholeAt: 0 }
   #progress = { nonce: 0, at: 0 }
-  /** The last seen progress of the other gateway, and the time of its last change. */
+  /** Last known progress of the gateway that sends, and when the progress last changed. */
   #elsewhere = { state: '', at: 0 }
   #takenOverUntil = Number.NEGATIVE_INFINITY
   #rejection: string | null = null
@@ -212,7 +212,7 @@ export class BroadcastRounds {
       // The check comes between reading and storing, so all stored blocks belong to one chain.
       if (!(await this.#checkTip(end, signal))) return
       await this.#store(open, receipts)
-      // #isTaken must run for every missing anchor, because it starts the anchor's time limit.
+      // #isTaken must run for every missing anchor: the first call starts the anchor's time limit.
       const missing = open.filter((_, at) => !receipts[at])
       const taken = missing.filter((anchor) => this.#isTaken(anchor))
       await this.#storeTaken(taken)
@@ -245,7 +245,7 @@ export class BroadcastRounds {
     }
   }
 
-  /** `takenAfterMs` is much longer than an endpoint's delay between nonce and receipt. */
+  /** True if a receipt is missing for `takenAfterMs`. Endpoints show receipts much earlier. */
   #isTaken({ nonce }: Anchor): boolean {
     const { takenAfterMs, now } = this.#options
     const since = this.#missingSince.get(nonce) ?? now()
@@ -342,8 +342,8 @@ export class BroadcastRounds {
 }
 
 /**
- * The report leaves out these refusals. geth, erigon, nethermind, besu, reth and anvil send them
- * for a transaction that is already in the pool or mined.
+ * Refusals that are not reported, because the transaction is already in the pool or mined. geth,
+ * erigon, nethermind, besu, reth and anvil send these refusals.
  */
 const HARMLESS_REFUSAL =
   /already known|already imported|already exists|known transaction|nonce (is )?too low|OldNonce/i

@@ -19,7 +19,7 @@ export type ChatCall = {
   readonly body: JsonObject
   readonly accountId: string
   readonly requestId: string
-  /** `signal.reason` is the error to throw. */
+  /** Aborted with the error that the methods throw. */
   readonly signal: AbortSignal
   /**
    * Called once when a node's answer has ended or failed. `tokens`: all used tokens.
@@ -55,7 +55,6 @@ type ChatCompletionsOptions = {
   readonly makeId: () => string
 }
 
-/** This service does not depend on HTTP. */
 export function createChatCompletions(options: ChatCompletionsOptions): ChatCompletions {
   return {
     async complete(call) {
@@ -154,7 +153,7 @@ function choicesAskedIn(request: JsonObject): number {
   return typeof asked === 'number' ? asked : 1
 }
 
-/** Returns the completion as JSON text. Reserves the bytes of all frames, which exceed the text. */
+/** Returns the completion as JSON text. Reserves the bytes of all frames, not only of the text. */
 async function assemble(
   batches: AsyncIterable<ChunkBatch>,
   { reserve }: Pick<ChatCall, 'reserve'>,

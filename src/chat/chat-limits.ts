@@ -1,4 +1,4 @@
-/** For each API: maximum numbers of concurrent calls, and of bytes of their bodies and answers. */
+/** Limits of each API: concurrent calls, and the bytes of all their bodies and answers. */
 export const CHAT_LIMITS = { callsMax: 4_096, bytesMax: 512 * 1024 * 1024 } as const
 
 /** Errors of a plain call that a contributed node answers. */

@@ -89,7 +89,7 @@ export function estimateChatTokens(size: ChatSize): number {
   return Math.min(estimatePromptTokens(size) + answer, ESTIMATE_MAX)
 }
 
-/** For dialects other than chat. Counts all texts of the request. */
+/** Counts all texts of a request in a dialect other than chat. */
 export function estimateDialectTokens(request: JsonObject): {
   readonly prompt: number
   readonly total: number
@@ -118,8 +118,8 @@ function textBytesOf(value: Json | undefined, name = ''): number {
 export const PARSED_LENGTH_MAX = 1024 * 1024
 
 /**
- * Returns the tokens that an answer (JSON text) states, or an estimate from its length if it states
- * none or is very long. The stated number is limited, but otherwise trusted.
+ * Returns the tokens that an answer (JSON text) states, or an estimate from its length if the
+ * answer states none or is not parsed. The stated number is limited, but otherwise trusted.
  */
 export function usedTokensOf(
   answer: string,
@@ -134,7 +134,7 @@ export function usedTokensOf(
   return { tokens: Math.min(tokens, ESTIMATE_MAX), prompt: stated?.prompt_tokens ?? promptTokens }
 }
 
-/** `answer`: JSON text. Null if it states no usage or is long. */
+/** `answer`: JSON text. Null if `answer` states no usage or exceeds PARSED_LENGTH_MAX. */
 export function readUsage(answer: string, dialect: Pick<Dialect, 'usageOf'>): TokenUsage | null {
   return dialect.usageOf(parseShort(answer))
 }

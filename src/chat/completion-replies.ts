@@ -1,6 +1,6 @@
 import { z } from 'zod'
 
-// Answers of providers and nodes are passed on unchanged, so they can have unlisted members.
+// Answers of providers and nodes are passed on unchanged, so these schemas are loose.
 
 const count = z.int().min(0)
 

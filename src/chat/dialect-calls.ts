@@ -38,7 +38,6 @@ type DialectCallsOptions = {
   readonly log: Logger
 }
 
-/** This service does not depend on HTTP. */
 export function createDialectCalls(options: DialectCallsOptions): DialectCalls {
   return {
     async complete(call) {

@@ -30,7 +30,7 @@ type PlainDialect = {
   readonly summary: string
   readonly schemas: Readonly<Record<'request' | 'reply' | 'event', string>>
   readonly example: object
-  /** Finds a member that refers to content outside the request. Nodes do not share such content. */
+  /** Finds a member that refers to content outside the request. Other nodes lack this content. */
   readonly findHidden: (typeof DIALECTS)['responses' | 'messages']['findHidden']
 }
 
@@ -177,7 +177,7 @@ async function answerNow(
       await underClaim(claim, async () => {
         const kept: string[] = []
         for await (const { text, isLast } of streamed.texts) {
-          // The end is written after the answer is stored, as in plain chat.
+          // `last` is sent only after the answer is stored.
           if (isLast) last += text
           else await writer.write(text)
           if (claim === null) continue

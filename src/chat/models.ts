@@ -52,10 +52,9 @@ export const ANTHROPIC_MODELS = {
 } as const
 
 /**
- * Has members for OpenAI's clients and for this interface's clients. `owned_by` is `nodes` for a
- * model of nodes, and `embeddings` or `images` for a model of this kind. Otherwise it is a
- * provider's name, and only the verified endpoint serves the model. Lengths are in tokens. This
- * gateway charges nothing.
+ * Has members for OpenAI's clients and for this interface's clients. `owned_by` is `nodes`,
+ * `embeddings`, `images` or a provider's name. Only the verified endpoint serves a provider's
+ * models. Lengths are in tokens. Prices are 0, because this gateway charges nothing.
  */
 export type ListedModel = z.output<typeof listedModel>
 
@@ -70,9 +69,9 @@ type UpstreamServices = {
 
 /**
  * Lists the available models: the models of nodes, the ids in the enclave's provider table, and the
- * ids of `providerModels` whose provider is in the table. Patterns (`gpt-*`) are not listed: the
- * operator must name their models. An id that both nodes and a provider serve is listed once, as a
- * model of nodes. While the enclave is unreachable, the providers' models are missing.
+ * ids of `providerModels` whose provider is in the table. Models of a pattern (`gpt-*`) are listed
+ * only if `providerModels` has them. An id that both nodes and a provider serve is listed once, as
+ * a model of nodes. While the enclave is unreachable, the providers' models are missing.
  */
 export function createModels({
   dispatcher,

@@ -28,16 +28,16 @@ export type NodeChunks = {
   finish(): void
   /** Call it after `finish`. */
   usageChunk(usage: JsonObject): JsonObject
-  /** The newest usage that the node stated, or null. The node's socket limits its size. */
+  /** The newest usage that the node stated, or null. The node's socket limits the usage's size. */
   usage(): JsonObject | null
   /** Characters of the answer, including function calls. */
   textLength(): number
 }
 
 /**
- * Applies the rules of verified streams (attestation/stream), but the gateway sets the identity: a
- * node's own identity is only a claim. Does NOT show that a node ran the model that it offers, or
- * that the usage that it states is true.
+ * Applies the rules of verified streams (attestation/stream). Only the identity comes from the
+ * gateway, because a node's identity is only a claim. Does NOT show that a node ran the model that
+ * it offers, or that the usage that it states is true.
  */
 export function createNodeChunks(options: {
   /** Contains the requested model. */

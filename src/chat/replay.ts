@@ -9,8 +9,8 @@ import type { EventWriter } from '../api/event-stream.ts'
 
 /**
  * Writes the stream of a completion (JSON text) again. `withProof` adds a verified completion's
- * proof to the last chunk. The chunks differ from the first stream's. Together they must form the
- * signed response, which has the usage. So if the caller asked for no usage chunk, the last chunk
+ * proof to the last chunk. The chunks are not the chunks of the first stream, but together they
+ * form the signed response with its usage. If the caller asked for no usage chunk, the last chunk
  * has the usage.
  */
 export async function replayEvents(

@@ -93,7 +93,7 @@ async function answer(
 ): Promise<string | undefined> {
   const call: ChatCall = {
     request,
-    // The schema accepts only objects, so the other case never occurs.
+    // The schema accepts only objects, so `{}` is never used.
     body: isJsonObject(json) ? json : {},
     accountId: caller().accountId,
     requestId: context.state.requestId,

@@ -60,14 +60,14 @@ function formatDeploymentText({ address, chainId, sent }: Deployment): string {
   return `${lines.join('\n')}\n`
 }
 
-/** The code at `address` was compared with the code of this release. */
+/** `address` has the code of this release. */
 type Deployment = {
   readonly address: string
   readonly chainId: number
   /**
    * The transaction that deployed the contract. Null if the contract existed, or if another
-   * transaction deployed it first. In the second case, this run's transaction may still wait, and
-   * will revert.
+   * transaction deployed the contract first. Then this run's transaction may still wait, and will
+   * revert.
    */
   readonly sent: {
     readonly txHash: string
@@ -127,8 +127,8 @@ async function signDeployment(
   const { proxy: to, data } = DEPLOYMENT
   const { chainId, nonce } = await fetchChainView(rpc, from)
   const { maxFeePerGas, maxPriorityFeePerGas } = await fetchFees(rpc)
-  // Gas and nonce are read at the newest block, because in the pending state, the transaction of an
-  // earlier run may have made the contract already.
+  // Gas and nonce are read at the newest block, not in the pending state, which may already have
+  // the contract from an earlier run's transaction.
   const gasLimit = await estimateGas(rpc, { from, to, data })
   const balance = await fetchBalance(rpc, from)
   const needed = gasLimit * maxFeePerGas

@@ -137,8 +137,8 @@ export async function openConfigurationDigest(text: string): Promise<Uint8Array>
 }
 
 /**
- * The verifier refuses a document if a revocation list in the options names one of its
- * certificates. The lists are files or http(s) URLs, and must not be newer than `nowMs`. Throws
+ * Reads the revocation lists in the options: files or http(s) URLs, not newer than `nowMs`. The
+ * returned verifier refuses a document if a list names a certificate of the document. Throws
  * CliError and UnusableListError.
  */
 export async function readRevocationLists(

@@ -34,8 +34,8 @@ export class ActRefused extends CliError {
 }
 
 /**
- * Returns the result of `asked`. If it is refused with a code in `words`, throws CliError with the
- * text of that code.
+ * Returns the result of `asked`. If `asked` is refused with a code that `words` has, throws
+ * CliError with the text of that code.
  */
 export async function inWords<Reply>(
   asked: Promise<Reply>,
@@ -50,7 +50,7 @@ export async function inWords<Reply>(
   }
 }
 
-/** If `run` throws a fault of this kind, throws the error that `toError` makes. */
+/** If `run` throws a fault of the class `kind`, throws the error that `toError` makes. */
 export function convertFault<Value, Fault extends Error>(
   run: () => Value,
   kind: FaultKind<Fault>,

@@ -22,7 +22,7 @@ export type SourceOptions = {
   readonly apiKey?: string | null
   /** Advice for a server that asks for a key (401). */
   readonly keyHint?: string | null
-  /** URL of the same data on an older server. It is fetched if the first URL has nothing (404). */
+  /** URL of the same data on an older server. It is fetched if the first URL answers 404. */
   readonly olderUrl?: string
   /** The input `-`. Default: the process's standard input. */
   readonly stdin?: Readable

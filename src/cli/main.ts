@@ -10,8 +10,8 @@ const { createProgram } = await import('./program.ts')
 await runCommandLine(createProgram())
 
 /**
- * Makes the next run take a third less time. The cache is beside the packages, so it adds no risk:
- * a user who can write to it could also change the program itself.
+ * Makes the next run take a third less time. A user who can write to the cache can also change the
+ * program beside the cache, so the cache adds no risk.
  */
 function cacheCompiledCode(folder: string): void {
   try {

@@ -151,7 +151,7 @@ export async function* readFileChunks(
       yield chunk
     }
   } finally {
-    // The caller may stop early, but the file must not be closed while a read is running.
+    // The file must not be closed while a read is running, even if the caller stops early.
     await pending.catch(() => undefined)
   }
 }

@@ -194,7 +194,7 @@ function bind<Over, Resources extends Acts<Over>>(
   ) as OperationsOf<Resources>
 }
 
-/** Limit for the connection, and again for each part of the answer. */
+/** Time limit for the connection, and for each wait for a part of the answer. */
 const CONTROL_TIMEOUT_MS = 10_000
 /** Bytes. A list of a million keys is smaller. */
 const ANSWER_BYTES_MAX = 512 * 1024 * 1024

@@ -5,8 +5,8 @@ import { OUTCOMES, type Receipt } from '../../attestation/receipt.ts'
 import { SIGNATURES_MAX } from '../../attestation/release/release-signatures.ts'
 import { isUrl } from './files.ts'
 
-// Every command loads this file, so other modules read the files that the options name
-// (expected-evidence.ts, accepted-releases.ts, gateway-access.ts).
+// This file loads little, because every command loads it. Other modules read the files that options
+// name (expected-evidence.ts, accepted-releases.ts, gateway-access.ts).
 
 export type AttestationOptions = ReleaseOptions & {
   readonly pcr?: ReadonlyMap<number, Uint8Array>
@@ -182,7 +182,7 @@ export function collectText(text: string, before: readonly string[] = []): reado
 
 const PCR_FORM = new RegExp(`^(?:PCR)?(\\d{1,2})=(?:0x)?([0-9a-fA-F]{${2 * PCR_BYTES}})$`)
 
-/** Each register may be given once. */
+/** Adds a register to `before`. Throws InvalidArgumentError, also if `before` has the register. */
 export function collectPcr(
   text: string,
   before: ReadonlyMap<number, Uint8Array> = new Map(),

@@ -73,8 +73,8 @@ export const ROOT_HINT =
   'unless it is set): --root FILE'
 
 /**
- * Returns ROOT_HINT if a detail contains root_untrusted, otherwise an empty text. Text from outside
- * can have no other effect than this hint. Reports for programs contain the code instead.
+ * Returns ROOT_HINT if a detail contains root_untrusted, otherwise an empty text. Details may
+ * contain text from outside, which can at most cause this hint. JSON reports contain only the code.
  */
 export function hintAtRoot(details: readonly string[]): string {
   return details.some((detail) => /(^|: |; )root_untrusted: /.test(detail)) ? `${ROOT_HINT}\n` : ''

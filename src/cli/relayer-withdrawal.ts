@@ -24,9 +24,9 @@ export type WithdrawOptions = {
 }
 
 /**
- * Sends the remaining balance of a rotated relayer to another account, after all its anchors are
- * confirmed: the transfer must not use an anchor's nonce or money. Throws CliError and
- * ConfigurationError.
+ * Sends the remaining balance of a rotated relayer to another account. Waits until all anchors of
+ * the relayer are confirmed, so that the transfer takes no nonce and no money from an anchor.
+ * Throws CliError and ConfigurationError.
  */
 export async function runWithdrawal({ rpc: url, to: given, leave, timeout }: WithdrawOptions) {
   const to = checkAddress(given)

@@ -78,7 +78,7 @@ async function isKnown(rpc: Rpc, txHash: string): Promise<boolean> {
     const value = await rpc.call('eth_getTransactionByHash', [txHash])
     return readAs(KnownTransaction.nullable(), { kind: 'result', value })?.hash === txHash
   } catch (fault) {
-    // The user sees the refusal instead, because it matters more than this fault.
+    // The user sees the endpoint's refusal instead, because the refusal matters more.
     if (fault instanceof RpcError) return false
     throw fault
   }

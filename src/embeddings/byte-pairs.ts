@@ -42,8 +42,8 @@ export const STEPS_PER_PAUSE = 8_192
 
 /**
  * Counts the tokens in one piece (see `byteStringOf`). Merges neighbours until no pair is a token:
- * the lowest rank first, then the leftmost. A caller's piece may be megabytes long, so the pairs
- * wait in a heap, and the generator pauses every STEPS_PER_PAUSE steps.
+ * the lowest rank first, then the leftmost. A caller's piece may be megabytes long. So a heap
+ * stores the pairs, and the generator pauses every STEPS_PER_PAUSE steps.
  */
 export function* countPiece(piece: string, vocabulary: Vocabulary): Generator<undefined, number> {
   const length = piece.length
@@ -79,7 +79,7 @@ export function* countPiece(piece: string, vocabulary: Vocabulary): Generator<un
 
 /**
  * A pair is one number, exact up to 2^53: the rank in the high part, the position in the low part.
- * The numbers have the order of merging.
+ * The pair with the lowest number is merged first.
  */
 const POSITIONS = 2 ** 32
 const NO_RANK = -1

@@ -6,8 +6,8 @@ import { boundedInteger } from '../api/form-schema.ts'
 import { addIssuesOf, described, faultIssue, jsonSchemaOf } from '../api/schemas.ts'
 
 /**
- * The interface sets no limits here. OpenAI allows this number of inputs, and no vocabulary has a
- * higher token id.
+ * OpenAI's limit for inputs, and a number above the token ids of every vocabulary. The interface
+ * sets no limits here.
  */
 const INPUTS_MAX = 2_048
 const TOKEN_ID_MAX = 2 ** 31 - 1
@@ -55,7 +55,7 @@ export const embeddingRequest = z
     encodingFormat: encoding_format ?? 'float',
   }))
 
-/** `json` is the value of the valid body. The other members keep their order. */
+/** `json` is the value of the valid body. `others` has the remaining members, in their order. */
 export function embeddingRequestOf(
   body: z.output<typeof embeddingRequest>,
   json: Json,

@@ -16,7 +16,7 @@ const BATCHES_AT_ONCE = 4
 
 type EmbeddingsCall = {
   readonly request: EmbeddingRequest
-  /** Aborted when the caller leaves or the gateway stops. Its reason is the error to throw. */
+  /** Aborted when the caller leaves or the gateway stops. The methods throw the signal's reason. */
   readonly signal: AbortSignal
   /**
    * Counts bytes that this call holds. Throws ApiError `overloaded` when all calls together hold

@@ -6,7 +6,7 @@ import { defineRoute, type Route } from '../api/route.ts'
 import { embeddingRequest, embeddingRequestOf } from './embedding-request.ts'
 import type { Embeddings } from './embeddings.ts'
 
-/** Limits of simultaneous calls, and of the bytes of all their bodies and answers. */
+/** Limits: simultaneous calls, and the bytes of all their bodies and answers. */
 const EMBEDDING_CALLS_MAX = 256
 const EMBEDDING_BYTES_MAX = 512 * 1024 * 1024
 
@@ -73,8 +73,8 @@ export function embeddingRoutes({
           permit.settle(usedTokens, undefined, usedTokens)
           return text
         } finally {
-          // A failed call used nothing. After a successful call, this second settlement has no
-          // effect.
+          // A failed call is settled without usage. After a successful call, this has no effect,
+          // because the call is settled already.
           permit.settle(0, undefined, 0)
         }
       },

@@ -15,8 +15,8 @@ export type TokenCounter = {
 }
 
 /**
- * Longer pieces are counted one after another. Counting needs 28 times a piece's memory, and one
- * thread gains nothing from counting two pieces at once.
+ * Longer pieces are counted one after another. Counting needs 28 times a piece's memory. On one
+ * thread, counting two pieces at once is not faster.
  */
 export const LONG_PIECE_BYTES = 16 * 1024
 

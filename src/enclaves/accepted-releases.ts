@@ -28,7 +28,7 @@ export type AcceptedReleases = {
    * accepted at a given time. Null: any code is accepted.
    */
   entries(): readonly ReleaseEntry[] | null
-  /** Calls `listener` each time a list was read and is in use. */
+  /** Calls `listener` each time that `reload` has read a list. */
   onChange(listener: () => void): void
   /** Logs an unusable file and keeps the earlier list. Never rejects. */
   reload(): Promise<void>
@@ -38,8 +38,8 @@ export type AcceptedReleases = {
 
 /**
  * Returns the reason why an enclave with these facts may not be used now. Null if its release is
- * accepted now and was accepted at the document's time. The document's time matters, because
- * readers of the enclave's records check it. `nowMs` is Unix milliseconds.
+ * accepted now and was accepted at the document's time. Readers of the enclave's records check the
+ * document's time, too. `nowMs` is Unix milliseconds.
  */
 export function findReleaseFault(
   { measurements: pcrs, timestampMs }: Pick<AttestationFacts, 'measurements' | 'timestampMs'>,
@@ -58,7 +58,7 @@ export function findReleaseFault(
     : `expected a document made while ${nameRelease(atPresent.release)} is accepted, got a document of ${new Date(timestampMs).toISOString()}`
 }
 
-/** Records for administrators that a running gateway uses a new list. */
+/** Adds an entry to the admin log: a running gateway uses a new list. */
 export type RecordReleases = (facts: {
   readonly file: string
   readonly issued_at: string
@@ -133,7 +133,7 @@ export async function openAcceptedReleases(
       return
     }
     for (const listener of listeners) listener()
-    // Revoked measurements are refused even if this record fails.
+    // Revoked measurements are refused even if the admin log gets no entry.
     await recordReleases({
       file,
       issued_at: list.issued_at,
@@ -156,7 +156,7 @@ export async function openAcceptedReleases(
   }
 }
 
-/** Listens to SIGHUP, so that it does not end the process. Returns a function that stops this. */
+/** Listens to SIGHUP, which then does not end the process. The returned function stops this. */
 function onHangup(listener: () => void): () => void {
   process.on('SIGHUP', listener)
   return () => void process.off('SIGHUP', listener)

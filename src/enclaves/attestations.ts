@@ -36,7 +36,7 @@ export function createAttestations(options: {
   }
   /** The notaries of the whole service. */
   readonly listNotaries: () => readonly ServedNotary[]
-  /** Null if the gateway works alone. */
+  /** Null if the gateway has no bus. */
   readonly peers?: Pick<PeerEnclaves, 'holds' | 'attest' | 'serveAttestations'> | null
   readonly now: () => number
 }): Attestations {

@@ -18,7 +18,7 @@ type Patience = {
 
 const PATIENCE: Patience = { silenceMaxMs: 2_000, timeoutMs: 10_000 }
 
-/** Limit of an identity with its headers, on a new connection. */
+/** Maximum size of an identity with its headers, on a new connection. */
 export const CONNECTION_REPLY_BYTES_MAX = 1024 * 1024
 
 /**
@@ -109,7 +109,7 @@ function askOnce(
 }
 
 /**
- * Calls `late` if a request that begins now waits too long. Returns a function that ends the wait.
+ * Calls `late` if a request that begins now waits too long. Returns a function that cancels this.
  */
 function onSilence(
   {
@@ -130,7 +130,7 @@ function onSilence(
   let timer = setTimeout(look, leftMs())
   let reading: NodeJS.Immediate | undefined
 
-  // If this process was blocked, bytes may wait: they are read before `late` is called.
+  // After a pause of this process, answers may wait. They are read before `late` is called.
   function look(): void {
     reading = setImmediate(() => {
       const nextMs = leftMs()

@@ -11,7 +11,7 @@ const named = z.looseObject({
 const enclaveDescription = z.object({
   /** `unix:/path`. It is also the enclave's name. */
   url: z.string(),
-  /** The members from here on have the same meaning as in EndpointDescription. */
+  /** This member and the next members are the same as in EndpointDescription. */
   state: z.string(),
   notary: z.string().nullable(),
   calls: z.int(),
@@ -57,7 +57,7 @@ export const enclaveActs = {
       return settle(outcome, 'body')
     },
   }),
-  /** The reply is sent before the enclave is drained. */
+  /** The reply does not wait until the enclave is drained. */
   drain: defineAct({
     ...changes,
     method: 'PUT',

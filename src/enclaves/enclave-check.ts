@@ -31,13 +31,13 @@ type ExpectedEnclave = {
 }
 
 /**
- * Returns the reasons why this gateway may not use an enclave, one sentence for each. Every mode
+ * Returns the reasons why this gateway must not use an enclave, one sentence for each. Every mode
  * refuses another protocol, chain or contract. Production also refuses a document of another root
  * than AWS's, a document of another enclave, and an enclave without encryption to providers. With
  * releases, the measurements must belong to a release that is accepted now. In development and
  * staging, any root may have signed the document, so its measurements are only a claim. Staging
- * refuses AWS's documents, because it must make no evidence. Without releases it does NOT prove
- * that the enclave runs good code. Users of the enclave's records must check that.
+ * refuses AWS's documents, because staging must not make evidence. Without releases, does NOT prove
+ * that the enclave runs good code: users of the enclave's records must check the code.
  */
 export async function findEnclaveFaults(
   identity: CheckedIdentity,
@@ -183,10 +183,10 @@ function policyFor(document: Uint8Array, isRootKnown: boolean): AttestationPolic
 }
 
 /**
- * The returned function rejects if an attestation document (standard base64) is not valid at the
- * time `now`, Unix milliseconds. With `isRootKnown`, the root must be AWS's. Otherwise the security
- * module is simulated. It does NOT check measurements: users of the records decide which code is
- * acceptable.
+ * Returns a function that rejects if an attestation document (standard base64) is not valid at the
+ * time `now`, Unix milliseconds. With `isRootKnown`, the root must be AWS's. Otherwise any root is
+ * accepted, because the security module is simulated. Does NOT check measurements: users of the
+ * records decide which code is acceptable.
  */
 export function createAttestationCheck({
   isRootKnown,

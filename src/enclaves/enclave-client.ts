@@ -44,7 +44,7 @@ export type CompletionAnswer =
 
 const MIB = 1024 * 1024
 
-/** An identity is used again for this time. A renewed document is visible within this time. */
+/** How long an identity is reused. A renewed document is visible after this time at the latest. */
 export const IDENTITY_AGE_MAX_MS = 5_000
 
 const CONNECT_TIMEOUT_MS = 2_000
@@ -55,7 +55,7 @@ const CONNECT_TIMEOUT_MS = 2_000
  */
 const COMPLETION_TIMEOUT_MS = 15 * 60_000
 
-/** Timeout of an attestation. A pull may take this time in addition to its own wait. */
+/** Timeout of an attestation. The timeout of a pull is this time plus `wait_ms`. */
 const CONTROL_TIMEOUT_MS = 10_000
 
 /** An enclave without an answer in this time counts as unreachable. */
@@ -67,7 +67,7 @@ const IDENTITY_TIMEOUT_MS = 5_000
  */
 const REPLY_BYTES_MAX = Math.min(256 * MIB, Math.max(64 * MIB, Math.floor(memoryLimitBytes() / 8)))
 
-/** Limit of an identity, notice, fault or document. */
+/** Maximum size of an identity, notice, fault or document. */
 const SMALL_REPLY_BYTES_MAX = 1024 * 1024
 
 /** An unused connection stays open for this time, unless the enclave asks for less. */
@@ -77,8 +77,8 @@ type EnclaveClientOptions = {
   /** Absolute path of the Unix socket. */
   readonly socketPath: string
   /**
-   * Maximum number of simultaneous calls. The gateway refuses more, because they would wait
-   * uncounted.
+   * Maximum number of simultaneous calls. The gateway refuses further calls, because they would
+   * wait here uncounted.
    */
   readonly callsMax: number
   /** Milliseconds of a clock that is never set. Default: the process's monotonic clock. */
@@ -97,7 +97,7 @@ type EnclaveClientOptions = {
 export class EnclaveClient {
   readonly #options: EnclaveClientOptions
   readonly #completions: Pool
-  /** A separate pool. Completions wait for pulls, so completions must not delay pulls. */
+  /** A separate pool: pulls must not wait for completions, because completions wait for pulls. */
   readonly #control: Pool
   readonly #now: () => number
   #known: { readonly identity: Promise<Identity>; readonly atMs: number } | null = null
@@ -128,7 +128,7 @@ export class EnclaveClient {
 
   /**
    * Returns an identity that is at most IDENTITY_AGE_MAX_MS old. Throws EnclaveError `unavailable`
-   * if the enclave that answers is not followed.
+   * if `isFollowed` returns false for the identity.
    */
   async identity(): Promise<Identity> {
     const { isFollowed = async () => true } = this.#options
@@ -137,7 +137,7 @@ export class EnclaveClient {
     throw new EnclaveError('unavailable', 'the enclave that answers was not accepted')
   }
 
-  /** Returns the identity of the enclave that answers now, followed or not. */
+  /** Returns the identity of the enclave that answers now, without the check of `isFollowed`. */
   askIdentity(): Promise<Identity> {
     this.forgetIdentity()
     return this.#shareIdentity()
@@ -224,9 +224,9 @@ export class EnclaveClient {
   }
 
   /**
-   * Returns unacknowledged completions, after at most request.wait_ms. After `expectEnd`, returns
-   * an empty reply if the enclave is unreachable, because an enclave ends when all its completions
-   * are committed.
+   * Returns unacknowledged completions, after at most request.wait_ms. After `expectEnd`, an
+   * enclave ends when all its completions are committed. So if the enclave is then unreachable,
+   * returns an empty reply.
    */
   async pull(request: PullRequest, signal: AbortSignal): Promise<PullReply> {
     const limits = { timeoutMs: request.wait_ms + CONTROL_TIMEOUT_MS, bytesMax: REPLY_BYTES_MAX }
@@ -316,7 +316,7 @@ export class EnclaveClient {
     }
   }
 
-  /** After a fault, another enclave may answer, so the stored identity is removed. */
+  /** Forgets the stored identity, because another enclave may answer after a fault. */
   #failureOf(error: unknown, signal: AbortSignal | undefined): unknown {
     const failure = enclaveErrorOf(error, signal)
     if (failure instanceof EnclaveError) this.forgetIdentity()
@@ -349,7 +349,7 @@ function callHeaders(contentType: string, call: CompletionCall | EncryptedCall) 
   return { 'content-type': contentType, [CALL_HEADER]: header }
 }
 
-/** Checks the length that the trusted enclave states. Only a stream has no length. */
+/** Checks the stated length, which is trusted. Every answer except a stream states its length. */
 async function readJson(reply: Dispatcher.ResponseData, bytesMax: number): Promise<unknown> {
   if (Number(reply.headers['content-length']) > bytesMax) {
     reply.body.on('error', () => {}).destroy()

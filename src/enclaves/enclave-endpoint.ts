@@ -108,7 +108,7 @@ export class EnclaveEndpoint {
     return this.#identity
   }
 
-  /** The error of the last look, or of a call that failed since then. */
+  /** The error of the last check, or of a call that failed after the last check. */
   get error(): Error | null {
     return this.#error
   }
@@ -154,7 +154,7 @@ export class EnclaveEndpoint {
     return this.client.giveProof(proof, signal)
   }
 
-  /** Stops only the checks. The log is followed until `followedLog.stop` is called. */
+  /** Stops only the checks. The enclave's log is committed until `followedLog.stop` is called. */
   async stopWatching(): Promise<void> {
     this.followedLog.stopTending()
     await this.watch.stop()

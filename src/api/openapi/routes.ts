@@ -43,7 +43,7 @@ export function rootRoute(
   })
 }
 
-/** Coding agents send `HEAD /api/hello` below the base URL first, without a key. */
+/** Coding agents first send `HEAD /api/hello` below their base URL, without a key. */
 export const helloRoutes: readonly Route[] = ['/api/hello', '/v1/verified/anthropic/api/hello'].map(
   (path) =>
     defineRoute({
@@ -58,7 +58,7 @@ export const helloRoutes: readonly Route[] = ['/api/hello', '/v1/verified/anthro
     }),
 )
 
-/** `routes`: without this route. */
+/** `routes`: all other routes. */
 export function documentRoute(routes: readonly Route[]): Route {
   // Made on demand, because most processes never need the document.
   let text: string | null = null

@@ -88,8 +88,8 @@ function concludeLogs(logs: readonly LogReport[]): string {
 }
 
 /**
- * Lists the checks that were not made, without the checks that an empty log does not need. A log
- * can be empty, because every restart of an enclave leaves a log.
+ * Lists the checks that were not made, except the checks that an empty log does not need. Every
+ * restart of an enclave leaves a log behind, which may be empty.
  */
 function listOpen(log: LogReport): readonly AuditCheckName[] {
   return log.checks
@@ -98,17 +98,17 @@ function listOpen(log: LogReport): readonly AuditCheckName[] {
 }
 
 /**
- * Returns true if the log had no leaf at the start of the audit. If heads or attestations prove
- * that leaves existed, the checks report this.
+ * Returns true if the log had no leaf at the start of the audit. Other checks report such a log if
+ * heads or attestations prove that leaves existed.
  */
 function isEmpty({ size }: LogReport): boolean {
   return size === 0
 }
 
-/** Interval between two lines, milliseconds. A terminal shows a bar instead. */
+/** Interval between two lines of progress, milliseconds. */
 export const LINE_INTERVAL_MS = 10_000
 
-/** A progress bar on a terminal, elsewhere a line from time to time. `now` returns milliseconds. */
+/** Shows a progress bar on a terminal, otherwise prints lines. `now` returns milliseconds. */
 export function createAuditProgress(stream: NodeJS.WriteStream, now: () => number): AuditProgress {
   return stream.isTTY === true ? createBar(stream) : createLines(stream, now)
 }

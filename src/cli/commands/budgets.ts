@@ -77,7 +77,7 @@ async function setBudget(
     withOperations(({ budgets }) =>
       amount === null ? budgets.remove(budget) : budgets.set({ ...budget, bound: amount }),
     ),
-    // A text of the wrong form is not the name of any account or the id of any key.
+    // `validation_failed`: the text cannot be the name of an account or the id of a key.
     {
       not_found: `${unknown} ${printable(id)}`,
       validation_failed: `${unknown} ${printable(id)}`,

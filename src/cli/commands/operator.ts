@@ -1,8 +1,6 @@
 import { InvalidArgumentError } from 'commander'
 import { jsonText, textTable } from '../printable.ts'
 
-// Code that the operator's commands share.
-
 export type JsonOption = { readonly json?: boolean }
 
 /** Loads the modules only when needed, because they load the database. */

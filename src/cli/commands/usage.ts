@@ -59,7 +59,7 @@ async function report(options: UsageOptions): Promise<void> {
     withOperations(({ usage }) => usage.report(query)),
     {
       not_found: `no account has the name ${printable(account)}`,
-      // A text of the wrong form is not the name of any account.
+      // The text cannot be the name of an account.
       validation_failed: `no account has the name ${printable(account)}`,
       limit_reached:
         'there are too many rows: choose an account, a shorter range, or a coarser --by',

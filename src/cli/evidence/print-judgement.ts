@@ -24,7 +24,7 @@ import { providerFactsJson } from '../provider-report.ts'
 import { printExchange } from './kept-exchange.ts'
 import { printSession, sessionReportJson } from './print-session.ts'
 
-/** The advice for a saved proof without its bundle is to complete it. */
+/** `isSavedProof`: a saved proof without its bundle. */
 type CheckedSource = { readonly name: string; readonly isSavedProof: boolean }
 
 export function printText(judged: EvidenceJudgement, source: CheckedSource): string {

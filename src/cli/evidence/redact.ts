@@ -43,8 +43,8 @@ function partsOf({ request = false, response = false }: RedactOptions): readonly
 }
 
 /**
- * Throws if a part was already removed. Throws if a part differs from the signed part, because the
- * bundle stays invalid without it.
+ * Throws if a part was already removed. Throws if a part is not the signed part, because the bundle
+ * stays invalid after the part's removal.
  */
 function checkWhole({ record }: EvidenceBundle, parts: readonly RedactablePart[]): void {
   const gone = redactedParts(record).find((part) => parts.includes(part))

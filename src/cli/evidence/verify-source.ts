@@ -154,8 +154,8 @@ async function locate(
 }
 
 /**
- * Throws if the evidence is for another hash, because a gateway may answer with the wrong evidence.
- * The evidence's own checks bind its hash to its request and response.
+ * Throws if the gateway answered with the evidence of another completion. Other checks bind the
+ * evidence's hash to its request and response.
  */
 function checkAskedFor(hash: string, { record }: EvidenceBundle): void {
   if (record.hash !== hash)

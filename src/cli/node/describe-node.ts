@@ -11,7 +11,7 @@ import {
   timeText,
 } from './figures.ts'
 
-/** Members of the gateway's answer. Their texts come from outside. */
+/** Members of the gateway's answer. Their texts are not trusted. */
 export type Facts = Readonly<Record<string, unknown>>
 
 /** `figure` writes a number with its unit. */

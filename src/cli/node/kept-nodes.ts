@@ -78,7 +78,7 @@ async function readEntries(file: string): Promise<Entries> {
   }
 }
 
-/** Another starting agent may hold the lock this long: it makes at most two calls of 30 s each. */
+/** Maximum wait for another agent, which makes at most two calls of 30 s under the lock. */
 const LOCK_TIMEOUT_MS = 60_000
 const LOCK_POLL_MS = 100
 

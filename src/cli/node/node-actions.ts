@@ -57,8 +57,8 @@ export async function explain(action: () => Promise<void>): Promise<void> {
 }
 
 /**
- * Runs the agent of this machine's node until a signal ends it. Makes the node if it does not
- * exist. The log is sentences on a terminal, otherwise JSON lines.
+ * Runs the agent of this machine's node until a signal arrives. Creates the node if none exists.
+ * Prints the log as sentences on a terminal, otherwise as JSON lines.
  */
 export async function run(options: NodeOptions): Promise<void> {
   const config = readRunConfig(toAccessVariables(options))

@@ -2,7 +2,7 @@ import { printable } from '../../../attestation/report/printable.ts'
 import { withSpeed } from './describe-node.ts'
 import { countText, lengthText, millisecondsText, speedText } from './figures.ts'
 
-/** Some texts come from the gateway and the backend. */
+/** A line of the log. The texts from the gateway and the backend are not trusted. */
 type Entry = Readonly<Record<string, unknown>>
 
 type RunNode = {

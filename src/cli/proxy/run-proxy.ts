@@ -53,7 +53,7 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
     ...(session === null ? {} : { session }),
     port: options.port,
     onRequest: (apiKey) => {
-      // An ended session has no more calls, so the API key for its evidence comes from any request.
+      // An ended session makes no calls, so any request may provide the API key for its evidence.
       if (file?.start?.isEnded && apiKey !== null) file.complete(apiKey, file.start.id)
     },
     onProof: (proof, apiKey) => {
@@ -131,8 +131,8 @@ function sayKept({ save, session }: ProxyCommandOptions): string {
 const COMPLETING_MAX = 64
 
 /**
- * If the proxy stops before a block has the anchor, the file stays without its bundle, and
- * `affidavit complete` adds the bundle later.
+ * Adds the bundle to each saved proof when a block has the anchor. If the proxy stops earlier,
+ * `affidavit complete` can add the bundle later.
  */
 function createCompleting(
   affidavit: Pick<Affidavit, 'anchored'>,

@@ -20,7 +20,7 @@ export type ProxiedCall = {
    * the caller left.
    */
   readonly verdict: 'checked' | 'refused' | 'error' | 'left'
-  /** Code of the refusal, or code or status of the error, otherwise null. */
+  /** Code of a refusal, or code or status of an error. Otherwise null. */
   readonly detail: string | null
   /** Null if the call was not checked. */
   readonly proof: Proof | null
@@ -37,7 +37,7 @@ export type CheckingProxy = {
 /** Bytes. The gateway's own limit is smaller. */
 const REQUEST_BYTES_MAX = 64 * 1024 * 1024
 
-/** Headers of the caller that are passed to the client. */
+/** Headers of the caller's request that are passed to the client library. */
 const PASSED_HEADERS = [
   LAST_CALL_HEADER,
   DEMANDS_HEADER,
@@ -61,10 +61,10 @@ const ANSWERED_HEADERS = [
 
 /**
  * A whole answer is checked before its status is sent. Events of a stream are sent when they
- * arrive, but the end only after all checks passed. A refused answer becomes an error in its
- * dialect's form, and the error names the check. Rejects if the port is taken. Every program on
- * loopback can use the proxy, with the program's own key. Requests from web pages, and requests for
- * another host, are refused.
+ * arrive. The stream's end is sent only after all checks passed. A refused answer becomes an error
+ * in its dialect's form, and the error names the check. Rejects if the port is taken. Every program
+ * on loopback can use the proxy, with the program's own key. Requests from web pages, and requests
+ * for another host, are refused.
  */
 export async function serveProxy(options: {
   readonly affidavit: Affidavit
@@ -217,7 +217,7 @@ const PATHS: ReadonlyMap<string, string> = new Map([
 const HELLO_PATH = '/api/hello'
 const MODELS_PATH = /^\/models(?:\/[^/?#]+)?$/
 
-/** Returns the path without its query and `/v1`. */
+/** Returns the path without `/v1` and without its query. */
 function plainPathOf({ url = '/' }: IncomingMessage): string {
   return url.replace(/[?#].*$/, '').replace(/^\/v1(?=\/)/, '')
 }
@@ -229,7 +229,7 @@ function formOf(request: IncomingMessage): CallDialect | null {
   return CALL_DIALECTS.find((one) => [...one.paths, ...one.countPaths].includes(path)) ?? null
 }
 
-/** Errors of other paths have the form of chat completions. */
+/** Requests that are not calls get errors in the form of chat completions. */
 const [CHAT] = CALL_DIALECTS
 
 /** Returns the path below the base URL of the gateway, or HELLO_PATH. Throws Unanswered. */
@@ -283,7 +283,7 @@ function keyOf({ headers }: IncomingMessage): string | null {
   return /^bearer\s+(\S+)$/i.exec(headers.authorization ?? '')?.[1] ?? null
 }
 
-/** The model is only for the log line. The client library parses the body strictly. */
+/** Returns the model for the log line. The client library itself parses the body strictly. */
 function modelOf(body: Buffer | null): string | null {
   try {
     const { model } = JSON.parse(String(body))
@@ -317,7 +317,7 @@ async function pass(
   }
   if (asked.body === null) throw new AffidavitError('cut_stream', 'expected a stream')
   for await (const part of asked.body) {
-    // The status is sent with the first part, so an earlier refusal can have its own status.
+    // The status is sent only with the first part, so that an earlier refusal has its own status.
     if (!response.headersSent) response.writeHead(asked.status, headers)
     countEvents(part, given)
     const isTaken = response.write(part)

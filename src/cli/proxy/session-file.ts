@@ -36,10 +36,10 @@ export const CLOSE_TIMEOUT_MS = 15_000
 const PAUSE_MS = 2_000
 
 /**
- * `path` gets the session bundle, as the anchors of the calls arrive. Until the bundle is complete,
- * `path`.calls has all calls, one saved proof per line. A call is written before the end of its
- * answer is passed on. If `path`.calls exists, the session continues, and the bundle is written
- * again. Otherwise throws CliError if `path` exists.
+ * Writes the session bundle to `path`, as the anchors of the calls arrive. Until the bundle is
+ * complete, `path`.calls has all calls, one saved proof per line. A call is written before the end
+ * of its answer is passed on. If `path`.calls exists, continues that session and writes the bundle
+ * again. If only `path` exists, throws CliError.
  */
 export async function openSessionFile(
   path: string,
@@ -152,8 +152,8 @@ function isThere(path: string): Promise<boolean> {
 const LINE_FEED = 0x0a
 
 /**
- * Null without calls. Cuts off an incomplete last line. A crash can leave this line, but then the
- * end of its answer was not passed on.
+ * Null without calls. Cuts off a last line that a crash left incomplete. The caller did not receive
+ * the end of that call's answer.
  */
 async function readCalls(path: string): Promise<KeptCall[] | null> {
   const bytes = await readFile(path).catch(() => null)

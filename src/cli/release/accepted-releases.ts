@@ -41,7 +41,7 @@ export async function openExpectedReleases(
   return (await openSignedReleases(options))?.flatMap(({ entries }) => entries)
 }
 
-/** Does the same as openExpectedReleases, but with the file of each entry. */
+/** Does the same as openExpectedReleases, but returns the entries of each file separately. */
 export async function openSignedReleases(
   options: ReleaseOptions,
 ): Promise<

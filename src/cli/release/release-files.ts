@@ -86,8 +86,8 @@ function checkCommitted({ version }: Release, isAllowed: boolean): void {
 type UnsignedOr<Signed, Payload> = Signed | { readonly format: null; readonly payload: Payload }
 
 /**
- * `source`: a file, a URL or standard input (`-`). Throws CliError (exit code 2) if it is not a
- * signed release or list.
+ * `source`: a file, a URL or standard input (`-`). Throws CliError (exit code 2) if the content is
+ * not a signed release or list.
  */
 export async function readReleaseFile(source: string): Promise<ReleaseFile> {
   return parseFile(source, await readJson(source), parseReleaseFile)
@@ -114,8 +114,8 @@ export async function readUnsignedList(
 }
 
 /**
- * Writes completely or not at all, or to standard output (`-`). All users may read the file,
- * because it will be published. Throws CliError.
+ * Writes the whole file or nothing. For `-`, writes to standard output. All users may read the
+ * file, because it will be published. Throws CliError.
  */
 export async function writeReleaseFile(
   path: string,
@@ -138,7 +138,7 @@ async function readJson(source: string): Promise<Json> {
 }
 
 function parseFile<Raw, Value>(source: string, raw: Raw, parse: (raw: Raw) => Value): Value {
-  // JsonError is also a FormatError.
+  // A JsonError is also a FormatError, so it is converted too.
   const toError = ({ message }: FormatError) =>
     new CliError(`${printable(source)}: ${printable(message)}`, EXIT_CODES.usage)
   return convertFault(() => parse(raw), FormatError, toError)
@@ -218,8 +218,8 @@ function reasonOf(fault: unknown): string {
 }
 
 /**
- * Checks the existing signatures before another one is added. Otherwise a signer who did not read
- * the file could sign changed content. Throws CliError.
+ * Checks the file's signatures before a signer adds a signature. Otherwise a signer who did not
+ * read the file could sign changed content. Throws CliError.
  */
 export function checkSignaturesHold(file: ReleaseFile, path: string): void {
   if (file.signed.signatures.every((signature) => holds(file, signature))) return

@@ -189,7 +189,7 @@ async function exists(path: string): Promise<boolean> {
 /** Milliseconds. If a list's time is further in the future, a clock is wrong. */
 export const LIST_SKEW_MS_MAX = 5 * 60_000
 
-/** A name with fewer digits of a commit or an image could match by accident. */
+/** Minimum digits of a commit or an image in a name. Fewer digits could match by accident. */
 const ABBREVIATION_MIN = 7
 
 /** Adds a release. Throws CliError if its image is already in the list. */
@@ -227,7 +227,7 @@ export function changeRelease(
 }
 
 /**
- * The list's new time is `nowMs`, or a second after its last issue if that is later. Throws
+ * Sets the list's time to `nowMs`, but at least one second after the list's last issue. Throws
  * CliError if the list's time is in the future: a clock is wrong. Throws FormatError if the result
  * is not a valid list.
  */
