@@ -18,7 +18,7 @@ export type GatewayFacts = {
   readonly nodeId: string | null
   /** Null when the operator runs the enclaves. */
   readonly demoOrigin: string | null
-  /** Null when `demoOrigin` is null. */
+  /** File with the values that a client expects of the enclaves (expectations.ts). */
   readonly attested: AttestedDemo | null
   readonly rootFile: string | null
   /** The client's expectations of this enclave (expectations.ts). */
@@ -26,7 +26,7 @@ export type GatewayFacts = {
   readonly isDatabaseEmbedded: boolean
 }
 
-/** What a gateway sends its parent, over the IPC channel, when it serves. */
+/** The message to the parent process over the IPC channel when the gateway serves. */
 export type GatewayReady = { readonly kind: 'ready' } & GatewayFacts
 
 type ShownConfig = { readonly dataFolder: string; readonly devApiKey: string | null }

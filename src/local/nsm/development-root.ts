@@ -11,7 +11,7 @@ import { placeFile } from '../../runtime/place-file.ts'
 import { developmentName, generateKey } from '../x509/certificate-builder.ts'
 import { CERTIFICATE_PROFILES, type Issuer, issueCertificate, keyIdOf } from './certificate.ts'
 
-/** The software NSM cannot be used. The message describes the correction. */
+/** The software NSM cannot be used. The message describes what the operator must change. */
 export class SoftwareNsmError extends Error {
   override readonly name = 'SoftwareNsmError'
   readonly code: 'invalid_root' | 'invalid_source'
@@ -30,7 +30,7 @@ export type DevelopmentRoot = Issuer & {
   readonly notAfter: number
 }
 
-/** A root with less remaining life is refused: it must outlive the certificates that it signs. */
+/** A root that expires within this time is refused: its certificates may last this long. */
 export const ROOT_LEFT_SECONDS = 20 * 86_400 + 3_600
 
 /**

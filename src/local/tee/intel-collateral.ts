@@ -17,7 +17,7 @@ const MODULE = {
 }
 const components = (svns: readonly number[]) => svns.map((svn) => ({ svn }))
 
-/** The TCB level that the simulated platform reaches exactly. */
+/** The TCB level of the simulated platform. */
 export const PLATFORM_TCB = {
   sgxtcbcomponents: components(PLATFORM_SVNS),
   pcesvn: PCE_SVN,
