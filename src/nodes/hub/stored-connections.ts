@@ -12,8 +12,8 @@ type StoredConnections = {
   /** Stores that the connected nodes are still connected. */
   markSeen(): void
   /**
-   * Ends the connections that dead processes left. If this process has a new id, its old id counts
-   * as dead, so it stores its connections under the new id.
+   * Ends the stored connections of dead processes. If this process has a new id, its old id counts
+   * as dead. In this case, stores the connections of this process again, under the new id.
    */
   endAbandoned(): void
 }
