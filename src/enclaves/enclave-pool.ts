@@ -16,7 +16,7 @@ type WantedCall = {
   readonly model: string
   /** Notary of the only enclave that may make the call. Null: any enclave. */
   readonly notary: string | null
-  /** If it throws, the call ends. */
+  /** If this function throws, the call ends. */
   readonly callFor: (identity: Identity) => CompletionCall
 }
 
@@ -203,7 +203,7 @@ export class EnclavePool {
     })
   }
 
-  /** Checks a new or drained enclave, and uses it. `limit`: there are ENCLAVES_MAX endpoints. */
+  /** Adds an endpoint, or ends its drain. `limit`: there are ENCLAVES_MAX endpoints. */
   async add(socketPath: string): Promise<'done' | 'limit'> {
     const known = this.#endpoints.get(socketPath)
     if (known === undefined && this.#endpoints.size >= ENCLAVES_MAX) return 'limit'

@@ -32,8 +32,8 @@ export type EndpointEvent =
   | { readonly kind: 'settled'; readonly notary: string }
 
 /**
- * `usable`: the only phase in which the endpoint gets calls. `draining`: the log is not settled.
- * `drained`: the log is settled, and the enclave may be ended. `refused`: this gateway does not
+ * `usable`: the only phase in which the endpoint gets calls. `draining`: calls run, or a part of
+ * the log is not committed. `drained`: the enclave may be ended. `refused`: this gateway does not
  * accept the enclave. `unreachable`: no enclave answers. `connecting`: no enclave has answered yet.
  */
 export type EndpointPhase =

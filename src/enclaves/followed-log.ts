@@ -58,7 +58,7 @@ export class FollowedLog {
     }
   }
 
-  /** Ends settling, and makes `tend` do nothing. The current log is committed until `stop`. */
+  /** Aborts #settle, and makes `tend` do nothing. The current log is committed until `stop`. */
   stopTending(): void {
     this.#stopping.abort()
     this.#settling?.abort()

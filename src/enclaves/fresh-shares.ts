@@ -16,7 +16,7 @@ export const OPEN_RATE: Rate = { perSecond: 8, burst: 16 }
 export const KNOWN_RATE: Rate = { perSecond: 16, burst: 32 }
 /** Limit for each address of callers without a key. Enough for a client of eight enclaves. */
 export const ADDRESS_RATE: Rate = { perSecond: 2, burst: 8 }
-/** For each account, because an account may have many programs that start at once. */
+/** Limit for each account. An account may have many programs that start at once. */
 const ACCOUNT_RATE: Rate = { perSecond: 10, burst: 20 }
 /** Maximum number of remembered callers. A forgotten caller has its whole share again. */
 const CALLERS_MAX = 10_000

@@ -26,9 +26,9 @@ const LISTING_BYTES_MAX = 4 * 1024 * 1024
 type BucketTimes = { readonly answerMs: number; readonly requestMs: number }
 
 /**
- * Opens the objects under a prefix in an S3-compatible store, without a request. Later requests
- * have the bucket in their path and are signed with AWS Signature Version 4. Every method throws
- * ImageStoreError.
+ * Returns the objects under a prefix in an S3-compatible store. Only the methods send requests,
+ * which have the bucket in their path and are signed with AWS Signature Version 4. Every method
+ * throws ImageStoreError.
  */
 export function openBucket(
   { url, region, accessKeyId, secretAccessKey }: BucketConfig,

@@ -60,7 +60,7 @@ async function checkWhole({ bytes, type }: Picture): Promise<void> {
     throw new FormatError('image_end', 'expected images that are whole, and nothing after')
 }
 
-/** The end-of-image marker (ITU T.81, annex B.1.1.3). */
+/** True if the bytes end with the end-of-image marker (ITU T.81, annex B.1.1.3). */
 function endsJpeg(bytes: Uint8Array): boolean {
   return bytes.at(-2) === 0xff && bytes.at(-1) === 0xd9
 }

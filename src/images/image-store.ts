@@ -78,7 +78,7 @@ const FOLDER_MS = 3_600_000
 /** A folder stays this long after its images expire, because the clocks of gateways may differ. */
 const CLOCKS_MS = 900_000
 
-/** How often expired images are removed from the total size of the stored images. */
+/** Minimum time between two searches for expired images in the total size. */
 const FRESH_MS = 60_000
 
 /** Maximum number of removals per sweep. The next sweep continues. */

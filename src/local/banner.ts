@@ -18,10 +18,10 @@ export type GatewayFacts = {
   readonly nodeId: string | null
   /** Null when the operator runs the enclaves. */
   readonly demoOrigin: string | null
-  /** File with the values that a client expects of the enclaves (expectations.ts). */
+  /** Null when `demoOrigin` is null. */
   readonly attested: AttestedDemo | null
   readonly rootFile: string | null
-  /** The client's expectations of this enclave (expectations.ts). */
+  /** File with the values that a client expects of the enclaves (expectations.ts). */
   readonly expectFile: string | null
   readonly isDatabaseEmbedded: boolean
 }

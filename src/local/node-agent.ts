@@ -9,7 +9,7 @@ import { StartFailure } from '../runtime/starting.ts'
 import { reachableUrl } from './banner.ts'
 import { readReady, type SupervisedProcess, superviseProcess } from './supervised-process.ts'
 
-/** Kept in the data folder. */
+/** A file in the data folder. */
 export const NODE_FILE = 'node-id'
 const NODE_NAME = 'demonstration'
 

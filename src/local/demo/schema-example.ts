@@ -2,7 +2,7 @@ import { DemoError } from './request.ts'
 
 /** Maximum number of values in an example. A schema that needs more values is refused. */
 const EXAMPLE_VALUES_MAX = 10_000
-/** All texts of one example together. */
+/** Maximum number of characters in all texts of one example. */
 const EXAMPLE_CHARACTERS_MAX = 100_000
 const EXAMPLE_DEPTH_MAX = 64
 
@@ -10,7 +10,7 @@ export type Schema = Readonly<Record<string, unknown>>
 type Search = {
   readonly root: Schema
   readonly depth: number
-  /** What the example may still add. */
+  /** Numbers of values and characters that the example may still add. */
   readonly budget: { values: number; characters: number }
 }
 

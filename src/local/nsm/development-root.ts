@@ -37,7 +37,7 @@ export const ROOT_LEFT_SECONDS = 20 * 86_400 + 3_600
  * Returns the root in `rootFile` (PEM: private key and certificate, mode 0600). The first use makes
  * the root. Later uses keep it, so that documents can be checked after a restart. Two processes
  * that start at the same time get the same root. A second file (rootCertificateFile) has only the
- * certificate, for `--root`. Null keeps the root in memory. Throws SoftwareNsmError `invalid_root`.
+ * certificate, for `--root`. For null, writes no file. Throws SoftwareNsmError `invalid_root`.
  */
 export async function openDevelopmentRoot(
   rootFile: string | null,

@@ -91,7 +91,7 @@ type IntelAnswer = {
   readonly body: Uint8Array | string
 }
 
-/** Writes collateral in the form in which Intel's service answers. Sends no request. */
+/** Returns the collateral in the form of answers from Intel's service. Sends no request. */
 export function intelAnswersOf(collateral: TdxCollateral): readonly IntelAnswer[] {
   const { tcbInfo, qeIdentity, pckCrl, rootCrl } = collateral
   const api = 'https://api.trustedservices.intel.com/'

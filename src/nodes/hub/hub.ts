@@ -42,7 +42,7 @@ type HubStatus = {
   /** Connected nodes that get calls. */
   readonly serving: number
   readonly slotsInUse: number
-  /** Runs that have not ended, including runs that only drain. */
+  /** Runs that have not ended, including runs whose remaining frames are discarded. */
   readonly runs: number
   readonly queued: number
   readonly probes: number

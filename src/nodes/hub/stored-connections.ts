@@ -19,7 +19,7 @@ type StoredConnections = {
 }
 
 const SEEN_BATCH_MAX = 1_000
-/** Stands for the node id in a write about many nodes. No node has an empty id. */
+/** Takes the place of the node id in a write about many nodes. No node has an empty id. */
 const ALL_NODES = ''
 
 /** `processId` changes when the process loses its lease. `now` is Unix milliseconds. */
@@ -81,7 +81,7 @@ export function createStoredConnections({
       const count = await registry.endAbandoned()
       if (count > 0) log.info({ count }, 'nodes of a gateway that is gone are disconnected')
     } catch {
-      // The lease's renewal reports that the database is away. The next round tries again.
+      // The renewal of the lease already reports a lost database. The next round tries again.
     } finally {
       isEnding = false
     }

@@ -225,7 +225,7 @@ export type ChatRunFrame = {
   readonly status: 'running' | 'done' | 'failed' | 'none'
 }
 
-/** An answer with images. Their number and content are not checked yet. */
+/** An answer with images. The number and content of the images are not checked yet. */
 export type ImageRunFrame = {
   readonly kind: 'image'
   readonly requestId: string
@@ -341,7 +341,7 @@ function statusCodeOf(code: Json | undefined): number | null {
   return typeof code === 'number' && FAULT_STATUS_CODES.has(code) ? code : null
 }
 
-/** At most a day, because the node chooses the value. Null for an invalid value. */
+/** Returns seconds, at most a day, because the node chooses the value. Null if it is invalid. */
 function retryAfterOf(value: Json | undefined): number | null {
   return isCount(value) ? Math.min(value, RETRY_BELIEVED_SECONDS_MAX) : null
 }

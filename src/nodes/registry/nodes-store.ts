@@ -140,7 +140,7 @@ export type NodesStore = {
     end: { readonly at: number; readonly state: NodeState },
   ): Promise<void>
   /**
-   * Ends the connections whose process is dead, at the time when their nodes were last seen.
+   * Ends the connections whose process is dead. Their uptime ends when the node was last seen.
    * Changes the states of these nodes to STOPPED…. Returns the number of ended connections. Any
    * gateway may call this at any time, because each connection is ended only once.
    */

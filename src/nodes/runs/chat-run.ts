@@ -74,7 +74,7 @@ export class ChatRun extends Run {
   declare readonly options: ChatRunOptions
   /** Resolves at the first token. Rejects with DispatchError, or the signal's reason. */
   readonly firstToken: Promise<void>
-  /** The node's claim, cut to plausible values. */
+  /** The node's claim, limited to plausible values. */
   private usage: JsonObject | null = null
   private textLength = 0
   private tokenChunks = 0

@@ -6,7 +6,7 @@ export type NodeIndex<Node> = {
   add(node: Node): void
   remove(node: Node): void
   /**
-   * Call this when another gateway lost its connections to a model's nodes. These nodes should
+   * Call this when another gateway no longer offers its nodes of a model. These nodes should
    * connect again within `returnMs`.
    */
   expectReturn(model: string): void
@@ -39,7 +39,7 @@ type ModelOffers<Node> = {
   large: number
   readonly abilities: Map<string, number>
   running: number
-  /** Unix milliseconds. Until this time, nodes that lost another gateway should connect again. */
+  /** Unix milliseconds. Until this time, nodes of a lost gateway should connect again. */
   returnUntilMs: number
   readonly available: Offer<Node>[]
 }
@@ -90,7 +90,7 @@ export function createNodeIndex<Node extends OfferingNode<Node>>({
         offers.connected++
         if (node.takesLargeFrames) offers.large++
         countAbilities(offers.abilities, node, 1)
-        // The map is in order of use, so that the model that was unused longest is removed first.
+        // The map is in order of use: the model that was unused longest is removed first.
         models.delete(model)
         models.set(model, offers)
       }

@@ -47,13 +47,13 @@ const CHOSEN_BY = ['remote-media', ...NODE_DIALECTS] as const
 
 export type AcceptedNode = NodeHello & {
   readonly accountId: string
-  /** At the start of the connection. */
+  /** The node's state at the start of the connection. */
   readonly state: NodeState
   readonly vramMb: number | null
 }
 
 export type NodeEvent =
-  /** The number of free slots may differ, or whether the node gets calls. */
+  /** The node's free slots or its availability may have changed. */
   | { readonly kind: 'changed' }
   /** The node may have a slot for a waiting caller. */
   | { readonly kind: 'free' }
