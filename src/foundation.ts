@@ -38,8 +38,7 @@ export type Foundation = {
 /**
  * Opens the data folder, then starts or connects all parts at the same time. Passes each started
  * part to `onStarted`, even if another part fails. Rejects with StartFailure, which reports every
- * failure. When the enclave pool ends, it ends the local enclaves first, then the readers of their
- * logs.
+ * failure. The enclave pool ends the local enclaves before it stops reading their logs.
  */
 export async function startFoundation(
   config: GatewayConfig,
@@ -53,7 +52,7 @@ export async function startFoundation(
     onStarted(() => stop(part))
     return part
   }
-  // Anchoring is set later. It is then notified of each restart of the chain.
+  // `later.anchoring` is set below. `onRestart` then notifies anchoring of a restart of the chain.
   const later: { anchoring?: Anchoring } = {}
   const { databaseUrl: url, dataFolder, contentKeys } = config
   const starting = {
@@ -103,8 +102,7 @@ async function startEnclaveParts(
     own.anchoring || chain.kind === 'local'
       ? Promise.resolve(own.anchoring?.domain ?? LOCAL_DOMAIN)
       : parts.chain.then(present)
-  // Loaded only here, because production images lack the software NSM and the sources that it
-  // measures.
+  // Loaded only here, because production images lack some of these files.
   const { startLocalEnclaves } = await import('./local/enclave-process.ts')
   return startLocalEnclaves({ ...enclave, home, domain, shutdownGraceMs }, log)
 }

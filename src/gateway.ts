@@ -37,7 +37,7 @@ export type Gateway = {
    * Never rejects.
    */
   reload(): Promise<boolean>
-  /** Finishes running calls, commits, and ends every part. A second call waits for the first. */
+  /** Finishes and commits running calls, and ends every part. A second call waits for the first. */
   stop(): Promise<void>
 }
 

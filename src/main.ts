@@ -10,16 +10,16 @@ import type { Logger } from './observability/logger.ts'
 import { StartFailure } from './runtime/starting.ts'
 import { DataFolderInUse } from './storage/errors.ts'
 
-/** Time to commit and to end the parts, after the grace for running calls. */
+/** After the grace for running calls, the commits and the end of the parts may take this long. */
 const STOP_MARGIN_MS = 20_000
 
 /** One Ctrl-C may arrive twice: from the terminal, and again from npm. */
 const SAME_SIGNAL_MS = 500
 
 /**
- * The gateway's process: it reads its configuration, then serves until a signal ends it. From here
- * on, before the slow imports, SIGHUP makes the process read its settings again. SIGHUP ends the
- * process only when the terminal was closed.
+ * The gateway's process: it reads its configuration, then serves until a signal ends it. The first
+ * statement is before the slow imports: from then on, SIGHUP makes the process read its settings
+ * again. SIGHUP ends the process only when the terminal was closed.
  */
 const onHangup = keepHangups()
 const warnings: string[] = []
@@ -60,9 +60,9 @@ async function readConfigOrExit(): Promise<GatewayConfig> {
 }
 
 /**
- * Keeps compiled code, so that the next start takes half the time. A user who can write these files
- * can change the code that runs. So they are in the data folder, and not in Node's default folder
- * below the system's temporary folder.
+ * Stores compiled code in files, so that the next start takes half the time. A user who can write
+ * these files can change the code that runs. Therefore the files are in the data folder, and not in
+ * Node.js's default folder below the system's temporary folder.
  */
 function cacheCompiledCode(dataFolder: string): void {
   try {
@@ -93,7 +93,7 @@ async function supervise(config: GatewayConfig): Promise<void> {
  * delay. Exit codes: 0 after a normal stop, else 1.
  */
 async function serve(config: GatewayConfig): Promise<void> {
-  // Node keeps the compiled code of modules that are loaded after this line.
+  // Node.js caches the compiled code of modules that are loaded after this line.
   const { openProcessLogger } = await import('./observability/logger.ts')
   const { compose } = await import('./compose.ts')
   const log = await openProcessLogger(config.logLevel)
@@ -108,8 +108,8 @@ async function serve(config: GatewayConfig): Promise<void> {
   process.stdout.on('error', () => undefined)
   log.info({ data: config.dataFolder }, 'starting')
   const starting = compose(config, log)
-  // A SIGHUP during the start takes effect when the parts run: files may have changed since they
-  // were read.
+  // A SIGHUP during the start takes effect after the start, because the start may have read files
+  // before they changed.
   onHangup(async () => {
     const gateway = await starting.catch(() => null)
     await gateway?.reload()
@@ -142,7 +142,7 @@ async function announce(config: GatewayConfig, facts: GatewayFacts, log: Logger)
   process.send?.(ready)
 }
 
-/** Logs no stack, because the message describes the correction. */
+/** Logs no stack, because the message describes what the operator must change. */
 function refuse(error: Error): never {
   console.error(`Affidavit did not start:\n  ${error.message.replaceAll('\n', '\n  ')}`)
   process.exit(1)

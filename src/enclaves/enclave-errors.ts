@@ -6,7 +6,7 @@ type EnclaveErrorCode =
   | 'unavailable' //      no connection, or it broke: the enclave is down or restarting
   | 'timeout' //          connected, but silent for too long
   | 'refused' //          answered with an EnclaveFault, see `fault`
-  | 'reply_too_large' //  a pull of fewer completions may fit
+  | 'reply_too_large' //  answered more bytes than the limit
   | 'protocol' //         an answer that does not follow enclave/protocol
 
 /** The message is for operators. */
@@ -14,7 +14,7 @@ export class EnclaveError extends Error {
   override readonly name = 'EnclaveError'
   readonly code: EnclaveErrorCode
   readonly fault: EnclaveFault | null
-  /** False only if the call was certainly not sent, so that another enclave can make it. */
+  /** False if the call was certainly not sent. Another enclave can then make the call. */
   readonly wasSent: boolean
 
   constructor(

@@ -16,7 +16,7 @@ type WantedCall = {
   readonly model: string
   /** Notary of the only enclave that may make the call. Null: any enclave. */
   readonly notary: string | null
-  /** If it throws, the call ends. */
+  /** If this function throws, the call ends. */
   readonly callFor: (identity: Identity) => CompletionCall
 }
 
@@ -42,7 +42,7 @@ export type EndpointDescription = {
   readonly notary: string | null
   /** Calls in flight. */
   readonly calls: number
-  /** Number of the log's leaves in the database. Null if the log is not followed. */
+  /** Number of the log's leaves in the database. Null while the log is not being committed. */
   readonly committed: number | null
   /**
    * Why the enclave is refused or unreachable, or why its log is not committed. Empty without a
@@ -73,7 +73,7 @@ export class EnclavePool {
     for (const socketPath of options.socketPaths) this.#open(socketPath)
   }
 
-  /** The check returns an enclave's faults. If it returns none, the enclave would be used. */
+  /** Returns the function that lists an enclave's faults. An enclave without faults is accepted. */
   get check(): EnclavePoolOptions['check'] {
     return this.#options.check
   }
@@ -115,9 +115,7 @@ export class EnclavePool {
     }
   }
 
-  /**
-   * `notary`: 0x, lower case. Also null for an older enclave, because it has no encryption keys.
-   */
+  /** `notary`: 0x, lower case. Null if no usable enclave of this notary has encryption keys. */
   findEncrypted(notary: string): EnclaveEndpoint | null {
     const takes = ({ state, identity }: EnclaveEndpoint) =>
       isUsable(state) && state.notary === notary && (identity?.encryption_keys ?? []).length > 0
@@ -134,8 +132,8 @@ export class EnclavePool {
   }
 
   /**
-   * The enclave of this notary, if this gateway follows or followed the enclave's log. Without a
-   * notary, returns any enclave in use, or throws EnclaveError.
+   * Returns the enclave of this notary, or null if that enclave was never in use. For `notary`
+   * null, returns any enclave in use, or throws EnclaveError.
    */
   async find(notary: string | null): Promise<EnclaveClient | null> {
     const isOf = ({ state }: EnclaveEndpoint) => state.notary === notary && state.isFollowed
@@ -205,7 +203,7 @@ export class EnclavePool {
     })
   }
 
-  /** Checks a new or drained enclave, and uses it. `limit`: there are ENCLAVES_MAX endpoints. */
+  /** Adds an endpoint, or ends its drain. `limit`: there are ENCLAVES_MAX endpoints. */
   async add(socketPath: string): Promise<'done' | 'limit'> {
     const known = this.#endpoints.get(socketPath)
     if (known === undefined && this.#endpoints.size >= ENCLAVES_MAX) return 'limit'
@@ -215,7 +213,7 @@ export class EnclavePool {
     return 'done'
   }
 
-  /** Starts to settle the endpoint's log, but does not wait for it. */
+  /** Stops new calls at the endpoint. Does not wait until the enclave's log is committed. */
   drain(socketPath: string): 'done' | 'unknown' {
     const endpoint = this.#endpoints.get(socketPath)
     endpoint?.order('drain')
@@ -269,8 +267,8 @@ export class EnclavePool {
   }
 
   /**
-   * Commits the sealed completions. `endEnclaves` ends this process's enclaves, which wait until
-   * their completions are committed. So logs are followed until these enclaves have ended.
+   * Commits the sealed completions, and ends the commits. First calls `endEnclaves`, which ends
+   * this process's enclaves: an enclave ends only after its completions are committed.
    */
   async stopFollowing(endEnclaves: (() => Promise<void>) | null = null): Promise<void> {
     await this.#forAll((endpoint) => endpoint.stopWatching())
@@ -310,7 +308,7 @@ export class EnclavePool {
     )
   }
 
-  /** Null if none is usable. Start the call at once, so that the next choice counts it. */
+  /** Null if no enclave is usable. Start the call at once: the next choice counts running calls. */
   #choose(wanted: Wanted, tried: ReadonlySet<EnclaveEndpoint>): EnclaveEndpoint | null {
     const endpoint = chooseEndpoint(this.#candidates(wanted, tried), (candidate) => {
       const { providers } = identityOf(candidate).boot_configuration
@@ -335,7 +333,7 @@ export class EnclavePool {
     return listUsable()
   }
 
-  /** Returns the error of the first endpoint with an error. Nothing was sent. */
+  /** Returns the error of the first endpoint that has an error, with `wasSent` false. */
   #noneInUse(): EnclaveError {
     const known = this.#list()
       .map(({ error }) => error)

@@ -14,8 +14,8 @@ import {
 import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 
 /*
- * Each of these functions returns its argument, not a copy, because a boot configuration's hash
- * includes unknown members. Each throws EnclaveError `protocol`.
+ * Each of these functions returns its argument, not a copy: unknown members must stay, because they
+ * are part of a boot configuration's hash. Each throws EnclaveError `protocol`.
  */
 
 /** This gateway must support the enclave's protocol version. */
@@ -203,7 +203,7 @@ const pullReplySchema = z.object({
 
 /**
  * `chunks`: whole events, as the caller gets them. `last`: the data of the last event, as canonical
- * JSON text. The proof is added to this data. Enclaves of protocol version 1 do not send `last`.
+ * JSON text, to which the proof is added. Enclaves of protocol version 1 do not send `last`.
  */
 export type EnclaveEvent =
   | { readonly kind: 'chunks'; readonly bytes: Uint8Array }
@@ -229,8 +229,7 @@ export async function* readEnclaveEvents(
 ): AsyncGenerator<EnclaveEvent> {
   let isSealed = false
   let isFaulty = false
-  // The body emits an error if the call is ended below. Without this listener, it would be
-  // uncaught.
+  // `body.destroy` below can emit an error, which is uncaught without this listener.
   body.on('error', () => {})
   try {
     for await (const events of wholeEvents(body))
@@ -250,7 +249,7 @@ export async function* readEnclaveEvents(
   }
 }
 
-/** Only the end of the body may follow `sealed`. */
+/** Maximum number of bytes that are read after `sealed`. A correct enclave sends no such bytes. */
 const DUMP_BYTES_MAX = 4096
 
 /** Returns parts that end with an event. The bytes of an incomplete event are joined only once. */
@@ -271,7 +270,7 @@ async function* wholeEvents(body: EventBody): AsyncGenerator<Buffer> {
   }
 }
 
-/** The end of the last whole event in `part`, or 0. The two line feeds may be in two parts. */
+/** Returns the index after the last event that ends in `part`. Returns 0 if no event ends there. */
 function endOfLastEvent(before: Buffer | undefined, part: Buffer): number {
   const last = part.lastIndexOf(EVENT_END)
   if (last >= 0) return last + EVENT_END.length
@@ -296,9 +295,9 @@ function* splitEvents(events: Buffer): Generator<EnclaveEvent> {
 }
 
 /**
- * Returns the start of the next event for the gateway. OWN_EVENT recognises this event, because
- * events for the caller may have names too. A data line has no line feed, so only a new event can
- * follow an empty line.
+ * Returns the start of the next event for the gateway, else the length of `events`. OWN_EVENT
+ * checks the name, because events for the caller may have names too. Data contains no line feed, so
+ * an empty line always ends an event.
  */
 function nextOwnEvent(events: Buffer, start: number): number {
   for (let at = start; at < events.length; ) {

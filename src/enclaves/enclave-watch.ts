@@ -16,9 +16,9 @@ const BACKOFF = { minMs: 100, maxMs: 5_000 }
 export type EnclaveChecks = {
   /** Why this gateway refuses the enclave now, one sentence for each reason. Empty: accepted. */
   readonly check: (identity: CheckedIdentity) => Promise<readonly string[]>
-  /** True if the notary's log is in the database: its enclave was accepted before. */
+  /** True if the notary's log is in the database, because the enclave was accepted earlier. */
   readonly isKnownLog: (notary: string) => Promise<boolean>
-  /** Sends the existing logs to an accepted enclave once, before its first call. */
+  /** Sends an accepted enclave the heads of other logs once, before its first call. */
   readonly register: (
     identity: Identity,
     enclave: Pick<EnclaveClient, 'stateBoot'>,
@@ -31,7 +31,7 @@ export type LookResult =
       readonly kind: 'answered'
       readonly identity: Identity
       readonly faults: readonly string[]
-      /** True if the enclave is new at this socket, and its log is in the database. */
+      /** True if this is the enclave's first answer here, and its log is in the database. */
       readonly isKnown: boolean
     }
   | { readonly kind: 'vain'; readonly error: Error }

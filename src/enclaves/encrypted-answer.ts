@@ -31,8 +31,8 @@ export type EncryptedAnswer =
 const PATIENCE_MS = 1_000
 
 /**
- * Returns how long the gateway waits after a commit for the next pull. That pull brings the proofs
- * to the enclave. 0: pulls bring no proofs.
+ * Returns how long the gateway waits for the next pull, which can bring the proof to the enclave,
+ * before it sends the proof itself. 0: pulls bring no proofs.
  */
 export function proofPatienceMs(anchorIntervalMs: number): number {
   return anchorIntervalMs === 0 ? PATIENCE_MS : 0
@@ -62,7 +62,7 @@ export async function bringProof(
   if (!answered.aborted) await give(known)
 }
 
-/** Limit of a record: a frame with a part of a whole answer, or with one event of a stream. */
+/** Limit of one record, which is one event of a stream, or a part of a whole answer. */
 const RECORD_BYTES_MAX = 64 * 1024 * 1024
 
 const HEAD_BYTES = 1 + 4
@@ -75,8 +75,7 @@ export async function* readEncryptedEvents(
   body: Readable,
   signal?: AbortSignal,
 ): AsyncGenerator<EncryptedEvent> {
-  // The body emits an error if the call is ended below. Without this listener, it would be
-  // uncaught.
+  // `body.destroy` below can emit an error, which is uncaught without this listener.
   body.on('error', () => {})
   // The parts of a long record are joined once, when it is complete.
   let parts: Buffer[] = []
@@ -108,8 +107,8 @@ export async function* readEncryptedEvents(
 }
 
 /**
- * `record` is null while it is incomplete. `wanted`: number of bytes that the record needs, as far
- * as known.
+ * `record` is null while it is incomplete. `wanted`: size of the record, or HEAD_BYTES while the
+ * size is unknown.
  */
 function takeRecord(held: Buffer): {
   readonly record: { readonly kind: number; readonly content: Buffer } | null

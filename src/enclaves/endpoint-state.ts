@@ -8,7 +8,7 @@ export type EndpointState = {
   readonly notary: string | null
   /** States whether this gateway accepts the enclave that answered last. */
   readonly verdict: 'unchecked' | 'accepted' | 'refused'
-  /** True if the log must be followed, because callers may wait for completions. */
+  /** True once callers may wait for completions in the log. This gateway then commits the log. */
   readonly isFollowed: boolean
   /** True if the whole log was committed after the last call. */
   readonly isSettled: boolean
@@ -32,8 +32,8 @@ export type EndpointEvent =
   | { readonly kind: 'settled'; readonly notary: string }
 
 /**
- * `usable`: the only phase in which the endpoint gets calls. `draining`: the log is not settled.
- * `drained`: the log is settled, and the enclave may be ended. `refused`: this gateway does not
+ * `usable`: the only phase in which the endpoint gets calls. `draining`: calls run, or a part of
+ * the log is not committed. `drained`: the enclave may be ended. `refused`: this gateway does not
  * accept the enclave. `unreachable`: no enclave answers. `connecting`: no enclave has answered yet.
  */
 export type EndpointPhase =
@@ -66,7 +66,7 @@ export const NEW_ENDPOINT: EndpointState = {
 export function nextEndpointState(state: EndpointState, event: EndpointEvent): EndpointState {
   const next = apply(state, event)
   if (!isUsable(next)) return next
-  // Callers may wait for completions in the log from now on.
+  // From now on, callers may wait for completions in the log.
   return { ...next, isFollowed: true, isSettled: false }
 }
 
@@ -96,7 +96,7 @@ function answered(
   const verdict = isAccepted ? 'accepted' : 'refused'
   const seen = { ...state, contact: 'present', verdict } as const
   if (notary === state.notary) return seen
-  // The earlier enclave is gone. Its completions that were not fetched are lost.
+  // The earlier enclave has ended. Its completions that this gateway did not pull are lost.
   return { ...seen, notary, isFollowed: isKnown, isSettled: false }
 }
 
@@ -114,7 +114,7 @@ export function phaseOf(state: EndpointState): EndpointPhase {
   return verdict === 'refused' ? 'refused' : 'connecting'
 }
 
-/** True if no call runs or will come, so the log can be settled. */
+/** True if the rest of the log can be committed now: no call runs, and no new call will come. */
 export function isToSettle(state: EndpointState): boolean {
   return (
     isClosed(state) &&

@@ -14,7 +14,7 @@ export type LogFollower = {
     /** Why nothing can be committed, or empty. */
     readonly fault: string
   }
-  /** Commits the sealed completions, and stops following. */
+  /** Commits the sealed completions, and stops. */
   stop(): Promise<void>
 }
 
@@ -28,12 +28,12 @@ type FollowedLogOptions = {
   readonly onSettled: (notary: string) => void
 }
 
-/** Follows a log while callers may wait for completions. Settles the log after the last call. */
+/** Commits an enclave's log while callers may wait for completions, then the rest of the log. */
 export class FollowedLog {
   readonly #options: FollowedLogOptions
   readonly #stopping = new AbortController()
   #follower: LogFollower | null = null
-  /** True while the log is being settled and is not followed. */
+  /** True while #settleOnce checks the log. `tend` starts no follower during this time. */
   #isPaused = false
   #settling: AbortController | null = null
 
@@ -41,12 +41,12 @@ export class FollowedLog {
     this.#options = options
   }
 
-  /** Null if the log is not followed. */
+  /** Null while the log is not being committed. */
   status(): ReturnType<LogFollower['status']> | null {
     return this.#follower?.status() ?? null
   }
 
-  /** Starts or stops following and settling, as the endpoint's state requires. */
+  /** Starts or ends work on the log, as the endpoint's state requires. */
   tend(): void {
     if (this.#stopping.signal.aborted) return
     const { state, follow } = this.#options
@@ -58,13 +58,13 @@ export class FollowedLog {
     }
   }
 
-  /** Stops settling, and follows no other log. The current log is followed until `stop`. */
+  /** Aborts #settle, and makes `tend` do nothing. The current log is committed until `stop`. */
   stopTending(): void {
     this.#stopping.abort()
     this.#settling?.abort()
   }
 
-  /** Commits the sealed completions, and stops following. */
+  /** Commits the sealed completions, and stops. */
   async stop(): Promise<void> {
     const follower = this.#follower
     this.#follower = null
@@ -105,7 +105,7 @@ export class FollowedLog {
       if (this.#follower === null) return 'open'
       await this.#follower.waitFor(notary, size - 1, signal)
     }
-    // `stop` pulls once more. This pull acknowledges the committed leaves.
+    // `stop` sends a last pull to the enclave, which acknowledges the committed leaves.
     this.#isPaused = true
     await this.stop()
     const after = await client.askIdentity().catch(() => null)

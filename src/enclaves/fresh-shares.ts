@@ -2,7 +2,7 @@ import { LruMap } from '../runtime/lru-map.ts'
 
 /** An account, a client's address, or another gateway. */
 export type FreshCaller = {
-  /** Name of the group whose share is used. */
+  /** All callers with the same group name use one share. */
   readonly group: string
   /** True if the caller has a valid key, or is another gateway. */
   readonly isKnown: boolean
@@ -14,18 +14,18 @@ type Rate = { readonly perSecond: number; readonly burst: number }
 /** All callers without a key share OPEN_RATE. KNOWN_RATE is extra, for callers with a key. */
 export const OPEN_RATE: Rate = { perSecond: 8, burst: 16 }
 export const KNOWN_RATE: Rate = { perSecond: 16, burst: 32 }
-/** Limit for each address of callers without a key. A client of eight enclaves needs no more. */
+/** Limit for each address of callers without a key. Enough for a client of eight enclaves. */
 export const ADDRESS_RATE: Rate = { perSecond: 2, burst: 8 }
-/** For each account, because an account may have many programs that start at once. */
+/** Limit for each account. An account may have many programs that start at once. */
 const ACCOUNT_RATE: Rate = { perSecond: 10, burst: 20 }
 /** Maximum number of remembered callers. A forgotten caller has its whole share again. */
 const CALLERS_MAX = 10_000
 
 /**
- * Limits how many fresh documents an enclave makes, because each one needs a signature of its
- * security module. Each caller has a share, and all callers together have a limit. Returns a
- * function that takes one document from a caller's share. The function returns false if the share
- * is used up. `now` returns milliseconds of a clock that is never set.
+ * Limits how many fresh documents an enclave makes, because its security module must sign each
+ * document. Each caller has a share, and all callers together have a limit. Returns a function that
+ * takes one document from a caller's share. The function returns false if the share is used up.
+ * `now` returns milliseconds of a monotonic clock.
  */
 export function createFreshShares(now: () => number): (caller: FreshCaller) => boolean {
   const open = createBucket(OPEN_RATE, now)

@@ -39,7 +39,7 @@ type EnclaveParts = Opening &
 
 /**
  * Waits until one enclave is in use. The others are used as soon as they answer. Rejects with
- * StartFailure if the gateway can use no enclave. `own` has options for tests.
+ * StartFailure if the gateway can use no enclave. `own` replaces options in tests.
  */
 export async function openEnclaves(
   { isProduction, isStaging, releases: list, enclave, verifiedCallsMax }: EnclaveSettings,

@@ -56,7 +56,7 @@ export type ProofFor = (sealed: EncryptedSealed, signal: AbortSignal) => Promise
 const NOTARIES_TOPIC = 'notaries'
 const ATTEST_TOPIC = 'attest'
 const ENCRYPTED_SERVICE = 'encrypted'
-/** Often enough: documents and keys are renewed long before they expire. */
+/** Documents and keys are renewed long before they expire, so this interval is short enough. */
 const PUBLISH_INTERVAL_MS = 2_000
 /** A notary counts as gone after this time without a publication. */
 const NOTARIES_EXPIRE_MS = 7_000
@@ -99,7 +99,7 @@ export function openPeerEnclaves(options: {
   readonly credentials: () => ReadonlyMap<string, string>
   readonly proofFor: ProofFor
   /**
-   * How long a gateway waits until a pull has given the enclave the proof. 0: pulls give no proofs.
+   * How long the gateway waits for a pull that brings the enclave the proof. 0: no pull brings it.
    */
   readonly patienceMs: number
   readonly log: Logger
@@ -203,7 +203,7 @@ function remoteEndpoint(bus: Bus, peer: string, notary: string): EncryptedEndpoi
         signal.removeEventListener('abort', leave)
         channel.abort(null)
       }
-      // Sending is not awaited, because the answer may arrive before the body's end. A body fault
+      // Not awaited, because the answer may begin before the whole body is sent. A failed body
       // closes the channel.
       sendBody(channel, body.stream).catch(leave)
       const messages = channel.messages[Symbol.asyncIterator]()
@@ -292,7 +292,7 @@ async function serveEncrypted(
       await channel.send(Buffer.from(JSON.stringify({ response_nonce: answer.responseNonce })))
       for await (const event of answer.events) {
         await channel.send(writeRecord(event))
-        // An empty `call` means that the answer needs no proof, for example after a cut stream.
+        // An empty `call` means that the answer needs no proof.
         if (event.kind !== 'sealed' || event.sealed.call === '') continue
         bringProof(event.sealed, {
           proof: proofFor(event.sealed, signal),
@@ -300,7 +300,7 @@ async function serveEncrypted(
           patienceMs,
           answered: answered.signal,
         }).catch((error: unknown) => {
-          // If the proof is late, the enclave itself reports this to its caller in a frame.
+          // The enclave itself reports a late proof to its caller, in a frame.
           if (!signal.aborted) log.error({ err: error }, 'proof of an encrypted call not given')
         })
       }

@@ -10,9 +10,9 @@ export type IdentityCheck = (identity: CheckedIdentity) => Promise<readonly stri
 
 /**
  * Checks the notaries of another gateway. Returns the notaries that this gateway would use itself.
- * A notary's address must be the address of its key. Its document and configuration must pass the
- * check for this gateway's enclaves. Only encryption keys that the notary signed are kept. `nowMs`
- * is Unix milliseconds. `onFault` is called with the reason if a notary is left out.
+ * A notary's address must belong to its public key. The document and the configuration must pass
+ * the check for this gateway's enclaves. Encryption keys that the notary did not sign are removed.
+ * `nowMs` is Unix milliseconds. `onFault` is called with the reason if a notary is left out.
  */
 export async function verifyPeerNotaries(
   published: readonly ServedNotary[],

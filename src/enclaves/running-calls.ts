@@ -4,8 +4,8 @@ import { EnclaveError } from './enclave-errors.ts'
 import type { EncryptedAnswer } from './encrypted-answer.ts'
 
 /**
- * An enclave hangs if it sends nothing for this long after it was asked for its identity. Its
- * sealed completions are committed when the enclave works again.
+ * An enclave hangs if identity requests time out and no data arrived for this long. Sealed
+ * completions are committed when the enclave works again.
  */
 const SILENCE_MAX_MS = 10_000
 
@@ -42,7 +42,7 @@ export class RunningCalls {
     this.#options = options
   }
 
-  /** Starts a call. `answerOf` ends the call. */
+  /** Starts a call. Pass the call to `answerOf`, which ends the call. */
   begin(signal: AbortSignal): RunningCall {
     const call = new AbortController()
     const leave = () => call.abort(signal.reason)
@@ -60,8 +60,8 @@ export class RunningCalls {
   }
 
   /**
-   * The call ends when it fails, when its answer is complete, or when the iteration over its events
-   * ends or is left. An aborted signal ends the call even if its events are not read.
+   * Ends the call when the call fails, when its answer is complete, or when the caller stops
+   * reading its events. An aborted signal ends the call even if no event is read.
    */
   async answerOf<Answer extends CompletionAnswer | EncryptedAnswer>(
     call: RunningCall,

@@ -8,8 +8,8 @@ export type ServiceEnclaves = {
   /** At most NOTARIES_MAX, each once. The notaries of this gateway come first. */
   notaries(): readonly ServedNotary[]
   /**
-   * Returns the enclave of `notary` (0x, lower case), or the enclave of the well-known keys if
-   * `notary` is null. Returns null if the enclave is gone or accepts no encrypted calls.
+   * Returns the enclave of `notary` (0x, lower case). For null, returns the enclave whose keys
+   * `wellKnownKeys` returns. Returns null if the enclave is gone or accepts no encrypted calls.
    */
   findEncrypted(notary: string | null): EncryptedEndpoint | null
   /**

@@ -26,9 +26,9 @@ const LISTING_BYTES_MAX = 4 * 1024 * 1024
 type BucketTimes = { readonly answerMs: number; readonly requestMs: number }
 
 /**
- * Opens the objects under a prefix in an S3-compatible store. Requests have the bucket in their
- * path and are signed with AWS Signature Version 4. Sends no request yet. Every method throws
- * ImageStoreError.
+ * Returns the objects under a prefix in an S3-compatible store. Only the methods send requests,
+ * which have the bucket in their path and are signed with AWS Signature Version 4. Every method
+ * throws ImageStoreError.
  */
 export function openBucket(
   { url, region, accessKeyId, secretAccessKey }: BucketConfig,
@@ -106,7 +106,7 @@ export function openBucket(
       const query = new URLSearchParams({ 'list-type': '2', prefix })
       const answer = await ask({ method: 'GET', path: `?${query}` })
       const xml = answer === null ? '' : await readStart(answer.body, LISTING_BYTES_MAX)
-      // This gateway writes only keys of these characters. XML and URLs contain them unchanged.
+      // The keys of this gateway have only these characters, which XML and URLs contain unchanged.
       const keys = [...xml.matchAll(/<Key>([\w./-]+)<\/Key>/g)].map(([, key = '']) => key)
       return keys.filter((key) => key.startsWith(prefix)).map((key) => key.slice(prefix.length))
     },
@@ -147,7 +147,7 @@ async function refusalOf({ statusCode, body }: Dispatcher.ResponseData): Promise
   return { code, mayPass: statusCode === 429 || statusCode >= 500 }
 }
 
-/** Stops reading when it has more than `bytesMax` bytes. */
+/** Reads until the end, or until more than `bytesMax` bytes are read. */
 async function readStart(body: AsyncIterable<Uint8Array>, bytesMax: number): Promise<string> {
   const parts: Uint8Array[] = []
   let length = 0

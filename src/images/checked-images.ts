@@ -14,16 +14,16 @@ export type AskedImages = {
 type Picture = Pick<MadeImage, 'bytes' | 'type'>
 
 /**
- * Allowed length of an edge, pixels. Diffusion pipelines draw from 64 pixels (the smallest latent)
- * to 1,536. An untrusted node's larger images are refused before decoding.
+ * Minimum and maximum length of an edge, pixels. Diffusion pipelines make images from 64 to 1,536
+ * pixels. An untrusted node's larger images are refused before decoding.
  */
 const DRAWN_EDGE_MIN = 64
 export const DRAWN_EDGE_MAX = 2_048
 
 /**
- * Checks base64 images from an untrusted node: their number, and that each is complete. The check
- * of a PNG includes its pixel data (`png-pixels.ts`); JPEG and WebP are checked only at their end.
- * Scales an image of another size, because the public node client draws in the size of its
+ * Checks the number of base64 images from an untrusted node, and that each image is complete. The
+ * check of a PNG includes its pixel data (`png-pixels.ts`); JPEG and WebP are checked only at their
+ * end. Scales an image of another size, because the public node client draws in the size of its
  * pipeline. Throws FormatError. Does not check whether an image matches the prompt.
  */
 export async function checkImages(
@@ -60,7 +60,7 @@ async function checkWhole({ bytes, type }: Picture): Promise<void> {
     throw new FormatError('image_end', 'expected images that are whole, and nothing after')
 }
 
-/** The end-of-image marker (ITU T.81, annex B.1.1.3). */
+/** True if the bytes end with the end-of-image marker (ITU T.81, annex B.1.1.3). */
 function endsJpeg(bytes: Uint8Array): boolean {
   return bytes.at(-2) === 0xff && bytes.at(-1) === 0xd9
 }
@@ -106,10 +106,10 @@ let decoder: Promise<Decoder> | null = null
 
 async function loadDecoder(): Promise<Decoder> {
   const { default: sharp } = await import('sharp')
-  // Each image uses one thread of the pool, and is scaled only once, so a cache is useless.
+  // Each image uses one thread of the pool. Each image is scaled once, so a cache would not help.
   sharp.concurrency(1)
   sharp.cache(false)
-  // The bytes are not trusted, so only these three decoders of the library may read them.
+  // The bytes are not trusted, so the library may use only the three decoders in this list.
   sharp.block({ operation: ['VipsForeignLoad'] })
   sharp.unblock({
     operation: [

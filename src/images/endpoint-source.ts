@@ -14,8 +14,8 @@ import {
 const REVISED_PROMPT_LENGTH_MAX = 32_000
 
 /**
- * Images from an API in OpenAI's form. The gateway always asks for base64. If it got an address, it
- * would have to fetch the image, or pass the address on unchecked.
+ * Images from an API in OpenAI's form. The gateway always asks for base64. With an address, the
+ * gateway would have to fetch the image, or send the caller an address that was not checked.
  */
 export function createEndpointSource(options: {
   readonly endpoint: Pick<Endpoint, 'ask'>
@@ -44,8 +44,7 @@ type Sent = Omit<EndpointCall, 'signal' | 'reserve'>
 
 function jsonCall(request: Extract<ImageJob, { kind: 'generation' }>['request']): Sent {
   const { prompt, n, quality, style } = request
-  // A member that the caller left out is not sent, because some models refuse it and the API has
-  // its own default.
+  // Null members are not sent, because some models refuse them, and the API has its own defaults.
   const set = Object.entries({ quality, style }).filter(([, value]) => value !== null)
   return {
     method: 'POST',

@@ -11,7 +11,7 @@ export type ImageFacts = {
 }
 
 /**
- * Segments and fill bytes that are skipped to find a JPEG's frame. Cameras write tens of segments.
+ * Limit of skipped segments and fill bytes before a JPEG's frame. Cameras write tens of segments.
  * Without this limit, a file of 25 MiB would block this thread for half a second.
  */
 export const JPEG_STEPS_MAX = 1_024

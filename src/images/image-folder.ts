@@ -35,7 +35,7 @@ export function openImageFolder(folder: string): ImageObjects {
   }
 }
 
-/** Folders of an older version, which did not sort images by hour. No link leads to them. */
+/** Folders of an older version, which did not sort images by hour. No address leads to them. */
 const OLDER_FOLDERS = ['contents', 'links', 'drafts']
 
 /** Rethrows unless the file is missing. */

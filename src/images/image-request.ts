@@ -17,8 +17,8 @@ const IMAGE_SIZE_DEFAULT = '1024x1024'
 const RESPONSE_FORMAT_DEFAULT = 'url'
 
 /**
- * The interface sets no limits here. PROMPT_LENGTH_MAX is OpenAI's limit. Decoders can still decode
- * an image whose edges have IMAGE_EDGE_MAX pixels.
+ * The public API's interface sets no limits here. PROMPT_LENGTH_MAX is OpenAI's limit. Image
+ * decoders can decode an image whose edges have IMAGE_EDGE_MAX pixels.
  */
 const PROMPT_LENGTH_MAX = 32_000
 const IMAGE_EDGE_MAX = 8_192
@@ -134,7 +134,7 @@ export const edit = editFields.safeExtend({ image: file })
 export const generation = z
   .looseObject({
     ...shared,
-    // The source that draws has these defaults. A member that the caller left out is not passed on.
+    // The image service itself has these defaults, so the gateway does not send them.
     quality: z.enum(['standard', 'hd']).nullish().meta({ default: 'standard' }),
     style: z.enum(['vivid', 'natural']).nullish().meta({ default: 'vivid' }),
   })
@@ -189,9 +189,7 @@ function fault(field: string, msg: string, type: string): RequestFault {
 
 const FIELD_LENGTH_MAX = 128
 
-/**
- * All fields of a form are text. Text that is not a whole number stays, and the schema refuses it.
- */
+/** Converts a whole number. Returns other text unchanged, which the schema then refuses. */
 function numberOf(text: unknown): unknown {
   return typeof text === 'string' && /^-?\d{1,15}$/.test(text) ? Number(text) : text
 }

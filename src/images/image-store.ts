@@ -34,7 +34,7 @@ export type ImageObjects = {
   put(key: string, object: { readonly bytes: Uint8Array; readonly type: string }): Promise<void>
   /** Null when the object does not exist. The caller must read or destroy the stream. */
   get(key: string): Promise<{ readonly length: number; readonly body: Readable } | null>
-  /** Returns keys, or folders of keys, in order. May return only the first part of the list. */
+  /** Returns keys, or folders of keys, in order. A long list may end early. */
   list(): Promise<readonly string[]>
   /** Removes an object, or a folder. Does nothing when it does not exist. */
   remove(key: string): Promise<void>
@@ -75,15 +75,15 @@ export const SWEEP_INTERVAL_MS = 600_000
 
 /** Each folder has the objects of one hour. */
 const FOLDER_MS = 3_600_000
-/** A folder lives this much longer, because the clocks of gateways may differ. */
+/** A folder stays this long after its images expire, because the clocks of gateways may differ. */
 const CLOCKS_MS = 900_000
 
-/** How often expired images are removed from the total size of the stored images. */
+/** Minimum time between two searches for expired images in the total size. */
 const FRESH_MS = 60_000
 
-/** Maximum per sweep. The next sweep continues. */
+/** Maximum number of removals per sweep. The next sweep continues. */
 const REMOVED_MAX = 10_000
-/** Removals at once. */
+/** Maximum number of simultaneous removals. */
 const REMOVALS_MAX = 16
 
 const LINK_BYTES_MAX = 1024
@@ -105,11 +105,11 @@ type StoreOptions = {
 }
 
 /**
- * A store of images, for any number of gateways. `HOUR/content-SHA256` contains an image, and
- * `HOUR/link-SHA256` a link to an image. HOUR is the hour of storing, and is part of the link's id.
- * The link's name is the hash of the id, so the keys do not reveal any address. No gateway adds
+ * A store of images, for any number of gateways. `HOUR/content-SHA256` contains an image.
+ * `HOUR/link-SHA256` contains a link to an image. HOUR is the hour of storing, and is part of the
+ * link's id. A link's key has only the hash of its id, so keys reveal no address. No gateway adds
  * objects to a past hour, so any gateway can remove the whole hour. The store must contain images
- * only: a sweep may remove other objects, and other objects may hide expired images from the sweep.
+ * only: a sweep may remove other objects, and other objects may hide expired images.
  */
 export function createImageStore({ objects, ttlMs, bytesMax, now }: StoreOptions): ImageStore {
   /** Bytes of each known content, by key. `keptBytes` is their sum. */
@@ -274,7 +274,7 @@ async function openContent(
   return body.pipe(check)
 }
 
-/** Later errors of the stream are ignored. */
+/** Closes the stream, and ignores all its errors from now on. */
 function giveUp(body: Readable): void {
   body.on('error', () => undefined).destroy()
 }

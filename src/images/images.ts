@@ -75,9 +75,9 @@ export function openImages(
 }
 
 /**
- * The first source that can serve a call gets it. If that source is nodes and no node answers, the
- * next source gets the call. If no source can serve the call now, a source that has the model
- * refuses it.
+ * The first source that can serve a call gets the call. If nodes are the first source and no node
+ * answers, the next source gets the call. If no source can serve the call now, a source that has
+ * the model refuses the call.
  */
 export function createImages(options: {
   readonly sources: readonly ImageSource[]
@@ -154,7 +154,7 @@ async function keep(store: Pick<ImageStore, 'put'>, image: MadeImage): Promise<s
   }
 }
 
-/** Throws the caller's error for an unusable store. The log states the reason. */
+/** Throws the error that a caller gets when the store cannot be used. The log states the reason. */
 function throwAway(cause: unknown): never {
   if (!(cause instanceof ImageStoreError)) throw cause
   throw new ApiError('not_ready', 'Images cannot be stored or fetched at the moment, try again', {

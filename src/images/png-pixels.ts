@@ -8,9 +8,9 @@ const PNG_CHUNKS_MAX = 4_096
 /**
  * Checks a PNG to its last byte (PNG 3rd edition, sections 5 and 10). Its chunks must follow each
  * other without a gap, each with the right CRC, and IEND must end the file. The pixel data must
- * unpack to exactly the number of bytes that size and colour type require. Throws FormatError.
- * Unpacks in the thread pool, at most as many bytes as the size requires, so the caller must first
- * limit the size. Does not draw: filters, palette entries and ancillary chunks may hold any value.
+ * unpack to exactly the number of bytes that size and colour type require. Throws FormatError. The
+ * caller must first limit the size, because up to this number of bytes is unpacked in memory. Does
+ * not check filters, palette entries and ancillary chunks, which may hold any value.
  */
 export async function checkPngPixels(bytes: Uint8Array): Promise<void> {
   const { header, data } = readChunks(bytes)

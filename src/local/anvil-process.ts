@@ -106,7 +106,7 @@ export async function findAnvilBinary(
 ): Promise<string> {
   const build = `@foundry-rs/anvil-${platform}-${architecture === 'x64' ? 'amd64' : architecture}`
   const locate = () => {
-    // The build may be installed inside anvil's folder.
+    // npm may install the build in the `node_modules` folder of the anvil package.
     const anvil = createRequire(import.meta.url).resolve('@foundry-rs/anvil/package.json')
     const fromAnvil = createRequire(anvil)
     if (fromAnvil(anvil).optionalDependencies[build] === undefined)

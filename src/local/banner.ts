@@ -21,12 +21,12 @@ export type GatewayFacts = {
   /** Null when `demoOrigin` is null. */
   readonly attested: AttestedDemo | null
   readonly rootFile: string | null
-  /** The client's expectations of this enclave (expectations.ts). */
+  /** File with the values that a client expects of the enclaves (expectations.ts). */
   readonly expectFile: string | null
   readonly isDatabaseEmbedded: boolean
 }
 
-/** What a gateway sends its parent, over the IPC channel, when it serves. */
+/** The message to the parent process over the IPC channel when the gateway serves. */
 export type GatewayReady = { readonly kind: 'ready' } & GatewayFacts
 
 type ShownConfig = { readonly dataFolder: string; readonly devApiKey: string | null }

@@ -12,8 +12,8 @@ import { placeFile } from '../runtime/place-file.ts'
 /**
  * The local chain's state in one file. anvil's own `--state` has three faults:
  * - A kill leaves half a file, which anvil then refuses.
- * - A dump during mining can lack a transaction that its sender's nonce counts. This transaction
- *   is lost forever.
+ * - A dump during mining can lack a transaction but include the sender's next nonce. This
+ *   transaction is lost forever.
  * - It writes the state of an idle chain again and again.
  */
 export type ChainState = {
@@ -43,7 +43,7 @@ export async function openChainState(folder: string): Promise<ChainState> {
       if (before === null) return false
       if (before === savedBlock) return true
       const dump = await rpc.call('anvil_dumpState', [])
-      // The newest block is still the same, so no block was mined during the dump.
+      // A block was mined during the dump, or is about to be mined.
       if ((await readStandstill(rpc)) !== before) return false
       await placeFile(file, await unpack(dump), { draft: `${file}.next` })
       savedBlock = before
@@ -89,7 +89,7 @@ const UPKEEP_INTERVAL_MS = 1_000
  */
 const SAVE_PAUSE_FACTOR = 20
 
-/** A stop waits this long for a moment without mining, to save the last state. */
+/** A stop waits up to this time until no block is being mined, and then saves the last state. */
 const LAST_SAVE_WAIT_MS = 2_000
 const LAST_SAVE_POLL_MS = 10
 
@@ -130,8 +130,8 @@ export function keepUpChain(options: {
   }
 
   /**
-   * Removes queued transactions, so that the broadcaster can send them again. anvil 1.7 can queue a
-   * transaction forever if the previous transaction is being mined, and refuses a second copy.
+   * Removes queued transactions, so that the broadcaster can send them again. anvil 1.7 can keep a
+   * transaction queued forever if it arrives while the previous one is mined.
    */
   async function unstick(before: string | null): Promise<string | null> {
     const { pending, queued } = await readPool(rpc)

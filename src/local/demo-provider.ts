@@ -35,8 +35,8 @@ export function startDemoProvider(
 }
 
 /**
- * Adds a credential, because a gateway sends no TLS call without a credential. The simulated TEE
- * accepts any text.
+ * Adds a credential for the simulated TEE, which accepts any text. Without a credential, a gateway
+ * makes no call over TLS.
  */
 export function withDemoCredential(
   credentials: () => ReadonlyMap<string, string>,

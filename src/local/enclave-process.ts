@@ -18,15 +18,15 @@ export type LocalEnclaves = {
   readonly rootFile: string
   readonly demoOrigin: string
   readonly attested: AttestedDemo & { readonly kind: 'tinfoil' }
-  /** The demo provider's chat models. The enclaves' table has only a pattern for their names. */
+  /** The demo provider's chat models. The enclaves know only a pattern that their names match. */
   readonly models: readonly string[]
   stop(): Promise<void>
 }
 
 /**
  * Starts `count` enclaves, the demo provider, and a security module in software. The module runs in
- * this process, outside the measured code. An enclave gets only `variables`, so it has no secret of
- * the gateway. A restarted enclave has a new key and a new log. Rejects with StartFailure, which
+ * this process, outside the measured code. An enclave gets only `variables`, and no secret of the
+ * gateway. A restarted enclave has a new key and a new log. Rejects with StartFailure, which
  * repeats the enclave's message about its configuration.
  */
 export async function startLocalEnclaves(

@@ -14,8 +14,8 @@ const PORT_POLL_MS = 50
 const CHOSEN_PORTS = { first: 20_000, end: 32_000 }
 
 /**
- * Returns `port` if it is free on 127.0.0.1; for 0, any free port. Another program can take the
- * port before its use. Throws StartFailure, which names CHAIN_PORT, when the port stays in use.
+ * Returns `port` if it is free on 127.0.0.1. For 0, returns any free port. Another program can
+ * still take the port. Throws StartFailure, which names CHAIN_PORT, when the port stays in use.
  */
 export async function awaitFreePort(port: number): Promise<number> {
   const until = performance.now() + PORT_WAIT_MS

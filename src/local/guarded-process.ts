@@ -10,9 +10,9 @@ const STOP_TIMEOUT_MS = 5_000
 export type GuardedProcess = Life<GuardReady>
 
 /**
- * Starts a program under guard.ts, without environment variables. The program ends when this
- * process ends, even by kill -9. It continues only if a kill -9 ends the guard and this process at
- * the same moment. Rejects with StartFailure.
+ * Starts a program under guard.ts, without environment variables. The program also ends when a kill
+ * -9 ends this process. It continues only if a kill -9 ends the guard and this process at the same
+ * moment. Rejects with StartFailure.
  */
 export async function spawnGuarded(
   name: string,
@@ -30,7 +30,7 @@ export async function spawnGuarded(
   }
   const life = await startProcess(plan, null, log)
   life.child.once('exit', (_, signal) => {
-    // A killed guard cannot end its child, so this process does.
+    // A killed guard cannot end its child. This process ends the child instead.
     if (signal !== null) killQuietly(life.ready.pid)
   })
   return life

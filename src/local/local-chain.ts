@@ -26,7 +26,7 @@ const DEPLOYER = '0xa0ee7a142d267c1f36714e4a8f75612f20a79720'
 const RESTART_BACKOFF: BackOffBounds = { minMs: 50, maxMs: 5_000 }
 /** The dump of a chain with 100,000 anchors is about 40 MB. */
 const ANSWER_BYTES_MAX = 256 * 1024 * 1024
-/** On a loaded machine, the first answer took more than ten seconds. */
+/** On a busy machine, anvil once needed more than ten seconds for its first answer. */
 const ANSWER_TIMEOUT_MS = 60_000
 
 export type LocalChain = {
@@ -176,7 +176,7 @@ async function startWithState(
 const MINED_POLL_MS = 5
 const MINED_TIMEOUT_MS = 60_000
 
-/** Throws Error when the contract does not appear. */
+/** Throws Error when the contract is not at its address in time. */
 async function deployContract(rpc: Rpc): Promise<void> {
   const { address, proxy: to, data } = DEPLOYMENT
   if (await hasCode(rpc, address)) return

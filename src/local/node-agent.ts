@@ -9,7 +9,7 @@ import { StartFailure } from '../runtime/starting.ts'
 import { reachableUrl } from './banner.ts'
 import { readReady, type SupervisedProcess, superviseProcess } from './supervised-process.ts'
 
-/** Kept in the data folder. */
+/** A file in the data folder. */
 export const NODE_FILE = 'node-id'
 const NODE_NAME = 'demonstration'
 
@@ -33,10 +33,7 @@ const MAIN = join(import.meta.dirname, '../agent/main.ts')
 const START_TIMEOUT_MS = 60_000
 const STOP_MARGIN_MS = 3_000
 
-/**
- * How long the start waits until the agent serves. An agent with a slow demonstration may need
- * longer.
- */
+/** How long the start waits until the agent serves. After this time, the start continues. */
 const SERVING_TIMEOUT_MS = 5_000
 const SERVING_POLL_MS = 20
 

@@ -2,7 +2,7 @@ import { openProcessLogger } from '../observability/logger.ts'
 import { StartFailure } from '../runtime/starting.ts'
 import { startAnvil } from './local-chain.ts'
 
-/** What run-chain sends the parent that started it. */
+/** The message of run-chain to its parent process. */
 type ChainReady = {
   readonly kind: 'ready'
   readonly rpcUrl: string

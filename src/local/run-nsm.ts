@@ -4,7 +4,7 @@ import { SoftwareNsmError } from './nsm/development-root.ts'
 import { parseGivenMeasurements } from './nsm/measured-source.ts'
 import { serveSoftwareNsm } from './nsm/nsm-server.ts'
 
-/** What run-nsm sends the parent that started it. */
+/** The message of run-nsm to its parent process. */
 type NsmReady = {
   readonly kind: 'ready'
   /** Root certificate of the module's documents. */

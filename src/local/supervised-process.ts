@@ -10,7 +10,7 @@ import { keepRunning } from './keep-running.ts'
 export type ProcessPlan<Ready> = {
   /** For messages and logs. */
   readonly name: string
-  /** This process's Node.js runs the file with the arguments in `words`. */
+  /** This process's Node.js runs this file. `words` are the file's arguments. */
   readonly file: string
   readonly words?: readonly string[]
   /**
@@ -20,9 +20,7 @@ export type ProcessPlan<Ready> = {
   readonly environmentOf: (last: Ready | null) => Readonly<Record<string, string>>
   /** Reads an output line or a channel message. Null if it is not the ready notice. */
   readonly parseReady: (notice: unknown) => Ready | null
-  /**
-   * A readable text for a log line that reports a fault. Null for other lines. Default: the line.
-   */
+  /** Returns the text of a log line's fault. Null for a line without a fault. Default: the line. */
   readonly describeFault?: (line: string) => string | null
   readonly startTimeoutMs: number
   /** Time between SIGTERM and SIGKILL. */

@@ -93,13 +93,13 @@ function finishReasonOf({ request }: ChatAnswer, answer: ChosenAnswer): string {
   return usesFunctions(request) ? 'function_call' : 'tool_calls'
 }
 
-/** The same answer id gives the same call ids. */
+/** The ids of tool calls depend only on the answer's id. */
 function toolCallOf({ id }: ChatAnswer['identity'], index: number, at: number): object {
   return { id: `call_${id.slice(ID_START.length)}_${index}_${at}`, type: 'function' }
 }
 
 /**
- * Writes one token per chunk. The choices take turns. With `stream_options.include_usage`, a last
+ * Writes one token per chunk, for each choice in turn. With `stream_options.include_usage`, a last
  * chunk has the usage and no choices, and all others have `usage: null`.
  */
 function* writeChunks(chat: ChatAnswer): Generator<object> {

@@ -13,7 +13,7 @@ export type Question = {
   readonly tools: readonly Callable[]
   readonly toolChoice: 'none' | 'auto' | 'required' | { readonly name: string }
   readonly callsMax: number
-  /** Null asks for plain text, `schema: null` for any JSON object. */
+  /** Null: plain text is requested. `schema: null`: any JSON object is requested. */
   readonly format: { readonly schema: Schema | null } | null
   readonly stops: readonly string[]
   readonly tokensMax: number
@@ -93,15 +93,15 @@ function writeText({ model, said, toolResult, seed }: Question): string {
 
 /**
  * Plans no call if `toolChoice` is `none`. `demo/task` makes the calls that the last user message
- * contains, one in each turn. Other models make no call after a tool's answer. For their first
- * answer, `toolChoice` decides:
- * - a name: this function;
+ * contains, one in each answer. Other models make no call after a tool's answer. Their first answer
+ * has these calls, depending on `toolChoice`:
+ * - a name: a call of this function;
  * - `auto`: the functions that the last user message names (for `demo/tools`, at least the first
  *   function);
  * - `required`: as `auto`, but at least the first function.
  *
- * Arguments are the JSON object after the name, as in `get_weather({"city":"Paris"})`, else an
- * example made from `parameters`.
+ * A call's arguments are the JSON object after the name, as in `get_weather({"city":"Paris"})`.
+ * Without this object, the arguments are an example made from `parameters`.
  */
 function planCalls(question: Question): readonly PlannedCall[] {
   const { model, said, toolResult, answered, tools, toolChoice: choice, callsMax } = question

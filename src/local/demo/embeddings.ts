@@ -23,9 +23,9 @@ const requestSchema = z.looseObject({
 })
 
 /**
- * Returns the answer to an embedding request. Each token has a fixed pseudo-random vector, and a
- * text's vector is their normalised sum. So texts with common words have near vectors. No model
- * makes these vectors.
+ * Returns the answer to an embedding request. Each token has a fixed pseudo-random vector. A text's
+ * vector is the normalised sum of its tokens' vectors, so texts with common words have near
+ * vectors. No model makes these vectors.
  */
 export function embed(body: Uint8Array): Readonly<Record<string, unknown>> {
   const request = parseBody(requestSchema, body)

@@ -100,9 +100,9 @@ function draw({ prompt, picture, edge }: Drawing, index: number): Uint8Array {
 }
 
 const SIGNATURE = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a])
-/** Eight bits per channel, truecolour, and the only methods that PNG defines. */
+/** Eight bits per channel, truecolour, and zero for compression, filter and interlace methods. */
 const DEPTH_AND_METHODS = [8, 2, 0, 0, 0]
-/** Identifies the file as a demonstration, even if the visible word was cropped. */
+/** Identifies the file as a demonstration, even if the visible word DEMO is cut off. */
 const COMMENT = 'Comment\0[demonstration] No model made this picture.'
 
 /** Encodes a square picture. Each row in `rows` begins with its filter byte. */

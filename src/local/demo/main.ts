@@ -31,7 +31,7 @@ async function start({ host, port, delayMs, tee }: DemoConfig): Promise<void> {
   }
   process.once('SIGTERM', stop)
   process.once('SIGINT', stop)
-  // The parent has ended. Without this listener, this process would continue forever.
+  // The channel closes when the parent ends. This process would otherwise continue forever.
   process.once('disconnect', stop)
 }
 

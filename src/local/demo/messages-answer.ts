@@ -5,7 +5,7 @@ import { nameAnswer } from './responses-answer.ts'
 
 type Block = {
   readonly whole: object
-  /** The block without the content that `deltas` add. */
+  /** The block as it is before `deltas` add the content. */
   readonly start: object
   readonly deltas: readonly object[]
   readonly tokens: number

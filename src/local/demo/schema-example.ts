@@ -1,8 +1,8 @@
 import { DemoError } from './request.ts'
 
-/** A schema whose example needs more values is refused. */
+/** Maximum number of values in an example. A schema that needs more values is refused. */
 const EXAMPLE_VALUES_MAX = 10_000
-/** All texts of one example together. */
+/** Maximum number of characters in all texts of one example. */
 const EXAMPLE_CHARACTERS_MAX = 100_000
 const EXAMPLE_DEPTH_MAX = 64
 
@@ -10,13 +10,13 @@ export type Schema = Readonly<Record<string, unknown>>
 type Search = {
   readonly root: Schema
   readonly depth: number
-  /** What the example may still add. */
+  /** Numbers of values and characters that the example may still add. */
   readonly budget: { values: number; characters: number }
 }
 
 /**
- * The smallest example of a JSON Schema: only the required members, the fewest items, and of
- * several alternatives the first that has an example. Understands type, const, enum, properties,
+ * The schema's smallest example: only the required members, and the fewest items. Of several
+ * alternatives, uses the first that has an example. Understands type, const, enum, properties,
  * required, items, prefixItems, anyOf, oneOf, allOf, $ref within the schema, and the bounds of
  * strings, numbers and arrays, but not `pattern`. Throws DemoError when no example is within the
  * limits above.
@@ -127,7 +127,7 @@ function exampleText({ format, minLength, maxLength }: Schema): unknown {
   return 'demonstration'.slice(0, boundOf(maxLength, 13)).padEnd(shortest, '.')
 }
 
-/** Zero if the bounds allow it, else the allowed number that is nearest to a bound. */
+/** Zero if the bounds allow it, else an allowed number near one of the bounds. */
 function exampleNumber(schema: Schema, step: number): unknown {
   const least = boundOf(schema.minimum, Number.NEGATIVE_INFINITY)
   const above = boundOf(schema.exclusiveMinimum, Number.NEGATIVE_INFINITY)

@@ -41,7 +41,7 @@ export function createDemoServer(options: DemoOptions): Server {
 
 /**
  * Returns the HTTPS server of the simulated TEE, which does not listen yet. It serves the same API
- * with other models, and Tinfoil's document.
+ * for other models. It also serves Tinfoil's attestation document.
  */
 export function createTeeServer(options: DemoOptions, tee: SimulatedTee): TlsServer {
   const listener = listenerOf({ ...options, models: TEE_MODELS, tee })
@@ -202,7 +202,7 @@ function sendJson(response: ServerResponse, status: number, body: unknown): void
   sendText(response, status, JSON.stringify(body))
 }
 
-/** Sends a string body, which Node writes together with the headers. */
+/** Sends the text in one `end` call, so that Node writes headers and body together. */
 function sendText(response: ServerResponse, status: number, text: string): void {
   response.writeHead(status, {
     'content-type': 'application/json',

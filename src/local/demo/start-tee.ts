@@ -12,12 +12,12 @@ import type { AttestedDemo } from './config.ts'
 import { createTeeServer } from './server.ts'
 import { serverOrigin } from './server-origin.ts'
 
-/** The policy keeps this many origins. A start can add an origin. */
+/** Maximum number of origins in the policy. Each start can add an origin. */
 const ORIGINS_MAX = 8
 
 /**
- * Starts the simulated TEE. The folder keeps its keys, so that evidence stays valid after a
- * restart. The folder also gets the policy and the CA's certificate.
+ * Starts the simulated TEE. `folder` keeps the TEE's keys, so that evidence stays valid after a
+ * restart. `folder` also gets the policy and the CA's certificate.
  */
 export async function startTee(options: {
   readonly folder: string

@@ -31,8 +31,8 @@ export function moduleIdOf({ instanceId, enclaveId }: ModuleIdentity): string {
 
 /**
  * Returns a function that returns the chain for a time, Unix milliseconds. Certificates are issued
- * again when half of their life is over, and when the clock was set back to before their issue.
- * Throws SoftwareNsmError `invalid_root` when the root is about to expire.
+ * again when half of their life is over, or when the time is before their issue. Throws
+ * SoftwareNsmError `invalid_root` when the root is about to expire.
  */
 export function createCertificateChain(
   root: DevelopmentRoot,
@@ -106,7 +106,7 @@ type IssuedRole = Exclude<CertificateRole, 'root'>
 /** Stands in place of AWS's region. No real region has this name. */
 const REGION = 'dev-local-1'
 
-/** Never resolves (RFC 2606), so no client fetches a list there. */
+/** Names below `.invalid` have no address (RFC 2606), so clients cannot fetch a CRL there. */
 const CRL_ORIGIN = 'http://crl.affidavit.invalid'
 
 /** The names have the order and form of AWS's names, but our organisation. */

@@ -75,7 +75,7 @@ export const CERTIFICATE_PROFILES: Readonly<Record<CertificateRole, CertificateP
   },
 }
 
-/** `name` is a DER Name; `keyId` is for the authority key identifier. */
+/** `name` is a DER Name. `keyId` is the value of the authority key identifier. */
 export type Issuer = {
   readonly name: Uint8Array
   readonly keyId: Uint8Array
@@ -130,7 +130,7 @@ const EXTENSIONS = {
   subjectKeyIdentifier: ({ publicKey }) => uncritical('2.5.29.14', octetString(keyIdOf(publicKey))),
   authorityKeyIdentifier: (_, { keyId }) =>
     uncritical('2.5.29.35', sequence(encodeDer(0x80, keyId))),
-  // One point, whose full name is one URI.
+  // One distribution point, whose full name is one URI.
   crlDistributionPoints: ({ crlUri }) => {
     const name = encodeDer(0xa0, encodeDer(0x86, Buffer.from(crlUri)))
     return uncritical('2.5.29.31', sequence(sequence(encodeDer(0xa0, name))))

@@ -11,7 +11,7 @@ import { placeFile } from '../../runtime/place-file.ts'
 import { developmentName, generateKey } from '../x509/certificate-builder.ts'
 import { CERTIFICATE_PROFILES, type Issuer, issueCertificate, keyIdOf } from './certificate.ts'
 
-/** The software NSM cannot be used. The message describes the correction. */
+/** The software NSM cannot be used. The message describes what the operator must change. */
 export class SoftwareNsmError extends Error {
   override readonly name = 'SoftwareNsmError'
   readonly code: 'invalid_root' | 'invalid_source'
@@ -30,14 +30,14 @@ export type DevelopmentRoot = Issuer & {
   readonly notAfter: number
 }
 
-/** A root with less remaining life is refused: it must outlive the certificates that it signs. */
+/** A root that expires within this time is refused: its certificates may last this long. */
 export const ROOT_LEFT_SECONDS = 20 * 86_400 + 3_600
 
 /**
  * Returns the root in `rootFile` (PEM: private key and certificate, mode 0600). The first use makes
  * the root. Later uses keep it, so that documents can be checked after a restart. Two processes
  * that start at the same time get the same root. A second file (rootCertificateFile) has only the
- * certificate, for `--root`. Null keeps the root in memory. Throws SoftwareNsmError `invalid_root`.
+ * certificate, for `--root`. For null, writes no file. Throws SoftwareNsmError `invalid_root`.
  */
 export async function openDevelopmentRoot(
   rootFile: string | null,

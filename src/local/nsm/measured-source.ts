@@ -21,12 +21,12 @@ export type SourceMeasurements = {
 }
 
 /**
- * Measures the enclave's own source, in place of an enclave image. Each list has one line
- * `<SHA-384 hex>  <path>` per file. Paths have `/` and are sorted by code unit. A register is
- * SHA384(48 zero bytes || SHA384(list)), as for images. The lists of pcr0 and pcr1 begin with the
- * lines in `runtime`. Proves nothing: a user can measure any files, and no process is compared with
- * the files. Throws SoftwareNsmError `invalid_source` for a missing file, a symbolic link or any
- * other file that is not plain.
+ * Measures the enclave's own source, in place of an enclave image. A register is SHA384(48 zero
+ * bytes || SHA384(list)), as for images. A list has one line `<SHA-384 hex>  <path>` per file.
+ * Paths have `/` and are sorted by code unit. The lists of pcr0 and pcr1 begin with the lines in
+ * `runtime`. Proves nothing: a user can measure any files, and no process is compared with the
+ * files. Throws SoftwareNsmError `invalid_source` if a path is not a plain file, for example a
+ * missing file or a symbolic link.
  */
 export async function measureSource(options: {
   readonly root: string

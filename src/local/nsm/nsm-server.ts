@@ -29,7 +29,7 @@ export async function serveSoftwareNsm(options: {
   readonly measurements?: SourceMeasurements | null
 }): Promise<NsmServer> {
   const { socketPath, rootFile, measurements = null } = options
-  // The first enclave needs the root's certificate, and the caller must get any error.
+  // Makes the root now: the first enclave needs its certificate, and the caller gets any error.
   await openDevelopmentRoot(rootFile, Date.now())
   const sockets = new Set<Socket>()
   const server = createServer((socket) => {

@@ -74,8 +74,8 @@ type ModuleParts = {
 
 /**
  * A module after an enclave's boot: PCR0 to 2 are the measurements, PCR4 comes from the instance
- * id, all other registers are zero, and PCR0 to 15 are locked. Where AWS's texts name no error,
- * this follows QEMU's Nitro device (hw/virtio/virtio-nsm.c).
+ * id, all other registers are zero, and PCR0 to 15 are locked. For errors that AWS's documentation
+ * does not name, this module follows QEMU's Nitro device (hw/virtio/virtio-nsm.c).
  */
 export function createSecurityModule(parts: ModuleParts): SecurityModule {
   const pcrs = bootRegisters(parts)

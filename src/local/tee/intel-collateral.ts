@@ -17,7 +17,7 @@ const MODULE = {
 }
 const components = (svns: readonly number[]) => svns.map((svn) => ({ svn }))
 
-/** The TCB level that the simulated platform reaches exactly. */
+/** The TCB level of the simulated platform. */
 export const PLATFORM_TCB = {
   sgxtcbcomponents: components(PLATFORM_SVNS),
   pcesvn: PCE_SVN,
@@ -91,7 +91,7 @@ type IntelAnswer = {
   readonly body: Uint8Array | string
 }
 
-/** Writes collateral in the form in which Intel's service answers. Sends no request. */
+/** Returns the collateral in the form of answers from Intel's service. Sends no request. */
 export function intelAnswersOf(collateral: TdxCollateral): readonly IntelAnswer[] {
   const { tcbInfo, qeIdentity, pckCrl, rootCrl } = collateral
   const api = 'https://api.trustedservices.intel.com/'

@@ -37,7 +37,7 @@ export const PCE_SVN = 11
 const SGX = '1.2.840.113741.1.13.1'
 const pair = (arc: string, value: Uint8Array) => sequence(objectIdentifier(`${SGX}.${arc}`), value)
 
-/** `changed`: replacement values, by arc below `SGX`. */
+/** `changed`: values that replace the defaults. Keys are arcs below `SGX`, such as `2.17`. */
 export function sgxExtension(changed: Readonly<Record<string, Uint8Array>> = {}): Uint8Array {
   const components = PLATFORM_SVNS.map((svn, index) => [`2.${index + 1}`, derInteger(svn)] as const)
   const tcb: Record<string, Uint8Array> = {
@@ -101,7 +101,7 @@ export type IntelPki = {
   readonly listOf: (name: 'root' | 'platformCa', period: Period) => ListParts
 }
 
-/** Makes new keys. A given root keeps its key. */
+/** Makes new keys, except for `root` if it is given. */
 export function createIntelPki(life: Period, root?: Certified): IntelPki {
   const keys = {
     root: root?.key ?? generateKey('P-256'),

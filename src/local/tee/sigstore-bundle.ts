@@ -18,7 +18,7 @@ import { encodeDer, sequence, utf8String } from '../x509/der-encoder.ts'
 /** Replaces Sigstore's Fulcio. */
 export const CODE_AUTHORITY = developmentName('development Fulcio')
 
-/** Fulcio's extensions with GitHub's claims. `texts`: the claims by the last arc of their type. */
+/** Fulcio's extensions with GitHub's claims. The keys of `texts` are the last arcs of the OIDs. */
 export function builderExtensions({
   workflow,
   texts,
@@ -128,7 +128,7 @@ export function entryBodyOf({ certificate, payload, signature }: SignedStatement
   }
 }
 
-/** The key `id` gives the log its id. The other keys sign. */
+/** The log's id is the hash of `id`. The other keys sign. */
 type LogKeys = {
   readonly id: SigningKey
   readonly promise: SigningKey
@@ -136,8 +136,8 @@ type LogKeys = {
 }
 
 /**
- * Returns an entry of a log with two entries. `statedOf` changes the text that the checkpoint
- * signs.
+ * Returns the second entry of a log with two entries. `statedOf` changes the text of the checkpoint
+ * before it is signed.
  */
 export function buildLogEntry(
   body: Json,

@@ -62,7 +62,7 @@ const MEASURED = {
   rtmr0: measure('simulated hardware'),
   rtmr1: measure('simulated kernel'),
 }
-/** No machine of this demonstration has this measurement. */
+/** SEV-SNP measurement in the signed build. No machine of this demonstration has it. */
 const NO_SNP = new Uint8Array(48)
 
 /** `host` is in the machine's TLS certificate. */

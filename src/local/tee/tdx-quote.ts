@@ -4,7 +4,7 @@ import { publicKeyInfo, type SigningKey } from '../x509/certificate-builder.ts'
 type QuoteParts = {
   /** Header and body. In version 5, also the fields between them. */
   readonly signed: Uint8Array
-  /** x || y of the attestation key, which the QE report states. */
+  /** x || y of the attestation key. The QE report states this key. */
   readonly point: Uint8Array
   readonly quoteSigner: SigningKey
   readonly qeReport: Uint8Array

@@ -7,7 +7,7 @@ const PREFIX = 'https://tinfoil.sh/'
 /** The type of the predicate in a signed build. */
 export const TINFOIL_PREDICATE = `${PREFIX}predicate/snp-tdx-multiplatform/v1`
 
-/** The machine's keys, and the evidence of its devices. The hardware's report binds both. */
+/** The machine's keys, and the evidence of its devices. The hardware's report covers both. */
 type BoundItems = { readonly items: readonly Json[]; readonly devices: readonly Json[] }
 
 /** `spkiSha256`: SHA-256 of the SubjectPublicKeyInfo, hex. */

@@ -15,7 +15,7 @@ import {
 
 /** Every part of a certificate as DER. Nothing checks that the parts fit together. */
 export type CertificateParts = {
-  /** Null leaves the [0] field out. */
+  /** Null: the certificate has no [0] field. */
   readonly version: Uint8Array | null
   readonly serial: Uint8Array
   readonly innerAlgorithm: Uint8Array
@@ -23,7 +23,7 @@ export type CertificateParts = {
   readonly validity: Uint8Array
   readonly subject: Uint8Array
   readonly publicKey: Uint8Array
-  /** Each is an Extension. Null leaves the [3] field out. */
+  /** Each is an Extension. Null: the certificate has no [3] field. */
   readonly extensions: readonly Uint8Array[] | null
   /** These fields follow the extensions in the signed part. */
   readonly extraFields: readonly Uint8Array[]
@@ -36,7 +36,7 @@ export type Period = { readonly from: Date; readonly to: Date }
 
 export type SigningKey = { readonly privateKey: KeyObject; readonly publicKey: KeyObject }
 
-/** The signer of a certificate or a list. `name` is a DER Name. */
+/** The signer of a certificate or a revocation list. `name` is a DER Name. */
 export type Authority = {
   readonly name: Uint8Array
   readonly key: Pick<SigningKey, 'privateKey'>
@@ -155,7 +155,7 @@ export function encodeName(...attributes: readonly NameAttribute[]): Uint8Array<
   return sequence(...sets)
 }
 
-/** A name in the form of AWS's names, with an organisation that makes no hardware. */
+/** A name in the form of AWS's names, with our organisation. */
 export function developmentName(commonName: string): Uint8Array<ArrayBuffer> {
   return encodeName(['C', 'US'], ['O', 'Affidavit'], ['OU', 'Development'], ['CN', commonName])
 }

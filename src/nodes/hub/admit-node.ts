@@ -69,7 +69,7 @@ type AdmissionParts = {
   readonly connected: (nodeId: string) => Connected | null
   /**
    * Claims the node for this gateway. False if the node is connected to another gateway of the
-   * service, and this connection answers. A connection that does not answer is ended.
+   * service, and answers there. A connection without an answer is ended.
    */
   readonly claimElsewhere: (nodeId: string) => Promise<boolean>
   readonly unclaim: (nodeId: string) => void
@@ -119,7 +119,7 @@ async function checkHeaders(
 ): ReturnType<typeof checkHello> {
   const parsed = parseHello(headers)
   if (parsed.kind === 'refused') return parsed
-  // The end of the last connection must be stored before the node's state is read.
+  // The end of the node's earlier connection must be stored before the node's state is read.
   await parts.records.settled(parsed.hello.nodeId)
   return checkHello(parsed.hello, accountId, parts).catch((cause: unknown) => {
     throw new ApiError('not_ready', 'Nodes cannot be looked up at the moment, try again', { cause })

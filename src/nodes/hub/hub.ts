@@ -42,7 +42,7 @@ type HubStatus = {
   /** Connected nodes that get calls. */
   readonly serving: number
   readonly slotsInUse: number
-  /** Runs that have not ended, including runs that only drain. */
+  /** Runs that have not ended, including runs whose remaining frames are discarded. */
   readonly runs: number
   readonly queued: number
   readonly probes: number
@@ -84,7 +84,7 @@ export type Hub = {
 
 export type HubOptions = Pick<ProbeOptions, 'checkImage'> & {
   readonly nodes: ConnectionRegistry
-  /** Id of this process in the list of living processes. A lost lease changes the id. */
+  /** Id of this process in the list of living processes. The id changes if the lease is lost. */
   readonly processId: () => string
   /**
    * Models that nodes have offered before. A call for such a model is not the caller's error, even
@@ -103,9 +103,7 @@ export type HubOptions = Pick<ProbeOptions, 'checkImage'> & {
   readonly random: () => number
   /** Null: the service has no other gateways. */
   readonly bus?: Bus | null
-  /**
-   * Opens a reader for a chat request from another gateway. The reader checks the node's answer.
-   */
+  /** Returns a reader that checks the node's answer to another gateway's chat request. */
   readonly judge?: (request: JsonObject) => AnswerReader
   /** Makes an unguessable UUID for request ids and nonces. */
   readonly makeId: () => string
@@ -113,7 +111,7 @@ export type HubOptions = Pick<ProbeOptions, 'checkImage'> & {
 }
 
 /**
- * Starts the only timer of the hub. Chat and images have separate indexes and queues, so the same
+ * Starts the hub and its only timer. Chat and images have separate indexes and queues: the same
  * name can mean a chat model and an image model.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: parts, put together in one place
@@ -411,8 +409,8 @@ function reduceRun(
       node.cancel(run)
       break
     case 'abandoned':
-      // The caller left before the first token, and the node has sent nothing until now. So the
-      // node has failed.
+      // The caller left before the first token, and the node still sent no token until its
+      // deadline. This counts as a failure of the node.
       if (run.result?.kind === 'left' && !run.hasBegun())
         node.health.failed(run.options.offer.model)
       break
@@ -427,7 +425,7 @@ function reduceRun(
 
 function conclude({ health }: NodeConnection, run: Run, result: RunResult): void {
   run.options.offer.speed = run.speedAfter(result)
-  // The prober judges the runs of its probes.
+  // The prober itself evaluates the runs of its probes.
   if (run.options.isProbe || result.kind === 'left') return
   const { model } = run.options.offer
   if (result.kind === 'done') health.succeeded(model)

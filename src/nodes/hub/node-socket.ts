@@ -29,13 +29,13 @@ type NodeSocketOptions = {
   readonly limits: NodeLimits
   readonly log: Logger
   readonly countNodes: () => number
-  /** From this call on, the function owns `socket`. `stream` is the socket below the WebSocket. */
+  /** The function owns `socket` when it is called. `stream` is the socket below the WebSocket. */
   readonly onNode: (socket: WebSocket, node: AcceptedNode, key: string, stream: Duplex) => void
 }
 
 /**
- * Maximum number of buffered segments of one message. A node can send tiny segments, and each
- * segment takes memory.
+ * Maximum number of buffered packets of one message. A node can send tiny packets, and each packet
+ * takes memory.
  */
 const BUFFERED_CHUNKS_MAX = 4_096
 const FRAGMENTS_MAX = 1_024
@@ -124,7 +124,7 @@ function openServer(
   limits: NodeLimits,
   { frameBytesMax, chunksMax }: { readonly frameBytesMax: number; readonly chunksMax: number },
 ): WebSocketServer {
-  // A literal argument would be refused, because the types have no closeTimeout yet.
+  // A variable, because the compiler refuses closeTimeout in a literal: the types lack it.
   const options = {
     noServer: true,
     clientTracking: true,

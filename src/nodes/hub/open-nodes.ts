@@ -22,7 +22,7 @@ export type ServingNodes = Pick<Hub, 'handleUpgrade' | 'disconnect' | 'status' |
   readonly images?: Hub['images']
   /** Absent when nodes are not shared with other gateways. */
   readonly drain?: Hub['drain']
-  /** All calls that need nodes must have ended. */
+  /** Call this after all calls that need nodes have ended. */
   stop(): Promise<void>
 }
 

@@ -8,9 +8,9 @@ import type { NodeLimits } from '../runs/limits.ts'
 import type { NodeSlot, Offer } from '../runs/offer.ts'
 import { tokensPerSecondOf } from '../runs/speed.ts'
 
-/** Sends nodes short questions, and judges the answers by the gateway's own measurements. */
+/** Sends nodes short questions, and checks the answers by the gateway's own measurements. */
 type Prober = {
-  /** Probes beyond the limit stay due. */
+  /** Starts due probes up to the limit. A later call starts the rest. */
   probeDue(nodes: Iterable<NodeConnection>): void
   running(): number
   stop(): void
@@ -37,9 +37,9 @@ export type ProbeOptions = {
 }
 
 /**
- * Probes at most `probesMax` nodes at once. A probe takes a slot, like any other run. A dishonest
- * node may recognise a probe by its question and answer it better than calls, so calls are measured
- * too.
+ * Probes at most `probesMax` nodes at once. A probe takes a slot, like any other run. Callers' runs
+ * are measured too, because a dishonest node may recognise a probe by its question, and answer only
+ * probes well.
  */
 export function createProber(options: ProbeOptions): Prober {
   const { limits } = options

@@ -14,8 +14,8 @@ type KeyWatch = {
 }
 
 /**
- * Maximum number of simultaneous checks. With many more keys, a round takes longer than its
- * interval.
+ * Maximum number of simultaneous checks. A round over thousands of keys may take longer than the
+ * interval between rounds.
  */
 export const KEYS_CHECKED_MAX = 32
 

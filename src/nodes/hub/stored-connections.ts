@@ -12,14 +12,14 @@ type StoredConnections = {
   /** Stores that the connected nodes are still connected. */
   markSeen(): void
   /**
-   * Ends the connections that dead processes left. If this process has a new id, its old id counts
-   * as dead, so it stores its connections under the new id.
+   * Ends the stored connections of dead processes. If this process has a new id, its old id counts
+   * as dead. In this case, stores the connections of this process again, under the new id.
    */
   endAbandoned(): void
 }
 
 const SEEN_BATCH_MAX = 1_000
-/** Stands for the node id in a write about many nodes. No node has an empty id. */
+/** Takes the place of the node id in a write about many nodes. No node has an empty id. */
 const ALL_NODES = ''
 
 /** `processId` changes when the process loses its lease. `now` is Unix milliseconds. */
@@ -81,7 +81,7 @@ export function createStoredConnections({
       const count = await registry.endAbandoned()
       if (count > 0) log.info({ count }, 'nodes of a gateway that is gone are disconnected')
     } catch {
-      // The lease's renewal reports that the database is away. The next round tries again.
+      // The renewal of the lease already reports a lost database. The next round tries again.
     } finally {
       isEnding = false
     }

@@ -20,7 +20,7 @@ const RECONNECT = 3
 const NONCE_LENGTH_MAX = 64
 const ECHOED_NONCE_LENGTH_MAX = 256
 
-/** A health answer that lists more GPUs is malformed. */
+/** Maximum number of GPUs in a health answer. A longer list is malformed. */
 export const GPUS_MAX = 64
 
 /** Load of a machine, percent from 0 to 100, one decimal. */
@@ -49,8 +49,8 @@ export type NodeLoad = {
 
 export type GatewayControl =
   /**
-   * The node answers with a `pong` that has the same nonce. The protocol requires the other
-   * members, which describe earlier pings.
+   * The node answers with a `pong` that has the same nonce. The protocol requires `rttMs` and the
+   * members after it, which describe earlier pings.
    */
   | {
       readonly kind: 'ping'
@@ -133,7 +133,7 @@ function encode(protocol: string, type: number, members: JsonObject): string {
   })
 }
 
-/** A gateway's control frame as nodes use it: without the figures of a ping. */
+/** A gateway's control frame with only the members that nodes use. */
 export type AskedControl =
   | { readonly kind: 'ping' | 'health'; readonly nonce: string }
   | { readonly kind: 'reconnect' }

@@ -29,8 +29,8 @@ export const LARGE_FRAME_BYTES_MAX = 16 * 1024 * 1024
 export const IMAGE_FRAME_BYTES_MAX = 32 * 1024 * 1024
 
 /**
- * Status codes that an error may have. Any other value is read and written as 500, because the
- * public client accepts only these.
+ * Status codes that the public client accepts in an error. Any other status is read and written as
+ * 500.
  */
 export const FAULT_STATUS_CODES: ReadonlySet<number> = new Set([
   400, 401, 403, 404, 409, 422, 429, 500,
@@ -44,7 +44,7 @@ const REQUEST_ID_LENGTH_MAX = 64
 const ECHOED_ID_LENGTH_MAX = 256
 const PROTOCOL_LENGTH_MAX = 64
 
-/** A run's error that a node reports. After reading, its text is short and printable. */
+/** An error that a node reports for a run. The reader makes `message` short and printable. */
 export type NodeFault = {
   readonly statusCode: number
   readonly message: string
@@ -52,7 +52,7 @@ export type NodeFault = {
   readonly retryAfterSeconds: number | null
 }
 
-/** A request names no model, because the connection of a DIFFUSION node has only one model. */
+/** An image request. The model is missing, because a DIFFUSION node's connection has one model. */
 export type ImageRequest = {
   readonly prompt: string
   /** The image to change, base64. Null when a new image is requested. */
@@ -62,10 +62,10 @@ export type ImageRequest = {
   readonly size: string
 }
 
-/** Maximum bytes of a frame besides its request: id, member names, numbers and brackets. */
+/** Maximum size of a frame without its request: id, member names, numbers and brackets. */
 const ENVELOPE_BYTES = 256
 
-/** Most of a chat frame's text is made once. Each try only adds its id. */
+/** A chat request as the text of a frame. The text is made once, and each try adds its own id. */
 type ChatFrame = {
   /** Size of the request in UTF-8, bytes. */
   readonly requestBytes: number
@@ -225,7 +225,7 @@ export type ChatRunFrame = {
   readonly status: 'running' | 'done' | 'failed' | 'none'
 }
 
-/** An answer with images. Their number and content are not checked yet. */
+/** An answer with images. The number and content of the images are not checked yet. */
 export type ImageRunFrame = {
   readonly kind: 'image'
   readonly requestId: string
@@ -341,7 +341,7 @@ function statusCodeOf(code: Json | undefined): number | null {
   return typeof code === 'number' && FAULT_STATUS_CODES.has(code) ? code : null
 }
 
-/** At most a day, because the node chooses the value. Null for an invalid value. */
+/** Returns seconds, at most a day, because the node chooses the value. Null if it is invalid. */
 function retryAfterOf(value: Json | undefined): number | null {
   return isCount(value) ? Math.min(value, RETRY_BELIEVED_SECONDS_MAX) : null
 }

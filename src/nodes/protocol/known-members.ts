@@ -25,10 +25,10 @@ export const CHAT_MEMBERS = [
 
 /**
  * Members of a chat request that every node accepts: the members of the interface (2.1) and of
- * OpenAI's current API. The public client passes the request to OpenAI's library as named
+ * OpenAI's current API. The public client passes them to OpenAI's Python library as named
  * arguments. Any other member causes a TypeError there, except `extra_body`, `extra_headers`,
- * `extra_query` and `timeout`, which would change the call itself. Source: OpenAI's API reference,
- * "Create chat completion". `chat.completions.create` of its Python library has the same names.
+ * `extra_query` and `timeout`, which would change the HTTP request. Source: OpenAI's API reference,
+ * "Create chat completion". The library's `chat.completions.create` has the same names.
  */
 export const KNOWN_MEMBERS: ReadonlySet<string> = new Set([
   ...CHAT_MEMBERS,

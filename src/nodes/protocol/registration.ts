@@ -16,7 +16,7 @@ export const NODE_NAME_LENGTH_MAX = 40
 const HARDWARE_TEXT_LENGTH_MAX = 256
 const VERSION_LENGTH_MAX = 64
 
-/** The interface sets no limit. This is more than any machine has, and sums stay exact. */
+/** Our own limits, above the values of any machine. Sums of such values stay exact. */
 const HARDWARE_COUNT_MAX = 1_000_000
 const HARDWARE_SIZE_MAX = 1_000_000_000_000
 const NETWORK_SPEED_MAX = 1_000_000_000
@@ -30,7 +30,7 @@ const count = boundedInteger({ min: 0, max: HARDWARE_COUNT_MAX })
 const size = boundedInteger({ min: 0, max: HARDWARE_SIZE_MAX })
 const speed = z.number().min(0).max(NETWORK_SPEED_MAX)
 
-/** Null: the machine lacks the part (a GPU), or did not measure the value (a speed). */
+/** Null: the machine lacks the part (a GPU), or the agent did not measure the value (a speed). */
 const hardwareMembers = {
   gpu_model: hardwareText.nullable(),
   vram: size.nullable(),
@@ -152,7 +152,7 @@ const HISTORY_HOURS_DEFAULT = 24
 /** Hourly figures are kept for 30 days. */
 const HISTORY_HOURS_MAX = 30 * 24
 
-/** Asks for the current hour and the hours before it. */
+/** Query for `hours` hours up to and including the current hour. */
 export const nodeHistoryQuery = z.object({
   node_id: nodeId,
   hours: integerText({ min: 1, max: HISTORY_HOURS_MAX }).default(HISTORY_HOURS_DEFAULT),

@@ -18,9 +18,9 @@ type RemoteMedia = {
  * Finds an address that a backend would fetch, in a request of any dialect. Null: the request
  * contains all its media. Prefers an address that is not http or https.
  *
- * The caller chooses the address, and servers near the backend may trust the backend. Backends also
- * read members that the interface lacks, such as `video_url`, and ignore a part's type. So an
- * address counts in every member of a content part, except in members with words.
+ * An address is a danger: the caller chooses it, and servers in the backend's network may trust the
+ * backend. Backends ignore the type of a content part, and read members that the interface lacks,
+ * such as `video_url`. Therefore every member of a part is searched, except members with words.
  */
 export function remoteMediaOf(request: JsonObject): RemoteMedia | null {
   let web: RemoteMedia | null = null
@@ -39,7 +39,7 @@ function* listPlaces(request: JsonObject): Generator<readonly [Json, string]> {
     for (const [at, entry] of isJsonArray(entries) ? entries.entries() : [])
       for (const name of ['content', 'output', 'server_url'] as const) {
         const value = isJsonObject(entry) ? memberOf(entry, name) : undefined
-        // A string is only text, except in server_url.
+        // Backends read a string here as text and fetch nothing, except in server_url.
         if (isJsonArray(value) || isJsonObject(value)) yield [value, `${list}.${at}.${name}`]
         else if (name === 'server_url' && value !== undefined)
           yield [{ [name]: value }, `${list}.${at}`]
@@ -79,8 +79,8 @@ const SAID: ReadonlySet<string> = new Set(['input', 'citations', 'annotations'])
 const WORDS: ReadonlySet<string> = new Set(['text', 'refusal'])
 
 /**
- * True if a member is an address. With a name for addresses, every text except a data URL is an
- * address. With any other name, the form of the text decides.
+ * True if a member's text is an address. In a member such as `url` or `uri`, every text except a
+ * data URL is an address. In any other member, an address begins with a scheme and `://`.
  */
 function isAddress(name: string, text: string): boolean {
   if (WORDS.has(name) || /^data:/i.test(text)) return false

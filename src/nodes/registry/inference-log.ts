@@ -57,7 +57,7 @@ export function createInferenceLog({
   }
 }
 
-/** How long single inferences and hourly sums are kept. Counts are kept forever. */
+/** How long single inferences and hourly sums are kept. Total counts are never removed. */
 export const INFERENCE_AGE_MAX_SECONDS = 30 * DAY_SECONDS
 
 const PRUNE_INTERVAL_MS = 60 * 60 * 1000

@@ -74,7 +74,7 @@ export type InferencesStore = {
   history(nodeId: string, from: number): Promise<readonly NodeHour[]>
   /** Calls of the last day, for each node of the account that served calls. */
   servedDay(accountId: string, now: number): Promise<ReadonlyMap<string, number>>
-  /** Here, the last day begins at a full minute. */
+  /** Counts the calls of the last day. This day begins at a full minute. */
   network(now: number): Promise<{ readonly inferencesDay: number }>
   /**
    * Removes inferences and hourly sums that are older than `before`. Keeps the last COMPLETED_MAX
@@ -251,7 +251,7 @@ function toCompleted(row: Selectable<Tables['inferences']>): CompletedInference 
   }
 }
 
-/** Uses an index, so the time grows only with the number of nodes and of removed rows. */
+/** Uses an index: the time depends only on the number of nodes and of removed rows. */
 async function prune(
   queries: Queries,
   { before, now }: { readonly before: number; readonly now: number },

@@ -1,7 +1,7 @@
 import type { InferencesStore } from './inferences-store.ts'
 import type { NodesStore } from './nodes-store.ts'
 
-/** Figures are kept this long, because new figures need a read of all connected nodes. */
+/** Figures are read again after this time. Each read covers all connected nodes. */
 export const NETWORK_AGE_MAX_MS = 2_000
 
 /** The JSON value of the answer (interface facts). The throughputs are the nodes' claims. */

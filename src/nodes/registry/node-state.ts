@@ -18,8 +18,8 @@ export type NodeState = (typeof NODE_STATES)[number]
 export type ProbeOutcome = 'healthy' | 'slow' | 'failed'
 
 /**
- * Computes the state of a connecting node from its stored state, which is null for a node that
- * never connected. A stored RUNNING… counts as stopped, because the gateway was killed.
+ * Returns a connecting node's state from its stored state, which is null for a node that never
+ * connected. A stored RUNNING… counts as stopped, because a killed gateway stores no stop.
  */
 export function startState(state: NodeState | null): NodeState {
   switch (state) {
@@ -54,7 +54,7 @@ export function stopState(state: NodeState): NodeState {
 }
 
 /**
- * A node that is being verified and gave no answer keeps its state and is probed again. Only the
+ * After a failed probe, a RUNNING_BENCHMARKING node keeps its state and is probed again. Only the
  * operator changes a disabled node.
  */
 export function probeState(state: NodeState, outcome: ProbeOutcome): NodeState {

@@ -8,12 +8,12 @@ import { isNodeState, NODE_STATES, type NodeState, stopState } from './node-stat
 /** Archived nodes count too. A list of nodes has no pages, so the number of nodes needs a limit. */
 export const NODES_PER_ACCOUNT_MAX = 20_000
 
-/** Maximum number of remembered models whose nodes are not connected. */
+/** Maximum number of models that `offeredModels` returns. */
 const OFFERED_MODELS_MAX = 10_000
 
 export const BENCHMARKS_PER_NODE_MAX = 100
 
-/** Nodes choose the names of models, so the figures need a limit. */
+/** Limits the models in NetworkFigures, because nodes choose the names of models. */
 const NETWORK_MODELS_MAX = 500
 
 /** A contributed node. Times are Unix seconds. */
@@ -61,7 +61,7 @@ type NetworkFigures = {
   readonly models: readonly { readonly model: string; readonly tokensPerSecond: number }[]
 }
 
-/** Because of the connection's id, a late write for an earlier connection has no effect. */
+/** Identifies one connection, so that a late write for an earlier connection has no effect. */
 export type ConnectionOfNode = { readonly nodeId: string; readonly connectionId: string }
 
 export type BegunConnection = ConnectionOfNode & {
@@ -88,8 +88,8 @@ export type NodesStore = {
   /** The node may belong to any account. */
   find(nodeId: string): Promise<StoredNode | null>
   /**
-   * Oldest first, including archived nodes. `benchmark` is the newest. `speeds` has the tokens per
-   * second of the models that the node serves now.
+   * Oldest first, including archived nodes. `benchmark` is the node's newest benchmark. `speeds`
+   * has the tokens per second of the models that the node serves now.
    */
   list(accountId: string): Promise<readonly ListedNode[]>
   /** Changes the members that are not null. Null when the node does not exist. */
@@ -115,17 +115,17 @@ export type NodesStore = {
    */
   setState(connection: ConnectionOfNode, state: NodeState): Promise<void>
   /**
-   * Stores that a node's connection began, and the models that the node serves. The connection
-   * replaces an earlier one, even of another process. The earlier uptime ends when the node was
-   * last seen. With `takes` 'when_free', no connection is replaced. False if the connection was not
-   * stored: 'when_free' found another connection, or the node is unknown or archived.
+   * Stores the start of a node's connection, and the models that the node serves. Replaces an
+   * earlier connection, even to another process: its uptime ends when the node was last seen. With
+   * `takes` 'when_free', replaces no connection. False if the connection was not stored:
+   * 'when_free' found another connection, or the node is unknown or archived.
    */
   markConnected(connection: BegunConnection, takes?: 'always' | 'when_free'): Promise<boolean>
   /**
-   * Stores that connections still exist, and which process has them. After a kill of the gateway,
-   * their uptime counts up to this time. Returns the ids of the nodes that still have these
-   * connections. The other connections were replaced, or ended by a gateway that treated this
-   * process as dead.
+   * Stores that connections still exist, and the process to which the nodes are connected. If the
+   * process is killed later, the uptime of these connections ends at `at`. Returns the ids of the
+   * nodes that still have these connections. The other connections were replaced, or ended by a
+   * gateway that treated this process as dead.
    */
   markSeen(
     connections: readonly ConnectionOfNode[],
@@ -140,20 +140,20 @@ export type NodesStore = {
     end: { readonly at: number; readonly state: NodeState },
   ): Promise<void>
   /**
-   * Ends the connections whose process is dead, at the time when their nodes were last seen.
+   * Ends the connections whose process is dead. Their uptime ends when the node was last seen.
    * Changes the states of these nodes to STOPPED…. Returns the number of ended connections. Any
    * gateway may call this at any time, because each connection is ended only once.
    */
   endAbandoned(): Promise<number>
-  /** Counts nodes that are connected to any living gateway of this database. */
+  /** Reads the figures. Only connections to living gateways of this database count. */
   network(): Promise<NetworkFigures>
-  /** Models with benchmarks, sorted by name. Nodes may serve these models when they connect. */
+  /** Models for which nodes have stored a benchmark, sorted by name. */
   offeredModels(): Promise<readonly string[]>
 }
 
 /**
- * Opens the store on the database's shared connections, for any number of gateways. A row belongs
- * to the connection that was stored last, while that connection's process is alive.
+ * Opens the store on the database's shared connections, for any number of gateways. The newest
+ * stored connection of a node counts while the connection's process is alive.
  */
 export function createNodesStore(
   { queries }: Pick<Database, 'queries'>,
@@ -271,9 +271,8 @@ function unlessDisabled(state: NodeState): RawBuilder<string> {
 }
 
 /**
- * Skips a row while another gateway is ending a connection in that row. The processes are read
- * once, before the rows. If a row changes while this statement waits for it, the row's new content
- * decides.
+ * Skips a node whose row another gateway is changing. A process that loses its lease during this
+ * statement counts as alive. If a row changed before this statement locked it, the new row counts.
  */
 async function endAbandoned(queries: Queries, clock: StoreClock): Promise<number> {
   const { numAffectedRows } = await sql`
@@ -302,8 +301,8 @@ async function insertNode(
 }
 
 /**
- * The row is locked before it is read. So of two equal updates at the same time, only one reports a
- * change.
+ * Locks the row before reading it. If two equal updates run at the same time, only one of them
+ * reports a change.
  */
 async function updateNode(
   queries: Queries,

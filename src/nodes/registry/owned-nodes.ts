@@ -228,7 +228,7 @@ function describeHour(hour: NodeHour) {
   }
 }
 
-/** At least 0: by our clock, the connection may start in the future. */
+/** At least 0, because `connectedSince` may come from another gateway's clock. */
 function runDurationSeconds({ connectedSince }: StoredNode, now: number): number {
   return connectedSince === null ? 0 : Math.max(0, now - connectedSince)
 }
@@ -238,8 +238,8 @@ const NODE_ID_WORDS = 5
 
 /**
  * Joins five words from BIP-39's English list by `_`. The id is not a secret. Among a million
- * nodes, two have the same id with a chance of 1 in 72,000. So the caller must try again if the id
- * is taken.
+ * nodes, the chance of two equal ids is 1 in 72,000, so the caller must try again if the id is
+ * taken.
  */
 export function makeNodeId(random: (length: number) => Uint8Array): string {
   const bytes = random(2 * NODE_ID_WORDS)

@@ -63,7 +63,7 @@ export function nodeRoutes({
   readonly network: NetworkStats
 }): readonly Route[] {
   const node = { tag: 'Nodes', scope: 'nodes', errors: ['not_found'] } as const
-  /** Options of the calls that every agent makes at each start. */
+  /** Options of the routes that every agent calls at each start. */
   const agent = { ...node, isRoutine: true }
   const admission = createAdmission({ callsMax: REGISTRY_CALLS_MAX, bytesMax: REGISTRY_BYTES_MAX })
   const bytesMax = NODE_BODY_BYTES_MAX

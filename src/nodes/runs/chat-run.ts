@@ -18,8 +18,8 @@ import {
 import { boundUsage, mediaBytesOf, promptTokensMax } from './usage-claim.ts'
 
 /**
- * Both methods throw FormatError for a malformed answer. The node then counts as failed, and before
- * the first token another node replaces it.
+ * Checks a node's answer. Both methods throw FormatError for a malformed answer. The node has then
+ * failed. Before the first token, the call continues with another node.
  */
 export type AnswerReader = {
   /** Returns the chunks that are sent instead of the node's chunk. */
@@ -28,7 +28,7 @@ export type AnswerReader = {
   finish(): void
 }
 
-/** A chat request in the form for nodes. Its text is made only once, even for several tries. */
+/** A chat request in the form for nodes. Its text is made once, for all tries. */
 export type ChatQuestion = {
   readonly request: JsonObject
   /** Upper limit of the frame's size in UTF-8. */
@@ -39,7 +39,7 @@ export type ChatQuestion = {
   readonly promptTokensMax: number
   /** The request's `n`. */
   readonly choices: number
-  /** Null for a chat completion, which is always streamed. */
+  /** Null for chat completions. A node always streams chat completions. */
   readonly dialect: NodeDialect | null
   /** True if the node answers only when the whole answer is made. */
   readonly isWhole: boolean
@@ -74,12 +74,12 @@ export class ChatRun extends Run {
   declare readonly options: ChatRunOptions
   /** Resolves at the first token. Rejects with DispatchError, or the signal's reason. */
   readonly firstToken: Promise<void>
-  /** The node's claim, cut to plausible values. */
+  /** The node's claim, limited to plausible values. */
   private usage: JsonObject | null = null
   private textLength = 0
   private tokenChunks = 0
   private bytes = 0
-  /** The caller got its result at `sinceMs`. `bytes` arrived later. */
+  /** `sinceMs`: when the caller got its result. `bytes`: size of the frames after this time. */
   private late = { sinceMs: 0, bytes: 0 }
   private firstTokenAtMs: number | null = null
   private lastTokenAtMs = 0
@@ -98,7 +98,7 @@ export class ChatRun extends Run {
         : openEventFacts()
     this.unfinished = new Set(Array.from({ length: question.choices }, (_, index) => index))
     this.firstToken = this.first.promise
-    // Without this handler, a rejection after the caller has left would be unhandled.
+    // If the caller has left, no other code handles a rejection of `firstToken`.
     this.firstToken.catch(() => {})
   }
 
@@ -106,7 +106,7 @@ export class ChatRun extends Run {
     return this.queue.batches
   }
 
-  /** Null when no token arrived, and for a whole answer, which comes without single tokens. */
+  /** Null when no token arrived, and for a whole answer, whose tokens arrive together. */
   times(): RunTimes | null {
     const { startedAtMs, firstTokenAtMs, lastTokenAtMs } = this
     if (firstTokenAtMs === null || this.options.question.isWhole) return null
@@ -118,7 +118,7 @@ export class ChatRun extends Run {
     }
   }
 
-  /** False if, after the run's end, the node sends more than is allowed. */
+  /** False if the node sends more than the allowed number of bytes after the run's end. */
   receive(frame: ChatRunFrame, bytes: number): boolean {
     if (this.phase === 'closed') return true
     if (!this.measure(bytes)) return false
@@ -133,7 +133,7 @@ export class ChatRun extends Run {
     return true
   }
 
-  /** A too large answer ends only its own run, because the run's caller chose the length. */
+  /** An answer that is too large ends only its own run, because its caller chose the length. */
   private measure(bytes: number): boolean {
     if (this.result !== null) {
       this.late.bytes += bytes

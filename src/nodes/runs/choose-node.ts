@@ -6,27 +6,27 @@ export type NodeIndex<Node> = {
   add(node: Node): void
   remove(node: Node): void
   /**
-   * Call this when another gateway lost a model's nodes. They should connect again within
-   * `returnMs`.
+   * Call this when another gateway no longer offers its nodes of a model. These nodes should
+   * connect again within `returnMs`.
    */
   expectReturn(model: string): void
   isReturning(model: string): boolean
   /** Must be called when a node's state, slots or circuit have changed. */
   update(node: Node): void
   /**
-   * Chooses the offer with the shortest expected time: of all offers if they are few, else of two
-   * random offers.
+   * Chooses the offer with the shortest expected time. Compares all offers if they are few, else
+   * two random offers.
    */
   pick(model: string, isExcluded: (node: Node) => boolean): Offer<Node> | null
   /** Also true for models that nodes offered before this process started. */
   isKnown(model: string): boolean
-  /** True if a node of the model is RUNNING and not set aside. */
+  /** True if at least one node of the model gets calls. */
   isServed(model: string): boolean
-  /** Counts connected nodes in any state. The next two methods also count nodes in any state. */
+  /** Counts connected nodes in any state, as the next two methods do. */
   connected(model: string): number
   connectedLarge(model: string): number
   connectedWith(model: string, ability: string): number
-  /** Models with nodes that are RUNNING and not set aside, sorted by name. */
+  /** Models of which at least one node gets calls, sorted by name. */
   models(): readonly { readonly model: string; readonly nodes: number }[]
 }
 
@@ -39,7 +39,7 @@ type ModelOffers<Node> = {
   large: number
   readonly abilities: Map<string, number>
   running: number
-  /** Unix milliseconds. Until then, nodes that another gateway lost are expected back. */
+  /** Unix milliseconds. Until this time, nodes of a lost gateway should connect again. */
   returnUntilMs: number
   readonly available: Offer<Node>[]
 }
@@ -90,7 +90,7 @@ export function createNodeIndex<Node extends OfferingNode<Node>>({
         offers.connected++
         if (node.takesLargeFrames) offers.large++
         countAbilities(offers.abilities, node, 1)
-        // The map is in order of use, so that the model that was unused longest is removed first.
+        // The map is in order of use: the model that was unused longest is removed first.
         models.delete(model)
         models.set(model, offers)
       }
@@ -172,7 +172,7 @@ function placeOffer<Node>(
   offer.position = -1
 }
 
-/** Null when a few draws fail. This is rare, because at most two nodes are excluded. */
+/** Null if every try finds an excluded node. This is rare: at most two nodes are excluded. */
 function draw<Node>(
   available: readonly Offer<Node>[],
   isExcluded: (node: Node) => boolean,

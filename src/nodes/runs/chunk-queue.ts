@@ -1,12 +1,12 @@
 import type { JsonObject } from '../../../attestation/json/value.ts'
 
 /**
- * Size of a full batch. A slow caller has limited time for each write, and a batch is in memory
- * twice during its write.
+ * Maximum size of a batch, except for its last frame. A slow caller has limited time for each
+ * write, and a write holds two copies of the batch in memory.
  */
 export const BATCH_BYTES_MAX = 64 * 1024
 
-/** `bytes`: size of the chunks' frames, and of earlier frames that had no chunk. */
+/** `bytes`: size of the chunks' frames, and of the frames without chunks before them. */
 export type ChunkBatch = { readonly chunks: readonly JsonObject[]; readonly bytes: number }
 
 /** A node adds chunks, and one caller takes them. */

@@ -37,23 +37,23 @@ import type { Run, RunEvent } from './run.ts'
 import { createEndedRuns, createStrayBudget, type StrayBudget } from './stray-frames.ts'
 
 /**
- * Maximum number of remembered ended runs. A usage chunk may end a run before its final frame
- * (status 2) arrives.
+ * Maximum number of remembered ended runs. A run can end at a usage chunk. Its final frame (status
+ * 2) then arrives later.
  */
 const ENDED_RUNS_MAX = 64
 
-/** Features by which a node is chosen for a call. */
+/** A call may need one of these features, and then only nodes with the feature are chosen. */
 const CHOSEN_BY = ['remote-media', ...NODE_DIALECTS] as const
 
 export type AcceptedNode = NodeHello & {
   readonly accountId: string
-  /** At the start of the connection. */
+  /** The node's state at the start of the connection. */
   readonly state: NodeState
   readonly vramMb: number | null
 }
 
 export type NodeEvent =
-  /** The node may have started or stopped getting calls, or have another number of free slots. */
+  /** The node's free slots or its availability may have changed. */
   | { readonly kind: 'changed' }
   /** The node may have a slot for a waiting caller. */
   | { readonly kind: 'free' }
@@ -70,8 +70,8 @@ export type HubLink = {
   /** From 0 to below 1. */
   readonly random: () => number
   /**
-   * Makes unguessable ids: a node must not know other nodes' request ids, or answer a ping that it
-   * did not get.
+   * Makes unguessable ids. A node must not guess other nodes' request ids, or the nonce of a ping
+   * that it did not get.
    */
   readonly makeId: () => string
   readonly log: Logger
@@ -82,7 +82,7 @@ export type HubLink = {
   report(node: NodeConnection, event: NodeEvent): void
 }
 
-/** The connection adds the options that are omitted here. */
+/** Options of a run, except the options that the connection itself sets. */
 export type Start<Options> = Omit<
   Options,
   'id' | 'limits' | 'now' | 'emit' | 'isCancellable' | 'reservation' | 'question'
@@ -102,7 +102,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   readonly abilities: ReadonlySet<string>
   /** Until this time, the node's backend is at its limit, and other nodes get calls first. */
   restsUntilMs = Number.NEGATIVE_INFINITY
-  /** Bytes that wait until the node reads them. */
+  /** Maximum number of sent bytes that the node has not read yet. */
   private readonly waitingBytesMax: number
   private readonly hub: HubLink
   private readonly socket: WebSocket
@@ -110,17 +110,17 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   private readonly strays: StrayBudget
   private readonly runs = new Map<string, Run>()
   private readonly ended = createEndedRuns(ENDED_RUNS_MAX)
-  /** Null for a chat node. */
+  /** Measures frames with images. Null for a chat node. */
   private readonly meter: FrameMeter | null
-  /** Memory for requested images. */
+  /** Bytes that are reserved for the images of running calls. */
   private reservedBytes = 0
   private isDraining = false
   private isGone = false
 
   /**
    * `stream` is the socket below the WebSocket. A DIFFUSION node may send a large frame only after
-   * the gateway has reserved memory for the answer. So all frames together need at most the image
-   * budget and one small frame for each node.
+   * the gateway has reserved memory for the answer. This limits the memory for all frames to the
+   * image budget, and one small frame for each node.
    */
   constructor(socket: WebSocket, stream: Duplex, accepted: AcceptedNode, hub: HubLink) {
     this.socket = socket
@@ -190,12 +190,12 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     return this.takesLargeFrames && this.socket.bufferedAmount + frameBytes <= this.waitingBytesMax
   }
 
-  /** Default: any model. */
+  /** True if the node has a free slot and serves `model`. Default: any model. */
   isAvailable(model?: string): boolean {
     return this.isServing(model) && this.slots.inUse() < this.slots.capacity
   }
 
-  /** Default: any model. */
+  /** True if the node gets calls for `model`. Default: any model. */
   isServing(model?: string): boolean {
     const isGoing = this.isGone || this.isDraining || this.liveness.isLeaving()
     return !isGoing && this.health.isServing(model)
@@ -206,14 +206,14 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     return this.liveness.load()
   }
 
-  /** From now on, the run owns the slot. */
+  /** Starts a run, which itself releases the slot. */
   chat(question: ChatQuestion, start: Start<ChatRunOptions>): ChatRun {
     const run = new ChatRun({ ...start, ...this.ownOptions(), question })
     this.open(run, question.frameOf(run.id, this.traceparent()))
     return run
   }
 
-  /** Without memory for another answer, returns null and releases the slot. */
+  /** Returns null and releases the slot if there is no memory for another answer. */
   draw(start: Start<ImageRunOptions>): ImageRun | null {
     const { imageBudget, limits } = this.hub
     const reservation = imageBudget.reserve(answerBytesOf(start.request, limits.imageFrameBytesMax))
@@ -229,7 +229,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
 
   cancel(run: Run): void {
     if (this.isGone || !this.isCancellable) return
-    // `post` would end the connection of a slow node. A caller who leaves must not cause this.
+    // `post` would end the connection of a slow node, only because a caller left.
     this.socket.send(encodeGatewayControl(this.nodeId, { kind: 'cancel', requestId: run.id }))
   }
 
@@ -301,12 +301,12 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     for (const run of [...this.runs.values()]) run.fail(error)
   }
 
-  /** True after the node's close frame, until the socket is closed. No frame follows. */
+  /** True from the node's close frame until the socket is closed. No more frames arrive. */
   private isClosing(): boolean {
     return !this.isGone && this.socket.readyState !== this.socket.OPEN
   }
 
-  /** Models for which callers wait for this node's answer. */
+  /** Models of the runs whose callers still wait for this node. */
   private answeredModels(): ReadonlySet<string> {
     const waited = [...this.runs.values()].filter((run) => run.isWaitedFor())
     return new Set(waited.map(({ options }) => options.offer.model))
@@ -403,7 +403,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     }
   }
 
-  /** A node can send many thousands of pings per second, so unexpected pings have a cost. */
+  /** Counts unexpected pings, because a node can send many thousands of them per second. */
   private takePing(isExpected: boolean): void {
     if (this.isGone) return
     this.liveness.received()
@@ -415,7 +415,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     this.expel(CLOSE_CODES.policy, 'Too many unexpected frames')
   }
 
-  /** Stops reading, because the node might never answer the close. */
+  /** Closes the connection, and stops reading, because the node might never answer the close. */
   private expel(code: number, reason: string): void {
     this.close(code, reason)
     this.socket.pause()

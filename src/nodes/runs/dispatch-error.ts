@@ -11,8 +11,8 @@ export const DISPATCH_CODES = [
   /** The request has an address in place of an image. No node of the model fetches addresses. */
   'remote_media',
   /**
-   * The node's backend refuses the request, with the backend's `status`. The fault is the caller's.
-   * For images, it can be the node's.
+   * The node's backend refuses the request with `status`. The request is wrong. For images, the
+   * node itself may be at fault.
    */
   'node_refused',
   /**
@@ -85,7 +85,7 @@ export function faultError(fault: NodeFault | null): DispatchError {
 
 const BUSY = 429
 
-/** These statuses mean that the request is wrong, not the node's backend or its load. */
+/** These statuses mean that the request is wrong. Other statuses concern the backend. */
 const CALLER_FAULTS: ReadonlySet<number> = new Set([400, 422])
 
 export function lostError(): DispatchError {
@@ -93,9 +93,9 @@ export function lostError(): DispatchError {
 }
 
 /**
- * True if the request may have caused the error, so that a probe must decide. Status 400 or 500 can
- * mean that the node's library does not know a member, or that its backend cannot use a tool. An
- * answer that the gateway refused can be the model's fault alone.
+ * True if it is open whether the request or the node caused the error. A probe then tests the node.
+ * Status 400 or 500 can mean that the node's library does not know a member, or that its backend
+ * cannot use a tool. If the gateway refused the answer, the model alone can be at fault.
  */
 export function mayBeRequestsFault(error: DispatchError): boolean {
   const { code, status } = error
@@ -110,8 +110,8 @@ export function mayBeRequestsFault(error: DispatchError): boolean {
 const OWN_FAULTS: ReadonlySet<number> = new Set([401, 403, 404])
 
 /**
- * A lost connection does not count here, because the connection itself records one failure for all
- * its runs.
+ * True if the error counts as a failure of the node. A lost connection is not included: the
+ * connection itself records one failure for all its runs.
  */
 export function isNodesFault({ code }: DispatchError): boolean {
   return code === 'node_failed' || code === 'first_token_timeout' || code === 'token_timeout'
@@ -121,8 +121,8 @@ export function isNodesFault({ code }: DispatchError): boolean {
 const CALLER_STATUSES: ReadonlySet<number> = new Set([400, 409, 413, 422])
 
 /**
- * Only a refusal contains the node's own words, which the caller needs to correct the request. A
- * stranger wrote these words, but they are printable and short.
+ * Returns the caller's error. Only `node_refused` contains the node's own words, which the caller
+ * needs to correct the request. The node's words are not trusted, but they are printable and short.
  */
 export function nodeCallErrorOf(error: DispatchError): ApiError {
   switch (error.code) {
