@@ -17,8 +17,8 @@ import { FetchFault } from './fetch-over-tls.ts'
 import type { CollateralOrigins, NamedBuild } from './settings.ts'
 
 /**
- * Leaves out and logs collateral that cannot be fetched. `isComplete`: every requested part came.
- * Throws only what an aborted `fetch` throws.
+ * Logs and leaves out collateral that cannot be fetched. `isComplete`: every part was fetched.
+ * Throws only the error of an aborted `fetch`.
  */
 export async function fetchCollateral(
   answer: {
@@ -97,7 +97,7 @@ async function tdxUrls(
   ]
 }
 
-/** Names of the parts of a TCB in the queries of AMD's service (AMD 57230). */
+/** AMD's names for the parts of a TCB, as its service expects them in a query (AMD 57230). */
 const SPL_NAMES = {
   fmc: 'fmcSPL',
   bootloader: 'blSPL',
