@@ -56,7 +56,7 @@ export type Settings = {
    * one after another. Resolves to true if the new settings are in use. Faults are logged.
    */
   reload(): Promise<boolean>
-  /** `isReloaded`: the last reload had no fault. `reloadedAt`: the last success, Unix seconds. */
+  /** `isReloaded`: the last reload succeeded. `reloadedAt`: last success or start, Unix seconds. */
   status(): { readonly isReloaded: boolean; readonly reloadedAt: number }
 }
 

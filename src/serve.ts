@@ -48,7 +48,7 @@ export async function serve(
   watchDescriptors(app.server.load, { log, onStarted })
   const url = await listenAt(config, app)
   let agent: Awaited<ReturnType<typeof startDemoAgent>> | null = null
-  // The app closes before the agent, because the agent serves the app's last calls.
+  // The app closes before the demonstration's node, because this node serves the app's last calls.
   onStarted(async () => {
     await app.close()
     await agent?.stop()

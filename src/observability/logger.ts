@@ -82,7 +82,7 @@ async function loadPretty(): Promise<((line: string) => string) | null> {
   return pretty?.prettyFactory({ translateTime: 'SYS:HH:MM:ss.l' }) ?? null
 }
 
-/** Values that are never logged. The comparison of names ignores case, `_` and `-`. */
+/** Members whose values are never logged. Names are compared without case, `_` and `-`. */
 const REDACTED_MEMBERS: ReadonlySet<string> = new Set([
   'authorization',
   'finetuneauthorization',
@@ -152,8 +152,8 @@ function redactValue(value: unknown, depth: number): unknown {
 }
 
 /**
- * Drivers add statements and parameters to their errors, and the JSON parser quotes its input.
- * These must not be logged.
+ * Returns what is logged of an error. Leaves out members that drivers add (statements, parameters),
+ * and messages of the JSON parser, which quote its input.
  */
 function describeError(error: Error, depth: number): Record<string, unknown> {
   const { code, cause } = error as { readonly code?: unknown; readonly cause?: unknown }

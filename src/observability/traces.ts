@@ -241,7 +241,7 @@ function genAiOf(
   return Object.fromEntries(Object.entries(attributes).filter(([, value]) => value !== undefined))
 }
 
-/** The conventions name a search only as an agent's action, so `search` is our own name. */
+/** In the conventions, a search is only an action of an agent, so the name `search` is ours. */
 const OPERATION_NAMES: Readonly<Record<InferenceFacts['operation'] & string, string>> = {
   chat: 'chat',
   embeddings: 'embeddings',

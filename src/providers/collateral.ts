@@ -111,7 +111,7 @@ const CHIP_ID_BYTES = { Milan: 64, Genoa: 64, Turin: 8 } as const
 
 /**
  * Returns URLs of AMD's Key Distribution Service. Returns an empty list for a report before version
- * 3, because it names no product, and for a report that the provider's key (VLEK) signed.
+ * 3, which names no product, and for a report that the provider's key (VLEK) signed.
  */
 function snpUrls(report: Uint8Array, { kds }: CollateralOrigins): readonly string[] {
   const { cpu, signer, chipId, tcb } = decodeSnpReport(report)

@@ -15,7 +15,7 @@ export function pause(ms: number, signal: AbortSignal): Promise<void> {
 /** The reason for aborts. An abort without a reason would create an exception with a stack. */
 const WOKEN = 'woken'
 
-/** Pause before the next round: `ms`, or after a `wake` at least `leastMs` (default 0). */
+/** Pause before the next round: `ms`. After `wake`, the pause is only `leastMs` (default 0). */
 export type LoopPause = { readonly ms: number; readonly leastMs?: number }
 
 type Loop = {

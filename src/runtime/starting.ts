@@ -3,7 +3,7 @@ export class StartFailure extends Error {
   override readonly name = 'StartFailure'
 }
 
-/** A started part gives its stop function to this. The last part that started stops first. */
+/** Called by a started part with its stop function. The part that started last stops first. */
 export type OnStarted = (stop: () => Promise<void>) => void
 
 /**

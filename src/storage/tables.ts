@@ -226,8 +226,8 @@ type AnchorRow = {
   /** The block whose proofs are in anchor_blocks. */
   readonly proven_block_hash: Uint8Array | null
   /**
-   * The first anchor of the same head. The next member is the number of anchors before this one.
-   * Null and 0 in the row of the first anchor.
+   * Relayer and nonce of the first anchor of the same head. `attempt` is the number of anchors
+   * before this one. Null, null and 0 in the row of the first anchor.
    */
   readonly origin_relayer: Generated<string | null>
   readonly origin_nonce: Generated<number | null>

@@ -231,7 +231,7 @@ async function attemptChat(
   return { nodeId: node.nodeId, batches: run.batches }
 }
 
-/** Tries one node after another. All nodes accept image frames of the same size. */
+/** Tries one node after another. All nodes have the same size limit for frames with images. */
 export async function dispatchImages<Images>(
   call: ImageNodeCall<Images>,
   parts: DispatchParts,

@@ -147,13 +147,13 @@ export type NodeLimits = {
   readonly silenceTimeoutMs: number
   readonly healthMs: number
   /**
-   * At this age of its connection, an idle node is asked to connect again, so that load balancers
+   * When its connection is this old, an idle node is asked to connect again, so that load balancers
    * can distribute the nodes again.
    */
   readonly reconnectMs: number
   /**
-   * How often nodes are stored as connected. If the gateway is killed, uptime counts up to the last
-   * time.
+   * How often nodes are stored as connected. If the gateway is killed, a node's uptime ends at the
+   * last of these times.
    */
   readonly seenMs: number
   /**
@@ -161,9 +161,7 @@ export type NodeLimits = {
    * connected.
    */
   readonly abandonedMs: number
-  /**
-   * Time between key checks. With KEY_AGE_MAX_MS, a revoked key's connections end within a second.
-   */
+  /** Time between key checks. A revoked key's connections end within this time + KEY_AGE_MAX_MS. */
   readonly keyCheckMs: number
   /** How often the registration of a connected node is read again. */
   readonly recheckMs: number

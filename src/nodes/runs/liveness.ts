@@ -132,7 +132,7 @@ function watchPings(options: LivenessOptions) {
   }
 }
 
-/** A node that stays although it was asked to leave gets calls again. It is asked again later. */
+/** Asks nodes to connect again. A node that stays gets calls again, and is asked again later. */
 function watchAge(options: LivenessOptions) {
   const { limits, makeId, actions } = options
   let reconnectAtMs = sometime(limits.reconnectMs, options)

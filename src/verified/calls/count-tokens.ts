@@ -48,8 +48,8 @@ type CountParts = {
 }
 
 /**
- * The gateway asks the provider directly: no enclave takes part, and the count has no evidence and
- * no record.
+ * Returns routes that ask the provider directly: no enclave takes part, and the count has no
+ * evidence and no record.
  */
 export function countTokensRoutes(parts: CountParts): readonly Route[] {
   const admission = createAdmission({ callsMax: COUNTS_MAX, bytesMax: COUNTS_BYTES_MAX })

@@ -137,8 +137,8 @@ const ready = z.strictObject({
 })
 
 /**
- * Returns the health routes. They need no key, so the answers contain only names of parts. If `GET
- * /healthz` does not answer, the process should be restarted. `GET /readyz` answers 200 when
+ * Returns the health routes. They need no key, and their answers contain only names of parts. If
+ * `GET /healthz` does not answer, the process should be restarted. `GET /readyz` answers 200 when
  * verified completions can be served, and otherwise 503 with the failing parts. While `isDraining`,
  * the failing parts include `stopping`, but calls are still served.
  */

@@ -75,7 +75,7 @@ export async function openCommitSession({
   enclave.forgetIdentity()
   const identity = await enclave.identity()
   const notary = checkIdentity(identity, domain)
-  // The log is read after the identity. Thus the log has all leaves that the identity shows as
+  // The log is read after the identity, so that the log has all leaves that the identity shows as
   // acknowledged.
   const log = await commits.openLog({
     notary: notary.address,

@@ -32,7 +32,7 @@ type TurnHooks = {
   onChange(): void
 }
 
-/** One committer's share in the turn for a log. */
+/** Lets one committer take and leave the turn for one log. */
 export type CommitTurn = {
   readonly notary: string
   /** Also true while it is unknown which committer has the turn. */

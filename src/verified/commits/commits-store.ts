@@ -195,9 +195,7 @@ function commitStatement(commit: Commit, content: ContentCipher | null) {
     order by r.index`
 }
 
-/**
- * Grows the log and stores its anchor. The anchor also covers earlier commits without an anchor.
- */
+/** Grows the log and stores an anchor, which also covers earlier commits that wait for one. */
 function growPaid(
   { logId, before, head, committedAt }: Commit,
   { relayer, nonce, hash, raw, notice }: CommitAnchor,
