@@ -56,8 +56,8 @@ export const sharedOffers = z.array(sharedOffer).max(OFFERS_PER_MESSAGE)
 
 export const nodeQuestion = z.discriminatedUnion('kind', [
   /**
-   * Sent by the gateway `by`, to which the node connects. A gateway that already has a connection
-   * of the node tests it, and ends it if it does not answer.
+   * Sent by the gateway `by`, to which the node connects. A gateway that has an older connection of
+   * the node ends this connection if it does not answer.
    */
   z.object({
     kind: z.literal('claim'),
