@@ -24,8 +24,8 @@ import { contentActs } from './verified/records/content-acts.ts'
 import { erasureActs } from './verified/records/erasure-acts.ts'
 
 /**
- * Opens the routes for the operator and for administrators, and the routes for holders to manage
- * their keys.
+ * Opens the routes for the operator and administrators, and the routes for accounts to manage their
+ * keys.
  */
 export function openOperator({
   database,

@@ -52,12 +52,11 @@ export type Settings = {
   /** Returns the service as configured at the start, with the key from `current()`. */
   upstream<Name extends UpstreamName>(name: Name): UpstreamConfig[Name]
   /**
-   * Reads all settings again, and puts all of them into use, or none if one has a fault. Several
-   * reloads run one after another. Resolves to true if the new settings are in use. Faults are
-   * logged.
+   * Reads all settings again. If none has a fault, puts all of them into use. Several reloads run
+   * one after another. Resolves to true if the new settings are in use. Faults are logged.
    */
   reload(): Promise<boolean>
-  /** State of the last reload, or of the start. Unix seconds. */
+  /** `isReloaded`: the last reload succeeded. `reloadedAt`: last success or start, Unix seconds. */
   status(): { readonly isReloaded: boolean; readonly reloadedAt: number }
 }
 
@@ -104,8 +103,7 @@ export function openSettings({
       isReloaded = false
       const faults = faultsOf(error)
       log.error(faults ?? { err: error }, 'settings not read again: everything stays as it was')
-      // Without the database, the administrative log cannot record the refusal. The log line above
-      // reports it.
+      // If the database fails, only the log line above reports the refusal.
       const refused = { kind: 'settings.reload', target: 'settings', outcome: 'refused' }
       if (faults !== null) await adminLog.append(SIGNAL, refused).catch(() => undefined)
     }
@@ -139,7 +137,7 @@ function faultsOf(error: unknown): { readonly faults: readonly string[] } | null
   return null
 }
 
-/** Returns what changed. For keys, this is only their names. */
+/** Returns what changed. For keys, returns only the names of their providers. */
 function changesOf(before: Reloadable, next: Reloadable) {
   const names = new Set([...before.credentials.keys(), ...next.credentials.keys()])
   const keys = [...names].filter((it) => before.credentials.get(it) !== next.credentials.get(it))

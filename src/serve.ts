@@ -19,13 +19,13 @@ type ServedParts = Opening & {
   readonly metrics: Metrics | null
   readonly measured: Omit<MeasuredParts, 'app' | 'database' | 'lines' | 'nodes' | 'now'>
   readonly nodes: ServingNodes
-  /** What the node of a development gateway needs. Null: this gateway starts no node. */
+  /** Settings of the node that a development gateway starts. Null: this gateway starts no node. */
   readonly demo: { readonly apiKey: string; readonly backendUrl: string } | null
 }
 
 /**
- * Serves the metrics and the API, then starts the demonstration's node. `metricsUrl` is null when
- * metrics are not served, and `nodeId` when there is no such node. Rejects with StartFailure.
+ * Serves the metrics and the API, then starts the demonstration's node. `metricsUrl` is null
+ * without metrics. `nodeId` is null if no node was started. Rejects with StartFailure.
  */
 export async function serve(
   config: GatewayConfig,
@@ -48,7 +48,7 @@ export async function serve(
   watchDescriptors(app.server.load, { log, onStarted })
   const url = await listenAt(config, app)
   let agent: Awaited<ReturnType<typeof startDemoAgent>> | null = null
-  // The app closes before the agent, because the agent serves the app's last calls.
+  // The app closes before the demonstration's node, because this node serves the app's last calls.
   onStarted(async () => {
     await app.close()
     await agent?.stop()

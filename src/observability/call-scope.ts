@@ -30,7 +30,7 @@ export type CallReport = {
   readonly status: number
   /**
    * The error that the caller got, in the answer or in a stream's error event. Null if there was no
-   * error, and for faults in a request's form (422).
+   * error, and when the request had a wrong form (422).
    */
   readonly error: { readonly code: string; readonly status: number } | null
   /** True if the answer, which may be an error, was sent to its end. */
@@ -40,10 +40,10 @@ export type CallReport = {
   readonly durationMs: number
   /** Time until the answer's head was sent. Null when no head was sent. */
   readonly headMs: number | null
-  /** Time until a stream's first event; comments do not count. Null for other answers. */
+  /** Time until a stream's first event. SSE comments do not count. Null for other answers. */
   readonly firstEventMs: number | null
   readonly phases: readonly PhaseReport[]
-  /** Empty when the call made no inference. */
+  /** Empty when no facts were recorded (`recordInference`). */
   readonly inference: InferenceFacts
 }
 
@@ -56,8 +56,8 @@ export type InferenceFacts = {
   readonly model?: string | undefined
   readonly responseModel?: string
   /**
-   * The name in the enclaves' table, `nodes`, or `upstream` for a service that the operator
-   * configured.
+   * The name in the enclaves' provider table, `nodes` for connected nodes, or `upstream` for a
+   * service that the operator configured.
    */
   readonly provider?: string
   /** The account's limit that refused the call. */
@@ -106,7 +106,7 @@ export function openScope<Result>(
   return { scope, result: scopes.run(scope, () => run(scope)) }
 }
 
-/** Adds facts about the current call. `read` must not throw. It runs only for observed calls. */
+/** Adds facts about the current call, if it is observed. `read` must not throw. */
 export function recordInference(read: () => InferenceFacts): void {
   const scope = scopes.getStore()
   if (scope === undefined) return

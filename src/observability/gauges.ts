@@ -65,7 +65,7 @@ function registerGauge(
   const labelNames = label === undefined ? [] : [label]
   const form = { name: METRICS_PREFIX + name, help, labelNames, registers: [registry] }
   const metric = name.endsWith('_total') ? new Counter(form) : new Gauge(form)
-  // A gauge without labels is removed, because a reset would give it a wrong 0.
+  // A gauge without labels is removed, because a reset would set the gauge to a false 0.
   const clear = () => (label === undefined ? metric.remove() : metric.reset())
   clear()
   return (reading) => {
@@ -167,7 +167,7 @@ export type MeasuredParts = {
   /** Null when another program writes the log's lines. */
   readonly lines: (() => { readonly dropped: number; readonly waitingBytes: number }) | null
   /**
-   * Settings that SIGHUP reads again. `reloadedAt`: when new settings came into use, Unix seconds.
+   * At SIGHUP, settings are read again. `reloadedAt`: the last success or the start, Unix seconds.
    */
   readonly settings: { status(): { readonly isReloaded: boolean; readonly reloadedAt: number } }
   readonly now: () => number

@@ -3,7 +3,7 @@ import type { CallReport, InferenceFacts } from './call-scope.ts'
 import { type CallEnd, DURATION_BUCKETS, METRICS_PREFIX } from './metric-forms.ts'
 import { familyOf } from './model-family.ts'
 
-/** Further providers share the label `other`. */
+/** All other providers share the label `other`. */
 export const PROVIDER_LABELS_MAX = 32
 
 /** A name of another form counts as `other`. */

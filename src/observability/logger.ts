@@ -2,7 +2,7 @@ import { isatty } from 'node:tty'
 import { type LineWriterStatus, openStandardError } from '../../enclave/protocol/line-writer.ts'
 import type { OnStarted } from '../runtime/starting.ts'
 
-/** The least severe first. A logger with `silent` writes no lines. */
+/** From least to most severe. A logger with `silent` writes no lines. */
 const LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const
 type LogLevel = (typeof LEVELS)[number]
 
@@ -11,7 +11,7 @@ type LogMethod = (members: Readonly<Record<string, unknown>>, message: string) =
 /** Each line has a constant message, and members that can be searched. */
 export type Logger = Readonly<Record<Exclude<LogLevel, 'silent'>, LogMethod>>
 
-/** What a part gets when it is opened. The part gives its stop function to `onStarted`. */
+/** Each part of the gateway is opened with these, and gives its stop function to `onStarted`. */
 export type Opening = { readonly log: Logger; readonly onStarted: OnStarted }
 
 /**
@@ -43,8 +43,8 @@ export function createLogger({
 function lineOf(
   level: LogLevel,
   members: Readonly<Record<string, unknown>> | Error,
-  // A package may log an error without a message. The error's own message could quote input that
-  // must not be logged.
+  // For an error that a package logs without a message. `error.message` is not used, because it
+  // could quote input that must not be logged.
   msg = 'no message',
 ): string {
   const time = new Date().toISOString()
@@ -55,10 +55,10 @@ function lineOf(
 export type ProcessLogger = Logger & { readonly lines: () => LineWriterStatus }
 
 /**
- * Writes to standard error: readable text on a terminal, else JSON lines. For a terminal,
- * `describeLine` formats each line. The default is the optional package pino-pretty. If it is not
- * installed, lines stay JSON. A slow reader or a full disk does not block the process: lines wait
- * up to a limit, then they are dropped, and a later line reports how many.
+ * Writes to standard error: JSON lines, or readable text if standard error is a terminal.
+ * `describeLine` formats the text. The default is the optional package pino-pretty; without this
+ * package, terminals also get JSON. A slow reader or a full disk does not block the process: lines
+ * wait up to a limit, then they are dropped, and a later line reports how many.
  */
 export async function openProcessLogger(
   level: LogLevel,
@@ -82,7 +82,7 @@ async function loadPretty(): Promise<((line: string) => string) | null> {
   return pretty?.prettyFactory({ translateTime: 'SYS:HH:MM:ss.l' }) ?? null
 }
 
-/** Values that are never logged. The comparison of names ignores case, `_` and `-`. */
+/** Members whose values are never logged. Names are compared without case, `_` and `-`. */
 const REDACTED_MEMBERS: ReadonlySet<string> = new Set([
   'authorization',
   'finetuneauthorization',
@@ -152,8 +152,8 @@ function redactValue(value: unknown, depth: number): unknown {
 }
 
 /**
- * Drivers add statements and parameters to their errors, and the JSON parser quotes its input.
- * These must not be logged.
+ * Returns what is logged of an error. Leaves out members that drivers add (statements, parameters),
+ * and messages of the JSON parser, which quote its input.
  */
 function describeError(error: Error, depth: number): Record<string, unknown> {
   const { code, cause } = error as { readonly code?: unknown; readonly cause?: unknown }

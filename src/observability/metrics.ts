@@ -21,7 +21,7 @@ type Meter = {
   readonly calls: CallObserver
   /** `durationMs`: from the enclave's reply until the records were stored durably. */
   countCommit(commit: { readonly records: number; readonly durationMs: number }): void
-  /** Another gateway on the database made the commit first, or used the commit's nonce. */
+  /** Counts a failed commit: another gateway had changed the log or used the nonce. */
   countRace(): void
   /** `outcome`: `listed`, or the reason for a missing list. */
   countModelList(asked: { readonly provider: string; readonly outcome: string }): void
@@ -33,13 +33,13 @@ type Meter = {
 
 export type Metrics = Meter & {
   /**
-   * Serves the counters, and the gauges of the parts. Simultaneous scrapes share one reading.
-   * Returns the server's URL. Rejects with StartFailure.
+   * Serves the counters, and gauges that are read from `parts`. Simultaneous scrapes share one
+   * reading. Returns the server's URL. Rejects with StartFailure.
    */
   serve(parts: MeasuredParts, onStarted: OnStarted): Promise<string>
 }
 
-/** Null: metrics are not served. */
+/** Returns null if metrics are not served. */
 export function openMetrics({
   metrics: at,
   isStaging,
@@ -86,7 +86,7 @@ export function createMeter({ isStaging = false }: { readonly isStaging?: boolea
   }
 }
 
-/** prom-client's gauges that are named like counters. nodejs_active_resources replaces them. */
+/** prom-client's gauges whose names end like counters. nodejs_active_resources replaces them. */
 const MISNAMED = [
   'nodejs_active_handles_total',
   'nodejs_active_requests_total',
@@ -245,7 +245,7 @@ function countCollections(registry: Registry): Pick<Meter, 'countCollection' | '
   }
 }
 
-/** One or two collectors are usual. */
+/** Usually, one or two Prometheus servers connect. */
 const CONNECTIONS_MAX = 32
 const REQUEST_TIMEOUT_MS = 10_000
 

@@ -47,8 +47,8 @@ const NAME_LENGTH_MAX = 256
 
 /**
  * Returns one of MODEL_FAMILIES, by the name after its last slash: `openai/gpt-5` and `GPT-5` are
- * `gpt`. 'none' for a call without a model. The family shows what the name claims, NOT which model
- * answered.
+ * `gpt`. Returns 'none' for a call without a model. The family shows what the name claims, NOT
+ * which model answered.
  */
 export function familyOf(model: string | undefined): string {
   if (model === undefined || model === '') return 'none'

@@ -100,7 +100,7 @@ export function openTraces(
   }
 }
 
-/** An empty context if the `traceparent` is missing or malformed. */
+/** Returns an empty context if the `traceparent` is missing or malformed. */
 export function contextOf(traceparent: string | null): Context {
   const parent = traceparent === null ? null : parseTraceParent(traceparent)
   return parent === null
@@ -146,7 +146,7 @@ function causeOf(error: Error | undefined): string | number {
   if (error === undefined) return 'unknown'
   const { code } = error as { readonly code?: unknown }
   if (typeof code === 'string' || typeof code === 'number') return code
-  // The exporter's error has no code after EXPORT_TIMEOUT_MS without an answer.
+  // After EXPORT_TIMEOUT_MS without an answer, the exporter throws an error without a code.
   return error.message === 'Request timed out' ? 'timeout' : error.name
 }
 
@@ -200,15 +200,15 @@ function describe(tracer: Tracer, span: Span, { report, within }: Described): vo
 }
 
 /**
- * The span begins when the call first waits for a model. It ends with the stream, or, if the answer
- * is not a stream, with the wait.
+ * Adds the span for the inference. The span begins when the call first waits for a model. It ends
+ * when a stream ends, or, without a stream, when the wait ends.
  */
 function spanInference(tracer: Tracer, report: CallReport, within: Context): void {
   const waits = report.phases.filter(({ phase }) => phase === 'enclave' || phase === 'node')
   const [first] = waits
   if (first === undefined) return
   const isUnanswered = waits.every((wait) => wait.isFailed)
-  // An unanswered call can name any text as its model, so the name is not kept.
+  // The model of an unanswered call may be any text from the caller, so it is left out.
   const inference = isUnanswered ? { ...report.inference, model: undefined } : report.inference
   const { operation, model } = inference
   const name = model === undefined ? String(operation) : `${operation} ${model}`
@@ -241,7 +241,7 @@ function genAiOf(
   return Object.fromEntries(Object.entries(attributes).filter(([, value]) => value !== undefined))
 }
 
-/** The conventions name a search only as an agent's action, so `search` is our own name. */
+/** In the conventions, a search is only an action of an agent, so the name `search` is ours. */
 const OPERATION_NAMES: Readonly<Record<InferenceFacts['operation'] & string, string>> = {
   chat: 'chat',
   embeddings: 'embeddings',
@@ -268,7 +268,7 @@ function isFailed({ status, error }: CallReport): boolean {
   return Math.max(status, error?.status ?? 0) >= 500
 }
 
-/** The code of the error, else the status, as in the log line's `error`. */
+/** Returns the same error type as the log line: the error's code, or else the status. */
 function errorTypeOf({ status, error }: CallReport): Attributes {
   if (error === null && status < 400) return {}
   return { 'error.type': error?.code ?? String(status) }

@@ -17,8 +17,8 @@ import { FetchFault } from './fetch-over-tls.ts'
 import type { CollateralOrigins, NamedBuild } from './settings.ts'
 
 /**
- * Leaves out and logs collateral that cannot be fetched. `isComplete`: every requested part came.
- * Throws only what an aborted `fetch` throws.
+ * Logs and leaves out collateral that cannot be fetched. `isComplete`: every part was fetched.
+ * Throws only the error of an aborted `fetch`.
  */
 export async function fetchCollateral(
   answer: {
@@ -97,7 +97,7 @@ async function tdxUrls(
   ]
 }
 
-/** Names of the parts of a TCB in the queries of AMD's service (AMD 57230). */
+/** AMD's names for the parts of a TCB, as its service expects them in a query (AMD 57230). */
 const SPL_NAMES = {
   fmc: 'fmcSPL',
   bootloader: 'blSPL',
@@ -111,7 +111,7 @@ const CHIP_ID_BYTES = { Milan: 64, Genoa: 64, Turin: 8 } as const
 
 /**
  * Returns URLs of AMD's Key Distribution Service. Returns an empty list for a report before version
- * 3, because it names no product, and for a report that the provider's key (VLEK) signed.
+ * 3, which names no product, and for a report that the provider's key (VLEK) signed.
  */
 function snpUrls(report: Uint8Array, { kds }: CollateralOrigins): readonly string[] {
   const { cpu, signer, chipId, tcb } = decodeSnpReport(report)

@@ -26,16 +26,16 @@ export type CollectedProvider = {
   readonly origin: string
   readonly kind: ProviderKind
   readonly build: NamedBuild | null
-  /** A policy with development roots. Null: the roots of the hardware's makers are trusted. */
+  /** A policy that trusts development roots. Null: the hardware makers' roots are trusted. */
   readonly policy: ProviderPolicy | null
 }
 
 /** Why evidence was not stored. */
 export type CollectionFaultCode =
   | FetchFaultCode
-  | 'challenge_mismatch' // the answer is over another nonce
-  | 'key_missing' //        no verified part states a TLS key
-  | 'key_mismatch' //       the key of the connection is not stated
+  | 'challenge_mismatch' // the evidence contains another nonce
+  | 'key_missing' //        no verified part contains a TLS key
+  | 'key_mismatch' //       the connection's key is not in the evidence
 
 /** The provider gave no evidence that can be stored. */
 export class CollectionFault extends Error {
@@ -50,7 +50,7 @@ export class CollectionFault extends Error {
 
 export type CollectionParts = {
   readonly origins: CollateralOrigins
-  /** PEM of the authorities that are trusted for every host. Null: the system's. */
+  /** PEM of the authorities that are trusted for every host. Null: the system's authorities. */
   readonly ca: readonly string[] | null
   readonly fetchRecentBlock: (signal: AbortSignal) => Promise<RecentBlock>
   /** Unix milliseconds. */
@@ -77,8 +77,8 @@ export type Collected = {
 /**
  * Collects a provider's evidence for a nonce from a recent block, with the collateral of its
  * hardware. Calls `onKey` with the key of the connection (SHA-256, hex). Checks only that the
- * document answers the nonce and states this key. Throws FetchFault, CollectionFault, or the reason
- * of `signal`.
+ * document contains the nonce and this key. Throws FetchFault, CollectionFault, or the reason of
+ * `signal`.
  */
 export async function collectEvidence(
   provider: CollectedProvider,
@@ -130,7 +130,7 @@ export async function collectEvidence(
   return { document, facts, isComplete }
 }
 
-/** The queries that ask for a document over a nonce. */
+/** The query for evidence that contains the nonce, by kind of provider. */
 const QUERIES: Readonly<Record<ProviderKind, (nonce: string) => string>> = {
   tinfoil: (nonce) => `nonce=${nonce}`,
   dstack: (nonce) => `version=2&signing_algo=ecdsa&include_tls_fingerprint=true&nonce=${nonce}`,

@@ -17,14 +17,14 @@ import type { ProviderTurnsStore } from './provider-turns-store.ts'
 
 export type CollectionOutcome = 'collected' | CollectionFaultCode
 
-/** How often the collector looks for due turns and for new providers in the table. */
+/** How often the collector looks for evidence that is due and for new providers in the table. */
 const LOOK_MS = 5_000
 /** How often a gateway reads the TLS key of each provider. */
 const KEY_LOOK_MS = 60_000
 const KEY_TIMEOUT_MS = 10_000
-/** After this time, another gateway may collect. */
+/** A gateway may collect for this long. Then another gateway may collect. */
 const TURN_LIMIT_MS = 120_000
-/** Shortest pause between two turns of a provider, and longest pause after a failure. */
+/** Shortest pause between two collections from a provider, and longest pause after a failure. */
 const PAUSE_MIN_MS = 60_000
 const RETRY_MAX_MS = 3_600_000
 const FAULT_LOG_MS = 600_000
@@ -127,7 +127,7 @@ export function createEvidenceCollector(options: CollectorOptions): {
     if (await recordKey(provider, key)) await turns.hurryTurn(provider)
   }
 
-  /** True for a new key at an origin where other keys were seen before. */
+  /** Returns true for a new key at an origin where other keys were seen before. */
   async function recordKey({ name, origin }: CollectedProvider, spkiSha256: string) {
     const isNew = await evidence.recordKey({ origin, spkiSha256, atMs: Math.floor(now()) })
     if (isNew) {
@@ -142,7 +142,7 @@ export function createEvidenceCollector(options: CollectorOptions): {
       try {
         await collect(provider, signal)
       } catch (error) {
-        // If the provider cannot be reached, its next turn reports that.
+        // A provider that cannot be reached is reported by the next collection.
         if (signal.aborted || error instanceof FetchFault) return
         const { name } = provider
         if (faults.isDue(name))
@@ -156,8 +156,8 @@ export function createEvidenceCollector(options: CollectorOptions): {
 
 /**
  * Returns half of `leftMs` (at least `pauseMinMs`), so that a failure leaves time for more tries.
- * Returns at most `intervalMs`, also for evidence that has no end, or that had ended before it was
- * collected.
+ * Returns at most `intervalMs`, also for evidence that does not expire, or that had expired when it
+ * was collected.
  */
 export function pauseAfter(
   leftMs: number | null,

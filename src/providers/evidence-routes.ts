@@ -14,7 +14,7 @@ import type { ProviderEvidenceStore, StoredEvidence } from './provider-evidence-
 
 /**
  * Maximum numbers of reads at a time. The list and the documents have separate limits, so that
- * neither blocks the other. All documents together hold at most 64 MiB.
+ * neither blocks the other. All documents together need at most 64 MiB of memory.
  */
 const LIST_READS_MAX = 32
 export const DOCUMENT_READS_MAX = 16

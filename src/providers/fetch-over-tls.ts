@@ -7,13 +7,13 @@ import { connect, TLSSocket } from 'node:tls'
 import type { KeptResponse } from '../../attestation/providers/evidence/evidence-document.ts'
 
 export type FetchFaultCode =
-  | 'refused' //          another status than 200; redirects are not followed
+  | 'refused' //          any status except 200; redirects are not followed
   | 'unreachable' //      no connection, or no valid certificate, or a cut answer
   | 'timeout'
   | 'answer_too_large'
-  | 'bad_answer' //       a content coding that was not asked for
+  | 'bad_answer' //       a content coding other than `identity`
 
-/** There was no answer that can be kept. */
+/** A request got no usable answer. */
 export class FetchFault extends Error {
   readonly code: FetchFaultCode
 
@@ -25,7 +25,7 @@ export class FetchFault extends Error {
 }
 
 type FetchOptions = {
-  /** PEM of the trusted certificate authorities. Null: the system's. */
+  /** PEM of the trusted certificate authorities. Null: the system's authorities. */
   readonly ca: readonly string[] | null
   readonly bytesMax: number
   readonly timeoutMs: number
@@ -91,7 +91,7 @@ async function fetchUntil(
   signal: AbortSignal,
 ): Promise<KeptResponse> {
   const asked = request(href, {
-    // A new connection for each request shows that the holder of its key sent the answer.
+    // Each request has its own connection, so the holder of that connection's TLS key answers.
     agent: false,
     ca: ca?.slice(),
     signal,
@@ -101,7 +101,7 @@ async function fetchUntil(
       'user-agent': 'affidavit',
     },
   })
-  // The answer itself reports faults that come after its head.
+  // Ignored, because faults after the answer's head are also reported by the answer's stream.
   asked.on('error', () => {})
   asked.on('socket', (socket) => {
     if (socket instanceof TLSSocket) socket.once('secureConnect', () => onKey?.(keyOf(socket)))

@@ -23,9 +23,9 @@ import type { ProvidersConfig } from './settings.ts'
 export type DemoEvidence = {
   readonly origin: string
   readonly kind: ProviderKind
-  /** PEM of the authority of its TLS certificate. */
+  /** PEM file with the authority that signed the provider's certificate. */
   readonly caFile: string
-  /** Policy that names the provider's roots. */
+  /** File with the policy that names the provider's roots. */
   readonly policyFile: string
 }
 
@@ -47,7 +47,7 @@ export async function openProviders(
     readonly anchoring: Pick<Anchoring, 'fetchRecentBlock'>
     readonly metrics: Pick<Metrics, 'countCollection' | 'countProviderKey'> | null
     readonly demo: DemoEvidence | null
-    /** PEM of the authorities that are trusted for every host. Null: the system's. */
+    /** PEM of the authorities that are trusted for every host. Null: the system's authorities. */
     readonly providerCas: readonly string[] | null
     /** Unix milliseconds. */
     readonly now: () => number

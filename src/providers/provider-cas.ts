@@ -2,8 +2,8 @@ import { readFile } from 'node:fs/promises'
 import { getCACertificates } from 'node:tls'
 
 /**
- * PEM of the authorities that the gateway trusts for providers: the system's, and that of a
- * demonstration provider. Null: only the system's.
+ * Returns the PEM of the authorities that the gateway trusts for providers: those of the system and
+ * of the demonstration provider. Null without such a provider: only the system's are trusted.
  */
 export async function readProviderCas(
   demo: { readonly caFile: string } | null,

@@ -11,7 +11,7 @@ import type { Queries, Tables } from '../storage/tables.ts'
 export type StoredEvidence = {
   readonly digest: string
   readonly fetchedAtMs: number
-  /** Null: no part of the evidence has an end. */
+  /** Null: no part of the evidence expires. */
   readonly endsAtMs: number | null
   readonly block: NonceBlock | null
   /** SHA-256 of the SubjectPublicKeyInfo of each TLS key that the evidence states. */
@@ -40,8 +40,8 @@ export type ProviderEvidenceStore = {
   findNewest(subject: EvidenceSubject): Promise<StoredEvidence | null>
   /**
    * Returns the newest document of the origin that states the key (hex) and was fetched by `atMs`.
-   * Prefers documents that end at `atMs` or later. A document without all its collateral has no
-   * end.
+   * Prefers documents that expire at `atMs` or later. When collateral is missing, the expiry is not
+   * known.
    */
   findFor(receipt: {
     readonly origin: string

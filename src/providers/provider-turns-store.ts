@@ -3,7 +3,7 @@ import type { Database } from '../storage/database.ts'
 import type { EvidenceSubject } from './provider-evidence-store.ts'
 
 /**
- * Decides which of the gateways of one database collects. Every method throws the driver's error.
+ * Decides which gateway of a database collects evidence. Every method throws the driver's error.
  */
 export type ProviderTurnsStore = {
   /**

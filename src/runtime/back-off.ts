@@ -1,16 +1,16 @@
 export type BackOffBounds = { readonly minMs: number; readonly maxMs: number }
 
 /**
- * How a pause follows from its upper bound. `none`: the bound itself. `half`: a random time from
- * half of the bound to the bound. `full`: a random time up to the bound, so that many clients of
- * one server do not all return at once.
+ * How a pause is computed from its upper bound. `none`: the bound itself. `half`: a random time
+ * from half of the bound to the bound. `full`: a random time up to the bound, so that many clients
+ * of one server do not all try again at once.
  */
 type Jitter = 'none' | 'half' | 'full'
 
 /**
- * Returns the pause after `failures` failures in a row (at least 1), milliseconds. Its bound begins
- * at `minMs` and doubles with each failure, up to `maxMs`. With full jitter the pause is at least a
- * tenth of `minMs`, because immediate refusals would cause a busy loop.
+ * Returns the pause after `failures` failures in a row (at least 1), milliseconds. Its upper bound
+ * begins at `minMs` and doubles with each failure, up to `maxMs`. With full jitter the pause is at
+ * least a tenth of `minMs`, because immediate refusals would cause a busy loop.
  */
 export function backOffMs(
   failures: number,

@@ -12,7 +12,7 @@ export function descriptorsMax(): number {
 
 /**
  * Counts the open descriptors. Null when the system does not list them. Counting needs a free
- * descriptor, so this returns the maximum when all are used.
+ * descriptor, so this returns the maximum when no descriptor is free.
  */
 export function countDescriptors(): number | null {
   try {

@@ -1,8 +1,8 @@
 /** Decides when a lasting fault is logged: at its start, then at most once per interval. */
 type FaultLog = {
-  /** A fault with a new `key` is a new fault. */
+  /** True if the fault must be logged now. A fault with a new `key` is a new fault. */
   isDue(key?: string): boolean
-  /** The fault has ended: the next fault counts as new. */
+  /** Records the end of the fault. The next fault counts as new. */
   clear(): void
 }
 

@@ -12,16 +12,16 @@ export function pause(ms: number, signal: AbortSignal): Promise<void> {
   })
 }
 
-/** The reason for aborts: without a reason, each abort creates an exception with a stack. */
+/** The reason for aborts. An abort without a reason would create an exception with a stack. */
 const WOKEN = 'woken'
 
-/** Time until the next round: `ms`. A wake shortens it, but not below `leastMs` (default 0). */
+/** Pause before the next round: `ms`. After `wake`, the pause is only `leastMs` (default 0). */
 export type LoopPause = { readonly ms: number; readonly leastMs?: number }
 
 type Loop = {
   /** Starts the first round. Does nothing if the loop was already started. */
   start(): void
-  /** Ends the current pause. A call during a round skips the pause after that round. */
+  /** Shortens the current pause, or during a round the next pause, to `leastMs`. */
   wake(): void
   /** Aborts the signal of the rounds. Resolves when no round is running. */
   stop(): Promise<void>

@@ -5,7 +5,7 @@ import { totalmem } from 'node:os'
  * or systemd, or else all memory of the machine.
  */
 export function memoryLimitBytes(): number {
-  // Without a limit, this is 0 or larger than any machine's memory.
+  // Without a limit, constrainedMemory returns 0 or more than any machine's memory.
   const constrained = process.constrainedMemory()
   return constrained > 0 ? Math.min(constrained, totalmem()) : totalmem()
 }

@@ -10,7 +10,7 @@ type SecretFile =
 
 /**
  * Returns the only line in a file, without its line end. A fault repeats neither the content nor
- * the path: the secret itself may stand in place of the path.
+ * the path: instead of a path, an operator may have set the secret itself.
  */
 export function readSecretFile(path: string): SecretFile {
   let file: number

@@ -1,5 +1,5 @@
 type SerialQueue = {
-  /** A failed task does not stop the tasks after it. */
+  /** Runs the task after all earlier tasks, even if one of them failed. */
   run<Result>(task: () => Promise<Result>): Promise<Result>
   /** Resolves when every task that was added so far has ended. Never rejects. */
   idle(): Promise<void>

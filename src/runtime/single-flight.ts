@@ -10,7 +10,7 @@ export function singleFlight<Result>(task: () => Promise<Result>): () => Promise
     return running
   }
 
-  /** A task that throws synchronously must also reject. */
+  /** Turns a synchronous error of `task` into a rejection. */
   async function start(): Promise<Result> {
     return await task()
   }

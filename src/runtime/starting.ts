@@ -3,13 +3,11 @@ export class StartFailure extends Error {
   override readonly name = 'StartFailure'
 }
 
-/**
- * A started part calls this with the function that ends the part. Parts end in the reverse order.
- */
+/** Called by a started part with its stop function. The part that started last stops first. */
 export type OnStarted = (stop: () => Promise<void>) => void
 
 /**
- * Waits for all parts, even if some fail: no part may still be starting when the caller cleans up.
+ * Waits for all parts, even if some fail, because the caller must not clean up during a start.
  * Throws the failure of one part, or one StartFailure that contains the failures of several.
  */
 export async function settleAll<Values extends readonly unknown[]>(
@@ -19,7 +17,7 @@ export async function settleAll<Values extends readonly unknown[]>(
 ): Promise<Values> {
   const all = Promise.all(promises) as unknown as Promise<Values>
   const settled = await Promise.allSettled([all, ...promises])
-  // A part that waits for a failed part fails with the same error. That counts as one failure.
+  // If a part fails, the parts that wait for it throw the same error, which counts only once.
   const failures = new Set(
     settled.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason] : [])),
   )

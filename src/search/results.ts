@@ -1,6 +1,6 @@
 import type { FoundItem } from './providers.ts'
 
-/** Code points. Longer texts are cut. A result with a longer address is left out. */
+/** Code points. Longer texts are cut. A result with a longer URL is left out. */
 export const TITLE_LENGTH_MAX = 300
 export const SNIPPET_LENGTH_MAX = 2_000
 export const URL_LENGTH_MAX = 2_048

@@ -7,7 +7,7 @@ import { defineRoute, type Route } from '../api/route.ts'
 import { boundedText } from '../api/schemas.ts'
 import type { WebSearch } from './web-search.ts'
 
-/** Maximum number of searches at once, and of the bytes of their bodies and answers. */
+/** Limits for all running searches: their number, and the bytes of their bodies and answers. */
 const SEARCH_CALLS_MAX = 256
 const SEARCH_BYTES_MAX = 64 * 1024 * 1024
 

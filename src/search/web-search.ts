@@ -18,8 +18,8 @@ type SearchCall = SearchQuery & {
 
 export type WebSearch = {
   /**
-   * Returns the results as JSON text (interface facts). Throws the signal's reason, or ApiError,
-   * which is `search_not_configured` when there is no provider.
+   * Returns the results as JSON text (interface facts). Throws the signal's reason or ApiError:
+   * without a provider, the code is `search_not_configured`.
    */
   search(call: SearchCall): Promise<string>
 }

@@ -3,7 +3,7 @@ import { type RawBuilder, sql } from 'kysely'
 /** Gives Unix seconds. Null: the database's clock, which all gateways share. */
 export type StoreClock = (() => number) | null
 
-/** Returns the time as an SQL value. Null: the database's clock. */
+/** Returns the clock's time as an SQL value, or SQL's null for the database's clock. */
 export function clockArgument(clock: StoreClock): RawBuilder<number | null> {
   return sql`${clock === null ? null : Math.floor(clock())}::bigint`
 }

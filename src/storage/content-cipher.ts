@@ -26,9 +26,9 @@ export type ContentKey = { readonly id: string; readonly key: Uint8Array }
 export type ContentIdentity = readonly [table: string, ...names: string[]]
 
 /**
- * Encrypts callers' requests and answers for the database. Nonces are random, so one key must not
- * encrypt more than 2^32 contents (NIST SP 800-38D, 8.3). Does NOT hide lengths and times. Does NOT
- * show that a row was replaced by an older content of the same row.
+ * Encrypts callers' requests and answers for the database. Nonces are random, so a key must be used
+ * at most 2^32 times (NIST SP 800-38D, 8.3). Does NOT hide lengths and times. Does NOT show that a
+ * row was replaced by an older content of the same row.
  */
 export type ContentCipher = {
   /** 16 hex digits each, the newest last. */

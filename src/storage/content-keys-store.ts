@@ -8,7 +8,7 @@ import type { Database } from './database.ts'
  * Records the key that encrypts content from now on. Returns its id if the key was not in use
  * before, else null. Throws StartFailure when the database has encrypted content and no key is
  * configured: an operator who forgot the setting must not store new content unencrypted. If only
- * some keys are missing, logs a warning, because their content cannot be read.
+ * some keys are missing, logs a warning: content under these keys cannot be read.
  */
 export async function admitContentKeys(
   { queries, content }: Pick<Database, 'queries' | 'content'>,

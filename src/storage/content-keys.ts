@@ -23,7 +23,7 @@ const HEX_FORM = /^[0-9a-fA-F]{64}$/
 const BASE64_FORM = /^[A-Za-z0-9+/]{43}=$/
 
 /**
- * Returns null without a source: content is then stored unencrypted. Throws StartFailure, whose
+ * If `source` is null, returns null, and content is stored unencrypted. Throws StartFailure, whose
  * message never contains a key or the program's output.
  */
 export async function openContentCipher(
@@ -41,8 +41,8 @@ export async function openContentCipher(
 }
 
 /**
- * One key per line: 32 bytes in hex or standard base64. Skips blank lines and lines that begin with
- * `#`. The last key is the newest. Returns an error text, without a key, if the text is wrong.
+ * Reads a key per line: 32 bytes in hex or standard base64. Skips blank lines and lines that begin
+ * with `#`. The last key is the newest. Returns an error text, without a key, for invalid text.
  */
 export function parseContentKeys(text: string): readonly [ContentKey, ...ContentKey[]] | string {
   const lines = text.split('\n').map((line) => line.trim())

@@ -7,7 +7,7 @@ import { type FolderLock, lockFolder } from './folder-lock.ts'
 
 /** The folders of a gateway that starts its parts itself. */
 export type Home = {
-  /** Kept between starts, and locked for this process. */
+  /** This folder remains after the process ends. It is locked for this process. */
   readonly dataFolder: string
   /** Folder for sockets. It is removed when the process ends. */
   readonly privateFolder: string
@@ -61,9 +61,9 @@ export async function makePrivateFolder(): Promise<PrivateFolder> {
 }
 
 /**
- * Removes the private folder that contains `file` and belonged to a killed gateway. Another user
- * can have chosen the path, so nothing is removed unless the folder has the form of
- * makePrivateFolder and belongs to this user.
+ * Removes the private folder of a killed gateway. The folder contains `file`. Another user may have
+ * chosen this path, so nothing is removed unless the folder has the form of makePrivateFolder and
+ * belongs to this user.
  */
 export async function removeStaleFolder(file: string): Promise<void> {
   const folder = dirname(file)

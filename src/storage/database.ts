@@ -15,8 +15,8 @@ import type { Queries, Tables } from './tables.ts'
 export type DatabaseLocation = { readonly url: string } | { readonly dataFolder: string }
 
 /**
- * Only storage/ and the stores in other folders (…-store.ts) use the members. Both kinds of
- * database have the same queries and types (tables.ts).
+ * Only storage/ and the stores in other folders (…-store.ts) run queries. Both kinds of database
+ * have the same queries and types (tables.ts).
  */
 export type Database = {
   readonly kind: 'postgres' | 'embedded'
@@ -28,11 +28,11 @@ export type Database = {
    * Locks and notices between the gateways of this database. Null when only one gateway can use it.
    */
   readonly session: DatabaseSession | null
-  /** Migrations that ran at the opening, oldest first. */
+  /** Migrations that ran when the database was opened, oldest first. */
   readonly migrated: readonly string[]
   /** Null: requests and answers are stored unencrypted. */
   readonly content: ContentCipher | null
-  /** A data folder can be opened again after this. */
+  /** Closes the database. A data folder can then be opened again. */
   close(): Promise<void>
 }
 

@@ -5,9 +5,9 @@ import { parentPort, workerData } from 'node:worker_threads'
 import { PGlite } from '@electric-sql/pglite'
 
 /**
- * The thread of the embedded database. Its input is `workerData.folder`, then messages of Postgres'
- * protocol as bytes; null closes the database. Its output is null when the database is open, then
- * the answer to each message.
+ * The thread of the embedded database in `workerData.folder`. Sends null when the database is open.
+ * Then receives messages of Postgres' protocol as bytes, and sends the answer to each. When it
+ * receives null, it closes the database.
  */
 if (parentPort === null) throw new Error('expected to be run as a worker thread')
 const port = parentPort
@@ -20,8 +20,7 @@ port.postMessage(null)
 
 /**
  * If there is no database, copies an empty one from an optional package, because initdb takes three
- * times as long. If a start was interrupted while it made the database, the next start makes it
- * again.
+ * times as long. If the process ended before a new database was complete, makes the database again.
  */
 async function open(dataDir: string): Promise<PGlite> {
   const unfinished = `${dataDir}.unfinished`

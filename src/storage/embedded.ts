@@ -75,10 +75,10 @@ type UpkeepLimits = {
 const UPKEEP_LIMITS: UpkeepLimits = { intervalMs: 15_000, walBytesMax: 64 * 1024 * 1024 }
 
 /**
- * Does the work of a server's background processes. Without it, PGlite's write-ahead log would grow
- * until the process ends (measured: 1.9 GiB, and 9 s of recovery after a kill), and dead rows would
- * never be reused. Anchors make many dead rows, because the chain's progress updates anchors.
- * `stop` resolves when no upkeep statement is running.
+ * Does the work of a server's background processes. Without this work, PGlite's write-ahead log
+ * would grow until the process ends (measured: 1.9 GiB, and 9 s of recovery after a kill), and dead
+ * rows would never be reused. Anchors make many dead rows, because new blocks change the state of
+ * anchors. `stop` resolves when no upkeep statement is running.
  */
 export function startUpkeep(
   database: Statements,

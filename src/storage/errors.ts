@@ -16,16 +16,16 @@ export function driverReason(error: unknown): string {
 }
 
 /**
- * The server's settings do not meet our requirements, or the schema is older than the first
- * release. The message states the correction.
+ * The server's settings do not meet our requirements, or a version before the first release made
+ * the database. The message states the correction.
  */
 export class DatabaseUnfit extends Error {
   override readonly name = 'DatabaseUnfit'
 }
 
 /**
- * A newer release changed the schema, so this release's data may not fit. The message states the
- * correction.
+ * A newer release changed the schema, so this release may not be able to use the database. The
+ * message states the correction.
  */
 export class DatabaseNewer extends Error {
   override readonly name = 'DatabaseNewer'

@@ -98,8 +98,8 @@ async function isAlive(holder: ProcessMark): Promise<boolean> {
 }
 
 /**
- * On Linux, the start time is the id of the boot and field 22 of proc_pid_stat(5), ticks since
- * boot.
+ * On Linux, the start time consists of the boot's id and of field 22 of proc_pid_stat(5): ticks
+ * since boot.
  */
 async function describeProcess(pid: number): Promise<ProcessMark> {
   try {

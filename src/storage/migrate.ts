@@ -38,7 +38,7 @@ async function refuseOthers(
   const { rows } = await sql<{ name: string }>`
     select name from ${sql.table(DEFAULT_MIGRATION_TABLE)} order by name`.execute(queries)
   const names = rows.map(({ name }) => name)
-  // Every release begins with the same migration.
+  // All releases have the same first migration.
   if (names.length > 0 && !names.includes(initial))
     throw new DatabaseUnfit(
       'a development version that was never released made this database, and no release can read it: ' +

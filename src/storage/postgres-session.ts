@@ -76,7 +76,7 @@ export function createPostgresSession(
     for (const subscriber of subscribers) subscriber.onChange()
   }
 
-  /** Returns null without a connection, or when the connection breaks. */
+  /** Returns null while there is no connection. Also returns null when the connection breaks. */
   async function ask<Row>(text: string, values: readonly string[]): Promise<Row | null> {
     const asked = client
     if (asked === null) return null
@@ -96,7 +96,7 @@ export function createPostgresSession(
       failures = 0
       return HEARTBEAT_MS
     } catch {
-      // Other parts that need the database report this fault.
+      // Not logged here, because other parts that need the database report this fault.
       failures += 1
       return backOffMs(failures, BACKOFF, { jitter: 'half' })
     }

@@ -59,8 +59,8 @@ export const POSTGRES_LIMITS: PostgresLimits = {
 const PROBE_INTERVAL_MS = 1_000
 
 /**
- * If `commitDialect` or `migrationDialect` is null, its queries use the only connection of
- * `dialect`.
+ * If `commitDialect` or `migrationDialect` is null, `dialect` also runs those queries, over its
+ * only connection.
  */
 export type OpenedDatabase = {
   readonly dialect: Dialect
@@ -72,14 +72,14 @@ export type OpenedDatabase = {
   readonly migrationDialect: Dialect | null
   /** Null when no other process uses the database. */
   readonly session: DatabaseSession | null
-  /** Ends everything that the dialects do not end. Call this after the dialects have ended. */
+  /** Ends the session, the probes and the pools. Call this after the dialects have ended. */
   close(): Promise<void>
 }
 
 /**
  * Opens pools and checks the server's settings. Each session sets synchronous_commit, so that
- * acknowledged data survives a crash of the server, even with a weaker default. Needs a direct
- * connection or a pooler in session mode, because settings are sent as start-up parameters.
+ * acknowledged data survives a crash of the server, even if the server's default is weaker. Needs a
+ * direct connection or a pooler in session mode, because settings are sent as start-up parameters.
  */
 export async function openPostgres(
   url: string,

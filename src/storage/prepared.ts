@@ -6,7 +6,7 @@ const MARK = '/* prepared */'
 
 /**
  * Marks a statement that runs for every commit or call, so that each Postgres connection plans it
- * only once. The statement must name its columns one by one: `*` would fail on connections that are
+ * only once. The statement must name its columns, because `*` would fail on connections that are
  * older than a migration. One plan must suit all values of its parameters.
  */
 export const PREPARED = sql.raw(MARK)

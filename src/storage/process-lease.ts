@@ -3,8 +3,8 @@ import type { Database } from './database.ts'
 import { createProcessesStore, type ProcessesStore } from './processes-store.ts'
 
 /**
- * A process that was not renewed for this time counts as dead. Its reservations are released, its
- * calls may be made again, and its nodes count as disconnected.
+ * A process that was not renewed for this time counts as dead. Its reservations are released,
+ * callers may repeat its calls, and its nodes count as disconnected.
  */
 export const LEASE_SECONDS = 15
 /** Four renewals in a row may fail before the lease ends. */
@@ -14,11 +14,11 @@ const LEASE_MARGIN_MS = 2_000
 
 /** The time during which other processes treat this process as alive. */
 export type ProcessLease = {
-  /** Id of this process in the database. A lost lease changes the id. */
+  /** Id of this process in the database. After a lost lease, the process gets a new id. */
   id(): string
   /**
-   * True if other processes treat this process as alive. Does NOT hold in the first moment after
-   * this process was suspended.
+   * True if other processes treat this process as alive. For a moment after a suspension of this
+   * process, the value may be WRONG.
    */
   isHeld(): boolean
   /**
@@ -149,7 +149,7 @@ class Lease implements ProcessLease {
     this.hold(sentAtMs)
   }
 
-  /** The time counts from `sentAtMs`, because the lease in the database begins and ends later. */
+  /** Counts from `sentAtMs`, so that this lease ends before the lease in the database. */
   private hold(sentAtMs: number): void {
     const { leaseSeconds, marginMs } = this.options
     const leftMs = leaseSeconds * 1000 - marginMs - (performance.now() - sentAtMs)

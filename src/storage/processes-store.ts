@@ -10,7 +10,7 @@ export type ProcessesStore = {
   renew(id: string, leaseSeconds: number): Promise<boolean>
   /** Makes a process expire at once. The next `expire` releases its reservations. */
   leave(id: string): Promise<void>
-  /** Call this only when no other process uses the database. */
+  /** Makes all processes expire at once. Call this only when no other process uses the database. */
   leaveAll(): Promise<void>
   /** Deletes expired processes, and releases their reservations. Returns their number. */
   expire(): Promise<number>

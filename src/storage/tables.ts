@@ -48,7 +48,7 @@ type BudgetRow = {
   readonly key_id: string
   readonly what: string
   readonly per: string
-  /** Money is counted in billionths. */
+  /** Money is in billionths of the currency's unit. */
   readonly bound: number
   readonly used: Generated<number>
   /** Start of the period that `used` covers, Unix seconds. */
@@ -79,11 +79,9 @@ type AccountRow = {
   /** Null until the account is deleted. A generated name then replaces `name`. */
   readonly deleted_at: Generated<number | null>
   readonly former_name: Generated<string | null>
-  /** Null: the gateway's value applies. */
+  /** Null: the value in the gateway's settings applies. */
   readonly retention_days: Generated<number | null>
-  /**
-   * The act with id `erasure_id` erased the content of completions that finished up to this time.
-   */
+  /** The erasure `erasure_id` erased the content of completions that finished up to this time. */
   readonly erased_through: Generated<number | null>
   readonly erasure_id: Generated<number | null>
 }
@@ -153,8 +151,8 @@ type RecordRow = {
   readonly signature: Uint8Array
   readonly document_digest: Uint8Array
   /**
-   * Null when the anchor was stored later than this record. A record's anchor is the first anchor
-   * of its log with a size above the record's index.
+   * The record's anchor is the first anchor of the log that covers the record. Null when the anchor
+   * was stored later than the record.
    */
   readonly relayer: string | null
   readonly nonce: number | null
@@ -166,14 +164,12 @@ type RecordRow = {
   readonly usage: string | null
   /** Request and response, encrypted (content-cipher.ts). */
   readonly content: Generated<Uint8Array | null>
-  /**
-   * When request and response were erased. The next member is the id of the act. Null: not erased.
-   */
+  /** When the erasure `erasure_id` erased request and response. Null: not erased. */
   readonly erased_at: Generated<number | null>
   readonly erasure_id: Generated<number | null>
 }
 
-/** One act that erased the content of any number of records. */
+/** An erasure of the content of any number of records. */
 type ErasureRow = {
   readonly id: GeneratedAlways<number>
   readonly requested_by: 'operator' | 'account' | 'retention'
@@ -183,7 +179,7 @@ type ErasureRow = {
   readonly created_at: number
 }
 
-/** A key that encrypts content, or did so in the past. */
+/** A key that now encrypts content, or that encrypted content in the past. */
 type ContentKeyRow = {
   /** 16 hex digits. */
   readonly id: string
@@ -230,15 +226,15 @@ type AnchorRow = {
   /** The block whose proofs are in anchor_blocks. */
   readonly proven_block_hash: Uint8Array | null
   /**
-   * The first anchor of the same head. The next member is the number of anchors before this one.
-   * Null and 0 in the row of the first anchor.
+   * Relayer and nonce of the first anchor of the same head. `attempt` is the number of anchors
+   * before this one. Null, null and 0 in the row of the first anchor.
    */
   readonly origin_relayer: Generated<string | null>
   readonly origin_nonce: Generated<number | null>
   readonly attempt: Generated<number>
 }
 
-/** Valid only while the anchor is in this block. */
+/** Proofs for an anchor. They are valid only while the anchor is in this block. */
 type AnchorBlockRow = {
   readonly relayer: string
   readonly nonce: number
@@ -255,7 +251,7 @@ type AnchorBlockRow = {
 type RelayerRow = {
   readonly address: string
   readonly next_nonce: number
-  /** The gateway that follows this relayer. The next member is the time until which it does so. */
+  /** The gateway that tracks this relayer's transactions, until `followed_until`. */
   readonly follower: Generated<string | null>
   readonly followed_until: Generated<number>
 }
@@ -345,7 +341,7 @@ type HeadAttestationRow = {
   readonly block_number: number
   readonly block_hash: Uint8Array
   readonly document: Uint8Array
-  /** The document's own timestamp. */
+  /** The timestamp in the document. */
   readonly created_at: number
 }
 
@@ -373,7 +369,7 @@ type RateLimitWindowRow = {
 type UsageHourRow = {
   readonly account_id: string
   readonly hour_at: number
-  /** The kind of call, as the limiter names it. */
+  /** The kind of call, with the rate limiter's name for it. */
   readonly operation: string
   /** One of MODEL_FAMILIES (src/observability/model-family.ts). */
   readonly family: string
@@ -384,7 +380,7 @@ type UsageHourRow = {
   readonly tokens: number
   readonly prompt_tokens: Generated<number>
   readonly completion_tokens: Generated<number>
-  /** Billionths. */
+  /** Billionths of the currency's unit. */
   readonly money: Generated<number>
   readonly unpriced_requests: Generated<number>
 }
@@ -397,7 +393,7 @@ type IdempotencyKeyRow = {
   readonly request_hash: Uint8Array
   /** The gateway process that accepted the call. */
   readonly process_id: string
-  /** The notary whose log would get a verified completion. Null for other calls. */
+  /** The notary whose log gets the verified completion. Null for other calls. */
   readonly notary: string | null
   /** The unencrypted answer of a call that has no record. */
   readonly answer: string | null
@@ -442,7 +438,7 @@ type ProviderKeySeenRow = {
   readonly last_seen_ms: number
 }
 
-/** When the evidence of an origin is collected next, or when a running collection times out. */
+/** When the evidence of an origin is collected next. During a collection: when it times out. */
 type ProviderTurnRow = {
   readonly origin: string
   readonly kind: string

@@ -2,8 +2,8 @@ import { ApiError } from '../api/errors.ts'
 import type { EndpointError, EndpointRefusal } from './endpoint.ts'
 
 /**
- * Returns the caller's error when a configured service gave no answer. The error repeats the words
- * of a refusal, but not of a 401 or 403, because these words may contain the operator's key.
+ * Returns the error for the caller when a configured service gave no usable answer. Repeats the
+ * service's message, except with 401 or 403: these messages may contain the operator's key.
  */
 export function serviceCallErrorOf(error: EndpointError): ApiError {
   const { code, refusal } = error
@@ -27,9 +27,7 @@ export function serviceCallErrorOf(error: EndpointError): ApiError {
   }
 }
 
-/**
- * True for a status that the caller gets too, because the caller must change the request or wait.
- */
+/** True for a status that is passed on to the caller, who must change the request or wait. */
 export function concernsRequest(status: number): boolean {
   return RELAYED.has(status)
 }

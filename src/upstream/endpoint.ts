@@ -180,7 +180,7 @@ const CODINGS: Readonly<Record<string, Decode>> = {
   br: promisify(brotliDecompress),
 }
 
-/** If the loop ends early, it destroys the body. This ends the call. */
+/** Reads the body. An error in the loop destroys the body, and this ends the call. */
 async function readBytes(
   body: AsyncIterable<Uint8Array>,
   { bytesMax, reserve }: { readonly bytesMax: number; readonly reserve: (bytes: number) => void },
@@ -227,7 +227,7 @@ function isNetworkError(error: unknown): error is Error & { readonly code: strin
 
 type EndpointErrorCode = 'unreachable' | 'timeout' | 'refused' | 'bad_answer' | 'answer_too_large'
 
-/** A refusal in the service's own words. */
+/** A service's refusal, with its status and its message. */
 export type EndpointRefusal = Refusal & { readonly status: number }
 
 /**
@@ -262,7 +262,7 @@ export function writeForm(
   fields: Readonly<Record<string, string>>,
   { name, filename, mediaType, bytes }: FormFile,
 ): { readonly contentType: string; readonly body: Uint8Array } {
-  // Random, so that a value cannot contain it.
+  // Random, so that no value can contain the boundary.
   const boundary = `form-${randomUUID()}`
   const texts = Object.entries(fields).map(
     ([field, value]) =>

@@ -24,14 +24,15 @@ export type NodeCall = {
   readonly model: string
   /** A chat completion request, which always streams and includes the usage. */
   readonly request: JsonObject
-  /** A request in a dialect is sent to the node unchanged. Absent or null: chat completions. */
+  /** The dialect of `request`, which nodes get unchanged. Absent or null: chat completions. */
   readonly dialect?: NodeDialect | null
   /** For the record of served calls. Null: there is no account. */
   readonly accountId: string | null
   /** Aborted when the caller leaves: in the queue, before the first token, or during the stream. */
   readonly signal: AbortSignal
   /**
-   * Opens a reader for each node that is tried. If absent, the caller gets the node's own chunks.
+   * Opens a reader for each node that is tried. Absent: the caller gets the node's chunks
+   * unchanged.
    */
   readonly openReader?: () => AnswerReader
   /**
@@ -109,16 +110,16 @@ export interface CallableNode extends OfferingNode<CallableNode> {
   /** Until this time, the node's backend is at its limit, and other nodes get calls first. */
   restsUntilMs: number
   isConnected(): boolean
-  /** True if a frame of this size, which is too large for some nodes, can be sent now. */
+  /** True if a frame of this size can be sent now. Only called for sizes that some nodes refuse. */
   hasRoomFor(frameBytes: number): boolean
-  /** From now on, the run owns the slot. */
+  /** Starts a run. The run releases the slot. */
   chat(
     question: ChatQuestion,
     start: Start<ChatRunOptions>,
   ): Pick<ChatRun, 'firstToken' | 'batches'>
   /**
-   * Without memory for another answer, returns null and releases the slot. `drop` ends the run
-   * without a judgement of its images.
+   * Starts a run, which releases the slot. Null when too many images are being made. `drop` ends a
+   * run whose images were not judged.
    */
   draw(
     start: Start<ImageRunOptions>,
@@ -128,7 +129,6 @@ export interface CallableNode extends OfferingNode<CallableNode> {
 type Index = NodeIndex<CallableNode>
 type Held = HeldOffer<CallableNode>
 
-/** Chat and images have separate parts. */
 export type DispatchParts = {
   readonly index: Index
   readonly queue: WaitQueue<CallableNode>
@@ -139,7 +139,7 @@ export type DispatchParts = {
   readonly now: () => number
 }
 
-/** A node gets only members that it accepts, and no frame that is too large for it. */
+/** Dispatches a chat call. Each node gets only members and frame sizes that it accepts. */
 export async function dispatchCall(call: NodeCall, parts: DispatchParts): Promise<NodeAnswer> {
   checkCall(call, parts.index)
   const questions = questionsOf(call)
@@ -157,7 +157,7 @@ type Questions = {
   readonly for: (node: CallableNode) => ChatQuestion
 }
 
-/** Makes the text at most twice: with all members, and with known members only. */
+/** Serialises the request at most twice: with all members, and with known members only. */
 function questionsOf({ model, request, dialect = null }: NodeCall): Questions {
   const whole = askChat(model, request, dialect)
   const known = dialect === null ? withKnownMembers(request) : request
@@ -172,7 +172,7 @@ function questionsOf({ model, request, dialect = null }: NodeCall): Questions {
   }
 }
 
-/** Returns the needed ability. Throws DispatchError when no node of the model has it. */
+/** Returns what the call needs. Throws DispatchError when no node of the model has it. */
 function checkDialect({ model, dialect = null }: NodeCall, index: Index): readonly string[] {
   if (dialect === null) return []
   const speaks = (one: string) => index.connectedWith(model, one) > 0
@@ -197,8 +197,8 @@ function checkMedia({ model, request }: NodeCall, index: Index): readonly string
 }
 
 /**
- * Null when every node accepts the frame. Throws DispatchError when no node of the model accepts
- * it.
+ * Returns null when every node accepts the frame. Throws DispatchError when no node of the model
+ * does.
  */
 function largeBytesOf(
   { frameBytes }: ChatQuestion,
@@ -231,7 +231,7 @@ async function attemptChat(
   return { nodeId: node.nodeId, batches: run.batches }
 }
 
-/** Tries one node after another. All nodes accept image frames of the same size. */
+/** Tries one node after another. All nodes have the same size limit for frames with images. */
 export async function dispatchImages<Images>(
   call: ImageNodeCall<Images>,
   parts: DispatchParts,
@@ -270,7 +270,7 @@ async function attemptImages<Images>(
       `The node's answer is not images: ${error.message}`,
     )
     run.conclude(fault)
-    // The gateway that sent the call has judged the images, and asks another node itself.
+    // The other gateway judged the images. It asks another node itself.
     if (isPeers) throw fault
     return fault
   }
@@ -343,7 +343,7 @@ async function tryNodes<Answer>(
   throw refusal ?? failure ?? new DispatchError('no_nodes', 'No node of this model is connected')
 }
 
-/** Pause of a node that states no time. */
+/** Seconds without calls after `node_busy`, if the node does not say when to try again. */
 const REST_SECONDS = 1
 const REST_SECONDS_MAX = 60
 

@@ -65,8 +65,8 @@ type PacketSource = {
 /** Memory that a packet takes besides its bytes. An untrusted node may send one byte per packet. */
 export const PACKET_COST_BYTES = 256
 /**
- * Packets of a wide-area network have 1,400 bytes, and PACKET_COST_BYTES adds a fifth. A node with
- * smaller packets, which are unusual, may send fewer bytes.
+ * Packets of a wide-area network have 1,400 bytes, so PACKET_COST_BYTES adds a fifth. With smaller
+ * packets, which are rare, a node may send fewer bytes.
  */
 const PACKETS_ALLOWANCE = 1.25
 

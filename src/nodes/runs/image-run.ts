@@ -13,7 +13,7 @@ export type ImageRunOptions = RunOptions & {
 /** Keeps the slot and the memory while the node draws, even if the caller has left. */
 export class ImageRun extends Run {
   declare readonly options: ImageRunOptions
-  /** Unchecked. Rejects with DispatchError, or the signal's reason. */
+  /** The images, unchecked. Rejects with DispatchError, or the signal's reason. */
   readonly answer: Promise<readonly string[]>
   private readonly outcome = Promise.withResolvers<readonly string[]>()
 
@@ -38,7 +38,7 @@ export class ImageRun extends Run {
     this.close()
   }
 
-  /** Null: the images are as requested. */
+  /** Ends the run after the check of its images. A null error means that they are as requested. */
   conclude(error: DispatchError | null): void {
     this.settle(error === null ? { kind: 'done' } : { kind: 'failed', error })
     if (error === null) this.emit({ kind: 'served' })

@@ -71,8 +71,8 @@ export type NodeLimits = {
   /** Bytes that wait for a slow caller, per run. */
   readonly queueBytesMax: number
   /**
-   * Limit for all frames of one run. Exceeding it ends only this run, because its caller chose the
-   * length.
+   * Limit for all frames of one run. A longer answer ends only this run, because the caller chose
+   * the answer's length.
    */
   readonly answerBytesMax: number
   /**
@@ -86,8 +86,8 @@ export type NodeLimits = {
    */
   readonly lateBytesPerSecond: number
   /**
-   * Limit for each node that is tried. Ten large images take a contributed machine a minute or
-   * more.
+   * Limit for each node that is tried. A volunteer's machine may need a minute or more for ten
+   * large images.
    */
   readonly imageMs: number
   /**
@@ -108,8 +108,8 @@ export type NodeLimits = {
   readonly asideMs: number
   readonly asideMaxMs: number
   /**
-   * After this many errors in a row for callers' requests, a node is probed. An answer in between
-   * resets the count. The requests may have caused the errors, so a probe uses our own request.
+   * After this many error answers in a row, a node is probed. Any other answer resets the count.
+   * Callers' requests may have caused the errors, so a probe uses the gateway's own request.
    */
   readonly refusalsMax: number
 
@@ -129,8 +129,8 @@ export type NodeLimits = {
   readonly probesMax: number
 
   /**
-   * The protocol's ping: its interval, the time within which the node must answer, and the number
-   * of unanswered pings in a row that closes the connection.
+   * The protocol's ping: its interval, and the time within which the node must answer. After
+   * `pingMissesMax` unanswered pings in a row, the connection is closed.
    */
   readonly pingMs: number
   readonly pingTimeoutMs: number
@@ -147,13 +147,13 @@ export type NodeLimits = {
   readonly silenceTimeoutMs: number
   readonly healthMs: number
   /**
-   * At this age of its connection, an idle node is asked to connect again, so that load balancers
+   * When its connection is this old, an idle node is asked to connect again, so that load balancers
    * can distribute the nodes again.
    */
   readonly reconnectMs: number
   /**
-   * How often nodes are stored as connected. After a kill, uptime counts up to the last of these
-   * times.
+   * How often nodes are stored as connected. If the gateway is killed, a node's uptime ends at the
+   * last of these times.
    */
   readonly seenMs: number
   /**
@@ -161,9 +161,7 @@ export type NodeLimits = {
    * connected.
    */
   readonly abandonedMs: number
-  /**
-   * Time between key checks. With KEY_AGE_MAX_MS, a revoked key's connections end within a second.
-   */
+  /** Time between key checks. A revoked key's connections end within this time + KEY_AGE_MAX_MS. */
   readonly keyCheckMs: number
   /** How often the registration of a connected node is read again. */
   readonly recheckMs: number

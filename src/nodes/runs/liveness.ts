@@ -95,12 +95,12 @@ export function createLiveness(options: LivenessOptions): Liveness {
   }
 }
 
-/** A random time in the second half of the interval. */
+/** Returns a random time in the second half of the interval. */
 function sometime(intervalMs: number, { now, random }: LivenessOptions): number {
   return now() + intervalMs * (0.5 + random() / 2)
 }
 
-/** `tend` returns false when the node is lost. */
+/** Sends the protocol's pings. `tend` returns false when the node is lost. */
 function watchPings(options: LivenessOptions) {
   const { limits, now, makeId, actions } = options
   let pingAtMs = sometime(limits.pingMs, options)
@@ -132,7 +132,7 @@ function watchPings(options: LivenessOptions) {
   }
 }
 
-/** A node that stays although it was asked to leave gets calls again. It is asked again later. */
+/** Asks nodes to connect again. A node that stays gets calls again, and is asked again later. */
 function watchAge(options: LivenessOptions) {
   const { limits, makeId, actions } = options
   let reconnectAtMs = sometime(limits.reconnectMs, options)
@@ -150,7 +150,7 @@ function watchAge(options: LivenessOptions) {
   }
 }
 
-/** False if the socket does not answer in time. */
+/** Resolves to false if the socket does not answer in time. */
 export function awaitPong(socket: WebSocket, timeoutMs: number): Promise<boolean> {
   const { promise, resolve } = Promise.withResolvers<boolean>()
   const onPong = () => resolve(true)

@@ -16,14 +16,14 @@ export type NodeHealth = {
   failed(model: string): void
   /**
    * Records an error that the request may have caused, or an answer that the gateway refused. After
-   * several of these in a row, a probe decides.
+   * several of these in a row, the model is probed.
    */
   refused(model: string): void
   /** The model whose probe is due. */
   dueProbe(): string | null
   probeBegins(model: string): void
   probeEnds(outcome: ProbeOutcome): void
-  /** The probe had no result (the node is busy or has left). It is repeated later. */
+  /** Ends a probe without a result (the node is busy or has left). It is repeated later. */
   probePutOff(): void
 }
 
@@ -129,7 +129,7 @@ export function createNodeHealth(options: NodeHealthOptions): NodeHealth {
 /**
  * Decides whether a node gets calls for one of its models. `closed`: the node gets calls. `open`:
  * the node failed too often in a row, is set aside, and is probed at `retryAtMs`. `probing`: a
- * running probe decides.
+ * probe runs, and its result closes or opens the circuit.
  */
 export type Circuit =
   | { readonly kind: 'closed'; readonly failures: number }
@@ -144,7 +144,7 @@ type CircuitLimits = {
 
 export const CLOSED_CIRCUIT: Circuit = { kind: 'closed', failures: 0 }
 
-/** An older run's failure has no effect on a node that is set aside. */
+/** Leaves an `open` circuit unchanged, because the failed run is older than the circuit. */
 export function circuitAfterFailure(
   circuit: Circuit,
   nowMs: number,
@@ -169,7 +169,7 @@ function setAside(nowMs: number, asideMs: number): Circuit {
   return { kind: 'open', retryAtMs: nowMs + asideMs, asideMs }
 }
 
-/** A node stays set aside even if an older run succeeds, because only a probe can end this. */
+/** Leaves a circuit that is not `closed` unchanged, because only a probe can close it. */
 export function circuitAfterSuccess(circuit: Circuit): Circuit {
   return circuit.kind === 'closed' ? CLOSED_CIRCUIT : circuit
 }
@@ -188,7 +188,7 @@ type CircuitMemory = {
   size(): number
 }
 
-/** Healthy nodes use no space. */
+/** Stores only circuits with failures. */
 export function createCircuitMemory(): CircuitMemory {
   const circuits = new LruMap<string, Circuit>(REMEMBERED_MAX)
   const keyOf = (nodeId: string, model: string) => `${nodeId} ${model}`

@@ -7,7 +7,7 @@ export type Offer<Node> = {
   speed: Speed
   /** Index of this offer among the available offers of its model. -1: not available. */
   position: number
-  /** How many of this offer's nodes count as serving its model. */
+  /** How many of this offer's nodes the index counts as serving the model. */
   counted: number
 }
 
@@ -49,7 +49,6 @@ export function capacityOf(
   return vramMb !== null && vramMb > limits.largeVramMb ? limits.slotsLarge : limits.slots
 }
 
-/** The hooks are called after a slot was taken or released. */
 export function createSlots(
   capacity: number,
   hooks: { readonly onTaken: () => void; readonly onFreed: () => void },

@@ -11,13 +11,13 @@ export type ChunkFacts = {
   /** The chunk has text or ends a choice. */
   readonly isToken: boolean
   readonly finished: readonly number[]
-  /** The usage that the node claims, in any form. */
+  /** The usage that the node claims, unchecked. */
   readonly usage: JsonObject | undefined
   /** Usage without choices. Old clients end a run with such a chunk. */
   readonly isUsageOnly: boolean
 }
 
-/** The interface limits `n` to 128. */
+/** Maximum number of choices. The API limits the request member `n` to the same number. */
 export const CHOICES_MAX = 128
 
 /**

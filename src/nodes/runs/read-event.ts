@@ -11,8 +11,8 @@ import { parseJson } from '../protocol/frames.ts'
 import { type ChunkFacts, stringLengths } from './read-chunk.ts'
 
 /**
- * A chunk of an answer in another dialect than chat: an event of a stream, whose name may be empty,
- * or a piece of a whole answer. `data` and `body` are as the backend wrote them.
+ * A chunk of an answer in a dialect other than chat: an event of a stream, or a piece of an
+ * unstreamed answer. `event` may be empty. `data` and `body` are as the backend wrote them.
  */
 type EventChunk =
   | { readonly event: string; readonly data: string; readonly usage: JsonObject | null }
@@ -62,7 +62,7 @@ export function openEventFacts(): (chunk: JsonObject) => ChunkFacts | null {
   }
 }
 
-/** An AnswerReader (chat-run.ts) for events, and facts from the events that it has read. */
+/** Reads an answer's events, as AnswerReader (chat-run.ts) does, and collects facts. */
 export type EventReader = {
   push(chunk: JsonObject): readonly JsonObject[]
   finish(): void
@@ -116,7 +116,7 @@ export function createEventReader(): EventReader {
   }
 }
 
-/** Completions end with the data [DONE] instead. */
+/** Not in this list: streams of completions end with the data `[DONE]`. */
 const LAST_EVENTS: ReadonlySet<string> = new Set([
   'response.completed',
   'response.failed',

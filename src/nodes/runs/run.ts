@@ -18,7 +18,7 @@ export type RunEvent =
   | { readonly kind: 'draining' }
   /** The run has drained for the longest allowed time. Its slot is free. */
   | { readonly kind: 'abandoned' }
-  /** The gateway accepted the node's whole answer. The caller may have left before. */
+  /** The gateway accepted the node's whole answer, even if the caller has left. */
   | { readonly kind: 'served' }
   /** The run has ended. The node may still send its last frame. */
   | { readonly kind: 'closed' }
@@ -27,7 +27,7 @@ export type RunOptions = {
   readonly id: string
   /** The run measures this offer's speed. */
   readonly offer: { readonly model: string; speed: Speed }
-  /** From now on, the run owns the slot. */
+  /** The run releases this slot. */
   readonly slot: NodeSlot
   /** Null for a probe. */
   readonly accountId: string | null
@@ -41,9 +41,9 @@ export type RunOptions = {
 }
 
 /**
- * One call on one node, for chat or for images. Phases: `waiting` for the first token or image,
- * then `streaming` (only for chat). `draining`: the caller has its result, and the slot is kept.
- * `abandoned`: the slot is free, and frames are still expected.
+ * One call on one node, for chat or for images. A run is `waiting` for the first token or image,
+ * then `streaming` (only for chat), then `draining` (the caller has its result, and the run keeps
+ * the slot) or `abandoned` (the slot is free, and the node may still send frames).
  */
 export abstract class Run {
   readonly options: RunOptions

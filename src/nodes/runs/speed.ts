@@ -1,4 +1,4 @@
-/** A node's speed with one model, as this gateway measured it. Null before the first run. */
+/** A node's speed with one model, measured by this gateway. Before the first run, both are null. */
 export type Speed = {
   readonly firstTokenMs: number | null
   readonly tokensPerSecond: number | null
@@ -21,7 +21,7 @@ const NEWEST_WEIGHT = 0.2
 export const TEXT_LENGTH_PER_TOKEN = 4
 /** A run with less text after the first token is too short to measure. */
 const TEXT_LENGTH_MIN = 32
-/** Without this limit, an answer in one burst would count as infinitely fast. */
+/** Limits the speed of answers whose tokens all arrive at once. */
 export const MEASURED_TOKENS_PER_SECOND_MAX = 10_000
 
 /** For a node without runs. The values lie between those of a good and a bad node. */

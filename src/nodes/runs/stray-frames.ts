@@ -23,7 +23,6 @@ export type StrayBudget = {
   spend(bytes: number, nowMs: number): boolean
 }
 
-/** Late frames of runs cost nothing, so a correct node hardly uses its budget. */
 export function createStrayBudget(limits: {
   readonly strayBurst: number
   readonly strayPerSecond: number

@@ -7,7 +7,7 @@ import {
   memberOf,
 } from '../../../attestation/json/value.ts'
 
-/** The gateway itself knows these facts, to check a node's usage claim. */
+/** Facts that the gateway measured. A node's usage claim is checked against them. */
 type RunEvidence = {
   readonly promptTokensMax: number
   /** UTF-16 units. */
@@ -20,7 +20,7 @@ type RunEvidence = {
 export const PROMPT_TOKENS_EXTRA = 1_024
 /** Tokens that an image or sound can add, even if the request has only its address. */
 export const MEDIA_TOKENS_EXTRA = 16_384
-/** Maximum UTF-8 bytes of a UTF-16 unit. A token of text has at least one byte. */
+/** Maximum number of UTF-8 bytes for one UTF-16 unit. A token of text has at least one byte. */
 const BYTES_PER_UNIT = 3
 /** Some backends count this many tokens for the end of an answer. */
 export const COMPLETION_TOKENS_EXTRA = 16
@@ -28,8 +28,8 @@ export const COMPLETION_TOKENS_EXTRA = 16
 /**
  * Limits each count that a node claims to the tokens that can exist. There are at most
  * `promptTokensMax` prompt tokens, and at most as many completion tokens as bytes in the answer's
- * text, plus one per token chunk, plus COMPLETION_TOKENS_EXTRA. Details above these limits are
- * dropped. Null when the claim has no valid counts.
+ * text, plus one per token chunk, plus COMPLETION_TOKENS_EXTRA. Counts of details above these
+ * limits are dropped. Returns null when the claim has no valid counts.
  *
  * Does NOT show that the counts are right: within the limits a node may still claim several times
  * too much.
@@ -57,7 +57,7 @@ export function promptTokensMax(request: JsonObject, requestBytes: number): numb
   )
 }
 
-/** Returns the bytes of pictures and sounds. These bytes do not show the number of tokens. */
+/** Returns the bytes of pictures and sounds. */
 export function mediaBytesOf(request: JsonObject): number {
   return mediaOf(request).reduce<number>((sum, part) => sum + payloadBytesOf(part), 0)
 }
@@ -97,7 +97,7 @@ function countOf(value: Json | undefined): number | null {
   return isCount(value) ? value : null
 }
 
-/** Keeps details with any name that are counts of at most `max`. */
+/** Keeps the details that are counts of at most `max`, under any name. */
 function detailsOf(claim: JsonObject, name: string, max: number): JsonObject {
   const details = memberOf(claim, name)
   if (!isJsonObject(details)) return {}

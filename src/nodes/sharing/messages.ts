@@ -19,7 +19,7 @@ import { readEventChunk } from '../runs/read-event.ts'
 const IMAGES_MAX = 10
 
 export const OFFERS_TOPIC = 'offers'
-/** Questions about a node. The node's id is part of the topic. */
+/** For messages of the type NodeQuestion. The topic also contains the node's id. */
 export const NODE_TOPIC = 'node'
 
 /** This many offers fit in a message of 1 MiB, because a name has at most 256 characters. */
@@ -56,8 +56,8 @@ export const sharedOffers = z.array(sharedOffer).max(OFFERS_PER_MESSAGE)
 
 export const nodeQuestion = z.discriminatedUnion('kind', [
   /**
-   * The node connects to the gateway `by`. That gateway asks if the node's connection here is
-   * alive. A connection that does not answer is ended.
+   * Sent by the gateway `by`, to which the node connects. A gateway that has an older connection of
+   * the node ends this connection if it does not answer.
    */
   z.object({
     kind: z.literal('claim'),
@@ -68,7 +68,7 @@ export const nodeQuestion = z.discriminatedUnion('kind', [
 ])
 export type NodeQuestion = z.output<typeof nodeQuestion>
 
-/** A channel's header, which opens a call. A chat call's first message is the request. */
+/** Header of a channel for one call. A chat call's first message is the request. */
 export const peerCall = z.object({
   model: z.string(),
   account_id: z.string().nullable(),
@@ -100,7 +100,7 @@ export function encodeFault(error: DispatchError): z.output<typeof peerFault> {
   }
 }
 
-/** A message without an error counts as a lost call. */
+/** Returns the error in the message. Returns `node_lost` if the message contains no error. */
 export function decodeFault(detail: unknown): DispatchError {
   const { data } = peerFault.safeParse(detail)
   if (data === undefined)

@@ -40,8 +40,8 @@ export class RemoteNode implements CallableNode {
   private published: Pick<SharedOffer, 'nodes' | 'capacity'>
   private inUse = 0
   /**
-   * Counts how often `fill` marked all slots as used. The release of a slot that was taken before
-   * the last mark does not change `inUse`.
+   * Counts the calls of `fill`. Slots that were taken before the last call do not change `inUse`
+   * when they are released.
    */
   private timesFull = 0
   private isGone = false

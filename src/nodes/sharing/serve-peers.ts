@@ -19,7 +19,7 @@ const VERDICT_MS = 60_000
 const imageQuestion = z.object({ prompt: z.string(), n: z.int(), size: z.string() })
 const verdict = z.object({ fault: z.string().nullable() })
 
-/** Lets the nodes here serve calls from other gateways. `running` counts these calls. */
+/** Serves calls of other gateways with this gateway's nodes. `running` counts these calls. */
 export function servePeers(
   bus: Pick<Bus, 'serve'>,
   {
@@ -29,7 +29,7 @@ export function servePeers(
   }: {
     readonly dispatcher: Pick<Dispatcher, 'dispatch'>
     readonly images: Pick<ImageDispatcher, 'dispatch'>
-    /** Checks an answer to this request. The other gateway still gets the node's own chunks. */
+    /** Checks an answer to this request. The other gateway gets the node's chunks unchanged. */
     readonly judge: (request: JsonObject) => Pick<AnswerReader, 'push' | 'finish'>
   },
 ): { running(): number } {
@@ -63,7 +63,7 @@ export function servePeers(
     await channel.send(writeMessage({ node_id: answer.nodeId }))
     for await (const batch of answer.batches) await channel.send(writeMessage(batch))
     await channel.end()
-    // Waits until the other side has ended or left too.
+    // Waits until the other gateway has ended or aborted the channel.
     await messages.next()
   })
   serve('images', async (channel, { model, account_id: accountId }) => {
@@ -89,7 +89,7 @@ export function servePeers(
   return { running: () => running }
 }
 
-/** Returns a reader that passes on the node's chunks unchanged, after `judge` has checked them. */
+/** Returns a reader that checks chunks with `judge` and returns them unchanged. */
 function asSent(judge: Pick<AnswerReader, 'push' | 'finish'>): AnswerReader {
   return {
     push(chunk) {

@@ -34,7 +34,7 @@ type SharingOptions = {
   readonly bus: Bus
   readonly places: Readonly<Record<PlaceName, Place>>
   readonly placeOf: (node: NodeConnection) => PlaceName
-  /** Called when another gateway asks about a node that is connected here. */
+  /** Answers another gateway's question about a node that is connected here. */
   readonly onAsked: (nodeId: string, question: NodeQuestion) => Promise<boolean>
 }
 
@@ -102,8 +102,8 @@ export class NodeSharing {
   }
 
   /**
-   * False when another gateway has a connection that answers, or wins with a simultaneous claim. A
-   * connection that does not answer is ended.
+   * Returns false when another gateway has a live connection of the node, or wins a simultaneous
+   * claim. A connection that does not answer is ended.
    */
   async claim(nodeId: string, timeoutMs: number): Promise<boolean> {
     const { bus } = this.options
@@ -131,7 +131,7 @@ export class NodeSharing {
     return (await this.options.bus.ask(NODE_TOPIC, nodeId, asked)) === true
   }
 
-  /** Stops offering the nodes here to other gateways. */
+  /** Stops offering this gateway's nodes to other gateways. */
   drain(): void {
     if (this.isDraining) return
     this.isDraining = true
@@ -148,7 +148,7 @@ export class NodeSharing {
 
   private answer(nodeId: string, held: Held): void {
     const entry = this.asked.get(nodeId)
-    // Keeps a claim's subscription, because a new one would lose questions sent to the old one.
+    // A claim's subscription stays, because questions could be lost between two subscriptions.
     if (entry !== undefined) entry.held = held
     else this.asked.set(nodeId, { held, end: this.beAsked(nodeId) })
   }
@@ -166,7 +166,7 @@ export class NodeSharing {
   /** Of simultaneous claims, the gateway with the lower id wins. */
   private answerClaim(claim: Claim, by: string): true | undefined {
     if (claim.state === 'asking' && by < this.options.bus.id) claim.state = 'lost'
-    // After `undefined`, the gateway that has the node answers instead.
+    // A gateway that returns `undefined` leaves the answer to the other gateways.
     return claim.state === 'lost' ? undefined : true
   }
 

@@ -9,8 +9,8 @@ export async function up(db: Kysely<unknown>): Promise<void> {
 
 /**
  * made_by has no foreign key, because a key that made other keys is never deleted. erased_through:
- * content of completions that finished up to this time is erased, even if it is stored later. One
- * row in erasures is one act, for any number of records.
+ * content of completions that finished up to this time is erased, even if it is stored later. Each
+ * row in erasures is one erasure, of any number of records.
  */
 const ACCOUNTS = `
   create table erasures (
@@ -102,12 +102,12 @@ const LOGS = `
 
 /**
  * A commit that lost a race writes null as relayer and log_id. NOT NULL in anchors and the primary
- * key of unanchored_heads then undo it (src/verified/commits/commits-store.ts). anchors_again is
- * unique, so that only one of two gateways anchors a head again. The partial index over
- * proven_block_hash contains exactly the anchors that wait for their proofs. A row in anchor_blocks
- * counts only while its block_hash equals the anchor's: a reorganisation changes only the row in
- * anchors. In unanchored_heads, the first first_index leaves are anchored, and anchored_root is the
- * root over these leaves.
+ * key of unanchored_heads then make the commit fail (src/verified/commits/commits-store.ts).
+ * anchors_again is unique, so that only one of two gateways anchors a head again. The partial index
+ * over proven_block_hash contains exactly the anchors that wait for their proofs. A row in
+ * anchor_blocks counts only while its block_hash equals the anchor's: a reorganisation changes only
+ * the row in anchors. In unanchored_heads, the first first_index leaves are anchored, and
+ * anchored_root is the root over these leaves.
  */
 const ANCHORS = `
   create table relayers (
@@ -219,9 +219,9 @@ const RECORDS = `
 /**
  * hardware_at is null until the node's agent reports its hardware. After that, operating_system,
  * cpu_model and ram are not null. node_hours and network_minutes are sums over inferences, so that
- * a day's figures need only a few sums. The statement that adds inferences updates the sums. An
- * inference's id makes it harmless to add a batch twice. Inferences have no foreign key to nodes
- * and accounts, so they stay when a node or account is removed.
+ * a day's figures need only a few sums. The statement that adds inferences updates the sums. Each
+ * inference has an id, so a batch that is added twice counts once. Inferences have no foreign key
+ * to nodes and accounts, so they stay when a node or account is removed.
  */
 const NODES = `
   create table nodes (
@@ -297,10 +297,10 @@ const NODES = `
  * row has expired, the process is dead. settled_batch is the last settlement batch that was
  * counted, so that each batch counts once. minute and day are numbers of windows: Unix seconds
  * divided by 60 and by 86400. Half of each page stays free for new versions of its rows, which then
- * need no new index entries and no vacuum. The call_id of an Idempotency-Key goes with a verified
- * call through the enclave and returns in the call's record. This record is the answer. Answers of
- * other calls are stored in `answer`. A settled row in budget_calls is kept for some time, so that
- * its call is settled only once.
+ * need no new index entries and no vacuum. A verified call with an Idempotency-Key takes its
+ * call_id through the enclave into the call's record. This record is the answer. Answers of other
+ * calls are stored in `answer`. A settled row in budget_calls is kept for some time, so that its
+ * call is settled only once.
  */
 const LIMITS = `
   create table gateway_processes (

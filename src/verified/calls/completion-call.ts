@@ -6,7 +6,7 @@ import type { RouteContext } from '../../api/context.ts'
 import { ApiError } from '../../api/errors.ts'
 import { described, faultIssue } from '../../api/schemas.ts'
 
-/** Which provider and credential the enclave uses for a call (CompletionCall of the protocol). */
+/** The provider and credential for a call, as the enclave gets them in CompletionCall. */
 
 export type ChosenCredential = {
   readonly provider: string

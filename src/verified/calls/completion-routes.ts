@@ -156,7 +156,7 @@ const CALL_ERRORS = [
 
 type CompletionCall = RouteCall<unknown, unknown, z.output<typeof callHeaders>, AskedCompletion>
 
-/** A call gets the permit and the claim before its start. Both are settled at its end. */
+/** The limiter's permit, and the claim of the Idempotency-Key. Both are settled after the call. */
 type Granted = {
   readonly dialect: VerifiedDialect
   readonly permit: Permit
@@ -197,7 +197,7 @@ async function answer(
 }
 
 /**
- * Returns a controller that follows `abort`, except when the caller leaves. The call then
+ * Returns a controller that is aborted with `abort`, unless the caller left. The call then
  * continues, and the caller gets the answer by repeating the call with its Idempotency-Key.
  */
 function outlivingCaller(abort: AbortController): AbortController {
@@ -256,9 +256,8 @@ async function writeEvents(
 }
 
 /**
- * Settles the permit with the usage in the record, and then the claim. Without a record, settles
- * the permit with the estimated prompt and one token for each sent event, or with 0 if there was no
- * answer.
+ * Settles the permit with the usage in the record, and then the claim. Without a record, the usage
+ * is the estimated prompt and one token for each sent event, or 0 if there was no answer.
  */
 async function settled(
   { dialect, permit, claim }: Granted,
@@ -287,7 +286,7 @@ function firstEvent(bytes: Uint8Array): string {
   return text.toString('utf8', 0, text.indexOf(EVENT_END))
 }
 
-/** Each event holds about one token. */
+/** Counts events. An event has about one token. */
 function countEvents(bytes: Uint8Array): number {
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   let count = 0
@@ -302,7 +301,7 @@ function countEvents(bytes: Uint8Array): number {
 
 const EVENT_END = '\n\n'
 
-/** Answers with the record, whole or as a stream, as this call asked. */
+/** Answers with the record of an earlier call, as a stream if this call asked for one. */
 async function answerAgain(
   { body: asked, stream }: CompletionCall,
   dialect: VerifiedDialect,

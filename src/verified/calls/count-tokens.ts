@@ -40,7 +40,7 @@ type CountParts = {
   readonly enclaves: Pick<EnclavePool, 'identities'>
   /** The operator's credentials, by provider name. */
   readonly credentials: () => ReadonlyMap<string, string>
-  /** PEM of the authorities that are trusted for providers. Null: the system's. */
+  /** PEM of the authorities that are trusted for providers. Null: the system's authorities. */
   readonly providerCas: readonly string[] | null
   readonly limiter: Pick<RateLimiter, 'admit'>
   readonly bodyBytesMax: number
@@ -48,8 +48,8 @@ type CountParts = {
 }
 
 /**
- * The gateway asks the provider directly: no enclave takes part, and the count has no evidence and
- * no record.
+ * Returns routes that ask the provider directly: no enclave takes part, and the count has no
+ * evidence and no record.
  */
 export function countTokensRoutes(parts: CountParts): readonly Route[] {
   const admission = createAdmission({ callsMax: COUNTS_MAX, bytesMax: COUNTS_BYTES_MAX })
@@ -147,7 +147,7 @@ function endpointFor(table: readonly ProviderEntry[], model: string) {
   return { origin: entry.origin, ...endpoint }
 }
 
-/** One client for each URL. The provider tables limit the number of URLs. */
+/** Opens one client for each URL. The provider tables limit the number of URLs. */
 function openEndpoints({
   providerCas: ca,
   onStarted,
@@ -173,6 +173,6 @@ function countErrorOf(error: EndpointError, { provider, isOperators }: Asked): A
     return new ApiError('not_found', `${provider} does not count these tokens: ${words}`)
   const isCallers = !isOperators && (status === 401 || status === 403)
   if (!isCallers && !concernsRequest(status)) return serviceCallErrorOf(error)
-  // The caller's mistake is not logged: the service did nothing wrong.
+  // The caller made the mistake, not the service, so the error is not logged.
   return requestRefused({ ...refusal, code: null })
 }

@@ -61,7 +61,7 @@ const BYTES_PER_TOKEN = 4
 const UNREAD_PROMPT_TOKENS_MAX = 100_000
 
 /**
- * The enclave no longer has the key. The caller fetches the keys again and repeats the call (EHBP).
+ * Sent when the enclave no longer has the key. The caller fetches keys and repeats the call (EHBP).
  */
 const KEY_CONFIG_BODY = JSON.stringify({
   type: KEY_CONFIG_PROBLEM,
@@ -112,8 +112,7 @@ export type EncryptedCalls = {
    */
   readonly credentials: () => ReadonlyMap<string, string>
   /**
-   * Milliseconds within which a pull should bring the proof to the enclave. 0: pulls bring no
-   * proofs.
+   * Time in which a pull can send the proof to the enclave, milliseconds. 0: pulls send no proofs.
    */
   readonly patienceMs: number
   readonly limiter: Pick<RateLimiter, 'admit'>
@@ -175,7 +174,7 @@ type ServedCall = {
 type Tally = {
   /** True if a provider may have received the request. */
   isOpened: boolean
-  /** The enclave states the model after sealing. Null before that, and for a refused call. */
+  /** Null until the completion is sealed, and for a refused call. */
   model: string | null
   usage: EncryptedSealed['usage']
   frames: number
@@ -199,7 +198,7 @@ type OpenAnswer = {
   readonly endpoint: EncryptedEndpoint
 }
 
-/** Returns null when no enclave has the call's key, but the caller can fetch other keys. */
+/** Returns null when no enclave has the call's key. The caller must then fetch other keys. */
 async function ask(
   { enclaves, credentials, now, log }: EncryptedCalls,
   { context, abort, headers, encapsulatedKey, dialect, body, tally }: ServedCall,
@@ -283,8 +282,8 @@ async function passOn(service: EncryptedCalls, call: ServedCall & OpenAnswer): P
 }
 
 /**
- * Waits until the completion is stored, and then sends the enclave its proof, unless a pull sends
- * the proof. Never rejects: an error ends the call.
+ * Waits until the completion is stored. Then sends the proof to the enclave, unless a pull does
+ * this. Never rejects: an error other than `commit_delayed` ends the call.
  */
 async function recordSealed(
   service: EncryptedCalls,
@@ -352,7 +351,7 @@ async function write(
   if (!res.write(bytes)) await drained(res, DRAIN_TIMEOUT_MS)
 }
 
-/** Leaves out the fault's text, because only the caller may read the text. */
+/** Records a fault without its text, because only the caller may read the text. */
 function recordFault(
   { log }: EncryptedCalls,
   { context, tally }: ServedCall,
@@ -362,7 +361,7 @@ function recordFault(
   const callerCode = callerCodeOf(code)
   // The enclave refused the call before the answer began.
   if (tally.model === null && tally.frames === 0) tally.isOpened = false
-  // An invalid request is not recorded as a failure, because its status is enough.
+  // An invalid request is not recorded as a failure: the logged status is enough.
   if (code === 'invalid_request') return
   const isWithin = tally.frames > 0
   state.failure ??= {

@@ -15,7 +15,7 @@ export const READINESS_AGE_MAX_MS = 1_000
 /** Time limit for the check of one part. */
 export const CHECK_TIMEOUT_MS = 2_000
 
-/** Short, so that a system that asks every second detects a failure within two seconds. */
+/** With this limit, a system that asks every second detects a failure within two seconds. */
 const DATABASE_TIMEOUT_MS = 1_000
 
 /** The gateway stays ready until commits have failed for this long. Callers wait meanwhile. */
@@ -36,7 +36,7 @@ type ReadinessReport = {
 }
 
 export type CommitFault =
-  | 'relayer_nonce_unknown' // the chain must be read once, to show that the database is not behind
+  | 'relayer_nonce_unknown' // until the chain is read, the stored nonce may be too low
   | 'log_diverged' //          the database and the log contradict each other
   | 'failing'
 
@@ -137,10 +137,10 @@ const ready = z.strictObject({
 })
 
 /**
- * For the system that keeps this process running. The routes need no key, so the answers contain
- * only names of parts. If `GET /healthz` does not answer, a restart helps. `GET /readyz` answers
- * 200 when verified completions can be served, and otherwise 503 with the failing parts. While
- * `isDraining`, the failing parts include `stopping`, but calls are still served.
+ * Returns the health routes. They need no key, and their answers contain only names of parts. If
+ * `GET /healthz` does not answer, the process should be restarted. `GET /readyz` answers 200 when
+ * verified completions can be served, and otherwise 503 with the failing parts. While `isDraining`,
+ * the failing parts include `stopping`, but calls are still served.
  */
 export function healthRoutes(
   readiness: Readiness,

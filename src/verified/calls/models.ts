@@ -21,7 +21,7 @@ const verifiedModels = listedModels.extend({
   patterns: z.array(z.strictObject({ pattern: z.string(), owned_by: z.string() })),
 })
 
-/** Callers can use the listed models, and further ids that match the patterns. */
+/** Callers can use the listed models, and all other models whose ids match a pattern. */
 type VerifiedModels = {
   readonly data: readonly ListedModel[]
   readonly patterns: readonly { readonly pattern: string; readonly owned_by: string }[]
@@ -63,7 +63,7 @@ export function createVerifiedModels({
     const table = providersOf(enclaves).filter((entry) => endpointOf(entry, dialect) !== null)
     const own = credentials()
     const paid = new Map<string, boolean>()
-    /** One credential pays for all models of a provider. */
+    /** Looks up each provider only once: its credential is for all of its models. */
     const isPaid = (model: string, owner: string) => {
       const known =
         paid.get(owner) ?? hasCredential({ model, callerCredential, dialect }, table, own)
@@ -84,7 +84,7 @@ export function createVerifiedModels({
   }
 }
 
-/** Finds the provider of a pattern like that of an id, because a pattern matches itself. */
+/** Finds the providers of patterns. A pattern matches itself, so it is looked up like an id. */
 function patternsOf(table: readonly ProviderEntry[]): VerifiedModels['patterns'] {
   const patterns = table.flatMap(({ models }) => models.filter((model) => model.includes('*')))
   return offersOf(table, [...new Set(patterns)])

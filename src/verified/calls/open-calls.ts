@@ -34,7 +34,7 @@ type CallParts = Opening &
     'credentials' | 'providerModels' | 'startedAt'
   > & {
     readonly database: Database
-    /** PEM of the authorities that are trusted for providers. Null: the system's. */
+    /** PEM of the authorities that are trusted for providers. Null: the system's authorities. */
     readonly providerCas: readonly string[] | null
     readonly anchoring: Pick<Anchoring, 'status' | 'unreadableBlocks' | 'figures'>
     readonly enclaves: EnclavePool
@@ -46,7 +46,6 @@ type CallParts = Opening &
     readonly isDraining: () => boolean
   }
 
-/** Grouped as in the documentation. */
 type CallRoutes = Readonly<
   Record<'completions' | 'counts' | 'models' | 'health' | 'waiting', readonly Route[]>
 >

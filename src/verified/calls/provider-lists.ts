@@ -56,7 +56,7 @@ export function askProviderLists({
   readonly enclaves: Pick<EnclavePool, 'identities'>
   /** The operator's credentials, by provider name. */
   readonly credentials: () => ReadonlyMap<string, string>
-  /** PEM of the authorities that are trusted for providers. Null: the system's. */
+  /** PEM of the authorities that are trusted for providers. Null: the system's authorities. */
   readonly providerCas: readonly string[] | null
   readonly onAsked: (asked: { readonly provider: string; readonly outcome: ListOutcome }) => void
   /** Monotonic milliseconds. */
@@ -123,7 +123,7 @@ export function askProviderLists({
 
 const NO_HEADERS: Readonly<Record<string, string>> = {}
 
-/** Returns entries by the URL with which both the model list and the chat endpoint begin. */
+/** Returns entries by base URL: the URL of the chat endpoint without `/chat/completions`. */
 function listUrls(table: readonly ProviderEntry[]): ReadonlyMap<string, ProviderEntry> {
   return new Map(
     table.flatMap((entry) => {
@@ -133,7 +133,7 @@ function listUrls(table: readonly ProviderEntry[]): ReadonlyMap<string, Provider
   )
 }
 
-/** Returns the ids unchecked, because a provider may send any values. Throws EndpointError. */
+/** Returns the ids unchecked. They may be any JSON values. Throws EndpointError. */
 async function fetchIds(endpoint: Endpoint, signal: AbortSignal): Promise<readonly unknown[]> {
   const answer = await endpoint.ask({
     method: 'GET',

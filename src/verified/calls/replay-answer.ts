@@ -8,7 +8,7 @@ type ReplayedAnswer = { readonly events: string; readonly last: string }
 
 /**
  * Returns an earlier answer in the form of an enclave's stream. `sent` is the data of events that
- * together make the answer. The original stream may have had other events.
+ * contain the whole answer. The original stream may have had other events.
  */
 export function replayAnswer(
   dialect: Pick<EventDialect, 'openStream'>,

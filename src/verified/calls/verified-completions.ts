@@ -33,7 +33,7 @@ import { type ChosenCredential, chooseCredential } from './completion-call.ts'
 export type VerifiedCall = {
   readonly model: string
   readonly dialect: DialectName
-  /** The caller's headers that may be hashed, by lower-case names. */
+  /** The caller's headers that the enclave may hash. The names are in lower case. */
   readonly headers: Readonly<Record<string, string>>
   /** The caller's exact bytes. The enclave receives them unparsed. */
   readonly body: Uint8Array
@@ -46,9 +46,8 @@ export type VerifiedCall = {
 }
 
 /**
- * Chunks come first, then the record, or a fault in its place. `last` is the last chunk in
- * canonical JSON. The proof is added to this chunk. `last` is null when the enclave has already
- * sent all chunks.
+ * Chunks come first, then the record or a fault. `last` is the last chunk in canonical JSON, to
+ * which the gateway adds the proof. `last` is null when the enclave has already sent all chunks.
  */
 type VerifiedEvent =
   | { readonly kind: 'chunks'; readonly bytes: Uint8Array }
@@ -91,7 +90,7 @@ type VerifiedCompletionsOptions = {
   readonly committer: Pick<Committer, 'waitFor' | 'isStandby' | 'status'>
   /** The operator's credentials, by provider name. */
   readonly credentials: () => ReadonlyMap<string, string>
-  /** Learns from calls with an operator's credential. */
+  /** Records the results of calls with an operator's credential. */
   readonly outcomes: Pick<ModelOutcomes, 'recordServed' | 'recordMissing'>
   /** Milliseconds, to measure the phases of a call. */
   readonly now: () => number
@@ -124,8 +123,8 @@ export function createVerifiedCompletions(
 }
 
 /**
- * Refuses calls while commits fail: the provider would be paid for an answer that cannot be
- * delivered.
+ * Throws ApiError while commits fail, because a provider must not be paid for an answer that cannot
+ * be delivered.
  */
 function requireCommits({ committer }: Pick<VerifiedCompletionsOptions, 'committer'>): void {
   const { phase, failingForMs, fault } = committer.status()
@@ -298,7 +297,7 @@ function unexpected(
     call,
     new EnclaveError('protocol', `unexpected answer of kind ${answer.kind}`),
   )
-  // This stream has no reader. The abort closes its connection.
+  // The gateway does not read this stream. The abort closes its connection.
   call.abort.abort(error)
   return error
 }
@@ -340,7 +339,7 @@ export type ModelOutcomes = {
   recordServed(model: string): void
   /** Call this when the provider answered 404 for the model. */
   recordMissing(model: string): void
-  /** Models that made completions and were not reported as missing since. */
+  /** Models that made completions, without models that were later reported as missing. */
   served(): readonly string[]
   isMissing(model: string): boolean
 }

@@ -35,7 +35,7 @@ import { lastChunkText, responseOf, streamEndText } from '../records/record-text
 import type { StoredRecord } from '../records/records-store.ts'
 import { replayAnswer } from './replay-answer.ts'
 
-/** What a gateway needs to know about a call of any dialect. The enclave gets the exact bytes. */
+/** Facts about a call of any dialect, for the gateway. The enclave gets the exact bytes. */
 export type AskedCompletion = {
   readonly model: string
   readonly isStream: boolean
@@ -46,7 +46,7 @@ export type AskedCompletion = {
   readonly estimate: number
 }
 
-/** A dialect of verified calls over HTTP. No other code of the gateway depends on its name. */
+/** A dialect of verified calls over HTTP. */
 export type VerifiedDialect = {
   readonly name: DialectName
   readonly face: Face
@@ -67,7 +67,7 @@ export type VerifiedDialect = {
 /** SHA-256 in hex. */
 const DIGEST_FORM = /^[0-9a-f]{64}$/
 
-/** Only the form of the demands is checked. The enclave checks the rest. */
+/** Only the form of the demands is checked. The enclave checks whether it can meet them. */
 const demands = z
   .strictObject({
     nonce: z.string().regex(NONCE_FORM).optional(),
@@ -154,7 +154,7 @@ function eventDialect(
   parts: Pick<VerifiedDialect, 'face' | 'paths' | 'summary' | 'description' | 'soFar'> & {
     readonly names: Readonly<Record<'request' | 'reply' | 'event', string>>
     readonly example: object
-    /** The data of events that together make the answer. */
+    /** Returns the data of events that contain the whole answer. */
     readonly eventsOf: (answer: JsonObject) => readonly JsonObject[]
   },
 ): VerifiedDialect {

@@ -8,7 +8,7 @@ import { waitingAnchors, waitingStatus } from './waiting-replies.ts'
 
 const LIMIT_MAX = 1000
 
-/** For the operator: what is not committed or not on the chain yet, and why. */
+/** Returns the operator's routes for commits and anchors that are not finished. */
 export function waitingRoutes({
   commits,
   anchoring,

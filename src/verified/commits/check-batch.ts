@@ -22,8 +22,8 @@ import type {
 import { recoverPoint } from '../../../enclave/protocol/recover-point.ts'
 
 /**
- * The head does not cover the batch, or the batch cannot be stored unchanged. The batch is not
- * stored.
+ * The batch is not stored. It has a fault, or the database cannot store its texts unchanged
+ * (BatchFault).
  */
 export class BatchRefused extends Error {
   override readonly name = 'BatchRefused'
@@ -37,14 +37,14 @@ export class BatchRefused extends Error {
 
 export type BatchFault =
   | 'wrong_identity' //       the notary has another public key, or another chain or contract
-  | 'wrong_index' //          indexes do not follow the stored log
+  | 'wrong_index' //          indexes do not continue the stored log
   | 'unstorable_text' //      U+0000 or a lone surrogate in a canonical text
   | 'invalid_receipt' //      not a receipt in canonical form
   | 'wrong_hash' //           request, response and receipt do not belong together
   | 'invalid_signature' // a completion's signature is not 65 hex bytes (readers check its signer)
   | 'invalid_document' // a document is missing, or has another digest
   | 'invalid_head' //         no head, or not of the right size
-  | 'wrong_root' //           the head is over other leaves
+  | 'wrong_root' //           the head's root does not match the leaves
   | 'wrong_head_signature' // the notary did not sign the head
 
 /** The account that signs a log's heads, and the chain and contract for which it signs. */
@@ -94,9 +94,9 @@ export function checkIdentity(
 
 /**
  * Checks that a reply continues the stored log: its indexes, receipts, hashes, documents, tree and
- * head. `known` is the document that the enclave left out. Throws BatchRefused. Does NOT verify the
- * completions' signatures or the documents: readers of a record do. The signed head shows that the
- * enclave made the completions.
+ * head. The enclave does not send the document `known` again. Throws BatchRefused. Does NOT verify
+ * the completions' signatures or the documents: the readers of records verify these. The signed
+ * head shows that the enclave made the completions.
  */
 export function checkBatch(
   reply: PullReply,
@@ -131,7 +131,7 @@ function checkCompletion(sealed: SealedCompletion, index: number): Receipt {
       `expected texts without U+0000 and lone surrogates in completion ${index}`,
     )
   const receipt = readReceipt(sealed.receipt, index)
-  // For an encrypted call, only the receipt has the hashes of the texts. The texts are not here.
+  // The batch has no texts of an encrypted call. Only the receipt has their hashes.
   const isEncrypted = receipt.version !== 1 && receipt.encrypted
   const isHashed = (text: string | null, expected: string) =>
     text === null ? isEncrypted : !isEncrypted && hash('sha256', text) === expected

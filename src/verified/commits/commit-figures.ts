@@ -1,4 +1,4 @@
-/** Counts from the start of this process. */
+/** Figures since the start of this process. */
 export type CommitFigures = {
   readonly commits: number
   readonly records: number
@@ -9,8 +9,8 @@ export type CommitFigures = {
   readonly lastBatch: number
   readonly largestBatch: number
   /**
-   * As performance.now(). The next member is the time from the enclave's reply until the commit was
-   * durable.
+   * Measured with performance.now(). The next member is the time from the enclave's reply until the
+   * commit was durable.
    */
   readonly lastCommitAtMs: number | null
   readonly lastCommitMs: number | null

@@ -26,7 +26,7 @@ export class LogDiverged extends Error {
   override readonly name = 'LogDiverged'
 }
 
-/** The followed log, and what its next commit needs. */
+/** An enclave's log, and what the next commit to the log needs. */
 export type CommitSession = {
   readonly notary: Notary
   readonly log: LogState
@@ -54,7 +54,7 @@ export type SessionOptions = {
   /** All committers of the relayer share these nonces. */
   readonly nonces: RelayerNonces
   readonly signAnchor: Anchoring['sign']
-  /** 0: a commit includes its anchor. Otherwise the anchor comes later. */
+  /** If `intervalMs` is 0, a commit includes its anchor. Otherwise the anchor is stored later. */
   readonly anchors: Pick<IntervalAnchors, 'intervalMs'>
   /** Unix milliseconds. */
   readonly now: () => number
@@ -62,8 +62,8 @@ export type SessionOptions = {
 
 /**
  * Reads the enclave's identity and the stored state of its log. Throws LogDiverged, LogCorrupt,
- * BatchRefused (this service must not follow the enclave), and the errors of the enclave client and
- * the store.
+ * BatchRefused (the enclave has a wrong identity), and the errors of the enclave client and the
+ * store.
  */
 export async function openCommitSession({
   enclave,
@@ -75,7 +75,7 @@ export async function openCommitSession({
   enclave.forgetIdentity()
   const identity = await enclave.identity()
   const notary = checkIdentity(identity, domain)
-  // The log is read after the identity, so that it includes all leaves that the enclave knows as
+  // The log is read after the identity, so that the log has all leaves that the identity shows as
   // acknowledged.
   const log = await commits.openLog({
     notary: notary.address,
@@ -165,7 +165,7 @@ function toNewRecord({ sealed, receipt, document }: CheckedCompletion): NewRecor
     receipt: sealed.receipt,
     signature: sealed.signature,
     document: document.digest,
-    // An invalid context must never stop the log, although a gateway of this service wrote it.
+    // An invalid context becomes null, because it must never stop the log.
     accountId:
       context !== null && UUID_FORM.test(context.accountId)
         ? context.accountId.toLowerCase()

@@ -10,7 +10,7 @@ type CommitNotice = {
   readonly notary: string
   /** The records of the first `size` leaves can be read. */
   readonly size: number
-  /** Absent when the anchor comes later. */
+  /** Absent when the anchor is stored later. */
   readonly head?: CommittedHead
   /** This relayer paid for the anchor. The next member is its next nonce. */
   readonly relayer: string
@@ -32,14 +32,14 @@ type TurnHooks = {
   onChange(): void
 }
 
-/** The turn for one log, as one committer uses it. */
+/** Lets one committer take and leave the turn for one log. */
 export type CommitTurn = {
   readonly notary: string
   /** Also true while it is unknown which committer has the turn. */
   mayCommit(): boolean
   /** Returns true if this call got the turn. */
   take(): Promise<boolean>
-  /** The next committer that tries gets the turn. The hooks are not called again. */
+  /** Gives up the turn, so that another committer can get it. The hooks are not called again. */
   leave(): Promise<void>
 }
 
@@ -48,7 +48,7 @@ export type CommitTurn = {
  * avoid double work: the commit statement alone makes sure that each leaf is committed once.
  */
 export type CommitTurns = {
-  /** The committer tries to get the turn from the first `take` on. */
+  /** Adds a committer, which then tries regularly to get the turn. */
   join(notary: string, hooks: TurnHooks): CommitTurn
   /** Null when no other gateway would receive the notice. */
   encodeNotice(notice: CommitNotice): string | null
@@ -176,7 +176,7 @@ function parseNotice(payload: string): z.output<typeof notices> | null {
   }
 }
 
-/** Has a committer for each endpoint that leads to the log's enclave. */
+/** Has one committer for each endpoint of the log's enclave. */
 class SharedLog {
   readonly #notary: string
   readonly #session: DatabaseSession

@@ -36,7 +36,7 @@ export type LogState = {
   readonly edge: Edge
 }
 
-/** Strings are as in StoredRecord. `document` is the digest of the attestation document. */
+/** Strings have the forms of StoredRecord. `document`: digest of the attestation document. */
 export type NewRecord = Pick<
   StoredRecord,
   | 'id'
@@ -79,7 +79,7 @@ export type CommitAnchor = NewAnchor & {
   readonly notice: string | null
 }
 
-/** What is stored about a new log. It never changes. */
+/** Facts that are stored with a new log. They never change. */
 type LogOpening = {
   readonly notary: string
   readonly publicKey: string
@@ -195,9 +195,7 @@ function commitStatement(commit: Commit, content: ContentCipher | null) {
     order by r.index`
 }
 
-/**
- * The anchor also covers all earlier commits of the log, so none of them waits for an anchor now.
- */
+/** Grows the log and stores an anchor, which also covers earlier commits that wait for one. */
 function growPaid(
   { logId, before, head, committedAt }: Commit,
   { relayer, nonce, hash, raw, notice }: CommitAnchor,

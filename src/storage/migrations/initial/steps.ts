@@ -1,8 +1,8 @@
 /**
  * Checks and counts a batch of calls, and settles earlier calls, in one step. Each window's row is
  * locked before it is read. The caller sorts `buckets`, and rows are locked in this order, so that
- * two gateways never block each other. A window only moves forward. With `clock` null, the time is
- * the server's, which all gateways share.
+ * two gateways never block each other. A row never returns to an earlier window. With `clock` null,
+ * the time is the server's, which all gateways share.
  */
 const RATE_LIMIT_STEP = `
 create function rate_limit_step(process uuid, lease_seconds bigint, batch bigint, buckets json, clock bigint)
@@ -140,8 +140,8 @@ end $$`
  * batch is sent twice at the same time, the second sees that the batch was counted. Rows of usage
  * are locked after all windows, in the order of their keys, so that two gateways never block each
  * other. Callers choose the names of models, so beyond 1,000 rows of an account in an hour, other
- * models count together as `*`. Money stops at the largest exact JSON number, because a larger sum
- * would make all later steps fail.
+ * models count together as `*`. A sum of money stays at most the largest exact JSON number, because
+ * a larger sum would make all later steps fail.
  */
 const USAGE_STEP = `
 create function usage_step(
@@ -321,7 +321,7 @@ create trigger admin_acts_append_only before update or delete or truncate on adm
 
 /**
  * Appends an act. The lock lasts until the transaction ends, so that the next append sees this act,
- * and positions have no gaps. The first act is hashed after 32 zero bytes.
+ * and positions have no gaps. The first act's previous hash is 32 zero bytes.
  */
 const APPEND_ADMIN_ACT = `
 create function append_admin_act(at bigint, kind text, entry text) returns bigint language plpgsql as $$
