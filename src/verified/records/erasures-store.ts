@@ -58,10 +58,10 @@ export type ErasuresStore = {
   setRetention(accountName: string, days: number | null): Promise<boolean>
 }
 
-/** The index records_content has this condition. */
+/** The condition of the index records_content. */
 const HAS_CONTENT = sql`(request is not null or content is not null)`
 
-/** An enclave's clock may be ahead by this much. Later times are not trusted. */
+/** An enclave's clock may be ahead by this much. Times further ahead are not trusted. */
 const CLOCK_SKEW_SECONDS = 300
 
 /**
@@ -75,7 +75,7 @@ const ERASE_LOCK = 7_100_317
 
 /**
  * The act that erased the content of a record, or all content of its account. Content of an erased
- * account counts as erased at once, but leaves the rows later.
+ * account counts as erased at once, but is removed from the rows later.
  */
 export function erasureOf(record: string, account: string): RawBuilder<number | null> {
   const [r, o] = [sql.ref(record), sql.ref(account)]
@@ -218,7 +218,7 @@ export function createErasuresStore(
       })
     },
     async forgetAnswers() {
-      // Answers are kept for a day, so only accounts that were erased within the last day matter.
+      // Answers are kept for a day, so only accounts erased within the last day can have answers.
       const { numAffectedRows = 0n } = await sql`
         delete from idempotency_keys k using accounts a
         where a.erased_through >= ${now()} - ${RETENTION_SECONDS}::bigint and k.account_id = a.id
