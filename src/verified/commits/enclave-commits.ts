@@ -231,8 +231,8 @@ export function createEnclaveCommits(
     },
     waitFor: async (notary, index, signal, given) => {
       const endpoints = [...followed.keys()]
-      // Prefers an endpoint that follows the log, because another endpoint of the same enclave can
-      // be drained.
+      // Prefers an endpoint whose present enclave has this notary to an endpoint whose earlier
+      // enclave had the notary.
       const endpoint =
         endpoints.find(({ state }) => state.notary === notary) ??
         endpoints.find((one) => one.hasHeld(notary))

@@ -33,7 +33,7 @@ export type IntervalAnchors = {
   /** Why anchors cannot be made, and since when (performance.now()). Null when they can be made. */
   fault(): { readonly error: Error; readonly sinceMs: number } | null
   start(): void
-  /** Another gateway, or the next start, then anchors the remaining commits. */
+  /** Leaves the remaining commits without an anchor, for another gateway or the next start. */
   stop(): Promise<void>
 }
 
@@ -151,7 +151,7 @@ export function createIntervalAnchors(options: IntervalAnchorsOptions): Interval
         await anchorLog(notary)
       }
     } catch (error) {
-      // The committer reports an unreachable database, so a debug line is enough.
+      // The committer reports an unreachable database, so this log entry has the level debug.
       log.debug({ err: asError(error) }, 'heads without an anchor could not be looked for')
     }
     return lookIntervalMs

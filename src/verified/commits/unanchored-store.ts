@@ -32,7 +32,7 @@ export type UnanchoredStore = {
   ): Promise<void>
 }
 
-/** Uses the database connections for commits. */
+/** Uses the connections that are only for commits. */
 export function createUnanchoredStore(
   { commits: queries }: Pick<Database, 'commits'>,
   clock: StoreClock = null,

@@ -218,7 +218,7 @@ export function createErasuresStore(
       })
     },
     async forgetAnswers() {
-      // Answers are kept for a day, so only accounts erased within the last day can have answers.
+      // Answers are kept for a day, so only accounts erased within the last day have answers here.
       const { numAffectedRows = 0n } = await sql`
         delete from idempotency_keys k using accounts a
         where a.erased_through >= ${now()} - ${RETENTION_SECONDS}::bigint and k.account_id = a.id

@@ -88,8 +88,8 @@ function withheldMember(withheld: Withheld): string {
 
 /**
  * Returns an extra chunk with the proof and empty choices, because enclaves with protocol version 1
- * send the last chunk before the proof. `usage` is null, as in other chunks. If the caller requested
- * usage, it is absent, because the caller's SDK would replace the real usage with null.
+ * send the last chunk before the proof. `usage` is null, as in other chunks. If the caller asked
+ * for usage, `usage` is absent, because the SDK would replace the real usage with null.
  */
 export function proofChunkText(
   record: AnsweredRecord,
