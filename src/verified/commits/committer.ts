@@ -65,8 +65,8 @@ export type Committer = {
   /** Call this when leaves of a log are anchored, so that their records can be read. */
   publish(log: CommittedLog): void
   /**
-   * First commits what the enclave still holds, within STOP_TIMEOUT_MS, then rejects the remaining
-   * callers. Resolves when all work has ended.
+   * First commits the completions that the enclave still has, within STOP_TIMEOUT_MS, then rejects
+   * the remaining callers. Resolves when all work has ended.
    */
   stop(): Promise<void>
   status(): CommitterStatus

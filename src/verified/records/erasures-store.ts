@@ -31,8 +31,8 @@ export type ErasuresStore = {
   ): Promise<{ readonly found: number; readonly erased: number }>
   /**
    * Erases the content of the account's completions that finished before now. Callers can no longer
-   * read it, even in a record that is committed later. The rows contain it until `eraseDue` removes
-   * it. Returns null for an unknown account.
+   * read this content, even in a record that is committed later. The rows contain the content until
+   * `eraseDue` removes it. Returns null for an unknown account.
    */
   eraseAccount(name: string, order: ErasureOrder): Promise<{ readonly accountId: string } | null>
   /**
@@ -169,7 +169,7 @@ export function createErasuresStore(
         where o.account_id is not null order by o.ordinal`.execute(queries)
       const isEnd = rows.length < limit
       const due: DueContent[] = []
-      // Accounts have few different retention times, so there are few acts.
+      // Many accounts have the same retention time, so there are few acts.
       const acts = new Map<number, Promise<number>>()
       const actOf = (days: number) => {
         const act = acts.get(days) ?? retentionAct(days)

@@ -132,7 +132,7 @@ function unknownCursor(): ValidationError {
   return new ValidationError([{ loc: ['query', 'cursor'], msg, type: 'value_error' }])
 }
 
-/** In development, one person owns all accounts, so there is no warning. */
+/** Warns of an open history, except in development, where one person owns all accounts. */
 export function warnOfOpenHistory(
   {
     isHistoryOpen,

@@ -130,7 +130,7 @@ const ECHOED_MESSAGE_MEMBERS = ['content', 'function_call', 'role', 'name'] as c
 
 /**
  * Returns the request as a record shows it: all members of the interface (null if not set), then
- * the caller's other members. Its hash stays the same, because hashing leaves out nulls.
+ * the caller's other members. The request's hash stays the same, because hashing leaves out nulls.
  */
 export function echoRequest(canonicalRequest: string): JsonObject {
   const request: JsonObject = JSON.parse(canonicalRequest)
