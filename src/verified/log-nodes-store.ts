@@ -5,12 +5,12 @@ import type { Queries } from '../storage/tables.ts'
 
 export type StoredNodeCoordinate = NodeCoordinate & { readonly logId: number }
 
-/** Throws when the node was not requested or is not stored. */
+/** Throws when the node is not stored, or was not in the coordinates of readNodes. */
 export type HashLookup = (coordinate: StoredNodeCoordinate) => Uint8Array
 
 /**
- * Reads nodes of any logs with one query. Coordinates may repeat. `limit 1` makes each node one
- * index lookup: an embedded database has no statistics, so a join would read the whole table.
+ * Reads nodes of one or more logs with one query. Coordinates may repeat. `limit 1` is needed,
+ * because an embedded database has no statistics, so a join would read the whole table.
  */
 export async function readNodes(
   queries: Queries,

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import type { BuildOptions, build, Plugin } from 'esbuild'
 
-/** The name of a file contains its digest, so the content under this name never changes. */
+/** A file's name contains the digest of its content, so content under a name never changes. */
 export type Asset = { readonly type: string; readonly text: string }
 
 /** All files of the pages, and the files that each page loads first. */
@@ -106,7 +106,7 @@ const workerTexts: Plugin = {
   },
 }
 
-/** Page and worker run the same script, so that the saved file contains their code only once. */
+/** Page and worker run the same script, so that the saved file contains shared code only once. */
 const SAVED_ENTRY = `
 if (globalThis.document === undefined) require('./src/web/verify/worker.ts')
 else {
@@ -142,7 +142,7 @@ const withoutGateway: Plugin = {
 
 const SCRIPT_OPTIONS = {
   absWorkingDir: ROOT,
-  // With this option, the bundle does not depend on the folders of the packages and the repository.
+  // With this option, the bundle does not depend on where packages and repository are stored.
   preserveSymlinks: true,
   tsconfigRaw: '{}',
   bundle: true,

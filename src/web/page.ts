@@ -33,7 +33,7 @@ ${imports.map((name) => `<link rel="modulepreload" href="${ASSETS_PATH}/${name}"
 `
 }
 
-/** Added to the permissions of every page. */
+/** Permissions of a page, besides those that every page has. */
 type Allowances = {
   /** Origins that the page's scripts may call, besides the gateway. */
   readonly connect?: readonly string[]
@@ -96,8 +96,8 @@ export const VERIFY_ALLOWANCES = {
 } satisfies Allowances
 
 /**
- * The page that checks evidence, as one file with its policy. Throws for a text that would end its
- * HTML element too early, or that a browser would read differently from the hashed text.
+ * The page that checks evidence, as one file with its policy. Throws TypeError if script or style
+ * would end their HTML element too early, or if a browser would change the hashed text.
  */
 export function renderVerifier({ script, style }: SavedAssets): string {
   if (/<\/script|<!--|[\r\0]/i.test(script) || /<\/style|[\r\0]/i.test(style))

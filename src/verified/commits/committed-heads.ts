@@ -14,8 +14,8 @@ import type { HeadlessRecord, StoredRecord } from '../records/records-store.ts'
 import type { Notary } from './check-batch.ts'
 
 /**
- * The proofs of a head's new leaves need the edge before them (`before`) and the subtrees that they
- * completed (`nodes`).
+ * The proofs of new leaves need `before` (the edge before these leaves) and `nodes` (the subtrees
+ * that these leaves completed).
  */
 export type CommittedHead = {
   readonly before: Edge
@@ -25,13 +25,10 @@ export type CommittedHead = {
   readonly txHash: string
 }
 
-/** A record has these members from its head and its notary. */
+/** The members of a record that come from its head and its notary. */
 type HeadMembers = Omit<StoredRecord, keyof HeadlessRecord>
 
-/**
- * Completes the records of leaves that were new under the head. Throws RangeError for any other
- * leaf.
- */
+/** Completes the records of leaves that the head added. Throws RangeError for any other leaf. */
 export function recordsUnder(
   { before, nodes, head, txHash }: CommittedHead,
   { address, publicKey, domain }: Notary,
@@ -67,7 +64,7 @@ export function proofOf(
   return { call, tx_hash: txHash, log: { ...proof, chain_id: chainId } }
 }
 
-/** Returns null unless the leaf was new under this head. */
+/** Returns the hash of a leaf. Null unless this head added the leaf. */
 export function leafOf({ nodes }: CommittedHead, index: number): Uint8Array | null {
   return nodes.find((node) => node.level === 0 && node.index === index)?.hash ?? null
 }
@@ -95,8 +92,8 @@ function keyOf({ level, index }: NodeCoordinate): string {
 }
 
 /**
- * A head as a gateway publishes it, in base64. `edge` and `leaves` are concatenated hashes. A
- * notice of 8,000 bytes has room for the 128 leaves of a commit.
+ * A head as a gateway publishes it, in base64. `edge` and `leaves` are concatenated hashes. So a
+ * Postgres notification (8,000 bytes) has room for the 128 leaves of a commit.
  */
 export const encodedHead = z.object({
   edge: z.string(),

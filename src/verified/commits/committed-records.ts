@@ -15,10 +15,10 @@ import {
   recordsUnder,
 } from './committed-heads.ts'
 
-/** Callers may begin to wait after a commit was published, so some heads stay in memory. */
+/** Callers may ask for a record after its commit, so some published heads stay in memory. */
 const HEADS_KEPT = 16
 
-/** An enclave renews its document every few minutes, so few are in use at a time. */
+/** An enclave renews its document every hour by default, so few are in use at a time. */
 const DOCUMENTS_KEPT = 4
 
 type KeptHead = {
@@ -36,7 +36,7 @@ export class CommittedRecords {
   /** Standard base64, by digest. */
   readonly #documents = new LruMap<string, string>(DOCUMENTS_KEPT)
   #heads: readonly KeptHead[] = []
-  /** The kept heads belong to this notary. */
+  /** The notary of all heads in `#heads`. */
   #notary: string | null = null
 
   constructor(records: Pick<RecordsStore, 'findByIndexes' | 'findHeadless'>) {
@@ -80,7 +80,7 @@ export class CommittedRecords {
     const leaf = kept && leafOf(kept.head, index)
     if (!given || !kept || !attestation || !leaf) return null
     const { response, receipt, signature } = given
-    // Equal hashes show that the other gateway has checked this receipt.
+    // If the leaf matches, the gateway that committed the leaf has checked this receipt.
     if (!equalBytes(leaf, hashLeaf(encodeUtf8(receipt)))) return null
     const stated = JSON.parse(receipt) as Receipt
     if (hash('sha256', response) !== stated.response_hash) return null

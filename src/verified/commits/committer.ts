@@ -39,7 +39,7 @@ export type CommitterStatus = CommitFigures & {
   readonly fault: { readonly name: string; readonly message: string } | null
   /** How long commits have failed. 0 when commits work. */
   readonly failingForMs: number
-  /** Notary of the followed log. The next member is the log's size in the database. */
+  /** The notary of the open log, or null. `size` is the size of this log in the database. */
   readonly notary: string | null
   readonly size: number
   readonly waiting: number
@@ -65,8 +65,8 @@ export type Committer = {
   /** Call this when leaves of a log are anchored, so that their records can be read. */
   publish(log: CommittedLog): void
   /**
-   * First commits what the enclave still holds, within STOP_TIMEOUT_MS, then rejects the remaining
-   * callers. Resolves when all work has ended.
+   * First commits the completions that the enclave still has, within STOP_TIMEOUT_MS, then rejects
+   * the remaining callers. Resolves when all work has ended.
    */
   stop(): Promise<void>
   status(): CommitterStatus
@@ -89,9 +89,9 @@ export type CommitterOptions = SessionOptions & {
  * one commit at a time. A pull starts at the size of the log in the database, so it acknowledges
  * exactly what is durable. After a failure, the state of the log is read again, to see whether the
  * last commit is stored. If several gateways share the database, one commits and publishes its
- * commits. The others read the records for their callers. If a caller waits for TURN_PATIENCE_MS
- * without growth of the log, the caller's gateway commits too. follow-state.ts decides the next
- * step.
+ * commits. The other gateways read the records for their callers. If the log does not grow while a
+ * caller waits for TURN_PATIENCE_MS, the caller's gateway also makes commits. follow-state.ts
+ * decides the next step.
  */
 export function createCommitter(options: CommitterOptions): Committer {
   return new LogCommitter(options)
@@ -139,8 +139,8 @@ class LogCommitter implements Committer {
 
   isStandby(notary: string): boolean {
     const { role, session } = this.#state
-    // Without intervals, heads are published, and a standby gateway can make records from
-    // completions.
+    // If each commit has its own anchor, commits are published with their head. A standby gateway
+    // can then make records from completions.
     const isPublished = this.#options.anchors.intervalMs === 0
     return role === 'standby' && isPublished && notary === session?.notary.address
   }
@@ -148,7 +148,7 @@ class LogCommitter implements Committer {
   publish(log: CommittedLog): void {
     if (log.notary === this.#turn?.notary)
       this.#published({ size: log.size, isByHolder: true, head: null })
-    // The log belongs to an enclave that was followed before.
+    // The log is from an earlier enclave.
     else void this.#callers.answer(log)
   }
 
@@ -274,7 +274,7 @@ class LogCommitter implements Committer {
     onCommit?.()
   }
 
-  /** Answers callers from the database. If no records are found, this gateway commits too. */
+  /** Answers callers from the database. If no records are found, this gateway makes commits. */
   async #catchUp(notary: string): Promise<void> {
     if ((await this.#callers.settle({ notary, size: Number.POSITIVE_INFINITY })) > 0) return
     this.#options.log.debug({ notary }, 'another gateway is late, committing as well')
@@ -290,7 +290,7 @@ class LogCommitter implements Committer {
     const mayCommit = this.#mayCommit()
     const atMs = performance.now()
     this.#apply({ kind: 'published', size, isByHolder, mayCommit, atMs })
-    // The race is over.
+    // This gateway may no longer commit without the turn, so a running poll ends.
     if (this.#state.racingUntilMs < racingUntilMs) this.#interrupt()
     // A gateway that commits answers its callers from the commit, unless the anchor comes later.
     if (role === 'standby' || this.#options.anchors.intervalMs > 0)
@@ -305,10 +305,10 @@ class LogCommitter implements Committer {
       log.debug({ err: error }, 'another gateway committed first')
       return onRace?.()
     }
-    // Another gateway may be able to commit.
+    // Another gateway may be able to commit, so this gateway leaves the turn.
     await this.#leaveTurn()
-    // A failure may come from a change of database: to an older state, or to a replica that is
-    // behind.
+    // The failure may mean that this process now uses an older state of the database, or a replica
+    // that is behind.
     if (!(error instanceof EnclaveError)) nonces.doubt()
     const isRefusal = error instanceof LogDiverged || error instanceof LogCorrupt
     this.#figures = { ...this.#figures, failures: this.#figures.failures + 1 }
@@ -327,7 +327,7 @@ class LogCommitter implements Committer {
     await this.#callers.answer({ notary, size: this.#state.readable.size })
   }
 
-  /** Any gateway may commit while it is unknown which one has the turn. */
+  /** Returns true also while it is unknown which gateway has the turn. */
   #mayCommit(): boolean {
     return this.#turn?.mayCommit() ?? true
   }

@@ -28,8 +28,8 @@ type FollowedLogs = Pick<EnclavePoolOptions, 'follow' | 'register' | 'isKnownLog
 }
 
 /**
- * Opens the commits for one chain and contract. Each log gets a committer, and a part that asks the
- * enclave to attest the log's state.
+ * Opens the commits for one chain and contract. Each log gets a committer, and its enclave is
+ * regularly asked to attest the log's state.
  */
 export function openCommits(
   config: {
@@ -63,7 +63,7 @@ export function openCommits(
           gateway: randomUUID(),
           onNonce(taken) {
             anchoring.nonces.recordTaken(taken)
-            // This gateway may have to send the anchors to the chain.
+            // Another gateway stored an anchor that this gateway may have to send to the chain.
             anchoring.notify()
           },
         })
@@ -82,7 +82,7 @@ export function openCommits(
     },
   })
   anchors.start()
-  // Parts stop in reverse order, so no log is followed when this part stops.
+  // Parts stop in the reverse order of their start, so this part stops after all committers.
   onStarted(() => anchors.stop())
   const commits = createEnclaveCommits(records, anchors)
   return {
@@ -158,7 +158,7 @@ export function settleLogs(
         return
       }
       const { log } = identity
-      // Commits have the log's order, so the last leaf is committed last.
+      // Leaves are committed in the order of the log, so the last leaf is committed last.
       if (log.size > 0) await commits.waitFor(notary, log.size - 1, signal)
     },
   }
@@ -187,8 +187,8 @@ async function reaching<Value>(asked: Promise<Value>): Promise<Value> {
 /** The committers of all enclaves, used like one committer. */
 export type EnclaveCommits = Pick<Committer, 'waitFor' | 'isStandby' | 'status'> & {
   /**
-   * The committer must be started. `stop` of the result ends the committer and all work that
-   * depends on this committer.
+   * The committer must be running already. `stop` of the result ends the committer and all work
+   * that depends on the committer.
    */
   follow(
     endpoint: FollowedEndpoint,
@@ -231,8 +231,8 @@ export function createEnclaveCommits(
     },
     waitFor: async (notary, index, signal, given) => {
       const endpoints = [...followed.keys()]
-      // Prefers an endpoint that follows the log, because another endpoint of the same enclave can
-      // be drained.
+      // Prefers an endpoint whose present enclave has this notary to an endpoint whose earlier
+      // enclave had the notary.
       const endpoint =
         endpoints.find(({ state }) => state.notary === notary) ??
         endpoints.find((one) => one.hasHeld(notary))

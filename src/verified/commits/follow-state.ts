@@ -15,20 +15,20 @@ export const BATCH_COMPLETIONS_MAX = 128
 const BACKOFF = { minMs: 50, maxMs: 1_000 }
 /** After this many lost races in a row, this gateway pauses. */
 const RACES_IN_ROW_MAX = 3
-/** More lost races in a row without growth of the log are a fault. */
+/** After this many lost races without growth of the log, a further lost race is a fault. */
 const RACES_WITHOUT_GROWTH_MAX = 20
 /**
- * When a caller has waited this long for the gateway with the turn, the caller's gateway commits
- * too. A commit takes about 10 ms, so a hanging gateway is soon detected.
+ * If the log does not grow for this long while a caller waits, the caller's gateway commits even
+ * without the turn. A commit takes only about 10 ms.
  */
 export const TURN_PATIENCE_MS = 500
-/** How long a gateway without the turn commits after its caller waited too long. */
+/** How long a gateway may commit without the turn after one of its callers waited too long. */
 const RACING_MS = 10_000
 /** How often a gateway on standby checks its waiters. */
 const STANDBY_MS = 100
 /**
- * A gateway on standby asks for the enclave's identity this often, because another enclave may
- * answer.
+ * How often a gateway on standby asks for the enclave's identity, because another enclave may have
+ * replaced the enclave.
  */
 const LOOK_INTERVAL_MS = 1_000
 
@@ -117,7 +117,7 @@ export type FollowEvent =
       readonly isIdle: boolean
       readonly atMs: number
     }
-  /** Another enclave has replaced the followed enclave, or this is possible. */
+  /** Another enclave has, or may have, replaced the enclave of this log. */
   | { readonly kind: 'replaced' }
   | { readonly kind: 'lost_race' }
   | {
@@ -132,7 +132,7 @@ export type FollowEvent =
 
 export function nextFollowState(state: FollowState, event: FollowEvent): FollowState {
   if (event.kind === 'started') return { ...state, phase: 'opening' }
-  // An operation that hangs may end after the stop. Its result changes nothing.
+  // The result of an operation that ends after the stop does not change the state.
   if (state.phase === 'stopped' && state.stop === 'done') return state
   switch (event.kind) {
     case 'opened':
@@ -186,7 +186,7 @@ function pulled(state: FollowState, { before, after, count }: Of<'pulled'>): Fol
     // The session may have been replaced during the pull.
     session: state.session === before ? after : state.session,
     batchMax: isEmpty ? batchMax : Math.min(BATCH_COMPLETIONS_MAX, batchMax * 2),
-    // During a stop, a pull does not wait. So an empty pull means that all completions are
+    // During a stop, a pull does not wait, and an empty answer means that all completions are
     // committed.
     stop: isEmpty && state.stop === 'asked' ? 'done' : state.stop,
   })
@@ -199,7 +199,7 @@ function published(
   if (size <= state.readable.size) return state
   const next = { ...state, readable: { ...state.readable, size, atMs } }
   if (state.role === 'standby') return succeeded(next)
-  // The gateway with the turn commits again, so this gateway stops racing.
+  // The gateway with the turn works again, so this gateway stops commits without the turn.
   return isByHolder && !mayCommit ? { ...next, racingUntilMs: 0 } : next
 }
 
@@ -259,7 +259,7 @@ export type Step =
       readonly waitMs: number
       readonly max: number
     }
-  /** A notice may be lost, so the records that callers wait for are read. */
+  /** Reads the records that callers wait for, because the notice of their commit may be lost. */
   | { readonly kind: 'catch_up'; readonly notary: string }
   | { readonly kind: 'look' }
   | { readonly kind: 'wait'; readonly ms: number }
@@ -270,7 +270,7 @@ export type FollowFacts = {
   readonly nowMs: number
   /** Also true while it is unknown which gateway has the turn. */
   readonly mayCommit: boolean
-  /** Number of callers that wait here. The next member is when the first of them began to wait. */
+  /** Number of callers that wait at this gateway. `oldestMs`: when the first began to wait. */
   readonly waiting: number
   readonly oldestMs: number
   /** How long commits wait for their anchor. */

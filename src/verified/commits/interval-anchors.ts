@@ -12,8 +12,8 @@ import type { UnanchoredHead, UnanchoredStore } from './unanchored-store.ts'
 const BACKOFF: BackOffBounds = { minMs: 50, maxMs: 1_000 }
 const FAULT_LOG_INTERVAL_MS = 30_000
 /**
- * How often this gateway looks for heads that another gateway should have anchored, and how late
- * such a head must be.
+ * How often this gateway looks for late heads of other gateways, and the delay from which a head
+ * counts as late.
  */
 const LOOK_INTERVAL_MS = 2_000
 const LATE_SECONDS = 3
@@ -33,7 +33,7 @@ export type IntervalAnchors = {
   /** Why anchors cannot be made, and since when (performance.now()). Null when they can be made. */
   fault(): { readonly error: Error; readonly sinceMs: number } | null
   start(): void
-  /** Another gateway, or the next start, then anchors the remaining commits. */
+  /** Leaves the remaining commits without an anchor, for another gateway or the next start. */
   stop(): Promise<void>
 }
 
@@ -47,9 +47,7 @@ type IntervalAnchorsOptions = {
   ) => ReturnType<Anchoring['sign']>
   readonly turns: Pick<CommitTurns, 'encodeNotice'>
   readonly intervalMs: number
-  /**
-   * Called when leaves are anchored: scheduled leaves, or leaves under an anchor of this gateway.
-   */
+  /** Called when scheduled leaves are anchored, and after each anchor of this gateway. */
   readonly onAnchored: (log: CommittedLog) => void
   readonly log: Logger
   /** Unix milliseconds. */
@@ -61,7 +59,7 @@ type IntervalAnchorsOptions = {
 /**
  * Anchors the heads of commits that were stored without an anchor. The database has these heads
  * with their notary's signature, so any gateway can anchor them without the enclave. Each gateway
- * also anchors heads that are some seconds late.
+ * also anchors late heads of other gateways.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one state
 export function createIntervalAnchors(options: IntervalAnchorsOptions): IntervalAnchors {
@@ -103,7 +101,7 @@ export function createIntervalAnchors(options: IntervalAnchorsOptions): Interval
   async function endInterval(notary: string, size: number): Promise<void> {
     try {
       await anchorLog(notary)
-      // This call is needed if another gateway anchored the log first.
+      // If another gateway anchored the log first, anchorHead did not make this call.
       onAnchored({ notary, size })
       succeed()
     } catch (thrown) {
@@ -153,7 +151,7 @@ export function createIntervalAnchors(options: IntervalAnchorsOptions): Interval
         await anchorLog(notary)
       }
     } catch (error) {
-      // The committer reports an unreachable database, so a debug line is enough.
+      // The committer reports an unreachable database, so this log entry has the level debug.
       log.debug({ err: asError(error) }, 'heads without an anchor could not be looked for')
     }
     return lookIntervalMs

@@ -32,13 +32,13 @@ export type UnanchoredStore = {
   ): Promise<void>
 }
 
-/** Uses the database connections for commits. */
+/** Uses the connections that are only for commits. */
 export function createUnanchoredStore(
   { commits: queries }: Pick<Database, 'commits'>,
   clock: StoreClock = null,
 ): UnanchoredStore {
   async function read(where: RawBuilder<unknown>): Promise<readonly UnanchoredHead[]> {
-    // If a gateway of an earlier version anchors a later head, this row stays, but is out of date.
+    // A gateway of an earlier version does not delete this row when it anchors a later head.
     const { rows } = await sql<UnanchoredRow>`
       select u.log_id, l.notary, l.chain_id, l.contract, u.size, u.root, u.signature,
         exists (select from anchors a where a.log_id = u.log_id and a.size >= u.size) as is_anchored

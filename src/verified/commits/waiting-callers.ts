@@ -20,7 +20,7 @@ export class WaitingCallers {
   readonly waiters = new CommitWaiters()
   readonly #options: WaitingCallersOptions
   readonly #committed: CommittedRecords
-  /** By notary: callers for this many first leaves can be answered now. */
+  /** By notary: a size. Callers that wait for leaves below this size can be answered now. */
   readonly #readable = new Map<string, number>()
   #reading: Promise<void> | null = null
 
@@ -47,7 +47,7 @@ export class WaitingCallers {
     try {
       this.#committed.keep(notary, size, head)
     } catch (error) {
-      // The records can still be read from the database.
+      // Without the head in memory, the records are read from the database.
       const facts = { err: asError(error), size }
       this.#options.log.warn(facts, 'another gateway reported no head of this log')
     }
@@ -60,8 +60,8 @@ export class WaitingCallers {
 
   /**
    * Like `settle`, but only one read runs at a time: a call during a read waits for the next read.
-   * Never rejects: callers whose records could not be read soon count as late, and their records
-   * are read again.
+   * Never rejects: if records cannot be read, their callers soon count as late, and the records are
+   * read again.
    */
   answer({ notary, size }: CommittedLog): Promise<void> {
     this.#readable.set(notary, size)
@@ -82,8 +82,8 @@ export class WaitingCallers {
   }
 
   /**
-   * A leaf that waits for its anchor keeps its waiter waiting. A leaf that is not stored is lost,
-   * and its waiter is rejected.
+   * If the record is stored, resolves the waiter. If the leaf waits for its anchor, the waiter
+   * continues to wait. Otherwise the leaf is lost, and the waiter is rejected.
    */
   async answerStored(waiter: Waiter): Promise<void> {
     const { records, commits, anchors } = this.#options

@@ -34,7 +34,7 @@ export function createAnchoredHeadsStore({
     return rows.map((row) => ({ ...toHead(row), notary: row.notary }))
   }
   return {
-    // Makes two queries that use indexes. One query with both conditions could read every anchor.
+    // Each of the two queries uses an index. One query for both could read every anchor.
     listByHash: (hash, limit) =>
       readHeads(sql`
         (select * from anchors where tx_hash = ${decodeHex(hash)} limit ${limit})

@@ -20,8 +20,8 @@ import type { BootStatementsStore, StoredBootStatement } from './boot-statements
 type BootStatements = {
   /**
    * Sends a new enclave the heads of other logs before its first call, and stores its statement
-   * about them. An enclave that is from an earlier build or has leaves makes no statement. Throws
-   * EnclaveError when the enclave should be asked again, and the store's errors.
+   * about these heads. Enclaves of earlier builds, and enclaves whose log has leaves, make no
+   * statement. Throws EnclaveError when the enclave should be asked again, and the store's errors.
    */
   register(identity: Identity, enclave: Pick<EnclaveClient, 'stateBoot'>): Promise<void>
 }

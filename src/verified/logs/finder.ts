@@ -15,7 +15,7 @@ const FOUND_HEADS_MAX = 20
 
 export type Finder = { find(sought: Sought): Promise<object> }
 
-/** `isEvidencePublic`: completions can be found without a key. */
+/** `isEvidencePublic`: callers without a key can find completions. */
 export function createFinder({
   records,
   logs,

@@ -28,8 +28,8 @@ export type HeadAttestationsStore = {
     readonly size: number
   }): Promise<{ readonly logId: number; readonly root: Uint8Array } | null>
   /**
-   * Stores an attestation if it is the first or the newest for its size. Even several gateways
-   * together store at most two for each size.
+   * Stores an attestation if it is the first or the newest for its size. The database has at most
+   * two attestations for each size, even if several gateways store them.
    */
   keep(attestation: StoredHeadAttestation & { readonly logId: number }): Promise<void>
   /** At most two for each size, the older one first. The caller must limit the range of sizes. */

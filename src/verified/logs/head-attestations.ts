@@ -18,14 +18,14 @@ import type { HeadAttestationsStore, StoredHeadAttestation } from './head-attest
 const BACKOFF_MIN_MS = 1_000
 const BACKOFF_MAX_MS = 60_000
 const FAULT_LOG_INTERVAL_MS = 10 * 60_000
-/** How long to wait until the committer has opened the log, and the time between two reads. */
+/** How long to wait until the committer has opened the log, and the pause between two reads. */
 const LOG_WAIT_MS = 10_000
 const LOG_POLL_MS = 100
 
 type HeadAttestationsStatus = {
   /**
-   * Numbers of attestations: stored, dropped because their enclave was replaced, and refused
-   * because they contradict the log.
+   * Number of stored attestations. `dropped`: their enclave was replaced. `contradictions`:
+   * attestations that contradict the log, and were refused.
    */
   readonly kept: number
   readonly dropped: number
@@ -62,9 +62,9 @@ export type HeadAttestationsOptions = {
  * The enclave attests the state of its log together with the hash of a recent block. An attestation
  * is stored if the log in this database has the same root at the attested size. The enclave also
  * counts leaves that are not committed yet, so the gateway first waits for these leaves. If the
- * enclave is replaced during this wait, the leaves are lost, and the attestation is dropped. Errors
- * never end the loop. Does NOT verify the documents' signatures, because a gateway has no root
- * certificates. A third party verifies them (verifyHeadAttestation).
+ * enclave is replaced during this wait, the leaves are lost, and the attestation is dropped. After
+ * an error, the gateway tries again. Does NOT verify the documents' signatures, because a gateway
+ * has no root certificates. A third party verifies them (verifyHeadAttestation).
  */
 export function createHeadAttestations(options: HeadAttestationsOptions): HeadAttestations {
   const { enclave, committer, store, fetchBlock, intervalMs, log } = options
@@ -133,7 +133,7 @@ export function createHeadAttestations(options: HeadAttestationsOptions): HeadAt
       failuresInRow = 0
       fault = null
       faults.clear()
-      // After a replacement, the new enclave's log has no attestation yet, so the pause is short.
+      // If the enclave was replaced, the new log has no attestation yet, so the pause is short.
       return outcome === 'dropped' ? Math.min(BACKOFF_MIN_MS, intervalMs) : intervalMs
     } catch (thrown) {
       if (thrown instanceof EnclaveReplaced) enclave.forgetIdentity()
@@ -155,12 +155,12 @@ type Outcome = 'kept' | 'dropped' | 'contradictions'
 
 type LogOfSize = { readonly notary: string; readonly size: number }
 
-/** The document has another key than the enclave's identity, so the enclave was replaced. */
+/** The document's key is not the key of the enclave's identity, so the enclave was replaced. */
 class EnclaveReplaced extends Error {
   override readonly name = 'EnclaveReplaced'
 }
 
-/** Throws EnclaveReplaced for a document with another key, and Error for other wrong documents. */
+/** Throws EnclaveReplaced if the document has the key of another enclave, otherwise Error. */
 function readReply(
   reply: HeadAttestationReply,
   { identity, block }: { readonly identity: Identity; readonly block: RecentBlock },

@@ -16,8 +16,8 @@ import {
 import type { Logs } from './logs.ts'
 
 /**
- * Further reads without a key are refused with 503, so that they do not slow the database for reads
- * of keys and of the history.
+ * Further reads without a key are refused with 503, so that they do not slow reads with a key and
+ * reads of the history.
  */
 export const PUBLIC_READS_MAX = 32
 
@@ -40,7 +40,7 @@ const notaryParameter = z.object({ notary: address })
 
 const logsQuery = z.object({ limit, cursor: address.nullable().default(null) })
 
-/** With `order=desc`, the page has heads with fewer leaves than `cursor`, otherwise with more. */
+/** A page has heads with more leaves than `cursor`, or with fewer leaves if `order` is `desc`. */
 const headsQuery = z.object({
   limit,
   cursor: newest,

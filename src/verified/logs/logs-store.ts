@@ -30,8 +30,8 @@ export type StoredHead = {
     /** 0x hex. `blockHash` has the same form. */
     readonly txHash: string
     /**
-     * Published transaction hashes of earlier anchors of this head, oldest first. The chain could
-     * not mine these anchors.
+     * Transaction hashes of earlier published anchors of this head, oldest first. These anchors
+     * could not be mined.
      */
     readonly replaces: readonly string[]
     /**
@@ -154,8 +154,8 @@ export function createLogsStore({ queries }: Pick<Database, 'queries'>): LogsSto
     readonly limit: number
   }): Promise<readonly StoredHead[]> {
     const { logId, from, beyond, order, limit } = page
-    // Reads each head by the index. A plain query would read and sort all later heads, because an
-    // embedded database has no statistics.
+    // Reads the heads one by one through the index. A plain query would read and sort all remaining
+    // heads, because an embedded database has no statistics.
     const { rows } = await sql<HeadRow>`
       with recursive page as (
         (select ${pageColumns}, 1 as place from anchors
@@ -270,7 +270,7 @@ type LogRow = Omit<HeadRow, 'tx_hash'> & {
   readonly chain_id: number
   readonly contract: string
   readonly boot_configuration: string
-  /** Null while no anchor is in a block. All columns of the head are null then. */
+  /** This and the columns of the head are null while no anchor is in a block. */
   readonly tx_hash: Uint8Array | null
   readonly head_size: number
   readonly head_root: Uint8Array

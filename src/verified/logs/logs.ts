@@ -42,7 +42,7 @@ export type Logs = {
   ): Promise<string>
 }
 
-/** `isOpen`: every account may see all records, as in the history. */
+/** `isOpen`: every account may see the records of all accounts. */
 export function createLogs(options: {
   readonly logs: LogsStore
   readonly headAttestations: HeadPageSources['headAttestations']
@@ -194,8 +194,8 @@ function describeAttestation(attestation: StoredHeadAttestation) {
 }
 
 /**
- * Limit for all documents on a page together. The page ends before the head that exceeds this
- * limit, but always has one head.
+ * Maximum bytes of all documents on a page. The page ends before the head that would exceed this
+ * maximum, but always has one head.
  */
 export const HEAD_PAGE_BYTES_MAX = 4 * 1024 * 1024
 
@@ -224,8 +224,8 @@ export type HeadPageSources = {
  * attestations. Reads fewer heads if the attestations have more than `bytesMax` bytes, but at least
  * one. In ascending order, an attestation belongs to the smallest head that has at least its size.
  * In descending order, it belongs to the largest head that has at most its size. A head has few
- * attestations: at most two are stored for each size, and a new one is requested only when the
- * leaves of the last one are committed.
+ * attestations: each size has at most two, and the gateway requests the next attestation only when
+ * the leaves of the previous one are committed.
  */
 export async function readHeadPage(
   { logs, headAttestations }: HeadPageSources,

@@ -8,7 +8,7 @@ type Place = { readonly database: Pick<Database, 'queries' | 'content'> }
 
 const path = '/v1/admin/content-keys'
 
-/** For the operator alone. The keys encrypt stored requests and answers. */
+/** Only the operator may make these acts. The keys encrypt stored requests and answers. */
 export const contentActs = {
   keys: defineAct({
     method: 'GET',
@@ -44,7 +44,7 @@ export const contentActs = {
     },
     errors: ['content_key_missing'],
     run: ({ after }, { database }: Place) => createContentOperations(database).encrypt(after),
-    // The command repeats this act until all content is encrypted. Only the act from position 0 is
+    // The caller repeats this act until all content is encrypted. Only the act from position 0 is
     // recorded.
     trail({ after }, result) {
       const outcome = result === 'no_key' ? result : 'begun'

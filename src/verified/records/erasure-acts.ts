@@ -8,7 +8,7 @@ import { RETENTION_DAYS_MAX } from '../../storage/settings.ts'
 import { actOfErasure } from './erasures.ts'
 import { createErasuresStore } from './erasures-store.ts'
 
-/** An act erases this many records well within its time limit. */
+/** Maximum records that one act erases, so that the act ends within its time limit. */
 const ERASE_MAX = 2_000
 
 const path = '/v1/admin/erasures'
@@ -17,7 +17,7 @@ const reason = z.string().refine(isErasureReason)
 type Place = { readonly database: Pick<Database, 'queries'> }
 
 /**
- * For the operator alone. Proofs are not erased, because they contain only hashes of the content.
+ * Only the operator may make these acts. Proofs stay, because they have only hashes of the content.
  */
 export const erasureActs = {
   /** `found` counts all records with the hash, `erased` only the records that still had content. */
@@ -36,8 +36,8 @@ export const erasureActs = {
     answer: (done) => done,
   }),
   /**
-   * Erases the account's content up to now. Callers can no longer read it, but the rows contain it
-   * until `remove`.
+   * Erases the account's content up to now. Callers can no longer read the content, but the rows
+   * contain it until the act `remove`.
    */
   account: defineAct({
     method: 'PUT',

@@ -31,8 +31,8 @@ export type ErasuresStore = {
   ): Promise<{ readonly found: number; readonly erased: number }>
   /**
    * Erases the content of the account's completions that finished before now. Callers can no longer
-   * read it, even in a record that is committed later. The rows contain it until `eraseDue` removes
-   * it. Returns null for an unknown account.
+   * read this content, even in a record that is committed later. The rows contain the content until
+   * `eraseDue` removes it. Returns null for an unknown account.
    */
   eraseAccount(name: string, order: ErasureOrder): Promise<{ readonly accountId: string } | null>
   /**
@@ -58,10 +58,10 @@ export type ErasuresStore = {
   setRetention(accountName: string, days: number | null): Promise<boolean>
 }
 
-/** The index records_content has this condition. */
+/** The condition of the index records_content. */
 const HAS_CONTENT = sql`(request is not null or content is not null)`
 
-/** An enclave's clock may be ahead by this much. Later times are not trusted. */
+/** An enclave's clock may be ahead by this much. Times further ahead are not trusted. */
 const CLOCK_SKEW_SECONDS = 300
 
 /**
@@ -75,7 +75,7 @@ const ERASE_LOCK = 7_100_317
 
 /**
  * The act that erased the content of a record, or all content of its account. Content of an erased
- * account counts as erased at once, but leaves the rows later.
+ * account counts as erased at once, but is removed from the rows later.
  */
 export function erasureOf(record: string, account: string): RawBuilder<number | null> {
   const [r, o] = [sql.ref(record), sql.ref(account)]
@@ -169,7 +169,7 @@ export function createErasuresStore(
         where o.account_id is not null order by o.ordinal`.execute(queries)
       const isEnd = rows.length < limit
       const due: DueContent[] = []
-      // Accounts have few different retention times, so there are few acts.
+      // Many accounts have the same retention time, so there are few acts.
       const acts = new Map<number, Promise<number>>()
       const actOf = (days: number) => {
         const act = acts.get(days) ?? retentionAct(days)
@@ -218,7 +218,7 @@ export function createErasuresStore(
       })
     },
     async forgetAnswers() {
-      // Answers are kept for a day, so only accounts that were erased within the last day matter.
+      // Answers are kept for a day, so only accounts erased within the last day have answers here.
       const { numAffectedRows = 0n } = await sql`
         delete from idempotency_keys k using accounts a
         where a.erased_through >= ${now()} - ${RETENTION_SECONDS}::bigint and k.account_id = a.id

@@ -14,7 +14,7 @@ const BATCH_PAUSE_MS = 20
 const ACCOUNTS_MAX = 500
 const FAULT_LOG_INTERVAL_MS = 10 * 60_000
 
-/** Erases content whose retention has ended, and content that erased accounts still have. */
+/** Erases content whose retention has ended, and stored content of erased accounts. */
 type ErasureSweeper = {
   start(): void
   /** Resolves when all work has ended. */

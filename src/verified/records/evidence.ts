@@ -38,8 +38,8 @@ export type RecordEvidence = {
    */
   find(hash: string, viewer: Viewer): Promise<string | null>
   /**
-   * Serves any caller, and records of any account, so hashes replace request and response. If
-   * PUBLIC_WAITS_MAX other calls already wait for a block, the bundle has no block.
+   * Finds records of all accounts for any caller, so the bundle has hashes in place of request and
+   * response. If PUBLIC_WAITS_MAX other calls already wait for a block, the bundle has no block.
    */
   findPublic(hash: string): Promise<string | null>
 }
@@ -57,7 +57,7 @@ export function createEvidence(
     readonly records: Pick<RecordsStore, 'findByHash' | 'findProof'>
     readonly providers: Pick<ProviderEvidenceStore, 'findFor'>
     readonly isOpen: boolean
-    /** Null when the operator set nothing. */
+    /** Null when the operator did not configure a source. */
     readonly source: BundleSource | null
     readonly log: Logger
     readonly waitMs?: number

@@ -126,7 +126,7 @@ const stored = { method: 'GET', tag: 'Verified chat', scope: 'inference' } as co
 
 /**
  * Returns the routes for lists, for one completion by its hash, and for its evidence. If the
- * operator allows it, any caller with the hash gets the evidence without the content.
+ * operator allows public evidence, any caller with the hash gets the evidence without the content.
  */
 export function historyRoutes(parts: HistoryParts): readonly Route[] {
   const searches = createSharedAdmission({

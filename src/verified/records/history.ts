@@ -24,12 +24,12 @@ type HistoryPageQuery = {
   readonly text?: string | null
 }
 
-/** The methods return the JSON texts of the interface (2.4). */
+/** The methods return JSON texts, in the form of the interface (2.4). */
 export type History = {
   /**
-   * A page (`completions`, `cursor`), newest first. `cursor` is the id of the last completion when
-   * there may be more. Throws ApiError `history_restricted`, and ValidationError for a cursor that
-   * is not in the list.
+   * A page (`completions`, `cursor`), newest first. The next page begins after the completion with
+   * the id `cursor` (null: the end). Throws ApiError `history_restricted`, and ValidationError for
+   * a cursor that is not in the list.
    */
   list(query: HistoryPageQuery): Promise<string>
   /** The first record with this hash that the viewer may see. */
@@ -132,7 +132,7 @@ function unknownCursor(): ValidationError {
   return new ValidationError([{ loc: ['query', 'cursor'], msg, type: 'value_error' }])
 }
 
-/** In development, one person owns all accounts, so there is no warning. */
+/** Warns of an open history, except in development, where one person owns all accounts. */
 export function warnOfOpenHistory(
   {
     isHistoryOpen,

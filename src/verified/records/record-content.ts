@@ -25,7 +25,7 @@ export type Erasure = {
 type RecordContent = {
   readonly request: string | null
   readonly response: string | null
-  /** Why the texts are null. Absent when the gateway never had them. */
+  /** Why the texts are null although the gateway received them. Otherwise absent. */
   readonly withheld?: Withheld
 }
 

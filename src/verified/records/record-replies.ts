@@ -133,7 +133,7 @@ export const recordList = z.strictObject({
   cursor: z.uuid().nullable().describe('Send it to get the next page; null at the end'),
 })
 
-/** A record of any dialect, in the form of its dialect. */
+/** Request and response have the form of the record's dialect. */
 export const anyRecord = storedRecord.extend({
   request: z
     .looseObject({})

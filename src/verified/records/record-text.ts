@@ -88,8 +88,8 @@ function withheldMember(withheld: Withheld): string {
 
 /**
  * Returns an extra chunk with the proof and empty choices, because enclaves with protocol version 1
- * do not hold back the last chunk. `usage` is null, as in other chunks. It is absent if the caller
- * requested usage, because the caller's SDK would replace the real usage with null.
+ * send the last chunk before the proof. `usage` is null, as in other chunks. If the caller asked
+ * for usage, `usage` is absent, because the SDK would replace the real usage with null.
  */
 export function proofChunkText(
   record: AnsweredRecord,
@@ -122,15 +122,15 @@ function logMember({ logProof }: AnsweredRecord): string {
   return `"log":${JSON.stringify({ size, root, signature, path, chain_id: chainId, contract })}`
 }
 
-/** Shown in this order. Missing members are shown as null (interface, 2.4). */
+/** Members of a request, in the order of a record. Missing members become null (interface, 2.4). */
 export const ECHOED_MEMBERS = CHAT_MEMBERS
 
-/** Missing members are shown as null. */
+/** Missing members become null. */
 const ECHOED_MESSAGE_MEMBERS = ['content', 'function_call', 'role', 'name'] as const
 
 /**
  * Returns the request as a record shows it: all members of the interface (null if not set), then
- * the caller's other members. Its hash stays the same, because hashing leaves out nulls.
+ * the caller's other members. The request's hash stays the same, because hashing leaves out nulls.
  */
 export function echoRequest(canonicalRequest: string): JsonObject {
   const request: JsonObject = JSON.parse(canonicalRequest)
@@ -149,7 +149,7 @@ function withNulls(object: JsonObject, names: readonly string[]): JsonObject {
   return { ...nulls, ...object }
 }
 
-/** Characters. A page may end before `limit` records, because one record may have over 40 MiB. */
+/** Maximum characters of a page with several records. A single record may have over 40 MiB. */
 export const PAGE_LENGTH_MAX = 32 * 1024 * 1024
 
 /** The first read of a page is small, because the size of the records is unknown. */
@@ -162,9 +162,9 @@ export const SLICE_MAX = 250
 type RecordTexts<Cursor> = { readonly texts: readonly string[]; readonly cursor: Cursor | null }
 
 /**
- * Fills a page with at most `limit` records after `cursor` (null: from the beginning). Reads slice
- * by slice, so that only a few more records than fit are in memory. `read` returns `endsAt` if the
- * page must end there. Throws the errors of `read`.
+ * Fills a page with at most `limit` records after `cursor` (null: from the beginning). Reads in
+ * slices, so that only few records in memory do not fit on the page. `read` returns `endsAt` if the
+ * page must end at this cursor. Throws the errors of `read`.
  */
 export async function fillPage<Cursor>(options: {
   readonly limit: number
@@ -201,7 +201,7 @@ export async function fillPage<Cursor>(options: {
   }
 }
 
-/** Returns how many records still fit, if they are as long as the earlier ones on average. */
+/** Returns how many more records fit if they have the average length of the earlier records. */
 function sliceLimit(parts: {
   readonly left: number
   readonly count: number

@@ -29,13 +29,13 @@ type LogProof = {
 }
 
 /**
- * A completion with all that proves it. Texts are the canonical bytes that were hashed. Only an
- * erasure changes a record.
+ * A completion and its proofs. Texts are the canonical bytes that were hashed. Only an erasure
+ * changes the texts.
  */
 export type StoredRecord = {
   /** uuid. History pages use it as their cursor. */
   readonly id: string
-  /** The address of the key that signs, 0x, lower case. It is the id of the log. */
+  /** The address of the signing key, 0x, lower case. This address is also the id of the log. */
   readonly notary: string
   /** Index of the leaf in the notary's log. */
   readonly index: number
@@ -123,8 +123,7 @@ export const FILTERED_RECORDS_MAX = 10_000
 export type RecordScope = { readonly accountId: string | null }
 
 /**
- * Reads the history. A record is in the history when its anchor is stored, not while it waits for
- * the anchor of its interval. Every method throws the driver's error.
+ * Reads the history: the records whose anchor is stored. Every method throws the driver's error.
  */
 export type RecordsStore = {
   /** The record with the lowest position that has this hash (hex, no prefix). */
@@ -265,9 +264,9 @@ export function createRecordsStore({
     },
     listFrom({ accountId, logId, start, limit }) {
       const isOfLeaf = sql`log_id = ${logId} and index >= ${start}`
-      // Within a log, records and leaves have the same order (commits-store.ts), so these bounds
-      // hold. Without them, the database would search the whole log for the few records of an
-      // account, or the account's records in all logs.
+      // Within a log, records and leaves have the same order (commits-store.ts). So the first and
+      // the last position limit the search. Without these limits, the database could read all
+      // records of the log, or all records of the account.
       const isBetween = sql`
         position >= (select position from records where ${isOfLeaf} order by index limit 1)
         and position <= (select position from records where ${isOfLeaf} order by index desc limit 1)`
@@ -434,7 +433,7 @@ function toHeadless(
   }
 }
 
-/** One document is enough for all records of some hours. */
+/** By default, an enclave needs one document per hour. */
 export const DOCUMENTS_CACHED_MAX = 64
 
 /** Returns standard base64. Throws when the document was not requested or is not stored. */

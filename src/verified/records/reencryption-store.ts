@@ -87,7 +87,7 @@ async function replaceContent(
     from held join given using (position) where r.position = held.position`.execute(queries)
 }
 
-/** True if a key other than the newest encrypted the column's content. */
+/** True if the column's content is not encrypted with the newest key. */
 function isOld(column: RawBuilder<unknown>, { head }: ContentCipher): RawBuilder<boolean> {
   return sql`substring(${column} from 1 for ${head.length}::integer) <> ${head}`
 }

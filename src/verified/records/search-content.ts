@@ -17,7 +17,7 @@ const SLICE = 10
 type Found = {
   readonly records: readonly StoredRecord[]
   readonly hasMore: boolean
-  /** The page must end at this cursor. Absent when it may continue. */
+  /** The page must end at this cursor. Absent when the page may continue. */
   readonly endsAt?: string | null
 }
 
@@ -59,7 +59,7 @@ export function createContentSearch(
 
 /**
  * Searches messages and answers, but not names of members or settings. A record with altered bytes
- * counts as found: it may have contained the text, and reading it reports the fault. Throws
+ * counts as found, so that the caller reads the record and gets the fault. Throws
  * ContentUnavailable when the key is missing, because most other records need this key too.
  */
 function hasText(record: StoredRecord, wanted: string): boolean {

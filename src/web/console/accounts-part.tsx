@@ -61,7 +61,7 @@ function columnsOf({
 }: {
   readonly onBudgets: (name: string) => void
   readonly onSet: () => void
-  /** Called when the account has changed state, and may have lost its budgets. */
+  /** Called after a change of the account's state. The account may then have no budgets. */
   readonly onGone: () => void
 }): readonly Column<AccountDescription>[] {
   return [

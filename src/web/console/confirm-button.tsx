@@ -13,7 +13,7 @@ export function ConfirmButton({
   act,
 }: {
   readonly label: string
-  /** Follows `label` in the name of the button that screen readers read. */
+  /** Screen readers read `label` and then this text as the name of the button. */
   readonly what: string
   readonly title: string
   readonly children: ComponentChildren
@@ -39,7 +39,7 @@ export function ConfirmButton({
       <button type="button" class="small" onClick={open} aria-label={`${label} ${what}`}>
         {label}
       </button>
-      {/* The event `close` comes late: the dialog may be open again by then. */}
+      {/* The dialog may be open again when the event `close` comes. */}
       <dialog
         ref={dialog}
         aria-labelledby={id}

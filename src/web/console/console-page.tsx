@@ -9,7 +9,7 @@ import { type SignedIn, SignIn } from './sign-in.tsx'
 
 type SignState =
   | { readonly kind: 'out'; readonly reason: string | null; readonly wasIn: boolean }
-  // The tab kept this key over a reload. The page asks the gateway who holds it.
+  // The tab still has this key after a reload. The page asks the gateway whose key this is.
   | { readonly kind: 'asking'; readonly key: string }
   | { readonly kind: 'unknown'; readonly key: string; readonly fault: unknown }
   | ({ readonly kind: 'in' } & Omit<SignedIn, 'isKept'>)

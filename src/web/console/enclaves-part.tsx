@@ -44,7 +44,7 @@ export function EnclavesPart() {
   )
 }
 
-/** What each state of an enclave means for calls (src/enclaves/endpoint-state.ts). */
+/** The tone of each state of an enclave (src/enclaves/endpoint-state.ts). */
 const TONES: Readonly<Record<string, Tone>> = {
   usable: 'good',
   draining: 'warn',

@@ -19,7 +19,7 @@ export const DIALECT_LABELS: Readonly<Record<Call['dialect'], string>> = {
 
 const HASH = /^(?:0x)?([0-9a-f]{64})$/i
 
-/** A complete hash needs no other filters. */
+/** Ignores the other filters if the text is a complete hash. */
 function wantedOf(fields: FormData): Wanted {
   const [, hash] = HASH.exec(String(fields.get('q') ?? '').trim()) ?? []
   return hash === undefined ? { kind: 'query', query: queryOf(fields) } : { kind: 'hash', hash }

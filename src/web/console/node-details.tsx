@@ -125,7 +125,7 @@ const LENGTHS = [
   ['min', 60],
 ] as const
 
-/** A high speed has no fraction. */
+/** Shows one decimal below 100 tokens/s, otherwise whole numbers. */
 export function speedLabel(tokensPerSecond: number): string {
   const maximumFractionDigits = tokensPerSecond < 100 ? 1 : 0
   return `${tokensPerSecond.toLocaleString('en', { maximumFractionDigits })} tokens/s`

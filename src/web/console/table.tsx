@@ -6,9 +6,9 @@ export type Column<Row> = {
   /** Shown above the cells, or before the value in a card. */
   readonly title: string
   /**
-   * `name`: names its row, and heads its card. `number`: aligned at the right. `actions`: buttons,
-   * at the end. `choice`: a box to tick, before the name. `excerpt`: as much of a text's beginning
-   * as fits.
+   * `name`: the name of the row, and the heading of the card. `number`: aligned at the right.
+   * `actions`: buttons, at the end. `choice`: a box to tick, before the name. `excerpt`: the
+   * beginning of a text.
    */
   readonly kind?: 'name' | 'number' | 'actions' | 'choice' | 'excerpt'
   /** True if the column keeps its width, so that the columns beside it do not move. */
@@ -20,7 +20,7 @@ export type Column<Row> = {
 
 /**
  * On a narrow screen each row is a card: name and actions in full, the other values below their
- * titles. The space is reserved before the rows are loaded.
+ * titles. The table reserves space for the rows before they are loaded.
  */
 export function Table<Row>({
   label,

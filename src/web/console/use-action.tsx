@@ -37,7 +37,7 @@ export function ActionState({
 }: {
   readonly action: Action
   readonly what: string
-  /** Advice about the fault, if the page has better advice than the fault itself. */
+  /** Replaces the general advice about the fault. */
   readonly children?: ComponentChildren
 }) {
   return (

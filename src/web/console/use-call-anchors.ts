@@ -19,8 +19,8 @@ export type CallAnchor = {
 export type CallAnchors = ReadonlyMap<string, CallAnchor>
 
 /**
- * Heads that one request reads. Calls that are near each other in the log have near heads, so few
- * requests are enough.
+ * Heads that one request reads. Calls that are close together in the log have heads that are close
+ * together, so few requests are enough.
  */
 const HEADS_MAX = 100
 /** Anchors change by themselves, so they are read repeatedly. */

@@ -15,7 +15,7 @@ type Reply = {
   readonly isWhole: boolean
 }
 
-/** Characters. A page cannot show more. */
+/** Characters. The rest of a longer answer is not read. */
 const REPLY_LENGTH_MAX = 1_000_000
 
 /** A call as code, the fields of the call, and a button that makes the call with this tab's key. */

@@ -78,7 +78,7 @@ export function keyOf({ security: [need] }: Operation): 'none' | readonly string
   return need === undefined ? 'none' : Object.values(need).flat()
 }
 
-/** Follows a reference. Returns any other schema unchanged. */
+/** Returns the schema that a reference names. Returns any other schema unchanged. */
 export function resolve(schema: JsonSchema, schemas: Schemas): JsonSchema {
   return typeof schema.$ref === 'string' ? (schemas[nameOf(schema)] ?? schema) : schema
 }

@@ -137,7 +137,7 @@ function quoteShell(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`
 }
 
-/** JSON, JavaScript and Python share these escapes, except those of half a surrogate pair. */
+/** JSON, JavaScript and Python share these escapes, except the escape of a lone surrogate. */
 function quoteJson(text: string): string {
   return escapeLineEnds(JSON.stringify(text))
 }

@@ -128,7 +128,7 @@ const RANGES = [
   ['minItems', 'maxItems', 'items'],
 ] as const
 
-/** `1 to 512 characters`, or empty without limits. Limits of safe integers are left out. */
+/** `1 to 512 characters`, or empty without limits. The bounds of safe integers are left out. */
 function rangeWords(least: unknown, most: unknown, unit: string): string {
   const bounds = [least, most].map((bound) =>
     typeof bound === 'number' && Math.abs(bound) < Number.MAX_SAFE_INTEGER ? bound : null,
@@ -163,7 +163,7 @@ function formsOf(schema: JsonSchema): readonly JsonSchema[] {
   return [...listOf(schema.oneOf), ...listOf(schema.anyOf)].filter(({ type }) => type !== 'null')
 }
 
-/** True if a schema has parts that its line of description does not show. */
+/** True if a schema has parts that its one-line description does not show. */
 function hasParts(given: JsonSchema): boolean {
   const { schema } = withoutNull(given)
   const { properties, items, allOf } = schema

@@ -17,7 +17,7 @@ export function useBlockExplorer(): readonly [BlockExplorer, (given: BlockExplor
       localStorage.setItem(NAMES.tx, given.tx)
       localStorage.setItem(NAMES.block, given.block)
     } catch {
-      // The explorer is lost when the page closes: the browser stores nothing.
+      // The browser stores nothing, so the setting is lost when the page closes.
     }
   }
   return [explorer, keep]

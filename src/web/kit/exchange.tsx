@@ -5,7 +5,7 @@ import {
 } from '../../../attestation/report/shown-exchange.ts'
 
 /**
- * Shows what was asked and answered, under headings of level `heading`. Leaves out an unknown part.
+ * Shows the question and the answer under headings of level `heading`, except if they are unknown.
  */
 export function Exchange({
   exchange,
@@ -41,7 +41,7 @@ function ExchangePart({
   )
 }
 
-/** All text is from outside. */
+/** All texts are untrusted. */
 export function Messages({ messages }: { readonly messages: readonly ShownMessage[] }) {
   return (
     <dl class="messages">

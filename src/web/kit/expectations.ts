@@ -29,8 +29,8 @@ export type InForce = {
 }
 
 /**
- * The statements of a development gateway count only while the reader has not stated which enclaves
- * to expect. The reader's other demands are then added.
+ * The statements of a development gateway are in force only while the reader has not stated which
+ * enclaves to expect. The reader's other demands then apply too.
  */
 export function inForceOf({ own, development, isDevelopmentRefused }: Held): InForce {
   if (development !== null && !isDevelopmentRefused && !saysWhich(own)) {

@@ -49,9 +49,9 @@ export type PageCall = Pick<GatewayCall, 'method' | 'body' | 'signal'> & {
 }
 
 /**
- * Asks the gateway that served this page. Throws OwnGatewayFault for an error or without an answer,
- * AbortError when `signal` is aborted. Does NOT check that the answer has the expected form: a page
- * shows what its own gateway says, and checks only evidence.
+ * Asks the gateway that served this page. Throws OwnGatewayFault if the gateway answers with an
+ * error or does not answer, AbortError when `signal` is aborted. Does NOT check the form of the
+ * answer: a page shows what its own gateway says, and checks only evidence.
  */
 export async function askOwnGateway<Answer>(path: string, call: PageCall = {}): Promise<Answer> {
   const answer = await sendCall(path, call)
@@ -68,7 +68,7 @@ export async function askText(path: string, call: PageCall = {}): Promise<string
 }
 
 /**
- * Keeps the exact members and digits of evidence, because they are checked. Throws like
+ * Parses evidence with all members and exact digits, as the checks need them. Throws like
  * askOwnGateway.
  */
 export async function askEvidence(path: string, call: PageCall = {}): Promise<Json> {
@@ -86,7 +86,7 @@ export async function askEvidence(path: string, call: PageCall = {}): Promise<Js
   }
 }
 
-/** Answers are only slightly larger than requests. A request has up to 10 MiB. */
+/** A request has at most 10 MiB, and an answer is only slightly larger. */
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024
 
 async function sendCall(path: string, call: PageCall): Promise<GatewayAnswer> {

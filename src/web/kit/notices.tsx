@@ -15,7 +15,7 @@ const SIGNS: Readonly<Record<Tone, string>> = {
   development: '✓',
 }
 
-/** True if the content depends on another root than AWS's. Then none of its states is green. */
+/** True if the content depends on another root than AWS's. Then no state is shown in green. */
 export const Development = createContext(false)
 
 /** The text has one or two words. */
@@ -44,7 +44,7 @@ export function FaultNotice({
 }: {
   readonly fault: unknown
   readonly onRetry?: () => void
-  /** Advice, if the page has better advice than the fault itself. */
+  /** Replaces the general advice about the fault. */
   readonly children?: ComponentChildren
 }) {
   const message = fault instanceof Error && fault.message !== '' ? fault.message : String(fault)
@@ -83,7 +83,7 @@ function adviceFor(fault: unknown): string {
   return 'Change your input, then try again.'
 }
 
-/** Faster work shows no notice, so that the page does not flicker. */
+/** Work that takes less time shows no notice, so that the page does not flicker. */
 const PATIENCE_MS = 1_000
 
 /** `done`: the finished part (0 to 1), if known. */

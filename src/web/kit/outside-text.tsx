@@ -1,14 +1,13 @@
 import { useState } from 'preact/hooks'
 import { escapeControls } from '../../../attestation/report/printable.ts'
 
-/** Characters that are shown at first. More would make a page slow and hide what is below. */
+/** Characters that are shown at first. A longer text would slow the page. */
 const SHOWN_LENGTH_MAX = 4_000
 
 /**
- * Shows text from outside as plain text. Characters that control a terminal or the direction of
- * text become escapes, but line feeds and tabs stay. One character has a limited number of
- * combining marks. A long text is shown step by step. `isOneLine` turns line feeds into escapes
- * too.
+ * Shows untrusted text as plain text. Characters that control a terminal or the direction of text
+ * become escapes, but line feeds and tabs stay. One character has a limited number of combining
+ * marks. A long text is shown step by step. `isOneLine` turns line feeds into escapes too.
  */
 export function OutsideText({
   text,

@@ -4,6 +4,6 @@ export function saveFile(name: string, text: string, type = 'application/json'):
   link.href = url
   link.download = name
   link.click()
-  // Released later, because some browsers read the URL some time after the click.
+  // The URL is released later, because some browsers read it some time after the click.
   setTimeout(() => URL.revokeObjectURL(url), 60_000)
 }

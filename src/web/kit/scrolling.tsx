@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact'
 
 /**
- * `layout`: further CSS classes. The part can take the focus, so that the keyboard can scroll it.
+ * `layout`: further CSS classes. The section takes the focus, so that the keyboard can scroll it.
  */
 export function Scrolling({
   label,

@@ -13,7 +13,7 @@ type SearchHit = {
 export type SearchAnswer = {
   readonly hits: readonly SearchHit[]
   readonly isCut: boolean
-  /** The search skipped completions, because the operator gives evidence only to accounts. */
+  /** The search skipped completions, because this gateway shows completions only to accounts. */
   readonly isRestricted: boolean
 }
 

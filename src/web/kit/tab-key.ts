@@ -1,6 +1,6 @@
 /**
- * The API key is in memory. To keep it over a reload, it is also in the tab's own storage, until
- * the tab closes. It is never in a URL, in a cookie, or in a storage that other tabs can read.
+ * The API key is in memory. A key to use after a reload is also in the tab's own storage, until the
+ * tab closes. The key is never in a URL, in a cookie, or in a storage that other tabs can read.
  */
 
 const NAME = 'affidavit-key'

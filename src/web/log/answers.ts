@@ -90,7 +90,7 @@ export async function readLog(notary: string, signal: AbortSignal): Promise<Desc
 /** Heads, newest first. `attestations` attest the states of these heads. */
 export type HeadPage = {
   readonly heads: readonly Head[]
-  /** By size, unparsed: verifyHeadAttestation parses them. */
+  /** Ordered by size. Not parsed yet: verifyHeadAttestation parses them. */
   readonly attestations: readonly Json[]
   /** The next page has heads with fewer leaves. Null when there is no next page. */
   readonly cursor: number | null

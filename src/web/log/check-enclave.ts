@@ -20,7 +20,7 @@ import type { DescribedLog } from './answers.ts'
 /** The result of comparing a running enclave's document with a log. */
 export type EnclaveReport = {
   readonly checks: readonly Check<string>[]
-  /** Given even if checks failed. Null when the document cannot be parsed. */
+  /** Present even if checks failed. Null when the document cannot be parsed. */
   readonly document: AttestationDocument | null
 }
 

@@ -34,8 +34,8 @@ async function readPolicy(given: FormExpectations): Promise<Expected> {
       revocationLists: [],
       providerPolicies: [],
     })
-    // Leaves out these two members: an enclave's statement has no outcome, and is not looked up on
-    // a chain.
+    // These two members do not apply: an enclave's statement has no outcome, and the page asks no
+    // chain about the statement.
     const { confirmationsMin, outcomes, ...policy } = bundlePolicyOf(read.expected)
     return { policy, isDevelopment: isOtherRoot(read.expected.attestation.roots), fault: null }
   } catch (fault) {

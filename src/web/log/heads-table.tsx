@@ -23,8 +23,8 @@ export function HeadAnchorLabel({ state }: { readonly state: Head['anchor']['sta
 }
 
 /**
- * Has space for a full page. The rows keep their places: when a new head comes, each row shows the
- * next newer head.
+ * The table has space for a full page. When a new head comes, no row moves: each row shows the next
+ * newer head.
  */
 export function HeadsTable({
   log,
@@ -61,7 +61,7 @@ export function HeadsTable({
         </thead>
         <tbody>
           {heads.map((head, at) => (
-            // The key is the row's position, because new rows would otherwise shift the page.
+            // The key is the row's position, so that rows do not move when a new head comes.
             <tr
               key={at}
               id={`head-${head.size}`}

@@ -165,7 +165,7 @@ function LeavesTable({
           {leaves.map((leaf, at) => {
             const isHere = leaf.index === wanted
             return (
-              // The key is the row's position, because rows would otherwise move.
+              // The key is the row's position, so that rows do not move when a new leaf comes.
               <tr
                 key={at}
                 id={`leaf-${leaf.index}`}

@@ -27,7 +27,7 @@ export function usePlace(): RowPlace | null {
 /**
  * Returns the shown page of a list (null: the newest page), and a function to choose a page. The
  * shown page is `named` (the page with the row that the address names) until the reader chooses a
- * page. It is `named` again when the address names another row.
+ * page. When the address names another row, the shown page is `named` again.
  */
 export function usePageOf(
   place: RowPlace | null,

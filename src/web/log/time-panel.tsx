@@ -29,7 +29,7 @@ export function TimePanel({
   readonly explorer: BlockExplorer
 }) {
   const shown = attestations.toReversed().slice(0, SHOWN_MAX)
-  // Compares texts, because the gateway may change an earlier statement.
+  // If the gateway changes a statement, this text changes, and the statements are checked again.
   const text = JSON.stringify(shown)
   const { value } = useLoaded(async () => checkAll(log, shown, policy), [log.notary, text, policy])
   return (

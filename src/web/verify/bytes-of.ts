@@ -1,6 +1,6 @@
 import { ExpectationFault } from './expectation-fault.ts'
 
-/** For a file with expectations. Files with releases may be larger. */
+/** Maximum size of a file with expectations. Files with releases may be larger. */
 export const FILE_BYTES_MAX = 1024 * 1024
 
 /** Throws ExpectationFault when the file is too large. */

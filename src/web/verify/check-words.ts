@@ -46,7 +46,7 @@ export type LinkName = (typeof LINKS)[number]['name']
 
 /**
  * `attestation` stands for all checks of the document that belongs to a record. The checks of the
- * provider's evidence are in a chain of their own.
+ * provider's evidence belong to a second chain.
  */
 type CheckName =
   | Exclude<BundleCheckName, "provider's key" | 'provider attested'>
@@ -108,8 +108,7 @@ export const CHECK_WORDS: Readonly<Record<CheckName, CheckWords>> = {
     link: 'notary',
     shows: 'The answer was finished while the document was valid.',
   },
-  // For a record, this check covers the whole document: that it is genuine, and which code it
-  // names.
+  // For a record, this check stands for all checks of the document.
   attestation: {
     link: 'notary',
     also: 'code',

@@ -2,13 +2,13 @@ import { askText } from '../kit/gateway.ts'
 import { holdDevelopment } from '../kit/tab-expectations.ts'
 import { type Filled, NO_EXPECTATIONS } from './job.ts'
 
-/** The page waits for the answer, because a later answer would need a second check. */
+/** How long the page waits for the answer. A later answer would need a second check. */
 const TIMEOUT_MS = 3_000
 
 /**
  * On a page from a development gateway, requests what the gateway states about its own enclaves.
  * Never rejects: without an answer, the page has no expectations. `readFile` returns the form
- * fields that a file fills. It may run in a worker.
+ * fields that a file fills.
  */
 export async function takeDevelopmentExpectations(
   readFile: (file: File) => Promise<Filled>,

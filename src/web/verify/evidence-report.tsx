@@ -167,7 +167,7 @@ function adviceOf(judged: EvidenceJudgement, expected: Expected): readonly strin
   ]
 }
 
-/** The text comes from outside, so it is never a link. */
+/** The text is untrusted, so it is never shown as a link. */
 function OneLine({ text }: { readonly text: string }) {
   return <OutsideText text={text} isOneLine={true} shownMax={2_000} />
 }

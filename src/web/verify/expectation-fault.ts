@@ -1,4 +1,4 @@
-/** An expectation is invalid. The page checks nothing until the reader corrects it. */
+/** An expectation is invalid. The page checks nothing until the reader corrects the expectation. */
 export class ExpectationFault extends Error {
   readonly advice: string
 

@@ -141,7 +141,7 @@ export function ExpectationsForm({
   )
 }
 
-/** Fills form fields from a file, so that the reader sees its content. */
+/** Fills form fields from a file, so that the reader sees which expectations the file contains. */
 function FillFromFile({
   readFile,
   onFill,

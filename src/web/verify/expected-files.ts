@@ -137,7 +137,7 @@ const EXPECTED_MEMBERS = [
 
 /**
  * `text` is null if it is not UTF-8. `json` is null for a text that is not a JSON object, or that
- * parsers would read differently.
+ * two parsers could read differently.
  */
 function read(bytes: Uint8Array): {
   readonly text: string | null
@@ -156,9 +156,9 @@ function read(bytes: Uint8Array): {
 
 /**
  * Returns registers by name (`PCR0`), from `{"PCR0": "…"}` or `{"0": "…"}`. Image builders write
- * such an object under `Measurements`, so this function reads it there too. Null for an object
- * without registers. Refuses a member that only looks like a register, because an ignored register
- * would not be demanded.
+ * such an object under `Measurements`, so this function reads that object too. Null for an object
+ * without registers. Refuses an invalid name of a register, because it would weaken the
+ * expectations to ignore that register.
  */
 function registersOf(json: JsonObject): JsonObject | null {
   const inner = memberOf(json, 'Measurements')
@@ -178,8 +178,8 @@ function registersOf(json: JsonObject): JsonObject | null {
 const LIKE_REGISTER = /^(?:pcr)?\d+$/i
 
 /**
- * One register per line. Refuses a value that is not text, because a register without text would
- * not be demanded.
+ * One register per line. Refuses a value that is not text, because it would weaken the expectations
+ * to ignore that register.
  */
 function writeSet(set: Json, file: string): string {
   const registers = isJsonObject(set) ? registersOf(set) : null

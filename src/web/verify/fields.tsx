@@ -101,7 +101,7 @@ export function FilesField({
   )
 }
 
-/** The name is text from outside. */
+/** The name is untrusted text. */
 export function FileName({ file }: { readonly file: Blob }) {
   const name = file instanceof File ? file.name : 'pasted text'
   return (

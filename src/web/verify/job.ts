@@ -4,7 +4,7 @@ import type { ReleaseFile } from '../../../attestation/report/expectation-files.
 import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'
 import type { ReleaseJudgement } from '../../../attestation/report/judge-releases.ts'
 
-/** As entered: texts of fields, and files. */
+/** What the reader entered: texts of fields, and files. */
 export type GivenExpectations = {
   /** Signed releases, or lists of signed releases. */
   readonly releases: readonly Blob[]
@@ -35,7 +35,7 @@ export type GivenExpectations = {
   readonly time: 'now' | 'own' | 'given'
   /** ISO 8601, or Unix seconds. */
   readonly at: string
-  /** Age of a document, seconds. */
+  /** Maximum age of a document, seconds. */
   readonly maxAge: string
 }
 

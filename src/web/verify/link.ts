@@ -2,9 +2,9 @@ import type { GivenExpectations } from './job.ts'
 
 /**
  * A link to this page may carry these expectations, but never evidence or content. The maker of the
- * evidence may have written the link. So a link carries nothing that makes the page trust more
- * (roots, any code, debug mode, cut answers) or call a chain's endpoint. The texts are in the
- * fragment of the URL, which browsers do not send.
+ * evidence may have written the link. So a link cannot make the page trust more (roots, any code,
+ * debug mode, cut answers), or call a chain's endpoint. The texts are in the fragment of the URL,
+ * which browsers do not send.
  */
 const LINKED = ['releaseKeys', 'releaseSigners', 'measurements', 'configurations'] as const
 
@@ -26,8 +26,8 @@ export function writeFragment(expectations: GivenExpectations): string {
 }
 
 /**
- * A text from the link replaces the reader's text. The number of signers never becomes lower, even
- * if a text is not a number.
+ * A text from the link replaces the reader's text, unless it lowers the number of signers. A number
+ * that is not valid counts as 0.
  */
 export function takeLinked<Own extends GivenExpectations>(own: Own, linked: Linked): Own {
   const said = Object.fromEntries(Object.entries(linked).filter(([, text]) => text !== ''))

@@ -1,7 +1,7 @@
 import './print.css'
 import { useEffect } from 'preact/hooks'
 
-/** Printed above a report on paper, where all links of the chain are unfolded. */
+/** A hint for the printed report. Printing unfolds all links of the chain. */
 export function PrintHint() {
   useEffect(() => {
     let opened: readonly HTMLDetailsElement[] = []

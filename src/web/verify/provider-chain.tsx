@@ -12,8 +12,8 @@ import {
 } from './provider-links.ts'
 
 /**
- * Shows the second chain, from the key that answered to the weights, by the evidence of the
- * provider's machine. If the chain depends on development roots, no link is green.
+ * Shows the second chain, from the key that answered to the weights of the model. If the chain
+ * depends on development roots, no link is green.
  */
 export function ProviderChain({
   report,

@@ -63,7 +63,7 @@ type ProviderLinkName = (typeof PROVIDER_LINKS)[number]['name']
 export type ProviderLink = Pick<LinkState, 'title' | 'about' | 'why' | 'checks'> & {
   readonly name: ProviderLinkName
   readonly state: 'holds' | 'broken' | 'open' | 'void'
-  /** Facts about the link. Text from outside. */
+  /** Facts about the link, as untrusted text. */
   readonly lines: readonly ProviderLine[]
 }
 

@@ -226,7 +226,7 @@ async function readProviderPolicy([file, second]: readonly Blob[]): Promise<Prov
       'Keep the policy of the provider that answered.',
     )
   const bytes = await bytesOf(file, FILE_BYTES_MAX, 'A policy for the provider')
-  // Loaded only for a policy. Only the page /verify reads policies.
+  // The parser is loaded only for a policy, because only the page /verify reads policies.
   const { parseProviderPolicy } = await import(
     '../../../attestation/providers/evidence/provider-policy.ts'
   )

@@ -43,7 +43,7 @@ import {
   readGivenExpectations,
 } from './read-expectations.ts'
 
-/** As on the command line. Images have no such limit, because they are read in parts. */
+/** The limit of the command line. Images have no such limit, because they are read in parts. */
 const SOURCE_BYTES_MAX = 256 * 1024 * 1024
 /** For a file with revocation lists, as on the command line. */
 const LISTS_BYTES_MAX = 4 * 1024 * 1024
@@ -83,9 +83,7 @@ function checkContext(): void {
   )
 }
 
-/**
- * Decides by the first bytes. The kind only decides which checks are made, and creates no trust.
- */
+/** Reads the kind from the first bytes. The kind decides only which checks are made. */
 async function recognize(source: Blob): Promise<Exclude<SourceKind, 'auto'>> {
   const start = new Uint8Array(await source.slice(0, 4096).arrayBuffer())
   if (String.fromCharCode(...start.subarray(0, 4)) === '.eif') return 'image'

@@ -5,7 +5,7 @@ import { writeEvidencePage } from './saved-file.ts'
 
 type Saved = { readonly contents: string } | { readonly fault: unknown }
 
-/** Saves the evidence, the report, and the page that checks the evidence as one file. */
+/** Saves one HTML file that contains the evidence and the page that checks the evidence. */
 export function SaveEvidence({ source }: { readonly source: Blob }) {
   const [saved, setSaved] = useState<Saved | null>(null)
   const save = async () => {

@@ -11,7 +11,7 @@ import {
 import { writeVerifier } from '../../../attestation/report/verifier-page.ts'
 import { IS_COPY } from '../kit/frame.tsx'
 
-/** Characters of the page that a gateway sends for saving. The real page is smaller. */
+/** Maximum characters of the page that a gateway sends for saving. */
 const PAGE_LENGTH_MAX = 4 * 1024 * 1024
 
 /** The HTML of a minimal page, before its data. */

@@ -1,7 +1,7 @@
 import { useId, useRef, useState } from 'preact/hooks'
 import { FileName } from './fields.tsx'
 
-/** Characters. A longer text is used, but not shown. */
+/** Characters. The field does not show a longer text, but the text is checked too. */
 const FIELD_LENGTH_MAX = 50_000
 
 /** Evidence can be dropped, chosen or pasted. */

@@ -33,7 +33,7 @@ type Progress =
   | { readonly kind: 'failed'; readonly fault: unknown }
 
 /**
- * The reader's input when a check begins, with the chain's endpoint only if the chain was asked.
+ * The reader's input when a check begins. `values` has the endpoint only if the chain was asked.
  */
 type Given = { readonly values: readonly unknown[]; readonly isChainAsked: boolean }
 

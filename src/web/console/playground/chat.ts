@@ -125,7 +125,7 @@ async function explained<Value>(run: () => Promise<Value>): Promise<Value> {
   }
 }
 
-/** The client has checked that all parsers read the chunk alike. */
+/** The client has checked that all JSON parsers get the same values from the chunk. */
 type Chunk = {
   readonly hash?: string
   readonly choices?: readonly {

@@ -1,6 +1,6 @@
 import { useRef } from 'preact/hooks'
 
-/** On a narrow screen, this form is always visible. */
+/** On a narrow screen, this form stays visible while the conversation scrolls. */
 export function Composer({
   isRunning,
   canSend,

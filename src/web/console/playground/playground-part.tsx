@@ -33,7 +33,7 @@ export function PlaygroundPart() {
   const { turns, isRunning, said, send, stop, lookAgain, clear } = useTurns(session.key)
   const log = useRef<HTMLElement>(null)
   const model = modelOf(asked, models.value)
-  // True if the view scrolls with new text, until the reader scrolls back.
+  // True while the view scrolls with new text. False after the reader scrolled up.
   const isFollowed = useRef(true)
   const lastTop = useRef(0)
   useEffect(() => {
@@ -46,7 +46,7 @@ export function PlaygroundPart() {
   const follow = () => {
     const { scrollHeight = 0, scrollTop = 0, clientHeight = 0 } = log.current ?? {}
     const isAtEnd = scrollHeight - scrollTop - clientHeight < END_PX
-    // A smaller `scrollTop` means that the reader scrolled back. New text only moves the end away.
+    // `scrollTop` is smaller only after the reader scrolled up. New text does not change it.
     if (isAtEnd || scrollTop < lastTop.current) isFollowed.current = isAtEnd
     lastTop.current = scrollTop
   }
@@ -127,7 +127,7 @@ function useConnection(isEncrypted: boolean) {
     return () => abort.abort()
   }, [expectations, isEncrypted, key, round])
   const reconnect = async () => {
-    // After a restart, a development gateway has other enclaves.
+    // A development gateway that was restarted has new enclaves.
     if (kind === 'development') await takeDevelopmentExpectations(fillHere)
     setRound(round + 1)
   }
@@ -136,7 +136,7 @@ function useConnection(isEncrypted: boolean) {
 
 /**
  * The page can ask the enclaves only if the expectations name code. A release key alone names no
- * code: the reader may type it before choosing a release.
+ * code, because the reader may type a key before choosing a release.
  */
 function namesCode({ releases, measurements, anyMeasurement }: FormExpectations): boolean {
   return releases.length > 0 || measurements.trim() !== '' || anyMeasurement

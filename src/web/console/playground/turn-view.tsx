@@ -38,7 +38,7 @@ export function TurnView({
   )
 }
 
-/** Folded, so that the reader does not read it by mistake. */
+/** The text is folded, so that the reader does not read it by mistake. */
 function RefusedText({ text }: { readonly text: string }) {
   if (text === '') return null
   return (
