@@ -3,7 +3,7 @@ import { hasOwnMembersAlone, ownMembers } from '../../own-members.ts'
 import { demand, isBytesOf, isListOf, optionsOf } from '../policy-options.ts'
 import { TCB_STATUSES, type TcbStatus } from './tcb-info.ts'
 
-/** Measurements of a TD, 48 bytes each. Only the given members are compared. */
+/** Measurements of a TD, 48 bytes each. A member that is left out is not compared. */
 export type TdxMeasurements = {
   readonly mrTd?: Uint8Array
   readonly rtmr0?: Uint8Array
@@ -34,8 +34,8 @@ export type TdxPolicy = {
   /** Advisories that are accepted where a status is not UpToDate. Default []. */
   readonly advisories?: readonly string[]
   /**
-   * The lowest accepted tcbEvaluationDataNumber of the collateral. Older collateral lacks a
-   * recovery of the TCB. Default EVALUATION_NUMBER_MIN_DEFAULT.
+   * The lowest accepted tcbEvaluationDataNumber of the collateral. Collateral with a lower number
+   * is from before a TCB recovery. Default EVALUATION_NUMBER_MIN_DEFAULT.
    */
   readonly evaluationNumberMin?: number
   /** Rules for TDATTRIBUTES, whose first byte must be zero. Default TD_ATTRIBUTES_DEFAULT. */
