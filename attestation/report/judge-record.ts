@@ -21,7 +21,7 @@ import { NOTHING_SHOWN, type ShownExchange } from './shown-exchange.ts'
 type SubjectDemands = {
   /** If null, the attestation document is not checked. */
   readonly policy: AttestationPolicy | null
-  /** Accepted outcomes of cut answers. */
+  /** Outcomes that are accepted for incomplete answers. */
   readonly allowOutcome: readonly Receipt['outcome'][]
   readonly verifier: AttestationVerifier
   readonly kept: KeptExchange
@@ -51,7 +51,7 @@ export async function judgeRecord(
 }
 
 export type SubjectReport = {
-  /** The record's own `hash`, not proved. Null if it is missing or not a text. */
+  /** The unproved `hash` of the record. Null if it is missing or not a text. */
   readonly hash: string | null
   readonly checks: readonly SubjectCheck[]
   readonly ok: boolean
@@ -83,7 +83,7 @@ export type Doubt =
 
 /**
  * What the attestation document proves about the holder of the record's key. Null if it proves
- * nothing. Under the root of a simulated security module, the document proves nothing.
+ * nothing, also because the root belongs to a simulated security module.
  */
 type Holder = {
   readonly code: 'expected' | 'any'

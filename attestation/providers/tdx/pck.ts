@@ -99,7 +99,7 @@ function parseExtension(bytes: Uint8Array<ArrayBuffer>): PckExtension {
 
 const COMPONENT_ARCS = Array.from({ length: 16 }, (_, index) => `${index + 1}`)
 
-/** Reads a list of types and values. The key of a value is the part of its type after `prefix`. */
+/** Reads pairs (identifier, value). Keys of the result are the identifiers without `prefix`. */
 function valuesOf(node: DerNode | undefined, prefix: string): ReadonlyMap<string, DerNode> {
   const values = new Map<string, DerNode>()
   for (const { tag, children } of node?.tag === DER_TAGS.sequence ? node.children : []) {
