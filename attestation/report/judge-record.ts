@@ -144,7 +144,7 @@ function doubtLog(report: RecordReport): readonly Doubt[] {
   return isInLog(report) ? [] : [{ kind: 'not in log' }]
 }
 
-/** True if the record has a log. If all checks passed, the log contains the receipt. */
+/** True if the record has a log proof, valid or not. */
 function isInLog({ checks }: RecordReport): boolean {
   return checks.some(({ name, outcome }) => name === 'receipt in log' && outcome !== 'not checked')
 }
@@ -178,8 +178,8 @@ function doubtOutcome(record: Json, allowed: readonly Receipt['outcome'][]): rea
 }
 
 /**
- * The verdict on records, as for a bundle. Records are never `verified`: they lack the boot
- * configuration and the anchor.
+ * The verdict on records. It is never `verified`, because records lack the boot configuration and
+ * the anchor.
  */
 export function verdictOf(reports: readonly SubjectReport[]): Judgement<string>['verdict'] {
   return reports.some(({ ok }) => !ok) ? 'invalid' : 'consistent'
@@ -188,8 +188,8 @@ export function verdictOf(reports: readonly SubjectReport[]): Judgement<string>[
 /**
  * Checks a record's attestation document at the document's own time, and that the record was made
  * while the document was valid. Not checked without a policy. verifyRecord checks that the document
- * has the record's key. Does NOT prove when the record was made: the two times come from the
- * enclave and its host. The anchor proves the latest time.
+ * has the record's key. Does NOT prove when the record was made, because `finished_at` is by the
+ * enclave's clock. The anchor proves the latest possible time.
  */
 async function checkAttestation(
   record: Json,
@@ -233,10 +233,7 @@ function checkLifetime(record: Json, facts: AttestationFacts): void {
     )
 }
 
-/**
- * An image contains its configuration, so a document with another configuration does not match the
- * release.
- */
+/** Throws if the document has another boot configuration than its release. */
 function checkConfiguration({ release, userData }: AttestationFacts): void {
   const expected = release && configurationOf(release)
   if (expected === null || (userData !== null && equalBytes(userData, expected))) return

@@ -84,7 +84,7 @@ export function readEvidence(
   return { kind: 'records', subjects: findSubjects(value, requestBody) }
 }
 
-/** The evidence in a saved page. It is trusted no more than other evidence. */
+/** The evidence in a saved page. The page itself proves nothing. */
 function evidenceIn(page: Uint8Array): Uint8Array {
   const { evidence } = withEvidenceError(() => readEvidencePage(page))
   if (evidence === null)
@@ -213,7 +213,7 @@ function readStream(input: Uint8Array, request: Json, idempotent: boolean): Subj
   const dialect = dialectOfRequest(request)
   const isNamed = eventDialectOf(dialect) !== null
   const kept = readKeptEvents(input, { isNamed, idempotent })
-  // Refuses a stream that is incomplete or that no enclave sends, because no report is made for it.
+  // No report can be made for a stream that is incomplete or that no enclave sends.
   if (kept.kind === 'events') withEvidenceError(() => readKeptStream(dialect, kept.events))
   const subject = subjectOf(request, kept)
   const { record } = subject
@@ -275,7 +275,7 @@ function isAnyJson(bytes: Uint8Array): boolean {
   }
 }
 
-/** Throws a format error of `parse` as EvidenceError, whose message begins with `where`. */
+/** Converts a format error of `parse` to an EvidenceError. Its message begins with `where`. */
 function withEvidenceError<Value>(parse: () => Value, where = ''): Value {
   try {
     return parse()

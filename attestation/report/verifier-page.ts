@@ -1,6 +1,6 @@
-/** The parts of a saved page. All of them are texts of this project: no caller wrote them. */
+/** The parts of a saved page. No part contains text from a caller. */
 type SavedParts = {
-  /** Contains the hashes of script and style. */
+  /** The content security policy, with the hashes of script and style. */
   readonly policy: string
   /** Data URL. */
   readonly icon: string

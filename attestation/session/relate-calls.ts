@@ -9,7 +9,7 @@ export type CallContent = {
   readonly response: JsonObject | null
 }
 
-/** What a request builds on. Calls are named by their place, from 0. */
+/** How a request relates to the calls before it. `call` is the number of a call, from 0. */
 export type CallRelation =
   /** The request contains no answer of an earlier call: a new or a compacted conversation. */
   | { readonly kind: 'starts' }
