@@ -167,9 +167,7 @@ function doubtContent(
   return parts.length === 0 ? [] : [{ kind: 'content missing', parts, stated }]
 }
 
-/**
- * Every cut answer is incomplete, no matter who cut it. Another check refuses unreadable receipts.
- */
+/** Returns a doubt about an incomplete answer. Another check refuses unreadable receipts. */
 function doubtOutcome(record: Json, allowed: readonly Receipt['outcome'][]): readonly Doubt[] {
   const outcome = memberAt(record, 'receipt', 'outcome')
   const known = OUTCOMES.find((one) => one === outcome)

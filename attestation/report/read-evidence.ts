@@ -61,8 +61,8 @@ export type Evidence =
 /**
  * Reads the evidence in attacker-controlled `input`: an evidence bundle (it has a `format`), a
  * session bundle, a call that the client saved, a stored record, a page of the history (each of its
- * records), an answer of the verified endpoint, or its unchanged event stream. An answer or a
- * stream needs the request's body. A saved page may contain any of these except a stream.
+ * records), an answer of the verified endpoint, or the unchanged event stream of an answer. An
+ * answer or a stream needs `requestBody`. A saved page may contain any of these except a stream.
  * `idempotent`: true if the call of an event stream was sent with an `Idempotency-Key`. Throws
  * EvidenceError for other input, and for a saved call with a second request body.
  */

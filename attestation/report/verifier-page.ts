@@ -10,7 +10,7 @@ type SavedParts = {
 
 /**
  * Writes the HTML of a verifier: one file that checks evidence and needs no other files. The parts
- * come from the gateway's bundled files, or from a saved page. evidence-page.ts adds data later.
+ * come from the gateway's bundled files, or from a saved page. evidence-page.ts adds the evidence.
  */
 export function writeVerifier({ policy, icon, script, style }: SavedParts): string {
   return `<!doctype html>
