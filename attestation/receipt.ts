@@ -29,7 +29,7 @@ export type ReceiptV3 = ReceiptMembers &
   }
 
 export type ReceiptCredential = {
-  /** Proved if the call was encrypted or has a demand. Otherwise the gateway's claim. */
+  /** The enclave checks this, unless the call is unencrypted and has no demand. */
   readonly from: 'caller' | 'operator' | 'none'
   /** True if the request demanded this credential (`affidavit.credential`). */
   readonly demanded: boolean

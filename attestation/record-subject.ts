@@ -136,9 +136,9 @@ function streamHashOf(receipt: Receipt): string | null {
 }
 
 /**
- * Returns the hashes of the parts that a redacted record may lack. It may lack parts of an
- * encrypted call, and parts that the gateway states it erased or cannot decrypt. Any other missing
- * part is a fault.
+ * Returns the receipt's hashes of the missing (null) parts of a redacted record. Returns no hash
+ * unless the receipt states an encrypted call, or the gateway states that it erased or cannot
+ * decrypt content. Any other missing part is a fault.
  */
 function withheldOf(members: JsonObject, receipt: Attempt<Receipt>): Withheld {
   if (memberOf(members, 'redacted') !== true || 'fault' in receipt) return {}

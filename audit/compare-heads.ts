@@ -28,7 +28,7 @@ export function describeHead({ size, root, signature }: SignedHead): string {
 
 export type HeadJudge = ReturnType<typeof createHeadJudge>
 
-/** Creates a judge for heads after `newest`. It adds each accepted head to the index. */
+/** Creates a judge for heads after `newest`. The judge adds each accepted head to the index. */
 export function createHeadJudge(context: LogContext, newest: SignedHead | null) {
   const { log, ledger, index } = context
   return {

@@ -19,7 +19,7 @@ const ANSWER_BYTES_MAX = {
   records: 128 * 1024 * 1024,
 } as const
 
-/** The API sends at most as many entries on a page. */
+/** The API sends at most this many entries on a page. */
 const PAGE_ENTRIES_MAX = 1000
 const PAGE_LEAVES_MAX = 10_000
 const PAGE_RECORDS_MAX = 100

@@ -162,7 +162,7 @@ type RefusedRelease = {
  * other release is refused. `atMs` is the document's own timestamp (Unix milliseconds), by the
  * security module's clock, which enclave and host cannot set. A release is accepted if
  * accepted_from ≤ `atMs` < accepted_until. An image (PCR0) that any entry revokes is never
- * accepted. Does NOT say when a completion was made: the document was made before the completion.
+ * accepted. Does NOT say when a completion was made: the completion can be later than the document.
  */
 export function acceptedMeasurements(
   entries: readonly ReleaseEntry[],

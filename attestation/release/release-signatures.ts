@@ -77,7 +77,7 @@ export function parseSignatures(json: Json): readonly ReleaseSignature[] {
  * Returns the trusted keys (hex) that signed `message`, in the order of the file. Ignores
  * signatures by other keys, which anyone could add. Throws ProofError `release_signature` if the
  * signature of a trusted key is wrong, `release_not_signed` if fewer than `signersMin` trusted keys
- * signed. Throws FormatError `invalid_release_key` if `trust` has fewer keys than `signersMin`.
+ * signed. Throws FormatError `invalid_release_key` for an invalid `trust`, such as too few keys.
  */
 export function verifyReleaseSignatures(
   signatures: readonly ReleaseSignature[],

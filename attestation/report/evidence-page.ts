@@ -73,7 +73,7 @@ export function makePage(verifier: string, madeBy: Json): string {
 
 /**
  * Returns `page` with this evidence. Replaces evidence that the page has. Throws FormatError if
- * `page` is not a page.
+ * `page` is not a saved page.
  */
 export function putEvidence(page: string, evidence: Json): string {
   const { madeBy, evidence: before } = locate(page)

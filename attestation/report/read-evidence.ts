@@ -30,7 +30,7 @@ export type EvidenceCode =
   | 'answer_twice' //      two answers
   | 'several_records' //   a page of records, or a session, with a request or answer of one call
 
-/** The files cannot be checked together. Choosing other files corrects that. */
+/** The files cannot be checked. The caller can choose other files. */
 export class EvidenceError extends FormatError {
   override readonly name = 'EvidenceError'
   declare readonly code: EvidenceCode

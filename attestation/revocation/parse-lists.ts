@@ -331,7 +331,7 @@ export async function findListOfChain(
   return await findListOfCertificates(parsed, ders.map(tryParse))
 }
 
-/** Like findListOfChain, for parsed certificates. A null in `certificates` was refused. */
+/** Like findListOfChain, for parsed certificates. A null stands for a refused certificate. */
 export async function findListOfCertificates(
   parsed: ParsedList,
   certificates: readonly (Certificate | null)[],

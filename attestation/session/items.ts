@@ -35,7 +35,7 @@ export type TurnStep = {
 /** One item of a request or of an answer, in the form in which items are compared. */
 export type TurnItem = {
   readonly step: TurnStep
-  /** Items with the same key mean the same. Includes an id only if other items refer to the id. */
+  /** Items with the same key mean the same. A key has an id only if other items refer to it. */
   readonly key: string
   /** The id that the provider gave the item. Null without an id. */
   readonly id: string | null

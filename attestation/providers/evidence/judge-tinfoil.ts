@@ -161,8 +161,8 @@ function acceptedCode({ terms }: Judging, build: SigstoreFacts | null): Accepted
 }
 
 /**
- * Returns the weights as only claimed, unless the policy restricts build and firmware. Anyone can
- * sign a build with any configuration. Any firmware can state the measurements of any build.
+ * Returns the weights as `provider_claimed` unless the policy restricts build and firmware. Anyone
+ * can sign a build with any configuration. Any firmware can state the measurements of any build.
  */
 function modelOf(
   { predicate, repository }: SigstoreFacts,

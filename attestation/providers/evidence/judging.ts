@@ -4,7 +4,7 @@ import type { ProviderEvidence } from './evidence-document.ts'
 import type { HardwareFacts, ProviderTcb } from './judge-hardware.ts'
 import type { CodeTerms, ProviderPolicy } from './provider-policy.ts'
 
-/** A TLS key that the hardware states. */
+/** A TLS key that the hardware evidence states. */
 export type BoundKey = {
   /** SHA-256 of the SubjectPublicKeyInfo, hex, as in `provider_keys`. */
   readonly spkiSha256: string
