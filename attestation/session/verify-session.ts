@@ -35,7 +35,7 @@ export type SessionReport = Judgement<SessionCheckName> & {
 
 export type SessionCallReport = {
   readonly report: BundleReport
-  /** What the request builds on. Null if the evidence of a call is invalid. */
+  /** How the request relates to earlier calls. Null if the evidence of a call is invalid. */
   readonly relation: CallRelation | null
 }
 
