@@ -21,15 +21,15 @@ export type ReceiptV2 = ReceiptMembers & StreamMembers & { readonly version: 2 }
 export type ReceiptV3 = ReceiptMembers &
   StreamMembers & {
     readonly version: 3
-    /** The owner of the credential that was presented to the provider. */
+    /** The owner of the credential that the provider received. */
     readonly credential: ReceiptCredential
     readonly dialect: DialectName
-    /** The hashed headers of the call, without the caller's demands. Empty for a chat call. */
+    /** The call's headers that are hashed, without the caller's demands. Empty for a chat call. */
     readonly headers: Readonly<Record<string, string>>
   }
 
 export type ReceiptCredential = {
-  /** The enclave states this. For an unencrypted call without a demand, the gateway does. */
+  /** The enclave checks this, unless the call is unencrypted and has no demand. */
   readonly from: 'caller' | 'operator' | 'none'
   /** True if the request demanded this credential (`affidavit.credential`). */
   readonly demanded: boolean
@@ -41,7 +41,7 @@ type StreamMembers = {
    * stream.
    */
   readonly stream_hash: string | null
-  /** How many recent requests to this log had this request_hash, this request included. */
+  /** How often the enclave was asked for this request_hash recently, this time included. */
   readonly attempt: number
   /** True if request and answer were encrypted end to end. */
   readonly encrypted: boolean

@@ -12,10 +12,9 @@ import { canonicalizeJson } from './json/canonical.ts'
 import type { JsonObject } from './json/value.ts'
 
 /**
- * Hashes a completion as hashResponse does, from request and response as JSON. `request` has the
- * form of its dialect in records. Members that are not hashed are left out, so a caller's chat
- * body, its stored echo, a create response and a stored response all have the same hash. `dialect`:
- * default chat.
+ * Hashes the request and the response of a completion, as hashResponse does. `request` has the form
+ * of its dialect in records. Members that are not hashed are left out, so a record and the caller's
+ * copies have the same hashes. `dialect`: default chat.
  *
  * @example
  * const { request, response, hash } = parseExactJson(recordFile)
@@ -44,8 +43,8 @@ export function hashCompletion(
 }
 
 /**
- * The `stream_hash` of a receipt (hex): SHA-256 over the chunks that the enclave sent, in order,
- * each as canonical JSON without proof members and with a line feed.
+ * The `stream_hash` of a receipt (hex): SHA-256 over the chunks that the enclave sent, in order. Of
+ * each chunk, it covers the canonical JSON without proof members, then a line feed.
  */
 export function hashChunks(chunks: readonly JsonObject[]): string {
   const hash = nobleSha256.create()

@@ -21,7 +21,7 @@ const { textOf } = formsOf('invalid_hex')
 
 /** Optional inputs of verifyRecord. */
 export type RecordOptions = {
-  /** The request. Given only if `record` is a create response (interface 2.3). */
+  /** The request, only if `record` is a create response (interface 2.3). */
   readonly request?: Json
   /** All chunks of a streamed answer, in order. `record` is then the chunk with the proof. */
   readonly chunks?: readonly JsonObject[]
@@ -35,7 +35,7 @@ export type RecordOptions = {
   readonly idempotent?: boolean
   /**
    * Hashes (64 hex digits) of parts that a redacted record lacks. The checks use these hashes. The
-   * missing parts, and the model that they name, are not checked.
+   * missing parts and the model are not checked.
    */
   readonly withheld?: Withheld
   /**
@@ -54,9 +54,9 @@ type Withheld = { readonly request?: string; readonly response?: string }
 export type RecordSubject = {
   readonly isStored: boolean
   readonly dialect: Dialect
-  /** The events of a kept stream. Null if the answer is not a kept stream. */
+  /** The events of a stored stream that the caller passed. Null for any other answer. */
   readonly events: readonly DialectEvent[] | null
-  /** The chunks of a kept chat stream. Null for any other answer. */
+  /** The chunks of a chat stream that the caller passed. Null for any other answer. */
   readonly chunks: readonly JsonObject[] | null
   readonly idempotent: boolean
   /** True if the record has a log proof. A create response can lack this proof. */
@@ -64,7 +64,7 @@ export type RecordSubject = {
   readonly version: ReceiptVersion
   readonly members: JsonObject
   readonly withheld: Withheld
-  /** `computed`: hash of the record's response. `responseHash`: the signed hash. */
+  /** `computed`: hash of the record's response. `responseHash`: the hash that is signed. */
   readonly hashes: Readonly<
     Record<'requestHash' | 'computed' | 'responseHash' | 'hash', Attempt<string>>
   >
@@ -136,9 +136,9 @@ function streamHashOf(receipt: Receipt): string | null {
 }
 
 /**
- * The parts that are null in a stored record with `redacted`. They count as withheld if the receipt
- * states that the call was encrypted, or the gateway states that it erased or cannot decrypt them.
- * Any other missing part is a fault.
+ * Returns the receipt's hashes of the missing (null) parts of a redacted record. Returns no hash
+ * unless the receipt states an encrypted call, or the gateway states that it erased or cannot
+ * decrypt content. Any other missing part is a fault.
  */
 function withheldOf(members: JsonObject, receipt: Attempt<Receipt>): Withheld {
   if (memberOf(members, 'redacted') !== true || 'fault' in receipt) return {}
@@ -176,8 +176,8 @@ function hashParts(subject: Omit<RecordSubject, 'hashes'>): RecordSubject['hashe
       hashCompletion({ request: need(subject.request), response: {}, dialect }).requestHash,
   )
   const computed = attempt(() => {
-    // Only stored records of version 1 include a provider's `log` in the hash. In other responses,
-    // `log` is the gateway's proof.
+    // In stored records of version 1, the hash covers `log`, which is from the provider. In all
+    // other responses, `log` is the gateway's proof, and the hash does not cover it.
     const version = isStored ? subject.version : 3
     return hashCompletion({ request: {}, response: need(subject.response), version, dialect })
       .responseHash
@@ -190,8 +190,8 @@ function hashParts(subject: Omit<RecordSubject, 'hashes'>): RecordSubject['hashe
 }
 
 /**
- * The signed response has the usage, but the caller's chunks have it only on request. For chunks
- * without usage, only the stream hash is a proof, so the receipt's response_hash is returned.
+ * Chunks without usage cannot have the hash of the signed response, which includes the usage. If
+ * the stream hash matches such chunks, returns the receipt's response_hash.
  */
 function responseHashOf(
   { receipt, request, chunks, isStream }: Omit<RecordSubject, 'hashes'>,

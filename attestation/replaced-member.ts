@@ -4,8 +4,8 @@ import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from 
 
 /**
  * Returns the name of a member that changes its value between chunks, or null. The signed answer
- * has only the last value, but a reader may have shown the first. Null does not count as a value.
- * `delta` and `logprobs` are not checked, because each chunk continues their text.
+ * has only the last value, but a program may have shown the first value. Ignores null. `delta` and
+ * `logprobs` are not checked, because each chunk continues their text.
  */
 export function findReplacedMember(chunks: readonly JsonObject[]): string | null {
   const known = new Map<string, string>()
@@ -28,7 +28,7 @@ function* membersOf(chunk: JsonObject): Generator<readonly [string, string, Json
       if (!APART.has(name)) yield [String(memberOf(choice, 'index')), name, value]
 }
 
-/** Members that other code assembles, or that check-chunk.ts checks. */
+/** Members that this file does not compare. */
 const APART: ReadonlySet<string> = new Set([
   ...PROOF_MEMBERS,
   'choices',

@@ -10,9 +10,9 @@ const { arrayOf, membersOf, objectOf, textOf } = formsOf('invalid_proof_file')
 export const SAVED_PROOF_FORMAT = 'affidavit-proof'
 
 /**
- * A call that its caller kept: the request, and the answer with its proof. `bundle`: the evidence,
- * which exists once a block has the anchor. With `bundle`, the file can be verified without a
- * gateway.
+ * A call that its caller kept: the request, and the answer with its proof. `bundle` is the
+ * evidence. The gateway has it only after the anchor is in a block. With `bundle`, the file can be
+ * verified without a gateway.
  */
 export type SavedProof = {
   readonly request: JsonObject

@@ -7,7 +7,7 @@ import { isCount } from './json/value.ts'
 /** The state of a notary's log: its number of leaves, and its Merkle root (32 bytes). */
 export type TreeHead = { readonly size: number; readonly root: Uint8Array }
 
-/** The chain and contract where a notary's heads are anchored. A head's signature covers them. */
+/** The chain and the contract that anchor a notary's heads. A head's signature covers both. */
 export type LogDomain = {
   readonly chainId: number
   /** The anchor contract: 0x and 40 lower-case hex digits. */
@@ -33,7 +33,7 @@ export function treeHeadDigest(domain: LogDomain, head: TreeHead): Uint8Array {
 
 /**
  * EIP-712 digest (32 bytes) that a notary signs for a log's domain. `struct`: the hash of the type,
- * then each member as a word. Throws FormatError `invalid_log_domain`.
+ * then each member as 32 bytes. Throws FormatError `invalid_log_domain`.
  */
 export function typedDataDigest(domain: LogDomain, struct: Uint8Array): Uint8Array {
   return keccak_256(concatBytes(TYPED_DATA_PREFIX, domainSeparator(domain), keccak_256(struct)))
@@ -43,8 +43,8 @@ export function typedDataDigest(domain: LogDomain, struct: Uint8Array): Uint8Arr
  * Verifies that `notary` (an address: 0x, 40 lower-case hex digits) signed the head for this chain
  * and contract. Returns the head. `recover`: see recoverPublicKey. Throws FormatError as
  * treeHeadDigest and recoverPublicKey do, ProofError `wrong_signer`. Does NOT prove that the head
- * is the newest, that it was anchored, or that the notary signed no other history (compare with the
- * heads on the chain by verifyConsistency).
+ * is the newest, that it was anchored, or that the notary signed no contradictory head (compare
+ * with the heads on the chain by verifyConsistency).
  */
 export function verifyTreeHead(
   signed: {

@@ -35,9 +35,9 @@ const SIGNATURE_FORM = formOf(/^0x[0-9a-f]{130}$/)
  * Verifies that `notary` (an address: 0x, lower case) signed the key for this chain and contract,
  * and that the key is usable at `atMs` (Unix milliseconds). Returns the key, 32 bytes. Throws
  * FormatError as encryptionKeyDigest and recoverPublicKey do, ProofError `wrong_signer`,
- * `key_lifetime` for a key with a lifetime over the limit, `key_not_yet`, `key_ended`. Does NOT
- * prove that the notary's key belongs to an enclave (the attestation document does), or that the
- * enclave still has the key.
+ * `key_lifetime` for a key whose lifetime is too long, `key_not_yet`, `key_ended`. Does NOT prove
+ * that the notary's key belongs to an enclave (the attestation document does), or that the enclave
+ * still has the key.
  */
 export function verifyEncryptionKey(
   signed: {

@@ -43,17 +43,17 @@ export type RecordReport = {
 }
 
 /**
- * Checks a record alone, without a network. The record is a stored record (interface 2.4, with
- * `receipt` and `log`) or, with `options.request`, a create response (2.3), whole or as
- * `options.chunks`. Never throws: a missing or malformed part fails the check that needs the part.
+ * Checks a record without a network: a stored record (interface 2.4, with `receipt` and `log`). If
+ * `options.request` is set: a create response (2.3), or its last chunk with `options.chunks`. Never
+ * throws: a missing or malformed part fails the check that needs the part.
  *
  * Read the record's text with parseExactJson, which refuses what JSON.parse would silently drop or
  * round.
  *
  * Does NOT prove: that the attestation document is genuine and of expected measurements
  * (verifyAttestation); that the head was anchored by `tx_hash`, and when; that `id` and `tx_hash`
- * have not changed since the gateway's first answer; for a create response without `log`, anything
- * in its receipt except hashes and models.
+ * have not changed since the gateway's first answer; for a create response without `log`, the
+ * members of its receipt that are not hashes or models.
  *
  * @example
  * const { ok, checks } = verifyRecord(parseExactJson(recordFile))
@@ -217,7 +217,7 @@ function credentialWords(receipt: Receipt): string {
   return `, ${words}${demanded ? ' as the request demands' : ', which the request did not demand'}`
 }
 
-/** Enclaves refuse a call whose demands they cannot meet, so the receipt must meet them. */
+/** The receipt must meet the request's demand, because enclaves refuse any other call. */
 function checkCredential({ dialect, request, withheld }: RecordSubject, receipt: Receipt): void {
   if (withheld.request !== undefined || receipt.version !== 3) return
   const demand = dialect.demandsOf(need(request)).credential
@@ -322,7 +322,7 @@ function withheldReason(part: 'request' | 'response'): string {
   return `the ${part} was left out; only its hash is there, and it is the receipt's`
 }
 
-/** Returns the message alone. An error code is shown only for faults of documents. */
+/** Returns the message without an error code. */
 function messageOf(fault: unknown): string {
   return fault instanceof Error ? fault.message : 'unknown fault'
 }

@@ -11,9 +11,9 @@ import { type RecordReport, verifyRecord } from './verify-record.ts'
  * except `[DONE]`, in order, each parsed with parseExactJson. The last carries the proof. Throws
  * FormatError `invalid_stream` for other chunks; any other fault fails a check.
  *
- * Does NOT prove more than verifyRecord does, or that the caller saw only these chunks. For that,
- * the code that splits the text into events must refuse events with a name, a missing `[DONE]`, and
- * anything after it (splitEvents does).
+ * Does NOT prove more than verifyRecord. Proves that the caller saw only these chunks only if the
+ * code that splits the text into events refuses events with a name, a missing `[DONE]`, and
+ * anything after `[DONE]` (as splitEvents does).
  *
  * @example
  * const chunks = splitEvents(streamFile).map((data) => parseExactJson(encodeUtf8(data)))
@@ -35,7 +35,7 @@ export function verifyStream(
  * events of the stream, in order (splitNamedEvents). Throws FormatError as readKeptStream does for
  * events that no enclave sends in this form; any other fault fails a check.
  *
- * Does NOT prove more than verifyRecord does, or that the caller saw only these events.
+ * Does NOT prove more than verifyRecord. Does NOT prove that the caller saw only these events.
  *
  * @example
  * const events = splitNamedEvents(streamFile)

@@ -17,13 +17,13 @@ import { isConsistent, reportEquivocation } from './compare-heads.ts'
 import type { Ledger } from './findings.ts'
 import type { ServedHead, ServedLog } from './gateway.ts'
 
-/** A head that waits longer for its anchor is a finding. Chains take minutes. */
+/** If a head waits longer for its anchor, this is a finding. Chains take minutes. */
 const ANCHOR_WAIT_MAX_MS = 60 * 60 * 1000
 
 /** Maximum number of waiting heads that the next run checks again. */
 const WAITING_MAX = 10_000
 
-/** Each head takes two calls. */
+/** Maximum number of heads in one batch. Each head takes two calls to the chain. */
 const BATCH_HEADS_MAX = 50
 
 export type AnchorAudit = ReturnType<typeof createAnchorAudit>
@@ -35,8 +35,8 @@ export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogCont
   const waiting: ServedHead[] = []
 
   /**
-   * The gateway can state too late a time for a head. Therefore an earlier attested time counts
-   * instead.
+   * Uses the attested time if it is earlier than the gateway's time, because the gateway can state
+   * a false time.
    */
   function wait(head: ServedHead, attestedAtMs: AttestedAt): void {
     const where = headOf(head)
@@ -145,7 +145,7 @@ function compareAnchor(
     )
   })
   const { state, blockHash, blockNumber } = head.anchor
-  // If the state is only "mined", another block may have replaced the anchor's block since.
+  // The block of an anchor can change until the anchor is confirmed.
   const isInBlock =
     state !== 'confirmed' ||
     (blockHash === receipt.blockHash && blockNumber === receipt.blockNumber)
@@ -195,7 +195,7 @@ function isReplacement(served: ServedHead, known: ServedHead): boolean {
   )
 }
 
-/** Maximum number of requests for heads that are in the contract but were not walked. */
+/** Maximum number of requests for heads that the contract has and the audit did not read. */
 const LOOKUPS_MAX = 1_000
 
 /** The next run reads this many blocks again: a reorganisation may replace the newest blocks. */
@@ -238,9 +238,7 @@ export async function auditEvents(
   return toBlock
 }
 
-/**
- * Checks a head that was not walked. Such a head lies outside the range, or the gateway hides it.
- */
+/** Checks a head that the audit did not read: outside the range, or hidden by the gateway. */
 async function lookUp(
   event: AnchorEvent,
   newest: TreeHead | null,

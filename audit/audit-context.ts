@@ -57,7 +57,7 @@ export type LogReport = {
   readonly headCount: number
   /** The newest head that the leaves were compared with. */
   readonly matched: SignedHead | null
-  /** True if the audit ran to its end. Otherwise no check counts as passed. */
+  /** True if the audit ran to its end. If false, no check has the outcome `passed`. */
   readonly isComplete: boolean
   readonly checks: readonly AuditCheck[]
   readonly findings: readonly AuditFinding[]
@@ -69,7 +69,7 @@ export type GatewayContext = AuditTools & {
   readonly reports: readonly LogReport[]
   /** Notaries of the logs that the gateway lists, and of the logs that an earlier run audited. */
   readonly listed: ReadonlySet<string>
-  /** The newest block just before the gateway listed its logs. Null without a chain. */
+  /** The newest block, read before the gateway listed its logs. Null if it was not read. */
   readonly newestBlock: number | null
   readonly isOneLog: boolean
 }
@@ -100,7 +100,7 @@ export function digestScope(scope: AuditScope): string {
     (policy.measurements ?? []).map((set) =>
       [...set].map(([index, pcr]) => [index, encodeHex(pcr)]),
     ),
-    // States of earlier versions have no releases, and must stay valid.
+    // Digests of earlier versions do not cover releases, and must stay valid.
     ...(policy.releases === undefined ? [] : [policy.releases]),
   ])
   return createHash('sha256').update(text).digest('hex')

@@ -34,7 +34,7 @@ export async function auditGateway(
   const { payers } = state
   const named = collectNamedHeads()
   const logs: LogReport[] = []
-  // The newest block is read before the logs. Thus the logs must contain all anchors up to this
+  // The newest block is read before the logs, so the logs must contain all anchors up to this
   // block.
   const newestBlock = await findNewestBlock(tools.chain, ledger)
   const found = await findLogs(tools.gateway, notary, ledger)

@@ -166,9 +166,7 @@ class LogRun {
     this.state = { ...this.state, eventBlock }
   }
 
-  /**
-   * Checks the gateway's claims about the log at the start of the audit, and at its end (`later`).
-   */
+  /** Checks the gateway's descriptions of the log, from the start of the audit and from its end. */
   private auditClaims(later: ServedLog, { servedSize, attestedSize, isWhole }: WalkOutcome): void {
     const { log, ledger, recover } = this.context
     const tree = isWhole ? { size: this.tree.size, root: this.tree.root() } : null
@@ -231,7 +229,7 @@ class LogRun {
   }
 }
 
-/** The log's size when the gateway listed it, or less (`--to`). */
+/** The log's size when the gateway listed the log, or `--to` if this is smaller. */
 function endOf({ log, scope }: Pick<LogContext, 'log' | 'scope'>): number {
   return Math.min(log.size, scope.to ?? log.size)
 }

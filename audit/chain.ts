@@ -6,13 +6,13 @@ import { type Rpc, type RpcCall, RpcError, type RpcReply, toQuantity } from '../
 import { type BlockRange, findFirstBlock } from './find-block.ts'
 import { Address, Hash, HexBytes, Quantity } from './rpc-forms.ts'
 
-/** The pause between two attempts doubles each time, up to 4 s. */
+/** Maximum number of attempts. The pause between two attempts doubles, up to 4 s. */
 export const CHAIN_ATTEMPTS_MAX = 6
 const BACK_OFF_MIN_MS = 250
 
 /**
- * The chain's endpoint does not answer, or its answer is invalid. The requested data is not
- * audited.
+ * The chain's endpoint does not answer, or its answer is invalid. The requested data stays
+ * unchecked.
  */
 export class ChainFault extends Error {
   override readonly name = 'ChainFault'
@@ -81,7 +81,7 @@ export async function openChainSource(
     signal,
   }: { readonly sleep: (durationMs: number) => Promise<void>; readonly signal: AbortSignal },
 ) {
-  /** Retries unless the endpoint refused the request: the endpoint would refuse again. */
+  /** Retries a request, unless the endpoint refused it or the answer is too large. */
   async function retrying<Value>(ask: () => Promise<Value>): Promise<Value> {
     for (let tried = 1; ; tried++) {
       try {
@@ -101,8 +101,8 @@ export async function openChainSource(
   }
 
   /**
-   * Splits the batch into halves if the answer is too large, because the gateway can name large
-   * transactions.
+   * Splits the batch into halves if the answer is too large. The gateway chooses the transactions,
+   * which can be large.
    */
   async function batch(calls: readonly RpcCall[]): Promise<readonly RpcReply[]> {
     try {
@@ -129,7 +129,7 @@ export async function openChainSource(
     return reply?.kind === 'error' ? null : readAs(form, reply)
   }
 
-  /** Returns true if the address had code after this block. Null if the state is missing. */
+  /** Returns true if the address has code at the end of `block`. Null if the state is missing. */
   async function hadCode(address: string, block: number): Promise<boolean | null> {
     const code = await readState(HexBytes, {
       method: 'eth_getCode',
@@ -204,8 +204,8 @@ export async function openChainSource(
       findFirstBlock({ fromBlock: 0, toBlock }, (block) => hadCode(contract, block)),
 
     /**
-     * Finds the transaction that the account sent with this nonce. `txHash` is null if the block
-     * has no such transaction. Returns null if the endpoint lacks the state of old blocks.
+     * Finds the transaction that the account sent with this nonce. `txHash` is null if `block` does
+     * not list the transaction. Returns null if the endpoint lacks the state of old blocks.
      */
     async findSent(
       { from, nonce }: { readonly from: string; readonly nonce: number },
@@ -228,7 +228,7 @@ export async function openChainSource(
   }
 }
 
-/** Refused data is not audited: throws ChainFault. */
+/** Throws ChainFault for an RpcError. Throws other faults unchanged. */
 function refuse(fault: unknown): never {
   if (fault instanceof RpcError) throw new ChainFault(fault.message, { cause: fault })
   throw fault
@@ -246,7 +246,7 @@ const EVENT_KINDS = ['anchored', 'equivocation'] as const
 /** Roots are 32 bytes. */
 export type AnchorEvent = {
   readonly kind: (typeof EVENT_KINDS)[number]
-  /** 0x, lower case. Contracts other than ours can emit such events. */
+  /** 0x, lower case. Any contract can emit such events. */
   readonly address: string
   readonly notary: string
   readonly size: number
@@ -293,8 +293,8 @@ function topicOf(signature: string): string {
 const BLOCKS_PER_QUESTION_MAX = 1_000_000
 
 /**
- * Each endpoint limits a query in its own way, so a refused query is repeated with half as many
- * blocks. After a success, the next query covers twice as many. Throws ChainFault.
+ * Reads events in pages of blocks. Repeats a refused query with half as many blocks, because each
+ * endpoint has its own limit. After a success, the next page has twice as many. Throws ChainFault.
  */
 export async function* readEventPages(
   getLogs: (filter: object) => Promise<unknown>,

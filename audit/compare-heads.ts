@@ -21,21 +21,21 @@ export function isSigned(head: SignedHead, { log, recover }: Signer): boolean {
   return orNull(verify, FormatError, ProofError) !== null
 }
 
-/** Includes the signature, so that two heads of one size with different roots prove a fault. */
+/** Includes the signature: two signatures for one size and different roots prove a fault. */
 export function describeHead({ size, root, signature }: SignedHead): string {
   return `size ${size}, root ${encodeHex(root)}, signature 0x${encodeHex(signature)}`
 }
 
 export type HeadJudge = ReturnType<typeof createHeadJudge>
 
-/** The judge continues after the head `newest`, and adds each accepted head to the index. */
+/** Creates a judge for heads after `newest`. The judge adds each accepted head to the index. */
 export function createHeadJudge(context: LogContext, newest: SignedHead | null) {
   const { log, ledger, index } = context
   return {
     newest: (): SignedHead | null => newest,
     /**
-     * Returns false for an unsigned head, which does not bind the notary, and for a head that is
-     * not larger than the newest.
+     * Returns false for a head without the notary's signature, and for a head that is not larger
+     * than the newest.
      */
     accept(head: SignedHead, where: string): boolean {
       if (!isSigned(head, context)) {
@@ -181,7 +181,7 @@ export async function auditConstancy(
   return later
 }
 
-/** The current newest head must be a walked head, or must extend the last walked head. */
+/** The newest head must be among the heads that were read, or extend the last of them. */
 async function auditNewest(
   head: ServedHead,
   newest: SignedHead | null,

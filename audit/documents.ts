@@ -48,7 +48,7 @@ export type DocumentVerdict = {
   /** Null without expected releases, or for a faulty document. */
   readonly release: Release | null
   /**
-   * When completions under this document can finish, Unix milliseconds. Null if the document is not
+   * When completions with this document can finish, Unix milliseconds. Null if the document is not
    * genuine.
    */
   readonly validMs: { readonly from: number; readonly to: number } | null
@@ -135,7 +135,7 @@ function compareMeasurements(
  */
 export type AttestedHead = HeadAttestation & { readonly timestampMs: number }
 
-/** The attestations of a page have sizes over `after` and up to `through`. Null: no limit. */
+/** Sizes of a page's attestations: greater than `after`, at most `through`. Null: no limit. */
 type PageReach = { readonly after: number | null; readonly through: number | null }
 
 export type AttestationAudit = ReturnType<typeof createAttestationAudit>
@@ -177,7 +177,7 @@ export function createAttestationAudit({ log, ledger, scope, chain, verifier }: 
     return attested
   }
 
-  /** Leaves are only added, so a document for a larger log must not be older. */
+  /** The attestation of a larger log must not be older, because logs only grow. */
   function checkOrder(attested: AttestedHead, where: string): void {
     if (newest !== null && attested.size > newest.size && attested.timestampMs < newest.timestampMs)
       ledger.find('head_attestation_order', {
@@ -190,7 +190,7 @@ export function createAttestationAudit({ log, ledger, scope, chain, verifier }: 
   }
 
   return async (page: readonly Json[], reach: PageReach): Promise<readonly AttestedHead[]> => {
-    // Attestations must be in order: the walk keeps no tree of a size that it has passed.
+    // Each attestation must belong to this page: the audit cannot go back to a smaller tree.
     for (const json of page) checkPlace(tryParse(json), reach)
     const blocks = chain === null ? null : await fetchBlocks(page, chain)
     const held: AttestedHead[] = []
@@ -226,7 +226,7 @@ async function fetchBlocks(page: readonly Json[], chain: ChainSource): Promise<B
   return { chainId: chain.chainId, newest: await chain.fetchNewestBlock(), byNumber }
 }
 
-/** Other checks: `head_attestation_invalid`. */
+/** The code of a check that is not listed is `head_attestation_invalid`. */
 const CODES: Readonly<Partial<Record<HeadAttestationCheckName, FindingCode>>> = {
   'attestation document': 'attestation_invalid',
   'attestation key': 'attestation_swapped',
@@ -240,7 +240,7 @@ const CODES: Readonly<Partial<Record<HeadAttestationCheckName, FindingCode>>> = 
 function reportFaults({ checks }: HeadAttestationReport, where: string, ledger: Ledger): void {
   const failed = checks.filter(({ outcome }) => outcome === 'failed')
   const foreign = failed.filter(({ name }) => name === 'attestation key')
-  // A document for another key fails all other checks as a result, so only the key is reported.
+  // If the document is for another key, all other checks fail too. Then only the key is reported.
   const reported = foreign.length > 0 ? foreign : failed
   findEach(
     ledger,
@@ -270,7 +270,7 @@ function tryParse(json: Json): HeadAttestation | null {
   return orNull(() => parseHeadAttestation(json), FormatError)
 }
 
-/** Other checks: `boot_statement_invalid`. */
+/** The code of a check that is not listed is `boot_statement_invalid`. */
 const BOOT_CODES: Readonly<Partial<Record<BootStatementCheckName, FindingCode>>> = {
   'attestation document': 'attestation_invalid',
   'attestation key': 'attestation_swapped',
@@ -280,7 +280,7 @@ const BOOT_CODES: Readonly<Partial<Record<BootStatementCheckName, FindingCode>>>
 
 /**
  * Checks the statement that the log's enclave made before its first leaf, and records the heads
- * that it names. Throws GatewayFault.
+ * that the statement names. Throws GatewayFault.
  */
 export async function auditBootStatement(audited: LogContext): Promise<void> {
   const { log, gateway, ledger, scope, verifier, recover, named } = audited

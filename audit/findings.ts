@@ -115,7 +115,7 @@ export type AuditFinding = {
   readonly isEarlier: boolean
 }
 
-/** Further findings of a code are only counted. */
+/** Maximum number of listed findings of one code. More findings are only counted. */
 export const FINDINGS_PER_CODE_MAX = 100
 
 /** "Not checked" does not mean "passed". */

@@ -67,7 +67,7 @@ export function openGatewayHttp(options: GatewayHttpOptions): GatewayHttp {
   }
 }
 
-/** Temporary statuses: the gateway, or a proxy before it, can answer a later attempt. */
+/** Temporary statuses: a later attempt can succeed. */
 const PASSING: ReadonlySet<number> = new Set([429, 502, 503, 504])
 
 const NO_ANSWER_ATTEMPTS_MAX: Readonly<Record<NoAnswer['code'], number>> = {
@@ -147,8 +147,8 @@ type GatewayFaultCode = Extract<
 >
 
 /**
- * The gateway's answer cannot be used, so the requested data is not audited. The message may
- * contain text from the gateway.
+ * The gateway's answer cannot be used. The requested data stays unchecked. The message may contain
+ * text from the gateway.
  */
 export class GatewayFault extends Error {
   override readonly name = 'GatewayFault'

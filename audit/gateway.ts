@@ -6,10 +6,10 @@ import { isJsonObject, type Json, type JsonObject } from '../attestation/json/va
 import { PROOF_HASHES_MAX } from '../attestation/merkle/hash.ts'
 import { GatewayFault, type GatewayHttp } from './gateway-http.ts'
 
-/** Each restart of an enclave creates a log. */
+/** Maximum number of logs. Each restart of an enclave creates a log. */
 const LOGS_MAX = 10_000
 
-/** Bytes. A page has up to 32 MiB of text, or over 40 MiB with one large record. */
+/** Limits in bytes. Record pages have up to 32 MiB, or over 40 MiB with one large record. */
 const ANSWER_BYTES_MAX = {
   logs: 64 * 1024 * 1024,
   heads: 128 * 1024 * 1024,
@@ -19,7 +19,7 @@ const ANSWER_BYTES_MAX = {
   records: 128 * 1024 * 1024,
 } as const
 
-/** The API has the same limit. */
+/** The API sends at most this many entries on a page. */
 const PAGE_ENTRIES_MAX = 1000
 const PAGE_LEAVES_MAX = 10_000
 const PAGE_RECORDS_MAX = 100
@@ -39,7 +39,7 @@ const TxHash = hexText(HASH_BYTES, '0x')
 const HashText = hexText(HASH_BYTES)
 const Hash = HashText.transform(decodeHex)
 
-/** Lower-case hex of this many bytes. The text is kept as hex. */
+/** Lower-case hex of this many bytes. The parsed value is also hex. */
 function hexText(
   length: number,
   prefix: '0x' | '' = '',
@@ -61,7 +61,7 @@ function listOf<Entry extends z.ZodType>(entry: Entry, lengthMax: number) {
 
 const HASH_FORM = /^[0-9a-f]{64}$/
 
-/** Reads hashes (32 bytes) in hex. There are millions, so no schema reads each hash. */
+/** Reads hashes (32 bytes) in hex, without a schema for each: there can be millions. */
 function hashesOf(lengthMax: number) {
   return listOf(z.unknown(), lengthMax).transform((list, context) =>
     list.map((value, at) => {
@@ -182,10 +182,10 @@ type Answer<Value> = Value & { readonly where: string }
 export type AuditedGateway = ReturnType<typeof openGateway>
 
 /**
- * Checks the form of each answer and the progress of each page, but trusts no content. All methods
- * throw GatewayFault.
+ * Checks the form of each answer, and that each page makes progress. Does not check contents. All
+ * methods throw GatewayFault.
  *
- * The API's schemas are not used: they refuse unknown members, and limit no list. A malformed
+ * Does not use the API's schemas, which refuse unknown members and do not limit lists. A malformed
  * record or attestation is a finding and does not end the audit.
  */
 // biome-ignore lint/complexity/noExcessiveLinesPerFunction: methods that share one client

@@ -109,8 +109,8 @@ async function judge(
 }
 
 /**
- * Each head that an enclave received at its start must belong to a listed log, and this log must
- * extend the head. Never throws because of an answer from the gateway.
+ * Checks the heads that enclaves received at their start. Each head must belong to a listed log,
+ * and the log must extend the head. Never throws because of an answer from the gateway.
  */
 export async function auditEarlierLogs(audited: GatewayContext): Promise<void> {
   const { named, found, reports, listed, isOneLog, ledger } = audited

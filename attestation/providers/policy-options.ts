@@ -3,7 +3,7 @@ import { hasOwnMembersAlone, ownMembers } from '../own-members.ts'
 
 /**
  * Returns the policy's own members. Refuses a member that is not in `names` or has no value. Throws
- * PolicyError. The error message calls the policy `what`.
+ * PolicyError. `what` names the policy in the error message.
  */
 export function optionsOf<Policy extends object>(
   given: Policy,

@@ -44,8 +44,8 @@ export async function verifyProviderChain(
 
 /**
  * Refuses a chain (root first) if a list names a certificate of the chain. Also refuses a list that
- * has no issuer in the chain or is not in force at `atMs`. Throws ProviderEvidenceError with the
- * codes of rule 19.
+ * has no issuer in the chain or is not valid at `atMs`. Throws ProviderEvidenceError with the codes
+ * of rule 19.
  */
 export async function checkProviderLists(
   certificates: readonly Certificate[],
@@ -69,9 +69,9 @@ const PEM =
   /-----BEGIN CERTIFICATE-----\r?\n((?:[A-Za-z0-9+/=]+\r?\n)+)-----END CERTIFICATE-----(?:\r?\n)*/y
 
 /**
- * Returns the certificates (DER) of an attacker-controlled PEM text, in its order. The text may
- * hold nothing else. Throws ProviderEvidenceError `pem_malformed`. `where` names the text in the
- * message.
+ * Returns the certificates (DER) of an attacker-controlled PEM text, in the order of the text.
+ * Throws ProviderEvidenceError `pem_malformed`, also if the text has anything else. `where` names
+ * the text in the message.
  */
 export function parsePemChain(text: string, where: string): readonly Uint8Array<ArrayBuffer>[] {
   const ders: Uint8Array<ArrayBuffer>[] = []

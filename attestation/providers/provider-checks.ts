@@ -4,28 +4,28 @@ import { ProviderEvidenceError } from './provider-error.ts'
 export type ProviderCheck<Name extends string = string> = Check<Name> & {
   /** The code of the fault; null if the check did not fail. */
   readonly code: string | null
-  /** True if the check was not made because the policy does not ask for it. */
+  /** True if the check was not made because the policy or the hardware does not need it. */
   readonly isWaived: boolean
 }
 
-/** `detail` says to people what the check established. */
+/** `detail` describes, for people, what the check established. */
 export type Established<Value> = { readonly value: Value; readonly detail: string }
 
-/** A check that is not made has not passed. */
+/** The reason why a check was not made. Such a check has not passed. */
 export type NotMade = { readonly notChecked: string; readonly isWaived: boolean }
 
 /** The checks of one judgement. Checks may run at the same time. */
 export type ProviderChecks<Name extends string> = {
   /**
-   * Makes a check, which fails if `find` throws ProviderEvidenceError. Any other error is a fault
-   * of the policy or of this code, and is passed on. Returns the established value. Null if the
-   * check failed or was not made: the caller then skips the checks that depend on it.
+   * Makes a check. The check fails if `find` throws ProviderEvidenceError. Any other error is
+   * thrown to the caller. Returns the established value. Null if the check failed or was not made:
+   * the caller then skips the checks that need the value.
    */
   make<Value>(
     name: Name,
     find: () => Promise<Established<Value> | NotMade> | Established<Value> | NotMade,
   ): Promise<Value | null>
-  /** In the order of the table. A check that was left out counts as failed. */
+  /** In the order of the table. A check that `make` was not called for counts as failed. */
   list(): readonly ProviderCheck<Name>[]
 }
 
@@ -83,8 +83,8 @@ export function waived(reason: string): NotMade {
 }
 
 /**
- * Throws ProviderEvidenceError unless each check passed or is waived by the policy. The error has
- * the code of the first failed check, or `not_checked` if no check failed.
+ * Throws ProviderEvidenceError unless each check passed or is waived. The error has the code of the
+ * first failed check, or `not_checked` if no check failed.
  */
 export function requireChecks(checks: readonly ProviderCheck[]): void {
   const failed = checks.find(({ outcome }) => outcome === 'failed')

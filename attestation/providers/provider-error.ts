@@ -2,8 +2,8 @@ import { FormatError, ProofError } from '../errors.ts'
 
 /**
  * The evidence of a provider does not prove what it claims. `code` is stable and snake_case. Within
- * a folder, different checks of rules.md have different codes. The message says what was expected
- * and where. It never contains bytes of the evidence.
+ * a folder, two checks of rules.md never share a code. The message says what was expected and
+ * where. It never contains bytes of the evidence.
  */
 export class ProviderEvidenceError<Code extends string = string> extends ProofError {
   override readonly name = 'ProviderEvidenceError'
@@ -14,7 +14,7 @@ export class ProviderEvidenceError<Code extends string = string> extends ProofEr
   }
 }
 
-/** A FormatError of `read` becomes the error that `refuse` makes for `code`. */
+/** Returns the result of `read`. Replaces a FormatError by the error `refuse(code, …)`. */
 export function orRefuse<Code extends string, Value>(
   refuse: (code: Code, message: string) => ProviderEvidenceError<Code>,
   code: Code,

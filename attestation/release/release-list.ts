@@ -14,16 +14,14 @@ import {
 
 const { arrayOf, invalid, membersOf, textOf } = releaseForms
 
-/** Version 1. The signed bytes begin with this format. */
+/** Version 1. This text is at the start of the bytes that are signed. */
 export const RELEASES_FORMAT = 'affidavit-releases/v1'
 
 export const RELEASES_MAX = 256
 
 export const REASON_LENGTH_MAX = 500
 
-/**
- * A release, and the times at which its documents are accepted (README.md of this folder, Times).
- */
+/** A release, and when its attestation documents are accepted (README.md of this folder, Times). */
 export type ReleaseEntry = {
   readonly release: Release
   /** Documents are accepted from this second on, ISO 8601. Null: from any time. */
@@ -77,8 +75,8 @@ export function parseReleaseList(json: Json): ReleaseList {
 }
 
 /**
- * Checks one entry alone, because entries from several lists can describe the same image. Throws
- * FormatError `invalid_release`.
+ * Checks one entry. Does not compare it with other entries, because entries from several lists can
+ * have the same image. Throws FormatError `invalid_release`.
  */
 export function checkReleaseEntry(value: unknown): void {
   parseEntry(value as Json, 0)
@@ -164,8 +162,7 @@ type RefusedRelease = {
  * other release is refused. `atMs` is the document's own timestamp (Unix milliseconds), by the
  * security module's clock, which enclave and host cannot set. A release is accepted if
  * accepted_from ≤ `atMs` < accepted_until. An image (PCR0) that any entry revokes is never
- * accepted. Does NOT say when a completion was made: one document serves all records of its key
- * until its certificates end.
+ * accepted. Does NOT say when a completion was made: the completion can be later than the document.
  */
 export function acceptedMeasurements(
   entries: readonly ReleaseEntry[],
@@ -199,8 +196,8 @@ type ReleaseMatch =
   | { readonly kind: 'unknown' }
 
 /**
- * Returns the release whose measurements are all in a document made at `atMs`, and whether it is
- * accepted at that time.
+ * Returns the release whose measurements are all in `pcrs`, and whether the release is accepted at
+ * `timestampMs`.
  */
 export function matchRelease(
   {

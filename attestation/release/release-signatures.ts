@@ -43,8 +43,8 @@ export function createSignature(message: Uint8Array, secretKey: Uint8Array): Rel
 }
 
 /**
- * Adds `added` to the signatures, in place of an older signature by the same key. Throws
- * FormatError over SIGNATURES_MAX.
+ * Adds `added`, and removes an older signature by the same key. Throws FormatError for more than
+ * SIGNATURES_MAX signatures.
  */
 export function addSignature(
   signatures: readonly ReleaseSignature[],
@@ -77,7 +77,7 @@ export function parseSignatures(json: Json): readonly ReleaseSignature[] {
  * Returns the trusted keys (hex) that signed `message`, in the order of the file. Ignores
  * signatures by other keys, which anyone could add. Throws ProofError `release_signature` if the
  * signature of a trusted key is wrong, `release_not_signed` if fewer than `signersMin` trusted keys
- * signed. Throws FormatError `invalid_release_key` if no file can meet the `trust`.
+ * signed. Throws FormatError `invalid_release_key` for an invalid `trust`, such as too few keys.
  */
 export function verifyReleaseSignatures(
   signatures: readonly ReleaseSignature[],
@@ -164,8 +164,8 @@ const RELEASE_SIGNATURE_BYTES = 64
 
 /**
  * Reads a release key of 32 bytes from 64 lower-case hex digits. Accepts only points of prime order
- * in canonical encoding (RFC 8032 section 5.1.3), so every verifier reads the same key. With a key
- * of small order, one signature is valid for many messages. Throws FormatError
+ * in canonical encoding (RFC 8032 section 5.1.3), which all verifiers read in the same way. With a
+ * key of small order, one signature is valid for many messages. Throws FormatError
  * `invalid_release_key`.
  */
 export function parseReleaseKey(text: string): Uint8Array {
@@ -194,9 +194,9 @@ export function signBytes(message: Uint8Array, secretKey: Uint8Array): Uint8Arra
 }
 
 /**
- * `publicKey` comes from parseReleaseKey. Strict (RFC 8032 section 5.1.7), so that all verifiers
- * have the same result: S is below the order of the group, and R has prime order and canonical
- * encoding. Never throws.
+ * Verifies strictly (RFC 8032 section 5.1.7), so that all verifiers agree: S must be below the
+ * group order, and R a canonical point of prime order. `publicKey` comes from parseReleaseKey.
+ * Never throws.
  */
 export function verifyBytes(
   signature: Uint8Array,

@@ -12,7 +12,7 @@ import {
 
 const { hexOf, invalid, membersOf, objectOf, textOf } = releaseForms
 
-/** Version 1. The signed bytes begin with this format. */
+/** Version 1. This text is at the start of the bytes that are signed. */
 export const RELEASE_FORMAT = 'affidavit-release/v1'
 
 export const INPUTS_MAX = 1_024
@@ -35,11 +35,11 @@ export type Release = {
   readonly version: string
   /** The commit from which the image is built: 40 hex digits. */
   readonly git_commit: string
-  /** ISO 8601, the time of the commit. For people: no check uses it. */
+  /** The time of the commit, ISO 8601. No check uses this time. */
   readonly created_at: string
   readonly architecture: (typeof ARCHITECTURES)[number]
   readonly measurements: ReleaseMeasurements
-  /** Inputs of the image builder besides the sources: SHA-256 of each in hex, by its name. */
+  /** Inputs of the image builder besides the sources. By name: the input's SHA-256 in hex. */
   readonly inputs: Readonly<Record<string, string>>
   /**
    * Digest of the image's boot configuration (digestBootConfiguration), 64 hex digits: providers,
@@ -117,7 +117,7 @@ const VERSION = {
 /** Git names commits by SHA-1. */
 const COMMIT_BYTES = 20
 
-/** A name in printable ASCII: no two names look the same, and no name moves a cursor. */
+/** Printable ASCII, so that two names never look the same, and no name has control characters. */
 const INPUT_NAME = /^[\x21-\x7e]{1,200}$/
 
 const SHA256_BYTES = 32
@@ -145,7 +145,7 @@ function parseMeasurements(json: Json, name: string): ReleaseMeasurements {
     : measurements
 }
 
-/** Refuses zeros: they identify no code, because debug mode and unsigned images have them. */
+/** Refuses zeros, which identify no code: debug mode and unsigned images have zeros. */
 function measurementOf(json: Json | undefined, name: string): string {
   const hex = hexOf(json, name, PCR_BYTES)
   if (/^0*$/.test(hex)) throw invalid(name, 'a measurement other than zeros')

@@ -17,7 +17,7 @@ type VerifiedReleaseList = { readonly list: ReleaseList; readonly signers: reado
  * Returns the release if trusted keys signed it. Throws ProofError `release_signature`,
  * `release_not_signed`; FormatError `invalid_release_key` for an invalid trust. Does NOT prove that
  * the measurements belong to the commit (build it and compare), that the code is good, or that the
- * release was not revoked since (only a list shows that).
+ * release is not revoked (only a list states revocations).
  */
 export function verifyRelease(
   { release, signatures }: SignedRelease,

@@ -20,7 +20,7 @@ export type ComparedExchange = {
 
 /**
  * Compares a kept exchange with the record in the evidence, and describes the completion in words.
- * A kept part replaces a missing part if the kept part's hash matches.
+ * If the record lacks the request or the response, describes the kept part with the same hash.
  */
 export function compareKept(evidence: Json, kept: KeptExchange): ComparedExchange {
   const checks = compareExchange(isJsonObject(evidence) ? evidence : {}, kept)
@@ -36,7 +36,7 @@ export function compareKept(evidence: Json, kept: KeptExchange): ComparedExchang
   }
 }
 
-/** Describes the caller's kept request and answer in words. Other checks verify them. */
+/** Describes the caller's kept request and answer in words. Verifies nothing. */
 export function describeKept(request: Json, answer: KeptAnswer): ComparedExchange {
   const dialect = dialectOfRequest(request)
   const read = attempt(() => keptResponseOf(answer, dialect))

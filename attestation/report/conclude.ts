@@ -14,8 +14,8 @@ import { isUndetermined } from './unknown-root.ts'
 export type Conclusion = {
   readonly verdict: Judgement<string>['verdict']
   /**
-   * The verdict for people. It is `undetermined` if the only fault is a root that the reader does
-   * not trust. For programs, the verdict is then `invalid`.
+   * Like `verdict`, but `undetermined` if the only fault is a root that the reader does not trust.
+   * In this case, `verdict` is `invalid`.
    */
   readonly standing: Judgement<string>['verdict'] | 'undetermined'
   /** `VERIFIED`, `CONSISTENT`, `NOT DETERMINED` or `INVALID`, and the reason, on one line. */
@@ -26,7 +26,7 @@ export type Conclusion = {
   readonly notShown: readonly string[]
 }
 
-/** Describes a judgement in words. Escapes text from outside. */
+/** Describes a judgement in words. Escapes text from the evidence. */
 export function conclude(judged: EvidenceJudgement): Conclusion {
   switch (judged.kind) {
     case 'bundle':
@@ -142,7 +142,7 @@ function refuted(verdict: Conclusion['verdict'], headline: string): Conclusion {
   }
 }
 
-/** Returns the names of the record's checks that were not made. Bundles use the same names. */
+/** Returns the names of the record's checks that were not made. */
 function openOf({ holder, doubts }: SubjectReport): readonly string[] {
   const code = holder === null ? ['attestation document', 'measurements'] : []
   return [
@@ -203,7 +203,7 @@ const ANCHORED = 'that the answer was recorded on the chain'
 const ALL_CALLS = 'that all calls of the session are here, each once and in order'
 const SET_UP = 'that the enclave was set up as you expect'
 
-/** For each check, the fact that it proves, as a clause. */
+/** For each check: a clause that says what the check proves. */
 const PLAIN_WORDS: Readonly<Record<string, string>> = {
   'request hash': 'what was asked',
   'response hash': 'what was answered',

@@ -27,8 +27,8 @@ const PLACES = {
 } as const satisfies Record<ItemDialect, object>
 
 /**
- * Describes the parameters and the last items of a request. A request in an unknown form is read as
- * if it were a body.
+ * Describes the parameters and the last items of a request. If the request's form is unknown, all
+ * of `request` is read as the body.
  */
 export function describeRequestItems(
   dialect: ItemDialect,

@@ -3,8 +3,8 @@ import type { Json, JsonObject } from '../json/value.ts'
 import { boundMessage, SHOWN_MESSAGES_MAX, type ShownMessage } from './shown-exchange.ts'
 
 /**
- * `content` names the members with the conversation. These and null members are left out. The
- * demands to the gateway are also left out, because other checks cover them.
+ * Describes the parameters of `body`. Leaves out the conversation (the members that `content`
+ * names), null members, and the demands to the gateway.
  */
 export function describeParameters(
   body: JsonObject,

@@ -3,7 +3,7 @@ import type { RecordWeights } from '../providers/evidence/model-weights.ts'
 import type { ProviderFacts } from '../providers/evidence/verify-provider-evidence.ts'
 import { isoOf } from './printable.ts'
 
-/** The text may be from outside. */
+/** The text may be attacker-controlled. */
 export type ProviderLine = readonly [name: string, text: string]
 
 /**
@@ -37,7 +37,7 @@ export function describeProvider(
   ]
 }
 
-/** Names roots that a policy trusts instead of the hardware makers' roots. */
+/** The words for roots that a policy trusts in place of the hardware makers' roots. */
 export const DEVELOPMENT_ROOTS = 'roots of the policy that are for development'
 
 /** Facts that evidence of a provider never proves. */

@@ -8,11 +8,11 @@ import { type Json, memberAt } from '../json/value.ts'
 /** The program that made a page. */
 export type Maker = {
   readonly version: string
-  /** Commit hash in hex. Null if unknown, or if the sources differ from it. */
+  /** Commit hash in hex. Null if unknown, or if the sources differ from this commit. */
   readonly commit: string | null
 }
 
-/** Not proved: only the page states its maker. */
+/** The page's own claim about its maker. Not proved. */
 type MadeBy = Maker & {
   /** The result of digestVerifier, hex. */
   readonly verifierSha256: string
@@ -41,8 +41,8 @@ const LINE = /^<script type="application\/json" id="(made-by|evidence)">([^<\r\n
 const LINE_START = '<script type="application/json" id="'
 const BEFORE_DATA = '</title>\n'
 /**
- * The part of a page before its data. Any other text, such as a comment, an open attribute or
- * another encoding, could make a browser see other data.
+ * The required form of a page before its data. A comment, an open attribute or another encoding
+ * could make a browser read other data than this parser.
  */
 const HEAD =
   /^\ufeff?<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n(?:<meta(?: [a-z-]+="[^"<>]*")+>\n)*<title>[^<>]*<\/title>\n$/
@@ -72,8 +72,8 @@ export function makePage(verifier: string, madeBy: Json): string {
 }
 
 /**
- * Returns `page` with this evidence in place of any other. Throws FormatError for text that is not
- * a page. Adds the whole evidence, and no other data.
+ * Returns `page` with this evidence. Replaces evidence that the page has. Throws FormatError if
+ * `page` is not a saved page.
  */
 export function putEvidence(page: string, evidence: Json): string {
   const { madeBy, evidence: before } = locate(page)
@@ -82,10 +82,9 @@ export function putEvidence(page: string, evidence: Json): string {
 }
 
 /**
- * Reads the evidence of an attacker-controlled page, and the maker that it names. Ignores all other
- * content. Throws FormatError for other HTML, for evidence in another form or place, and for more
- * than one block. Does NOT prove who made the page, nor that it shows a correct result: it may be
- * forged.
+ * Reads the evidence of an attacker-controlled page, and the maker that the page names. Ignores all
+ * other content. Throws FormatError for other HTML, for evidence in another form or place, and for
+ * more than one block. Does NOT prove who made the page, nor that the page shows a correct result.
  */
 export function readEvidencePage(input: Uint8Array): EvidencePage {
   const page = decodeUtf8(input)
@@ -132,7 +131,7 @@ function otherHtml(): FormatError {
 /** Text that a browser could read as a data element. Verifiers do not contain such text. */
 const OTHER_DATA = /\bid\s*=\s*["']?(?:evidence|made-by)\b/i
 
-/** The line of data that begins at `start`. Null if another line begins there. */
+/** Reads the data line at `start`. Null if the line there is not a data line. */
 function readLine(page: string, start: number): Line | null {
   if (!page.startsWith(LINE_START, start)) return null
   const end = page.indexOf('\n', start) + 1

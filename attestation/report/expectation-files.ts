@@ -43,8 +43,8 @@ type ExpectedReleases = {
 }
 
 /**
- * Returns the releases in a file if keys that the reader trusts signed it. Throws as verifyRelease
- * does. Does NOT prove that a list is the newest, or that a single release was not revoked.
+ * Returns the releases in a file that trusted keys signed. Throws as verifyRelease does. Does NOT
+ * prove that a list is the newest, or that a single release was not revoked.
  */
 export function readExpectedReleases(file: ReleaseFile, trust: ReleaseTrust): ExpectedReleases {
   switch (file.kind) {

@@ -11,8 +11,8 @@ import { parseReleaseKey, type ReleaseTrust } from '../release/release-signature
 import { digestConfiguration, parseReleaseFile, readExpectedReleases } from './expectation-files.ts'
 
 /**
- * The expectations are malformed, unsigned or unknown, or they accept every enclave. The message
- * names the member.
+ * The expectations are malformed, or accept every enclave, or their releases lack a trusted
+ * signature. The message names the member.
  */
 export class ExpectationsError extends FormatError {
   override readonly name = 'ExpectationsError'
@@ -53,7 +53,7 @@ export type Expectations = {
   readonly configurations?: OneOrMore<string | Uint8Array | object>
 }
 
-/** A file of expectations as JSON: the client's option `expect`, with its option `roots` added. */
+/** A file of expectations as JSON: the client's options `expect` and `roots` together. */
 export type ExpectationsFile = Expectations & {
   /** Roots of attestation documents. Default: AWS's root. */
   readonly roots?: OneOrMore<string | Uint8Array>
@@ -68,8 +68,8 @@ export function readExpectationsFile(
 }
 
 /**
- * Throws ExpectationsError for malformed, unsigned or unknown parts, and if no code or no
- * configuration is expected.
+ * Throws ExpectationsError for malformed parts, for releases without a trusted signature, and if no
+ * code or no configuration is expected.
  */
 export function readExpectations(
   expect: Expectations,
@@ -209,7 +209,7 @@ function readRoot(root: string | Uint8Array): readonly Uint8Array[] {
   return root.length === FINGERPRINT_BYTES ? [root] : parseRoots(root)
 }
 
-/** Parses a text exactly. Any other value must be JSON, and is first written as text. */
+/** Parses a text exactly. Another value is first converted to JSON text. */
 function jsonOf(value: string | object): Json {
   return parseExactJson(encodeUtf8(typeof value === 'string' ? value : JSON.stringify(value)))
 }

@@ -12,7 +12,7 @@ import { NOTHING_SHOWN, type ShownExchange } from './shown-exchange.ts'
 export type BundleJudgement = {
   /** The verdict of the report, or `invalid` if the evidence belongs to another exchange. */
   readonly verdict: BundleReport['verdict']
-  /** Needed checks that were not made, and that the kept exchange does not replace. */
+  /** Required checks that were not made: the bundle and the kept exchange lack data. */
   readonly open: BundleReport['open']
   /** The report on the bundle alone. */
   readonly report: BundleReport
@@ -24,9 +24,9 @@ export type BundleJudgement = {
 }
 
 /**
- * Checks a bundle, and compares it with the kept exchange. A kept part replaces a missing part if
- * the kept part's hash matches. `askChain` gets the block number in the bundle, or null, and can
- * throw. Never throws because of the bundle.
+ * Checks a bundle, and compares it with the kept exchange. The kept request or answer is used for a
+ * missing part with the same hash. `askChain` receives the bundle's block number, or null. Throws
+ * the errors of `askChain`, but never because of the bundle.
  */
 export async function judgeBundle(
   given: JsonObject,

@@ -14,7 +14,7 @@ export type DocumentJudgement =
       readonly valid: false
       readonly error: AttestationError
       readonly rules: readonly RuleOutcome[]
-      /** The claims of the document, not proved. Null if it cannot be read. */
+      /** The unproved claims of the document. Null if the document cannot be read. */
       readonly claims: AttestationDocument | null
     }
 
@@ -48,9 +48,9 @@ const DOCUMENT_TEXT_BYTES_MAX = 4 * DOCUMENT_BYTES_MAX
 /**
  * Accepts binary, hex (with or without 0x) and base64 (standard or URL-safe, padded or not), and
  * ignores white space in text. These forms cannot be confused: a binary document starts with 84 or
- * d2, which is not text, and base64 of a document starts with `hE` or `0o`, which is not hex.
- * Returns other content unchanged: the validator refuses it. Throws FormatError `wrapped_document`
- * for a document inside other text: in quotes, in JSON, after a byte order mark.
+ * d2, and text never does. Base64 of a document starts with `hE` or `0o`, and hex never does.
+ * Returns other content unchanged. Throws FormatError `wrapped_document` for a document inside
+ * other text: in quotes, in JSON, after a byte order mark.
  */
 export function decodeDocumentFile(bytes: Uint8Array): Uint8Array {
   const wrapping = bytes.length > DOCUMENT_TEXT_BYTES_MAX ? null : findWrapping(bytes)

@@ -11,19 +11,17 @@ import { type Evidence, EvidenceError, type KeptFiles, keptOf } from './read-evi
 
 export type ExpectedEvidence = {
   /**
-   * The policy for attestation documents. Without measurements and releases, every document is
-   * refused.
+   * The policy for attestation documents. A policy without measurements and releases refuses every
+   * document.
    */
   readonly attestation: AttestationPolicy
-  /**
-   * True if there are expectations for documents. Otherwise, a record's document is not checked.
-   */
+  /** True if documents must match expectations. If false, a record's document is not checked. */
   readonly isAttestationDemanded: boolean
   /** Digests of boot configurations, 32 bytes each. Only bundles contain a boot configuration. */
   readonly configurations: readonly Uint8Array[]
-  /** Minimum number of blocks from the anchor's block on. Null: the default. */
+  /** Minimum number of blocks, counted from the anchor's block. Null: the default. */
   readonly confirmationsMin: number | null
-  /** Accepted outcomes of cut answers. Null: the default. */
+  /** Outcomes that are accepted for incomplete answers. Null: the default. */
   readonly outcomes: readonly Receipt['outcome'][] | null
   /** Null: the evidence about the provider's machine is not judged. */
   readonly providerPolicy: ProviderPolicy | null
@@ -41,8 +39,8 @@ export type EvidenceJudgement =
 /**
  * Judges evidence of any kind by the expectations, and compares it with the kept exchange. Skips
  * expectations for members that a record does not have. Throws EvidenceError, and errors of
- * `verifier` and `askChain`. Never throws because of the evidence. Does NOT prove more than
- * verifyBundle and verifyRecord say.
+ * `verifier` and `askChain`. Never throws because of the evidence. For what this proves, see
+ * verifyBundle and verifyRecord.
  */
 export async function judgeEvidence(
   evidence: Evidence,
@@ -91,8 +89,8 @@ export async function judgeEvidence(
 }
 
 /**
- * A member without an expectation is not checked. With measurements `'any'`, the code is not
- * checked.
+ * Makes the policy for bundles. Leaves out each member without an expectation, and measurements
+ * `'any'`.
  */
 export function bundlePolicyOf(expected: ExpectedEvidence): BundlePolicy {
   const { configurations, confirmationsMin, outcomes, providerPolicy } = expected
@@ -110,8 +108,8 @@ export function bundlePolicyOf(expected: ExpectedEvidence): BundlePolicy {
 }
 
 /**
- * A kept exchange can match only one record. If the evidence is an answer, it cannot be compared
- * with another answer.
+ * Throws EvidenceError if a kept request or answer is passed with several records, or a kept answer
+ * with evidence that is an answer.
  */
 function checkComparable(
   evidence: Exclude<Evidence, { kind: 'bundle' }>,

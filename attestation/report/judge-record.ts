@@ -21,7 +21,7 @@ import { NOTHING_SHOWN, type ShownExchange } from './shown-exchange.ts'
 type SubjectDemands = {
   /** If null, the attestation document is not checked. */
   readonly policy: AttestationPolicy | null
-  /** Accepted outcomes of cut answers. */
+  /** Outcomes that are accepted for incomplete answers. */
   readonly allowOutcome: readonly Receipt['outcome'][]
   readonly verifier: AttestationVerifier
   readonly kept: KeptExchange
@@ -51,7 +51,7 @@ export async function judgeRecord(
 }
 
 export type SubjectReport = {
-  /** The record's own `hash`, not proved. Null if it is missing or not a text. */
+  /** The unproved `hash` of the record. Null if it is missing or not a text. */
   readonly hash: string | null
   readonly checks: readonly SubjectCheck[]
   readonly ok: boolean
@@ -83,7 +83,7 @@ export type Doubt =
 
 /**
  * What the attestation document proves about the holder of the record's key. Null if it proves
- * nothing. Under the root of a simulated security module, the document proves nothing.
+ * nothing, also because the root belongs to a simulated security module.
  */
 type Holder = {
   readonly code: 'expected' | 'any'
@@ -144,7 +144,7 @@ function doubtLog(report: RecordReport): readonly Doubt[] {
   return isInLog(report) ? [] : [{ kind: 'not in log' }]
 }
 
-/** True if the record has a log. If all checks passed, the log contains the receipt. */
+/** True if the record has a log proof, valid or not. */
 function isInLog({ checks }: RecordReport): boolean {
   return checks.some(({ name, outcome }) => name === 'receipt in log' && outcome !== 'not checked')
 }
@@ -167,9 +167,7 @@ function doubtContent(
   return parts.length === 0 ? [] : [{ kind: 'content missing', parts, stated }]
 }
 
-/**
- * Every cut answer is incomplete, no matter who cut it. Another check refuses unreadable receipts.
- */
+/** Returns a doubt about an incomplete answer. Another check refuses unreadable receipts. */
 function doubtOutcome(record: Json, allowed: readonly Receipt['outcome'][]): readonly Doubt[] {
   const outcome = memberAt(record, 'receipt', 'outcome')
   const known = OUTCOMES.find((one) => one === outcome)
@@ -178,8 +176,8 @@ function doubtOutcome(record: Json, allowed: readonly Receipt['outcome'][]): rea
 }
 
 /**
- * The verdict on records, as for a bundle. Records are never `verified`: they lack the boot
- * configuration and the anchor.
+ * The verdict on records. It is never `verified`, because records lack the boot configuration and
+ * the anchor.
  */
 export function verdictOf(reports: readonly SubjectReport[]): Judgement<string>['verdict'] {
   return reports.some(({ ok }) => !ok) ? 'invalid' : 'consistent'
@@ -188,8 +186,8 @@ export function verdictOf(reports: readonly SubjectReport[]): Judgement<string>[
 /**
  * Checks a record's attestation document at the document's own time, and that the record was made
  * while the document was valid. Not checked without a policy. verifyRecord checks that the document
- * has the record's key. Does NOT prove when the record was made: the two times come from the
- * enclave and its host. The anchor proves the latest time.
+ * has the record's key. Does NOT prove when the record was made, because `finished_at` is by the
+ * enclave's clock. The anchor proves the latest possible time.
  */
 async function checkAttestation(
   record: Json,
@@ -233,10 +231,7 @@ function checkLifetime(record: Json, facts: AttestationFacts): void {
     )
 }
 
-/**
- * An image contains its configuration, so a document with another configuration does not match the
- * release.
- */
+/** Throws if the document has another boot configuration than its release. */
 function checkConfiguration({ release, userData }: AttestationFacts): void {
   const expected = release && configurationOf(release)
   if (expected === null || (userData !== null && equalBytes(userData, expected))) return

@@ -1,18 +1,17 @@
-/** Maximum characters of outside text that are shown on one line. */
+/** Maximum characters of attacker-controlled text that are shown on one line. */
 export const PRINTED_LENGTH_MAX = 500
 
 /**
- * Maximum number of combining marks on one character. Real writing has up to four. More marks would
- * cover other lines.
+ * Maximum number of combining marks on one character. Real writing has up to four. More marks could
+ * be drawn over other lines.
  */
 export const MARKS_MAX = 5
 
 /**
- * Makes text from outside safe to show, up to PRINTED_LENGTH_MAX. Escapes control characters and
- * similar characters, because a record must not move a cursor, change the text direction or
- * overwrite an outcome. Shows the first MARKS_MAX combining marks on a character, and counts the
- * others. Shows marks at the beginning on a circle, because they would combine with the text before
- * them.
+ * Makes attacker-controlled text safe to show, up to PRINTED_LENGTH_MAX. Escapes control characters
+ * and similar characters: the text must not move the cursor, change the text direction or overwrite
+ * other output. Shows the first MARKS_MAX combining marks on a character, and counts the others.
+ * Puts a dotted circle before marks at the beginning of the text.
  */
 export function printable(text: string): string {
   const cut = text.length > PRINTED_LENGTH_MAX ? `${text.slice(0, PRINTED_LENGTH_MAX)}…` : text

@@ -30,7 +30,7 @@ export type EvidenceCode =
   | 'answer_twice' //      two answers
   | 'several_records' //   a page of records, or a session, with a request or answer of one call
 
-/** The files cannot be checked together. Choosing other files corrects that. */
+/** The files cannot be checked. The caller can choose other files. */
 export class EvidenceError extends FormatError {
   override readonly name = 'EvidenceError'
   declare readonly code: EvidenceCode
@@ -61,8 +61,8 @@ export type Evidence =
 /**
  * Reads the evidence in attacker-controlled `input`: an evidence bundle (it has a `format`), a
  * session bundle, a call that the client saved, a stored record, a page of the history (each of its
- * records), an answer of the verified endpoint, or its unchanged event stream. An answer or a
- * stream needs the request's body. A saved page may contain any of these except a stream.
+ * records), an answer of the verified endpoint, or the unchanged event stream of an answer. An
+ * answer or a stream needs `requestBody`. A saved page may contain any of these except a stream.
  * `idempotent`: true if the call of an event stream was sent with an `Idempotency-Key`. Throws
  * EvidenceError for other input, and for a saved call with a second request body.
  */
@@ -84,7 +84,7 @@ export function readEvidence(
   return { kind: 'records', subjects: findSubjects(value, requestBody) }
 }
 
-/** The evidence in a saved page. It is trusted no more than other evidence. */
+/** The evidence in a saved page. The page itself proves nothing. */
 function evidenceIn(page: Uint8Array): Uint8Array {
   const { evidence } = withEvidenceError(() => readEvidencePage(page))
   if (evidence === null)
@@ -213,7 +213,7 @@ function readStream(input: Uint8Array, request: Json, idempotent: boolean): Subj
   const dialect = dialectOfRequest(request)
   const isNamed = eventDialectOf(dialect) !== null
   const kept = readKeptEvents(input, { isNamed, idempotent })
-  // Refuses a stream that is incomplete or that no enclave sends, because no report is made for it.
+  // No report can be made for a stream that is incomplete or that no enclave sends.
   if (kept.kind === 'events') withEvidenceError(() => readKeptStream(dialect, kept.events))
   const subject = subjectOf(request, kept)
   const { record } = subject
@@ -275,7 +275,7 @@ function isAnyJson(bytes: Uint8Array): boolean {
   }
 }
 
-/** Throws a format error of `parse` as EvidenceError, whose message begins with `where`. */
+/** Converts a format error of `parse` to an EvidenceError. Its message begins with `where`. */
 function withEvidenceError<Value>(parse: () => Value, where = ''): Value {
   try {
     return parse()

@@ -17,7 +17,7 @@ export function beginSentence(clause: string): string {
   return clause.slice(0, 1).toUpperCase() + clause.slice(1)
 }
 
-/** The erasure as its gateway states it, not proved. */
+/** Describes the erasure that the gateway states. Nothing proves the erasure. */
 export function describeErasure({ at, by, reason }: ErasureStatement): string {
   const whose = by === 'retention' ? 'by a retention rule' : `at the request of its ${by}`
   return `${isoOf(at * 1000)}, ${whose}: ${printable(reason)}`

@@ -1,6 +1,6 @@
 import type { Judgement } from '../evidence/verdict.ts'
 
-/** The verdict and its reason. `open`: all checks that were not made, even unneeded ones. */
+/** The verdict and its reason. `open`: all checks that were not made, also optional checks. */
 export function sayVerdict(
   verdict: Judgement<string>['verdict'],
   said: {

@@ -9,7 +9,7 @@ export const SHOWN_TEXT_LENGTH_MAX = 2_000
  */
 export const SHOWN_MESSAGES_MAX = 16
 
-/** One message in words. All text is from outside: show it with linesOf. */
+/** One message in words. All text is attacker-controlled: print it only with linesOf. */
 export type ShownMessage = {
   /** The role, or the number of the choice. */
   readonly who: string
@@ -62,7 +62,7 @@ export const NOTHING_SHOWN: ShownExchange = { asked: null, said: null }
 
 const WHO_LENGTH_MAX = 12
 
-/** Maximum number of lines of a text: line feeds must not push the text below out of sight. */
+/** Maximum number of lines of a text. More lines would push the next text out of sight. */
 const LINES_MAX = 40
 
 /**

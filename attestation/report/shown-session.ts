@@ -10,13 +10,13 @@ export type ShownCall = {
   readonly verdict: SessionReport['verdict']
   /** The verdict and its reason, on one line. */
   readonly headline: string
-  /** What the request builds on. Null if the evidence of a call is invalid. */
+  /** How the request relates to earlier calls. Null if the evidence of a call is invalid. */
   readonly relation: string | null
   /** The new items of the call's request, and the call's answer. */
   readonly steps: readonly ShownMessage[]
 }
 
-/** A session in words, limited in length. All text of steps is from outside: use linesOf. */
+/** A session in words, limited in length. All text is attacker-controlled: use linesOf. */
 type ShownSession = {
   readonly calls: readonly ShownCall[]
   readonly stepsLeftOut: number

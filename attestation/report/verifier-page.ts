@@ -1,6 +1,6 @@
-/** The parts of a saved page. All of them are texts of this project: no caller wrote them. */
+/** The parts of a saved page. No part contains text from a caller. */
 type SavedParts = {
-  /** Contains the hashes of script and style. */
+  /** The content security policy, with the hashes of script and style. */
   readonly policy: string
   /** Data URL. */
   readonly icon: string
@@ -10,7 +10,7 @@ type SavedParts = {
 
 /**
  * Writes the HTML of a verifier: one file that checks evidence and needs no other files. The parts
- * come from the gateway's bundled files, or from a saved page. evidence-page.ts adds data later.
+ * come from the gateway's bundled files, or from a saved page. evidence-page.ts adds the evidence.
  */
 export function writeVerifier({ policy, icon, script, style }: SavedParts): string {
   return `<!doctype html>

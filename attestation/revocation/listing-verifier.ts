@@ -15,17 +15,14 @@ import {
 const CACHED_CHAINS_MAX = 64
 
 export type ListingVerifier = AttestationVerifier & {
-  /**
-   * Returns an error for each list that has not applied to a document yet. The error has the
-   * reason.
-   */
+  /** Returns an error, with the reason, for each list that no document has used yet. */
   unused(): readonly Error[]
 }
 
 /**
- * Creates a verifier that refuses documents with a certificate in one of the lists. With `isOfOne`
- * (a single document), throws RevocationListError or AttestationError for a list that does not
- * apply. Otherwise skips such a list, because several documents have different times.
+ * Creates a verifier that refuses documents with a certificate in one of the lists. If `isOfOne` (a
+ * single document), throws RevocationListError or AttestationError for a list that does not apply.
+ * Otherwise skips such a list, because the list can apply to another document.
  */
 export function createListingVerifier(
   verifier: AttestationVerifier,
@@ -83,7 +80,7 @@ type ReadDocument = {
   readonly timestampMs: number
 }
 
-/** Null if the library will refuse the document. */
+/** Null if the verifier will refuse the document. */
 function tryRead(bytes: Uint8Array): ReadDocument | null {
   try {
     const { cabundle, certificate, timestampMs } = decodeAttestationPayload(bytes)
@@ -94,7 +91,7 @@ function tryRead(bytes: Uint8Array): ReadDocument | null {
   }
 }
 
-/** Why the library refuses the list in historical mode. Null if the list is valid. */
+/** Returns an error if the list's period and the validity of the document do not overlap. */
 function explainTime(
   { source, thisUpdateMs, nextUpdateMs }: ParsedList,
   { notAfterMs }: Extract<ListOfChain, { kind: 'speaks' }>,

@@ -31,7 +31,7 @@ export type RevocationListCode =
   | 'scope' //          the list does not cover the certificate that its issuer issued in the chain
   | 'unused' //         the list applies to no document
 
-/** A revocation list cannot be used. Always reported, never ignored. */
+/** A revocation list cannot be used. Such a list is always reported, never ignored. */
 export class RevocationListError extends FormatError {
   override readonly name = 'RevocationListError'
   declare readonly code: RevocationListCode
@@ -48,7 +48,7 @@ export class RevocationListError extends FormatError {
 
 /** Only the form of the list was checked. */
 export type ParsedList = {
-  /** The name that the reader gives to the list. */
+  /** The name of the list in error messages. */
   readonly source: string
   /** The bytes that the issuer signed. `signature` is DER. */
   readonly signed: Uint8Array<ArrayBuffer>
@@ -64,7 +64,7 @@ export type ParsedList = {
 
 /** The certificates of the issuer that are covered by the list (RFC 5280 section 5.2.5). */
 type ListScope = {
-  /** A covered certificate must name one of these addresses. Null: all are covered. */
+  /** Only certificates with one of these distribution points are covered. Null: all are covered. */
   readonly points: readonly string[] | null
   readonly only: 'authorities' | 'ends' | null
 }
@@ -98,7 +98,7 @@ const UNDERSTOOD: ReadonlySet<string> = new Set([
   '2.5.29.20',
   '2.5.29.35',
 ])
-/** Extensions in an entry: reason and date. Every reason leads to refusal. */
+/** An entry's extensions: reason and invalidity date. No reason is accepted. */
 const UNDERSTOOD_OF_ENTRY: ReadonlySet<string> = new Set(['2.5.29.21', '2.5.29.24'])
 
 /** Parses one list in DER as parseLists does, for any signature algorithm. */
@@ -311,8 +311,8 @@ function unsupported(source: string, expectation: string): RevocationListError {
 }
 
 /**
- * `speaks`: a verified list, and the expiry of the certificate that it covers. `silent`: the reason
- * why the list does not apply.
+ * `speaks`: the list is verified and applies. `notAfterMs` is the expiry of the covered
+ * certificate. `silent`: the reason why the list does not apply.
  */
 export type ListOfChain =
   | { readonly kind: 'speaks'; readonly list: RevocationList; readonly notAfterMs: number }
@@ -331,7 +331,7 @@ export async function findListOfChain(
   return await findListOfCertificates(parsed, ders.map(tryParse))
 }
 
-/** Like findListOfChain, for parsed certificates. Null stands for a refused certificate. */
+/** Like findListOfChain, for parsed certificates. A null stands for a refused certificate. */
 export async function findListOfCertificates(
   parsed: ParsedList,
   certificates: readonly (Certificate | null)[],
@@ -369,7 +369,7 @@ export async function findListOfCertificates(
   return { kind: 'speaks', list, notAfterMs: issued.notAfterMs }
 }
 
-/** Null if the library refuses the certificate, and therefore the whole chain. */
+/** Null if verifyAttestation refuses the certificate, and so the whole chain. */
 function tryParse(der: Uint8Array<ArrayBuffer>): Certificate | null {
   try {
     return parseCertificate(der, 'certificate')

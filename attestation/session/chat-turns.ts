@@ -49,7 +49,7 @@ const READ = ['role', 'content', 'refusal', 'tool_calls', ...THOUGHTS]
 
 function itemsOfAssistant(message: JsonObject): readonly TurnItem[] {
   const refusal = memberOf(message, 'refusal')
-  // Servers send the same thinking under both names.
+  // Some servers send the same thinking in both members.
   const thoughts = new Set(THOUGHTS.map((name) => writtenOf(memberOf(message, name) ?? '')))
   const rest = Object.entries(message).filter(
     ([name, value]) =>
@@ -74,7 +74,7 @@ function itemOfPart(part: Json): TurnItem {
 function itemOfCall(call: Json): TurnItem {
   const tools = ['function', 'custom'].flatMap((name) => memberAt(call, name) ?? [])
   const [tool] = tools
-  // A call with two tools or two inputs is ambiguous, because readers can choose differently.
+  // A call with two tools or two inputs is ambiguous: programs may use either one.
   if (!isJsonObject(call) || !isJsonObject(tool) || tools.length > 1)
     return other('tool call', call, ANSWER)
   const inputs = ['arguments', 'input'].flatMap((name) => memberOf(tool, name) ?? [])

@@ -35,7 +35,7 @@ export type TurnStep = {
 /** One item of a request or of an answer, in the form in which items are compared. */
 export type TurnItem = {
   readonly step: TurnStep
-  /** Items with the same key mean the same. A key covers an id only if the id links items. */
+  /** Items with the same key mean the same. A key has an id only if other items refer to it. */
   readonly key: string
   /** The id that the provider gave the item. Null without an id. */
   readonly id: string | null
@@ -49,11 +49,11 @@ type ItemTraits = {
   readonly id?: string | null
   readonly isAnswer?: boolean
   readonly isOptional?: boolean
-  /** What the key covers instead of the text. */
+  /** Replaces the text in the key. */
   readonly compared?: Json
 }
 
-/** The key covers kind, name, and `compared`. Default of `compared`: the text. */
+/** Makes the key from kind, name and `compared`, which is the text by default. */
 export function itemOf(
   step: TurnStep,
   { id = null, isAnswer = false, isOptional = false, compared = step.text }: ItemTraits = {},
@@ -67,8 +67,8 @@ export function said(text: string, id: string | null, kind: 'said' | 'refused' =
 }
 
 /**
- * Thinking, which clients may leave out. `compared`: what clients send back unchanged, such as the
- * signature or the encrypted form.
+ * Makes an item of thinking, which clients may leave out. `compared`: what clients send back
+ * unchanged, such as the signature or the encrypted form.
  */
 export function thought(text: string, id: string | null, compared: Json): TurnItem {
   const shown = text === '' ? '[encrypted]' : text
@@ -82,7 +82,7 @@ export function toolName(group: Json | undefined, name: Json | undefined): strin
   return of === '' ? own : `${of}.${own}`
 }
 
-/** A call of a tool. Its id links it with the tool's answer, so the key covers the id. */
+/** A call of a tool. The key includes the id, because the tool's answer refers to the id. */
 export function called(
   name: string,
   text: string,

@@ -9,7 +9,7 @@ export type CallContent = {
   readonly response: JsonObject | null
 }
 
-/** What a request builds on. Calls are named by their place, from 0. */
+/** How a request relates to the calls before it. `call` is the number of a call, from 0. */
 export type CallRelation =
   /** The request contains no answer of an earlier call: a new or a compacted conversation. */
   | { readonly kind: 'starts' }
@@ -17,12 +17,12 @@ export type CallRelation =
   | { readonly kind: 'continues'; readonly call: number }
   /** The request is the same as that of `call`. */
   | { readonly kind: 'repeats'; readonly call: number }
-  /** The request contains the answer of `call`, but with another history: this is a break. */
+  /** The request contains the answer of `call`, but the history before this answer differs. */
   | { readonly kind: 'rewrites'; readonly call: number }
   /** The evidence leaves the request out. */
   | { readonly kind: 'left out' }
 
-/** A kind of item that only a model makes. No earlier call of the session made this item. */
+/** An item of a request that only a model makes, but that no earlier answer contains. */
 type ForeignAnswer = {
   /** The place of the item in its request. */
   readonly at: number
@@ -45,7 +45,7 @@ export type RelatedCall = {
 /**
  * Relates each request to an earlier call by its content. The parent of a request is the call whose
  * request and answer are the longest prefix of this request. Time and memory are linear in the size
- * of the calls, because an attacker can write them. Does NOT prove that a request has all of a
+ * of the calls, because calls are attacker-controlled. Does NOT prove that a request has the whole
  * conversation: a caller may leave out and change earlier content, and only visible changes are
  * reported.
  */
@@ -54,14 +54,14 @@ export function relateCalls(calls: readonly CallContent[]): readonly RelatedCall
   return calls.map((call, place) => known.relate(call, place))
 }
 
-/** The calls so far: conversations as paths in a tree, whose edges are keys of items. */
+/** The calls so far, as a tree. A path is a conversation. An edge is the key of an item. */
 class KnownCalls {
   private readonly edges = new Map<string, number>()
-  /** Places of calls. The key is the node at the end of the call's request and answer. */
+  /** Numbers of calls. The map's key is the node after the call's request and answer. */
   private readonly conversations = new Map<number, number>()
   /**
-   * Places of calls. The key has two nodes: at the end of the instructions, and at the end of the
-   * request.
+   * Numbers of calls. The map's key has two nodes: at the end of the instructions, and at the end
+   * of the request.
    */
   private readonly requests = new Map<string, number>()
   private readonly answers = new KnownAnswers()
@@ -180,7 +180,7 @@ class KnownAnswers {
     return calls.reduce<number | null>((newest, call) => Math.max(newest ?? call, call), null)
   }
 
-  /** Returns the answers in `items` that come from no call. Returns each only once. */
+  /** Returns the answers in `items` that no earlier call made. Returns each only once. */
   findForeign(items: readonly TurnItem[]): readonly ForeignAnswer[] {
     return items.flatMap((item, at) => {
       if (!item.isAnswer || this.isKnown(item) || this.reported.has(item.key)) return []
@@ -205,7 +205,7 @@ function isInstruction({ step: { kind, name } }: TurnItem): boolean {
   return kind === 'asked' && (name === 'system' || name === 'developer')
 }
 
-/** The items of all choices. If there are several, each begins with its number. */
+/** The items of all choices. Two or more choices each begin with an item for their number. */
 function withNumbers(choices: readonly (readonly TurnItem[])[]): readonly TurnItem[] {
   if (choices.length <= 1) return choices.flat()
   return choices.flatMap((items, at) => [

@@ -67,7 +67,7 @@ export function checkCalls(
   ]
 }
 
-/** Null if the call does not name a readable place. */
+/** Null if the call names no session, or its demands cannot be read. */
 type NamedPlace = SessionPlace | 'left out' | null
 
 function placeOf({ demands }: CheckedCall): NamedPlace {
@@ -123,7 +123,7 @@ function checkMissing(numbers: readonly (number | null)[]): Finding {
   const known = new Set(numbers.filter((n) => n !== null))
   const end = Math.max(-1, ...known)
   const missing = end + 1 - known.size
-  // The calls without a number may be the missing calls.
+  // Calls whose number is unknown may have the missing numbers.
   if (missing <= numbers.filter((n) => n === null).length) return `calls 0 to ${end}`
   const first = Array.from({ length: known.size + 1 }, (_, n) => n).find((n) => !known.has(n))
   const rest = missing === 1 ? '' : `, the first of ${missing}`

@@ -5,7 +5,7 @@ import type { TurnItem } from './items.ts'
 import { answersOfMessages, itemsOfMessages } from './messages-turns.ts'
 import { answersOfResponses, itemsOfResponses } from './responses-turns.ts'
 
-/** How a session reads the calls of one dialect. All input is attacker-controlled. */
+/** Reads the items of calls in one dialect. All input is attacker-controlled. */
 export type DialectTurns = {
   /** The items of a request's body, in their order. */
   itemsOf(body: JsonObject): readonly TurnItem[]

@@ -35,7 +35,7 @@ export type SessionReport = Judgement<SessionCheckName> & {
 
 export type SessionCallReport = {
   readonly report: BundleReport
-  /** What the request builds on. Null if the evidence of a call is invalid. */
+  /** How the request relates to earlier calls. Null if the evidence of a call is invalid. */
   readonly relation: CallRelation | null
 }
 
@@ -54,9 +54,9 @@ export type VerifySessionContext = {
  * parseExactJson. Never rejects because of the session. Rejects with PolicyError, and with errors
  * of `askChain`.
  *
- * Does NOT prove: what a tool did, because the caller sent the tool's answer; that no calls came
- * after the last call, unless the last call states this; that the caller made no calls outside of
- * the session, or another call with the same number; more than verifyBundle proves of each call.
+ * Does NOT prove more of a call than verifyBundle, or: what a tool did, because the caller sent the
+ * tool's answer; that no calls came after the last call, unless the last call states this; that the
+ * caller made no calls outside of the session, or another call with the same number.
  */
 export async function verifySession(
   json: Json,

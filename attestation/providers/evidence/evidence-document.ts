@@ -13,7 +13,7 @@ import { parseExactJson } from '../../json/parse-strict.ts'
 import type { Json } from '../../json/value.ts'
 import { parsedAs, refuseEvidence } from './evidence-codes.ts'
 
-/** Each kind is a form of the document that a provider serves. */
+/** Each kind is a format in which providers serve their attestation. */
 export const PROVIDER_KINDS = ['tinfoil', 'dstack', 'aci', 'nitro'] as const
 export type ProviderKind = (typeof PROVIDER_KINDS)[number]
 
@@ -24,7 +24,7 @@ export const EVIDENCE_PATHS: Readonly<Record<ProviderKind, string>> = {
   nitro: '/v1/attestation',
 }
 
-/** An answer to a GET request. Nothing proves that the host sent it. */
+/** An answer to a GET request. Nothing proves that it came from the host of `url`. */
 export type KeptResponse = {
   /** Absolute, https, as `URL` prints it. */
   readonly url: string
@@ -55,11 +55,11 @@ export type ProviderEvidence = {
   readonly block: NonceBlock | null
   /** All URLs are at `origin`. */
   readonly responses: readonly KeptResponse[]
-  /** Answers of the makers of hardware and code. Any host may have sent them. */
+  /** Signed data from the makers of hardware and code. The hosts of the URLs are not checked. */
   readonly collateral: readonly KeptResponse[]
 }
 
-/** Evidence of eight GPUs has about 300,000 bytes. */
+/** Real evidence of a machine with eight GPUs has about 300,000 bytes. */
 export const PROVIDER_EVIDENCE_BYTES_MAX = 4 * 1024 * 1024
 
 const RESPONSES_MAX = 8

@@ -22,8 +22,8 @@ export type ApplicationEvidence = {
 }
 
 /**
- * Judges the quote and the event log of a dstack machine: which application it runs, on which OS
- * image. `keysIn` returns the keys that the report data bind, and throws for other report data.
+ * Judges the quote and the event log of a dstack machine: they prove its application and OS image.
+ * `keysIn` returns the TLS keys that the report data prove, or throws ProviderEvidenceError.
  */
 export async function judgeApplication(
   judging: Judging,

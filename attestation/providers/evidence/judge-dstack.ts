@@ -84,7 +84,7 @@ function readFingerprint(json: Json): Uint8Array {
   return bytes
 }
 
-/** Services send JSON as a text or as a value. */
+/** Services send this JSON as a value, or as a string that contains the JSON. */
 export function jsonBytesOf(json: Json | undefined, name: string): Uint8Array {
   if (json === undefined || json === null) throw invalid(name, 'JSON, or its text')
   return encodeUtf8(typeof json === 'string' ? json : canonicalizeJson(json))
@@ -102,7 +102,7 @@ export function readCompose(tcbInfo: Json | undefined): Uint8Array | null {
 
 /**
  * Returns the document of MRCONFIGID form 3. `vmConfig` is an object, or the JSON text of an
- * object. Null for any other form, because the host can write anything there.
+ * object. Null for any other form, because the host can write anything into `vmConfig`.
  */
 export function readConfigDocument(vmConfig: Json | undefined): Uint8Array | null {
   try {
@@ -122,7 +122,7 @@ function readPayload(json: Json): Json | null {
   return memberAt(payload, 'evidence_list') ?? null
 }
 
-/** The report data is SHA-256( address || fingerprint ) and the nonce. */
+/** The first 32 bytes of the report data are SHA-256( address || fingerprint ). */
 function keysOf(answer: DstackAnswer | null, reportData: Uint8Array): KindFacts['tlsKeys'] {
   if (!answer?.fingerprint)
     throw refuseEvidence('tls_key_missing', 'expected the fingerprint of a TLS key')

@@ -7,7 +7,7 @@ import { ProviderEvidenceError } from '../provider-error.ts'
 import { parsedAs, refuseEvidence } from './evidence-codes.ts'
 import type { Judging } from './judging.ts'
 
-/** Twice the eight GPUs and four switches of a machine. */
+/** Twice the devices of one machine, which has eight GPUs and four switches. */
 const DEVICES_MAX = 24
 
 const { arrayOf, textOf } = formsOf('gpu_malformed')
@@ -27,7 +27,7 @@ export function readDevices(json: Json | undefined): readonly GpuEvidence[] {
 
 /**
  * Makes the check "GPU": every device signed evidence for the nonce. Returns the names of the
- * devices. `tie` is a text for people: what ties the devices to the machine.
+ * devices. `tie` describes, for people, what links the devices to the machine.
  */
 export async function judgeGpus(
   { evidence: { nonce }, terms, checks, at, add }: Judging,

@@ -24,7 +24,7 @@ export type HardwareFacts = {
   readonly measurements: Readonly<Record<string, string>>
   /** Null if a check of the TCB did not pass. */
   readonly tcb: ProviderTcb | null
-  /** The end of the collateral's validity, Unix milliseconds. Null if it does not end. */
+  /** The end of the collateral's validity, Unix milliseconds. Null if there is no end. */
   readonly endsAtMs: number | null
   /** Null for SEV-SNP. */
   readonly body: TdxBody | null
@@ -47,7 +47,7 @@ type HardwareJudgement = {
   readonly checks: readonly ProviderCheck[]
 }
 
-/** Judges the hardware without its report data, which the caller checks. */
+/** Judges the hardware, but not the report data. The caller checks the report data. */
 export async function judgeHardware(
   evidence: HardwareEvidence,
   demand: {
@@ -86,10 +86,10 @@ export async function judgeHardware(
   return { facts: facts && snpFactsOf(facts), checks: checks.filter(isJudged) }
 }
 
-/** Used if no chain was kept, so that the check of the chain fails. */
+/** Stands for a missing chain. The check of the chain fails for empty certificates. */
 const NO_CHAIN = { vek: new Uint8Array(), ask: new Uint8Array(), ark: new Uint8Array() }
 
-/** False for the check "report data": the check "key binding" replaces it. */
+/** False for the check "report data", because the caller checks the report data. */
 function isJudged({ name }: ProviderCheck): boolean {
   return name !== 'report data'
 }

@@ -22,7 +22,7 @@ import { checkWeights } from './model-weights.ts'
 
 type NitroAnswer = { readonly document: Uint8Array; readonly configuration: JsonObject }
 
-/** Judges the attestation document of another Affidavit, with its boot configuration. */
+/** Judges the attestation document and boot configuration of a provider that runs Affidavit. */
 export async function judgeNitro(judging: Judging): Promise<KindFacts> {
   const { evidence, terms, checks, at } = judging
   const answer = await checks.make('answer', () => {
@@ -122,7 +122,7 @@ function keysOf(
 }
 
 /**
- * True for a SubjectPublicKeyInfo (an algorithm and a bit string). A notary's key is only a point.
+ * True for a SubjectPublicKeyInfo (an algorithm and a bit string), not for a notary's bare point.
  */
 function isKeyInfo(bytes: Uint8Array): boolean {
   const { children = [] } = tryDecodeDer(new Uint8Array(bytes)) ?? {}

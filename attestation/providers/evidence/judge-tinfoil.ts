@@ -99,7 +99,7 @@ export async function judgeTinfoil(judging: Judging): Promise<KindFacts> {
   }
 }
 
-/** Names of checks, for TDX and then for SEV-SNP. */
+/** Names of checks: the first of TDX, the second of SEV-SNP. */
 const MEASUREMENTS = ['measurements', 'measurement']
 const DEBUG = ['TD attributes', 'debug and migration off']
 
@@ -161,8 +161,8 @@ function acceptedCode({ terms }: Judging, build: SigstoreFacts | null): Accepted
 }
 
 /**
- * Without a policy for build and firmware, the weights are only claimed: a build by anyone can
- * state any configuration, and any firmware can state the measurements of any build.
+ * Returns the weights as `provider_claimed` unless the policy restricts build and firmware. Anyone
+ * can sign a build with any configuration. Any firmware can state the measurements of any build.
  */
 function modelOf(
   { predicate, repository }: SigstoreFacts,

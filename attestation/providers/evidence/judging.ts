@@ -4,7 +4,7 @@ import type { ProviderEvidence } from './evidence-document.ts'
 import type { HardwareFacts, ProviderTcb } from './judge-hardware.ts'
 import type { CodeTerms, ProviderPolicy } from './provider-policy.ts'
 
-/** A TLS key that the hardware states. */
+/** A TLS key that the hardware evidence states. */
 export type BoundKey = {
   /** SHA-256 of the SubjectPublicKeyInfo, hex, as in `provider_keys`. */
   readonly spkiSha256: string
@@ -12,7 +12,7 @@ export type BoundKey = {
   readonly domain: string | null
 }
 
-/** The code that answered. Has only facts that a signature or a measurement shows. */
+/** The code that answered. A signature or a measurement proves each fact. */
 export type ProviderCode = {
   readonly by: 'release' | 'measurements' | 'application' | 'enclave'
   /** OWNER/NAME on GitHub. Null unless a signed build names it. */
@@ -73,7 +73,7 @@ export type Judging = {
   add(part: string, checks: readonly ProviderCheck[]): void
 }
 
-/** The terms of the policy. If there is no policy: the default terms, which demand no code. */
+/** The terms of the policy. Without a policy: the default terms, and `code` is null. */
 type ProviderTerms = Omit<ProviderPolicy, 'kind' | 'origins' | 'code'> & {
   readonly code: CodeTerms | null
 }
@@ -84,7 +84,7 @@ export const UNKNOWN_WEIGHTS: ProviderModel = {
   models: [],
 }
 
-/** The facts of evidence whose hardware was not established. */
+/** The facts if the hardware was not verified. */
 export const NO_KIND_FACTS: KindFacts = {
   tee: null,
   tcb: null,

@@ -1,4 +1,4 @@
-/** The policies that parseProviderPolicy returned. Any other object could lack a demand. */
+/** The policies that parseProviderPolicy returned. Any other object could lack a member. */
 const parsedPolicies = new WeakSet<object>()
 
 export function markParsed(policy: object): void {

@@ -32,7 +32,7 @@ export type RecordWeights = Pick<ProviderModel, 'weights' | 'reason'> & {
 
 /**
  * Returns what the evidence shows about the weights of the model that a record calls `id`. The
- * result is `hardware_proven` only if the measured list has this name exactly once.
+ * result is `hardware_proven` only if exactly one measured model has this name.
  */
 export function weightsOf({ weights, reason, models }: ProviderModel, id: string): RecordWeights {
   if (weights !== 'hardware_proven') return { weights, reason, measured: null }
@@ -43,9 +43,9 @@ export function weightsOf({ weights, reason, models }: ProviderModel, id: string
 }
 
 /**
- * Returns the weights that a signed build of Tinfoil measures. According to the build, the
- * measurement of the machine covers the command line. The command line has the hash of the
- * configuration, which names each model with the root hash of its disk.
+ * Returns the weights that a signed build of Tinfoil measures. The build states that the machine
+ * measures its command line. The command line has the hash of the configuration. The configuration
+ * names each model and the root hash of its disk.
  */
 export function weightsOfBuild(predicate: JsonObject): ProviderModel {
   const [cmdline, config] = [memberOf(predicate, 'cmdline'), memberOf(predicate, 'config')]
@@ -81,8 +81,8 @@ function textOf(base64: string): { readonly bytes: Uint8Array; readonly text: st
 
 const MEMBER = /^(?: {2}- | {4})([a-z]+): "?([A-Za-z0-9._/@-]+)"?$/
 /**
- * YAML ends a line at these characters. This parser does not, so it could read an item as part of a
- * comment.
+ * YAML also ends lines at these characters. This parser splits only at line feeds, so it refuses a
+ * text with such characters.
  */
 const OTHER_BREAK = /\r(?!\n)|[\u0085\u2028\u2029]/
 const DISK = /^([0-9a-f]{64})_[0-9]+_[0-9a-f-]{36}$/

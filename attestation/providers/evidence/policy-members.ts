@@ -57,7 +57,7 @@ const TDX_REGISTERS: Readonly<Record<string, keyof TdxMeasurements>> = {
   rtmr3: 'rtmr3',
 }
 
-/** If `exactly` is not empty, each set must have exactly these members. */
+/** Each set must have exactly the members `exactly`. If this is empty: one or more registers. */
 export function tdxSetsIn(
   json: Json | undefined,
   name: string,
@@ -75,7 +75,7 @@ export function tdxSetsIn(
   })
 }
 
-/** Checksums and metadata are texts. */
+/** `checksums` and `metadata` are strings in the JSON, and bytes in the result. */
 export function imagesIn(json: Json | undefined, name: string): readonly DstackImage[] {
   return policyList(json, name, (item, where) => {
     const image = policyObject(item, where, {

@@ -82,7 +82,7 @@ export type ProviderPolicy = {
   readonly origins: readonly string[]
   readonly maxAgeMs: number
   readonly needsBlock: boolean
-  /** If true, accepts an answer without a nonce (version 2 of Tinfoil's documents). */
+  /** True: a document without a nonce is accepted (version 2 of Tinfoil's documents). */
   readonly acceptsNoNonce: boolean
   readonly code: CodeTerms
   /** Null: TDX is refused. */
@@ -106,7 +106,7 @@ const DEFAULT_ROOTS: ProviderRoots = {
   isReplaced: false,
 }
 
-/** The strictest terms that accept any firmware. */
+/** The default terms. They are the strictest, except that they accept any firmware. */
 export const NO_TDX_TERMS: TdxTerms = {
   statuses: [],
   advisories: [],
@@ -115,7 +115,7 @@ export const NO_TDX_TERMS: TdxTerms = {
 }
 export const NO_SNP_TERMS: SnpTerms = { floors: null, needsRevocationList: true }
 
-/** Without a policy, hardware is checked, and no code is demanded. */
+/** The terms without a policy: hardware is checked, code is not. */
 export const NO_PROVIDER_POLICY: Omit<ProviderPolicy, 'kind' | 'origins' | 'code'> = {
   maxAgeMs: AGE_HOURS_MAX_DEFAULT * 3_600_000,
   needsBlock: false,

@@ -16,8 +16,8 @@ export type TinfoilDocument = {
   /** 32 bytes, hex. Null for version 2, which has no nonce. */
   readonly nonce: string | null
   /**
-   * Returns the keys that the report data bind. Throws ProviderEvidenceError for the report data of
-   * another document.
+   * Returns the keys that `reportData` proves. Throws ProviderEvidenceError if `reportData` belongs
+   * to another document.
    */
   keysIn(reportData: Uint8Array): TinfoilKeys
   readDevices(): readonly GpuEvidence[]
@@ -88,7 +88,7 @@ async function unpack(packed: Uint8Array<ArrayBuffer>): Promise<Uint8Array> {
       if (unpacked.length > REPORT_BYTES_MAX) break
     }
   } catch {
-    // The stream throws for data that are not gzip. The error depends on the engine.
+    // `packed` is not gzip. The error differs between engines, so the function throws its own.
   }
   await reader.cancel().catch(() => {})
   throw refuseEvidence('answer_malformed', `expected gzip of at most ${REPORT_BYTES_MAX} bytes`)

@@ -34,7 +34,7 @@ export type ProviderFacts = KindFacts & {
   readonly fetchedAtMs: number
   /** The evidence is not older than this block. Null if the nonce is random. */
   readonly block: NonceBlock | null
-  /** True if the policy replaces built-in roots, so the evidence is for development. */
+  /** True if the policy replaces built-in roots. Such evidence is for development. */
   readonly hasReplacedRoots: boolean
 }
 
@@ -50,13 +50,13 @@ const CLOCK_SKEW_MS = 300_000
 /**
  * Judges attacker-controlled evidence of a provider under `policy` at the time `at`, by formats.md.
  * The checks are those of EVIDENCE_CHECKS, and checks of the parts, such as `TDX: PCK chain`.
- * Accept the evidence only if `requireChecks(checks)` returns. A null policy demands no code: the
- * facts say what the hardware shows, and the check "code" stays open.
+ * Accept the evidence only if `requireChecks(checks)` returns. If the policy is null, the facts say
+ * what the hardware shows, but `requireChecks` throws.
  *
- * It proves that hardware of the kind ran this code, and that the code stated these TLS keys. It
- * does NOT prove that a key answered: compare `tlsKeys` with the receipt. It does NOT prove that
- * the block is on a chain, that the code is good, or who operates the machine. Throws only
- * PolicyError, for a fault in the call.
+ * It proves that hardware of this kind ran this code, and that the code stated these TLS keys. It
+ * does NOT prove that the answer came over one of these keys: compare `tlsKeys` with the receipt.
+ * It does NOT prove that the block is on a chain, that the code is good, or who operates the
+ * machine. Throws only PolicyError, for a fault in the call.
  *
  * @example
  * const { facts, checks } = await verifyProviderEvidence(bytes, policy, new Date(finishedAt))
@@ -120,7 +120,7 @@ const JUDGES: Readonly<Record<ProviderKind, (judging: Judging) => Promise<KindFa
   nitro: judgeNitro,
 }
 
-/** Does not make the checks of the kind, because the evidence is from another provider. */
+/** Records each check in KIND_CHECKS as not made, because the check "provider" did not pass. */
 async function leaveOpen({ make }: ProviderChecks<EvidenceCheckName>): Promise<KindFacts> {
   for (const name of KIND_CHECKS) await make(name, () => blockedBy('provider'))
   return NO_KIND_FACTS

@@ -10,13 +10,13 @@ import type { GpuEvidence } from './verify-gpu-evidence.ts'
 /** Evidence of one device, with the architecture that the sender states. */
 export type ArchivedGpuEvidence = GpuEvidence & { readonly arch: string }
 
-/** Maximum number of devices in one file: twice the eight GPUs and four switches of a machine. */
+/** Maximum number of devices in one file. One machine has eight GPUs and four switches. */
 const DEVICES_MAX = 24
 
 /**
- * Parses attacker-controlled JSON from NVIDIA's tools: an array of objects of arch, certificate
- * (base64 of PEM), evidence (base64), nonce (hex) and perhaps version. The nonce must be the nonce
- * in the evidence. Throws ProviderEvidenceError `answer_malformed`, or a code of rules 1 to 5.
+ * Parses attacker-controlled JSON from NVIDIA's tools: objects with arch, certificate (base64 of
+ * PEM), evidence (base64), nonce (hex) and an optional version. The nonce must be the nonce in the
+ * evidence. Throws ProviderEvidenceError `answer_malformed`, or a code of rules 1 to 5.
  */
 export function parseGpuEvidence(bytes: Uint8Array): readonly ArchivedGpuEvidence[] {
   const { arrayOf } = formsOf('answer_malformed')

@@ -26,7 +26,7 @@ export const NRAS_CHECKS = {
 
 export type NrasCheckName = keyof typeof NRAS_CHECKS
 
-/** Each rule of rules.md has one check. */
+/** The check that each rule of rules.md belongs to. */
 export const NVIDIA_RULES = {
   1: 'evidence layout',
   2: 'evidence layout',
@@ -47,7 +47,7 @@ export const NVIDIA_RULES = {
 
 export type NvidiaRule = keyof typeof NVIDIA_RULES
 
-/** Each code has one rule. Codes are stable. */
+/** The rule that each code belongs to. Codes are stable. */
 export const NVIDIA_CODES = {
   evidence_size: 1,
   evidence_truncated: 1,

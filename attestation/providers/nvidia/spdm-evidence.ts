@@ -20,11 +20,11 @@ export type SpdmEvidence = {
   /** The nonce of the request. The caller chose it. */
   readonly nonce: Uint8Array
   readonly slot: number
-  /** Digests of 48 bytes by index from 1. Only NVIDIA knows the right values. */
+  /** Digests of 48 bytes by index from 1. Only NVIDIA knows the digests of good firmware. */
   readonly measurements: ReadonlyMap<number, Uint8Array>
   /** Such as `590.12`. Null for switches. */
   readonly driver: string | null
-  /** The bytes that the device sent. */
+  /** The raw bytes of the VBIOS version. Null if the evidence has no such field. */
   readonly vbios: Uint8Array | null
   /** The device's root of trust runs firmware with this digest. Null for switches. */
   readonly firmwareId: Uint8Array | null
@@ -99,7 +99,7 @@ function startsWith(bytes: Uint8Array, head: readonly number[]): boolean {
   return head.every((byte, index) => bytes[index] === byte)
 }
 
-/** Blocks have the form of DMTF, with a SHA-384 digest. Indexes ascend from 1. */
+/** Reads the next block: DMTF's form, a SHA-384 digest, and the next index (from 1). */
 function addBlock(measurements: Map<number, Uint8Array>, reader: FieldReader): void {
   const [index, specification] = [reader.number(1), reader.number(1)]
   const size = reader.number(2)

@@ -39,7 +39,7 @@ export function parseTokenKeys(bytes: Uint8Array): TokenKeys {
 
 /** RFC 7519, RFC 7515 section 7.1. Nothing is verified. */
 export type Token = {
-  /** The ASCII of the whole token. */
+  /** The whole token as received, which is ASCII. */
   readonly text: string
   readonly kid: string
   readonly claims: JsonObject
@@ -68,7 +68,7 @@ export function decodeToken(text: string): Token {
   }
 }
 
-/** Throws ProviderEvidenceError unless the key that the token names signed the token. */
+/** Throws ProviderEvidenceError unless the signature is valid for the key that `kid` names. */
 export async function verifyToken(token: Token, keys: TokenKeys): Promise<void> {
   const point = keys.get(token.kid)
   if (point === undefined)

@@ -35,7 +35,7 @@ export type GpuPolicy = {
 type GpuFacts = Omit<SpdmEvidence, 'signed' | 'signature'> & {
   /** The leaf's name, such as `GH100 A01 GSP FMC LF`. */
   readonly device: string
-  /** True for a switch, which computes nothing. */
+  /** True for a switch, false for a GPU. */
   readonly isSwitch: boolean
   /** SHA-256 of the leaf. Each device has its own leaf. */
   readonly certificateSha256: Uint8Array
@@ -137,7 +137,7 @@ async function verifySignature(
     throw refuseGpu('signature_invalid', "expected a signature by the device's key")
 }
 
-/** Rule 8. Switches report no firmware id, although their certificates name one. */
+/** Rule 8. Waived for a switch, whose evidence has no firmware id. */
 function checkFirmwareId(
   { firmwareId }: SpdmEvidence,
   { opaque, subject }: Certificate,

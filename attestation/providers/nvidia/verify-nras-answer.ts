@@ -16,7 +16,7 @@ import { decodeToken, parseTokenKeys, type Token, type TokenKeys, verifyToken } 
 
 /** Both bodies are attacker-controlled. */
 export type NrasEvidence = {
-  /** A JSON array of `["JWT", overall]` and an object with a token for each device. */
+  /** A JSON array of two items: `["JWT", overall]`, and an object with one token per device. */
   readonly answer: Uint8Array
   /** The service's `.well-known/jwks.json` at the time of the answer. */
   readonly keySet: Uint8Array
@@ -39,7 +39,7 @@ type NrasDevice = {
   readonly vbios: string | null
 }
 
-/** `devices` is null unless all tokens belong together. */
+/** `devices` is null unless the check "device tokens" passed. */
 type NrasJudgement = {
   readonly devices: readonly NrasDevice[] | null
   readonly checks: readonly ProviderCheck<NrasCheckName>[]
@@ -143,7 +143,7 @@ function secondsOf({ claims }: Token, name: 'nbf' | 'exp'): number {
   throw refuseGpu('token_malformed', `expected ${name} in seconds`)
 }
 
-/** Rule 11: the overall token names exactly the devices, each with a SHA-256. */
+/** Rule 11: the overall token has a SHA-256 for each device's token, and no others. */
 function digestsOf({
   overall: { claims },
   devices,

@@ -22,9 +22,9 @@ import type { SigstoreTrust } from './sigstore-trust.ts'
 type TrustedLog = { readonly key: EcdsaKey; readonly id: Uint8Array }
 
 /**
- * Verifies that a trusted log promised to include the bundle's entry (the signed entry timestamp of
- * Rekor, API version 1), and that the entry has the bundle's statement, signature and certificate.
- * So the signature existed at the entry's time. Throws ProviderEvidenceError.
+ * Verifies that a trusted log signed a promise to include the bundle's entry (the signed entry
+ * timestamp, Rekor API version 1), and that the entry has the bundle's statement, signature and
+ * certificate. The signature existed at the entry's time. Throws ProviderEvidenceError.
  */
 export async function verifyLogEntry(
   bundle: SigstoreBundle,
@@ -86,8 +86,8 @@ function isPemOf(base64: unknown, certificate: Uint8Array): boolean {
 }
 
 /**
- * Verifies that the entry is in the tree of a head that `log` signed (a checkpoint, C2SP
- * tlog-checkpoint). Throws ProviderEvidenceError.
+ * Verifies that the entry is in the log's tree, under a tree head that `log` signed (a checkpoint,
+ * C2SP tlog-checkpoint). Throws ProviderEvidenceError.
  */
 export async function verifyLogInclusion(
   { proof, body }: LogEntry,

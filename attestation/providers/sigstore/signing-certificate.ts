@@ -18,7 +18,7 @@ import { ANY_TAG, type CodeIdentity, type SigstoreTrust } from './sigstore-trust
 
 type SigningCertificate = { readonly fields: CertificateFields; readonly key: EcdsaKey }
 
-/** Who built the code, as GitHub stated to Fulcio. */
+/** The builder of the code. GitHub stated these values to Fulcio. */
 export type CodeBuilder = {
   /** OWNER/NAME. */
   readonly repository: string
@@ -36,8 +36,8 @@ const FULCIO = '1.3.6.1.4.1.57264.1'
 const CODE_SIGNING = '300a06082b06010505070303'
 
 /**
- * Extensions that are not parsed as DER: names, usages, and all outside 2.5.29. Fulcio's first
- * extensions are not DER.
+ * Extensions that are not parsed as DER: the names, the usages, and each type outside 2.5.29.
+ * Fulcio's oldest extensions are not DER.
  */
 const LEAF = {
   isOpaque: (type: string) => type === NAMES || type === USAGES || !type.startsWith('2.5.29.'),

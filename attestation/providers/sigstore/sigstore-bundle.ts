@@ -5,7 +5,7 @@ import { type Json, memberAt } from '../../json/value.ts'
 import { orRefuse } from '../provider-error.ts'
 import { refuseBundle, type SigstoreCode } from './sigstore-codes.ts'
 
-/** A log's promise and proof that it has an entry (Rekor, API version 1). */
+/** An entry of a log, with the log's promise and proof of inclusion (Rekor, API version 1). */
 export type LogEntry = {
   readonly kind: string
   readonly version: string
@@ -113,7 +113,7 @@ function hashOf(json: Json | undefined, name: string): Uint8Array {
   return bytes
 }
 
-/** The JSON of protocol buffers writes numbers of 64 bits as text. */
+/** Protocol Buffers write 64-bit numbers as strings in JSON. */
 function numberOf(json: Json | undefined, name: string): number {
   const text = textOf(json, name)
   const value = /^(?:0|[1-9][0-9]{0,15})$/.test(text) ? Number(text) : Number.NaN

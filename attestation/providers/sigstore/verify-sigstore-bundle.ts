@@ -38,12 +38,12 @@ type SigstoreJudgement = {
 /**
  * Judges an attacker-controlled Sigstore bundle (its JSON value): did a workflow of the accepted
  * repository, at an accepted ref, sign a statement about an artifact, and does a trusted log have
- * the entry? Accept the bundle only if `requireChecks(checks)` returns. With a null `identity`, any
- * builder is accepted, and the check "identity" stays open.
+ * the entry? Accept the bundle only if `requireChecks(checks)` returns. If `identity` is null, the
+ * check "identity" is not made.
  *
  * It proves who built the artifact, as GitHub states, and that a public log has the build. It does
  * NOT prove that the artifact was made from the source, or that a certificate log has the
- * certificate. Such a log would show if the authority issued a false certificate.
+ * certificate.
  */
 export async function verifySigstoreBundle(
   json: Json,

@@ -10,7 +10,7 @@ import { refuseReport } from './snp-rules.ts'
 import { SNP_PRODUCTS, type SnpProduct } from './tcb.ts'
 import { isAmdExtension } from './vek-claims.ts'
 
-/** DER. */
+/** Each certificate is DER. */
 export type SnpCertificates = {
   /** For the key that signed the report: a VCEK or a VLEK. */
   readonly vek: Uint8Array
@@ -79,7 +79,7 @@ export async function verifySnpLinks({ vek, ask, ark }: SnpChain): Promise<void>
   throw refuseReport('certificate_signature_invalid', message)
 }
 
-/** Rule 12. Never rejects. */
+/** Rule 12. The promise never rejects. */
 export async function isSignedByChain(
   { signed: data, signature }: SnpReport,
   { point }: Pick<SnpChain, 'point'>,
@@ -137,7 +137,7 @@ function isOpaque(type: string): boolean {
 
 const NO_USAGE = { digitalSignature: false, keyCertSign: false, cRLSign: false }
 
-/** Keyed by the extension's bytes. AMD's ASKs have a trailing zero bit, although DER forbids it. */
+/** By the extension's bytes (hex). AMD's ASKs write a zero bit at the end, which DER forbids. */
 const KEY_USAGES: Readonly<Record<string, CertificateFields['keyUsage']>> = {
   '03020106': { ...NO_USAGE, keyCertSign: true, cRLSign: true },
   '03020204': { ...NO_USAGE, keyCertSign: true },
@@ -146,7 +146,7 @@ const KEY_USAGES: Readonly<Record<string, CertificateFields['keyUsage']>> = {
   '03020780': { ...NO_USAGE, digitalSignature: true },
 }
 
-/** VCEKs and VLEKs have authorities of different names under one root. */
+/** The authority's name is SEV-PRODUCT for a VCEK, and SEV-VLEK-PRODUCT for a VLEK. */
 function checkNames(
   { ask, vek }: Pick<SnpChain, 'ask' | 'vek'>,
   { signer, rootProduct }: Pick<SnpReport, 'signer'> & Pick<SnpChain, 'rootProduct'>,

@@ -7,7 +7,7 @@ import { refuseReport } from './snp-rules.ts'
 import { decodeTcb, findBelow, productOfCpu, type SnpProduct, type TcbVersion } from './tcb.ts'
 import { hardwareIdOfVek, productOfVek, providerOfVek, tcbOfVek } from './vek-claims.ts'
 
-// Each check here throws ProviderEvidenceError if it fails. rules.md has the rules by number.
+// The checks in this file throw ProviderEvidenceError if they fail. rules.md lists the rules.
 
 export type SnpTcbs = Readonly<Record<keyof SnpReport['tcb'], TcbVersion>>
 
@@ -50,9 +50,7 @@ export function checkTcb(
   return established(tcbs, `reported ${describeTcb(tcbs.reported)}`)
 }
 
-/**
- * Rule 15. Waived for a masked chip id (all zeros), and for a VLEK, because it belongs to no chip.
- */
+/** Rule 15. Waived for a VLEK, which no chip owns, and for a masked chip id (all zeros). */
 export function checkChip(
   { chipId, signer }: SnpReport,
   { vek, rootProduct }: SnpChain,

@@ -17,8 +17,8 @@ export type SnpPolicy = {
   /** The privilege level that must have asked for the report, 0 to 3. Default 0, the highest. */
   readonly vmpl?: number
   /**
-   * The lowest accepted reported, committed and launch TCB, by product. If floors are given, a
-   * product without a floor is refused. Default: not checked.
+   * The lowest accepted TCB by product, for the reported, the committed and the launch TCB. If a
+   * policy has floors, a product without a floor is refused. Default: not checked.
    */
   readonly floors?: Readonly<Partial<Record<SnpProduct, TcbVersion>>>
   /** The trusted ARKs. Default AMD_ROOTS. */
@@ -27,7 +27,7 @@ export type SnpPolicy = {
   readonly needsRevocationList?: boolean
 }
 
-/** A member that is null is not checked. */
+/** Null in a member: the report is not checked for this member. */
 export type ResolvedSnpPolicy = {
   readonly measurements: readonly Uint8Array[] | null
   readonly hostData: readonly Uint8Array[] | null
@@ -49,8 +49,8 @@ export const AMD_ROOTS: SnpRoots = {
 }
 
 /**
- * Sets the defaults, and checks every member: a wrong value from JavaScript would demand nothing.
- * Throws PolicyError.
+ * Sets the defaults. Checks the type of every member, because a wrong type could switch off a
+ * check. Throws PolicyError.
  */
 export function resolveSnpPolicy(given: SnpPolicy): ResolvedSnpPolicy {
   const policy = optionsOf(given, OPTIONS, 'the policy of a report')
@@ -84,7 +84,7 @@ const OPTIONS: Readonly<Record<keyof SnpPolicy, true>> = {
   needsRevocationList: true,
 }
 
-/** Refuses an empty list: the lookup of its items has probably failed. */
+/** Refuses an empty list, because it probably comes from a failed lookup. */
 function demandAllowlist(name: string, list: unknown, bytes: number): void {
   const isWhole = isListOf(list, (item) => isBytesOf(item, bytes)) && list.length > 0
   demand(isWhole, `${name} to be one or more Uint8Arrays of ${bytes} bytes`)
@@ -105,7 +105,7 @@ function demandByProduct(
   demand(isWhole, `${name} by the products ${SNP_PRODUCTS.join(', ')}`)
 }
 
-/** Every part of the product must have a value: a missing part would demand nothing. */
+/** Every part of the product must have a value, because a missing part would not be checked. */
 function isFloor(value: unknown, product: SnpProduct): boolean {
   if (!hasOwnMembersAlone(value)) return false
   const parts = Object.keys(TCB_LAYOUTS[product])

@@ -2,14 +2,14 @@ import { concatBytes } from '../../bytes.ts'
 import { isSignatureInRange, P384 } from '../../nitro/ecdsa.ts'
 import { refuseReport } from './snp-rules.ts'
 
-/** The same for all versions. */
+/** Reports of all versions have this size. */
 const SNP_REPORT_BYTES = 1184
 /** The signature covers this many bytes from the start of the report. */
 const SIGNED_BYTES = 0x2a0
 
 const VERSION_MIN = 2
 const VERSION_MAX = 5
-/** The first versions with CPUID and with the mitigation vectors. */
+/** Reports have CPUID from version 3 on, and mitigation vectors from version 4 on. */
 const VERSION_CPUID = 3
 const VERSION_MITIGATIONS = 4
 
@@ -87,7 +87,7 @@ export type SnpReport = {
   /** 8 bytes each, little-endian. Null before version 4. */
   readonly mitigations: { readonly launch: Uint8Array; readonly current: Uint8Array } | null
   readonly signed: Uint8Array<ArrayBuffer>
-  /** r || s, big-endian, 96 bytes, both in range. */
+  /** r || s, big-endian, 96 bytes. Both numbers are in the range of ECDSA. */
   readonly signature: Uint8Array<ArrayBuffer>
 }
 
@@ -148,7 +148,7 @@ export function decodeSnpReport(bytes: Uint8Array): SnpReport {
   }
 }
 
-/** Each range is an offset and an exclusive end. */
+/** A range has the offset of its first byte, and the offset after its last byte. */
 function checkReserved(report: Uint8Array, version: number): void {
   const ranges: readonly (readonly [number, number])[] = [
     [0x4c, 0x50],
@@ -163,7 +163,7 @@ function checkReserved(report: Uint8Array, version: number): void {
       throw refuseReport('report_reserved', `expected zeros from byte ${start} to ${end - 1}`)
 }
 
-/** Bits 0 to 25 have a meaning. Bit 17 is reserved and one. */
+/** Bits above 25 must be 0. Bit 17 is reserved and must be 1. */
 function decodePolicy(view: DataView): GuestPolicy {
   const bits = view.getUint32(0x08, true)
   const has = (bit: number) => ((bits >>> bit) & 1) === 1
@@ -184,7 +184,7 @@ function decodePolicy(view: DataView): GuestPolicy {
   }
 }
 
-/** Bits 0 to 7 have a meaning. Turin's firmware sets bit 6. */
+/** Bits 0 to 7 are defined. Turin's firmware sets bit 6. */
 const PLATFORM_BITS = 0xff
 
 function decodePlatform(view: DataView): PlatformInfo {

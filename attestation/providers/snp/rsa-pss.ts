@@ -6,7 +6,7 @@ import { refuseReport } from './snp-rules.ts'
 
 /**
  * DER, in hex, of RSASSA-PSS with SHA-384, MGF1 with SHA-384 and 48 bytes of salt (RFC 4055 section
- * 3.1). AMD's authorities write the default trailer field, which DER leaves out.
+ * 3.1). AMD's authorities also write the default trailer field, which DER forbids.
  */
 const SHA384 = '300d06096086480165030402020500'
 const MGF1 = `301a06092a864886f70d010108${SHA384}`
@@ -39,7 +39,7 @@ export function checkRsaKey(publicKey: DerNode, where: string): void {
     publicKey.children.length === 2 &&
     algorithm?.children.length === 2 &&
     parameters?.tag === DER_TAGS.null
-  // The modulus has its highest bit set, so a zero byte comes before it.
+  // DER puts a zero byte before a modulus whose highest bit is set.
   const hasSize =
     modulus?.content.length === MODULUS_BYTES + 1 &&
     modulus.content[0] === 0 &&
@@ -66,8 +66,7 @@ function importPssKey({ publicKey: { encoding } }: CertificateFields) {
 
 /**
  * True if the key of `issuer` made the signature: RSASSA-PSS, SHA-384, MGF1 with SHA-384, exactly
- * 48 bytes of salt (RFC 8017 section 8.1.2). Never rejects: returns false if WebCrypto refuses the
- * input.
+ * 48 bytes of salt (RFC 8017 section 8.1.2). Also false if WebCrypto refuses the input.
  */
 export async function verifyPss(
   issuer: CertificateFields,

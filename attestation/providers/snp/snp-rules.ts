@@ -19,7 +19,7 @@ export const SNP_CHECKS = {
 
 export type SnpCheckName = keyof typeof SNP_CHECKS
 
-/** Each rule of rules.md has one check. */
+/** The check that each rule of rules.md belongs to. */
 export const SNP_RULES = {
   1: 'report layout',
   2: 'report layout',
@@ -46,7 +46,7 @@ export const SNP_RULES = {
 
 export type SnpRule = keyof typeof SNP_RULES
 
-/** Each code has one rule. Codes are stable. */
+/** The rule that each code belongs to. Codes are stable. */
 export const SNP_CODES = {
   report_size: 1,
   report_version: 2,

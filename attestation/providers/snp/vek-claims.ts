@@ -3,7 +3,7 @@ import { tryDecodeDer } from '../try-decode-der.ts'
 import { refuseReport, type SnpCode } from './snp-rules.ts'
 import { SNP_PRODUCTS, type SnpProduct, TCB_LAYOUTS, type TcbVersion } from './tcb.ts'
 
-/** Of AMD's extensions, only the hardware id is not DER. */
+/** Object identifier of AMD's extensions. Their values are DER, except the hardware id. */
 const AMD_ARC = '1.3.6.1.4.1.3704.1.'
 const PRODUCT = `${AMD_ARC}2`
 const HARDWARE_ID = `${AMD_ARC}4`
@@ -20,7 +20,7 @@ export function isAmdExtension(type: string): boolean {
   return type.startsWith(AMD_ARC)
 }
 
-/** The values of AMD's extensions in a certificate, by type (AMD 57230, section 3.1). */
+/** The values of AMD's extensions, by object identifier (AMD 57230, section 3.1). */
 type Values = ReadonlyMap<string, Uint8Array<ArrayBuffer>>
 
 /** Rule 13. `Milan-B0` is a stepping of Milan. Throws ProviderEvidenceError. */
@@ -56,7 +56,7 @@ export function tcbOfVek(values: Values, product: SnpProduct): TcbVersion {
   }
 }
 
-/** An INTEGER from 0 to 255. From 128 on it has two bytes. */
+/** An INTEGER from 0 to 255. DER writes 128 and more as two bytes. */
 function byteOf(value: Uint8Array<ArrayBuffer> | undefined, part: string): number {
   const node = value === undefined ? null : tryDecodeDer(value)
   const digits = node?.tag === DER_TAGS.integer ? node.content : new Uint8Array()
@@ -67,8 +67,8 @@ function byteOf(value: Uint8Array<ArrayBuffer> | undefined, part: string): numbe
 }
 
 /**
- * Rule 15: the first 8 bytes of the chip's id for Turin, all 64 for other products. Null for a
- * certificate without a chip. Throws ProviderEvidenceError.
+ * Rule 15: the first 8 bytes of the chip's id for Turin, all 64 for other products. Null if the
+ * certificate has no hardware id. Throws ProviderEvidenceError.
  */
 export function hardwareIdOfVek(values: Values, product: SnpProduct): Uint8Array | null {
   const value = values.get(HARDWARE_ID)

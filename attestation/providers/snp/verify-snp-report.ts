@@ -61,9 +61,9 @@ type SnpJudgement = {
  * Judges an attacker-controlled AMD SEV-SNP report under `policy` at the time `at`: all checks of
  * rules.md, in their order. Accept the report only if `requireChecks(checks)` returns.
  *
- * It proves which launch measurement the code has, and NOT that the code is good. Unless
- * REPORT_DATA ties a nonce or a key, it does NOT prove that the report is new, or that the caller
- * talks to that guest. Throws only PolicyError, for a fault in the call.
+ * It proves the launch measurement, and NOT that the code is good. Without a nonce in REPORT_DATA,
+ * the report can be old. Without a key in REPORT_DATA, the caller may talk to another guest. Throws
+ * only PolicyError, for a fault in the call.
  *
  * @example
  * const evidence = { report, vek, ask, ark, revocationList }
@@ -111,7 +111,7 @@ async function establish(
   const chain = await make('certificate chain', async () => {
     if (report === null) return blockedBy('report layout')
     const read = await readSnpChain(evidence, { ...demanded, signer: report.signer })
-    // Started first, since it takes longest. The result counts only if the links are valid too.
+    // Starts first, because it is slow. `holds` is read only if verifySnpLinks does not throw.
     holds = isSignedByChain(report, read)
     await verifySnpLinks(read)
     return established(read, `${report.signer} by the ARK of ${read.rootProduct}`)

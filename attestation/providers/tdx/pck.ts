@@ -32,8 +32,8 @@ export type Pck = {
 }
 
 /**
- * The type of the SGX extensions, which only PCK certificates have. Their value contains the DER
- * type ENUMERATED.
+ * Object identifier of the SGX extensions, which only PCK certificates have. Their value has an
+ * ENUMERATED.
  */
 const SGX_EXTENSIONS = '1.2.840.113741.1.13.1'
 
@@ -67,8 +67,8 @@ export async function verifyPck(
 }
 
 /**
- * Reads from an attacker-controlled PCK certificate (DER) which collateral it needs. `authority` is
- * the CA of Intel that issued the certificate. Verifies nothing. Throws ProviderEvidenceError.
+ * Reads an attacker-controlled PCK certificate (DER). Returns its FMSPC, and the CA of Intel that
+ * issued it: both select the collateral. Verifies nothing. Throws ProviderEvidenceError.
  */
 export async function readPckClaims(
   der: Uint8Array<ArrayBuffer>,
@@ -99,7 +99,7 @@ function parseExtension(bytes: Uint8Array<ArrayBuffer>): PckExtension {
 
 const COMPONENT_ARCS = Array.from({ length: 16 }, (_, index) => `${index + 1}`)
 
-/** Reads a list of types and values. The key of a value is the part of its type after `prefix`. */
+/** Reads pairs (identifier, value). Keys of the result are the identifiers without `prefix`. */
 function valuesOf(node: DerNode | undefined, prefix: string): ReadonlyMap<string, DerNode> {
   const values = new Map<string, DerNode>()
   for (const { tag, children } of node?.tag === DER_TAGS.sequence ? node.children : []) {

@@ -15,7 +15,7 @@ export type TdxBody = {
   readonly mrSeam: Uint8Array
   readonly mrSignerSeam: Uint8Array
   readonly seamAttributes: Uint8Array
-  /** 8 bytes in the order of the quote. The first bit of the first byte is DEBUG. */
+  /** 8 bytes in the order of the quote. The lowest bit of byte 0 is DEBUG. */
   readonly tdAttributes: Uint8Array
   readonly xfam: Uint8Array
   /** 48 bytes, like all measurements. */
@@ -46,9 +46,9 @@ export type QeReport = {
 export type TdxQuote = {
   readonly version: 4 | 5
   readonly body: TdxBody
-  /** The attestation key signed header and body. */
+  /** The header and the body, which the attestation key signed. */
   readonly signed: Uint8Array<ArrayBuffer>
-  /** r || s, big-endian, like all signatures here. */
+  /** r || s, big-endian, like `qeSignature`. */
   readonly signature: Uint8Array<ArrayBuffer>
   /** x || y. */
   readonly attestationKey: Uint8Array<ArrayBuffer>
@@ -61,8 +61,8 @@ export type TdxQuote = {
 
 /**
  * Decodes an attacker-controlled quote: version 4 or 5, ECDSA P-256, TDX, Intel's quoting enclave,
- * a PCK chain of three certificates. Every length must be exact. Ignores bytes after the declared
- * end, since services add padding. Verifies no signature. Throws ProviderEvidenceError.
+ * three certificates. Every length must be exact. Ignores bytes after the declared end, since
+ * services add padding. Verifies no signature. Throws ProviderEvidenceError.
  */
 export function decodeTdxQuote(given: Uint8Array): TdxQuote {
   if (given.length < HEADER_BYTES + BODY_BYTES['1.0'] || given.length > TDX_QUOTE_BYTES_MAX)

@@ -21,11 +21,11 @@ export type TcbVerdict = {
   readonly status: TcbStatus
   /** Intel's security advisories that concern the level, such as INTEL-SA-00837. */
   readonly advisories: readonly string[]
-  /** The level was current at this time, Unix milliseconds. */
+  /** Intel's date of the level, Unix milliseconds. */
   readonly tcbDateMs: number
 }
 
-/** An SVN of `isvSvn` or more reaches the level. */
+/** Modules and enclaves with an SVN of at least `isvSvn` reach the level. */
 export type SvnLevel = TcbVerdict & { readonly isvSvn: number }
 
 export type PlatformLevel = TcbVerdict & {
@@ -36,7 +36,7 @@ export type PlatformLevel = TcbVerdict & {
 
 /** The signer and attributes that a TDX module must have. Lower-case hex, like all hex here. */
 export type TdxModuleIdentity = {
-  /** 48 bytes. */
+  /** The signer and attributes that a TDX module must have, in lower-case hex. */
   readonly mrSigner: string
   /** 8 bytes. Only bits that are set in the mask count. */
   readonly attributes: string
@@ -55,11 +55,11 @@ type Issue = {
 export type TcbInfo = Issue & {
   readonly id: string
   readonly version: number
-  /** 0: levels are compared component by component. */
+  /** 0 means that levels are compared component by component. */
   readonly tcbType: number
   readonly fmspc: string
   readonly pceId: string
-  /** Identity of module version 0. */
+  /** The identity of TDX modules of version 0. */
   readonly tdxModule: TdxModuleIdentity
   /** Identities of other module versions, by id: `TDX_01` is version 1. */
   readonly moduleIdentities: ReadonlyMap<
@@ -226,5 +226,5 @@ const DATE = {
   form: /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/,
   expectation: 'a time as YYYY-MM-DDThh:mm:ssZ',
 }
-/** Shown to people, so control characters are not allowed. */
+/** Without control characters, because people read these names. */
 const ADVISORY = { form: /^[A-Za-z0-9-]{1,64}$/, expectation: 'the name of an advisory' }

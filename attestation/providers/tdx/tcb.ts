@@ -34,7 +34,7 @@ export function matchQuotingEnclave(report: QeReport, identity: QeIdentity): Svn
 
 /**
  * Returns the first level whose SGX components, PCESVN and TDX components the platform reaches. TDX
- * components 0 and 1 are SVN and version of the TDX module. They are compared here only for version
+ * components 0 and 1 (the SVN and version of the TDX module) are compared only for module version
  * 0: matchModule judges later versions. Throws ProviderEvidenceError.
  */
 export function matchPlatform(
@@ -102,7 +102,7 @@ function checkModule(
     throw tdxFault('module_attributes', 'expected the SEAMATTRIBUTES of the module identity')
 }
 
-/** `expected` and `mask` are hex of as many bytes as `value`. */
+/** `expected` and `mask` are hex. They have as many bytes as `value`. */
 function equalUnderMask(value: Uint8Array, expected: string, mask: string): boolean {
   const [bits, masks] = [decodeHex(expected), decodeHex(mask)]
   return value.every((byte, index) => {

@@ -4,7 +4,7 @@ import type { TdxBody } from './quote.ts'
 import { tdxFault } from './tdx-codes.ts'
 import type { BitRules, ResolvedTdxPolicy, TdxMeasurements } from './tdx-policy.ts'
 
-// Each check here throws ProviderEvidenceError if it fails.
+// The checks in this file throw ProviderEvidenceError if they fail.
 
 /** If DEBUG (in byte 0) is set, the host can read the TD's memory. */
 export function checkTdAttributes(

@@ -3,7 +3,7 @@ import { hasOwnMembersAlone, ownMembers } from '../../own-members.ts'
 import { demand, isBytesOf, isListOf, optionsOf } from '../policy-options.ts'
 import { TCB_STATUSES, type TcbStatus } from './tcb-info.ts'
 
-/** Measurements of a TD, 48 bytes each. Only the given members are compared. */
+/** Measurements of a TD, 48 bytes each. A member that is left out is not compared. */
 export type TdxMeasurements = {
   readonly mrTd?: Uint8Array
   readonly rtmr0?: Uint8Array
@@ -34,8 +34,8 @@ export type TdxPolicy = {
   /** Advisories that are accepted where a status is not UpToDate. Default []. */
   readonly advisories?: readonly string[]
   /**
-   * The lowest accepted tcbEvaluationDataNumber of the collateral. Older collateral lacks a
-   * recovery of the TCB. Default EVALUATION_NUMBER_MIN_DEFAULT.
+   * The lowest accepted tcbEvaluationDataNumber of the collateral. Collateral with a lower number
+   * is from before a TCB recovery. Default EVALUATION_NUMBER_MIN_DEFAULT.
    */
   readonly evaluationNumberMin?: number
   /** Rules for TDATTRIBUTES, whose first byte must be zero. Default TD_ATTRIBUTES_DEFAULT. */
@@ -57,8 +57,8 @@ export const INTEL_ROOT_SHA256 = decodeHex(
 export const EVALUATION_NUMBER_MIN_DEFAULT = 18
 
 /**
- * SEPT_VE_DISABLE (bit 28) must be set. PKS (30), KL (31) and PERFMON (63) may be set. Each other
- * bit is reserved, or allows others to read or move the TD.
+ * SEPT_VE_DISABLE (bit 28) must be set. PKS (30), KL (31) and PERFMON (63) may be set. The other
+ * bits are reserved, or allow debugging or migration of the TD.
  */
 const TD_ATTRIBUTES_DEFAULT: BitRules = {
   required: 1n << 28n,
@@ -68,7 +68,7 @@ const TD_ATTRIBUTES_DEFAULT: BitRules = {
 /** x87 and SSE must be set. The other bits that the TDX module defines may be set. */
 const XFAM_DEFAULT: BitRules = { required: 0x3n, allowed: 0x6dbe7n }
 
-/** A member that is null is not checked. */
+/** If `reportData` is null, the report data are not checked. */
 export type ResolvedTdxPolicy = Required<Omit<TdxPolicy, 'reportData'>> & {
   readonly reportData: Uint8Array | null
 }

@@ -17,8 +17,8 @@ import type { ResolvedTdxPolicy } from './tdx-policy.ts'
 export type CollateralDemand = Pick<ResolvedTdxPolicy, 'roots' | 'evaluationNumberMin'> & {
   readonly atMs: number
   /**
-   * The key is the PEM of the chain. One key of Intel signs TCB info and QE identity, so its chain
-   * is verified once.
+   * By the PEM of the chain. TCB info and QE identity usually have the same chain, which is then
+   * verified only once.
    */
   readonly issuers: Map<string, Promise<IssuerChain>>
 }
@@ -28,7 +28,7 @@ type IssuerChain = Awaited<ReturnType<typeof verifyProviderChain>>
 
 type Certificates = LinkedChain['certificates']
 
-/** Evidence is in force between these times. Unix milliseconds, inclusive. */
+/** Data are valid from and until these times. Unix milliseconds, inclusive. */
 export type ForceWindow = { readonly fromMs: number; readonly toMs: number }
 
 type IntelLists = { readonly root: RevocationList; readonly authority: RevocationList }
@@ -50,7 +50,7 @@ export async function readIntelLists(
 
 /**
  * Refuses a revoked certificate in the PCK chain or in `others`, which are chains (root first) with
- * the same root. Returns the time in which both lists are in force. Throws ProviderEvidenceError.
+ * the same root. Returns the period in which both lists are valid. Throws ProviderEvidenceError.
  */
 export async function checkIntelLists(
   { root, authority }: IntelLists,
@@ -72,7 +72,7 @@ export async function checkIntelLists(
   }
 }
 
-/** `chain`: the issuer of the list, and the certificate that the issuer signed. */
+/** `chain` has two certificates: the list's issuer, and a certificate that this issuer signed. */
 async function readList(bytes: Uint8Array, source: string, chain: Certificates) {
   try {
     const [parsed] = parseLists(bytes, source, P256)

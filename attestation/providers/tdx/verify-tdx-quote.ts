@@ -73,7 +73,7 @@ export type TdxFacts = {
   readonly pceId: string
   readonly ppid: string
   readonly tcb: TdxTcb | null
-  /** The time in which all collateral is in force. */
+  /** The period in which all collateral is valid. */
   readonly window: ForceWindow | null
   /** Index in the `measurements` of the policy. */
   readonly matchedSet: number | null
@@ -90,11 +90,11 @@ export type TdxJudgement = {
  * in their order. A check is not made if a check that it builds on did not pass. Accept the
  * evidence only if `requireChecks(checks)` returns.
  *
- * It proves that a TD with these measurements handed in `reportData`, on a platform of Intel. It
+ * It proves that a TD with these measurements chose `reportData`, on a genuine Intel platform. It
  * does NOT prove that the code is good, or that the TD is safe from Intel, from probes by the
- * machine's owner, or from side channels. Only a nonce in the report data shows when the quote was
- * made. Only a key in the report data shows that the caller talks to that TD. Throws only
- * PolicyError, for a fault in the call.
+ * machine's owner, or from side channels. Without a nonce in the report data, the quote can be old.
+ * Without a key in the report data, the caller may talk to another TD. Throws only PolicyError, for
+ * a fault in the call.
  *
  * @example
  * const { facts, checks } = await verifyTdxQuote({ quote, collateral }, { measurements }, at)
@@ -133,8 +133,8 @@ type Demand = ResolvedTdxPolicy & CollateralDemand
 type SignedQuote = { readonly quote: TdxQuote; readonly pck: Pck }
 
 /**
- * Both signatures are verified at the same time. The signature of the quote counts only if the
- * signature of the QE report is valid.
+ * Verifies both signatures at the same time. If the QE report's signature is not valid, the result
+ * for the quote's signature is not used.
  */
 async function verifySignatures(
   { make }: Checks,
@@ -192,7 +192,7 @@ function checkAttestationKey({ attestationKey, qeAuthData, qeReport: { reportDat
     throw tdxFault('qe_report_data_not_zero', 'expected zeros after the hash in the QE report')
 }
 
-/** A member is null if it was not given or is not valid. */
+/** A member is null if it is missing or not valid. */
 type IntelStatements = {
   readonly tcbInfo: TcbInfo | null
   readonly identity: QeIdentity | null
