@@ -29,7 +29,7 @@ export type RecordCheckName =
   | 'receipt' //          belongs to this completion (only a log proves its other members)
   | 'created_at' //       the second in which the completion finished, by the receipt
   | 'attestation key' //  the attestation document names this key
-  | 'receipt in log' //   the receipt, with every member, is the leaf at its index of the notary's log
+  | 'receipt in log' //   the log has this receipt, unchanged, at the index that the record names
   | 'tree head' //        this key signed the head of this log
   | 'anchor' //           tx_hash is a transaction that anchored the head
 

@@ -12,8 +12,8 @@ import type { CheckTable, Judgement } from './verdict.ts'
 export type BundleCheckName = keyof typeof BUNDLE_CHECKS
 
 /**
- * All checks. Each value states when the verdict `verified` needs that check. A report has the two
- * checks of a provider's evidence only if there is evidence, or a policy for the provider.
+ * All checks. Each value states when the verdict `verified` needs that check. A report has the
+ * checks with `with a provider policy` only if there is evidence, or such a policy.
  */
 export const BUNDLE_CHECKS = {
   /** The bundle has a known version and is well-formed. If not, no other check is made. */

@@ -243,7 +243,7 @@ function parseRequestPart(record: JsonObject, receipt: Receipt): RequestPart {
   const request = objectOf(record.request, 'record.request')
   const dialect = DIALECTS[dialectOfReceipt(receipt)]
   dialect.readRequest(request)
-  // Refuses unset members: the hash does not cover them, so anyone could change them.
+  // Refuses members of null, because the hash does not cover them: anyone could add or remove them.
   if (dialect.hashedRequest(request) !== request)
     throw invalid('record.request', 'without members of null, also in its messages')
   return { request }

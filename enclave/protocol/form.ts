@@ -160,7 +160,7 @@ function textFaults(
     : [{ ...found(unlikePattern(String(pattern))), isBound: true }]
 }
 
-/** Stops at the limit: 10 MiB of `1,1,1,…` would produce millions of faults. */
+/** Stops after some faults, because a list of 10 MiB could have millions of faults. */
 function listFaults(
   value: Json,
   { items, ...bounds }: Form & { readonly kind: 'list' },

@@ -29,7 +29,7 @@ import { type IdentityCheck, verifyPeerNotaries } from './peer-notaries.ts'
 
 /** An enclave of this gateway, or another gateway with the enclave. */
 export type EncryptedEndpoint = Pick<EnclaveEndpoint, 'encrypted'> & {
-  /** Null: the gateway that has the enclave sends the proof. */
+  /** Null: another gateway is connected to the enclave, and sends the proof. */
   readonly giveProof: EnclaveEndpoint['giveProof'] | null
 }
 

@@ -11,7 +11,7 @@ const MARK = '/* prepared */'
  */
 export const PREPARED = sql.raw(MARK)
 
-/** Maximum number of names in memory. Each text of a statement has its own name. */
+/** Maximum number of statements whose names are in memory. */
 const NAMES_MAX = 1_000
 
 const names = new LruMap<string, string>(NAMES_MAX)

@@ -1,5 +1,5 @@
 import OpenAI from 'openai'
-import { AffidavitError, connect } from '../../index.ts' // in your project: from 'affidavit'
+import { AffidavitError, connect } from '../../index.ts' // in your project, import from 'affidavit'
 
 const form = find('form', HTMLFormElement)
 const answer = find('#answer', HTMLElement)
