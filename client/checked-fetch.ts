@@ -266,14 +266,31 @@ function checkStream(
   parts: Answered,
 ): Response {
   const { call, form, turn, options, signal } = parts
-  const end = () => turn?.end()
+  let isChecking = false
+  let hasEnded = false
+  const end = () => {
+    hasEnded = true
+    // A running check will keep the call, so the next call must wait for its place.
+    if (!isChecking) turn?.end()
+  }
   // A caller who aborts may never read the rest of the stream, so the abort ends the turn.
-  if (turn !== null) signal.addEventListener('abort', end, { once: true })
+  if (turn !== null) {
+    if (signal.aborted) end()
+    else signal.addEventListener('abort', end, { once: true })
+  }
   const stream = checkedStream(body, {
     answer: form.openReader(),
     check: async (kept) => {
-      const answer = { ...kept, idempotent: call.isIdempotent }
-      options.bind(checked, await prove(answer, parts))
+      // The next call has this call's place, so this call must not be kept.
+      if (hasEnded && turn !== null) throw signal.reason ?? new Error('the caller left')
+      isChecking = true
+      try {
+        const answer = { ...kept, idempotent: call.isIdempotent }
+        options.bind(checked, await prove(answer, parts))
+      } finally {
+        isChecking = false
+        if (hasEnded) turn?.end()
+      }
     },
     onEnd: end,
     hold: options.hold,

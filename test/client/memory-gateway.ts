@@ -10,8 +10,9 @@ import { readExpectations } from '../../attestation/report/expectations.ts'
 import { createCheckedFetch } from '../../client/checked-fetch.ts'
 import type { Fetch } from '../../client/gateway.ts'
 import { createNotaries, type Notaries } from '../../client/notaries.ts'
-import { createProofs, type Proofs } from '../../client/proof.ts'
+import { createProofs, type Proof, type Proofs } from '../../client/proof.ts'
 import { createProviders, type Providers } from '../../client/providers.ts'
+import type { SessionTurns } from '../../client/session.ts'
 import { buildRecord, CHAIN_ID, CONTRACT, NOTARY } from '../attestation/build-record.ts'
 import { CHUNKS } from '../attestation/kept-streams.ts'
 import { buildChain, type Chain, MADE_AT } from '../support/nitro-builder/development-pki.ts'
@@ -104,9 +105,14 @@ export function openMemoryClient(
     encrypt = false,
     hold = false,
     policies,
+    session = null,
+    keep = () => undefined,
   }: {
     readonly encrypt?: boolean
     readonly hold?: boolean
+    readonly session?: SessionTurns | null
+    /** Keeps the proof of a call before its answer is given. */
+    readonly keep?: (proof: Proof) => void | Promise<void>
     /** Policies of attested providers. */
     readonly policies?: readonly object[]
   } = {},
@@ -183,11 +189,14 @@ export function openMemoryClient(
     notaries,
     providers,
     now,
-    keep: add,
+    keep: async (proof) => {
+      await keep(proof)
+      add(proof)
+    },
     bind,
     encrypt,
     hold,
-    session: null,
+    session,
     bytesMax: 1_000_000,
   })
   return Object.assign(client, {

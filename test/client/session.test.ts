@@ -1,0 +1,104 @@
+import { describe, expect, it } from 'vitest'
+import { type CallSession, createSession } from '../../client/session.ts'
+import { type MemoryClient, openMemoryClient } from './memory-gateway.ts'
+
+/** A session with a client of its own. `keep` keeps each proof. */
+function openSession(keep: () => void | Promise<void> = () => undefined) {
+  let client: MemoryClient | undefined
+  const session = createSession(
+    { onProof: keep },
+    {
+      open: (turns, onProof) => {
+        client = openMemoryClient({}, { encrypt: true, session: turns, keep: onProof })
+        return client.fetch
+      },
+      anchored: () => Promise.reject(new Error('expected no call of anchored')),
+    },
+  )
+  if (client === undefined) throw new Error('expected the session to open a client')
+  return { session, client }
+}
+
+const ask = (session: CallSession, { url }: MemoryClient, signal: AbortSignal | null = null) =>
+  session.fetch(url, {
+    method: 'POST',
+    signal,
+    body: JSON.stringify({
+      model: 'demo/echo',
+      stream: true,
+      messages: [{ role: 'user', content: 'Pay?' }],
+    }),
+  })
+
+/** The places in the session of the calls that the enclave opened. */
+const placesOf = ({ opened }: MemoryClient) =>
+  opened.map(({ body }) => JSON.parse(body).affidavit.session)
+
+describe('a caller who leaves a stream of a session', () => {
+  it('a call whose proof is being kept when its caller leaves still has its place', async () => {
+    let isKept: () => void = () => undefined
+    let begin: () => void = () => undefined
+    const isKeeping = new Promise<void>((resolve) => {
+      begin = resolve
+    })
+    const { session, client } = openSession(() => {
+      begin()
+      return new Promise((resolve) => {
+        isKept = resolve
+      })
+    })
+    const leaving = new AbortController()
+    const first = await ask(session, client, leaving.signal)
+    const left = first.text().catch(() => 'left')
+    await isKeeping
+    leaving.abort(new Error('the caller left'))
+    const second = ask(session, client)
+    await new Promise((resolve) => setImmediate(resolve))
+    expect(client.opened).toHaveLength(1)
+    isKept()
+    await left
+    void (await second).text()
+    expect(placesOf(client)).toEqual([
+      { id: session.id, n: 0, previous: null },
+      { id: session.id, n: 1, previous: expect.stringMatching(/^[0-9a-f]{64}$/) },
+    ])
+    isKept()
+  })
+
+  it.each(['aborts', 'cancels the answer'])(
+    'a call is not kept when its caller %s before the end, and the next call has its place',
+    async (how) => {
+      let kept = 0
+      const { session, client } = openSession(() => {
+        kept += 1
+      })
+      const leaving = new AbortController()
+      const reader = (await ask(session, client, leaving.signal)).body?.getReader()
+      await reader?.read()
+      const rest = reader?.read().catch(() => 'left')
+      if (how === 'aborts') leaving.abort(new Error('the caller left'))
+      else await reader?.cancel()
+      await (await ask(session, client)).text()
+      await rest
+      expect(placesOf(client)).toEqual([
+        { id: session.id, n: 0, previous: null },
+        { id: session.id, n: 0, previous: null },
+      ])
+      expect(kept).toBe(1)
+    },
+  )
+
+  it('a caller who leaves before the answer is opened does not block the next call', async () => {
+    const { session, client } = openSession()
+    const leaving = new AbortController()
+    client.attack = {
+      intercept: () => {
+        queueMicrotask(() => leaving.abort(new Error('the caller left')))
+        return null
+      },
+    }
+    await ask(session, client, leaving.signal).catch(() => 'left')
+    client.attack = {}
+    expect(await (await ask(session, client)).text()).toContain('[DONE]')
+  })
+})
