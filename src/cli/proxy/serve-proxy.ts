@@ -121,7 +121,11 @@ function listen(server: Server, port: number): Promise<void> {
 
 /** Codex asks for a WebSocket first. After a 426 it falls back to POST. */
 function refuseUpgrade(_: IncomingMessage, socket: Duplex): void {
-  socket.end('HTTP/1.1 426 Upgrade Required\r\nContent-Length: 0\r\nConnection: close\r\n\r\n')
+  // Node.js removes its own listener from this socket, and an unheard error would end the process.
+  socket.on('error', () => undefined)
+  const text = 'HTTP/1.1 426 Upgrade Required\r\nContent-Length: 0\r\nConnection: close\r\n\r\n'
+  // A socket whose other side stays open would prevent the server from closing.
+  socket.end(text, () => socket.destroy())
 }
 
 type Serving = {

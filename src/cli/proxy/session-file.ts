@@ -49,7 +49,7 @@ export async function openSessionFile(
   const waiting = await readCalls(journal)
   if (waiting === null && (await isThere(path)))
     throw new CliError(`${printable(path)} exists: name a new file for the session`)
-  const calls = await openForAppend(journal)
+  const calls = await openJournal(journal)
   const bundle = createBundleWriter(path)
   const queue: KeptCall[] = waiting ?? []
   const stopping = new AbortController()
@@ -88,8 +88,7 @@ export async function openSessionFile(
   return {
     start: waiting === null ? undefined : startAfter(waiting),
     async keep(proof) {
-      await calls.appendFile(proof.save())
-      await calls.datasync()
+      await calls.add(proof.save())
       queue.push({ hash: proof.hash, request: proof.request, answer: proof.answer })
       added()
     },
@@ -124,7 +123,9 @@ function createBundleWriter(path: string) {
       const call = Buffer.from(`${file === null ? begin(id) : between}${text}`)
       file ??= await open(path, 'w', 0o600)
       const bytes = Buffer.concat([call, Buffer.from(end)])
-      await file.write(bytes, 0, bytes.length, place)
+      // A write to a disk that is almost full can be short without an error.
+      for (let at = 0; at < bytes.length; )
+        at += (await file.write(bytes, at, bytes.length - at, place + at)).bytesWritten
       place += call.length
     },
     async close(): Promise<void> {
@@ -134,11 +135,30 @@ function createBundleWriter(path: string) {
   }
 }
 
-async function openForAppend(path: string): Promise<FileHandle> {
-  try {
-    return await open(path, 'a', 0o600)
-  } catch (fault) {
+/** Throws CliError. */
+async function openJournal(path: string) {
+  const file = await open(path, 'a', 0o600).catch((fault: unknown) => {
     throw new CliError(`cannot write ${printable(path)}: ${messageOf(fault)}`)
+  })
+  let { size } = await file.stat()
+  let isBroken = false
+  return {
+    /** Adds a line and waits for the disk. If this fails, the file is as before. */
+    async add(line: string): Promise<void> {
+      if (isBroken) throw new CliError(`${printable(path)} cannot be written any longer`)
+      try {
+        await file.appendFile(line)
+        await file.datasync()
+        size += Buffer.byteLength(line)
+      } catch (fault) {
+        // Part of the line would make the next line unreadable.
+        await file.truncate(size).catch(() => {
+          isBroken = true
+        })
+        throw fault
+      }
+    },
+    close: () => file.close(),
   }
 }
 

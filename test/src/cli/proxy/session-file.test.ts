@@ -1,0 +1,50 @@
+import { existsSync, readFileSync, statSync, truncateSync } from 'node:fs'
+import { join } from 'node:path'
+import { afterAll, describe, expect, it } from 'vitest'
+import type { Proof } from '../../../../client/proof.ts'
+import { openSessionFile } from '../../../../src/cli/proxy/session-file.ts'
+import { mountSmallDisk } from '../../../faults/small-disk.ts'
+import { needNo } from '../../../support/needs.ts'
+
+const disk = await mountSmallDisk(1)
+const DISK = needNo(disk === null ? 'the right to mount' : null)
+afterAll(() => disk?.remove())
+
+/** The part of a proof that the file keeps. */
+const proofOf = (hash: string, line: string) =>
+  ({ hash, request: {}, answer: {}, save: () => `${line}\n` }) as unknown as Proof
+
+const neverAnchored = () => Promise.reject(new Error('expected no call of anchored'))
+
+describe.runIf(DISK.isMet)(DISK.title('a session on a full disk'), () => {
+  it('a call that did not fit leaves no part of its line, so that the next call is readable', async () => {
+    const path = join(disk?.path ?? '', 'lines.json')
+    const file = await openSessionFile(path, { anchored: neverAnchored })
+    await file.keep(proofOf('a', '"first"'))
+    await disk?.fill()
+    const filler = join(disk?.path ?? '', 'filler')
+    truncateSync(filler, statSync(filler).size - 8_192)
+    const long = proofOf('b', JSON.stringify('x'.repeat(100_000)))
+    await expect(file.keep(long)).rejects.toMatchObject({ code: 'ENOSPC' })
+    await disk?.free()
+    await file.keep(proofOf('c', '"third"'))
+    expect(readFileSync(`${path}.calls`, 'utf8')).toBe('"first"\n"third"\n')
+  })
+
+  it('the calls stay beside a bundle that could not be written to its end', async () => {
+    const path = join(disk?.path ?? '', 'bundle.json')
+    const text = JSON.stringify('x'.repeat(700_000))
+    let anchored = 0
+    const file = await openSessionFile(path, {
+      anchored: async () => {
+        anchored += 1
+        return { text } as Awaited<ReturnType<typeof neverAnchored>>
+      },
+    })
+    for (const hash of ['a', 'b']) await file.keep(proofOf(hash, JSON.stringify(hash)))
+    file.complete('key', 'ab')
+    await expect.poll(() => anchored).toBe(2)
+    expect(await file.close()).toBe(1)
+    expect(existsSync(`${path}.calls`)).toBe(true)
+  })
+})
