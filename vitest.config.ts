@@ -8,9 +8,9 @@ const SLOW = 'test/**/*.slow.test.ts'
 
 /** Those of them that crowd a service, fill its memory or kill processes at a given moment. */
 const ALONE_FILES = [
-  'test/integration/{chaos,service-chaos,faults,enclave-faults,fuzz-endpoints}.slow.test.ts',
+  'test/integration/{chaos,service-chaos,faults,enclave-faults,front-door}.slow.test.ts',
   'test/integration/{memory,enclave-memory,gateway-processes,node-presence}.slow.test.ts',
-  'test/integration/{front-door,hostile-*,*-crash,replicas,several-*}.slow.test.ts',
+  'test/integration/*-crash.slow.test.ts',
   'test/src/**/*.slow.test.ts',
 ]
 
