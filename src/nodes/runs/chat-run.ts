@@ -237,13 +237,22 @@ export class ChatRun extends Run {
         tokenChunks: this.tokenChunks,
       })
     if (this.result === null) {
-      this.give(facts.usage === undefined ? chunk : { ...chunk, usage: this.usage }, bytes)
+      this.give(this.withUsage(chunk, facts), bytes)
       if (this.queue.waitingBytes() > limits.queueBytesMax) this.overflow()
       if (this.queue.silentBytes() > limits.queueBytesMax)
         this.failAndDrain('node_failed', 'The node sent too many empty chunks')
     }
     if (facts.isToken) this.takeToken(facts)
     if (facts.isUsageOnly) this.finish()
+  }
+
+  /**
+   * Replaces the node's claim by the limited claim. A dialect's claim is inside its event or body,
+   * so a node's own `usage` beside them is removed.
+   */
+  private withUsage(chunk: JsonObject, { usage }: ChunkFacts): JsonObject {
+    if (usage !== undefined) return { ...chunk, usage: this.usage }
+    return this.options.question.dialect === null ? chunk : { ...chunk, usage: null }
   }
 
   private give(chunk: JsonObject, bytes: number): void {

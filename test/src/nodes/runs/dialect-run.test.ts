@@ -1,0 +1,54 @@
+import { describe, expect, it } from 'vitest'
+import { decodeNodeFrame } from '../../../../src/nodes/protocol/frames.ts'
+import { askChat, ChatRun } from '../../../../src/nodes/runs/chat-run.ts'
+import { NODE_LIMITS } from '../../../../src/nodes/runs/limits.ts'
+import { createEventReader } from '../../../../src/nodes/runs/read-event.ts'
+import type { RunEvent } from '../../../../src/nodes/runs/run.ts'
+
+/** A run of a call in the dialect Responses, and what a node sends for it. */
+function openRun(answerBytesMax = NODE_LIMITS.answerBytesMax) {
+  const reader = createEventReader()
+  const events: RunEvent['kind'][] = []
+  const run = new ChatRun({
+    id: 'r1',
+    offer: { model: 'm', speed: { firstTokenMs: null, tokensPerSecond: null } },
+    slot: { release: () => undefined },
+    accountId: 'account',
+    signal: new AbortController().signal,
+    isProbe: false,
+    isCancellable: false,
+    limits: { ...NODE_LIMITS, answerBytesMax },
+    now: () => 0,
+    emit: (_, { kind }) => events.push(kind),
+    question: askChat('m', { model: 'm', input: 'x' }, 'responses'),
+    reader,
+  })
+  const send = (chunk: object | null, status = 1) => {
+    const text = JSON.stringify({ request_id: 'r1', error: null, chunk, status })
+    const frame = decodeNodeFrame(Buffer.from(text))
+    if (frame.kind !== 'run') throw new TypeError('expected a frame of a run')
+    return run.receive(frame, text.length)
+  }
+  return { run, reader, events, send }
+}
+
+const event = (name: string, data: object) => ({ event: name, data: JSON.stringify(data) })
+
+describe('the usage of an answer in a dialect', () => {
+  it.each([
+    { prompt_tokens: 1e12, completion_tokens: 1e12 },
+    { prompt_tokens: -2_000_000, completion_tokens: -500_000 },
+    { prompt_tokens: 0.5, completion_tokens: 0 },
+  ])('a usage beside the event or the body is not taken: %j', (usage) => {
+    const body = openRun()
+    body.send({ body: '{"ok":true}', is_last: false, usage })
+    body.send({ body: '', is_last: true, usage })
+    expect(body.reader.usage()).toBeNull()
+    const stream = openRun()
+    stream.send({ ...event('x', { delta: 'hello' }), usage })
+    expect(stream.reader.usage()).toBeNull()
+    const stated = { usage: { input_tokens: 3, output_tokens: 2 } }
+    stream.send({ ...event('response.completed', { response: stated }), usage })
+    expect(stream.reader.usage()).toMatchObject({ prompt_tokens: 3, completion_tokens: 2 })
+  })
+})
