@@ -35,13 +35,15 @@ const EVENT_NAME = new RegExp(`^[\\w.-]{0,${EVENT_NAME_LENGTH_MAX}}$`)
 /** Finds the usage in events of any dialect, and names its members as chat completions do. */
 export function openEventFacts(): (chunk: JsonObject) => ChunkFacts | null {
   let body = ''
-  let stated: JsonObject = {}
+  const stated: Record<string, Json> = {}
 
   function claimOf(value: JsonObject | null): JsonObject | undefined {
     const usage = value === null ? null : usageIn(value)
     if (usage === null) return undefined
-    for (const [name, count] of Object.entries(usage))
-      if (count !== null) stated = { ...stated, [name]: count }
+    for (const name of COUNT_MEMBERS) {
+      const count = memberOf(usage, name) ?? null
+      if (count !== null) stated[name] = count
+    }
     return countsOf(stated)
   }
 
@@ -160,6 +162,8 @@ const INPUT_MEMBERS = [
   'cache_creation_input_tokens',
   'cache_read_input_tokens',
 ]
+
+const COUNT_MEMBERS = [...INPUT_MEMBERS, 'completion_tokens', 'output_tokens']
 
 function countsOf(usage: JsonObject): JsonObject {
   const inputs = INPUT_MEMBERS.map((name) => memberOf(usage, name)).filter(isCount)

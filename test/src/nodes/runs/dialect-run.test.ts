@@ -51,4 +51,13 @@ describe('the usage of an answer in a dialect', () => {
     stream.send({ ...event('response.completed', { response: stated }), usage })
     expect(stream.reader.usage()).toMatchObject({ prompt_tokens: 3, completion_tokens: 2 })
   })
+  it('a usage with many other names is read in little time, and its counts are found', () => {
+    const { send, reader } = openRun()
+    const others = Array.from({ length: 20_000 }, (_, at) => [`k${at}`, 1])
+    const usage = { ...Object.fromEntries(others), input_tokens: 4, output_tokens: 1 }
+    const startedAtMs = performance.now()
+    send(event('x', { usage }))
+    expect(performance.now() - startedAtMs).toBeLessThan(2_000)
+    expect(reader.usage()).toMatchObject({ prompt_tokens: 4, completion_tokens: 1 })
+  })
 })
