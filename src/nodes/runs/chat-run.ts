@@ -95,7 +95,7 @@ export class ChatRun extends Run {
     this.factsOf =
       question.dialect === null
         ? (chunk) => readChunk(chunk, limits.chunkDepthMax)
-        : openEventFacts()
+        : openEventFacts(limits.answerBytesMax)
     this.unfinished = new Set(Array.from({ length: question.choices }, (_, index) => index))
     this.firstToken = this.first.promise
     // If the caller has left, no other code handles a rejection of `firstToken`.

@@ -32,9 +32,14 @@ export function readEventChunk(chunk: JsonObject): EventChunk | null {
 
 const EVENT_NAME = new RegExp(`^[\\w.-]{0,${EVENT_NAME_LENGTH_MAX}}$`)
 
-/** Finds the usage in events of any dialect, and names its members as chat completions do. */
-export function openEventFacts(): (chunk: JsonObject) => ChunkFacts | null {
+/**
+ * Finds the usage in events of any dialect, and names its members as chat completions do. A body is
+ * parsed once, at its end, so a piece after its last piece is refused (null). The usage of a body
+ * longer than `bodyLengthMax` is not found: a node may send such a body after its caller has left.
+ */
+export function openEventFacts(bodyLengthMax: number): (chunk: JsonObject) => ChunkFacts | null {
   let body = ''
+  let isBodyEnded = false
   const stated: Record<string, Json> = {}
 
   function claimOf(value: JsonObject | null): JsonObject | undefined {
@@ -51,12 +56,13 @@ export function openEventFacts(): (chunk: JsonObject) => ChunkFacts | null {
     const chunk = readEventChunk(given)
     if (chunk === null) return null
     if ('body' in chunk) {
-      body += chunk.body
-      return factsOf(
-        chunk.body.length,
-        chunk.is_last,
-        chunk.is_last ? claimOf(objectIn(body)) : undefined,
-      )
+      if (isBodyEnded) return null
+      isBodyEnded = chunk.is_last
+      if (body.length <= bodyLengthMax) body += chunk.body
+      if (!isBodyEnded) return factsOf(chunk.body.length, false, undefined)
+      const claim = claimOf(objectIn(body))
+      body = ''
+      return factsOf(chunk.body.length, true, claim)
     }
     const data = objectIn(chunk.data)
     const textLength = data === null ? 0 : textLengthOf(data)

@@ -61,3 +61,32 @@ describe('the usage of an answer in a dialect', () => {
     expect(reader.usage()).toMatchObject({ prompt_tokens: 4, completion_tokens: 1 })
   })
 })
+
+describe('the body of an answer in a dialect', () => {
+  it('a body is parsed once: a second last piece is refused', async () => {
+    const { run, send, reader } = openRun()
+    const usage = '"usage":{"input_tokens":4,"output_tokens":1}'
+    send({ body: `{"pad":[1${',1'.repeat(450_000)}],`, is_last: false })
+    send({ body: `${usage}}`, is_last: true })
+    expect(reader.usage()).toMatchObject({ prompt_tokens: 4, completion_tokens: 1 })
+    await run.firstToken
+    const startedAtMs = performance.now()
+    for (let count = 0; count < 200; count++) send({ body: '', is_last: true })
+    expect(performance.now() - startedAtMs).toBeLessThan(1_000)
+    expect(run.result).toMatchObject({ kind: 'failed', error: { code: 'node_failed' } })
+  })
+
+  it('a body that goes on beyond its largest length after its run is not kept', () => {
+    const usage = '"usage":{"input_tokens":4,"output_tokens":1}'
+    const promptTokensOf = (padLength: number) => {
+      const { run, send } = openRun(1_000)
+      run.check(Number.POSITIVE_INFINITY)
+      send({ body: `{"pad":"${'x'.repeat(padLength)}`, is_last: false })
+      send({ body: `",${usage}`, is_last: false })
+      send({ body: '}', is_last: true })
+      return run.inferenceOf('node').promptTokens
+    }
+    expect(promptTokensOf(100)).toBe(4)
+    expect(promptTokensOf(1_100)).not.toBe(4)
+  })
+})
