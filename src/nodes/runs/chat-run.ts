@@ -228,6 +228,10 @@ export class ChatRun extends Run {
       this.refuse('expected a chunk')
       return
     }
+    if (facts.isFailure && this.firstTokenAtMs === null) {
+      this.refuse('its backend reported a failure')
+      return
+    }
     if (facts.isToken) this.tokenChunks++
     this.textLength += facts.textLength
     if (facts.usage !== undefined)

@@ -66,7 +66,8 @@ export function openEventFacts(bodyLengthMax: number): (chunk: JsonObject) => Ch
     }
     const data = objectIn(chunk.data)
     const textLength = data === null ? 0 : textLengthOf(data)
-    return factsOf(textLength, isLastEvent(chunk), claimOf(data))
+    const facts = factsOf(textLength, isLastEvent(chunk), claimOf(data))
+    return { ...facts, isFailure: isFailure(chunk.event, data) }
   }
 }
 
@@ -78,6 +79,8 @@ export type EventReader = {
   usage(): JsonObject | null
   /** True after the last event or the last piece. */
   isEnded(): boolean
+  /** True after an event with which the backend reported its failure. */
+  isFailed(): boolean
   /** The newest `response`, and the number of the next event. Null before the first event. */
   soFar(): { readonly response: JsonObject; readonly sequence: number } | null
   textLength(): number
@@ -90,6 +93,7 @@ export type EventReader = {
 export function createEventReader(): EventReader {
   let usage: JsonObject | null = null
   let isEnded = false
+  let isFailed = false
   let textLength = 0
   let soFar: ReturnType<EventReader['soFar']> = null
   return {
@@ -106,6 +110,7 @@ export function createEventReader(): EventReader {
       isEnded = isLastEvent(chunk)
       textLength += chunk.data.length
       const data = objectIn(chunk.data)
+      isFailed ||= isFailure(chunk.event, data)
       const { response, sequence_number: number } = data ?? {}
       if (isJsonObject(response) || soFar !== null)
         soFar = {
@@ -119,6 +124,7 @@ export function createEventReader(): EventReader {
     },
     usage: () => usage,
     isEnded: () => isEnded,
+    isFailed: () => isFailed,
     soFar: () => soFar,
     textLength: () => textLength,
   }
@@ -133,13 +139,27 @@ const LAST_EVENTS: ReadonlySet<string> = new Set([
   'error',
 ])
 
+const FAILURE_EVENTS: ReadonlySet<string> = new Set(['response.failed', 'error'])
+
+/** Streams of completions have no names of events: their data has a member `error`. */
+function isFailure(event: string, data: JsonObject | null): boolean {
+  return FAILURE_EVENTS.has(event) || isJsonObject(data?.error)
+}
+
 function isLastEvent({ event, data }: { readonly event: string; readonly data: string }) {
   return LAST_EVENTS.has(event) || data === '[DONE]'
 }
 
 function factsOf(textLength: number, isLast: boolean, usage: JsonObject | undefined): ChunkFacts {
   const finished = isLast ? [0] : []
-  return { textLength, isToken: textLength > 0 || isLast, finished, usage, isUsageOnly: false }
+  return {
+    textLength,
+    isToken: textLength > 0 || isLast,
+    finished,
+    usage,
+    isUsageOnly: false,
+    isFailure: false,
+  }
 }
 
 /** Returns the length of the text that an event adds to the answer, in any dialect. */

@@ -90,3 +90,38 @@ describe('the body of an answer in a dialect', () => {
     expect(promptTokensOf(1_100)).not.toBe(4)
   })
 })
+
+const OVERLOADED = { type: 'error', error: { type: 'overloaded_error', message: 'Overloaded' } }
+const FAILURES = [
+  event('error', OVERLOADED),
+  event('response.failed', { response: { status: 'failed' } }),
+  event('', { error: { message: 'out of memory', code: 500 } }),
+]
+
+describe("a backend's error event", () => {
+  it.each(FAILURES)(
+    'an error event before any text is a failure of the node: %j',
+    async (failure) => {
+      const { run, send, events } = openRun()
+      send(event('response.created', { response: { id: 'resp_1' } }))
+      send(failure)
+      send({ event: '', data: '[DONE]' })
+      send(null, 2)
+      await expect(run.firstToken).rejects.toMatchObject({ code: 'node_failed' })
+      expect(events).not.toContain('served')
+    },
+  )
+
+  it.each(FAILURES)('an error event after text is passed on: %j', async (failure) => {
+    const { run, send, reader } = openRun()
+    send(event('x', { delta: 'hello' }))
+    expect(reader.isFailed()).toBe(false)
+    send(failure)
+    send({ event: '', data: '[DONE]' })
+    send(null, 2)
+    const names: unknown[] = []
+    for await (const { chunks } of run.batches) names.push(...chunks.map(({ data }) => data))
+    expect(names).toContain(failure.data)
+    expect(reader.isFailed()).toBe(true)
+  })
+})
