@@ -7,6 +7,7 @@ import type { RunEvent } from '../../../../src/nodes/runs/run.ts'
 
 /** A run of a call in the dialect Responses, and what a node sends for it. */
 function openRun(answerBytesMax = NODE_LIMITS.answerBytesMax) {
+  const clock = { atMs: 0 }
   const reader = createEventReader()
   const events: RunEvent['kind'][] = []
   const run = new ChatRun({
@@ -18,7 +19,7 @@ function openRun(answerBytesMax = NODE_LIMITS.answerBytesMax) {
     isProbe: false,
     isCancellable: false,
     limits: { ...NODE_LIMITS, answerBytesMax },
-    now: () => 0,
+    now: () => clock.atMs,
     emit: (_, { kind }) => events.push(kind),
     question: askChat('m', { model: 'm', input: 'x' }, 'responses'),
     reader,
@@ -29,7 +30,7 @@ function openRun(answerBytesMax = NODE_LIMITS.answerBytesMax) {
     if (frame.kind !== 'run') throw new TypeError('expected a frame of a run')
     return run.receive(frame, text.length)
   }
-  return { run, reader, events, send }
+  return { run, reader, events, send, clock }
 }
 
 const event = (name: string, data: object) => ({ event: name, data: JSON.stringify(data) })
@@ -79,8 +80,9 @@ describe('the body of an answer in a dialect', () => {
   it('a body that goes on beyond its largest length after its run is not kept', () => {
     const usage = '"usage":{"input_tokens":4,"output_tokens":1}'
     const promptTokensOf = (padLength: number) => {
-      const { run, send } = openRun(1_000)
+      const { run, send, clock } = openRun(1_000)
       run.check(Number.POSITIVE_INFINITY)
+      clock.atMs = 60_000
       send({ body: `{"pad":"${'x'.repeat(padLength)}`, is_last: false })
       send({ body: `",${usage}`, is_last: false })
       send({ body: '}', is_last: true })
