@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { z } from 'zod'
 import { JsonError } from '../../attestation/json/json-error.ts'
 import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
+import { isCount } from '../../attestation/json/value.ts'
 import { matchesPattern } from '../../enclave/protocol/choose-provider.ts'
 import { StartFailure } from '../runtime/starting.ts'
 
@@ -81,15 +82,25 @@ export type CallUse = {
   readonly money: number | null
 }
 
-/** Counts at most TOKENS_MAX tokens. The number of prompt tokens never exceeds the total number. */
+/**
+ * Counts at most TOKENS_MAX tokens. The number of prompt tokens never exceeds the total number. A
+ * value that is not a count is 0: the database would refuse it, and with it the use of all calls.
+ */
 export function computeUse(prices: Prices, size: CallSize): CallUse {
-  const tokens = Math.min(size.tokens, TOKENS_MAX)
-  const prompt = tokens === 0 ? 0 : size.promptTokens
+  const tokens = countOf(size.tokens)
+  const isApart = tokens === 0 || size.promptTokens !== undefined
+  const promptTokens = isApart ? Math.min(countOf(size.promptTokens), tokens) : undefined
+  const images = countOf(size.images)
   return {
     tokens,
-    promptTokens: prompt === undefined ? null : Math.min(prompt, tokens),
-    money: costOf(prices, { ...size, tokens }),
+    promptTokens: promptTokens ?? null,
+    money: costOf(prices, { model: size.model, tokens, promptTokens, images }),
   }
+}
+
+function countOf(value = 0): number {
+  const count = Math.min(value, TOKENS_MAX)
+  return isCount(count) ? count : 0
 }
 
 /**

@@ -26,10 +26,12 @@ export type DialectCalls = {
   /**
    * Streams the events as the backend wrote them. The node is asked at the first step. `soFar`
    * returns what the caller has received, so that an error event can continue the stream.
+   * `isFailed` returns true if the events contain the backend's own error event.
    */
   stream(call: DialectCall): {
     readonly texts: AsyncIterable<{ readonly text: string; readonly isLast: boolean }>
     readonly soFar: () => StreamSoFar | null
+    readonly isFailed: () => boolean
   }
 }
 
@@ -50,7 +52,11 @@ export function createDialectCalls(options: DialectCallsOptions): DialectCalls {
     },
     stream(call) {
       const tracked = trackReader()
-      return { texts: writeEvents(options, call, tracked), soFar: () => tracked.reader.soFar() }
+      return {
+        texts: writeEvents(options, call, tracked),
+        soFar: () => tracked.reader.soFar(),
+        isFailed: () => tracked.reader.isFailed(),
+      }
     },
   }
 }

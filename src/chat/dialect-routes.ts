@@ -174,7 +174,7 @@ async function answerNow(
   return stream(
     async (writer) => {
       let last = ''
-      await underClaim(claim, async () => {
+      const answered = underClaim(claim, async () => {
         const kept: string[] = []
         for await (const { text, isLast } of streamed.texts) {
           // `last` is sent only after the answer is stored.
@@ -184,7 +184,12 @@ async function answerNow(
           asking.reserve(text.length)
           kept.push(text)
         }
+        if (streamed.isFailed()) throw new ApiError('node_error', "The node's backend failed")
         return claim === null ? null : kept.join('')
+      })
+      await answered.catch((error: unknown) => {
+        // The caller has the backend's own error event, and gets no second one.
+        if (!streamed.isFailed()) throw error
       })
       writer.end(last)
     },

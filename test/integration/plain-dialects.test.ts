@@ -222,6 +222,27 @@ describe('what passes', () => {
       status: 409,
     })
   })
+
+  it.each([
+    ['before any text', ''],
+    ['after text', eventOf({ type: 'response.output_text.delta', sequence_number: 1, delta: 'a' })],
+  ])("a backend's error event %s is not stored under the Idempotency-Key", async (when, text) => {
+    const failed = eventOf({
+      type: 'response.failed',
+      sequence_number: 2,
+      response: { ...RESPONSE, status: 'failed', error: { code: 'server_error', message: 'odd' } },
+    })
+    const headers = { 'idempotency-key': `failed ${when}`.replaceAll(' ', '-') }
+    const ask = async () => post('/v1/responses', { ...asked, stream: true }, headers)
+    answer = (response) => events(response, CREATED, text, failed)
+    const first = await (await ask()).text()
+    if (text === '') expect(first).toContain('node_error')
+    else expect(first).toBe(CREATED + text + failed)
+    answer = (response) => events(response, CREATED, COMPLETED)
+    const again = await ask()
+    expect(again.headers.get('idempotent-replayed')).toBeNull()
+    expect(await again.text()).toBe(CREATED + COMPLETED)
+  })
 })
 
 describe('what is refused', () => {

@@ -95,7 +95,7 @@ export class ChatRun extends Run {
     this.factsOf =
       question.dialect === null
         ? (chunk) => readChunk(chunk, limits.chunkDepthMax)
-        : openEventFacts()
+        : openEventFacts(limits.answerBytesMax)
     this.unfinished = new Set(Array.from({ length: question.choices }, (_, index) => index))
     this.firstToken = this.first.promise
     // If the caller has left, no other code handles a rejection of `firstToken`.
@@ -228,6 +228,10 @@ export class ChatRun extends Run {
       this.refuse('expected a chunk')
       return
     }
+    if (facts.isFailure && this.firstTokenAtMs === null) {
+      this.refuse('its backend reported a failure')
+      return
+    }
     if (facts.isToken) this.tokenChunks++
     this.textLength += facts.textLength
     if (facts.usage !== undefined)
@@ -237,13 +241,22 @@ export class ChatRun extends Run {
         tokenChunks: this.tokenChunks,
       })
     if (this.result === null) {
-      this.give(facts.usage === undefined ? chunk : { ...chunk, usage: this.usage }, bytes)
+      this.give(this.withUsage(chunk, facts), bytes)
       if (this.queue.waitingBytes() > limits.queueBytesMax) this.overflow()
       if (this.queue.silentBytes() > limits.queueBytesMax)
         this.failAndDrain('node_failed', 'The node sent too many empty chunks')
     }
     if (facts.isToken) this.takeToken(facts)
     if (facts.isUsageOnly) this.finish()
+  }
+
+  /**
+   * Replaces the node's claim by the limited claim. A dialect's claim is inside its event or body,
+   * so a node's own `usage` beside them is removed.
+   */
+  private withUsage(chunk: JsonObject, { usage }: ChunkFacts): JsonObject {
+    if (usage !== undefined) return { ...chunk, usage: this.usage }
+    return this.options.question.dialect === null ? chunk : { ...chunk, usage: null }
   }
 
   private give(chunk: JsonObject, bytes: number): void {

@@ -15,6 +15,8 @@ export type ChunkFacts = {
   readonly usage: JsonObject | undefined
   /** Usage without choices. Old clients end a run with such a chunk. */
   readonly isUsageOnly: boolean
+  /** An event with which a backend reports its failure. Nodes report failures of chat in frames. */
+  readonly isFailure: boolean
 }
 
 /** Maximum number of choices. The API limits the request member `n` to the same number. */
@@ -45,6 +47,7 @@ export function readChunk(chunk: JsonObject, depthMax: number): ChunkFacts | nul
     finished: finished ?? NONE,
     usage: claim,
     isUsageOnly: choices.length === 0 && claim !== undefined,
+    isFailure: false,
   }
 }
 

@@ -32,16 +32,23 @@ export function readEventChunk(chunk: JsonObject): EventChunk | null {
 
 const EVENT_NAME = new RegExp(`^[\\w.-]{0,${EVENT_NAME_LENGTH_MAX}}$`)
 
-/** Finds the usage in events of any dialect, and names its members as chat completions do. */
-export function openEventFacts(): (chunk: JsonObject) => ChunkFacts | null {
+/**
+ * Finds the usage in events of any dialect, and names its members as chat completions do. A body is
+ * parsed once, at its end, so a piece after its last piece is refused (null). The usage of a body
+ * longer than `bodyLengthMax` is not found: a node may send such a body after its caller has left.
+ */
+export function openEventFacts(bodyLengthMax: number): (chunk: JsonObject) => ChunkFacts | null {
   let body = ''
-  let stated: JsonObject = {}
+  let isBodyEnded = false
+  const stated: Record<string, Json> = {}
 
   function claimOf(value: JsonObject | null): JsonObject | undefined {
     const usage = value === null ? null : usageIn(value)
     if (usage === null) return undefined
-    for (const [name, count] of Object.entries(usage))
-      if (count !== null) stated = { ...stated, [name]: count }
+    for (const name of COUNT_MEMBERS) {
+      const count = memberOf(usage, name) ?? null
+      if (count !== null) stated[name] = count
+    }
     return countsOf(stated)
   }
 
@@ -49,16 +56,18 @@ export function openEventFacts(): (chunk: JsonObject) => ChunkFacts | null {
     const chunk = readEventChunk(given)
     if (chunk === null) return null
     if ('body' in chunk) {
-      body += chunk.body
-      return factsOf(
-        chunk.body.length,
-        chunk.is_last,
-        chunk.is_last ? claimOf(objectIn(body)) : undefined,
-      )
+      if (isBodyEnded) return null
+      isBodyEnded = chunk.is_last
+      if (body.length <= bodyLengthMax) body += chunk.body
+      if (!isBodyEnded) return factsOf(chunk.body.length, false, undefined)
+      const claim = claimOf(objectIn(body))
+      body = ''
+      return factsOf(chunk.body.length, true, claim)
     }
     const data = objectIn(chunk.data)
     const textLength = data === null ? 0 : textLengthOf(data)
-    return factsOf(textLength, isLastEvent(chunk), claimOf(data))
+    const facts = factsOf(textLength, isLastEvent(chunk), claimOf(data))
+    return { ...facts, isFailure: isFailure(chunk.event, data) }
   }
 }
 
@@ -70,6 +79,8 @@ export type EventReader = {
   usage(): JsonObject | null
   /** True after the last event or the last piece. */
   isEnded(): boolean
+  /** True after an event with which the backend reported its failure. */
+  isFailed(): boolean
   /** The newest `response`, and the number of the next event. Null before the first event. */
   soFar(): { readonly response: JsonObject; readonly sequence: number } | null
   textLength(): number
@@ -82,6 +93,7 @@ export type EventReader = {
 export function createEventReader(): EventReader {
   let usage: JsonObject | null = null
   let isEnded = false
+  let isFailed = false
   let textLength = 0
   let soFar: ReturnType<EventReader['soFar']> = null
   return {
@@ -98,6 +110,7 @@ export function createEventReader(): EventReader {
       isEnded = isLastEvent(chunk)
       textLength += chunk.data.length
       const data = objectIn(chunk.data)
+      isFailed ||= isFailure(chunk.event, data)
       const { response, sequence_number: number } = data ?? {}
       if (isJsonObject(response) || soFar !== null)
         soFar = {
@@ -111,6 +124,7 @@ export function createEventReader(): EventReader {
     },
     usage: () => usage,
     isEnded: () => isEnded,
+    isFailed: () => isFailed,
     soFar: () => soFar,
     textLength: () => textLength,
   }
@@ -125,13 +139,27 @@ const LAST_EVENTS: ReadonlySet<string> = new Set([
   'error',
 ])
 
+const FAILURE_EVENTS: ReadonlySet<string> = new Set(['response.failed', 'error'])
+
+/** Streams of completions have no names of events: their data has a member `error`. */
+function isFailure(event: string, data: JsonObject | null): boolean {
+  return FAILURE_EVENTS.has(event) || isJsonObject(data?.error)
+}
+
 function isLastEvent({ event, data }: { readonly event: string; readonly data: string }) {
   return LAST_EVENTS.has(event) || data === '[DONE]'
 }
 
 function factsOf(textLength: number, isLast: boolean, usage: JsonObject | undefined): ChunkFacts {
   const finished = isLast ? [0] : []
-  return { textLength, isToken: textLength > 0 || isLast, finished, usage, isUsageOnly: false }
+  return {
+    textLength,
+    isToken: textLength > 0 || isLast,
+    finished,
+    usage,
+    isUsageOnly: false,
+    isFailure: false,
+  }
 }
 
 /** Returns the length of the text that an event adds to the answer, in any dialect. */
@@ -160,6 +188,8 @@ const INPUT_MEMBERS = [
   'cache_creation_input_tokens',
   'cache_read_input_tokens',
 ]
+
+const COUNT_MEMBERS = [...INPUT_MEMBERS, 'completion_tokens', 'output_tokens']
 
 function countsOf(usage: JsonObject): JsonObject {
   const inputs = INPUT_MEMBERS.map((name) => memberOf(usage, name)).filter(isCount)

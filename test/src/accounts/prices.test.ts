@@ -2,7 +2,13 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { MONEY_MAX, priceOf, readPrices } from '../../../src/accounts/prices.ts'
+import {
+  computeUse,
+  MONEY_MAX,
+  priceOf,
+  readPrices,
+  TOKENS_MAX,
+} from '../../../src/accounts/prices.ts'
 import { StartFailure } from '../../../src/runtime/starting.ts'
 
 let folder = ''
@@ -52,6 +58,26 @@ describe('the file of prices', () => {
     )
     const huge = { model: 'm', input: 1_000_000_000_000, output: 0, images: 10 }
     expect(priceOf(prices, huge)).toBe(Number(MONEY_MAX))
+  })
+
+  it.each([-2_500_000, 0.5, Number.NaN, Number.NEGATIVE_INFINITY])(
+    'a number of tokens or images that is no count, such as %d, is used as 0',
+    async (odd) => {
+      const prices = await read(price('"per_million_input_tokens":"1","per_image":"1"'))
+      const nothing = { tokens: 0, promptTokens: 0, money: 0 }
+      const size = { model: 'm', tokens: odd, promptTokens: odd, images: odd }
+      expect(computeUse(prices, size)).toEqual(nothing)
+      const prompt = { model: 'm', tokens: 7, promptTokens: odd, images: 0 }
+      expect(computeUse(prices, prompt)).toEqual({ ...nothing, tokens: 7 })
+    },
+  )
+
+  it('a number of tokens beyond all bounds is used as the maximum', () => {
+    for (const tokens of [1e300, Number.POSITIVE_INFINITY])
+      expect(computeUse([], { model: 'm', tokens, promptTokens: 3, images: 0 })).toMatchObject({
+        tokens: TOKENS_MAX,
+        promptTokens: 3,
+      })
   })
 
   it.each([

@@ -1,0 +1,129 @@
+import { describe, expect, it } from 'vitest'
+import { decodeNodeFrame } from '../../../../src/nodes/protocol/frames.ts'
+import { askChat, ChatRun } from '../../../../src/nodes/runs/chat-run.ts'
+import { NODE_LIMITS } from '../../../../src/nodes/runs/limits.ts'
+import { createEventReader } from '../../../../src/nodes/runs/read-event.ts'
+import type { RunEvent } from '../../../../src/nodes/runs/run.ts'
+
+/** A run of a call in the dialect Responses, and what a node sends for it. */
+function openRun(answerBytesMax = NODE_LIMITS.answerBytesMax) {
+  const clock = { atMs: 0 }
+  const reader = createEventReader()
+  const events: RunEvent['kind'][] = []
+  const run = new ChatRun({
+    id: 'r1',
+    offer: { model: 'm', speed: { firstTokenMs: null, tokensPerSecond: null } },
+    slot: { release: () => undefined },
+    accountId: 'account',
+    signal: new AbortController().signal,
+    isProbe: false,
+    isCancellable: false,
+    limits: { ...NODE_LIMITS, answerBytesMax },
+    now: () => clock.atMs,
+    emit: (_, { kind }) => events.push(kind),
+    question: askChat('m', { model: 'm', input: 'x' }, 'responses'),
+    reader,
+  })
+  const send = (chunk: object | null, status = 1) => {
+    const text = JSON.stringify({ request_id: 'r1', error: null, chunk, status })
+    const frame = decodeNodeFrame(Buffer.from(text))
+    if (frame.kind !== 'run') throw new TypeError('expected a frame of a run')
+    return run.receive(frame, text.length)
+  }
+  return { run, reader, events, send, clock }
+}
+
+const event = (name: string, data: object) => ({ event: name, data: JSON.stringify(data) })
+
+describe('the usage of an answer in a dialect', () => {
+  it.each([
+    { prompt_tokens: 1e12, completion_tokens: 1e12 },
+    { prompt_tokens: -2_000_000, completion_tokens: -500_000 },
+    { prompt_tokens: 0.5, completion_tokens: 0 },
+  ])('a usage beside the event or the body is not taken: %j', (usage) => {
+    const body = openRun()
+    body.send({ body: '{"ok":true}', is_last: false, usage })
+    body.send({ body: '', is_last: true, usage })
+    expect(body.reader.usage()).toBeNull()
+    const stream = openRun()
+    stream.send({ ...event('x', { delta: 'hello' }), usage })
+    expect(stream.reader.usage()).toBeNull()
+    const stated = { usage: { input_tokens: 3, output_tokens: 2 } }
+    stream.send({ ...event('response.completed', { response: stated }), usage })
+    expect(stream.reader.usage()).toMatchObject({ prompt_tokens: 3, completion_tokens: 2 })
+  })
+  it('a usage with many other names is read in little time, and its counts are found', () => {
+    const { send, reader } = openRun()
+    const others = Array.from({ length: 20_000 }, (_, at) => [`k${at}`, 1])
+    const usage = { ...Object.fromEntries(others), input_tokens: 4, output_tokens: 1 }
+    const startedAtMs = performance.now()
+    send(event('x', { usage }))
+    expect(performance.now() - startedAtMs).toBeLessThan(2_000)
+    expect(reader.usage()).toMatchObject({ prompt_tokens: 4, completion_tokens: 1 })
+  })
+})
+
+describe('the body of an answer in a dialect', () => {
+  it('a body is parsed once: a second last piece is refused', async () => {
+    const { run, send, reader } = openRun()
+    const usage = '"usage":{"input_tokens":4,"output_tokens":1}'
+    send({ body: `{"pad":[1${',1'.repeat(450_000)}],`, is_last: false })
+    send({ body: `${usage}}`, is_last: true })
+    expect(reader.usage()).toMatchObject({ prompt_tokens: 4, completion_tokens: 1 })
+    await run.firstToken
+    const startedAtMs = performance.now()
+    for (let count = 0; count < 200; count++) send({ body: '', is_last: true })
+    expect(performance.now() - startedAtMs).toBeLessThan(1_000)
+    expect(run.result).toMatchObject({ kind: 'failed', error: { code: 'node_failed' } })
+  })
+
+  it('a body that goes on beyond its largest length after its run is not kept', () => {
+    const usage = '"usage":{"input_tokens":4,"output_tokens":1}'
+    const promptTokensOf = (padLength: number) => {
+      const { run, send, clock } = openRun(1_000)
+      run.check(Number.POSITIVE_INFINITY)
+      clock.atMs = 60_000
+      send({ body: `{"pad":"${'x'.repeat(padLength)}`, is_last: false })
+      send({ body: `",${usage}`, is_last: false })
+      send({ body: '}', is_last: true })
+      return run.inferenceOf('node').promptTokens
+    }
+    expect(promptTokensOf(100)).toBe(4)
+    expect(promptTokensOf(1_100)).not.toBe(4)
+  })
+})
+
+const OVERLOADED = { type: 'error', error: { type: 'overloaded_error', message: 'Overloaded' } }
+const FAILURES = [
+  event('error', OVERLOADED),
+  event('response.failed', { response: { status: 'failed' } }),
+  event('', { error: { message: 'out of memory', code: 500 } }),
+]
+
+describe("a backend's error event", () => {
+  it.each(FAILURES)(
+    'an error event before any text is a failure of the node: %j',
+    async (failure) => {
+      const { run, send, events } = openRun()
+      send(event('response.created', { response: { id: 'resp_1' } }))
+      send(failure)
+      send({ event: '', data: '[DONE]' })
+      send(null, 2)
+      await expect(run.firstToken).rejects.toMatchObject({ code: 'node_failed' })
+      expect(events).not.toContain('served')
+    },
+  )
+
+  it.each(FAILURES)('an error event after text is passed on: %j', async (failure) => {
+    const { run, send, reader } = openRun()
+    send(event('x', { delta: 'hello' }))
+    expect(reader.isFailed()).toBe(false)
+    send(failure)
+    send({ event: '', data: '[DONE]' })
+    send(null, 2)
+    const names: unknown[] = []
+    for await (const { chunks } of run.batches) names.push(...chunks.map(({ data }) => data))
+    expect(names).toContain(failure.data)
+    expect(reader.isFailed()).toBe(true)
+  })
+})
