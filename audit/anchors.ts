@@ -195,7 +195,7 @@ function isReplacement(served: ServedHead, known: ServedHead): boolean {
   )
 }
 
-/** Maximum number of requests for heads that the contract has and the audit did not read. */
+/** Maximum number of heads that are looked up because the audit did not read them. */
 const LOOKUPS_MAX = 1_000
 
 /** The next run reads this many blocks again: a reorganisation may replace the newest blocks. */
@@ -203,18 +203,20 @@ export const REORGANISED_BLOCKS_MAX = 100
 
 /**
  * Checks that the gateway serves each head that the contract accepted from the notary. The contract
- * can have an old head twice, because anyone may send the head again. Returns the number of the
- * newest block that was read. Throws ChainFault, GatewayFault.
+ * can have an old head twice, because anyone may send the head again. Such copies cost one look-up.
+ * Returns a block for the next run, which begins REORGANISED_BLOCKS_MAX blocks before that block
+ * and so reads all skipped events. Throws ChainFault, GatewayFault.
  */
 export async function auditEvents(
-  context: LogContext & { readonly chain: ChainSource },
+  context: LogContext & { readonly chain: ChainSource; readonly fromBlock: number },
   newest: TreeHead | null,
 ): Promise<number> {
   const { log, chain, ledger, index, fromBlock } = context
   const toBlock = await chain.fetchNewestBlock()
   if (toBlock < fromBlock) return toBlock
   const { notary } = log
-  let lookups = 0
+  const lookedUp = new Set<string>()
+  let readTo = toBlock
   for await (const events of chain.eventPages({ ...log.domain, notary, fromBlock, toBlock })) {
     for (const event of events) {
       const known = index.compare(event)
@@ -225,17 +227,21 @@ export async function auditEvents(
           describeEvent(event),
           'the head of that size that the gateway serves',
         ])
-      else if (lookups < LOOKUPS_MAX) {
-        lookups++
-        await lookUp(event, newest, context)
-      } else
+      else if (!lookedUp.has(keyOf(event))) {
+        if (lookedUp.size < LOOKUPS_MAX) {
+          lookedUp.add(keyOf(event))
+          await lookUp(event, newest, context)
+          continue
+        }
+        readTo = Math.min(readTo, event.blockNumber + REORGANISED_BLOCKS_MAX)
         ledger.skip(
           'heads on chain',
           `more than ${LOOKUPS_MAX} heads in the contract are not among the heads that were read`,
         )
+      }
     }
   }
-  return toBlock
+  return readTo
 }
 
 /** Checks a head that the audit did not read: outside the range, or hidden by the gateway. */
@@ -280,6 +286,10 @@ function reportContract(ledger: Ledger, event: AnchorEvent): void {
 
 function describeEvent({ size, root, txHash }: AnchorEvent): string {
   return `size ${size}, root ${encodeHex(root)}, by transaction ${txHash}`
+}
+
+function keyOf({ size, root }: AnchorEvent): string {
+  return `${size} ${encodeHex(root)}`
 }
 
 function blockOf({ blockNumber }: AnchorEvent): string {

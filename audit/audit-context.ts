@@ -18,6 +18,8 @@ export type AuditScope = {
   readonly policy: BundlePolicy
   readonly acceptsAnyCode: boolean
   readonly hasChain: boolean
+  /** Events of earlier blocks are not read. */
+  readonly fromBlock: number
   /** Why records are not checked. Null: records are checked. */
   readonly recordsLeftOut: string | null
   /** True if the API key reads only its own records. Other records may then be missing. */
@@ -28,7 +30,6 @@ export type AuditTools = {
   readonly gateway: AuditedGateway
   readonly chain: ChainSource | null
   readonly scope: AuditScope
-  readonly fromBlock: number
   readonly verifier: AttestationVerifier
   readonly recover: PointRecovery
   readonly payers: Payers
@@ -100,8 +101,9 @@ export function digestScope(scope: AuditScope): string {
     (policy.measurements ?? []).map((set) =>
       [...set].map(([index, pcr]) => [index, encodeHex(pcr)]),
     ),
-    // Digests of earlier versions do not cover releases, and must stay valid.
+    // Digests of earlier versions do not cover releases and blocks, and must stay valid.
     ...(policy.releases === undefined ? [] : [policy.releases]),
+    ...(scope.fromBlock === 0 ? [] : [{ fromBlock: scope.fromBlock }]),
   ])
   return createHash('sha256').update(text).digest('hex')
 }

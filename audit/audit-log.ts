@@ -154,14 +154,11 @@ class LogRun {
     this.auditClaims(await auditConstancy(context, newest, outcome.confirmedSize), outcome)
     if (chain === null) return
     const fromBlock = Math.max(
-      context.fromBlock,
+      scope.fromBlock,
       (this.state.eventBlock ?? 0) - REORGANISED_BLOCKS_MAX,
     )
-    if (context.fromBlock > 0)
-      ledger.skip(
-        'heads on chain',
-        `blocks before ${context.fromBlock} were left out (--from-block)`,
-      )
+    if (scope.fromBlock > 0)
+      ledger.skip('heads on chain', `blocks before ${scope.fromBlock} were left out (--from-block)`)
     const eventBlock = await auditEvents({ ...context, chain, fromBlock }, newest)
     this.state = { ...this.state, eventBlock }
   }

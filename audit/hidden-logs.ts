@@ -69,13 +69,13 @@ const BATCH_EVENTS_MAX = 50
  * counted. Throws ChainFault.
  */
 async function auditHiddenLogs(contract: string, context: SearchContext): Promise<void> {
-  const { chain, ledger, listed, hidden, toBlock } = context
+  const { chain, ledger, listed, hidden, toBlock, scope } = context
   const made = await chain.findDeployment(contract, toBlock)
-  const fromBlock = Math.max(context.fromBlock, made ?? 0)
-  if (context.fromBlock > (made ?? 0))
+  const fromBlock = Math.max(scope.fromBlock, made ?? 0)
+  if (scope.fromBlock > (made ?? 0))
     ledger.skip(
       'logs in the contract',
-      `blocks before ${context.fromBlock} were left out (--from-block)`,
+      `blocks before ${scope.fromBlock} were left out (--from-block)`,
     )
   const others = new Set<string>()
   for await (const events of chain.eventPages({ contract, notary: null, fromBlock, toBlock })) {

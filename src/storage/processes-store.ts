@@ -12,7 +12,10 @@ export type ProcessesStore = {
   leave(id: string): Promise<void>
   /** Makes all processes expire at once. Call this only when no other process uses the database. */
   leaveAll(): Promise<void>
-  /** Deletes expired processes, and releases their reservations. Returns their number. */
+  /**
+   * Releases the reservations of expired processes, and deletes processes that ended 600 s ago.
+   * Returns how many processes ended since the last call.
+   */
   expire(): Promise<number>
 }
 

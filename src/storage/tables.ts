@@ -351,6 +351,8 @@ type GatewayProcessRow = {
   readonly expires_at: number
   /** The last settlement batch that was counted. */
   readonly settled_batch: Generated<number>
+  /** When the end of the process was first noticed. The row is deleted 600 s later. */
+  readonly ended_at: number | null
 }
 
 /** `minute` and `day` are the numbers of the windows since the epoch. */

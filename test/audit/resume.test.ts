@@ -166,6 +166,14 @@ describe('affidavit audit --state', () => {
     expect([code, stderr]).toEqual([2, expect.stringContaining('other options')])
   })
 
+  it('an audit refuses to go on with an earlier --from-block, whose blocks were never read', async () => {
+    stage.server.serve([young])
+    await audit('--from-block', '9')
+    expect((await audit('--from-block', '9')).code).toBe(0)
+    const { code, stderr } = await audit()
+    expect([code, stderr]).toEqual([2, expect.stringContaining('--from-block')])
+  })
+
   it('an audit keeps its state for its owner alone, and refuses a broken state', async () => {
     stage.server.serve([young])
     await audit()

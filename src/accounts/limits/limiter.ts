@@ -440,7 +440,10 @@ class StepQueue {
     }
   }
 
-  /** The batch may have been counted before. After this call it is counted exactly once. */
+  /**
+   * The batch may have been counted before. After this call it is counted exactly once, if this
+   * process' lease ended at most 600 s before in the database.
+   */
   private async resend(sent: SentBatch): Promise<void> {
     await this.options.store.step({ ...sent, leaseSeconds: this.options.leaseSeconds })
     this.sent = null

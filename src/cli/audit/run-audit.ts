@@ -65,7 +65,6 @@ async function audit(url: string, options: AuditOptions): Promise<AuditReport> {
         scope,
         verifier: openVerifier({ isOfOne: false }),
         recover: recoverPoint,
-        fromBlock: options.fromBlock ?? 0,
         random: drawRandom,
         nowMs: Date.now(),
       },
@@ -113,7 +112,14 @@ async function readScope(
   options: AuditOptions,
   recordsLeftOut: string | null,
 ): Promise<AuditScope> {
-  const { from = 0, to = null, rpc, anyMeasurement = false, ownRecords = false } = options
+  const {
+    from = 0,
+    to = null,
+    rpc,
+    fromBlock = 0,
+    anyMeasurement = false,
+    ownRecords = false,
+  } = options
   if (to !== null && to <= from)
     throw new CliError('expected --to to be over --from', EXIT_CODES.usage)
   return {
@@ -122,6 +128,7 @@ async function readScope(
     policy: await readBundlePolicy(options),
     acceptsAnyCode: anyMeasurement,
     hasChain: rpc !== undefined,
+    fromBlock,
     recordsLeftOut,
     ownRecordsOnly: ownRecords,
   }

@@ -17,8 +17,8 @@ export async function openStateFile(path: string | null, scope: string): Promise
     const file = printable(path ?? '')
     throw new CliError(
       fault.code === 'other_scope'
-        ? `${file} was written by an audit with other options (--from, --key, --rpc, --pcr, ` +
-            '--release, --root, --configuration): use the same, or another file'
+        ? `${file} was written by an audit with other options (--from, --key, --rpc, ` +
+            '--from-block, --pcr, --release, --root, --configuration): use the same, or another file'
         : `${file} is not the state of an audit (${fault.message}): remove it to start again`,
       EXIT_CODES.usage,
     )

@@ -295,7 +295,8 @@ const NODES = `
 /**
  * Each running gateway has one row in gateway_processes, and renews it every few seconds. When the
  * row has expired, the process is dead. settled_batch is the last settlement batch that was
- * counted, so that each batch counts once. minute and day are numbers of windows: Unix seconds
+ * counted, so that each batch counts once. A dead process' row is kept for some time after ended_at
+ * for the same reason. minute and day are numbers of windows: Unix seconds
  * divided by 60 and by 86400. Half of each page stays free for new versions of its rows, which then
  * need no new index entries and no vacuum. A verified call with an Idempotency-Key takes its
  * call_id through the enclave into the call's record. This record is the answer. Answers of other
@@ -306,7 +307,8 @@ const LIMITS = `
   create table gateway_processes (
     id uuid primary key,
     expires_at bigint not null,
-    settled_batch bigint not null default 0
+    settled_batch bigint not null default 0,
+    ended_at bigint
   );
   create table rate_limit_windows (
     account_id uuid not null,

@@ -1,3 +1,4 @@
+import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
   createRateLimitsStore,
@@ -190,6 +191,36 @@ describe.each(DATABASE_KINDS)('rate limits store on %s', (kind) => {
     await processes.expire()
     await settle({ reserved: 100, used: 80 })
     expect(await used()).toMatchObject({ minuteTokens: 80, dayTokens: 80 })
+  })
+
+  it('a reservation that a process makes after its lease ended is given back', async () => {
+    const { take, used, clock, processes, processId } = setUp()
+    await processes.enter(processId, LEASE_SECONDS)
+    clock.at = MIDNIGHT + LEASE_SECONDS
+    await processes.expire()
+    await take({ tokensPerMinute: 1000 }, 100)
+    await processes.expire()
+    expect(await used()).toMatchObject({ minuteTokens: 0, dayTokens: 0 })
+  })
+
+  it('a dead process is counted once, and its row is deleted after ten minutes', async () => {
+    const { clock, processes, processId } = setUp()
+    const isListed = async () => {
+      const { rows } = await sql`
+        select from gateway_processes where id = ${processId}`.execute(database.queries)
+      return rows.length === 1
+    }
+    clock.at = MIDNIGHT + 1_000
+    await processes.expire()
+    await processes.enter(processId, LEASE_SECONDS)
+    await processes.leave(processId)
+    expect(await processes.expire()).toBe(1)
+    clock.at += 600
+    expect(await processes.expire()).toBe(0)
+    expect(await isListed()).toBe(true)
+    clock.at += 1
+    expect(await processes.expire()).toBe(0)
+    expect(await isListed()).toBe(false)
   })
 
   it('a process that was taken for dead is told so when it renews its lease', async () => {

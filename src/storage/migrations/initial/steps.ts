@@ -103,18 +103,21 @@ begin
 end $$`
 
 /**
- * Releases the reservations of dead processes, and deletes these processes. Locks windows in the
- * order of rate_limit_step.
+ * Releases the reservations of dead processes, and returns how many of these ended since the last
+ * call. A dead process keeps its row for 600 s, because it may live and send a counted batch again.
+ * Until its next renewal it may also reserve again, so each call releases its reservations. Locks
+ * windows in the order of rate_limit_step.
  */
 const EXPIRE_GATEWAY_PROCESSES = `
 create function expire_gateway_processes(clock bigint) returns bigint language plpgsql as $$
 declare
   at_seconds bigint := coalesce(clock, floor(extract(epoch from clock_timestamp()))::bigint);
   dead uuid[];
+  ended bigint;
   reservation rate_limit_reservations;
 begin
-  select array_agg(id) into dead from (
-    select id from gateway_processes where expires_at <= at_seconds order by id for update skip locked) as expired;
+  select array_agg(id), count(*) filter (where ended_at is null) into dead, ended from (
+    select id, ended_at from gateway_processes where expires_at <= at_seconds order by id for update skip locked) as expired;
   if dead is null then return 0; end if;
   for reservation in
     select * from rate_limit_reservations where process_id = any (dead)
@@ -131,8 +134,9 @@ begin
       day_tokens = day_tokens - case when day = reservation.day then reservation.day_tokens else 0 end
       where account_id = reservation.account_id and group_name = reservation.group_name;
   end loop;
-  delete from gateway_processes where id = any (dead);
-  return array_length(dead, 1);
+  update gateway_processes set ended_at = at_seconds where id = any (dead) and ended_at is null;
+  delete from gateway_processes where id = any (dead) and ended_at < at_seconds - 600;
+  return ended;
 end $$`
 
 /**

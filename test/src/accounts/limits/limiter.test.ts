@@ -1,4 +1,5 @@
 import fc from 'fast-check'
+import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
   createRateLimiter,
@@ -265,6 +266,37 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
     failing.after = false
     useUp(3)
     expect(await report()).toMatchObject({ tokens_used_day: 400, requests_used_day: 4 })
+  })
+
+  it('a batch whose answer was lost counts once, though the lease ended before it was sent again', async () => {
+    let isAnswerLost = false
+    const { clock, accountId, first, processes, ask, report } = setUp(
+      { tokensPerDay: 1_000_000 },
+      (store) => ({
+        ...store,
+        async step(step) {
+          const result = await store.step(step)
+          if (isAnswerLost) throw new Error('connection broke')
+          return result
+        },
+      }),
+    )
+    await processes.enter(first.processId, LEASE_SECONDS)
+    const decision = await ask(first.limiter, 100)
+    isAnswerLost = true
+    settle(decision, 40)
+    await expect(report()).rejects.toThrow('connection broke')
+    isAnswerLost = false
+    for (const seconds of [LEASE_SECONDS, 600]) {
+      clock.at += seconds
+      await processes.expire()
+    }
+    expect(await report()).toMatchObject({ tokens_used_day: 40, requests_used_day: 1 })
+    const { rows } = await sql`
+      select requests, tokens from usage_hours where account_id = ${accountId}`.execute(
+      database.queries,
+    )
+    expect(rows).toEqual([{ requests: 1, tokens: 40 }])
   })
 
   it('the rate limiter goes on counting for others, whatever the answers to one account claim to have used', async () => {
