@@ -179,11 +179,7 @@ function pick(object: JsonObject, names: readonly string[]): JsonObject {
 }
 
 /** Merges a message_delta into `earlier`, the message_delta events before it. */
-function settleEnding(
-  message: JsonObject,
-  earlier: JsonObject | null,
-  data: JsonObject,
-): JsonObject {
+function settleEnding(message: JsonObject, earlier: JsonObject | null, data: JsonObject) {
   const { delta, usage, ...others } = earlier ?? {}
   const given = memberOf(data, 'usage')
   const merged = {

@@ -294,11 +294,14 @@ describe('a stream of Messages', () => {
     'members of message_delta that SDKs do not read': change(ofType('message_delta'), (event) => [
       { ...event, note: 'x', delta: { ...(event.delta as JsonObject), content: [], id: 'y' } },
     ]),
-    'message_delta events before the stop reason': change(ofType('message_delta'), (event) => [
-      { type: 'message_delta', delta: {}, usage: { output_tokens: 2 } },
-      { ...event, delta: { stop_reason: null, stop_sequence: null } },
-      { ...event, usage: { output_tokens: null } },
-    ]),
+    'message_delta events before the stop reason': change(
+      ofType('message_delta'),
+      (event): readonly JsonObject[] => [
+        { type: 'message_delta', delta: {}, usage: { output_tokens: 2 } },
+        { ...event, delta: { stop_reason: null, stop_sequence: null } },
+        { ...event, usage: { output_tokens: null } },
+      ],
+    ),
     'a message_delta that repeats the stop reason': change(ofType('message_delta'), (event) => [
       event,
       event,
@@ -331,7 +334,7 @@ describe('a stream of Messages', () => {
     const reader = new MessagesReader()
     const { given } = readAll(
       reader,
-      change(ofType('message_delta'), () => [
+      change(ofType('message_delta'), (): readonly JsonObject[] => [
         {
           type: 'message_delta',
           delta: { stop_reason: null, container: { id: 'c' } },
