@@ -229,7 +229,8 @@ function readStream(input: Uint8Array, request: Json, idempotent: boolean): Subj
 
 /** True if the events have names. Events of chats have no names, except an error. */
 function isNamedStream(input: Uint8Array): boolean {
-  return /^event: ?(?!error)/m.test(new TextDecoder().decode(input))
+  // Only CR and LF end a line: the flag `m` would also find U+2028 within a chunk's text.
+  return /(^|[\r\n])event:(?! ?error)/.test(new TextDecoder().decode(input))
 }
 
 function readKeptEvents(

@@ -72,13 +72,23 @@ function itemOfPart(part: Json): TurnItem {
 }
 
 function itemOfCall(call: Json): TurnItem {
-  const tools = ['function', 'custom'].flatMap((name) => memberAt(call, name) ?? [])
+  const tools = givenIn(call, ['function', 'custom'])
   const [tool] = tools
   // A call with two tools or two inputs is ambiguous: programs may use either one.
   if (!isJsonObject(call) || !isJsonObject(tool) || tools.length > 1)
     return other('tool call', call, ANSWER)
-  const inputs = ['arguments', 'input'].flatMap((name) => memberOf(tool, name) ?? [])
+  const inputs = givenIn(tool, ['arguments', 'input'])
   if (inputs.length > 1) return other('tool call', call, ANSWER)
   const [input] = inputs
   return called(writtenOf(memberOf(tool, 'name')), writtenOf(input), { id: idIn(call, 'id') })
+}
+
+/** The values of these members, except null. An array is one value. */
+function givenIn(object: Json, names: readonly string[]): readonly Json[] {
+  const values: Json[] = []
+  for (const name of names) {
+    const value = memberAt(object, name) ?? null
+    if (value !== null) values.push(value)
+  }
+  return values
 }

@@ -36,7 +36,8 @@ export type MergedMembers = Map<string, MergedValue>
  * the earlier chunks. Proof members are not checked. formats.md, Assembling a stream, has the
  * rules. Throws FormatError:
  *
- * - `invalid_chunk`: a member does not have a chunk's form, or is called `__proto__`;
+ * - `invalid_chunk`: a member does not have a chunk's form, or is called `__proto__`, or a choice or
+ *   a tool call occurs twice in the chunk;
  * - `changed_identity`: `id`, `created` or `model` differs from the first chunk;
  * - `changed_type`: a text continues as another type, or another type continues as text;
  * - `changed_name`: a tool call's `id` or a function's `name` occurs twice, even if the first is
@@ -136,45 +137,39 @@ function checkContent(before: MergedValue | undefined, value: Json): void {
 }
 
 function checkToolCalls(known: KnownChoice, calls: Json): void {
-  const given = new Set<string>()
+  const seen = new Set<number>()
   for (const item of arrayOf(calls, 'tool_calls')) {
     const call = objectOf(item, 'each tool call')
     const index = indexOf(memberOf(call, 'index'), 'a tool call')
+    // Some readers make a call of each item, and lose the arguments of the second.
+    if (seen.has(index)) throw invalidChunk('expected each tool call once in a chunk')
+    seen.add(index)
     const before = known?.toolCalls.get(index)
-    checkId(before, call, { index, given })
+    checkId(before, call)
     for (const [name, value] of Object.entries(call)) {
       if (value === null || name === 'index' || name === 'id') continue
       if (name === 'type') checkSame(before?.get('type'), value, 'the type of a tool call')
-      else if (name === 'function') checkFunction(before?.get('function'), value, { index, given })
+      else if (name === 'function') checkFunction(before?.get('function'), value)
       else checkMerged(before?.get(name), value, `tool_calls.${name}`)
     }
   }
 }
 
-/** The index of a call. `given`: the calls that already had an id or a name in this chunk. */
-type Place = { readonly index: number; readonly given: Set<string> }
-
 /** An id must not follow the name: some readers create an id for a call with only a name. */
-function checkId(before: MergedMembers | undefined, call: JsonObject, place: Place): void {
+function checkId(before: MergedMembers | undefined, call: JsonObject): void {
   const id = memberOf(call, 'id')
   if (!isGiven(id)) return
   const known = before?.get('function')
-  const isNamed =
-    (known instanceof Map && known.has('name')) || place.given.has(`${place.index} name`)
-  if (id !== '' && isNamed)
+  if (id !== '' && known instanceof Map && known.has('name'))
     throw new FormatError('changed_name', 'expected the id of a call before its name')
-  checkOnce(before?.get('id'), id, { ...place, name: 'id' })
+  checkOnce(before?.get('id'), id)
 }
 
-function checkFunction(
-  before: MergedValue | undefined,
-  value: Json,
-  place: Place = { index: 0, given: new Set() },
-): void {
+function checkFunction(before: MergedValue | undefined, value: Json): void {
   const members = before instanceof Map ? before : undefined
   for (const [name, member] of Object.entries(objectOf(value, 'a function'))) {
     if (member === null) continue
-    if (name === 'name') checkOnce(members?.get('name'), member, { ...place, name })
+    if (name === 'name') checkOnce(members?.get('name'), member)
     else if (name === 'arguments') checkText(member, 'arguments')
     else checkMerged(members?.get(name), member, `function.${name}`)
   }
@@ -184,16 +179,10 @@ function checkFunction(
  * Refuses a second text for a name or an id, even after an empty text: some readers would keep the
  * empty text as the name, and lose the rest of the call.
  */
-function checkOnce(
-  before: MergedValue | undefined,
-  value: Json,
-  { index, given, name }: Place & { readonly name: string },
-): void {
+function checkOnce(before: MergedValue | undefined, value: Json): void {
   if (typeof value !== 'string') throw changed('expected a name or id to be text')
-  const key = `${index} ${name}`
-  if (value !== '' && (before !== undefined || given.has(key)))
+  if (value !== '' && before !== undefined)
     throw new FormatError('changed_name', 'expected the name or id of a call once')
-  given.add(key)
 }
 
 /** Refuses a second text that differs from the first. Empty texts do not count. */

@@ -12,6 +12,7 @@ import {
   eventNameOf,
   failureOf,
   isEmpty,
+  isSame,
   objectIn,
   refuse,
   type StreamReader,
@@ -30,6 +31,8 @@ export class MessagesReader implements StreamReader {
   private message: JsonObject | null = null
   private readonly blocks: JsonObject[] = []
   private open: OpenBlock | null = null
+  /** The message_delta events that came before the stop reason, merged. */
+  private held: JsonObject | null = null
   /** The event with the stop reason. Null before this event. */
   private ending: JsonObject | null = null
   /** Blocks that this reader ended before their stop events arrived. */
@@ -54,7 +57,7 @@ export class MessagesReader implements StreamReader {
     const { delta, usage, type: _, ...others } = this.ending
     for (const [name, value] of [...Object.entries(others), ...Object.entries(delta ?? {})])
       setMember(message, name, value)
-    message.usage = mergeUsage(this.message ?? {}, usage)
+    message.usage = mergeUsage(memberOf(message, 'usage'), usage)
     return message
   }
 
@@ -113,18 +116,23 @@ export class MessagesReader implements StreamReader {
     return [...before, { ...data, content_block: next.start }]
   }
 
+  /**
+   * Holds an event without a stop reason until the stop reason comes, since some readers add up the
+   * usage of several events.
+   */
   private endMessage(data: JsonObject): readonly JsonObject[] {
     if (this.message === null) throw refuse('invalid_form', 'expected message_start first')
-    if (this.ending !== null) throw refuse('changed_finish', 'expected one message_delta')
     const delta = objectIn(data, 'delta')
-    textIn(delta, 'stop_reason')
-    const { output_tokens: output = 0 } = mergeUsage(this.message, memberOf(data, 'usage'))
-    const usage = memberOf(data, 'usage')
-    const settled = {
-      ...pick(data, TOP_MEMBERS),
-      type: 'message_delta',
-      delta: { stop_sequence: null, ...pick(delta, DELTA_MEMBERS) },
-      usage: { ...(isJsonObject(usage) ? usage : {}), output_tokens: output },
+    const hasReason = (memberOf(delta, 'stop_reason') ?? null) !== null
+    if (hasReason) textIn(delta, 'stop_reason')
+    const settled = settleEnding(this.message, this.ending ?? this.held, data)
+    if (this.ending !== null) {
+      if (isSame(settled, this.ending)) return []
+      throw refuse('changed_finish', 'expected no other end after the stop reason')
+    }
+    if (!hasReason) {
+      this.held = settled
+      return []
     }
     const before = this.open === null ? [] : [this.endEarly()]
     this.ending = settled
@@ -170,19 +178,40 @@ function pick(object: JsonObject, names: readonly string[]): JsonObject {
   return filterMembers(object, (name) => names.includes(name))
 }
 
+/** Merges a message_delta into `earlier`, the message_delta events before it. */
+function settleEnding(message: JsonObject, earlier: JsonObject | null, data: JsonObject) {
+  const { delta, usage, ...others } = earlier ?? {}
+  const given = memberOf(data, 'usage')
+  const merged = {
+    ...(isJsonObject(given) ? given : {}),
+    ...(earlier === null ? {} : mergeUsage(usage, given)),
+  }
+  const { output_tokens: output = 0 } = mergeUsage(memberOf(message, 'usage'), merged)
+  return {
+    ...others,
+    ...pick(data, TOP_MEMBERS),
+    type: 'message_delta',
+    delta: {
+      stop_sequence: null,
+      ...(isJsonObject(delta) ? delta : {}),
+      ...pick(objectIn(data, 'delta'), DELTA_MEMBERS),
+    },
+    usage: { ...merged, output_tokens: output },
+  }
+}
+
 /**
- * Merges `given` into the usage of the message: later numbers replace earlier numbers. Throws
+ * Merges `given` into `before`, the usage so far: later numbers replace earlier numbers. Throws
  * FormatError `changed_finish` if `output_tokens` falls or has another type.
  */
-function mergeUsage(message: JsonObject, given: Json | undefined): JsonObject {
-  const first = memberOf(message, 'usage')
-  const usage: Record<string, Json> = isJsonObject(first) ? { ...first } : {}
+function mergeUsage(before: Json | undefined, given: Json | undefined): JsonObject {
+  const usage: Record<string, Json> = isJsonObject(before) ? { ...before } : {}
   for (const [name, value] of Object.entries(isJsonObject(given) ? given : {})) {
     if (value === null) continue
-    const before = memberOf(usage, name)
-    if (typeof before === 'number' && typeof value !== 'number')
+    const known = memberOf(usage, name)
+    if (typeof known === 'number' && typeof value !== 'number')
       throw refuse('changed_finish', `expected ${name} of usage to be a number`)
-    if (name === 'output_tokens' && Number(before ?? 0) > Number(value))
+    if (name === 'output_tokens' && Number(known ?? 0) > Number(value))
       throw refuse('changed_finish', 'expected output_tokens of usage not to fall')
     setMember(usage, name, value)
   }

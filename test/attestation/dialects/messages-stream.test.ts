@@ -160,17 +160,45 @@ describe('a stream of Messages', () => {
     ],
     'a second message': ['changed_identity', [STREAM[0] as JsonObject, ...STREAM]],
     'a stream without message_start': ['invalid_form', STREAM.slice(1)],
-    'a second message_delta': [
+    'another stop reason after the first': [
       'changed_finish',
-      change(ofType('message_delta'), (event) => [event, event]),
+      change(ofType('message_delta'), (event) => [
+        event,
+        { ...event, delta: { stop_reason: 'refusal' } },
+      ]),
+    ],
+    'a stop reason that is taken back': [
+      'changed_finish',
+      change(ofType('message_delta'), (event) => [
+        event,
+        { ...event, delta: { stop_reason: null } },
+      ]),
+    ],
+    'newer usage after the stop reason': [
+      'changed_finish',
+      change(ofType('message_delta'), (event) => [
+        event,
+        { ...event, usage: { output_tokens: 1_000 } },
+      ]),
+    ],
+    'usage that falls before the stop reason': [
+      'changed_finish',
+      change(ofType('message_delta'), (event) => [
+        { ...event, delta: {}, usage: { output_tokens: 1_000 } },
+        event,
+      ]),
     ],
     'an end without a stop reason': [
       'unfinished',
       STREAM.filter((event) => !ofType('message_delta')(event)),
     ],
     'a stop reason that is null': [
-      'invalid_form',
+      'unfinished',
       change(ofType('message_delta'), (event) => [{ ...event, delta: { stop_reason: null } }]),
+    ],
+    'a stop reason that is no text': [
+      'invalid_form',
+      change(ofType('message_delta'), (event) => [{ ...event, delta: { stop_reason: 1 } }]),
     ],
     'a stop reason while a block is open': [
       'changed_identity',
@@ -266,6 +294,19 @@ describe('a stream of Messages', () => {
     'members of message_delta that SDKs do not read': change(ofType('message_delta'), (event) => [
       { ...event, note: 'x', delta: { ...(event.delta as JsonObject), content: [], id: 'y' } },
     ]),
+    'message_delta events before the stop reason': change(
+      ofType('message_delta'),
+      (event): readonly JsonObject[] => [
+        { type: 'message_delta', delta: {}, usage: { output_tokens: 2 } },
+        { ...event, delta: { stop_reason: null, stop_sequence: null } },
+        { ...event, usage: { output_tokens: null } },
+      ],
+    ),
+    'a message_delta that repeats the stop reason': change(ofType('message_delta'), (event) => [
+      event,
+      event,
+      { ...event, usage: {} },
+    ]),
     'proofs of the provider anywhere': change(ofType('message_start'), (event) => [
       { ...event, message: { ...(event.message as JsonObject), affidavit: 'FAKE' } },
     ]),
@@ -287,6 +328,49 @@ describe('a stream of Messages', () => {
       change(ofType('message_delta'), (event) => [{ ...event, usage }]),
     )
     expect(reader.response()).toMatchObject({ usage })
+  })
+
+  it('the reader gives all members of the message_delta events in one, the newest of each', () => {
+    const reader = new MessagesReader()
+    const { given } = readAll(
+      reader,
+      change(ofType('message_delta'), (): readonly JsonObject[] => [
+        {
+          type: 'message_delta',
+          delta: { stop_reason: null, container: { id: 'c' } },
+          usage: { input_tokens: 7, output_tokens: 21, cache_read_input_tokens: null },
+          context_management: { applied_edits: [] },
+        },
+        {
+          type: 'message_delta',
+          delta: { stop_reason: 'end_turn' },
+          usage: { input_tokens: null, output_tokens: 22 },
+        },
+      ]),
+    )
+    const delta = { stop_reason: 'end_turn', stop_sequence: null, container: { id: 'c' } }
+    const context_management = { applied_edits: [] }
+    expect(dataOf(given).filter(ofType('message_delta'))).toEqual([
+      {
+        type: 'message_delta',
+        delta,
+        usage: { input_tokens: 7, output_tokens: 22, cache_read_input_tokens: null },
+        context_management,
+      },
+    ])
+    expect(reader.response()).toMatchObject({
+      ...delta,
+      context_management,
+      usage: { input_tokens: 7, output_tokens: 22 },
+    })
+  })
+
+  it('a cut stream has nothing of a message_delta that was held', () => {
+    const reader = new MessagesReader()
+    const at = STREAM.findIndex(ofType('message_delta'))
+    const held = { type: 'message_delta', delta: {}, usage: { output_tokens: 1_000 } }
+    expect(readAll(reader, [...STREAM.slice(0, at), held]).code).toBeNull()
+    expect(JSON.stringify(reader.response())).not.toContain('1000')
   })
 
   it('the reader leaves out a proof of the provider, and unknown events', () => {

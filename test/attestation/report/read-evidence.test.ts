@@ -4,6 +4,7 @@ import { EVENT_DIALECTS } from '../../../attestation/dialects/dialects.ts'
 import {
   EvidenceError,
   readEvidence,
+  readKeptFiles,
   type Subject,
 } from '../../../attestation/report/read-evidence.ts'
 import { readAll, withProof } from '../dialects/readers.ts'
@@ -178,5 +179,30 @@ describe('readEvidence', () => {
   ])('readEvidence refuses a wrong input: %s', (_, input, request, message) => {
     expect(() => read(input, request)).toThrow(EvidenceError)
     expect(() => read(input, request)).toThrow(message)
+  })
+})
+
+describe('readKeptFiles', () => {
+  const keptOf = (text: string) => readKeptFiles({ request: null, answer: bytes(text) }).answer
+
+  it.each(['event: error', 'event:error'])(
+    'a chat stream that ends with %s is a failed chat',
+    (line) => {
+      const text = `${stream([chunk('a')])}${line}\ndata: {"error":{"message":"no"}}\n\n`
+      expect(() => keptOf(text)).toThrow('the stream ends with an error')
+    },
+  )
+
+  it.each(['event: response.created', 'event:response.created'])(
+    'a stream with %s has named events',
+    (line) => {
+      const text = `: ping\r\n\r\n${line}\r\ndata: {"type":"response.created"}\r\n\r\n`
+      expect(keptOf(text)?.kind).toBe('events')
+    },
+  )
+
+  it('a text of a chat that looks like the name of an event names no event', () => {
+    const chunks = [chunk('\u2028event: a'), '[DONE]']
+    expect(keptOf(stream(chunks))?.kind).toBe('stream')
   })
 })

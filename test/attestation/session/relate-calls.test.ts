@@ -309,6 +309,31 @@ describe('what agents change in their histories', () => {
     expect(JSON.stringify(later?.foreign)).toContain('EVIL')
   })
 
+  const input = '{"cmd":"ls"}'
+  const tool = { name: 'sh', arguments: input }
+  it.each<{ readonly body: Json }>([
+    { body: { name: 'sh', arguments: [input] } },
+    { body: { ...tool, input: [] } },
+    { body: { name: 'sh', arguments: [], input } },
+    { body: [tool] },
+    { body: [[], tool] },
+  ])('a call of a tool with an array in place of a value is named: $body', ({ body }) => {
+    const callOf = (value: Json) => ({
+      tool_calls: [{ id: 'c', type: 'function', function: value }],
+    })
+    const requestOf = (messages: readonly Json[]) => ({ messages: [{ role: 'user' }, ...messages] })
+    const response = chatAnswer(callOf(tool))
+    const [, later] = relateCalls([
+      { turns: TURNS.chat, body: requestOf([]), response },
+      {
+        turns: TURNS.chat,
+        body: requestOf([{ role: 'assistant', ...callOf(body) }]),
+        response,
+      },
+    ])
+    expect(later?.foreign).toHaveLength(1)
+  })
+
   it('thinking that is left out of a chat or Messages history is no break', () => {
     const { requests, answers } = RUNS.messages
     const text = JSON.stringify(requests).replaceAll(`${JSON.stringify(blocks[0])},`, '')
