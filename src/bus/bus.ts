@@ -144,6 +144,7 @@ class NatsBus implements Bus {
   private readonly channels = createChannelTable({
     publish: (peer, name, frame) => this.post(this.subject('channel', peer, name), frame),
     partBytesMax: () => this.partBytesMax(),
+    now: () => performance.now(),
   })
   private readonly listeners = new Map<string, Listener[]>()
   private readonly services = new Map<string, Serve>()
