@@ -27,6 +27,9 @@ const PRESENCE_INTERVAL_MS = 1_000
 const FLUSH_MS = 1_000
 /** Maximum number of channels in one message of `publishTally`. */
 const TALLY_MAX = 4_000
+/** Maximum bytes of a channel in a tally, and of the rest of its message. */
+const TALLY_CHANNEL_BYTES = 96
+const TALLY_HEAD_BYTES = 256 + SEAL_BYTES_MAX
 /** Version of the messages between gateways. A gateway of another version cannot read them. */
 const VERSION = 2
 /** Bytes of a frame in addition to its message. */
@@ -144,6 +147,7 @@ class NatsBus implements Bus {
   private readonly channels = createChannelTable({
     publish: (peer, name, frame) => this.post(this.subject('channel', peer, name), frame),
     partBytesMax: () => this.partBytesMax(),
+    now: () => performance.now(),
   })
   private readonly listeners = new Map<string, Listener[]>()
   private readonly services = new Map<string, Serve>()
@@ -319,8 +323,10 @@ class NatsBus implements Bus {
   /** Publishes how many frames were sent, so that the peer notices a missing last frame. */
   private publishTally(peer: string): void {
     const sent = this.channels.tally(peer)
-    for (let from = 0; from < sent.length; from += TALLY_MAX)
-      this.post(this.subject('tally', peer), this.enveloped(sent.slice(from, from + TALLY_MAX)))
+    const fitting = Math.floor((this.serverBytesMax() - TALLY_HEAD_BYTES) / TALLY_CHANNEL_BYTES)
+    const count = Math.max(1, Math.min(TALLY_MAX, fitting))
+    for (let from = 0; from < sent.length; from += count)
+      this.post(this.subject('tally', peer), this.enveloped(sent.slice(from, from + count)))
   }
 
   private meet(peer: string): void {
@@ -444,8 +450,11 @@ class NatsBus implements Bus {
 
   /** A server can be configured to accept only messages below PART_BYTES_MAX. */
   private partBytesMax(): number {
-    const serverBytesMax = this.connection?.info?.max_payload ?? Number.POSITIVE_INFINITY
-    return Math.max(1, Math.min(PART_BYTES_MAX, serverBytesMax - FRAME_HEAD_BYTES))
+    return Math.max(1, Math.min(PART_BYTES_MAX, this.serverBytesMax() - FRAME_HEAD_BYTES))
+  }
+
+  private serverBytesMax(): number {
+    return this.connection?.info?.max_payload ?? Number.POSITIVE_INFINITY
   }
 
   private warn(error: unknown, what: string): void {

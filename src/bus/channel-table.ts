@@ -4,8 +4,10 @@ import { createChannel, type OpenChannel } from './channel.ts'
 export const CHANNELS_MAX = 10_000
 /** Bytes that wait for their readers, in all channels together. */
 const HELD_BYTES_MAX = 256 * 1024 * 1024
+/** Gateways report each channel every second. */
+const UNKNOWN_EXPIRES_MS = 3_000
 
-/** How many frames a gateway has sent on each channel. */
+/** How many frames a gateway has sent on some or all of its channels. */
 type Tally = readonly (readonly [name: string, sent: number])[]
 
 type ChannelTable = {
@@ -18,22 +20,28 @@ type ChannelTable = {
   loseAll(peer: string | null, why: string): void
   tally(peer: string): Tally
   /**
-   * A channel with a missing frame is lost. Returns the names that had no channel here, both now
-   * and at the peer's previous tally.
+   * A channel with a missing frame is lost. Returns the names that have no channel here, and had
+   * none in another recent tally of the peer: a channel that has just ended here can be in one.
    */
   check(peer: string, tally: Tally): readonly string[]
 }
 
-/** `publish` sends a frame to a channel on another gateway, or drops it. */
+/**
+ * `publish` sends a frame to a channel on another gateway, or drops it. `now` returns monotonic
+ * milliseconds.
+ */
 export function createChannelTable({
   publish,
   partBytesMax,
+  now,
 }: {
   readonly publish: (peer: string, name: string, frame: Uint8Array) => void
   readonly partBytesMax: () => number
+  readonly now: () => number
 }): ChannelTable {
   const channels = new Map<string, OpenChannel>()
-  const unknownOf = new Map<string, ReadonlySet<string>>()
+  /** By peer: when each name without a channel here was last in a tally. */
+  const unknownOf = new Map<string, Map<string, number>>()
   let heldBytes = 0
 
   const hold = (bytes: number) => {
@@ -68,15 +76,21 @@ export function createChannelTable({
         .filter(([, channel]) => channel.peer === peer)
         .map(([name, channel]) => [name, channel.sent()]),
     check(peer, tally) {
-      const unknown = new Set<string>()
+      const unknown = unknownOf.get(peer) ?? new Map<string, number>()
+      unknownOf.set(peer, unknown)
+      const nowMs = now()
+      for (const [name, seenAtMs] of unknown)
+        if (seenAtMs < nowMs - UNKNOWN_EXPIRES_MS) unknown.delete(name)
+      const lost: string[] = []
       for (const [name, sent] of tally) {
         const channel = channels.get(name)
-        if (channel === undefined) unknown.add(name)
-        else if (channel.peer === peer) channel.check(sent)
+        if (channel?.peer === peer) channel.check(sent)
+        if (channel !== undefined) continue
+        if (unknown.has(name)) lost.push(name)
+        // Without the limit, a peer could invent any number of names.
+        if (unknown.has(name) || unknown.size < CHANNELS_MAX) unknown.set(name, nowMs)
       }
-      const before = unknownOf.get(peer)
-      unknownOf.set(peer, unknown)
-      return [...unknown].filter((name) => before?.has(name))
+      return lost
     },
   }
 }

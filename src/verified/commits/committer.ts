@@ -131,7 +131,7 @@ class LogCommitter implements Committer {
     else if (phase === 'refusing') waiter.reject(new CommitError('log_diverged', DIVERGED))
     else if (session !== null && notary !== session.notary.address) this.#reopen()
     else if (notary === readable.notary && index < readable.size)
-      void this.#callers.answer({ notary, size: readable.size })
+      void this.#answer({ notary, size: readable.size })
     else if (role === 'commit' && index < (session?.log.edge.size ?? 0))
       this.#callers.answerStored(waiter).catch(() => this.#reopen())
     return record
@@ -149,7 +149,7 @@ class LogCommitter implements Committer {
     if (log.notary === this.#turn?.notary)
       this.#published({ size: log.size, isByHolder: true, head: null })
     // The log is from an earlier enclave.
-    else void this.#callers.answer(log)
+    else void this.#answer(log)
   }
 
   async stop(): Promise<void> {
@@ -281,6 +281,15 @@ class LogCommitter implements Committer {
     this.#apply({ kind: 'late', atMs: performance.now() })
   }
 
+  /** Answers callers from the database. If the read fails, the records are read again. */
+  async #answer(log: CommittedLog): Promise<void> {
+    if (await this.#callers.answer(log)) return
+    const { role, readable } = this.#state
+    // On standby, the callers soon count as late, and catch_up reads their records. Callers of
+    // a gateway that commits, or of an earlier enclave, are answered when a log is opened.
+    if (role === 'commit' || log.notary !== readable.notary) this.#reopen()
+  }
+
   /** Any gateway may have stored the records, this one included. */
   #published({ size, isByHolder, head }: PublishedCommit): void {
     const { session, role, readable, racingUntilMs } = this.#state
@@ -294,7 +303,7 @@ class LogCommitter implements Committer {
     if (this.#state.racingUntilMs < racingUntilMs) this.#interrupt()
     // A gateway that commits answers its callers from the commit, unless the anchor comes later.
     if (role === 'standby' || this.#options.anchors.intervalMs > 0)
-      void this.#callers.answer({ notary, size })
+      void this.#answer({ notary, size })
   }
 
   async #fail(error: Error): Promise<void> {
@@ -324,7 +333,7 @@ class LogCommitter implements Committer {
     const { notary } = this.#state.readable
     if (notary === null || anchors.intervalMs === 0) return
     await anchors.flush(notary)
-    await this.#callers.answer({ notary, size: this.#state.readable.size })
+    await this.#answer({ notary, size: this.#state.readable.size })
   }
 
   /** Returns true also while it is unknown which gateway has the turn. */

@@ -22,7 +22,7 @@ export class WaitingCallers {
   readonly #committed: CommittedRecords
   /** By notary: a size. Callers that wait for leaves below this size can be answered now. */
   readonly #readable = new Map<string, number>()
-  #reading: Promise<void> | null = null
+  #reading: Promise<boolean> | null = null
 
   constructor(options: WaitingCallersOptions) {
     this.#options = options
@@ -60,25 +60,27 @@ export class WaitingCallers {
 
   /**
    * Like `settle`, but only one read runs at a time: a call during a read waits for the next read.
-   * Never rejects: if records cannot be read, their callers soon count as late, and the records are
-   * read again.
+   * Never rejects: resolves to false if records could not be read. Their callers still wait.
    */
-  answer({ notary, size }: CommittedLog): Promise<void> {
+  answer({ notary, size }: CommittedLog): Promise<boolean> {
     this.#readable.set(notary, size)
     this.#reading ??= this.#read()
     return this.#reading
   }
 
-  async #read(): Promise<void> {
+  async #read(): Promise<boolean> {
+    let areRead = true
     for (const [notary, size] of this.#readable) {
       this.#readable.delete(notary)
       try {
         await this.settle({ notary, size })
       } catch (error) {
+        areRead = false
         this.#options.log.debug({ err: asError(error) }, 'committed records could not be read')
       }
     }
     this.#reading = null
+    return areRead
   }
 
   /**

@@ -157,7 +157,7 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
     const subject = `${prefix}.tally.${far.id}`
     const sealer = sealerOf(near.id)
     // Its numbers come after all that the gateway itself has given.
-    for (let number = 0; number < 10_000; number++) sealer.seal({ subject }, new Uint8Array())
+    for (let number = 0; number < 200; number++) sealer.seal({ subject }, new Uint8Array())
     for (let time = 0; time < 2; time++)
       stranger.publish(subject, sealer.seal({ subject }, wordsOf({ ...reported, body: names(99) })))
     await until('the call ended', () => channel.signal.aborted)
@@ -209,6 +209,30 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
     near.publish('news', 'z'.repeat(100_000))
     await until('it is told', () => lines.some((line) => line.includes('not sent')))
     expect(near.status().isUp).toBe(true)
+    await Promise.all(buses.splice(0).map((bus) => bus.stop()))
+    await server.stop()
+  })
+
+  it('a bus reports every channel through a server that takes only small messages', async () => {
+    const config = join(tmpdir(), `nats-${randomUUID()}.conf`)
+    await writeFile(config, 'max_payload: 8192')
+    const server = await startNatsServer(['-c', config])
+    const { near, far, prefix } = await openPair(server.url)
+    const reader = await connect({ servers: [server.url.slice('nats://'.length)] })
+    const reported = new Set<string>()
+    reader.subscribe(`${prefix}.tally.${far.id}`, {
+      callback: (_, { data }) => {
+        const text = Buffer.from(data).toString('latin1')
+        for (const [, name = ''] of text.matchAll(/\["([^"]+)",\d+\]/g)) reported.add(name)
+      },
+    })
+    await reader.flush()
+    await openSilent(near, far)
+    for (let count = 1; count < 300; count++) near.open(far.id, 'silent', null)
+    await until('all are reported', () => reported.size === 300)
+    expect(near.status().channels).toBe(300)
+    expect(lines.filter((line) => line.includes('not sent'))).toEqual([])
+    await reader.close()
     await Promise.all(buses.splice(0).map((bus) => bus.stop()))
     await server.stop()
   })

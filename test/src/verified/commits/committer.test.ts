@@ -5,6 +5,7 @@ import { parseReceipt } from '../../../../attestation/receipt.ts'
 import type { PullRequest, SealedNotice } from '../../../../enclave/protocol/enclave-api.ts'
 import type { Database } from '../../../../src/storage/database.ts'
 import { CommitError } from '../../../../src/verified/commit-error.ts'
+import { ALWAYS_OURS, type CommitTurns } from '../../../../src/verified/commits/commit-turns.ts'
 import {
   BATCH_COMPLETIONS_MAX,
   PULL_WAIT_MS,
@@ -360,6 +361,64 @@ describe('committer', () => {
           : findByIndex(notary, index)
       expect(await waitFor(notice)).toMatchObject({ index: 0 })
     })
+
+    it('a caller gets its record although the first read after the anchor of the interval fails', async () => {
+      const other = runCommitter(database, log, { anchorIntervalMs: 10_000 })
+      others.push(other)
+      const { record } = await waitForAnchor(other)
+      failReads(other, 1)
+      await other.anchors.flush(log.notary())
+      expect(await record).toMatchObject({ index: 0 })
+    })
+
+    it('a caller of a replaced enclave gets its record although the first reads after its anchor fail', async () => {
+      const other = runCommitter(database, log, { anchorIntervalMs: 10_000 })
+      others.push(other)
+      const { record } = await waitForAnchor(other)
+      const former = log.notary()
+      await log.restart()
+      await expect.poll(() => other.committer.status().notary).toBe(log.notary())
+      failReads(other, 2)
+      await other.anchors.flush(former)
+      expect(await record).toMatchObject({ notary: former, index: 0 })
+    })
+
+    it('a caller who asks after a published commit gets its record although the first read fails', async () => {
+      await running.committer.stop()
+      let publish: Parameters<CommitTurns['join']>[1]['onPublished'] = () => {}
+      const turns: CommitTurns = {
+        ...ALWAYS_OURS,
+        join(notary, hooks) {
+          publish = hooks.onPublished
+          return ALWAYS_OURS.join(notary, hooks)
+        },
+      }
+      const other = runCommitter(database, log, { turns })
+      others.push(other)
+      const { notary, index } = log.seal()
+      await expect.poll(() => other.committer.status().records).toBe(1)
+      publish({ size: 1, isByHolder: true, head: null })
+      failReads(other, 1)
+      expect(await other.committer.waitFor(notary, index, never)).toMatchObject({ index: 0 })
+    })
+
+    /** Gives a caller's wait for a leaf that is committed and not anchored. */
+    async function waitForAnchor({ committer }: RunningCommitter) {
+      await running.committer.stop()
+      const { notary, index } = log.seal()
+      const record = committer.waitFor(notary, index, never)
+      await expect.poll(() => committer.status().size).toBe(1)
+      return { record }
+    }
+
+    function failReads({ records }: RunningCommitter, times: number) {
+      const { findByIndexes } = records
+      let left = times
+      records.findByIndexes = (notary, indexes) =>
+        left-- > 0
+          ? Promise.reject(new Error('Connection terminated unexpectedly'))
+          : findByIndexes(notary, indexes)
+    }
 
     function failNext(when: 'beforeCommit' | 'afterCommit', times: number) {
       let left = times
