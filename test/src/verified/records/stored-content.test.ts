@@ -283,6 +283,14 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
       ])
     })
 
+    it('content that an account without content gets after its erasure stays', async () => {
+      const account = await makeAccount()
+      await erasures().eraseAccount(account.name, order)
+      const after = await storeOne(plain, { accountId: account.id, createdAt: NOW + 1 })
+      expect(await erasures().findDue(account.name)).toBeNull()
+      expect((await find(plain, after))?.request).toBe(PLANTED.request)
+    })
+
     it('erased content of an account goes from the answers that are kept for its keys, also those of calls under way', async () => {
       const account = await makeAccount()
       const answers = createIdempotencyStore(withKeys(OLD), () => NOW)
