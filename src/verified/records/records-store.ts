@@ -243,13 +243,16 @@ export function createRecordsStore({
       const scope = { accountId }
       const before = cursor === null ? null : await findPosition(queries, cursor, scope)
       if (before === undefined) return 'unknown_cursor'
-      const older = before === null ? sql`true` : sql`position < ${before}`
+      const isFiltered = Object.values(filters).some((filter) => filter !== null)
+      // Both statements of a page with filters must examine the same records, so the first page
+      // needs an upper bound too.
+      const end = before ?? (isFiltered ? await findEnd(queries) : null)
+      const older = end === null ? sql`true` : sql`position < ${end}`
       // Reads one record more than the page needs, to find out if there are older records.
       const listed = sql`
         select * from records
         where ${isWithin(scope)} and ${older} and position < ${FIRST_UNANCHORED}
         order by position desc`
-      const isFiltered = Object.values(filters).some((filter) => filter !== null)
       const looked = sql`${listed} limit ${FILTERED_RECORDS_MAX}`
       const page = isFiltered
         ? sql`select * from (${looked}) f where ${fits(filters)} order by position desc limit ${limit + 1}`
@@ -351,6 +354,15 @@ function fits({
     ...(provider === null ? [] : [sql`receipt::json -> 'provider' ->> 'name' = ${provider}::text`]),
   ]
   return sql.join(all, sql` and `)
+}
+
+/** All positions of the list are now below this number. */
+async function findEnd(queries: Queries): Promise<number> {
+  const { rows } = await sql<{ bound: number }>`
+    select least(${FIRST_UNANCHORED}, (select max(position) + 1 from records)) as bound`.execute(
+    queries,
+  )
+  return rows[0]?.bound ?? 0
 }
 
 /** Null when fewer than FILTERED_RECORDS_MAX records were examined. */
