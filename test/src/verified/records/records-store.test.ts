@@ -40,7 +40,7 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     source = await startDatabases(kind)
     database = await source.open()
     commits = createCommitsStore(database)
-    records = createRecordsStore(database)
+    records = createRecordsStore(database, OPENING.domain.chainId)
   }, 60_000)
   afterAll(() => source.stop())
 
@@ -325,14 +325,14 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     const queries = database.queries.withPlugin({
       transformQuery: ({ node }) => node,
       async transformResult({ result }) {
-        if (!hasGrown && result.rows.some((row) => row['id'] === fitting?.id)) {
+        if (!hasGrown && result.rows.some(({ id }) => id === fitting?.id)) {
           hasGrown = true
           await addOthers(FILTERED_RECORDS_MAX, 3)
         }
         return result
       },
     })
-    const growing = createRecordsStore({ ...database, queries })
+    const growing = createRecordsStore({ ...database, queries }, OPENING.domain.chainId)
     const filters = { ...NO_FILTERS, outcome: 'upstream_error' as const }
     const first = await growing.list({ accountId, limit: 5, cursor: null, filters })
     if (first === 'unknown_cursor') throw new Error('expected a page')
