@@ -14,6 +14,7 @@ import {
   buildCommit,
   CREATED_AT,
   makeLog,
+  OPENING,
   openLog,
   stateAfter,
 } from '../src/verified/commits/build-commit.ts'
@@ -87,7 +88,9 @@ async function measureStores(): Promise<void> {
   report(
     'record by hash',
     await inTurns(subjects, async ({ database }, at) => {
-      await createRecordsStore(database).findByHash(hashes[at] ?? '', { accountId: null })
+      await createRecordsStore(database, OPENING.domain.chainId).findByHash(hashes[at] ?? '', {
+        accountId: null,
+      })
     }),
   )
   for (const { grow } of subjects)

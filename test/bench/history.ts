@@ -6,7 +6,13 @@ import { createLogsStore } from '../../src/verified/logs/logs-store.ts'
 import { createErasuresStore } from '../../src/verified/records/erasures-store.ts'
 import { createHistory } from '../../src/verified/records/history.ts'
 import { createRecordsStore } from '../../src/verified/records/records-store.ts'
-import { buildCommit, makeLog, openLog, stateAfter } from '../src/verified/commits/build-commit.ts'
+import {
+  buildCommit,
+  makeLog,
+  OPENING,
+  openLog,
+  stateAfter,
+} from '../src/verified/commits/build-commit.ts'
 import { startPostgres } from '../support/postgres.ts'
 
 /**
@@ -117,7 +123,7 @@ async function measureProofs({ database, logId }: Grown): Promise<void> {
 
 function subjectsOf(grown: Grown): ReadonlyMap<string, () => Promise<unknown>> {
   const history = createHistory({
-    records: createRecordsStore(grown.database),
+    records: createRecordsStore(grown.database, OPENING.domain.chainId),
     eraseRecords: createErasuresStore(grown.database).eraseRecords,
     isOpen: true,
   })

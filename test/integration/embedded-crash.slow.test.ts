@@ -37,7 +37,7 @@ describe('the embedded database', () => {
     expect(given.length).toBeGreaterThan(KILLS)
 
     const database = await openDatabase(location)
-    const records = createRecordsStore(database)
+    const records = createRecordsStore(database, OPENING.domain.chainId)
     for (const { notary, index, ...facts } of given)
       expect(await records.findByIndex(notary, index)).toMatchObject(facts)
 

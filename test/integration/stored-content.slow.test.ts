@@ -12,7 +12,7 @@ import { type Database, openDatabase } from '../../src/storage/database.ts'
 import { createCommitsStore } from '../../src/verified/commits/commits-store.ts'
 import { createErasuresStore } from '../../src/verified/records/erasures-store.ts'
 import { createRecordsStore } from '../../src/verified/records/records-store.ts'
-import { CREATED_AT, makeLog, storeCommits } from '../src/verified/commits/build-commit.ts'
+import { CREATED_AT, makeLog, OPENING, storeCommits } from '../src/verified/commits/build-commit.ts'
 import { launchAffidavit, makeDataFolder, startAffidavit } from '../support/affidavit.ts'
 import { childEnvironment } from '../support/child-environment.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres.ts'
@@ -85,7 +85,9 @@ it('an encrypted prompt is in no file of the server, its write-ahead log include
   for (const planted of ['a planted sentence 5c1f', 'a planted reply 2b7d'])
     expect(await filesWith(planted)).toEqual([])
   const [{ hash } = { hash: '' }] = stored[0]?.records ?? []
-  const found = await createRecordsStore(sealing).findByHash(hash, { accountId: null })
+  const found = await createRecordsStore(sealing, OPENING.domain.chainId).findByHash(hash, {
+    accountId: null,
+  })
   expect(found?.request).toBe(record.request)
 })
 
@@ -121,7 +123,7 @@ it('the encryption of stored content ends, though its command is killed again an
   const last = await runCli(['content', 'encrypt'], { variables })
   expect(last).toMatchObject({ code: 0, stdout: `Content of ${between} records encrypted.\n` })
   expect(await countClear()).toBe(0)
-  const records = createRecordsStore(await open(true))
+  const records = createRecordsStore(await open(true), OPENING.domain.chainId)
   for (const commit of stored) {
     const [one] = commit.records
     const found = await records.findByHash(one?.hash ?? '', { accountId: null })

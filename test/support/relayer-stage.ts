@@ -146,7 +146,7 @@ async function startGateway(
   const log = options.log ?? (await createScriptedLog(domain))
   const [commits, records, anchors] = [
     createCommitsStore(database),
-    createRecordsStore(database),
+    createRecordsStore(database, chainId),
     createAnchorsStore(database),
   ]
   const count =

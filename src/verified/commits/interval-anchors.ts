@@ -28,7 +28,10 @@ export type IntervalAnchors = {
   schedule(log: CommittedLog): void
   /** Makes the anchor of a log now. Also resolves if no anchor could be made. */
   flush(notary: string): Promise<void>
-  /** Resolves when all leaves that are now committed to the log are anchored. */
+  /**
+   * Resolves when all leaves that are now committed to the log are anchored. Resolves at once for a
+   * log of another chain, because its leaves get no anchor here.
+   */
   settle(notary: string, signal: AbortSignal): Promise<void>
   /** Why anchors cannot be made, and since when (performance.now()). Null when they can be made. */
   fault(): { readonly error: Error; readonly sinceMs: number } | null
@@ -87,7 +90,7 @@ export function createIntervalAnchors(options: IntervalAnchorsOptions): Interval
   /** Throws the errors of the database and of the nonces. */
   async function anchorLog(notary: string): Promise<void> {
     for (;;) {
-      const head = await store.find(notary)
+      const head = await store.find(chainId, notary)
       if (head === null) return
       try {
         return await anchorHead(head)
@@ -163,7 +166,7 @@ export function createIntervalAnchors(options: IntervalAnchorsOptions): Interval
     flush: run,
     async settle(notary, signal) {
       for (;;) {
-        const head = await store.find(notary)
+        const head = await store.find(chainId, notary)
         if (head === null) return
         signal.throwIfAborted()
         wait(head, 0)

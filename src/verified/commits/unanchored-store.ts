@@ -17,8 +17,8 @@ export type UnanchoredHead = SignedHead & {
 
 /** Every method throws the driver's error. */
 export type UnanchoredStore = {
-  /** Null when all commits of the log are anchored. */
-  find(notary: string): Promise<UnanchoredHead | null>
+  /** Null when all commits of the log are anchored, and when the log is of another chain. */
+  find(chainId: number, notary: string): Promise<UnanchoredHead | null>
   /** Heads whose oldest commit without an anchor is older than this many seconds. */
   listOlder(chainId: number, seconds: number): Promise<readonly UnanchoredHead[]>
   /**
@@ -56,8 +56,8 @@ export function createUnanchoredStore(
   }
 
   return {
-    async find(notary) {
-      return (await read(sql`l.notary = ${notary}`))[0] ?? null
+    async find(chainId, notary) {
+      return (await read(sql`l.chain_id = ${chainId} and l.notary = ${notary}`))[0] ?? null
     },
     listOlder: (chainId, seconds) =>
       read(sql`l.chain_id = ${chainId} and u.since <= ${clockSeconds(clock)} - ${seconds}`),

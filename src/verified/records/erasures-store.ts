@@ -142,7 +142,7 @@ export function createErasuresStore(
           erasure_id = (select id from act),
           erased_through = greatest(
             erased_through, ${now()},
-            least((select at from newest), ${now()} + ${CLOCK_SKEW_SECONDS}::bigint))
+            least(coalesce((select at from newest), 0), ${now()} + ${CLOCK_SKEW_SECONDS}::bigint))
         where id = (select id from meant) returning id`.execute(queries)
       return rows[0] === undefined ? null : { accountId: rows[0].id }
     },

@@ -33,7 +33,7 @@ export function openRecords(
   const sweeper = createErasureSweeper({ store: erasures, retentionDays, log })
   sweeper.start()
   onStarted(() => sweeper.stop())
-  const records = createRecordsStore(database)
+  const records = createRecordsStore(database, anchoring.evidence.chainId)
   const eraseRecords = recordErasures(adminLog)
   return {
     records,

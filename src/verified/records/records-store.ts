@@ -161,10 +161,11 @@ export type RecordsStore = {
   ): Promise<readonly StoredRecord[]>
 }
 
-export function createRecordsStore({
-  queries,
-  content,
-}: Pick<Database, 'queries' | 'content'>): RecordsStore {
+/** `chainId`: new heads are anchored on this chain. */
+export function createRecordsStore(
+  { queries, content }: Pick<Database, 'queries' | 'content'>,
+  chainId: number,
+): RecordsStore {
   const readDocuments = createDocumentReader(queries)
 
   /**
@@ -243,13 +244,17 @@ export function createRecordsStore({
       const scope = { accountId }
       const before = cursor === null ? null : await findPosition(queries, cursor, scope)
       if (before === undefined) return 'unknown_cursor'
-      const older = before === null ? sql`true` : sql`position < ${before}`
+      const isFiltered = Object.values(filters).some((filter) => filter !== null)
+      // Both statements of a page with filters must examine the same records, so the first page
+      // needs an upper bound too.
+      const end = before ?? (isFiltered ? await findEnd(queries, chainId) : null)
+      const older = end === null ? sql`true` : sql`position < ${end}`
       // Reads one record more than the page needs, to find out if there are older records.
       const listed = sql`
         select * from records
-        where ${isWithin(scope)} and ${older} and position < ${FIRST_UNANCHORED}
+        where ${isWithin(scope)} and ${older} and position < ${firstUnanchored(chainId)}
+          and ${isListed(chainId)}
         order by position desc`
-      const isFiltered = Object.values(filters).some((filter) => filter !== null)
       const looked = sql`${listed} limit ${FILTERED_RECORDS_MAX}`
       const page = isFiltered
         ? sql`select * from (${looked}) f where ${fits(filters)} order by position desc limit ${limit + 1}`
@@ -313,11 +318,26 @@ type RecordRow = HeadlessRow &
  * A list ends before the first record without an anchor. This record would otherwise appear later,
  * above records that the reader has already seen.
  */
-const FIRST_UNANCHORED = sql`coalesce((
-  select min(u.position) from unanchored_heads h
-  cross join lateral (
-    select position from records where log_id = h.log_id and index = h.first_index limit 1) u
-), 9223372036854775807)`
+function firstUnanchored(chainId: number): RawBuilder<number> {
+  return sql`coalesce((
+    select min(u.position) from unanchored_heads h
+    join logs l on l.id = h.log_id and l.chain_id = ${chainId}
+    cross join lateral (
+      select position from records where log_id = h.log_id and index = h.first_index limit 1) u
+  ), 9223372036854775807)`
+}
+
+/**
+ * Commits that were not anchored before the gateway changed to another chain get no anchor, so a
+ * list leaves their records out.
+ */
+function isListed(chainId: number): RawBuilder<unknown> {
+  return sql`(
+    log_id <> all (array(
+      select h.log_id from unanchored_heads h join logs l on l.id = h.log_id
+      where l.chain_id <> ${chainId}))
+    or exists (select from anchors a where a.log_id = records.log_id and a.size > records.index))`
+}
 
 function isWithin({ accountId }: RecordScope): RawBuilder<unknown> {
   return accountId === null ? sql`true` : sql`account_id = ${accountId}::uuid`
@@ -351,6 +371,15 @@ function fits({
     ...(provider === null ? [] : [sql`receipt::json -> 'provider' ->> 'name' = ${provider}::text`]),
   ]
   return sql.join(all, sql` and `)
+}
+
+/** All positions of the list are now below this number. */
+async function findEnd(queries: Queries, chainId: number): Promise<number> {
+  const { rows } = await sql<{ bound: number }>`
+    select least(${firstUnanchored(chainId)}, (select max(position) + 1 from records)) as bound`.execute(
+    queries,
+  )
+  return rows[0]?.bound ?? 0
 }
 
 /** Null when fewer than FILTERED_RECORDS_MAX records were examined. */

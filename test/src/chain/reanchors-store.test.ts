@@ -80,7 +80,10 @@ describe.each(DATABASE_KINDS)('lost anchors on %s', (kind) => {
     const [again] = await reanchors.listTaken(chainId, 10)
     expect(again).toMatchObject({ relayer: other, nonce: 7, head: { size: lost.head.size } })
     await reanchors.replace({ relayer: other, nonce: 7 }, second)
-    const record = await createRecordsStore(database).findByIndex(log.notary, 0)
+    const record = await createRecordsStore(database, OPENING.domain.chainId).findByIndex(
+      log.notary,
+      0,
+    )
     expect(record).toMatchObject({
       txHash: lost.anchor.hash,
       reanchored: [first.hash, second.hash],

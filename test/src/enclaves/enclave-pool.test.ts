@@ -53,7 +53,7 @@ async function startEnclave(name: string): Promise<ScriptedEnclave> {
 
 function open(...names: readonly string[]): void {
   const commits = createCommitsStore(database)
-  const records = createRecordsStore(database)
+  const records = createRecordsStore(database, SCRIPTED_DOMAIN.chainId)
   const logs = createLogsStore(database)
   const relayer = { address: randomRelayer(), countTransactions: async () => 0 }
   const nonces = new RelayerNonces({ commits, relayer })

@@ -9,6 +9,7 @@ import { openPostgres, POSTGRES_LIMITS } from '../../../src/storage/postgres.ts'
 import { PREPARED } from '../../../src/storage/prepared.ts'
 import { createRecordsStore } from '../../../src/verified/records/records-store.ts'
 import { startFaultyProxy } from '../../support/faulty-proxy.ts'
+import { TEST_DOMAIN } from '../../support/scripted-log.ts'
 import { createTestDatabase } from '../../support/test-database.ts'
 
 describe('a Postgres server', () => {
@@ -71,7 +72,7 @@ describe('a Postgres server', () => {
   it('a Postgres server reads prepared what waits for a commit, also after a later migration', async () => {
     const url = await createTestDatabase()
     const database = await openDatabase({ url })
-    const { findByIndexes } = createRecordsStore(database)
+    const { findByIndexes } = createRecordsStore(database, TEST_DOMAIN.chainId)
     expect(await findByIndexes('0x', [0])).toEqual([])
     await execute(url, 'alter table records add column later text')
     expect(await findByIndexes('0x', [0])).toEqual([])

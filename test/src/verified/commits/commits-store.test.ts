@@ -35,7 +35,7 @@ describe.each(DATABASE_KINDS)('commits store on %s', (kind) => {
   const reopen = ({ notary, publicKey }: TestLog) =>
     commits.openLog({ notary, publicKey, ...OPENING })
   const findAll = async ({ notary }: TestLog, count: number) => {
-    const records = createRecordsStore(database)
+    const records = createRecordsStore(database, OPENING.domain.chainId)
     return Promise.all(
       Array.from({ length: count }, (_, index) => records.findByIndex(notary, index)),
     )

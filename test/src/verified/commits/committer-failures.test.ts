@@ -8,7 +8,7 @@ import {
   type StoredRecord,
 } from '../../../../src/verified/records/records-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
-import { createScriptedLog, type ScriptedLog } from '../../../support/scripted-log.ts'
+import { createScriptedLog, type ScriptedLog, TEST_DOMAIN } from '../../../support/scripted-log.ts'
 import { type RunningCommitter, randomRelayer, runCommitter } from './run-committer.ts'
 
 const never = new AbortController().signal
@@ -226,7 +226,7 @@ describe.each(DATABASE_KINDS)('a committer on %s through any failures', (kind) =
       expect(sizes.at(-1) ?? 0).toBe(rows.length)
     }
 
-    const records = createRecordsStore(database)
+    const records = createRecordsStore(database, TEST_DOMAIN.chainId)
     for (const { notice, answer } of asked) {
       const given = await answer
       const { notary, index } = notice

@@ -1,10 +1,11 @@
+import { sql } from 'kysely'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { decodeHex, encodeHex, encodeUtf8 } from '../../../../attestation/bytes.ts'
 import { hashLeaf } from '../../../../attestation/merkle/hash.ts'
 import { verifyInclusion } from '../../../../attestation/merkle/verify.ts'
 import type { Database } from '../../../../src/storage/database.ts'
 import { createLogsStore } from '../../../../src/verified/logs/logs-store.ts'
-import type { StoredRecord } from '../../../../src/verified/records/records-store.ts'
+import { NO_FILTERS, type StoredRecord } from '../../../../src/verified/records/records-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 import { createScriptedLog, type ScriptedLog } from '../../../support/scripted-log.ts'
 import { type RunningCommitter, randomRelayer, runCommitter } from './run-committer.ts'
@@ -147,6 +148,32 @@ describe.each(DATABASE_KINDS)('anchors of intervals on %s', (kind) => {
     })
     await expect.poll(() => crashed.records.findByIndex(log.notary(), 0)).not.toBeNull()
     await Promise.all([other.committer.stop(), crashed.committer.stop()])
+  })
+
+  it('commits without an anchor on an earlier chain get none on this chain, and hide no other records', async () => {
+    const crashed = start(LONG_MS)
+    const earlier = log.notary()
+    log.seal()
+    await committed(crashed, 1)
+    await crashed.anchors.flush(earlier)
+    log.seal()
+    log.seal()
+    await committed(crashed, 3)
+    crashed.script.isDatabaseDown = true
+    await sql`update logs set chain_id = 1 where notary = ${earlier}`.execute(database.queries)
+    log = await createScriptedLog()
+    const running = start(0)
+    await running.anchors.settle(earlier, never)
+    expect(running.signed).toEqual([])
+    const { id, index } = await running.committer.waitFor(log.notary(), log.seal().index, never)
+    for (const filters of [NO_FILTERS, { ...NO_FILTERS, outcome: 'complete' as const }]) {
+      const page = { accountId: null, limit: 1, filters }
+      const newest = await running.records.list({ ...page, cursor: null })
+      expect(newest).toMatchObject({ records: [{ notary: log.notary(), index }], cursor: id })
+      const next = await running.records.list({ ...page, cursor: id })
+      expect(next).toMatchObject({ records: [{ notary: earlier, index: 0 }] })
+    }
+    await Promise.all([running.committer.stop(), crashed.committer.stop()])
   })
 
   it('the anchor of an interval is made once, whatever fails around it', async () => {

@@ -113,7 +113,7 @@ export function runCommitter(
       error: err instanceof Error ? `${err.name}: ${err.message}` : String(err),
     })
   }
-  const records = createRecordsStore(database)
+  const records = createRecordsStore(database, TEST_DOMAIN.chainId)
   const logger: Logger = { debug: () => {}, info: () => {}, warn: complain, error: complain }
   const nonces = new RelayerNonces({
     commits,
@@ -139,7 +139,7 @@ export function runCommitter(
     sign: signAnchor,
     ...options.looks,
     store: {
-      find: (notary) => reach(() => unanchored.find(notary)),
+      find: (chainId, notary) => reach(() => unanchored.find(chainId, notary)),
       listOlder: (chainId, seconds) => reach(() => unanchored.listOlder(chainId, seconds)),
       anchor: (head, anchor) =>
         reach(async () => {

@@ -40,7 +40,7 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     source = await startDatabases(kind)
     database = await source.open()
     commits = createCommitsStore(database)
-    records = createRecordsStore(database)
+    records = createRecordsStore(database, OPENING.domain.chainId)
   }, 60_000)
   afterAll(() => source.stop())
 
@@ -304,6 +304,42 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     expect([first.records.length, first.isCut]).toEqual([0, true])
     const second = await records.list({ accountId, limit: 5, cursor: first.cursor, filters })
     expect(second).toMatchObject({ records: [{ id: fitting?.id }], cursor: null, isCut: false })
+  })
+
+  it('pages with filters repeat no record that is committed while the first page is read', async () => {
+    const accountId = crypto.randomUUID()
+    const { stored } = await storeCommits(commits, makeLog(), [
+      [{ accountId, outcome: 'upstream_error' }, { accountId }],
+    ])
+    const [fitting, other] = stored[0]?.records ?? []
+    const addOthers = (from: number, count: number) =>
+      sql`
+      insert into records (id, log_id, index, account_id, hash, receipt, signature, document_digest, outcome, created_at)
+      select gen_random_uuid(), log_id, index + n, account_id, hash, receipt, signature, document_digest, outcome, created_at
+      from records, generate_series(${from}::integer, ${from + count - 1}::integer) n where id = ${other?.id}`.execute(
+        database.queries,
+      )
+    // The first page examines this many records, and the last of them fits.
+    await addOthers(1, FILTERED_RECORDS_MAX - 2)
+    let hasGrown = false
+    const queries = database.queries.withPlugin({
+      transformQuery: ({ node }) => node,
+      async transformResult({ result }) {
+        if (!hasGrown && result.rows.some(({ id }) => id === fitting?.id)) {
+          hasGrown = true
+          await addOthers(FILTERED_RECORDS_MAX, 3)
+        }
+        return result
+      },
+    })
+    const growing = createRecordsStore({ ...database, queries }, OPENING.domain.chainId)
+    const filters = { ...NO_FILTERS, outcome: 'upstream_error' as const }
+    const first = await growing.list({ accountId, limit: 5, cursor: null, filters })
+    if (first === 'unknown_cursor') throw new Error('expected a page')
+    expect(first).toMatchObject({ records: [{ id: fitting?.id }], cursor: fitting?.id })
+    const second = await growing.list({ accountId, limit: 5, cursor: first.cursor, filters })
+    expect(second).toMatchObject({ records: [], cursor: null })
+    expect(hasGrown).toBe(true)
   })
 
   it("another account's record is not known as a cursor, so that ids tell nothing", async () => {

@@ -17,7 +17,7 @@ import { createRecordsStore } from '../../../../src/verified/records/records-sto
 import { createContentOperations } from '../../../../src/verified/records/reencryption-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 import { dumpTables, holdsText } from '../../../support/dump-tables.ts'
-import { makeLog, storeCommits } from '../commits/build-commit.ts'
+import { makeLog, OPENING, storeCommits } from '../commits/build-commit.ts'
 
 const [OLD, NEW] = [makeKey(), makeKey()]
 const PROMPT = 'planted prompt 7f3a'
@@ -59,7 +59,7 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
 
   const anybody = { accountId: null }
   const find = (database: Database, { hash }: Pick<NewRecord, 'hash'>) =>
-    createRecordsStore(database).findByHash(hash, anybody)
+    createRecordsStore(database, OPENING.domain.chainId).findByHash(hash, anybody)
 
   const dump = () => dumpTables(plain)
 
@@ -269,7 +269,7 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
       }
       for (const record of [after, theirs])
         expect((await find(plain, record))?.request).toBe(PLANTED.request)
-      const page = await createRecordsStore(plain).list({
+      const page = await createRecordsStore(plain, OPENING.domain.chainId).list({
         accountId: account.id,
         limit: 10,
         cursor: null,
@@ -281,6 +281,14 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
         'erased',
         'erased',
       ])
+    })
+
+    it('content that an account without content gets after its erasure stays', async () => {
+      const account = await makeAccount()
+      await erasures().eraseAccount(account.name, order)
+      const after = await storeOne(plain, { accountId: account.id, createdAt: NOW + 1 })
+      expect(await erasures().findDue(account.name)).toBeNull()
+      expect((await find(plain, after))?.request).toBe(PLANTED.request)
     })
 
     it('erased content of an account goes from the answers that are kept for its keys, also those of calls under way', async () => {
