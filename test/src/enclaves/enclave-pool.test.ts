@@ -3,6 +3,7 @@ import { rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import type { DialectName } from '../../../attestation/dialects/dialect-names.ts'
 import type { EnclaveFault } from '../../../enclave/protocol/enclave-api.ts'
 import { RelayerNonces } from '../../../src/chain/relayer-nonces.ts'
 import type { EnclaveEndpoint } from '../../../src/enclaves/enclave-endpoint.ts'
@@ -107,11 +108,13 @@ afterEach(async () => {
 
 function complete({
   model = 'demo/echo',
+  dialect = 'chat' as DialectName,
   notary = null as string | null,
   signal = new AbortController().signal,
 } = {}) {
   const wanted = {
     model,
+    dialect,
     notary,
     callFor: () => ({ context: '', provider: 'demo', credential: null }),
   }
@@ -204,7 +207,20 @@ describe('calls over several enclaves', () => {
     for (let call = 0; call < 3; call++) await complete({ model: 'new/model' })
     for (let call = 0; call < 3; call++) await complete({ model: 'demo/echo' })
     expect([one.calls.length, two.calls.length]).toEqual([3, 3])
-    expect(await enclaves.chooseNotary('new/model')).toBe(two.notary)
+    expect(await enclaves.chooseNotary('new/model', 'chat')).toBe(two.notary)
+  })
+
+  it('calls over several enclaves go to the enclave that has the dialect for the model', async () => {
+    const [one, two] = await openBoth()
+    const chat = { name: 'demo', origin: 'http://127.0.0.1:9', path: '/', models: ['demo/*'] }
+    one.setProviders([chat])
+    two.setProviders([{ ...chat, endpoints: { messages: { path: '/' } } }])
+    await enclaves.recheck()
+    for (let call = 0; call < 3; call++) {
+      expect(await enclaves.chooseNotary('demo/echo', 'messages')).toBe(two.notary)
+      await complete({ dialect: 'messages' })
+    }
+    expect([one.calls.length, two.calls.length]).toEqual([0, 3])
   })
 
   it('calls over several enclaves find an enclave that is back before the watch does', async () => {
