@@ -85,8 +85,8 @@ type EnclaveClientOptions = {
   readonly now?: () => number
   /** Default: IDENTITY_TIMEOUT_MS. */
   readonly identityTimeoutMs?: number
-  /** True if the enclave on a new connection may get completion calls. Default: every enclave. */
-  readonly isExpected?: (identity: Identity) => boolean
+  /** The notary of the only enclave that may get completion calls. Default: every enclave may. */
+  readonly expectedNotary?: () => string | null
   /** True if identity() may return this identity. Default: every identity. */
   readonly isFollowed?: (identity: Identity) => Promise<boolean>
   /** Called when the enclave has started to answer. */
@@ -106,14 +106,12 @@ export class EnclaveClient {
   #isEnding = false
 
   constructor(options: EnclaveClientOptions) {
-    const { socketPath, callsMax, isExpected = () => true } = options
+    const { socketPath, callsMax, expectedNotary } = options
     this.#options = options
     this.#now = options.now ?? (() => performance.now())
+    const connect = buildConnector({ socketPath, timeout: CONNECT_TIMEOUT_MS })
     this.#completions = openPool(
-      checkedConnector({
-        connect: buildConnector({ socketPath, timeout: CONNECT_TIMEOUT_MS }),
-        isExpected,
-      }),
+      expectedNotary === undefined ? connect : checkedConnector({ connect, expectedNotary }),
       {
         connections: callsMax,
         headersTimeout: COMPLETION_TIMEOUT_MS,

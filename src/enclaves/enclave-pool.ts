@@ -103,7 +103,9 @@ export class EnclavePool {
         if (code === 'provider_mismatch' && !isRepeated) {
           // The credential was for an old table of providers, so the identity is read again.
           await endpoint.watch.look()
-          if (isUsable(endpoint.state)) continue
+          const { notary } = endpoint.state
+          const isElsewhere = wanted.notary !== null && wanted.notary !== notary
+          if (isUsable(endpoint.state) && !isElsewhere) continue
         }
         const other = NOT_TAKEN.has(code) && mayBeMade !== true ? chooseOther() : null
         if (other === null) return answer

@@ -1,5 +1,6 @@
 import { mkdtempSync } from 'node:fs'
-import { rm } from 'node:fs/promises'
+import { mkdir, rm } from 'node:fs/promises'
+import { createServer, request as httpRequest } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
@@ -198,6 +199,32 @@ describe('calls over several enclaves', () => {
     await two.stop()
     await expect(complete({ notary: two.notary })).rejects.toMatchObject({ code: 'unavailable' })
     expect(one.calls).toEqual([])
+  })
+
+  it('calls over several enclaves are not repeated at the successor of the enclave that they are bound to', async () => {
+    const [one, two] = [await startEnclave('one'), await startEnclave('two')]
+    let current = one
+    const server = createServer((request, response) => {
+      const { method, url, headers } = request
+      const { socketPath } = current
+      const onward = httpRequest({ socketPath, method, path: url, headers }, (reply) => {
+        response.writeHead(reply.statusCode ?? 500, reply.headers)
+        reply.pipe(response)
+      })
+      request.pipe(onward.on('error', () => response.destroy()))
+    })
+    await mkdir(join(folder, 'both'))
+    await new Promise<void>((resolve) => server.listen(pathOf('both'), resolve))
+    running.push({ ...one, stop: async () => void server.close().closeAllConnections() })
+    one.setScript((arrived) => {
+      current = two
+      refuseWith('provider_mismatch')(arrived)
+    })
+    open('both')
+    await awaitState('both', 'usable')
+    expect(await complete({ notary: one.notary })).toMatchObject({ kind: 'fault' })
+    expect(await enclaves.chooseNotary('demo/echo', 'chat')).toBe(two.notary)
+    expect([one.calls.length, two.calls.length]).toEqual([1, 0])
   })
 
   it('calls over several enclaves go to the enclave that has a provider for the model', async () => {
