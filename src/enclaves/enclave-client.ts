@@ -7,6 +7,7 @@ import {
   type BootStatementReply,
   type BootStatementRequest,
   CALL_HEADER,
+  COMPLETION_BYTES_MAX,
   type CompletionCall,
   callPath,
   ENCLAVE_PATHS,
@@ -63,9 +64,14 @@ const IDENTITY_TIMEOUT_MS = 5_000
 
 /**
  * Limit of one pull of completions. Storing the pull needs several times this memory. A process
- * with little memory pulls fewer completions at once, but at least one.
+ * with little memory pulls fewer completions at once, but at least one of any size.
  */
-const REPLY_BYTES_MAX = Math.min(256 * MIB, Math.max(64 * MIB, Math.floor(memoryLimitBytes() / 8)))
+const REPLY_BYTES_MAX = replyBytesMax(memoryLimitBytes())
+
+export function replyBytesMax(memoryBytes: number): number {
+  // The head, a document and the other members of a completion take less than 1 MiB.
+  return Math.min(256 * MIB, Math.max(COMPLETION_BYTES_MAX + MIB, Math.floor(memoryBytes / 8)))
+}
 
 /** Maximum size of an identity, notice, fault or document. */
 const SMALL_REPLY_BYTES_MAX = 1024 * 1024
