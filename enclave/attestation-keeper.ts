@@ -68,7 +68,7 @@ type KeeperOptions = {
 
 /**
  * Makes the first document, and another when the newest is `renewMs` old or expires within three
- * times LEAF_MARGIN_MS. After a failure, and while the clock seems off, makes another every RETRY_MS.
+ * times LEAF_MARGIN_MS. After a failure, and while the clock seems off, tries every RETRY_MS.
  * Throws the module's error if there is no first document.
  */
 export async function keepAttestation(options: KeeperOptions): Promise<AttestationKeeper> {
@@ -97,7 +97,7 @@ export async function keepAttestation(options: KeeperOptions): Promise<Attestati
     return Math.max(DELAY_MIN_MS, Math.min(renewMs, leafNotAfterMs - 3 * LEAF_MARGIN_MS - now()))
   }
 
-  /** Renews earlier when the clock goes off: after a suspend it is right, and the module says so. */
+  /** Renews earlier if the clock seems off: after a suspend, the module shows that it is right. */
   function renewAfter(delayMs: number): void {
     if (isStopped) return
     const leftMs = delayMs - RETRY_MS

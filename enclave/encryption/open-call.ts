@@ -28,8 +28,8 @@ export type OpenedCall = {
 }
 
 /**
- * Limit for the overhead of a body's frames, bytes: lengths and tags. It allows 52,428 frames, which
- * take the enclave's one thread several seconds.
+ * Limit for the overhead of a body's frames, bytes: lengths and tags. It allows 52,428 frames: the
+ * enclave's one thread decrypts them in several seconds.
  */
 const FRAMING_BYTES_MAX = 1024 * 1024
 
