@@ -27,7 +27,7 @@ export const NOTARY_HEADER = 'affidavit-notary'
 export const KEY_CONFIG_PROBLEM = 'urn:ietf:params:ehbp:error:key-config'
 
 /** Sizes in bytes: the length (big-endian) before a frame, a nonce, and an AES-GCM tag. */
-const FRAME_LENGTH_BYTES = 4
+export const FRAME_LENGTH_BYTES = 4
 export const GCM_NONCE_BYTES = 12
 export const GCM_TAG_BYTES = 16
 

@@ -68,15 +68,17 @@ type KeeperOptions = {
 
 /**
  * Makes the first document, and another when the newest is `renewMs` old or expires within three
- * times LEAF_MARGIN_MS. After a failure, retries every RETRY_MS. Throws the module's error if there
- * is no first document.
+ * times LEAF_MARGIN_MS. After a failure, and while the clock seems off, tries every RETRY_MS.
+ * Throws the module's error if there is no first document.
  */
 export async function keepAttestation(options: KeeperOptions): Promise<AttestationKeeper> {
   const { nsm, publicKey, userData, renewMs, now, log } = options
   const clock = watchClock(options)
   const isOffTime = () => Math.abs(clock.skewMs()) > CLOCK_SKEW_MAX_MS
   let document = await attestAccount()
-  let timer = setTimeout(renew, delayOf(document))
+  let isStopped = false
+  let timer: NodeJS.Timeout | undefined
+  renewAfter(delayOf(document))
   const nonces: Calls = { running: 0 }
   const statements: Calls = { running: 0 }
 
@@ -95,6 +97,14 @@ export async function keepAttestation(options: KeeperOptions): Promise<Attestati
     return Math.max(DELAY_MIN_MS, Math.min(renewMs, leafNotAfterMs - 3 * LEAF_MARGIN_MS - now()))
   }
 
+  /** Renews earlier if the clock seems off: after a suspend, the module shows that it is right. */
+  function renewAfter(delayMs: number): void {
+    if (isStopped) return
+    const leftMs = delayMs - RETRY_MS
+    const next = () => (leftMs > 0 && !isOffTime() ? renewAfter(leftMs) : renew())
+    timer = setTimeout(next, Math.min(delayMs, RETRY_MS))
+  }
+
   async function renew(): Promise<void> {
     let delayMs = RETRY_MS
     try {
@@ -104,7 +114,7 @@ export async function keepAttestation(options: KeeperOptions): Promise<Attestati
     } catch (error) {
       log('error', 'attestation not renewed', describeError(error))
     }
-    if (!isStopped) timer = setTimeout(renew, delayMs)
+    renewAfter(delayMs)
   }
 
   async function attestFresh(
@@ -124,7 +134,6 @@ export async function keepAttestation(options: KeeperOptions): Promise<Attestati
     }
   }
 
-  let isStopped = false
   return {
     current: () =>
       document.leafNotAfterMs - now() > LEAF_MARGIN_MS && !isOffTime() ? document : null,

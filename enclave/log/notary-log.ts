@@ -4,7 +4,12 @@ import { type LogDomain, type TreeHead, treeHeadDigest } from '../../attestation
 import type { KeptDocument } from '../attestation-keeper.ts'
 import { CallFault } from '../call-fault.ts'
 import type { NotaryAccount } from '../notary-key.ts'
-import type { PullReply, PullRequest, SealedCompletion } from '../protocol/enclave-api.ts'
+import {
+  COMPLETION_BYTES_MAX,
+  type PullReply,
+  type PullRequest,
+  type SealedCompletion,
+} from '../protocol/enclave-api.ts'
 import type { Space } from './memory-budget.ts'
 import { weighString } from './weigh-json.ts'
 
@@ -63,11 +68,21 @@ export class NotaryLog {
     return { size: this.tip.size, root: rootOf(this.tip) }
   }
 
-  /** Appends a completion whose index is `size`. */
+  /**
+   * Appends a completion whose index is `size`. Throws CallFault `answer_too_large` if a gateway
+   * could not read the completion: its pulls would fail without end, and the log would be stuck.
+   */
   append({ completion, leafHash, document }: NewEntry): void {
     if (completion.index !== this.size)
       throw new Error(`expected index ${this.size} for the next leaf, got ${completion.index}`)
-    const bytes = bytesOf(completion)
+    const texts = textsOf(completion)
+    const bytes = sum(texts, weighString)
+    // JSON takes at most two bytes for a byte of canonical JSON, so few completions are counted.
+    if (2 * bytes > COMPLETION_BYTES_MAX && sum(texts, countJsonBytes) > COMPLETION_BYTES_MAX)
+      throw new CallFault(
+        'answer_too_large',
+        'The request and its answer are too large together for a record: ask for less.',
+      )
     this.tip = appendLeaves(this.tip, [leafHash]).edge
     this.pending.push({
       completion: { ...completion, document: document.digest },
@@ -173,11 +188,20 @@ type PendingEntry = {
   readonly bytes: number
 }
 
-function bytesOf(completion: Omit<SealedCompletion, 'document'>): number {
-  return (
-    weighString(completion.request ?? '') +
-    weighString(completion.response ?? '') +
-    weighString(completion.receipt) +
-    weighString(completion.context)
-  )
+function textsOf({ request, response, receipt, context }: NewEntry['completion']) {
+  return [request ?? '', response ?? '', receipt, context]
+}
+
+function sum(texts: readonly string[], measure: (text: string) => number): number {
+  return texts.reduce((total, text) => total + measure(text), 0)
+}
+
+/** Counts the bytes of a canonical JSON text as a JSON string, without its quotation marks. */
+function countJsonBytes(text: string): number {
+  let bytes = Buffer.byteLength(text)
+  for (let index = 0; index < text.length; index++) {
+    const code = text.charCodeAt(index)
+    if (code === 0x22 || code === 0x5c) bytes++
+  }
+  return bytes
 }

@@ -214,6 +214,13 @@ export const SEALED_CREDENTIAL_BYTES_MAX = 32 + CREDENTIAL_BYTES_MAX + 16
 /** Longest body of a completion call, bytes: the interface's limit and the gateway's default. */
 export const REQUEST_BYTES_MAX = 10 * 1024 * 1024
 
+/**
+ * Longest texts of one completion in a PullReply, bytes of JSON. Every gateway reads such a reply.
+ * The strings of the longest request and of an answer of 24 MiB may double: each `"` and `\` of
+ * their canonical JSON is escaped once more.
+ */
+export const COMPLETION_BYTES_MAX = 72 * 1024 * 1024
+
 /** Longest wait that a PullRequest may ask for, milliseconds. */
 export const PULL_WAIT_MAX_MS = 60_000
 

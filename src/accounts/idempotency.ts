@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { z } from 'zod'
 import { equalBytes } from '../../attestation/bytes.ts'
+import type { DialectName } from '../../attestation/dialects/dialect-names.ts'
 import { callerOf } from '../api/authenticate.ts'
 import type { RouteContext } from '../api/context.ts'
 import { ApiError, type ErrorCode, ValidationError } from '../api/errors.ts'
@@ -55,10 +56,11 @@ export async function claimKey<Stored>(
     readonly headers?: Readonly<Record<string, string>>
     readonly isVerified: boolean
     readonly model?: string
+    readonly dialect?: DialectName
     readonly abort: AbortController
   },
 ): Promise<Claimed<Stored> | null> {
-  const { key, body, headers = {}, isVerified, model, abort } = call
+  const { key, body, headers = {}, isVerified, model, dialect, abort } = call
   if (key === undefined) return null
   const { accountId } = callerOf(context.state)
   const given = Object.entries(headers).map((header) => `${JSON.stringify(header)}\n`)
@@ -71,6 +73,7 @@ export async function claimKey<Stored>(
     isVerified,
     abort,
     ...(model === undefined ? {} : { model }),
+    ...(dialect === undefined ? {} : { dialect }),
   })
   if (claimed.kind !== 'claimed') context.set(REPLAYED_HEADER, 'true')
   return claimed
@@ -141,8 +144,10 @@ type KeyedRequest = {
   readonly requestHash: Uint8Array
   /** True if the answer is a record. If false, the answer is a stored text. */
   readonly isVerified: boolean
-  /** The model of a verified call. Not all enclaves serve the same models. */
+  /** The model of a verified call. Not all enclaves serve the same models and dialects. */
   readonly model?: string
+  /** Default: chat. */
+  readonly dialect?: DialectName
   /**
    * For a plain call. Aborted when other processes may make the call, because they believe that
    * this process is dead.
@@ -203,7 +208,7 @@ export type IdempotencyOptions<Stored extends WholeOrNot> = {
   readonly findRecord: (callId: string) => Promise<Stored | null>
   readonly lease: Pick<ProcessLease, 'id' | 'isHeld' | 'onLost'>
   /** Chooses the enclave for a call. Returns the enclave's notary. */
-  readonly notary: (model: string) => Promise<string>
+  readonly notary: (model: string, dialect: DialectName) => Promise<string>
   /**
    * Waits until everything that the notary's enclave sealed is committed. Ends early when the
    * enclave is known to be unreachable.
@@ -308,7 +313,8 @@ export function createIdempotency<Stored extends WholeOrNot>(
     const { accountId, key, requestHash, isVerified } = request
     if (!lease.isHeld())
       throw new ApiError('not_ready', 'Idempotency keys cannot be claimed at the moment')
-    const notary = isVerified ? await options.notary(request.model ?? '') : null
+    const { model = '', dialect = 'chat' } = request
+    const notary = isVerified ? await options.notary(model, dialect) : null
     const callId = crypto.randomUUID()
     const call = { accountId, key, callId, requestHash, processId: lease.id(), notary }
     purgeSometimes()

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
 import type { buildConnector } from 'undici'
-import { ENCLAVE_PATHS, type Identity } from '../../enclave/protocol/enclave-api.ts'
+import { ENCLAVE_PATHS } from '../../enclave/protocol/enclave-api.ts'
 import { asError } from '../api/errors.ts'
 import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 import { parseFault, parseIdentity } from './enclave-replies.ts'
@@ -22,24 +22,27 @@ const PATIENCE: Patience = { silenceMaxMs: 2_000, timeoutMs: 10_000 }
 export const CONNECTION_REPLY_BYTES_MAX = 1024 * 1024
 
 /**
- * Asks for the identity on each new connection, and returns the connection only if `isExpected`
- * accepts the identity. So the bytes of a call go to the checked enclave, even if another process
- * listens at the socket now. Fails with EnclaveError before any call is sent. Does NOT check the
- * identity itself: any process behind the socket could claim another identity.
+ * Asks for the identity on each new connection, and returns the connection only if the notary is
+ * the expected one, both when the connection begins and when the answer arrives. So the bytes of a
+ * call go to the enclave that was chosen for it, even if another process listens at the socket now,
+ * and even if that process is the next enclave, which was accepted meanwhile. Fails with
+ * EnclaveError before any call is sent. Does NOT check the identity itself: any process behind the
+ * socket could claim another identity.
  */
 export function checkedConnector({
   connect,
-  isExpected,
+  expectedNotary,
   patience = PATIENCE,
 }: {
   readonly connect: buildConnector.connector
-  readonly isExpected: (identity: Identity) => boolean
+  /** The notary of the enclave that may get calls now. Null: none. */
+  readonly expectedNotary: () => string | null
   readonly patience?: Patience
 }): buildConnector.connector {
   /** When an identity was last received on any connection. */
   let answeredAtMs = Number.NEGATIVE_INFINITY
 
-  async function check(socket: Socket): Promise<void> {
+  async function check(socket: Socket, expected: string | null): Promise<void> {
     const question = `GET ${ENCLAVE_PATHS.identity} HTTP/1.1\r\nhost: enclave\r\n\r\n`
     const reply = await askOnce(socket, question, (late) =>
       onSilence({ ...patience, answeredAtMs: () => answeredAtMs }, late),
@@ -48,7 +51,8 @@ export function checkedConnector({
     const value: unknown = JSON.parse(reply.body)
     if (reply.status !== 200)
       throw new EnclaveError('refused', 'the enclave refused to say who it is', parseFault(value))
-    if (!isExpected(parseIdentity(value)))
+    const { notary } = parseIdentity(value)
+    if (notary !== expected || notary !== expectedNotary())
       throw new EnclaveError(
         'unavailable',
         'the enclave that answers at the socket is not the enclave that was checked',
@@ -56,12 +60,13 @@ export function checkedConnector({
   }
 
   return (options, callback) => {
+    const expected = expectedNotary()
     connect(options, (...[error, socket]) => {
       if (error !== null) {
         callback(error, null)
         return
       }
-      check(socket).then(
+      check(socket, expected).then(
         () => callback(null, socket),
         (fault: unknown) => {
           socket.on('error', () => undefined).destroy()

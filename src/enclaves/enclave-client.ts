@@ -7,6 +7,7 @@ import {
   type BootStatementReply,
   type BootStatementRequest,
   CALL_HEADER,
+  COMPLETION_BYTES_MAX,
   type CompletionCall,
   callPath,
   ENCLAVE_PATHS,
@@ -63,9 +64,14 @@ const IDENTITY_TIMEOUT_MS = 5_000
 
 /**
  * Limit of one pull of completions. Storing the pull needs several times this memory. A process
- * with little memory pulls fewer completions at once, but at least one.
+ * with little memory pulls fewer completions at once, but at least one of any size.
  */
-const REPLY_BYTES_MAX = Math.min(256 * MIB, Math.max(64 * MIB, Math.floor(memoryLimitBytes() / 8)))
+const REPLY_BYTES_MAX = replyBytesMax(memoryLimitBytes())
+
+export function replyBytesMax(memoryBytes: number): number {
+  // The head, a document and the other members of a completion take less than 1 MiB.
+  return Math.min(256 * MIB, Math.max(COMPLETION_BYTES_MAX + MIB, Math.floor(memoryBytes / 8)))
+}
 
 /** Maximum size of an identity, notice, fault or document. */
 const SMALL_REPLY_BYTES_MAX = 1024 * 1024
@@ -85,8 +91,8 @@ type EnclaveClientOptions = {
   readonly now?: () => number
   /** Default: IDENTITY_TIMEOUT_MS. */
   readonly identityTimeoutMs?: number
-  /** True if the enclave on a new connection may get completion calls. Default: every enclave. */
-  readonly isExpected?: (identity: Identity) => boolean
+  /** The notary of the only enclave that may get completion calls. Default: every enclave may. */
+  readonly expectedNotary?: () => string | null
   /** True if identity() may return this identity. Default: every identity. */
   readonly isFollowed?: (identity: Identity) => Promise<boolean>
   /** Called when the enclave has started to answer. */
@@ -106,14 +112,12 @@ export class EnclaveClient {
   #isEnding = false
 
   constructor(options: EnclaveClientOptions) {
-    const { socketPath, callsMax, isExpected = () => true } = options
+    const { socketPath, callsMax, expectedNotary } = options
     this.#options = options
     this.#now = options.now ?? (() => performance.now())
+    const connect = buildConnector({ socketPath, timeout: CONNECT_TIMEOUT_MS })
     this.#completions = openPool(
-      checkedConnector({
-        connect: buildConnector({ socketPath, timeout: CONNECT_TIMEOUT_MS }),
-        isExpected,
-      }),
+      expectedNotary === undefined ? connect : checkedConnector({ connect, expectedNotary }),
       {
         connections: callsMax,
         headersTimeout: COMPLETION_TIMEOUT_MS,

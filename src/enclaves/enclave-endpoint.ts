@@ -71,7 +71,7 @@ export class EnclaveEndpoint {
     })
     const client = new EnclaveClient({
       ...options,
-      isExpected: ({ notary }) => notary === state().notary && state().verdict === 'accepted',
+      expectedNotary: () => (state().verdict === 'accepted' ? state().notary : null),
       isFollowed: async ({ notary }) => {
         const isFollowed = () => notary === state().notary && state().isFollowed
         if (!isFollowed()) await this.watch.look()

@@ -1,3 +1,4 @@
+import type { DialectName } from '../../attestation/dialects/dialect-names.ts'
 import type { EncryptionKey } from '../../attestation/encryption-key.ts'
 import { chooseProvider } from '../../enclave/protocol/choose-provider.ts'
 import type {
@@ -14,13 +15,14 @@ import { ENCLAVES_MAX } from './settings.ts'
 
 type WantedCall = {
   readonly model: string
+  readonly dialect: DialectName
   /** Notary of the only enclave that may make the call. Null: any enclave. */
   readonly notary: string | null
   /** If this function throws, the call ends. */
   readonly callFor: (identity: Identity) => CompletionCall
 }
 
-type Wanted = Pick<WantedCall, 'model' | 'notary'>
+type Wanted = Pick<WantedCall, 'model' | 'dialect' | 'notary'>
 
 /** `attestation` is the enclave's current document. */
 export type ServedNotary = Pick<
@@ -101,7 +103,9 @@ export class EnclavePool {
         if (code === 'provider_mismatch' && !isRepeated) {
           // The credential was for an old table of providers, so the identity is read again.
           await endpoint.watch.look()
-          if (isUsable(endpoint.state)) continue
+          const { notary } = endpoint.state
+          const isElsewhere = wanted.notary !== null && wanted.notary !== notary
+          if (isUsable(endpoint.state) && !isElsewhere) continue
         }
         const other = NOT_TAKEN.has(code) && mayBeMade !== true ? chooseOther() : null
         if (other === null) return answer
@@ -123,11 +127,11 @@ export class EnclavePool {
   }
 
   /**
-   * Returns the notary that would get a call for this model now. Throws EnclaveError if no enclave
-   * is usable.
+   * Returns the notary that would get a call for this model in this dialect now. Throws
+   * EnclaveError if no enclave is usable.
    */
-  async chooseNotary(model: string): Promise<string> {
-    const wanted = { model, notary: null }
+  async chooseNotary(model: string, dialect: DialectName): Promise<string> {
+    const wanted = { model, dialect, notary: null }
     return identityOf(this.#choose(wanted, new Set()) ?? (await this.#seek(wanted))).notary
   }
 
@@ -312,7 +316,7 @@ export class EnclavePool {
   #choose(wanted: Wanted, tried: ReadonlySet<EnclaveEndpoint>): EnclaveEndpoint | null {
     const endpoint = chooseEndpoint(this.#candidates(wanted, tried), (candidate) => {
       const { providers } = identityOf(candidate).boot_configuration
-      return chooseProvider(providers, wanted.model) !== null
+      return chooseProvider(providers, wanted.model, wanted.dialect) !== null
     })
     this.#chosen += 1
     if (endpoint !== null) endpoint.chosenAt = this.#chosen

@@ -174,6 +174,28 @@ describe('a clock that is not in step with the module’s', () => {
     expect(kept.current()).not.toBe(null)
   })
 
+  it('a clock that only seems off after a suspend gives a document once the module agrees with it', async () => {
+    const kept = await keep()
+    await pass(10 * RETRY_MS)
+    // The monotonic clock stood still during the suspend. The clock and the module's agree.
+    clock.monotonicAheadMs = -1_800_000
+    expect(kept.current()).toBe(null)
+    await pass(RETRY_MS)
+    expect(kept.current()).not.toBe(null)
+    expect(inputs).toHaveLength(2)
+  })
+
+  it('a clock that is set off is compared with the module again soon, and stays refused', async () => {
+    const kept = await keep()
+    clock.aheadMs = 3_600_000
+    await pass(3 * RETRY_MS)
+    expect(kept.current()).toBe(null)
+    expect(inputs).toHaveLength(4)
+    clock.aheadMs = 0
+    await pass(RETRY_MS)
+    expect(kept.current()).not.toBe(null)
+  })
+
   it('a clock that fell behind while the host paused the enclave leaves no document at the next renewal', async () => {
     const kept = await keep()
     clock.aheadMs = -600_000

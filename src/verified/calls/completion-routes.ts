@@ -118,8 +118,15 @@ function completionRoute(
       try {
         const key = headers['idempotency-key']
         const given = givenHeaders(context, dialect.headers)
-        const keyed = { key, body: bytes, headers: given, isVerified: true, model, abort }
-        const claimed = await claimKey(context, idempotency, keyed)
+        const claimed = await claimKey(context, idempotency, {
+          key,
+          body: bytes,
+          headers: given,
+          isVerified: true,
+          model,
+          dialect: dialect.name,
+          abort,
+        })
         return claimed?.kind === 'record'
           ? await answerAgain(call, dialect, claimed.record)
           : await answer(completions, call, { dialect, permit, claim: claimOf(claimed) })

@@ -162,7 +162,7 @@ async function ask(
     }
     const answer = await inPhase(
       { phase: 'enclave', now },
-      enclaves.complete({ model, notary, callFor }, body, abort.signal),
+      enclaves.complete({ model, dialect, notary, callFor }, body, abort.signal),
     )
     return { answer, chosen }
   } catch (error) {

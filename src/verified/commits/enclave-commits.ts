@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import type { DialectName } from '../../../attestation/dialects/dialect-names.ts'
 import { ApiError } from '../../api/errors.ts'
 import type { Anchoring } from '../../chain/anchoring.ts'
 import type { EnclaveEndpoint } from '../../enclaves/enclave-endpoint.ts'
@@ -133,7 +134,7 @@ export function openCommits(
 /** For calls with an Idempotency-Key. Both functions throw ApiError `enclave_unavailable`. */
 type LogSettling = {
   /** Chooses the enclave for a call and returns its notary. */
-  notary(model: string): Promise<string>
+  notary(model: string, dialect: DialectName): Promise<string>
   /**
    * Waits until everything that the enclave has sealed so far is committed. If the enclave no
    * longer runs, waits until all commits of its log are anchored.
@@ -146,7 +147,7 @@ export function settleLogs(
   commits: Pick<EnclaveCommits, 'waitFor' | 'settleAnchors'>,
 ): LogSettling {
   return {
-    notary: (model) => reaching(enclaves.chooseNotary(model)),
+    notary: (model, dialect) => reaching(enclaves.chooseNotary(model, dialect)),
     async settleLog(signal, notary) {
       if (notary === null) return
       const enclave = await enclaves.find(notary)

@@ -8,7 +8,8 @@ import { verifyTreeHead } from '../../../attestation/tree-head.ts'
 import { Space } from '../../../enclave/log/memory-budget.ts'
 import { NotaryLog, PULL_BYTES_MAX } from '../../../enclave/log/notary-log.ts'
 import { makeAccount, type NotaryAccount } from '../../../enclave/notary-key.ts'
-import type { PullReply } from '../../../enclave/protocol/enclave-api.ts'
+import { COMPLETION_BYTES_MAX, type PullReply } from '../../../enclave/protocol/enclave-api.ts'
+import { replyBytesMax } from '../../../src/enclaves/enclave-client.ts'
 
 const domain = { chainId: 31337, contract: '0x5fbdb2315678afecb367f032d93f642f64180aa3' }
 const documents = ['d0', 'd1'].map((digest) => ({
@@ -30,7 +31,7 @@ function makeLog() {
 
 function append(
   log: NotaryLog,
-  options: { readonly bytes?: number; readonly document?: number } = {},
+  options: { readonly bytes?: number; readonly text?: string; readonly document?: number } = {},
 ): void {
   const index = log.size
   const receipt = `receipt ${index}`
@@ -39,7 +40,7 @@ function append(
   log.append({
     completion: {
       index,
-      request: 'r'.repeat(options.bytes ?? 10),
+      request: (options.text ?? 'r').repeat(options.bytes ?? 10),
       response: 's',
       receipt,
       signature: '0x',
@@ -161,6 +162,29 @@ describe('NotaryLog', () => {
     log.pull({ from: 1, ...all })
     expect(() => log.pull({ from: 0, ...all })).toThrow(conflict)
     expect(indexesOf(log.pull({ from: 1, ...all }))).toEqual([1])
+  })
+
+  it.each(['\\\\', 'é"'])(
+    'NotaryLog takes only completions whose JSON in a pull every gateway reads: all of %s',
+    (text) => {
+      const { log, space } = makeLog()
+      const lengthMax = Math.floor((COMPLETION_BYTES_MAX - 100) / 4)
+      const tooLarge = expect.objectContaining({
+        fault: expect.objectContaining({ code: 'answer_too_large' }),
+      })
+      expect(() => append(log, { text, bytes: lengthMax + 26 })).toThrow(tooLarge)
+      expect([log.size, space.used]).toEqual([0, 0])
+      append(log, { text, bytes: lengthMax })
+      const reply = Buffer.byteLength(JSON.stringify(log.pull({ from: 0, ...all })))
+      expect(reply).toBeGreaterThan(COMPLETION_BYTES_MAX - 100)
+      expect(reply).toBeLessThan(replyBytesMax(0))
+    },
+  )
+
+  it('NotaryLog takes a long completion whose JSON in a pull is hardly longer', () => {
+    const { log } = makeLog()
+    append(log, { bytes: COMPLETION_BYTES_MAX - 100 })
+    expect(log.size).toBe(1)
   })
 
   it('NotaryLog gives the documents that the completions name, but for the known one', () => {

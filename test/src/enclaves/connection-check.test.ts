@@ -10,10 +10,25 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { checkedConnector } from '../../../src/enclaves/connection-check.ts'
 import { EnclaveClient } from '../../../src/enclaves/enclave-client.ts'
 import { startScriptedEnclave } from '../../support/scripted-enclave.ts'
+import { until } from '../../support/until.ts'
 
 const ends: (() => unknown)[] = []
 afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end()
+})
+
+it('a connection that began for an enclave is not given for its successor, accepted meanwhile', async () => {
+  const enclave = await listen(PATIENT)
+  let expected = 'the enclave before'
+  const connection = connectTo(enclave.socketPath, PATIENT, () => expected)()
+  await until('the identity is asked', () => enclave.asked.length === 1)
+  expected = enclave.notary
+  enclave.asked[0]?.end(enclave.reply)
+  expect(await connection).toMatchObject({ code: 'unavailable', wasSent: false })
+  const next = connectTo(enclave.socketPath, PATIENT, () => expected)()
+  await until('the identity is asked', () => enclave.asked.length === 2)
+  enclave.asked[1]?.end(enclave.reply)
+  expect(await next).toBeNull()
 })
 
 describe('new connections, while the enclave', () => {
@@ -54,7 +69,7 @@ describe('new connections, while the enclave', () => {
   })
 
   it('new connections are given when the enclave answered what this process was too busy to read', async () => {
-    const { socketPath, reply } = await listen({ silenceMaxMs: 500, timeoutMs: 60_000 })
+    const { socketPath, notary, reply } = await listen({ silenceMaxMs: 500, timeoutMs: 60_000 })
     const elsewhere = `${socketPath}-elsewhere`
     const code = `const { workerData: [path, reply], parentPort } = require('node:worker_threads')
       const answer = (socket) => socket.once('data', () => {
@@ -65,7 +80,8 @@ describe('new connections, while the enclave', () => {
     const worker = new Worker(code, { eval: true, workerData: [elsewhere, reply] })
     ends.push(() => worker.terminate())
     await once(worker, 'message')
-    const connection = connectTo(elsewhere, { silenceMaxMs: 500, timeoutMs: 60_000 })()
+    const patience = { silenceMaxMs: 500, timeoutMs: 60_000 }
+    const connection = connectTo(elsewhere, patience, () => notary)()
     await once(worker, 'message')
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 900)
     expect(await connection).toBeNull()
@@ -74,12 +90,15 @@ describe('new connections, while the enclave', () => {
 
 type Patience = { readonly silenceMaxMs: number; readonly timeoutMs: number }
 
+const PATIENT: Patience = { silenceMaxMs: 10_000, timeoutMs: 10_000 }
+
 /** What listens at a socket, with the reply of a true enclave, which it gives when the test says so. */
 async function listen(patience: Patience) {
   const enclave = await startScriptedEnclave({})
   ends.push(enclave.stop)
   const client = new EnclaveClient({ socketPath: enclave.socketPath, callsMax: 1 })
-  const identity = JSON.stringify(await client.identity())
+  const { notary, ...facts } = await client.identity()
+  const identity = JSON.stringify({ notary, ...facts })
   await client.close()
   const folder = await mkdtemp(join(tmpdir(), 'affidavit-check-'))
   ends.push(() => rm(folder, { recursive: true, force: true }))
@@ -94,17 +113,22 @@ async function listen(patience: Patience) {
   ends.push(() => server.close())
   return {
     socketPath,
+    notary,
     asked,
     reply: `HTTP/1.1 200 OK\r\ncontent-length: ${Buffer.byteLength(identity)}\r\n\r\n${identity}`,
-    connect: connectTo(socketPath, patience),
+    connect: connectTo(socketPath, patience, () => notary),
   }
 }
 
 /** Makes connections by one connector. Each gives null once it may be used, else why not. */
-function connectTo(socketPath: string, patience: Patience): () => Promise<Error | null> {
+function connectTo(
+  socketPath: string,
+  patience: Patience,
+  expectedNotary: () => string,
+): () => Promise<Error | null> {
   const connector = checkedConnector({
     connect: buildConnector({ socketPath }),
-    isExpected: () => true,
+    expectedNotary,
     patience,
   })
   const target = { hostname: 'enclave', protocol: 'http:', port: '80' }

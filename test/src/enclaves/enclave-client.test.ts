@@ -6,7 +6,6 @@ import { join } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
 import { addressOf } from '../../../attestation/account.ts'
 import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
-import type { Identity } from '../../../enclave/protocol/enclave-api.ts'
 import { CONNECTION_REPLY_BYTES_MAX } from '../../../src/enclaves/connection-check.ts'
 import { EnclaveClient, IDENTITY_AGE_MAX_MS } from '../../../src/enclaves/enclave-client.ts'
 import {
@@ -409,10 +408,9 @@ describe('a connection for completions', () => {
 /** A client whose completions go only to the enclave of this notary. */
 function clientExpecting(
   { socketPath }: { readonly socketPath: string },
-  notary = () => '',
+  expectedNotary = () => '',
 ): EnclaveClient {
-  const isExpected = (identity: Identity) => identity.notary === notary()
-  const client = new EnclaveClient({ socketPath, callsMax: 4, isExpected })
+  const client = new EnclaveClient({ socketPath, callsMax: 4, expectedNotary })
   ends.push(() => client.close())
   return client
 }

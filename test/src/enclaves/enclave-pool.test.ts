@@ -1,8 +1,10 @@
 import { mkdtempSync } from 'node:fs'
-import { rm } from 'node:fs/promises'
+import { mkdir, rm } from 'node:fs/promises'
+import { createServer, request as httpRequest } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import type { DialectName } from '../../../attestation/dialects/dialect-names.ts'
 import type { EnclaveFault } from '../../../enclave/protocol/enclave-api.ts'
 import { RelayerNonces } from '../../../src/chain/relayer-nonces.ts'
 import type { EnclaveEndpoint } from '../../../src/enclaves/enclave-endpoint.ts'
@@ -107,11 +109,13 @@ afterEach(async () => {
 
 function complete({
   model = 'demo/echo',
+  dialect = 'chat' as DialectName,
   notary = null as string | null,
   signal = new AbortController().signal,
 } = {}) {
   const wanted = {
     model,
+    dialect,
     notary,
     callFor: () => ({ context: '', provider: 'demo', credential: null }),
   }
@@ -197,6 +201,32 @@ describe('calls over several enclaves', () => {
     expect(one.calls).toEqual([])
   })
 
+  it('calls over several enclaves are not repeated at the successor of the enclave that they are bound to', async () => {
+    const [one, two] = [await startEnclave('one'), await startEnclave('two')]
+    let current = one
+    const server = createServer((request, response) => {
+      const { method, url, headers } = request
+      const { socketPath } = current
+      const onward = httpRequest({ socketPath, method, path: url, headers }, (reply) => {
+        response.writeHead(reply.statusCode ?? 500, reply.headers)
+        reply.pipe(response)
+      })
+      request.pipe(onward.on('error', () => response.destroy()))
+    })
+    await mkdir(join(folder, 'both'))
+    await new Promise<void>((resolve) => server.listen(pathOf('both'), resolve))
+    running.push({ ...one, stop: async () => void server.close().closeAllConnections() })
+    one.setScript((arrived) => {
+      current = two
+      refuseWith('provider_mismatch')(arrived)
+    })
+    open('both')
+    await awaitState('both', 'usable')
+    expect(await complete({ notary: one.notary })).toMatchObject({ kind: 'fault' })
+    expect(await enclaves.chooseNotary('demo/echo', 'chat')).toBe(two.notary)
+    expect([one.calls.length, two.calls.length]).toEqual([1, 0])
+  })
+
   it('calls over several enclaves go to the enclave that has a provider for the model', async () => {
     const [one, two] = await openBoth()
     two.setProviders([{ name: 'demo', origin: 'http://127.0.0.1:9', path: '/', models: ['new/*'] }])
@@ -204,7 +234,20 @@ describe('calls over several enclaves', () => {
     for (let call = 0; call < 3; call++) await complete({ model: 'new/model' })
     for (let call = 0; call < 3; call++) await complete({ model: 'demo/echo' })
     expect([one.calls.length, two.calls.length]).toEqual([3, 3])
-    expect(await enclaves.chooseNotary('new/model')).toBe(two.notary)
+    expect(await enclaves.chooseNotary('new/model', 'chat')).toBe(two.notary)
+  })
+
+  it('calls over several enclaves go to the enclave that has the dialect for the model', async () => {
+    const [one, two] = await openBoth()
+    const chat = { name: 'demo', origin: 'http://127.0.0.1:9', path: '/', models: ['demo/*'] }
+    one.setProviders([chat])
+    two.setProviders([{ ...chat, endpoints: { messages: { path: '/' } } }])
+    await enclaves.recheck()
+    for (let call = 0; call < 3; call++) {
+      expect(await enclaves.chooseNotary('demo/echo', 'messages')).toBe(two.notary)
+      await complete({ dialect: 'messages' })
+    }
+    expect([one.calls.length, two.calls.length]).toEqual([0, 3])
   })
 
   it('calls over several enclaves find an enclave that is back before the watch does', async () => {
