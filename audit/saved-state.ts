@@ -135,7 +135,7 @@ const SavedLogForm = z
     head: HeadForm.nullable(),
     /** Heads whose anchors were not in a block yet. */
     waiting: z.array(WaitingForm).readonly(),
-    /** See auditEvents: the next run begins shortly before this block. Null: no events were read. */
+    /** The next run begins shortly before this block. Null: no events were read. */
     eventBlock: Count.nullable(),
     bracket: z.object({ newestMs: z.number().nullable(), notBeforeMs: z.number().nullable() }),
     findings: z.array(FindingForm).readonly(),

@@ -36,8 +36,8 @@ export type MergedMembers = Map<string, MergedValue>
  * the earlier chunks. Proof members are not checked. formats.md, Assembling a stream, has the
  * rules. Throws FormatError:
  *
- * - `invalid_chunk`: a member does not have a chunk's form, or is called `__proto__`, or a choice or
- *   a tool call occurs twice in the chunk;
+ * - `invalid_chunk`: a member does not have a chunk's form, or is called `__proto__`, or the chunk
+ *   has a choice or a tool call twice;
  * - `changed_identity`: `id`, `created` or `model` differs from the first chunk;
  * - `changed_type`: a text continues as another type, or another type continues as text;
  * - `changed_name`: a tool call's `id` or a function's `name` occurs twice, even if the first is

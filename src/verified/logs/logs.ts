@@ -220,12 +220,12 @@ export type HeadPageSources = {
 }
 
 /**
- * Reads at most `limit` heads after the head of size `cursor` (null: from the beginning), with their
- * attestations. Reads fewer heads, but at least one, if the attestations have more than `bytesMax`
- * bytes. An attestation of size N is returned with the next head: in ascending order the smallest
- * head of size N or more, in descending order the largest head of size N or less. A head has few
- * attestations: each size has at most two, and the gateway requests the next attestation only when
- * the leaves of the previous one are committed.
+ * Reads at most `limit` heads after the head of size `cursor` (null: from the beginning), with
+ * their attestations. Reads fewer heads, but at least one, if the attestations have more than
+ * `bytesMax` bytes. An attestation of size N is returned with the next head: in ascending order the
+ * smallest head of size N or more, in descending order the largest head of size N or less. A head
+ * has few attestations: each size has at most two, and the gateway requests the next attestation
+ * only when the leaves of the previous one are committed.
  */
 export async function readHeadPage(
   { logs, headAttestations }: HeadPageSources,
