@@ -174,6 +174,7 @@ async function answerNow(
   return stream(
     async (writer) => {
       let last = ''
+      const failed = new ApiError('node_error', "The node's backend failed")
       const answered = underClaim(claim, async () => {
         const kept: string[] = []
         for await (const { text, isLast } of streamed.texts) {
@@ -184,12 +185,12 @@ async function answerNow(
           asking.reserve(text.length)
           kept.push(text)
         }
-        if (streamed.isFailed()) throw new ApiError('node_error', "The node's backend failed")
+        if (streamed.isFailed()) throw failed
         return claim === null ? null : kept.join('')
       })
       await answered.catch((error: unknown) => {
         // The caller has the backend's own error event, and gets no second one.
-        if (!streamed.isFailed()) throw error
+        if (error !== failed) throw error
       })
       writer.end(last)
     },

@@ -82,6 +82,8 @@ export class ChatRun extends Run {
   /** `sinceMs`: when the caller got its result. `bytes`: size of the frames after this time. */
   private late = { sinceMs: 0, bytes: 0 }
   private firstTokenAtMs: number | null = null
+  /** The backend reported a failure before any text, perhaps after the caller had left. */
+  private hasFailedEarly = false
   private lastTokenAtMs = 0
   private firstTextLength = 0
   private readonly unfinished: Set<number>
@@ -229,6 +231,7 @@ export class ChatRun extends Run {
       return
     }
     if (facts.isFailure && this.firstTokenAtMs === null) {
+      this.hasFailedEarly = true
       this.refuse('its backend reported a failure')
       return
     }
@@ -330,6 +333,7 @@ export class ChatRun extends Run {
     this.settle({ kind: 'done' })
     const { result } = this
     if (result?.kind === 'failed' && result.error.code === 'node_failed') return
+    if (this.hasFailedEarly) return
     this.emit({ kind: 'served' })
   }
 }

@@ -376,9 +376,8 @@ function fits({
 /** All positions of the list are now below this number. */
 async function findEnd(queries: Queries, chainId: number): Promise<number> {
   const { rows } = await sql<{ bound: number }>`
-    select least(${firstUnanchored(chainId)}, (select max(position) + 1 from records)) as bound`.execute(
-    queries,
-  )
+    select least(${firstUnanchored(chainId)},
+      coalesce((select max(position) from records), 0) + 1) as bound`.execute(queries)
   return rows[0]?.bound ?? 0
 }
 

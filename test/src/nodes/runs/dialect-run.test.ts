@@ -8,6 +8,7 @@ import type { RunEvent } from '../../../../src/nodes/runs/run.ts'
 /** A run of a call in the dialect Responses, and what a node sends for it. */
 function openRun(answerBytesMax = NODE_LIMITS.answerBytesMax) {
   const clock = { atMs: 0 }
+  const leaving = new AbortController()
   const reader = createEventReader()
   const events: RunEvent['kind'][] = []
   const run = new ChatRun({
@@ -15,7 +16,7 @@ function openRun(answerBytesMax = NODE_LIMITS.answerBytesMax) {
     offer: { model: 'm', speed: { firstTokenMs: null, tokensPerSecond: null } },
     slot: { release: () => undefined },
     accountId: 'account',
-    signal: new AbortController().signal,
+    signal: leaving.signal,
     isProbe: false,
     isCancellable: false,
     limits: { ...NODE_LIMITS, answerBytesMax },
@@ -30,7 +31,8 @@ function openRun(answerBytesMax = NODE_LIMITS.answerBytesMax) {
     if (frame.kind !== 'run') throw new TypeError('expected a frame of a run')
     return run.receive(frame, text.length)
   }
-  return { run, reader, events, send, clock }
+  const leave = () => leaving.abort(new Error('the caller left'))
+  return { run, reader, events, send, clock, leave }
 }
 
 const event = (name: string, data: object) => ({ event: name, data: JSON.stringify(data) })
@@ -113,6 +115,17 @@ describe("a backend's error event", () => {
       expect(events).not.toContain('served')
     },
   )
+
+  it('an error event before any text is no served answer when the caller has left', async () => {
+    const { run, send, events, leave } = openRun()
+    leave()
+    await expect(run.firstToken).rejects.toThrow('the caller left')
+    send(FAILURES[2] ?? null)
+    send({ event: '', data: '[DONE]' })
+    send(null, 2)
+    expect(events).toContain('closed')
+    expect(events).not.toContain('served')
+  })
 
   it.each(FAILURES)('an error event after text is passed on: %j', async (failure) => {
     const { run, send, reader } = openRun()

@@ -74,6 +74,13 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
     return pages
   }
 
+  it('a database without any record has an empty page, with filters too', async () => {
+    for (const filters of [NO_FILTERS, { ...NO_FILTERS, outcome: 'complete' as const }]) {
+      const page = await records.list({ accountId: null, limit: 10, cursor: null, filters })
+      expect(page).toEqual({ records: [], cursor: null, isCut: false })
+    }
+  })
+
   it('the store of records gives back all that was stored', async () => {
     const log = makeLog()
     const document = randomBytes(500)
