@@ -16,6 +16,7 @@ import {
 import { isConsistent, reportEquivocation } from './compare-heads.ts'
 import type { Ledger } from './findings.ts'
 import type { ServedHead, ServedLog } from './gateway.ts'
+import type { BlockRange, SavedLog } from './saved-state.ts'
 
 /** If a head waits longer for its anchor, this is a finding. Chains take minutes. */
 const ANCHOR_WAIT_MAX_MS = 60 * 60 * 1000
@@ -199,25 +200,51 @@ function isReplacement(served: ServedHead, known: ServedHead): boolean {
 const LOOKUPS_MAX = 1_000
 
 /** The next run reads this many blocks again: a reorganisation may replace the newest blocks. */
-export const REORGANISED_BLOCKS_MAX = 100
+const REORGANISED_BLOCKS_MAX = 100
+
+type EventsContext = LogContext & { readonly chain: ChainSource }
 
 /**
- * Checks that the gateway serves each head that the contract accepted from the notary. The contract
- * can have an old head twice, because anyone may send the head again. Such copies cost one look-up.
- * Returns a block for the next run, which begins REORGANISED_BLOCKS_MAX blocks before that block
- * and so reads all skipped events. Throws ChainFault, GatewayFault.
+ * Checks that the gateway serves each head that the contract accepted from the notary. Reads the
+ * blocks since the last run, then blocks whose events earlier runs skipped. Returns the part of the
+ * state for the next run. Throws ChainFault, GatewayFault.
  */
 export async function auditEvents(
-  context: LogContext & { readonly chain: ChainSource; readonly fromBlock: number },
+  context: EventsContext,
   newest: TreeHead | null,
-): Promise<number> {
-  const { log, chain, ledger, index, fromBlock } = context
-  const toBlock = await chain.fetchNewestBlock()
-  if (toBlock < fromBlock) return toBlock
+  { eventBlock, skippedBlocks = null }: Pick<SavedLog, 'eventBlock' | 'skippedBlocks'>,
+): Promise<Pick<SavedLog, 'eventBlock' | 'skippedBlocks'>> {
+  const toBlock = await context.chain.fetchNewestBlock()
+  const from = Math.max(context.scope.fromBlock, (eventBlock ?? 0) - REORGANISED_BLOCKS_MAX)
+  const late = await auditBlocks({ from, to: toBlock }, newest, context)
+  const early =
+    skippedBlocks === null
+      ? null
+      : await auditBlocks(
+          { from: skippedBlocks.from, to: Math.min(skippedBlocks.to, from - 1) },
+          newest,
+          context,
+        )
+  const skipped = early === null ? late : { from: early.from, to: (late ?? early).to }
+  return { eventBlock: toBlock, skippedBlocks: skipped }
+}
+
+/**
+ * Returns the blocks from the first skipped event on, or null. The contract can have an old head
+ * twice, because anyone may send the head again. Such copies cost one look-up.
+ */
+async function auditBlocks(
+  { from, to }: BlockRange,
+  newest: TreeHead | null,
+  context: EventsContext,
+): Promise<BlockRange | null> {
+  const { log, chain, ledger, index } = context
+  if (to < from) return null
   const { notary } = log
   const lookedUp = new Set<string>()
-  let readTo = toBlock
-  for await (const events of chain.eventPages({ ...log.domain, notary, fromBlock, toBlock })) {
+  let skippedFrom: number | null = null
+  const range = { ...log.domain, notary, fromBlock: from, toBlock: to }
+  for await (const events of chain.eventPages(range)) {
     for (const event of events) {
       const known = index.compare(event)
       if (event.kind === 'equivocation') reportContract(ledger, event)
@@ -233,7 +260,7 @@ export async function auditEvents(
           await lookUp(event, newest, context)
           continue
         }
-        readTo = Math.min(readTo, event.blockNumber + REORGANISED_BLOCKS_MAX)
+        skippedFrom ??= event.blockNumber
         ledger.skip(
           'heads on chain',
           `more than ${LOOKUPS_MAX} heads in the contract are not among the heads that were read`,
@@ -241,7 +268,7 @@ export async function auditEvents(
       }
     }
   }
-  return readTo
+  return skippedFrom === null ? null : { from: skippedFrom, to }
 }
 
 /** Checks a head that the audit did not read: outside the range, or hidden by the gateway. */

@@ -1,11 +1,6 @@
 import { expectsCode } from '../attestation/evidence/policy.ts'
 import { emptyEdge } from '../attestation/merkle/edge.ts'
-import {
-  auditEvents,
-  createAnchorAudit,
-  REORGANISED_BLOCKS_MAX,
-  refreshWaiting,
-} from './anchors.ts'
+import { auditEvents, createAnchorAudit, refreshWaiting } from './anchors.ts'
 import type { AuditTools, LogContext, LogReport } from './audit-context.ts'
 import { ChainFault } from './chain.ts'
 import { auditConstancy, auditResumption, createHeadJudge } from './compare-heads.ts'
@@ -153,14 +148,12 @@ class LogRun {
     if (this.matched !== null) await auditProofs(this.matched, context)
     this.auditClaims(await auditConstancy(context, newest, outcome.confirmedSize), outcome)
     if (chain === null) return
-    const fromBlock = Math.max(
-      scope.fromBlock,
-      (this.state.eventBlock ?? 0) - REORGANISED_BLOCKS_MAX,
-    )
     if (scope.fromBlock > 0)
       ledger.skip('heads on chain', `blocks before ${scope.fromBlock} were left out (--from-block)`)
-    const eventBlock = await auditEvents({ ...context, chain, fromBlock }, newest)
-    this.state = { ...this.state, eventBlock }
+    this.state = {
+      ...this.state,
+      ...(await auditEvents({ ...context, chain }, newest, this.state)),
+    }
   }
 
   /** Checks the gateway's descriptions of the log, from the start of the audit and from its end. */

@@ -137,12 +137,17 @@ const SavedLogForm = z
     waiting: z.array(WaitingForm).readonly(),
     /** The next run begins shortly before this block. Null: no events were read. */
     eventBlock: Count.nullable(),
+    /** Blocks in which earlier runs skipped events. */
+    skippedBlocks: z.object({ from: Count, to: Count }).nullable().optional(),
     bracket: z.object({ newestMs: z.number().nullable(), notBeforeMs: z.number().nullable() }),
     findings: z.array(FindingForm).readonly(),
   })
   .refine(({ edge, head }) => isEdgeOf(edge, head), 'expected the edge of the head')
 
 export type SavedLog = Readonly<z.infer<typeof SavedLogForm>>
+
+/** Both ends are included. */
+export type BlockRange = NonNullable<SavedLog['skippedBlocks']>
 
 /** Marks the findings as made by an earlier run. Throws ZodError. */
 function readSavedLog(json: unknown): SavedLog {

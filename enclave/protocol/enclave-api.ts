@@ -215,7 +215,7 @@ export const SEALED_CREDENTIAL_BYTES_MAX = 32 + CREDENTIAL_BYTES_MAX + 16
 export const REQUEST_BYTES_MAX = 10 * 1024 * 1024
 
 /**
- * Longest texts of one completion in a PullReply, bytes of JSON. Every gateway reads such a reply.
+ * Longest texts of one completion in a PullReply, bytes of JSON, for any gateway of this version.
  * The strings of the longest request and of an answer of 24 MiB may double: each `"` and `\` of
  * their canonical JSON is escaped once more.
  */

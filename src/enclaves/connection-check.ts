@@ -23,11 +23,10 @@ export const CONNECTION_REPLY_BYTES_MAX = 1024 * 1024
 
 /**
  * Asks for the identity on each new connection, and returns the connection only if the notary is
- * the expected one, both when the connection begins and when the answer arrives. So the bytes of a
- * call go to the enclave that was chosen for it, even if another process listens at the socket now,
- * and even if that process is the next enclave, which was accepted meanwhile. Fails with
- * EnclaveError before any call is sent. Does NOT check the identity itself: any process behind the
- * socket could claim another identity.
+ * the expected one, both when the connection begins and when the answer arrives. So a call for which
+ * a connection is opened goes to the enclave that was chosen, even if the next enclave listens at
+ * the socket by then. Fails with EnclaveError before any call is sent. Does NOT check the identity
+ * itself: any process behind the socket could claim another identity.
  */
 export function checkedConnector({
   connect,

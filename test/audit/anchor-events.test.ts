@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { auditEvents, REORGANISED_BLOCKS_MAX } from '../../audit/anchors.ts'
+import { auditEvents } from '../../audit/anchors.ts'
 import type { AnchorEvent } from '../../audit/chain.ts'
 import { openLedger } from '../../audit/findings.ts'
 import { HeadIndex } from '../../audit/known-heads.ts'
@@ -20,8 +20,10 @@ function eventOf(size: number, blockNumber: number, root = rootOf(size)): Anchor
 /** The contract has another root of size 7 than the gateway serves. */
 const forkedAt = (blockNumber: number) => eventOf(7, blockNumber, new Uint8Array(32).fill(0xee))
 
+type Saved = Parameters<typeof auditEvents>[2]
+
 /** Audits the events as a run that continues after all old heads does. */
-async function run(events: readonly AnchorEvent[], fromBlock = 0) {
+async function run(events: readonly AnchorEvent[], saved: Saved = { eventBlock: null }) {
   const ledger = openLedger(NOTARY, [])
   const context = {
     log: { notary: NOTARY, domain: { chainId: 1, contract: CONTRACT } },
@@ -35,17 +37,21 @@ async function run(events: readonly AnchorEvent[], fromBlock = 0) {
     },
     gateway: { fetchHead: async (_: string, size: number) => ({ size, root: rootOf(size) }) },
     index: new HeadIndex(1_000_000),
+    scope: { fromBlock: 0 },
     ledger,
-    fromBlock,
   }
-  const block = await auditEvents(context as unknown as Parameters<typeof auditEvents>[0], null)
+  const next = await auditEvents(
+    context as unknown as Parameters<typeof auditEvents>[0],
+    null,
+    saved,
+  )
   const check = ledger.checks().find(({ name }) => name === 'heads on chain')
-  return {
-    codes: ledger.findings().map(({ code }) => code),
-    outcome: check?.outcome,
-    nextFrom: block - REORGANISED_BLOCKS_MAX,
-  }
+  return { codes: ledger.findings().map(({ code }) => code), outcome: check?.outcome, next }
 }
+
+/** Old heads in one block, as many as a run looks up. */
+const oldsIn = (blockNumber: number, from: number) =>
+  Array.from({ length: LOOKUPS_MAX }, (_, at) => eventOf(from + at, blockNumber))
 
 describe('auditEvents', () => {
   it('an audit catches another history behind any number of copies of an old head', async () => {
@@ -54,19 +60,38 @@ describe('auditEvents', () => {
     expect(codes).toEqual(['equivocation'])
   })
 
-  it('an audit that skips events lets the next run begin with the first of them, and so catches another history', async () => {
-    const olds = Array.from({ length: LOOKUPS_MAX }, (_, at) => eventOf(10 + at, 5_000))
-    const events = [...olds, forkedAt(5_001), eventOf(8, 5_002)]
+  it('an audit that skips events lets the next run read them, and so catches another history', async () => {
+    const events = [...oldsIn(5_000, 10), forkedAt(5_001), eventOf(8, 5_002)]
     const first = await run(events)
-    expect(first).toEqual({ codes: [], outcome: 'not checked', nextFrom: 5_001 })
-    const second = await run(events, first.nextFrom)
+    expect(first).toEqual({
+      codes: [],
+      outcome: 'not checked',
+      next: { eventBlock: NEWEST_BLOCK, skippedBlocks: { from: 5_001, to: NEWEST_BLOCK } },
+    })
+    const second = await run(events, first.next)
     expect(second.codes).toEqual(['equivocation'])
-    expect(second.nextFrom).toBe(NEWEST_BLOCK - REORGANISED_BLOCKS_MAX)
+    expect(second.next).toEqual({ eventBlock: NEWEST_BLOCK, skippedBlocks: null })
   })
 
-  it('an audit that skips an event of the newest blocks reads all blocks again that may be replaced', async () => {
-    const olds = Array.from({ length: LOOKUPS_MAX }, (_, at) => eventOf(10 + at, 5_000))
-    const { nextFrom } = await run([...olds, forkedAt(NEWEST_BLOCK)])
-    expect(nextFrom).toBe(NEWEST_BLOCK - REORGANISED_BLOCKS_MAX)
+  it('an audit with skipped events reads the newest blocks first', async () => {
+    const events = [...oldsIn(5_000, 10), ...oldsIn(5_001, 2_000), forkedAt(NEWEST_BLOCK)]
+    const saved = { eventBlock: NEWEST_BLOCK, skippedBlocks: { from: 5_000, to: 8_000 } }
+    const { codes, next } = await run(events, saved)
+    expect(codes).toEqual(['equivocation'])
+    expect(next.skippedBlocks).toEqual({ from: 5_001, to: 8_000 })
+  })
+
+  it('an audit joins the blocks that this run and earlier runs skipped', async () => {
+    const late = NEWEST_BLOCK - 50
+    const events = [
+      ...oldsIn(5_000, 10),
+      eventOf(9, 5_001),
+      ...oldsIn(late, 2_000),
+      forkedAt(late + 1),
+    ]
+    const saved = { eventBlock: NEWEST_BLOCK, skippedBlocks: { from: 5_000, to: 8_950 } }
+    const { codes, next } = await run(events, saved)
+    expect(codes).toEqual([])
+    expect(next.skippedBlocks).toEqual({ from: 5_001, to: NEWEST_BLOCK })
   })
 })

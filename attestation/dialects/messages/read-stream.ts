@@ -35,6 +35,7 @@ export class MessagesReader implements StreamReader {
   private held: JsonObject | null = null
   /** The event with the stop reason. Null before this event. */
   private ending: JsonObject | null = null
+  private endings = 0
   /** Blocks that this reader ended before their stop events arrived. */
   private readonly lateStops = new Set<Json>()
   private readonly ids = new Set<string>()
@@ -126,6 +127,8 @@ export class MessagesReader implements StreamReader {
     const hasReason = (memberOf(delta, 'stop_reason') ?? null) !== null
     if (hasReason) textIn(delta, 'stop_reason')
     const settled = settleEnding(this.message, this.ending ?? this.held, data)
+    this.endings += 1
+    if (this.endings > 1 || !hasReason) checkSize(settled, this.endings)
     if (this.ending !== null) {
       if (isSame(settled, this.ending)) return []
       throw refuse('changed_finish', 'expected no other end after the stop reason')
@@ -176,6 +179,18 @@ const DELTA_MEMBERS = ['stop_reason', 'stop_sequence', 'stop_details', 'containe
 
 function pick(object: JsonObject, names: readonly string[]): JsonObject {
   return filterMembers(object, (name) => names.includes(name))
+}
+
+const ENDINGS_MAX = 100
+const USAGE_MEMBERS_MAX = 1_000
+
+/** Limits the time for a stream, because each message_delta merges the whole usage again. */
+function checkSize({ usage }: { readonly usage: JsonObject }, endings: number): void {
+  if (endings > ENDINGS_MAX || Object.keys(usage).length > USAGE_MEMBERS_MAX)
+    throw refuse(
+      'invalid_form',
+      `expected at most ${ENDINGS_MAX} message_delta events with ${USAGE_MEMBERS_MAX} members of usage`,
+    )
 }
 
 /** Merges a message_delta into `earlier`, the message_delta events before it. */

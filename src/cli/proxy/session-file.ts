@@ -112,7 +112,7 @@ export async function openSessionFile(
   }
 }
 
-/** After each call, the file is a complete bundle. */
+/** After each call that was added, the file is a complete bundle. */
 function createBundleWriter(path: string) {
   let file: FileHandle | null = null
   /** Where the text of the next call begins. */
@@ -120,7 +120,7 @@ function createBundleWriter(path: string) {
   return {
     async add(text: string, id: string): Promise<void> {
       const { begin, between, end } = SESSION_TEXT
-      const call = Buffer.from(`${file === null ? begin(id) : between}${text}`)
+      const call = Buffer.from(`${place === 0 ? begin(id) : between}${text}`)
       file ??= await open(path, 'w', 0o600)
       const bytes = Buffer.concat([call, Buffer.from(end)])
       // A write to a disk that is almost full can be short without an error.

@@ -188,6 +188,21 @@ describe('a stream of Messages', () => {
         event,
       ]),
     ],
+    'over 100 message_delta events': [
+      'invalid_form',
+      change(ofType('message_delta'), (event) => Array.from({ length: 101 }, () => event)),
+    ],
+    'over 1,000 members of usage before the stop reason': [
+      'invalid_form',
+      change(ofType('message_delta'), (event) => [
+        {
+          type: 'message_delta',
+          delta: {},
+          usage: Object.fromEntries(Array.from({ length: 1_001 }, (_, at) => [`a${at}`, 1])),
+        },
+        event,
+      ]),
+    ],
     'an end without a stop reason': [
       'unfinished',
       STREAM.filter((event) => !ofType('message_delta')(event)),

@@ -1,6 +1,6 @@
-import { existsSync, readFileSync, statSync, truncateSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, truncateSync } from 'node:fs'
 import { join } from 'node:path'
-import { afterAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, describe, expect, it, vi } from 'vitest'
 import type { Proof } from '../../../../client/proof.ts'
 import { openSessionFile } from '../../../../src/cli/proxy/session-file.ts'
 import { mountSmallDisk } from '../../../faults/small-disk.ts'
@@ -9,6 +9,10 @@ import { needNo } from '../../../support/needs.ts'
 const disk = await mountSmallDisk(1)
 const DISK = needNo(disk === null ? 'the right to mount' : null)
 afterAll(() => disk?.remove())
+afterEach(() => {
+  const path = disk?.path
+  if (path !== undefined) for (const name of readdirSync(path)) rmSync(join(path, name))
+})
 
 /** The part of a proof that the file keeps. */
 const proofOf = (hash: string, line: string) =>
@@ -46,5 +50,22 @@ describe.runIf(DISK.isMet)(DISK.title('a session on a full disk'), () => {
     await expect.poll(() => anchored).toBe(2)
     expect(await file.close()).toBe(1)
     expect(existsSync(`${path}.calls`)).toBe(true)
+  })
+
+  it('a bundle whose first write failed is whole after it is completed again', async () => {
+    const path = join(disk?.path ?? '', 'again.json')
+    const file = await openSessionFile(path, {
+      anchored: async () => ({ text: '{}' }) as Awaited<ReturnType<typeof neverAnchored>>,
+    })
+    for (const hash of ['a', 'b']) await file.keep(proofOf(hash, JSON.stringify(hash)))
+    await disk?.fill()
+    const said = vi.spyOn(process.stderr, 'write').mockReturnValue(true)
+    file.complete('key', 'ab')
+    await expect.poll(() => said.mock.calls.join()).toContain('ENOSPC')
+    said.mockRestore()
+    await disk?.free()
+    file.complete('key', 'ab')
+    expect(await file.close()).toBe(0)
+    expect(JSON.parse(readFileSync(path, 'utf8')).calls).toEqual([{}, {}])
   })
 })
