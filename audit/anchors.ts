@@ -16,7 +16,7 @@ import {
 import { isConsistent, reportEquivocation } from './compare-heads.ts'
 import type { Ledger } from './findings.ts'
 import type { ServedHead, ServedLog } from './gateway.ts'
-import type { BlockRange, SavedLog } from './saved-state.ts'
+import type { Blocks, SavedLog } from './saved-state.ts'
 
 /** If a head waits longer for its anchor, this is a finding. Chains take minutes. */
 const ANCHOR_WAIT_MAX_MS = 60 * 60 * 1000
@@ -234,10 +234,10 @@ export async function auditEvents(
  * twice, because anyone may send the head again. Such copies cost one look-up.
  */
 async function auditBlocks(
-  { from, to }: BlockRange,
+  { from, to }: Blocks,
   newest: TreeHead | null,
   context: EventsContext,
-): Promise<BlockRange | null> {
+): Promise<Blocks | null> {
   const { log, chain, ledger, index } = context
   if (to < from) return null
   const { notary } = log

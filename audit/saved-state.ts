@@ -147,7 +147,7 @@ const SavedLogForm = z
 export type SavedLog = Readonly<z.infer<typeof SavedLogForm>>
 
 /** Both ends are included. */
-export type BlockRange = NonNullable<SavedLog['skippedBlocks']>
+export type Blocks = NonNullable<SavedLog['skippedBlocks']>
 
 /** Marks the findings as made by an earlier run. Throws ZodError. */
 function readSavedLog(json: unknown): SavedLog {

@@ -23,9 +23,9 @@ export const CONNECTION_REPLY_BYTES_MAX = 1024 * 1024
 
 /**
  * Asks for the identity on each new connection, and returns the connection only if the notary is
- * the expected one, both when the connection begins and when the answer arrives. So a call for which
- * a connection is opened goes to the enclave that was chosen, even if the next enclave listens at
- * the socket by then. Fails with EnclaveError before any call is sent. Does NOT check the identity
+ * the expected one, both when the connection begins and when the answer arrives. So a call that
+ * opens a connection goes to the enclave that was chosen, even if the next enclave listens at the
+ * socket by then. Fails with EnclaveError before any call is sent. Does NOT check the identity
  * itself: any process behind the socket could claim another identity.
  */
 export function checkedConnector({
