@@ -9,6 +9,7 @@ import { hashLeaf } from '../../attestation/merkle/hash.ts'
 import { verifyTreeHead } from '../../attestation/tree-head.ts'
 import { nativeSha256 } from '../../enclave/log/seal.ts'
 import { ENCLAVE_PATHS, type ProviderEntry } from '../../enclave/protocol/enclave-api.ts'
+import { AT_ONCE_MS } from '../support/at-once.ts'
 import { completionOf, send, wholeAnswer } from '../support/hostile-answers.ts'
 import {
   type HostileProvider,
@@ -344,6 +345,6 @@ describe('an enclave that stops', () => {
     await started.complete(question)
     const begun = performance.now()
     expect(await started.enclave.stop(200)).toEqual({ unacknowledged: 1 })
-    expect(performance.now() - begun).toBeLessThan(1500)
+    expect(performance.now() - begun).toBeLessThan(AT_ONCE_MS)
   })
 })

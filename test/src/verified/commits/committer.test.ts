@@ -11,6 +11,7 @@ import {
   PULL_WAIT_MS,
 } from '../../../../src/verified/commits/follow-state.ts'
 import type { StoredRecord } from '../../../../src/verified/records/records-store.ts'
+import { AT_ONCE_MS } from '../../../support/at-once.ts'
 import { type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 import {
   createScriptedLog,
@@ -491,7 +492,7 @@ describe('committer', () => {
       await expect.poll(phase).toBe('failing')
       const startedAt = performance.now()
       await running.committer.stop()
-      expect(performance.now() - startedAt).toBeLessThan(2_000)
+      expect(performance.now() - startedAt).toBeLessThan(AT_ONCE_MS)
     })
 
     it('a stop of the committer may be repeated, and is final', async () => {
