@@ -64,13 +64,17 @@ export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogCont
     if (waiting.length < WAITING_MAX) waiting.push(head)
   }
 
-  function judge(head: ServedHead, found: ChainAnchor | null, attestedAtMs: AttestedAt): void {
+  function judge(
+    head: ServedHead,
+    { found, newestBlock }: { readonly found: ChainAnchor | null; readonly newestBlock: number },
+    attestedAtMs: AttestedAt,
+  ): void {
     const where = headOf(head)
     const { txHash, state } = head.anchor
     const receipt = found?.receipt ?? null
     if (found === null || receipt === null) {
       const described = found === null ? 'the chain does not have' : 'no block has'
-      if (state === 'pending') wait(head, attestedAtMs)
+      if (canBeLate(head, newestBlock)) wait(head, attestedAtMs)
       else
         ledger.find('anchor_missing', {
           where,
@@ -115,12 +119,24 @@ export function createAnchorAudit({ log, ledger, chain, payers, nowMs }: LogCont
         const part = heads.slice(start, start + BATCH_HEADS_MAX)
         if (chain === null) for (const head of part) judgeUnasked(head, attestedAtMs)
         else {
+          // Read before the anchors, so the endpoint had these blocks when it gave the anchors.
+          const newestBlock = await chain.fetchNewestBlock()
           const found = await chain.fetchAnchors(part.map(({ anchor }) => anchor.txHash))
-          for (const [at, head] of part.entries()) judge(head, found[at] ?? null, attestedAtMs)
+          for (const [at, head] of part.entries())
+            judge(head, { found: found[at] ?? null, newestBlock }, attestedAtMs)
         }
       }
     },
   }
+}
+
+/**
+ * Returns true if an honest gateway can serve this head while the endpoint has no receipt: the
+ * anchor waits for a block, a reorganisation removed its block, or the endpoint lags behind.
+ */
+function canBeLate({ anchor: { state, blockNumber } }: ServedHead, newestBlock: number): boolean {
+  if (state === 'pending' || state === 'mined') return true
+  return state === 'confirmed' && blockNumber !== null && blockNumber > newestBlock
 }
 
 function compareAnchor(
@@ -166,33 +182,35 @@ function headOf({ size }: ServedHead): string {
   return `head ${size}`
 }
 
-/** Maximum number of heads that are requested again, with one call each. */
-const REFRESHED_MAX = 1_000
-
 /**
- * Returns the waiting heads with their current transactions, because the gateway can replace a
- * transaction. A replacement counts only if the head's root and signature are unchanged. Throws
- * GatewayFault.
+ * Returns the waiting heads with their current anchors: a block can have the transaction by now, or
+ * the gateway replaced the transaction. An answer counts only if the head's root and signature are
+ * unchanged. Throws GatewayFault.
  */
 export async function refreshWaiting(
   heads: readonly ServedHead[],
   { gateway, log }: LogContext,
 ): Promise<readonly ServedHead[]> {
   const refreshed: ServedHead[] = []
-  for (const head of heads.slice(0, REFRESHED_MAX)) {
+  for (const head of heads) {
     const served = await gateway.fetchHead(log.notary, head.size)
     refreshed.push(
-      served !== null && isReplacement(served, head) ? { ...head, anchor: served.anchor } : head,
+      served !== null && isSameHead(served, head) ? { ...head, anchor: served.anchor } : head,
     )
   }
-  return [...refreshed, ...heads.slice(REFRESHED_MAX)]
+  return refreshed
 }
 
-function isReplacement(served: ServedHead, known: ServedHead): boolean {
+/**
+ * Compares all transactions of the two anchors: after a reorganisation, a block can have an earlier
+ * transaction instead of its replacement.
+ */
+function isSameHead(served: ServedHead, known: ServedHead): boolean {
+  const knownHashes = [known.anchor.txHash, ...known.anchor.replaces]
   return (
     equalBytes(served.root, known.root) &&
     equalBytes(served.signature, known.signature) &&
-    served.anchor.replaces.includes(known.anchor.txHash)
+    [served.anchor.txHash, ...served.anchor.replaces].some((hash) => knownHashes.includes(hash))
   )
 }
 

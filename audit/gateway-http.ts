@@ -128,6 +128,8 @@ function readObject(body: Uint8Array, where: string): JsonObject {
     if (isJsonObject(value)) return value
   } catch (fault) {
     if (!(fault instanceof JsonError)) throw fault
+    if (fault.code === 'too_many')
+      throw new GatewayFault('answer_too_large', { where, message: fault.message })
     const message = `expected JSON with one meaning only: ${fault.message}`
     throw new GatewayFault('answer_invalid', { where, message })
   }

@@ -320,16 +320,27 @@ export function openGateway(http: GatewayHttp) {
       throw expected(proof.where, `a proof from ${from} to ${to}`)
     },
 
-    /** `next`: the index at which the next page starts. Null: there is no next page. */
+    /**
+     * `next`: the index at which the next page starts. Null: there is no next page. Repeats a
+     * request with half as many records if the answer is too large, because customers choose the
+     * sizes of records. One record of an honest gateway always fits.
+     */
     async fetchRecords(
       notary: string,
       start: number,
     ): Promise<{ readonly records: readonly Json[]; readonly next: number | null }> {
-      const query = `records?start=${start}&limit=${PAGE_RECORDS_MAX}`
-      const page = await askLog(notary, query, RecordsForm, ANSWER_BYTES_MAX.records)
-      if (page.next !== null && page.next <= start)
-        throw stuck(page, `next is ${page.next}, which does not lead further`)
-      return page
+      for (let limit = PAGE_RECORDS_MAX; ; limit = Math.floor(limit / 2)) {
+        const query = `records?start=${start}&limit=${limit}`
+        try {
+          const page = await askLog(notary, query, RecordsForm, ANSWER_BYTES_MAX.records)
+          if (page.next !== null && page.next <= start)
+            throw stuck(page, `next is ${page.next}, which does not lead further`)
+          return page
+        } catch (fault) {
+          const isTooLarge = fault instanceof GatewayFault && fault.code === 'answer_too_large'
+          if (!isTooLarge || limit === 1) throw fault
+        }
+      }
     },
   }
 }

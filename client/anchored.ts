@@ -2,7 +2,7 @@ import { compareExchange, completeRecord } from '../attestation/compare-exchange
 import { sayNoBlock } from '../attestation/evidence/anchor-checks.ts'
 import { type EvidenceBundle, parseEvidenceBundle } from '../attestation/evidence/bundle.ts'
 import type { BundleReport } from '../attestation/evidence/bundle-checks.ts'
-import type { BundlePolicy } from '../attestation/evidence/policy.ts'
+import type { BundlePolicy, ChainFacts } from '../attestation/evidence/policy.ts'
 import { verifyBundle } from '../attestation/evidence/verify-bundle.ts'
 import { canonicalizeJson } from '../attestation/json/canonical.ts'
 import { isJsonObject, type Json, type JsonObject } from '../attestation/json/value.ts'
@@ -65,8 +65,9 @@ const POLL_MS_MAX = 5_000
 /**
  * Waits until a block has the anchor of a call. Returns the evidence bundle after checking that it
  * belongs to this call. With `rpc`, also checks that the chain has the block. If `options` is a
- * string, it is the `rpc`. Throws AffidavitError `invalid_options`, `not_anchored` when the time
- * limit ends, `other_evidence`, `invalid_evidence`, and the errors of askGateway.
+ * string, it is the `rpc`. Throws AffidavitError `invalid_options`, `other_evidence`,
+ * `invalid_evidence`, and the errors of askGateway. When the time limit ends, throws
+ * `not_anchored`, or `unreachable` if the chain's endpoint did not answer the last poll.
  */
 export async function awaitAnchor(
   proof: KeptProof,
@@ -91,13 +92,15 @@ export async function awaitAnchor(
     const given = withErrorCode('invalid_evidence', () => parseEvidenceBundle(json))
     checkSameExchange(given, proof)
     const { bundle, text } = completeBundle({ json, text: asGiven, bundle: given }, proof)
-    if (bundle.block !== null) {
+    let unread: AffidavitError | null = null
+    const { block } = bundle
+    if (block !== null) {
       const chain =
-        rpc === undefined ? null : await fetchChainFacts(gateway, rpc, bundle.block.number)
-      const isDeep = chain === null || chain.newestBlock - bundle.block.number + 1 >= confirmations
-      // False if another block replaced this block. A later block may then contain the anchor.
-      const isThere = chain === null || chain.blockHash === bundle.block.hash
-      if (isDeep && isThere) {
+        rpc === undefined
+          ? null
+          : await fetchChainFacts(gateway, rpc, block.number).catch(returnUnreachable)
+      if (chain instanceof AffidavitError) unread = chain
+      else if (chain === null || isDeepEnough(chain, block, confirmations)) {
         const report = await verifyBundle(
           { ...bundle },
           { ...policy(), confirmationsMin: confirmations },
@@ -110,12 +113,30 @@ export async function awaitAnchor(
       }
     }
     if (performance.now() + pauseMs > endMs)
-      throw new AffidavitError(
-        'not_anchored',
-        `expected a block with the anchor of ${proof.hash} within ${timeoutMs} ms: ${sayWhyNot(bundle)}`,
+      throw (
+        unread ??
+        new AffidavitError(
+          'not_anchored',
+          `expected a block with the anchor of ${proof.hash} within ${timeoutMs} ms: ${sayWhyNot(bundle)}`,
+        )
       )
     await delay(pauseMs, signal)
   }
+}
+
+/** The endpoint may answer at the next poll: public endpoints limit the rate of requests. */
+function returnUnreachable(fault: unknown): AffidavitError {
+  if (fault instanceof AffidavitError && fault.code === 'unreachable') return fault
+  throw fault
+}
+
+/** False also if another block replaced this block. A later block may then contain the anchor. */
+function isDeepEnough(
+  { newestBlock, blockHash }: ChainFacts,
+  block: { readonly number: number; readonly hash: string },
+  confirmations: number,
+): boolean {
+  return blockHash === block.hash && newestBlock - block.number + 1 >= confirmations
 }
 
 /** Refuses unknown options, because a misspelt `confirmations` or `rpc` would be ignored. */

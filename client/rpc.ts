@@ -76,8 +76,10 @@ export function createRpc(options: {
       const bytes = await readAtMost(response, bytesMax)
       if (bytes === null)
         throw new RpcError('answer_too_large', `expected an answer of at most ${bytesMax} bytes`)
-      if (response.status !== 200)
-        throw new RpcError('bad_status', `expected status 200, got ${response.status}`)
+      const { status } = response
+      const refusal = isRefusalStatus(status) ? parseRefusal(bytes) : null
+      if (refusal !== null) return refusal
+      if (status !== 200) throw new RpcError('bad_status', `expected status 200, got ${status}`)
       return parseAnswer(bytes)
     } catch (error) {
       if (error instanceof RpcError) throw error
@@ -124,6 +126,24 @@ function splitUrl(text: string): { readonly url: URL; readonly headers: Record<s
   return { url, headers }
 }
 
+/** 401, 408 and 429 concern the caller or the moment, so they do not refuse the call itself. */
+function isRefusalStatus(status: number): boolean {
+  return status >= 400 && status < 500 && ![401, 408, 429].includes(status)
+}
+
+/**
+ * Some endpoints send a JSON-RPC error with such a status, for example 413 if a query covers too
+ * many blocks. Returns null if the body has no JSON-RPC error.
+ */
+function parseRefusal(bytes: Uint8Array): unknown {
+  try {
+    const answer: unknown = JSON.parse(new TextDecoder().decode(bytes))
+    return [answer].flat().some((entry) => isObject(entry) && isObject(entry.error)) ? answer : null
+  } catch {
+    return null
+  }
+}
+
 function parseAnswer(bytes: Uint8Array): unknown {
   try {
     return JSON.parse(new TextDecoder().decode(bytes))
@@ -132,10 +152,14 @@ function parseAnswer(bytes: Uint8Array): unknown {
   }
 }
 
-/** Endpoints may answer a batch in any order (JSON-RPC 2.0 section 6): `id` identifies the call. */
+/**
+ * Endpoints may answer a batch in any order (JSON-RPC 2.0 section 6): `id` identifies the call. An
+ * error for a whole batch is an answer to its call if there is only one.
+ */
 function readReplies(answer: unknown, count: number): readonly RpcReply[] {
   if (!Array.isArray(answer)) {
     const reply = readReply(answer)
+    if (reply.kind === 'error' && count === 1) return [reply]
     throw new RpcError(
       'bad_answer',
       reply.kind === 'error'

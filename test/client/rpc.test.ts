@@ -42,8 +42,8 @@ async function serve(
   return rpc
 }
 
-function json(outgoing: ServerResponse, value: unknown): void {
-  outgoing.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(value))
+function json(outgoing: ServerResponse, value: unknown, status = 200): void {
+  outgoing.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(value))
 }
 
 async function codeOf(promise: Promise<unknown>): Promise<string> {
@@ -166,6 +166,52 @@ describe('an endpoint that misbehaves', () => {
       })
       expect(await codeOf(client.call('eth_test', []))).toBe('bad_status')
     }
+  })
+
+  const error = { code: -32614, message: 'eth_getLogs is limited to a 10,000 range' }
+
+  it.each([400, 403, 404, 413])(
+    'an RPC call throws refused for a JSON-RPC error with status %i',
+    async (status) => {
+      const client = await serve((_, outgoing) => json(outgoing, { id: 0, error }, status))
+      const thrown = await client.call('eth_getLogs', []).catch((reason: RpcError) => reason)
+      expect(thrown).toMatchObject({
+        code: 'refused',
+        message: `eth_getLogs: ${error.message}`,
+      })
+    },
+  )
+
+  it.each<[number, unknown]>([
+    [401, { id: 0, error }],
+    [408, { id: 0, error }],
+    [429, { id: 0, error }],
+    [503, { id: 0, error }],
+    [400, { id: 0, result: '0x1' }],
+    [400, { error: 'no such project' }],
+    [404, null],
+  ])('an RPC call throws bad_status for status %i with %j', async (status, answer) => {
+    const client = await serve((_, outgoing) => json(outgoing, answer, status))
+    expect(await codeOf(client.call('eth_test', []))).toBe('bad_status')
+  })
+
+  it('an RPC batch gives the errors of an answer with status 400 as replies', async () => {
+    const calls = [
+      { method: 'm0', params: [] },
+      { method: 'm1', params: [] },
+    ]
+    const reply = { kind: 'error', ...error }
+    const each = await serve((asked, outgoing) =>
+      json(
+        outgoing,
+        asked.map(({ id }) => ({ id, error })),
+        400,
+      ),
+    )
+    expect(await each.batch(calls)).toEqual([reply, reply])
+    const whole = await serve((_, outgoing) => json(outgoing, { id: null, error }, 400))
+    expect(await whole.batch(calls.slice(0, 1))).toEqual([reply])
+    expect(await codeOf(whole.batch(calls))).toBe('bad_answer')
   })
 
   it('an RPC call throws timeout when the answer does not end in time', async () => {
