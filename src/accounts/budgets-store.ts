@@ -83,7 +83,10 @@ export type BudgetsStore = {
   set(order: BudgetOrder): Promise<'set' | 'unknown_account' | 'unknown_key'>
   /** Ordered by account name and key id. */
   list(query?: BudgetQuery): Promise<readonly BudgetDescription[]>
-  /** Reserves in all budgets of the call or in none. Null on success. */
+  /**
+   * Reserves in all budgets of the call or in none. Null on success. Rejects for a call that is
+   * already settled.
+   */
   reserve(call: BudgetedCall): Promise<BudgetRefusal | null>
   /** Settles each call once, even if a settlement is sent several times. */
   settle(processId: string, uses: readonly BudgetUse[]): Promise<void>

@@ -168,6 +168,43 @@ describe('a budget', () => {
     await stop()
   })
 
+  it('a budget gets back a reservation whose answer was lost, while its gateway lives', async () => {
+    const { first, call, budget, usedOf, stop } = await setUp()
+    await first.store.set({ ...budget, what: 'requests', bound: 5 })
+    await first.store.set({ ...budget, what: 'tokens', bound: 500 })
+    const limiter = withBudgets({
+      limiter: { ...first.limiter, stop: async () => undefined },
+      store: {
+        ...first.store,
+        async reserve(call) {
+          await first.store.reserve(call)
+          throw new Error('connection broke')
+        },
+      },
+      prices: () => PRICES,
+      lease: { id: () => first.processId },
+      log: { warn: () => undefined, error: () => undefined },
+    })
+    await expect(limiter.admit(call)).rejects.toThrow('connection broke')
+    await expect.poll(usedOf).toEqual([0, 0])
+    await limiter.stop()
+    await stop()
+  })
+
+  it('a reservation that arrives after its settlement reserves nothing', async () => {
+    const { first, call, budget, usedOf, stop } = await setUp()
+    await first.store.set({ ...budget, what: 'tokens', bound: 500 })
+    const { accountId, keyId } = call
+    const { processId, store } = first
+    const callId = crypto.randomUUID()
+    await store.settle(processId, [{ callId, accountId, keyId, requests: 0, tokens: 0, money: 0 }])
+    await expect(
+      store.reserve({ callId, processId, accountId, keyId, tokens: 100, money: null }),
+    ).rejects.toThrow('duplicate key')
+    expect(await usedOf()).toEqual([0])
+    await stop()
+  })
+
   it('a budget gets back what a dead gateway reserved, but for the request', async () => {
     const { first, second, call, budget, usedOf, stop } = await setUp()
     await first.store.set({ ...budget, what: 'requests', bound: 5 })
