@@ -75,7 +75,7 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
         log,
       })
       const abort = new AbortController()
-      const claim = (body = 'body', isVerified = true, key = 'k', account = accountId) =>
+      const claim = (body = 'body', isVerified = true, key = 'k', account: string = accountId) =>
         service.claim({ accountId: account, key, requestHash: hashOf(body), isVerified, abort })
       const lose = () => {
         for (const listener of lost) listener()
