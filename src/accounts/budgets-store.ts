@@ -1,7 +1,8 @@
 import { sql } from 'kysely'
 import { z } from 'zod'
-import { clockArgument, type StoreClock } from '../storage/clock.ts'
+import { clockArgument, clockSeconds, type StoreClock } from '../storage/clock.ts'
 import type { Database } from '../storage/database.ts'
+import type { Queries } from '../storage/tables.ts'
 import { KEY_ID_FORM } from './api-keys.ts'
 
 /** Amounts are those of the current period. */
@@ -78,12 +79,15 @@ export type BudgetName = Pick<BudgetDescription, 'account' | 'key' | 'what' | 'p
 export type BudgetsStore = {
   /**
    * Removes the budget if the bound is null. A new bound keeps the amount used in the current
-   * period.
+   * period. A new budget begins with the amount that running calls reserved in other budgets.
    */
   set(order: BudgetOrder): Promise<'set' | 'unknown_account' | 'unknown_key'>
   /** Ordered by account name and key id. */
   list(query?: BudgetQuery): Promise<readonly BudgetDescription[]>
-  /** Reserves in all budgets of the call or in none. Null on success. */
+  /**
+   * Reserves in all budgets of the call or in none. Null on success. Rejects for a call that is
+   * already settled.
+   */
   reserve(call: BudgetedCall): Promise<BudgetRefusal | null>
   /** Settles each call once, even if a settlement is sent several times. */
   settle(processId: string, uses: readonly BudgetUse[]): Promise<void>
@@ -113,13 +117,11 @@ export function createBudgetsStore(
         await sql`
           delete from budgets where account_id = ${found.id}::uuid and key_id = ${key ?? ''}
             and what = ${what} and per = ${per}`.execute(queries)
-      else
-        await sql`
-          insert into budgets (account_id, key_id, what, per, bound)
-          values (${found.id}::uuid, ${key ?? ''}, ${what}, ${per}, ${bound}::bigint)
-          on conflict (account_id, key_id, what, per) do update set bound = excluded.bound`.execute(
-          queries,
-        )
+      else {
+        const put = (inside: Queries) =>
+          putBudget(inside, { accountId: found.id, keyId: key ?? '', what, per, bound }, clock)
+        await (queries.isTransaction ? put(queries) : queries.transaction().execute(put))
+      }
       return 'set'
     },
     async list(query = {}) {
@@ -166,4 +168,32 @@ export function createBudgetsStore(
       await sql`select expire_budget_calls(${clockArgument(clock)})`.execute(queries)
     },
   }
+}
+
+/**
+ * A settlement subtracts its call's reservation from all budgets of the call, so a new budget
+ * begins with the open reservations of its current period. Must run in a transaction.
+ */
+async function putBudget(
+  inside: Queries,
+  budget: Pick<BudgetOrder, 'what' | 'per'> &
+    Pick<BudgetedCall, 'accountId' | 'keyId'> & { readonly bound: number },
+  clock: StoreClock,
+): Promise<void> {
+  const { accountId, keyId, what, per, bound } = budget
+  // Waits for running reservations and settlements, and stops further ones until the commit. So
+  // each of them is either in the sum below, or finds the new row.
+  await sql`lock table budgets in exclusive mode`.execute(inside)
+  await sql`
+    insert into budgets (account_id, key_id, what, per, bound, used, window_at)
+    select ${accountId}::uuid, ${keyId}, ${what}, ${per}, ${bound}::bigint,
+      least(case ${what} when 'requests' then count(c.call_id) when 'tokens' then coalesce(sum(c.tokens), 0)
+        else coalesce(sum(c.money), 0) end, 9007199254740991)::bigint, this.window_at
+    from (select budget_window(${per}, ${clockSeconds(clock)}, 0) as window_at) as this
+      left join budget_calls c on c.settled_at is null and c.account_id = ${accountId}::uuid
+        and ${keyId} in ('', c.key_id) and budget_window(${per}, c.at, 0) = this.window_at
+    group by this.window_at
+    on conflict (account_id, key_id, what, per) do update set bound = excluded.bound`.execute(
+    inside,
+  )
 }

@@ -66,10 +66,17 @@ export function withBudgets({
     const callId = crypto.randomUUID()
     const money = costOf(known, { model, tokens, promptTokens, images })
     const processId = lease.id()
-    const refusal = await store.reserve({ callId, processId, accountId, keyId, tokens, money })
-    if (refusal !== null) throw refuse(refusal)
     const settle = (use: Pick<BudgetUse, 'requests' | 'tokens' | 'money'>) =>
       void waiting.push({ callId, accountId, keyId, ...use })
+    const refusal = await store
+      .reserve({ callId, processId, accountId, keyId, tokens, money })
+      .catch((error: unknown) => {
+        // Only the answer may be lost. A reservation that arrives later fails, because the call is
+        // settled.
+        settle({ requests: 0, tokens: 0, money: 0 })
+        throw error
+      })
+    if (refusal !== null) throw refuse(refusal)
     return { settle, prices: known, reservedMoney: money ?? 0 }
   }
 

@@ -110,7 +110,7 @@ export function createIdempotencyStore(
       const { numAffectedRows } = await sql`
         update idempotency_keys set
           call_id = ${call.callId}, request_hash = ${call.requestHash}, process_id = ${call.processId},
-          notary = ${call.notary}, abandoned_at = null
+          notary = ${call.notary}, abandoned_at = null, created_at = ${clockSeconds(clock)}
         where ${isCall({ ...call, callId: from })} and answer is null and sealed_answer is null`.execute(
         queries,
       )

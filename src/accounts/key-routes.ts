@@ -221,7 +221,8 @@ async function revoke(
   const revoked = await adminLog.record(
     actor,
     (inside) => keysIn(inside).revoke(id, { accountId, kept: caller.keyId }),
-    (ids) => revocationsOf(id, ids),
+    // Only changes are recorded, so that no key can fill the log.
+    (ids) => (ids === null || ids.length === 0 ? [] : revocationsOf(id, ids)),
   )
   const key = revoked === null ? undefined : await find()
   if (key === undefined) throw new ApiError('not_found', 'There is no key with this id')

@@ -371,7 +371,10 @@ class StepQueue {
 
   /** Resolves when all earlier requests are counted. Rejects with the driver's error. */
   async flush(): Promise<void> {
-    while (this.hasWork()) {
+    // Later requests must not prolong the wait. The running step may have begun without the earlier
+    // requests. Each further step sends all settlements and usages, and the oldest takes.
+    const steps = 1 + Math.max(1, Math.ceil(this.takes.length / STEP_TAKES_MAX))
+    for (let step = 0; step < steps && this.hasWork(); step++) {
       this.start()
       await this.running
       if (this.failure !== null) throw this.failure
@@ -380,9 +383,11 @@ class StepQueue {
 
   /** Sends the remaining requests once, then stops. */
   async stop(): Promise<void> {
-    await this.flush().catch((error) =>
-      this.options.log.error({ err: error }, 'usage was not settled'),
-    )
+    try {
+      while (this.hasWork()) await this.flush()
+    } catch (error) {
+      this.options.log.error({ err: error }, 'usage was not settled')
+    }
     if (this.timer !== null) clearTimeout(this.timer)
   }
 

@@ -1,3 +1,4 @@
+import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { withBudgets } from '../../../src/accounts/budgets.ts'
 import { createBudgetsStore } from '../../../src/accounts/budgets-store.ts'
@@ -72,8 +73,15 @@ async function setUp() {
   const budget = { account, key: null, per: 'day' } as const
   const usedOf = async () =>
     (await first.store.list()).flatMap((one) => (one.account === account ? [one.used] : []))
+  const usedBy = async () =>
+    Object.fromEntries(
+      (await first.store.list({ accountName: account })).map((one) => [
+        `${one.what} ${one.per} ${one.key ?? 'account'}`,
+        one.used,
+      ]),
+    )
   const stop = () => Promise.all(gateways.map(({ limiter }) => limiter.stop()))
-  return { gateways, first, second, key, text, call, budget, usedOf, stop }
+  return { gateways, first, second, key, text, call, budget, usedOf, usedBy, stop }
 }
 
 /** 64 callers, every other one at the second gateway. */
@@ -86,6 +94,14 @@ async function crowd({ gateways, call }: Awaited<ReturnType<typeof setUp>>) {
   )
   const refused = settled.flatMap((one) => (one.status === 'rejected' ? [one.reason] : []))
   return { permits, refused }
+}
+
+async function openCallsOf({ queries }: Database, accountId: string): Promise<number> {
+  const { rows } = await sql<{ count: number }>`
+    select count(*) as count from budget_calls where account_id = ${accountId}::uuid and settled_at is null`.execute(
+    queries,
+  )
+  return rows[0]?.count ?? 0
 }
 
 describe('budgets of 64 parallel callers over two gateways', () => {
@@ -165,6 +181,125 @@ describe('a budget', () => {
     await expect(limiter.admit(call)).rejects.toThrow('away')
     await limiter.stop()
     expect(await usedOf()).toEqual([0])
+    await stop()
+  })
+
+  it('a budget gets back a reservation whose answer was lost, while its gateway lives', async () => {
+    const { first, call, budget, usedOf, stop } = await setUp()
+    await first.store.set({ ...budget, what: 'requests', bound: 5 })
+    await first.store.set({ ...budget, what: 'tokens', bound: 500 })
+    const limiter = withBudgets({
+      limiter: { ...first.limiter, stop: async () => undefined },
+      store: {
+        ...first.store,
+        async reserve(call) {
+          await first.store.reserve(call)
+          throw new Error('connection broke')
+        },
+      },
+      prices: () => PRICES,
+      lease: { id: () => first.processId },
+      log: { warn: () => undefined, error: () => undefined },
+    })
+    await expect(limiter.admit(call)).rejects.toThrow('connection broke')
+    await expect.poll(usedOf).toEqual([0, 0])
+    await limiter.stop()
+    await stop()
+  })
+
+  it('a reservation that arrives after its settlement reserves nothing', async () => {
+    const { first, call, budget, usedOf, stop } = await setUp()
+    await first.store.set({ ...budget, what: 'tokens', bound: 500 })
+    const { accountId, keyId } = call
+    const { processId, store } = first
+    const callId = crypto.randomUUID()
+    await store.settle(processId, [{ callId, accountId, keyId, requests: 0, tokens: 0, money: 0 }])
+    await expect(
+      store.reserve({ callId, processId, accountId, keyId, tokens: 100, money: null }),
+    ).rejects.toThrow('duplicate key')
+    expect(await usedOf()).toEqual([0])
+    await stop()
+  })
+
+  // Each of 5 calls reserves 40 tokens in and 60 out, and uses 5 and 5.
+  it.each([
+    ['requests', 5, 5],
+    ['tokens', 500, 50],
+    ['money', 5 * 660_000, 5 * 60_000],
+  ] as const)(
+    'a new budget of %s of an account or a key begins with the reservations of running calls, and keeps their use',
+    async (what, reserved, used) => {
+      const { first, second, key, call, budget, usedBy, stop } = await setUp()
+      await first.store.set({ ...budget, per: 'month', what: 'requests', bound: 1_000 })
+      const decisions = await Promise.all(
+        [1, 2, 3, 4, 5].map((n) => (n % 2 === 0 ? first : second).limiter.admit(call)),
+      )
+      await first.store.set({ ...budget, per: 'total', what, bound: 100_000_000 })
+      await first.store.set({ ...budget, per: 'total', what, bound: 200_000_000 })
+      await first.store.set({ ...budget, account: null, key: key.id, what, bound: 100_000_000 })
+      const usedOf = (amount: number) => ({
+        'requests month account': 5,
+        [`${what} total account`]: amount,
+        [`${what} day ${key.id}`]: amount,
+      })
+      expect(await usedBy()).toEqual(usedOf(reserved))
+      for (const decision of decisions)
+        if (decision.kind === 'admitted') decision.permit.settle(10, undefined, 5)
+      await stop()
+      expect(await usedBy()).toEqual(usedOf(used))
+    },
+  )
+
+  it('a new budget of a key has no reservations of other keys and of earlier days', async () => {
+    const { first, call, budget, usedBy, stop } = await setUp()
+    await first.store.set({ ...budget, per: 'month', what: 'requests', bound: 1_000 })
+    const early = await first.limiter.admit(call)
+    const other = await keysIn(first.database).create({ accountName: budget.account, name: 'o' })
+    const ofOther = { account: null, key: other.key.id, what: 'tokens', per: 'day' } as const
+    await first.store.set({ ...ofOther, bound: 1_000 })
+    clockSeconds += 86_400
+    await first.store.set({ ...budget, what: 'tokens', bound: 1_000 })
+    const used = {
+      'requests month account': 1,
+      'tokens day account': 0,
+      [`tokens day ${other.key.id}`]: 0,
+    }
+    expect(await usedBy()).toEqual(used)
+    if (early.kind === 'admitted') early.permit.settle(10)
+    await expect.poll(() => openCallsOf(first.database, call.accountId)).toBe(0)
+    expect(await usedBy()).toEqual(used)
+    await stop()
+  })
+
+  it('a budget that is removed and set again while calls begin and end has their use in the end', async () => {
+    const { gateways, first, call, budget, usedBy, stop } = await setUp()
+    const tokens = { ...budget, what: 'tokens', per: 'total' } as const
+    await first.store.set({ ...budget, per: 'total', what: 'requests', bound: 1_000 })
+    let isDone = false
+    const { accountId, keyId } = call
+    const reserve = ({ processId, store }: typeof first, callId: string, tokens: number) =>
+      store.reserve({ callId, processId, accountId, keyId, tokens, money: null })
+    await reserve(first, crypto.randomUUID(), 5_000)
+    const calls = Array.from({ length: 16 }, async (_, n) => {
+      while (!isDone) {
+        const gateway = gateways[n % 2] ?? first
+        const callId = crypto.randomUUID()
+        await reserve(gateway, callId, 100)
+        const use = { callId, accountId, keyId, requests: 1, tokens: 0, money: 0 } as const
+        await gateway.store.settle(gateway.processId, [use])
+      }
+    })
+    for (const n of Array.from({ length: 10 }).keys()) {
+      // Without a budget, calls hold no row that the next line could wait for.
+      if (n % 2 === 0)
+        await first.store.set({ ...budget, per: 'total', what: 'requests', bound: null })
+      await first.store.set({ ...tokens, bound: null })
+      await first.store.set({ ...tokens, bound: 1_000_000 })
+      await first.store.set({ ...budget, per: 'total', what: 'requests', bound: 1_000_000 })
+    }
+    isDone = true
+    await Promise.all(calls)
+    expect(await usedBy()).toMatchObject({ 'tokens total account': 5_000 })
     await stop()
   })
 

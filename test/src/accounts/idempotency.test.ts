@@ -11,10 +11,12 @@ import {
   createIdempotencyStore,
   type IdempotencyStore,
 } from '../../../src/accounts/idempotency-store.ts'
+import { createKeysStore } from '../../../src/accounts/keys-store.ts'
 import { ApiError, CallerLeftError } from '../../../src/api/errors.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
 import type { Database } from '../../../src/storage/database.ts'
 import { createProcessesStore } from '../../../src/storage/processes-store.ts'
+import { createErasuresStore } from '../../../src/verified/records/erasures-store.ts'
 import type { StoredRecord } from '../../../src/verified/records/records-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 import { until } from '../../support/until.ts'
@@ -73,8 +75,8 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
         log,
       })
       const abort = new AbortController()
-      const claim = (body = 'body', isVerified = true, key = 'k') =>
-        service.claim({ accountId, key, requestHash: hashOf(body), isVerified, abort })
+      const claim = (body = 'body', isVerified = true, key = 'k', account: string = accountId) =>
+        service.claim({ accountId: account, key, requestHash: hashOf(body), isVerified, abort })
       const lose = () => {
         for (const listener of lost) listener()
       }
@@ -229,6 +231,35 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     expect(await outcomeOf(other.claim())).toBe('idempotency_outcome_unknown')
     records.set(callId, recordOf())
     expect(await outcomeOf(other.claim())).toBe('record')
+  })
+
+  it('a second try that begins after an erasure keeps its answer, and one that began before does not', async () => {
+    const { openGateway, clock } = setUp()
+    const accountName = `account ${crypto.randomUUID()}`
+    const { id } = await createKeysStore(database).openAccount({
+      id: crypto.randomUUID(),
+      name: accountName,
+      createdAt: clock.at,
+    })
+    const erase = () =>
+      createErasuresStore(database, () => clock.at).eraseAccount(accountName, {
+        by: 'operator',
+        reason: 'asked for',
+      })
+    const takeUp = async (answer: string, during = async () => {}) => {
+      const { claim } = await openGateway()
+      const { succeed } = openClaim(await claim('body', false, 'k', id))
+      clock.at += 1
+      await during()
+      await succeed(answer)
+      clock.at += LEASE_SECONDS
+    }
+    await (await openGateway()).claim('body', false, 'k', id)
+    clock.at += LEASE_SECONDS
+    await takeUp('"first"', async () => void (await erase()))
+    await takeUp('"second"')
+    const { claim } = await openGateway()
+    expect(await claim('body', false, 'k', id)).toEqual({ kind: 'answer', answer: '"second"' })
   })
 
   it('an idempotency key is forgotten after its time', async () => {

@@ -130,6 +130,23 @@ describe('keys of a dashboard', () => {
     expect(await listOf(other)).toMatchObject([{ id: other.id, revoked_at: null }])
   })
 
+  it('revocations that change nothing leave no entry in the administrative log', async () => {
+    const [caller, other] = [await makeCaller(['inference', 'keys']), await makeCaller(['admin'])]
+    const body = { name: 'short', scopes: ['inference'] }
+    const { id } = await read(send(caller, 'POST', KEYS_PATH, body))
+    const statuses: number[] = []
+    const ids = [id, id, other.id, 'a'.repeat(16), 'x'.repeat(4_000)]
+    for (const target of ids)
+      statuses.push((await send(caller, 'DELETE', `${KEYS_PATH}/${target}`)).status)
+    expect(statuses).toEqual([200, 200, 404, 404, 404])
+    const repeated = await send(other, 'DELETE', `${KEYS_PATH}/${id}`)
+    expect(repeated.status).toBe(200)
+    const log = await read(getPath(other, '/v1/admin/log?kind=key.revoke'))
+    const acts = log.acts as readonly { readonly who: string; readonly target: string }[]
+    const own = acts.filter(({ who }) => [caller.id, other.id].some((key) => who.includes(key)))
+    expect(own).toMatchObject([{ target: id, outcome: 'revoked' }])
+  })
+
   it.each(['nobodys', '%00', 'a%00b', '%F0%9F%90%8B', `${'a'.repeat(16)}%0A`])(
     'a key whose id cannot be one (%s) is not found',
     async (id) => {

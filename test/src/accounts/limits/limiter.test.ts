@@ -299,6 +299,26 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
     expect(rows).toEqual([{ requests: 1, tokens: 40 }])
   })
 
+  it('a report has all earlier calls, and does not wait for later calls', async () => {
+    const later: Promise<Decision>[] = []
+    const { first, ask, report } = setUp({ requestsPerDay: 10_000 }, (store) => ({
+      ...store,
+      step(step) {
+        // In each step another call arrives, so there is always work.
+        if (later.length < 100) later.push(ask(first.limiter))
+        return store.step(step)
+      },
+    }))
+    const earlier = Array.from({ length: 600 }, () => ask(first.limiter, 10))
+    const { requests_used_day: requests = 0 } = (await report()) ?? {}
+    expect(requests).toBeGreaterThanOrEqual(earlier.length)
+    for (const decision of await Promise.all(earlier)) settle(decision, 10)
+    expect(await report()).toMatchObject({ tokens_used_day: 10 * earlier.length })
+    expect(later.length).toBeLessThan(100)
+    await first.limiter.stop()
+    expect(await report()).toMatchObject({ requests_used_day: earlier.length + 100 })
+  })
+
   it('the rate limiter goes on counting for others, whatever the answers to one account claim to have used', async () => {
     const [one, two] = [setUp({ tokensPerDay: 100 }), setUp({ tokensPerDay: 100 })]
     const calls = await Promise.all(Array.from({ length: 1_100 }, () => one.ask(one.first.limiter)))
