@@ -65,7 +65,7 @@ export function createChunkReader(): AnswerStreamReader {
 /** Reads streams whose last event has the proof. */
 export function createNamedEventReader(dialect: EventDialect): AnswerStreamReader {
   const size = createAnswerSize()
-  const reader = openKeptStream(dialect)
+  const reader = openKeptStream(dialect, size.add)
   const events: DialectEvent[] = []
   return {
     read(text) {
