@@ -2,6 +2,7 @@ import { encodeUtf8 } from '../attestation/bytes.ts'
 import type { KeptAnswer } from '../attestation/compare-exchange.ts'
 import { PROOF_MEMBERS } from '../attestation/completion-hash.ts'
 import { addChunk, emptyAssembly } from '../attestation/dialects/chat/assemble-completion.ts'
+import { readLines } from '../attestation/dialects/chat/kept-events.ts'
 import type { DialectEvent } from '../attestation/dialects/dialect.ts'
 import { type EventDialect, proofOfEvent } from '../attestation/dialects/dialects.ts'
 import { readNamedEvent } from '../attestation/dialects/event-text.ts'
@@ -65,7 +66,7 @@ export function createChunkReader(): AnswerStreamReader {
 /** Reads streams whose last event has the proof. */
 export function createNamedEventReader(dialect: EventDialect): AnswerStreamReader {
   const size = createAnswerSize()
-  const reader = openKeptStream(dialect)
+  const reader = openKeptStream(dialect, size.add)
   const events: DialectEvent[] = []
   return {
     read(text) {
@@ -89,8 +90,8 @@ export function createNamedEventReader(dialect: EventDialect): AnswerStreamReade
 
 /** The gateway ends a failed stream with an error event (interface, part 6). */
 function refuseErrorEvent(text: string): void {
-  const [, data] = /^event: ?error\ndata: ?(.*)$/m.exec(text) ?? []
-  if (data === undefined) return
+  const { names, data } = readLines(text)
+  if (data === null || !names.includes('error')) return
   createAnswerSize().add(data)
   const json = parseExactJson(encodeUtf8(data))
   const error = isJsonObject(json) ? (memberOf(json, 'error') ?? json) : null

@@ -1,4 +1,5 @@
 import { encodeUtf8 } from '../attestation/bytes.ts'
+import { readLines } from '../attestation/dialects/chat/kept-events.ts'
 import { DIALECTS, type Dialect, EVENT_DIALECTS } from '../attestation/dialects/dialects.ts'
 import { agentStatusOf, anthropicError } from '../attestation/dialects/error-forms.ts'
 import { parseExactJson } from '../attestation/json/parse-strict.ts'
@@ -113,7 +114,7 @@ function openAiError({ message, type, code, param = null }: CallerFault): JsonOb
 }
 
 function responseIn(first: string): JsonObject {
-  const [, data = '{}'] = /^data: ?(.*)$/m.exec(first) ?? []
-  const response = memberAt(parseExactJson(encodeUtf8(data)), 'response')
+  const { data } = readLines(first)
+  const response = memberAt(parseExactJson(encodeUtf8(data ?? '{}')), 'response')
   return isJsonObject(response) ? response : {}
 }

@@ -270,6 +270,8 @@ function checkStream(
   let hasEnded = false
   const end = () => {
     hasEnded = true
+    // A signal can outlive many calls, and each listener keeps its whole answer in memory.
+    signal.removeEventListener('abort', end)
     // A running check will keep the call, so the next call must wait for its place.
     if (!isChecking) turn?.end()
   }

@@ -24,6 +24,8 @@ export type DialectEvent = { readonly event: string; readonly data: JsonObject }
 export type StreamReader = {
   /** True after `read` has returned the last event. */
   readonly isEnded: boolean
+  /** True for the type of an event that ends a stream. */
+  isLast(type: string): boolean
   /**
    * Reads the next event. Returns the events that callers receive. Throws FormatError for an event
    * that two readers would understand differently, and `upstream_failure` for an event that reports

@@ -22,6 +22,7 @@ import type { RefusedMember } from './refused-member.ts'
 import { readWholeResponse } from './responses/answer.ts'
 import { ResponsesReader } from './responses/read-stream.ts'
 import { findHiddenInResponses } from './responses/request.ts'
+import type { OnToolInput } from './tool-input.ts'
 import { type TokenUsage, usageOf } from './usage.ts'
 
 /**
@@ -60,7 +61,7 @@ export type Dialect = {
 export type EventDialect = Dialect & {
   /** Leaves out the proof member. Throws FormatError `invalid_form`. */
   readAnswer(answer: JsonObject): JsonObject
-  openStream(): StreamReader
+  openStream(onInput?: OnToolInput): StreamReader
   /**
    * The member that holds the proof in the last event's data. Null if the data hold it directly.
    */
@@ -119,7 +120,7 @@ export const EVENT_DIALECTS = {
   messages: eventDialect('messages', {
     findHidden: findHiddenInMessages,
     readAnswer: readWholeMessage,
-    openStream: () => new MessagesReader(),
+    openStream: (onInput) => new MessagesReader(onInput),
     proofIn: null,
     endStream: (data, members) => `event: message_stop\ndata: ${addProofMember(data, members)}\n\n`,
   }),

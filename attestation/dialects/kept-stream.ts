@@ -5,6 +5,7 @@ import { hasExactMembers, type Json, type JsonObject } from '../json/value.ts'
 import { type DialectEvent, hashedLine, isSame, refuse, withoutProof } from './dialect.ts'
 import type { DialectName } from './dialect-names.ts'
 import { type EventDialect, eventDialectOf, proofOfEvent } from './dialects.ts'
+import type { OnToolInput } from './tool-input.ts'
 
 export type KeptStream = {
   /** The answer, without its proof member. */
@@ -43,8 +44,8 @@ export function readKeptStream(name: DialectName, events: readonly DialectEvent[
 }
 
 /** Does the same as readKeptStream for events that arrive one after another. */
-export function openKeptStream(dialect: EventDialect): KeptStreamReader {
-  const reader = dialect.openStream()
+export function openKeptStream(dialect: EventDialect, onInput?: OnToolInput): KeptStreamReader {
+  const reader = dialect.openStream(onInput)
   const hash = sha256.create()
   let last: DialectEvent | null = null
   return {

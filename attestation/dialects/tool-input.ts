@@ -4,6 +4,9 @@ import { parseStrictJson } from '../json/parse-strict.ts'
 import { isJsonObject, type JsonObject } from '../json/value.ts'
 import { refuse } from './dialect.ts'
 
+/** Gets the text of a tool's input before a StreamReader parses it. Throws to refuse the input. */
+export type OnToolInput = (text: string) => void
+
 /**
  * Parses the text of a tool's input, a JSON object. Throws FormatError `invalid_tool_input` for any
  * other text: readers would show different tool calls.

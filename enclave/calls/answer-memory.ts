@@ -47,7 +47,7 @@ export class StreamMemory {
   private knownBytes = 0
   /** Upper bound for the bytes of the events since the last count. */
   private addedBytes = 0
-  /** Bytes of the newest accepted event. The assembly may not contain this event yet. */
+  /** Bytes of the newest accepted event and its input. The assembly may not contain them yet. */
   private eventBytes = 0
   private waitingBytes = 0
 
@@ -67,6 +67,25 @@ export class StreamMemory {
     if (this.addedBytes > Math.max(this.knownBytes, ANSWER_ROOM_BYTES / 2)) this.countAssembly()
     this.eventBytes = weighJson(data, size)
     this.hold()
+  }
+
+  /**
+   * Reserves the memory for the input of a tool, which was a text until the newest event. Throws
+   * CallFault `answer_too_large`.
+   */
+  admitInput(text: string): void {
+    const size = measureJson(text)
+    checkSize(size)
+    this.eventBytes += weighJson(text, size)
+    this.hold()
+  }
+
+  /**
+   * Checks the assembly before the last event, because events since the last count may exceed
+   * ANSWER_SIZE_MAX together. Throws CallFault `answer_too_large`.
+   */
+  checkAssembly(): void {
+    checkSize(weighAssembly(this.assembly()).size)
   }
 
   /** Sets the number of bytes in the incomplete event. Throws CallFault `answer_too_large`. */

@@ -76,7 +76,11 @@ function eventForm(dialect: EventDialect): CallForm {
         )
       }
     },
-    openStream: (_body, _fallback, parts) => new EventStream(dialect.openStream(), parts),
+    openStream: (_body, _fallback, parts) =>
+      new EventStream(
+        dialect.openStream((input) => parts.memory.admitInput(input)),
+        parts,
+      ),
   }
 }
 

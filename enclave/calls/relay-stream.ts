@@ -71,10 +71,7 @@ class StreamRelay {
   constructor(input: RelayInput) {
     this.input = input
     this.memory = new StreamMemory(input.bodyTerms.space, () => this.stream.assembly)
-    this.stream = input.open({
-      output: this.output,
-      admit: (data, size) => this.memory.admit(data, size),
-    })
+    this.stream = input.open({ output: this.output, memory: this.memory })
   }
 
   async readAll(): Promise<void> {

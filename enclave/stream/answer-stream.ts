@@ -20,7 +20,7 @@ export type AnswerStream = {
   response(): JsonObject
 }
 
-export type StreamParts = { readonly output: StreamOutput; readonly admit: StreamMemory['admit'] }
+export type StreamParts = { readonly output: StreamOutput; readonly memory: StreamMemory }
 
 /**
  * The events for a caller, until the relay sends them. Holds back an event that may be the last,

@@ -62,7 +62,7 @@ export class ChatStream implements AnswerStream {
       this.conclude()
       return
     }
-    this.parts.admit(content)
+    this.parts.memory.admit(content)
     const chunk = parseEventData(content)
     refuseError(event, chunk)
     const given = this.readChunk(chunk)
@@ -92,7 +92,7 @@ export class ChatStream implements AnswerStream {
       return false
     }
     this.templatesUnused = 0
-    this.parts.admit(data, template.size)
+    this.parts.memory.admit(data, template.size)
     addText(this.assembly, template.index, match.text)
     if (match.padding !== null) this.assembly.members.set(PADDING, match.padding)
     this.giveText(match.given)
@@ -153,10 +153,11 @@ export class ChatStream implements AnswerStream {
 
   private conclude(): void {
     const { state, terms } = this
-    const { output } = this.parts
+    const { output, memory } = this.parts
     if (!output.hasGiven) throw providerError('The provider ended its answer without a completion.')
     if (!isFinished(state))
       throw providerError('The provider ended its answer without a finish_reason.')
+    memory.checkAssembly()
     const { visible, hidden } = finishChunks(terms, state)
     if (visible !== null) this.give(visible, true)
     else if (!output.isHolding) this.give(closingChunk(terms, state), true)

@@ -31,11 +31,12 @@ export class EventStream implements AnswerStream {
     const content = data.trim()
     // Some servers end these streams with [DONE], like chat completions.
     if (content === '[DONE]') return
-    parts.admit(content)
+    parts.memory.admit(content)
     const { hasGiven } = parts.output
     try {
       const parsed = makeWellFormed(parseEventData(content)) as JsonObject
       if (typeof parsed.type !== 'string') refuseError(event, parsed)
+      if (reader.isLast(String(parsed.type))) parts.memory.checkAssembly()
       const given = reader.read({ event, data: parsed })
       for (const [at, { event: name, data: settled }] of given.entries()) {
         const text = canonicalizeJson(settled)

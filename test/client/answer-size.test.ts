@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { createChunkReader } from '../../client/answer-readers.ts'
+import { EVENT_DIALECTS } from '../../attestation/dialects/dialects.ts'
+import { createChunkReader, createNamedEventReader } from '../../client/answer-readers.ts'
 import { createAnswerSize } from '../../client/answer-size.ts'
 import { checkedStream } from '../../client/checked-stream.ts'
+import { messagesStream } from '../attestation/dialects/messages-streams.ts'
 
 const refusal = expect.objectContaining({ code: 'answer_too_large' })
 
@@ -29,5 +31,16 @@ describe('the size of an answer', () => {
       bytesMax: 64 * 1024 * 1024,
     })
     await expect(stream.getReader().read()).rejects.toThrow(refusal)
+  })
+
+  it("the size of a stream counts the input of a tool, which is a text in the stream's events", () => {
+    const input = '{'.repeat(4_000_001)
+    const events = messagesStream([{ kind: 'tool', id: 'toolu_1', pieces: [input] }])
+    const reader = createNamedEventReader(EVENT_DIALECTS.messages)
+    const readAll = () => {
+      for (const event of events)
+        reader.read(`event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`)
+    }
+    expect(readAll).toThrow(refusal)
   })
 })

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
+import { EVENT_DIALECTS } from '../../attestation/dialects/dialects.ts'
 import { isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
-import { createChunkReader } from '../../client/answer-readers.ts'
+import { createChunkReader, createNamedEventReader } from '../../client/answer-readers.ts'
 import { checkedStream } from '../../client/checked-stream.ts'
 import { AffidavitError } from '../../client/errors.ts'
 import { chunkOf, makeStream } from '../attestation/kept-streams.ts'
@@ -223,6 +224,17 @@ describe('a checked stream', () => {
       expect(end).toBe(code)
       expect(given.includes('[DONE]')).toBe(false)
     }
+  })
+
+  it('an error whose message has a separator of lines is shown with its code and its message', () => {
+    const error = { code: 'provider_error', message: 'bad\u2028news' }
+    const shown = expect.objectContaining({
+      code: 'error_in_answer',
+      message: expect.stringMatching(/provider_error: bad\snews$/),
+    })
+    const text = `event: error\n${eventOf({ error })}`
+    expect(() => createChunkReader().read(text)).toThrow(shown)
+    expect(() => createNamedEventReader(EVENT_DIALECTS.messages).read(text)).toThrow(shown)
   })
 
   it('a stream that is longer than its limit is refused, even within one event', async () => {

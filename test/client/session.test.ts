@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events'
 import { describe, expect, it } from 'vitest'
 import { type CallSession, createSession } from '../../client/session.ts'
 import { type MemoryClient, openMemoryClient } from './memory-gateway.ts'
@@ -33,6 +34,19 @@ const ask = (session: CallSession, { url }: MemoryClient, signal: AbortSignal | 
 /** The places in the session of the calls that the enclave opened. */
 const placesOf = ({ opened }: MemoryClient) =>
   opened.map(({ body }) => JSON.parse(body).affidavit.session)
+
+it.each([
+  ['is whole', (answer: Response) => answer.text()],
+  ['is left', (answer: Response) => answer.body?.cancel()],
+])('an answer that %s leaves no listener on the signal of its caller', async (_, end) => {
+  const { session, client } = openSession()
+  const { signal } = new AbortController()
+  const answer = await ask(session, client, signal)
+  // Each Request also has a listener, which does not keep the Request in memory.
+  const listeners = getEventListeners(signal, 'abort').length
+  await end(answer)
+  expect(getEventListeners(signal, 'abort').length).toBeLessThan(listeners)
+})
 
 describe('a caller who leaves a stream of a session', () => {
   it('a call whose proof is being kept when its caller leaves still has its place', async () => {

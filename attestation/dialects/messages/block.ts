@@ -1,7 +1,7 @@
 import { canonicalizeJson } from '../../json/canonical.ts'
 import { type Json, type JsonObject, memberOf } from '../../json/value.ts'
 import { addId, isEmpty, isSame, listIn, objectIn, refuse, textIn } from '../dialect.ts'
-import { parseToolInput } from '../tool-input.ts'
+import { type OnToolInput, parseToolInput } from '../tool-input.ts'
 
 type Add = (block: OpenBlock, delta: JsonObject) => void
 
@@ -126,10 +126,10 @@ export function addDelta(block: OpenBlock, delta: JsonObject): void {
 }
 
 /** Throws FormatError `invalid_tool_input`. */
-export function closeBlock(block: OpenBlock): JsonObject {
-  if (block.rule === TOOL && block.text !== '')
-    return { ...block.start, input: parseToolInput(block.text) }
-  return blockBefore(block)
+export function closeBlock(block: OpenBlock, onInput: OnToolInput): JsonObject {
+  if (block.rule !== TOOL || block.text === '') return blockBefore(block)
+  onInput(block.text)
+  return { ...block.start, input: parseToolInput(block.text) }
 }
 
 /** Returns the block as it is before its end. The input of a tool is then its text so far. */

@@ -19,6 +19,7 @@ import {
   textIn,
   withoutProof,
 } from '../dialect.ts'
+import type { OnToolInput } from '../tool-input.ts'
 import { readBeginning } from './answer.ts'
 import { addDelta, blockBefore, closeBlock, type OpenBlock, openBlock } from './block.ts'
 
@@ -39,7 +40,16 @@ export class MessagesReader implements StreamReader {
   /** Blocks that this reader ended before their stop events arrived. */
   private readonly lateStops = new Set<Json>()
   private readonly ids = new Set<string>()
+  private readonly onInput: OnToolInput
   isEnded = false
+
+  constructor(onInput: OnToolInput = () => undefined) {
+    this.onInput = onInput
+  }
+
+  isLast(type: string): boolean {
+    return type === 'message_stop'
+  }
 
   read(event: DialectEvent): readonly DialectEvent[] {
     if (this.isEnded) return []
@@ -151,7 +161,7 @@ export class MessagesReader implements StreamReader {
   }
 
   private closeOpen(): void {
-    if (this.open !== null) this.blocks.push(closeBlock(this.open))
+    if (this.open !== null) this.blocks.push(closeBlock(this.open, this.onInput))
     this.open = null
   }
 

@@ -65,6 +65,10 @@ export class ResponsesReader implements StreamReader {
     return this.final !== null
   }
 
+  isLast(type: string): boolean {
+    return TERMINALS.has(type)
+  }
+
   read(event: DialectEvent): readonly DialectEvent[] {
     if (this.isEnded) return []
     const type = eventNameOf(event)

@@ -90,6 +90,9 @@ export async function serveProxy(options: {
       onRequest,
       onProof,
       stop: stopping.signal,
+    }).catch(() => {
+      // An unhandled rejection would end all other calls too.
+      response.destroy()
     })
     running.add(call)
     void call.finally(() => running.delete(call))
@@ -137,7 +140,7 @@ type Serving = {
   readonly stop: AbortSignal
 }
 
-/** Answers one request. Never rejects. */
+/** Answers one request. Rejects if it cannot even answer with an error. */
 async function answer(
   request: IncomingMessage,
   response: ServerResponse,
@@ -180,8 +183,8 @@ async function answer(
   } catch (fault) {
     if (left.signal.aborted) return end('left')
     const callerError = describe(fault, form ?? CHAT)
-    refuse(response, callerError, { form: form ?? CHAT, given })
     end(callerError.isFinal ? 'refused' : 'error', { detail: callerError.code })
+    refuse(response, callerError, { form: form ?? CHAT, given })
   }
 }
 

@@ -6,6 +6,7 @@ import {
   SESSION_ID,
 } from '../../../attestation/demands.ts'
 import { DEMANDS_HEADER } from '../../../attestation/dialects/call-request.ts'
+import { readLines } from '../../../attestation/dialects/chat/kept-events.ts'
 import { DIALECT_HEADERS, type DialectName } from '../../../attestation/dialects/dialect-names.ts'
 import { EVENT_DIALECTS, type EventDialect } from '../../../attestation/dialects/dialects.ts'
 import { eventsOfMessage } from '../../../attestation/dialects/messages/write-events.ts'
@@ -188,8 +189,8 @@ const RESPONSES = eventDialect(EVENT_DIALECTS.responses, {
   example: { model: 'demo/echo', input: 'Hello' },
   eventsOf: eventsOfResponse,
   soFar(firstEvent, sequence) {
-    const [, data = 'null'] = /^data: (.*)$/m.exec(firstEvent) ?? []
-    const event: Json = JSON.parse(data)
+    const { data } = readLines(firstEvent)
+    const event: Json = JSON.parse(data ?? 'null')
     const response = isJsonObject(event) ? (event.response ?? null) : null
     return isJsonObject(response) ? { response, sequence } : null
   },

@@ -81,6 +81,28 @@ describe('StreamMemory', () => {
     }).toThrow(tooLarge)
   })
 
+  it('StreamMemory holds the values of an input, beside the event that ends its text', () => {
+    const { space, reservation } = open(1e9)
+    const assembly = { text: 'x'.repeat(8 * MEBIBYTE) }
+    const memory = new StreamMemory(reservation, () => assembly)
+    const input = `[${'{},'.repeat(10_000)}0]`
+    memory.admit(event)
+    const { used } = space
+    memory.admitInput(input)
+    expect(space.used - used).toBeGreaterThan(1_000_000)
+    memory.admit(event)
+    expect(space.used - used).toBeGreaterThan(1_000_000)
+    expect(() => memory.admitInput('{'.repeat(ANSWER_SIZE_MAX.containers + 1))).toThrow(tooLarge)
+  })
+
+  it('StreamMemory checks an assembly that is too large before its last event, whatever was counted', () => {
+    const assembly = Array.from({ length: ANSWER_SIZE_MAX.containers - 1 }, () => ({}))
+    const memory = new StreamMemory(open(1e12).reservation, () => assembly)
+    expect(() => memory.checkAssembly()).not.toThrow()
+    assembly.push({})
+    expect(() => memory.checkAssembly()).toThrow(tooLarge)
+  })
+
   it('StreamMemory holds bytes that wait for the end of their event, and releases them after it', () => {
     const { space, reservation } = open(30 * MEBIBYTE)
     const memory = new StreamMemory(reservation, () => [])

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { JsonObject } from '../../../attestation/json/value.ts'
-import { messagesStream } from '../../attestation/dialects/messages-streams.ts'
+import { builtMessage, messagesStream } from '../../attestation/dialects/messages-streams.ts'
 import { responsesStream } from '../../attestation/dialects/responses-streams.ts'
 import { chunked, EVENT_STREAM_HEAD, send, wholeAnswer } from '../../support/hostile-answers.ts'
 import type { Step } from '../../support/hostile-provider.ts'
@@ -514,6 +514,16 @@ for (const name of EVENT_NAMES)
       expect(outcome.outcome).toBe('upstream_error')
     })
 
+    it(`an answer of ${name} with too many values is refused, whole and as a stream`, async () => {
+      const { answer, events } = manyValues(name)
+      const { stream: _, ...question } = QUESTIONS[name]
+      const whole = [send(wholeAnswer({ body: JSON.stringify(answer) }))]
+      expect((await stage.play(name, whole, question)).fault?.code).toBe('answer_too_large')
+      const outcome = await playText(streamText(events))
+      expect(outcome.fault?.code).toBe('answer_too_large')
+      expect(outcome.outcome).toBe('upstream_error')
+    })
+
     it(`many events of ${name} that grow the answer end it at its limit`, async () => {
       const piece = streamText(oneText(name, 'x'.repeat(1_000))).split('\n\n')
       const delta = piece.find((event) => event.includes('delta') && event.includes('xxx'))
@@ -525,6 +535,28 @@ for (const name of EVENT_NAMES)
       expect(outcome.outcome).toBe('upstream_error')
     })
   })
+
+/** An answer of several parts, each of which has fewer objects than an answer may have. */
+function manyValues(name: EventName) {
+  const values = Array.from({ length: 95_000 }, () => ({}))
+  const places = Array.from({ length: 11 }, (_, place) => place)
+  if (name === 'messages') {
+    const pieces = [JSON.stringify({ values })]
+    const blocks = places.map((n) => ({ kind: 'tool', id: `toolu_${n}`, pieces }) as const)
+    return { answer: builtMessage(blocks), events: messagesStream(blocks) }
+  }
+  const items = places.map((n) => ({ type: 'x', id: `x_${n}`, status: 'completed', values }))
+  const [first = {}, last = {}] = [RESPONSES[0], RESPONSES.at(-1)]
+  const events = items.flatMap((item, output_index) => [
+    { type: 'response.output_item.added', output_index, item: { ...item, values: [] } },
+    { type: 'response.output_item.done', output_index, item },
+  ])
+  const response = last.response as JsonObject
+  return {
+    answer: { ...response, output: items },
+    events: [first, ...events, { ...last, response: { ...response, output: [] } }],
+  }
+}
 
 /** A stream with one text. */
 function oneText(name: EventName, text: string): readonly JsonObject[] {
