@@ -68,9 +68,9 @@ const STATUS = ['status', '--porcelain', '-z', '--untracked-files=all', '--no-re
 const STATUS_LENGTH = 3
 
 /**
- * Returns the files that git does not compare with the disk, because `git update-index
- * --assume-unchanged` or `--skip-worktree` told it so. `flags` is the output of `git ls-files -v
- * -z`.
+ * Returns the files that git does not compare with the disk, because they are marked by `git
+ * update-index` with `--assume-unchanged` or `--skip-worktree`. `flags` is the output of `git
+ * ls-files -v -z`.
  */
 export function parseUnchecked(flags: string): readonly string[] {
   return splitZeros(flags).flatMap((line) => (/^[a-zS] /.test(line) ? [line.slice(2)] : []))

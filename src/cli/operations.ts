@@ -90,7 +90,7 @@ export async function withOperations<Result>(
   }
 }
 
-/** As withGatewayProcesses, with one of the processes: for acts that are the same at all of them. */
+/** Runs `run` with one process of the gateway. Use it for acts that every process does alike. */
 export function withGateway<Result>(
   run: (operations: GatewayOperations) => Promise<Result>,
 ): Promise<Result> {

@@ -64,7 +64,8 @@ const IDENTITY_TIMEOUT_MS = 5_000
 
 /**
  * Returns the limit of one pull of completions for a process with this memory. Storing the pull
- * needs several times the limit. A process with little memory pulls fewer completions at once, but at least one of any size.
+ * needs several times the limit. A process with little memory pulls fewer completions at once, but
+ * at least one of any size.
  */
 export function replyBytesMax(memoryBytes: number): number {
   // The head, a document and the other members of a completion take less than 1 MiB.
