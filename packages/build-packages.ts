@@ -4,6 +4,7 @@ import { z } from 'zod'
 import { type FileTree, mergeTrees, textFile } from '../enclave/image/file-tree.ts'
 import { countBytes } from '../enclave/image/open-parts.ts'
 import { runCommand } from '../enclave/image/run-command.ts'
+import { parseUnchecked } from '../enclave/image/tracked-files.ts'
 import { bundleSaved } from '../src/web/bundle.ts'
 import { renderVerifier } from '../src/web/page.ts'
 import { bundlePackage, type PackageBundle } from './bundle.ts'
@@ -129,8 +130,11 @@ async function readText(root: string, path: string): Promise<string> {
 const LOCK = 'package-lock.json'
 
 /** The sources of the build itself, in addition to the sources in the packages. */
-const BUILT_BY = [
+export const BUILT_BY = [
   'packages',
+  'enclave/image',
+  ':(exclude,glob)enclave/image/**/*.md',
+  'src/web',
   'attestation',
   'client',
   'LICENSE',
@@ -143,18 +147,11 @@ async function readFacts(root: string, sources: readonly string[]): Promise<Buil
   const git = async (...words: readonly string[]) =>
     (await runCommand({ file: 'git', arguments: words, folder: root })).toString('utf8')
   const own = sources.filter((path) => !path.includes('node_modules/'))
-  const [head, status, ...tools] = await Promise.all([
+  const inputs = [...own, ...BUILT_BY]
+  const [head, status, flags, ...tools] = await Promise.all([
     git('-c', 'log.showSignature=false', 'show', '--no-patch', '--format=%H %ct', 'HEAD'),
-    git(
-      'status',
-      '--porcelain',
-      '-z',
-      '--untracked-files=all',
-      '--no-renames',
-      '--',
-      ...own,
-      ...BUILT_BY,
-    ),
+    git('status', '--porcelain', '-z', '--untracked-files=all', '--no-renames', '--', ...inputs),
+    git('ls-files', '-v', '-z', '--', ...inputs),
     ...TOOLS.map(async (name) => [name, await readVersion(root, name)] as const),
   ])
   const [commit = '', seconds = ''] = head.trim().split(' ')
@@ -169,7 +166,9 @@ async function readFacts(root: string, sources: readonly string[]): Promise<Buil
   return {
     commit,
     committedAtMs: Number(seconds) * 1000,
-    uncommitted: changed.filter((path) => path !== LOCK || !isSame),
+    uncommitted: [
+      ...new Set([...changed.filter((path) => path !== LOCK || !isSame), ...parseUnchecked(flags)]),
+    ],
     tools: { node: process.versions.node, ...Object.fromEntries(tools) },
   }
 }

@@ -224,16 +224,16 @@ const schema = z.object({
    * Memory that the bodies and answers of all calls together may take, bytes. It is an estimate:
    * five times the held bytes, and more for JSON of many small values. Above this limit, calls are
    * refused with 503 `overloaded`. An eighth is reserved for small calls. Default: a quarter of the
-   * memory that the process may use (its control group's limit, else the machine's memory), at
-   * least 64 MiB.
+   * memory that the process may use (its control group's limit, else the machine's memory, divided
+   * by GATEWAY_PROCESSES), at least 64 MiB.
    */
   MEMORY_ADMITTED_BYTES_MAX: integer({ min: 16 * 1024 * 1024, max: 2 ** 40 }).optional(),
   /**
    * Maximum number of verified calls at once; open streams count. Default: the smaller of two
    * counts. The first is how many calls of 100 KiB fit in MEMORY_ADMITTED_BYTES_MAX. The second is
    * how many calls fit in two fifths of the file descriptors (a call takes two). In production the
-   * default is at most 512, because each connection to an enclave in an image needs two processes
-   * of its bridges.
+   * default is at most 512 divided by GATEWAY_PROCESSES, because each connection to an enclave in
+   * an image needs two processes of its bridges.
    */
   VERIFIED_CALLS_MAX: integer({ min: 1, max: 100_000 }).optional(),
   /**
@@ -378,7 +378,9 @@ export function readGatewayConfig(
     keepAliveMs: settings.KEEP_ALIVE_MS,
     processes: settings.GATEWAY_PROCESSES,
     bodyBytesMax: settings.BODY_BYTES_MAX,
-    memoryBytesMax: settings.MEMORY_ADMITTED_BYTES_MAX ?? admittedBytesOf(memoryLimitBytes()),
+    memoryBytesMax:
+      settings.MEMORY_ADMITTED_BYTES_MAX ??
+      admittedBytesOf(memoryLimitBytes(settings.GATEWAY_PROCESSES)),
     verifiedCallsMax: settings.VERIFIED_CALLS_MAX ?? callsMaxOf(settings, descriptorsMax()),
     drainDelayMs: settings.DRAIN_DELAY_MS,
     shutdownGraceMs: settings.SHUTDOWN_GRACE_MS,
@@ -405,8 +407,10 @@ const CALLS_MAX = 30_000
 /** The bridges of an enclave image take 1,024 connections, which several gateways share. */
 const PRODUCTION_CALLS_MAX = 512
 
-function callsMaxOf({ NODE_ENV }: Settings, descriptors: number): number {
-  const callsMax = NODE_ENV === 'production' ? PRODUCTION_CALLS_MAX : CALLS_MAX
+/** The processes share the bridges. Each process has the whole limit of file descriptors. */
+function callsMaxOf({ NODE_ENV, GATEWAY_PROCESSES }: Settings, descriptors: number): number {
+  const callsMax =
+    NODE_ENV === 'production' ? Math.floor(PRODUCTION_CALLS_MAX / GATEWAY_PROCESSES) : CALLS_MAX
   return Math.max(1, Math.min(callsMax, Math.floor(descriptors * CALLS_SHARE)))
 }
 

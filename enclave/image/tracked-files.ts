@@ -13,8 +13,8 @@ export type TrackedSources = {
   /** Time of the commit, Unix milliseconds. */
   readonly committedAtMs: number
   /**
-   * Files of these sources or of the builder that differ from the commit, or that git does not
-   * know. If there are any, others cannot rebuild the image.
+   * Files of these sources or of the builder that differ from the commit, that git does not know,
+   * or that git does not compare. If there are any, others cannot rebuild the image.
    */
   readonly uncommitted: readonly string[]
 }
@@ -39,21 +39,26 @@ export async function readTrackedSources(root: string): Promise<TrackedSources> 
   const loaded = await listLoadedSources(root).catch((error: unknown) => {
     throw error instanceof SourceError ? new BuildError('no_work_tree', error.message) : error
   })
-  const [listed, head, status] = await Promise.all([
+  const inputs = [...loaded.map((path) => `:(literal)${path}`), ...BUILT_BY]
+  const [listed, head, status, flags] = await Promise.all([
     git(root, ['--literal-pathspecs', 'ls-files', '--stage', '-z', '--', ...loaded]),
     git(root, ['-c', 'log.showSignature=false', 'show', '--no-patch', '--format=%H %ct', 'HEAD']),
-    git(root, [...STATUS, '--', ...loaded.map((path) => `:(literal)${path}`), ...BUILT_BY]),
+    git(root, [...STATUS, '--', ...inputs]),
+    git(root, ['ls-files', '-v', '-z', '--', ...inputs]),
   ])
   const modes = new Map(splitZeros(listed).map(parseStaged))
   const files = await Promise.all(
     loaded.map(async (path) => [path, await readEntry(join(root, path), modes.get(path))] as const),
   )
   const [commit = '', seconds = ''] = head.trim().split(' ')
+  const changed = splitZeros(status).map((line) => line.slice(STATUS_LENGTH))
+  // The status shows no file that git ignores, even if the enclave loads it.
+  const unknown = loaded.filter((path) => !modes.has(path))
   return {
     files: new Map(files),
     commit,
     committedAtMs: Number(seconds) * 1000,
-    uncommitted: splitZeros(status).map((line) => line.slice(STATUS_LENGTH)),
+    uncommitted: [...new Set([...changed, ...unknown, ...parseUnchecked(flags)])],
   }
 }
 
@@ -61,6 +66,15 @@ const STATUS = ['status', '--porcelain', '-z', '--untracked-files=all', '--no-re
 
 /** In the output of `git status --porcelain`, two letters and a space precede each path. */
 const STATUS_LENGTH = 3
+
+/**
+ * Returns the files that git does not compare with the disk, because they are marked by `git
+ * update-index` with `--assume-unchanged` or `--skip-worktree`. `flags` is the output of `git
+ * ls-files -v -z`.
+ */
+export function parseUnchecked(flags: string): readonly string[] {
+  return splitZeros(flags).flatMap((line) => (/^[a-zS] /.test(line) ? [line.slice(2)] : []))
+}
 
 /** Parses `mode object stage\tpath`. The path itself can contain tabs. */
 function parseStaged(line: string): readonly [path: string, mode: string] {

@@ -79,11 +79,14 @@ async function close(server: Server): Promise<void> {
   await new Promise((resolve) => server.close(resolve))
 }
 
-/** The umask gives the socket its mode from the first moment on. */
+/**
+ * The umask gives the socket its mode from the first moment on. Without `exclusive`, the first
+ * process would bind the socket for a worker of node:cluster, with its own umask.
+ */
 async function listenPrivately(server: Server, socketPath: string): Promise<void> {
   const umask = process.umask(0o177)
   try {
-    server.listen(socketPath)
+    server.listen({ path: socketPath, exclusive: true })
   } finally {
     process.umask(umask)
   }

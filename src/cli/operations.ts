@@ -1,4 +1,6 @@
 import { existsSync } from 'node:fs'
+import { readdir } from 'node:fs/promises'
+import { basename, dirname } from 'node:path'
 import { Client, fetch } from 'undici'
 import {
   callGateway,
@@ -46,6 +48,8 @@ const DATABASE_ACTS = {
 
 const GATEWAY_ACTS = { ...DATABASE_ACTS, enclaves: enclaveActs, relayers: relayerActs } as const
 
+type Gateway = GatewayOperations & { close(): Promise<void> }
+
 type Acts<Over> = Readonly<Record<string, Readonly<Record<string, Act<Over, never, object>>>>>
 
 type OperationsOf<Resources extends Acts<never>> = {
@@ -86,21 +90,62 @@ export async function withOperations<Result>(
   }
 }
 
-/**
- * Runs `run` with the operations of the running gateway, at the configured control socket or at the
- * data folder's. Throws CliError if no gateway runs there.
- */
-export async function withGateway<Result>(
+/** Runs `run` with one process of the gateway. Use it for acts that every process does alike. */
+export function withGateway<Result>(
   run: (operations: GatewayOperations) => Promise<Result>,
 ): Promise<Result> {
+  return withGatewayProcesses(([first]) => run(first))
+}
+
+/** Processes of one gateway. */
+export type GatewayProcesses = readonly [GatewayOperations, ...GatewayOperations[]]
+
+/**
+ * Runs `run` with the operations of each process of the running gateway, at the configured control
+ * socket or at the data folder's. Throws CliError if no gateway runs there, or if one of its
+ * processes does not answer.
+ */
+export async function withGatewayProcesses<Result>(
+  run: (processes: GatewayProcesses) => Promise<Result>,
+): Promise<Result> {
   const { dataFolder, controlSocket } = readCliConfig()
-  const gateway = await connectToGateway(dataFolder, controlSocket)
-  if (gateway === null)
-    throw new CliError(
-      `no gateway answers at ${controlSocket ?? `the socket that ${dataFolder} names`}: set ` +
-        'CONTROL_SOCKET or DATA_DIR as the gateway has them',
-    )
-  return run(gateway).finally(() => gateway.close())
+  const [socket, ...others] = await listControlSockets(controlSocket)
+  const first = await connectOrFail(dataFolder, socket)
+  const gateways: [Gateway, ...Gateway[]] = [first]
+  try {
+    for (const other of others) gateways.push(await connectOrFail(dataFolder, other))
+    return await run(gateways)
+  } finally {
+    await Promise.all(gateways.map((gateway) => gateway.close()))
+  }
+}
+
+/**
+ * Returns `socket`, or the sockets of the processes of GATEWAY_PROCESSES: `.0`, `.1` and so on. A
+ * process without a socket below the largest number counts too, because it may start again.
+ */
+async function listControlSockets(
+  socket: string | null,
+): Promise<readonly [string | null, ...string[]]> {
+  if (socket === null || (await isAnswered(socket))) return [socket]
+  const prefix = `${basename(socket)}.`
+  const names = await readdir(dirname(socket)).catch(() => [])
+  const places = names
+    .filter((name) => name.startsWith(prefix) && /^\d{1,2}$/.test(name.slice(prefix.length)))
+    .map((name) => Number(name.slice(prefix.length)))
+  if (places.length === 0) return [socket]
+  const others = Array.from({ length: Math.max(...places) }, (_, at) => `${socket}.${at + 1}`)
+  return [`${socket}.0`, ...others]
+}
+
+async function connectOrFail(dataFolder: string, socket: string | null): Promise<Gateway> {
+  const gateway = await connectToGateway(dataFolder, socket)
+  if (gateway !== null) return gateway
+  throw new CliError(
+    `no gateway answers at ${socket ?? `the socket that ${dataFolder} names`}: set ` +
+      'CONTROL_SOCKET or DATA_DIR as the gateway has them; with GATEWAY_PROCESSES, wait until ' +
+      'all processes run',
+  )
 }
 
 /**
@@ -207,7 +252,7 @@ const ANSWER_BYTES_MAX = 512 * 1024 * 1024
 export async function connectToGateway(
   dataFolder: string,
   controlSocket: string | null = null,
-): Promise<(GatewayOperations & { close(): Promise<void> }) | null> {
+): Promise<Gateway | null> {
   const socketPath = controlSocket ?? (await readControlAddress(dataFolder))?.socket
   if (socketPath === undefined || !(await isAnswered(socketPath))) return null
   const dispatcher = new Client('http://gateway', {

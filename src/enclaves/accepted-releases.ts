@@ -1,5 +1,5 @@
 import { unwatchFile, watchFile } from 'node:fs'
-import { open } from 'node:fs/promises'
+import { open, stat } from 'node:fs/promises'
 import { encodeHex } from '../../attestation/bytes.ts'
 import { parseExactJson } from '../../attestation/json/parse-strict.ts'
 import type { AttestationFacts } from '../../attestation/nitro/facts.ts'
@@ -113,8 +113,19 @@ export async function openAcceptedReleases(
   },
 ): Promise<AcceptedReleases> {
   const { file } = config
-  let list = await readList(config)
   const listeners: (() => void)[] = []
+  // The watch begins before the read, so that a change between the two is noticed. The file is
+  // polled, because notifications are lost when the file is replaced or mounted.
+  const look = () => void reading.then(reload, () => undefined)
+  watchFile(file, { interval: pollMs, persistent: false }, look)
+  const reading = readAfterFirstLook(config)
+  let list: ReleaseList
+  try {
+    list = await reading
+  } catch (error) {
+    unwatchFile(file, look)
+    throw error
+  }
 
   async function reload(): Promise<void> {
     try {
@@ -141,9 +152,6 @@ export async function openAcceptedReleases(
     }).catch((error) => log.error({ err: error }, 'that releases were read is not noted'))
   }
 
-  // The file is polled, because notifications are lost when the file is replaced or mounted.
-  const look = () => void reload()
-  watchFile(file, { interval: pollMs, persistent: false }, look)
   const endHangup = onHangup(look)
   return {
     entries: () => list.releases,
@@ -160,6 +168,12 @@ export async function openAcceptedReleases(
 function onHangup(listener: () => void): () => void {
   process.on('SIGHUP', listener)
   return () => void process.off('SIGHUP', listener)
+}
+
+/** watchFile compares with its own first look, which it asked for before this one. */
+async function readAfterFirstLook(config: ReleasesConfig): Promise<ReleaseList> {
+  await stat(config.file)
+  return readList(config)
 }
 
 async function readList({ file, keys }: ReleasesConfig): Promise<ReleaseList> {

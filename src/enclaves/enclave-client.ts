@@ -63,11 +63,10 @@ const CONTROL_TIMEOUT_MS = 10_000
 const IDENTITY_TIMEOUT_MS = 5_000
 
 /**
- * Limit of one pull of completions. Storing the pull needs several times this memory. A process
- * with little memory pulls fewer completions at once, but at least one of any size.
+ * Returns the limit of one pull of completions for a process with this memory. Storing the pull
+ * needs several times the limit. A process with little memory pulls fewer completions at once, but
+ * at least one of any size.
  */
-const REPLY_BYTES_MAX = replyBytesMax(memoryLimitBytes())
-
 export function replyBytesMax(memoryBytes: number): number {
   // The head, a document and the other members of a completion take less than 1 MiB.
   return Math.min(256 * MIB, Math.max(COMPLETION_BYTES_MAX + MIB, Math.floor(memoryBytes / 8)))
@@ -87,6 +86,8 @@ type EnclaveClientOptions = {
    * wait here uncounted.
    */
   readonly callsMax: number
+  /** Number of gateway processes that share the memory. Default: 1. */
+  readonly processes?: number
   /** Milliseconds of a clock that is never set. Default: the process's monotonic clock. */
   readonly now?: () => number
   /** Default: IDENTITY_TIMEOUT_MS. */
@@ -106,6 +107,7 @@ export class EnclaveClient {
   /** A separate pool: pulls must not wait for completions, because completions wait for pulls. */
   readonly #control: Pool
   readonly #now: () => number
+  readonly #pullBytesMax: number
   #known: { readonly identity: Promise<Identity>; readonly atMs: number } | null = null
   #lastPulled: Pick<PullReply, 'notary' | 'public_key'> | null = null
   /** True if this process will end the enclave. */
@@ -115,6 +117,7 @@ export class EnclaveClient {
     const { socketPath, callsMax, expectedNotary } = options
     this.#options = options
     this.#now = options.now ?? (() => performance.now())
+    this.#pullBytesMax = replyBytesMax(memoryLimitBytes(options.processes ?? 1))
     const connect = buildConnector({ socketPath, timeout: CONNECT_TIMEOUT_MS })
     this.#completions = openPool(
       expectedNotary === undefined ? connect : checkedConnector({ connect, expectedNotary }),
@@ -126,7 +129,7 @@ export class EnclaveClient {
     )
     this.#control = openPool(
       { socketPath, timeout: CONNECT_TIMEOUT_MS },
-      { maxResponseSize: REPLY_BYTES_MAX },
+      { maxResponseSize: this.#pullBytesMax },
     )
   }
 
@@ -233,7 +236,7 @@ export class EnclaveClient {
    * returns an empty reply.
    */
   async pull(request: PullRequest, signal: AbortSignal): Promise<PullReply> {
-    const limits = { timeoutMs: request.wait_ms + CONTROL_TIMEOUT_MS, bytesMax: REPLY_BYTES_MAX }
+    const limits = { timeoutMs: request.wait_ms + CONTROL_TIMEOUT_MS, bytesMax: this.#pullBytesMax }
     const question = { path: ENCLAVE_PATHS.pull, request, signal, ...limits }
     try {
       const reply = await this.#ask(parsePullReply, question)

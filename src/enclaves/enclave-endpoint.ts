@@ -27,6 +27,8 @@ export type EndpointOptions = EnclaveChecks & {
   readonly socketPath: string
   /** How many completion calls may run at the same time. */
   readonly callsMax: number
+  /** Number of gateway processes that share the memory. Default: 1. */
+  readonly processes?: number
   /** Starts to commit the log of the enclave at this endpoint. */
   readonly follow: (endpoint: EnclaveEndpoint) => LogFollower
   /** The enclave may still seal a call this long after the call's end. */

@@ -26,6 +26,7 @@ type EnclaveSettings = {
   readonly releases: ReleasesConfig | null
   readonly enclave: EnclaveSource
   readonly verifiedCallsMax: number
+  readonly processes: number
 }
 
 type EnclaveParts = Opening &
@@ -42,7 +43,14 @@ type EnclaveParts = Opening &
  * StartFailure if the gateway can use no enclave. `own` replaces options in tests.
  */
 export async function openEnclaves(
-  { isProduction, isStaging, releases: list, enclave, verifiedCallsMax }: EnclaveSettings,
+  {
+    isProduction,
+    isStaging,
+    releases: list,
+    enclave,
+    verifiedCallsMax,
+    processes,
+  }: EnclaveSettings,
   { local, domain, adminLog, log, onStarted, ...following }: EnclaveParts,
   own: Partial<EnclavePoolOptions> = {},
 ): Promise<EnclavePool> {
@@ -57,6 +65,7 @@ export async function openEnclaves(
     ...following,
     socketPaths: local?.socketPaths ?? (enclave.kind === 'remote' ? enclave.socketPaths : []),
     callsMax: verifiedCallsMax,
+    processes,
     check: createEnclaveCheck({
       domain,
       isProduction,

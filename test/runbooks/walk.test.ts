@@ -113,6 +113,17 @@ describe('the runbooks', () => {
   const folder = join(import.meta.dirname, '../../deploy/runbooks')
   const pages = readdirSync(folder).filter((name) => name !== 'README.md')
 
+  it('a page that changes a setting checks that gateway.env has the new value', () => {
+    const commands = pages
+      .flatMap((name) => readSteps(readFileSync(join(folder, name), 'utf8')))
+      .flatMap(({ command }) => command.split('\n'))
+    const after = commands.flatMap((line, at) =>
+      /^sed -i .*gateway\.env$/.test(line) ? [commands[at + 1]] : [],
+    )
+    expect(after.length).toBeGreaterThanOrEqual(6)
+    expect(after.filter((line) => !/^grep .*gateway\.env$/.test(line ?? ''))).toEqual([])
+  })
+
   it('every runbook is in the table of their README', () => {
     const table = readFileSync(join(folder, 'README.md'), 'utf8')
     const named = [...table.matchAll(/^\| \[.*?\]\(([\w-]+\.md)\)/gm)].map(([, name]) => name)

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { readGatewayConfig } from '../../src/config.ts'
+import { memoryLimitBytes } from '../../src/runtime/memory.ts'
 import { ConfigurationError } from '../../src/runtime/read-settings.ts'
 
 const REMOTE_CHAIN = {
@@ -87,6 +88,17 @@ describe('readGatewayConfig', () => {
     expect(readGatewayConfig({ GATEWAY_PROCESSES: '1' }).processes).toBe(1)
     const several = { ...PRODUCTION, HISTORY_ALL: 'false', GATEWAY_PROCESSES: '3' }
     expect(readGatewayConfig(several).processes).toBe(3)
+  })
+
+  it('several processes together take no more memory and calls by default than one process', () => {
+    const [one, four] = ['1', '4'].map((processes) =>
+      readGatewayConfig({ ...PRODUCTION, HISTORY_ALL: 'false', GATEWAY_PROCESSES: processes }),
+    )
+    const least = 64 * 1024 * 1024
+    const quarter = Math.ceil((one?.memoryBytesMax ?? 0) / 4)
+    expect(four?.memoryBytesMax).toBeLessThanOrEqual(Math.max(least, quarter))
+    expect(four?.verifiedCallsMax).toBeLessThanOrEqual(512 / 4)
+    expect(memoryLimitBytes(4) * 4).toBeLessThanOrEqual(memoryLimitBytes(1))
   })
 
   it('readGatewayConfig uses the real parts that are named', () => {

@@ -17,8 +17,9 @@ const schema = z.object({
    */
   DATA_DIR: textField.default('.affidavit'),
   /**
-   * The gateway's control socket, for commands such as `enclaves`. Default: a file in DATA_DIR
-   * names the socket.
+   * The gateway's control socket, for commands such as `enclaves`, as the gateway has it. With
+   * GATEWAY_PROCESSES, `enclaves` uses the sockets of all processes (`.0`, `.1` and so on).
+   * Default: a file in DATA_DIR names the socket.
    */
   CONTROL_SOCKET: textField.optional(),
   ...CONTENT_KEY_FIELDS,

@@ -79,6 +79,25 @@ describe('the sources of an image', () => {
     expect((await read()).uncommitted).toEqual([path])
   })
 
+  it.each(['--assume-unchanged', '--skip-worktree'])(
+    'the sources of an image are uncommitted where git is told not to look, by %s',
+    async (flag) => {
+      git('update-index', flag, 'enclave/main.ts', 'enclave/image/build.ts')
+      write('enclave/main.ts', `${MAIN}// changed\n`)
+      expect(await read()).toMatchObject({
+        uncommitted: ['enclave/image/build.ts', 'enclave/main.ts'],
+      })
+    },
+  )
+
+  it('a file that the enclave loads and git ignores is named as uncommitted', async () => {
+    write('enclave/main.ts', "import './own.log.ts'\n")
+    git('commit', '--all', '--quiet', '--message', 'second')
+    write('.git/info/exclude', 'own.log.ts\n')
+    write('enclave/own.log.ts', '// own\n')
+    expect((await read()).uncommitted).toEqual(['enclave/own.log.ts'])
+  })
+
   it('the sources of an image are committed despite changes elsewhere and files that git ignores', async () => {
     write('src/api/app.ts', 'changed')
     write('enclave/idle.ts', 'changed')

@@ -1,9 +1,11 @@
+import { execFile } from 'node:child_process'
 import { once } from 'node:events'
 import { link, mkdtemp, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { createServer as createHttpServer, request } from 'node:http'
 import { createServer as createSocket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
+import { promisify } from 'node:util'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { accountActs } from '../../../src/accounts/account-acts.ts'
@@ -182,6 +184,28 @@ describe('the control socket', () => {
     await expect(openControlAt(createServer(), join(path, 'x'))).rejects.toThrow(
       'the gateway cannot listen on',
     )
+  })
+
+  it('the control socket of one process of several is private, whatever the umask', async () => {
+    const path = join(dataFolder, 'control.sock.0')
+    const script = `
+      import cluster from 'node:cluster'
+      import { statSync } from 'node:fs'
+      import { createServer } from 'node:http'
+      import { openControlAt } from '${join(import.meta.dirname, '../../../src/api/control-server.ts')}'
+      process.umask(0o002)
+      if (cluster.isPrimary) {
+        cluster.fork().once('message', () => {
+          process.stdout.write((statSync('${path}').mode & 0o777).toString(8))
+          process.exit(0)
+        })
+      } else {
+        await openControlAt(createServer(), '${path}')
+        process.send('ready')
+      }`
+    const file = join(dataFolder, 'supervisor.mjs')
+    await writeFile(file, script)
+    expect((await promisify(execFile)(process.execPath, [file])).stdout).toBe('600')
   })
 
   it('the command line says that a gateway of another version answers', async () => {

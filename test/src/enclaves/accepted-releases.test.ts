@@ -1,3 +1,4 @@
+import { writeFileSync } from 'node:fs'
 import { mkdtemp, readFile, rename, rm, truncate, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -56,6 +57,21 @@ describe('openAcceptedReleases', () => {
   it('openAcceptedReleases gives the releases of a list that a key signed', async () => {
     await writeFile(file, textOf('2026-01-01T00:00:00Z', ['01', '02']))
     expect(versionsOf(await open())).toEqual(['1.0.1', '1.0.2'])
+  })
+
+  it('openAcceptedReleases notices a list that is replaced right after the first read', async () => {
+    const [first, next] = ['01', '02'].map((day) => textOf(`2026-01-${day}T00:00:00Z`, [day]))
+    for (let round = 0; round < 8; round++) {
+      const all: AcceptedReleases[] = []
+      for (let place = 0; place < 8; place++) {
+        file = join(folder, `list-${place}`)
+        writeFileSync(file, first ?? '')
+        all.push(await open())
+        writeFileSync(file, next ?? '')
+      }
+      await expect.poll(() => new Set(all.flatMap(versionsOf))).toEqual(new Set(['1.0.2']))
+      for (const releases of all) releases.stop()
+    }
   })
 
   it('openAcceptedReleases rejects what is not there, is no list, is too large, or is signed by somebody else', async () => {
