@@ -321,7 +321,7 @@ describe('the collector', () => {
     }
     const collector = createEvidenceCollector({
       providers: () => [provider],
-      evidence: { save: away, recordKey: away },
+      evidence: { save: away, recordKey: away, isEvidenceDue: away },
       turns: {
         takeTurn: async () => asked++ % 2 || (await away()),
         settleTurn: away,

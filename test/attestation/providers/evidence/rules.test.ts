@@ -25,6 +25,7 @@ import { MADE_AT } from '../../../support/nitro-builder/development-pki.ts'
 import {
   BLOCK_HASH,
   buildProviderEvidence,
+  gpuItemUntil,
   HPKE_KEY,
   MODEL_CONFIG,
   ORIGIN,
@@ -208,6 +209,16 @@ describe('the end of an evidence', () => {
       expect(() => requireChecks(checks)).toThrow(ProviderEvidenceError)
     },
   )
+
+  it('evidence ends with the certificate of its GPU, if that is the first of its parts to end', async () => {
+    const end = new Date(MADE_AT.getTime() + 60_000)
+    const { evidence, policy } = buildProviderEvidence('tinfoil v3 SNP', {
+      bound: ({ devices }) => devices.splice(0, 1, gpuItemUntil(end)),
+    })
+    const { facts, checks } = await judge(evidence, policy)
+    requireChecks(checks)
+    expect(facts?.endsAtMs).toBe(end.getTime())
+  })
 })
 
 describe('the code of a provider', () => {
