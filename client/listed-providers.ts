@@ -1,7 +1,11 @@
 import { isJsonArray, type Json, memberAt } from '../attestation/json/value.ts'
 import { invalidReply } from './errors.ts'
 
-const PROVIDERS_MAX = 64
+/**
+ * A gateway lists the providers of all its enclaves: at most 32 enclaves, each with at most 64
+ * providers. While enclaves are replaced, their tables can differ.
+ */
+const PROVIDERS_MAX = 2_048
 
 /** Nothing proves these statements of the gateway. */
 export type ListedProvider = {

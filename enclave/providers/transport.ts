@@ -170,10 +170,9 @@ async function exchange(
 
 /** True if each list contains the key of the connection. Plain http has no key. */
 function hasAcceptedKey(socket: Socket, keys: ProviderCall['keys']): boolean {
-  const demanded = keys.filter((list) => list !== undefined)
-  if (demanded.length === 0) return true
+  // Read for every call, because an answer can destroy the socket, which then has no certificate.
   const key = socket instanceof TLSSocket ? tlsEvidence(socket).spki_sha256 : ''
-  return demanded.every((list) => list.includes(key))
+  return keys.every((list) => list === undefined || list.includes(key))
 }
 
 function keyMismatch({ name }: ProviderEntry): CallFault {

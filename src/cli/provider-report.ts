@@ -114,6 +114,8 @@ function refusalOf(checks: readonly ProviderCheck[]): JudgedProvider['refusal'] 
 /** Bytes: the evidence in base64, and a long completion. */
 const FILE_BYTES_MAX = 64 * 1024 * 1024
 const LIST_BYTES_MAX = 4 * 1024 * 1024
+/** Documents that are read from one gateway: all are kept in memory, each of up to 4 MiB. */
+const DOCUMENTS_MAX = 64
 async function findEvidence(
   source: string,
   provider: string | null,
@@ -171,6 +173,11 @@ async function fetchListed(
       wanted.length === 0
         ? `the gateway lists no such provider: ${printable(list.map((one) => one.provider).join(', '))}`
         : 'the gateway has no evidence of this provider',
+      EXIT_CODES.unavailable,
+    )
+  if (withEvidence.length > DOCUMENTS_MAX)
+    throw new CliError(
+      `the gateway lists ${withEvidence.length} evidences, more than ${DOCUMENTS_MAX}: give --provider`,
       EXIT_CODES.unavailable,
     )
   const found: FoundEvidence[] = []

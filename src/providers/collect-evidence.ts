@@ -77,8 +77,8 @@ export type Collected = {
 /**
  * Collects a provider's evidence for a nonce from a recent block, with the collateral of its
  * hardware. Calls `onKey` with the key of the connection (SHA-256, hex). Checks only that the
- * document contains the nonce and this key. Throws FetchFault, CollectionFault, or the reason of
- * `signal`.
+ * document contains this key, and the nonce if it has one. Throws FetchFault, CollectionFault, or
+ * the reason of `signal`.
  */
 export async function collectEvidence(
   provider: CollectedProvider,

@@ -32,7 +32,7 @@ const FAULT_LOG_MS = 600_000
 type CollectorOptions = CollectionParts & {
   /** The providers of the enclaves' tables whose evidence is collected. */
   readonly providers: () => readonly CollectedProvider[]
-  readonly evidence: Pick<ProviderEvidenceStore, 'save' | 'recordKey'>
+  readonly evidence: Pick<ProviderEvidenceStore, 'save' | 'recordKey' | 'isEvidenceDue'>
   readonly turns: ProviderTurnsStore
   readonly intervalMs: number
   readonly onCollected: (collected: {
@@ -50,14 +50,15 @@ type CollectorOptions = CollectionParts & {
  * newest evidence expires. After a failure or incomplete collateral, tries again with growing
  * pauses. Of several gateways on one database, only one collects each time. Every gateway reads the
  * providers' TLS keys: evidence for a new key is collected at once, because until then, callers
- * that demand attested keys are refused.
+ * that demand attested keys are refused. It is collected again until it states the key, because a
+ * collection can meet another machine.
  */
 export function createEvidenceCollector(options: CollectorOptions): {
   start(): void
   /** Aborts the running work. Another gateway may then collect at once. */
   stop(): Promise<void>
 } {
-  const { evidence, turns, intervalMs, now, log, onCollected } = options
+  const { evidence, turns, intervalMs, now, log, onCollected, ca } = options
   const { pauseMinMs = PAUSE_MIN_MS, lookMs = LOOK_MS, keyLookMs = KEY_LOOK_MS } = options
   const faults = createFaultLog(FAULT_LOG_MS, () => performance.now())
   /** When the key of each origin is read next, Unix milliseconds. */
@@ -117,14 +118,15 @@ export function createEvidenceCollector(options: CollectorOptions): {
     }
   }
 
-  /** A new key makes the next turn due at once. */
+  /** A new key makes the next turn due at once, a key without evidence after growing pauses. */
   async function watchKey(provider: CollectedProvider, signal: AbortSignal): Promise<void> {
     const { origin } = provider
     if (now() < (keyLooks.get(origin) ?? 0)) return
     keyLooks.set(origin, now() + keyLookMs)
-    const { ca } = options
     const key = await readTlsKey(origin, { ca, timeoutMs: KEY_TIMEOUT_MS, signal })
-    if (await recordKey(provider, key)) await turns.hurryTurn(provider)
+    const isNew = await recordKey(provider, key)
+    const look = { origin, spkiSha256: key, pauseMinMs: keyLookMs, pauseMaxMs: RETRY_MAX_MS }
+    if (isNew || (await evidence.isEvidenceDue(look))) await turns.hurryTurn(provider)
   }
 
   /** Returns true for a new key at an origin where other keys were seen before. */

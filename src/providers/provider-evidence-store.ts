@@ -54,6 +54,17 @@ export type ProviderEvidenceStore = {
     readonly spkiSha256: string
     readonly atMs: number
   }): Promise<boolean>
+  /**
+   * True if no document of the origin states the key, and a pause was over when the key was last
+   * seen. The pause begins with the newest document, and is as long as from the key's first sight
+   * to that document, but within the limits.
+   */
+  isEvidenceDue(key: {
+    readonly origin: string
+    readonly spkiSha256: string
+    readonly pauseMinMs: number
+    readonly pauseMaxMs: number
+  }): Promise<boolean>
   /** The most recently seen key comes first. */
   listKeys(origin: string): Promise<readonly SeenKey[]>
 }
@@ -115,6 +126,18 @@ export function createProviderEvidenceStore({
         select coalesce(bool_and(spki <> ${decodeHex(spkiSha256)}), false) as is_new
         from provider_keys_seen where origin = ${origin}`.execute(queries)
       return rows[0]?.is_new ?? false
+    },
+    async isEvidenceDue({ origin, spkiSha256, pauseMinMs, pauseMaxMs }) {
+      const spki = decodeHex(spkiSha256)
+      const { rows } = await sql`
+        select 1 from (
+          select first_seen_ms, last_seen_ms, greatest(first_seen_ms, (select max(fetched_ms) from provider_evidence where origin = ${origin})) as tried_ms
+          from provider_keys_seen where origin = ${origin} and spki = ${spki}) as seen
+        where last_seen_ms - tried_ms >= least(greatest(tried_ms - first_seen_ms, ${pauseMinMs}::bigint), ${pauseMaxMs}::bigint)
+          and not exists (select 1 from provider_evidence_keys where origin = ${origin} and spki = ${spki})`.execute(
+        queries,
+      )
+      return rows.length > 0
     },
     async listKeys(origin) {
       const rows = await queries

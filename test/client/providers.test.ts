@@ -5,6 +5,8 @@ import { writeProviderEvidence } from '../../attestation/providers/evidence/evid
 import { parseProviderPolicy } from '../../attestation/providers/evidence/provider-policy.ts'
 import { AffidavitError } from '../../client/errors.ts'
 import { createProviders } from '../../client/providers.ts'
+import { PROVIDERS_MAX } from '../../enclave/providers/parse-table.ts'
+import { ENCLAVES_MAX } from '../../src/enclaves/settings.ts'
 import { MADE_AT } from '../support/nitro-builder/development-pki.ts'
 import {
   BOOT_CONFIGURATION,
@@ -131,6 +133,20 @@ describe('a client with policies of providers', () => {
       })
     },
   )
+
+  it('the client reads the longest list of a gateway, with a table for each of its enclaves', async () => {
+    const others = Array.from({ length: ENCLAVES_MAX * PROVIDERS_MAX - 1 }, (_, index) => ({
+      ...entryOf(honest.bytes),
+      id: `other-${index}`,
+      origin: `https://other-${index}.example`,
+      kind: null,
+      evidence: null,
+    }))
+    const data = [...others, entryOf(honest.bytes)]
+    client.attack = { providers: serving(data, honest.bytes) }
+    expect((await ask()).code).toBe('given')
+    expect(demandedIn(client.bodies[0])).toEqual([SHOWN_KEY])
+  })
 
   it('the client reads the list and a document once, for many calls', async () => {
     for (let call = 0; call < 3; call += 1) expect((await ask()).code).toBe('given')
@@ -279,7 +295,7 @@ describe('a gateway that lies about providers', () => {
     ['old evidence', [entryOf(old.bytes)], [old.bytes], 'evidence_too_old'],
     ['bytes that are no evidence', [entryOf(Buffer.from('{}'))], [Buffer.from('{}')], 'malformed'],
     ['no list', { length: 1 }, [], 'expected data to be an array'],
-    ['a list without end', Array.from({ length: 65 }, () => 1), [], 'at most 64'],
+    ['a list without end', Array.from({ length: 2_049 }, () => 1), [], 'at most 2048'],
     [
       'a digest that is a path',
       [entryOf(honest.bytes, 'dstack', { evidence: { digest: '../../../v1/models' } })],

@@ -41,6 +41,8 @@ export type AttestedProviderServer = {
   answer(mode: ProviderMode): void
   /** Gets a certificate with another key. */
   changeKey(): Promise<void>
+  /** Takes the certificate from before the last change, as another machine behind one address. */
+  swapKey(): void
   stop(): Promise<void>
 }
 
@@ -50,6 +52,7 @@ export async function startAttestedProvider(
   const authority = await createAuthority('Attested providers')
   const issue = () => authority.issue({ hosts: ['localhost', '127.0.0.1'] })
   let certificate = await issue()
+  let other = certificate
   let mode: ProviderMode = 'evidence'
   const asked: string[] = []
   const server = createServer(tlsOf(certificate), (request, response) => {
@@ -70,7 +73,12 @@ export async function startAttestedProvider(
       mode = next
     },
     async changeKey() {
+      other = certificate
       certificate = await issue()
+      server.setSecureContext(tlsOf(certificate))
+    },
+    swapKey() {
+      ;[certificate, other] = [other, certificate]
       server.setSecureContext(tlsOf(certificate))
     },
     async stop() {

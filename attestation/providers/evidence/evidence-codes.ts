@@ -4,7 +4,8 @@ import { orRefuse, ProviderEvidenceError } from '../provider-error.ts'
 export const EVIDENCE_CHECKS = {
   'evidence document': 'the bytes are a provider evidence',
   provider: 'the evidence is of the kind and the origin that the policy names',
-  'block nonce': 'the nonce is made of a block and the origin, so the evidence is not older',
+  'block nonce':
+    'the answer is for a nonce that is made of a block and the origin, so it is not older',
   age: 'the gateway says that it fetched the evidence in the accepted time',
   answer: "the provider's answer has the form of its kind",
   challenge: 'the answer is for the nonce',

@@ -9,7 +9,13 @@ import { findAnswer } from './find-answer.ts'
 import { type ApplicationEvidence, judgeApplication } from './judge-application.ts'
 import { jsonBytesOf, readCompose, readConfigDocument } from './judge-dstack.ts'
 import { judgeGpus } from './judge-gpus.ts'
-import { type BoundKey, type Judging, type KindFacts, UNKNOWN_WEIGHTS } from './judging.ts'
+import {
+  type BoundKey,
+  earliestOf,
+  type Judging,
+  type KindFacts,
+  UNKNOWN_WEIGHTS,
+} from './judging.ts'
 import { readKeptCollateral } from './kept-collateral.ts'
 import { checkWeights } from './model-weights.ts'
 
@@ -45,11 +51,11 @@ export async function judgeAci(judging: Judging): Promise<KindFacts> {
       ? blockedBy('key binding')
       : established(true, 'the report data is of keyset and nonce'),
   )
-  const gpus = await judgeGpus(judging, { read: () => [], tie: '' })
+  const keysEndMs = answer && facts.tlsKeys.length > 0 ? answer.notAfter * 1000 : null
+  const endsAtMs = earliestOf(facts.endsAtMs, keysEndMs)
+  const gpus = await judgeGpus(judging, { read: () => [], tie: '', endsAtMs })
   await checkWeights(judging, UNKNOWN_WEIGHTS)
-  const ends = answer && facts.tlsKeys.length > 0 ? answer.notAfter * 1000 : null
-  const endsAtMs = ends === null ? facts.endsAtMs : Math.min(ends, facts.endsAtMs ?? ends)
-  return { ...facts, gpus, endsAtMs }
+  return { ...facts, ...gpus }
 }
 
 const { arrayOf, countOf, hexOf, invalid, textOf } = formsOf('answer_malformed')

@@ -45,10 +45,11 @@ export async function judgeDstack(judging: Judging): Promise<KindFacts> {
   const gpus = await judgeGpus(judging, {
     read: () => readDevices(answer?.devices ?? []),
     tie: 'only the nonce ties them to the machine',
+    endsAtMs: facts.endsAtMs,
   })
   const model = modelOf(answer)
   await checkWeights(judging, model)
-  return { ...facts, model, gpus }
+  return { ...facts, model, ...gpus }
 }
 
 const { invalid, objectOf, textOf } = formsOf('answer_malformed')

@@ -5,7 +5,7 @@ import { type GpuEvidence, verifyGpuEvidence } from '../nvidia/verify-gpu-eviden
 import { established, requireChecks, waived } from '../provider-checks.ts'
 import { ProviderEvidenceError } from '../provider-error.ts'
 import { parsedAs, refuseEvidence } from './evidence-codes.ts'
-import type { Judging } from './judging.ts'
+import { earliestOf, type Judging, type KindFacts } from './judging.ts'
 
 /** Twice the devices of one machine, which has eight GPUs and four switches. */
 const DEVICES_MAX = 24
@@ -27,13 +27,22 @@ export function readDevices(json: Json | undefined): readonly GpuEvidence[] {
 
 /**
  * Makes the check "GPU": every device signed evidence for the nonce. Returns the names of the
- * devices. `tie` describes, for people, what links the devices to the machine.
+ * devices, and the earlier of their end and `endsAtMs`, the end of the other evidence. `tie`
+ * describes, for people, what links the devices to the machine.
  */
 export async function judgeGpus(
   { evidence: { nonce }, terms, checks, at, add }: Judging,
-  { read, tie }: { readonly read: () => readonly GpuEvidence[]; readonly tie: string },
-): Promise<readonly string[]> {
-  const names = await checks.make('GPU', async () => {
+  {
+    read,
+    tie,
+    endsAtMs,
+  }: {
+    readonly read: () => readonly GpuEvidence[]
+    readonly tie: string
+    readonly endsAtMs: number | null
+  },
+): Promise<Pick<KindFacts, 'gpus' | 'endsAtMs'>> {
+  const devices = await checks.make('GPU', async () => {
     const devices = read()
     const isRequired = terms.gpu === 'required'
     if (devices.length === 0 && !isRequired) return waived('the answer has no evidence of GPUs')
@@ -48,10 +57,14 @@ export async function judgeGpus(
     const own = new Set(facts.map(({ certificateSha256 }) => encodeHex(certificateSha256)))
     if (own.size < facts.length)
       throw refuseEvidence('gpu_repeated', 'expected evidence of each device once')
-    const found = facts.map(({ device }) => device)
-    return established(found, `${found.join(', ')}: genuine, firmware unknown; ${tie}`)
+    const names = facts.map(({ device }) => device)
+    return established(facts, `${names.join(', ')}: genuine, firmware unknown; ${tie}`)
   })
-  return names ?? []
+  const ends = (devices ?? []).map((device) => device.endsAtMs)
+  return {
+    gpus: (devices ?? []).map(({ device }) => device),
+    endsAtMs: earliestOf(endsAtMs, ...ends),
+  }
 }
 
 function requireDevice(checks: Parameters<typeof requireChecks>[0]): void {

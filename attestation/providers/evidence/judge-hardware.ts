@@ -24,7 +24,7 @@ export type HardwareFacts = {
   readonly measurements: Readonly<Record<string, string>>
   /** Null if a check of the TCB did not pass. */
   readonly tcb: ProviderTcb | null
-  /** The end of the collateral's validity, Unix milliseconds. Null if there is no end. */
+  /** The end of the evidence's and the collateral's validity, Unix milliseconds. Null: no end. */
   readonly endsAtMs: number | null
   /** Null for SEV-SNP. */
   readonly body: TdxBody | null

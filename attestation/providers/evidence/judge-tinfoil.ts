@@ -84,6 +84,7 @@ export async function judgeTinfoil(judging: Judging): Promise<KindFacts> {
   const gpus = await judgeGpus(judging, {
     read: () => document?.readDevices() ?? [],
     tie: 'the report data has their evidence',
+    endsAtMs: judged?.facts?.endsAtMs ?? null,
   })
   const isAnyFirmware = document?.hardware.tee === 'TDX' && terms.tdx?.platforms === 'any'
   const model = build.facts === null ? UNPROVEN : modelOf(build.facts, terms.code, isAnyFirmware)
@@ -95,7 +96,7 @@ export async function judgeTinfoil(judging: Judging): Promise<KindFacts> {
     encryptionKey: keys?.hpke ?? null,
     code,
     model: code ? model : UNPROVEN,
-    gpus,
+    ...gpus,
   }
 }
 

@@ -106,6 +106,12 @@ export function hardwareFactsOf(
   return { ...NO_KIND_FACTS, tee, tcb, measurements, endsAtMs, isDebugOff }
 }
 
+/** Returns the earliest end of validity. Null: no end. */
+export function earliestOf(...ends: readonly (number | null)[]): number | null {
+  const known = ends.filter((end) => end !== null)
+  return known.length === 0 ? null : Math.min(...known)
+}
+
 /** Finds the first check of `names` that did not pass and is not waived. */
 export function findOpen(
   checks: readonly ProviderCheck[],

@@ -21,7 +21,7 @@ import { judgeAci } from './judge-aci.ts'
 import { judgeDstack } from './judge-dstack.ts'
 import { judgeNitro } from './judge-nitro.ts'
 import { judgeTinfoil } from './judge-tinfoil.ts'
-import { type Judging, type KindFacts, NO_KIND_FACTS } from './judging.ts'
+import { findOpen, type Judging, type KindFacts, NO_KIND_FACTS } from './judging.ts'
 import { isParsedPolicy } from './mark-parsed.ts'
 import { NO_PROVIDER_POLICY, type ProviderPolicy } from './provider-policy.ts'
 
@@ -32,7 +32,7 @@ export type ProviderFacts = KindFacts & {
   readonly origin: string
   /** Unix milliseconds, as the collecting gateway states. */
   readonly fetchedAtMs: number
-  /** The evidence is not older than this block. Null if the nonce is random. */
+  /** The evidence is not older than this block. Null unless the check "block nonce" passed. */
   readonly block: NonceBlock | null
   /** True if the policy replaces built-in roots. Such evidence is for development. */
   readonly hasReplacedRoots: boolean
@@ -82,9 +82,6 @@ export async function verifyProviderEvidence(
   const isAccepted = await make('provider', () =>
     evidence ? checkProvider(evidence, policy) : blockedBy('evidence document'),
   )
-  await make('block nonce', () =>
-    evidence ? checkBlock(evidence, terms.needsBlock) : blockedBy('evidence document'),
-  )
   await make('age', () =>
     evidence
       ? checkAge(evidence, { atMs, maxAgeMs: terms.maxAgeMs })
@@ -103,9 +100,14 @@ export async function verifyProviderEvidence(
         },
       })
     : await leaveOpen(checks)
+  const block = await make('block nonce', () =>
+    evidence
+      ? checkBlock(evidence, terms.needsBlock, checks.list())
+      : blockedBy('evidence document'),
+  )
   const all = [...checks.list(), ...parts]
   if (evidence === null) return { facts: null, checks: all }
-  const { kind, origin, fetchedAtMs, block } = evidence
+  const { kind, origin, fetchedAtMs } = evidence
   const hasReplacedRoots = terms.roots.isReplaced
   return {
     facts: { ...facts, digest, kind, origin, fetchedAtMs, block, hasReplacedRoots },
@@ -146,14 +148,28 @@ function checkProvider({ kind, origin }: ProviderEvidence, policy: ProviderPolic
   return established(true, `${kind} at ${origin}`)
 }
 
-function checkBlock({ nonce, origin, block }: ProviderEvidence, needsBlock: boolean) {
+/**
+ * Depends on "challenge" and on "key binding", because a nonce shows an age only if the hardware
+ * signed it. The nonce in version 3 of Tinfoil's document is signed only with its keys.
+ */
+function checkBlock(
+  { nonce, origin, block }: ProviderEvidence,
+  needsBlock: boolean,
+  checks: readonly ProviderCheck<EvidenceCheckName>[],
+) {
   if (block === null && needsBlock)
     throw refuseEvidence('block_missing', 'expected a nonce that is made of a block')
   if (block === null) return waived('the nonce is random: only the collector knows that it is new')
   if (!equalBytes(nonce, providerNonce(block.hash, origin)))
     throw refuseEvidence('block_nonce_mismatch', 'expected the SHA-256 of block hash and origin')
+  const hasNoNonce = checks.some(({ name, isWaived }) => name === 'challenge' && isWaived)
+  if (hasNoNonce && needsBlock)
+    throw refuseEvidence('block_missing', 'expected an answer that has the nonce')
+  if (hasNoNonce) return waived('the answer does not have the nonce: no block shows its age')
+  const open = findOpen(checks, ['challenge', 'key binding'])
+  if (open) return blockedBy(open.name)
   const detail = `not older than block ${block.number} of chain ${block.chainId}`
-  return established(true, `${detail}, which was not looked up`)
+  return established(block, `${detail}, which was not looked up`)
 }
 
 function checkAge(

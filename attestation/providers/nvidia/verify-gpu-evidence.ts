@@ -39,6 +39,8 @@ type GpuFacts = Omit<SpdmEvidence, 'signed' | 'signature'> & {
   readonly isSwitch: boolean
   /** SHA-256 of the leaf. Each device has its own leaf. */
   readonly certificateSha256: Uint8Array
+  /** The earliest end of validity of the certificates, Unix milliseconds. */
+  readonly endsAtMs: number
 }
 
 /** `facts` is null unless chain and signature are valid. */
@@ -96,10 +98,10 @@ export async function verifyGpuEvidence(
     if (decoded === null) return blockedBy('evidence layout')
     if (chain === null) return blockedBy('device chain')
     await verifySignature(decoded, chain.leafKey)
-    return established({ ...decoded, leaf: chain.leaf })
+    return established({ ...decoded, chain })
   })
   await make('firmware id', () =>
-    signed ? checkFirmwareId(signed, signed.leaf) : blockedBy('evidence signature'),
+    signed ? checkFirmwareId(signed, signed.chain.leaf) : blockedBy('evidence signature'),
   )
   await make('reference values', () =>
     waived("without NVIDIA's reference values: a genuine device, its firmware unknown"),
@@ -107,6 +109,8 @@ export async function verifyGpuEvidence(
   await make('device revocation', () => waived('NVIDIA answers that online alone (OCSP)'))
   return { facts: signed === null ? null : factsOf(signed), checks: list() }
 }
+
+type DeviceChain = Awaited<ReturnType<typeof verifyProviderChain>>
 
 function resolvePolicy(given: GpuPolicy): Required<GpuPolicy> {
   const { nonce, roots = [NVIDIA_ROOT_SHA256] } = optionsOf(given, OPTIONS, 'the policy of a GPU')
@@ -155,12 +159,16 @@ function isOfSwitch({ commonName }: Certificate['subject']): boolean {
   return commonName?.startsWith('LS_') === true
 }
 
-function factsOf({ leaf, ...decoded }: SpdmEvidence & { readonly leaf: Certificate }): GpuFacts {
+function factsOf({
+  chain: { leaf, certificates },
+  ...decoded
+}: SpdmEvidence & { readonly chain: DeviceChain }): GpuFacts {
   const { signed: _signed, signature: _signature, ...fields } = decoded
   return {
     ...fields,
     device: leaf.subject.commonName ?? leaf.subject.text,
     isSwitch: isOfSwitch(leaf.subject),
     certificateSha256: leaf.sha256,
+    endsAtMs: Math.min(...certificates.map(({ notAfterMs }) => notAfterMs)),
   }
 }

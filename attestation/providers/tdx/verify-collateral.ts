@@ -50,7 +50,8 @@ export async function readIntelLists(
 
 /**
  * Refuses a revoked certificate in the PCK chain or in `others`, which are chains (root first) with
- * the same root. Returns the period in which both lists are valid. Throws ProviderEvidenceError.
+ * the same root. Returns the period in which both lists and all these certificates are valid.
+ * Throws ProviderEvidenceError.
  */
 export async function checkIntelLists(
   { root, authority }: IntelLists,
@@ -66,9 +67,18 @@ export async function checkIntelLists(
 ): Promise<ForceWindow> {
   await checkProviderLists(certificates, { lists: [root, authority], atMs })
   for (const chain of others) await checkProviderLists(chain, { lists: [root], atMs })
+  const all = [certificates, ...others].flat()
   return {
-    fromMs: Math.max(root.thisUpdateMs, authority.thisUpdateMs),
-    toMs: Math.min(root.nextUpdateMs, authority.nextUpdateMs),
+    fromMs: Math.max(
+      root.thisUpdateMs,
+      authority.thisUpdateMs,
+      ...all.map(({ notBeforeMs }) => notBeforeMs),
+    ),
+    toMs: Math.min(
+      root.nextUpdateMs,
+      authority.nextUpdateMs,
+      ...all.map(({ notAfterMs }) => notAfterMs),
+    ),
   }
 }
 

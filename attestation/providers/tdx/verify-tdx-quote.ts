@@ -73,7 +73,7 @@ export type TdxFacts = {
   readonly pceId: string
   readonly ppid: string
   readonly tcb: TdxTcb | null
-  /** The period in which all collateral is valid. */
+  /** The period in which all collateral and all certificates are valid. */
   readonly window: ForceWindow | null
   /** Index in the `measurements` of the policy. */
   readonly matchedSet: number | null

@@ -17,7 +17,7 @@ import {
   type TestAuthority,
   type TestCertificate,
 } from '../../support/certificates.ts'
-import { send, wholeAnswer } from '../../support/hostile-answers.ts'
+import { EVENT_STREAM_HEAD, send, wholeAnswer } from '../../support/hostile-answers.ts'
 import {
   type HostileProvider,
   type Step,
@@ -54,13 +54,14 @@ async function startProvider(
   return provider
 }
 
-async function ask(
+/** Returns the answer's head, with the unread body. */
+async function askHead(
   transport: Transport,
   origin: string,
   cancel = new AbortController(),
 ): Promise<ProviderAnswer> {
   const provider = { name: 'p', origin, path: '/chat', models: [] }
-  const answer = await transport.send({
+  return await transport.send({
     provider,
     endpoint: provider,
     headers: {},
@@ -71,6 +72,10 @@ async function ask(
     cancel,
     onConnected: () => undefined,
   })
+}
+
+async function ask(...call: Parameters<typeof askHead>): Promise<ProviderAnswer> {
+  const answer = await askHead(...call)
   answer.body.resume()
   await new Promise((resolve) => answer.body.once('end', resolve))
   return answer
@@ -127,6 +132,30 @@ describe('over TLS', () => {
     const second = await ask(transport, provider.origin)
     expect(second.tls).toEqual(first.tls)
     expect(provider.requests).toHaveLength(2)
+  })
+
+  it.each<[string, number, string]>([
+    ['a byte', 200, '!'],
+    ['a second answer', 200, Buffer.from(wholeAnswer({ body: '{}' })).toString()],
+    ['a byte', 503, '!'],
+  ])(
+    'an answer with %s after its end, status %i, has its status, its body and its key',
+    async (_, status, more) => {
+      const bytes = Buffer.concat([wholeAnswer({ status, body: '{}' }), Buffer.from(more)])
+      const provider = await startProvider(certificate, () => [send(bytes)])
+      const answer = await askHead(makeTransport(), provider.origin)
+      expect(answer.status).toBe(status)
+      expect(answer.tls?.subject).toBe('CN=127.0.0.1')
+      expect(Buffer.concat(await answer.body.toArray()).toString()).toBe('{}')
+    },
+  )
+
+  it('a body that cannot be read breaks after the head and its key were given', async () => {
+    const bytes = Buffer.concat([EVENT_STREAM_HEAD, Buffer.from('ZZ\r\n')])
+    const provider = await startProvider(certificate, () => [send(bytes)])
+    const answer = await askHead(makeTransport(), provider.origin)
+    expect(answer.tls?.subject).toBe('CN=127.0.0.1')
+    await expect(answer.body.toArray()).rejects.toThrow()
   })
 
   it.each<[string, () => Promise<TestCertificate>]>([

@@ -51,6 +51,7 @@ function collect(
     readonly kind?: CollectedProvider['kind']
     readonly isChainDown?: boolean
     readonly keyLookMs?: number
+    readonly onNewKey?: () => void
   } = {},
 ) {
   const { intervalMs = HOUR_MS, timeoutMs = 5_000, kind = 'tinfoil', isChainDown = false } = more
@@ -82,7 +83,10 @@ function collect(
       return BLOCK
     },
     onCollected: ({ outcome }) => outcomes.push(outcome),
-    onNewKey: (name) => newKeys.push(name),
+    onNewKey: (name) => {
+      newKeys.push(name)
+      more.onNewKey?.()
+    },
     now: () => MADE_AT.getTime() + performance.now() - started,
     log: createLogger({
       level: 'debug',
@@ -158,6 +162,27 @@ describe('the collector', () => {
     await expect.poll(() => outcomes, settled).toEqual(['collected', 'collected'])
     expect(newKeys).toEqual(['tee'])
     expect(await stage.store.findNewest(subject)).toMatchObject({ keys: [stage.server.key()] })
+  })
+
+  it('a new key gets its evidence although the hurried collection met another machine', async () => {
+    const stage = await openStage()
+    const { server, store } = stage
+    const first = server.key()
+    const { outcomes, newKeys, subject } = collect(stage, {
+      keyLookMs: 20,
+      onNewKey: () => server.swapKey(),
+    })
+    await expect.poll(() => outcomes, settled).toEqual(['collected'])
+    await server.changeKey()
+    await expect.poll(() => outcomes, settled).toEqual(['collected', 'collected'])
+    expect(await store.findNewest(subject)).toMatchObject({ keys: [first] })
+    server.swapKey()
+    await expect
+      .poll(() => store.findNewest(subject), settled)
+      .toMatchObject({
+        keys: [server.key()],
+      })
+    expect(newKeys).toEqual(['tee'])
   })
 
   it('a changed key is counted once, and both keys stay on record', async () => {
@@ -296,7 +321,7 @@ describe('the collector', () => {
     }
     const collector = createEvidenceCollector({
       providers: () => [provider],
-      evidence: { save: away, recordKey: away },
+      evidence: { save: away, recordKey: away, isEvidenceDue: away },
       turns: {
         takeTurn: async () => asked++ % 2 || (await away()),
         settleTurn: away,

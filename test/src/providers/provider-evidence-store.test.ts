@@ -10,7 +10,7 @@ import {
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 
 const ORIGIN = 'https://tee.example'
-const [A = '', B = '', C = ''] = ['a1', 'b2', 'c3'].map((byte) => byte.repeat(32))
+const [A = '', B = '', C = '', D = ''] = ['a1', 'b2', 'c3', 'd4'].map((byte) => byte.repeat(32))
 const BLOCK = { chainId: 1, number: 17, hash: new Uint8Array(32).fill(0xb1) }
 const turn = { origin: ORIGIN, kind: 'tinfoil', limitMs: 60_000, laterMaxMs: 3_600_000 } as const
 
@@ -90,6 +90,28 @@ describe.each(DATABASE_KINDS)('provider evidence on %s', (kind) => {
       { spkiSha256: B, firstSeenMs: 30, lastSeenMs: 30 },
       { spkiSha256: A, firstSeenMs: 10, lastSeenMs: 25 },
     ])
+  })
+
+  it('evidence is due for a seen key that no document states, after a pause that grows', async () => {
+    const isDue = async (
+      spkiSha256: string,
+      atMs: number,
+      [pauseMinMs, pauseMaxMs]: [number, number],
+    ) => {
+      await store.recordKey({ origin: ORIGIN, spkiSha256, atMs })
+      return await store.isEvidenceDue({ origin: ORIGIN, spkiSha256, pauseMinMs, pauseMaxMs })
+    }
+    // C is first seen 900 ms before the newest document.
+    expect(await isDue(C, 2_100, [0, 0])).toBe(false)
+    expect(await isDue(C, 3_899, [100, 10_000])).toBe(false)
+    expect(await isDue(C, 3_899, [100, 899])).toBe(true)
+    expect(await isDue(C, 3_900, [100, 10_000])).toBe(true)
+    expect(await isDue(C, 4_999, [2_000, 10_000])).toBe(false)
+    expect(await isDue(C, 5_000, [2_000, 10_000])).toBe(true)
+    // D is first seen after the newest document.
+    expect(await isDue(D, 9_000, [100, 10_000])).toBe(false)
+    expect(await isDue(D, 9_100, [100, 10_000])).toBe(true)
+    expect(await isDue(A, 9_000_000, [100, 10_000])).toBe(false)
   })
 
   it('one of many simultaneous gateways takes a turn, and again when it is due', async () => {

@@ -17,7 +17,7 @@ import {
   predicateOfBuild,
   tlsKeyItem,
 } from '../../../src/local/tee/tinfoil-answer.ts'
-import { toPem } from '../nitro-builder/certificate-builder.ts'
+import { toPem, validityOf } from '../nitro-builder/certificate-builder.ts'
 import { MADE_AT } from '../nitro-builder/development-pki.ts'
 import { buildDocument, PCR_VALUES, standardChain } from '../nitro-builder/document-builder.ts'
 import {
@@ -30,7 +30,7 @@ import {
   STANDARD_EVENTS,
   sha,
 } from './dstack-builder.ts'
-import { buildGpu } from './gpu-builder.ts'
+import { buildGpu, type GpuChange } from './gpu-builder.ts'
 import { DEVELOPMENT_INTEL_ROOT } from './intel-pki.ts'
 import {
   buildSigstoreBundle,
@@ -336,13 +336,23 @@ export function intelAnswers(collateral: TdxCollateral): readonly KeptResponse[]
 
 /** A switch below the GPU's root, as an item of version 3. */
 export function switchItem() {
-  const device = 'LS_10 A01 FSP FMC LF'
-  const { evidence, certificates } = buildGpu({ evidence: forNonce, device }).evidence
+  const item = gpuItem(deviceOf({ device: 'LS_10 A01 FSP FMC LF' }))
+  return { ...item, id: 'switch-0', kind: 'nvswitch' }
+}
+
+/** A GPU whose certificate ends at this time. */
+export function gpuItemUntil(end: Date) {
+  return gpuItem(deviceOf({ certificates: { 4: { validity: validityOf(MADE_AT, end) } } }))
+}
+
+/** A device under the root that the policy trusts. */
+function deviceOf(change: GpuChange) {
+  const { evidence, certificates } = buildGpu({ evidence: forNonce, ...change }).evidence
   const [below, root] = [certificates, gpu.evidence.certificates].map((pem) =>
     pem.split(/(?=-----BEGIN)/),
   )
   const chain = [...(below?.slice(0, -1) ?? []), root?.at(-1)].join('')
-  return { ...gpuItem({ evidence, certificates: chain }), id: 'switch-0', kind: 'nvswitch' }
+  return { evidence, certificates: chain }
 }
 
 /** A GPU that signed evidence for the nonce, as an item of version 3. */

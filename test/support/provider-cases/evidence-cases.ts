@@ -59,6 +59,12 @@ export const evidenceRefusals: readonly EvidenceRefusal[] = [
     changes: { evidence: { block: null }, policy: { needs_block: true } },
   },
   {
+    code: 'block_missing',
+    name: 'an answer without a nonce where a block is needed',
+    kind: 'tinfoil v2',
+    changes: { policy: { needs_block: true } },
+  },
+  {
     code: 'block_nonce_mismatch',
     name: 'a nonce of another block',
     kind: 'nitro',

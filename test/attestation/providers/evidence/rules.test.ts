@@ -16,12 +16,16 @@ import {
   parseProviderPolicy,
 } from '../../../../attestation/providers/evidence/provider-policy.ts'
 import { verifyProviderEvidence } from '../../../../attestation/providers/evidence/verify-provider-evidence.ts'
-import { requireChecks } from '../../../../attestation/providers/provider-checks.ts'
+import {
+  type ProviderCheck,
+  requireChecks,
+} from '../../../../attestation/providers/provider-checks.ts'
 import { ProviderEvidenceError } from '../../../../attestation/providers/provider-error.ts'
 import { MADE_AT } from '../../../support/nitro-builder/development-pki.ts'
 import {
   BLOCK_HASH,
   buildProviderEvidence,
+  gpuItemUntil,
   HPKE_KEY,
   MODEL_CONFIG,
   ORIGIN,
@@ -33,6 +37,8 @@ import {
   evidenceAcceptances,
   evidenceRefusals,
 } from '../../../support/provider-cases/evidence-cases.ts'
+
+const NONCE_HEX = Buffer.from(providerNonce(BLOCK_HASH, ORIGIN)).toString('hex')
 
 function policyFrom(file: object): ProviderPolicy {
   return parseProviderPolicy(Buffer.from(JSON.stringify(file)))
@@ -85,6 +91,52 @@ describe('a rule', () => {
       )
       expect(codes.match(/`(\w+)`/g)?.map((code) => code.slice(1, -1)) ?? [], name).toEqual(own)
     }
+  })
+})
+
+describe('the block of an evidence', () => {
+  const blockOf = (checks: readonly ProviderCheck[]) =>
+    checks.find(({ name }) => name === 'block nonce')
+
+  it.each(['tinfoil v3 SNP', 'tinfoil v3 TDX', 'dstack', 'aci', 'nitro'] as const)(
+    'evidence of %s whose hardware signed the nonce shows its block',
+    async (kind) => {
+      const { evidence, policy } = buildProviderEvidence(kind, { policy: { needs_block: true } })
+      const { facts, checks } = await judge(evidence, policy)
+      requireChecks(checks)
+      expect(blockOf(checks)).toMatchObject({ outcome: 'passed' })
+      expect(facts?.block).toEqual({ chainId: 1, number: 17, hash: BLOCK_HASH })
+    },
+  )
+
+  it('an answer without a nonce is accepted by a policy that accepts it, and shows no block', async () => {
+    const { evidence, policy } = buildProviderEvidence('tinfoil v2')
+    const { facts, checks } = await judge(evidence, policy)
+    requireChecks(checks)
+    expect(blockOf(checks)).toMatchObject({ outcome: 'not checked', isWaived: true })
+    expect(facts?.block).toBeNull()
+  })
+
+  it('an answer without a nonce shows no block under no policy', async () => {
+    const { evidence } = buildProviderEvidence('tinfoil v2')
+    const bytes = writeProviderEvidence(evidence)
+    const { facts, checks } = await verifyProviderEvidence(bytes, null, MADE_AT)
+    expect(blockOf(checks)).toMatchObject({ outcome: 'not checked', isWaived: false })
+    expect(facts?.block).toBeNull()
+  })
+
+  it('a nonce that the document states and the hardware did not sign shows no block', async () => {
+    const { evidence, policy } = buildProviderEvidence('tinfoil v3 TDX', {
+      nonce: providerNonce(new Uint8Array(32).fill(9), ORIGIN),
+      answer: (answer) => Object.assign(answer.challenge, { nonce: NONCE_HEX }),
+      evidence: { nonce: providerNonce(BLOCK_HASH, ORIGIN) },
+    })
+    const { facts, checks } = await judge(evidence, policy)
+    const outcomes = checks.map(({ name, outcome }) => [name, outcome])
+    expect(outcomes).toContainEqual(['challenge', 'passed'])
+    expect(outcomes).toContainEqual(['key binding', 'failed'])
+    expect(outcomes).toContainEqual(['block nonce', 'not checked'])
+    expect(facts?.block).toBeNull()
   })
 })
 
@@ -157,6 +209,16 @@ describe('the end of an evidence', () => {
       expect(() => requireChecks(checks)).toThrow(ProviderEvidenceError)
     },
   )
+
+  it('evidence ends with the certificate of its GPU, if that is the first of its parts to end', async () => {
+    const end = new Date(MADE_AT.getTime() + 60_000)
+    const { evidence, policy } = buildProviderEvidence('tinfoil v3 SNP', {
+      bound: ({ devices }) => devices.splice(0, 1, gpuItemUntil(end)),
+    })
+    const { facts, checks } = await judge(evidence, policy)
+    requireChecks(checks)
+    expect(facts?.endsAtMs).toBe(end.getTime())
+  })
 })
 
 describe('the code of a provider', () => {

@@ -5,6 +5,7 @@ import { ProviderEvidenceError } from '../../../../attestation/providers/provide
 import { TDX_CHECKS, TDX_CODES } from '../../../../attestation/providers/tdx/tdx-codes.ts'
 import type { TdxPolicy } from '../../../../attestation/providers/tdx/tdx-policy.ts'
 import { verifyTdxQuote } from '../../../../attestation/providers/tdx/verify-tdx-quote.ts'
+import { validityOf } from '../../../support/nitro-builder/certificate-builder.ts'
 import { MADE_AT } from '../../../support/nitro-builder/development-pki.ts'
 import { buildTdxEvidence, TDX_POLICY } from '../../../support/provider-builder/tdx-builder.ts'
 import { listRuleRows } from '../../../support/provider-cases/list-rule-rows.ts'
@@ -72,6 +73,22 @@ describe('a message', () => {
       'expected a platform of a TCB level: the lowest needs TDX component 2 of 7, got 6',
     )
   })
+})
+
+describe('the window of evidence', () => {
+  it.each(['pck', 'platformCa', 'tcbSigning'] as const)(
+    'the window is within the validity of the certificate %s',
+    async (name) => {
+      const from = new Date(MADE_AT.getTime() - 60_000)
+      const to = new Date(MADE_AT.getTime() + 60_000)
+      const evidence = buildTdxEvidence({
+        certificates: { [name]: { validity: validityOf(from, to) } },
+      })
+      const { facts, checks } = await verifyTdxQuote(evidence, TDX_POLICY, MADE_AT)
+      requireChecks(checks)
+      expect(facts?.window).toEqual({ fromMs: from.getTime(), toMs: to.getTime() })
+    },
+  )
 })
 
 describe('rules.md', () => {

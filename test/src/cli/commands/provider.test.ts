@@ -217,6 +217,12 @@ describe('affidavit provider', () => {
     })
   })
 
+  it('a gateway that lists more evidence than is read at once is refused, with the option to give', async () => {
+    const [entry] = JSON.parse(served.get('/v1/providers')?.toString() ?? '').data
+    served.set('/v1/providers', JSON.stringify({ data: Array(65).fill(entry) }))
+    await expect(run('provider', gateway)).rejects.toThrow('give --provider')
+  })
+
   it('a gateway that gives another document than that of the digest is refused', async () => {
     const path = `/v1/providers/evidence/${digestOf(tdx.bytes)}`
     served.set(path, dstack.bytes)
@@ -226,7 +232,10 @@ describe('affidavit provider', () => {
 
   it.each([
     ['no list', '{}'],
-    ['a list without end', JSON.stringify({ data: Array(65).fill({ id: 'a', origin: 'b' }) })],
+    [
+      'a list without end',
+      JSON.stringify({ data: Array(2_049).fill({ id: 'a', origin: 'b', evidence: null }) }),
+    ],
     [
       'a digest that is a path',
       JSON.stringify({ data: [{ id: 'a', origin: 'b', evidence: { digest: '../keys' } }] }),
