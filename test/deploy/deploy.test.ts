@@ -138,6 +138,14 @@ describe('container images', () => {
     expect(read('deploy/gateway/compose.yaml')).toMatch(/image: \$\{POSTGRES_IMAGE:\?/)
   })
 
+  it('the volume of the database is where its variable says, outside the volumes of all images', () => {
+    const { environment, volumes } = parse(read('deploy/gateway/compose.yaml')).services.database
+    // From 18 on, the image refuses a volume at /var/lib/postgresql/data. Earlier images place an
+    // anonymous volume there, which hides that part of a volume at /var/lib/postgresql.
+    expect(environment.PGDATA).not.toMatch(/^\/var\/lib\/postgresql/)
+    expect(volumes).toEqual([`database:${environment.PGDATA}`])
+  })
+
   it('the image takes every folder that the gateway runs from', () => {
     const copied = read('deploy/gateway/Dockerfile').match(/(?<=^COPY )\S+(?= \S+$)/gm)
     const allowed = read('deploy/gateway/Dockerfile.dockerignore').match(/(?<=^!).*$/gm)
