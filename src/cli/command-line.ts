@@ -28,7 +28,7 @@ export function createCommandLine({ name, description, commands }: Scope): Comma
     .addHelpText(
       'after',
       '\nExit codes: 0 done, 1 the command or a check failed, 2 wrong usage, 3 not decided: a ' +
-        'file or service cannot be reached.',
+        'file or service cannot be reached (a command can differ: see its help).',
     )
   for (const [heading, group] of Object.entries(commands)) {
     program.commandsGroup(heading)

@@ -67,7 +67,7 @@ function refusalOf(words: readonly string[], rest: readonly string[]): string | 
   }
 }
 
-/** A default as the help shows it. Undefined if the option has none. */
+/** A default as the help shows it. Undefined without a default. */
 function shownDefault({ defaultValue, defaultValueDescription }: Option): string | undefined {
   if (defaultValue === undefined || typeof defaultValue === 'string') return defaultValue
   return defaultValueDescription ?? JSON.stringify(defaultValue)
@@ -154,6 +154,14 @@ describe('the commands', () => {
       expect.stringContaining('there is no command keys make'),
     ])
     expect(one.stdout).toMatch(/\nExamples:\n( {2}affidavit verify .*\n)+$/)
+  })
+
+  it('an audit without its file of expectations gives 3, as its help says', async () => {
+    const audit = ['audit', 'https://gateway.invalid', '--expect', join(README, 'missing.json')]
+    expect((await runCommand(...audit)).code).toBe(3)
+    expect((await runCommand('help', 'audit')).stdout).toMatch(
+      /did not answer .*, 2 usage, 3 a file/,
+    )
   })
 
   it('the commands are those of the README, each with a line that tells what it does', async () => {
