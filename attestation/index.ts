@@ -201,6 +201,12 @@ export {
   verifyReleaseList,
 } from './release/verify-release.ts'
 export {
+  type Expectations,
+  ExpectationsError,
+  type ExpectationsFile,
+  readExpectationsFile,
+} from './report/expectations.ts'
+export {
   parseSavedProof,
   SAVED_PROOF_FORMAT,
   type SavedProof,

@@ -1,4 +1,4 @@
-import { Command, CommanderError } from 'commander'
+import { Command, CommanderError, Help, type Option } from 'commander'
 import { printable } from '../../attestation/report/printable.ts'
 import { ConfigurationError } from '../runtime/read-settings.ts'
 import { VERSION } from '../runtime/version.ts'
@@ -24,10 +24,11 @@ export function createCommandLine({ name, description, commands }: Scope): Comma
     .version(VERSION, '--version', 'print the version')
     .helpCommand(false)
     .showHelpAfterError('(see --help)')
+    .configureHelp({ optionDescription: describeOption })
     .addHelpText(
       'after',
       '\nExit codes: 0 done, 1 the command or a check failed, 2 wrong usage, 3 not decided: a ' +
-        'file or service cannot be reached.',
+        'file or service cannot be reached (a command can differ: see its help).',
     )
   for (const [heading, group] of Object.entries(commands)) {
     program.commandsGroup(heading)
@@ -36,6 +37,12 @@ export function createCommandLine({ name, description, commands }: Scope): Comma
   registerHelp(program)
   addExamples(program)
   return program
+}
+
+/** Commander itself lists a required option like any other. */
+function describeOption(option: Option): string {
+  const text = new Help().optionDescription(option)
+  return option.mandatory ? `${text} (required)` : text
 }
 
 /** `help` accepts a command name with several words, such as `keys create`. */

@@ -57,11 +57,10 @@ export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>
     'releases.json measurements.json --key release.key.pem --release-key 3b6a27bc…': '',
   },
   'release list end': {
-    'releases.json measurements.json --key release.key.pem --release-key 3b6a27bc… --at now': '',
+    'releases.json 1.4.0 --key release.key.pem --release-key 3b6a27bc… --at now': '',
   },
   'release list revoke': {
-    'releases.json measurements.json --key release.key.pem --release-key 3b6a27bc… --reason "…"':
-      '',
+    'releases.json 1.4.0 --key release.key.pem --release-key 3b6a27bc… --reason "…"': '',
   },
   'release list renew': {
     'releases.json --key new.key.pem --release-key 3b6a27bc…': 'change who signs',
@@ -85,8 +84,11 @@ export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>
   budgets: { '--account acme': 'what is used and left' },
   'admin-log': { '--since 2027-01-01 --kind key.create': 'who made keys', '--check': '' },
   usage: { '--from 2027-01-01 --to 2027-02-01 --by account --csv': 'a month, for an invoice' },
-  erase: { 'HASH --reason "asked by the customer"': 'one completion', '--account acme': 'all' },
-  'content key': { '': 'a line for CONTENT_KEYS_FILE' },
+  erase: {
+    'HASH --reason "asked by the customer"': 'one completion',
+    '--account acme --reason "asked by the customer"': 'all of an account',
+  },
+  'content key': { '': 'a line for CONTENT_KEY_FILE' },
   'content keys': { '': '' },
   'content encrypt': { '': 'encrypt with the newest key what another key encrypted' },
   'enclaves list': { '': '' },
@@ -95,7 +97,7 @@ export const EXAMPLES: Readonly<Record<string, Readonly<Record<string, string>>>
   'enclaves remove': { 'unix:/run/affidavit/enclave-1.sock': '' },
   'relayer key': { 'relayer.key': 'make a key, and print its address' },
   'relayer withdraw': { '--rpc https://chain.example --to 0x…': 'of the key in the environment' },
-  'contract deploy': { '--rpc https://chain.example': 'by RELAYER_PRIVATE_KEY' },
+  'contract deploy': { '--rpc https://chain.example': 'by DEPLOYER_PRIVATE_KEY' },
   migrate: { '': 'before the gateways of a new version start' },
   'node run': {
     '--url https://gateway.example --key $KEY': 'all models of the server that it finds here',

@@ -11,6 +11,12 @@ export const EXIT_CODES = {
   unavailable: 3,
 } as const
 
+/** Returns the code of a command that did several things: the code of the worst result. */
+export function worstOf(codes: readonly number[]): number {
+  const { failed, usage, unavailable, done } = EXIT_CODES
+  return [failed, usage, unavailable].find((code) => codes.includes(code)) ?? done
+}
+
 /** A command cannot continue, and its user can remove the cause. Only the message is shown. */
 export class CliError extends Error {
   override readonly name = 'CliError'

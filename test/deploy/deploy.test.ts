@@ -138,6 +138,24 @@ describe('container images', () => {
     expect(read('deploy/gateway/compose.yaml')).toMatch(/image: \$\{POSTGRES_IMAGE:\?/)
   })
 
+  it('the container sees every file that the example settings name', () => {
+    const { gateway } = parse(read('deploy/gateway/compose.yaml')).services
+    const mounted = (gateway.volumes as string[])
+      .map((volume) => volume.split(':')[1])
+      .filter((folder) => folder?.startsWith('/etc/affidavit/'))
+    const named = read('deploy/gateway/gateway.env.example').match(/(?<=_FILE=)\/\S+/g) ?? []
+    expect(named.length).toBeGreaterThan(2)
+    for (const path of named) expect(mounted).toContain(dirname(path))
+  })
+
+  it('the volume of the database is where its variable says, outside the volumes of all images', () => {
+    const { environment, volumes } = parse(read('deploy/gateway/compose.yaml')).services.database
+    // From 18 on, the image refuses a volume at /var/lib/postgresql/data. Earlier images place an
+    // anonymous volume there, which hides that part of a volume at /var/lib/postgresql.
+    expect(environment.PGDATA).not.toMatch(/^\/var\/lib\/postgresql/)
+    expect(volumes).toEqual([`database:${environment.PGDATA}`])
+  })
+
   it('the image takes every folder that the gateway runs from', () => {
     const copied = read('deploy/gateway/Dockerfile').match(/(?<=^COPY )\S+(?= \S+$)/gm)
     const allowed = read('deploy/gateway/Dockerfile.dockerignore').match(/(?<=^!).*$/gm)

@@ -54,6 +54,23 @@ describe('the guides for operators', () => {
     },
   )
 
+  it.each(OPERATING)(
+    'a guide that reads DATABASE_URL from gateway.env also has the line for a secret in a file: %s',
+    (page) => {
+      const text = read(page)
+      if (text.includes('export DATABASE_URL="$(sed'))
+        expect(text).toContain('export DATABASE_URL_FILE=/etc/affidavit/secrets/database-url')
+    },
+  )
+
+  it('a guide gives the content key to every command that compares keys', () => {
+    const calls = OPERATING.flatMap(
+      (page) => read(page).match(/^.*affidavit content keys$/gm) ?? [],
+    )
+    expect(calls.length).toBeGreaterThan(0)
+    for (const call of calls) expect(call).toMatch(/CONTENT_KEY_FILE=\S+ affidavit content keys/)
+  })
+
   it('commands to check are found in the guides', () => {
     expect(OPERATING.flatMap((page) => listCalls(read(page))).length).toBeGreaterThan(40)
     expect(OTHERS.filter((page) => listCalls(read(page)).length === 0)).toEqual([])

@@ -87,6 +87,17 @@ const manifests: readonly Manifest[] = base.resources.map((name: string) => read
 const byKind = (kind: string): Manifest => manifests.find((one) => one.kind === kind)
 
 describe('the manifests', () => {
+  it('the page for operators names every file that the overlay reads', () => {
+    const page = readFileSync(join(root, 'docs/operating/run-on-kubernetes.md'), 'utf8')
+    const { configMapGenerator, secretGenerator } = read('overlays/example/kustomization.yaml')
+    const generators: readonly Manifest[] = [...configMapGenerator, ...secretGenerator]
+    const names = generators
+      .flatMap(({ files = [], envs = [] }) => [...files, ...envs] as string[])
+      .map((entry) => entry.replace(/^.*=/, '').replace(/\/.*$/, '/'))
+    expect(names).toContain('nats-tls/')
+    expect(names.filter((name) => !page.includes(`\`${name}\``))).toEqual([])
+  })
+
   it.each([
     ...base.resources.map((name: string) => `base/${name}`),
     'overlays/example/namespace.yaml',

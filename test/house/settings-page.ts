@@ -44,6 +44,7 @@ const SPREADS: Readonly<Record<string, string>> = {
   CHAIN_FIELDS: 'src/chain/settings.ts',
   CONTENT_KEY_FIELDS: 'src/storage/settings.ts',
   ENCLAVE_FIELDS: 'src/enclaves/settings.ts',
+  PROVIDER_FIELDS: 'src/providers/settings.ts',
   UPSTREAM_FIELDS: 'src/upstream/settings.ts',
   SOURCE_FIELDS: 'src/verified/settings.ts',
 }
@@ -106,7 +107,7 @@ export function listSettings(file: string): readonly Setting[] {
 const MARK_OF_SECRETS = /\b(secret|privateKey|confidential)\b/
 
 /** Members of a schema. One without a comment of its own is described with the one before it. */
-function listFields(source: string): readonly Setting[] {
+export function listFields(source: string): readonly Setting[] {
   const settings: Setting[] = []
   let comment = ''
   for (const [, doc, name, field = '', spread] of source.matchAll(
@@ -114,8 +115,7 @@ function listFields(source: string): readonly Setting[] {
   )) {
     const secrets = name !== undefined && MARK_OF_SECRETS.test(field) ? [name] : []
     if (doc !== undefined) comment = textOf(doc)
-    else if (spread !== undefined)
-      settings.push(...(SPREADS[spread] ? listSettings(SPREADS[spread]) : []))
+    else if (spread !== undefined) settings.push(...listSettings(fileOfSpread(spread)))
     else if (name !== undefined) {
       const last = settings.at(-1)
       if (comment !== '') settings.push({ names: [name], text: comment, secrets })
@@ -129,6 +129,13 @@ function listFields(source: string): readonly Setting[] {
     }
   }
   return settings
+}
+
+/** Throws for an unknown name, because the page would otherwise lack its variables. */
+function fileOfSpread(name: string): string {
+  const file = SPREADS[name]
+  if (file !== undefined) return file
+  throw new Error(`expected SPREADS to name the file that declares ${name}`)
 }
 
 /** The enclave has no schema library: its comments begin with the name of their variable. */

@@ -50,7 +50,8 @@ export function registerAudit(program: Command): void {
       '\nThe conclusion is CLEAN for logs that have leaves; when all logs are empty, it is ' +
         'NOTHING TO CHECK.' +
         '\nExit codes: 0 nothing found (also in empty logs), 1 something missing, contradictory ' +
-        'or unreadable, 2 usage.',
+        'or unreadable, or the gateway did not answer (gateway_unreachable), 2 usage, 3 a file ' +
+        'cannot be read, or the chain of --rpc was not reached.',
     )
     .action(async (url: string, options: AuditOptions) => {
       const { runAudit } = await import('../audit/run-audit.ts')

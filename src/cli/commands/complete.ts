@@ -14,12 +14,12 @@ export function registerComplete(program: Command): void {
     .addHelpText(
       'after',
       `
+It asks for every file, also after one that could not be completed.
 Exit codes: 0 all are complete, 1 a proof could not be completed, 2 usage, 3 an anchor has no block yet, or the
 gateway was not reached.`,
     )
     .action(async (files: readonly string[], options: GatewayAccessOptions) => {
-      const { completeProof } = await import('../evidence/complete-proof.ts')
-      for (const file of files)
-        process.stdout.write(`${file} ${await completeProof(file, options)}\n`)
+      const { completeProofs } = await import('../evidence/complete-proof.ts')
+      process.exitCode = await completeProofs(files, options)
     })
 }

@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError } from 'commander'
+import { type Command, InvalidArgumentError, Option } from 'commander'
 import { printable } from '../../../attestation/report/printable.ts'
 import type { ManagedKey } from '../../accounts/key-routes.ts'
 import { DEFAULT_SCOPES, isScope, SCOPES, type Scope } from '../../api/context.ts'
@@ -31,11 +31,10 @@ export function registerKeys(program: Command): void {
       'default',
     )
     .option('--name <text>', 'a name that says what the key is for', parseNameArgument, 'unnamed')
-    .option(
-      '--scopes <list>',
-      `what it may do: one or more of ${SCOPES.join(',')}`,
-      parseScopes,
-      DEFAULT_SCOPES,
+    .addOption(
+      new Option('--scopes <list>', `what it may do: one or more of ${SCOPES.join(',')}`)
+        .argParser(parseScopes)
+        .default(DEFAULT_SCOPES, DEFAULT_SCOPES.join(',')),
     )
     .option(
       '--expires <when>',

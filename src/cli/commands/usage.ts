@@ -1,4 +1,4 @@
-import { type Command, InvalidArgumentError } from 'commander'
+import { type Command, InvalidArgumentError, Option } from 'commander'
 import { printable } from '../../../attestation/report/printable.ts'
 import type { UsageQuery, UsageRow } from '../../accounts/usage-store.ts'
 import { inWords } from '../faults.ts'
@@ -32,11 +32,13 @@ export function registerUsage(program: Command): void {
       parseTime,
     )
     .option('--to <date>', 'before this date; default: until now', parseTime)
-    .option(
-      '--by <list>',
-      'month, day or hour, and account, key, model or operation, separated by commas',
-      parseGrouping,
-      parseGrouping('month'),
+    .addOption(
+      new Option(
+        '--by <list>',
+        'month, day or hour, and account, key, model or operation, separated by commas',
+      )
+        .argParser(parseGrouping)
+        .default(parseGrouping('month,account'), 'month,account'),
     )
     .option('--csv', 'print CSV (RFC 4180)')
     .option('--json', 'print one JSON array')

@@ -10,10 +10,30 @@ import {
   type SavedProof,
   writeSavedProof,
 } from '../../../attestation/saved-proof.ts'
-import { CliError, convertFault, EXIT_CODES } from '../faults.ts'
+import { CliError, convertFault, EXIT_CODES, worstOf } from '../faults.ts'
 import { readSource, writeFileWhole } from '../files.ts'
 import { type GatewayAccessOptions, hashOf, isHash } from '../options.ts'
 import { readBundle } from './read-evidence.ts'
+
+/**
+ * Completes each file, and prints what was done. A file that cannot be completed does not keep the
+ * others from it. Returns the exit code of the worst result.
+ */
+export async function completeProofs(
+  files: readonly string[],
+  options: GatewayAccessOptions,
+): Promise<number> {
+  const codes: number[] = []
+  for (const file of files)
+    try {
+      process.stdout.write(`${printable(file)} ${await completeProof(file, options)}\n`)
+    } catch (fault) {
+      if (files.length === 1 || !(fault instanceof CliError)) throw fault
+      process.stderr.write(`${printable(file)}: ${fault.message}\n`)
+      codes.push(fault.exitCode)
+    }
+  return worstOf(codes)
+}
 
 /**
  * Adds the evidence bundle from the gateway to the file of a saved proof. The file can then be
@@ -21,7 +41,7 @@ import { readBundle } from './read-evidence.ts'
  * bundle without a block or for another call, throws CliError and does not change the file. Does
  * NOT check the bundle: see verifyBundle.
  */
-export async function completeProof(file: string, options: GatewayAccessOptions): Promise<string> {
+async function completeProof(file: string, options: GatewayAccessOptions): Promise<string> {
   const { request, answer, bundle: known } = readProof(await readSource(file), file)
   if (known !== undefined) return 'already has its evidence bundle'
   const { evidenceSource } = await import('../gateway-access.ts')
@@ -35,8 +55,7 @@ export async function completeProof(file: string, options: GatewayAccessOptions)
     throw new CliError(
       `the gateway gave evidence of another call: ${differing.name}: ${printable(differing.detail)}`,
     )
-  if (bundle.block === null)
-    throw new CliError(`${printable(file)}: ${sayNoBlock(bundle)}`, EXIT_CODES.unavailable)
+  if (bundle.block === null) throw new CliError(sayNoBlock(bundle), EXIT_CODES.unavailable)
   const given = parseExactJson(bytes)
   if (isJsonObject(given))
     await writeFileWhole(file, writeSavedProof({ request, answer, bundle: given }))

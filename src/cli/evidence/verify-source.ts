@@ -15,7 +15,7 @@ import {
 } from '../../../attestation/report/read-evidence.ts'
 import type { ListingVerifier } from '../../../attestation/revocation/listing-verifier.ts'
 import { readExpectedEvidence, readRevocationLists } from '../expected-evidence.ts'
-import { CliError, EXIT_CODES } from '../faults.ts'
+import { CliError, EXIT_CODES, worstOf } from '../faults.ts'
 import { isUrl, readSource, type SourceOptions } from '../files.ts'
 import { type BundleOptions, type GatewayAccessOptions, hashOf, isHash } from '../options.ts'
 import { sayPage } from './evidence-page.ts'
@@ -60,8 +60,7 @@ export async function verifySources(
       process.stderr.write(`${printable(source)}: ${fault.message}\n`)
       codes.push(fault.exitCode)
     }
-  const { failed, usage, unavailable, done } = EXIT_CODES
-  return [failed, usage, unavailable].find((code) => codes.includes(code)) ?? done
+  return worstOf(codes)
 }
 
 /** Throws CliError if the source is not evidence. */

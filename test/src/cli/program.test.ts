@@ -1,9 +1,10 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Command } from 'commander'
+import type { Command, Option } from 'commander'
 import { describe, expect, it } from 'vitest'
 import { EXAMPLES } from '../../../src/cli/examples.ts'
 import { createProgram } from '../../../src/cli/program.ts'
+import { listSettings } from '../../house/settings-page.ts'
 import { runCommand } from '../../support/run-command.ts'
 
 const README = join(import.meta.dirname, '../../../src/cli/README.md')
@@ -34,7 +35,103 @@ function leavesBelow(
   return command.commands.flatMap((child) => leavesBelow(child, [...words, child.name()]))
 }
 
+/** What an example leaves to its reader, and a value of that form. */
+const PLACEHOLDERS: Readonly<Record<string, string>> = {
+  HASH: 'ab'.repeat(32),
+  '0x…': `0x${'ab'.repeat(20)}`,
+  URL: 'https://chain.example',
+}
+
+/** The words that a shell gives to the program. */
+function wordsOf(example: string): readonly string[] {
+  const [call = ''] = example.split(/ (?:<|>>) /)
+  const words = call.match(/"[^"]*"|\S+/g) ?? []
+  return words.map((word) => PLACEHOLDERS[word] ?? word.replaceAll('"', ''))
+}
+
+/** Parses the words as the command does, without its work. Returns commander's message, or null. */
+function refusalOf(words: readonly string[], rest: readonly string[]): string | null {
+  const program = createProgram()
+  const leaf = words.reduce<Command>(
+    (above, word) => above.commands.find((one) => one.name() === word) ?? above,
+    program,
+  )
+  leaf.action(() => {})
+  for (let one: Command | null = leaf; one !== null; one = one.parent)
+    one.exitOverride().configureOutput({ writeErr: () => {} })
+  try {
+    program.parse([...words, ...rest], { from: 'user' })
+    return null
+  } catch (fault) {
+    return String(fault)
+  }
+}
+
+/** A default as the help shows it. Undefined without a default. */
+function shownDefault({ defaultValue, defaultValueDescription }: Option): string | undefined {
+  if (defaultValue === undefined || typeof defaultValue === 'string') return defaultValue
+  return defaultValueDescription ?? JSON.stringify(defaultValue)
+}
+
+const EXAMPLE_LINES = Object.entries(EXAMPLES).flatMap(([words, examples]) =>
+  Object.entries(examples).map(([rest, what]) => ({ words, rest, what })),
+)
+
 describe('the commands', () => {
+  it.each(EXAMPLE_LINES)('the command accepts its example: $words $rest', ({ words, rest }) => {
+    expect(refusalOf(words.split(' '), wordsOf(rest))).toBeNull()
+  })
+
+  it('the help marks the options that a command requires', async () => {
+    expect((await runCommand('help', 'erase')).stdout).toMatch(/--reason <text>[^-]*\(required\)/)
+  })
+
+  it('the check of examples finds a missing option and a wrong value', () => {
+    expect(refusalOf(['erase'], ['--account', 'acme'])).toContain('--reason')
+    expect(refusalOf(['erase'], ['HASH', '--reason', 'x'])).toContain('64 hex digits')
+  })
+
+  it('an example gives a file only to an argument that is one', () => {
+    const leaves = new Map(leavesBelow(createProgram()))
+    for (const { words, rest } of EXAMPLE_LINES) {
+      const operands = rest.replace(/ ?--.*$/, '').split(' ')
+      const files = operands.flatMap((word, at) =>
+        /\.(json|pem|eif|html|b64)$/.test(word) ? [at] : [],
+      )
+      const names = leaves.get(words)?.registeredArguments.map((one) => one.name()) ?? []
+      for (const at of files)
+        expect([words, ['file', 'list', 'image', 'source']]).toEqual([
+          words,
+          expect.arrayContaining([names[Math.min(at, names.length - 1)]]),
+        ])
+    }
+  })
+
+  it('the examples name only variables that a process reads, and the deployment its own key', () => {
+    const known = ['src/config.ts', 'src/cli/config.ts', 'src/cli/operator/config.ts']
+      .flatMap(listSettings)
+      .flatMap(({ names }) => names)
+    const named = EXAMPLE_LINES.flatMap(({ what }) => what.match(/[A-Z]+(?:_[A-Z]+)+/g) ?? [])
+    expect(named).toContain('DEPLOYER_PRIVATE_KEY')
+    expect(named).not.toContain('RELAYER_PRIVATE_KEY')
+    expect(named.filter((name) => !known.includes(name))).toEqual([])
+  })
+
+  it('an option accepts the default that the help shows', () => {
+    const shown = leavesBelow(createProgram()).flatMap(([, command]) =>
+      command.options.flatMap((option) => {
+        const text = shownDefault(option)
+        return text === undefined || !option.parseArg ? [] : [{ option, text }]
+      }),
+    )
+    expect(shown.length).toBeGreaterThan(0)
+    for (const { option, text } of shown)
+      expect([option.flags, option.parseArg?.(text, undefined)]).toEqual([
+        option.flags,
+        option.defaultValue,
+      ])
+  })
+
   it('every command has examples, of options that it has, and no example is of another', () => {
     const leaves = new Map(leavesBelow(createProgram()))
     expect(Object.keys(EXAMPLES).toSorted()).toEqual([...leaves.keys()].toSorted())
@@ -57,6 +154,14 @@ describe('the commands', () => {
       expect.stringContaining('there is no command keys make'),
     ])
     expect(one.stdout).toMatch(/\nExamples:\n( {2}affidavit verify .*\n)+$/)
+  })
+
+  it('an audit without its file of expectations gives 3, as its help says', async () => {
+    const audit = ['audit', 'https://gateway.invalid', '--expect', join(README, 'missing.json')]
+    expect((await runCommand(...audit)).code).toBe(3)
+    expect((await runCommand('help', 'audit')).stdout).toMatch(
+      /did not answer .*, 2 usage, 3 a file/,
+    )
   })
 
   it('the commands are those of the README, each with a line that tells what it does', async () => {

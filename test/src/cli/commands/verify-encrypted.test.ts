@@ -207,4 +207,28 @@ describe('affidavit verify, of the evidence of an encrypted call', () => {
     await gateway.stop()
     expect(await complete()).toMatchObject({ code: 0 })
   })
+
+  it('a proof that cannot be completed yet does not keep the later ones from it', async () => {
+    const gateway = await startScriptedEndpoint()
+    const saved = { format: 'affidavit-proof', version: 1, request, answer }
+    const files = [await save('not-yet.json', saved), await save('ready.json', saved)]
+    const redacted = redactBundle(whole, { request: true, response: true })
+    const no_block = { reason: 'not_mined', transaction: redacted.record.tx_hash }
+    let asked = 0
+    gateway.setScript(() => {
+      asked += 1
+      return asked === 1 ? { ...redacted, block: null, no_block } : redacted
+    })
+    const done = await runCommand('complete', ...files, '--url', gateway.origin)
+    expect(done).toMatchObject({
+      code: 3,
+      stderr: expect.stringMatching(/^\S*not-yet\.json: .*no block/),
+      stdout: expect.stringMatching(/^\S*ready\.json now has its evidence bundle/),
+    })
+    const kept = await Promise.all(
+      files.map(async (file) => JSON.parse(await readFile(file, 'utf8'))),
+    )
+    expect(kept.map(({ bundle }) => bundle !== undefined)).toEqual([false, true])
+    await gateway.stop()
+  })
 })
