@@ -99,6 +99,31 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('a development gateway'), () => {
     }
   })
 
+  it('a development gateway is named under the verdict on a document, a release and an image', async () => {
+    const { page } = await openPage(`${service.url}/verify`)
+    await page.locator(DEVELOPMENT).getByText(BANNER).waitFor()
+    const reply = (await (await fetch(`${service.url}/v1/attestation`)).json()) as {
+      readonly attestation: string
+    }
+    const document = {
+      name: 'document',
+      mimeType: 'text/plain',
+      buffer: Buffer.from(reply.attestation),
+    }
+    const vector = (path: string) => join(import.meta.dirname, '../vectors', path)
+    const sources = [
+      document,
+      vector('releases/measurements.json'),
+      vector('eif/synthetic-unsigned.eif'),
+    ]
+    for (const [at, source] of sources.entries()) {
+      await page.getByLabel(/^Drop a file here/).setInputFiles(source)
+      await page.locator(`[data-round="${at + 1}"] [data-verdict]`).waitFor()
+      await page.locator(DEVELOPMENT).getByText(BANNER_UNDER_VERDICT).waitFor()
+    }
+    await page.context().close()
+  })
+
   it('the playground of a development gateway answers at once, calls nothing established, and its public page agrees', async () => {
     const { page, faults } = await openPage(`${service.url}/console`)
     await signIn(page)
