@@ -234,6 +234,40 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () =>
     await page.context().close()
   })
 
+  it('expectations of the reader end with their page when a file changed on the disk, and weaker ones do not come back', async () => {
+    const { page } = await openPage(`${service.url}/verify`)
+    const file = join(folder, 'configuration.json')
+    await writeFile(file, '{}')
+    await page.getByText('What you expect: code').click()
+    await page.getByLabel('Accept any code in the enclave').check()
+    await page.getByLabel('Or the configuration itself').setInputFiles(file)
+    await untilKept(page, 'configuration.json')
+    await writeFile(file, '{"changed": true}')
+    await page.getByLabel('Accept any code in the enclave').uncheck()
+    await page.getByLabel('Or measurements').fill(`PCR0=${'ab'.repeat(48)}`)
+    await page.locator(OWN).getByText('a file cannot be read').waitFor()
+    await go(page, '/verify')
+    await page.locator(DEVELOPMENT).waitFor()
+    await page.getByText('What you expect: code').click()
+    expect(await page.getByLabel('Accept any code in the enclave').isChecked()).toBe(false)
+
+    // A file that is gone before the worker reads it.
+    const gone = join(folder, 'gone.json')
+    await writeFile(gone, '{}')
+    await page.evaluate(
+      "document.body.append(Object.assign(document.createElement('input'), { type: 'file', id: 'other' }))",
+    )
+    await page.locator('#other').setInputFiles(gone)
+    await rm(gone)
+    const field = await page.getByLabel('Fill in from a file').getAttribute('id')
+    await page.evaluate(`
+      const field = document.getElementById('${field}')
+      field.files = document.getElementById('other').files
+      field.dispatchEvent(new Event('change', { bubbles: true }))`)
+    await page.getByText('The file cannot be read').waitFor()
+    await page.context().close()
+  })
+
   it('expectations of the reader go along into a tab that the playground opens, and the key does not', async () => {
     const { page } = await openPage(`${service.url}/console`)
     await page.getByLabel('API key').fill(service.apiKey)
