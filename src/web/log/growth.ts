@@ -24,9 +24,9 @@ export type Growth =
   | { readonly kind: 'open'; readonly since: SeenHead | null; readonly reason: string }
 
 /**
- * Watches one log. The boot configuration must stay the same, because a notary's key has only one in
- * its life. Each new head must continue the previous head, and the first must continue the
- * head from the last visit. Only a head that passes is stored for the next visit.
+ * Watches one log. The boot configuration must stay the same, because a notary's key has only one.
+ * Each new head must continue the previous head, and the first must continue the head from the last
+ * visit. Only a head that passes is stored for the next visit.
  */
 export function createGrowthWatch(options: {
   readonly notary: string

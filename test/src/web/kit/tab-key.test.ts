@@ -1,5 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 
+// By a name that the type checker does not follow: only the pages' own configuration has the types
+// of a browser.
+const TAB_KEY = new URL('../../../../src/web/kit/tab-key.ts', import.meta.url).href
+
 /** Documents of one tab: they share its storage, and a browser may restore each of them. */
 const items = new Map<string, string>()
 
@@ -29,7 +33,7 @@ async function openDocument() {
     listeners.push(listener),
   )
   vi.resetModules()
-  const key = await import('../../../../src/web/kit/tab-key.ts')
+  const key = await import(TAB_KEY)
   const restore = () => {
     enter()
     for (const listener of listeners) listener({ persisted: true })
