@@ -99,6 +99,31 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('a development gateway'), () => {
     }
   })
 
+  it('a development gateway is named under the verdict on a document, a release and an image', async () => {
+    const { page } = await openPage(`${service.url}/verify`)
+    await page.locator(DEVELOPMENT).getByText(BANNER).waitFor()
+    const reply = (await (await fetch(`${service.url}/v1/attestation`)).json()) as {
+      readonly attestation: string
+    }
+    const document = {
+      name: 'document',
+      mimeType: 'text/plain',
+      buffer: Buffer.from(reply.attestation),
+    }
+    const vector = (path: string) => join(import.meta.dirname, '../vectors', path)
+    const sources = [
+      document,
+      vector('releases/measurements.json'),
+      vector('eif/synthetic-unsigned.eif'),
+    ]
+    for (const [at, source] of sources.entries()) {
+      await page.getByLabel(/^Drop a file here/).setInputFiles(source)
+      await page.locator(`[data-round="${at + 1}"] [data-verdict]`).waitFor()
+      await page.locator(DEVELOPMENT).getByText(BANNER_UNDER_VERDICT).waitFor()
+    }
+    await page.context().close()
+  })
+
   it('the playground of a development gateway answers at once, calls nothing established, and its public page agrees', async () => {
     const { page, faults } = await openPage(`${service.url}/console`)
     await signIn(page)
@@ -206,6 +231,40 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () =>
     await page.locator(OWN).getByText('They are too large to be kept').waitFor()
     await go(page, `/c/${hash}`)
     await page.locator(DEVELOPMENT).waitFor()
+    await page.context().close()
+  })
+
+  it('expectations of the reader end with their page when a file changed on the disk, and weaker ones do not come back', async () => {
+    const { page } = await openPage(`${service.url}/verify`)
+    const file = join(folder, 'configuration.json')
+    await writeFile(file, '{}')
+    await page.getByText('What you expect: code').click()
+    await page.getByLabel('Accept any code in the enclave').check()
+    await page.getByLabel('Or the configuration itself').setInputFiles(file)
+    await untilKept(page, 'configuration.json')
+    await writeFile(file, '{"changed": true}')
+    await page.getByLabel('Accept any code in the enclave').uncheck()
+    await page.getByLabel('Or measurements').fill(`PCR0=${'ab'.repeat(48)}`)
+    await page.locator(OWN).getByText('a file cannot be read').waitFor()
+    await go(page, '/verify')
+    await page.locator(DEVELOPMENT).waitFor()
+    await page.getByText('What you expect: code').click()
+    expect(await page.getByLabel('Accept any code in the enclave').isChecked()).toBe(false)
+
+    // A file that is gone before the worker reads it.
+    const gone = join(folder, 'gone.json')
+    await writeFile(gone, '{}')
+    await page.evaluate(
+      "document.body.append(Object.assign(document.createElement('input'), { type: 'file', id: 'other' }))",
+    )
+    await page.locator('#other').setInputFiles(gone)
+    await rm(gone)
+    const field = await page.getByLabel('Fill in from a file').getAttribute('id')
+    await page.evaluate(`
+      const field = document.getElementById('${field}')
+      field.files = document.getElementById('other').files
+      field.dispatchEvent(new Event('change', { bubbles: true }))`)
+    await page.getByText('The file cannot be read').waitFor()
     await page.context().close()
   })
 

@@ -349,6 +349,18 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('what stands in the address'), () =>
     await page.context().close()
   })
 
+  it('the page of a log checks the boot configuration again when the gateway shows another', async () => {
+    const { page } = await openLog()
+    const check = page.locator('[data-check="boot configuration"]')
+    await expect.poll(() => check.first().getAttribute('data-outcome')).toBe('passed')
+    await alterAnswers(page, /\/v1\/log\/0x[0-9a-f]{40}$/, (log) => {
+      log.boot_configuration.providers = [{ name: 'evil', origin: 'https://evil.example' }]
+    })
+    await expect.poll(() => check.first().getAttribute('data-outcome')).toBe('failed')
+    await page.getByText('its enclave now has another boot configuration').waitFor()
+    await page.context().close()
+  })
+
   it('the page of a notary without a log says that the gateway has no log for it', async () => {
     const { page } = await openPage(`${service.url}/log/0x${'1'.repeat(40)}`)
     await page.getByText('This gateway has no log of this notary.').waitFor()

@@ -37,6 +37,12 @@ export async function judgeCompletion(
     },
     () => undefined,
   )
+  if (outcome.kind !== 'evidence') return { kind: 'judged', outcome }
+  // Input of another form could have this record beside the evidence that is judged.
+  const { judged } = outcome
+  if (judged.kind !== 'bundle') return { kind: 'other', got: null }
+  const { facts } = judged.report
+  if (facts !== null && facts.hash !== hash) return { kind: 'other', got: facts.hash }
   return { kind: 'judged', outcome }
 }
 

@@ -41,7 +41,8 @@ export function ExpectationsNotice({
             <strong>Your expectations hold on all pages of this tab:</strong>{' '}
             {summaryOf(inForce.expectations).join(', ')}. You{' '}
             {isLinked ? 'accepted them from a link, or changed them,' : 'gave them'} on {place}.
-            {!isKept && ' They are too large to be kept, and end when you leave this page.'}
+            {!isKept &&
+              ' They are too large to be kept, or a file cannot be read, so they end when you leave this page.'}
             {!isRevocationUsed && inForce.expectations.revocationLists.length > 0 && (
               <> This page does not use revocation lists, so revocation is not checked here.</>
             )}

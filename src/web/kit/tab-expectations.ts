@@ -21,8 +21,8 @@ const NAME = 'affidavit-expectations'
 type TabExpectations = Held & {
   readonly inForce: InForce
   /**
-   * False if the expectations are too large for the tab's storage: they are then lost when the page
-   * closes.
+   * False if the expectations are too large for the tab's storage, or a file cannot be read: they
+   * are then lost when the page closes.
    */
   readonly isKept: boolean
 }
@@ -82,25 +82,27 @@ function publish(next: TabExpectations): void {
 
 let writes = 0
 
-/** Reads the files first. If the expectations change during this time, this call stores nothing. */
+/**
+ * Removes the old text before it reads the files, so that old expectations cannot come back. If the
+ * expectations change during the reading, this call stores nothing.
+ */
 async function keep(): Promise<void> {
   if (IS_COPY) return
   const mine = ++writes
-  const text = await writeHeld(current)
+  store(null)
+  // A browser does not read a chosen file that has changed on the disk since.
+  const text = await writeHeld(current).catch(() => null)
   if (mine !== writes) return
   const isKept = store(text)
   if (isKept !== current.isKept) publish({ ...current, isKept })
 }
 
-/**
- * False when the storage is full or missing. Removes the old text first, so that old expectations
- * cannot come back.
- */
-function store(text: string): boolean {
+/** False when there is no text, or the storage is full or missing. */
+function store(text: string | null): boolean {
   try {
     sessionStorage.removeItem(NAME)
-    sessionStorage.setItem(NAME, text)
-    return true
+    if (text !== null) sessionStorage.setItem(NAME, text)
+    return text !== null
   } catch {
     return false
   }

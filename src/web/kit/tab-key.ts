@@ -4,11 +4,14 @@
  */
 
 const NAME = 'affidavit-key'
+/** How often the reader signed out in this tab. */
+const SIGN_OUTS = 'affidavit-sign-outs'
 
+let signOuts = storedText(SIGN_OUTS)
 let held: string | null = null
 
 export function tabKey(): string | null {
-  held ??= storedKey()
+  held ??= storedText(NAME)
   return held
 }
 
@@ -27,15 +30,28 @@ export function forgetKey(): void {
   held = null
   try {
     sessionStorage.removeItem(NAME)
+    sessionStorage.setItem(SIGN_OUTS, String(Number(storedText(SIGN_OUTS)) + 1))
   } catch {
     // Without storage, there is nothing to remove.
   }
+  signOuts = storedText(SIGN_OUTS)
 }
 
-function storedKey(): string | null {
+function storedText(name: string): string | null {
   try {
-    return sessionStorage.getItem(NAME)
+    return sessionStorage.getItem(name)
   } catch {
     return null
   }
 }
+
+/**
+ * A page that the browser restores from its history may show what a key opened. If the reader has
+ * signed out on another page since, this page loses its key and its content, and starts again.
+ */
+addEventListener('pageshow', ({ persisted }) => {
+  if (!persisted || storedText(SIGN_OUTS) === signOuts) return
+  held = null
+  document.body.replaceChildren()
+  location.reload()
+})

@@ -1,5 +1,6 @@
 import { decodeHex, encodeHex, encodeUtf8, HASH_BYTES } from '../../../attestation/bytes.ts'
 import { FormatError } from '../../../attestation/errors.ts'
+import { digestBootConfiguration } from '../../../attestation/evidence/boot-configuration.ts'
 import type { BootHead } from '../../../attestation/evidence/boot-statement.ts'
 import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
 import { formsOf } from '../../../attestation/json/forms.ts'
@@ -37,6 +38,11 @@ export type DescribedLog = Omit<LogReply, 'head' | 'boot_configuration'> & {
 /** The notary signs its heads for this chain and contract. */
 export function domainOf({ chain_id: chainId, contract }: DescribedLog): LogDomain {
   return { chainId, contract }
+}
+
+/** SHA-256 in hex. A check of the configuration holds only for this digest. */
+export function configurationDigestOf(log: DescribedLog): string {
+  return encodeHex(digestBootConfiguration(log.boot_configuration))
 }
 
 /**

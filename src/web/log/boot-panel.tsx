@@ -6,7 +6,7 @@ import { CheckList } from '../kit/check-list.tsx'
 import { Busy } from '../kit/notices.tsx'
 import { useLoaded } from '../kit/use-loaded.ts'
 import { Count, Hex } from '../kit/values.tsx'
-import type { DescribedLog } from './answers.ts'
+import { configurationDigestOf, type DescribedLog } from './answers.ts'
 import { VerdictState } from './verdict-state.tsx'
 
 /** What the log's enclave stated about other logs before its log had a leaf. */
@@ -49,7 +49,7 @@ function Statement({
   const { value } = useLoaded(async () => {
     const { notary, boot_configuration: bootConfiguration } = log
     return verifyBootStatement(statement, { notary, bootConfiguration }, policy)
-  }, [statement, policy])
+  }, [configurationDigestOf(log), statement, policy])
   return (
     <>
       {heads.length === 0 ? (

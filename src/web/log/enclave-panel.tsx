@@ -7,7 +7,12 @@ import { Busy, FaultNotice, State } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { useLoaded } from '../kit/use-loaded.ts'
 import { Hex, Time } from '../kit/values.tsx'
-import { type DescribedLog, readFreshDocument, type ServedEnclave } from './answers.ts'
+import {
+  configurationDigestOf,
+  type DescribedLog,
+  readFreshDocument,
+  type ServedEnclave,
+} from './answers.ts'
 import { checkEnclaveDocument, type EnclaveReport } from './check-enclave.ts'
 
 /** The enclave that holds the notary's key, as its attestation document describes it. */
@@ -75,7 +80,7 @@ function DocumentReport({
   const [isAsking, setIsAsking] = useState(false)
   const { value } = useLoaded(
     async () => checkEnclaveDocument(log, { ...given, at: new Date(), policy }),
-    [given, policy],
+    [configurationDigestOf(log), given, policy],
   )
   const askFresh = async () => {
     setIsAsking(true)

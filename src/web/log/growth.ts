@@ -1,6 +1,6 @@
 import { FormatError, ProofError } from '../../../attestation/errors.ts'
 import { OwnGatewayFault } from '../kit/gateway.ts'
-import { type DescribedLog, domainOf, type Head } from './answers.ts'
+import { configurationDigestOf, type DescribedLog, domainOf, type Head } from './answers.ts'
 import { checkGrowth, openHead } from './check-log.ts'
 import { type SeenHead, type SeenHeads, seenOf } from './seen-heads.ts'
 
@@ -11,8 +11,8 @@ export type Growth =
   /** The log begins with all leaves of `since`, in the same order. It has `size` leaves now. */
   | { readonly kind: 'grew'; readonly since: SeenHead; readonly size: number }
   /**
-   * The log does not continue the earlier head, or its notary did not sign the new head. This
-   * result stays until the reader leaves the page.
+   * The log does not continue the earlier head, its notary did not sign the new head, or its boot
+   * configuration changed. This result stays until the reader leaves the page.
    */
   | {
       readonly kind: 'broken'
@@ -24,8 +24,9 @@ export type Growth =
   | { readonly kind: 'open'; readonly since: SeenHead | null; readonly reason: string }
 
 /**
- * Watches one log. Each new head must continue the previous head, and the first must continue the
- * head from the last visit. Only a head that passes is stored for the next visit.
+ * Watches one log. The boot configuration must stay the same, because a notary's key has only one.
+ * Each new head must continue the previous head, and the first must continue the head from the last
+ * visit. Only a head that passes is stored for the next visit.
  */
 export function createGrowthWatch(options: {
   readonly notary: string
@@ -41,6 +42,7 @@ export function createGrowthWatch(options: {
   const { notary, seen, readPath, now } = options
   const since = seen.find(notary)
   let last = since
+  let configuration: string | null = null
   let isKept = true
   let broken: Extract<Growth, { kind: 'broken' }> | null = null
 
@@ -51,6 +53,9 @@ export function createGrowthWatch(options: {
 
   async function compare(log: DescribedLog, head: Head | null, signal: AbortSignal): Promise<void> {
     const before = last
+    configuration ??= configurationDigestOf(log)
+    if (configuration !== configurationDigestOf(log))
+      throw new ProofError('other_configuration', 'its enclave now has another boot configuration')
     if (head === null) {
       if (before !== null && before.size > 0) throw cut('no head', before)
       return

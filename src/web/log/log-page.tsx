@@ -1,8 +1,6 @@
 import '../verify/verify.css'
 import './log.css'
 import { useEffect, useMemo, useState } from 'preact/hooks'
-import { encodeHex } from '../../../attestation/bytes.ts'
-import { digestBootConfiguration } from '../../../attestation/evidence/boot-configuration.ts'
 import { type BlockExplorer, BlockExplorerForm, useBlockExplorer } from '../kit/block-explorer.tsx'
 import { ExpectationsNotice } from '../kit/expectations-notice.tsx'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
@@ -10,6 +8,7 @@ import { OutsideText } from '../kit/outside-text.tsx'
 import { type Loaded, useLoaded } from '../kit/use-loaded.ts'
 import { CopyButton, Count, Hex, Time } from '../kit/values.tsx'
 import {
+  configurationDigestOf,
   type DescribedLog,
   type HeadPage,
   readBootStatement,
@@ -327,7 +326,7 @@ function DomainPanel({ log }: { readonly log: DescribedLog }) {
         <div>
           <dt>Boot configuration</dt>
           <dd>
-            SHA-256 <Hex value={encodeHex(digestBootConfiguration(log.boot_configuration))} />
+            SHA-256 <Hex value={configurationDigestOf(log)} />
           </dd>
         </div>
       </dl>

@@ -10,7 +10,7 @@ import { CheckList } from '../kit/check-list.tsx'
 import { Busy } from '../kit/notices.tsx'
 import { useLoaded } from '../kit/use-loaded.ts'
 import { Count, Time } from '../kit/values.tsx'
-import type { DescribedLog } from './answers.ts'
+import { configurationDigestOf, type DescribedLog } from './answers.ts'
 import { VerdictState } from './verdict-state.tsx'
 
 /**
@@ -31,7 +31,10 @@ export function TimePanel({
   const shown = attestations.toReversed().slice(0, SHOWN_MAX)
   // If the gateway changes a statement, this text changes, and the statements are checked again.
   const text = JSON.stringify(shown)
-  const { value } = useLoaded(async () => checkAll(log, shown, policy), [log.notary, text, policy])
+  const { value } = useLoaded(
+    async () => checkAll(log, shown, policy),
+    [log.notary, configurationDigestOf(log), text, policy],
+  )
   return (
     <section aria-labelledby="times">
       <h2 id="times">Time attestations</h2>

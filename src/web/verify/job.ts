@@ -3,6 +3,7 @@ import type { AttestationFacts, RuleOutcome } from '../../../attestation/nitro/f
 import type { ReleaseFile } from '../../../attestation/report/expectation-files.ts'
 import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'
 import type { ReleaseJudgement } from '../../../attestation/report/judge-releases.ts'
+import type { ImageComparison } from './compare-image.ts'
 
 /** What the reader entered: texts of fields, and files. */
 export type GivenExpectations = {
@@ -137,7 +138,7 @@ export type DocumentFound =
     }
 
 export type ImageFound =
-  | { readonly valid: true; readonly report: EifReport; readonly matches: boolean | null }
+  | { readonly valid: true; readonly report: EifReport; readonly comparison: ImageComparison }
   | { readonly valid: false; readonly code: string; readonly message: string }
 
 /** From the page to its worker: a job, or a file that fills fields of expectations. */

@@ -1,15 +1,24 @@
+import type { ComponentChildren } from 'preact'
 import { encodeHex } from '../../../attestation/bytes.ts'
 import type { RuleOutcome } from '../../../attestation/nitro/facts.ts'
 import type { Release } from '../../../attestation/release/release.ts'
 import { Development, State, type Tone } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { CopyButton, Count, Hex, Time } from '../kit/values.tsx'
+import type { ImageComparison } from './compare-image.ts'
 import type { DocumentFound, ImageFound, JobOutcome } from './job.ts'
 import { ReleaseLabel } from './release-name.tsx'
 import { Verdict } from './verdict.tsx'
 
 /** For an attestation document without other evidence. */
-export function DocumentReport({ found }: { readonly found: DocumentFound }) {
+export function DocumentReport({
+  found,
+  children,
+}: {
+  readonly found: DocumentFound
+  /** Shown under the verdict, as in each report. */
+  readonly children?: ComponentChildren
+}) {
   if (!found.valid)
     return (
       <>
@@ -22,6 +31,7 @@ export function DocumentReport({ found }: { readonly found: DocumentFound }) {
           </p>
           <p>{documentAdvice(found.code)}</p>
         </Verdict>
+        {children}
         <RuleList rules={found.rules} />
       </>
     )
@@ -39,6 +49,7 @@ export function DocumentReport({ found }: { readonly found: DocumentFound }) {
               : 'The document is genuine, and its code is as you expect.'
         }
       />
+      {children}
       <dl class="pairs">
         <dt>Module</dt>
         <dd>
@@ -131,7 +142,8 @@ export function ReleaseReport({
   file,
   judged,
   statuses,
-}: Extract<JobOutcome, { kind: 'release' }>) {
+  children,
+}: Extract<JobOutcome, { kind: 'release' }> & { readonly children?: ComponentChildren }) {
   const { verdict, fault, signers, trusted, needed } = judged
   const sentence = {
     verified: `Signed by ${trusted} of the keys that you trust.`,
@@ -150,6 +162,7 @@ export function ReleaseReport({
           <p>Under “What you expect”, give the keys that sign releases.</p>
         )}
       </Verdict>
+      {children}
       <h2>Signatures</h2>
       <ul class="checks">
         {signers.map(({ public_key: key, holds, isTrusted }) => (
@@ -230,31 +243,32 @@ function ReleaseFacts({ release }: { readonly release: Release }) {
   )
 }
 
-export function ImageReport({ found }: { readonly found: ImageFound }) {
+export function ImageReport({
+  found,
+  children,
+}: {
+  readonly found: ImageFound
+  readonly children?: ComponentChildren
+}) {
   if (!found.valid)
     return (
-      <Verdict standing="invalid" sentence={`This image was not measured: ${found.code}.`}>
-        <p>
-          <OutsideText text={found.message} isOneLine={true} shownMax={500} />
-        </p>
-        <p>Is the file complete? Fetch or build it again, and compare its size.</p>
-      </Verdict>
+      <>
+        <Verdict standing="invalid" sentence={`This image was not measured: ${found.code}.`}>
+          <p>
+            <OutsideText text={found.message} isOneLine={true} shownMax={500} />
+          </p>
+          <p>Is the file complete? Fetch or build it again, and compare its size.</p>
+        </Verdict>
+        {children}
+      </>
     )
-  const { report, matches } = found
+  const { report, comparison } = found
   const { pcr0, pcr1, pcr2, pcr8 } = report.measurements
   const lines = [pcr0, pcr1, pcr2].map((pcr, index) => `PCR${index}=${encodeHex(pcr)}`)
   return (
     <>
-      <Verdict
-        standing={matches === null ? 'consistent' : matches ? 'verified' : 'invalid'}
-        sentence={
-          matches === null
-            ? 'The image was measured. You gave no measurements to compare with.'
-            : matches
-              ? 'This image measures what you expect.'
-              : 'This image does not measure what you expect.'
-        }
-      />
+      <ImageVerdict comparison={comparison} />
+      {children}
       <dl class="pairs">
         {[pcr0, pcr1, pcr2].map((pcr, index) => (
           <HexPair key={encodeHex(pcr)} name={`PCR${index}`} bytes={pcr} />
@@ -284,4 +298,39 @@ export function ImageReport({ found }: { readonly found: ImageFound }) {
       </ul>
     </>
   )
+}
+
+function ImageVerdict({ comparison }: { readonly comparison: ImageComparison }) {
+  switch (comparison.kind) {
+    case 'not asked':
+      return (
+        <Verdict
+          standing="consistent"
+          sentence="The image was measured. You gave no measurements to compare with."
+        />
+      )
+    case 'same':
+      return <Verdict standing="verified" sentence="This image measures what you expect." />
+    case 'other':
+      return <Verdict standing="invalid" sentence="This image does not measure what you expect." />
+    case 'open':
+      return (
+        <Verdict
+          standing="undetermined"
+          sentence={`Not compared: you expect ${comparison.registers.map((index) => `PCR${index}`).join(', ')}, which only a running enclave has.`}
+        >
+          <p>
+            For an image, expect only PCR0, 1, 2 and 8, or check the document of a running enclave.
+          </p>
+        </Verdict>
+      )
+    case 'refused':
+      return (
+        <Verdict standing="invalid" sentence="The release of this image is not accepted now.">
+          <p>
+            <OutsideText text={comparison.message} isOneLine={true} shownMax={600} />
+          </p>
+        </Verdict>
+      )
+  }
 }

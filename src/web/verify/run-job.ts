@@ -1,7 +1,6 @@
-import { equalBytes } from '../../../attestation/bytes.ts'
 import { PORTABLE_DIGESTS } from '../../../attestation/eif/digests.ts'
 import { EifError } from '../../../attestation/eif/eif-error.ts'
-import { type EifReport, measureEif } from '../../../attestation/eif/measure-eif.ts'
+import { measureEif } from '../../../attestation/eif/measure-eif.ts'
 import { FormatError } from '../../../attestation/errors.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
 import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
@@ -27,6 +26,7 @@ import { parseLists, RevocationListError } from '../../../attestation/revocation
 import { fetchChainFacts } from '../../../client/chain-facts.ts'
 import { AffidavitError } from '../../../client/errors.ts'
 import { bytesOf } from './bytes-of.ts'
+import { compareImage } from './compare-image.ts'
 import { ExpectationFault } from './expectation-fault.ts'
 import type {
   DocumentFound,
@@ -222,7 +222,8 @@ async function measure(
   try {
     const chunks = readChunks(source, onProgress)
     const report = await measureEif({ sizeBytes: source.size, chunks }, PORTABLE_DIGESTS)
-    return { valid: true, report, matches: compareMeasurements(report, expected.attestation) }
+    const comparison = compareImage(report.measurements, expected.attestation, Date.now())
+    return { valid: true, report, comparison }
   } catch (fault) {
     if (fault instanceof EifError) return { valid: false, code: fault.code, message: fault.message }
     throw fault
@@ -245,27 +246,6 @@ async function* readChunks(
     reported = bytes
     onProgress(bytes / source.size)
   }
-}
-
-/** Null without expected measurements. */
-function compareMeasurements(
-  { measurements }: EifReport,
-  { measurements: sets, releases = [] }: JobExpectations['expected']['attestation'],
-): boolean | null {
-  const found = [measurements.pcr0, measurements.pcr1, measurements.pcr2]
-  const isSame = (expected: (index: number) => Uint8Array | undefined) =>
-    found.every((pcr, index) => {
-      const wanted = expected(index)
-      return wanted === undefined || equalBytes(wanted, pcr)
-    })
-  const wanted = [
-    ...(sets === 'any' ? [] : sets).map((set) => (index: number) => set.get(index)),
-    ...releases.map(({ release }) => (index: number) => {
-      const { PCR0, PCR1, PCR2 } = release.measurements
-      return hexOf([PCR0, PCR1, PCR2][index] ?? '')
-    }),
-  ]
-  return wanted.length === 0 ? null : wanted.some(isSame)
 }
 
 /** States why nothing could be checked, and what to do. */

@@ -299,19 +299,20 @@ function OutcomeView({
   readonly outcome: JobOutcome
   readonly explorer: string
 }) {
+  const notice = <ExpectationsNotice isUnderVerdict={true} />
   switch (outcome.kind) {
     case 'evidence':
       return (
         <EvidenceReport judged={outcome.judged} expected={outcome.expected} explorer={explorer}>
-          <ExpectationsNotice isUnderVerdict={true} />
+          {notice}
         </EvidenceReport>
       )
     case 'document':
-      return <DocumentReport found={outcome.found} />
+      return <DocumentReport found={outcome.found}>{notice}</DocumentReport>
     case 'release':
-      return <ReleaseReport {...outcome} />
+      return <ReleaseReport {...outcome}>{notice}</ReleaseReport>
     case 'image':
-      return <ImageReport found={outcome.found} />
+      return <ImageReport found={outcome.found}>{notice}</ImageReport>
     case 'refused':
       return <Refused outcome={outcome} />
   }

@@ -26,11 +26,15 @@ scope.onmessage = async ({ data }) => {
   scope.postMessage({ id, outcome })
 }
 
+/** Never rejects, because a rejection here does not reach the page, which would wait. */
 async function fill(file: Blob): Promise<FilledReply> {
   try {
     return { filled: await fillHere(file) }
   } catch (fault) {
-    if (!(fault instanceof ExpectationFault)) throw fault
-    return { message: fault.message, advice: fault.advice }
+    if (fault instanceof ExpectationFault) return { message: fault.message, advice: fault.advice }
+    return {
+      message: `The file cannot be read: ${fault instanceof Error ? fault.message : String(fault)}`,
+      advice: 'Choose the file again: it may have changed on the disk.',
+    }
   }
 }
