@@ -208,8 +208,10 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
 
   /** Starts a run, which itself releases the slot. */
   chat(question: ChatQuestion, start: Start<ChatRunOptions>): ChatRun {
-    const run = new ChatRun({ ...start, ...this.ownOptions(), question })
-    this.open(run, question.frameOf(run.id, this.traceparent()))
+    // The run may outlive its caller by far, so it does not hold the request.
+    const { request: _, frameOf, frameBytes: _size, ...asked } = question
+    const run = new ChatRun({ ...start, ...this.ownOptions(), question: asked })
+    this.open(run, frameOf(run.id, this.traceparent()))
     return run
   }
 

@@ -33,12 +33,27 @@ export function readEventChunk(chunk: JsonObject): EventChunk | null {
 const EVENT_NAME = new RegExp(`^[\\w.-]{0,${EVENT_NAME_LENGTH_MAX}}$`)
 
 /**
- * Finds the usage in events of any dialect, and names its members as chat completions do. A body is
- * parsed once, at its end, so a piece after its last piece is refused (null). The usage of a body
- * longer than `bodyLengthMax` is not found: a node may send such a body after its caller has left.
+ * The usage of a longer body is not found, UTF-16 units. Parsing a body then costs no more than
+ * parsing a frame, and brackets cannot become gigabytes of objects.
  */
-export function openEventFacts(bodyLengthMax: number): (chunk: JsonObject) => ChunkFacts | null {
+export const BODY_LENGTH_MAX = 1024 * 1024
+/** Memory that a piece takes besides its text, in units. */
+const PIECE_EXTRA = 32
+
+export type EventFacts = {
+  /** Null for a chunk that is refused. */
+  read(chunk: JsonObject): ChunkFacts | null
+  /** Drops the collected body, and collects no more. The usage of the body is then not found. */
+  dropBody(): void
+}
+
+/**
+ * Finds the usage in events of any dialect, and names its members as chat completions do. A body is
+ * parsed once, at its end, so a piece after its last piece is refused.
+ */
+export function openEventFacts(): EventFacts {
   let body = ''
+  let room = BODY_LENGTH_MAX
   let isBodyEnded = false
   const stated: Record<string, Json> = {}
 
@@ -47,27 +62,40 @@ export function openEventFacts(bodyLengthMax: number): (chunk: JsonObject) => Ch
     if (usage === null) return undefined
     for (const name of COUNT_MEMBERS) {
       const count = memberOf(usage, name) ?? null
-      if (count !== null) stated[name] = count
+      // A false count stays false, but its value, which may be large, is not kept.
+      if (count !== null) stated[name] = isCount(count) ? count : false
     }
     return countsOf(stated)
   }
 
-  return (given) => {
-    const chunk = readEventChunk(given)
-    if (chunk === null) return null
-    if ('body' in chunk) {
-      if (isBodyEnded) return null
-      isBodyEnded = chunk.is_last
-      if (body.length <= bodyLengthMax) body += chunk.body
-      if (!isBodyEnded) return factsOf(chunk.body.length, false, undefined)
-      const claim = claimOf(objectIn(body))
-      body = ''
-      return factsOf(chunk.body.length, true, claim)
-    }
-    const data = objectIn(chunk.data)
-    const textLength = data === null ? 0 : textLengthOf(data)
-    const facts = factsOf(textLength, isLastEvent(chunk), claimOf(data))
-    return { ...facts, isFailure: isFailure(chunk.event, data) }
+  function dropBody(): void {
+    body = ''
+    room = 0
+  }
+
+  function readPiece(piece: string, isLast: boolean): ChunkFacts | null {
+    if (isBodyEnded) return null
+    isBodyEnded = isLast
+    room -= piece.length + PIECE_EXTRA
+    if (room < 0) dropBody()
+    else body += piece
+    if (!isLast) return factsOf(piece.length, false, undefined)
+    const claim = claimOf(objectIn(body))
+    dropBody()
+    return factsOf(piece.length, true, claim)
+  }
+
+  return {
+    read(given) {
+      const chunk = readEventChunk(given)
+      if (chunk === null) return null
+      if ('body' in chunk) return readPiece(chunk.body, chunk.is_last)
+      const data = objectIn(chunk.data)
+      const textLength = data === null ? 0 : textLengthOf(data)
+      const facts = factsOf(textLength, isLastEvent(chunk), claimOf(data))
+      return { ...facts, isFailure: isFailure(chunk.event, data) }
+    },
+    dropBody,
   }
 }
 

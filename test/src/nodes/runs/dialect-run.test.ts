@@ -6,7 +6,7 @@ import { createEventReader } from '../../../../src/nodes/runs/read-event.ts'
 import type { RunEvent } from '../../../../src/nodes/runs/run.ts'
 
 /** A run of a call in the dialect Responses, and what a node sends for it. */
-function openRun(answerBytesMax = NODE_LIMITS.answerBytesMax) {
+function openRun() {
   const clock = { atMs: 0 }
   const leaving = new AbortController()
   const reader = createEventReader()
@@ -19,7 +19,7 @@ function openRun(answerBytesMax = NODE_LIMITS.answerBytesMax) {
     signal: leaving.signal,
     isProbe: false,
     isCancellable: false,
-    limits: { ...NODE_LIMITS, answerBytesMax },
+    limits: NODE_LIMITS,
     now: () => clock.atMs,
     emit: (_, { kind }) => events.push(kind),
     question: askChat('m', { model: 'm', input: 'x' }, 'responses'),
@@ -79,19 +79,48 @@ describe('the body of an answer in a dialect', () => {
     expect(run.result).toMatchObject({ kind: 'failed', error: { code: 'node_failed' } })
   })
 
-  it('a body that goes on beyond its largest length after its run is not kept', () => {
-    const usage = '"usage":{"input_tokens":4,"output_tokens":1}'
-    const promptTokensOf = (padLength: number) => {
-      const { run, send, clock } = openRun(1_000)
-      run.check(Number.POSITIVE_INFINITY)
-      clock.atMs = 60_000
-      send({ body: `{"pad":"${'x'.repeat(padLength)}`, is_last: false })
-      send({ body: `",${usage}`, is_last: false })
-      send({ body: '}', is_last: true })
-      return run.inferenceOf('node').promptTokens
+  const USAGE = '"usage":{"input_tokens":4,"output_tokens":1}'
+  const promptTokensOf = ({ run, send }: ReturnType<typeof openRun>, padLength: number) => {
+    for (let sent = 0; sent <= padLength; sent += 100_000)
+      send({ body: sent === 0 ? '{"pad":"' : 'x'.repeat(100_000), is_last: false })
+    send({ body: `",${USAGE}`, is_last: false })
+    send({ body: '}', is_last: true })
+    return run.inferenceOf('node').promptTokens
+  }
+
+  it.each([
+    ['while its caller waits', 0],
+    ['after its caller has left', 1],
+  ])('a body of at most 1 MiB states its usage, a longer body does not: %s', (_, checks) => {
+    const inPhase = () => {
+      const opened = openRun()
+      if (checks === 1) opened.leave()
+      return opened
     }
-    expect(promptTokensOf(100)).toBe(4)
-    expect(promptTokensOf(1_100)).not.toBe(4)
+    expect(promptTokensOf(inPhase(), 1_000_000)).toBe(4)
+    expect(promptTokensOf(inPhase(), 1_200_000)).not.toBe(4)
+  })
+
+  it('a long body of brackets is not parsed', () => {
+    const { run, send } = openRun()
+    send({ body: '{"pad":[', is_last: false })
+    for (let count = 0; count < 20; count++) send({ body: '[],'.repeat(300_000), is_last: false })
+    const startedAtMs = performance.now()
+    send({ body: `0],${USAGE}}`, is_last: true })
+    expect(performance.now() - startedAtMs).toBeLessThan(200)
+    expect(run.inferenceOf('node').promptTokens).not.toBe(4)
+  })
+
+  it('a run that is abandoned holds neither its body nor its reader', () => {
+    const opened = openRun()
+    const { run, send, leave, clock } = opened
+    send({ body: `{${USAGE}`, is_last: false })
+    leave()
+    clock.atMs = NODE_LIMITS.drainMs
+    run.check(clock.atMs)
+    expect(run.options.reader).toBeNull()
+    send({ body: '}', is_last: true })
+    expect(run.inferenceOf('node').promptTokens).not.toBe(4)
   })
 })
 
