@@ -95,7 +95,7 @@ export class ChatRun extends Run {
   constructor(options: ChatRunOptions) {
     const { limits, question } = options
     super(options, question.isWhole ? limits.runMs : limits.firstTokenMs)
-    this.events = question.dialect === null ? null : openEventFacts()
+    this.events = question.dialect === null ? null : openEventFacts(question.isWhole)
     this.unfinished = new Set(Array.from({ length: question.choices }, (_, index) => index))
     this.firstToken = this.first.promise
     // If the caller has left, no other code handles a rejection of `firstToken`.
@@ -209,7 +209,7 @@ export class ChatRun extends Run {
   protected abandon(): void {
     this.phase = 'abandoned'
     this.deadlineMs = this.startedAtMs + this.options.limits.runMs
-    // A node can have many abandoned runs, so they hold no part of their answers.
+    // A node can have many abandoned runs, so they hold nothing of their answers.
     this.events?.dropBody()
     this.options.reader = null
     this.release()

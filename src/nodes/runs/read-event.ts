@@ -33,27 +33,32 @@ export function readEventChunk(chunk: JsonObject): EventChunk | null {
 const EVENT_NAME = new RegExp(`^[\\w.-]{0,${EVENT_NAME_LENGTH_MAX}}$`)
 
 /**
- * The usage of a longer body is not found, UTF-16 units. Parsing a body then costs no more than
- * parsing a frame, and brackets cannot become gigabytes of objects.
+ * UTF-16 units. A longer body is not parsed, so that parsing costs no more than for a frame, and
+ * brackets cannot become gigabytes of objects.
  */
-export const BODY_LENGTH_MAX = 1024 * 1024
+const BODY_LENGTH_MAX = 1024 * 1024
 /** Memory that a piece takes besides its text, in units. */
 const PIECE_EXTRA = 32
+/** A longer body's usage is found in this many units at its end, where servers write it. */
+const BODY_END_LENGTH = 4_096
 
 export type EventFacts = {
   /** Null for a chunk that is refused. */
   read(chunk: JsonObject): ChunkFacts | null
-  /** Drops the collected body, and collects no more. The usage of the body is then not found. */
+  /** Drops the collected part of the body. From then on, only the body's end is kept. */
   dropBody(): void
 }
 
 /**
- * Finds the usage in events of any dialect, and names its members as chat completions do. A body is
- * parsed once, at its end, so a piece after its last piece is refused.
+ * Finds the usage in events of any dialect, and names its members as chat completions do. `isWhole`:
+ * an unstreamed answer is asked for, a JSON object in pieces, and otherwise events. Chunks of the
+ * other form are refused. A body is read once, at its end, so a piece after its last piece is
+ * refused.
  */
-export function openEventFacts(): EventFacts {
+export function openEventFacts(isWhole: boolean): EventFacts {
   let body = ''
   let room = BODY_LENGTH_MAX
+  let isBodyBegun = false
   let isBodyEnded = false
   const stated: Record<string, Json> = {}
 
@@ -70,25 +75,28 @@ export function openEventFacts(): EventFacts {
 
   function dropBody(): void {
     body = ''
-    room = 0
+    room = -1
   }
 
   function readPiece(piece: string, isLast: boolean): ChunkFacts | null {
     if (isBodyEnded) return null
     isBodyEnded = isLast
+    // A page or a stream is refused before the caller gets any of it.
+    const start = isBodyBegun ? '{' : piece.trimStart().charAt(0)
+    if (start !== '{' && start !== '') return null
+    isBodyBegun = start === '{'
     room -= piece.length + PIECE_EXTRA
-    if (room < 0) dropBody()
-    else body += piece
+    body = room < 0 ? endOf(body + piece) : body + piece
     if (!isLast) return factsOf(piece.length, false, undefined)
-    const claim = claimOf(objectIn(body))
-    dropBody()
-    return factsOf(piece.length, true, claim)
+    const value = room < 0 ? readEnd(body) : objectIn(body)
+    body = ''
+    return value === null ? null : factsOf(piece.length, true, claimOf(value))
   }
 
   return {
     read(given) {
       const chunk = readEventChunk(given)
-      if (chunk === null) return null
+      if (chunk === null || 'body' in chunk !== isWhole) return null
       if ('body' in chunk) return readPiece(chunk.body, chunk.is_last)
       const data = objectIn(chunk.data)
       const textLength = data === null ? 0 : textLengthOf(data)
@@ -98,6 +106,29 @@ export function openEventFacts(): EventFacts {
     dropBody,
   }
 }
+
+/** Copies the text, because a part of a text keeps the whole text in memory. */
+function endOf(text: string): string {
+  return Buffer.from(text.slice(-BODY_END_LENGTH)).toString()
+}
+
+/**
+ * Returns what the end of a JSON object states: its usage, or nothing. Null if no object ends there.
+ */
+function readEnd(end: string): JsonObject | null {
+  if (!end.trimEnd().endsWith('}')) return null
+  const at = end.search(USAGE)
+  const start = end.indexOf('{', at)
+  if (at === -1) return {}
+  for (let close = end.indexOf('}', start); close !== -1; close = end.indexOf('}', close + 1)) {
+    const usage = objectIn(end.slice(start, close + 1))
+    if (usage !== null) return { usage }
+  }
+  return {}
+}
+
+/** The name of a member, not a part of a text, where each quote follows a backslash. */
+const USAGE = /(?<!\\)"usage"\s*:\s*\{/
 
 /** Reads an answer's events, as AnswerReader (chat-run.ts) does, and collects facts. */
 export type EventReader = {
