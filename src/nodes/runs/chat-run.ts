@@ -209,7 +209,7 @@ export class ChatRun extends Run {
   protected abandon(): void {
     this.phase = 'abandoned'
     this.deadlineMs = this.startedAtMs + this.options.limits.runMs
-    // A node can have many abandoned runs, so they hold nothing of their answers.
+    // A node can have many abandoned runs, so they hold no parts of answers.
     this.events?.dropBody()
     this.options.reader = null
     this.release()

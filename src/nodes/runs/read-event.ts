@@ -50,10 +50,9 @@ export type EventFacts = {
 }
 
 /**
- * Finds the usage in events of any dialect, and names its members as chat completions do. `isWhole`:
- * an unstreamed answer is asked for, a JSON object in pieces, and otherwise events. Chunks of the
- * other form are refused. A body is read once, at its end, so a piece after its last piece is
- * refused.
+ * Finds the usage in events of any dialect, and names its members as chat completions do. If
+ * `isWhole`, the answer must be a JSON object in pieces, and otherwise events. A body is read once,
+ * at its end, so a piece after its last piece is refused.
  */
 export function openEventFacts(isWhole: boolean): EventFacts {
   let body = ''
@@ -81,7 +80,7 @@ export function openEventFacts(isWhole: boolean): EventFacts {
   function readPiece(piece: string, isLast: boolean): ChunkFacts | null {
     if (isBodyEnded) return null
     isBodyEnded = isLast
-    // A page or a stream is refused before the caller gets any of it.
+    // A page or a stream is refused at once, so that another node can be asked.
     const start = isBodyBegun ? '{' : piece.trimStart().charAt(0)
     if (start !== '{' && start !== '') return null
     isBodyBegun = start === '{'
@@ -113,7 +112,8 @@ function endOf(text: string): string {
 }
 
 /**
- * Returns what the end of a JSON object states: its usage, or nothing. Null if no object ends there.
+ * Returns an object with the usage that the end of a JSON object states, or an empty object. Null
+ * if no object ends there.
  */
 function readEnd(end: string): JsonObject | null {
   if (!end.trimEnd().endsWith('}')) return null
