@@ -45,7 +45,7 @@ export function refusalError(answer: {
   const { message, code, retryAfterSeconds } = readRefusal(answer)
   if (status === 200)
     return backendErrorOf({
-      message: message ?? `a stream was asked for, and ${typeOf(headers)} came`,
+      message: message ?? `the backend's answer has the wrong content type: ${typeOf(headers)}`,
       code,
     })
   const wait = retryAfterSeconds === null ? null : Math.ceil(retryAfterSeconds)
@@ -61,9 +61,18 @@ export function backendErrorOf({ message, code }: Pick<Refusal, 'message' | 'cod
   return new BackendError(message ?? reason, Number(code ?? 500), null, reason)
 }
 
-/** True if the answer is JSON or a page, although a stream was requested. */
-export function isOtherThanStream(headers: Readonly<Record<string, unknown>>): boolean {
-  return /^\s*(application\/([\w.-]+\+)?json|text\/html)\b/i.test(typeOf(headers))
+/**
+ * True if the answer is a page, or JSON although a stream was requested, or a stream although none
+ * was requested.
+ */
+export function isOtherThanAsked(
+  headers: Readonly<Record<string, unknown>>,
+  isStream: boolean,
+): boolean {
+  const others = isStream
+    ? /^\s*(application\/([\w.-]+\+)?json|text\/html)\b/i
+    : /^\s*text\/(event-stream|html)\b/i
+  return others.test(typeOf(headers))
 }
 
 function typeOf(headers: Readonly<Record<string, unknown>>): string {

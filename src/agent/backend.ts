@@ -13,7 +13,7 @@ import { type ImageRequest, parseJson } from '../nodes/protocol/frames.ts'
 import { writeForm } from '../upstream/endpoint.ts'
 import { type AnswerChunk, AnswerParser } from './answer-parser.ts'
 import { type BackendAnswer, openBackendAnswer } from './backend-answer.ts'
-import { BackendError, isOtherThanStream, refusalError } from './backend-error.ts'
+import { BackendError, isOtherThanAsked, refusalError } from './backend-error.ts'
 import { readDialectEvents, splitBody } from './dialect-answer.ts'
 
 /** Milliseconds and bytes. */
@@ -137,7 +137,7 @@ export function createBackend(options: {
   }
   const checkHead = async (answer: BackendAnswer, isStream: boolean) => {
     const { status, headers: received } = answer
-    if (status !== 200 || (isStream && isOtherThanStream(received))) {
+    if (status !== 200 || isOtherThanAsked(received, isStream)) {
       const bytes = await readBytes(packetsOf(answer), limits.bodyBytesMax)
       throw refusalError({ status, headers: received, body: bytes, secret: options.apiKey })
     }

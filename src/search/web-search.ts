@@ -55,7 +55,12 @@ export function createWebSearch(source: SearchSource | null): WebSearch {
       const { adapter, endpoint, apiKey } = source
       try {
         const request = adapter.request({ query, maxResults }, apiKey)
-        const answer = await endpoint.ask({ ...request, signal, reserve })
+        const answer = await endpoint.ask({
+          ...request,
+          secrets: secretsOf(apiKey),
+          signal,
+          reserve,
+        })
         if (typeof answer !== 'object' || answer === null || Array.isArray(answer))
           throw new EndpointError('bad_answer', 'expected an object')
         return JSON.stringify({ results: normaliseResults(adapter.readItems(answer), maxResults) })
@@ -64,4 +69,9 @@ export function createWebSearch(source: SearchSource | null): WebSearch {
       }
     },
   }
+}
+
+/** The key as it is, and as a query contains it, because a refusal may quote the called URL. */
+function secretsOf(apiKey: string): readonly string[] {
+  return apiKey === '' ? [] : [apiKey, new URLSearchParams({ key: apiKey }).toString().slice(4)]
 }

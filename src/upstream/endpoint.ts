@@ -20,6 +20,11 @@ export type EndpointCall = {
   readonly path: string
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: string | Uint8Array
+  /**
+   * Credentials in the path, or in a header of this service alone, to leave out of a refusal's
+   * message. `authorization` and `x-api-key` are always left out.
+   */
+  readonly secrets?: readonly string[]
   readonly signal: AbortSignal
   /** Counts the answer's bytes in memory. If it throws, the call ends with this error. */
   readonly reserve: (bytes: number) => void
@@ -82,6 +87,7 @@ export function createEndpoint(options: EndpointOptions): Endpoint {
     path,
     headers,
     body,
+    secrets = [],
     signal,
     reserve,
   }: EndpointCall): Promise<unknown> {
@@ -101,7 +107,7 @@ export function createEndpoint(options: EndpointOptions): Endpoint {
         signal: AbortSignal.any([signal, timeout]),
       })
       if (reply.statusCode < 200 || reply.statusCode > 299)
-        throw await refusalOf(reply, secretOf(own))
+        throw await refusalOf(reply, [...secrets, ...secretsIn(own)])
       const bytes = await readBytes(reply.body, { bytesMax: answerBytesMax, reserve })
       const { 'content-encoding': coding } = reply.headers
       return parseAnswer(await undoCoding(bytes, { coding, bytesMax: answerBytesMax, reserve }))
@@ -120,7 +126,7 @@ export function createEndpoint(options: EndpointOptions): Endpoint {
 
 async function refusalOf(
   { statusCode, headers, body }: Dispatcher.ResponseData,
-  secret: string | null,
+  secrets: readonly string[],
 ): Promise<EndpointError> {
   const bytes = await readBytes(body, {
     bytesMax: REFUSAL_BYTES_MAX,
@@ -129,12 +135,17 @@ async function refusalOf(
     if (error instanceof EndpointError) return Buffer.alloc(0)
     throw error
   })
-  const refusal = { status: statusCode, ...readRefusal({ headers, body: bytes, secret }) }
+  const text = secrets.reduce(
+    (shown, secret) => shown.replaceAll(secret, '[credential]'),
+    bytes.toString('utf8'),
+  )
+  const refusal = { status: statusCode, ...readRefusal({ headers, body: Buffer.from(text) }) }
   return new EndpointError('refused', `expected status 200, got ${statusCode}`, refusal)
 }
 
-function secretOf(headers: Readonly<Record<string, string>>): string | null {
-  return headers.authorization?.replace(/^Bearer /, '') ?? headers['x-api-key'] ?? null
+function secretsIn(headers: Readonly<Record<string, string>>): readonly string[] {
+  const { authorization = '', 'x-api-key': apiKey = '' } = headers
+  return [authorization.replace(/^Bearer /, ''), apiKey].filter((secret) => secret !== '')
 }
 
 /** Some services compress answers even if the request forbids compression. */

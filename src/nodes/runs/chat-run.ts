@@ -6,7 +6,7 @@ import type { Inference } from '../registry/inferences-store.ts'
 import { type ChunkBatch, createChunkQueue } from './chunk-queue.ts'
 import { DispatchError, faultError } from './dispatch-error.ts'
 import { type ChunkFacts, readChunk } from './read-chunk.ts'
-import { openEventFacts } from './read-event.ts'
+import { type EventFacts, openEventFacts } from './read-event.ts'
 import { Run, type RunOptions, type RunResult } from './run.ts'
 import {
   type RunTimes,
@@ -66,8 +66,8 @@ export function askChat(
 
 export type ChatRunOptions = RunOptions & {
   readonly question: Omit<ChatQuestion, 'request' | 'frameBytes' | 'frameOf'>
-  /** Null: only the form of the chunks is checked. */
-  readonly reader: AnswerReader | null
+  /** Null: only the form of the chunks is checked. An abandoned run drops its reader. */
+  reader: AnswerReader | null
 }
 
 export class ChatRun extends Run {
@@ -87,17 +87,15 @@ export class ChatRun extends Run {
   private lastTokenAtMs = 0
   private firstTextLength = 0
   private readonly unfinished: Set<number>
-  private readonly factsOf: (chunk: JsonObject) => ChunkFacts | null
+  /** Null for chat completions. */
+  private readonly events: EventFacts | null
   private readonly first = Promise.withResolvers<void>()
   private readonly queue = createChunkQueue(() => this.leave(null))
 
   constructor(options: ChatRunOptions) {
     const { limits, question } = options
     super(options, question.isWhole ? limits.runMs : limits.firstTokenMs)
-    this.factsOf =
-      question.dialect === null
-        ? (chunk) => readChunk(chunk, limits.chunkDepthMax)
-        : openEventFacts(limits.answerBytesMax)
+    this.events = question.dialect === null ? null : openEventFacts(question.isWhole)
     this.unfinished = new Set(Array.from({ length: question.choices }, (_, index) => index))
     this.firstToken = this.first.promise
     // If the caller has left, no other code handles a rejection of `firstToken`.
@@ -211,6 +209,9 @@ export class ChatRun extends Run {
   protected abandon(): void {
     this.phase = 'abandoned'
     this.deadlineMs = this.startedAtMs + this.options.limits.runMs
+    // A node can have many abandoned runs, so they hold no parts of answers.
+    this.events?.dropBody()
+    this.options.reader = null
     this.release()
     this.emit({ kind: 'abandoned' })
   }
@@ -225,7 +226,8 @@ export class ChatRun extends Run {
 
   private takeChunk(chunk: JsonObject, bytes: number): void {
     const { limits, question } = this.options
-    const facts = this.factsOf(chunk)
+    const facts =
+      this.events === null ? readChunk(chunk, limits.chunkDepthMax) : this.events.read(chunk)
     if (facts === null) {
       this.refuse('expected a chunk')
       return

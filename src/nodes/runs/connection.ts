@@ -102,7 +102,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   readonly abilities: ReadonlySet<string>
   /** Until this time, the node's backend is at its limit, and other nodes get calls first. */
   restsUntilMs = Number.NEGATIVE_INFINITY
-  /** Maximum number of sent bytes that the node has not read yet. */
+  /** Maximum number of bytes that wait to be sent. */
   private readonly waitingBytesMax: number
   private readonly hub: HubLink
   private readonly socket: WebSocket
@@ -114,6 +114,8 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   private readonly meter: FrameMeter | null
   /** Bytes that are reserved for the images of running calls. */
   private reservedBytes = 0
+  /** When a frame was last sent entirely, or none was waiting. */
+  private takenAtMs: number
   private isDraining = false
   private isGone = false
 
@@ -132,6 +134,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     const { sendBytesMax, largeRequestBytesMax, frameBytesMax } = hub.limits
     this.waitingBytesMax = sendBytesMax + (this.takesLargeFrames ? largeRequestBytesMax : 0)
     this.hub = hub
+    this.takenAtMs = hub.now()
     this.offers = accepted.models.map((model) => openOffer(this, model))
     this.slots = createSlots(capacityOf(accepted.vramMb, hub.limits), {
       onTaken: () => this.report({ kind: 'changed' }),
@@ -187,7 +190,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   }
 
   hasRoomFor(frameBytes: number): boolean {
-    return this.takesLargeFrames && this.socket.bufferedAmount + frameBytes <= this.waitingBytesMax
+    return this.socket.bufferedAmount + frameBytes <= this.waitingBytesMax
   }
 
   /** True if the node has a free slot and serves `model`. Default: any model. */
@@ -208,8 +211,10 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
 
   /** Starts a run, which itself releases the slot. */
   chat(question: ChatQuestion, start: Start<ChatRunOptions>): ChatRun {
-    const run = new ChatRun({ ...start, ...this.ownOptions(), question })
-    this.open(run, question.frameOf(run.id, this.traceparent()))
+    // The run may outlive its caller by far, so it does not hold the request.
+    const { request: _, frameOf, frameBytes: _size, ...asked } = question
+    const run = new ChatRun({ ...start, ...this.ownOptions(), question: asked })
+    this.open(run, frameOf(run.id, this.traceparent()))
     return run
   }
 
@@ -229,7 +234,6 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
 
   cancel(run: Run): void {
     if (this.isGone || !this.isCancellable) return
-    // `post` would end the connection of a slow node, only because a caller left.
     this.socket.send(encodeGatewayControl(this.nodeId, { kind: 'cancel', requestId: run.id }))
   }
 
@@ -241,12 +245,16 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     this.meter?.check()
   }
 
-  /** Sends a frame. Ends the connection of a node that is closing or does not read. */
-  post(frame: string): void {
+  /** Sends a frame. Ends the connection of a node that is closing. */
+  private post(frame: string): void {
     if (this.isClosing()) this.end('closing')
-    else if (this.isGone || this.socket.bufferedAmount > this.waitingBytesMax)
-      this.close(CLOSE_CODES.policy, 'Frames are not read')
-    else this.socket.send(frame)
+    if (!this.isGone) this.socket.send(frame, () => this.taken())
+  }
+
+  /** A frame was sent, so a waiting caller's frame may have room. */
+  private taken(): void {
+    this.takenAtMs = this.hub.now()
+    if (this.isAvailable()) this.report({ kind: 'free' })
   }
 
   private ownOptions() {
@@ -270,13 +278,26 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     return this.accepted.features.has('trace') ? currentTraceparent() : null
   }
 
-  /** Sends the pings that are due, and ends the connection of a silent node. */
+  /**
+   * Sends the pings that are due, and ends the connection of a node that is silent or does not
+   * read.
+   */
   tend(): void {
     if (this.isClosing()) this.end('closing')
+    this.tendFrames()
     if (this.isGone) return
     const wasLeaving = this.liveness.isLeaving()
     this.liveness.tend(this.runs.size === 0)
     if (wasLeaving !== this.liveness.isLeaving()) this.free()
+  }
+
+  /** A node with a slow line may be silent while frames wait: its pings wait behind them. */
+  private tendFrames(): void {
+    const { now, limits } = this.hub
+    if (this.isGone) return
+    if (this.socket.bufferedAmount === 0) this.takenAtMs = now()
+    else if (now() - this.takenAtMs < limits.sendStallMs) this.liveness.received()
+    else this.terminate('frames are not read')
   }
 
   /** False when the node's socket does not answer a ping in time. */

@@ -110,7 +110,7 @@ export interface CallableNode extends OfferingNode<CallableNode> {
   /** Until this time, the node's backend is at its limit, and other nodes get calls first. */
   restsUntilMs: number
   isConnected(): boolean
-  /** True if a frame of this size can be sent now. Only called for sizes that some nodes refuse. */
+  /** True if a frame of this size can be sent now, because few bytes wait to be sent. */
   hasRoomFor(frameBytes: number): boolean
   /** Starts a run. The run releases the slot. */
   chat(
@@ -144,8 +144,9 @@ export async function dispatchCall(call: NodeCall, parts: DispatchParts): Promis
   checkCall(call, parts.index)
   const questions = questionsOf(call)
   const needs = [...checkDialect(call, parts.index), ...checkMedia(call, parts.index)]
-  const largeBytes = largeBytesOf(questions.whole, call.model, parts)
-  return tryNodes({ ...call, largeBytes, needs }, parts, (held) =>
+  const isLarge = isLargeFrame(questions.whole, call.model, parts)
+  const { frameBytes } = questions.whole
+  return tryNodes({ ...call, frameBytes, isLarge, needs }, parts, (held) =>
     attemptChat(call, questions.for(held.offer.node), held),
   )
 }
@@ -197,20 +198,20 @@ function checkMedia({ model, request }: NodeCall, index: Index): readonly string
 }
 
 /**
- * Returns null when every node accepts the frame. Throws DispatchError when no node of the model
+ * Returns false when every node accepts the frame. Throws DispatchError when no node of the model
  * does.
  */
-function largeBytesOf(
+function isLargeFrame(
   { frameBytes }: ChatQuestion,
   model: string,
   { index, limits: { requestBytesMax, largeRequestBytesMax } }: DispatchParts,
-): number | null {
-  if (frameBytes <= requestBytesMax) return null
+): boolean {
+  if (frameBytes <= requestBytesMax) return false
   const isTaken = index.connected(model) === 0 || index.connectedLarge(model) > 0
   const bytesMax = isTaken ? largeRequestBytesMax : requestBytesMax
   if (frameBytes > bytesMax)
     throw new DispatchError('request_too_large', `Nodes take requests of at most ${bytesMax} bytes`)
-  return frameBytes
+  return true
 }
 
 /** Returns the answer at its first token, or the node's error. Throws the signal's reason. */
@@ -239,12 +240,13 @@ export async function dispatchImages<Images>(
   checkCall(call, parts.index)
   const { requestBytesMax } = parts.limits
   const imageBytes = ((call.request.image?.length ?? 0) * 3) / 4
-  if (imageFrameBytes({ ...call.request, imageBytes }) > requestBytesMax)
+  const frameBytes = imageFrameBytes({ ...call.request, imageBytes })
+  if (frameBytes > requestBytesMax)
     throw new DispatchError(
       'request_too_large',
       `Nodes take requests of at most ${requestBytesMax} bytes`,
     )
-  return tryNodes(call, parts, (held) => attemptImages(call, held))
+  return tryNodes({ ...call, frameBytes }, parts, (held) => attemptImages(call, held))
 }
 
 /** Returns the result of `read`, or the node's error. */
@@ -279,13 +281,14 @@ async function attemptImages<Images>(
 type Wanted = {
   readonly model: string
   readonly signal: AbortSignal
-  /** Size of a frame that is too large for some nodes. Null or absent: every node accepts it. */
-  readonly largeBytes?: number | null
+  readonly frameBytes: number
+  /** True if the frame is too large for some nodes. Absent: every node accepts it. */
+  readonly isLarge?: boolean
   readonly needs?: readonly string[]
   readonly isPeers?: true
 }
 
-function checkCall({ model, signal }: Wanted, index: Index): void {
+function checkCall({ model, signal }: Pick<Wanted, 'model' | 'signal'>, index: Index): void {
   signal.throwIfAborted()
   if (!index.isKnown(model))
     throw new DispatchError('unsupported_model', 'No node serves this model')
@@ -317,6 +320,11 @@ async function tryNodes<Answer>(
       isConfirming: refusal !== null,
     })
     if (held === null) break
+    // Calls that got their slots in the same moment may have filled the connection.
+    if (!held.offer.node.hasRoomFor(wanted.frameBytes)) {
+      held.slot.release()
+      continue
+    }
     tried.add(held.offer.node)
     // The caller may have left during the wait.
     if (wanted.signal.aborted) {
@@ -353,7 +361,7 @@ function restSeconds(asked: number | null): number {
 
 /** Null when there is no other node to try. Rejects when the wait ends before any node failed. */
 async function holdOffer(
-  { model, signal, largeBytes = null, needs = [], isPeers }: Wanted,
+  { model, signal, frameBytes, isLarge = false, needs = [], isPeers }: Wanted,
   tried: ReadonlySet<CallableNode>,
   {
     index,
@@ -370,7 +378,8 @@ async function holdOffer(
 ): Promise<Held | null> {
   const isExcluded = (node: CallableNode) =>
     tried.has(node) ||
-    (largeBytes !== null && !node.hasRoomFor(largeBytes)) ||
+    (isLarge && !node.takesLargeFrames) ||
+    !node.hasRoomFor(frameBytes) ||
     needs.some((ability) => !node.abilities.has(ability)) ||
     (isPeers === true && node.isRemote)
   const isResting = (node: CallableNode) => now() < node.restsUntilMs
@@ -381,7 +390,7 @@ async function holdOffer(
   if (offer !== null && slot !== null) return { offer, slot }
   const triedHere = [...tried].filter((node) => node.isConnected()).length
   const connected = Math.min(
-    largeBytes === null ? index.connected(model) : index.connectedLarge(model),
+    isLarge ? index.connectedLarge(model) : index.connected(model),
     ...needs.map((ability) => index.connectedWith(model, ability)),
   )
   if (isConfirming || isPeers === true) return null

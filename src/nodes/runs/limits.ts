@@ -44,9 +44,15 @@ export type NodeLimits = {
    */
   readonly largeRequestBytesMax: number
   /**
-   * Bytes that may wait for one node, besides one large frame. Above this, the node counts as lost.
+   * Bytes that may wait for one node, besides one large frame. A call that does not fit waits, or
+   * gets another node.
    */
   readonly sendBytesMax: number
+  /**
+   * A node is lost if bytes wait for it, and it takes none of its frames for this long. A slow line
+   * takes minutes for 8 MiB.
+   */
+  readonly sendStallMs: number
   /** Cost that a node may cause at once. An unexpected frame costs 1, plus 1 per KiB. */
   readonly strayBurst: number
   /** Additional cost that is allowed per second. A higher cost closes the connection with 1008. */
@@ -187,6 +193,7 @@ export const NODE_LIMITS: NodeLimits = {
   requestBytesMax: FRAME_BYTES_MAX,
   largeRequestBytesMax: LARGE_FRAME_BYTES_MAX,
   sendBytesMax: 8 * 1024 * 1024,
+  sendStallMs: 120_000,
   strayBurst: 2_000,
   strayPerSecond: 200,
 

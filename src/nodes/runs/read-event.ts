@@ -33,12 +33,31 @@ export function readEventChunk(chunk: JsonObject): EventChunk | null {
 const EVENT_NAME = new RegExp(`^[\\w.-]{0,${EVENT_NAME_LENGTH_MAX}}$`)
 
 /**
- * Finds the usage in events of any dialect, and names its members as chat completions do. A body is
- * parsed once, at its end, so a piece after its last piece is refused (null). The usage of a body
- * longer than `bodyLengthMax` is not found: a node may send such a body after its caller has left.
+ * UTF-16 units. A longer body is not parsed, so that parsing costs no more than for a frame, and
+ * brackets cannot become gigabytes of objects.
  */
-export function openEventFacts(bodyLengthMax: number): (chunk: JsonObject) => ChunkFacts | null {
+const BODY_LENGTH_MAX = 1024 * 1024
+/** Memory that a piece takes besides its text, in units. */
+const PIECE_EXTRA = 32
+/** A longer body's usage is found in this many units at its end, where servers write it. */
+const BODY_END_LENGTH = 4_096
+
+export type EventFacts = {
+  /** Null for a chunk that is refused. */
+  read(chunk: JsonObject): ChunkFacts | null
+  /** Drops the collected part of the body. From then on, only the body's end is kept. */
+  dropBody(): void
+}
+
+/**
+ * Finds the usage in events of any dialect, and names its members as chat completions do. If
+ * `isWhole`, the answer must be a JSON object in pieces, and otherwise events. A body is read once,
+ * at its end, so a piece after its last piece is refused.
+ */
+export function openEventFacts(isWhole: boolean): EventFacts {
   let body = ''
+  let room = BODY_LENGTH_MAX
+  let isBodyBegun = false
   let isBodyEnded = false
   const stated: Record<string, Json> = {}
 
@@ -47,29 +66,69 @@ export function openEventFacts(bodyLengthMax: number): (chunk: JsonObject) => Ch
     if (usage === null) return undefined
     for (const name of COUNT_MEMBERS) {
       const count = memberOf(usage, name) ?? null
-      if (count !== null) stated[name] = count
+      // A false count stays false, but its value, which may be large, is not kept.
+      if (count !== null) stated[name] = isCount(count) ? count : false
     }
     return countsOf(stated)
   }
 
-  return (given) => {
-    const chunk = readEventChunk(given)
-    if (chunk === null) return null
-    if ('body' in chunk) {
-      if (isBodyEnded) return null
-      isBodyEnded = chunk.is_last
-      if (body.length <= bodyLengthMax) body += chunk.body
-      if (!isBodyEnded) return factsOf(chunk.body.length, false, undefined)
-      const claim = claimOf(objectIn(body))
-      body = ''
-      return factsOf(chunk.body.length, true, claim)
-    }
-    const data = objectIn(chunk.data)
-    const textLength = data === null ? 0 : textLengthOf(data)
-    const facts = factsOf(textLength, isLastEvent(chunk), claimOf(data))
-    return { ...facts, isFailure: isFailure(chunk.event, data) }
+  function dropBody(): void {
+    body = ''
+    room = -1
+  }
+
+  function readPiece(piece: string, isLast: boolean): ChunkFacts | null {
+    if (isBodyEnded) return null
+    isBodyEnded = isLast
+    // A page or a stream is refused at once, so that another node can be asked.
+    const start = isBodyBegun ? '{' : piece.trimStart().charAt(0)
+    if (start !== '{' && start !== '') return null
+    isBodyBegun = start === '{'
+    room -= piece.length + PIECE_EXTRA
+    body = room < 0 ? endOf(body + piece) : body + piece
+    if (!isLast) return factsOf(piece.length, false, undefined)
+    const value = room < 0 ? readEnd(body) : objectIn(body)
+    body = ''
+    return value === null ? null : factsOf(piece.length, true, claimOf(value))
+  }
+
+  return {
+    read(given) {
+      const chunk = readEventChunk(given)
+      if (chunk === null || 'body' in chunk !== isWhole) return null
+      if ('body' in chunk) return readPiece(chunk.body, chunk.is_last)
+      const data = objectIn(chunk.data)
+      const textLength = data === null ? 0 : textLengthOf(data)
+      const facts = factsOf(textLength, isLastEvent(chunk), claimOf(data))
+      return { ...facts, isFailure: isFailure(chunk.event, data) }
+    },
+    dropBody,
   }
 }
+
+/** Copies the text, because a part of a text keeps the whole text in memory. */
+function endOf(text: string): string {
+  return Buffer.from(text.slice(-BODY_END_LENGTH)).toString()
+}
+
+/**
+ * Returns an object with the usage that the end of a JSON object states, or an empty object. Null
+ * if no object ends there.
+ */
+function readEnd(end: string): JsonObject | null {
+  if (!end.trimEnd().endsWith('}')) return null
+  const at = end.search(USAGE)
+  const start = end.indexOf('{', at)
+  if (at === -1) return {}
+  for (let close = end.indexOf('}', start); close !== -1; close = end.indexOf('}', close + 1)) {
+    const usage = objectIn(end.slice(start, close + 1))
+    if (usage !== null) return { usage }
+  }
+  return {}
+}
+
+/** The name of a member, not a part of a text, where each quote follows a backslash. */
+const USAGE = /(?<!\\)"usage"\s*:\s*\{/
 
 /** Reads an answer's events, as AnswerReader (chat-run.ts) does, and collects facts. */
 export type EventReader = {

@@ -97,14 +97,20 @@ function countOf(value: Json | undefined): number | null {
   return isCount(value) ? value : null
 }
 
-/** Keeps the details that are counts of at most `max`, under any name. */
+/** Keeps the details that are counts of at most `max`, under any short name. */
 function detailsOf(claim: JsonObject, name: string, max: number): JsonObject {
   const details = memberOf(claim, name)
   if (!isJsonObject(details)) return {}
   const counts = Object.entries(details).slice(0, DETAILS_MAX)
   return {
-    [name]: Object.fromEntries(counts.filter(([, value]) => (countOf(value) ?? max + 1) <= max)),
+    [name]: Object.fromEntries(
+      counts.filter(
+        ([key, value]) =>
+          key.length <= DETAIL_NAME_LENGTH_MAX && (countOf(value) ?? max + 1) <= max,
+      ),
+    ),
   }
 }
 
 const DETAILS_MAX = 16
+const DETAIL_NAME_LENGTH_MAX = 64

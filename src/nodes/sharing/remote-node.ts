@@ -95,7 +95,7 @@ export class RemoteNode implements CallableNode {
 
   /** Only the other gateway knows which of its nodes has room. */
   hasRoomFor(): boolean {
-    return this.takesLargeFrames
+    return true
   }
 
   update(offer: SharedOffer): void {

@@ -83,6 +83,23 @@ describe('createBackend', () => {
     },
   )
 
+  it.each([
+    ['text/event-stream', 'data: {}\n\n', 'data: {}'],
+    ['text/html; charset=utf-8', '<html>', 'an HTML page'],
+  ])(
+    'a backend that answers an unstreamed call with %s has failed, in its own words',
+    async (type, body, words) => {
+      const server = await startScriptedBackend(answerWith('a'), ['model-a'], 0, (_, response) => {
+        response.writeHead(200, { 'content-type': type }).end(body)
+      })
+      const backend = createBackend({ url: server.url, apiKey: null })
+      started.push(server, { stop: () => backend.close() })
+      const request = { model: 'model-a', input: 'hi' }
+      const answer = backend.streamDialect('responses', request, NEVER)
+      await expect(answer[Symbol.asyncIterator]().next()).rejects.toThrow(words)
+    },
+  )
+
   it('a backend is asked not to compress, and its key is in no message', async () => {
     let asked = ''
     const { backend } = await start((response) => {

@@ -237,6 +237,23 @@ describe('what is sent', () => {
 })
 
 describe('refusals in the providers’ forms', () => {
+  it.each<SearchProviderName>(['brave', 'tavily', 'serpapi'])(
+    'a refusal of %s that repeats the key or the called URL has no key for the caller',
+    async (name) => {
+      const apiKey = 'planted/search+key'
+      server.setScript(({ url, headers }, response) => {
+        const token = headers['x-subscription-token'] ?? headers.authorization ?? apiKey
+        refuseWith(422, { error: `wrong key ${token} in ${url}` })({} as never, response)
+      })
+      const service = createWebSearch({ adapter: SEARCH_ADAPTERS[name], endpoint, apiKey })
+      const { signal } = new AbortController()
+      const call = { query: 'fox', maxResults: 1, signal, reserve: () => undefined }
+      const refused = await service.search(call).catch((error: Error) => error.message)
+      expect(refused).toContain('[credential]')
+      expect(refused).not.toMatch(/planted|search.{1,3}key/)
+    },
+  )
+
   it.each<[SearchProviderName, number, unknown, string]>([
     [
       'brave',

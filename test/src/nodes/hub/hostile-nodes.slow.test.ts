@@ -292,7 +292,12 @@ describe('a node that does not read or does not speak', () => {
 
   it('a node that does not take what is sent to it is given up', async () => {
     await stage.close()
-    stage = await openNodesStage({ sendBytesMax: 1_000_000, firstTokenMs: 3_000, waitMs: 50 })
+    stage = await openNodesStage({
+      sendBytesMax: 3_000_000,
+      sendStallMs: 1_000,
+      firstTokenMs: 5_000,
+      waitMs: 50,
+    })
     const node = await stage.connect()
     node.socket.pause()
     const request = {

@@ -61,6 +61,69 @@ describe('a node that says it closes, and leaves the connection open,', () => {
   })
 })
 
+describe('a node with a slow line', () => {
+  const request = {
+    model: MODEL,
+    messages: [{ role: 'user', content: 'x'.repeat(1_000_000) }],
+  }
+  const CALLS = 10
+
+  /** Lets the node read for a moment, again and again. */
+  function readSlowly(node: ScriptedNode): NodeJS.Timeout {
+    const raw = rawSocket(node)
+    raw.pause()
+    return setInterval(() => {
+      raw.resume()
+      setTimeout(() => raw.pause(), 1)
+    }, 20)
+  }
+
+  it('a node that reads slowly keeps its connection and its runs, and calls wait for room', async () => {
+    await stage.close()
+    stage = await openNodesStage({
+      sendBytesMax: 2_500_000,
+      silenceMs: 200,
+      silenceTimeoutMs: 200,
+      firstTokenMs: FAR_OFF_MS,
+      tokenMs: FAR_OFF_MS,
+      runMs: FAR_OFF_MS,
+      waitMs: FAR_OFF_MS,
+    })
+    const node = await stage.connect({ answer: answerWith('read') })
+    const reading = readSlowly(node)
+    const calls = Array.from({ length: CALLS }, async () =>
+      textOf(await readAll(await stage.dispatch({ request }))),
+    )
+    await eventually(() => stage.nodes.status().queued > 0, 'calls wait for room')
+    expect(stage.nodes.status().slotsInUse).toBeLessThan(CALLS)
+    expect(await Promise.all(calls)).toEqual(Array.from({ length: CALLS }, () => 'read'))
+    expect(stage.nodes.status()).toMatchObject({ connected: 1, queued: 0 })
+    expect(node.socket.readyState).toBe(node.socket.OPEN)
+    clearInterval(reading)
+  })
+
+  it('a node that speaks and does not read loses its connection, and holds a bounded memory', async () => {
+    await stage.close()
+    stage = await openNodesStage({
+      sendBytesMax: 2_500_000,
+      sendStallMs: 1_000,
+      firstTokenMs: FAR_OFF_MS,
+      runMs: FAR_OFF_MS,
+      waitMs: FAR_OFF_MS,
+    })
+    const node = await stage.connect()
+    rawSocket(node).pause()
+    const speaking = setInterval(() => node.socket.ping(), 50)
+    const calls = Array.from({ length: CALLS }, () =>
+      stage.dispatch({ request }).catch((error: unknown) => error),
+    )
+    await eventually(() => stage.nodes.status().queued > 0, 'calls wait for room')
+    await eventually(() => stage.nodes.status().connected === 0, 'the node is given up')
+    clearInterval(speaking)
+    expect(await calls[0]).toMatchObject({ code: 'node_lost' })
+  })
+})
+
 describe('a fault of the gateway itself while it reads a frame', () => {
   it("a fault of the gateway itself while it reads a frame ends that node's connection and its call alone", async () => {
     const node = await stage.connect({ model: 'one' })

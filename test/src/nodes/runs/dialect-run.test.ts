@@ -6,7 +6,7 @@ import { createEventReader } from '../../../../src/nodes/runs/read-event.ts'
 import type { RunEvent } from '../../../../src/nodes/runs/run.ts'
 
 /** A run of a call in the dialect Responses, and what a node sends for it. */
-function openRun(answerBytesMax = NODE_LIMITS.answerBytesMax) {
+function openRun(isStream = true) {
   const clock = { atMs: 0 }
   const leaving = new AbortController()
   const reader = createEventReader()
@@ -19,10 +19,10 @@ function openRun(answerBytesMax = NODE_LIMITS.answerBytesMax) {
     signal: leaving.signal,
     isProbe: false,
     isCancellable: false,
-    limits: { ...NODE_LIMITS, answerBytesMax },
+    limits: NODE_LIMITS,
     now: () => clock.atMs,
     emit: (_, { kind }) => events.push(kind),
-    question: askChat('m', { model: 'm', input: 'x' }, 'responses'),
+    question: askChat('m', { model: 'm', input: 'x', stream: isStream }, 'responses'),
     reader,
   })
   const send = (chunk: object | null, status = 1) => {
@@ -43,7 +43,7 @@ describe('the usage of an answer in a dialect', () => {
     { prompt_tokens: -2_000_000, completion_tokens: -500_000 },
     { prompt_tokens: 0.5, completion_tokens: 0 },
   ])('a usage beside the event or the body is not taken: %j', (usage) => {
-    const body = openRun()
+    const body = openRun(false)
     body.send({ body: '{"ok":true}', is_last: false, usage })
     body.send({ body: '', is_last: true, usage })
     expect(body.reader.usage()).toBeNull()
@@ -67,7 +67,7 @@ describe('the usage of an answer in a dialect', () => {
 
 describe('the body of an answer in a dialect', () => {
   it('a body is parsed once: a second last piece is refused', async () => {
-    const { run, send, reader } = openRun()
+    const { run, send, reader } = openRun(false)
     const usage = '"usage":{"input_tokens":4,"output_tokens":1}'
     send({ body: `{"pad":[1${',1'.repeat(450_000)}],`, is_last: false })
     send({ body: `${usage}}`, is_last: true })
@@ -79,19 +79,95 @@ describe('the body of an answer in a dialect', () => {
     expect(run.result).toMatchObject({ kind: 'failed', error: { code: 'node_failed' } })
   })
 
-  it('a body that goes on beyond its largest length after its run is not kept', () => {
-    const usage = '"usage":{"input_tokens":4,"output_tokens":1}'
-    const promptTokensOf = (padLength: number) => {
-      const { run, send, clock } = openRun(1_000)
-      run.check(Number.POSITIVE_INFINITY)
-      clock.atMs = 60_000
-      send({ body: `{"pad":"${'x'.repeat(padLength)}`, is_last: false })
-      send({ body: `",${usage}`, is_last: false })
-      send({ body: '}', is_last: true })
-      return run.inferenceOf('node').promptTokens
+  const USAGE = '"usage":{"input_tokens":4,"output_tokens":1}'
+  const promptTokensOf = ({ run, send }: ReturnType<typeof openRun>, padLength: number) => {
+    for (let sent = 0; sent <= padLength; sent += 100_000)
+      send({ body: sent === 0 ? '{"pad":"' : 'x'.repeat(100_000), is_last: false })
+    send({ body: `",${USAGE}`, is_last: false })
+    send({ body: '}', is_last: true })
+    return run.inferenceOf('node').promptTokens
+  }
+
+  it.each([
+    ['while its caller waits', false],
+    ['after its caller has left', true],
+  ])('a body of any length states its usage at its end: %s', (_, hasLeft) => {
+    for (const padLength of [0, 1_000_000, 3_000_000]) {
+      const opened = openRun(false)
+      if (hasLeft) opened.leave()
+      expect(promptTokensOf(opened, padLength)).toBe(4)
     }
-    expect(promptTokensOf(100)).toBe(4)
-    expect(promptTokensOf(1_100)).not.toBe(4)
+  })
+
+  it('a long body states its usage neither far from its end nor inside a text', () => {
+    const long = 'x'.repeat(1_200_000)
+    for (const body of [
+      `{${USAGE},"pad":"${long}"}`,
+      JSON.stringify({ pad: `${long}{${USAGE}}` }),
+    ]) {
+      const { run, send } = openRun(false)
+      send({ body, is_last: true })
+      expect(run.result).toBeNull()
+      expect(run.inferenceOf('node').promptTokens).not.toBe(4)
+    }
+  })
+
+  it.each([
+    ['data: [DONE]\n\n'],
+    ['<html>'],
+    ['[{}]'],
+    ['"text"'],
+    ['{"output":'],
+    [`{"output":"${'x'.repeat(1_200_000)}"`],
+    [''],
+  ])('a body that is not a JSON object is a failure of the node: %#', (body) => {
+    const { run, send, events } = openRun(false)
+    send({ body, is_last: true })
+    send(null, 2)
+    expect(run.result).toMatchObject({ kind: 'failed', error: { code: 'node_failed' } })
+    expect(events).not.toContain('served')
+  })
+
+  it('a page is refused at its first piece, so that another node can be asked', async () => {
+    const { run, send } = openRun(false)
+    send({ body: ' \n', is_last: false })
+    send({ body: '<html>', is_last: false })
+    expect(run.result).toMatchObject({ kind: 'failed', error: { code: 'node_failed' } })
+  })
+
+  it('events for an unstreamed call, and a body for a stream, are refused', () => {
+    for (const [isStream, chunk] of [
+      [false, { event: '', data: '[DONE]' }],
+      [true, { body: '{}', is_last: true }],
+    ] as const) {
+      const { run, send, events } = openRun(isStream)
+      send(chunk)
+      send(null, 2)
+      expect(run.result).toMatchObject({ kind: 'failed', error: { code: 'node_failed' } })
+      expect(events).not.toContain('served')
+    }
+  })
+
+  it('a long body of brackets is not parsed', () => {
+    const { run, send } = openRun(false)
+    send({ body: '{"pad":[', is_last: false })
+    for (let count = 0; count < 20; count++) send({ body: '[],'.repeat(300_000), is_last: false })
+    const startedAtMs = performance.now()
+    send({ body: `0],${USAGE}}`, is_last: true })
+    expect(performance.now() - startedAtMs).toBeLessThan(200)
+    expect(run.inferenceOf('node').promptTokens).toBe(4)
+  })
+
+  it('a run that is abandoned holds neither its body nor its reader', () => {
+    const opened = openRun(false)
+    const { run, send, leave, clock } = opened
+    send({ body: `{${USAGE}`, is_last: false })
+    leave()
+    clock.atMs = NODE_LIMITS.drainMs
+    run.check(clock.atMs)
+    expect(run.options.reader).toBeNull()
+    send({ body: '}', is_last: true })
+    expect(run.inferenceOf('node').promptTokens).not.toBe(4)
   })
 })
 

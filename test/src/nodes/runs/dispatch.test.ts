@@ -457,7 +457,8 @@ describe('a caller', () => {
 
   it('a caller who leaves in the moment a slot is found gives it back', async () => {
     // Nothing is sent to it: only its slot is looked at.
-    const node = createFreeNode([MODEL], 1) as unknown as NodeConnection
+    const free = Object.assign(createFreeNode([MODEL], 1), { hasRoomFor: () => true })
+    const node = free as unknown as NodeConnection
     const index = createNodeIndex<NodeConnection>({
       random: Math.random,
       offeredModels: [],

@@ -32,6 +32,7 @@ describe('a usage claim', () => {
 
   it('a usage claim loses details that cannot be true', () => {
     const details = { cached_tokens: 21, audio_tokens: -1, text: 'x', nested: {}, image_tokens: 4 }
+    Object.assign(details, { ['long'.repeat(1_000)]: 1 })
     const bound = boundUsage(
       { prompt_tokens: 20, completion_tokens: 8, prompt_tokens_details: details },
       EVIDENCE,
