@@ -124,9 +124,16 @@ export async function openChainSource(
   /**
    * Returns null if the endpoint refuses. Most endpoints keep only the state of the latest blocks.
    */
-  async function readState<Value>(form: z.ZodType<Value>, call: RpcCall): Promise<Value | null> {
-    const [reply] = await batch([call])
-    return reply?.kind === 'error' ? null : readAs(form, reply)
+  async function readState<Value>(
+    form: z.ZodType<Value>,
+    { method, params }: RpcCall,
+  ): Promise<Value | null> {
+    try {
+      const value = await retrying(() => rpc.call(method, params, signal))
+      return readAs(form, { kind: 'result', value })
+    } catch (fault) {
+      return fault instanceof RpcError && fault.code === 'refused' ? null : refuse(fault)
+    }
   }
 
   /** Returns true if the address has code at the end of `block`. Null if the state is missing. */

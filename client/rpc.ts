@@ -152,14 +152,10 @@ function parseAnswer(bytes: Uint8Array): unknown {
   }
 }
 
-/**
- * Endpoints may answer a batch in any order (JSON-RPC 2.0 section 6): `id` identifies the call. An
- * error for a whole batch is an answer to its call if there is only one.
- */
+/** Endpoints may answer a batch in any order (JSON-RPC 2.0 section 6): `id` identifies the call. */
 function readReplies(answer: unknown, count: number): readonly RpcReply[] {
   if (!Array.isArray(answer)) {
     const reply = readReply(answer)
-    if (reply.kind === 'error' && count === 1) return [reply]
     throw new RpcError(
       'bad_answer',
       reply.kind === 'error'

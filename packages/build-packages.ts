@@ -148,15 +148,18 @@ async function readFacts(root: string, sources: readonly string[]): Promise<Buil
     (await runCommand({ file: 'git', arguments: words, folder: root })).toString('utf8')
   const own = sources.filter((path) => !path.includes('node_modules/'))
   const inputs = [...own, ...BUILT_BY]
-  const [head, status, flags, ...tools] = await Promise.all([
+  const [head, status, flags, known, ...tools] = await Promise.all([
     git('-c', 'log.showSignature=false', 'show', '--no-patch', '--format=%H %ct', 'HEAD'),
     git('status', '--porcelain', '-z', '--untracked-files=all', '--no-renames', '--', ...inputs),
     git('ls-files', '-v', '-z', '--', ...inputs),
+    git('ls-files', '-z', '--', ...own),
     ...TOOLS.map(async (name) => [name, await readVersion(root, name)] as const),
   ])
   const [commit = '', seconds = ''] = head.trim().split(' ')
   // Two letters and a space precede each path.
   const changed = status.split('\0').flatMap((line) => (line === '' ? [] : [line.slice(3)]))
+  // The status shows no file that git ignores, even if a package contains it.
+  const tracked = new Set(known.split('\0'))
   const isSame =
     changed.includes(LOCK) &&
     isSameLock(await git('show', `HEAD:./${LOCK}`), await readText(root, LOCK), {
@@ -167,7 +170,11 @@ async function readFacts(root: string, sources: readonly string[]): Promise<Buil
     commit,
     committedAtMs: Number(seconds) * 1000,
     uncommitted: [
-      ...new Set([...changed.filter((path) => path !== LOCK || !isSame), ...parseUnchecked(flags)]),
+      ...new Set([
+        ...changed.filter((path) => path !== LOCK || !isSame),
+        ...own.filter((path) => !tracked.has(path)),
+        ...parseUnchecked(flags),
+      ]),
     ],
     tools: { node: process.versions.node, ...Object.fromEntries(tools) },
   }

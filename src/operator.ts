@@ -71,7 +71,10 @@ export function openOperator({
 
 /** Opens the configured control sockets, which serve the operator's routes. */
 export async function openControlSockets(
-  { controlSocket }: { readonly controlSocket: string | null },
+  {
+    controlSocket,
+    processes,
+  }: { readonly controlSocket: string | null; readonly processes: number },
   {
     routes,
     home,
@@ -79,7 +82,8 @@ export async function openControlSockets(
     onStarted,
   }: Opening & { readonly routes: readonly Route[]; readonly home: Home | null },
 ): Promise<void> {
-  const serve = () => createControlServer({ routes, now: unixMs, makeRequestId: makeId, log })
+  const serve = () =>
+    createControlServer({ routes, processes, now: unixMs, makeRequestId: makeId, log })
   if (home !== null) onStarted(await openControl(serve(), home))
   if (controlSocket !== null) onStarted(await openControlAt(serve(), controlSocket))
 }

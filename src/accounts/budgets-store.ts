@@ -181,6 +181,8 @@ async function putBudget(
   clock: StoreClock,
 ): Promise<void> {
   const { accountId, keyId, what, per, bound } = budget
+  // A setter that hangs with the lock would keep all calls with a budget waiting.
+  await sql`set local idle_in_transaction_session_timeout = '2s'`.execute(inside)
   // Waits for running reservations and settlements, and stops further ones until the commit. So
   // each of them is either in the sum below, or finds the new row.
   await sql`lock table budgets in exclusive mode`.execute(inside)

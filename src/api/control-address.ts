@@ -32,3 +32,6 @@ export const OPERATOR_UID_HEADER = 'x-affidavit-uid'
 export function nameOperator(uid: string | null): string {
   return uid === null || !/^\d{1,10}$/.test(uid) ? 'operator' : `operator (uid ${uid})`
 }
+
+/** Number of the gateway's processes. Each has its own control socket, and states this number. */
+export const PROCESSES_HEADER = 'affidavit-processes'

@@ -17,6 +17,7 @@ import {
   isAnswered,
   nameOperator,
   OPERATOR_UID_HEADER,
+  PROCESSES_HEADER,
   readControlAddress,
 } from './control-address.ts'
 import { OPENAI_FACE } from './faces.ts'
@@ -107,11 +108,14 @@ async function removeStaleSocket(socketPath: string): Promise<void> {
  */
 export function createControlServer({
   routes,
+  processes,
   now,
   makeRequestId,
   log,
 }: {
   readonly routes: readonly Route[]
+  /** Number of the gateway's processes. */
+  readonly processes: number
   readonly now: () => number
   readonly makeRequestId: () => string
   readonly log: Logger
@@ -127,6 +131,10 @@ export function createControlServer({
   })
   const koa = new Koa<RequestState>()
   koa.on('error', (error: unknown) => log.debug({ err: error }, 'connection failed'))
+  koa.use((context, next) => {
+    context.set(PROCESSES_HEADER, String(processes))
+    return next()
+  })
   koa.use(
     openRequest({
       now,

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 import { readdir } from 'node:fs/promises'
-import { basename, dirname } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { Client, fetch } from 'undici'
 import {
   callGateway,
@@ -22,6 +22,7 @@ import {
   isAnswered,
   nameOperator,
   OPERATOR_UID_HEADER,
+  PROCESSES_HEADER,
   readControlAddress,
 } from '../api/control-address.ts'
 import { ApiError, errorReply, ValidationError } from '../api/errors.ts'
@@ -91,14 +92,17 @@ export async function withOperations<Result>(
 }
 
 /** Runs `run` with one process of the gateway. Use it for acts that every process does alike. */
-export function withGateway<Result>(
+export async function withGateway<Result>(
   run: (operations: GatewayOperations) => Promise<Result>,
 ): Promise<Result> {
-  return withGatewayProcesses(([first]) => run(first))
+  const { dataFolder, controlSocket } = readCliConfig()
+  const socket = controlSocket === null ? null : await findControlSocket(controlSocket)
+  const gateway = await connectOrFail(dataFolder, socket ?? controlSocket)
+  return run(gateway).finally(() => gateway.close())
 }
 
 /** Processes of one gateway. */
-export type GatewayProcesses = readonly [GatewayOperations, ...GatewayOperations[]]
+export type GatewayProcesses = readonly GatewayOperations[]
 
 /**
  * Runs `run` with the operations of each process of the running gateway, at the configured control
@@ -109,33 +113,47 @@ export async function withGatewayProcesses<Result>(
   run: (processes: GatewayProcesses) => Promise<Result>,
 ): Promise<Result> {
   const { dataFolder, controlSocket } = readCliConfig()
-  const [socket, ...others] = await listControlSockets(controlSocket)
-  const first = await connectOrFail(dataFolder, socket)
-  const gateways: [Gateway, ...Gateway[]] = [first]
+  const sockets = controlSocket === null ? [null] : await listControlSockets(controlSocket)
+  const gateways: Gateway[] = []
   try {
-    for (const other of others) gateways.push(await connectOrFail(dataFolder, other))
+    for (const socket of sockets) gateways.push(await connectOrFail(dataFolder, socket))
     return await run(gateways)
   } finally {
     await Promise.all(gateways.map((gateway) => gateway.close()))
   }
 }
 
-/**
- * Returns `socket`, or the sockets of the processes of GATEWAY_PROCESSES: `.0`, `.1` and so on. A
- * process without a socket below the largest number counts too, because it may start again.
- */
-async function listControlSockets(
-  socket: string | null,
-): Promise<readonly [string | null, ...string[]]> {
-  if (socket === null || (await isAnswered(socket))) return [socket]
-  const prefix = `${basename(socket)}.`
-  const names = await readdir(dirname(socket)).catch(() => [])
-  const places = names
-    .filter((name) => name.startsWith(prefix) && /^\d{1,2}$/.test(name.slice(prefix.length)))
-    .map((name) => Number(name.slice(prefix.length)))
-  if (places.length === 0) return [socket]
-  const others = Array.from({ length: Math.max(...places) }, (_, at) => `${socket}.${at + 1}`)
-  return [`${socket}.0`, ...others]
+/** Returns `socket`, or the sockets of all processes of GATEWAY_PROCESSES: `.0`, `.1` and so on. */
+async function listControlSockets(socket: string): Promise<readonly string[]> {
+  const found = await findControlSocket(socket)
+  if (found === null || found === socket) return [socket]
+  const count = await countProcesses(found)
+  return Array.from({ length: count }, (_, place) => `${socket}.${place}`)
+}
+
+/** Returns `socket`, or a process's socket, where a gateway answers. Null if none answers. */
+async function findControlSocket(socket: string): Promise<string | null> {
+  const name = basename(socket)
+  const files = await readdir(dirname(socket)).catch(() => [])
+  const places = files.filter(
+    (file) => file.startsWith(`${name}.`) && /^\d{1,2}$/.test(file.slice(name.length + 1)),
+  )
+  for (const path of [socket, ...places.map((file) => join(dirname(socket), file))])
+    if (await isAnswered(path)) return path
+  return null
+}
+
+/** Asks a process how many there are, because a process that starts has no socket yet. */
+async function countProcesses(socketPath: string): Promise<number> {
+  const dispatcher = openSocket(socketPath)
+  try {
+    const { headers } = await dispatcher.request({ method: 'GET', path: '/' })
+    const count = Number(headers[PROCESSES_HEADER])
+    if (!Number.isInteger(count) || count < 1) throw new CliError(OTHER_VERSION)
+    return count
+  } finally {
+    await dispatcher.destroy()
+  }
 }
 
 async function connectOrFail(dataFolder: string, socket: string | null): Promise<Gateway> {
@@ -255,11 +273,7 @@ export async function connectToGateway(
 ): Promise<Gateway | null> {
   const socketPath = controlSocket ?? (await readControlAddress(dataFolder))?.socket
   if (socketPath === undefined || !(await isAnswered(socketPath))) return null
-  const dispatcher = new Client('http://gateway', {
-    connect: { socketPath, timeout: CONTROL_TIMEOUT_MS },
-    headersTimeout: CONTROL_TIMEOUT_MS,
-    bodyTimeout: CONTROL_TIMEOUT_MS,
-  })
+  const dispatcher = openSocket(socketPath)
   const uid = uidOfUser()
   const gateway: GatewayOptions = {
     url: 'http://gateway',
@@ -285,6 +299,14 @@ export async function connectToGateway(
     return data
   })
   return { ...operations, close: () => dispatcher.destroy() }
+}
+
+function openSocket(socketPath: string): Client {
+  return new Client('http://gateway', {
+    connect: { socketPath, timeout: CONTROL_TIMEOUT_MS },
+    headersTimeout: CONTROL_TIMEOUT_MS,
+    bodyTimeout: CONTROL_TIMEOUT_MS,
+  })
 }
 
 const OTHER_VERSION =

@@ -17,20 +17,21 @@ export type ChainProxy = {
   requests(): number
   /** Open connections now. */
   connections(): Promise<number>
-  behave(action: (methods: readonly string[]) => ProxyAction): void
+  /** `body` is the request's JSON. */
+  behave(action: (methods: readonly string[], body: string) => ProxyAction): void
   stop(): Promise<void>
 }
 
 /** Starts a proxy between a client and a chain's endpoint; it misbehaves as `behave` says. */
 export async function startChainProxy(target: string): Promise<ChainProxy> {
-  let decide: (methods: readonly string[]) => ProxyAction = () => ({ kind: 'pass' })
+  let decide: Parameters<ChainProxy['behave']>[0] = () => ({ kind: 'pass' })
   let requests = 0
   const server = createServer(async (incoming, outgoing) => {
     requests += 1
     const parts: Buffer[] = []
     for await (const part of incoming) parts.push(part)
     const body = Buffer.concat(parts)
-    const action = decide(methodsOf(body))
+    const action = decide(methodsOf(body), body.toString('utf8'))
     if (action.kind === 'hang') return
     if (action.kind === 'answer') {
       outgoing.writeHead(action.status ?? 200).end(action.body)

@@ -4,14 +4,14 @@ import { orRefuse, ProviderEvidenceError } from '../provider-error.ts'
 export const EVIDENCE_CHECKS = {
   'evidence document': 'the bytes are a provider evidence',
   provider: 'the evidence is of the kind and the origin that the policy names',
-  'block nonce':
-    'the answer is for a nonce that is made of a block and the origin, so it is not older',
   age: 'the gateway says that it fetched the evidence in the accepted time',
   answer: "the provider's answer has the form of its kind",
   challenge: 'the answer is for the nonce',
   collateral: 'what was kept of the makers of hardware has its form',
   hardware: 'the answer has evidence of hardware that the policy accepts',
   'key binding': 'the hardware states the TLS keys of the provider',
+  'block nonce':
+    'the answer is for a nonce that is made of a block and the origin, so it is not older',
   code: 'the code is accepted',
   GPU: "NVIDIA's devices signed evidence for the nonce",
   weights: 'the machine that answered measured accepted weights',

@@ -56,6 +56,7 @@ const log = createLogger({ level: 'debug', destination: { write: (line) => logLi
 function createServer() {
   const place = { database, adminLog: createAdminLog(database), tiers: () => ['gold'], enclaves }
   return createControlServer({
+    processes: 1,
     routes: [
       ...actRoutes(accountActs, place),
       ...actRoutes(keyActs, place),

@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -53,6 +53,7 @@ function openProcess(place: number) {
   }
   const adminLog = { append: async () => undefined } as unknown as AdminLog
   const server = createControlServer({
+    processes: 2,
     routes: actRoutes(enclaveActs, { enclaves, adminLog, database: {} as never }),
     now: Date.now,
     makeRequestId: () => 'req_1',
@@ -104,5 +105,19 @@ describe('affidavit enclaves, at a gateway of several processes', () => {
       stderr: expect.stringContaining(`no gateway answers at ${join(folder, 'control.sock.0')}`),
     })
     expect(statesOf('/run/a.sock')).toEqual(['usable', 'usable'])
+  })
+
+  it('a drain is refused while the last process has no socket yet', async () => {
+    await closers.pop()?.()
+    expect(await enclaves('drain', URL)).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining(`no gateway answers at ${join(folder, 'control.sock.1')}`),
+    })
+    expect(statesOf('/run/a.sock')).toEqual(['usable', 'usable'])
+  })
+
+  it('the socket that a process of an earlier start left is not waited for', async () => {
+    await writeFile(join(folder, 'control.sock.3'), '')
+    expect(await enclaves('list')).toMatchObject({ code: 0 })
   })
 })

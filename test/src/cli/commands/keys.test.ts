@@ -122,6 +122,7 @@ describe('affidavit keys', () => {
     const folder = await makePrivateFolder()
     const place = { database, adminLog: createAdminLog(database), tiers: () => ['gold'] }
     const server = createControlServer({
+      processes: 1,
       routes: [...actRoutes(accountActs, place), ...actRoutes(keyActs, place)],
       now: Date.now,
       makeRequestId: () => 'req_1',
