@@ -88,6 +88,9 @@ export type Start<Options> = Omit<
   'id' | 'limits' | 'now' | 'emit' | 'isCancellable' | 'reservation' | 'question'
 >
 
+/** 0.5 Mbit/s. A node whose line is slower is lost when many bytes wait for it. */
+const LEAST_BYTES_PER_MS = 64
+
 export class NodeConnection implements OfferingNode<NodeConnection> {
   readonly accepted: AcceptedNode
   readonly connectionId: string
@@ -114,7 +117,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   private readonly meter: FrameMeter | null
   /** Bytes that are reserved for the images of running calls. */
   private reservedBytes = 0
-  /** When a frame was last sent entirely, or none was waiting. */
+  /** When the waiting frames were last sent entirely, or none was waiting. */
   private takenAtMs: number
   private isDraining = false
   private isGone = false
@@ -248,7 +251,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   /** Sends a frame. Ends the connection of a node that is closing. */
   private post(frame: string): void {
     if (this.isClosing()) this.end('closing')
-    if (!this.isGone) this.socket.send(frame, () => this.taken())
+    if (!this.isGone) this.socket.send(frame, (fault) => fault ?? this.taken())
   }
 
   /** A frame was sent, so a waiting caller's frame may have room. */
@@ -295,8 +298,11 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
   private tendFrames(): void {
     const { now, limits } = this.hub
     if (this.isGone) return
-    if (this.socket.bufferedAmount === 0) this.takenAtMs = now()
-    else if (now() - this.takenAtMs < limits.sendStallMs) this.liveness.received()
+    const { bufferedAmount } = this.socket
+    // Node.js hands all waiting frames to the system together, so no part of them is seen to go.
+    const stallMs = limits.sendStallMs + bufferedAmount / LEAST_BYTES_PER_MS
+    if (bufferedAmount === 0) this.takenAtMs = now()
+    else if (now() - this.takenAtMs < stallMs) this.liveness.received()
     else this.terminate('frames are not read')
   }
 

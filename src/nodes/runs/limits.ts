@@ -49,8 +49,8 @@ export type NodeLimits = {
    */
   readonly sendBytesMax: number
   /**
-   * A node is lost if bytes wait for it, and it takes none of its frames for this long. A slow line
-   * takes minutes for 8 MiB.
+   * A node is lost if bytes wait for it, and none are sent for this long and the time that a slow
+   * line takes for them.
    */
   readonly sendStallMs: number
   /** Cost that a node may cause at once. An unexpected frame costs 1, plus 1 per KiB. */

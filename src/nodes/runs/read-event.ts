@@ -113,22 +113,35 @@ function endOf(text: string): string {
 
 /**
  * Returns an object with the usage that the end of a JSON object states, or an empty object. Null
- * if no object ends there.
+ * if no object ends there. A caller's schema can be repeated there, with a member `usage` that has
+ * no counts.
  */
 function readEnd(end: string): JsonObject | null {
   if (!end.trimEnd().endsWith('}')) return null
-  const at = end.search(USAGE)
-  const start = end.indexOf('{', at)
-  if (at === -1) return {}
-  for (let close = end.indexOf('}', start); close !== -1; close = end.indexOf('}', close + 1)) {
-    const usage = objectIn(end.slice(start, close + 1))
-    if (usage !== null) return { usage }
-  }
-  return {}
+  const places = [...end.matchAll(USAGE)].slice(-USAGES_MAX)
+  const usages = places.map(({ index }) => objectAt(end, end.indexOf('{', index)))
+  const usage = usages.findLast((found) => COUNT_MEMBERS.some((name) => isCount(found?.[name])))
+  return usage === undefined || usage === null ? {} : { usage }
 }
 
+/** Null if no complete object with at most OBJECTS_MAX objects begins at `start`. */
+function objectAt(text: string, start: number): JsonObject | null {
+  let close = start
+  for (let tried = 0; tried < OBJECTS_MAX; tried++) {
+    close = text.indexOf('}', close + 1)
+    const object = close === -1 ? null : objectIn(text.slice(start, close + 1))
+    if (object !== null || close === -1) return object
+  }
+  return null
+}
+
+/** A usage has a few objects with details. */
+const OBJECTS_MAX = 16
+/** A node chooses the text, so not all that could be a usage is tried. */
+const USAGES_MAX = 16
+
 /** The name of a member, not a part of a text, where each quote follows a backslash. */
-const USAGE = /(?<!\\)"usage"\s*:\s*\{/
+const USAGE = /(?<!\\)"usage"\s*:\s*\{/g
 
 /** Reads an answer's events, as AnswerReader (chat-run.ts) does, and collects facts. */
 export type EventReader = {

@@ -123,6 +123,8 @@ function storedText(): string {
  */
 addEventListener('pageshow', ({ persisted }) => {
   if (!persisted) return
+  // A reading that began before must not store its text over newer expectations.
+  writes++
   set({ ...readHeld(storedText()), development: current.development })
 })
 

@@ -99,6 +99,15 @@ describe('the body of an answer in a dialect', () => {
     }
   })
 
+  it.each([
+    ['before it', `"tools":[{"usage":{"type":"object"}}],${USAGE}`],
+    ['after it', `${USAGE},"tools":[{"usage":{"type":"object"}}]`],
+  ])('the usage of a long body is found, with a caller’s schema of that name %s', (_, end) => {
+    const { run, send } = openRun(false)
+    send({ body: `{"pad":"${'x'.repeat(1_200_000)}",${end}}`, is_last: true })
+    expect(run.inferenceOf('node').promptTokens).toBe(4)
+  })
+
   it('a long body states its usage neither far from its end nor inside a text', () => {
     const long = 'x'.repeat(1_200_000)
     for (const body of [
