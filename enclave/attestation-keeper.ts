@@ -4,6 +4,7 @@ import { decodeCbor } from '../attestation/nitro/cbor.ts'
 import { CallFault } from './call-fault.ts'
 import { describeError, type EventLog } from './logger.ts'
 import type { Nsm } from './nsm/nsm.ts'
+import type { AttestationInput } from './protocol/nsm-wire.ts'
 
 /** A document is no longer used when its leaf certificate expires within this time. */
 export const LEAF_MARGIN_MS = 5 * 60_000
@@ -82,12 +83,18 @@ export async function keepAttestation(options: KeeperOptions): Promise<Attestati
   const nonces: Calls = { running: 0 }
   const statements: Calls = { running: 0 }
 
-  async function attestAccount(): Promise<KeptDocument> {
+  /** Each document shows whether the host paused the enclave, so each is compared. */
+  async function attest(stated: Omit<AttestationInput, 'publicKey'>): Promise<KeptDocument> {
     const observed = clock.observe()
     const { timestampMs, ...described } = describeDocument(
-      await nsm.attest({ publicKey, userData, nonce: null }),
+      await nsm.attest({ publicKey, ...stated }),
     )
     observed(timestampMs)
+    return described
+  }
+
+  async function attestAccount(): Promise<KeptDocument> {
+    const described = await attest({ userData, nonce: null })
     if (isOffTime()) log('error', 'clock is off', { ahead_ms: Math.round(clock.skewMs()) })
     return described
   }
@@ -118,14 +125,14 @@ export async function keepAttestation(options: KeeperOptions): Promise<Attestati
   }
 
   async function attestFresh(
-    { userData, nonce }: { readonly userData: Uint8Array; readonly nonce: Uint8Array | null },
+    stated: Omit<AttestationInput, 'publicKey'>,
     calls: Calls,
   ): Promise<string> {
     if (calls.running >= FRESH_CALLS_MAX)
       throw new CallFault('too_busy', 'Too many attestation documents at once.')
     calls.running++
     try {
-      return encodeBase64(await nsm.attest({ publicKey, userData, nonce }))
+      return (await attest(stated)).base64
     } catch (error) {
       log('error', 'fresh attestation failed', describeError(error))
       throw new CallFault('not_ready', 'The security module gives no attestation document now.')
@@ -207,13 +214,14 @@ function watchClock({
   let observed: { readonly skewMs: number; readonly offsetMs: number } | null = null
   return {
     observe: () => {
-      const beforeMs = now()
+      const [beforeMs, offsetMs] = [now(), offset()]
       return (statedMs) => {
-        // The module stated its time between `beforeMs` and `afterMs`.
-        const afterMs = now()
+        // The module stated its time between `beforeMs` and `afterMs`. Both are times of the clock
+        // as it was at the start, so a clock that is set during the call counts as off.
+        const afterMs = monotonic() + offsetMs
         const ahead = Math.max(0, beforeMs - statedMs)
         const behind = Math.max(0, statedMs - afterMs)
-        observed = { skewMs: ahead - behind, offsetMs: offset() }
+        observed = { skewMs: ahead - behind, offsetMs }
       }
     },
     skewMs: () => (observed === null ? 0 : observed.skewMs + offset() - observed.offsetMs),

@@ -23,6 +23,8 @@ const inputs: AttestationInput[] = []
 const events: string[] = []
 /** The enclave's clocks, against the module's. */
 const clock = { aheadMs: 0, monotonicAheadMs: 0 }
+/** Runs while the module makes a document. */
+const module = { meanwhile: () => {} }
 
 beforeEach(async () => {
   vi.useFakeTimers({
@@ -32,6 +34,7 @@ beforeEach(async () => {
   inputs.length = 0
   events.length = 0
   failure.error = null
+  module.meanwhile = () => {}
   clock.aheadMs = 0
   clock.monotonicAheadMs = 0
   nsm = await openSoftwareNsm({
@@ -49,6 +52,7 @@ async function keep(renewMs = HOUR_MS): Promise<AttestationKeeper> {
   const attest = async (input: AttestationInput) => {
     inputs.push(input)
     if (failure.error) throw failure.error
+    module.meanwhile()
     return nsm.attest(input)
   }
   const log = (_: string, event: string) => events.push(event)
@@ -204,6 +208,39 @@ describe('a clock that is not in step with the module’s', () => {
     await pass(HOUR_MS)
     expect(kept.current()).toBe(null)
   })
+
+  it.each(['attestNonce', 'attestStatement'] as const)(
+    'a clock that fell behind while the host paused the enclave leaves no document after %s',
+    async (name) => {
+      const kept = await keep()
+      clock.aheadMs = -120_000
+      clock.monotonicAheadMs = -120_000
+      const nonce = new Uint8Array(32)
+      if (name === 'attestNonce') await kept.attestNonce(nonce)
+      else await kept.attestStatement({ userData, nonce })
+      expect(kept.current()).toBe(null)
+      await pass(RETRY_MS)
+      expect(events).toContain('clock is off')
+      expect(kept.current()).toBe(null)
+      clock.aheadMs = 0
+      await pass(RETRY_MS)
+      expect(kept.current()).not.toBe(null)
+    },
+  )
+
+  it.each([3_600_000, -3_600_000])(
+    'a clock that is set %i ms off during a call to the module leaves no document',
+    async (aheadMs) => {
+      const kept = await keep()
+      module.meanwhile = () => {
+        clock.aheadMs = aheadMs
+      }
+      await kept.attestNonce(new Uint8Array(32))
+      expect(kept.current()).toBe(null)
+      await pass(RETRY_MS)
+      expect(kept.current()).toBe(null)
+    },
+  )
 })
 
 describe('attestNonce', () => {
