@@ -53,7 +53,7 @@ export function openOperator({
   const budgets = createBudgetsStore(database)
   return {
     keyRoutes: [
-      ...keyRoutes({ keys, budgets, adminLog, now: unixMs }),
+      ...keyRoutes({ keys, budgets, adminLog, now: Date.now }),
       ...actRoutes(adminLogActs, acting),
     ],
     adminRoutes: [

@@ -1,6 +1,5 @@
 import type { Route } from '../api/route.ts'
 import type { Opening } from '../observability/logger.ts'
-import { unixMs } from '../runtime/clock.ts'
 import { createLoop } from '../runtime/loop.ts'
 import type { Database } from '../storage/database.ts'
 import { LEASE_SECONDS, type ProcessLease } from '../storage/process-lease.ts'
@@ -75,7 +74,7 @@ export function openLimits<Stored extends WholeOrNot>({
   return {
     limiter,
     idempotency,
-    routes: [...rateLimitRoutes(limiter), ...usageRoutes({ usage, flush, now: unixMs })],
+    routes: [...rateLimitRoutes(limiter), ...usageRoutes({ usage, flush, now: Date.now })],
   }
 }
 

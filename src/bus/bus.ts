@@ -3,7 +3,6 @@ import type { Msg, NatsConnection, Subscription } from '@nats-io/transport-node'
 import { z } from 'zod'
 import type { Logger, Opening } from '../observability/logger.ts'
 import { backOffMs } from '../runtime/back-off.ts'
-import { unixMs } from '../runtime/clock.ts'
 import { createFaultLog } from '../runtime/fault-log.ts'
 import { pause } from '../runtime/loop.ts'
 import { makeId } from '../runtime/make-id.ts'
@@ -100,7 +99,8 @@ export async function openBus(
 ): Promise<Bus | null> {
   if (config === null) return null
   const key = await openServiceKey(database, { name: 'bus', random: randomBytes })
-  const bus = startBus(config, { key, makeId, now: unixMs, log })
+  // All gateways must share this time, also after a machine's clock is set.
+  const bus = startBus(config, { key, makeId, now: Date.now, log })
   onStarted(() => bus.stop())
   return bus
 }

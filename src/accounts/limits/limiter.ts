@@ -123,8 +123,7 @@ const KNOWN_FACTS: Readonly<Record<CallKind, InferenceFacts>> = {
 }
 
 function setQuotaHeaders(context: ApiContext, quota: Quota | null): void {
-  const { face, startedAtMs } = context.state
-  if (quota !== null) context.set(quotaHeaders(quota, face, startedAtMs))
+  if (quota !== null) context.set(quotaHeaders(quota, context.state.face, Date.now()))
 }
 
 async function decide(limiter: Pick<RateLimiter, 'admit'>, call: LimitedCall): Promise<Decision> {

@@ -1,15 +1,17 @@
-import { randomUUID } from 'node:crypto'
+import { randomBytes, randomUUID } from 'node:crypto'
 import { writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { connect, type NatsConnection } from '@nats-io/transport-node'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { type Bus, startBus } from '../../../src/bus/bus.ts'
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { type Bus, openBus, startBus } from '../../../src/bus/bus.ts'
 import type { Channel } from '../../../src/bus/channel.ts'
 import { PEERS_MAX } from '../../../src/bus/peers.ts'
 import { createMessageSealer } from '../../../src/bus/sealed-messages.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
+import { openServiceKey } from '../../../src/storage/service-keys.ts'
 import { AT_ONCE_MS } from '../../support/at-once.ts'
+import { startDatabases } from '../../support/databases.ts'
 import { BUS_KEY, NATS, type NatsServer, startNatsServer } from '../../support/nats-server.ts'
 import { until } from '../../support/until.ts'
 
@@ -32,15 +34,19 @@ afterEach(async () => {
   lines.length = 0
 })
 
+const configOf = (subjectPrefix: string, url: string) => ({
+  servers: [url],
+  credentialsFile: null,
+  caFile: null,
+  subjectPrefix,
+})
+
+const logOfLines = () =>
+  createLogger({ level: 'info', destination: { write: (line) => void lines.push(line) } })
+
 function open(prefix: string, url = nats.url): Bus {
-  const log = createLogger({
-    level: 'info',
-    destination: { write: (line) => void lines.push(line) },
-  })
-  const bus = startBus(
-    { servers: [url], credentialsFile: null, caFile: null, subjectPrefix: prefix },
-    { key: BUS_KEY, makeId: randomUUID, now: Date.now, log },
-  )
+  const parts = { key: BUS_KEY, makeId: randomUUID, now: Date.now, log: logOfLines() }
+  const bus = startBus(configOf(prefix, url), parts)
   buses.push(bus)
   return bus
 }
@@ -104,6 +110,27 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
     end()
     await until('nobody answers', async () => (await near.ask('thing', 'a b.*', asked)) === null)
     await until('no channel is left', () => near.status().channels + far.status().channels === 0)
+  })
+
+  it('gateways meet although the clock of their machine was set after one of them started', async () => {
+    const source = await startDatabases('embedded')
+    try {
+      const database = await source.open()
+      const config = configOf(`test-${randomUUID()}`, nats.url)
+      const opening = { database, log: logOfLines(), onStarted: () => {} }
+      vi.useFakeTimers({ toFake: ['Date'], now: Date.now() })
+      const near = await openBus(config, opening)
+      vi.setSystemTime(Date.now() + 120_000)
+      const key = await openServiceKey(database, { name: 'bus', random: randomBytes })
+      const far = startBus(config, { ...opening, key, makeId: randomUUID, now: Date.now })
+      if (near === null) throw new Error('expected a bus')
+      buses.push(near, far)
+      await meet(near, far)
+      expect(near.status().refused).toEqual(new Map())
+    } finally {
+      vi.useRealTimers()
+      await source.stop()
+    }
   })
 
   it('a call ends at a service that is not there, or that fails', async () => {
