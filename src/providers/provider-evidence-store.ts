@@ -37,6 +37,10 @@ export type ProviderEvidenceStore = {
   save(evidence: CollectedEvidence): Promise<void>
   /** By digest, hex. */
   read(digest: string): Promise<Uint8Array | null>
+  /**
+   * A document from the future was fetched by a gateway with a fast clock, and clients refuse it.
+   * It is returned only if there is no other document.
+   */
   findNewest(subject: EvidenceSubject): Promise<StoredEvidence | null>
   /**
    * Returns the newest document of the origin that states the key (hex) and was fetched by `atMs`.
@@ -69,6 +73,12 @@ export type ProviderEvidenceStore = {
   listKeys(origin: string): Promise<readonly SeenKey[]>
 }
 
+/** The database's clock, which all gateways share. */
+export const NOW_MS = sql<number>`floor(extract(epoch from clock_timestamp()) * 1000)::bigint`
+
+/** A document with a later time is from the future. Clients accept 5 minutes, too. */
+const LATEST_MS = sql<number>`(${NOW_MS} + 300000)`
+
 export function createProviderEvidenceStore({
   queries,
 }: Pick<Database, 'queries'>): ProviderEvidenceStore {
@@ -83,14 +93,15 @@ export function createProviderEvidenceStore({
       return row?.document ?? null
     },
     async findNewest({ origin, kind }) {
-      const row = await queries
+      const newest = queries
         .selectFrom('provider_evidence')
         .select(['digest', 'fetched_ms', 'ends_ms', 'block'])
         .where('origin', '=', origin)
         .where('kind', '=', kind)
         .orderBy('fetched_ms', 'desc')
         .limit(1)
-        .executeTakeFirst()
+      const timely = await newest.where('fetched_ms', '<=', LATEST_MS).executeTakeFirst()
+      const row = timely ?? (await newest.executeTakeFirst())
       if (row === undefined) return null
       const keys = await queries
         .selectFrom('provider_evidence_keys')
@@ -117,12 +128,13 @@ export function createProviderEvidenceStore({
       return (lasting ?? (await newest.executeTakeFirst()))?.document ?? null
     },
     async recordKey({ origin, spkiSha256, atMs }) {
+      const seenMs = sql`least(${atMs}::bigint, ${NOW_MS})`
       // The statement reads the keys as they were before its insert.
       const { rows } = await sql<{ is_new: boolean }>`
         with seen as (
           insert into provider_keys_seen (origin, spki, first_seen_ms, last_seen_ms)
-          values (${origin}, ${decodeHex(spkiSha256)}, ${atMs}, ${atMs})
-          on conflict (origin, spki) do update set last_seen_ms = greatest(provider_keys_seen.last_seen_ms, ${atMs}))
+          values (${origin}, ${decodeHex(spkiSha256)}, ${seenMs}, ${seenMs})
+          on conflict (origin, spki) do update set last_seen_ms = greatest(provider_keys_seen.last_seen_ms, excluded.last_seen_ms))
         select coalesce(bool_and(spki <> ${decodeHex(spkiSha256)}), false) as is_new
         from provider_keys_seen where origin = ${origin}`.execute(queries)
       return rows[0]?.is_new ?? false
@@ -131,7 +143,8 @@ export function createProviderEvidenceStore({
       const spki = decodeHex(spkiSha256)
       const { rows } = await sql`
         select 1 from (
-          select first_seen_ms, last_seen_ms, greatest(first_seen_ms, (select max(fetched_ms) from provider_evidence where origin = ${origin})) as tried_ms
+          select first_seen_ms, last_seen_ms, greatest(first_seen_ms, (
+            select max(fetched_ms) from provider_evidence where origin = ${origin} and fetched_ms <= ${LATEST_MS})) as tried_ms
           from provider_keys_seen where origin = ${origin} and spki = ${spki}) as seen
         where last_seen_ms - tried_ms >= least(greatest(tried_ms - first_seen_ms, ${pauseMinMs}::bigint), ${pauseMaxMs}::bigint)
           and not exists (select 1 from provider_evidence_keys where origin = ${origin} and spki = ${spki})`.execute(

@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import type { Database } from '../storage/database.ts'
-import type { EvidenceSubject } from './provider-evidence-store.ts'
+import { type EvidenceSubject, NOW_MS } from './provider-evidence-store.ts'
 
 /**
  * Decides which gateway of a database collects evidence. Every method throws the driver's error.
@@ -21,9 +21,6 @@ export type ProviderTurnsStore = {
     turn: EvidenceSubject & { readonly pauseMs: number; readonly failures: number },
   ): Promise<void>
 }
-
-/** The database's clock, which all gateways share. */
-const NOW_MS = sql`floor(extract(epoch from clock_timestamp()) * 1000)::bigint`
 
 export function createProviderTurnsStore({
   queries,

@@ -114,6 +114,37 @@ describe.each(DATABASE_KINDS)('provider evidence on %s', (kind) => {
     expect(await isDue(A, 9_000_000, [100, 10_000])).toBe(false)
   })
 
+  it('evidence that a gateway with a fast clock collected hides no other evidence, and delays none', async () => {
+    const [origin, nowMs, day] = ['https://fast.example', Date.now(), 86_400_000]
+    const save = (digest: string, fetchedAtMs: number) =>
+      store.save({
+        digest,
+        provider: 'fast',
+        origin,
+        kind: 'tinfoil',
+        fetchedAtMs,
+        endsAtMs: null,
+        block: null,
+        keys: [A],
+        document: Buffer.from(digest, 'hex'),
+      })
+    const newest = async () => (await store.findNewest({ origin, kind: 'tinfoil' }))?.digest
+    await save('f0'.repeat(32), nowMs + day)
+    expect(await newest()).toBe('f0'.repeat(32))
+    const see = (atMs: number) => store.recordKey({ origin, spkiSha256: C, atMs })
+    await see(nowMs - 2 * day)
+    await see(nowMs - day)
+    const key = { origin, spkiSha256: C, pauseMinMs: 60_000, pauseMaxMs: 3_600_000 }
+    expect(await store.isEvidenceDue(key)).toBe(true)
+    await see(nowMs + day)
+    const [seen] = await store.listKeys(origin)
+    expect(seen?.lastSeenMs).toBeLessThan(nowMs + 60_000)
+    await save('f1'.repeat(32), nowMs - day)
+    expect(await newest()).toBe('f1'.repeat(32))
+    await save('f2'.repeat(32), nowMs + 60_000)
+    expect(await newest()).toBe('f2'.repeat(32))
+  })
+
   it('one of many simultaneous gateways takes a turn, and again when it is due', async () => {
     const take = () => Promise.all(Array.from({ length: 8 }, () => turns.takeTurn(turn)))
     expect((await take()).filter((taken) => taken !== null)).toEqual([0])
