@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { encodeHex } from '../../attestation/bytes.ts'
 import { type EncryptionKey, encryptionKeyDigest } from '../../attestation/encryption-key.ts'
 import type { LogDomain } from '../../attestation/tree-head.ts'
+import { CLOCK_SKEW_MAX_MS } from '../attestation-keeper.ts'
 import { CountTable } from '../log/count-table.ts'
 import { describeError, type EventLog } from '../logger.ts'
 import type { NotaryAccount } from '../notary-key.ts'
@@ -65,13 +66,16 @@ type KeyRingOptions = {
 type KeptKey = RingKey & {
   readonly statement: EncryptionKey
   readonly endsAtMs: number
+  /** The enclave's clock minus the monotonic clock when the key was made, milliseconds. */
+  readonly offsetMs: number
   /** Returns true if the key cannot remember further encapsulated keys. */
   readonly isFull: () => boolean
 }
 
 /**
  * Makes the first key, and a new key every ROTATION_MS, or earlier if the newest key is nearly
- * full. Expired keys are overwritten. Throws the error of `random` if there is no first key.
+ * full, or if the enclave's clock was set: older statements contain the time before. Expired keys
+ * are overwritten. Throws the error of `random` if there is no first key.
  */
 export async function openKeyRing(options: KeyRingOptions): Promise<KeyRing> {
   const ring = new Ring(options)
@@ -166,13 +170,16 @@ class Ring {
     clearTimeout(this.#timer)
     if (this.#isStopped) return
     const nextMs = Math.min(this.#rotateAtMs, ...this.#kept.map(({ endsAtMs }) => endsAtMs))
-    this.#timer = setTimeout(() => this.#wake(), Math.max(nextMs - this.#options.monotonic(), 1))
+    const delayMs = Math.min(Math.max(nextMs - this.#options.monotonic(), 1), RETRY_MS)
+    this.#timer = setTimeout(() => this.#wake(), delayMs)
   }
 
   #wake(): void {
     const now = this.#options.monotonic()
     this.#keep(this.#kept.filter(({ endsAtMs }) => endsAtMs > now))
-    if (now >= this.#rotateAtMs) this.#rotate()
+    const offsetMs = this.#options.now() - now
+    const isSet = Math.abs(offsetMs - (this.#kept[0]?.offsetMs ?? offsetMs)) > CLOCK_SKEW_MAX_MS
+    if (now >= this.#rotateAtMs || isSet) this.#rotate()
     if (!this.#isRotating) this.#schedule()
   }
 }
@@ -186,19 +193,21 @@ function makeKey(
   },
 ): KeptKey {
   const publicKey = publicKeyOf(secretKey)
-  const notBefore = Math.floor(parts.now() / 1000) - CLOCK_ROOM_SECONDS
+  const [nowMs, monotonicMs] = [parts.now(), parts.monotonic()]
+  const notBefore = Math.floor(nowMs / 1000) - CLOCK_ROOM_SECONDS
   const stated = {
     public_key: encodeHex(publicKey),
     not_before: notBefore,
     not_after: notBefore + LIFETIME_MS / 1000,
   }
   const signature = parts.account.sign(encryptionKeyDigest(parts.domain, stated))
-  const seen = new CountTable(parts.monotonic())
+  const seen = new CountTable(monotonicMs)
   const key: KeptKey = {
     secretKey,
     publicKey,
     statement: { ...stated, signature: `0x${encodeHex(signature)}` },
-    endsAtMs: parts.monotonic() + LIFETIME_MS,
+    endsAtMs: monotonicMs + LIFETIME_MS,
+    offsetMs: nowMs - monotonicMs,
     isFull: () => seen.size >= parts.seenMax,
     take: (enc) => {
       // fingerprintKey is secret, so callers cannot find keys with the same fingerprint.

@@ -42,7 +42,13 @@ const random = async (length: number) => {
   return bytes
 }
 
-async function open(more: { readonly seenMax?: number; readonly random?: typeof random } = {}) {
+async function open(
+  more: {
+    readonly seenMax?: number
+    readonly random?: typeof random
+    readonly now?: () => number
+  } = {},
+) {
   ring = await openKeyRing({
     random,
     account,
@@ -129,6 +135,27 @@ describe('the ring of keys', () => {
     expect(publicKeys()).toHaveLength(2)
     expect(logged.join()).not.toContain(Buffer.from(drawn[0] ?? []).toString('hex'))
   })
+
+  it.each([-3 * HOUR, HOUR, 61_000])(
+    'the key ring has a key that is usable soon after a clock that was %i ms ahead is set right',
+    async (startMs) => {
+      let aheadMs = startMs
+      await open({ now: () => Date.now() + aheadMs })
+      const [first] = publicKeys()
+      aheadMs = 0
+      fails = true
+      await pass(12_000)
+      fails = false
+      await pass(5_000)
+      const [key] = ring?.statements() ?? []
+      if (key === undefined) throw new Error('expected a key')
+      verifyEncryptionKey({ key, domain: DOMAIN, notary: account.notary, atMs: Date.now() })
+      expect(publicKeys()).toEqual([key.public_key, first])
+      expect(logged.filter((line) => line.includes('not made'))).toHaveLength(2)
+      await pass(ROTATION_MS - 5_000)
+      expect(publicKeys()[0]).toBe(key.public_key)
+    },
+  )
 
   it('the key ring does not open without randomness', async () => {
     fails = true
