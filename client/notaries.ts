@@ -80,7 +80,7 @@ const RENEW_BEFORE_MS = 30 * 60_000
 const RENEW_PAUSE_MS = 60_000
 /**
  * How long a refusal counts, milliseconds. Without this pause, a hostile gateway could cause a
- * request for each key that it names.
+ * request for each key that it names. The pause also ends if the clock is set back.
  */
 const REFUSAL_MS = 10_000
 /** Maximum number of documents in memory. By default, an enclave makes one document per hour. */
@@ -234,13 +234,13 @@ export function createNotaries(
     const leftMs = known === undefined ? 0 : known.validUntil.getTime() - now()
     if (known !== undefined && leftMs > 0) {
       // Calls do not wait for a new document while the old document is valid.
-      const isFresh = now() - known.attestedAt.getTime() < RENEW_PAUSE_MS
+      const isFresh = Math.abs(now() - known.attestedAt.getTime()) < RENEW_PAUSE_MS
       if (leftMs < RENEW_BEFORE_MS && !isFresh) attest(notary).catch(() => undefined)
       return known
     }
     attested.delete(notary)
     const lately = refused.get(notary)
-    const isRefused = lately !== undefined && now() - lately.atMs < REFUSAL_MS
+    const isRefused = lately !== undefined && Math.abs(now() - lately.atMs) < REFUSAL_MS
     try {
       if (isRefused) throw lately.reason
       return await attest(notary)

@@ -72,7 +72,8 @@ const POLICIES_MAX = 64
 const RENEW_BEFORE_MS = 30 * 60_000
 /**
  * Shortest time between two judgements of evidence during calls, milliseconds. Without this pause,
- * a hostile gateway could cause a judgement at each call: it can claim that a key has changed.
+ * a hostile gateway could cause a judgement at each call: it can claim that a key has changed. The
+ * pause also ends if the clock is set back.
  */
 const JUDGE_PAUSE_MS = 10_000
 
@@ -122,7 +123,7 @@ export function createProviders(
     },
     refresh,
     async keys() {
-      const isRested = now() - judgedAtMs >= JUDGE_PAUSE_MS
+      const isRested = Math.abs(now() - judgedAtMs) >= JUDGE_PAUSE_MS
       const isNeeded = isKeyChanged || attested.length === 0 || listValid().length < attested.length
       const isDue = attested.some((one) => leftMs(one) < RENEW_BEFORE_MS)
       if (isRested && isNeeded)

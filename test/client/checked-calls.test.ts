@@ -155,6 +155,13 @@ describe('a notary is refused', () => {
     client.nowMs += 11_000
     expect(await codeOf()).toBe('given')
   })
+
+  it('a notary that was refused is asked about again at once after a fast clock was set right', async () => {
+    client.nowMs += 86_400_000
+    expect(await codeOf()).toBe('unknown_notary')
+    client.nowMs -= 86_400_000
+    expect(await codeOf()).toBe('given')
+  })
 })
 
 describe('an answer is refused', () => {

@@ -404,6 +404,14 @@ describe('evidence that ends', () => {
     client.attack = { providers: serving([entryOf(honest.bytes)], honest.bytes) }
     expect((await ask()).code).toBe('given')
   })
+
+  it('evidence that seemed too old is judged again at once after a fast clock was set right', async () => {
+    client.nowMs += 86_400_000
+    expect((await ask()).code).toBe('no_attested_provider')
+    expect(listed()).toBe(1)
+    client.nowMs -= 86_400_000
+    expect((await ask()).code).toBe('given')
+  })
 })
 
 describe('policies as options', () => {
