@@ -59,7 +59,10 @@ export type ConnectOptions = {
   readonly proofsMax?: number
   /** Size limit of an answer, bytes. Default 64 MiB. */
   readonly answerBytesMax?: number
-  /** Time limit for requests to the gateway, except completions, milliseconds. Default 30,000. */
+  /**
+   * Time limit for requests to the gateway, except completions, milliseconds. Default 30,000,
+   * maximum 2^31 - 1.
+   */
   readonly timeoutMs?: number
   /**
    * Receives each proof before the end of the answer is passed on. If the function returns a
@@ -117,6 +120,8 @@ export type Affidavit = {
 const PROOFS_MAX_DEFAULT = 100
 const ANSWER_BYTES_MAX_DEFAULT = 64 * 1024 * 1024
 const TIMEOUT_MS_DEFAULT = 30_000
+/** A longer timer would fire at once. */
+const TIMEOUT_MS_MAX = 2 ** 31 - 1
 
 /**
  * Connects to a gateway. It asks the gateway for its notaries, and each notary's enclave for an
@@ -151,7 +156,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
     url,
     apiKey: options.apiKey ?? null,
     fetch,
-    timeoutMs: countOf(options.timeoutMs, 'timeoutMs', TIMEOUT_MS_DEFAULT),
+    timeoutMs: timeoutOf(options.timeoutMs),
   }
   const now = () => Date.now()
   const notaries = createNotaries(gateway, { policy: releases.policy, now })
@@ -288,6 +293,12 @@ function readUrl(text: unknown): string {
   if (!/^https?:$/.test(url.protocol) || !isSafeForKey(url))
     throw invalid('expected url to be https, or http on this machine')
   return `${url.origin}${url.pathname}`.replace(/\/+$/, '')
+}
+
+function timeoutOf(value: unknown): number {
+  const timeoutMs = countOf(value, 'timeoutMs', TIMEOUT_MS_DEFAULT)
+  if (timeoutMs <= TIMEOUT_MS_MAX) return timeoutMs
+  throw invalid(`expected timeoutMs to be at most ${TIMEOUT_MS_MAX}`)
 }
 
 function countOf(value: unknown, name: string, byDefault: number): number {

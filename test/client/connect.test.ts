@@ -11,6 +11,7 @@ describe('connect', () => {
     ['a listener that is not a function', { onProof: null }],
     ['a fetch that is not a function', { fetch: {} }],
     ['a signal that is not an AbortSignal', { signal: new AbortController() }],
+    ['a time limit that no timer can measure', { timeoutMs: 2 ** 31 }],
     ['providers that are none', { providers: null }],
     ['providers without policies', { providers: {} }],
     ['providers with an unknown member', { providers: { policies: ['{}'], policy: '{}' } }],

@@ -32,6 +32,8 @@ export function printList<Item>(
 export function parseTime(text: string): number {
   const isTime = /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2})?Z)?$/.test(text)
   const ms = isTime ? Date.parse(text) : Number.NaN
-  if (!Number.isNaN(ms)) return Math.floor(ms / 1000)
+  // Date.parse moves a day that the month does not have to the next month.
+  const isDay = !Number.isNaN(ms) && new Date(ms).toISOString().startsWith(text.slice(0, 10))
+  if (isDay) return Math.floor(ms / 1000)
   throw new InvalidArgumentError('expected a date such as 2027-01-31, or 2027-01-31T12:00Z')
 }
