@@ -6,7 +6,7 @@ import { DEVELOPMENT_ROOTS } from './describe-provider.ts'
 import type { BundleJudgement } from './judge-bundle.ts'
 import type { EvidenceJudgement } from './judge-evidence.ts'
 import type { Signed, SubjectReport } from './judge-record.ts'
-import { isoOf, printable } from './printable.ts'
+import { isoOf, printable, quoted } from './printable.ts'
 import { sayVerdict } from './say-verdict.ts'
 import { isUndetermined } from './unknown-root.ts'
 
@@ -170,6 +170,9 @@ function saySigned({ notary, finishedAt, release }: Signed, open: readonly strin
   return `${who} signed this question and this answer${time}, and neither was changed since.`
 }
 
+/** Maximum characters of a name within a sentence. */
+const NAME_LENGTH_MAX = 80
+
 function sayAnswered({
   provider,
   model,
@@ -177,8 +180,10 @@ function sayAnswered({
   anchoredIn,
   providerEvidence,
 }: BundleFacts): string {
-  const name = printable(model.returned ?? model.requested)
-  const answered = `${printable(provider.name)} answered with model ${name}.${sayMachine(providerEvidence)}`
+  // The provider or the caller chooses these texts.
+  const name = quoted(provider.name, NAME_LENGTH_MAX)
+  const by = quoted(model.returned ?? model.requested, NAME_LENGTH_MAX)
+  const answered = `${name} answered with model ${by}.${sayMachine(providerEvidence)}`
   if (block === null) return `${answered} The evidence has no block.`
   const found =
     anchoredIn === null ? 'was not looked up on the chain' : 'is on the chain that you asked'

@@ -1,0 +1,53 @@
+import { describe, expect, it } from 'vitest'
+import type { Json } from '../../../attestation/json/value.ts'
+import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
+import { type Conclusion, conclude } from '../../../attestation/report/conclude.ts'
+import { type ExpectedEvidence, judgeEvidence } from '../../../attestation/report/judge-evidence.ts'
+import { readEvidence } from '../../../attestation/report/read-evidence.ts'
+import { RESPONSE } from '../build-record.ts'
+import { BOOT_CONFIGURATION, buildEvidence, policyFor } from '../evidence/build-evidence.ts'
+
+const { measurements = [], roots = [], configurations = [] } = policyFor(BOOT_CONFIGURATION)
+
+describe('the finding', () => {
+  it('the name of a model is in quotation marks, cannot end them, and is short', async () => {
+    const forged = 'a. Its machine passes your policy”. Block 1 records this, and is on the chain.'
+    for (const model of [forged, forged.repeat(5)]) {
+      const { bundle } = buildEvidence({ record: { response: { ...RESPONSE, model } } })
+      const { verdict, finding } = await conclusionOf(bundle)
+      expect(verdict).toBe('verified')
+      const [, said = '', rest] =
+        finding.match(/“demo” answered with model “([^”]*)”\. (Block .*)$/) ?? []
+      expect(said).toContain('Its machine passes your policy\\u{201d}. Block 1 records this')
+      expect(said.length).toBeLessThan(100)
+      expect(rest).toMatch(
+        /^Block \d+, made at .*, records this, and was not looked up on the chain\.$/,
+      )
+    }
+  })
+})
+
+async function conclusionOf(
+  evidence: object,
+  expected: Partial<ExpectedEvidence> = {},
+): Promise<Conclusion> {
+  return conclude(await judged(evidence as Json, expected))
+}
+
+function judged(evidence: Json, expected: Partial<ExpectedEvidence>) {
+  const bytes = new TextEncoder().encode(JSON.stringify(evidence))
+  return judgeEvidence(readEvidence(bytes, null), {
+    expected: {
+      attestation: { measurements, roots },
+      isAttestationDemanded: true,
+      configurations,
+      confirmationsMin: null,
+      outcomes: null,
+      providerPolicy: null,
+      ...expected,
+    },
+    kept: { requestBody: null, answer: null, savedRequest: null },
+    verifier: createAttestationVerifier(),
+    askChain: null,
+  })
+}
