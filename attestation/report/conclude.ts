@@ -65,7 +65,7 @@ function concludeBundle({ verdict, open, report, differences }: BundleJudgement)
     standing: verdict,
     headline,
     finding: `${saySigned(facts, open)} ${sayAnswered(facts)}`,
-    notShown: listNotShown(open),
+    notShown: listNotShown(open, [facts]),
   }
 }
 
@@ -83,13 +83,17 @@ function concludeRecords({
   const where = isOne ? '' : ` in ${bad.length || 'any'} of ${records.length} records`
   const headline = sayVerdict(verdict, { failed, open, where })
   if (verdict === 'invalid') return refuted(verdict, headline)
-  const signed = isOne ? record.signed : null
+  const signed = records.flatMap((one) => one.signed ?? [])
+  const [only] = isOne ? signed : []
   return {
     verdict,
     standing: verdict,
     headline,
-    finding: signed === null ? 'Nothing was found to be changed.' : saySigned(signed, open),
-    notShown: listNotShown(open),
+    finding:
+      only === undefined
+        ? `Nothing was found to be changed.${sayCut(signed)}`
+        : saySigned(only, open),
+    notShown: listNotShown(open, signed),
   }
 }
 
@@ -106,13 +110,17 @@ function concludeSession({ verdict, checks, open, calls }: SessionReport): Concl
   const { size: notaries } = new Set(calls.map(({ report }) => report.facts?.notary))
   const signers = notaries === 1 ? 'one notary' : `${notaries} notaries`
   const openOfCalls = calls.flatMap(({ report }) => report.open)
+  const facts = calls.flatMap(({ report }) => report.facts ?? [])
+  const openOfSession = open.filter((name) => name !== 'evidence of calls')
   return {
     verdict,
     standing: verdict,
     headline,
-    finding: `These are ${calls.length} calls of one session, signed by ${signers}, and none was changed since.`,
+    finding:
+      `These are ${calls.length} calls of one session, signed by ${signers}, ` +
+      `and none was changed since.${sayCut(facts)}`,
     notShown: [
-      ...listNotShown([...openOfCalls, ...open.filter((name) => name !== 'evidence of calls')]),
+      ...listNotShown([...openOfCalls, ...openOfSession], facts),
       'what a tool did: its answer is what the caller sent',
       'calls that the caller made outside of the session',
     ],
@@ -158,16 +166,34 @@ function openOf({ holder, doubts }: SubjectReport): readonly string[] {
   ]
 }
 
-function listNotShown(open: readonly string[]): readonly string[] {
-  return [...new Set(open.map((name) => PLAIN_WORDS[name] ?? name)), 'that the answer is true']
+/** A cut answer stays without its end, also if the reader accepts the cut. */
+function listNotShown(open: readonly string[], answers: readonly Ended[]): readonly string[] {
+  const all = answers.some(isCut) ? [...open, 'outcome'] : open
+  return [...new Set(all.map((name) => PLAIN_WORDS[name] ?? name)), 'that the answer is true']
 }
 
-function saySigned({ notary, finishedAt, release }: Signed, open: readonly string[]): string {
+type Ended = Pick<Signed, 'outcome'>
+
+function isCut({ outcome }: Ended): boolean {
+  return outcome !== 'complete'
+}
+
+/** Empty if no answer was cut. */
+function sayCut(answers: readonly Ended[]): string {
+  const cut = answers.filter(isCut).length
+  if (cut === 0) return ''
+  if (answers.length === 1) return ' The answer was cut, and its end is not shown.'
+  return ` Of ${answers.length} answers, ${cut} ${cut === 1 ? 'was' : 'were'} cut: what is missing is not shown.`
+}
+
+function saySigned(signed: Signed, open: readonly string[]): string {
+  const { notary, finishedAt, release } = signed
   const isKnown = !open.includes('measurements')
   const code = release === null ? 'code that you expect' : printable(nameRelease(release))
   const who = isKnown ? `An enclave that runs ${code}` : `The account ${notary}`
   const time = finishedAt === null ? '' : ` at ${timeOf(finishedAt)}`
-  return `${who} signed this question and this answer${time}, and neither was changed since.`
+  const answer = isCut(signed) ? 'the received part of this answer' : 'this answer'
+  return `${who} signed this question and ${answer}${time}, and neither was changed since.${sayCut([signed])}`
 }
 
 /** Maximum characters of a name within a sentence. */

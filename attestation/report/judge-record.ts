@@ -96,6 +96,8 @@ export type Signed = {
   readonly notary: string
   /** Unix seconds by the enclave's clock. Null if the time is not proved. */
   readonly finishedAt: number | null
+  /** As the receipt states. Only a log proves it. */
+  readonly outcome: Receipt['outcome']
   /** The enclave's release, if a release was expected. */
   readonly release: ReleaseName | null
 }
@@ -135,6 +137,7 @@ function signedOf(record: Json, holder: Holder, report: RecordReport): Signed {
   return {
     notary: addressOf(decodeHex(String(memberAt(record, 'public_key')))),
     finishedAt: isInLog(report) ? Math.floor(Number(finishedAtMs) / 1000) : null,
+    outcome: outcomeOf(record) ?? 'complete',
     release: holder?.release ?? null,
   }
 }
@@ -169,10 +172,15 @@ function doubtContent(
 
 /** Returns a doubt about an incomplete answer. Another check refuses unreadable receipts. */
 function doubtOutcome(record: Json, allowed: readonly Receipt['outcome'][]): readonly Doubt[] {
+  const outcome = outcomeOf(record)
+  if (outcome === null || outcome === 'complete' || allowed.includes(outcome)) return []
+  return [{ kind: 'cut', outcome }]
+}
+
+/** Null for an unreadable receipt. */
+function outcomeOf(record: Json): Receipt['outcome'] | null {
   const outcome = memberAt(record, 'receipt', 'outcome')
-  const known = OUTCOMES.find((one) => one === outcome)
-  if (known === undefined || known === 'complete' || allowed.includes(known)) return []
-  return [{ kind: 'cut', outcome: known }]
+  return OUTCOMES.find((one) => one === outcome) ?? null
 }
 
 /**

@@ -78,7 +78,10 @@ export const CHECK_WORDS: Readonly<Record<CheckName, CheckWords>> = {
     link: 'request',
     shows: 'The stream has all the parts that the enclave sent, in the same order.',
   },
-  outcome: { link: 'request', shows: 'The answer is complete: it was not cut.' },
+  outcome: {
+    link: 'request',
+    shows: 'The answer is complete, or was cut in a way that you accept.',
+  },
   'request given': {
     link: 'request',
     shows: 'The request that you kept is the request of the evidence.',

@@ -25,6 +25,21 @@ describe('the finding', () => {
       )
     }
   })
+
+  it('an answer that was cut is never called whole, also if the reader accepts the cut', async () => {
+    const { bundle } = buildEvidence({ record: { receipt: { outcome: 'client_disconnected' } } })
+    const { bundle: whole } = buildEvidence()
+    for (const outcomes of [null, ['client_disconnected'] as const])
+      for (const evidence of [bundle, bundle.record]) {
+        const { finding, notShown } = await conclusionOf(evidence, { outcomes })
+        expect(finding).toMatch(/signed this question and the received part of this answer[ ,]/)
+        expect(finding).toContain('The answer was cut, and its end is not shown.')
+        expect(notShown).toContain('that the answer is whole')
+      }
+    const records = await conclusionOf({ completions: [bundle.record, whole.record] })
+    expect(records.finding).toContain('Of 2 answers, 1 was cut: what is missing is not shown.')
+    expect((await conclusionOf(whole)).finding).not.toContain('cut')
+  })
 })
 
 async function conclusionOf(
