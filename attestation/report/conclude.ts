@@ -4,11 +4,11 @@ import { nameRelease } from '../release/release-name.ts'
 import type { SessionReport } from '../session/verify-session.ts'
 import { DEVELOPMENT_ROOTS } from './describe-provider.ts'
 import type { BundleJudgement } from './judge-bundle.ts'
-import type { EvidenceJudgement } from './judge-evidence.ts'
+import type { EvidenceFindings, EvidenceJudgement } from './judge-evidence.ts'
 import type { Signed, SubjectReport } from './judge-record.ts'
 import { isoOf, printable, quoted } from './printable.ts'
 import { sayVerdict } from './say-verdict.ts'
-import { isUndetermined } from './unknown-root.ts'
+import { isUndetermined, OTHER_ROOT } from './unknown-root.ts'
 
 /** The result for evidence of any kind, in words. All programs use the same words. */
 export type Conclusion = {
@@ -22,12 +22,23 @@ export type Conclusion = {
   readonly headline: string
   /** The result for a reader who is not an engineer: who signed what, and when. */
   readonly finding: string
+  /** Says that the reader accepts a root that is not AWS's. Null if not, or without a result. */
+  readonly caution: string | null
   /** Facts that are not proved, as clauses for people. Empty if all facts are proved. */
   readonly notShown: readonly string[]
 }
 
 /** Describes a judgement in words. Escapes text from the evidence. */
 export function conclude(judged: EvidenceJudgement): Conclusion {
+  const found = concludeFindings(judged)
+  const hasResult = found.standing === 'verified' || found.standing === 'consistent'
+  return { ...found, caution: hasResult && judged.hasOtherRoot ? OTHER_ROOT : null }
+}
+
+/** Without the caution, which is the same for all kinds. */
+type Found = Omit<Conclusion, 'caution'>
+
+function concludeFindings(judged: EvidenceFindings): Found {
   switch (judged.kind) {
     case 'bundle':
       return concludeBundle(judged)
@@ -38,11 +49,15 @@ export function conclude(judged: EvidenceJudgement): Conclusion {
   }
 }
 
-export function saySentence({ finding, notShown }: Conclusion): string {
-  return notShown.length === 0 ? finding : `${finding} Not shown: ${notShown.join('; ')}.`
+export function saySentence({ finding, caution, notShown }: Conclusion): string {
+  return [
+    finding,
+    ...(caution === null ? [] : [caution]),
+    ...(notShown.length === 0 ? [] : [`Not shown: ${notShown.join('; ')}.`]),
+  ].join(' ')
 }
 
-function concludeBundle({ verdict, open, report, differences }: BundleJudgement): Conclusion {
+function concludeBundle({ verdict, open, report, differences }: BundleJudgement): Found {
   const { checks, facts } = report
   if (report.verdict !== 'invalid' && differences.length > 0)
     return {
@@ -72,7 +87,7 @@ function concludeBundle({ verdict, open, report, differences }: BundleJudgement)
 function concludeRecords({
   verdict,
   records,
-}: Extract<EvidenceJudgement, { kind: 'records' }>): Conclusion {
+}: Extract<EvidenceFindings, { kind: 'records' }>): Found {
   const checks = records.flatMap((record) => record.checks)
   if (isUndetermined(checks)) return undetermined(verdict)
   const bad = records.filter(({ ok }) => !ok)
@@ -97,7 +112,7 @@ function concludeRecords({
   }
 }
 
-function concludeSession({ verdict, checks, open, calls }: SessionReport): Conclusion {
+function concludeSession({ verdict, checks, open, calls }: SessionReport): Found {
   const named = (outcome: string) =>
     checks.filter((check) => check.outcome === outcome).map(({ name }) => name)
   const failed = named('failed')
@@ -127,7 +142,7 @@ function concludeSession({ verdict, checks, open, calls }: SessionReport): Concl
   }
 }
 
-function undetermined(verdict: Conclusion['verdict']): Conclusion {
+function undetermined(verdict: Conclusion['verdict']): Found {
   return {
     verdict,
     standing: 'undetermined',
@@ -140,7 +155,7 @@ function undetermined(verdict: Conclusion['verdict']): Conclusion {
   }
 }
 
-function refuted(verdict: Conclusion['verdict'], headline: string): Conclusion {
+function refuted(verdict: Conclusion['verdict'], headline: string): Found {
   return {
     verdict,
     standing: verdict,

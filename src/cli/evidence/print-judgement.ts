@@ -9,7 +9,10 @@ import {
   PROVIDER_NOT_SHOWN,
 } from '../../../attestation/report/describe-provider.ts'
 import type { BundleJudgement } from '../../../attestation/report/judge-bundle.ts'
-import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'
+import type {
+  EvidenceFindings,
+  EvidenceJudgement,
+} from '../../../attestation/report/judge-evidence.ts'
 import type { Doubt, SubjectReport } from '../../../attestation/report/judge-record.ts'
 import { isoOf, printable } from '../../../attestation/report/printable.ts'
 import {
@@ -29,10 +32,11 @@ type CheckedSource = { readonly name: string; readonly isSavedProof: boolean }
 
 export function printText(judged: EvidenceJudgement, source: CheckedSource): string {
   const conclusion = conclude(judged)
-  const { verdict, standing, headline } = conclusion
+  const { verdict, standing, headline, caution } = conclusion
+  const colour = caution === null ? COLOURS[standing] : 'yellow'
   const failed = checksOf(judged).filter(({ outcome }) => outcome === 'failed')
   const blocks = [
-    `${styleText(COLOURS[standing], headline, { stream: process.stdout })}\n${saySentence(conclusion)}\n`,
+    `${styleText(colour, headline, { stream: process.stdout })}\n${saySentence(conclusion)}\n`,
     failed.length === 0 ? '' : formatChecks(failed),
     hintAtRoot(failedDetails(failed)),
     verdict === 'consistent'
@@ -83,7 +87,7 @@ const COLOURS = {
   invalid: 'red',
 } as const satisfies Record<Conclusion['standing'], string>
 
-function checksOf(judged: EvidenceJudgement): readonly Check<string>[] {
+function checksOf(judged: EvidenceFindings): readonly Check<string>[] {
   switch (judged.kind) {
     case 'bundle':
       return [...judged.report.checks, ...judged.comparison]

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Json } from '../../../attestation/json/value.ts'
 import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
-import { type Conclusion, conclude } from '../../../attestation/report/conclude.ts'
+import { type Conclusion, conclude, saySentence } from '../../../attestation/report/conclude.ts'
 import { type ExpectedEvidence, judgeEvidence } from '../../../attestation/report/judge-evidence.ts'
 import { readEvidence } from '../../../attestation/report/read-evidence.ts'
 import { RESPONSE } from '../build-record.ts'
@@ -39,6 +39,17 @@ describe('the finding', () => {
     const records = await conclusionOf({ completions: [bundle.record, whole.record] })
     expect(records.finding).toContain('Of 2 answers, 1 was cut: what is missing is not shown.')
     expect((await conclusionOf(whole)).finding).not.toContain('cut')
+  })
+
+  it('a result under a root that is not AWS’s says so, in the sentence of every program', async () => {
+    const { bundle } = buildEvidence()
+    for (const evidence of [bundle, bundle.record]) {
+      const conclusion = await conclusionOf(evidence)
+      expect(conclusion.caution).toContain("a root that is not AWS's")
+      expect(saySentence(conclusion)).toContain(` ${conclusion.caution} Not shown: `)
+    }
+    const unknown = await conclusionOf(bundle, { attestation: { measurements } })
+    expect([unknown.standing, unknown.caution]).toEqual(['undetermined', null])
   })
 })
 
