@@ -5,7 +5,7 @@ import type { SessionReport } from '../session/verify-session.ts'
 import { DEVELOPMENT_ROOTS } from './describe-provider.ts'
 import type { BundleJudgement } from './judge-bundle.ts'
 import type { EvidenceFindings, EvidenceJudgement } from './judge-evidence.ts'
-import type { Signed, SubjectReport } from './judge-record.ts'
+import { openOfEnclave, type Signed, type SubjectReport } from './judge-record.ts'
 import { isoOf, printable, quoted } from './printable.ts'
 import { sayVerdict } from './say-verdict.ts'
 import { isUndetermined, OTHER_ROOT } from './unknown-root.ts'
@@ -175,8 +175,8 @@ function openOf({ holder, doubts }: SubjectReport): readonly string[] {
         ? ['receipt in log']
         : doubt.parts.map((part) => `${part} hash`)
     }),
-    ...(holder?.code === 'any' ? ['measurements'] : code),
-    'boot configuration',
+    ...code,
+    ...openOfEnclave(holder),
     'anchor',
   ]
 }

@@ -92,6 +92,11 @@ type Holder = {
   readonly root: 'AWS' | 'given'
 } | null
 
+/** Returns the checks of the enclave's code and settings that no check of a record stands for. */
+export function openOfEnclave(holder: Holder): readonly string[] {
+  return [...(holder?.code === 'any' ? ['measurements'] : []), 'boot configuration']
+}
+
 export type Signed = {
   readonly notary: string
   /** Unix seconds by the enclave's clock. Null if the time is not proved. */

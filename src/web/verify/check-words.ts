@@ -115,7 +115,7 @@ export const CHECK_WORDS: Readonly<Record<CheckName, CheckWords>> = {
   attestation: {
     link: 'notary',
     also: 'code',
-    shows: 'The document is genuine, it was valid then, and its code is as you expect.',
+    shows: 'The document is genuine, was valid then, and meets your expectations.',
   },
   measurements: { link: 'code', shows: 'The enclave ran code that you expect.' },
   'boot configuration': {

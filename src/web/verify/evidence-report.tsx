@@ -4,7 +4,11 @@ import type { BundleFacts } from '../../../attestation/evidence/bundle-checks.ts
 import { conclude } from '../../../attestation/report/conclude.ts'
 import type { BundleJudgement } from '../../../attestation/report/judge-bundle.ts'
 import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'
-import type { Doubt, SubjectReport } from '../../../attestation/report/judge-record.ts'
+import {
+  type Doubt,
+  openOfEnclave,
+  type SubjectReport,
+} from '../../../attestation/report/judge-record.ts'
 import { beginSentence, sayAbsence } from '../../../attestation/report/say-absence.ts'
 import { adviseOnSource, saySource } from '../../../attestation/report/say-source.ts'
 import {
@@ -286,6 +290,7 @@ function RecordsReport({
           {records.length === 1 && <h2>Each link, from request to block</h2>}
           <ChainPicture
             checks={record.checks}
+            missing={openOfEnclave(record.holder)}
             facts={{
               hash:
                 record.hash === null ? null : (

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { compareExchange } from '../../../../attestation/compare-exchange.ts'
 import { BUNDLE_CHECKS } from '../../../../attestation/evidence/bundle-checks.ts'
+import { openOfEnclave } from '../../../../attestation/report/judge-record.ts'
 import { verifyRecord } from '../../../../attestation/verify-record.ts'
 import { bundlePages } from '../../../../src/web/bundle.ts'
 import { pageHeaders, renderVerifier, VERIFY_ALLOWANCES } from '../../../../src/web/page.ts'
@@ -85,6 +86,17 @@ describe('the chain', () => {
     expect(stateOf('not checked')).toBe('open')
     expect(stateOf('failed')).toBe('broken')
     expect(stateOf('passed')).toBe('holds')
+  })
+
+  it('the link of the code does not hold for a record, which has no settings, or if any code was accepted', () => {
+    const checks = [{ name: 'attestation', outcome: 'passed' as const, detail: '' }]
+    const codeOf = (code: 'expected' | 'any') =>
+      linkStates(checks, openOfEnclave({ code, release: null, root: 'AWS' })).find(
+        ({ name }) => name === 'code',
+      )
+    expect(codeOf('expected')).toMatchObject({ state: 'open', why: 'boot configuration' })
+    expect(codeOf('any')).toMatchObject({ state: 'open', why: 'measurements, boot configuration' })
+    expect(wordsOf('attestation')?.shows).not.toContain('code')
   })
 
   it('the chain overlooks no failure of a check that it does not know', () => {
