@@ -124,6 +124,9 @@ function concludeSession({ verdict, checks, open, calls }: SessionReport): Found
   if (verdict === 'invalid') return refuted(verdict, headline)
   const { size: notaries } = new Set(calls.map(({ report }) => report.facts?.notary))
   const signers = notaries === 1 ? 'one notary' : `${notaries} notaries`
+  const ofSession = open.includes('one session')
+    ? 'that this file puts into one session'
+    : 'of one session'
   const openOfCalls = calls.flatMap(({ report }) => report.open)
   const facts = calls.flatMap(({ report }) => report.facts ?? [])
   const openOfSession = open.filter((name) => name !== 'evidence of calls')
@@ -132,7 +135,7 @@ function concludeSession({ verdict, checks, open, calls }: SessionReport): Found
     standing: verdict,
     headline,
     finding:
-      `These are ${calls.length} calls of one session, signed by ${signers}, ` +
+      `These are ${calls.length} calls ${ofSession}, signed by ${signers}, ` +
       `and none was changed since.${sayCut(facts)}`,
     notShown: [
       ...listNotShown([...openOfCalls, ...openOfSession], facts),
@@ -268,7 +271,7 @@ const PLAIN_WORDS: Readonly<Record<string, string>> = {
   'transaction in block': ANCHORED,
   'anchor outcome': ANCHORED,
   'block on chain': 'that the block is on the chain',
-  'one session': ALL_CALLS,
+  'one session': 'that these calls are of one session',
   'none missing': ALL_CALLS,
   'none doubled': ALL_CALLS,
   order: ALL_CALLS,

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { redactBundle } from '../../../attestation/evidence/bundle.ts'
 import type { Json } from '../../../attestation/json/value.ts'
 import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
 import { type Conclusion, conclude, saySentence } from '../../../attestation/report/conclude.ts'
@@ -6,6 +7,7 @@ import { type ExpectedEvidence, judgeEvidence } from '../../../attestation/repor
 import { readEvidence } from '../../../attestation/report/read-evidence.ts'
 import { RESPONSE } from '../build-record.ts'
 import { BOOT_CONFIGURATION, buildEvidence, policyFor } from '../evidence/build-evidence.ts'
+import { buildCalls, EXCHANGES, sessionOf } from '../session/build-session.ts'
 
 const { measurements = [], roots = [], configurations = [] } = policyFor(BOOT_CONFIGURATION)
 
@@ -39,6 +41,21 @@ describe('the finding', () => {
     const records = await conclusionOf({ completions: [bundle.record, whole.record] })
     expect(records.finding).toContain('Of 2 answers, 1 was cut: what is missing is not shown.')
     expect((await conclusionOf(whole)).finding).not.toContain('cut')
+  })
+
+  it('calls are called of one session only if they name that session themselves', async () => {
+    const session = buildCalls()
+    const others = [
+      ...buildCalls({ id: '0a'.repeat(16), exchanges: EXCHANGES.slice(0, 1) }),
+      ...buildCalls({ exchanges: EXCHANGES.slice(2, 3), place: () => undefined }),
+    ].map((call) => redactBundle(call, { request: true, response: false }))
+    const [one, claimed] = [
+      await conclusionOf(sessionOf(session)),
+      await conclusionOf(sessionOf(others)),
+    ]
+    expect(one.finding).toContain('These are 4 calls of one session, signed by one notary')
+    expect(claimed.finding).toContain('2 calls that this file puts into one session, signed by')
+    expect(claimed.notShown).toContain('that these calls are of one session')
   })
 
   it('a result under a root that is not AWS’s says so, in the sentence of every program', async () => {
