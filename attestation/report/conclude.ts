@@ -106,7 +106,7 @@ function concludeRecords({
     headline,
     finding:
       only === undefined
-        ? `Nothing was found to be changed.${sayCut(signed)}`
+        ? `Nothing was found to be changed.${sayCut(signed)}${sayDebug(signed)}`
         : saySigned(only, open),
     notShown: listNotShown(open, signed),
   }
@@ -136,7 +136,7 @@ function concludeSession({ verdict, checks, open, calls }: SessionReport): Found
     headline,
     finding:
       `These are ${calls.length} calls ${ofSession}, signed by ${signers}, ` +
-      `and none was changed since.${sayCut(facts)}`,
+      `and none was changed since.${sayCut(facts)}${sayDebug(facts)}`,
     notShown: [
       ...listNotShown([...openOfCalls, ...openOfSession], facts),
       'what a tool did: its answer is what the caller sent',
@@ -184,20 +184,43 @@ function openOf({ holder, doubts }: SubjectReport): readonly string[] {
   ]
 }
 
-/** A cut answer stays without its end, also if the reader accepts the cut. */
-function listNotShown(open: readonly string[], answers: readonly Ended[]): readonly string[] {
-  const all = answers.some(isCut) ? [...open, 'outcome'] : open
+/**
+ * A cut answer stays without its end, also if the reader accepts the cut. Code stays unknown if the
+ * reader expects other registers alone.
+ */
+function listNotShown(open: readonly string[], answers: readonly SignedBy[]): readonly string[] {
+  const all = [
+    ...open,
+    ...(answers.some(isCut) ? ['outcome'] : []),
+    ...(answers.every(hasKnownCode) ? [] : ['measurements']),
+  ]
   return [...new Set(all.map((name) => PLAIN_WORDS[name] ?? name)), 'that the answer is true']
 }
 
-type Ended = Pick<Signed, 'outcome'>
+type SignedBy = Pick<Signed, 'outcome' | 'release' | 'matchedRegisters' | 'isDebugMode'>
 
-function isCut({ outcome }: Ended): boolean {
+function isCut({ outcome }: SignedBy): boolean {
   return outcome !== 'complete'
 }
 
+/** Only a release or PCR0 says which image runs. */
+export function hasKnownCode({
+  release,
+  matchedRegisters,
+}: Pick<SignedBy, 'release' | 'matchedRegisters'>): boolean {
+  return release !== null || matchedRegisters.includes(0)
+}
+
+/** Empty if no enclave ran in debug mode. */
+function sayDebug(answers: readonly SignedBy[]): string {
+  return answers.some(({ isDebugMode }) => isDebugMode) ? ` ${DEBUG_MODE}` : ''
+}
+
+const DEBUG_MODE =
+  'The enclave ran in debug mode: its host could read its key, and its code is not known.'
+
 /** Empty if no answer was cut. */
-function sayCut(answers: readonly Ended[]): string {
+function sayCut(answers: readonly SignedBy[]): string {
   const cut = answers.filter(isCut).length
   if (cut === 0) return ''
   if (answers.length === 1) return ' The answer was cut, and its end is not shown.'
@@ -205,13 +228,23 @@ function sayCut(answers: readonly Ended[]): string {
 }
 
 function saySigned(signed: Signed, open: readonly string[]): string {
-  const { notary, finishedAt, release } = signed
-  const isKnown = !open.includes('measurements')
-  const code = release === null ? 'code that you expect' : printable(nameRelease(release))
-  const who = isKnown ? `An enclave that runs ${code}` : `The account ${notary}`
+  const { notary, finishedAt } = signed
+  const who = open.includes('measurements') ? `The account ${notary}` : sayEnclave(signed)
   const time = finishedAt === null ? '' : ` at ${timeOf(finishedAt)}`
   const answer = isCut(signed) ? 'the received part of this answer' : 'this answer'
-  return `${who} signed this question and ${answer}${time}, and neither was changed since.${sayCut([signed])}`
+  return (
+    `${who} signed this question and ${answer}${time}, and neither was changed since.` +
+    `${sayCut([signed])}${sayDebug([signed])}`
+  )
+}
+
+function sayEnclave({ release, matchedRegisters }: Signed): string {
+  if (release !== null) return `An enclave that runs ${printable(nameRelease(release))}`
+  if (matchedRegisters.includes(0)) return 'An enclave that runs code that you expect'
+  const [one, ...more] = matchedRegisters
+  return more.length === 0
+    ? `An enclave whose register ${one} is as you expect`
+    : `An enclave whose registers ${matchedRegisters.join(', ')} are as you expect`
 }
 
 /** Maximum characters of a name within a sentence. */

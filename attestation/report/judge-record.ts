@@ -2,6 +2,7 @@ import { addressOf } from '../account.ts'
 import { decodeBase64, decodeHex, encodeHex, equalBytes } from '../bytes.ts'
 import { completeRecord, type KeptExchange, streamOf } from '../compare-exchange.ts'
 import { type StatedAbsence, statedAbsence } from '../erasure.ts'
+import { registersOf } from '../evidence/document-checks.ts'
 import type { Judgement } from '../evidence/verdict.ts'
 import { type Check, reasonOf } from '../finding.ts'
 import { isJsonObject, type Json, memberAt } from '../json/value.ts'
@@ -90,10 +91,12 @@ type Holder = {
   /** The expected release with this code. Null if no release was expected. */
   readonly release: ReleaseName | null
   readonly root: 'AWS' | 'given'
+  readonly matchedRegisters: readonly number[]
+  readonly isDebugMode: boolean
 } | null
 
 /** Returns the checks of the enclave's code and settings that no check of a record stands for. */
-export function openOfEnclave(holder: Holder): readonly string[] {
+export function openOfEnclave(holder: Pick<NonNullable<Holder>, 'code'> | null): readonly string[] {
   return [...(holder?.code === 'any' ? ['measurements'] : []), 'boot configuration']
 }
 
@@ -105,6 +108,9 @@ export type Signed = {
   readonly outcome: Receipt['outcome']
   /** The enclave's release, if a release was expected. */
   readonly release: ReleaseName | null
+  /** As in BundleFacts. */
+  readonly matchedRegisters: readonly number[]
+  readonly isDebugMode: boolean
 }
 
 function judgeReport(
@@ -144,6 +150,8 @@ function signedOf(record: Json, holder: Holder, report: RecordReport): Signed {
     finishedAt: isInLog(report) ? Math.floor(Number(finishedAtMs) / 1000) : null,
     outcome: outcomeOf(record) ?? 'complete',
     release: holder?.release ?? null,
+    matchedRegisters: holder?.matchedRegisters ?? [],
+    isDebugMode: holder?.isDebugMode ?? false,
   }
 }
 
@@ -221,6 +229,8 @@ async function checkAttestation(
       code: policy.measurements === 'any' ? 'any' : 'expected',
       release: facts.release && releaseName(facts.release),
       root: policy.roots === undefined ? 'AWS' : 'given',
+      matchedRegisters: registersOf(policy.measurements, facts.matchedSet),
+      isDebugMode: facts.isDebugMode,
     })
   } catch (fault) {
     return give('failed', reasonOf(fault))

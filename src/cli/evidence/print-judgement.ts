@@ -3,7 +3,12 @@ import { encodeHex } from '../../../attestation/bytes.ts'
 import type { BundleFacts, BundleReport } from '../../../attestation/evidence/bundle-checks.ts'
 import type { Check } from '../../../attestation/finding.ts'
 import { nameRelease, releaseName } from '../../../attestation/release/release-name.ts'
-import { type Conclusion, conclude, saySentence } from '../../../attestation/report/conclude.ts'
+import {
+  type Conclusion,
+  conclude,
+  hasKnownCode,
+  saySentence,
+} from '../../../attestation/report/conclude.ts'
 import {
   describeProvider,
   PROVIDER_NOT_SHOWN,
@@ -195,7 +200,7 @@ function sayCut(outcome: string): string {
 }
 
 function describeFacts(report: BundleReport): string {
-  const { facts, checks, redacted, erased, source } = report
+  const { facts, redacted, erased, source } = report
   if (facts === null) return ''
   const { anchoredIn } = facts
   const cut = facts.outcome === 'complete' ? '' : ': the answer was cut, and its end is not shown'
@@ -209,7 +214,7 @@ function describeFacts(report: BundleReport): string {
     `outcome        ${facts.outcome}${cut}`,
     `finished       ${isoOf(facts.finishedAt * 1000, `${facts.finishedAt} s`)}, by the enclave's clock`,
     `not after      ${block}`,
-    `code           ${describeCode(facts, checks)}`,
+    `code           ${describeCode(facts)}`,
     `configuration  ${encodeHex(facts.configuration)}`,
     ...(redacted.length > 0 ? [`left out       ${redacted.join(' and ')}`] : []),
     ...(erased === null ? [] : [`erased         ${describeErasure(erased)}; the gateway's word`]),
@@ -240,16 +245,15 @@ function describeModel({ model }: BundleFacts): string {
   return `${printable(model.requested)}, ${returned}`
 }
 
-function describeCode(
-  { release, measurements }: BundleFacts,
-  checks: BundleReport['checks'],
-): string {
+function describeCode(facts: BundleFacts): string {
+  const { release, measurements, matchedRegisters, isDebugMode } = facts
   if (release !== null) return printable(nameRelease(release))
-  const isExpected = checks.some(
-    ({ name, outcome }) => name === 'measurements' && outcome === 'passed',
-  )
-  if (isExpected) return 'of the expected measurements'
-  return `not known to be acceptable: PCR0 ${encodeHex(measurements.get(0) ?? new Uint8Array())}`
+  if (hasKnownCode(facts)) return 'of the expected measurements'
+  const only =
+    matchedRegisters.length === 0 ? '' : ` (as expected: PCR${matchedRegisters.join(', PCR')})`
+  const debug = isDebugMode ? ', in debug mode' : ''
+  const pcr0 = encodeHex(measurements.get(0) ?? new Uint8Array())
+  return `not known to be acceptable${debug}: PCR0 ${pcr0}${only}`
 }
 
 function describeBlock({ timestamp, number }: NonNullable<BundleFacts['anchoredIn']>): string {

@@ -117,7 +117,7 @@ export const CHECK_WORDS: Readonly<Record<CheckName, CheckWords>> = {
     also: 'code',
     shows: 'The document is genuine, was valid then, and meets your expectations.',
   },
-  measurements: { link: 'code', shows: 'The enclave ran code that you expect.' },
+  measurements: { link: 'code', shows: 'The enclave has the measurements that you expect.' },
   'boot configuration': {
     link: 'code',
     shows: 'The document names the configuration that the enclave was started with.',

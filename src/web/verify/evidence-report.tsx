@@ -21,6 +21,7 @@ import { OutsideText } from '../kit/outside-text.tsx'
 import { Hex, Time } from '../kit/values.tsx'
 import { ChainPicture } from './chain-picture.tsx'
 import type { Expected, JobOutcome } from './job.ts'
+import { missingOfCode } from './link-states.ts'
 import { ProviderChain } from './provider-chain.tsx'
 import { hasProviderChain, isProviderCheck } from './provider-links.ts'
 import { ReleaseLabel } from './release-name.tsx'
@@ -139,6 +140,7 @@ function BundleReportView({
       <h2>Each link, from request to block</h2>
       <ChainPicture
         checks={checks.filter(({ name }) => !isProviderCheck(name))}
+        missing={missingOfCode(facts)}
         facts={facts === null ? {} : factsOfBundle(facts, explorer)}
         isDevelopment={isMarked}
       />
@@ -290,7 +292,7 @@ function RecordsReport({
           {records.length === 1 && <h2>Each link, from request to block</h2>}
           <ChainPicture
             checks={record.checks}
-            missing={openOfEnclave(record.holder)}
+            missing={[...openOfEnclave(record.holder), ...missingOfCode(record.signed)]}
             facts={{
               hash:
                 record.hash === null ? null : (

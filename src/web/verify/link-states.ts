@@ -1,4 +1,5 @@
 import type { Check } from '../../../attestation/finding.ts'
+import { hasKnownCode } from '../../../attestation/report/conclude.ts'
 import { isUndetermined } from '../../../attestation/report/unknown-root.ts'
 import { LINKS, type LinkName, OPTIONAL_CHECKS, wordsOf } from './check-words.ts'
 
@@ -10,6 +11,13 @@ export type LinkState = {
   /** Says why the link is not intact, in a few words. Empty for an intact link. */
   readonly why: string
   readonly checks: readonly Check<string>[]
+}
+
+/** Other registers than PCR0 do not say which code runs, even if they are as expected. */
+export function missingOfCode(
+  signed: Parameters<typeof hasKnownCode>[0] | null,
+): readonly string[] {
+  return signed === null || hasKnownCode(signed) ? [] : ['measurements']
 }
 
 /**
@@ -61,7 +69,7 @@ function judgeLink(
   if (isUndetermined(checks))
     return { state: 'undetermined', why: 'the document leads to a root that you do not trust' }
   if (failed.length > 0) return { state: 'broken', why: failed.map(({ name }) => name).join(', ') }
-  const open = [...namesOf('not checked'), ...missing]
+  const open = [...new Set([...namesOf('not checked'), ...missing])]
   if (open.length > 0) return { state: 'open', why: open.join(', ') }
   if (checks.length === 0) return { state: 'open', why: 'this kind of evidence does not have it' }
   return { state: 'holds', why: '' }

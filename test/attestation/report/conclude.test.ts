@@ -5,6 +5,7 @@ import { createAttestationVerifier } from '../../../attestation/nitro/verify-att
 import { type Conclusion, conclude, saySentence } from '../../../attestation/report/conclude.ts'
 import { type ExpectedEvidence, judgeEvidence } from '../../../attestation/report/judge-evidence.ts'
 import { readEvidence } from '../../../attestation/report/read-evidence.ts'
+import { PCR_VALUES } from '../../support/nitro-builder/document-builder.ts'
 import { RESPONSE } from '../build-record.ts'
 import { BOOT_CONFIGURATION, buildEvidence, policyFor } from '../evidence/build-evidence.ts'
 import { buildCalls, EXCHANGES, sessionOf } from '../session/build-session.ts'
@@ -56,6 +57,30 @@ describe('the finding', () => {
     expect(one.finding).toContain('These are 4 calls of one session, signed by one notary')
     expect(claimed.finding).toContain('2 calls that this file puts into one session, signed by')
     expect(claimed.notShown).toContain('that these calls are of one session')
+  })
+
+  it('an enclave is not said to run expected code if the expected set has no PCR0', async () => {
+    const zeros = new Uint8Array(48)
+    const pcrs = new Map([...PCR_VALUES].map(([index, pcr]) => [index, index < 3 ? zeros : pcr]))
+    const { bundle } = buildEvidence({ document: { pcrs } })
+    const expecting = (...indexes: readonly number[]) => ({
+      attestation: {
+        measurements: [new Map(indexes.map((at) => [at, PCR_VALUES.get(at) ?? zeros]))],
+        roots,
+        allowDebug: true,
+      },
+    })
+    for (const evidence of [bundle, bundle.record]) {
+      const { finding, notShown } = await conclusionOf(evidence, expecting(4))
+      expect(finding).toMatch(/^An enclave whose register 4 is as you expect signed /)
+      expect(finding).toContain('The enclave ran in debug mode: its host could read its key')
+      expect(notShown).toContain('that the enclave runs code that you expect')
+    }
+    const both = await conclusionOf(bundle, expecting(4, 3))
+    expect(both.finding).toMatch(/^An enclave whose registers 3, 4 are as you expect signed /)
+    const known = await conclusionOf(buildEvidence().bundle, expecting(4, 0))
+    expect(known.finding).toMatch(/^An enclave that runs code that you expect signed /)
+    expect([known.finding, ...known.notShown].join()).not.toMatch(/debug|that the enclave runs/)
   })
 
   it('a result under a root that is not AWS’s says so, in the sentence of every program', async () => {

@@ -9,7 +9,7 @@ import { pageHeaders, renderVerifier, VERIFY_ALLOWANCES } from '../../../../src/
 import { LINKS, wordsOf } from '../../../../src/web/verify/check-words.ts'
 import { type GivenExpectations, NO_EXPECTATIONS } from '../../../../src/web/verify/job.ts'
 import { readFragment, takeLinked, writeFragment } from '../../../../src/web/verify/link.ts'
-import { linkStates } from '../../../../src/web/verify/link-states.ts'
+import { linkStates, missingOfCode } from '../../../../src/web/verify/link-states.ts'
 
 const kept = { request: {}, answer: { kind: 'whole', answer: {} } } as const
 /** All but the checks of a provider's evidence, which are in a chain of their own. */
@@ -91,12 +91,19 @@ describe('the chain', () => {
   it('the link of the code does not hold for a record, which has no settings, or if any code was accepted', () => {
     const checks = [{ name: 'attestation', outcome: 'passed' as const, detail: '' }]
     const codeOf = (code: 'expected' | 'any') =>
-      linkStates(checks, openOfEnclave({ code, release: null, root: 'AWS' })).find(
-        ({ name }) => name === 'code',
-      )
+      linkStates(checks, openOfEnclave({ code })).find(({ name }) => name === 'code')
     expect(codeOf('expected')).toMatchObject({ state: 'open', why: 'boot configuration' })
     expect(codeOf('any')).toMatchObject({ state: 'open', why: 'measurements, boot configuration' })
     expect(wordsOf('attestation')?.shows).not.toContain('code')
+  })
+
+  it('the link of the code does not hold if only other registers than PCR0 are as expected', () => {
+    const checks = [{ name: 'measurements', outcome: 'passed' as const, detail: '' }]
+    const stateOf = (...matchedRegisters: readonly number[]) =>
+      linkStates(checks, missingOfCode({ release: null, matchedRegisters })).find(
+        ({ name }) => name === 'code',
+      )?.state
+    expect([stateOf(4), stateOf(0, 1, 2)]).toEqual(['open', 'holds'])
   })
 
   it('the chain overlooks no failure of a check that it does not know', () => {
