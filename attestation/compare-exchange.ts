@@ -1,4 +1,5 @@
 import { decodeHex } from './bytes.ts'
+import { checkOpenings } from './check-openings.ts'
 import { isProofMember } from './completion-hash.ts'
 import { assembleCompletion } from './dialects/chat/assemble-completion.ts'
 import type { DialectEvent } from './dialects/dialect.ts'
@@ -210,11 +211,15 @@ function compareAnswer(record: JsonObject, answer: KeptAnswer): Finding {
           idempotent: answer.idempotent === true,
         })
       : verifyRecord({ ...keptResponseOf(answer), ...proof }, { request: {}, withheld })
-  if (isWithoutUsage(record, answer))
-    return 'the answer of the evidence, but for its usage, which its chunks do not have'
-  const made = checks.filter(({ name }) => ANSWER_CHECKS.has(name))
+  // Without the usage only the response hash differs. The rules for streams still apply.
+  const lacksUsage = isWithoutUsage(record, answer)
+  const made = checks.filter(
+    ({ name }) => ANSWER_CHECKS.has(name) && !(lacksUsage && name === 'response hash'),
+  )
   const failed = made.find(({ outcome }) => outcome === 'failed')
   if (failed !== undefined) throw new ProofError('other_answer', `${failed.name}: ${failed.detail}`)
+  if (lacksUsage)
+    return 'the answer of the evidence, but for its usage, which its chunks do not have'
   const passed = made.filter(({ outcome }) => outcome === 'passed')
   if (passed.length === 0)
     throw new ProofError('other_answer', 'expected the answer of the evidence')
@@ -240,14 +245,17 @@ function compareEvents(record: JsonObject, answer: KeptAnswer): Finding {
 
 /**
  * Returns true if a kept stream lacks only the usage, which the caller did not ask for. False for
- * receipts after version 1, because their stream hash is compared instead.
+ * receipts after version 1, because their stream hash is compared instead. Throws if such a stream
+ * has a choice that does not begin with its role.
  */
 function isWithoutUsage(record: JsonObject, answer: KeptAnswer): boolean {
   const response = memberOf(record, 'response')
   if (answer.kind !== 'stream' || receiptOf(record).version !== 1 || !isJsonObject(response))
     return false
   const { usage: _, ...rest } = response
-  return canonicalizeJson(keptResponseOf(answer)) === canonicalizeJson(rest)
+  if (canonicalizeJson(keptResponseOf(answer)) !== canonicalizeJson(rest)) return false
+  checkOpenings(chunksOf(answer))
+  return true
 }
 
 const ANSWER_CHECKS: ReadonlySet<string> = new Set(['response hash', 'stream hash'])

@@ -118,6 +118,10 @@ export type BundleFacts = {
   readonly measurements: ReadonlyMap<number, Uint8Array>
   /** Null if the policy accepts the code by its measurements, not by a release. */
   readonly release: Release | null
+  /** Indexes of the expected set that matched. Empty without one. Only index 0 names the image. */
+  readonly matchedRegisters: readonly number[]
+  /** True if the policy allows debug mode: the host could read the key, and the code is not known. */
+  readonly isDebugMode: boolean
   /**
    * Digest of the boot configuration, 32 bytes. BundlePolicy.configurations has the accepted
    * digests.

@@ -85,6 +85,15 @@ export function findExpectedCode(
   return expectsCode(policy) ? checkMeasurements(document, { measurements, releases }) : null
 }
 
+/** The indexes of the expected set that matched, ascending. Empty if no set matched. */
+export function registersOf(
+  expected: AttestationPolicy['measurements'] | undefined,
+  matchedSet: number | null | undefined,
+): readonly number[] {
+  if (expected === undefined || expected === 'any') return []
+  return [...(expected[matchedSet ?? -1]?.keys() ?? [])].sort((one, other) => one - other)
+}
+
 /**
  * Checks that the caller expects the digest of a boot configuration. If the matched release names a
  * configuration, its digest must be the same. Do not take the expected digest from the gateway

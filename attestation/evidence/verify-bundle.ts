@@ -2,6 +2,7 @@ import { addressOf } from '../account.ts'
 import { decodeBase64, decodeHex } from '../bytes.ts'
 import { attempt, check, reasonOf } from '../finding.ts'
 import type { Json } from '../json/value.ts'
+import { isDebugMode } from '../nitro/checks.ts'
 import { decodeAttestationPayload } from '../nitro/document.ts'
 import type { ProviderJudgement } from '../providers/evidence/verify-provider-evidence.ts'
 import { verifyRecord } from '../verify-record.ts'
@@ -21,7 +22,7 @@ import {
   type BundleReport,
 } from './bundle-checks.ts'
 import { checkProvider, judgeProvider, providerFactsOf } from './check-provider.ts'
-import { checkEnclave, checkOutcome, findExpectedCode } from './document-checks.ts'
+import { checkEnclave, checkOutcome, findExpectedCode, registersOf } from './document-checks.ts'
 import { type BundleContext, type BundlePolicy, readContext, readPolicy } from './policy.ts'
 import { judgeChecks, orderChecks, refuseForm } from './verdict.ts'
 
@@ -118,6 +119,7 @@ function gatherFacts(
     checks.some(({ name, outcome }) => name === wanted && outcome === 'passed')
   const block = hasPassed('anchor outcome') ? blockOf(bundle) : null
   const document = decodeAttestationPayload(decodeBase64(record.attestation))
+  const matched = findExpectedCode(document, policy)
   return {
     hash: record.hash,
     notary: addressOf(decodeHex(record.public_key)),
@@ -127,7 +129,9 @@ function gatherFacts(
     model: receipt.model,
     finishedAt: record.created_at,
     measurements: document.pcrs,
-    release: findExpectedCode(document, policy)?.release ?? null,
+    release: matched?.release ?? null,
+    matchedRegisters: registersOf(policy.measurements, matched?.matchedSet),
+    isDebugMode: isDebugMode(document),
     configuration: digestBootConfiguration(boot_configuration),
     block,
     anchoredIn: hasPassed('block on chain') ? block : null,

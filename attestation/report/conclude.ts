@@ -4,11 +4,11 @@ import { nameRelease } from '../release/release-name.ts'
 import type { SessionReport } from '../session/verify-session.ts'
 import { DEVELOPMENT_ROOTS } from './describe-provider.ts'
 import type { BundleJudgement } from './judge-bundle.ts'
-import type { EvidenceJudgement } from './judge-evidence.ts'
-import type { Signed, SubjectReport } from './judge-record.ts'
-import { isoOf, printable } from './printable.ts'
+import type { EvidenceFindings, EvidenceJudgement } from './judge-evidence.ts'
+import { openOfEnclave, type Signed, type SubjectReport } from './judge-record.ts'
+import { isoOf, printable, quoted } from './printable.ts'
 import { sayVerdict } from './say-verdict.ts'
-import { isUndetermined } from './unknown-root.ts'
+import { isUndetermined, OTHER_ROOT } from './unknown-root.ts'
 
 /** The result for evidence of any kind, in words. All programs use the same words. */
 export type Conclusion = {
@@ -22,12 +22,23 @@ export type Conclusion = {
   readonly headline: string
   /** The result for a reader who is not an engineer: who signed what, and when. */
   readonly finding: string
+  /** Says that the reader accepts a root that is not AWS's. Null if not, or without a result. */
+  readonly caution: string | null
   /** Facts that are not proved, as clauses for people. Empty if all facts are proved. */
   readonly notShown: readonly string[]
 }
 
 /** Describes a judgement in words. Escapes text from the evidence. */
 export function conclude(judged: EvidenceJudgement): Conclusion {
+  const found = concludeFindings(judged)
+  const hasResult = found.standing === 'verified' || found.standing === 'consistent'
+  return { ...found, caution: hasResult && judged.hasOtherRoot ? OTHER_ROOT : null }
+}
+
+/** Without the caution, which is the same for all kinds. */
+type Found = Omit<Conclusion, 'caution'>
+
+function concludeFindings(judged: EvidenceFindings): Found {
   switch (judged.kind) {
     case 'bundle':
       return concludeBundle(judged)
@@ -38,11 +49,15 @@ export function conclude(judged: EvidenceJudgement): Conclusion {
   }
 }
 
-export function saySentence({ finding, notShown }: Conclusion): string {
-  return notShown.length === 0 ? finding : `${finding} Not shown: ${notShown.join('; ')}.`
+export function saySentence({ finding, caution, notShown }: Conclusion): string {
+  return [
+    finding,
+    ...(caution === null ? [] : [caution]),
+    ...(notShown.length === 0 ? [] : [`Not shown: ${notShown.join('; ')}.`]),
+  ].join(' ')
 }
 
-function concludeBundle({ verdict, open, report, differences }: BundleJudgement): Conclusion {
+function concludeBundle({ verdict, open, report, differences }: BundleJudgement): Found {
   const { checks, facts } = report
   if (report.verdict !== 'invalid' && differences.length > 0)
     return {
@@ -65,14 +80,14 @@ function concludeBundle({ verdict, open, report, differences }: BundleJudgement)
     standing: verdict,
     headline,
     finding: `${saySigned(facts, open)} ${sayAnswered(facts)}`,
-    notShown: listNotShown(open),
+    notShown: listNotShown(open, [facts]),
   }
 }
 
 function concludeRecords({
   verdict,
   records,
-}: Extract<EvidenceJudgement, { kind: 'records' }>): Conclusion {
+}: Extract<EvidenceFindings, { kind: 'records' }>): Found {
   const checks = records.flatMap((record) => record.checks)
   if (isUndetermined(checks)) return undetermined(verdict)
   const bad = records.filter(({ ok }) => !ok)
@@ -83,17 +98,21 @@ function concludeRecords({
   const where = isOne ? '' : ` in ${bad.length || 'any'} of ${records.length} records`
   const headline = sayVerdict(verdict, { failed, open, where })
   if (verdict === 'invalid') return refuted(verdict, headline)
-  const signed = isOne ? record.signed : null
+  const signed = records.flatMap((one) => one.signed ?? [])
+  const [only] = isOne ? signed : []
   return {
     verdict,
     standing: verdict,
     headline,
-    finding: signed === null ? 'Nothing was found to be changed.' : saySigned(signed, open),
-    notShown: listNotShown(open),
+    finding:
+      only === undefined
+        ? `Nothing was found to be changed.${sayCut(signed)}${sayDebug(signed)}`
+        : saySigned(only, open),
+    notShown: listNotShown(open, signed),
   }
 }
 
-function concludeSession({ verdict, checks, open, calls }: SessionReport): Conclusion {
+function concludeSession({ verdict, checks, open, calls }: SessionReport): Found {
   const named = (outcome: string) =>
     checks.filter((check) => check.outcome === outcome).map(({ name }) => name)
   const failed = named('failed')
@@ -105,21 +124,28 @@ function concludeSession({ verdict, checks, open, calls }: SessionReport): Concl
   if (verdict === 'invalid') return refuted(verdict, headline)
   const { size: notaries } = new Set(calls.map(({ report }) => report.facts?.notary))
   const signers = notaries === 1 ? 'one notary' : `${notaries} notaries`
+  const ofSession = open.includes('one session')
+    ? 'that this file puts into one session'
+    : 'of one session'
   const openOfCalls = calls.flatMap(({ report }) => report.open)
+  const facts = calls.flatMap(({ report }) => report.facts ?? [])
+  const openOfSession = open.filter((name) => name !== 'evidence of calls')
   return {
     verdict,
     standing: verdict,
     headline,
-    finding: `These are ${calls.length} calls of one session, signed by ${signers}, and none was changed since.`,
+    finding:
+      `These are ${calls.length} calls ${ofSession}, signed by ${signers}, ` +
+      `and none was changed since.${sayCut(facts)}${sayDebug(facts)}`,
     notShown: [
-      ...listNotShown([...openOfCalls, ...open.filter((name) => name !== 'evidence of calls')]),
+      ...listNotShown([...openOfCalls, ...openOfSession], facts),
       'what a tool did: its answer is what the caller sent',
       'calls that the caller made outside of the session',
     ],
   }
 }
 
-function undetermined(verdict: Conclusion['verdict']): Conclusion {
+function undetermined(verdict: Conclusion['verdict']): Found {
   return {
     verdict,
     standing: 'undetermined',
@@ -132,7 +158,7 @@ function undetermined(verdict: Conclusion['verdict']): Conclusion {
   }
 }
 
-function refuted(verdict: Conclusion['verdict'], headline: string): Conclusion {
+function refuted(verdict: Conclusion['verdict'], headline: string): Found {
   return {
     verdict,
     standing: verdict,
@@ -152,23 +178,77 @@ function openOf({ holder, doubts }: SubjectReport): readonly string[] {
         ? ['receipt in log']
         : doubt.parts.map((part) => `${part} hash`)
     }),
-    ...(holder?.code === 'any' ? ['measurements'] : code),
-    'boot configuration',
+    ...code,
+    ...openOfEnclave(holder),
     'anchor',
   ]
 }
 
-function listNotShown(open: readonly string[]): readonly string[] {
-  return [...new Set(open.map((name) => PLAIN_WORDS[name] ?? name)), 'that the answer is true']
+/**
+ * A cut answer stays without its end, also if the reader accepts the cut. Code stays unknown if the
+ * reader expects other registers alone.
+ */
+function listNotShown(open: readonly string[], answers: readonly SignedBy[]): readonly string[] {
+  const all = [
+    ...open,
+    ...(answers.some(isCut) ? ['outcome'] : []),
+    ...(answers.every(hasKnownCode) ? [] : ['measurements']),
+  ]
+  return [...new Set(all.map((name) => PLAIN_WORDS[name] ?? name)), 'that the answer is true']
 }
 
-function saySigned({ notary, finishedAt, release }: Signed, open: readonly string[]): string {
-  const isKnown = !open.includes('measurements')
-  const code = release === null ? 'code that you expect' : printable(nameRelease(release))
-  const who = isKnown ? `An enclave that runs ${code}` : `The account ${notary}`
-  const time = finishedAt === null ? '' : ` at ${timeOf(finishedAt)}`
-  return `${who} signed this question and this answer${time}, and neither was changed since.`
+type SignedBy = Pick<Signed, 'outcome' | 'release' | 'matchedRegisters' | 'isDebugMode'>
+
+function isCut({ outcome }: SignedBy): boolean {
+  return outcome !== 'complete'
 }
+
+/** Only a release or PCR0 says which image runs. */
+export function hasKnownCode({
+  release,
+  matchedRegisters,
+}: Pick<SignedBy, 'release' | 'matchedRegisters'>): boolean {
+  return release !== null || matchedRegisters.includes(0)
+}
+
+/** Empty if no enclave ran in debug mode. */
+function sayDebug(answers: readonly SignedBy[]): string {
+  return answers.some(({ isDebugMode }) => isDebugMode) ? ` ${DEBUG_MODE}` : ''
+}
+
+const DEBUG_MODE =
+  'The enclave ran in debug mode: its host could read its key, and its code is not known.'
+
+/** Empty if no answer was cut. */
+function sayCut(answers: readonly SignedBy[]): string {
+  const cut = answers.filter(isCut).length
+  if (cut === 0) return ''
+  if (answers.length === 1) return ' The answer was cut, and its end is not shown.'
+  return ` Of ${answers.length} answers, ${cut} ${cut === 1 ? 'was' : 'were'} cut: what is missing is not shown.`
+}
+
+function saySigned(signed: Signed, open: readonly string[]): string {
+  const { notary, finishedAt } = signed
+  const who = open.includes('measurements') ? `The account ${notary}` : sayEnclave(signed)
+  const time = finishedAt === null ? '' : ` at ${timeOf(finishedAt)}`
+  const answer = isCut(signed) ? 'the received part of this answer' : 'this answer'
+  return (
+    `${who} signed this question and ${answer}${time}, and neither was changed since.` +
+    `${sayCut([signed])}${sayDebug([signed])}`
+  )
+}
+
+function sayEnclave({ release, matchedRegisters }: Signed): string {
+  if (release !== null) return `An enclave that runs ${printable(nameRelease(release))}`
+  if (matchedRegisters.includes(0)) return 'An enclave that runs code that you expect'
+  const [one, ...more] = matchedRegisters
+  return more.length === 0
+    ? `An enclave whose register ${one} is as you expect`
+    : `An enclave whose registers ${matchedRegisters.join(', ')} are as you expect`
+}
+
+/** Maximum characters of a name within a sentence. */
+const NAME_LENGTH_MAX = 80
 
 function sayAnswered({
   provider,
@@ -177,8 +257,10 @@ function sayAnswered({
   anchoredIn,
   providerEvidence,
 }: BundleFacts): string {
-  const name = printable(model.returned ?? model.requested)
-  const answered = `${printable(provider.name)} answered with model ${name}.${sayMachine(providerEvidence)}`
+  // The provider or the caller chooses these texts.
+  const name = quoted(provider.name, NAME_LENGTH_MAX)
+  const by = quoted(model.returned ?? model.requested, NAME_LENGTH_MAX)
+  const answered = `${name} answered with model ${by}.${sayMachine(providerEvidence)}`
   if (block === null) return `${answered} The evidence has no block.`
   const found =
     anchoredIn === null ? 'was not looked up on the chain' : 'is on the chain that you asked'
@@ -222,7 +304,7 @@ const PLAIN_WORDS: Readonly<Record<string, string>> = {
   'transaction in block': ANCHORED,
   'anchor outcome': ANCHORED,
   'block on chain': 'that the block is on the chain',
-  'one session': ALL_CALLS,
+  'one session': 'that these calls are of one session',
   'none missing': ALL_CALLS,
   'none doubled': ALL_CALLS,
   order: ALL_CALLS,

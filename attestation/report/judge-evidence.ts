@@ -8,6 +8,7 @@ import { type SessionReport, verifySession } from '../session/verify-session.ts'
 import { type BundleJudgement, judgeBundle } from './judge-bundle.ts'
 import { judgeRecord, type SubjectReport, verdictOf } from './judge-record.ts'
 import { type Evidence, EvidenceError, type KeptFiles, keptOf } from './read-evidence.ts'
+import { isOtherRoot } from './unknown-root.ts'
 
 export type ExpectedEvidence = {
   /**
@@ -27,7 +28,12 @@ export type ExpectedEvidence = {
   readonly providerPolicy: ProviderPolicy | null
 }
 
-export type EvidenceJudgement =
+export type EvidenceJudgement = EvidenceFindings & {
+  /** True if the reader accepts a root that is not AWS's. */
+  readonly hasOtherRoot: boolean
+}
+
+export type EvidenceFindings =
   | ({ readonly kind: 'bundle' } & BundleJudgement)
   | {
       readonly kind: 'records'
@@ -53,6 +59,7 @@ export async function judgeEvidence(
   },
 ): Promise<EvidenceJudgement> {
   const { expected, kept, verifier, askChain } = demands
+  const hasOtherRoot = isOtherRoot(expected.attestation.roots)
   if (evidence.kind === 'bundle') {
     if (evidence.kept !== undefined && (kept.requestBody ?? kept.answer) !== null)
       throw new EvidenceError(
@@ -66,13 +73,13 @@ export async function judgeEvidence(
       kept: evidence.kept ?? keptOf(kept),
       askChain,
     })
-    return { kind: 'bundle', ...judged }
+    return { kind: 'bundle', hasOtherRoot, ...judged }
   }
   checkComparable(evidence, kept)
   if (evidence.kind === 'session') {
     const context = { attestations: verifier, ...(askChain === null ? {} : { askChain }) }
     const report = await verifySession(evidence.session, bundlePolicyOf(expected), context)
-    return { kind: 'session', ...report }
+    return { kind: 'session', hasOtherRoot, ...report }
   }
   const { subjects } = evidence
   const records = await Promise.all(
@@ -85,7 +92,7 @@ export async function judgeEvidence(
       }),
     ),
   )
-  return { kind: 'records', verdict: verdictOf(records), records }
+  return { kind: 'records', hasOtherRoot, verdict: verdictOf(records), records }
 }
 
 /**

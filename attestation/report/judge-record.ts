@@ -2,6 +2,7 @@ import { addressOf } from '../account.ts'
 import { decodeBase64, decodeHex, encodeHex, equalBytes } from '../bytes.ts'
 import { completeRecord, type KeptExchange, streamOf } from '../compare-exchange.ts'
 import { type StatedAbsence, statedAbsence } from '../erasure.ts'
+import { registersOf } from '../evidence/document-checks.ts'
 import type { Judgement } from '../evidence/verdict.ts'
 import { type Check, reasonOf } from '../finding.ts'
 import { isJsonObject, type Json, memberAt } from '../json/value.ts'
@@ -90,14 +91,26 @@ type Holder = {
   /** The expected release with this code. Null if no release was expected. */
   readonly release: ReleaseName | null
   readonly root: 'AWS' | 'given'
+  readonly matchedRegisters: readonly number[]
+  readonly isDebugMode: boolean
 } | null
+
+/** Returns the checks of the enclave's code and settings that no check of a record stands for. */
+export function openOfEnclave(holder: Pick<NonNullable<Holder>, 'code'> | null): readonly string[] {
+  return [...(holder?.code === 'any' ? ['measurements'] : []), 'boot configuration']
+}
 
 export type Signed = {
   readonly notary: string
   /** Unix seconds by the enclave's clock. Null if the time is not proved. */
   readonly finishedAt: number | null
+  /** As the receipt states. Only a log proves it. */
+  readonly outcome: Receipt['outcome']
   /** The enclave's release, if a release was expected. */
   readonly release: ReleaseName | null
+  /** As in BundleFacts. */
+  readonly matchedRegisters: readonly number[]
+  readonly isDebugMode: boolean
 }
 
 function judgeReport(
@@ -135,7 +148,10 @@ function signedOf(record: Json, holder: Holder, report: RecordReport): Signed {
   return {
     notary: addressOf(decodeHex(String(memberAt(record, 'public_key')))),
     finishedAt: isInLog(report) ? Math.floor(Number(finishedAtMs) / 1000) : null,
+    outcome: outcomeOf(record) ?? 'complete',
     release: holder?.release ?? null,
+    matchedRegisters: holder?.matchedRegisters ?? [],
+    isDebugMode: holder?.isDebugMode ?? false,
   }
 }
 
@@ -169,10 +185,15 @@ function doubtContent(
 
 /** Returns a doubt about an incomplete answer. Another check refuses unreadable receipts. */
 function doubtOutcome(record: Json, allowed: readonly Receipt['outcome'][]): readonly Doubt[] {
+  const outcome = outcomeOf(record)
+  if (outcome === null || outcome === 'complete' || allowed.includes(outcome)) return []
+  return [{ kind: 'cut', outcome }]
+}
+
+/** Null for an unreadable receipt. */
+function outcomeOf(record: Json): Receipt['outcome'] | null {
   const outcome = memberAt(record, 'receipt', 'outcome')
-  const known = OUTCOMES.find((one) => one === outcome)
-  if (known === undefined || known === 'complete' || allowed.includes(known)) return []
-  return [{ kind: 'cut', outcome: known }]
+  return OUTCOMES.find((one) => one === outcome) ?? null
 }
 
 /**
@@ -208,6 +229,8 @@ async function checkAttestation(
       code: policy.measurements === 'any' ? 'any' : 'expected',
       release: facts.release && releaseName(facts.release),
       root: policy.roots === undefined ? 'AWS' : 'given',
+      matchedRegisters: registersOf(policy.measurements, facts.matchedSet),
+      isDebugMode: facts.isDebugMode,
     })
   } catch (fault) {
     return give('failed', reasonOf(fault))

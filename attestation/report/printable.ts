@@ -18,6 +18,19 @@ export function printable(text: string): string {
   return escapeControls(cut)
 }
 
+/**
+ * Puts attacker-controlled text into quotation marks that it cannot end, up to `lengthMax`: within
+ * a sentence it must not look like words of the report.
+ */
+export function quoted(text: string, lengthMax = PRINTED_LENGTH_MAX): string {
+  const cut = text.length > lengthMax ? `${text.slice(0, lengthMax)}…` : text
+  return `“${escapeControls(cut).replace(/[“”"]/g, escapeQuote)}”`
+}
+
+function escapeQuote(mark: string): string {
+  return `\\u{${mark.charCodeAt(0).toString(16)}}`
+}
+
 /** Same as printable, for text of any length. Escapes line feeds too. */
 export function escapeControls(text: string): string {
   return text

@@ -1,6 +1,6 @@
 import type { BundleSource } from '../evidence/bundle-source.ts'
 import type { BundleJudgement } from './judge-bundle.ts'
-import { printable } from './printable.ts'
+import { printable, quoted } from './printable.ts'
 
 /**
  * Says where a bundle claims to come from: `https://gateway.example (“Acme”; releases at
@@ -36,15 +36,10 @@ export function adviseOnSource({ verdict, open, report }: BundleJudgement): stri
 function runnerOf({ gateway, operator }: BundleSource): readonly string[] {
   return [
     ...(gateway === undefined ? [] : [printable(gateway)]),
-    ...(operator === undefined ? [] : [`“${printable(operator).replace(/[“”"]/g, escapeQuote)}”`]),
+    ...(operator === undefined ? [] : [quoted(operator)]),
   ]
 }
 
 function joinNames([name = '', ...more]: readonly string[]): string {
   return more.length === 0 ? name : `${name} (${more.join('; ')})`
-}
-
-/** Escapes a quotation mark, so a name cannot end its quotation. */
-function escapeQuote(mark: string): string {
-  return `\\u{${mark.charCodeAt(0).toString(16)}}`
 }

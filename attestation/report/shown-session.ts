@@ -42,6 +42,7 @@ function sayCall({ report }: SessionCallReport): string {
   const { verdict, open } = report
   return conclude({
     kind: 'bundle',
+    hasOtherRoot: false,
     verdict,
     open,
     report,

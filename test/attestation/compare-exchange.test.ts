@@ -143,6 +143,18 @@ describe('compareExchange', () => {
     expect(outcomes(stored, stream(CHUNKS.slice(0, 1)))).toMatchObject({ 'answer given': 'failed' })
   })
 
+  it('a stream of version 1 without its usage fails when readers may show less than was signed', () => {
+    const [first = {}, last = {}] = CHUNKS
+    const choiceOf = (delta: JsonObject) => ({ index: 0, delta, finish_reason: 'stop' })
+    const early = { ...first, choices: [choiceOf({ role: 'assistant', content: 'gr' })] }
+    const withoutRole = CHUNKS.map((chunk) => ({ ...chunk, choices: [choiceOf({ content: 'a' })] }))
+    for (const chunks of [[early, last], withoutRole]) {
+      const response = { ...assembleCompletion(chunks), usage: USAGE }
+      const { stored } = buildRecord({ response, version: 1 })
+      expect(outcomes(stored, stream(chunks))).toMatchObject({ 'answer given': 'failed' })
+    }
+  })
+
   it('a stream with a proof of something else in any chunk fails', () => {
     const [first = {}, ...rest] = keptChunks
     const chunks = [{ ...first, hash: 'ab'.repeat(32) }, ...rest]

@@ -180,7 +180,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('/verify'), () => {
       // Evidence from a development enclave is amber and says so.
       expect(await page.locator('main .good').count()).toBe(0)
       expect(sentence).toMatch(/^An enclave that runs code that you expect signed .* at 20\d\d-/)
-      expect(sentence).toMatch(/ answered with model demo\/echo\. Block \d+, made at 20\d\d-/)
+      expect(sentence).toMatch(/ answered with model “demo\/echo”\. Block \d+, made at 20\d\d-/)
       const gist = page.locator('.gist')
       expect(await gist.textContent()).toMatch(/Asked\s*Is this page right\?\s*Answered/)
       expect(await page.evaluate(LARGEST_TEXT)).toMatch(/VERIFIED development$/)

@@ -3,13 +3,21 @@ import { encodeHex } from '../../../attestation/bytes.ts'
 import type { BundleFacts, BundleReport } from '../../../attestation/evidence/bundle-checks.ts'
 import type { Check } from '../../../attestation/finding.ts'
 import { nameRelease, releaseName } from '../../../attestation/release/release-name.ts'
-import { type Conclusion, conclude, saySentence } from '../../../attestation/report/conclude.ts'
+import {
+  type Conclusion,
+  conclude,
+  hasKnownCode,
+  saySentence,
+} from '../../../attestation/report/conclude.ts'
 import {
   describeProvider,
   PROVIDER_NOT_SHOWN,
 } from '../../../attestation/report/describe-provider.ts'
 import type { BundleJudgement } from '../../../attestation/report/judge-bundle.ts'
-import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'
+import type {
+  EvidenceFindings,
+  EvidenceJudgement,
+} from '../../../attestation/report/judge-evidence.ts'
 import type { Doubt, SubjectReport } from '../../../attestation/report/judge-record.ts'
 import { isoOf, printable } from '../../../attestation/report/printable.ts'
 import {
@@ -29,10 +37,11 @@ type CheckedSource = { readonly name: string; readonly isSavedProof: boolean }
 
 export function printText(judged: EvidenceJudgement, source: CheckedSource): string {
   const conclusion = conclude(judged)
-  const { verdict, standing, headline } = conclusion
+  const { verdict, standing, headline, caution } = conclusion
+  const colour = caution === null ? COLOURS[standing] : 'yellow'
   const failed = checksOf(judged).filter(({ outcome }) => outcome === 'failed')
   const blocks = [
-    `${styleText(COLOURS[standing], headline, { stream: process.stdout })}\n${saySentence(conclusion)}\n`,
+    `${styleText(colour, headline, { stream: process.stdout })}\n${saySentence(conclusion)}\n`,
     failed.length === 0 ? '' : formatChecks(failed),
     hintAtRoot(failedDetails(failed)),
     verdict === 'consistent'
@@ -83,7 +92,7 @@ const COLOURS = {
   invalid: 'red',
 } as const satisfies Record<Conclusion['standing'], string>
 
-function checksOf(judged: EvidenceJudgement): readonly Check<string>[] {
+function checksOf(judged: EvidenceFindings): readonly Check<string>[] {
   switch (judged.kind) {
     case 'bundle':
       return [...judged.report.checks, ...judged.comparison]
@@ -191,7 +200,7 @@ function sayCut(outcome: string): string {
 }
 
 function describeFacts(report: BundleReport): string {
-  const { facts, checks, redacted, erased, source } = report
+  const { facts, redacted, erased, source } = report
   if (facts === null) return ''
   const { anchoredIn } = facts
   const cut = facts.outcome === 'complete' ? '' : ': the answer was cut, and its end is not shown'
@@ -205,7 +214,7 @@ function describeFacts(report: BundleReport): string {
     `outcome        ${facts.outcome}${cut}`,
     `finished       ${isoOf(facts.finishedAt * 1000, `${facts.finishedAt} s`)}, by the enclave's clock`,
     `not after      ${block}`,
-    `code           ${describeCode(facts, checks)}`,
+    `code           ${describeCode(facts)}`,
     `configuration  ${encodeHex(facts.configuration)}`,
     ...(redacted.length > 0 ? [`left out       ${redacted.join(' and ')}`] : []),
     ...(erased === null ? [] : [`erased         ${describeErasure(erased)}; the gateway's word`]),
@@ -236,16 +245,15 @@ function describeModel({ model }: BundleFacts): string {
   return `${printable(model.requested)}, ${returned}`
 }
 
-function describeCode(
-  { release, measurements }: BundleFacts,
-  checks: BundleReport['checks'],
-): string {
+function describeCode(facts: BundleFacts): string {
+  const { release, measurements, matchedRegisters, isDebugMode } = facts
   if (release !== null) return printable(nameRelease(release))
-  const isExpected = checks.some(
-    ({ name, outcome }) => name === 'measurements' && outcome === 'passed',
-  )
-  if (isExpected) return 'of the expected measurements'
-  return `not known to be acceptable: PCR0 ${encodeHex(measurements.get(0) ?? new Uint8Array())}`
+  if (hasKnownCode(facts)) return 'of the expected measurements'
+  const only =
+    matchedRegisters.length === 0 ? '' : ` (as expected: PCR${matchedRegisters.join(', PCR')})`
+  const debug = isDebugMode ? ', in debug mode' : ''
+  const pcr0 = encodeHex(measurements.get(0) ?? new Uint8Array())
+  return `not known to be acceptable${debug}: PCR0 ${pcr0}${only}`
 }
 
 function describeBlock({ timestamp, number }: NonNullable<BundleFacts['anchoredIn']>): string {

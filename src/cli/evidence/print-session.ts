@@ -13,9 +13,11 @@ export function printSession(report: SessionReport): readonly string[] {
   const timeline = calls.flatMap(({ steps }, at) =>
     steps.length === 0 ? [] : [`call ${at}\n`, ...steps.map(printMessage)],
   )
+  const isOne = report.checks.some((one) => one.name === 'one session' && one.outcome === 'passed')
+  const stated = isOne ? '' : ', as the file states'
   const more = stepsLeftOut === 0 ? '' : `… and ${stepsLeftOut} steps more\n`
   return [
-    lines.length === 0 ? '' : `calls of session ${report.id}\n${lines.join('')}`,
+    lines.length === 0 ? '' : `calls of session ${report.id}${stated}\n${lines.join('')}`,
     timeline.length === 0 ? '' : `timeline\n${timeline.join('')}${more}`,
     `checks of the session\n${formatChecks(report.checks)}`,
   ]

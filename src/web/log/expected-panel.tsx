@@ -1,5 +1,6 @@
 import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
 import { bundlePolicyOf } from '../../../attestation/report/judge-evidence.ts'
+import { isOtherRoot } from '../../../attestation/report/unknown-root.ts'
 import { FaultNotice } from '../kit/notices.tsx'
 import { useExpectations } from '../kit/tab-expectations.ts'
 import { useLoaded } from '../kit/use-loaded.ts'
@@ -7,7 +8,7 @@ import { ExpectationFault } from '../verify/expectation-fault.ts'
 import { ExpectedDemand } from '../verify/expected-demand.tsx'
 import { fillHere } from '../verify/fill-here.ts'
 import type { FormExpectations } from '../verify/job.ts'
-import { isOtherRoot, readGivenExpectations } from '../verify/read-expectations.ts'
+import { readGivenExpectations } from '../verify/read-expectations.ts'
 
 type Expected = {
   /** Null until the page has parsed the expectations. */

@@ -22,20 +22,22 @@ export const LINK_WORDS = {
 } as const satisfies Record<LinkState['state'], string>
 
 /**
- * Shows the evidence as a chain of links, from request to block. `facts`: more about a link in
- * plain words. If the evidence depends on a development root, no link is green.
+ * Shows the evidence as a chain of links, from request to block. `missing`: as for linkStates.
+ * `facts`: more about a link in plain words. If the evidence depends on a development root, no link is green.
  */
 export function ChainPicture({
   checks,
+  missing = [],
   facts,
   isDevelopment,
 }: {
   readonly checks: readonly Check<string>[]
+  readonly missing?: readonly string[]
   readonly facts: Readonly<Partial<Record<LinkState['name'], ComponentChildren>>>
   readonly isDevelopment: boolean
 }) {
   const toneOf = (tone: Tone) => (isDevelopment && tone === 'good' ? 'development' : tone)
-  const links = linkStates(checks)
+  const links = linkStates(checks, missing)
   return (
     <ol
       class={`chain ${isDevelopment ? 'development' : ''}`}

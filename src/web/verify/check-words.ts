@@ -78,7 +78,10 @@ export const CHECK_WORDS: Readonly<Record<CheckName, CheckWords>> = {
     link: 'request',
     shows: 'The stream has all the parts that the enclave sent, in the same order.',
   },
-  outcome: { link: 'request', shows: 'The answer is complete: it was not cut.' },
+  outcome: {
+    link: 'request',
+    shows: 'The answer is complete, or was cut in a way that you accept.',
+  },
   'request given': {
     link: 'request',
     shows: 'The request that you kept is the request of the evidence.',
@@ -112,9 +115,9 @@ export const CHECK_WORDS: Readonly<Record<CheckName, CheckWords>> = {
   attestation: {
     link: 'notary',
     also: 'code',
-    shows: 'The document is genuine, it was valid then, and its code is as you expect.',
+    shows: 'The document is genuine, was valid then, and meets your expectations.',
   },
-  measurements: { link: 'code', shows: 'The enclave ran code that you expect.' },
+  measurements: { link: 'code', shows: 'The enclave has the measurements that you expect.' },
   'boot configuration': {
     link: 'code',
     shows: 'The document names the configuration that the enclave was started with.',

@@ -4,7 +4,11 @@ import type { BundleFacts } from '../../../attestation/evidence/bundle-checks.ts
 import { conclude } from '../../../attestation/report/conclude.ts'
 import type { BundleJudgement } from '../../../attestation/report/judge-bundle.ts'
 import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'
-import type { Doubt, SubjectReport } from '../../../attestation/report/judge-record.ts'
+import {
+  type Doubt,
+  openOfEnclave,
+  type SubjectReport,
+} from '../../../attestation/report/judge-record.ts'
 import { beginSentence, sayAbsence } from '../../../attestation/report/say-absence.ts'
 import { adviseOnSource, saySource } from '../../../attestation/report/say-source.ts'
 import {
@@ -17,6 +21,7 @@ import { OutsideText } from '../kit/outside-text.tsx'
 import { Hex, Time } from '../kit/values.tsx'
 import { ChainPicture } from './chain-picture.tsx'
 import type { Expected, JobOutcome } from './job.ts'
+import { missingOfCode } from './link-states.ts'
 import { ProviderChain } from './provider-chain.tsx'
 import { hasProviderChain, isProviderCheck } from './provider-links.ts'
 import { ReleaseLabel } from './release-name.tsx'
@@ -135,6 +140,7 @@ function BundleReportView({
       <h2>Each link, from request to block</h2>
       <ChainPicture
         checks={checks.filter(({ name }) => !isProviderCheck(name))}
+        missing={missingOfCode(facts)}
         facts={facts === null ? {} : factsOfBundle(facts, explorer)}
         isDevelopment={isMarked}
       />
@@ -286,6 +292,7 @@ function RecordsReport({
           {records.length === 1 && <h2>Each link, from request to block</h2>}
           <ChainPicture
             checks={record.checks}
+            missing={[...openOfEnclave(record.holder), ...missingOfCode(record.signed)]}
             facts={{
               hash:
                 record.hash === null ? null : (

@@ -1,4 +1,5 @@
 import type { Check } from '../../../attestation/finding.ts'
+import { hasKnownCode } from '../../../attestation/report/conclude.ts'
 import { isUndetermined } from '../../../attestation/report/unknown-root.ts'
 import { LINKS, type LinkName, OPTIONAL_CHECKS, wordsOf } from './check-words.ts'
 
@@ -12,18 +13,30 @@ export type LinkState = {
   readonly checks: readonly Check<string>[]
 }
 
+/** Other registers than PCR0 do not say which code runs, even if they are as expected. */
+export function missingOfCode(
+  signed: Parameters<typeof hasKnownCode>[0] | null,
+): readonly string[] {
+  return signed === null || hasKnownCode(signed) ? [] : ['measurements']
+}
+
 /**
  * Returns every link with its checks, in order. A link is broken when one of its checks failed. A
  * link is open when a check that it needs was not made, or when it has no checks. A link is
  * undetermined when the only failure is that the document leads to a root that the reader does not
  * trust. A link is void when all its checks passed, but a link that it needs is broken: its checks
- * then prove nothing about the shown content.
+ * then prove nothing about the shown content. `missing`: checks that a link needs too, and that this
+ * kind of evidence does not have.
  */
-export function linkStates(checks: readonly Check<string>[]): readonly LinkState[] {
+export function linkStates(
+  checks: readonly Check<string>[],
+  missing: readonly string[] = [],
+): readonly LinkState[] {
   const states = new Map<LinkName, LinkState>()
   for (const { needs, ...link } of LINKS) {
     const own = checks.filter(({ name }) => linksOf(name).includes(link.name))
-    const judged = judgeLink(own)
+    const lacks = missing.filter((check) => linksOf(check).includes(link.name))
+    const judged = judgeLink(own, lacks)
     const lost = needs.flatMap((name) => states.get(name) ?? []).find(isLost)
     const state =
       judged.state === 'holds' && lost !== undefined
@@ -44,7 +57,10 @@ function linksOf(name: string): readonly LinkName[] {
   return also === undefined ? [link] : [link, also]
 }
 
-function judgeLink(checks: readonly Check<string>[]): Pick<LinkState, 'state' | 'why'> {
+function judgeLink(
+  checks: readonly Check<string>[],
+  missing: readonly string[],
+): Pick<LinkState, 'state' | 'why'> {
   const namesOf = (outcome: string) =>
     checks
       .filter((check) => check.outcome === outcome && !isOptional(check))
@@ -53,7 +69,7 @@ function judgeLink(checks: readonly Check<string>[]): Pick<LinkState, 'state' | 
   if (isUndetermined(checks))
     return { state: 'undetermined', why: 'the document leads to a root that you do not trust' }
   if (failed.length > 0) return { state: 'broken', why: failed.map(({ name }) => name).join(', ') }
-  const open = namesOf('not checked')
+  const open = [...new Set([...namesOf('not checked'), ...missing])]
   if (open.length > 0) return { state: 'open', why: open.join(', ') }
   if (checks.length === 0) return { state: 'open', why: 'this kind of evidence does not have it' }
   return { state: 'holds', why: '' }

@@ -1,10 +1,9 @@
-import { decodeHex, encodeHex, equalBytes } from '../../../attestation/bytes.ts'
+import { decodeHex, encodeHex } from '../../../attestation/bytes.ts'
 import { FormatError, ProofError } from '../../../attestation/errors.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
 import { PCR_BYTES, PCRS_MAX } from '../../../attestation/nitro/document.ts'
 import {
   type AttestationPolicy,
-  AWS_ROOT_SHA256,
   type MeasurementSet,
   PolicyError,
   parseRoots,
@@ -71,11 +70,6 @@ export async function readGivenExpectations(given: GivenExpectations): Promise<J
       providerPolicy: await readProviderPolicy(given.providerPolicies),
     },
   }
-}
-
-/** True if a root is not AWS's: it may be a development root. */
-export function isOtherRoot(roots: readonly Uint8Array[] | undefined): boolean {
-  return roots?.some((root) => !equalBytes(root, AWS_ROOT_SHA256)) ?? false
 }
 
 /** Null without keys. */

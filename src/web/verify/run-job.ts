@@ -17,6 +17,7 @@ import {
   readEvidence,
   readKeptFiles,
 } from '../../../attestation/report/read-evidence.ts'
+import { isOtherRoot } from '../../../attestation/report/unknown-root.ts'
 import {
   checkBegun,
   createListingVerifier,
@@ -36,12 +37,7 @@ import type {
   JobOutcome,
   SourceKind,
 } from './job.ts'
-import {
-  isOtherRoot,
-  type JobExpectations,
-  readCount,
-  readGivenExpectations,
-} from './read-expectations.ts'
+import { type JobExpectations, readCount, readGivenExpectations } from './read-expectations.ts'
 
 /** The limit of the command line. Images have no such limit, because they are read in parts. */
 const SOURCE_BYTES_MAX = 256 * 1024 * 1024

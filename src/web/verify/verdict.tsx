@@ -1,5 +1,6 @@
 import type { ComponentChildren } from 'preact'
 import type { Conclusion } from '../../../attestation/report/conclude.ts'
+import { OTHER_ROOT } from '../../../attestation/report/unknown-root.ts'
 import { OutsideText } from '../kit/outside-text.tsx'
 
 type Standing = Conclusion['standing']
@@ -53,12 +54,7 @@ export function Verdict({
         )}
       </h1>
       <p class="sentence">{sentence}</p>
-      {isMarked && (
-        <p>
-          This rests on a root that is not AWS’s, as a development enclave has it: it proves nothing
-          to other people.
-        </p>
-      )}
+      {isMarked && <p>{OTHER_ROOT}</p>}
       {children}
       {headline !== undefined && <p class="faint">{headline}</p>}
     </div>

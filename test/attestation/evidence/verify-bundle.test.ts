@@ -81,6 +81,8 @@ describe('verifyBundle', () => {
       finishedAt: Math.floor(FINISHED_AT / 1000),
       measurements: new Map([...PCR_VALUES].map(([index, pcr]) => [index, new Uint8Array(pcr)])),
       release: null,
+      matchedRegisters: [0, 1, 2],
+      isDebugMode: false,
       configuration: new Uint8Array(digestOf(BOOT_CONFIGURATION)),
       block,
       anchoredIn: block,

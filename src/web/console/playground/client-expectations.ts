@@ -1,7 +1,8 @@
+import { isOtherRoot } from '../../../../attestation/report/unknown-root.ts'
 import type { ConnectOptions } from '../../../../client/index.ts'
 import { ExpectationFault } from '../../verify/expectation-fault.ts'
 import type { FormExpectations } from '../../verify/job.ts'
-import { isOtherRoot, readGivenExpectations } from '../../verify/read-expectations.ts'
+import { readGivenExpectations } from '../../verify/read-expectations.ts'
 
 /**
  * Returns this tab's expectations for the client, and whether they trust another root than AWS's.

@@ -2,13 +2,14 @@ import { createHash } from 'node:crypto'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { compareExchange } from '../../../../attestation/compare-exchange.ts'
 import { BUNDLE_CHECKS } from '../../../../attestation/evidence/bundle-checks.ts'
+import { openOfEnclave } from '../../../../attestation/report/judge-record.ts'
 import { verifyRecord } from '../../../../attestation/verify-record.ts'
 import { bundlePages } from '../../../../src/web/bundle.ts'
 import { pageHeaders, renderVerifier, VERIFY_ALLOWANCES } from '../../../../src/web/page.ts'
 import { LINKS, wordsOf } from '../../../../src/web/verify/check-words.ts'
 import { type GivenExpectations, NO_EXPECTATIONS } from '../../../../src/web/verify/job.ts'
 import { readFragment, takeLinked, writeFragment } from '../../../../src/web/verify/link.ts'
-import { linkStates } from '../../../../src/web/verify/link-states.ts'
+import { linkStates, missingOfCode } from '../../../../src/web/verify/link-states.ts'
 
 const kept = { request: {}, answer: { kind: 'whole', answer: {} } } as const
 /** All but the checks of a provider's evidence, which are in a chain of their own. */
@@ -24,6 +25,12 @@ const NAMES: readonly string[] = [
 describe('the chain', () => {
   it('the chain has words and a link for every check there is', () => {
     expect(NAMES.filter((name) => wordsOf(name) === null)).toEqual([])
+  })
+
+  it('the words of a passed outcome do not say that an answer is whole that was cut as accepted', () => {
+    expect(wordsOf('outcome')?.shows).toBe(
+      'The answer is complete, or was cut in a way that you accept.',
+    )
   })
 
   it('the chain is broken at the links that need a check that failed, and nowhere else', () => {
@@ -79,6 +86,24 @@ describe('the chain', () => {
     expect(stateOf('not checked')).toBe('open')
     expect(stateOf('failed')).toBe('broken')
     expect(stateOf('passed')).toBe('holds')
+  })
+
+  it('the link of the code does not hold for a record, which has no settings, or if any code was accepted', () => {
+    const checks = [{ name: 'attestation', outcome: 'passed' as const, detail: '' }]
+    const codeOf = (code: 'expected' | 'any') =>
+      linkStates(checks, openOfEnclave({ code })).find(({ name }) => name === 'code')
+    expect(codeOf('expected')).toMatchObject({ state: 'open', why: 'boot configuration' })
+    expect(codeOf('any')).toMatchObject({ state: 'open', why: 'measurements, boot configuration' })
+    expect(wordsOf('attestation')?.shows).not.toContain('code')
+  })
+
+  it('the link of the code does not hold if only other registers than PCR0 are as expected', () => {
+    const checks = [{ name: 'measurements', outcome: 'passed' as const, detail: '' }]
+    const stateOf = (...matchedRegisters: readonly number[]) =>
+      linkStates(checks, missingOfCode({ release: null, matchedRegisters })).find(
+        ({ name }) => name === 'code',
+      )?.state
+    expect([stateOf(4), stateOf(0, 1, 2)]).toEqual(['open', 'holds'])
   })
 
   it('the chain overlooks no failure of a check that it does not know', () => {
