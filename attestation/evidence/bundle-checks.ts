@@ -120,7 +120,7 @@ export type BundleFacts = {
   readonly release: Release | null
   /** Indexes of the expected set that matched. Empty without one. Only index 0 names the image. */
   readonly matchedRegisters: readonly number[]
-  /** True if the policy allows debug mode: the host could read the key, and the code is not known. */
+  /** If true, the host could read the enclave's key, and the enclave's code is not known. */
   readonly isDebugMode: boolean
   /**
    * Digest of the boot configuration, 32 bytes. BundlePolicy.configurations has the accepted

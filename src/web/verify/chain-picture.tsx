@@ -23,7 +23,8 @@ export const LINK_WORDS = {
 
 /**
  * Shows the evidence as a chain of links, from request to block. `missing`: as for linkStates.
- * `facts`: more about a link in plain words. If the evidence depends on a development root, no link is green.
+ * `facts`: more about a link in plain words. If the evidence depends on a development root, no link
+ * is green.
  */
 export function ChainPicture({
   checks,

@@ -25,8 +25,8 @@ export function missingOfCode(
  * link is open when a check that it needs was not made, or when it has no checks. A link is
  * undetermined when the only failure is that the document leads to a root that the reader does not
  * trust. A link is void when all its checks passed, but a link that it needs is broken: its checks
- * then prove nothing about the shown content. `missing`: checks that a link needs too, and that this
- * kind of evidence does not have.
+ * then prove nothing about the shown content. `missing`: other checks that a link needs, and that
+ * were not made.
  */
 export function linkStates(
   checks: readonly Check<string>[],

@@ -120,7 +120,13 @@ describe('affidavit verify --release', () => {
       ),
     ])
     const name = { version: release.version, git_commit: release.git_commit }
-    expect(report.records[0].holder).toEqual({ code: 'expected', release: name, root: 'given' })
+    expect(report.records[0].holder).toEqual({
+      code: 'expected',
+      release: name,
+      root: 'given',
+      matchedRegisters: [],
+      isDebugMode: false,
+    })
   })
 
   describe('that names its configuration', () => {
