@@ -62,7 +62,7 @@ export function superviseProcesses(
       isAnnounced = true
       process.send?.(message)
     })
-    worker.on('exit', (code, signal) => {
+    const onExit = (code: number | null, signal: string | null) => {
       places.delete(place)
       stale.delete(place)
       const wasReady = ready.delete(place)
@@ -73,6 +73,12 @@ export function superviseProcesses(
           code,
           signal,
         })
+    }
+    worker.on('exit', onExit)
+    worker.on('error', (error: unknown) => {
+      log.error({ err: error, process: place }, 'process failed')
+      // A process that could not be started has no `exit` event.
+      if (worker.process.pid === undefined) onExit(1, null)
     })
   }
 

@@ -111,7 +111,7 @@ export function openApp(settings: ApiSettings, parts: AppParts): App {
   })
   server.on('upgrade', (request, socket, head) => sockets.handleUpgrade(request, socket, head))
 
-  function close(): Promise<void> {
+  async function close(): Promise<void> {
     isClosing = true
     const farewell = () =>
       signals.abortAll(new ApiError('shutting_down', 'This instance is shutting down'))
@@ -124,15 +124,16 @@ export function openApp(settings: ApiSettings, parts: AppParts): App {
       setTimeout(farewell, shutdownGraceMs),
       setTimeout(() => server.closeAllConnections(), shutdownGraceMs + FAREWELL_MS),
     ]
-    const closed = new Promise<void>((resolve) => {
-      server.close(() => {
-        clearInterval(sweep)
-        for (const timer of timers) clearTimeout(timer)
-        resolve()
-      })
-    })
-    // Running calls may need the sockets. The server closes only after its sockets are closed.
-    return signals.idle().then(() => Promise.all([stopSockets(), closed]).then(() => undefined))
+    const closed = new Promise<void>((resolve) => server.close(() => resolve()))
+    try {
+      // Running calls may need the sockets. The server closes only after its sockets are closed.
+      await signals.idle()
+      await Promise.all([stopSockets(), closed])
+    } finally {
+      // Not when the server is closed, because a call may still run after its caller left.
+      clearInterval(sweep)
+      for (const timer of timers) clearTimeout(timer)
+    }
   }
 
   return { server, routes, memory: memory.load, listen: (at) => listen(server, at), close }

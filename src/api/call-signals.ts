@@ -2,12 +2,17 @@ import type { ServerResponse } from 'node:http'
 import { CallerLeftError } from './errors.ts'
 
 /** Call `done` in a `finally`. */
-type CallSignal = { readonly abort: AbortController; done(): void }
+type CallSignal = {
+  readonly abort: AbortController
+  /** Aborted when the process stops, not when the caller leaves. */
+  readonly stop: AbortController
+  done(): void
+}
 
 /** Ends a call when its caller leaves, and all calls when the process stops. */
 export type CallSignals = {
   /**
-   * The signal is aborted with CallerLeftError if the connection closes before the response is
+   * `abort` is aborted with CallerLeftError if the connection closes before the response is
    * complete.
    */
   open(response: ServerResponse): CallSignal
@@ -26,16 +31,20 @@ export function createCallSignals(): CallSignals {
   return {
     open(response) {
       const abort = new AbortController()
+      // An aborted signal cannot report a second reason, so the stop has its own.
+      const stop = new AbortController()
       const onClose = () => {
         if (!response.writableFinished) abort.abort(new CallerLeftError())
       }
-      running.add(abort)
+      running.add(abort).add(stop)
       if (response.destroyed) onClose()
       else response.once('close', onClose)
       return {
         abort,
+        stop,
         done() {
           running.delete(abort)
+          running.delete(stop)
           response.off('close', onClose)
           if (running.size === 0) for (const wake of waiting.splice(0)) wake()
         },

@@ -71,19 +71,28 @@ export function passBody(
     }
   }
 
-  async function* read(): AsyncGenerator<Buffer> {
-    if (request.headers.expect?.toLowerCase() === '100-continue') response.writeContinue()
+  /** Returns null at the body's end. */
+  async function nextPart(): Promise<Buffer | null> {
     try {
-      for (;;) {
-        const { done, value: part } = await next()
-        if (done) break
-        bytes += part.length
-        if (bytes > bytesMax) throw tooLarge(bytesMax)
-        yield part
-      }
+      const { done, value: part } = await next()
+      if (done) return null
+      bytes += part.length
+      if (bytes > bytesMax) throw tooLarge(bytesMax)
+      return part
     } catch (error) {
       fault = error instanceof ApiError ? error : new CallerLeftError()
       throw fault
+    }
+  }
+
+  async function* read(): AsyncGenerator<Buffer> {
+    if (request.headers.expect?.toLowerCase() === '100-continue') response.writeContinue()
+    try {
+      // `yield` throws if the stream is destroyed. That is the reader's fault, not the sender's.
+      for (let part = await nextPart(); part !== null; part = await nextPart()) yield part
+    } finally {
+      // Otherwise the iterator's listener would keep discardBody from reading the rest.
+      void parts.return?.()
     }
   }
 

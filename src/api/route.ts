@@ -96,6 +96,8 @@ export type RouteCall<Params = unknown, Query = unknown, Headers = unknown, Body
   readonly bytes: Buffer
   readonly slot: Slot
   readonly abort: AbortController
+  /** Aborted when the process stops, not when the caller leaves. */
+  readonly stop: AbortController
   /** Throws TypeError on a public route. */
   caller(): Caller
   /** See streamEvents. */
@@ -142,7 +144,7 @@ export function defineRoute<Params, Query, Headers, Body>(
   async function answer(
     context: RouteContext,
     server: RouteServer,
-    held: { readonly slot: Slot; readonly abort: AbortController },
+    held: Pick<RouteCall, 'slot' | 'abort' | 'stop'>,
   ): Promise<void> {
     const params = validate('path', declared.params, context.params)
     const query = validate('query', declared.query, context.query)
@@ -193,12 +195,12 @@ export function defineRoute<Params, Query, Headers, Body>(
       const { caller, client } = context.state
       const owner = caller?.accountId ?? clientGroupOf(client)
       const slot = server.memory.charge(admission, owner)
-      const { abort, done } = isAbortable ? server.signals.open(context.res) : neverAborted()
+      const { abort, stop, done } = isAbortable ? server.signals.open(context.res) : neverAborted()
       try {
         if (raw?.isFor(context)) {
           slot.enter()
           await raw.handler({ context, slot, rate: server.rate, abort })
-        } else await answer(context, server, { slot, abort })
+        } else await answer(context, server, { slot, abort, stop })
       } finally {
         done()
         slot.release()
@@ -211,5 +213,5 @@ const NO_BYTES = Buffer.alloc(0)
 const UNBOUNDED = createAdmission({ callsMax: Number.POSITIVE_INFINITY, bytesMax: 0 })
 
 function neverAborted() {
-  return { abort: new AbortController(), done: () => undefined }
+  return { abort: new AbortController(), stop: new AbortController(), done: () => undefined }
 }

@@ -1,7 +1,9 @@
+import cluster from 'node:cluster'
 import { resolve } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { readGatewayConfig } from '../../src/config.ts'
-import { variablesOf } from '../../src/processes.ts'
+import { superviseProcesses, variablesOf } from '../../src/processes.ts'
+import { recordLog } from '../support/chain.ts'
 
 describe('the variables of one process of several', () => {
   it('the variables of one process give it ports, sockets and, in development, a folder that no other one has', () => {
@@ -28,4 +30,12 @@ describe('the variables of one process of several', () => {
     const config = readGatewayConfig({ METRICS_PORT: '0', DATA_DIR: 'data' })
     expect(Object.keys(variablesOf(1, config))).toEqual(['DATA_DIR'])
   })
+})
+
+it('a gateway whose processes cannot be started ends with an error', async () => {
+  cluster.setupPrimary({ cwd: '/nowhere' })
+  const config = { ...readGatewayConfig({ NODE_ENV: 'test' }), processes: 2 }
+  const { log, lines } = recordLog()
+  expect(await superviseProcesses(config, { log, onHangup: () => {} })).toBe(1)
+  expect(JSON.stringify(lines)).toContain('process failed')
 })

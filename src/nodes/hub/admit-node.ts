@@ -86,15 +86,16 @@ export function createNodeAdmission(parts: AdmissionParts): AdmitNode {
   async function claim(nodeId: string): Promise<boolean> {
     if (claimed.has(nodeId)) return false
     claimed.add(nodeId)
-    const old = parts.connected(nodeId)
-    if (old !== null && (await old.isAlive(parts.limits.takeoverMs))) {
-      claimed.delete(nodeId)
-      return false
+    let isClaimed = false
+    try {
+      const old = parts.connected(nodeId)
+      if (old !== null && (await old.isAlive(parts.limits.takeoverMs))) return false
+      old?.terminate('its node dialled again')
+      isClaimed = await parts.claimElsewhere(nodeId)
+      return isClaimed
+    } finally {
+      if (!isClaimed) claimed.delete(nodeId)
     }
-    old?.terminate('its node dialled again')
-    if (await parts.claimElsewhere(nodeId)) return true
-    claimed.delete(nodeId)
-    return false
   }
 
   function release(nodeId: string): void {

@@ -173,7 +173,7 @@ type Granted = {
 
 async function answer(
   completions: VerifiedCompletions,
-  { context, caller, headers, body: asked, bytes, abort, stream }: CompletionCall,
+  { context, caller, headers, body: asked, bytes, abort, stop, stream }: CompletionCall,
   granted: Granted,
 ): Promise<string | undefined> {
   const { claim, dialect } = granted
@@ -185,7 +185,9 @@ async function answer(
     headers: givenHeaders(context, dialect.headers),
     body: bytes,
     callerCredential: headers['fine-tune-authorization'] ?? null,
-    abort: claim === null ? abort : outlivingCaller(abort),
+    // If the caller leaves, a call with an Idempotency-Key continues. The caller gets the answer by
+    // repeating the call with its key.
+    abort: claim === null ? abort : stop,
     context: { accountId, requestId, ...(claim === null ? {} : { callId: claim.callId }) },
     notary: claim?.notary ?? null,
   }
@@ -201,21 +203,6 @@ async function answer(
     undefined,
     () => (counted.events === 0 ? null : dialect.soFar(counted.first, counted.events)),
   )
-}
-
-/**
- * Returns a controller that is aborted with `abort`, unless the caller left. The call then
- * continues, and the caller gets the answer by repeating the call with its Idempotency-Key.
- */
-function outlivingCaller(abort: AbortController): AbortController {
-  const kept = new AbortController()
-  const { signal } = abort
-  const follow = () => {
-    if (!(signal.reason instanceof CallerLeftError)) kept.abort(signal.reason)
-  }
-  signal.addEventListener('abort', follow, { signal: kept.signal })
-  if (signal.aborted) follow()
-  return kept
 }
 
 /** Returns a writer that ignores all writes after the reader has left. */

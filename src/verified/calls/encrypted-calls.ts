@@ -222,7 +222,7 @@ async function ask(
   } catch (error) {
     const isUnsent = error instanceof EnclaveError && !error.wasSent
     // If the enclave has the whole request, a provider may already be answering.
-    tally.isOpened = context.req.complete && body.fault() === null && !isUnsent
+    tally.isOpened = body.stream.readableEnded && !isUnsent
     if (!(error instanceof EnclaveError)) throw error
     log.warn({ requestId, err: error }, 'encrypted call failed')
     // No byte was sent, so the caller may try a key of another enclave.

@@ -226,6 +226,25 @@ describe('close', () => {
     await closing.stop()
   })
 
+  it.each([false, true])(
+    'a server that closes ends a call with an Idempotency-Key whose caller left: stream %s',
+    async (stream) => {
+      const closing = await startGateway({ settings: { shutdownGraceMs: 200 } })
+      const leaving = new AbortController()
+      closing.enclave.setScript(({ response }) => {
+        if (stream) response.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders()
+        leaving.abort()
+      })
+      const headers = { 'idempotency-key': 'left' }
+      const body = { ...CHAT_REQUEST, stream }
+      await postChat(closing, body, { headers, signal: leaving.signal }).catch(() => null)
+      await expect.poll(() => closing.logLines.at(-1)).toContain('"isWhole":false')
+      await closing.app.close()
+      await closing.enclave.calls.at(-1)?.left
+      await closing.stop()
+    },
+  )
+
   it('a server that closes ends a stream that takes too long with an error event', async () => {
     const { closing, goOn, reply } = await callUnderWay(
       ({ response }) => {
