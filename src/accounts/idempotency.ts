@@ -7,10 +7,9 @@ import type { RouteContext } from '../api/context.ts'
 import { ApiError, type ErrorCode, ValidationError } from '../api/errors.ts'
 import { described, faultIssue } from '../api/schemas.ts'
 import type { Logger } from '../observability/logger.ts'
-import { LruMap } from '../runtime/lru-map.ts'
-import { singleFlight } from '../runtime/single-flight.ts'
 import { ContentUnavailable } from '../storage/errors.ts'
 import type { ProcessLease } from '../storage/process-lease.ts'
+import { createCallEnds } from './call-ends.ts'
 import type { CallName, IdempotencyStore, KeyedCall, KnownCall } from './idempotency-store.ts'
 
 /** This header says that the answer belongs to an earlier call with the same key. */
@@ -186,9 +185,6 @@ export const RETENTION_SECONDS = 24 * 3_600
  */
 export const SETTLE_SECONDS = 3
 
-/** Maximum number of remembered calls whose keys could not be freed. */
-const UNFREED_MAX = 1_000
-
 const PURGE_INTERVAL_MS = 60_000
 
 /** Calls with the same key are made and answered only once. */
@@ -231,10 +227,7 @@ export function createIdempotency<Stored extends WholeOrNot>(
 ): Idempotency<Stored> {
   const { store, lease, now, log } = options
   const running = new Map<string, KeyedRequest>()
-  /**
-   * Calls without a result whose keys could not be freed. The next claims try again to free them.
-   */
-  const unfreed = new LruMap<string, CallName>(UNFREED_MAX)
+  const ends = createCallEnds(store, log)
   let purgedAtMs = now()
   lease.onLost(() => {
     // Verified calls are not aborted, because no other process repeats them while they can still
@@ -252,38 +245,17 @@ export function createIdempotency<Stored extends WholeOrNot>(
       callId: call.callId,
       notary: call.notary,
       async succeed(answer) {
-        if (answer !== null)
-          await store
-            .keep(call, answer)
-            .catch((fault) => log.warn({ err: fault }, 'answer not kept'))
+        if (answer !== null) await ends.end({ kind: 'keep', call, answer })
         running.delete(call.callId)
       },
       async fail(error) {
         running.delete(call.callId)
-        if (isUnmade(error)) await free(call)
-        else
-          await store
-            .abandon(call)
-            .catch((fault) => log.warn({ err: fault }, 'idempotency key not given up'))
+        await ends.end({ kind: isUnmade(error) ? 'release' : 'abandon', call })
       },
     }
   }
 
-  async function free(call: CallName): Promise<void> {
-    try {
-      await store.release(call)
-      unfreed.delete(call.callId)
-    } catch (fault) {
-      unfreed.set(call.callId, call)
-      log.warn({ err: fault }, 'idempotency key not freed')
-    }
-  }
-
-  const freeOthers = singleFlight(async () => {
-    for (const [, call] of [...unfreed]) await free(call)
-  })
-
-  /** Calls `run`. If `run` fails, it may have claimed the key, so a later claim frees the key. */
+  /** Calls `run`. If `run` fails, it may have claimed the key, so the key is freed later. */
   async function claiming<Outcome>(
     call: KeyedCall,
     request: KeyedRequest,
@@ -298,7 +270,7 @@ export function createIdempotency<Stored extends WholeOrNot>(
       return outcome
     } catch (error) {
       running.delete(call.callId)
-      unfreed.set(call.callId, call)
+      ends.remember({ kind: 'release', call })
       throw error
     }
   }
@@ -318,7 +290,7 @@ export function createIdempotency<Stored extends WholeOrNot>(
     const callId = crypto.randomUUID()
     const call = { accountId, key, callId, requestHash, processId: lease.id(), notary }
     purgeSometimes()
-    void freeOthers()
+    void ends.retry()
     const known = await claiming(
       call,
       request,
@@ -331,10 +303,10 @@ export function createIdempotency<Stored extends WholeOrNot>(
     const record = isVerified ? await findAnswer(options, known) : null
     if (record !== null) return { kind: 'record', record }
     if (known.isRunning) {
-      // The call ran in this process and has ended, but its key could not be freed at its end.
+      // The call ran in this process and has ended, but its end could not be stored.
       if (known.processId === lease.id() && !running.has(known.callId)) {
         const over = { accountId, key, callId: known.callId }
-        await (unfreed.get(over.callId) === undefined ? store.abandon(over) : free(over))
+        await ends.end(ends.find(over.callId) ?? { kind: 'abandon', call: over })
       }
       throw inProgress()
     }

@@ -48,13 +48,34 @@ export async function findFork(
   let fork = nonce
   for (let upTo = nonce; upTo > 0; upTo -= PAGE_ROWS) {
     const placed = await listPlaced(options.anchors, options.relayer, upTo)
-    const numbers = [...new Set(placed.map((anchor) => anchor.blockNumber))]
-    const hashes = await fetchBlockHashes(options.rpc, numbers, signal)
-    const undone = placed.filter((anchor) => hashes.get(anchor.blockNumber) !== anchor.blockHash)
+    const undone = await listUndone(options.rpc, placed, signal)
     fork = undone[0]?.nonce ?? fork
     if (undone.length < placed.length) return fork
   }
   return fork
+}
+
+/**
+ * Returns the lowest nonce of these anchors whose stored block is not in the chain, or null. Throws
+ * RpcError.
+ */
+export async function findUndone(
+  rpc: Rpc,
+  anchors: readonly Anchor[],
+  signal: AbortSignal,
+): Promise<number | null> {
+  const [undone] = await listUndone(rpc, anchors.flatMap(placeOf), signal)
+  return undone?.nonce ?? null
+}
+
+async function listUndone(
+  rpc: Rpc,
+  placed: readonly PlacedAnchor[],
+  signal: AbortSignal,
+): Promise<readonly PlacedAnchor[]> {
+  const numbers = [...new Set(placed.map((anchor) => anchor.blockNumber))]
+  const hashes = await fetchBlockHashes(rpc, numbers, signal)
+  return placed.filter((anchor) => hashes.get(anchor.blockNumber) !== anchor.blockHash)
 }
 
 /** Returns anchors in ascending order. Reads only the PAGE_ROWS nonces below `end`. */

@@ -158,11 +158,18 @@ export function createNonceStore({ commits: queries }: Pick<Database, 'commits'>
 /** A signed anchor that takes the relayer's next nonce. */
 export type NewAnchor = RawAnchorTransaction & { readonly relayer: string; readonly nonce: number }
 
-/** Returns SQL that takes the nonce. Its table `payer` is empty if another anchor has the nonce. */
-export function takeNonce(relayer: string, nonce: number): RawBuilder<unknown> {
+/**
+ * Returns SQL that takes the nonce. Its table `payer` is empty if another anchor has the nonce.
+ * `condition` is evaluated before the relayer's row is locked.
+ */
+export function takeNonce(
+  relayer: string,
+  nonce: number,
+  condition: RawBuilder<unknown> = sql`true`,
+): RawBuilder<unknown> {
   return sql`payer as (
     update relayers set next_nonce = next_nonce + 1
-    where address = ${relayer} and next_nonce = ${nonce} returning address
+    where address = ${relayer} and next_nonce = ${nonce} and ${condition} returning address
   )`
 }
 

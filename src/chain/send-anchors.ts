@@ -11,6 +11,7 @@ import {
 import {
   findFork,
   findNewestPlaced,
+  findUndone,
   isOnChain,
   PAGE_ROWS,
   type PlacedAnchor,
@@ -81,7 +82,7 @@ export class BroadcastRounds {
   #confirmFrom = 0
   #confirmAtBlock = 0
   /**
-   * The newest anchor in a block. While this block is in the chain, the blocks of all earlier
+   * The newest anchor in a block. While this block is in the chain, the blocks of all confirmed
    * anchors are in the chain too.
    */
   #tip: PlacedAnchor | null = null
@@ -145,7 +146,7 @@ export class BroadcastRounds {
       await this.#takeBack(view.nonce, 'nonce')
     const end = Math.min(view.nonce, highestNonce + 1)
     await this.#recordMined(end, signal)
-    await this.#confirm(view, end)
+    await this.#confirm(view, end, signal)
     await this.#send(view, flight, signal)
     const isSettled = Math.min(this.#mineFrom, this.#confirmFrom) > highestNonce
     return { view, highestNonce, isSettled, isStandby: false, rejection: this.#rejection }
@@ -209,7 +210,8 @@ export class BroadcastRounds {
       const open = page.filter(({ nonce, state }) => nonce < end && state === 'pending')
       const hashes = open.map((anchor) => anchor.txHash)
       const receipts = await fetchReceipts(rpc, hashes, signal)
-      // The check comes between reading and storing, so all stored blocks belong to one chain.
+      // The check comes between reading and storing. So a block of an earlier round that is gone is
+      // noticed before a newer anchor becomes the tip.
       if (!(await this.#checkTip(end, signal))) return
       await this.#store(open, receipts)
       // #isTaken must run for every missing anchor: the first call starts the anchor's time limit.
@@ -281,10 +283,9 @@ export class BroadcastRounds {
     return false
   }
 
-  async #confirm(view: ChainView, end: number): Promise<void> {
-    const { anchors, relayer, confirmations } = this.#options
+  async #confirm(view: ChainView, end: number, signal: AbortSignal): Promise<void> {
+    const { rpc, anchors, relayer, confirmations } = this.#options
     if (this.#tip === null || view.blockNumber < this.#confirmAtBlock) return
-    let through: number | null = null
     let waiting: Anchor | undefined
     while (waiting === undefined && this.#confirmFrom < end) {
       const page = await anchors.listFrom(
@@ -294,12 +295,16 @@ export class BroadcastRounds {
       )
       waiting = page.find((anchor) => anchor.nonce >= end || this.#hasToWait(anchor, view))
       const ready = page.filter(({ nonce }) => waiting === undefined || nonce < waiting.nonce)
-      through = ready.findLast((anchor) => anchor.state === 'mined')?.nonce ?? through
+      // The receipts of one round can come from two chains: nodes of an endpoint may disagree, and a
+      // reorganisation can happen between two requests. #checkTip sees only the newest block.
+      const undone = await findUndone(rpc, ready, signal)
+      if (undone !== null) return await this.#takeBack(undone, 'block')
+      const through = ready.findLast((anchor) => anchor.state === 'mined')?.nonce
+      if (through !== undefined) await anchors.markConfirmed(relayer, through)
       if (page.length === 0) break
       this.#confirmFrom = waiting?.nonce ?? (ready.at(-1)?.nonce ?? this.#confirmFrom) + 1
     }
     this.#confirmAtBlock = waiting?.blockNumber ? waiting.blockNumber + confirmations - 1 : 0
-    if (through !== null) await anchors.markConfirmed(relayer, through)
   }
 
   /** True if the anchor must wait for confirmations. Then every later anchor must wait too. */

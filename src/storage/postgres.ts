@@ -78,8 +78,9 @@ export type OpenedDatabase = {
 
 /**
  * Opens pools and checks the server's settings. Each session sets synchronous_commit, so that
- * acknowledged data survives a crash of the server, even if the server's default is weaker. Needs a
- * direct connection or a pooler in session mode, because settings are sent as start-up parameters.
+ * acknowledged data survives a crash of the server, even if the server's default is weaker, and the
+ * isolation level that the statements need. Needs a direct connection or a pooler in session mode,
+ * because settings are sent as start-up parameters.
  */
 export async function openPostgres(
   url: string,
@@ -123,6 +124,9 @@ export async function openPostgres(
   }
 }
 
+/** `options` in the URL replace these. */
+const SESSION_OPTIONS = '-c synchronous_commit=on -c default_transaction_isolation=read\\ committed'
+
 function createPool(
   url: string,
   options: PostgresLimits & {
@@ -141,7 +145,7 @@ function createPool(
     statement_timeout: options.statementTimeoutMs,
     idle_in_transaction_session_timeout: options.statementTimeoutMs,
     query_timeout: options.queryTimeoutMs,
-    options: '-c synchronous_commit=on',
+    options: SESSION_OPTIONS,
     types: { getTypeParser },
   })
   // Without these listeners, a connection that the server drops would end the process. The pool
@@ -321,19 +325,26 @@ const getTypeParser: typeof pg.types.getTypeParser = (oid, format?: 'text' | 'bi
     : pg.types.getTypeParser(oid, format as 'text')
 
 async function checkServer(pool: pg.Pool): Promise<void> {
-  const { rows } = await pool.query<{ encoding: string; synchronous_commit: string }>(
-    `select current_setting('server_encoding') as encoding, current_setting('synchronous_commit') as synchronous_commit`,
+  const { rows } = await pool.query<Record<'encoding' | 'synced' | 'isolation', string>>(
+    `select current_setting('server_encoding') as encoding, current_setting('synchronous_commit') as synced,
+      current_setting('default_transaction_isolation') as isolation`,
   )
-  const { encoding, synchronous_commit } = rows[0] ?? {
+  const { encoding, synced, isolation } = rows[0] ?? {
     encoding: 'unknown',
-    synchronous_commit: 'unknown',
+    synced: 'unknown',
+    isolation: 'unknown',
   }
   if (encoding !== 'UTF8')
     throw new DatabaseUnfit(
       `expected a database with encoding UTF8, got ${encoding}: create it with UTF8`,
     )
-  if (synchronous_commit !== 'on')
+  if (synced !== 'on')
     throw new DatabaseUnfit(
-      `expected synchronous_commit on, got ${synchronous_commit}: remove it from DATABASE_URL`,
+      `expected synchronous_commit on, got ${synced}: remove it from DATABASE_URL`,
+    )
+  // A statement that has waited for a row must read the row as the other transaction left it.
+  if (isolation !== 'read committed')
+    throw new DatabaseUnfit(
+      `expected default_transaction_isolation read committed, got ${isolation}: remove the options from DATABASE_URL`,
     )
 }

@@ -164,15 +164,25 @@ export function createCommitsStore({
 }
 
 /**
+ * Advisory lock of the transaction. Commits of different logs and relayers share no row, so without
+ * this lock a record could appear below records that a reader has already read. Only commits take
+ * it, and before all other locks, so it causes no deadlock.
+ */
+const COMMIT_LOCK = 7_100_318
+
+const HAS_TURN = sql`exists (select from turn)`
+
+/**
  * One statement stores the whole commit. If the nonce is used, `payer` is empty; if the log has
  * changed, `grown` is empty. In both cases log_id is null, its NOT NULL constraint fails, and
- * nothing is stored. The rows of the relayer and the log stay locked until the commit is durable.
- * So commits of one relayer or log run one after another, and records get positions in that order.
+ * nothing is stored. Until the commit is durable, COMMIT_LOCK and the rows of the relayer and the
+ * log stay locked. So commits run one after another, and records get positions in that order.
  */
 function commitStatement(commit: Commit, content: ContentCipher | null) {
   const { anchor, nodes, documents, records, committedAt } = commit
   return sql`${PREPARED}
-    with ${anchor === null ? growUnpaid(commit) : growPaid(commit, anchor)}, hashed as (
+    with turn as materialized (select pg_advisory_xact_lock(${COMMIT_LOCK})),
+    ${anchor === null ? growUnpaid(commit) : growPaid(commit, anchor)}, hashed as (
       insert into log_nodes (log_id, level, index, hash)
       select (select id from grown), node.level, node.index,
         substring(${concatBytes(...nodes.map((node) => node.hash))}::bytea
@@ -200,7 +210,7 @@ function growPaid(
   { logId, before, head, committedAt }: Commit,
   { relayer, nonce, hash, raw, notice }: CommitAnchor,
 ): RawBuilder<unknown> {
-  return sql`${takeNonce(relayer, nonce)}, grown as (
+  return sql`${takeNonce(relayer, nonce, HAS_TURN)}, grown as (
       update logs set size = ${head.size}, root = ${head.root}
       where id = ${logId} and size = ${before.size} and exists (select from payer)
       returning id ${andNotify(notice)}
@@ -225,7 +235,7 @@ export function andNotify(notice: string | null): RawBuilder<unknown> {
 function growUnpaid({ logId, before, head }: Commit): RawBuilder<unknown> {
   return sql`grown as (
       update logs set size = ${head.size}, root = ${head.root}
-      where id = ${logId} and size = ${before.size} returning id
+      where id = ${logId} and size = ${before.size} and ${HAS_TURN} returning id
     ), waiting as (
       insert into unanchored_heads (log_id, first_index, anchored_root, size, root, signature, since)
       values ((select id from grown), ${before.size}, ${rootOf(before)}, ${head.size}, ${head.root},

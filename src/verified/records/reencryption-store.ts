@@ -111,28 +111,30 @@ async function chooseRecords(
   after: number,
 ): Promise<{ readonly rows: readonly OldRecord[]; readonly next: number | null }> {
   const end = after + BATCH_POSITIONS
-  const { rows } = await sql<OldRecord>`
-    select r.position, r.id, r.hash, r.request, r.response, r.content
-    from records r join (
+  // One statement chooses the rows and says whether rows are left, because content can be erased or
+  // encrypted between two statements.
+  const { rows } = await sql<OldRecord & { readonly isCut: boolean }>`
+    with old as (
+      select position, coalesce(pg_column_size(content), 0) + coalesce(pg_column_size(request), 0)
+        + coalesce(pg_column_size(response), 0) as size
+      from records
+      where position > ${after} and position <= ${end}
+        and (request is not null or ${isOld(sql`content`, content)})
+    ), summed as (
       select position, coalesce(sum(size) over (
         order by position rows between unbounded preceding and 1 preceding), 0) as before
-      from (
-        select position, coalesce(pg_column_size(content), 0) + coalesce(pg_column_size(request), 0)
-          + coalesce(pg_column_size(response), 0) as size
-        from records
-        where position > ${after} and position <= ${end}
-          and (request is not null or ${isOld(sql`content`, content)})) as old
-      ) as summed using (position)
+      from old
+    )
+    select r.position, r.id, r.hash, r.request, r.response, r.content,
+      exists (select from summed where before >= ${BATCH_BYTES_MAX}) as "isCut"
+    from records r join summed using (position)
     where summed.before < ${BATCH_BYTES_MAX}
     order by position`.execute(queries)
-  const size = await sql<{ isCut: boolean; isEnd: boolean }>`
-    select count(*) > ${rows.length} as "isCut",
-      not exists (select from records where position > ${end}) as "isEnd"
-    from records where position > ${after} and position <= ${end}
-      and (request is not null or ${isOld(sql`content`, content)})`.execute(queries)
-  const { isCut = false, isEnd = false } = size.rows[0] ?? {}
-  const last = rows.at(-1)?.position ?? end
-  return { rows, next: isCut ? last : isEnd ? null : end }
+  const last = rows.at(-1)
+  if (last?.isCut) return { rows, next: last.position }
+  const later = await sql`
+    select from records where position > ${end} limit 1`.execute(queries)
+  return { rows, next: later.rows.length === 0 ? null : end }
 }
 
 /** Encrypts the stored answers to calls with an Idempotency-Key. Answers are kept for a day. */

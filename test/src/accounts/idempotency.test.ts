@@ -8,6 +8,7 @@ import {
   SETTLE_SECONDS,
 } from '../../../src/accounts/idempotency.ts'
 import {
+  type CallName,
   createIdempotencyStore,
   type IdempotencyStore,
 } from '../../../src/accounts/idempotency-store.ts'
@@ -287,6 +288,59 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     expect(await outcomeOf(claim())).toBe('idempotency_in_progress')
     isAway = false
     await until('the key is free', async () => (await outcomeOf(claim())) === 'claimed')
+  })
+
+  it.each([
+    ['the answer of a call', 'keep', 'answer', (claim: Claim) => claim.succeed('"kept"')],
+    [
+      'that a call was given up',
+      'abandon',
+      'idempotency_outcome_unknown',
+      (claim: Claim) => claim.fail(new CallerLeftError()),
+    ],
+    [
+      'that the key of a call is free',
+      'release',
+      'claimed',
+      (claim: Claim) => claim.fail(new ApiError('provider_error', 'no')),
+    ],
+  ] as const)(
+    "another gateway learns %s, though that could not be stored at the call's end and no claim follows",
+    async (_, method, outcome, end) => {
+      const { openGateway, store, clock } = setUp()
+      let tries = 0
+      let isStored = false
+      const failing = {
+        [method]: async (call: CallName, answer: string) => {
+          if (++tries <= 2) throw new Error('connection refused')
+          await store[method](call, answer)
+          isStored = true
+        },
+      }
+      const [one, other] = [await openGateway(failing), await openGateway()]
+      const isVerified = method === 'abandon'
+      await end(openClaim(await one.claim('body', isVerified)))
+      expect(await outcomeOf(other.claim('body', isVerified))).toBe('idempotency_in_progress')
+      await until('the end is stored', () => isStored)
+      clock.at += SETTLE_SECONDS
+      expect(await outcomeOf(other.claim('body', isVerified))).toBe(outcome)
+    },
+  )
+
+  it('a call is given up when its answer could not be stored and there is no room to remember it', async () => {
+    const { openGateway, store } = setUp()
+    const stored: string[] = []
+    const { claim } = await openGateway({
+      keep: () => Promise.reject(new Error('connection refused')),
+      abandon: async (call) => {
+        await store.abandon(call)
+        stored.push(call.callId)
+      },
+    })
+    const { callId, succeed } = openClaim(await claim('body', false))
+    await succeed('x'.repeat(8 * 1024 * 1024 + 1))
+    await until('the call is given up', () => stored.includes(callId))
+    expect(await outcomeOf((await openGateway()).claim('body', false))).toBe('claimed')
   })
 
   it('an idempotency key is freed when its claim was stored and the answer to the claim was lost', async () => {

@@ -37,18 +37,21 @@ describe('a Postgres server', () => {
     await Promise.all(opened.map((database) => database.close()))
   })
 
-  it('a Postgres server keeps synchronous_commit on in every session, also where the database has it off', async () => {
+  it('a Postgres server has synchronous_commit on and read committed in every session, also where the database has others', async () => {
     const url = await createTestDatabase()
-    await execute(
-      url,
-      `alter database ${new URL(url).pathname.slice(1)} set synchronous_commit = off`,
-    )
+    const name = new URL(url).pathname.slice(1)
+    await execute(url, `alter database ${name} set synchronous_commit = off`)
+    await execute(url, `alter database ${name} set default_transaction_isolation = 'serializable'`)
     const database = await openDatabase({ url })
     for (const queries of [database.queries, database.commits]) {
       const { rows } = await sql`
-        select current_setting('synchronous_commit') as synced, current_setting('application_name') as name,
-          current_setting('statement_timeout') as timeout`.execute(queries)
-      expect(rows).toEqual([{ synced: 'on', name: 'affidavit', timeout: '15s' }])
+        select current_setting('synchronous_commit') as synced, current_setting('transaction_isolation') as isolation,
+          current_setting('application_name') as name, current_setting('statement_timeout') as timeout`.execute(
+        queries,
+      )
+      expect(rows).toEqual([
+        { synced: 'on', isolation: 'read committed', name: 'affidavit', timeout: '15s' },
+      ])
     }
     await database.close()
   })
@@ -82,6 +85,21 @@ describe('a Postgres server', () => {
   it('a Postgres server is refused when its URL weakens synchronous_commit', async () => {
     const url = `${await createTestDatabase()}?options=-c%20synchronous_commit%3Doff`
     await expect(openDatabase({ url })).rejects.toThrow(DatabaseUnfit)
+  })
+
+  it('a Postgres server is refused when its URL sets another isolation level, and otherwise opened with the options of its URL', async () => {
+    const url = await createTestDatabase()
+    const open = (options: string) =>
+      openDatabase({ url: `${url}?options=${encodeURIComponent(options)}` })
+    await expect(open('-c default_transaction_isolation=serializable')).rejects.toThrow(
+      DatabaseUnfit,
+    )
+    const database = await open('-c work_mem=7MB')
+    const { rows } = await sql`select current_setting('work_mem') as memory`.execute(
+      database.queries,
+    )
+    expect(rows).toEqual([{ memory: '7MB' }])
+    await database.close()
   })
 
   it('a Postgres server is refused when its encoding is not UTF8', async () => {

@@ -46,6 +46,33 @@ describe('a reorganisation', () => {
     await stage.expectAllAnchored()
   }, 60_000)
 
+  it('an anchor whose receipt came from a block that is not in the chain is confirmed in its real block', async () => {
+    const orphan = `0x${'ab'.repeat(32)}`
+    await stage.add(2)
+    let isAltered = false
+    stage.proxy.behave((methods) => {
+      if (methods.join() !== 'eth_getTransactionReceipt,eth_getTransactionReceipt' || isAltered)
+        return { kind: 'pass' }
+      return {
+        kind: 'alter',
+        alter: (answer) => {
+          const replies = JSON.parse(answer)
+          if (replies.some(({ result }: { result: unknown }) => result === null)) return answer
+          isAltered = true
+          replies[0].result.blockHash = orphan
+          return JSON.stringify(replies)
+        },
+      }
+    })
+    stage.broadcast({ confirmations: 3 })
+    await until('both are recorded', () => stage.anchors.count('mined') === 2)
+    expect(stage.anchors.all()[0]?.blockHash).toBe(orphan)
+    for (const _ of [1, 2, 3]) await stage.chain.rpc.call('evm_mine', [])
+    await stage.untilConfirmed(2)
+    await until('the store knows', async () => (await stage.staleCount()) === 0, 5_000)
+    await stage.expectAllAnchored()
+  })
+
   it('a reorganisation while the broadcaster was not running is found when it starts', async () => {
     await stage.add(10)
     const first = stage.broadcast()

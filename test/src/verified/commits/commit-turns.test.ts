@@ -71,10 +71,10 @@ function deafen(session: DatabaseSession, faults: Faults): DatabaseSession {
   }
 }
 
-/** Who has locks of sessions, by process id of the server. */
+/** Who has locks of sessions, by process id of the server. Class 0 is the lock of a running commit. */
 async function holders({ queries }: Database): Promise<readonly number[]> {
   const { rows } = await sql<{ pid: number }>`
-    select pid from pg_locks where locktype = 'advisory' and granted
+    select pid from pg_locks where locktype = 'advisory' and granted and classid <> 0
       and database = (select oid from pg_database where datname = current_database())`.execute(
     queries,
   )

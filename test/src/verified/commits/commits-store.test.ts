@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { emptyEdge } from '../../../../attestation/merkle/edge.ts'
 import { CommitRaceLost } from '../../../../src/chain/relayers-store.ts'
@@ -10,6 +11,7 @@ import {
 } from '../../../../src/verified/commits/commits-store.ts'
 import { createRecordsStore } from '../../../../src/verified/records/records-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
+import { until } from '../../../support/until.ts'
 import {
   buildCommit,
   makeLog,
@@ -195,6 +197,53 @@ describe.each(DATABASE_KINDS)('commits store on %s', (kind) => {
       .execute()
     expect(rows.map((row) => row.index)).toEqual(Array.from({ length: 42 }, (_, index) => index))
   })
+
+  it.runIf(kind === 'postgres').each(['at once', 'in intervals'])(
+    'a commit of another log and relayer becomes readable only after the commit that has lower positions, anchored %s',
+    async (anchored) => {
+      const [slow, fast] = [makeLog(), makeLog()]
+      const build = async (log: TestLog) => {
+        const parts = { log, state: await openLog(commits, log), nonce: 0, records: [{}, {}] }
+        const commit = buildCommit(parts)
+        return anchored === 'at once' ? commit : { ...commit, anchor: null }
+      }
+      const [first, second] = [await build(slow), await build(fast)]
+      // The first commit stores its document last, and waits there for this transaction.
+      const other = await database.queries.startTransaction().execute()
+      const [digest = ''] = first.documents.keys()
+      await sql`
+        insert into attestation_documents (digest, document, first_seen_at)
+        values (${Buffer.from(digest, 'hex')}, '', 0)`.execute(other)
+      const firstStored = commits.commit(first)
+      await until('the first commit waits', async () => (await countWaiting()) === 1)
+      let isStored = false
+      const secondStored = commits.commit(second).then(() => {
+        isStored = true
+      })
+      await until('the second goes on', async () => isStored || (await countWaiting()) === 2)
+      const wasStoredFirst = isStored
+      await other.rollback().execute()
+      await Promise.all([firstStored, secondStored])
+      expect(wasStoredFirst).toBe(false)
+      const rows = await database.queries
+        .selectFrom('records')
+        .select('log_id')
+        .where('log_id', 'in', [first.logId, second.logId])
+        .orderBy('position')
+        .execute()
+      const { logId } = first
+      expect(rows.map((row) => row.log_id)).toEqual([logId, logId, second.logId, second.logId])
+    },
+  )
+
+  async function countWaiting(): Promise<number> {
+    const { rows } = await sql`
+      select from pg_locks where not granted and pid in (
+        select pid from pg_stat_activity where datname = current_database())`.execute(
+      database.queries,
+    )
+    return rows.length
+  }
 
   it('a document that several records name is stored once, and taken again', async () => {
     const log = makeLog()

@@ -179,6 +179,42 @@ describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
       expect((await find(withKeys(lost), record))?.request).toBe(PLANTED.request)
     })
 
+    it('stored content under a new key is in all rows, also when content is erased while a batch is chosen', async () => {
+      const own = await source.open()
+      const old = { ...own, content: createContentCipher([OLD]) }
+      const [first, second, third] = await store(old, [PLANTED, PLANTED, PLANTED])
+      // A batch ends at 16 MiB, so it has only these two.
+      await sql`alter table records alter content set storage external`.execute(own.queries)
+      await sql`
+        update records set content = content || convert_to(repeat('y', 9437184), 'UTF8')
+        where id in (${first?.id}, ${second?.id})`.execute(own.queries)
+      let isChosen = false
+      const rotating = {
+        ...own,
+        content: createContentCipher([OLD, NEW]),
+        queries: own.queries.withPlugin({
+          transformQuery: ({ node }) => node,
+          transformResult: async ({ result }) => {
+            if (isChosen) return result
+            isChosen = result.rows.some((row) => 'content' in row)
+            if (isChosen)
+              await createErasuresStore(own).eraseRecords(
+                { hash: first?.hash ?? '', accountId: null },
+                { by: 'operator', reason: 'meanwhile' },
+              )
+            return result
+          },
+        }),
+      }
+      await encryptAll(rotating)
+      expect(isChosen).toBe(true)
+      const found = await find(
+        { ...own, content: createContentCipher([NEW]) },
+        third ?? expect.unreachable(),
+      )
+      expect(found?.withheld).toBeUndefined()
+    })
+
     async function encryptAll(database: Database) {
       const { encrypt } = createContentOperations(database)
       const counts = { encrypted: 0, unreadable: 0 }
