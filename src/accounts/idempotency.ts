@@ -9,7 +9,7 @@ import { described, faultIssue } from '../api/schemas.ts'
 import type { Logger } from '../observability/logger.ts'
 import { ContentUnavailable } from '../storage/errors.ts'
 import type { ProcessLease } from '../storage/process-lease.ts'
-import { createCallEnds } from './call-ends.ts'
+import { createClaimEnds } from './claim-ends.ts'
 import type { CallName, IdempotencyStore, KeyedCall, KnownCall } from './idempotency-store.ts'
 
 /** This header says that the answer belongs to an earlier call with the same key. */
@@ -227,7 +227,7 @@ export function createIdempotency<Stored extends WholeOrNot>(
 ): Idempotency<Stored> {
   const { store, lease, now, log } = options
   const running = new Map<string, KeyedRequest>()
-  const ends = createCallEnds(store, log)
+  const ends = createClaimEnds(store, log)
   let purgedAtMs = now()
   lease.onLost(() => {
     // Verified calls are not aborted, because no other process repeats them while they can still

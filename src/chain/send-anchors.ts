@@ -295,8 +295,8 @@ export class BroadcastRounds {
       )
       waiting = page.find((anchor) => anchor.nonce >= end || this.#hasToWait(anchor, view))
       const ready = page.filter(({ nonce }) => waiting === undefined || nonce < waiting.nonce)
-      // The receipts of one round can come from two chains: nodes of an endpoint may disagree, and a
-      // reorganisation can happen between two requests. #checkTip sees only the newest block.
+      // The receipts of one round can come from two chains: nodes of an endpoint may disagree, and
+      // a reorganisation can happen between two requests. #checkTip sees only the newest block.
       const undone = await findUndone(rpc, ready, signal)
       if (undone !== null) return await this.#takeBack(undone, 'block')
       const through = ready.findLast((anchor) => anchor.state === 'mined')?.nonce

@@ -71,7 +71,7 @@ function deafen(session: DatabaseSession, faults: Faults): DatabaseSession {
   }
 }
 
-/** Who has locks of sessions, by process id of the server. Class 0 is the lock of a running commit. */
+/** Who has locks of sessions, by process id of the server. Class 0 is a running commit's lock. */
 async function holders({ queries }: Database): Promise<readonly number[]> {
   const { rows } = await sql<{ pid: number }>`
     select pid from pg_locks where locktype = 'advisory' and granted and classid <> 0

@@ -4,7 +4,7 @@ import { singleFlight } from '../runtime/single-flight.ts'
 import type { CallName, IdempotencyStore } from './idempotency-store.ts'
 
 /** The end of a call with an Idempotency-Key. */
-export type CallEnd =
+export type ClaimEnd =
   | { readonly kind: 'release' | 'abandon'; readonly call: CallName }
   | { readonly kind: 'keep'; readonly call: CallName; readonly answer: string }
 
@@ -25,15 +25,15 @@ const FAULTS = {
  * database accepts it: until then, other gateways believe that the call still runs. No method
  * rejects.
  */
-export function createCallEnds(
+export function createClaimEnds(
   store: Pick<IdempotencyStore, 'keep' | 'abandon' | 'release'>,
   log: Logger,
 ) {
-  const unstored = new LruMap<string, CallEnd>(ENDS_MAX)
+  const unstored = new LruMap<string, ClaimEnd>(ENDS_MAX)
   let isScheduled = false
 
   /** Returns false if the end could not be stored. */
-  async function end(one: CallEnd): Promise<boolean> {
+  async function end(one: ClaimEnd): Promise<boolean> {
     const { kind, call } = one
     try {
       await (kind === 'keep' ? store.keep(call, one.answer) : store[kind](call))
@@ -46,7 +46,7 @@ export function createCallEnds(
     }
   }
 
-  function remember(one: CallEnd): void {
+  function remember(one: ClaimEnd): void {
     const { callId } = one.call
     unstored.delete(callId)
     unstored.set(callId, hasRoom(one) ? one : { kind: 'abandon', call: one.call })
@@ -62,7 +62,7 @@ export function createCallEnds(
     }, RETRY_INTERVAL_MS).unref()
   }
 
-  function hasRoom(one: CallEnd): boolean {
+  function hasRoom(one: ClaimEnd): boolean {
     let length = lengthOf(one)
     for (const [, other] of unstored) length += lengthOf(other)
     return length <= ANSWERS_LENGTH_MAX
@@ -82,6 +82,6 @@ export function createCallEnds(
   }
 }
 
-function lengthOf(end: CallEnd): number {
+function lengthOf(end: ClaimEnd): number {
   return end.kind === 'keep' ? end.answer.length : 0
 }
