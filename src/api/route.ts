@@ -1,6 +1,12 @@
 import type { z } from 'zod'
 import type { Json } from '../../attestation/json/value.ts'
-import { type Admission, createAdmission, type MemoryBudget, type Slot } from './admission.ts'
+import {
+  type Admission,
+  type ChargedSlot,
+  createAdmission,
+  type MemoryBudget,
+  type Slot,
+} from './admission.ts'
 import { callerOf } from './authenticate.ts'
 import type { CallSignals } from './call-signals.ts'
 import { clientGroupOf } from './client-address.ts'
@@ -94,7 +100,8 @@ export type RouteCall<Params = unknown, Query = unknown, Headers = unknown, Body
   readonly json: Json
   /** The exact bytes of a JSON body. */
   readonly bytes: Buffer
-  readonly slot: Slot
+  /** Released when the answer was sent. */
+  readonly slot: ChargedSlot
   readonly abort: AbortController
   /** Throws TypeError on a public route. */
   caller(): Caller
@@ -142,7 +149,7 @@ export function defineRoute<Params, Query, Headers, Body>(
   async function answer(
     context: RouteContext,
     server: RouteServer,
-    held: { readonly slot: Slot; readonly abort: AbortController },
+    held: { readonly slot: ChargedSlot; readonly abort: AbortController },
   ): Promise<void> {
     const params = validate('path', declared.params, context.params)
     const query = validate('query', declared.query, context.query)
@@ -192,19 +199,27 @@ export function defineRoute<Params, Query, Headers, Body>(
       context.state.isRoutine = isRoutine
       const { caller, client } = context.state
       const owner = caller?.accountId ?? clientGroupOf(client)
-      const slot = server.memory.charge(admission, owner)
+      const slot = server.memory.charge(admission, owner, caller !== null)
       const { abort, done } = isAbortable ? server.signals.open(context.res) : neverAborted()
       try {
         if (raw?.isFor(context)) {
           slot.enter()
           await raw.handler({ context, slot, rate: server.rate, abort })
         } else await answer(context, server, { slot, abort })
+        slot.answer(bytesOf(context.body))
       } finally {
         done()
-        slot.release()
+        // An answer keeps its place and its memory until it was sent: its reader may be slow.
+        if (context.res.closed) slot.release()
+        else context.res.once('close', slot.release)
       }
     },
   }
+}
+
+/** A stream holds few bytes: it is read as fast as its reader takes them. */
+function bytesOf(body: unknown): number {
+  return typeof body === 'string' || Buffer.isBuffer(body) ? Buffer.byteLength(body) : 0
 }
 
 const NO_BYTES = Buffer.alloc(0)
