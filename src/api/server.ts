@@ -47,6 +47,9 @@ const DESCRIPTORS_SHARE = 0.75
  */
 export const PIPELINED_MAX = 16
 
+/** Above this number, Node.js warns of a leak. */
+const LISTENERS_MAX = 20
+
 /**
  * Creates an HTTP/1.1 server with every timeout and limit set. Malformed requests are answered in
  * the error envelope. A request that waits for `100 Continue` goes to `listener` like any other
@@ -92,6 +95,8 @@ export function createHttpServer(
       return
     }
     running.set(socket, responses.add(response))
+    // Each part of a call that follows the answer's end has a listener. A stream adds several.
+    response.setMaxListeners(LISTENERS_MAX)
     response.once('close', () => responses.delete(response))
     for (const [name, value] of Object.entries(headers)) response.setHeader(name, value)
     if (lacksHost(request)) refuseWithoutHost(response)
