@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream'
 import type { z } from 'zod'
 import type { Json } from '../../attestation/json/value.ts'
 import {
@@ -210,11 +211,23 @@ export function defineRoute<Params, Query, Headers, Body>(
       } finally {
         done()
         // An answer keeps its place and its memory until it was sent: its reader may be slow.
-        if (context.res.closed) slot.release()
-        else context.res.once('close', slot.release)
+        if (context.res.closed) {
+          slot.release()
+          dropStream(context)
+        } else context.res.once('close', slot.release)
       }
     },
   }
+}
+
+/**
+ * Closes the file or the connection of an answer whose caller has left. Koa would not notice that
+ * the connection has closed if the answer waits behind another answer.
+ */
+function dropStream(context: RouteContext): void {
+  if (!(context.body instanceof Readable)) return
+  context.respond = false
+  context.body.destroy()
 }
 
 /** A stream holds few bytes: it is read as fast as its reader takes them. */

@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import type { ServerResponse } from 'node:http'
 import { connect, type Socket } from 'node:net'
+import { Readable } from 'node:stream'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { type Admission, createAdmission } from '../../../src/api/admission.ts'
@@ -25,6 +26,7 @@ const pages = createAdmission({ callsMax: 100, bytesMax: 0 })
 let late = Promise.withResolvers<void>()
 /** Its response, once its handler has begun. */
 let begun: ServerResponse | null = null
+const streams: Readable[] = []
 
 type Handle = Parameters<typeof defineRoute>[0]['handler']
 
@@ -64,6 +66,19 @@ const routes = [
       begun = context.res
       await late.promise
       return text(10)
+    },
+    places,
+  ),
+  route(
+    'GET',
+    '/v1/stream',
+    async ({ context }) => {
+      begun = context.res
+      await late.promise
+      const stream = Readable.from(['x'])
+      streams.push(stream)
+      context.body = stream
+      return undefined
     },
     places,
   ),
@@ -184,6 +199,7 @@ describe('the place of an answer', () => {
 
   it('a call whose caller left before the answer gives back its place once', async () => {
     late = Promise.withResolvers()
+    begun = null
     const reader = await ask('/v1/late')
     await expect.poll(() => begun).not.toBeNull()
     reader.destroy()
@@ -191,6 +207,18 @@ describe('the place of an answer', () => {
     expect(calls()).toBe(1)
     late.resolve()
     await expect.poll(calls).toBe(0)
+  })
+
+  it('a stream for a caller that left is closed, also behind another answer', async () => {
+    late = Promise.withResolvers()
+    begun = null
+    const reader = await ask('/v1/stream', { count: 3 })
+    await expect.poll(calls).toBe(3)
+    reader.destroy()
+    await expect.poll(() => begun?.closed).toBe(true)
+    late.resolve()
+    await expect.poll(calls).toBe(0)
+    expect(streams.map(({ destroyed }) => destroyed)).toEqual([true, true, true])
   })
 
   it.each([
