@@ -7,19 +7,31 @@ export const STALL_TIMEOUT_MS = 30_000
 export const STALL_CHECKS = 6
 
 /**
- * Returns a check that cuts connections whose bytes have waited since STALL_CHECKS checks. Time is
- * counted in checks, because a process that was suspended must not cut its readers. One check for
- * all connections, so that a call needs no timer of its own.
+ * The system takes bytes in steps of up to a third of its own buffer. A reader of 1 KiB/s needs one
+ * check for this part of a step. So a reader that has taken a step gets more checks for the next.
+ */
+const STEP_BYTES = 5 * 1024
+const STEP_CHECKS_MAX = 24
+
+/**
+ * Returns a check that cuts connections whose bytes wait without progress. Time is counted in
+ * checks, because a process that was suspended must not cut its readers. One check serves all
+ * connections, so that a call needs no timer of its own.
  */
 export function createStallCheck(): (sockets: Iterable<Socket>) => void {
-  const stalls = new WeakMap<Socket, { readonly takenBytes: number; checks: number }>()
+  const readers = new WeakMap<Socket, { readonly takenBytes: number; checksLeft: number }>()
   return (sockets) => {
     for (const socket of sockets) {
       const takenBytes = takenBytesOf(socket)
-      const stall = stalls.get(socket)
-      if (takenBytes === null) stalls.delete(socket)
-      else if (stall?.takenBytes !== takenBytes) stalls.set(socket, { takenBytes, checks: 0 })
-      else if (++stall.checks >= STALL_CHECKS) socket.destroy()
+      const reader = readers.get(socket)
+      if (takenBytes === null) readers.delete(socket)
+      else if (reader?.takenBytes === takenBytes) {
+        if (--reader.checksLeft <= 0) socket.destroy()
+      } else {
+        const step = reader === undefined ? 0 : takenBytes - reader.takenBytes
+        const more = Math.min(Math.ceil(step / STEP_BYTES), STEP_CHECKS_MAX)
+        readers.set(socket, { takenBytes, checksLeft: STALL_CHECKS + more })
+      }
     }
   }
 }

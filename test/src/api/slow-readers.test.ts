@@ -8,6 +8,7 @@ import { type Admission, createAdmission } from '../../../src/api/admission.ts'
 import { type App, openApp } from '../../../src/api/app.ts'
 import { ApiError } from '../../../src/api/errors.ts'
 import { defineRoute } from '../../../src/api/route.ts'
+import { createStallCheck, STALL_CHECKS } from '../../../src/api/stalled-readers.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
 
 const MIB = 1024 * 1024
@@ -278,6 +279,30 @@ describe('a stalled reader', () => {
       await expect.poll(async () => (await app.server.load()).open).toBe(1)
     },
   )
+
+  it('a reader that has taken a large step gets more time for the next', () => {
+    const check = createStallCheck()
+    const handle = { bytesWritten: 1_000_000, writeQueueSize: 900_000 }
+    let isCut = false
+    const destroy = () => {
+      isCut = true
+    }
+    const socket = { _handle: handle, writableLength: 1, destroy } as unknown as Socket
+    const checksUntilCut = () => {
+      isCut = false
+      let checks = 0
+      while (!isCut && checks < 100) {
+        check([socket])
+        checks++
+      }
+      return checks - 1
+    }
+    expect(checksUntilCut()).toBe(STALL_CHECKS)
+    handle.writeQueueSize -= 50_000
+    expect(checksUntilCut()).toBe(STALL_CHECKS + 10)
+    handle.writeQueueSize -= 800_000
+    expect(checksUntilCut()).toBe(STALL_CHECKS + 24)
+  })
 
   it('a slow reader gets the whole answer', async () => {
     const reader = await ask('/v1/long')
