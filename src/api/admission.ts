@@ -172,8 +172,8 @@ export function createSharedAdmission({
 export type MemoryBudget = {
   /**
    * Admits a call, and counts its bytes in this budget. `charge`, `reserve` and `answer` throw
-   * ApiError `overloaded`. `reserve` throws `payload_too_large` for a call that exceeds the budget even
-   * alone. `hasKey`: false if `owner` is an address. Default true.
+   * ApiError `overloaded`. `reserve` throws `payload_too_large` for a call that exceeds the budget
+   * even alone. `hasKey`: false if `owner` is an address. Default true.
    */
   charge(admission: Admission, owner: string, hasKey?: boolean): ChargedSlot
   load(): { readonly bytes: number; readonly bytesMax: number }
