@@ -1,6 +1,6 @@
 import { ApiError } from './errors.ts'
 
-/** One admitted call. Release it in a `finally`. */
+/** One admitted call. Release it when its answer was sent or its connection has closed. */
 export type Slot = {
   /**
    * Counts bytes for this call. Throws ApiError `overloaded` if all calls together hold too much,
@@ -14,6 +14,15 @@ export type Slot = {
   enter(): void
   /** Has an effect only once. */
   release(): void
+}
+
+/** A call whose bytes also count in a memory budget. */
+export type ChargedSlot = Slot & {
+  /**
+   * Counts an answer that waits for its reader, unless the call already holds as much memory.
+   * Throws ApiError `overloaded` if all answers together, or this owner's answers, hold too much.
+   */
+  answer(bytes: number): void
 }
 
 export type Admission = {
@@ -162,11 +171,11 @@ export function createSharedAdmission({
 /** Limits the memory of all calls of the process. */
 export type MemoryBudget = {
   /**
-   * Admits a call, and counts its bytes in this budget. `charge` and `reserve` throw ApiError
-   * `overloaded`. `reserve` throws `payload_too_large` for a call that exceeds the budget even
-   * alone.
+   * Admits a call, and counts its bytes in this budget. `charge`, `reserve` and `answer` throw
+   * ApiError `overloaded`. `reserve` throws `payload_too_large` for a call that exceeds the budget
+   * even alone. `hasKey`: false if `owner` is an address. Default true.
    */
-  charge(admission: Admission, owner: string): Slot
+  charge(admission: Admission, owner: string, hasKey?: boolean): ChargedSlot
   load(): { readonly bytes: number; readonly bytesMax: number }
 }
 
@@ -175,6 +184,16 @@ export type MemoryBudget = {
  * copies that are sent on, as text and as bytes.
  */
 export const HELD_WEIGHT = 5
+
+/** Memory of each byte of an answer that is sent: the text, and the bytes made from it. */
+const ANSWER_WEIGHT = 2
+/** A shorter answer takes no more memory than its call, and is never refused. */
+const ANSWER_BYTES_MIN = 4096
+/**
+ * Answers to callers with a key get this share in addition to the budget, and so do answers to
+ * callers without a key. So slow readers never take the memory of new calls.
+ */
+const ANSWERS_SHARE = 1 / 2
 
 /**
  * Larger calls may not use the last eighth of the budget, which is enough for hundreds of small
@@ -185,13 +204,19 @@ const LARGE_SHARE = 7 / 8
 
 export function createMemoryBudget(bytesMax: number): MemoryBudget {
   const shares = createShares(bytesMax)
+  const answers = {
+    known: createShares(bytesMax * ANSWERS_SHARE),
+    unknown: createShares(bytesMax * ANSWERS_SHARE),
+  }
 
-  function charge(admission: Admission, owner: string): Slot {
+  function charge(admission: Admission, owner: string, hasKey = true): ChargedSlot {
+    const waiting = hasKey ? answers.known : answers.unknown
     const { callBytes } = admission
     // The last eighth is for bodies, not for the fixed memory of calls.
     if (callBytes > 0 && shares.held() + callBytes > bytesMax * LARGE_SHARE) throw overloaded()
     const slot = admission.admit(owner)
     let held = 0
+    let heldAnswer = 0
     let isReleased = false
     try {
       shares.add(owner, callBytes, 0)
@@ -211,12 +236,22 @@ export function createMemoryBudget(bytesMax: number): MemoryBudget {
         shares.add(owner, weight, held)
         held += weight
       },
+      answer(bytes) {
+        if (isReleased || bytes < ANSWER_BYTES_MIN) return
+        // An answer that is larger than its share is sent if no other answer waits.
+        const weight = Math.min(bytes * ANSWER_WEIGHT, bytesMax * ANSWERS_SHARE)
+        const more = weight - held - heldAnswer
+        if (more <= 0) return
+        waiting.add(owner, more, heldAnswer)
+        heldAnswer += more
+      },
       enter: slot.enter,
       release() {
         slot.release()
         if (isReleased) return
         isReleased = true
         shares.add(owner, -held, held)
+        waiting.add(owner, -heldAnswer, heldAnswer)
       },
     }
   }

@@ -58,6 +58,9 @@ function answer(context: ApiContext, error: unknown, log: Logger): void {
   }
   const { status, headers, body } = context.state.face.errorReply(error, context.state)
   context.status = status
+  // The handler may have described its own answer already.
+  context.set('cache-control', 'no-store')
+  context.remove('content-disposition')
   context.set(headers)
   if (status === 408) context.set('connection', 'close')
   context.set('content-type', JSON_TYPE)

@@ -34,6 +34,8 @@ type AppParts = {
   readonly sockets: AppSockets
   /** Default LEAST_RATE. */
   readonly bodyRate?: LeastRate | undefined
+  /** Default STALL_TIMEOUT_MS. */
+  readonly stallTimeoutMs?: number
   readonly observers: readonly CallObserver[]
   /** True if the gateway will stop soon. Connections are then closed after each answer. */
   readonly isDraining: () => boolean
@@ -107,6 +109,7 @@ export function openApp(settings: ApiSettings, parts: AppParts): App {
   const isUpgrade = (request: IncomingMessage) => !isClosing && asksForSocket(request, sockets.path)
   const server = createHttpServer(koa.callback(), {
     isUpgrade,
+    ...(parts.stallTimeoutMs === undefined ? {} : { stallTimeoutMs: parts.stallTimeoutMs }),
     headers: settings.isStaging ? STAGING_HEADERS : {},
   })
   server.on('upgrade', (request, socket, head) => sockets.handleUpgrade(request, socket, head))

@@ -1,6 +1,13 @@
+import { Readable } from 'node:stream'
 import type { z } from 'zod'
 import type { Json } from '../../attestation/json/value.ts'
-import { type Admission, createAdmission, type MemoryBudget, type Slot } from './admission.ts'
+import {
+  type Admission,
+  type ChargedSlot,
+  createAdmission,
+  type MemoryBudget,
+  type Slot,
+} from './admission.ts'
 import { callerOf } from './authenticate.ts'
 import type { CallSignals } from './call-signals.ts'
 import { clientGroupOf } from './client-address.ts'
@@ -94,7 +101,8 @@ export type RouteCall<Params = unknown, Query = unknown, Headers = unknown, Body
   readonly json: Json
   /** The exact bytes of a JSON body. */
   readonly bytes: Buffer
-  readonly slot: Slot
+  /** Released when the answer was sent. */
+  readonly slot: ChargedSlot
   readonly abort: AbortController
   /** Aborted when the process stops, not when the caller leaves. */
   readonly stop: AbortController
@@ -194,19 +202,39 @@ export function defineRoute<Params, Query, Headers, Body>(
       context.state.isRoutine = isRoutine
       const { caller, client } = context.state
       const owner = caller?.accountId ?? clientGroupOf(client)
-      const slot = server.memory.charge(admission, owner)
+      const slot = server.memory.charge(admission, owner, caller !== null)
       const { abort, stop, done } = isAbortable ? server.signals.open(context.res) : neverAborted()
       try {
         if (raw?.isFor(context)) {
           slot.enter()
           await raw.handler({ context, slot, rate: server.rate, abort })
         } else await answer(context, server, { slot, abort, stop })
+        slot.answer(bytesOf(context.body))
       } finally {
         done()
-        slot.release()
+        // An answer keeps its place and its memory until it was sent: its reader may be slow.
+        if (context.res.closed) {
+          slot.release()
+          dropStream(context)
+        } else context.res.once('close', slot.release)
       }
     },
   }
+}
+
+/**
+ * Closes the file or the connection of an answer whose caller has left. Koa would not notice that
+ * the connection has closed if the answer waits behind another answer.
+ */
+function dropStream(context: RouteContext): void {
+  if (!(context.body instanceof Readable)) return
+  context.respond = false
+  context.body.destroy()
+}
+
+/** A stream holds few bytes: it is read as fast as its reader takes them. */
+function bytesOf(body: unknown): number {
+  return typeof body === 'string' || Buffer.isBuffer(body) ? Buffer.byteLength(body) : 0
 }
 
 const NO_BYTES = Buffer.alloc(0)

@@ -13,6 +13,7 @@ import { descriptorsMax } from '../runtime/descriptors.ts'
 import { StartFailure, systemCodeOf } from '../runtime/starting.ts'
 import { JSON_TYPE } from './context.ts'
 import { ApiError, type ErrorCode } from './errors.ts'
+import { createStallCheck, STALL_CHECKS, STALL_TIMEOUT_MS } from './stalled-readers.ts'
 
 /** A client must send a request's head in this time. Slow heads are the cheapest attack. */
 const HEADERS_TIMEOUT_MS = 15_000
@@ -41,6 +42,15 @@ const CONNECTIONS_MAX = 30_000
 const DESCRIPTORS_SHARE = 0.75
 
 /**
+ * Unanswered requests of one connection. A further one closes the connection: Node.js would accept
+ * hundreds of pipelined requests in one packet. SDKs and proxies send one at a time.
+ */
+export const PIPELINED_MAX = 16
+
+/** Above this number, Node.js warns of a leak. */
+const LISTENERS_MAX = 20
+
+/**
  * Creates an HTTP/1.1 server with every timeout and limit set. Malformed requests are answered in
  * the error envelope. A request that waits for `100 Continue` goes to `listener` like any other
  * request: the code that reads the body sends the 100. A request to change the protocol becomes an
@@ -52,10 +62,13 @@ export function createHttpServer(
   {
     isUpgrade = () => false,
     connectionsMax = connectionsMaxOf(descriptorsMax()),
+    stallTimeoutMs = STALL_TIMEOUT_MS,
     headers = {},
   }: {
     readonly isUpgrade?: (request: IncomingMessage) => boolean
     readonly connectionsMax?: number
+    /** See STALL_TIMEOUT_MS. */
+    readonly stallTimeoutMs?: number
     /** Headers of every answer, including answers to malformed requests. */
     readonly headers?: Readonly<Record<string, string>>
   } = {},
@@ -71,12 +84,19 @@ export function createHttpServer(
     // The answer of Node.js to a request without Host would have no error envelope.
     requireHostHeader: false,
   }
-  const running = new WeakMap<object, Set<ServerResponse>>()
+  const running = new Map<Socket, Set<ServerResponse>>()
   const silent = new Set<Socket>()
   const answer = (request: IncomingMessage, response: ServerResponse) => {
-    silent.delete(request.socket)
-    const responses = running.get(request.socket) ?? new Set()
-    running.set(request.socket, responses.add(response))
+    const { socket } = request
+    silent.delete(socket)
+    const responses = running.get(socket) ?? new Set()
+    if (socket.destroyed || responses.size >= PIPELINED_MAX) {
+      socket.destroy()
+      return
+    }
+    running.set(socket, responses.add(response))
+    // Each part of a call that follows the answer's end has a listener. A stream adds several.
+    response.setMaxListeners(LISTENERS_MAX)
     response.once('close', () => responses.delete(response))
     for (const [name, value] of Object.entries(headers)) response.setHeader(name, value)
     if (lacksHost(request)) refuseWithoutHost(response)
@@ -86,12 +106,21 @@ export function createHttpServer(
   server.maxConnections = connectionsMax
   server.on('connection', (socket) => {
     silent.add(socket)
-    socket.once('close', () => silent.delete(socket))
+    socket.once('close', () => {
+      silent.delete(socket)
+      running.delete(socket)
+    })
+  })
+  const cutStalled = createStallCheck()
+  server.once('listening', () => {
+    const checks = setInterval(() => cutStalled(running.keys()), stallTimeoutMs / STALL_CHECKS)
+    checks.unref()
+    server.once('close', () => clearInterval(checks))
   })
   server.on('upgrade', ({ socket }) => silent.delete(socket))
   // Without this listener, the process would end if one connection gets no file descriptor.
   server.on('error', () => undefined)
-  // No timeout: a stream may be silent while a model thinks.
+  // No timeout: a stream may be silent while a model thinks. cutStalled cuts stalled readers.
   server.timeout = 0
   server.on('checkContinue', answer)
   server.on('checkExpectation', answer)

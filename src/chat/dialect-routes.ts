@@ -201,9 +201,10 @@ async function answerNow(
 
 /** Sends the stored answer again. A stored stream has all events. */
 async function answerAgain(
-  { body, stream }: DialectRouteCall,
+  { body, slot, stream }: DialectRouteCall,
   text: string,
 ): Promise<string | undefined> {
+  slot.answer(text.length)
   if (body.stream !== true) return text
   return stream(async (writer: EventWriter) => writer.end(text))
 }

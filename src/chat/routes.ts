@@ -135,9 +135,10 @@ async function writeChunks(
 
 /** Sends the stored answer again, as a stream if the caller asks for one. */
 async function answerAgain(
-  { body: request, stream }: ChatRouteCall,
+  { body: request, slot, stream }: ChatRouteCall,
   text: string,
 ): Promise<string | undefined> {
+  slot.answer(text.length)
   return request.isStream ? stream((writer) => replayEvents(writer, text, request)) : text
 }
 

@@ -12,7 +12,8 @@ const ANSWER_TIMEOUT_MS = 10_000
 const REQUEST_TIMEOUT_MS = 30_000
 /** Maximum time between two pieces of an object. A longer pause makes the read fail. */
 const PAUSE_TIMEOUT_MS = 30_000
-const CONNECTIONS_MAX = 64
+/** IMAGE_READS_MAX (routes.ts) readers hold one each, so the rest is free for new images. */
+const CONNECTIONS_MAX = 256
 
 /** A request is tried again when the store is busy (429, 5xx) or the network fails. */
 const TRIES_MAX = 3
@@ -23,7 +24,11 @@ const ERROR_BYTES_MAX = 64 * 1024
 const LISTING_BYTES_MAX = 4 * 1024 * 1024
 
 /** A test can change these. */
-type BucketTimes = { readonly answerMs: number; readonly requestMs: number }
+type BucketTimes = {
+  readonly answerMs: number
+  readonly requestMs: number
+  readonly connectionsMax?: number
+}
 
 /**
  * Returns the objects under a prefix in an S3-compatible store. Only the methods send requests,
@@ -38,7 +43,7 @@ export function openBucket(
   const [, bucket = '', ...folders] = pathname.replace(/\/+$/, '').split('/')
   const prefix = folders.map((folder) => `${folder}/`).join('')
   const pool = new Pool(origin, {
-    connections: CONNECTIONS_MAX,
+    connections: times.connectionsMax ?? CONNECTIONS_MAX,
     connect: { timeout: CONNECT_TIMEOUT_MS },
     headersTimeout: times.answerMs,
     bodyTimeout: PAUSE_TIMEOUT_MS,
@@ -58,13 +63,21 @@ export function openBucket(
       headers: { ...headers, 'x-amz-content-sha256': hash('sha256', body ?? '', 'hex') },
     }).sign()
     const target = signed.url.pathname + signed.url.search
-    return pool.request({
+    const answer = pool.request({
       method,
       path: target,
       headers: Object.fromEntries(signed.headers),
       body,
       signal,
     })
+    // undici ignores the signal of a request that waits for a free connection.
+    const late = Promise.withResolvers<never>()
+    const onLate = () => late.reject(signal.reason)
+    signal.addEventListener('abort', onLate, { once: true })
+    if (signal.aborted) onLate()
+    return Promise.race([answer, late.promise]).finally(() =>
+      signal.removeEventListener('abort', onLate),
+    )
   }
 
   /**

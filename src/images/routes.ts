@@ -14,6 +14,12 @@ import type { Images } from './images.ts'
 const IMAGE_CALLS_MAX = 64
 const IMAGE_CALLS_BYTES_MAX = 512 * 1024 * 1024
 
+/**
+ * Images that are sent at once. Each holds a connection to the store, or a file descriptor, until
+ * its reader has it.
+ */
+export const IMAGE_READS_MAX = 192
+
 /** 1 MiB for the other parts of the form. */
 export const EDIT_BYTES_MAX = IMAGE_BYTES_MAX + 1024 * 1024
 
@@ -125,7 +131,8 @@ export function imageRoutes({
         schema: imageFile,
         types: ['image/png', 'image/jpeg', 'image/webp'],
       },
-      errors: ['not_found'],
+      errors: ['not_found', 'overloaded'],
+      admission: createAdmission({ callsMax: IMAGE_READS_MAX, bytesMax: 0 }),
       async handler({ context, params }) {
         const image = await images.find(params.id)
         const isRead = context.method === 'GET'

@@ -297,10 +297,11 @@ const EVENT_END = '\n\n'
 
 /** Answers with the record of an earlier call, as a stream if this call asked for one. */
 async function answerAgain(
-  { body: asked, stream }: CompletionCall,
+  { body: asked, slot, stream }: CompletionCall,
   dialect: VerifiedDialect,
   record: StoredRecord,
 ): Promise<string | undefined> {
+  slot.answer(record.response?.length ?? 0)
   if (!asked.isStream) return createReplyText(record)
   return stream((writer) => dialect.replay(writer, record, asked))
 }

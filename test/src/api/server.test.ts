@@ -1,7 +1,7 @@
 import type { RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createHttpServer, REQUEST_HEAD_BYTES_MAX } from '../../../src/api/server.ts'
+import { createHttpServer, PIPELINED_MAX, REQUEST_HEAD_BYTES_MAX } from '../../../src/api/server.ts'
 import { connectRaw } from '../../support/raw-http.ts'
 
 const ends: (() => void)[] = []
@@ -114,5 +114,20 @@ describe('createHttpServer', () => {
     )
     const text = await connection.until(/no/)
     expect(text).toMatch(/^HTTP\/1.1 413/)
+  })
+
+  it('the HTTP server closes a connection that pipelines more requests than it may', async () => {
+    const begun: string[] = []
+    const answerLater = await start((request, response) => {
+      begun.push(request.url ?? '')
+      setTimeout(() => response.end(request.url), 50)
+    })
+    const ask = (count: number) =>
+      Array.from({ length: count }, (_, index) => `GET /${index} HTTP/1.1\r\nhost: x\r\n\r\n`)
+    answerLater.write(ask(PIPELINED_MAX).join(''))
+    await answerLater.until(new RegExp(`/${PIPELINED_MAX - 1}$`))
+    answerLater.write(ask(700).join(''))
+    expect(await answerLater.closed).not.toMatch(new RegExp(`/${PIPELINED_MAX}`))
+    expect(begun).toHaveLength(2 * PIPELINED_MAX)
   })
 })

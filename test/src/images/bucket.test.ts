@@ -37,13 +37,23 @@ type Changes = {
   readonly origin?: string
   readonly bytesMax?: number
   readonly timeMs?: number
+  readonly connectionsMax?: number
 }
 
 /** A store as a gateway has it: all on one bucket. */
-function openStore({ secret, origin, bytesMax = 1_000_000, timeMs = 5_000 }: Changes = {}) {
+function openStore({
+  secret,
+  origin,
+  bytesMax = 1_000_000,
+  timeMs = 5_000,
+  connectionsMax = 8,
+}: Changes = {}) {
   const url = `${origin ?? server.origin}/images/affidavit`
   const key = { ...S3_KEY, ...(secret === undefined ? {} : { secretAccessKey: secret }) }
-  const objects = openBucket({ url, ...key }, { answerMs: timeMs, requestMs: timeMs })
+  const objects = openBucket(
+    { url, ...key },
+    { answerMs: timeMs, requestMs: timeMs, connectionsMax },
+  )
   closers.push(() => objects.close())
   return createImageStore({ objects, bytesMax, ttlMs: TTL_MS, now: () => clock.nowMs })
 }
@@ -206,6 +216,16 @@ describe('a bucket that fails', () => {
     await expect(away.put({ bytes: some(10), ...PNG })).rejects.toMatchObject(
       failed('ECONNREFUSED'),
     )
+  })
+
+  it('a request to the bucket that waits for a free connection ends in time', async () => {
+    const { id } = await putSome(900_000)
+    const store = openStore({ timeMs: 500, connectionsMax: 1 })
+    const unread = await (await store.find(id))?.open()
+    expect(unread).not.toBeNull()
+    await expect(store.put({ bytes: some(10), ...PNG })).rejects.toMatchObject(failed('timeout'))
+    unread?.on('error', () => undefined).destroy()
+    await store.put({ bytes: some(10), ...PNG })
   })
 
   it('nothing counts as kept that the bucket did not take', async () => {

@@ -7,17 +7,19 @@ import { join } from 'node:path'
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib'
 import OpenAI, { toFile } from 'openai'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { PIPELINED_MAX } from '../../../src/api/server.ts'
 import { createEndpointSource } from '../../../src/images/endpoint-source.ts'
 import { readImageFacts } from '../../../src/images/image-facts.ts'
 import { openImageFolder } from '../../../src/images/image-folder.ts'
-import { createImageStore } from '../../../src/images/image-store.ts'
+import { createImageStore, type ImageStore } from '../../../src/images/image-store.ts'
 import { createImages } from '../../../src/images/images.ts'
-import { EDIT_BYTES_MAX } from '../../../src/images/routes.ts'
+import { EDIT_BYTES_MAX, IMAGE_READS_MAX } from '../../../src/images/routes.ts'
 import { createDemoServer } from '../../../src/local/demo/server.ts'
 import { createEndpoint } from '../../../src/upstream/endpoint.ts'
 import { outcomeOf } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { jpegOf, pngOf } from '../../support/image-files.ts'
+import { connectRaw } from '../../support/raw-http.ts'
 import {
   type EndpointScript,
   refuseWith,
@@ -40,6 +42,7 @@ const OPERATOR_KEY = 'sk-operator-planted'
 const demo = createDemoServer({ delayMs: 0, now: Date.now })
 let demoUrl = ''
 let upstream: ScriptedEndpoint
+let store: ImageStore
 let gateway: TestGateway
 let client: OpenAI
 let folder = ''
@@ -69,7 +72,7 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'affidavit-test-'))
   const now = () => Date.now() + laterMs
   const objects = openImageFolder(folder)
-  const store = createImageStore({ objects, ttlMs: TTL_MS, bytesMax: 50_000_000, now })
+  store = createImageStore({ objects, ttlMs: TTL_MS, bytesMax: 50_000_000, now })
   const images = createImages({
     sources: [createEndpointSource({ endpoint, models: MODELS })],
     store,
@@ -436,6 +439,26 @@ describe('POST /v1/images/edits', () => {
       [['body', 'multipart_invalid']],
     ])
     expect(await outcomeOf(await edit({}, { headers: {} }))).toEqual([401, 'authorization_missing'])
+  })
+})
+
+describe('GET /v1/images/files/:id', () => {
+  it('readers that take nothing hold a bounded number of images open', async () => {
+    const id = await store.put({ bytes: randomBytes(8_000_000), type: 'png' })
+    const path = `/v1/images/files/${id}`
+    const get = `GET ${path} HTTP/1.1\r\nhost: x\r\n\r\n`
+    const readers = await Promise.all(
+      Array.from({ length: IMAGE_READS_MAX / PIPELINED_MAX }, async () => {
+        const { socket, write } = await connectRaw(gateway.port)
+        socket.pause()
+        write(get.repeat(PIPELINED_MAX))
+        return socket
+      }),
+    )
+    const statusOf = () => fetch(gateway.url + path, { method: 'HEAD' }).then((got) => got.status)
+    await expect.poll(statusOf).toBe(503)
+    for (const reader of readers) reader.destroy()
+    await expect.poll(statusOf).toBe(200)
   })
 })
 
