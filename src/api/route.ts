@@ -209,7 +209,7 @@ export function defineRoute<Params, Query, Headers, Body>(
           slot.enter()
           await raw.handler({ context, slot, rate: server.rate, abort })
         } else await answer(context, server, { slot, abort, stop })
-        slot.answer(bytesOf(context.body))
+        countAnswer(context, slot)
       } finally {
         done()
         // An answer keeps its place and its memory until it was sent: its reader may be slow.
@@ -230,6 +230,16 @@ function dropStream(context: RouteContext): void {
   if (!(context.body instanceof Readable)) return
   context.respond = false
   context.body.destroy()
+}
+
+/** Counts the memory of an answer. Throws ApiError `overloaded`. */
+function countAnswer({ method, body }: RouteContext, slot: ChargedSlot): void {
+  try {
+    slot.answer(bytesOf(body))
+  } catch (error) {
+    // The work of a POST is done, and may be paid, so its answer is sent.
+    if (method !== 'POST') throw error
+  }
 }
 
 /** A stream holds few bytes: it is read as fast as its reader takes them. */

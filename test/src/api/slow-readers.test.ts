@@ -147,7 +147,7 @@ function useApp(stallTimeoutMs: number): void {
 
 type Asked = { readonly account?: string; readonly method?: string; readonly count?: number }
 
-/** Sends requests in one packet, and reads nothing of the answers. */
+/** Sends requests in one packet, and reads no answer. */
 async function ask(path: string, { account = 'a', method = 'GET', count = 1 }: Asked = {}) {
   const socket = connect({ port, host: '127.0.0.1' })
   sockets.push(socket)
