@@ -207,8 +207,9 @@ function isCut({ outcome }: SignedBy): boolean {
 export function hasKnownCode({
   release,
   matchedRegisters,
-}: Pick<SignedBy, 'release' | 'matchedRegisters'>): boolean {
-  return release !== null || matchedRegisters.includes(0)
+  isDebugMode,
+}: Pick<SignedBy, 'release' | 'matchedRegisters' | 'isDebugMode'>): boolean {
+  return !isDebugMode && (release !== null || matchedRegisters.includes(0))
 }
 
 /** Empty if no enclave ran in debug mode. */

@@ -23,6 +23,8 @@ export type ChargedSlot = Slot & {
    * Throws ApiError `overloaded` if all answers together, or this owner's answers, hold too much.
    */
   answer(bytes: number): void
+  /** Gives the place back. The memory counts until `release`. */
+  leave(): void
 }
 
 export type Admission = {
@@ -246,6 +248,7 @@ export function createMemoryBudget(bytesMax: number): MemoryBudget {
         heldAnswer += more
       },
       enter: slot.enter,
+      leave: () => slot.release(),
       release() {
         slot.release()
         if (isReleased) return

@@ -44,10 +44,9 @@ export function recognize(keys: Authenticator): ApiMiddleware {
  * different keys.
  */
 function credentialOf({ req: { headers }, state: { face } }: ApiContext): string | undefined {
-  const given = headers.authorization || undefined
   const key = face.readsApiKeyHeader ? headers['x-api-key'] : undefined
-  if (typeof key !== 'string' || key === '') return given
-  const authorization = given ?? `Bearer ${key}`
+  if (typeof key !== 'string' || key === '') return headers.authorization
+  const authorization = headers.authorization || `Bearer ${key}`
   if (KEY_HEADER.exec(authorization)?.[1] !== key)
     throw new ApiError(
       'invalid_credentials',

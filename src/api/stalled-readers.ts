@@ -1,6 +1,9 @@
 import type { Socket } from 'node:net'
 
-/** A connection is cut if its reader takes no byte of an answer for this time. */
+/**
+ * A connection is cut if its reader takes no byte of an answer for this time. After a large step,
+ * or at the start of a large answer, a reader gets up to five times as long.
+ */
 export const STALL_TIMEOUT_MS = 30_000
 
 /** A reader counts as stalled after this number of checks in a row without progress. */
@@ -28,7 +31,7 @@ export function createStallCheck(): (sockets: Iterable<Socket>) => void {
       else if (reader?.takenBytes === takenBytes) {
         if (--reader.checksLeft <= 0) socket.destroy()
       } else {
-        const step = reader === undefined ? 0 : takenBytes - reader.takenBytes
+        const step = takenBytes - (reader?.takenBytes ?? 0)
         const more = Math.min(Math.ceil(step / STEP_BYTES), STEP_CHECKS_MAX)
         readers.set(socket, { takenBytes, checksLeft: STALL_CHECKS + more })
       }

@@ -45,7 +45,7 @@ export async function openNodes({ database, nodes: own, onStarted, ...parts }: N
   const serving = own ?? (await acceptNodes(parts, { nodes, inferences }))
   onStarted(() => serving.stop())
   const onArchived = (nodeId: string) => void serving.disconnect(nodeId, 'Node is archived')
-  const registry = { nodes, inferences, onArchived, random: randomBytes, now: Date.now }
+  const registry = { nodes, inferences, onArchived, random: randomBytes, now: unixMs }
   return {
     serving,
     sockets: {

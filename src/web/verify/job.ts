@@ -127,6 +127,8 @@ export type DocumentFound =
       readonly valid: true
       readonly facts: AttestationFacts
       readonly anyCode: boolean
+      /** False if no release and no expected PCR0 matched: other registers do not name the code. */
+      readonly isCodeKnown: boolean
       /** True if a root other than AWS's is trusted. */
       readonly isDevelopment: boolean
     }

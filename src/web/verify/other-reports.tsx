@@ -10,6 +10,18 @@ import type { DocumentFound, ImageFound, JobOutcome } from './job.ts'
 import { ReleaseLabel } from './release-name.tsx'
 import { Verdict } from './verdict.tsx'
 
+function saysOfCode({
+  facts,
+  anyCode,
+  isCodeKnown,
+}: Extract<DocumentFound, { valid: true }>): string {
+  if (facts.isDebugMode) return ', but its enclave is in debug mode: its code is unknown.'
+  if (anyCode) return '. You accepted any code: see the measurements below.'
+  return isCodeKnown
+    ? ', and its code is as you expect.'
+    : ', and has the measurements that you expect. They do not show which code runs.'
+}
+
 /** For an attestation document without other evidence. */
 export function DocumentReport({
   found,
@@ -35,19 +47,13 @@ export function DocumentReport({
         <RuleList rules={found.rules} />
       </>
     )
-  const { facts, anyCode, isDevelopment } = found
+  const { facts, isDevelopment } = found
   return (
     <>
       <Verdict
         standing="verified"
         isDevelopment={isDevelopment}
-        sentence={
-          facts.isDebugMode
-            ? 'The document is genuine, but its enclave is in debug mode: its code is unknown.'
-            : anyCode
-              ? 'The document is genuine. You accepted any code: see the measurements below.'
-              : 'The document is genuine, and its code is as you expect.'
-        }
+        sentence={`The document is genuine${saysOfCode(found)}`}
       />
       {children}
       <dl class="pairs">

@@ -2,10 +2,12 @@ import { PORTABLE_DIGESTS } from '../../../attestation/eif/digests.ts'
 import { EifError } from '../../../attestation/eif/eif-error.ts'
 import { measureEif } from '../../../attestation/eif/measure-eif.ts'
 import { FormatError } from '../../../attestation/errors.ts'
+import { registersOf } from '../../../attestation/evidence/document-checks.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
 import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
 import { RELEASE_FORMAT } from '../../../attestation/release/release.ts'
 import { RELEASES_FORMAT } from '../../../attestation/release/release-list.ts'
+import { hasKnownCode } from '../../../attestation/report/conclude.ts'
 import { parseReleaseFile } from '../../../attestation/report/expectation-files.ts'
 import { decodeDocumentFile, judgeDocument } from '../../../attestation/report/judge-document.ts'
 import { judgeEvidence } from '../../../attestation/report/judge-evidence.ts'
@@ -162,6 +164,7 @@ async function judgeOneDocument(job: Job, read: JobExpectations): Promise<Docume
       'The nonce is not hex.',
       'Give pairs of hex digits, or leave the field empty.',
     )
+  const { measurements, roots } = read.expected.attestation
   const maxAge = readCount(expectations.maxAge, 'The greatest age in seconds', 999_999_999)
   const verifier = await openVerifier(expectations, { isOfOne: true, nowMs: at.getTime() })
   const judged = await judgeDocument(document, {
@@ -174,13 +177,17 @@ async function judgeOneDocument(job: Job, read: JobExpectations): Promise<Docume
       ...(maxAge === null ? {} : { maxAgeMs: maxAge * 1000 }),
     },
   })
-  if (judged.valid)
+  if (judged.valid) {
+    const { facts } = judged
+    const matchedRegisters = registersOf(measurements, facts.matchedSet)
     return {
       valid: true,
-      facts: judged.facts,
-      isDevelopment: isOtherRoot(read.expected.attestation.roots),
-      anyCode: read.expected.attestation.measurements === 'any',
+      facts,
+      isDevelopment: isOtherRoot(roots),
+      anyCode: measurements === 'any',
+      isCodeKnown: hasKnownCode({ ...facts, matchedRegisters }),
     }
+  }
   const { error, rules } = judged
   return { valid: false, code: error.code, message: error.message, rules }
 }

@@ -100,9 +100,10 @@ describe('the chain', () => {
   it('the link of the code does not hold if only other registers than PCR0 are as expected', () => {
     const checks = [{ name: 'measurements', outcome: 'passed' as const, detail: '' }]
     const stateOf = (...matchedRegisters: readonly number[]) =>
-      linkStates(checks, missingOfCode({ release: null, matchedRegisters })).find(
-        ({ name }) => name === 'code',
-      )?.state
+      linkStates(
+        checks,
+        missingOfCode({ release: null, matchedRegisters, isDebugMode: false }),
+      ).find(({ name }) => name === 'code')?.state
     expect([stateOf(4), stateOf(0, 1, 2)]).toEqual(['open', 'holds'])
   })
 
