@@ -3,9 +3,10 @@ import type { Judgement } from '../evidence/verdict.ts'
 import { nameRelease } from '../release/release-name.ts'
 import type { SessionReport } from '../session/verify-session.ts'
 import { DEVELOPMENT_ROOTS } from './describe-provider.ts'
+import { hasKnownCode, openOfEnclave } from './enclave-code.ts'
 import type { BundleJudgement } from './judge-bundle.ts'
 import type { EvidenceFindings, EvidenceJudgement } from './judge-evidence.ts'
-import { openOfEnclave, type Signed, type SubjectReport } from './judge-record.ts'
+import type { Signed, SubjectReport } from './judge-record.ts'
 import { isoOf, printable, quoted } from './printable.ts'
 import { sayVerdict } from './say-verdict.ts'
 import { isUndetermined, OTHER_ROOT } from './unknown-root.ts'
@@ -201,15 +202,6 @@ type SignedBy = Pick<Signed, 'outcome' | 'release' | 'matchedRegisters' | 'isDeb
 
 function isCut({ outcome }: SignedBy): boolean {
   return outcome !== 'complete'
-}
-
-/** Only a release or PCR0 says which image runs. */
-export function hasKnownCode({
-  release,
-  matchedRegisters,
-  isDebugMode,
-}: Pick<SignedBy, 'release' | 'matchedRegisters' | 'isDebugMode'>): boolean {
-  return !isDebugMode && (release !== null || matchedRegisters.includes(0))
 }
 
 /** Empty if no enclave ran in debug mode. */

@@ -95,11 +95,6 @@ type Holder = {
   readonly isDebugMode: boolean
 } | null
 
-/** Returns the checks of the enclave's code and settings that no check of a record stands for. */
-export function openOfEnclave(holder: Pick<NonNullable<Holder>, 'code'> | null): readonly string[] {
-  return [...(holder?.code === 'any' ? ['measurements'] : []), 'boot configuration']
-}
-
 export type Signed = {
   readonly notary: string
   /** Unix seconds by the enclave's clock. Null if the time is not proved. */

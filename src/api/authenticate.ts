@@ -39,14 +39,14 @@ export function recognize(keys: Authenticator): ApiMiddleware {
 }
 
 /**
- * Returns a credential in the form of `Authorization`. An empty header counts as absent, because
- * SDKs whose key is set to an empty text send one. Throws ApiError `invalid_credentials` for two
- * different keys.
+ * Returns a credential in the form of `Authorization`. An empty `x-api-key` counts as absent,
+ * because SDKs whose key is set to an empty text send one. Throws ApiError `invalid_credentials`
+ * for two different keys.
  */
 function credentialOf({ req: { headers }, state: { face } }: ApiContext): string | undefined {
   const key = face.readsApiKeyHeader ? headers['x-api-key'] : undefined
   if (typeof key !== 'string' || key === '') return headers.authorization
-  const authorization = headers.authorization || `Bearer ${key}`
+  const { authorization = `Bearer ${key}` } = headers
   if (KEY_HEADER.exec(authorization)?.[1] !== key)
     throw new ApiError(
       'invalid_credentials',

@@ -212,8 +212,9 @@ export function defineRoute<Params, Query, Headers, Body>(
         countAnswer(context, slot)
       } finally {
         done()
-        // An answer keeps its memory until it was sent: its reader may be slow. A text that was only
-        // read keeps no place, so that slow readers do not take the few places of public routes.
+        // An answer keeps its memory until it was sent: its reader may be slow. A text that was
+        // only read keeps no place, so that slow readers do not take the few places of public
+        // routes.
         if (context.res.closed) {
           slot.release()
           dropStream(context)

@@ -3,16 +3,12 @@ import { encodeHex } from '../../../attestation/bytes.ts'
 import type { BundleFacts, BundleReport } from '../../../attestation/evidence/bundle-checks.ts'
 import type { Check } from '../../../attestation/finding.ts'
 import { nameRelease, releaseName } from '../../../attestation/release/release-name.ts'
-import {
-  type Conclusion,
-  conclude,
-  hasKnownCode,
-  saySentence,
-} from '../../../attestation/report/conclude.ts'
+import { type Conclusion, conclude, saySentence } from '../../../attestation/report/conclude.ts'
 import {
   describeProvider,
   PROVIDER_NOT_SHOWN,
 } from '../../../attestation/report/describe-provider.ts'
+import { hasKnownCode } from '../../../attestation/report/enclave-code.ts'
 import type { BundleJudgement } from '../../../attestation/report/judge-bundle.ts'
 import type {
   EvidenceFindings,

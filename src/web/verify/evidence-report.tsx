@@ -2,13 +2,10 @@ import type { ComponentChildren } from 'preact'
 import { encodeHex } from '../../../attestation/bytes.ts'
 import type { BundleFacts } from '../../../attestation/evidence/bundle-checks.ts'
 import { conclude } from '../../../attestation/report/conclude.ts'
+import { openOfEnclave } from '../../../attestation/report/enclave-code.ts'
 import type { BundleJudgement } from '../../../attestation/report/judge-bundle.ts'
 import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'
-import {
-  type Doubt,
-  openOfEnclave,
-  type SubjectReport,
-} from '../../../attestation/report/judge-record.ts'
+import type { Doubt, SubjectReport } from '../../../attestation/report/judge-record.ts'
 import { beginSentence, sayAbsence } from '../../../attestation/report/say-absence.ts'
 import { adviseOnSource, saySource } from '../../../attestation/report/say-source.ts'
 import {

@@ -1,5 +1,5 @@
 import type { Check } from '../../../attestation/finding.ts'
-import { hasKnownCode } from '../../../attestation/report/conclude.ts'
+import { hasKnownCode } from '../../../attestation/report/enclave-code.ts'
 import { isUndetermined } from '../../../attestation/report/unknown-root.ts'
 import { LINKS, type LinkName, OPTIONAL_CHECKS, wordsOf } from './check-words.ts'
 

@@ -231,7 +231,7 @@ describe('the key of a call', () => {
     ['x-api-key alone', { 'x-api-key': KEY }, 503],
     ['Authorization alone', { authorization: `Bearer ${KEY}` }, 503],
     ['a key and an empty x-api-key', { authorization: `Bearer ${KEY}`, 'x-api-key': '' }, 503],
-    ['x-api-key and an empty Authorization', { authorization: '', 'x-api-key': KEY }, 503],
+    ['x-api-key and an empty Authorization', { authorization: '', 'x-api-key': KEY }, 401],
     ['the same key twice', { authorization: `Bearer ${KEY}`, 'x-api-key': KEY }, 503],
     ['two different keys', { authorization: 'Bearer sk-other', 'x-api-key': KEY }, 401],
     ['a wrong x-api-key', { 'x-api-key': 'sk-other' }, 401],
