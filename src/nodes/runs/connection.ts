@@ -88,9 +88,6 @@ export type Start<Options> = Omit<
   'id' | 'limits' | 'now' | 'emit' | 'isCancellable' | 'reservation' | 'question'
 >
 
-/** 0.5 Mbit/s. A node whose line is slower is lost when many bytes wait for it. */
-const LEAST_BYTES_PER_MS = 64
-
 export class NodeConnection implements OfferingNode<NodeConnection> {
   readonly accepted: AcceptedNode
   readonly connectionId: string
@@ -300,7 +297,7 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     if (this.isGone) return
     const { bufferedAmount } = this.socket
     // Node.js hands all waiting frames to the system together, so no part of them is seen to go.
-    const stallMs = limits.sendStallMs + bufferedAmount / LEAST_BYTES_PER_MS
+    const stallMs = limits.sendStallMs + bufferedAmount / limits.sendBytesPerMsMin
     if (bufferedAmount === 0) this.takenAtMs = now()
     else if (now() - this.takenAtMs < stallMs) this.liveness.received()
     else this.terminate('frames are not read')

@@ -53,6 +53,8 @@ export type NodeLimits = {
    * line takes for them.
    */
   readonly sendStallMs: number
+  /** A node whose line is slower is lost when many bytes wait for it. */
+  readonly sendBytesPerMsMin: number
   /** Cost that a node may cause at once. An unexpected frame costs 1, plus 1 per KiB. */
   readonly strayBurst: number
   /** Additional cost that is allowed per second. A higher cost closes the connection with 1008. */
@@ -194,6 +196,8 @@ export const NODE_LIMITS: NodeLimits = {
   largeRequestBytesMax: LARGE_FRAME_BYTES_MAX,
   sendBytesMax: 8 * 1024 * 1024,
   sendStallMs: 120_000,
+  // 0.5 Mbit/s.
+  sendBytesPerMsMin: 64,
   strayBurst: 2_000,
   strayPerSecond: 200,
 

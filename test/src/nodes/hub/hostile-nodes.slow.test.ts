@@ -295,6 +295,7 @@ describe('a node that does not read or does not speak', () => {
     stage = await openNodesStage({
       sendBytesMax: 3_000_000,
       sendStallMs: 1_000,
+      sendBytesPerMsMin: 10_000,
       firstTokenMs: 5_000,
       waitMs: 50,
     })

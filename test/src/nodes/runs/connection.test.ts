@@ -107,6 +107,7 @@ describe('a node with a slow line', () => {
     stage = await openNodesStage({
       sendBytesMax: 2_500_000,
       sendStallMs: 1_000,
+      sendBytesPerMsMin: 10_000,
       firstTokenMs: FAR_OFF_MS,
       runMs: FAR_OFF_MS,
       waitMs: FAR_OFF_MS,
