@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { open, rename, rm } from 'node:fs/promises'
+import { link, open, rename, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { Readable } from 'node:stream'
 import { printable } from '../../attestation/report/printable.ts'
@@ -140,24 +140,31 @@ export async function writeOutput(text: string, path: string | undefined): Promi
  * read the file, because evidence contains prompts. Throws CliError.
  */
 export async function writeFileWhole(path: string, text: string, mode = 0o600): Promise<void> {
+  await writeWhole(path, text, mode, rename)
+}
+
+/** The same for a file that must not exist: throws CliError if it does. */
+export async function createFile(path: string, text: string, mode: number): Promise<void> {
+  await writeWhole(path, text, mode, link)
+}
+
+/** `place` gives the written draft its name. */
+async function writeWhole(
+  path: string,
+  text: string,
+  mode: number,
+  place: (draft: string, path: string) => Promise<void>,
+): Promise<void> {
   const draft = `${path}.${randomBytes(6).toString('hex')}`
   try {
     await writeNewFile(draft, text, mode)
-    await rename(draft, path)
+    await place(draft, path)
     await syncFolder(dirname(path))
   } catch (fault) {
-    await rm(draft, { force: true })
-    throw new CliError(
-      `cannot write ${printable(path)}: ${fault instanceof Error ? fault.message : 'unknown fault'}`,
-    )
-  }
-}
-
-/** Throws CliError if the file exists. */
-export async function createFile(path: string, text: string, mode: number): Promise<void> {
-  await writeNewFile(path, text, mode).catch((fault: unknown) => {
     throw new CliError(`cannot write ${printable(path)}: ${reasonOf(fault)}`)
-  })
+  } finally {
+    await rm(draft, { force: true })
+  }
 }
 
 async function writeNewFile(path: string, text: string, mode: number): Promise<void> {

@@ -1,4 +1,3 @@
-import { existsSync } from 'node:fs'
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
@@ -46,8 +45,9 @@ it('the runbook for the relayer is followed with anchors that wait, on a chain t
       await walk.section('Before you begin')
       const made = walk.section('Make the new account')
       const file = join(machine.etc, 'relayer.key.new')
-      await until('there is a key', () => existsSync(file))
-      const fresh = relayerAddress((await readFile(file, 'utf8')).trim())
+      const readKey = async () => (await readFile(file, 'utf8').catch(() => '')).trim()
+      await until('there is a whole key', async () => /^0x[0-9a-f]{64}$/.test(await readKey()))
+      const fresh = relayerAddress(await readKey())
       // The wallet.
       await machine.callChain('anvil_setBalance', [fresh, `0x${(10n ** 18n).toString(16)}`])
       await made

@@ -26,9 +26,9 @@ export const PATCHES: Readonly<Record<string, readonly Patch[]>> = {
       to: "attempt(() => { try { return parseEvidenceBundle(json) } catch (fault) { if (isSkipped$('check format')) return json; throw fault } })",
     },
     {
-      // The facts name the release, so the code is compared once more here.
-      from: 'release: findExpectedCode(document, policy)?.release ?? null',
-      to: "release: isSkipped$('check measurements') ? null : (findExpectedCode(document, policy)?.release ?? null)",
+      // The facts name the matched set, so the code is compared once more here.
+      from: 'const matched = findExpectedCode(document, policy)',
+      to: "const matched = isSkipped$('check measurements') ? null : findExpectedCode(document, policy)",
     },
   ],
   'attestation/evidence/document-checks.ts': [
@@ -56,7 +56,7 @@ export const PATCHES: Readonly<Record<string, readonly Patch[]>> = {
 }
 
 /** The value that a function gives when it does not throw, so that the next step can continue. */
-const FALLBACKS: readonly {
+export const FALLBACKS: readonly {
   readonly file: string
   readonly thrown: RegExp
   readonly value: string

@@ -1,13 +1,18 @@
 import { once } from 'node:events'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { Readable } from 'node:stream'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { CliError, EXIT_CODES } from '../../../src/cli/faults.ts'
-import { readSource, type SourceOptions } from '../../../src/cli/files.ts'
+import {
+  createFile,
+  readSource,
+  type SourceOptions,
+  writeFileWhole,
+} from '../../../src/cli/files.ts'
 
 let folder = ''
 let origin = ''
@@ -97,5 +102,31 @@ describe('readSource', () => {
     server.closeAllConnections()
     expect((await refusalOf(origin)).message).toContain('ECONNREFUSED')
     server.listen(0, '127.0.0.1')
+  })
+})
+
+describe('writing', () => {
+  it('createFile writes a file that was not there, and leaves one that was as it is', async () => {
+    const path = join(folder, 'new.key')
+    await createFile(path, 'one\n', 0o600)
+    expect((await stat(path)).mode & 0o777).toBe(0o600)
+    await expect(createFile(path, 'two\n', 0o600)).rejects.toThrow(`cannot write ${path}: EEXIST`)
+    expect(await readFile(path, 'utf8')).toBe('one\n')
+    expect(await readdir(folder)).toEqual(['new.key'])
+  })
+
+  it('writeFileWhole replaces a file', async () => {
+    const path = join(folder, 'record.json')
+    await writeFileWhole(path, 'one')
+    await writeFileWhole(path, 'two')
+    expect(await readFile(path, 'utf8')).toBe('two')
+    expect(await readdir(folder)).toEqual(['record.json'])
+  })
+
+  it('a draft that cannot be placed is removed', async () => {
+    await expect(writeFileWhole(folder, 'text')).rejects.toThrow(`cannot write ${folder}: `)
+    expect(await readdir(join(folder, '..'))).not.toContainEqual(
+      expect.stringMatching(new RegExp(`^${basename(folder)}\\.`)),
+    )
   })
 })
