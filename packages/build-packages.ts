@@ -4,7 +4,7 @@ import { z } from 'zod'
 import { type FileTree, mergeTrees, textFile } from '../enclave/image/file-tree.ts'
 import { countBytes } from '../enclave/image/open-parts.ts'
 import { runCommand } from '../enclave/image/run-command.ts'
-import { parseUnchecked } from '../enclave/image/tracked-files.ts'
+import { compareWithCommit } from '../enclave/image/tracked-files.ts'
 import { bundleSaved } from '../src/web/bundle.ts'
 import { renderVerifier } from '../src/web/page.ts'
 import { bundlePackage, type PackageBundle } from './bundle.ts'
@@ -144,40 +144,26 @@ export const BUILT_BY = [
 ]
 
 async function readFacts(root: string, sources: readonly string[]): Promise<BuildFacts> {
-  const git = async (...words: readonly string[]) =>
-    (await runCommand({ file: 'git', arguments: words, folder: root })).toString('utf8')
   const own = sources.filter((path) => !path.includes('node_modules/'))
-  const inputs = [...own, ...BUILT_BY]
-  const [head, status, flags, known, ...tools] = await Promise.all([
-    git('-c', 'log.showSignature=false', 'show', '--no-patch', '--format=%H %ct', 'HEAD'),
-    git('status', '--porcelain', '-z', '--untracked-files=all', '--no-renames', '--', ...inputs),
-    git('ls-files', '-v', '-z', '--', ...inputs),
-    git('ls-files', '-z', '--', ...own),
+  const [{ commit, committedAtMs, uncommitted }, ...tools] = await Promise.all([
+    compareWithCommit(root, own, BUILT_BY),
     ...TOOLS.map(async (name) => [name, await readVersion(root, name)] as const),
   ])
-  const [commit = '', seconds = ''] = head.trim().split(' ')
-  // Two letters and a space precede each path.
-  const changed = status.split('\0').flatMap((line) => (line === '' ? [] : [line.slice(3)]))
-  // The status shows no file that git ignores, even if a package contains it.
-  const tracked = new Set(known.split('\0'))
-  const isSame =
-    changed.includes(LOCK) &&
-    isSameLock(await git('show', `HEAD:./${LOCK}`), await readText(root, LOCK), {
-      os: process.platform,
-      cpu: process.arch,
-    })
+  const isSame = uncommitted.includes(LOCK) && (await hasCommittedLock(root))
   return {
     commit,
-    committedAtMs: Number(seconds) * 1000,
-    uncommitted: [
-      ...new Set([
-        ...changed.filter((path) => path !== LOCK || !isSame),
-        ...own.filter((path) => !tracked.has(path)),
-        ...parseUnchecked(flags),
-      ]),
-    ],
+    committedAtMs,
+    uncommitted: isSame ? uncommitted.filter((path) => path !== LOCK) : uncommitted,
     tools: { node: process.versions.node, ...Object.fromEntries(tools) },
   }
+}
+
+async function hasCommittedLock(root: string): Promise<boolean> {
+  const words = ['show', `HEAD:./${LOCK}`]
+  const committed = await runCommand({ file: 'git', arguments: words, folder: root })
+  const { platform, arch } = process
+  const machine = { os: platform, cpu: arch }
+  return isSameLock(committed.toString('utf8'), await readText(root, LOCK), machine)
 }
 
 /** npm packages whose version changes the result of the build. */

@@ -1,8 +1,8 @@
 import { stripProofMembers } from '../../attestation/completion-hash.ts'
-import {
-  type FinishReason,
-  readFinishReason,
-} from '../../attestation/dialects/chat/finish-reason.ts'
+import { readFinishReason } from '../../attestation/dialects/chat/finish-reason.ts'
+import { callId, withoutOddTexts } from '../../attestation/dialects/chat/normalize-chunk.ts'
+import { readLogprobs } from '../../attestation/dialects/chat/read-choice.ts'
+import { readWholeCalls } from '../../attestation/dialects/chat/tool-calls.ts'
 import { FormatError } from '../../attestation/errors.ts'
 import { parseLenientJson } from '../../attestation/json/parse-lenient.ts'
 import {
@@ -25,7 +25,8 @@ export type AnswerFallback = {
  * Parses the completion in a provider's answer to a call without stream (attacker-controlled
  * bytes). Removes proof members, because only the gateway may send them. Fills in missing members,
  * with null for unknown values: `id`, `object`, `created`, `model`, and in choices `index`,
- * `logprobs`, `finish_reason`, `role`, `content`, `refusal`, `audio`. Throws CallFault
+ * `logprobs`, `finish_reason`, `role`, `content`, `refusal`, `audio`. Calls, log probabilities and
+ * words of finish_reason get the form that streams have (dialects/chat/rules.md). Throws CallFault
  * `provider_error` when the answer is not a completion.
  */
 export function parseAnswer(body: Uint8Array, fallback: AnswerFallback): JsonObject {
@@ -36,13 +37,13 @@ export function parseAnswer(body: Uint8Array, fallback: AnswerFallback): JsonObj
     throw notCompletion('expected choices')
   const { id, created, model } = answer
   return {
-    ...stripProofMembers(answer),
+    ...withoutOddTexts(stripProofMembers(answer)),
     id: typeof id === 'string' && id !== '' ? id : fallback.id,
     object: 'chat.completion',
     created:
       typeof created === 'number' && Number.isSafeInteger(created) ? created : fallback.created,
     model: typeof model === 'string' && model !== '' ? model : fallback.model,
-    choices: answer.choices.map(fillChoice),
+    choices: answer.choices.map((choice, position) => fillChoice(choice, position, fallback)),
   }
 }
 
@@ -64,30 +65,35 @@ function readJson(body: Uint8Array): Json {
   }
 }
 
-function fillChoice(choice: Json, position: number): JsonObject {
+function fillChoice(choice: Json, position: number, fallback: AnswerFallback): JsonObject {
   if (!isJsonObject(choice) || !isJsonObject(choice.message))
     throw notCompletion('expected a message in each choice')
-  const { message } = choice
-  const finish = readFinish(choice)
+  const { message, stop_reason: stated = null } = choice
+  const { finish, calls } = readParts(choice, message, (place) => callId(fallback, position, place))
+  const word = stated ?? finish?.word ?? null
   return {
-    ...(finish === null || finish.word === null ? {} : { stop_reason: finish.word }),
     ...choice,
+    ...(word === null ? {} : { stop_reason: word }),
     index: choice.index ?? position,
     message: {
       ...message,
+      ...calls,
       role: 'assistant',
       content: message.content ?? null,
       refusal: message.refusal ?? null,
       audio: message.audio ?? null,
     },
-    logprobs: choice.logprobs ?? null,
+    logprobs: readLogprobs(choice.logprobs),
     finish_reason: finish?.reason ?? null,
   }
 }
 
-function readFinish({ finish_reason: reason }: JsonObject): FinishReason | null {
+function readParts(choice: JsonObject, message: JsonObject, makeId: (place: number) => string) {
   try {
-    return readFinishReason(reason)
+    return {
+      finish: readFinishReason(choice.finish_reason),
+      calls: readWholeCalls(message, makeId),
+    }
   } catch (error) {
     if (error instanceof FormatError) throw notCompletion(error.message)
     throw error

@@ -5,18 +5,22 @@ import type { FileTree, TreeEntry } from './file-tree.ts'
 import { listLoadedSources, SourceError } from './loaded-sources.ts'
 import { runCommand } from './run-command.ts'
 
-export type TrackedSources = {
-  /** The files that the enclave loads, as they are on the disk. */
-  readonly files: FileTree
+/** Files of a git checkout, compared with its commit. */
+export type CommitComparison = {
   /** The checked-out commit, hex. */
   readonly commit: string
   /** Time of the commit, Unix milliseconds. */
   readonly committedAtMs: number
   /**
-   * Files of these sources or of the builder that differ from the commit, that git does not know,
-   * or that git does not compare. If there are any, others cannot rebuild the image.
+   * Files that differ from the commit, that git does not know, or that git does not compare. If
+   * there are any, others cannot repeat the build.
    */
   readonly uncommitted: readonly string[]
+}
+
+export type TrackedSources = CommitComparison & {
+  /** The files that the enclave loads, as they are on the disk. */
+  readonly files: FileTree
 }
 
 /**
@@ -39,23 +43,36 @@ export async function readTrackedSources(root: string): Promise<TrackedSources> 
   const loaded = await listLoadedSources(root).catch((error: unknown) => {
     throw error instanceof SourceError ? new BuildError('no_work_tree', error.message) : error
   })
-  const inputs = [...loaded.map((path) => `:(literal)${path}`), ...BUILT_BY]
+  const { modes, ...compared } = await compareWithCommit(root, loaded, BUILT_BY)
+  const files = await Promise.all(
+    loaded.map(async (path) => [path, await readEntry(join(root, path), modes.get(path))] as const),
+  )
+  return { ...compared, files: new Map(files) }
+}
+
+/**
+ * Compares the files `sources` of `root`, a git checkout, and the files that the pathspecs `tools`
+ * match. `modes` has git's mode of each source that it knows. Throws BuildError `no_work_tree`.
+ */
+export async function compareWithCommit(
+  root: string,
+  sources: readonly string[],
+  tools: readonly string[],
+): Promise<CommitComparison & { readonly modes: ReadonlyMap<string, string> }> {
+  const inputs = [...sources.map((path) => `:(literal)${path}`), ...tools]
   const [listed, head, status, flags] = await Promise.all([
-    git(root, ['--literal-pathspecs', 'ls-files', '--stage', '-z', '--', ...loaded]),
+    git(root, ['--literal-pathspecs', 'ls-files', '--stage', '-z', '--', ...sources]),
     git(root, ['-c', 'log.showSignature=false', 'show', '--no-patch', '--format=%H %ct', 'HEAD']),
     git(root, [...STATUS, '--', ...inputs]),
     git(root, ['ls-files', '-v', '-z', '--', ...inputs]),
   ])
   const modes = new Map(splitZeros(listed).map(parseStaged))
-  const files = await Promise.all(
-    loaded.map(async (path) => [path, await readEntry(join(root, path), modes.get(path))] as const),
-  )
   const [commit = '', seconds = ''] = head.trim().split(' ')
   const changed = splitZeros(status).map((line) => line.slice(STATUS_LENGTH))
-  // The status shows no file that git ignores, even if the enclave loads it.
-  const unknown = loaded.filter((path) => !modes.has(path))
+  // The status shows no file that git ignores, even if the build reads it.
+  const unknown = sources.filter((path) => !modes.has(path))
   return {
-    files: new Map(files),
+    modes,
     commit,
     committedAtMs: Number(seconds) * 1000,
     uncommitted: [...new Set([...changed, ...unknown, ...parseUnchecked(flags)])],
@@ -72,7 +89,7 @@ const STATUS_LENGTH = 3
  * update-index` with `--assume-unchanged` or `--skip-worktree`. `flags` is the output of `git
  * ls-files -v -z`.
  */
-export function parseUnchecked(flags: string): readonly string[] {
+function parseUnchecked(flags: string): readonly string[] {
   return splitZeros(flags).flatMap((line) => (/^[a-zS] /.test(line) ? [line.slice(2)] : []))
 }
 

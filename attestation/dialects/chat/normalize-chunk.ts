@@ -162,7 +162,7 @@ const NAME = /^[^\p{Cc}\p{Cs}]{1,256}$/u
 const SDK_TEXTS = ['system_fingerprint', 'service_tier']
 
 /** Leaves out members in SDK_TEXTS that are not texts, because SDKs expect texts. */
-function withoutOddTexts(members: JsonObject): JsonObject {
+export function withoutOddTexts(members: JsonObject): JsonObject {
   return filterMembers(
     members,
     (name, value) => !SDK_TEXTS.includes(name) || typeof (value ?? '') === 'string',
@@ -170,7 +170,7 @@ function withoutOddTexts(members: JsonObject): JsonObject {
 }
 
 /** OpenAI accepts ids of at most 40 characters. */
-function callId({ id }: ChunkIdentity, choice: number, place: number): string {
+export function callId({ id }: Pick<ChunkIdentity, 'id'>, choice: number, place: number): string {
   return `call_${id.replace(/[^0-9a-z]/gi, '').slice(-20)}_${choice}_${place}`
 }
 

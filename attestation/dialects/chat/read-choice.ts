@@ -143,7 +143,8 @@ function readMember(
   if (name === 'tool_calls') {
     const calls = [...choice.toolCalls]
     choice.toolCalls = calls
-    return readToolCalls(calls, value, terms)
+    const read = readToolCalls(calls, value, terms)
+    return read.length === 0 ? null : read
   }
   if (name === 'function_call') return readFunctionCall(choice, value, terms)
   if (name === 'content') return readContent(choice, value, terms)
@@ -184,11 +185,11 @@ function readFunctionCall(choice: OpenChoice, value: Json, terms: CallTerms): Js
   const call = { index: 0, function: objectOf(value, 'function_call') }
   const calls = [...choice.functionCall]
   choice.functionCall = calls
-  const read = readToolCalls(calls, [call], {
+  const [read] = readToolCalls(calls, [call], {
     ...terms,
     join: (_, text) => terms.join('function_call arguments', text),
   })
-  return isJsonArray(read) && isJsonObject(read[0]) ? (read[0].function ?? null) : null
+  return read?.function ?? null
 }
 
 /** Cuts half a character from the end of a text, and keeps it for the next text at this path. */
@@ -260,7 +261,7 @@ function finishTexts(choice: OpenChoice, delta: Record<string, Json>): void {
 }
 
 /** Lists of tokens, or null. The provider Together sends a number, which no reader uses. */
-function readLogprobs(stated: Json | undefined): JsonObject | null {
+export function readLogprobs(stated: Json | undefined): JsonObject | null {
   if (!isJsonObject(stated)) return null
   const { content, refusal } = stated
   const read = { content: entriesOf(content), refusal: entriesOf(refusal) }

@@ -35,18 +35,52 @@ export type CallTerms = {
 /**
  * Reads the tool calls in one delta (attacker-controlled) and changes `calls`. Readers fill arrays
  * by index, so calls are numbered from 0 without gaps, in the order in which they begin. Each call
- * begins with id, type and name, continues without these, and occurs once in a chunk. Null if there
- * is no output. Throws FormatError `invalid_chunk`, `changed_name` for a second name in one call,
- * and `changed_type` for a member that continues with another type.
+ * begins with id, type and name, continues without these, and occurs once in a chunk. Throws
+ * FormatError `invalid_chunk`, `changed_name` for a second name in one call, and `changed_type` for
+ * a member that continues with another type.
  */
-export function readToolCalls(calls: ToolCall[], given: Json, terms: CallTerms): Json {
+export function readToolCalls(
+  calls: ToolCall[],
+  given: Json,
+  terms: CallTerms,
+): readonly JsonObject[] {
   const read = new Map<number, Merged>()
   for (const item of arrayOf(given, 'tool_calls')) {
     const { place, deltas } = readToolCall(calls, item, terms)
     for (const delta of deltas)
       read.set(place, mergeInto(read.get(place) ?? { function: { arguments: '' } }, delta))
   }
-  return read.size === 0 ? null : [...read].map(([index, call]) => ({ index, ...call }))
+  return [...read].map(([index, call]) => ({ index, ...call }))
+}
+
+/**
+ * Reads the calls in the message of a whole answer (attacker-controlled) as readToolCalls reads
+ * those of a stream, but without an index. Returns the members that change. Throws FormatError as
+ * readToolCalls does, and `invalid_chunk` for a call without a name and for calls of both forms.
+ */
+export function readWholeCalls(message: JsonObject, makeId: CallTerms['makeId']): JsonObject {
+  const { tool_calls: calls = null, function_call: call = null } = message
+  if (calls !== null && call !== null) throw invalidChunk('expected calls of one form in a choice')
+  if (calls !== null)
+    return { tool_calls: readWhole(arrayOf(calls, 'tool_calls'), makeId).map(withoutIndex) }
+  if (call === null) return {}
+  const [read] = readWhole([{ function: objectOf(call, 'function_call') }], makeId)
+  return { function_call: read?.function ?? null }
+}
+
+/** The place is the index, because equal ids or indexes do not join the calls of a whole answer. */
+function readWhole(items: readonly Json[], makeId: CallTerms['makeId']): readonly JsonObject[] {
+  const terms: CallTerms = { makeId, join: (_, text) => text, once: (_, members) => members }
+  const placed = items.map((item, index) => ({ ...objectOf(item, 'each tool call'), index }))
+  const calls: ToolCall[] = []
+  const read = readToolCalls(calls, placed, terms)
+  if (calls.some(({ isBegun }) => !isBegun))
+    throw invalidChunk('expected a tool call to have the name of its function')
+  return read
+}
+
+function withoutIndex({ index: _, ...call }: JsonObject): JsonObject {
+  return call
 }
 
 function readToolCall(

@@ -129,8 +129,8 @@ function createBundleWriter(path: string) {
       place += call.length
     },
     async close(): Promise<void> {
-      await file?.sync()
-      await file?.close()
+      await using closing = file
+      await closing?.sync()
     },
   }
 }

@@ -77,4 +77,91 @@ describe('parseAnswer', () => {
   it('parseAnswer takes an error of null for no error at all', () => {
     expect(parse(`{"error":null,${choices}}`).error).toBe(null)
   })
+
+  const messageOf = (message: object) =>
+    parse(JSON.stringify({ choices: [{ message, finish_reason: 'tool_calls' }] }))
+
+  // https://github.com/vercel/ai/issues/7834 has an answer with an empty id.
+  it.each([
+    ['without id and type', {}],
+    ['with an empty id', { id: '', type: 'function' }],
+    ['with nulls and an index', { id: null, type: null, index: 0 }],
+  ])('parseAnswer gives tool calls %s the form that streams have', (_, given) => {
+    const called = (name: string) => ({ ...given, function: { name, arguments: '{}' } })
+    expect(messageOf({ tool_calls: [called('a'), called('b')] })).toMatchObject({
+      choices: [
+        {
+          message: {
+            tool_calls: ['a', 'b'].map((name, place) => ({
+              id: `call_chatcmplfallback_0_${place}`,
+              type: 'function',
+              function: { name, arguments: '{}' },
+            })),
+          },
+        },
+      ],
+    })
+  })
+
+  it('parseAnswer keeps the id and the further members of a tool call, without its index', () => {
+    const call = { id: 'x', type: 'function', extra: { signature: 's', none: null } }
+    const own = { name: 'a', arguments: '{"b":1}', strict: true }
+    const given = [0, 1].map(() => ({ ...call, index: 0, function: own }))
+    expect(messageOf({ tool_calls: given })).toMatchObject({
+      choices: [{ message: { tool_calls: [0, 1].map(() => ({ ...call, function: own })) } }],
+    })
+    expect(JSON.stringify(messageOf({ tool_calls: given }).choices)).not.toContain('"index":1')
+  })
+
+  it('parseAnswer gives calls without arguments empty arguments', () => {
+    const { choices: given } = messageOf({ tool_calls: [{ id: 'x', function: { name: 'a' } }] })
+    expect(given).toMatchObject([{ message: { tool_calls: [{ function: { arguments: '' } }] } }])
+    expect(messageOf({ function_call: { name: 'a' } }).choices).toMatchObject([
+      { message: { function_call: { name: 'a', arguments: '' } } },
+    ])
+  })
+
+  it.each([
+    ['arguments that are an object', { tool_calls: [{ function: { name: 'a', arguments: {} } }] }],
+    ['another type', { tool_calls: [{ type: 'custom', custom: { name: 'a', input: '' } }] }],
+    ['no name', { tool_calls: [{ id: 'x', function: { arguments: '{}' } }] }],
+    ['no list of calls', { tool_calls: {} }],
+    ['both forms', { tool_calls: [{ function: { name: 'a' } }], function_call: { name: 'a' } }],
+  ])('parseAnswer refuses calls with %s, as streams do', (_, message) => {
+    expect(() => messageOf(message)).toThrow('something that is no completion')
+  })
+
+  it("parseAnswer keeps the provider's word beside a stop_reason of null", () => {
+    const choice = (stated: unknown) =>
+      parse(
+        JSON.stringify({
+          choices: [{ message: { content: 'Hi' }, finish_reason: 'eos', stop_reason: stated }],
+        }),
+      ).choices
+    expect(choice(null)).toMatchObject([{ finish_reason: 'stop', stop_reason: 'eos' }])
+    expect(choice(151_645)).toMatchObject([{ finish_reason: 'stop', stop_reason: 151_645 }])
+  })
+
+  it('parseAnswer gives log probabilities the form that streams have', () => {
+    const logprobs = (stated: unknown) =>
+      parse(
+        JSON.stringify({
+          system_fingerprint: 5,
+          choices: [{ message: { content: 'Hi' }, finish_reason: 'stop', logprobs: stated }],
+        }),
+      )
+    expect(logprobs({ content: [{ token: 'Hi', logprob: -1 }] })).toMatchObject({
+      choices: [
+        {
+          logprobs: {
+            content: [{ token: 'Hi', logprob: -1, bytes: null, top_logprobs: [] }],
+            refusal: null,
+          },
+        },
+      ],
+    })
+    const together = logprobs({ tokens: ['Hi'], token_logprobs: [-1] })
+    expect(together).toMatchObject({ choices: [{ logprobs: null }] })
+    expect(together).not.toHaveProperty('system_fingerprint')
+  })
 })

@@ -33,6 +33,7 @@ describe.runIf(DISK.isMet)(DISK.title('a session on a full disk'), () => {
     await disk?.free()
     await file.keep(proofOf('c', '"third"'))
     expect(readFileSync(`${path}.calls`, 'utf8')).toBe('"first"\n"third"\n')
+    await file.close()
   })
 
   it('the calls stay beside a bundle that could not be written to its end', async () => {
