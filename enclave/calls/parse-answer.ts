@@ -1,7 +1,7 @@
 import { stripProofMembers } from '../../attestation/completion-hash.ts'
 import { readFinishReason } from '../../attestation/dialects/chat/finish-reason.ts'
 import { callId, withoutOddTexts } from '../../attestation/dialects/chat/normalize-chunk.ts'
-import { readLogprobs } from '../../attestation/dialects/chat/read-choice.ts'
+import { fillLogprobs } from '../../attestation/dialects/chat/read-choice.ts'
 import { readWholeCalls } from '../../attestation/dialects/chat/tool-calls.ts'
 import { FormatError } from '../../attestation/errors.ts'
 import { parseLenientJson } from '../../attestation/json/parse-lenient.ts'
@@ -83,7 +83,7 @@ function fillChoice(choice: Json, position: number, fallback: AnswerFallback): J
       refusal: message.refusal ?? null,
       audio: message.audio ?? null,
     },
-    logprobs: readLogprobs(choice.logprobs),
+    logprobs: fillLogprobs(choice.logprobs),
     finish_reason: finish?.reason ?? null,
   }
 }

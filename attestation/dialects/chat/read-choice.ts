@@ -261,20 +261,32 @@ function finishTexts(choice: OpenChoice, delta: Record<string, Json>): void {
 }
 
 /** Lists of tokens, or null. The provider Together sends a number, which no reader uses. */
-export function readLogprobs(stated: Json | undefined): JsonObject | null {
+function readLogprobs(stated: Json | undefined): JsonObject | null {
   if (!isJsonObject(stated)) return null
   const { content, refusal } = stated
   const read = { content: entriesOf(content), refusal: entriesOf(refusal) }
   return read.content === null && read.refusal === null ? null : read
 }
 
+/** The same for a whole answer, in which other entries stay as they are. */
+export function fillLogprobs(stated: Json | undefined): JsonObject | null {
+  if (!isJsonObject(stated)) return null
+  const { content, refusal } = stated
+  const fill = (list: Json | undefined) =>
+    isJsonArray(list) ? list.map((entry) => (isToken(entry) ? fillToken(entry) : entry)) : null
+  const filled = { ...stated, content: fill(content), refusal: fill(refusal) }
+  return filled.content === null && filled.refusal === null ? null : filled
+}
+
 function entriesOf(value: Json | undefined): readonly JsonObject[] | null {
   if (!isJsonArray(value) || value.length === 0 || !value.every(isToken)) return null
-  return value.map((entry) => {
-    const { top_logprobs: top } = entry
-    const tops = isJsonArray(top) ? top.filter(isToken) : []
-    return { ...entry, bytes: entry.bytes ?? null, top_logprobs: tops.map(withBytes) }
-  })
+  return value.map(fillToken)
+}
+
+function fillToken(entry: JsonObject): JsonObject {
+  const { top_logprobs: top } = entry
+  const tops = isJsonArray(top) ? top.filter(isToken) : []
+  return { ...withBytes(entry), top_logprobs: tops.map(withBytes) }
 }
 
 function isToken(entry: Json): entry is JsonObject {
