@@ -190,6 +190,12 @@ describe('POST /v1/images/generations', () => {
     ['background', 'transparent'],
     ['output_format', 'webp'],
     ['partial_images', 2],
+    ['moderation', 'low'],
+    ['seed', 0],
+    ['negative_prompt', 'blue'],
+    ['image_url', 'https://example.org/fox.png'],
+    ['image', 'data:image/png;base64,AAAA'],
+    ['width', 512],
   ])(
     'POST /v1/images/generations refuses %s by name, which would change the answer',
     async (name, value) => {
@@ -361,8 +367,17 @@ describe('POST /v1/images/edits', () => {
     [{ image: new Blob(['GIF89a']) }, 'body.image', 'image_type'],
     [{ image: 'data:image/png;base64,AAAA' }, 'body.image', 'image_type'],
     [{ image: new Blob([jpegOf(8193, 1)]) }, 'body.image', 'image_size'],
+    [{ quality: 'high' }, 'body.quality', 'unsupported_parameter'],
+    [{ style: 'natural' }, 'body.style', 'unsupported_parameter'],
+    [{ moderation: 'low' }, 'body.moderation', 'unsupported_parameter'],
+    [{ seed: '0' }, 'body.seed', 'unsupported_parameter'],
   ])('POST /v1/images/edits refuses %j', async (change, loc, type) => {
     expect(await faultsOf(await edit(change as Fields))).toEqual([422, [[loc, type]]])
+  })
+
+  it('POST /v1/images/edits takes the defaults of members that it does not support', async () => {
+    const defaults = { quality: 'auto', style: '', moderation: 'auto', stream: 'false', seed: '-1' }
+    expect((await edit(defaults)).status).toBe(200)
   })
 
   it('POST /v1/images/edits refuses a second file, which would be left out of account', async () => {
