@@ -89,16 +89,16 @@ const shared = {
 /**
  * Members that change the answer and that this service does not support: those of OpenAI's API, and
  * common ones of other services. Nodes cannot receive them, so the endpoint does not either. A
- * request may contain the listed values, which change nothing. PNG is not listed, because a source
- * may draw another kind.
+ * request may contain the listed values, which change nothing. `png`, OpenAI's default format, is
+ * not listed, because a source may make JPEG or WebP.
  */
 const UNDONE = {
   stream: [false, 'false'],
   partial_images: [0, '0'],
   background: ['auto'],
   output_format: [],
-  output_compression: [],
-  input_fidelity: [],
+  output_compression: [100, '100'],
+  input_fidelity: ['low'],
   moderation: ['auto'],
   mask: [],
   image_url: [],

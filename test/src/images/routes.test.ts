@@ -203,7 +203,14 @@ describe('POST /v1/images/generations', () => {
       const text = await reply.clone().text()
       expect(await faultsOf(reply)).toEqual([422, [[`body.${name}`, 'unsupported_parameter']]])
       expect(text).toContain(`${name} is not supported here`)
-      const same = { ...request, stream: false, background: 'auto', [name]: null }
+      const same = {
+        ...request,
+        stream: false,
+        background: 'auto',
+        output_compression: 100,
+        input_fidelity: 'low',
+        [name]: null,
+      }
       expect((await generate(same)).status).toBe(200)
     },
   )
@@ -376,7 +383,15 @@ describe('POST /v1/images/edits', () => {
   })
 
   it('POST /v1/images/edits takes the defaults of members that it does not support', async () => {
-    const defaults = { quality: 'auto', style: '', moderation: 'auto', stream: 'false', seed: '-1' }
+    const defaults = {
+      quality: 'auto',
+      style: '',
+      moderation: 'auto',
+      stream: 'false',
+      seed: '-1',
+      output_compression: '100',
+      input_fidelity: 'low',
+    }
     expect((await edit(defaults)).status).toBe(200)
   })
 
