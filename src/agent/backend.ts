@@ -8,6 +8,7 @@ import {
   memberOf,
 } from '../../attestation/json/value.ts'
 import { mediaTypeOf, readImageFacts } from '../images/image-facts.ts'
+import { base64Format } from '../images/openai-images.ts'
 import { NODE_DIALECTS, type NodeDialect, pathOfDialect } from '../nodes/protocol/dialects.ts'
 import { type ImageRequest, parseJson } from '../nodes/protocol/frames.ts'
 import { writeForm } from '../upstream/endpoint.ts'
@@ -330,7 +331,7 @@ function writeImageCall({
   n,
   size,
 }: ImageRequest & { readonly model: string }): BackendRequest {
-  const fields = { model, prompt, size, response_format: 'b64_json' }
+  const fields = { model, prompt, size, ...base64Format(model) }
   if (image === null)
     return {
       path: '/v1/images/generations',

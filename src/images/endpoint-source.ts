@@ -9,6 +9,7 @@ import {
   type ImageSource,
   type MadeImage,
 } from './image-source.ts'
+import { base64Format } from './openai-images.ts'
 
 /** Code points. */
 const REVISED_PROMPT_LENGTH_MAX = 32_000
@@ -70,12 +71,6 @@ function fileOf({ type }: ImageFacts): { readonly filename: string; readonly med
   return { filename: `image.${type}`, mediaType: mediaTypeOf(type) }
 }
 
-/**
- * OpenAI's image models since gpt-image-1 always answer in base64, and refuse a request with
- * `response_format`. The model's id may have any prefix.
- */
-const HAS_FIXED_FORMAT = /(^|\/)(chat)?gpt-image-/
-
 function sharedFields({
   model,
   size,
@@ -84,7 +79,7 @@ function sharedFields({
   return {
     model,
     size,
-    ...(HAS_FIXED_FORMAT.test(model) ? {} : { response_format: 'b64_json' }),
+    ...base64Format(model),
     ...(user === null ? {} : { user }),
   }
 }

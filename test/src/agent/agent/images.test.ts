@@ -64,6 +64,23 @@ describe('an agent of type DIFFUSION', () => {
     expect(lastOf(node, 'changed')?.images).not.toEqual(lastOf(node, 'new')?.images)
   })
 
+  it('an agent names no format to a backend whose model would refuse it', async () => {
+    scripted.setScript(() => ({ data: [{ b64_json: pngOf(64).toString('base64') }] }))
+    const { node } = await stage.connect({
+      ...DRAWS,
+      models: ['openai:gpt-image-1'],
+      backendUrl: scripted.origin,
+    })
+    draw(node, 'r1')
+    await expect.poll(() => lastOf(node, 'r1')?.error, { timeout: 5_000 }).toBeNull()
+    expect(scripted.requests.at(-1)?.json).toEqual({
+      model: 'openai:gpt-image-1',
+      prompt: ASKED.prompt,
+      n: 1,
+      size: ASKED.size,
+    })
+  })
+
   it.each<[string, number, unknown, string, Readonly<Record<string, number>>]>([
     [
       'refuses',
