@@ -8,7 +8,7 @@ import {
   memberOf,
 } from '../../attestation/json/value.ts'
 import { mediaTypeOf, readImageFacts } from '../images/image-facts.ts'
-import { base64Format } from '../images/openai-images.ts'
+import { base64Format, plainBase64 } from '../images/openai-images.ts'
 import { NODE_DIALECTS, type NodeDialect, pathOfDialect } from '../nodes/protocol/dialects.ts'
 import { type ImageRequest, parseJson } from '../nodes/protocol/frames.ts'
 import { writeForm } from '../upstream/endpoint.ts'
@@ -357,6 +357,6 @@ function readImageAnswer(body: Json | undefined): readonly string[] {
   return data.map((entry) => {
     const image = isJsonObject(entry) ? memberOf(entry, 'b64_json') : undefined
     if (typeof image !== 'string') throw new BackendError('the backend sent no images in base64')
-    return image
+    return plainBase64(image)
   })
 }

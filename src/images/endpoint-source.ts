@@ -9,7 +9,7 @@ import {
   type ImageSource,
   type MadeImage,
 } from './image-source.ts'
-import { base64Format } from './openai-images.ts'
+import { base64Format, plainBase64 } from './openai-images.ts'
 
 /** Code points. */
 const REVISED_PROMPT_LENGTH_MAX = 32_000
@@ -89,7 +89,8 @@ function readImages(answer: unknown, { job }: ImageCall): readonly MadeImage[] {
   if (!Array.isArray(data) || data.length !== job.request.n)
     throw new EndpointError('bad_answer', `expected ${job.request.n} images`)
   return data.map((entry) => {
-    const image = decodeImage(memberOf(entry, 'b64_json'))
+    const base64 = memberOf(entry, 'b64_json')
+    const image = typeof base64 === 'string' ? decodeImage(plainBase64(base64)) : null
     if (image === null)
       throw new EndpointError('bad_answer', 'expected PNG, JPEG or WebP images in base64')
     const revised = memberOf(entry, 'revised_prompt')

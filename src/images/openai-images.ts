@@ -8,3 +8,8 @@ const HAS_FIXED_FORMAT = /(^|[^a-z0-9])(chat)?gpt-image-/i
 export function base64Format(model: string): Readonly<Record<string, string>> {
   return HAS_FIXED_FORMAT.test(model) ? {} : { response_format: 'b64_json' }
 }
+
+/** Some services write an image as a data URL, or break the base64 into lines (RFC 2045). */
+export function plainBase64(text: string): string {
+  return text.replace(/^data:image\/[^,]{1,64};base64,/i, '').replaceAll(/[\r\n]+/g, '')
+}

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { base64Format } from '../../../src/images/openai-images.ts'
+import { base64Format, plainBase64 } from '../../../src/images/openai-images.ts'
 
 describe('base64Format', () => {
   it.each([
@@ -19,4 +19,19 @@ describe('base64Format', () => {
       expect(base64Format(model)).toEqual({ response_format: 'b64_json' })
     },
   )
+})
+
+describe('plainBase64', () => {
+  it.each([
+    'iVBORw0KGgo=',
+    'data:image/png;base64,iVBORw0KGgo=',
+    'data:image/svg+xml;charset=utf-8;base64,iVBORw0KGgo=',
+    'iVBO\r\nRw0K\nGgo=\n',
+  ])('plainBase64 gives the base64 of %j', (text) => {
+    expect(plainBase64(text)).toBe('iVBORw0KGgo=')
+  })
+
+  it('plainBase64 leaves the text of another data URL as it is', () => {
+    expect(plainBase64('data:text/html;base64,AAAA')).toBe('data:text/html;base64,AAAA')
+  })
 })

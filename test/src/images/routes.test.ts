@@ -259,6 +259,16 @@ describe('POST /v1/images/generations', () => {
     expect(answer).toMatchObject({ data: [{ ...made, url: null }] })
   })
 
+  it.each([
+    ['a data URL', (base64: string) => `data:image/png;base64,${base64}`],
+    ['lines', (base64: string) => base64.replaceAll(/.{76}/g, '$&\r\n')],
+  ])('POST /v1/images/generations takes base64 as %s from the endpoint', async (_, write) => {
+    const base64 = pngOf(64).toString('base64')
+    upstream.setScript(() => ({ data: [{ b64_json: write(base64) }] }))
+    const answer = await (await generate({ ...request, response_format: 'b64_json' })).json()
+    expect(answer).toMatchObject({ data: [{ b64_json: base64 }] })
+  })
+
   it.each<FaultCase>([
     ...SHARED_FAULTS,
     [{ n: 0 }, 'body.n', 'greater_than_equal'],

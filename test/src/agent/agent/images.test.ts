@@ -81,6 +81,14 @@ describe('an agent of type DIFFUSION', () => {
     })
   })
 
+  it('an agent sends plain base64 for a data URL of its backend', async () => {
+    const base64 = pngOf(64).toString('base64')
+    scripted.setScript(() => ({ data: [{ b64_json: `data:image/png;base64,${base64}\n` }] }))
+    const node = await connect(scripted.origin)
+    draw(node, 'r1')
+    await expect.poll(() => lastOf(node, 'r1')?.images, { timeout: 5_000 }).toEqual([base64])
+  })
+
   it.each<[string, number, unknown, string, Readonly<Record<string, number>>]>([
     [
       'refuses',
