@@ -283,7 +283,7 @@ async function* mapFaults<Batch>(
 function toBackendError(error: unknown): never {
   if (error instanceof BackendError) throw error
   if (error instanceof EventTooLargeError)
-    throw new BackendError('the backend sent too large an event')
+    throw new BackendError(`the backend sent too large an event: ${error.message}`)
   const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown fault'
   throw new BackendError(`the backend cannot be reached or broke off (${code})`)
 }

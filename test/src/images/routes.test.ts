@@ -543,6 +543,13 @@ describe('an endpoint that fails', () => {
     expect(await outcomeOf(await generate(request))).toEqual([status, code])
   })
 
+  it('a caller for images reads how large an answer of the endpoint may be, and what to do', async () => {
+    upstream.setScript(() => ({ data: [{ b64_json: 'A'.repeat(17_000_000) }] }))
+    expect(await (await generate(request)).text()).toContain(
+      'too large: expected at most 16777216 bytes, got more. Ask for fewer images',
+    )
+  })
+
   it('the endpoint for images is left when the caller leaves', async () => {
     const reached = new Promise<void>((resolve) => upstream.setScript(() => void resolve()))
     const left = upstream.left()
