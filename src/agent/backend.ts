@@ -8,6 +8,7 @@ import {
   memberOf,
 } from '../../attestation/json/value.ts'
 import { mediaTypeOf, readImageFacts } from '../images/image-facts.ts'
+import { base64Format, plainBase64 } from '../images/openai-images.ts'
 import { NODE_DIALECTS, type NodeDialect, pathOfDialect } from '../nodes/protocol/dialects.ts'
 import { type ImageRequest, parseJson } from '../nodes/protocol/frames.ts'
 import { writeForm } from '../upstream/endpoint.ts'
@@ -282,7 +283,7 @@ async function* mapFaults<Batch>(
 function toBackendError(error: unknown): never {
   if (error instanceof BackendError) throw error
   if (error instanceof EventTooLargeError)
-    throw new BackendError('the backend sent too large an event')
+    throw new BackendError(`the backend sent too large an event: ${error.message}`)
   const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown fault'
   throw new BackendError(`the backend cannot be reached or broke off (${code})`)
 }
@@ -330,7 +331,7 @@ function writeImageCall({
   n,
   size,
 }: ImageRequest & { readonly model: string }): BackendRequest {
-  const fields = { model, prompt, size, response_format: 'b64_json' }
+  const fields = { model, prompt, size, ...base64Format(model) }
   if (image === null)
     return {
       path: '/v1/images/generations',
@@ -356,6 +357,6 @@ function readImageAnswer(body: Json | undefined): readonly string[] {
   return data.map((entry) => {
     const image = isJsonObject(entry) ? memberOf(entry, 'b64_json') : undefined
     if (typeof image !== 'string') throw new BackendError('the backend sent no images in base64')
-    return image
+    return plainBase64(image)
   })
 }

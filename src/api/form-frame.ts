@@ -28,25 +28,23 @@ export function boundaryOf(contentType: string | undefined): string | null {
 }
 
 const CONTENT_TYPE =
-  /^\s*multipart\/form-data\s*;(?:[^"]*;)?\s*boundary=(?:"([\w'()+,./:=? -]{0,69}[\w'()+,./:=?-])"|([\w'+.-]{1,70}))\s*(?:;.*)?$/i
+  /^\s*multipart\/form-data\s*;(?:(?:[^";]|"[^"\\]*")*;)*\s*boundary=(?:"([\w'()+,./:=? -]{0,69}[\w'()+,./:=?-])"|([\w'+.-]{1,70}))\s*(?:;.*)?$/i
 
 /**
  * Checks a form before the parser runs, because the parser does not limit its work, the number of
  * parts or their headers. Returns the names of the parts, and the form for the parser, in pieces.
- * Removes blanks after boundaries, because the parser does not accept them. Throws ValidationError.
+ * Removes text before the first boundary and blanks after boundaries, because the parser does not
+ * accept them. Throws ValidationError.
  */
 export function checkForm(
   body: Buffer,
   boundary: string,
 ): { readonly parts: readonly PartNames[]; readonly pieces: readonly Buffer[] } {
   const delimiter = Buffer.from(`\r\n--${boundary}`, 'latin1')
-  // The first delimiter has no line break before it.
-  if (body.indexOf(delimiter.subarray(2)) !== 0)
-    throw invalidForm('a form that begins with its boundary')
   const parts: PartNames[] = []
   const pieces: Buffer[] = []
-  let from = 0
-  let at = delimiter.length - 2
+  let from = startOfForm(body, delimiter)
+  let at = from + delimiter.length - 2
   while (body.toString('latin1', at, at + 2) !== '--') {
     if (parts.length >= PARTS_MAX) throw invalidForm(`at most ${PARTS_MAX} parts`)
     pieces.push(body.subarray(from, at))
@@ -66,7 +64,19 @@ export function checkForm(
   return { parts, pieces }
 }
 
-/** The parser would take a line without a colon for the end of the headers. */
+/** A form may have a preamble, which ends with a line break (RFC 2046 section 5.1.1). */
+function startOfForm(body: Buffer, delimiter: Buffer): number {
+  const first = delimiter.subarray(2)
+  if (body.subarray(0, first.length).equals(first)) return 0
+  const lineBreak = body.indexOf(delimiter)
+  if (lineBreak < 0) throw invalidForm('a form with its boundary at the beginning of a line')
+  return lineBreak + 2
+}
+
+/**
+ * The parser would take a line without a colon for the end of the headers. It refuses digits in the
+ * name of a header.
+ */
 const HEADERS = /^(?:[A-Za-z-]+:[^\r\n]*\r\n)+(?=\r\n)/
 
 function refuseChopped(form: Buffer): void {
@@ -79,14 +89,18 @@ function refuseChopped(form: Buffer): void {
 function namesOf(head: Buffer): PartNames {
   const [bytes] = HEADERS.exec(head.toString('latin1')) ?? []
   if (bytes === undefined)
-    throw invalidForm(`at most ${PART_HEADERS_BYTES_MAX} bytes of headers in each part`)
+    throw invalidForm(
+      `at most ${PART_HEADERS_BYTES_MAX} bytes of headers in each part, and only letters and hyphens in their names`,
+    )
   const own = head.subarray(0, bytes.length)
   if (!isUtf8(own)) throw invalidForm('headers in UTF-8')
   const headers = own.toString()
-  const name = parameterOf(headers, 'name')
-  if (name === null) throw invalidForm('a name for each part')
+  const parameters = parametersOf(headers)
+  const name = parameters.get('name')
+  if (name === undefined) throw invalidForm('a name for each part')
   if (OTHER_ENCODING.test(headers)) throw invalidForm('parts without a transfer encoding')
-  return { name, filename: parameterOf(headers, 'filename') }
+  // Some clients send only the extended form of RFC 8187.
+  return { name, filename: parameters.get('filename') ?? parameters.get('filename*') ?? null }
 }
 
 const OTHER_ENCODING = /^content-transfer-encoding:(?![ \t]*(?:binary|7bit|8bit)?[ \t]*$)/im
@@ -95,12 +109,24 @@ const OTHER_ENCODING = /^content-transfer-encoding:(?![ \t]*(?:binary|7bit|8bit)
  * Browsers write quotes and line breaks in a parameter as percent codes (HTML, multipart/form-data
  * encoding algorithm).
  */
-function parameterOf(headers: string, name: string): string | null {
+function parametersOf(headers: string): ReadonlyMap<string, string> {
   const [, disposition = ''] = DISPOSITION.exec(headers) ?? []
-  const parameter = new RegExp(`;\\s*${name}=(?:"([^"]*)"|([^\\s";]+))`, 'i')
-  const [, quoted, token] = parameter.exec(disposition) ?? []
-  return (quoted ?? token)?.replaceAll(/%(?:22|0D|0A)/gi, decodeURIComponent) ?? null
+  const parameters = new Map<string, string>()
+  for (const [, given = '', quoted, token = ''] of disposition.matchAll(PARAMETER)) {
+    const name = given.toLowerCase()
+    // Readers disagree on which of two values counts.
+    if (parameters.has(name)) throw invalidForm('each parameter of a part once')
+    const value = quoted ?? token
+    parameters.set(name, value.replaceAll(/%(?:22|0D|0A)/gi, decodeURIComponent))
+  }
+  return parameters
 }
+
+/**
+ * Some clients escape a quote in a value with a backslash, but browsers write a backslash as it is.
+ * A quote after a backslash ends the value only if the parameter ends there too.
+ */
+const PARAMETER = /;\s*([\w*-]+)=(?:"((?:[^"]|(?<=\\)"(?!\s*(?:;|$)))*)"|([^\s";]+))/g
 
 const DISPOSITION = /^content-disposition:[ \t]*form-data[ \t]*(;.*)$/im
 

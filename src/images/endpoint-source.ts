@@ -9,6 +9,7 @@ import {
   type ImageSource,
   type MadeImage,
 } from './image-source.ts'
+import { base64Format, plainBase64 } from './openai-images.ts'
 
 /** Code points. */
 const REVISED_PROMPT_LENGTH_MAX = 32_000
@@ -70,12 +71,6 @@ function fileOf({ type }: ImageFacts): { readonly filename: string; readonly med
   return { filename: `image.${type}`, mediaType: mediaTypeOf(type) }
 }
 
-/**
- * OpenAI's image models since gpt-image-1 always answer in base64, and refuse a request with
- * `response_format`. The model's id may have any prefix.
- */
-const HAS_FIXED_FORMAT = /(^|\/)(chat)?gpt-image-/
-
 function sharedFields({
   model,
   size,
@@ -84,7 +79,7 @@ function sharedFields({
   return {
     model,
     size,
-    ...(HAS_FIXED_FORMAT.test(model) ? {} : { response_format: 'b64_json' }),
+    ...base64Format(model),
     ...(user === null ? {} : { user }),
   }
 }
@@ -94,7 +89,8 @@ function readImages(answer: unknown, { job }: ImageCall): readonly MadeImage[] {
   if (!Array.isArray(data) || data.length !== job.request.n)
     throw new EndpointError('bad_answer', `expected ${job.request.n} images`)
   return data.map((entry) => {
-    const image = decodeImage(memberOf(entry, 'b64_json'))
+    const base64 = memberOf(entry, 'b64_json')
+    const image = typeof base64 === 'string' ? decodeImage(plainBase64(base64)) : null
     if (image === null)
       throw new EndpointError('bad_answer', 'expected PNG, JPEG or WebP images in base64')
     const revised = memberOf(entry, 'revised_prompt')

@@ -87,39 +87,49 @@ const shared = {
 }
 
 /**
- * Members of OpenAI's API that change the answer and that this service does not support. A request
- * may contain their default values.
+ * Members that change the answer and that this service does not support: those of OpenAI's API, and
+ * common ones of other services. Nodes cannot receive them, so the endpoint does not either. A
+ * request may contain the listed values, which change nothing. `png`, OpenAI's default format, is
+ * not listed, because a source may make JPEG or WebP.
  */
-const UNDONE = [
-  'stream',
-  'partial_images',
-  'background',
-  'output_format',
-  'output_compression',
-  'input_fidelity',
-  'mask',
-] as const
-const DEFAULTS: ReadonlySet<unknown> = new Set([
-  undefined,
-  null,
-  false,
-  'false',
-  'auto',
-  0,
-  '0',
-  '',
-])
-
-function checkUndone({
-  value,
-  issues,
-}: z.core.ParsePayload<Readonly<Record<string, unknown>>>): void {
-  for (const name of UNDONE)
-    if (!DEFAULTS.has(value[name]))
-      issues.push(faultIssue([name], 'unsupported_parameter', `${name} is not supported here`))
+const UNDONE = {
+  stream: [false, 'false'],
+  partial_images: [0, '0'],
+  background: ['auto'],
+  output_format: [],
+  output_compression: [100, '100'],
+  input_fidelity: ['low'],
+  moderation: ['auto'],
+  mask: [],
+  image_url: [],
+  negative_prompt: [],
+  // In common services, -1 means a random seed.
+  seed: [-1, '-1'],
+  strength: [],
+  steps: [],
+  num_inference_steps: [],
+  guidance_scale: [],
+  cfg_scale: [],
+  width: [],
+  height: [],
+  aspect_ratio: [],
+  image_size: [],
 }
 
-const editFields = z.looseObject(shared).check(checkUndone)
+/** Refuses each member that has another value than the listed ones. */
+function refuseUndone(undone: Readonly<Record<string, readonly unknown[]>>) {
+  return ({ value, issues }: z.core.ParsePayload<Readonly<Record<string, unknown>>>): void => {
+    for (const [name, defaults] of Object.entries(undone)) {
+      const given = value[name] ?? ''
+      if (given !== '' && !defaults.includes(given))
+        issues.push(faultIssue([name], 'unsupported_parameter', `${name} is not supported here`))
+    }
+  }
+}
+
+const editFields = z
+  .looseObject(shared)
+  .check(refuseUndone({ ...UNDONE, quality: ['standard', 'auto'], style: ['vivid'] }))
 
 const file = described(z.unknown(), () => ({
   type: 'string',
@@ -130,7 +140,7 @@ const file = described(z.unknown(), () => ({
 /** Form of `POST /v1/images/edits`, which parseImageEdit reads. */
 export const edit = editFields.safeExtend({ image: file })
 
-/** Body of `POST /v1/images/generations`. Null counts as unset. Unknown members are ignored. */
+/** Body of `POST /v1/images/generations`. Null counts as unset. Other unknown members are ignored. */
 export const generation = z
   .looseObject({
     ...shared,
@@ -138,7 +148,7 @@ export const generation = z
     quality: z.enum(['standard', 'hd']).nullish().meta({ default: 'standard' }),
     style: z.enum(['vivid', 'natural']).nullish().meta({ default: 'vivid' }),
   })
-  .check(checkUndone)
+  .check(refuseUndone({ ...UNDONE, image: [] }))
   .transform(
     (data): GenerationRequest => ({
       ...requestOf(data),

@@ -16,9 +16,11 @@ export function serviceCallErrorOf(error: EndpointError): ApiError {
         cause: error,
       })
     case 'answer_too_large':
-      return new ApiError('answer_too_large', "The provider's answer is too large", {
-        cause: error,
-      })
+      return new ApiError(
+        'answer_too_large',
+        `The provider's answer is too large: ${error.message}. Ask for fewer images, inputs or results in one call`,
+        { cause: error },
+      )
     case 'bad_answer':
     case 'refused':
       return new ApiError('provider_error', "The provider's answer has a wrong form", {

@@ -54,9 +54,10 @@ describe('parseForm', () => {
   })
 
   it.each([
-    ['', 'begins with its boundary'],
-    ['{"prompt":"x"}', 'begins with its boundary'],
-    [`\r\n${part('a', 'x')}--b--`, 'begins with its boundary'],
+    ['', 'its boundary at the beginning of a line'],
+    ['{"prompt":"x"}', 'its boundary at the beginning of a line'],
+    [`x${part('a', 'x').slice(0, -2)}--b--`, 'its boundary at the beginning of a line'],
+    [`\r\n--bc\r\n${part('a', 'x')}--b--`, 'a line break after each boundary'],
     ['--b', 'a line break after each boundary'],
     ['--bx\r\n', 'a line break after each boundary'],
     [part('a', 'x'), 'ends with its boundary'],
@@ -67,6 +68,18 @@ describe('parseForm', () => {
     ],
     ['--b\r\nContent-Type: text/plain\r\n\r\nx\r\n--b--', 'a name for each part'],
     ['--b\r\nContent-Disposition: attachment; name="a"\r\n\r\nx\r\n--b--', 'a name for each part'],
+    [
+      '--b\r\nContent-MD5: x\r\nContent-Disposition: form-data; name="a"\r\n\r\nx\r\n--b--',
+      'only letters and hyphens in their names',
+    ],
+    [
+      '--b\r\nContent-Disposition: form-data; name="a"; NAME="b"\r\n\r\nx\r\n--b--',
+      'each parameter of a part once',
+    ],
+    [
+      '--b\r\nContent-Disposition: form-data; filename="x\\"; name=b"; name="a"\r\n\r\nx\r\n--b--',
+      'each parameter of a part once',
+    ],
     ['--b\r\nContent-Disposition: form-data; name="\xff"\r\n\r\nx\r\n--b--', 'headers in UTF-8'],
     [
       '--b\r\nContent-Disposition: form-data; name="a"\r\nContent-Transfer-Encoding: base64\r\n\r\nx\r\n--b--',
@@ -95,6 +108,32 @@ describe('parseForm', () => {
     async (boundary) => {
       const text = `--${boundary}\r\nContent-Disposition: form-data; name="a"\r\n\r\nx\r\n--${boundary}--`
       expect(await parse(text, boundary)).toMatchObject([{ name: 'a' }])
+    },
+  )
+
+  it.each(['\r\n', 'This is a form.\r\n', 'a\r\n--\r\nb --b\r\n'])(
+    'parseForm skips the text %j before the first boundary',
+    async (preamble) => {
+      const parts = await parse(`${preamble}${part('a', 'one')}${part('b', 'two')}--b--`)
+      expect(parts.map(({ name, bytes }) => [name, Buffer.from(bytes).toString()])).toEqual([
+        ['a', 'one'],
+        ['b', 'two'],
+      ])
+    },
+  )
+
+  it.each([
+    ['filename="x; name=b.png"; name="a"', 'a', 'x; name=b.png'],
+    ['name="a"; filename="x\\"y.png"', 'a', 'x\\"y.png'],
+    ['filename="C:\\"; name="a"', 'a', 'C:\\'],
+    [`name="a"; filename*=utf-8''my%20photo.png`, 'a', `utf-8''my%20photo.png`],
+    [`name="a"; filename*=utf-8''%C3%A9.png; filename="e.png"`, 'a', 'e.png'],
+    [`name*=utf-8''b; name="a"`, 'a', null],
+  ])(
+    'parseForm reads the names of a part with the parameters %s',
+    async (given, name, filename) => {
+      const form = `--b\r\nContent-Disposition: form-data; ${given}\r\n\r\nx\r\n--b--`
+      expect(await parse(form)).toEqual([{ name, filename, bytes: Buffer.from('x') }])
     },
   )
 

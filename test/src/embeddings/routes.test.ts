@@ -258,6 +258,10 @@ describe('an endpoint that fails', () => {
     const text = await reply.clone().text()
     expect(await outcomeOf(reply)).toEqual([status, code])
     for (const hidden of [OPERATOR_KEY, upstream.origin]) expect(text).not.toContain(hidden)
+    if (code === 'answer_too_large')
+      expect(text).toContain(
+        'expected at most 4194304 bytes, got more. Ask for fewer images, inputs',
+      )
   })
 
   it('an endpoint that fails has its words, code and patience passed on where the request is at fault', async () => {

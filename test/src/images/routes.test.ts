@@ -190,6 +190,12 @@ describe('POST /v1/images/generations', () => {
     ['background', 'transparent'],
     ['output_format', 'webp'],
     ['partial_images', 2],
+    ['moderation', 'low'],
+    ['seed', 0],
+    ['negative_prompt', 'blue'],
+    ['image_url', 'https://example.org/fox.png'],
+    ['image', 'data:image/png;base64,AAAA'],
+    ['width', 512],
   ])(
     'POST /v1/images/generations refuses %s by name, which would change the answer',
     async (name, value) => {
@@ -197,7 +203,14 @@ describe('POST /v1/images/generations', () => {
       const text = await reply.clone().text()
       expect(await faultsOf(reply)).toEqual([422, [[`body.${name}`, 'unsupported_parameter']]])
       expect(text).toContain(`${name} is not supported here`)
-      const same = { ...request, stream: false, background: 'auto', [name]: null }
+      const same = {
+        ...request,
+        stream: false,
+        background: 'auto',
+        output_compression: 100,
+        input_fidelity: 'low',
+        [name]: null,
+      }
       expect((await generate(same)).status).toBe(200)
     },
   )
@@ -244,6 +257,16 @@ describe('POST /v1/images/generations', () => {
     upstream.setScript(() => ({ created: 1, data: [made] }))
     const answer = await (await generate({ ...request, response_format: 'b64_json' })).json()
     expect(answer).toMatchObject({ data: [{ ...made, url: null }] })
+  })
+
+  it.each([
+    ['a data URL', (base64: string) => `data:image/png;base64,${base64}`],
+    ['lines', (base64: string) => base64.replaceAll(/.{76}/g, '$&\r\n')],
+  ])('POST /v1/images/generations takes base64 as %s from the endpoint', async (_, write) => {
+    const base64 = pngOf(64).toString('base64')
+    upstream.setScript(() => ({ data: [{ b64_json: write(base64) }] }))
+    const answer = await (await generate({ ...request, response_format: 'b64_json' })).json()
+    expect(answer).toMatchObject({ data: [{ b64_json: base64 }] })
   })
 
   it.each<FaultCase>([
@@ -361,8 +384,25 @@ describe('POST /v1/images/edits', () => {
     [{ image: new Blob(['GIF89a']) }, 'body.image', 'image_type'],
     [{ image: 'data:image/png;base64,AAAA' }, 'body.image', 'image_type'],
     [{ image: new Blob([jpegOf(8193, 1)]) }, 'body.image', 'image_size'],
+    [{ quality: 'high' }, 'body.quality', 'unsupported_parameter'],
+    [{ style: 'natural' }, 'body.style', 'unsupported_parameter'],
+    [{ moderation: 'low' }, 'body.moderation', 'unsupported_parameter'],
+    [{ seed: '0' }, 'body.seed', 'unsupported_parameter'],
   ])('POST /v1/images/edits refuses %j', async (change, loc, type) => {
     expect(await faultsOf(await edit(change as Fields))).toEqual([422, [[loc, type]]])
+  })
+
+  it('POST /v1/images/edits takes the defaults of members that it does not support', async () => {
+    const defaults = {
+      quality: 'auto',
+      style: '',
+      moderation: 'auto',
+      stream: 'false',
+      seed: '-1',
+      output_compression: '100',
+      input_fidelity: 'low',
+    }
+    expect((await edit(defaults)).status).toBe(200)
   })
 
   it('POST /v1/images/edits refuses a second file, which would be left out of account', async () => {
@@ -501,6 +541,13 @@ describe('an endpoint that fails', () => {
   ])('a caller for images is told when the endpoint %s', async (_, script, status, code) => {
     upstream.setScript(script)
     expect(await outcomeOf(await generate(request))).toEqual([status, code])
+  })
+
+  it('a caller for images reads how large an answer of the endpoint may be, and what to do', async () => {
+    upstream.setScript(() => ({ data: [{ b64_json: 'A'.repeat(17_000_000) }] }))
+    expect(await (await generate(request)).text()).toContain(
+      'too large: expected at most 16777216 bytes, got more. Ask for fewer images',
+    )
   })
 
   it('the endpoint for images is left when the caller leaves', async () => {

@@ -64,6 +64,31 @@ describe('an agent of type DIFFUSION', () => {
     expect(lastOf(node, 'changed')?.images).not.toEqual(lastOf(node, 'new')?.images)
   })
 
+  it('an agent names no format to a backend whose model would refuse it', async () => {
+    scripted.setScript(() => ({ data: [{ b64_json: pngOf(64).toString('base64') }] }))
+    const { node } = await stage.connect({
+      ...DRAWS,
+      models: ['openai:gpt-image-1'],
+      backendUrl: scripted.origin,
+    })
+    draw(node, 'r1')
+    await expect.poll(() => lastOf(node, 'r1')?.error, { timeout: 5_000 }).toBeNull()
+    expect(scripted.requests.at(-1)?.json).toEqual({
+      model: 'openai:gpt-image-1',
+      prompt: ASKED.prompt,
+      n: 1,
+      size: ASKED.size,
+    })
+  })
+
+  it('an agent sends plain base64 for a data URL of its backend', async () => {
+    const base64 = pngOf(64).toString('base64')
+    scripted.setScript(() => ({ data: [{ b64_json: `data:image/png;base64,${base64}\n` }] }))
+    const node = await connect(scripted.origin)
+    draw(node, 'r1')
+    await expect.poll(() => lastOf(node, 'r1')?.images, { timeout: 5_000 }).toEqual([base64])
+  })
+
   it.each<[string, number, unknown, string, Readonly<Record<string, number>>]>([
     [
       'refuses',
