@@ -104,10 +104,16 @@ export function estimateTextTokens(length: number): number {
   return Math.ceil(length / BYTES_PER_TOKEN)
 }
 
+/** Members with a file in base64. A `result` is a picture if it is long enough to be one. */
+const FILE_MEMBERS = /^(data|file_data|partial_image_b64)$/
+const PICTURE = /^[A-Za-z0-9+/]{1000}/
+
 /** A picture or a file counts as ATTACHMENT_TOKENS. */
 function textBytesOf(value: Json | undefined, name = ''): number {
   if (typeof value === 'string')
-    return name === 'data' || value.startsWith('data:')
+    return FILE_MEMBERS.test(name) ||
+      value.startsWith('data:') ||
+      (name === 'result' && PICTURE.test(value))
       ? ATTACHMENT_TOKENS * BYTES_PER_TOKEN
       : Buffer.byteLength(value)
   if (typeof value !== 'object' || value === null) return 0

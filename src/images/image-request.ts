@@ -140,7 +140,7 @@ const file = described(z.unknown(), () => ({
 /** Form of `POST /v1/images/edits`, which parseImageEdit reads. */
 export const edit = editFields.safeExtend({ image: file })
 
-/** Body of `POST /v1/images/generations`. Null counts as unset. Other unknown members are ignored. */
+/** Body of `POST /v1/images/generations`. Null counts as unset. Ignores other members. */
 export const generation = z
   .looseObject({
     ...shared,

@@ -1,4 +1,4 @@
-import { type Json, type JsonObject, memberOf } from '../../json/value.ts'
+import { isJsonObject, type Json, type JsonObject, memberOf } from '../../json/value.ts'
 import { orNull } from '../../or-null.ts'
 import { addId, isEmpty, isSame, listIn, refuse, textIn } from '../dialect.ts'
 import { parseToolInput } from '../tool-input.ts'
@@ -36,8 +36,8 @@ function ofItem(item: string, member: string): Channel {
   return { items: [item], member, part: null }
 }
 
-/** Members of an item that may change after its start. checkItem checks the streamed texts. */
-const CHANGING = ['status', 'encrypted_content', ...[...CHANNELS.values()].map(memberOfItem)]
+/** Members of any item that may change after its start. */
+const CHANGING = ['status', 'encrypted_content', 'fingerprint']
 
 function memberOfItem({ part, member }: Channel): string {
   return part?.list ?? member
@@ -157,8 +157,9 @@ function annotationsOf(part: JsonObject, channel: string): readonly JsonObject[]
  */
 export function checkItem(item: StreamedItem, done: JsonObject): void {
   const { added, parts, whole } = item
+  const streamed = channelsOf(added).map(([, channel]) => memberOfItem(channel))
   for (const [name, value] of Object.entries(added))
-    if (!CHANGING.includes(name) && !isEmpty(value) && !isSame(value, memberOf(done, name) ?? null))
+    if (![...CHANGING, ...streamed].includes(name) && !fills(value, memberOf(done, name)))
       throw refuse('changed_identity', `expected ${name} of an item as at its start`)
   for (const name of ['role', 'call_id', 'name', 'phase', 'namespace'])
     if (isEmpty(memberOf(added, name)) && !isEmpty(memberOf(done, name)))
@@ -177,6 +178,14 @@ export function checkItem(item: StreamedItem, done: JsonObject): void {
       throw refuse('changed_text', `expected ${member} of an item as it streamed`)
     checkInput(channel, text)
   }
+}
+
+/** Returns true if `end` differs from `start` only in members that were empty or missing. */
+function fills(start: Json, end: Json | undefined): boolean {
+  if (isEmpty(start)) return true
+  if (!isJsonObject(start)) return isSame(start, end ?? null)
+  const filled = isJsonObject(end) ? end : {}
+  return Object.entries(start).every(([name, value]) => fills(value, memberOf(filled, name)))
 }
 
 /** Throws FormatError `invalid_tool_input` for arguments that are not a JSON object. */

@@ -345,11 +345,13 @@ export class ResponsesReader implements StreamReader {
     return { ...place, [PART_INDEX[list]]: (text as StreamedPart).index }
   }
 
-  /** The id and the model of the response must not change. */
+  /** The id and the model must not change. llama.cpp states the model only at the end. */
   private responseIn(data: JsonObject): JsonObject {
     const response = readResponse(objectIn(data, 'response'))
-    for (const name of ['id', 'model'])
-      if (this.first !== null && memberOf(this.first, name) !== memberOf(response, name))
+    const { first } = this
+    if (first === null) return response
+    for (const name of isEmpty(memberOf(first, 'model')) ? ['id'] : ['id', 'model'])
+      if (memberOf(first, name) !== memberOf(response, name))
         throw refuse('changed_identity', `expected the ${name} of the response as at its start`)
     return response
   }

@@ -459,6 +459,68 @@ describe('a stream of Responses', () => {
     expect(read([...STREAM.slice(0, 2), ...items]).code).toBeNull()
   })
 
+  // Captures of xAI and OpenAI in the fixtures of https://github.com/vercel/ai.
+  it.each([
+    [
+      'web_search_call',
+      { action: { type: 'search', query: '', sources: [] } },
+      { action: { type: 'search', query: 'title', sources: [{ type: 'url', url: 'https://x' }] } },
+    ],
+    [
+      'shell_call',
+      { action: { commands: [], max_output_length: null, timeout_ms: null } },
+      { action: { commands: ['ls'], max_output_length: 8912, timeout_ms: null } },
+    ],
+    [
+      'local_shell_call',
+      { action: { type: 'exec', command: [], env: {} } },
+      { action: { type: 'exec', command: ['ls'], env: {} } },
+    ],
+    [
+      'apply_patch_call',
+      { operation: { type: 'create_file', path: 'a', diff: '' } },
+      { operation: { type: 'create_file', path: 'a', diff: '+b' } },
+    ],
+    ['program', { code: '', fingerprint: 'a' }, { code: 'x()', fingerprint: 'b' }],
+    ['tool_search_call', { arguments: {} }, { arguments: { query: 'a' } }],
+  ])('the reader accepts a %s whose empty members are filled at its end', (type, start, end) => {
+    const itemOf = (verb: string, members: object): JsonObject => ({
+      type: `response.output_item.${verb}`,
+      output_index: 0,
+      item: { id: 'x_1', type, ...members },
+    })
+    const events = [...STREAM.slice(0, 2), itemOf('added', start), itemOf('done', end)]
+    expect(read(events).code).toBeNull()
+    expect(read([...events.slice(0, 2), itemOf('added', end), itemOf('done', start)]).code).toBe(
+      'changed_identity',
+    )
+  })
+
+  it.each([
+    ['mcp_approval_request', { arguments: '{"cmd":"ls"}' }, { arguments: '{"cmd":"rm -rf /"}' }],
+    ['tool_search_call', { arguments: { query: 'a' } }, { arguments: { query: 'b' } }],
+    ['unknown_call', { code: 'a' }, { code: 'b' }],
+    ['unknown_call', { action: { env: { A: '1' } } }, { action: {} }],
+  ])('the reader refuses a %s that changes without deltas', (type, start, end) => {
+    const events = [start, end].map((members, at) => ({
+      type: `response.output_item.${at === 0 ? 'added' : 'done'}`,
+      output_index: 0,
+      item: { id: 'x_1', type, ...members },
+    }))
+    expect(read([...STREAM.slice(0, 2), ...events]).code).toBe('changed_identity')
+  })
+
+  it('the reader accepts a model that is stated only at the end, as llama.cpp does', () => {
+    const [{ response } = {}] = STREAM
+    const { model: _, ...first } = response as JsonObject
+    const events = STREAM.map((event) =>
+      event.type === 'response.created' || event.type === 'response.in_progress'
+        ? { ...event, response: first }
+        : event,
+    )
+    expect(read(events).code).toBeNull()
+  })
+
   it('the reader refuses an event whose name is not its type', () => {
     const reader = new ResponsesReader()
     const [data] = STREAM as readonly [JsonObject]

@@ -4,6 +4,7 @@ import { ESTIMATE_MAX } from '../../../src/accounts/limits/limiter.ts'
 import { chatRequest } from '../../../src/chat/chat-request.ts'
 import {
   estimateChatTokens,
+  estimateDialectTokens,
   estimatePromptTokens,
   estimateUsage,
   PARSED_LENGTH_MAX,
@@ -142,5 +143,21 @@ it.each<[string, JsonObject, number]>([
     completion_tokens: 3,
     total_tokens: promptTokens + 3,
     estimated: true,
+  })
+})
+
+describe('the estimate of a call in another dialect', () => {
+  // An image_generation_call must be sent back with its result.
+  it.each([
+    { type: 'image_generation_call', result: 'iVBOR'.repeat(100_000) },
+    { type: 'input_file', file_data: 'JVBER'.repeat(100_000) },
+    { type: 'input_image', image_url: `data:image/png;base64,${'iVBOR'.repeat(100_000)}` },
+  ])('the estimate counts a file of $type as one, not by its bytes', (item) => {
+    expect(estimateDialectTokens({ input: [item] }).prompt).toBeLessThan(1_100)
+  })
+
+  it('the estimate counts the words of a result', () => {
+    const { prompt } = estimateDialectTokens({ input: [{ result: 'two words '.repeat(4_000) }] })
+    expect(prompt).toBeGreaterThanOrEqual(10_000)
   })
 })
