@@ -148,7 +148,7 @@ it.each<[string, JsonObject, number]>([
 
 describe('the estimate of a call in another dialect', () => {
   // An image_generation_call must be sent back with its result.
-  it.each([
+  it.each<JsonObject>([
     { type: 'image_generation_call', result: 'iVBOR'.repeat(100_000) },
     { type: 'input_file', file_data: 'JVBER'.repeat(100_000) },
     { type: 'input_image', image_url: `data:image/png;base64,${'iVBOR'.repeat(100_000)}` },
