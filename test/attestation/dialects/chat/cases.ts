@@ -210,6 +210,50 @@ export const STREAM_CASES: readonly StreamCase[] = [
     ],
   },
   {
+    name: 'empty lists in each delta, before and after the end',
+    events: [
+      choice({ content: 'Hi', annotations: [], reasoning_details: [] }),
+      choice({ audio: { id: 'a', data: '', parts: [], more: {} } }),
+      end('stop', { content: '', annotations: [] }),
+      end('stop', { content: '', images: [], audio: { id: 'a', data: '', parts: [] } }),
+      choice({ role: 'assistant', content: '', reasoning_details: [] }, { finish_reason: null }),
+    ],
+    given: [{ content: 'Hi' }, { audio: { id: 'a' } }, ENDED],
+  },
+  {
+    name: 'an id, a name and a type of the delta that come with each chunk',
+    events: [
+      choice({ id: 'msg_1', name: 'bot', type: 'text', n: 7, content: 'a' }),
+      choice({ id: '', name: 'bot', type: 'text', n: 7, content: 'b' }),
+      choice({ id: 'msg_1', name: '', type: 'text', n: 8, content: 'c' }),
+      end(),
+      end('stop', { id: 'msg_1', name: 'bot', type: 'text', n: 8 }),
+    ],
+    given: [
+      { id: 'msg_1', name: 'bot', type: 'text', n: 7, content: 'a' },
+      { content: 'b' },
+      { n: 8, content: 'c' },
+      ENDED,
+    ],
+  },
+  {
+    name: 'empty ids of sound between equal ids, with a voice and a media type',
+    events: [
+      choice({ audio: { id: '', voice: 'alloy', mime_type: 'audio/wav' } }),
+      choice({ audio: { id: 'a', voice: 'alloy', mime_type: 'audio/wav', data: 'QQ' } }),
+      choice({ audio: { id: '', voice: 'alloy', data: 'QQ' } }),
+      choice({ audio: { id: 'a', voice: 'alloy', data: '==' } }),
+      end(),
+    ],
+    given: [
+      { audio: { voice: 'alloy', mime_type: 'audio/wav' } },
+      { audio: { id: 'a', data: 'QQ' } },
+      { audio: { data: 'QQ' } },
+      { audio: { data: '==' } },
+      ENDED,
+    ],
+  },
+  {
     name: 'halves of a character in two chunks',
     from: 'https://github.com/elizaOS/eliza/issues/30904',
     events: [
