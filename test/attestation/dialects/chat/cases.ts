@@ -29,6 +29,13 @@ const end = (reason = 'stop', delta: JsonObject = {}) => choice(delta, { finish_
 const calls = (...list: readonly JsonObject[]) => choice({ tool_calls: list })
 
 const ENDED: JsonObject = { content: '', finish_reason: 'stop' }
+/** The end with a word that means `reason`. */
+const ended = (word: string, reason: string): StreamCase => ({
+  name: `the finish_reason "${word}"`,
+  events: [text('Hi'), end(word)],
+  given: [{ content: 'Hi' }, { content: '', finish_reason: reason }],
+  stopReason: word,
+})
 const CALLED: JsonObject = { content: '', finish_reason: 'tool_calls' }
 const begun = (index: number, id: string, name: string, args: string): JsonObject => ({
   index,
@@ -77,6 +84,16 @@ export const STREAM_CASES: readonly StreamCase[] = [
     given: [{ content: 'Hi' }, { content: '', finish_reason: 'length' }],
     stopReason: 'MAX_TOKENS',
   },
+  ...[
+    ...['max_completion_tokens', 'maximum_tokens', 'token_limit', 'context_length_exceeded'],
+    ...['not_finished', 'maxTokens', 'model_context_window_exceeded'],
+  ].map((word) => ended(word, 'length')),
+  ...['guardrail_intervened', 'content-filter', 'moderation', 'SAFETY'].map((word) =>
+    ended(word, 'content_filter'),
+  ),
+  ...['tool-calls', 'toolUse', 'toolCalls', 'toolcalls', 'tool_calls ', 'TOOL_CALL'].map((word) =>
+    ended(word, 'tool_calls'),
+  ),
   {
     name: 'a finish_reason that no table knows',
     events: [text('Hi'), end('matched_pattern')],
