@@ -5,7 +5,7 @@ import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import { makeWellFormed, parseUnsettled } from '../../attestation/json/parse-lenient.ts'
 import { isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
 import { CallFault } from '../call-fault.ts'
-import { readReason } from '../protocol/refusal.ts'
+import { errorIn, NO_REASON, readReason } from '../protocol/refusal.ts'
 import type { AnswerStream, StreamParts } from './answer-stream.ts'
 
 /** A streamed answer of a dialect with named events. */
@@ -35,7 +35,7 @@ export class EventStream implements AnswerStream {
     const { hasGiven } = parts.output
     try {
       const parsed = makeWellFormed(parseEventData(content)) as JsonObject
-      if (typeof parsed.type !== 'string') refuseError(event, parsed)
+      if (mayBeError(event, parsed)) refuseError(event, parsed)
       if (reader.isLast(String(parsed.type))) parts.memory.checkAssembly()
       const given = reader.read({ event, data: parsed })
       for (const [at, { event: name, data: settled }] of given.entries()) {
@@ -71,10 +71,15 @@ export function parseEventData(data: string): JsonObject {
   throw new CallFault('provider_error', 'The provider sent an event that is no JSON object.')
 }
 
+/** Events with a type of their own can have members with words that are no error. */
+function mayBeError(event: string, { type, object }: JsonObject): boolean {
+  return [event, object, type].includes('error') || typeof type !== 'string'
+}
+
 /** Throws CallFault `provider_error` for an event that only reports an error. */
 export function refuseError(event: string, data: JsonObject): void {
-  if (event !== 'error' && (data.error ?? null) === null) return
-  throw new CallFault('provider_error', brokeOff(readReason(data).message ?? 'no reason given'))
+  const words = event === 'error' ? (readReason(data).message ?? NO_REASON) : errorIn(data)
+  if (words !== null) throw new CallFault('provider_error', brokeOff(words))
 }
 
 function brokeOff(reason: string): string {
