@@ -81,10 +81,11 @@ export function errorIn(body: Json): string | null {
   const data = isJsonArray(body) ? (body[0] ?? null) : body
   if (!isJsonObject(data)) return readReason(data).message
   const { error = null, choices = null } = data
-  const failed = isJsonArray(choices) ? choices.find(hasError) : undefined
-  if (error !== null || failed !== undefined)
+  const failed = isJsonArray(choices) ? (choices.find(hasError) ?? null) : null
+  if (error !== null || failed !== null)
     return readReason(error === null ? failed : data).message ?? NO_REASON
-  return ANSWERS.some((name) => (data[name] ?? null) !== null) ? null : readReason(data).message
+  const isAnswer = ANSWERS.some((name) => (data[name] ?? null) !== null)
+  return isAnswer || data.object === 'chat.completion.chunk' ? null : readReason(data).message
 }
 
 export const NO_REASON = 'no reason given'

@@ -80,6 +80,7 @@ for (const name of DIALECTS)
     it.each([
       'data: {"object":"error","message":"w","type":"InternalServerError","code":500}',
       'data: {"detail":"w"}',
+      'event: error\ndata: w',
       'data: {"message":"w"}',
       'data: {"type":"error","error":"w"}',
       'data: {"type":"error","detail":"w"}',

@@ -188,6 +188,7 @@ describe('errorIn', () => {
     [{ error: null, choices: [], message: 'm' }],
     [{ choices: [{ error: null }], base_resp: { status_msg: 'success' } }],
     [{ content: [], message: 'm' }],
+    [{ object: 'chat.completion.chunk', title: 'm' }],
     [{ type: 'message_start', message: { id: '1', role: 'assistant', content: [] } }],
   ])('errorIn finds no error in %j', (data) => {
     expect(errorIn(data)).toBeNull()
