@@ -1,5 +1,5 @@
 import { type EnclaveFault, FAULT_STATUS } from './protocol/enclave-api.ts'
-import type { Refusal } from './protocol/refusal.ts'
+import { NO_REASON, type Refusal } from './protocol/refusal.ts'
 
 /**
  * The fault of a call without an answer. The message is for the gateway's caller. It may repeat a
@@ -47,7 +47,7 @@ export function refusalFault(
   if (status < 500)
     return new ProviderRefusal({
       status,
-      message: `The provider refused the request: ${message ?? 'no reason given'}`,
+      message: `The provider refused the request: ${message ?? NO_REASON}`,
       ...more,
     })
   const words = message === null ? '.' : `: ${message}`

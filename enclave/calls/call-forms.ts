@@ -69,7 +69,7 @@ function eventForm(dialect: EventDialect): CallForm {
         return dialect.readAnswer(answer)
       } catch (error) {
         if (!(error instanceof FormatError)) throw error
-        if (isJsonObject(answer)) checkNoError(answer)
+        checkNoError(answer)
         throw new CallFault(
           'provider_error',
           `The provider answered something that is no answer of ${dialect.name}: ${error.message}.`,

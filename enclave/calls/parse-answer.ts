@@ -12,7 +12,7 @@ import {
   type JsonObject,
 } from '../../attestation/json/value.ts'
 import { CallFault } from '../call-fault.ts'
-import { readReason } from '../protocol/refusal.ts'
+import { errorIn } from '../protocol/refusal.ts'
 
 /** Values for members that every completion has but the provider left out (interface 2.2). */
 export type AnswerFallback = {
@@ -31,8 +31,8 @@ export type AnswerFallback = {
  */
 export function parseAnswer(body: Uint8Array, fallback: AnswerFallback): JsonObject {
   const answer = readJson(body)
-  if (!isJsonObject(answer)) throw notCompletion('expected a JSON object')
   checkNoError(answer)
+  if (!isJsonObject(answer)) throw notCompletion('expected a JSON object')
   if (!isJsonArray(answer.choices) || answer.choices.length === 0)
     throw notCompletion('expected choices')
   const { id, created, model } = answer
@@ -48,12 +48,10 @@ export function parseAnswer(body: Uint8Array, fallback: AnswerFallback): JsonObj
 }
 
 /** Throws CallFault `provider_error` for an answer with an error. */
-export function checkNoError(answer: JsonObject): void {
-  if ((answer.error ?? null) === null) return
-  throw new CallFault(
-    'provider_error',
-    `The provider answered with an error: ${readReason(answer).message ?? 'no reason given'}`,
-  )
+export function checkNoError(answer: Json): void {
+  const words = errorIn(answer)
+  if (words !== null)
+    throw new CallFault('provider_error', `The provider answered with an error: ${words}`)
 }
 
 function readJson(body: Uint8Array): Json {

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
+import { ByteBuffer } from '../../attestation/byte-buffer.ts'
 import { EventParser, type ServerEvent } from '../../attestation/dialects/chat/event-parser.ts'
 import type { JsonObject } from '../../attestation/json/value.ts'
 import type { Receipt } from '../../attestation/receipt.ts'
@@ -13,9 +14,14 @@ import type { StreamSink } from './stream-sink.ts'
 /** Time limit for the end of the body after the last event, milliseconds. */
 const LINGER_MS = 1_000
 
+/** About as many bytes are kept of a body that has no event yet. */
+const START_BYTES_MAX = 64 * 1024
+
 type RelayInput = {
   readonly body: IncomingMessage
   readonly bodyTerms: BodyTerms & { readonly space: Reservation }
+  /** Throws for the start of a body that ended without any event and is no stream. */
+  readonly refuseStart: (start: Uint8Array) => void
   readonly open: (parts: StreamParts) => AnswerStream
   readonly sink: StreamSink
   readonly watchdog: Watchdog
@@ -67,6 +73,8 @@ class StreamRelay {
   private readonly memory: StreamMemory
   private readonly stream: AnswerStream
   private hasData = false
+  /** The start of the body while it has no event. */
+  private readonly start = new ByteBuffer()
 
   constructor(input: RelayInput) {
     this.input = input
@@ -77,11 +85,13 @@ class StreamRelay {
   async readAll(): Promise<void> {
     for await (const packet of readPackets(this.input.body, this.input.bodyTerms)) {
       this.received.update(packet)
+      if (!this.hasData && this.start.length < START_BYTES_MAX) this.start.append(packet)
       // Data after the last event is hashed, because it was received, but otherwise ignored.
       if (!this.stream.isDone) await this.relayEvents(() => this.parser.push(packet))
     }
     if (!this.stream.isDone) await this.relayEvents(() => this.parser.end())
     if (this.stream.isDone) return
+    if (!this.hasData) this.input.refuseStart(this.start.take())
     this.stream.end()
     await this.send()
   }
@@ -124,7 +134,10 @@ class StreamRelay {
   private recordData(): void {
     const { watchdog, idleTimeoutMs } = this.input
     if (this.hasData) watchdog.touch()
-    else watchdog.expect('more of its answer', idleTimeoutMs)
+    else {
+      watchdog.expect('more of its answer', idleTimeoutMs)
+      this.start.take()
+    }
     this.hasData = true
   }
 

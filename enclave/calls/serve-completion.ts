@@ -213,22 +213,24 @@ async function readReasons(running: RunningCall, { body }: ProviderAnswer): Prom
   }
 }
 
-/**
- * Throws if the answer should be a stream but is not. The message has the provider's reason, if
- * any.
- */
-async function checkIsStream(running: RunningCall, answer: ProviderAnswer): Promise<void> {
-  const { 'content-type': type = '' } = answer.headers
-  if (!NO_STREAM.test(type)) return
-  const { message } = readRefusal({ headers: {}, body: await readReasons(running, answer) })
+/** The fault of an answer of another type than `asked`, with the provider's words if any. */
+function otherType({ headers }: ProviderAnswer, asked: string, body: Uint8Array): CallFault {
+  const { 'content-type': type = 'no content type' } = headers
+  const { message } = readRefusal({
+    headers: {},
+    body: STREAM.test(type) ? new Uint8Array() : body,
+  })
   const reason = message === null ? '.' : `: ${message}`
-  throw new CallFault(
+  return new CallFault(
     'provider_error',
-    `The provider answered with ${type.slice(0, 100)} where a stream was asked for${reason}`,
+    `The provider answered with ${type.slice(0, 100)} where ${asked} was asked for${reason}`,
   )
 }
 
-const NO_STREAM = /^\s*(application\/([\w.-]+\+)?json|text\/html)\b/i
+const JSON_TYPE = /^\s*application\/([\w.-]+\+)?json\b/i
+const OPENING_BRACE = 0x7b
+const PAGE = /^\s*text\/html\b/i
+const STREAM = /^\s*text\/event-stream\b/i
 
 async function answerWhole(running: RunningCall, answer: ProviderAnswer): Promise<void> {
   const { core, cancel, space, watchdog } = running
@@ -241,7 +243,7 @@ async function answerWhole(running: RunningCall, answer: ProviderAnswer): Promis
     idleTimeoutMs,
   })
   admitAnswer(space, body.bytes)
-  const completion = running.parsed.form.readAnswer(body.bytes, makeFallback(running))
+  const completion = readCompletion(running, answer, body.bytes)
   const sealed = seal(running, answer, {
     response: completion,
     streamHash: null,
@@ -252,14 +254,31 @@ async function answerWhole(running: RunningCall, answer: ProviderAnswer): Promis
   await running.port.endWhole(sealed, completion)
 }
 
+/** An answer that is no JSON fails with its content type. */
+function readCompletion(running: RunningCall, answer: ProviderAnswer, bytes: Uint8Array) {
+  try {
+    return running.parsed.form.readAnswer(bytes, makeFallback(running))
+  } catch (error) {
+    const isObject = bytes.find((byte) => byte > 0x20) === OPENING_BRACE
+    const isJson = isObject || JSON_TYPE.test(answer.headers['content-type'] ?? '')
+    if (isJson || !(error instanceof CallFault)) throw error
+    throw otherType(answer, 'JSON', bytes)
+  }
+}
+
 async function answerStream(running: RunningCall, answer: ProviderAnswer): Promise<void> {
   const { core, parsed, cancel, space, watchdog, port } = running
-  await checkIsStream(running, answer)
+  const type = answer.headers['content-type'] ?? ''
+  if (JSON_TYPE.test(type) || PAGE.test(type))
+    throw otherType(answer, 'a stream', await readReasons(running, answer))
   const { answerBytesMax: bytesMax, idleTimeoutMs, drainTimeoutMs } = core.limits
   const sink = port.openStream({ cancel, drainTimeoutMs })
   const relayed = await relayStream({
     body: answer.body,
     bodyTerms: { signal: cancel.signal, bytesMax, space },
+    refuseStart: (start) => {
+      if (!STREAM.test(type)) throw otherType(answer, 'a stream', start)
+    },
     open: (parts) => parsed.form.openStream(parsed.body, makeFallback(running), parts),
     sink,
     watchdog,

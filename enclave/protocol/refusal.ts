@@ -1,12 +1,17 @@
 import { parseLenientJson } from '../../attestation/json/parse-lenient.ts'
-import { isJsonArray, isJsonObject, type Json } from '../../attestation/json/value.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+} from '../../attestation/json/value.ts'
 
 /** Maximum lengths of the message and the code of a refusal, characters. */
 export const REFUSAL_MESSAGE_CHARACTERS_MAX = 2_000
 export const REFUSAL_CODE_CHARACTERS_MAX = 100
 
 /** Maximum number of bytes that are read from a refusal's body. */
-export const REFUSAL_BYTES_MAX = 64 * 1024
+export const REFUSAL_BYTES_MAX = 1024 * 1024
 
 /** Longer waits are shortened to this. */
 export const RETRY_BELIEVED_SECONDS_MAX = 86_400
@@ -33,7 +38,11 @@ export function readRefusal(answer: {
   readonly secret?: string | null
 }): Refusal {
   const { headers, body, secret = null } = answer
-  const text = new TextDecoder().decode(body)
+  const { 'content-encoding': coding } = headers
+  const isPlain = coding === undefined || coding === '' || coding === 'identity'
+  const text = isPlain
+    ? new TextDecoder().decode(body)
+    : `its answer is compressed (${String(coding).slice(0, 40)})`
   return {
     ...readReason(readBody(secret === null ? text : text.replaceAll(secret, '[credential]'))),
     retryAfterSeconds: readWait(headers),
@@ -43,21 +52,49 @@ export function readRefusal(answer: {
 
 /**
  * Returns message and code of an error's JSON. Accepts `{error: {message, code | type}}` (OpenAI),
- * this form with `metadata.raw` (OpenRouter), `{error: text}`, `{message}` with a text or an object
- * (Mistral), `{detail}` with a text or a list (FastAPI), `{errors}`, a text alone, and an array
- * that contains one of these values (Google).
+ * this form with `metadata.raw` (OpenRouter), `{error: text}`, `{error, message}` with a title or a
+ * flag as `error`, `{message}` with a text or an object (Mistral), `{detail}` with a text or a list
+ * (FastAPI), `{errors}`, the further NAMES, a text alone, and an array that contains one of these
+ * values (Google).
  */
 export function readReason(body: Json): Pick<Refusal, 'message' | 'code'> {
   const outer = isJsonArray(body) ? (body[0] ?? null) : body
-  const inner = isJsonObject(outer) ? (outer.error ?? outer) : outer
-  const source = isJsonObject(inner) ? inner : outer
-  const codes = isJsonObject(source) ? [source.code, source.type, source.status] : []
+  const { error = null, ...others } = isJsonObject(outer) ? outer : { error: outer }
+  const source = isJsonObject(error) ? error : others
+  const codes = [source.code, source.type, source.status]
   const code = codes.find((one) => typeof one === 'string' && one !== '') ?? codes.find(isCode)
-  const message = wordsOf(inner, 0)
+  const inner = wordsOf(error, 0)
+  const isTitle = typeof error === 'string' || inner === ''
+  const parts = new Set([inner, isTitle ? wordsOf(others, 0) : ''])
+  const message = [...parts].filter((part) => part !== '').join(': ')
   return {
     message: message === '' ? null : printable(message, REFUSAL_MESSAGE_CHARACTERS_MAX),
     code: code === undefined ? null : printable(String(code), REFUSAL_CODE_CHARACTERS_MAX),
   }
+}
+
+/**
+ * Returns the words of an error that comes in the place of an answer, an event or a choice. Null
+ * for anything else.
+ */
+export function errorIn(body: Json): string | null {
+  const data = isJsonArray(body) ? (body[0] ?? null) : body
+  if (!isJsonObject(data)) return readReason(data).message
+  const { error = null, choices = null } = data
+  const failed = isJsonArray(choices) ? (choices.find(hasError) ?? null) : null
+  if (error !== null || failed !== null)
+    return readReason(error === null ? failed : data).message ?? NO_REASON
+  const isAnswer = ANSWERS.some((name) => (data[name] ?? null) !== null)
+  return isAnswer || data.object === 'chat.completion.chunk' ? null : readReason(data).message
+}
+
+export const NO_REASON = 'no reason given'
+
+/** Members of answers and their events. Data with one of these is no error. */
+const ANSWERS = ['choices', 'content', 'output'] as const
+
+function hasError(choice: Json): choice is JsonObject {
+  return isJsonObject(choice) && isJsonObject(choice.error)
 }
 
 /** Returns the first message in a value. The messages in a list are joined. */
@@ -78,7 +115,22 @@ function wordsOf(value: Json | undefined, depth: number): string {
   return [place, words ?? '', raw].filter((part) => part !== '').join(': ')
 }
 
-const NAMES = ['message', 'msg', 'detail', 'error', 'errors', 'error_description', 'title'] as const
+const NAMES = [
+  'message',
+  'msg',
+  'detail',
+  'error',
+  'errors',
+  'error_description',
+  'title',
+  // Baidu, AWS, Apigee and MiniMax.
+  'error_msg',
+  'Message',
+  'fault',
+  'faultstring',
+  'base_resp',
+  'status_msg',
+] as const
 const DEPTH_MAX = 6
 const LIST_MAX = 8
 

@@ -63,7 +63,7 @@ export class ChatStream implements AnswerStream {
       return
     }
     this.parts.memory.admit(content)
-    const chunk = parseEventData(content)
+    const chunk = parseEventData(content, event)
     refuseError(event, chunk)
     const given = this.readChunk(chunk)
     if (given === null || this.templatesUnused >= TEMPLATES_UNUSED_MAX) return

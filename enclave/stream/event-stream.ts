@@ -3,9 +3,9 @@ import { hashedLine, type StreamReader } from '../../attestation/dialects/dialec
 import { FormatError } from '../../attestation/errors.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import { makeWellFormed, parseUnsettled } from '../../attestation/json/parse-lenient.ts'
-import { isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
+import { isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
 import { CallFault } from '../call-fault.ts'
-import { readReason } from '../protocol/refusal.ts'
+import { errorIn, NO_REASON, readReason } from '../protocol/refusal.ts'
 import type { AnswerStream, StreamParts } from './answer-stream.ts'
 
 /** A streamed answer of a dialect with named events. */
@@ -34,8 +34,8 @@ export class EventStream implements AnswerStream {
     parts.memory.admit(content)
     const { hasGiven } = parts.output
     try {
-      const parsed = makeWellFormed(parseEventData(content)) as JsonObject
-      if (typeof parsed.type !== 'string') refuseError(event, parsed)
+      const parsed = makeWellFormed(parseEventData(content, event)) as JsonObject
+      if (mayBeError(event, parsed)) refuseError(event, parsed)
       if (reader.isLast(String(parsed.type))) parts.memory.checkAssembly()
       const given = reader.read({ event, data: parsed })
       for (const [at, { event: name, data: settled }] of given.entries()) {
@@ -60,21 +60,34 @@ export class EventStream implements AnswerStream {
   }
 }
 
-/** Returns the JSON object in an event. Throws CallFault `provider_error`. */
-export function parseEventData(data: string): JsonObject {
+/**
+ * Returns the JSON object in an event. Throws CallFault `provider_error`, with the text of an event
+ * `error`.
+ */
+export function parseEventData(data: string, event = ''): JsonObject {
   try {
     const value = parseUnsettled(data)
     if (isJsonObject(value)) return value
   } catch (error) {
     if (!(error instanceof FormatError)) throw error
   }
+  if (event === 'error') throw new CallFault('provider_error', brokeOff(wordsIn(data)))
   throw new CallFault('provider_error', 'The provider sent an event that is no JSON object.')
+}
+
+/** Events with a type of their own can have members with words that are no error. */
+function mayBeError(event: string, { type, object }: JsonObject): boolean {
+  return [event, object, type].includes('error') || typeof type !== 'string'
 }
 
 /** Throws CallFault `provider_error` for an event that only reports an error. */
 export function refuseError(event: string, data: JsonObject): void {
-  if (event !== 'error' && (data.error ?? null) === null) return
-  throw new CallFault('provider_error', brokeOff(readReason(data).message ?? 'no reason given'))
+  const words = event === 'error' ? wordsIn(data) : errorIn(data)
+  if (words !== null) throw new CallFault('provider_error', brokeOff(words))
+}
+
+function wordsIn(error: Json): string {
+  return readReason(error).message ?? NO_REASON
 }
 
 function brokeOff(reason: string): string {

@@ -107,7 +107,7 @@ export function createEndpoint(options: EndpointOptions): Endpoint {
         signal: AbortSignal.any([signal, timeout]),
       })
       if (reply.statusCode < 200 || reply.statusCode > 299)
-        throw await refusalOf(reply, [...secrets, ...secretsIn(own)])
+        throw await refusalOf(reply, [...secrets, ...secretsIn(own)], reserve)
       const bytes = await readBytes(reply.body, { bytesMax: answerBytesMax, reserve })
       const { 'content-encoding': coding } = reply.headers
       return parseAnswer(await undoCoding(bytes, { coding, bytesMax: answerBytesMax, reserve }))
@@ -127,14 +127,14 @@ export function createEndpoint(options: EndpointOptions): Endpoint {
 async function refusalOf(
   { statusCode, headers, body }: Dispatcher.ResponseData,
   secrets: readonly string[],
+  reserve: EndpointCall['reserve'],
 ): Promise<EndpointError> {
-  const bytes = await readBytes(body, {
-    bytesMax: REFUSAL_BYTES_MAX,
-    reserve: () => undefined,
-  }).catch((error: unknown) => {
-    if (error instanceof EndpointError) return Buffer.alloc(0)
-    throw error
-  })
+  const bytes = await readBytes(body, { bytesMax: REFUSAL_BYTES_MAX, reserve }).catch(
+    (error: unknown) => {
+      if (error instanceof EndpointError) return Buffer.alloc(0)
+      throw error
+    },
+  )
   const text = secrets.reduce(
     (shown, secret) => shown.replaceAll(secret, '[credential]'),
     bytes.toString('utf8'),

@@ -6,37 +6,37 @@ export type FinishReason = { readonly reason: string; readonly word: string | nu
 
 /**
  * Reads a finish_reason (attacker-controlled). Returns null while the choice continues: some
- * backends then send an empty text. An unknown word means `stop` and is returned too. Throws
+ * backends then send an empty text. The first rule of RULES whose pattern matches the word decides;
+ * any other word means `stop`. A word that is not the reason itself is returned too. Throws
  * FormatError `invalid_chunk` for another type, or for a word that means an incomplete answer.
  */
 export function readFinishReason(given: Json | undefined): FinishReason | null {
   if (given === undefined || given === null || given === '') return null
   if (typeof given !== 'string') throw invalidChunk('expected finish_reason to be a string or null')
-  const known = REASONS.get(given.toLowerCase())
-  const reason = known ?? (FILTERED.test(given) ? 'content_filter' : 'stop')
-  if (BROKEN_OFF.test(given))
+  const word = given
+    .trim()
+    .replaceAll(/([a-z\d])([A-Z])/g, '$1_$2')
+    .toLowerCase()
+    .replaceAll(/[-\s]/g, '_')
+  if (BROKEN_OFF.test(word))
     throw invalidChunk('expected a whole answer, got a finish_reason that says it broke off')
+  const reason = RULES.find(([, pattern]) => pattern.test(word))?.[0] ?? 'stop'
   return { reason, word: reason === given ? null : given }
 }
 
-/** Matches, for example, `content_filter: RECITATION` from Google's endpoint. */
-const FILTERED = /content_filter|safety|sensitive|refusal|blocklist|prohibited|recitation|spii/i
-
 /** Matches, e.g., `insufficient_system_resource` (DeepSeek), `function_call_filter` (Google). */
 const BROKEN_OFF =
-  /abort|cancel|error|fail|function_call_filter|insufficient|interrupt|malformed|timed?_?out/i
+  /abort|cancel|error|fail|function_call_filter|insufficient|interrupt|malformed|timed?_?out/
 
-const REASONS: ReadonlyMap<string, string> = new Map(
-  Object.entries({
-    length: [
-      'length',
-      'max_length',
-      'max_tokens',
-      'max_output_tokens',
-      'model_length',
-      'model_context_window_exceeded',
-    ],
-    tool_calls: ['tool_calls', 'tool_call', 'tool_use'],
-    function_call: ['function_call'],
-  }).flatMap(([reason, words]) => words.map((word) => [word, reason] as const)),
-)
+/** Patterns of words in lower case, with `_` between their parts: `tool_use` for `toolUse`. */
+const RULES: readonly (readonly [string, RegExp])[] = [
+  ['tool_calls', /^tool_?(calls?|use)$/],
+  ['function_call', /^function_?call$/],
+  // For example `content_filter: RECITATION` (Google), `guardrail_intervened` (Bedrock).
+  [
+    'content_filter',
+    /filter|safety|sensitive|refusal|blocklist|prohibited|recitation|spii|guardrail|moderation/,
+  ],
+  // For example `max_tokens`, `token_limit` (watsonx), `context_length_exceeded`.
+  ['length', /length|limit|max|context|not_finished/],
+]

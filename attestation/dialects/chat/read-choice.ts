@@ -21,7 +21,7 @@ export type ChoiceState = {
   readonly content: 'text' | 'parts' | null
   /** First halves of characters that a chunk cut, by the path of the text. */
   readonly halves: ReadonlyMap<string, string>
-  /** Numbers, ids, names, types and formats that earlier chunks had, by path. */
+  /** Numbers and texts of GIVEN_ONCE that earlier chunks had, by path. */
   readonly given: ReadonlyMap<string, Json>
   /** The first type of each unknown member, by path. */
   readonly kinds: ReadonlyMap<string, string>
@@ -150,11 +150,7 @@ function readMember(
   if (name === 'content') return readContent(choice, value, terms)
   if (name === 'refusal' && typeof value !== 'string')
     throw changed('expected refusal to be text or null')
-  keepKind(choice, name, value)
-  if (typeof value === 'string') return terms.join(name, value)
-  if (!isJsonObject(value)) return value
-  const members = terms.once(name, value)
-  return hasMembers(members) ? members : null
+  return memberOf(terms.once('', { [name]: value }), name) ?? null
 }
 
 /** After content parts, converts a text into a content part. */
@@ -206,18 +202,26 @@ function joinHalves(choice: OpenChoice, path: string, text: string): string {
   return isHalf ? whole.slice(0, -1) : whole
 }
 
-/** Leaves out a repeated id, name or number, because clients append it to the first. */
+/**
+ * Leaves out a repeated id, name or number, because clients append it to the first. Leaves out
+ * empty texts, lists and objects, which add nothing. `path` is empty for the delta itself.
+ */
 function readOnce(choice: OpenChoice, path: string, members: JsonObject): JsonObject {
   const read: Record<string, Json> = {}
   for (const [name, value] of Object.entries(members)) {
     if (value === null) continue
-    const place = `${path} ${name}`
+    const place = path === '' ? name : `${path} ${name}`
     keepKind(choice, place, value)
-    if (isJsonObject(value)) setMember(read, name, readOnce(choice, place, value))
-    else if (typeof value === 'string' && !GIVEN_ONCE.has(name))
-      setMember(read, name, joinHalves(choice, place, value))
-    else if (typeof value === 'object' || choice.given.get(place) !== value) {
-      if (typeof value !== 'object') choice.given = new Map(choice.given).set(place, value)
+    if (isJsonObject(value)) {
+      const inner = readOnce(choice, place, value)
+      if (hasMembers(inner)) setMember(read, name, inner)
+    } else if (isJsonArray(value)) {
+      if (value.length > 0) setMember(read, name, value)
+    } else if (typeof value === 'string' && !GIVEN_ONCE.has(name)) {
+      const text = joinHalves(choice, place, value)
+      if (text !== '') setMember(read, name, text)
+    } else if (value !== '' && choice.given.get(place) !== value) {
+      choice.given = new Map(choice.given).set(place, value)
       setMember(read, name, value)
     }
   }
@@ -244,7 +248,14 @@ function keepKind(choice: OpenChoice, path: string, value: Json): void {
 const PLACES_MAX = 256
 const PATH_LENGTH_MAX = 1_024
 
-const GIVEN_ONCE: ReadonlySet<string> = new Set(['id', 'name', 'type', 'format'])
+const GIVEN_ONCE: ReadonlySet<string> = new Set([
+  'id',
+  'name',
+  'type',
+  'format',
+  'voice',
+  'mime_type',
+])
 
 /** Adds the stored half characters to the delta. Throws if a call still has no name. */
 function finishTexts(choice: OpenChoice, delta: Record<string, Json>): void {

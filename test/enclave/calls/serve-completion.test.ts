@@ -165,14 +165,15 @@ describe('a completion', () => {
 
   it('a completion has its numbers and surrogates in a form that can be hashed', async () => {
     const logprobs =
-      '{"content":[{"token":"\\ud83d","logprob":-0,"bytes":null,"top_logprobs":[]},{"logprob":1e-7},{"logprob":1.0}]}'
+      '{"content":[{"token":"\\ud83d","logprob":-0,"bytes":null,"top_logprobs":[]},{"token":"b","logprob":1e-7},{"token":"c","logprob":1.0}]}'
     const text = `{"id":"a","created":1,"model":"m","choices":[{"index":0,"message":{"content":"\\u0000\\ud83d\\ude00\\udc00"},"logprobs":${logprobs}}]}`
     script = () => [ok(text)]
     await enclave.complete(question)
     const { response } = await takeOne()
     expect(response).toContain('"logprob":0,"token":"\uFFFD"')
     expect(response).toContain('[{"bytes":null,"logprob":0')
-    expect(response).toContain('{"logprob":1e-7},{"logprob":1}')
+    expect(response).toContain('"logprob":1e-7,"token":"b"')
+    expect(response).toContain('"logprob":1,"token":"c"')
     expect(response).toContain('"content":"\\u0000😀\uFFFD"')
   })
 

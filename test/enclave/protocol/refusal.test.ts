@@ -3,6 +3,7 @@ import { describe, expect, it } from 'vitest'
 import type { Json } from '../../../attestation/json/value.ts'
 import { refusalFault } from '../../../enclave/call-fault.ts'
 import {
+  errorIn,
   REFUSAL_CODE_CHARACTERS_MAX,
   REFUSAL_MESSAGE_CHARACTERS_MAX,
   readReason,
@@ -51,6 +52,15 @@ describe('readRefusal', () => {
     ['control characters', '{"error":"a\\u001b[31m\\nb"}', 'a [31m b'],
   ])('readRefusal reads the words of %s', (_, body, message) => {
     expect(refuse(body).message).toBe(message)
+  })
+
+  it.each(['gzip', ['br']])('readRefusal names the coding %s instead of its bytes', (coding) => {
+    const { message, code } = refuse('{"error":{"message":"m","code":"c"}}', {
+      'content-encoding': coding,
+    })
+    expect(message).toBe(`its answer is compressed (${String(coding)})`)
+    expect(code).toBeNull()
+    expect(refuse('"m"', { 'content-encoding': 'identity' }).message).toBe('m')
   })
 
   it('readRefusal never shows the secret that a service repeats', () => {
@@ -124,6 +134,22 @@ describe('readReason', () => {
     ],
     ['Hugging Face’s', { error: ['a', 'b'] }, { message: 'a; b', code: null }],
     ['a text', 'm', { message: 'm', code: null }],
+    [
+      'NestJS’s',
+      { statusCode: 400, error: 'Bad Request', message: 'm' },
+      { message: 'Bad Request: m', code: null },
+    ],
+    ['a twice stated', { error: 'm', message: 'm' }, { message: 'm', code: null }],
+    ['OAuth’s', { error: 'e', error_description: 'm' }, { message: 'e: m', code: null }],
+    ['a flagged', { error: true, message: 'm', code: 'c' }, { message: 'm', code: 'c' }],
+    ['a numbered', { error: 400, message: 'm' }, { message: 'm', code: null }],
+    ['an emptily named', { error: '', message: 'm' }, { message: 'm', code: null }],
+    ['a coded', { error: { code: 'c' }, message: 'm' }, { message: 'm', code: 'c' }],
+    ['an empty', { error: {}, detail: 'm' }, { message: 'm', code: null }],
+    ['Baidu’s', { error_code: 1, error_msg: 'm' }, { message: 'm', code: null }],
+    ['AWS’s', { Message: 'm' }, { message: 'm', code: null }],
+    ['Apigee’s', { fault: { faultstring: 'm' } }, { message: 'm', code: null }],
+    ['MiniMax’s', { base_resp: { status_msg: 'm' } }, { message: 'm', code: null }],
   ])('readReason reads an error in %s form', (_, body, expected) => {
     expect(readReason(body)).toEqual(expected)
   })
@@ -135,6 +161,37 @@ describe('readReason', () => {
     expect(message).toHaveLength(REFUSAL_MESSAGE_CHARACTERS_MAX)
     expect(message?.isWellFormed()).toBe(true)
     expect(code).toHaveLength(REFUSAL_CODE_CHARACTERS_MAX)
+  })
+})
+
+describe('errorIn', () => {
+  it.each<[Json, string]>([
+    ['m', 'm'],
+    [[{ error: { message: 'm' } }], 'm'],
+    [{ error: { message: 'm' }, choices: [] }, 'm'],
+    [{ error: {} }, 'no reason given'],
+    [{ choices: [{ error: { message: 'm' }, finish_reason: 'error' }] }, 'm'],
+    [{ choices: [{ error: {} }] }, 'no reason given'],
+    [{ object: 'error', message: 'm', type: 'InternalServerError', code: 500 }, 'm'],
+    [{ id: '1', choices: null, base_resp: { status_code: 1004, status_msg: 'm' } }, 'm'],
+    [{ detail: 'm' }, 'm'],
+    [{ type: 'error', error: 'm' }, 'm'],
+  ])('errorIn gives the words of %j', (data, words) => {
+    expect(errorIn(data)).toBe(words)
+  })
+
+  it.each<[Json]>([
+    [null],
+    [[1]],
+    [{}],
+    [{ type: 'ping' }],
+    [{ error: null, choices: [], message: 'm' }],
+    [{ choices: [{ error: null }], base_resp: { status_msg: 'success' } }],
+    [{ content: [], message: 'm' }],
+    [{ object: 'chat.completion.chunk', title: 'm' }],
+    [{ type: 'message_start', message: { id: '1', role: 'assistant', content: [] } }],
+  ])('errorIn finds no error in %j', (data) => {
+    expect(errorIn(data)).toBeNull()
   })
 })
 

@@ -264,6 +264,15 @@ describe('an endpoint that fails', () => {
       )
   })
 
+  it('POST /v1/embeddings gives the words of a long refusal, and the coding of a compressed one', async () => {
+    const said = async () => JSON.parse(await (await post(request)).text()).error.message
+    const detail = [{ loc: ['body', 'n'], msg: 'too large', input: 'x'.repeat(500_000) }]
+    upstream.setScript(refuseWith(422, { detail }))
+    expect(await said()).toBe('The provider refused the request: body.n: too large')
+    upstream.setScript(refuseWith(429, { detail }, { 'content-encoding': 'gzip' }))
+    expect(await said()).toBe('The provider refused the request: its answer is compressed (gzip)')
+  })
+
   it('an endpoint that fails has its words, code and patience passed on where the request is at fault', async () => {
     upstream.setScript(
       refuseWith(400, { error: { message: 'too\u0007 odd', code: 'odd' } }, { 'retry-after': '3' }),

@@ -29,6 +29,13 @@ const end = (reason = 'stop', delta: JsonObject = {}) => choice(delta, { finish_
 const calls = (...list: readonly JsonObject[]) => choice({ tool_calls: list })
 
 const ENDED: JsonObject = { content: '', finish_reason: 'stop' }
+/** The end with a word that means `reason`. */
+const ended = (word: string, reason: string): StreamCase => ({
+  name: `the finish_reason "${word}"`,
+  events: [text('Hi'), end(word)],
+  given: [{ content: 'Hi' }, { content: '', finish_reason: reason }],
+  stopReason: word,
+})
 const CALLED: JsonObject = { content: '', finish_reason: 'tool_calls' }
 const begun = (index: number, id: string, name: string, args: string): JsonObject => ({
   index,
@@ -77,6 +84,16 @@ export const STREAM_CASES: readonly StreamCase[] = [
     given: [{ content: 'Hi' }, { content: '', finish_reason: 'length' }],
     stopReason: 'MAX_TOKENS',
   },
+  ...[
+    ...['max_completion_tokens', 'maximum_tokens', 'token_limit', 'context_length_exceeded'],
+    ...['not_finished', 'maxTokens', 'model_context_window_exceeded'],
+  ].map((word) => ended(word, 'length')),
+  ...['guardrail_intervened', 'content-filter', 'moderation', 'SAFETY'].map((word) =>
+    ended(word, 'content_filter'),
+  ),
+  ...['tool-calls', 'toolUse', 'toolCalls', 'toolcalls', 'tool_calls ', 'TOOL_CALL'].map((word) =>
+    ended(word, 'tool_calls'),
+  ),
   {
     name: 'a finish_reason that no table knows',
     events: [text('Hi'), end('matched_pattern')],
@@ -206,6 +223,50 @@ export const STREAM_CASES: readonly StreamCase[] = [
       { audio: { id: 'audio_1', format: 'wav', data: 'QQ' } },
       { audio: { data: '==' } },
       { audio: { expires_at: 7 } },
+      ENDED,
+    ],
+  },
+  {
+    name: 'empty lists in each delta, before and after the end',
+    events: [
+      choice({ content: 'Hi', annotations: [], reasoning_details: [] }),
+      choice({ audio: { id: 'a', data: '', parts: [], more: {} } }),
+      end('stop', { content: '', annotations: [] }),
+      end('stop', { content: '', images: [], audio: { id: 'a', data: '', parts: [] } }),
+      choice({ role: 'assistant', content: '', reasoning_details: [] }, { finish_reason: null }),
+    ],
+    given: [{ content: 'Hi' }, { audio: { id: 'a' } }, ENDED],
+  },
+  {
+    name: 'an id, a name and a type of the delta that come with each chunk',
+    events: [
+      choice({ id: 'msg_1', name: 'bot', type: 'text', n: 7, content: 'a' }),
+      choice({ id: '', name: 'bot', type: 'text', n: 7, content: 'b' }),
+      choice({ id: 'msg_1', name: '', type: 'text', n: 8, content: 'c' }),
+      end(),
+      end('stop', { id: 'msg_1', name: 'bot', type: 'text', n: 8 }),
+    ],
+    given: [
+      { id: 'msg_1', name: 'bot', type: 'text', n: 7, content: 'a' },
+      { content: 'b' },
+      { n: 8, content: 'c' },
+      ENDED,
+    ],
+  },
+  {
+    name: 'empty ids of sound between equal ids, with a voice and a media type',
+    events: [
+      choice({ audio: { id: '', voice: 'alloy', mime_type: 'audio/wav' } }),
+      choice({ audio: { id: 'a', voice: 'alloy', mime_type: 'audio/wav', data: 'QQ' } }),
+      choice({ audio: { id: '', voice: 'alloy', data: 'QQ' } }),
+      choice({ audio: { id: 'a', voice: 'alloy', data: '==' } }),
+      end(),
+    ],
+    given: [
+      { audio: { voice: 'alloy', mime_type: 'audio/wav' } },
+      { audio: { id: 'a', data: 'QQ' } },
+      { audio: { data: 'QQ' } },
+      { audio: { data: '==' } },
       ENDED,
     ],
   },
