@@ -82,7 +82,10 @@ export function createCheckedFetch(options: CheckedFetchOptions): Fetch {
       const isEncrypted = options.encrypt
       const isProviderDemanded = options.providers !== null
       if (isCount)
-        return await askCount({ headers, body }, { form, isEncrypted, isProviderDemanded, send })
+        return await askCount(
+          { headers, body },
+          { form, isEncrypted, isProviderDemanded, send, signal },
+        )
       const credential = readCredential(headers.get('fine-tune-authorization'))
       const place = turn?.place ?? null
       const providerKeys = options.providers && (await leavable(options.providers.keys(), signal))

@@ -5,16 +5,16 @@ import { memberAt } from '../attestation/json/value.ts'
 import type { CallDialect } from './call-dialects.ts'
 import { passError } from './error-reply.ts'
 import { AffidavitError } from './errors.ts'
-import { isRedirect, readAtMost } from './gateway.ts'
+import { isRedirect, readAtMost, readTwice } from './gateway.ts'
 
 const COUNT_BYTES_MAX = 64 * 1024
 
 /**
- * Asks the gateway to count the tokens of a request. Nothing proves the number in the answer. A
- * client that encrypts its calls, or that demands attested providers, does NOT send the request,
- * because the gateway or another provider would read the prompt. This client answers 404, and
- * agents then estimate the number. Throws AffidavitError `redirected`, `answer_too_large`,
- * `invalid_answer`.
+ * Asks the gateway to count the tokens of a request, once more after a broken connection: a count
+ * has no side effects. Nothing proves the number in the answer. A client that encrypts its calls,
+ * or that demands attested providers, does NOT send the request, because the gateway or another
+ * provider would read the prompt. This client answers 404, and agents then estimate the number.
+ * Throws AffidavitError `redirected`, `answer_too_large`, `invalid_answer`.
  */
 export async function askCount(
   given: { readonly headers: Headers; readonly body: Uint8Array<ArrayBuffer> },
@@ -23,14 +23,15 @@ export async function askCount(
     readonly isEncrypted: boolean
     readonly isProviderDemanded: boolean
     readonly send: (init: RequestInit) => Promise<Response>
+    readonly signal: AbortSignal | undefined
   },
 ): Promise<Response> {
-  const { form, isEncrypted, isProviderDemanded, send } = options
+  const { form, isEncrypted, isProviderDemanded, send, signal } = options
   if (isEncrypted) return refuseCount(form, ENCRYPTED)
   if (isProviderDemanded) return refuseCount(form, UNATTESTED)
   const headers = new Headers(given.headers)
   headers.delete(DEMANDS_HEADER)
-  const response = await send({ headers, body: given.body })
+  const response = await readTwice(() => send({ headers, body: given.body }), { signal })
   if (isRedirect(response)) throw new AffidavitError('redirected', 'expected no redirection')
   if (!response.ok) return await passError(response, form)
   const bytes = await readAtMost(response, COUNT_BYTES_MAX)

@@ -7,6 +7,7 @@ import { type AttestationDocument, decodeAttestationPayload } from '../nitro/doc
 import { type AttestationFacts, outcomesOfRefusal, type RuleOutcome } from '../nitro/facts.ts'
 import { type AttestationPolicy, resolvePolicy } from '../nitro/policy.ts'
 import type { AttestationVerifier } from '../nitro/verify-attestation.ts'
+import { nameFormat } from './name-format.ts'
 
 export type DocumentJudgement =
   | { readonly valid: true; readonly facts: AttestationFacts }
@@ -49,48 +50,61 @@ const DOCUMENT_TEXT_BYTES_MAX = 4 * DOCUMENT_BYTES_MAX
  * Accepts binary, hex (with or without 0x) and base64 (standard or URL-safe, padded or not), and
  * ignores white space in text. These forms cannot be confused: a binary document starts with 84 or
  * d2, and text never does. Base64 of a document starts with `hE` or `0o`, and hex never does.
- * Returns other content unchanged. Throws FormatError `wrapped_document` for a document inside
- * other text: in quotes, in JSON, after a byte order mark.
+ * Returns other binary content unchanged. Throws FormatError `wrapped_document` for a document
+ * inside other text (in quotes, in JSON, after a byte order mark), and for other text.
  */
 export function decodeDocumentFile(bytes: Uint8Array): Uint8Array {
-  const wrapping = bytes.length > DOCUMENT_TEXT_BYTES_MAX ? null : findWrapping(bytes)
-  if (wrapping !== null)
-    throw new FormatError(
-      'wrapped_document',
-      `expected the bytes of a document, or only their hex or base64, got ${wrapping}`,
-    )
+  if (beginsDocument(bytes)) return bytes
+  const wrapping = findWrapping(bytes)
+  if (wrapping !== null) throw wrapped(wrapping)
   if (bytes.length > DOCUMENT_TEXT_BYTES_MAX || !isText(bytes)) return bytes
-  const text = new TextDecoder().decode(bytes).replaceAll(/\s/g, '')
-  if (/^(0x)?([0-9a-f]{2})+$/i.test(text)) return decodeHex(text.replace(/^0X/, '0x'))
-  const url = text.replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '')
-  try {
-    return decodeBase64Url(url)
-  } catch {
-    return bytes
-  }
+  const document = decodeText(new TextDecoder().decode(bytes).replaceAll(/\s/g, ''))
+  if (document !== null && beginsDocument(document)) return document
+  throw wrapped('text that is neither hex nor base64 of a document')
 }
 
-/** Describes what surrounds the text of a document. Null if nothing surrounds the text. */
+function wrapped(found: string): FormatError {
+  return new FormatError(
+    'wrapped_document',
+    `expected the bytes of a document, or only their hex or base64, got ${found}`,
+  )
+}
+
+function beginsDocument([first]: Uint8Array): boolean {
+  return first === 0x84 || first === 0xd2
+}
+
+/** Null for text that is neither hex nor base64. */
+function decodeText(text: string): Uint8Array | null {
+  if (/^(0x)?([0-9a-f]{2})+$/i.test(text)) return decodeHex(text.replace(/^0X/, '0x'))
+  const url = text.replaceAll('+', '-').replaceAll('/', '_').replace(/=+$/, '')
+  const read = attempt(() => decodeBase64Url(url))
+  return 'value' in read ? read.value : null
+}
+
+/** Describes what surrounds a document. Null if nothing surrounds it. */
 function findWrapping(bytes: Uint8Array): string | null {
-  const start = bytes.subarray(0, 3)
-  if (start[0] === 0xef && start[1] === 0xbb && start[2] === 0xbf) return 'a byte order mark first'
-  if ((start[0] === 0xff && start[1] === 0xfe) || (start[0] === 0xfe && start[1] === 0xff))
-    return 'UTF-16'
-  if (!isText(bytes)) return null
+  const format = nameFormat(bytes)
+  if (format !== null) return format
   const text = new TextDecoder().decode(bytes).trim()
   const quote = /^["'`]/.exec(text)?.[0]
   if (quote !== undefined) return `text in quotes (${quote})`
-  if (text.startsWith('{')) return `JSON${memberWords(text)}`
+  if (/^[{[]/.test(text)) return `JSON${memberWords(text)}`
   if (text.startsWith('-----BEGIN')) return 'PEM'
   return null
 }
 
-/** Names the member of JSON whose value looks like a document. */
+/** Names the member of JSON whose value looks like a document, in base64, hex or numbers. */
 function memberWords(text: string): string {
-  const name = /"([\w-]{1,64})"\s*:\s*"(?:hE|0o)[\w+/=-]{100,}/.exec(text)?.[1]
-  return name === undefined ? '' : `: give the value of its member ${name}`
+  const name = /"([\w-]{1,64})"\s*:\s*"(?:hE|0o|(?:0x)?(?:84|[dD]2))[\w+/=\\-]{100,}/.exec(
+    text,
+  )?.[1]
+  if (name !== undefined) return `: give the value of its member ${name}`
+  return /\[\s*(?:210\s*,\s*)?132\s*,\s*\d/.test(text)
+    ? ': give the numbers of its list as bytes'
+    : ''
 }
 
 function isText(bytes: Uint8Array): boolean {
-  return bytes.length > 0 && bytes.every((byte) => byte < 0x7f)
+  return bytes.every((byte) => byte < 0x7f)
 }

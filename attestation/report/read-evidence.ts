@@ -19,6 +19,7 @@ import { parseSavedProof, SAVED_PROOF_FORMAT, type SavedProof } from '../saved-p
 import { SESSION_FORMAT } from '../session/session-bundle.ts'
 import { splitEvents } from '../verify-stream.ts'
 import { isHtml, readEvidencePage } from './evidence-page.ts'
+import { nameFormat } from './name-format.ts'
 import { printable } from './printable.ts'
 
 export type EvidenceCode =
@@ -260,9 +261,10 @@ function readJson(bytes: Uint8Array, what: string, parse = parseExactJson): Json
     return parse(bytes)
   } catch (fault) {
     if (!(fault instanceof JsonError)) throw fault
-    if (!isAnyJson(bytes))
-      throw new EvidenceError('not_json', `${what} is not JSON: ${fault.message}`)
-    throw unfit(`${what} is not JSON with one meaning only: ${fault.message}`)
+    const format = nameFormat(bytes)
+    const reason = format === null ? fault.message : `got ${format}`
+    if (!isAnyJson(bytes)) throw new EvidenceError('not_json', `${what} is not JSON: ${reason}`)
+    throw unfit(`${what} is not JSON with one meaning only: ${reason}`)
   }
 }
 

@@ -94,12 +94,12 @@ function absenceText(path: string, paths: readonly string[]): string {
   return OPERATION.test(path) ? BASE_URLS : 'There is nothing at this path'
 }
 
-/** Paths that SDKs request if the base URL lacks `/v1` or contains it twice. */
+/** Paths that SDKs request if the base URL lacks a part, or contains `/v1` twice. */
 const OPERATION =
-  /\/(chat\/completions|completions|models|embeddings|images\/\w+|responses|messages)\/?$/
+  /\/(chat\/completions|completions|models(\/.+)?|embeddings|images\/\w+|responses|messages(\/count_tokens)?|tool\/search)\/?$/
 
 const BASE_URLS =
-  'There is nothing at this path: is the base URL right? It ends with /v1 for plain calls (/v1/chat/completions), and with /v1/verified for verified calls (/v1/verified/chat/completions). See /docs for all paths'
+  "There is nothing at this path: is the base URL right? For OpenAI's API it ends with /v1 for plain calls (/v1/chat/completions), and with /v1/verified for verified calls (/v1/verified/chat/completions). For Anthropic's API it has no /v1 at its end: it is the address alone for plain calls (/v1/messages), and ends with /v1/verified/anthropic for verified calls (/v1/verified/anthropic/v1/messages). See /docs for all paths"
 
 /** One equal segment is too few: nearly all paths begin with `/v1`. */
 const SHARED_MIN = 2

@@ -65,7 +65,27 @@ export function faultIssue(
  * A text of `min` to `max` code points. Control characters are refused, because terminals must show
  * the text and databases must store it. White space alone is not accepted.
  */
-export function boundedText({ min, max }: { readonly min: number; readonly max: number }) {
+export function boundedText(bounds: LengthBounds) {
+  return textWithin(bounds, {
+    refused: /\p{Cc}|\p{Cs}/u,
+    message: 'String should have no control characters',
+  })
+}
+
+/** A boundedText that may have line breaks and tabs: text that a search only compares or sends. */
+export function searchedText(bounds: LengthBounds) {
+  return textWithin(bounds, {
+    refused: /(?!\s)\p{Cc}|\p{Cs}/u,
+    message: 'String should have no control characters except line breaks and tabs',
+  })
+}
+
+type LengthBounds = { readonly min: number; readonly max: number }
+
+function textWithin(
+  { min, max }: LengthBounds,
+  { refused, message }: { readonly refused: RegExp; readonly message: string },
+) {
   const schema = z.string().check(({ value, issues }) => {
     const length = lengthUpTo(value, max)
     if (length < min)
@@ -74,10 +94,7 @@ export function boundedText({ min, max }: { readonly min: number; readonly max: 
       )
     else if (length > max)
       issues.push(faultIssue([], 'string_too_long', `String should have at most ${max} characters`))
-    else if (/\p{Cc}|\p{Cs}/u.test(value))
-      issues.push(
-        faultIssue([], 'string_pattern_mismatch', 'String should have no control characters'),
-      )
+    else if (refused.test(value)) issues.push(faultIssue([], 'string_pattern_mismatch', message))
     else if (value !== '' && value.trim() === '')
       issues.push(
         faultIssue([], 'string_pattern_mismatch', 'String should not be white space alone'),

@@ -4,7 +4,7 @@ import { createAdmission } from '../api/admission.ts'
 import { UPSTREAM_ERRORS } from '../api/errors.ts'
 import { boundedInteger } from '../api/form-schema.ts'
 import { defineRoute, type Route } from '../api/route.ts'
-import { boundedText } from '../api/schemas.ts'
+import { searchedText } from '../api/schemas.ts'
 import type { WebSearch } from './web-search.ts'
 
 /** Limits for all running searches: their number, and the bytes of their bodies and answers. */
@@ -25,7 +25,7 @@ const QUERY_LENGTH_MAX = 2_000
 
 /** Null means unset. Unknown members are accepted and ignored. */
 const searchRequest = z.looseObject({
-  query: boundedText({ min: 1, max: QUERY_LENGTH_MAX }),
+  query: searchedText({ min: 1, max: QUERY_LENGTH_MAX }),
   max_results: boundedInteger({ min: 1, max: SEARCH_RESULTS_MAX })
     .nullish()
     .meta({ default: SEARCH_RESULTS_DEFAULT }),
@@ -76,7 +76,13 @@ export function searchRoutes({
         const permit = await admitCall(context, limiter, { kind: 'search', model: '', estimate: 0 })
         permit.settle(0)
         const maxResults = typeof asked === 'number' ? asked : SEARCH_RESULTS_DEFAULT
-        return search.search({ query, maxResults, signal: abort.signal, reserve: slot.reserve })
+        return search.search({
+          // Providers expect one line, and a model's query may have several.
+          query: query.trim().replaceAll(/\s+/g, ' '),
+          maxResults,
+          signal: abort.signal,
+          reserve: slot.reserve,
+        })
       },
     }),
   ]

@@ -20,7 +20,7 @@ async function count(
     sent.push(init)
     return answer
   }
-  const options = { form, isEncrypted, isProviderDemanded, send }
+  const options = { form, isEncrypted, isProviderDemanded, send, signal: undefined }
   const reply = await askCount({ headers, body }, options)
   return { status: reply.status, json: await reply.json(), sent }
 }
@@ -43,6 +43,24 @@ describe('askCount', () => {
       type: 'error',
       error: { type: 'not_found_error', message: expect.stringContaining(words) },
     })
+  })
+
+  it('askCount asks once more after a broken connection, unless its caller has left', async () => {
+    if (form === undefined) throw new TypeError('expected a dialect with counts')
+    let asked = 0
+    const send = async () => {
+      asked += 1
+      if (asked === 1) throw new TypeError('fetch failed')
+      return Response.json({ input_tokens: 7 })
+    }
+    const options = { form, isEncrypted: false, isProviderDemanded: false, send }
+    const given = { headers: new Headers(), body }
+    const reply = await askCount(given, { ...options, signal: undefined })
+    expect([await reply.json(), asked]).toEqual([{ input_tokens: 7 }, 2])
+    asked = 0
+    const left = askCount(given, { ...options, signal: AbortSignal.abort() })
+    await expect(left).rejects.toThrow('fetch failed')
+    expect(asked).toBe(1)
   })
 
   it("askCount passes the gateway's error on, without what else its body has", async () => {

@@ -13,6 +13,7 @@ import {
   faultIssue,
   hexText,
   integerText,
+  searchedText,
   uuidText,
 } from '../../api/schemas.ts'
 import type { RecordEvidence } from './evidence.ts'
@@ -54,7 +55,7 @@ export const historyQuery = z.object({
     .transform((text) => text === 'true')
     .nullable()
     .default(null),
-  q: boundedText({ min: 1, max: SEARCHED_TEXT_LENGTH_MAX }).nullable().default(null),
+  q: searchedText({ min: 1, max: SEARCHED_TEXT_LENGTH_MAX }).nullable().default(null),
 })
 
 const recordsQuery = historyQuery.extend({

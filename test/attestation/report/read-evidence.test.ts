@@ -1,3 +1,4 @@
+import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import type { DialectEvent } from '../../../attestation/dialects/dialect.ts'
 import { EVENT_DIALECTS } from '../../../attestation/dialects/dialects.ts'
@@ -150,6 +151,10 @@ describe('readEvidence', () => {
 
   it.each<[string, unknown, unknown, RegExp]>([
     ['what is no JSON', '{', null, /not JSON/],
+    ['a byte order mark', '\ufeff{}', null, /one meaning only: got a byte order mark first$/],
+    ['a byte order mark before events', '\ufeffdata: {}\n\n', null, /got a byte order mark first$/],
+    ['HTML that is no saved page', '\n<html>“not found”', null, /not JSON: got HTML or XML$/],
+    ['nothing', '', null, /not JSON: got nothing$/],
     ['a duplicate member', '{"request":{},"request":{}}', null, /with one meaning only/],
     ['a list', [], null, /JSON object/],
     ['something else', { a: 1 }, null, /expected a record/],
@@ -180,6 +185,13 @@ describe('readEvidence', () => {
     expect(() => read(input, request)).toThrow(EvidenceError)
     expect(() => read(input, request)).toThrow(message)
   })
+})
+
+it.each([
+  ['UTF-16', Buffer.from('\ufeff{}', 'utf16le')],
+  ['gzip', gzipSync('{}')],
+])('evidence in %s is refused by this name', (name, input) => {
+  expect(() => readEvidence(input, null)).toThrow(`the input is not JSON: got ${name}`)
 })
 
 describe('readKeptFiles', () => {

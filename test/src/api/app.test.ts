@@ -97,16 +97,25 @@ describe('every answer', () => {
   })
 
   // https://github.com/vercel/ai/issues/17944
-  it.each(['/chat/completions', '/v1/v1/chat/completions', '/embeddings', '/responses'])(
-    'an answer to %s, as of a wrong base URL, says which there are',
-    async (path) => {
-      const reply = await fetch(gateway.url + path, { method: 'POST' })
-      expect(reply.status).toBe(404)
-      const { message } = JSON.parse(await reply.text()).error
-      expect(message).toContain('is the base URL right?')
-      expect(message).toContain('/v1/verified/chat/completions')
-    },
-  )
+  it.each([
+    ['POST', '/chat/completions'],
+    ['POST', '/v1/v1/chat/completions'],
+    ['POST', '/embeddings'],
+    ['POST', '/responses'],
+    ['POST', '/tool/search'],
+    ['GET', '/models/gpt-4o'],
+    ['GET', '/v1/v1/models/vendor/model'],
+    ['POST', '/messages'],
+    ['POST', '/v1/v1/messages'],
+    ['POST', '/v1/v1/messages/count_tokens'],
+  ])('the answer to %s %s, as of a wrong base URL, says which there are', async (method, path) => {
+    const reply = await fetch(gateway.url + path, { method })
+    expect(reply.status).toBe(404)
+    const { message } = JSON.parse(await reply.text()).error
+    expect(message).toContain('is the base URL right?')
+    expect(message).toContain('/v1/verified/chat/completions')
+    expect(message).toContain("For Anthropic's API it has no /v1 at its end")
+  })
 
   it.each([
     ['Bearer Bearer sk-x', 'the header has "Bearer" twice'],

@@ -74,6 +74,8 @@ describe('POST /v1/tool/search', () => {
     [{ query: '' }, 'body.query', 'string_too_short'],
     [{ query: ' ' }, 'body.query', 'string_pattern_mismatch'],
     [{ query: 'a\u0000' }, 'body.query', 'string_pattern_mismatch'],
+    [{ query: 'a\u001b' }, 'body.query', 'string_pattern_mismatch'],
+    [{ query: '\n' }, 'body.query', 'string_pattern_mismatch'],
     [{ query: 'a'.repeat(2001) }, 'body.query', 'string_too_long'],
     [{ query: 7 }, 'body.query', 'string_type'],
   ])('POST /v1/tool/search refuses %j', async (change, loc, type) => {
@@ -83,6 +85,11 @@ describe('POST /v1/tool/search', () => {
       422,
       [[loc, type]],
     ])
+  })
+
+  it('POST /v1/tool/search sends a query of several lines as one line', async () => {
+    expect((await post({ query: ' who won\r\n\tthe cup\n' })).status).toBe(200)
+    expect(provider.requests.at(-1)?.json).toMatchObject({ query: 'who won the cup' })
   })
 
   it('POST /v1/tool/search takes no address and no credential from the caller', async () => {

@@ -1,6 +1,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
 import { Command, CommanderError } from 'commander'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import { encodeHex } from '../../../../attestation/bytes.ts'
@@ -228,7 +229,7 @@ describe('affidavit attestation', () => {
     }
   })
 
-  it.each<[string, (base64: string) => string, string]>([
+  it.each<[string, (base64: string) => string | Uint8Array, string]>([
     ['in quotes', (base64) => `"${base64}"`, 'text in quotes (")'],
     [
       'in a member of JSON',
@@ -236,6 +237,38 @@ describe('affidavit attestation', () => {
       'JSON: give the value of its member attestation_document',
     ],
     ['behind a byte order mark', (base64) => `\ufeff${base64}`, 'a byte order mark first'],
+    [
+      'in JSON with other letters than ASCII',
+      (base64) => JSON.stringify({ name: 'Zürich', document: base64 }),
+      'JSON: give the value of its member document',
+    ],
+    [
+      'as hex in JSON that is longer than a document may be',
+      (base64) =>
+        JSON.stringify({
+          x: 'y'.repeat(100_000),
+          doc: Buffer.from(base64, 'base64').toString('hex'),
+        }),
+      'JSON: give the value of its member doc',
+    ],
+    [
+      'as a list of numbers',
+      (base64) => JSON.stringify([...Buffer.from(base64, 'base64')]),
+      'JSON: give the numbers of its list as bytes',
+    ],
+    [
+      'behind a label',
+      (base64) => `attestation: ${base64}`,
+      'text that is neither hex nor base64 of a document',
+    ],
+    [
+      'in base64 twice',
+      (base64) => Buffer.from(base64).toString('base64'),
+      'text that is neither hex nor base64 of a document',
+    ],
+    ['that is in gzip', (base64) => gzipSync(Buffer.from(base64, 'base64')), 'gzip'],
+    ['that is a page of HTML', () => '\n<!DOCTYPE html>“not found”', 'HTML or XML'],
+    ['that is empty', () => '', 'nothing'],
     ['in PEM', (base64) => `-----BEGIN CERTIFICATE-----\n${base64}\n`, 'PEM'],
   ])('a document %s is refused with what is around it', async (_, wrap, reported) => {
     const document = Buffer.from(buildDocument()).toString('base64')
@@ -255,8 +288,6 @@ describe('affidavit attestation', () => {
   })
 
   it.each([
-    ['an empty file', ''],
-    ['text that is neither hex nor base64', 'hello, world!'],
     ['much text', 'A'.repeat(200_000)],
     ['noise', Uint8Array.from({ length: 300 }, (_, index) => index * 7)],
   ])('attestation refuses %s with a code', async (_, content) => {

@@ -36,6 +36,10 @@ describe('the query of the history', () => {
     })
   })
 
+  it('the query of the history takes a text of several lines', () => {
+    expect(validate('query', historyQuery, { q: 'one\r\n\ttwo' }).q).toBe('one\r\n\ttwo')
+  })
+
   it.each([1, 1000])('the query of the history takes a limit of %i', (limit) => {
     expect(validate('query', historyQuery, { limit: String(limit) }).limit).toBe(limit)
   })
@@ -66,6 +70,8 @@ describe('the query of the history', () => {
     [{ since: '-1' }, 'query.since', 'greater_than_equal'],
     [{ q: '' }, 'query.q', 'string_too_short'],
     [{ q: 'x'.repeat(201) }, 'query.q', 'string_too_long'],
+    [{ q: 'a\0b' }, 'query.q', 'string_pattern_mismatch'],
+    [{ model: 'a\nb' }, 'query.model', 'string_pattern_mismatch'],
     [{ model: 'a\0b' }, 'query.model', 'string_pattern_mismatch'],
   ])('the query of the history refuses %j', (parameters, loc, type) => {
     expect(faultsOf(() => validate('query', historyQuery, parameters))).toEqual([[loc, type]])
