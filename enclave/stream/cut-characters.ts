@@ -11,8 +11,11 @@ import {
  * in JSON can do this. Serves one stream.
  */
 export class CutCharacters {
-  /** The first halves that wait for the next delta of their text, by the place of the text. */
-  private readonly waiting = new Map<string, Waiting>()
+  /**
+   * The first halves that wait for the next delta of their text, by the place of the text. `alone`:
+   * the data of a delta that adds only the half.
+   */
+  private readonly waiting = new Map<string, { half: string; alone: JsonObject }>()
 
   /**
    * Returns the data of the events to be read instead of this event. A first half at the end of a
@@ -22,34 +25,26 @@ export class CutCharacters {
     // Servers send these at any time.
     if (data.type === 'ping' || data.type === 'keepalive') return [data]
     const delta = deltaIn(data)
-    const before = this.takeEnded(data, delta)
-    if (delta === null) return [...before, data]
+    const joined: JsonObject[] = []
+    for (const [key, { alone }] of this.waiting) {
+      const isFull = this.waiting.size >= WAITING_MAX
+      if (key === delta?.key || (!isFull && isOfOtherItem(alone, data))) continue
+      this.waiting.delete(key)
+      joined.push(alone)
+    }
+    if (delta === null) return [...joined, data]
     const text = (this.waiting.get(delta.key)?.half ?? '') + delta.text
     this.waiting.delete(delta.key)
     const half = text.slice(-1)
     if (half < '\ud800' || half > '\udbff')
-      return [...before, text === delta.text ? data : delta.withText(text)]
-    const alone = filterMembers(delta.withText(half), (name) => DELTA_MEMBERS.includes(name))
-    this.waiting.set(delta.key, { half, alone })
-    return [...before, delta.withText(text.slice(0, -1))]
-  }
-
-  /** Takes the halves of the texts that end before this event. */
-  private takeEnded(data: JsonObject, delta: Delta | null): readonly JsonObject[] {
-    if (this.waiting.size === 0) return []
-    const isFull = this.waiting.size >= WAITING_MAX
-    const ended = [...this.waiting].filter(
-      ([key, { alone }]) => key !== delta?.key && (isFull || !isOfOtherItem(alone, data)),
+      return [...joined, text === delta.text ? data : delta.withText(text)]
+    const alone = filterMembers(
+      delta.withText(half),
+      (name) => name === 'delta' || PLACE.includes(name),
     )
-    for (const [key] of ended) this.waiting.delete(key)
-    return ended.map(([, { alone }]) => alone)
+    this.waiting.set(delta.key, { half, alone })
+    return [...joined, delta.withText(text.slice(0, -1))]
   }
-}
-
-type Waiting = {
-  readonly half: string
-  /** The data of a delta that adds only the half. */
-  readonly alone: JsonObject
 }
 
 /** Maximum number of halves, because each event looks at all of them. */
@@ -85,7 +80,6 @@ const TEXT_MEMBERS: ReadonlyMap<Json, string> = new Map([
 ])
 
 const PLACE = ['type', 'index', 'output_index', 'item_id', 'content_index', 'summary_index']
-const DELTA_MEMBERS = [...PLACE, 'delta']
 
 function keyOf(data: JsonObject, name: string): string {
   return JSON.stringify([...PLACE.map((member) => memberOf(data, member) ?? null), name])
