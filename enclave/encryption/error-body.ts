@@ -64,11 +64,15 @@ export function inDialect(dialect: DialectName, answer: ErrorAnswer): ErrorAnswe
   return { head: { ...answer.head, status }, body: JSON.stringify(formed) }
 }
 
-/** What the caller has received of a stream. */
-export type StreamSoFar = { readonly events: number; readonly response: JsonObject }
-
-/** The event that ends a stream with an error. `body`: the error in the form of the dialect. */
-export function errorEvent(dialect: DialectName, body: string, soFar: StreamSoFar): string {
+/**
+ * The event that ends a stream with an error. `body`: the error in the form of the dialect.
+ * `soFar`: the number of events that the caller has received, and the answer from them.
+ */
+export function errorEvent(
+  dialect: DialectName,
+  body: string,
+  soFar: { readonly events: number; readonly response: JsonObject },
+): string {
   if (dialect !== 'responses') return `event: error\ndata: ${body}\n\n`
   const { code, message } = JSON.parse(body).error
   const failed = { status: 'failed', error: { code, message } }

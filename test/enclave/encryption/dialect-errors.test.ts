@@ -54,17 +54,20 @@ describe('an error of an encrypted call that has not begun to stream', () => {
     ['an unknown model', 400, 'unsupported_model', () => ({ model: 'none' })],
     ['a malformed request', 400, 'validation_failed', () => ({ model: 1 })],
     ['a refusal of the provider', 429, 'provider_refused', () => ({})],
-  ] as const)('has the form and the status of its dialect for %s', async (_, status, code, odd) => {
-    script = () => [send(wholeAnswer({ status: 429, body: JSON.stringify(refusal) }))]
-    for (const name of EVENT_NAMES) {
-      const { head, text } = await ask(name, { ...QUESTIONS[name], ...odd(name) })
-      expect(head?.status).toBe(status)
-      const body = JSON.parse(text)
-      const error = { code, message: expect.any(String), type: expect.any(String) }
-      if (name === 'messages') expect(body).toMatchObject({ type: 'error', error })
-      else expect(body).toEqual({ error: { ...error, param: body.error.param } })
-    }
-  })
+  ] as const)(
+    'an encrypted error has the form and the status of its dialect for %s',
+    async (_, status, code, odd) => {
+      script = () => [send(wholeAnswer({ status: 429, body: JSON.stringify(refusal) }))]
+      for (const name of EVENT_NAMES) {
+        const { head, text } = await ask(name, { ...QUESTIONS[name], ...odd(name) })
+        expect(head?.status).toBe(status)
+        const body = JSON.parse(text)
+        const error = { code, message: expect.any(String), type: expect.any(String) }
+        if (name === 'messages') expect(body).toMatchObject({ type: 'error', error })
+        else expect(body).toEqual({ error: { ...error, param: body.error.param } })
+      }
+    },
+  )
 })
 
 describe('an error within an encrypted stream', () => {
@@ -74,7 +77,7 @@ describe('an error within an encrypted stream', () => {
     send(chunked('')),
   ]
 
-  it('of Messages is an error event in the form of Anthropic', async () => {
+  it('an error of Messages is an error event in the form of Anthropic', async () => {
     const begun = STREAMS.messages.slice(0, 4)
     script = () => playing(begun)
     const { head, text } = await ask('messages', QUESTIONS.messages)
@@ -86,7 +89,7 @@ describe('an error within an encrypted stream', () => {
     })
   })
 
-  it('of Responses is a failed response with the number of the next event', async () => {
+  it('an error of Responses is a failed response with the number of the next event', async () => {
     const begun = STREAMS.responses.slice(0, 4)
     script = () => playing(begun)
     const { head, text } = await ask('responses', QUESTIONS.responses)
@@ -103,7 +106,7 @@ describe('an error within an encrypted stream', () => {
     })
   })
 
-  it('of Responses that has only pings is a failed response too', async () => {
+  it('an error of Responses after pings alone is a failed response too', async () => {
     script = () => [send(EVENT_STREAM_HEAD), { kind: 'stall' }]
     const { text } = await ask('responses', QUESTIONS.responses)
     expect(text).toContain(': ping\n')
@@ -113,7 +116,7 @@ describe('an error within an encrypted stream', () => {
     })
   })
 
-  it('of Responses whose proof is late is a failed response', async () => {
+  it('an answer of Responses whose proof is late ends as a failed response', async () => {
     script = () => playing(STREAMS.responses)
     const { text } = await ask('responses', QUESTIONS.responses, { proof: () => null })
     const last = lastOf(text)

@@ -83,23 +83,28 @@ const TEXTS = [
   'é\u2028😀',
 ]
 
-describe.each(['responses', 'messages'] as const)('a stream of %s', (name) => {
-  it.each(TEXTS)('with the text %j gives the same, however its deltas cut the text', (text) => {
-    const whole = give(
-      name,
-      streamOf(name, text, (each) => [each]),
-    )
-    expect(JSON.stringify(whole.answer)).toContain(JSON.stringify(text.toWellFormed()).slice(1, -1))
-    const everyUnit = (each: string) => each.split('')
-    expect(give(name, streamOf(name, text, everyUnit))).toEqual(whole)
-    // The JSON of the call's input is at most 30 units longer than the text.
-    for (let at = 0; at <= text.length + 30; at++) {
-      const split = (each: string) => [each.slice(0, at), each.slice(at)]
-      expect(give(name, streamOf(name, text, split))).toEqual(whole)
-    }
-  })
+describe.each(['responses', 'messages'] as const)('cut characters of %s', (name) => {
+  it.each(TEXTS)(
+    'a stream with the text %j gives the same, however its deltas cut the text',
+    (text) => {
+      const whole = give(
+        name,
+        streamOf(name, text, (each) => [each]),
+      )
+      expect(JSON.stringify(whole.answer)).toContain(
+        JSON.stringify(text.toWellFormed()).slice(1, -1),
+      )
+      const everyUnit = (each: string) => each.split('')
+      expect(give(name, streamOf(name, text, everyUnit))).toEqual(whole)
+      // The JSON of the call's input is at most 30 units longer than the text.
+      for (let at = 0; at <= text.length + 30; at++) {
+        const split = (each: string) => [each.slice(0, at), each.slice(at)]
+        expect(give(name, streamOf(name, text, split))).toEqual(whole)
+      }
+    },
+  )
 
-  it('may have pings between the halves of a character', () => {
+  it('a stream may have pings between the halves of a character', () => {
     const pings = [{ type: 'ping' }, { type: 'keepalive' }]
     const events = streamOf(name, 'a😀b', (each) => each.split(''))
     const [first = {}, ...others] = events
@@ -142,17 +147,20 @@ describe('the halves of a character', () => {
     'an index': (at) => ({ output_index: at }),
     'an id': (at) => ({ item_id: `fc_${at}` }),
   }
-  it.each(Object.entries(places))('are joined in calls that run at once with %s', (_, place) => {
-    const { answer } = give('responses', callsInTurn(3, place))
-    expect(JSON.stringify(answer).match(/😀/g)).toHaveLength(3)
-  })
+  it.each(Object.entries(places))(
+    'halves are joined in calls that run at once with %s',
+    (_, place) => {
+      const { answer } = give('responses', callsInTurn(3, place))
+      expect(JSON.stringify(answer).match(/😀/g)).toHaveLength(3)
+    },
+  )
 
-  it('are replaced if they wait in too many calls at once', () => {
+  it('halves are replaced if they wait in too many calls at once', () => {
     const stream = () => give('responses', callsInTurn(20, places['an index'] as never))
     expect(stream).toThrow('expected a text at its end as it streamed')
   })
 
-  it('are replaced before the end of a block that only the next block ends', () => {
+  it('halves are replaced before the end of a block that only the next block ends', () => {
     const events = messagesStream([
       { kind: 'text', pieces: ['a\ud83d'] },
       { kind: 'text', pieces: ['\ude00b'] },
@@ -165,7 +173,7 @@ describe('the halves of a character', () => {
     ])
   })
 
-  it('are replaced before the end of a part that only the next part ends', () => {
+  it('halves are replaced before the end of a part that only the next part ends', () => {
     const part = (text: string) => ({ type: 'output_text', text, annotations: [] })
     const item = { id: 'msg_1', type: 'message', role: 'assistant', status: 'completed' }
     const [created = {}] = responsesStream([])
