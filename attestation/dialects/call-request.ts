@@ -32,8 +32,8 @@ export type CallRequest = {
 /**
  * Returns the hashed headers of a call: the headers of its dialect, and the header with the
  * demands. If the demands in the body have `headers`, only these are used, because HTTP headers are
- * never encrypted. Throws FormatError `invalid_call_request` for a malformed header, and as
- * demandsOf does.
+ * never encrypted. Throws FormatError `invalid_call_request` for a malformed header and for a
+ * demanded header that the dialect does not have, and as demandsOf does.
  */
 export function hashedHeaders(
   dialect: DialectName,
@@ -42,6 +42,13 @@ export function hashedHeaders(
 ): CallHeaders {
   if (dialect === 'chat') return {}
   const demanded = demandsOf(body)?.headers
+  const known = DIALECT_HEADERS[dialect]
+  const unknown = Object.keys(demanded ?? {}).find((name) => !known.includes(name))
+  if (unknown !== undefined)
+    throw invalid(
+      `${DEMANDS_MEMBER}.headers`,
+      `an object of ${known.join(', ')}, without ${unknown.slice(0, 100)}`,
+    )
   const hashed: Record<string, string> = {}
   for (const name of namesOf(dialect)) {
     const value = (demanded ?? headers)[name]

@@ -16,7 +16,14 @@ import {
 } from '../protocol/enclave-api.ts'
 import { hideCredential } from '../protocol/hide-credential.ts'
 import type { RequestFault } from '../protocol/request-faults.ts'
-import { answerError, answerFault, answerInvalid, type ErrorAnswer } from './error-body.ts'
+import {
+  answerError,
+  answerFault,
+  answerInvalid,
+  type ErrorAnswer,
+  errorEvent,
+  inDialect,
+} from './error-body.ts'
 import { createFrameSealer } from './frames.ts'
 import { KEY_BYTES } from './hpke.ts'
 import type { ProofWaiters } from './proof-waiters.ts'
@@ -66,6 +73,7 @@ export class EncryptedAnswerPort implements AnswerPort {
   readonly #responseNonce = randomBytes(KEY_BYTES)
   #hasHead = false
   #isStream = false
+  #eventsGiven = 0
   #last: string | null = null
   #keepAlive: NodeJS.Timeout | null = null
 
@@ -91,7 +99,10 @@ export class EncryptedAnswerPort implements AnswerPort {
     this.#isStream = true
     this.#touch()
     return {
-      write: (text) => this.#writeEvents(text),
+      write: (text) => {
+        this.#eventsGiven += text.split('\n\n').length - 1
+        return this.#writeEvents(text)
+      },
       last: (chunk) => {
         this.#last = chunk
         return true
@@ -117,7 +128,7 @@ export class EncryptedAnswerPort implements AnswerPort {
       this.#recordSealed(sealed, response, '')
       // Without a fault, the stream is incomplete because the reader has left.
       if (fault === null) throw gone()
-      await this.fail(fault.fault)
+      await this.fail(fault.fault, response)
       return
     }
     const members = await this.#awaitProof(sealed, response)
@@ -126,10 +137,13 @@ export class EncryptedAnswerPort implements AnswerPort {
     await this.#finish()
   }
 
-  /** Answers with an error: an event if the stream has begun, otherwise a status. */
-  fail(fault: EnclaveFault): Promise<void> {
+  /**
+   * Answers with an error: an event if the stream has begun, otherwise a status. `response`: the
+   * answer from the events that were given out.
+   */
+  fail(fault: EnclaveFault, response: JsonObject = {}): Promise<void> {
     const report = hideCredential(fault, this.shown)
-    return this.#answer(answerFault(report, this.shown.isOperators), fault.code)
+    return this.#answer(answerFault(report, this.shown.isOperators), fault.code, response)
   }
 
   refuse(error: Parameters<typeof answerError>[0]): Promise<void> {
@@ -145,11 +159,17 @@ export class EncryptedAnswerPort implements AnswerPort {
     this.#keepAlive = null
   }
 
-  async #answer({ head, body }: ErrorAnswer, code: EnclaveFault['code']): Promise<void> {
+  async #answer(
+    answer: ErrorAnswer,
+    code: EnclaveFault['code'],
+    response: JsonObject = {},
+  ): Promise<void> {
+    const { name } = this.#options.dialect
+    const { head, body } = inDialect(name, answer)
     const report: EncryptedFault = { code, model: this.model }
     if (this.#hasHead) {
       this.#recordJson(ENCRYPTED_RECORDS.fault, report)
-      this.#writeEvents(`event: error\ndata: ${body}\n\n`)
+      this.#writeEvents(errorEvent(name, body, { events: this.#eventsGiven, response }))
     } else {
       this.#begin(head)
       this.#recordJson(ENCRYPTED_RECORDS.fault, report)
@@ -169,7 +189,7 @@ export class EncryptedAnswerPort implements AnswerPort {
     const known = await proof.finally(forget)
     if (known === 'gone') throw gone()
     if (known === 'late') {
-      await this.#answer(answerError(COMMIT_DELAYED), 'not_ready')
+      await this.#answer(answerError(COMMIT_DELAYED), 'not_ready', response)
       return null
     }
     return `${sealed.members},"tx_hash":"${known.tx_hash}","log":${JSON.stringify(known.log)}`

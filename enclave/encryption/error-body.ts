@@ -1,3 +1,6 @@
+import type { DialectName } from '../../attestation/dialects/dialect-names.ts'
+import { agentStatusOf, anthropicError } from '../../attestation/dialects/error-forms.ts'
+import type { JsonObject } from '../../attestation/json/value.ts'
 import { CALL_ERROR_RULES, type CallErrorCode, callErrorOf } from '../protocol/call-errors.ts'
 import type { EnclaveFault, EncryptedHead } from '../protocol/enclave-api.ts'
 import {
@@ -9,7 +12,7 @@ import {
 } from '../protocol/error-envelope.ts'
 import type { RequestFault } from '../protocol/request-faults.ts'
 
-/** An error for the caller of an encrypted call, in the same envelope as for other calls. */
+/** An error for the caller of an encrypted call, in the same form as for other calls. */
 export type ErrorAnswer = { readonly head: EncryptedHead; readonly body: string }
 
 /** `isOperators` has the same meaning as in callErrorOf. */
@@ -18,7 +21,6 @@ export function answerFault(fault: EnclaveFault, isOperators: boolean): ErrorAns
   return 'fault' in error ? answerInvalid([error.fault]) : answerError(error)
 }
 
-/** In a stream, the body is the data of `event: error`. */
 export function answerError(error: {
   readonly code: CallErrorCode
   readonly message: string
@@ -48,4 +50,33 @@ export function answerInvalid(faults: readonly RequestFault[]): ErrorAnswer {
     },
     body: validationEnvelope(faults),
   }
+}
+
+/** Gives an error the form and the status that the clients of the dialect expect. */
+export function inDialect(dialect: DialectName, answer: ErrorAnswer): ErrorAnswer {
+  if (dialect === 'chat') return answer
+  const { message, type, param, code } = JSON.parse(answer.body).error
+  const status = agentStatusOf({ status: answer.head.status, code })
+  const formed =
+    dialect === 'messages'
+      ? anthropicError({ status, code, message, param })
+      : { error: { message, type, param, code } }
+  return { head: { ...answer.head, status }, body: JSON.stringify(formed) }
+}
+
+/**
+ * The event that ends a stream with an error. `body`: the error in the form of the dialect.
+ * `soFar`: the number of events that the caller has received, and the answer from them.
+ */
+export function errorEvent(
+  dialect: DialectName,
+  body: string,
+  soFar: { readonly events: number; readonly response: JsonObject },
+): string {
+  if (dialect !== 'responses') return `event: error\ndata: ${body}\n\n`
+  const { code, message } = JSON.parse(body).error
+  const failed = { status: 'failed', error: { code, message } }
+  const response = { object: 'response', output: [], ...soFar.response, ...failed }
+  const data = { type: 'response.failed', sequence_number: soFar.events, response }
+  return `event: response.failed\ndata: ${JSON.stringify(data)}\n\n`
 }

@@ -63,7 +63,8 @@ async function readCall(
   request: IncomingMessage,
   options: { readonly call: EncryptedCall; readonly ring: KeyRing; readonly room: Reservation },
 ): Promise<OpenedCall> {
-  const reader = createFrameReader(REQUEST_BYTES_MAX + GCM_TAG_BYTES)
+  // A longer frame than a request may have is opened, because only its content is too long.
+  const reader = createFrameReader(REQUEST_BYTES_MAX + FRAMING_BYTES_MAX)
   const body = new ByteBuffer()
   let opened: FirstFrame | null = null
   let wireBytes = 0

@@ -1,5 +1,9 @@
 import type { ServerEvent } from '../../attestation/dialects/chat/event-parser.ts'
-import { hashedLine, type StreamReader } from '../../attestation/dialects/dialect.ts'
+import {
+  type DialectEvent,
+  hashedLine,
+  type StreamReader,
+} from '../../attestation/dialects/dialect.ts'
 import { FormatError } from '../../attestation/errors.ts'
 import { canonicalizeJson } from '../../attestation/json/canonical.ts'
 import { makeWellFormed, parseUnsettled } from '../../attestation/json/parse-lenient.ts'
@@ -7,11 +11,13 @@ import { isJsonObject, type Json, type JsonObject } from '../../attestation/json
 import { CallFault } from '../call-fault.ts'
 import { errorIn, NO_REASON, readReason } from '../protocol/refusal.ts'
 import type { AnswerStream, StreamParts } from './answer-stream.ts'
+import { CutCharacters } from './cut-characters.ts'
 
 /** A streamed answer of a dialect with named events. */
 export class EventStream implements AnswerStream {
   private readonly reader: StreamReader
   private readonly parts: StreamParts
+  private readonly cut = new CutCharacters()
 
   constructor(reader: StreamReader, parts: StreamParts) {
     this.reader = reader
@@ -34,21 +40,29 @@ export class EventStream implements AnswerStream {
     parts.memory.admit(content)
     const { hasGiven } = parts.output
     try {
-      const parsed = makeWellFormed(parseEventData(content, event)) as JsonObject
-      if (mayBeError(event, parsed)) refuseError(event, parsed)
+      const parsed = parseEventData(content, event)
+      if (mayBeError(event, parsed)) refuseError(event, makeWellFormed(parsed) as JsonObject)
       if (reader.isLast(String(parsed.type))) parts.memory.checkAssembly()
-      const given = reader.read({ event, data: parsed })
-      for (const [at, { event: name, data: settled }] of given.entries()) {
-        const text = canonicalizeJson(settled)
-        const mayBeLast = reader.isEnded && at === given.length - 1
-        parts.output.give(hashedLine(name, text), { event: name, data: text, mayBeLast })
-      }
+      const joined = this.cut.join(parsed)
+      // The name is that of the event that arrived, which is the last.
+      for (const [at, data] of joined.entries())
+        this.give({ event: at === joined.length - 1 ? event : '', data })
     } catch (error) {
       if (!(error instanceof FormatError)) throw error
       if (!hasGiven) parts.output.discard()
       throw new CallFault('provider_error', messageFor(error))
     }
     if (reader.isEnded) parts.output.conclude()
+  }
+
+  private give({ event, data }: DialectEvent): void {
+    const { reader, parts } = this
+    const given = reader.read({ event, data: makeWellFormed(data) as JsonObject })
+    for (const [at, { event: name, data: settled }] of given.entries()) {
+      const text = canonicalizeJson(settled)
+      const mayBeLast = reader.isEnded && at === given.length - 1
+      parts.output.give(hashedLine(name, text), { event: name, data: text, mayBeLast })
+    }
   }
 
   end(): void {

@@ -109,5 +109,5 @@ describe('affidavit audit, of answers with one value replaced', () => {
       ),
       { numRuns: 150, examples: [['logs', 0, 0, []]] },
     )
-  }, 120_000)
+  })
 })

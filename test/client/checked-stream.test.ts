@@ -237,6 +237,23 @@ describe('a checked stream', () => {
     expect(() => createNamedEventReader(EVENT_DIALECTS.messages).read(text)).toThrow(shown)
   })
 
+  it.each(['responses', 'messages'] as const)(
+    'an error that ends an encrypted stream of %s is shown, from older enclaves too',
+    (name) => {
+      const error = { type: 'api_error', code: 'provider_error', message: 'bad news' }
+      const failed = { status: 'failed', error: { code: error.code, message: error.message } }
+      const own = {
+        responses: { type: 'response.failed', sequence_number: 4, response: failed },
+        messages: { type: 'error', error },
+      }[name]
+      const older = { response: 'NOK', error: { ...error, status_code: 502 } }
+      for (const text of [`event: ${own.type}\n${eventOf(own)}`, `event: error\n${eventOf(older)}`])
+        expect(() => createNamedEventReader(EVENT_DIALECTS[name]).read(text)).toThrow(
+          'provider_error: bad news',
+        )
+    },
+  )
+
   it('a stream that is longer than its limit is refused, even within one event', async () => {
     const { length } = TEXT
     expect(await run(TEXT, { bytesMax: length })).toMatchObject({ end: 'end' })

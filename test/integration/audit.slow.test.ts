@@ -207,5 +207,5 @@ describe('the command line, against a whole service', () => {
       ...logs.flatMap((log: { readonly findings: readonly unknown[] }) => log.findings),
     ]
     expect({ code, findings: all, logs: logs.length }).toEqual({ code: 0, findings: [], logs: 5 })
-  }, 120_000)
+  })
 })

@@ -80,7 +80,7 @@ afterAll(async () => {
   await collector?.close()
   await postgres?.stop()
   await rm(folder, { recursive: true, force: true })
-}, 120_000)
+})
 
 /** A provider that repeats the prompt, plants texts in answers, and quotes its input in errors. */
 async function serveProvider(request: IncomingMessage, response: ServerResponse): Promise<void> {

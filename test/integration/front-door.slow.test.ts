@@ -52,7 +52,7 @@ describe('the front door', () => {
   afterAll(async () => {
     await reader.close()
     rmSync(folder, { recursive: true })
-  }, 60_000)
+  })
 
   const follow = async (blocks: readonly Block[]) => {
     for (const block of blocks) await reader.follow(block)

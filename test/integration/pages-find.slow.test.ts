@@ -28,7 +28,7 @@ beforeAll(async () => {
   answer = (await reply.json()) as Answer
   const found = await read<{ completion: { notary: string } }>(`/v1/find?q=${answer.hash}`)
   notary = found.completion.notary
-}, 60_000)
+})
 
 async function read<Json>(path: string): Promise<Json> {
   return (await (await fetch(service.url + path)).json()) as Json

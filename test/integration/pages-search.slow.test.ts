@@ -42,7 +42,7 @@ beforeAll(async () => {
     },
     { timeout: 30_000, interval: 200 },
   )
-}, 60_000)
+})
 
 /** A verified completion. */
 async function complete(): Promise<Answer> {

@@ -62,13 +62,13 @@ beforeAll(async () => {
     { key: service.apiKey },
   )
   apiKey = JSON.parse(made).key
-}, 120_000)
+})
 afterAll(async () => {
   await service?.stop()
   provider?.close()
   await collector?.close()
   await rm(folder, { recursive: true, force: true })
-}, 60_000)
+})
 
 /** A provider that quotes its input wherever it can. */
 async function serveProvider(
@@ -224,7 +224,7 @@ describe('a reader of what the service writes', () => {
     await vi.waitFor(() => expect(collector.received()).toContain('planted/node'), {
       timeout: 30_000,
     })
-  }, 120_000)
+  })
 
   it('the log and the metrics of the service show that calls were made', () => {
     const { stderr } = service.output()

@@ -22,11 +22,11 @@ beforeAll(async () => {
       OTEL_EXPORTER_OTLP_HEADERS: 'x-collector-key=plain%20secret',
     },
   })
-}, 120_000)
+})
 afterAll(async () => {
   await service?.stop()
   await collector?.close()
-}, 60_000)
+})
 
 async function call(
   path: string,

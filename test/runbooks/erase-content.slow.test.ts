@@ -104,4 +104,4 @@ it('the runbook for erasing is followed, and audit, pages and the database then 
   const history = await readHistory(key)
   expect(history).not.toContain(PLANTED)
   expect(history).toMatch(new RegExp(`Erased by the operator on .*: ${REASON}`))
-}, 90_000)
+})

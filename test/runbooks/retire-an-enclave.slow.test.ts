@@ -101,4 +101,4 @@ it('the runbook for retiring an enclave is followed during calls, and what it si
       stdout: expect.stringMatching(/passed +measurements/),
     })
   }
-}, 120_000)
+})

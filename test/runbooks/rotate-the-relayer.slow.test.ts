@@ -85,7 +85,7 @@ it('the runbook for the relayer is followed with anchors that wait, on a chain t
   const audit = await machine.audit()
   expect(audit.stdout).toMatch(/CLEAN/)
   expect(audit.code).toBe(0)
-}, 120_000)
+})
 
 it('relayer withdraw refuses the key that signs, an unknown key and a mistyped address', async () => {
   const withdraw = (key: string, to: string) =>
@@ -112,7 +112,7 @@ it('relayer withdraw refuses the key that signs, an unknown key and a mistyped a
     stderr: expect.stringMatching(/its checksum is wrong/),
   })
   expect(await balanceOf(relayerAddress(current))).toBe(before)
-}, 60_000)
+})
 
 /** Blocks come, one transaction's worth at a time, until no anchor is unconfirmed. */
 async function mineLate(look: () => Promise<Readonly<Record<string, unknown>> | undefined>) {

@@ -203,6 +203,22 @@ for (const name of ['responses', 'messages'] as const)
       expect(both).toMatchObject({ status: 422, json: { code: 'invalid_request' } })
     })
 
+    it.each(['x-other', hashedHeader.toUpperCase(), DEMANDS_HEADER])(
+      `a demanded header %s that ${name} does not have is refused by its name`,
+      async (unknown) => {
+        const asked = received.length
+        const affidavit = { headers: { [hashedHeader]: 'inner', [unknown]: 'x' } }
+        const { status, json } = await enclave.complete({ ...bodies[name], affidavit }, {}, name)
+        expect([status, json.code, json.loc]).toEqual([
+          422,
+          'invalid_request',
+          ['body', 'affidavit'],
+        ])
+        expect(json.message).toContain(`without ${unknown}`)
+        expect(received.length).toBe(asked)
+      },
+    )
+
     it(`a model that no provider serves as ${name} is refused with the dialect that works`, async () => {
       const { status, json } = await enclave.complete(
         { ...bodies[name], model: 'chat/x' },

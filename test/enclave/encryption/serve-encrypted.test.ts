@@ -434,6 +434,11 @@ describe('attacks on a call: refused, and no provider is asked', () => {
     expect(JSON.parse(large.text).detail[0].loc).toEqual(['body', 'n'])
     const larger = await sealParts(publicKey, [padded, ' '])
     await refused(callEncrypted(gateway(), larger), { status: 413, code: 'invalid_request' })
+    // The rest of the limit is for the frames: the whole body is 11 MiB with its length and tag.
+    for (const more of [1, 2 ** 20 - 20]) {
+      const frame = await sealParts(publicKey, [`${padded}${' '.repeat(more)}`])
+      await refused(callEncrypted(gateway(), frame), { status: 413, code: 'invalid_request' })
+    }
   })
 
   it('a sender of a long body for another key is told before it has sent all', async () => {

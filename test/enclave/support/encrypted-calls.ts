@@ -1,6 +1,7 @@
 import { createDecipheriv } from 'node:crypto'
 import http, { type IncomingMessage } from 'node:http'
 import * as HPKE from 'hpke'
+import type { DialectName } from '../../../attestation/dialects/dialect-names.ts'
 import {
   CREDENTIAL_INFO,
   createFrameReader,
@@ -13,6 +14,7 @@ import {
 import { hkdfExpand, hkdfExtract } from '../../../enclave/encryption/hpke.ts'
 import {
   CALL_HEADER,
+  callPath,
   ENCLAVE_PATHS,
   ENCRYPTED_RECORDS,
   type EncryptedCall,
@@ -95,6 +97,8 @@ export type OpenedAnswer = {
 
 type Gateway = {
   readonly socketPath: string
+  /** Default: chat. */
+  readonly dialect?: DialectName
   /** What the gateway says of the call beside what the caller sealed. */
   readonly call?: Partial<EncryptedCall>
   /** What it brings when the call is sealed; null brings nothing. */
@@ -115,7 +119,7 @@ export const proofOf = (call: string) => ({ call, tx_hash: TX_HASH, log: LOG_PRO
 
 /** Opens the request of an encrypted call; its body is for the test to write. */
 export function openEncrypted(
-  { socketPath, call, agent }: Gateway,
+  { socketPath, dialect = 'chat', call, agent }: Gateway,
   sealed: Pick<CallersCall, 'enc' | 'credential'>,
 ): http.ClientRequest {
   const header = {
@@ -128,7 +132,7 @@ export function openEncrypted(
   return http.request({
     socketPath,
     method: 'POST',
-    path: ENCLAVE_PATHS.encrypted,
+    path: callPath(ENCLAVE_PATHS.encrypted, dialect),
     ...(agent === undefined ? {} : { agent }),
     headers: { [CALL_HEADER]: Buffer.from(JSON.stringify(header)).toString('base64url') },
   })

@@ -59,7 +59,7 @@ describe('a chain that fails', () => {
       return (await stage.staleCount().catch(() => null)) === 0
     })
     await stage.expectAllAnchored()
-  }, 60_000)
+  })
 
   it('a chain gets a transaction again whose acknowledgement was lost', async () => {
     let dropped = 0
@@ -184,5 +184,5 @@ describe('a chain that fails', () => {
       await database.close()
       await postgres.stop()
     }
-  }, 60_000)
+  })
 })
