@@ -100,6 +100,22 @@ describe('createBackend', () => {
     },
   )
 
+  it('an event without data of a backend is not passed on in any dialect', async () => {
+    const events = 'data: {"a":1}\n\ndata:\n\nevent: ping\ndata: \n\ndata: [DONE]\n\n'
+    const server = await startScriptedBackend(answerWith('a'), ['model-a'], 0, (_, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' }).end(events)
+    })
+    const backend = createBackend({ url: server.url, apiKey: null })
+    started.push(server, { stop: () => backend.close() })
+    for (const dialect of ['responses', 'messages', 'completions'] as const) {
+      const data: unknown[] = []
+      const request = { model: 'model-a', stream: true }
+      for await (const batch of backend.streamDialect(dialect, request, NEVER))
+        data.push(...batch.map(({ text }) => JSON.parse(text).data))
+      expect(data).toEqual(['{"a":1}', '[DONE]'])
+    }
+  })
+
   it('a backend is asked not to compress, and its key is in no message', async () => {
     let asked = ''
     const { backend } = await start((response) => {
