@@ -32,7 +32,7 @@ export class AnswerParser {
   private readonly answer: Answer = {
     usage: null,
     open: new Set(),
-    hasFinished: false,
+    ended: new Set(),
     isEnded: false,
   }
 
@@ -84,8 +84,9 @@ type Answer = {
   /** The usage chunk is returned last. */
   usage: JsonObject | null
   /** Indexes of the choices that began but have no finish_reason yet. */
-  readonly open: Set<Json | undefined>
-  hasFinished: boolean
+  readonly open: Set<Json>
+  /** Indexes of the choices with a finish_reason. What follows does not begin them again. */
+  readonly ended: Set<Json>
   isEnded: boolean
 }
 
@@ -108,7 +109,7 @@ function takeEvent(data: string, answer: Answer): AnswerChunk | null {
   if (isJsonObject(usage)) answer.usage = { ...chunk, choices: [], usage }
   if (!isJsonArray(choices))
     throw new BackendError('the backend sent something that is not a chunk')
-  for (const choice of choices) addChoice(choice, answer)
+  for (const [position, choice] of choices.entries()) addChoice(choice, position, answer)
   if (choices.length === 0) return null
   return isJsonObject(usage) ? encode({ ...chunk, usage: null }) : { chunk, text: data }
 }
@@ -117,20 +118,21 @@ function encode(chunk: JsonObject): AnswerChunk {
   return { chunk, text: JSON.stringify(chunk) }
 }
 
-function addChoice(choice: Json, answer: Answer): void {
+/** A choice without index has its place in the chunk as its index. */
+function addChoice(choice: Json, position: number, { open, ended }: Answer): void {
   if (!isJsonObject(choice))
     throw new BackendError('the backend sent a choice that is not an object')
-  const index = memberOf(choice, 'index')
+  const index = memberOf(choice, 'index') ?? position
   const reason = memberOf(choice, 'finish_reason')
   if (typeof reason === 'string' && reason !== '') {
-    answer.open.delete(index)
-    answer.hasFinished = true
-  } else answer.open.add(index)
+    open.delete(index)
+    ended.add(index)
+  } else if (!ended.has(index)) open.add(index)
 }
 
 /** Some servers send no end mark. Then the answer is complete when every choice has ended. */
-function isComplete({ isEnded, open, hasFinished }: Answer): boolean {
-  return isEnded || (hasFinished && open.size === 0)
+function isComplete({ isEnded, open, ended }: Answer): boolean {
+  return isEnded || (ended.size > 0 && open.size === 0)
 }
 
 function parseChunk(data: string): JsonObject {

@@ -13,6 +13,8 @@ function streamOf(events: readonly (object | string)[]): Buffer {
   return Buffer.from(texts.join(''))
 }
 
+const choiceOf = (members: object) => ({ choices: [{ delta: { content: 'a' }, ...members }] })
+
 /** What one packet and the end amount to. */
 function parse(packet: Uint8Array): {
   readonly chunks: readonly AnswerChunk[]
@@ -57,6 +59,30 @@ describe('AnswerParser', () => {
     expect(await read(textChunk('a'), textChunk('', 'stop'))).toHaveLength(2)
     const second = { choices: [{ index: 1, delta: {}, finish_reason: null }] }
     await expect(read(textChunk('a'), second, textChunk('', 'stop'))).rejects.toThrow('broke off')
+  })
+
+  it.each([
+    [
+      'a chunk of a choice after its end',
+      [
+        textChunk('a'),
+        textChunk('', 'stop'),
+        { choices: [{ index: 0, delta: {}, finish_reason: null }], usage: {} },
+      ],
+    ],
+    ['a choice that has an index only at its end', [choiceOf({}), textChunk('', 'stop')]],
+    ['an index that is null', [choiceOf({ index: null }), textChunk('', 'stop')]],
+    [
+      'an index that is missing at the end',
+      [textChunk('a'), { choices: [{ delta: {}, finish_reason: 'stop' }] }],
+    ],
+  ])('AnswerParser takes a stream without end mark as whole with %s', async (_, events) => {
+    expect((await read(...events)).length).toBeGreaterThan(1)
+  })
+
+  it('AnswerParser tells two choices without index apart by their places', async () => {
+    const two = { choices: [{ delta: {}, finish_reason: 'stop' }, { delta: {} }] }
+    await expect(read(two)).rejects.toThrow('the backend broke off')
   })
 
   it.each([
