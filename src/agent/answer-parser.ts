@@ -33,6 +33,7 @@ export class AnswerParser {
     usage: null,
     open: new Set(),
     ended: new Set(),
+    hasOther: false,
     isEnded: false,
   }
 
@@ -49,8 +50,10 @@ export class AnswerParser {
   /** Call this when the stream has ended. `fault` is also set for an incomplete answer. */
   end(): AnswerStep {
     const { chunks, fault } = this.take((events) => this.events.end(events))
-    const { usage } = this.answer
+    const { usage, open, ended, hasOther } = this.answer
     if (fault !== null) return { chunks, fault }
+    if (hasOther && open.size + ended.size === 0)
+      return { chunks, fault: new BackendError('the backend sent something that is not a chunk') }
     if (!isComplete(this.answer))
       return { chunks, fault: new BackendError('the backend broke off') }
     return { chunks: usage === null ? chunks : [...chunks, encode(usage)], fault: null }
@@ -87,6 +90,8 @@ type Answer = {
   readonly open: Set<Json>
   /** Indexes of the choices with a finish_reason. What follows does not begin them again. */
   readonly ended: Set<Json>
+  /** True after an object that is not a chunk. */
+  hasOther: boolean
   isEnded: boolean
 }
 
@@ -104,9 +109,13 @@ function takeEvent(data: string, answer: Answer): AnswerChunk | null {
   }
   const chunk = parseChunk(data)
   const usage = memberOf(chunk, 'usage')
-  const isWithout = isJsonObject(usage) || memberOf(chunk, 'object') === CHUNK
-  const choices = memberOf(chunk, 'choices') ?? (isWithout ? [] : null)
   if (isJsonObject(usage)) answer.usage = { ...chunk, choices: [], usage }
+  const choices = memberOf(chunk, 'choices') ?? null
+  if (choices === null) {
+    // Some backends send objects such as `{"type":"ping"}` to keep the connection open.
+    answer.hasOther ||= !isJsonObject(usage) && memberOf(chunk, 'object') !== CHUNK
+    return null
+  }
   if (!isJsonArray(choices))
     throw new BackendError('the backend sent something that is not a chunk')
   for (const [position, choice] of choices.entries()) addChoice(choice, position, answer)

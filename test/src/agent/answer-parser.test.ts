@@ -80,6 +80,17 @@ describe('AnswerParser', () => {
     expect((await read(...events)).length).toBeGreaterThan(1)
   })
 
+  it.each(['{}', '{"type":"ping"}', '{"choices":null}'])(
+    'AnswerParser skips %s, with which a backend keeps the connection open',
+    async (object) => {
+      const chunks = [textChunk('a'), textChunk('', 'stop')]
+      expect(await read(object, ...chunks.slice(0, 1), object, ...chunks.slice(1), object)).toEqual(
+        chunks,
+      )
+      await expect(read(object, '[DONE]')).rejects.toThrow('something that is not a chunk')
+    },
+  )
+
   it('AnswerParser tells two choices without index apart by their places', async () => {
     const two = { choices: [{ delta: {}, finish_reason: 'stop' }, { delta: {} }] }
     await expect(read(two)).rejects.toThrow('the backend broke off')
