@@ -52,8 +52,13 @@ export function refusalError(answer: {
   // Some backends answer 500 and write the real status into the body.
   const meant = status === 500 && code !== null && FAULT_STATUS_CODES.has(Number(code))
   const reason = `the backend answered with status ${status}`
-  return new BackendError(message ?? reason, meant ? Number(code) : status, wait, reason)
+  // 429 is the protocol's only status for a backend that is at its limit.
+  const told = wait !== null && BUSY.has(status) ? 429 : status
+  return new BackendError(message ?? reason, meant ? Number(code) : told, wait, reason)
 }
+
+/** With a wait, these statuses mean that the backend takes no more calls for that time. */
+const BUSY: ReadonlySet<number> = new Set([503, 529])
 
 /** Returns the error in a stream's chunk, or in a whole answer sent instead of a stream. */
 export function backendErrorOf({ message, code }: Pick<Refusal, 'message' | 'code'>): BackendError {

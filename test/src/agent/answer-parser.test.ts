@@ -235,6 +235,15 @@ describe('refusalError', () => {
     expect(refuse(JSON.stringify({ error: 'x'.repeat(5_000) }), 400).message).toHaveLength(501)
   })
 
+  it.each([503, 529])(
+    'refusalError tells a status %d with a wait as a backend at its limit',
+    (status) => {
+      const busy = refuse('{"error":"server busy"}', status, { 'retry-after': '20' })
+      expect(busy).toMatchObject({ message: 'server busy', statusCode: 429, retryAfterSeconds: 20 })
+      expect(refuse('{}', status)).toMatchObject({ statusCode: 500, retryAfterSeconds: null })
+    },
+  )
+
   it('refusalError gives the wait in whole seconds', () => {
     expect(refuse('{}', 429, { 'retry-after-ms': '1500' }).retryAfterSeconds).toBe(2)
   })
