@@ -12,7 +12,7 @@ import {
 } from '../../attestation/json/value.ts'
 import { readReason } from '../../enclave/protocol/refusal.ts'
 import { parseJson } from '../nodes/protocol/frames.ts'
-import { BackendError, backendErrorOf } from './backend-error.ts'
+import { BackendError, backendErrorOf, statesError } from './backend-error.ts'
 
 /** `text`: the chunk's JSON text. */
 export type AnswerChunk = { readonly chunk: JsonObject; readonly text: string }
@@ -148,11 +148,7 @@ function parseChunk(data: string): JsonObject {
   const chunk = parseJson(data)
   if (!isJsonObject(chunk))
     throw new BackendError('the backend sent an event that is not a JSON object')
-  const error = memberOf(chunk, 'error')
-  if (error !== undefined && error !== null) throw backendErrorOf(readReason(chunk))
-  // In an `error` line of llama.cpp, the value is the error object itself.
-  if (!Object.hasOwn(chunk, 'choices') && typeof memberOf(chunk, 'message') === 'string')
-    throw backendErrorOf(readReason(chunk))
+  if (statesError(chunk, Object.hasOwn(chunk, 'choices'))) throw backendErrorOf(readReason(chunk))
   return chunk
 }
 

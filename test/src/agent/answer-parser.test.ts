@@ -120,6 +120,7 @@ describe('AnswerParser', () => {
       statusCode: 400,
     })
     await expect(read('{"code":500,"message":"oh","type":"server_error"}')).rejects.toThrow('oh')
+    await expect(read('{"detail":"out of memory"}')).rejects.toThrow('out of memory')
   })
 
   it.each([
