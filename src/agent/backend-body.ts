@@ -42,10 +42,7 @@ const EVENT_STREAM = /^\s*text\/event-stream\b/i
 const EVENT_LINE = /(?:^\uFEFF?|[\r\n])(?:data|event)\s*:/
 
 /** Throws BackendError if the body is longer than `bytesMax`. */
-export async function readBytes(
-  body: AsyncIterable<Uint8Array>,
-  bytesMax: number,
-): Promise<Buffer> {
+async function readBytes(body: AsyncIterable<Uint8Array>, bytesMax: number): Promise<Buffer> {
   const parts: Uint8Array[] = []
   let size = 0
   for await (const part of body) {
