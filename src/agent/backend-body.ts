@@ -14,8 +14,8 @@ export async function* packetsOf(
 
 /**
  * Returns the packets of a stream of events. Some servers send a stream with another content type,
- * so that type alone is no fault: only a body without any event is. Throws BackendError with its
- * words. `secret` is left out of them.
+ * so only a body without any event is refused: with a BackendError that has its words. `secret` is
+ * left out of them.
  */
 export async function* readStream(
   answer: Pick<BackendAnswer, 'status' | 'headers' | 'next'>,
@@ -57,7 +57,7 @@ async function readBytes(body: AsyncIterable<Uint8Array>, bytesMax: number): Pro
  * Reads a whole body, and undoes its coding: some servers compress although the request forbids it.
  * If that is not possible, throws a BackendError that names the coding and has the answer's status.
  */
-export async function readBody(
+export async function readWholeBody(
   answer: {
     readonly status: number
     readonly headers: Headers

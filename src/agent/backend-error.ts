@@ -58,8 +58,8 @@ export function refusalError(answer: {
   const meant = status === 500 && code !== null && FAULT_STATUS_CODES.has(Number(code))
   const reason = `the backend answered with status ${status}`
   // 429 is the protocol's only status for a backend that is at its limit.
-  const told = wait !== null && BUSY.has(status) ? 429 : status
-  return new BackendError(message ?? reason, meant ? Number(code) : told, wait, reason)
+  const sent = wait !== null && BUSY.has(status) ? 429 : status
+  return new BackendError(message ?? reason, meant ? Number(code) : sent, wait, reason)
 }
 
 /** With a wait, these statuses mean that the backend takes no more calls for that time. */

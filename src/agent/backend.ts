@@ -13,7 +13,7 @@ import { type ImageRequest, parseJson } from '../nodes/protocol/frames.ts'
 import { writeForm } from '../upstream/endpoint.ts'
 import { type AnswerChunk, AnswerParser } from './answer-parser.ts'
 import { type BackendAnswer, openBackendAnswer } from './backend-answer.ts'
-import { codingOf, compressedFault, packetsOf, readBody, readStream } from './backend-body.ts'
+import { codingOf, compressedFault, packetsOf, readStream, readWholeBody } from './backend-body.ts'
 import { BackendError, checkIsAnswer, isOtherThanAsked, refusalError } from './backend-error.ts'
 import { readDialectEvents, splitBody } from './dialect-answer.ts'
 
@@ -128,7 +128,7 @@ export function createBackend(options: {
       headers,
       signal,
     })
-    return { status, body: await readBody({ status, ...reply }, limits.bodyBytesMax) }
+    return { status, body: await readWholeBody({ status, ...reply }, limits.bodyBytesMax) }
   }
 
   const post = (path: string, request: JsonObject, signal: AbortSignal) => {
@@ -139,7 +139,7 @@ export function createBackend(options: {
   const secret = options.apiKey
   const bodyOf = (answer: BackendAnswer, bytesMax: number) => {
     const { status, headers: received } = answer
-    return readBody({ status, headers: received, body: packetsOf(answer) }, bytesMax)
+    return readWholeBody({ status, headers: received, body: packetsOf(answer) }, bytesMax)
   }
   const checkHead = async (answer: BackendAnswer, isStream: boolean) => {
     const { status, headers: received } = answer
@@ -222,7 +222,7 @@ export function createBackend(options: {
       signal,
     })
     const { statusCode: status, headers: received } = reply
-    const bytes = await readBody({ status, ...reply }, limits.imagesBytesMax)
+    const bytes = await readWholeBody({ status, ...reply }, limits.imagesBytesMax)
     const answer = { status, headers: received, body: bytes, secret }
     if (status !== 200) throw refusalError(answer)
     checkIsAnswer(answer)

@@ -9,8 +9,8 @@ const EVENT_BYTES_MAX = 1024 * 1024
 const PIECE_LENGTH = 128 * 1024
 
 /**
- * Names and data of the events stay unchanged. An event without data is left out: by the standard
- * it is none, and some backends send it to keep the connection open.
+ * Names and data of the events stay unchanged. An event without data is left out: the standard
+ * says so, and some backends send it to keep the connection open.
  */
 export async function* readDialectEvents(
   packets: AsyncIterable<Uint8Array>,

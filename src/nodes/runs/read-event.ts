@@ -160,8 +160,8 @@ export type EventReader = {
 }
 
 /**
- * `push` returns chunks unchanged, and no events without data. `finish` throws FormatError if the last event is missing: a
- * stream that is cut must not look whole.
+ * `push` returns chunks unchanged, and no events without data. `finish` throws FormatError if the
+ * last event is missing: a stream that is cut must not look whole.
  */
 export function createEventReader(): EventReader {
   let usage: JsonObject | null = null
@@ -204,7 +204,7 @@ export function createEventReader(): EventReader {
   }
 }
 
-/** By the standard, an event without data is none. SDKs fail on its empty `data` line. */
+/** The standard ignores an event without data. SDKs fail on its empty `data` line. */
 function isEmpty({ data }: { readonly data: string }): boolean {
   return data.trim() === ''
 }
