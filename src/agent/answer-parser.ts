@@ -12,7 +12,7 @@ import {
 } from '../../attestation/json/value.ts'
 import { readReason } from '../../enclave/protocol/refusal.ts'
 import { parseJson } from '../nodes/protocol/frames.ts'
-import { BackendError, backendErrorOf } from './backend-error.ts'
+import { BackendError, backendErrorOf, statesError } from './backend-error.ts'
 
 /** `text`: the chunk's JSON text. */
 export type AnswerChunk = { readonly chunk: JsonObject; readonly text: string }
@@ -32,7 +32,8 @@ export class AnswerParser {
   private readonly answer: Answer = {
     usage: null,
     open: new Set(),
-    hasFinished: false,
+    ended: new Set(),
+    hasOther: false,
     isEnded: false,
   }
 
@@ -49,8 +50,10 @@ export class AnswerParser {
   /** Call this when the stream has ended. `fault` is also set for an incomplete answer. */
   end(): AnswerStep {
     const { chunks, fault } = this.take((events) => this.events.end(events))
-    const { usage } = this.answer
+    const { usage, open, ended, hasOther } = this.answer
     if (fault !== null) return { chunks, fault }
+    if (hasOther && open.size + ended.size === 0)
+      return { chunks, fault: new BackendError('the backend sent something that is not a chunk') }
     if (!isComplete(this.answer))
       return { chunks, fault: new BackendError('the backend broke off') }
     return { chunks: usage === null ? chunks : [...chunks, encode(usage)], fault: null }
@@ -84,8 +87,11 @@ type Answer = {
   /** The usage chunk is returned last. */
   usage: JsonObject | null
   /** Indexes of the choices that began but have no finish_reason yet. */
-  readonly open: Set<Json | undefined>
-  hasFinished: boolean
+  readonly open: Set<Json>
+  /** Indexes of the choices with a finish_reason. What follows does not begin them again. */
+  readonly ended: Set<Json>
+  /** True after an object that is not a chunk. */
+  hasOther: boolean
   isEnded: boolean
 }
 
@@ -103,12 +109,16 @@ function takeEvent(data: string, answer: Answer): AnswerChunk | null {
   }
   const chunk = parseChunk(data)
   const usage = memberOf(chunk, 'usage')
-  const isWithout = isJsonObject(usage) || memberOf(chunk, 'object') === CHUNK
-  const choices = memberOf(chunk, 'choices') ?? (isWithout ? [] : null)
   if (isJsonObject(usage)) answer.usage = { ...chunk, choices: [], usage }
+  const choices = memberOf(chunk, 'choices') ?? null
+  if (choices === null) {
+    // Some backends send objects such as `{"type":"ping"}` to keep the connection open.
+    answer.hasOther ||= !isJsonObject(usage) && memberOf(chunk, 'object') !== CHUNK
+    return null
+  }
   if (!isJsonArray(choices))
     throw new BackendError('the backend sent something that is not a chunk')
-  for (const choice of choices) addChoice(choice, answer)
+  for (const [position, choice] of choices.entries()) addChoice(choice, position, answer)
   if (choices.length === 0) return null
   return isJsonObject(usage) ? encode({ ...chunk, usage: null }) : { chunk, text: data }
 }
@@ -117,31 +127,28 @@ function encode(chunk: JsonObject): AnswerChunk {
   return { chunk, text: JSON.stringify(chunk) }
 }
 
-function addChoice(choice: Json, answer: Answer): void {
+/** A choice without index has its place in the chunk as its index. */
+function addChoice(choice: Json, position: number, { open, ended }: Answer): void {
   if (!isJsonObject(choice))
     throw new BackendError('the backend sent a choice that is not an object')
-  const index = memberOf(choice, 'index')
+  const index = memberOf(choice, 'index') ?? position
   const reason = memberOf(choice, 'finish_reason')
   if (typeof reason === 'string' && reason !== '') {
-    answer.open.delete(index)
-    answer.hasFinished = true
-  } else answer.open.add(index)
+    open.delete(index)
+    ended.add(index)
+  } else if (!ended.has(index)) open.add(index)
 }
 
 /** Some servers send no end mark. Then the answer is complete when every choice has ended. */
-function isComplete({ isEnded, open, hasFinished }: Answer): boolean {
-  return isEnded || (hasFinished && open.size === 0)
+function isComplete({ isEnded, open, ended }: Answer): boolean {
+  return isEnded || (ended.size > 0 && open.size === 0)
 }
 
 function parseChunk(data: string): JsonObject {
   const chunk = parseJson(data)
   if (!isJsonObject(chunk))
     throw new BackendError('the backend sent an event that is not a JSON object')
-  const error = memberOf(chunk, 'error')
-  if (error !== undefined && error !== null) throw backendErrorOf(readReason(chunk))
-  // In an `error` line of llama.cpp, the value is the error object itself.
-  if (!Object.hasOwn(chunk, 'choices') && typeof memberOf(chunk, 'message') === 'string')
-    throw backendErrorOf(readReason(chunk))
+  if (statesError(chunk, Object.hasOwn(chunk, 'choices'))) throw backendErrorOf(readReason(chunk))
   return chunk
 }
 

@@ -14,7 +14,8 @@ import { type ImageRequest, parseJson } from '../nodes/protocol/frames.ts'
 import { writeForm } from '../upstream/endpoint.ts'
 import { type AnswerChunk, AnswerParser } from './answer-parser.ts'
 import { type BackendAnswer, openBackendAnswer } from './backend-answer.ts'
-import { BackendError, isOtherThanAsked, refusalError } from './backend-error.ts'
+import { codingOf, compressedFault, packetsOf, readStream, readWholeBody } from './backend-body.ts'
+import { BackendError, checkIsAnswer, isOtherThanAsked, refusalError } from './backend-error.ts'
 import { readDialectEvents, splitBody } from './dialect-answer.ts'
 
 /** Milliseconds and bytes. */
@@ -122,13 +123,13 @@ export function createBackend(options: {
   })
   const ask = async (path: string) => {
     const signal = AbortSignal.timeout(limits.askTimeoutMs)
-    const { statusCode, body } = await pool.request({
+    const { statusCode: status, ...reply } = await pool.request({
       method: 'GET',
       path: prefix + path,
       headers,
       signal,
     })
-    return { status: statusCode, body: await readBytes(body, limits.bodyBytesMax) }
+    return { status, body: await readWholeBody({ status, ...reply }, limits.bodyBytesMax) }
   }
 
   const post = (path: string, request: JsonObject, signal: AbortSignal) => {
@@ -136,15 +137,19 @@ export function createBackend(options: {
     const call = { method: 'POST', path: prefix + path, headers: chatHeaders, body } as const
     return openBackendAnswer(pool, call, signal)
   }
+  const secret = options.apiKey
+  const bodyOf = (answer: BackendAnswer, bytesMax: number) => {
+    const { status, headers: received } = answer
+    return readWholeBody({ status, headers: received, body: packetsOf(answer) }, bytesMax)
+  }
   const checkHead = async (answer: BackendAnswer, isStream: boolean) => {
     const { status, headers: received } = answer
     if (status !== 200 || isOtherThanAsked(received, isStream)) {
-      const bytes = await readBytes(packetsOf(answer), limits.bodyBytesMax)
-      throw refusalError({ status, headers: received, body: bytes, secret: options.apiKey })
+      const body = await bodyOf(answer, limits.bodyBytesMax)
+      throw refusalError({ status, headers: received, body, secret })
     }
-    const { 'content-encoding': coding = 'identity' } = received
-    if (coding !== 'identity')
-      throw new BackendError('the backend compressed its answer although it was asked not to')
+    const coding = codingOf(received)
+    if (isStream && coding !== null) throw new BackendError(compressedFault(coding))
   }
 
   async function* streamDialect(
@@ -155,8 +160,12 @@ export function createBackend(options: {
     let isWhole = false
     try {
       await checkHead(answer, isStream)
-      if (isStream) yield* readDialectEvents(packetsOf(answer))
-      else yield* splitBody(await readBytes(packetsOf(answer), limits.answerBytesMax))
+      if (isStream) yield* readDialectEvents(readStream(answer, secret))
+      else {
+        const body = await bodyOf(answer, limits.answerBytesMax)
+        checkIsAnswer({ headers: answer.headers, body, secret })
+        yield* splitBody(body)
+      }
       isWhole = true
     } finally {
       answer.leave(isWhole)
@@ -185,8 +194,9 @@ export function createBackend(options: {
     try {
       await checkHead(answer, true)
       const parser = new AnswerParser()
+      const packets = readStream(answer, secret)
       for (let isOver = false; !isOver; ) {
-        const packet = parser.isEnded ? null : await answer.next()
+        const packet = parser.isEnded ? null : ((await packets.next()).value ?? null)
         const { chunks, fault } = packet === null ? parser.end() : parser.push(packet)
         if (chunks.length > 0) yield chunks
         if (fault !== null) throw fault
@@ -212,14 +222,11 @@ export function createBackend(options: {
       body: typeof body === 'string' ? body : Buffer.from(body),
       signal,
     })
-    const bytes = await readBytes(reply.body, limits.imagesBytesMax)
-    if (reply.statusCode !== 200)
-      throw refusalError({
-        status: reply.statusCode,
-        headers: reply.headers,
-        body: bytes,
-        secret: options.apiKey,
-      })
+    const { statusCode: status, headers: received } = reply
+    const bytes = await readWholeBody({ status, ...reply }, limits.imagesBytesMax)
+    const answer = { status, headers: received, body: bytes, secret }
+    if (status !== 200) throw refusalError(answer)
+    checkIsAnswer(answer)
     return readImageAnswer(parseJson(bytes.toString('utf8')))
   }
 
@@ -246,10 +253,6 @@ export function createBackend(options: {
       }),
     close: () => pool.destroy(),
   }
-}
-
-async function* packetsOf(answer: Pick<BackendAnswer, 'next'>): AsyncGenerator<Uint8Array> {
-  for (let packet = await answer.next(); packet !== null; packet = await answer.next()) yield packet
 }
 
 function askForStream(request: JsonObject): JsonObject {
@@ -303,17 +306,6 @@ function readModels({
     const id = isJsonObject(entry) ? memberOf(entry, 'id') : undefined
     return typeof id === 'string' && id !== '' ? [id] : []
   })
-}
-
-async function readBytes(body: AsyncIterable<Uint8Array>, bytesMax: number): Promise<Buffer> {
-  const parts: Uint8Array[] = []
-  let size = 0
-  for await (const part of body) {
-    size += part.length
-    if (size > bytesMax) throw new BackendError(`the backend sent more than ${bytesMax} bytes`)
-    parts.push(part)
-  }
-  return Buffer.concat(parts)
 }
 
 /** A request in OpenAI's form. */

@@ -8,13 +8,18 @@ const EVENT_BYTES_MAX = 1024 * 1024
 /** UTF-16 units. Any piece of this length fits into a frame. */
 const PIECE_LENGTH = 128 * 1024
 
-/** Names and data of the events stay unchanged. */
+/**
+ * Names and data of the events stay unchanged. An event without data is left out: the standard
+ * says so, and some backends send it to keep the connection open.
+ */
 export async function* readDialectEvents(
   packets: AsyncIterable<Uint8Array>,
 ): AsyncGenerator<readonly DialectChunk[]> {
   const parser = new EventParser({ eventBytesMax: EVENT_BYTES_MAX, errorLines: true })
   const chunksOf = (events: ReturnType<EventParser['push']>) =>
-    events.map(({ event, data }) => ({ text: JSON.stringify({ event, data }) }))
+    events
+      .filter(({ data }) => data.trim() !== '')
+      .map(({ event, data }) => ({ text: JSON.stringify({ event, data }) }))
   for await (const packet of packets) {
     const chunks = chunksOf(parser.push(packet))
     if (chunks.length > 0) yield chunks

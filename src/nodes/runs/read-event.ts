@@ -97,6 +97,7 @@ export function openEventFacts(isWhole: boolean): EventFacts {
       const chunk = readEventChunk(given)
       if (chunk === null || 'body' in chunk !== isWhole) return null
       if ('body' in chunk) return readPiece(chunk.body, chunk.is_last)
+      if (isEmpty(chunk)) return factsOf(0, false, undefined)
       const data = objectIn(chunk.data)
       const textLength = data === null ? 0 : textLengthOf(data)
       const facts = factsOf(textLength, isLastEvent(chunk), claimOf(data))
@@ -159,8 +160,8 @@ export type EventReader = {
 }
 
 /**
- * `push` returns chunks unchanged. `finish` throws FormatError if the last event is missing: a
- * stream that is cut must not look whole.
+ * `push` returns chunks unchanged, and no events without data. `finish` throws FormatError if the
+ * last event is missing: a stream that is cut must not look whole.
  */
 export function createEventReader(): EventReader {
   let usage: JsonObject | null = null
@@ -179,6 +180,7 @@ export function createEventReader(): EventReader {
         textLength += chunk.body.length
         return [given]
       }
+      if (isEmpty(chunk)) return []
       isEnded = isLastEvent(chunk)
       textLength += chunk.data.length
       const data = objectIn(chunk.data)
@@ -200,6 +202,11 @@ export function createEventReader(): EventReader {
     soFar: () => soFar,
     textLength: () => textLength,
   }
+}
+
+/** The standard ignores an event without data. SDKs fail on its empty `data` line. */
+function isEmpty({ data }: { readonly data: string }): boolean {
+  return data.trim() === ''
 }
 
 /** Not in this list: streams of completions end with the data `[DONE]`. */

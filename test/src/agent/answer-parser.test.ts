@@ -13,6 +13,8 @@ function streamOf(events: readonly (object | string)[]): Buffer {
   return Buffer.from(texts.join(''))
 }
 
+const choiceOf = (members: object) => ({ choices: [{ delta: { content: 'a' }, ...members }] })
+
 /** What one packet and the end amount to. */
 function parse(packet: Uint8Array): {
   readonly chunks: readonly AnswerChunk[]
@@ -60,6 +62,41 @@ describe('AnswerParser', () => {
   })
 
   it.each([
+    [
+      'a chunk of a choice after its end',
+      [
+        textChunk('a'),
+        textChunk('', 'stop'),
+        { choices: [{ index: 0, delta: {}, finish_reason: null }], usage: {} },
+      ],
+    ],
+    ['a choice that has an index only at its end', [choiceOf({}), textChunk('', 'stop')]],
+    ['an index that is null', [choiceOf({ index: null }), textChunk('', 'stop')]],
+    [
+      'an index that is missing at the end',
+      [textChunk('a'), { choices: [{ delta: {}, finish_reason: 'stop' }] }],
+    ],
+  ])('AnswerParser takes a stream without end mark as whole with %s', async (_, events) => {
+    expect((await read(...events)).length).toBeGreaterThan(1)
+  })
+
+  it.each(['{}', '{"type":"ping"}', '{"choices":null}'])(
+    'AnswerParser skips %s, with which a backend keeps the connection open',
+    async (object) => {
+      const chunks = [textChunk('a'), textChunk('', 'stop')]
+      expect(await read(object, ...chunks.slice(0, 1), object, ...chunks.slice(1), object)).toEqual(
+        chunks,
+      )
+      await expect(read(object, '[DONE]')).rejects.toThrow('something that is not a chunk')
+    },
+  )
+
+  it('AnswerParser tells two choices without index apart by their places', async () => {
+    const two = { choices: [{ delta: {}, finish_reason: 'stop' }, { delta: {} }] }
+    await expect(read(two)).rejects.toThrow('the backend broke off')
+  })
+
+  it.each([
     ['no events at all', []],
     ['an end in mid-answer', [textChunk('a')]],
     ['usage alone without end mark', [usageChunk(1)]],
@@ -83,6 +120,7 @@ describe('AnswerParser', () => {
       statusCode: 400,
     })
     await expect(read('{"code":500,"message":"oh","type":"server_error"}')).rejects.toThrow('oh')
+    await expect(read('{"detail":"out of memory"}')).rejects.toThrow('out of memory')
   })
 
   it.each([
@@ -197,6 +235,15 @@ describe('refusalError', () => {
   it('refusalError cuts long messages', () => {
     expect(refuse(JSON.stringify({ error: 'x'.repeat(5_000) }), 400).message).toHaveLength(501)
   })
+
+  it.each([503, 529])(
+    'refusalError tells a status %d with a wait as a backend at its limit',
+    (status) => {
+      const busy = refuse('{"error":"server busy"}', status, { 'retry-after': '20' })
+      expect(busy).toMatchObject({ message: 'server busy', statusCode: 429, retryAfterSeconds: 20 })
+      expect(refuse('{}', status)).toMatchObject({ statusCode: 500, retryAfterSeconds: null })
+    },
+  )
 
   it('refusalError gives the wait in whole seconds', () => {
     expect(refuse('{}', 429, { 'retry-after-ms': '1500' }).retryAfterSeconds).toBe(2)

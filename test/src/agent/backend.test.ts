@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
+import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib'
 import { afterEach, describe, expect, it } from 'vitest'
 import { type Backend, createBackend } from '../../../src/agent/backend.ts'
 import { findBackend } from '../../../src/agent/find-backend.ts'
@@ -72,6 +73,11 @@ describe('createBackend', () => {
     [{ 'content-type': 'text/html' }, '<html>', 'an HTML page'],
     // https://github.com/agentgateway/agentgateway/issues/621
     [{ 'content-type': 'text/event-stream', 'content-encoding': 'gzip' }, 'x', 'compressed'],
+    [{ 'content-type': 'text/plain' }, '{"error":{"message":"CUDA"}}', '(text/plain): CUDA'],
+    [{ 'content-type': 'text/plain' }, 'error: no data: no event', '(text/plain): error: no data'],
+    [{ 'content-type': 'application/x-ndjson' }, '{"error":"CUDA"}\n', '(application/x-ndjson): C'],
+    [{}, 'upstream connect error', '(no content type): upstream connect error'],
+    [{ 'content-type': 'text/plain' }, '', '(text/plain)'],
   ])(
     'a backend that answers a stream with %j and %s is told by what came: %s',
     async (headers, body, words) => {
@@ -83,9 +89,76 @@ describe('createBackend', () => {
     },
   )
 
+  it('a backend that sends a long text without an event in place of a stream is given up', async () => {
+    const { backend } = await start((response) => {
+      response.writeHead(200, { 'content-type': 'text/plain' }).write('x'.repeat(70_000))
+    })
+    await expect(read(backend)).rejects.toThrow('(text/plain): xxx')
+  })
+
+  it.each([undefined, 'text/plain', 'application/octet-stream'])(
+    'a stream of a backend with the content type %s is read like any other',
+    async (type) => {
+      const { backend } = await start((response) => {
+        if (type !== undefined) response.setHeader('content-type', type)
+        response.write(': a comment\r')
+        const rest = `\n\ndata: ${JSON.stringify(textChunk('a', 'stop'))}\n\ndata: [DONE]\n\n`
+        for (const part of rest.match(/.{1,7}|\n/g) ?? []) response.write(part)
+        response.end()
+      })
+      expect(await read(backend)).toEqual([textChunk('a', 'stop')])
+    },
+  )
+
+  const COMPRESSIONS = { gzip: gzipSync, deflate: deflateSync, br: brotliCompressSync }
+  it.each(Object.entries(COMPRESSIONS))(
+    "a backend's refusal that is compressed with %s keeps its words, its status and its wait",
+    async (coding, compress) => {
+      const { backend } = await start((response) => {
+        const headers = { 'content-encoding': coding, 'retry-after': '7' }
+        response.writeHead(429, headers).end(compress('{"error":{"message":"no backend-key"}}'))
+      })
+      const refused = { message: 'no [credential]', statusCode: 429, retryAfterSeconds: 7 }
+      await expect(read(backend)).rejects.toMatchObject(refused)
+      const images = { model: 'model-a', prompt: 'x', image: null, n: 1, size: '512x512' }
+      await expect(backend.makeImages(images as never, NEVER)).rejects.toMatchObject(refused)
+    },
+  )
+
+  it.each([
+    ['zstd', Buffer.from('x')],
+    ['gzip', Buffer.from('no gzip')],
+    ['gzip', gzipSync(Buffer.alloc(2 * 1024 * 1024))],
+  ])(
+    "a backend's refusal is named by its coding when that cannot be undone: %s, %#",
+    async (...[coding, body]) => {
+      const { backend } = await start((response) => {
+        response.writeHead(429, { 'content-encoding': coding, 'retry-after': '7' }).end(body)
+      })
+      await expect(read(backend)).rejects.toMatchObject({
+        message: expect.stringContaining(`compressed its answer (${coding})`),
+        statusCode: 429,
+        retryAfterSeconds: 7,
+      })
+    },
+  )
+
+  it('images that a backend compresses although it was asked not to are read', async () => {
+    const { backend } = await start((response) => {
+      const body = gzipSync('{"data":[{"b64_json":"AAAA"}]}')
+      response.writeHead(200, { 'content-encoding': 'gzip' }).end(body)
+    })
+    const images = { model: 'model-a', prompt: 'x', image: null, n: 1, size: '512x512' }
+    expect(await backend.makeImages(images as never, NEVER)).toEqual(['AAAA'])
+  })
+
   it.each([
     ['text/event-stream', 'data: {}\n\n', 'data: {}'],
     ['text/html; charset=utf-8', '<html>', 'an HTML page'],
+    ['text/plain', 'out of memory', '(text/plain): out of memory'],
+    ['application/json', '{"detail":"out of memory"}', 'out of memory'],
+    ['application/json', '{"object":"error","message":"out of memory","code":500}', 'out of'],
+    ['application/json', '{"type":"error","error":{"message":"out of memory"}}', 'out of memory'],
   ])(
     'a backend that answers an unstreamed call with %s has failed, in its own words',
     async (type, body, words) => {
@@ -99,6 +172,34 @@ describe('createBackend', () => {
       await expect(answer[Symbol.asyncIterator]().next()).rejects.toThrow(words)
     },
   )
+
+  it('an answer of Responses that has failed is passed on as it is', async () => {
+    const body = '{"id":"resp_1","status":"failed","error":{"message":"no"},"output":[]}'
+    const server = await startScriptedBackend(answerWith('a'), ['model-a'], 0, (_, response) => {
+      response.writeHead(200, { 'content-type': 'application/json' }).end(body)
+    })
+    const backend = createBackend({ url: server.url, apiKey: null })
+    started.push(server, { stop: () => backend.close() })
+    const answer = backend.streamDialect('responses', { model: 'model-a' }, NEVER)
+    const { value } = await answer[Symbol.asyncIterator]().next()
+    expect(JSON.parse(value?.[0]?.text ?? '')).toEqual({ body, is_last: true })
+  })
+
+  it('an event without data of a backend is not passed on in any dialect', async () => {
+    const events = 'data: {"a":1}\n\ndata:\n\nevent: ping\ndata: \n\ndata: [DONE]\n\n'
+    const server = await startScriptedBackend(answerWith('a'), ['model-a'], 0, (_, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' }).end(events)
+    })
+    const backend = createBackend({ url: server.url, apiKey: null })
+    started.push(server, { stop: () => backend.close() })
+    for (const dialect of ['responses', 'messages', 'completions'] as const) {
+      const data: unknown[] = []
+      const request = { model: 'model-a', stream: true }
+      for await (const batch of backend.streamDialect(dialect, request, NEVER))
+        data.push(...batch.map(({ text }) => JSON.parse(text).data))
+      expect(data).toEqual(['{"a":1}', '[DONE]'])
+    }
+  })
 
   it('a backend is asked not to compress, and its key is in no message', async () => {
     let asked = ''
@@ -188,7 +289,7 @@ describe('createBackend', () => {
       } else response.writeHead(200).end('{"object":"chat.completion"}')
     })
     await expect(read(backend, NEVER, { ...REQUEST, user: 'break' })).rejects.toThrow('broke off')
-    await expect(read(backend)).rejects.toThrow('broke off')
+    await expect(read(backend)).rejects.toThrow('something else than was asked for')
     await server.stop()
     await expect(read(backend)).rejects.toThrow('cannot be reached')
   })

@@ -107,7 +107,20 @@ describe('an agent of type DIFFUSION', () => {
       'the backend sent no images in base64',
       {},
     ],
-    ['sends no JSON', 200, 'nonsense', 'the backend sent no list of images', {}],
+    [
+      'sends no JSON',
+      200,
+      'nonsense',
+      'the backend sent something else than was asked for (no content type): nonsense',
+      {},
+    ],
+    [
+      'sends an error with status 200',
+      200,
+      { detail: 'CUDA' },
+      'the backend sent something else than was asked for (no content type): CUDA',
+      {},
+    ],
   ])(
     'an agent tells what went wrong when the image backend %s',
     async (_, status, body, message, more) => {

@@ -180,6 +180,23 @@ describe('the body of an answer in a dialect', () => {
   })
 })
 
+describe('an event without data', () => {
+  it('an event without data of another agent neither reaches the caller nor begins or ends the answer', async () => {
+    const { run, send, reader } = openRun()
+    for (const name of ['', 'ping', 'error', 'message_stop']) send({ event: name, data: ' ' })
+    expect(run.result).toBeNull()
+    expect(run.times()).toBeNull()
+    expect(reader.isFailed() || reader.isEnded()).toBe(false)
+    const said = [event('x', { delta: 'hello' }), event('response.completed', {})]
+    for (const chunk of said) send(chunk)
+    send(null, 2)
+    const given: unknown[] = []
+    for await (const { chunks } of run.batches) given.push(...chunks)
+    expect(given).toMatchObject(said)
+    expect(given).toHaveLength(said.length)
+  })
+})
+
 const OVERLOADED = { type: 'error', error: { type: 'overloaded_error', message: 'Overloaded' } }
 const FAILURES = [
   event('error', OVERLOADED),

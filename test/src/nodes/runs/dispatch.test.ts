@@ -136,23 +136,26 @@ describe('a node that blames the request', () => {
 
 describe('a node whose backend is at its limit', () => {
   const busy =
-    (retryAfter: unknown): AnswerScript =>
+    (retryAfter: unknown, status = 429): AnswerScript =>
     ({ id }, node) =>
       node.sendRun(id, {
-        error: { status_code: 429, message: 'busy', retry_after: retryAfter },
+        error: { status_code: status, message: 'busy', retry_after: retryAfter },
         status: 3,
       })
 
-  it('a node whose backend is busy is reported as busy, with its wait, and has not failed', async () => {
-    await stage.close()
-    stage = await openNodesStage({ failuresMax: 1, refusalsMax: 1 })
-    const node = await stage.connect({ answer: busy(17) })
-    const reported = { code: 'node_busy', status: 429, retryAfterSeconds: 17 }
-    for (let call = 0; call < 3; call++)
-      await expect(stage.dispatch()).rejects.toMatchObject(reported)
-    expect(stage.nodes.status()).toMatchObject({ serving: 1, probes: 0 })
-    expect(node.calls).toHaveLength(3)
-  })
+  it.each([429, 500])(
+    'a node whose backend is busy is reported as busy, with its wait, and has not failed: %d',
+    async (status) => {
+      await stage.close()
+      stage = await openNodesStage({ failuresMax: 1, refusalsMax: 1 })
+      const node = await stage.connect({ answer: busy(17, status) })
+      const reported = { code: 'node_busy', status, retryAfterSeconds: 17 }
+      for (let call = 0; call < 3; call++)
+        await expect(stage.dispatch()).rejects.toMatchObject(reported)
+      expect(stage.nodes.status()).toMatchObject({ serving: 1, probes: 0 })
+      expect(node.calls).toHaveLength(3)
+    },
+  )
 
   it.each([-1, 1.5, '17', null, undefined])(
     'a node whose backend is busy is told without a wait when it told %j',
