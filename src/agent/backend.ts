@@ -59,7 +59,7 @@ export type Backend = {
   /** Does not contain `/v1` and does not end with a slash. */
   readonly url: string
   /** `path`: the health path of the backend's kind (find-backend.ts). */
-  isHealthy(path: string): Promise<boolean>
+  health(path: string): Promise<'up' | 'loading' | 'down'>
   /** Ids in the backend's order. Rejects with BackendError. */
   listModels(): Promise<readonly string[]>
   /**
@@ -225,10 +225,10 @@ export function createBackend(options: {
 
   return {
     url: origin + prefix,
-    isHealthy: (path) =>
+    health: (path) =>
       ask(path).then(
-        ({ status }) => status === 200,
-        () => false,
+        ({ status }) => HEALTH.get(status) ?? 'down',
+        () => 'down',
       ),
     listModels: async () => readModels(await ask('/v1/models').catch(toBackendError)),
     streamChat: (request, signal) => mapFaults(streamChat(request, signal), signal),
@@ -266,6 +266,12 @@ function askForStream(request: JsonObject): JsonObject {
  * LM Studio answers 200 if the path does not exist.
  */
 const REFUSED_BODY: ReadonlySet<number> = new Set([400, 415, 422, 500])
+
+/** By status. llama.cpp answers 503 while it loads its model. */
+const HEALTH = new Map([
+  [200, 'up'],
+  [503, 'loading'],
+] as const)
 
 /** Throws every fault as BackendError, because its messages contain no addresses. */
 async function* mapFaults<Batch>(
