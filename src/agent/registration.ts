@@ -84,8 +84,8 @@ async function findModels(options: RegistrationOptions): Promise<readonly string
   return chosen
 }
 
-/** Model names that fit into a comma-separated header. */
-const MODEL_NAME = /^[\x21-\x2b\x2d-\x7e]{1,256}$/
+/** Model names that fit into a comma-separated header, whose reader drops outer blanks. */
+const MODEL_NAME = /^(?! )[\x20-\x2b\x2d-\x7e]{1,256}(?<! )$/
 
 /** Throws AgentFailure, or BackendError when some models are missing. */
 export function chooseModels(

@@ -126,6 +126,17 @@ describe('an agent that starts', () => {
     await expect(done).rejects.toThrow(message)
   })
 
+  it('an agent serves models whose names contain blanks', async () => {
+    await stage.backend.stop()
+    const models = ['Llama 3 8B.gguf', 'My Model', ' outer']
+    stage.backend = await startScriptedBackend(answerWith('a', 'b'), models)
+    stage.start()
+    expect((await stage.nodeAt(0)).headers).toMatchObject({
+      model: 'Llama 3 8B.gguf',
+      'node-models': 'My Model',
+    })
+  })
+
   it('an agent fails to start for a node that the gateway does not know', async () => {
     stage.gateway.known.node = null
     await expect(stage.start().done).rejects.toThrow('knows no node')
