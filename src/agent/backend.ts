@@ -10,7 +10,7 @@ import {
 import { mediaTypeOf, readImageFacts } from '../images/image-facts.ts'
 import { base64Format, plainBase64 } from '../images/openai-images.ts'
 import { NODE_DIALECTS, type NodeDialect, pathOfDialect } from '../nodes/protocol/dialects.ts'
-import { type ImageRequest, parseJson } from '../nodes/protocol/frames.ts'
+import { type AskedImages, parseJson } from '../nodes/protocol/frames.ts'
 import { writeForm } from '../upstream/endpoint.ts'
 import { type AnswerChunk, AnswerParser } from './answer-parser.ts'
 import { type BackendAnswer, openBackendAnswer } from './backend-answer.ts'
@@ -83,7 +83,7 @@ export type Backend = {
   ): AsyncIterable<readonly { readonly text: string }[]>
   /** Returns images in base64, unchecked. Throws BackendError, or the signal's reason. */
   makeImages(
-    request: ImageRequest & { readonly model: string },
+    request: AskedImages & { readonly model: string },
     signal: AbortSignal,
   ): Promise<readonly string[]>
   close(): Promise<void>
@@ -268,10 +268,10 @@ function askForStream(request: JsonObject): JsonObject {
 const REFUSED_BODY: ReadonlySet<number> = new Set([400, 415, 422, 500])
 
 /** By status. llama.cpp answers 503 while it loads its model. */
-const HEALTH = new Map([
+const HEALTH: ReadonlyMap<number, 'up' | 'loading'> = new Map([
   [200, 'up'],
   [503, 'loading'],
-] as const)
+])
 
 /** Throws every fault as BackendError, because its messages contain no addresses. */
 async function* mapFaults<Batch>(
@@ -336,8 +336,9 @@ function writeImageCall({
   image,
   n,
   size,
-}: ImageRequest & { readonly model: string }): BackendRequest {
-  const fields = { model, prompt, size, ...base64Format(model) }
+}: AskedImages & { readonly model: string }): BackendRequest {
+  const sized: Readonly<Record<string, string>> = size === null ? {} : { size }
+  const fields = { model, prompt, ...sized, ...base64Format(model) }
   if (image === null)
     return {
       path: '/v1/images/generations',

@@ -39,12 +39,12 @@ describe('a chunk', () => {
     })
   })
 
-  it.each([
+  it.each<[string, JsonObject, boolean]>([
     ['usage', { usage: { prompt_tokens: 1 } }, true],
     ['the name of a chunk', { object: 'chat.completion.chunk' }, false],
   ])('a chunk with %s may have no choices', (_, chunk, isUsageOnly) => {
-    for (const more of [{}, { choices: null }])
-      expect(readChunk({ ...chunk, ...more }, 32)).toMatchObject({ isToken: false, isUsageOnly })
+    for (const given of [chunk, { ...chunk, choices: null }])
+      expect(readChunk(given, 32)).toMatchObject({ isToken: false, isUsageOnly })
   })
 
   it('a chunk may leave out index and delta, as some backends do', () => {
