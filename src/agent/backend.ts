@@ -10,7 +10,7 @@ import {
 import { mediaTypeOf, readImageFacts } from '../images/image-facts.ts'
 import { base64Format, plainBase64 } from '../images/openai-images.ts'
 import { NODE_DIALECTS, type NodeDialect, pathOfDialect } from '../nodes/protocol/dialects.ts'
-import { type ImageRequest, parseJson } from '../nodes/protocol/frames.ts'
+import { type AskedImages, parseJson } from '../nodes/protocol/frames.ts'
 import { writeForm } from '../upstream/endpoint.ts'
 import { type AnswerChunk, AnswerParser } from './answer-parser.ts'
 import { type BackendAnswer, openBackendAnswer } from './backend-answer.ts'
@@ -60,7 +60,7 @@ export type Backend = {
   /** Does not contain `/v1` and does not end with a slash. */
   readonly url: string
   /** `path`: the health path of the backend's kind (find-backend.ts). */
-  isHealthy(path: string): Promise<boolean>
+  health(path: string): Promise<'up' | 'loading' | 'down'>
   /** Ids in the backend's order. Rejects with BackendError. */
   listModels(): Promise<readonly string[]>
   /**
@@ -84,7 +84,7 @@ export type Backend = {
   ): AsyncIterable<readonly { readonly text: string }[]>
   /** Returns images in base64, unchecked. Throws BackendError, or the signal's reason. */
   makeImages(
-    request: ImageRequest & { readonly model: string },
+    request: AskedImages & { readonly model: string },
     signal: AbortSignal,
   ): Promise<readonly string[]>
   close(): Promise<void>
@@ -232,10 +232,10 @@ export function createBackend(options: {
 
   return {
     url: origin + prefix,
-    isHealthy: (path) =>
+    health: (path) =>
       ask(path).then(
-        ({ status }) => status === 200,
-        () => false,
+        ({ status }) => HEALTH.get(status) ?? 'down',
+        () => 'down',
       ),
     listModels: async () => readModels(await ask('/v1/models').catch(toBackendError)),
     streamChat: (request, signal) => mapFaults(streamChat(request, signal), signal),
@@ -269,6 +269,12 @@ function askForStream(request: JsonObject): JsonObject {
  * LM Studio answers 200 if the path does not exist.
  */
 const REFUSED_BODY: ReadonlySet<number> = new Set([400, 415, 422, 500])
+
+/** By status. llama.cpp answers 503 while it loads its model. */
+const HEALTH: ReadonlyMap<number, 'up' | 'loading'> = new Map([
+  [200, 'up'],
+  [503, 'loading'],
+])
 
 /** Throws every fault as BackendError, because its messages contain no addresses. */
 async function* mapFaults<Batch>(
@@ -322,8 +328,9 @@ function writeImageCall({
   image,
   n,
   size,
-}: ImageRequest & { readonly model: string }): BackendRequest {
-  const fields = { model, prompt, size, ...base64Format(model) }
+}: AskedImages & { readonly model: string }): BackendRequest {
+  const sized: Readonly<Record<string, string>> = size === null ? {} : { size }
+  const fields = { model, prompt, ...sized, ...base64Format(model) }
   if (image === null)
     return {
       path: '/v1/images/generations',

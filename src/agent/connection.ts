@@ -10,6 +10,7 @@ import type { NodeDialect } from '../nodes/protocol/dialects.ts'
 import {
   decodeGatewayFrame,
   encodeFailure,
+  encodeImageFailure,
   LARGE_FRAME_BYTES_MAX,
 } from '../nodes/protocol/frames.ts'
 import { helloHeaders, type NodeFeature, type NodeType } from '../nodes/protocol/hello.ts'
@@ -238,6 +239,9 @@ function createResponder({
         break
       case 'bad_chat':
         void send(encodeFailure(frame.id, { statusCode: 400, message: frame.message }))
+        break
+      case 'bad_image':
+        void send(encodeImageFailure(frame.id, { statusCode: 400, message: frame.message }))
         break
       case 'control': {
         const control = parseGatewayControl(frame.protocol, frame.data, nodeId)

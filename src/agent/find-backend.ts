@@ -30,7 +30,6 @@ type BackendKind = {
 const BACKEND_KINDS: readonly BackendKind[] = [
   { name: 'vLLM', port: 8000, healthPath: '/health' },
   { name: 'SGLang', port: 30_000, healthPath: '/health' },
-  // This path answers 503 while the server loads a model.
   { name: 'llama.cpp', port: 8080, healthPath: '/health' },
   { name: 'Ollama', port: 11_434, healthPath: '/' },
   { name: 'LM Studio', port: 1234, healthPath: '/v1/models' },
@@ -39,12 +38,13 @@ const BACKEND_KINDS: readonly BackendKind[] = [
 type FoundBackend = {
   readonly kind: BackendKind
   readonly backend: Backend
+  /** Empty while the server loads its model. */
   readonly models: readonly string[]
 }
 
 /**
  * Searches this machine, on the usual port of each kind. Returns the first server that is up and
- * lists models. The caller must close the backend.
+ * lists models, and otherwise the first that loads its model. The caller must close the backend.
  */
 export async function findBackend(options: {
   readonly apiKey: string | null
@@ -52,17 +52,17 @@ export async function findBackend(options: {
 }): Promise<FoundBackend | null> {
   const tries = (options.kinds ?? BACKEND_KINDS).map((kind) => tryBackend(kind, options.apiKey))
   const found = (await Promise.all(tries)).filter((candidate) => candidate !== null)
-  const [first = null, ...others] = found
+  const chosen = found.find(({ models }) => models.length > 0) ?? found[0] ?? null
+  const others = found.filter((candidate) => candidate !== chosen)
   await Promise.all(others.map(({ backend }) => backend.close()))
-  return first
+  return chosen
 }
 
 async function tryBackend(kind: BackendKind, apiKey: string | null): Promise<FoundBackend | null> {
   const backend = createBackend({ url: `http://127.0.0.1:${kind.port}`, apiKey })
-  const models = (await backend.isHealthy(kind.healthPath))
-    ? await backend.listModels().catch(() => [])
-    : []
-  if (models.length > 0) return { kind, backend, models }
+  const health = await backend.health(kind.healthPath)
+  const models = health === 'up' ? await backend.listModels().catch(() => []) : []
+  if (models.length > 0 || health === 'loading') return { kind, backend, models }
   await backend.close()
   return null
 }

@@ -95,5 +95,5 @@ export async function readLoad(): Promise<Load> {
 
 function percent(part: number | undefined, whole: number | undefined): number {
   const share = ((part ?? 0) / (whole ?? 0)) * 100
-  return Number.isFinite(share) ? Math.round(Math.min(100, Math.max(0, share)) * 10) / 10 : 0
+  return Number.isFinite(share) ? Math.round(Math.min(100, Math.max(0, share))) : 0
 }

@@ -29,9 +29,9 @@ type RegistrationOptions = {
 
 /**
  * Registers a node, so that the gateway allows it to connect. The calls have the same order as in
- * the public client. Nodes for images have one model and no benchmark. Returns at least one model.
- * Rejects with AgentFailure, and with GatewayError or BackendError for faults that may be
- * temporary.
+ * the public client. Nodes for images have one model and no benchmark. Returns at least one model,
+ * and leaves out models that are too slow or cannot be measured. Rejects with AgentFailure, and
+ * with GatewayError or BackendError for faults that may be temporary.
  */
 export async function prepareNode(
   options: RegistrationOptions,
@@ -49,13 +49,25 @@ export async function prepareNode(
   if (nodeType === 'DIFFUSION') return models
   const served: string[] = []
   const faults: string[] = []
+  let hasFailed = false
   for (const model of models) {
     signal.throwIfAborted()
-    const fault = await ensureBenchmark(model, options, signal)
-    if (fault === null) served.push(model)
-    else faults.push(fault)
+    try {
+      const fault = await ensureBenchmark(model, options, signal)
+      if (fault === null) served.push(model)
+      else faults.push(fault)
+    } catch (error) {
+      if (!(error instanceof BackendError)) throw error
+      // Rejects if the backend is down. Then the fault is not the model's.
+      await options.backend.listModels()
+      hasFailed = true
+      faults.push(`${model}: ${error.message}`)
+    }
   }
-  if (served.length === 0) throw new AgentFailure(faults.join('; '))
+  if (served.length === 0) {
+    const message = faults.join('; ')
+    throw hasFailed ? new BackendError(message) : new AgentFailure(message)
+  }
   for (const fault of faults) log.warn({ fault }, 'model left out')
   return served
 }
@@ -72,8 +84,8 @@ async function findModels(options: RegistrationOptions): Promise<readonly string
   return chosen
 }
 
-/** Model names that fit into a comma-separated header. */
-const MODEL_NAME = /^[\x21-\x2b\x2d-\x7e]{1,256}$/
+/** Model names that fit into a comma-separated header, whose reader drops outer blanks. */
+const MODEL_NAME = /^(?! )[\x20-\x2b\x2d-\x7e]{1,256}(?<! )$/
 
 /** Throws AgentFailure, or BackendError when some models are missing. */
 export function chooseModels(

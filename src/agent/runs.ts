@@ -1,4 +1,5 @@
 import {
+  type AskedImages,
   encodeChunk,
   encodeDone,
   encodeFailure,
@@ -7,7 +8,6 @@ import {
   FRAME_BYTES_MAX,
   type GatewayFrame,
   IMAGE_FRAME_BYTES_MAX,
-  type ImageRequest,
 } from '../nodes/protocol/frames.ts'
 import type { NodeType } from '../nodes/protocol/hello.ts'
 import { remoteMediaFault, remoteMediaOf } from '../nodes/protocol/remote-media.ts'
@@ -215,7 +215,7 @@ async function runImages(
     id,
     model,
     request,
-  }: { readonly id: string; readonly model: string; readonly request: ImageRequest },
+  }: { readonly id: string; readonly model: string; readonly request: AskedImages },
   {
     backend,
     signal,

@@ -130,6 +130,7 @@ export async function benchmark(options: NodeOptions): Promise<void> {
   const { backend, name } = await openBackend(config.backend)
   const bar = await openProgressBar()
   const results: Record<string, BenchmarkResult> = {}
+  let failure: BackendError | null = null
   try {
     process.stderr.write(`Measuring ${printable(name)}\n`)
     const models = chooseModels(await backend.listModels(), {
@@ -137,12 +138,19 @@ export async function benchmark(options: NodeOptions): Promise<void> {
       log: SILENT,
     })
     for (const model of models)
-      results[model] = await runBenchmark(backend, model, {
-        plan: config,
-        now: () => performance.now(),
-        signal: NEVER,
-        onProgress: (progress) => bar.show(model, progress),
-      })
+      try {
+        results[model] = await runBenchmark(backend, model, {
+          plan: config,
+          now: () => performance.now(),
+          signal: NEVER,
+          onProgress: (progress) => bar.show(model, progress),
+        })
+      } catch (fault) {
+        if (!(fault instanceof BackendError)) throw fault
+        failure = fault
+        bar.stop()
+        process.stderr.write(`${printable(model)} is left out: ${printable(fault.message)}\n`)
+      }
   } finally {
     bar.stop()
     await backend.close()
@@ -151,6 +159,7 @@ export async function benchmark(options: NodeOptions): Promise<void> {
     const gateway = openGateway(access)
     await save(gateway, await findOwnNode(access, gateway), results)
   }
+  if (failure !== null && Object.keys(results).length === 0) throw failure
   const rows = Object.entries(results).map(([model, { single, total }]) => [
     model,
     speedText(total),
@@ -159,6 +168,8 @@ export async function benchmark(options: NodeOptions): Promise<void> {
   const titles = ['MODEL', `${config.concurrency} REQUESTS AT ONCE`, 'ONE REQUEST']
   const shown = { tokens_per_second: results }
   process.stdout.write(options.json ? jsonText(shown) : textTable(titles, rows))
+  // Only models that the user named must all have been measured.
+  if (failure !== null && config.backend.models !== null) throw failure
 }
 
 const NEVER = new AbortController().signal

@@ -23,7 +23,7 @@ const ECHOED_NONCE_LENGTH_MAX = 256
 /** Maximum number of GPUs in a health answer. A longer list is malformed. */
 export const GPUS_MAX = 64
 
-/** Load of a machine, percent from 0 to 100, one decimal. */
+/** Load of a machine, whole percent from 0 to 100: the deployed service takes no fractions. */
 export type Load = {
   readonly cpuPercent: number
   readonly ramPercent: number

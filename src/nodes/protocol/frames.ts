@@ -62,6 +62,9 @@ export type ImageRequest = {
   readonly size: string
 }
 
+/** An image request as a node reads it. Other gateways may leave the size to the node (null). */
+export type AskedImages = Omit<ImageRequest, 'size'> & { readonly size: string | null }
+
 /** Maximum size of a frame without its request: id, member names, numbers and brackets. */
 const ENVELOPE_BYTES = 256
 
@@ -123,7 +126,9 @@ export type GatewayFrame =
     }
   /** A chat frame that has an id, but cannot be served. */
   | { readonly kind: 'bad_chat'; readonly id: string; readonly message: string }
-  | { readonly kind: 'image'; readonly id: string; readonly request: ImageRequest }
+  /** An image frame that has an id, but cannot be served. */
+  | { readonly kind: 'bad_image'; readonly id: string; readonly message: string }
+  | { readonly kind: 'image'; readonly id: string; readonly request: AskedImages }
   | { readonly kind: 'control'; readonly protocol: string; readonly data: JsonObject }
   | { readonly kind: 'unknown' }
 
@@ -151,18 +156,18 @@ export function decodeGatewayFrame(text: string): GatewayFrame {
   }
 }
 
-/** A malformed image request counts as unknown. Only a faulty gateway sends one. */
 function decodeImageRequest({
   request_id: id,
   prompt,
   image = null,
   n,
-  size,
+  size = null,
 }: JsonObject): GatewayFrame {
+  if (!isEchoedId(id)) return { kind: 'unknown' }
   const isImage = image === null || typeof image === 'string'
-  const isRequest =
-    typeof prompt === 'string' && isImage && typeof n === 'number' && typeof size === 'string'
-  if (!isEchoedId(id) || !isRequest) return { kind: 'unknown' }
+  const isSize = size === null || typeof size === 'string'
+  if (typeof prompt !== 'string' || !isImage || typeof n !== 'number' || !isSize)
+    return { kind: 'bad_image', id, message: 'expected a prompt, an image, n and a size' }
   return { kind: 'image', id, request: { prompt, image, n, size } }
 }
 

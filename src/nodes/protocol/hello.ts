@@ -90,13 +90,12 @@ export function parseHello(
     ({ kind: 'refused', reason: FAULTS[fault] }) as const
   const nodeId = headerOf(headers, 'node-id')
   if (nodeId === null) return refuse('nodeIdMissing')
-  if (!isPrintable(nodeId, NODE_ID_LENGTH_MAX)) return refuse('nodeIdMalformed')
+  if (nodeId.length > NODE_ID_LENGTH_MAX || !NODE_ID.test(nodeId)) return refuse('nodeIdMalformed')
   const model = headerOf(headers, 'model')
   if (model === null) return refuse('modelMissing')
-  if (!isPrintable(model, MODEL_LENGTH_MAX)) return refuse('modelMalformed')
+  if (!isModelId(model)) return refuse('modelMalformed')
   const more = listOf(headerOf(headers, 'node-models'))
-  if (more.length > MORE_MODELS_MAX || !more.every((name) => isPrintable(name, MODEL_LENGTH_MAX)))
-    return refuse('modelsMalformed')
+  if (more.length > MORE_MODELS_MAX || !more.every(isModelId)) return refuse('modelsMalformed')
   const modelType = headerOf(headers, 'model-type') ?? 'LLM'
   if (modelType !== 'LLM' && modelType !== 'DIFFUSION') return refuse('modelTypeUnknown')
   const announced = listOf(headerOf(headers, 'node-features'))
@@ -120,6 +119,9 @@ function listOf(header: string | null): readonly string[] {
     .filter((item) => item !== '')
 }
 
-function isPrintable(text: string, lengthMax: number): boolean {
-  return text.length <= lengthMax && /^[\x21-\x7e]+$/.test(text)
+const NODE_ID = /^[\x21-\x7e]+$/
+
+/** A model id may contain blanks, because llama.cpp takes the id from the name of its file. */
+function isModelId(text: string): boolean {
+  return text.length <= MODEL_LENGTH_MAX && /^[\x20-\x7e]+$/.test(text)
 }

@@ -128,7 +128,7 @@ export class ChatRun extends Run {
       this.close()
       return true
     }
-    if (frame.chunk !== null) this.takeChunk(frame.chunk, bytes)
+    if (frame.chunk !== null) this.takeChunk(frame.chunk, frame.status, bytes)
     if (frame.status === 'done') this.finish()
     return true
   }
@@ -224,7 +224,7 @@ export class ChatRun extends Run {
     else this.failAndDrain('token_timeout', 'The node stopped sending tokens')
   }
 
-  private takeChunk(chunk: JsonObject, bytes: number): void {
+  private takeChunk(chunk: JsonObject, status: ChatRunFrame['status'], bytes: number): void {
     const { limits, question } = this.options
     const facts =
       this.events === null ? readChunk(chunk, limits.chunkDepthMax) : this.events.read(chunk)
@@ -252,7 +252,8 @@ export class ChatRun extends Run {
         this.failAndDrain('node_failed', 'The node sent too many empty chunks')
     }
     if (facts.isToken) this.takeToken(facts)
-    if (facts.isUsageOnly) this.finish()
+    // Some backends also send usage before the end. Only old clients report no other end.
+    if (facts.isUsageOnly && (status === 'none' || this.unfinished.size === 0)) this.finish()
   }
 
   /**

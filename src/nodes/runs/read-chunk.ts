@@ -24,11 +24,13 @@ export const CHOICES_MAX = 128
 
 /**
  * Reads an attacker-controlled chunk. Null unless `choices` is an array of objects, each with an
- * integer `index` and, if present, an object `delta`. The chunk itself is the first of at most
- * `depthMax` levels.
+ * integer `index` and, if present, an object `delta`. A usage chunk may have no `choices`. The
+ * chunk itself is the first of at most `depthMax` levels.
  */
 export function readChunk(chunk: JsonObject, depthMax: number): ChunkFacts | null {
-  const { choices, usage } = chunk
+  const { object, usage } = chunk
+  const mayLackChoices = isJsonObject(usage) || object === 'chat.completion.chunk'
+  const choices = chunk.choices ?? (mayLackChoices ? [] : null)
   if (!isJsonArray(choices) || choices.length > CHOICES_MAX || !isShallow(chunk, depthMax))
     return null
   let textLength = 0

@@ -393,6 +393,21 @@ describe('findBackend', () => {
     await found?.backend.close()
   })
 
+  it('findBackend gives a server that still loads its model when no server lists models', async () => {
+    const empty = await startScriptedBackend(answerWith('a'), [])
+    const loading = await startScriptedBackend(answerWith('a'), null)
+    started.push(empty, loading)
+    const kinds = [empty, loading].map(({ url }, index) => ({
+      name: `kind ${index}`,
+      port: Number(new URL(url).port),
+      healthPath: '/health',
+    }))
+    const found = await findBackend({ apiKey: null, kinds })
+    expect(found).toMatchObject({ kind: { name: 'kind 1' }, models: [] })
+    await expect(found?.backend.listModels()).rejects.toThrow(/503/)
+    await found?.backend.close()
+  })
+
   it('findBackend gives null when no server listens, or it is not an inference server', async () => {
     const other = createServer((_, response) => response.end('<html>'))
     other.listen(0, '127.0.0.1')

@@ -47,9 +47,10 @@ describe('describeGpus', () => {
 })
 
 describe('readLoad', () => {
-  it('readLoad gives percentages of the load', async () => {
+  it('readLoad gives whole percentages of the load', async () => {
     const { cpuPercent, ramPercent, diskPercent } = await readLoad()
     for (const share of [cpuPercent, ramPercent, diskPercent]) {
+      expect(Number.isInteger(share)).toBe(true)
       expect(share).toBeGreaterThanOrEqual(0)
       expect(share).toBeLessThanOrEqual(100)
     }

@@ -81,6 +81,26 @@ describe('an agent of type DIFFUSION', () => {
     })
   })
 
+  it('an agent leaves the size to its backend when the frame has none', async () => {
+    const image = pngOf(64).toString('base64')
+    scripted.setScript(() => ({ data: [{ b64_json: image }] }))
+    const node = await connect(scripted.origin)
+    draw(node, 'new', { size: null })
+    await expect.poll(() => lastOf(node, 'new')?.images, { timeout: 5_000 }).toEqual([image])
+    expect(scripted.requests.at(-1)?.json).not.toHaveProperty('size')
+    draw(node, 'changed', { size: undefined, image })
+    await expect.poll(() => lastOf(node, 'changed')?.images, { timeout: 5_000 }).toEqual([image])
+    expect(scripted.requests.at(-1)?.body.toString()).not.toContain('name="size"')
+  })
+
+  it('an agent answers with an error to a frame for images that it cannot serve', async () => {
+    const node = await connect(demoUrl)
+    draw(node, 'r1', { n: 'two' })
+    await expect
+      .poll(() => lastOf(node, 'r1'), { timeout: 5_000 })
+      .toMatchObject({ images: [], error: expect.stringContaining('expected'), status_code: 400 })
+  })
+
   it('an agent sends plain base64 for a data URL of its backend', async () => {
     const base64 = pngOf(64).toString('base64')
     scripted.setScript(() => ({ data: [{ b64_json: `data:image/png;base64,${base64}\n` }] }))

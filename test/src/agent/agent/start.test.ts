@@ -3,6 +3,7 @@ import { AgentFailure } from '../../../../src/agent/registration.ts'
 import { useAgentStage } from '../../../support/agent-stage.ts'
 import {
   answerWith,
+  type BackendScript,
   startScriptedBackend,
   textChunk,
   writeEvents,
@@ -10,6 +11,16 @@ import {
 import { NODE_ID, NODE_KEY } from '../../../support/scripted-node-gateway.ts'
 
 const stage = useAgentStage()
+
+/** Answers as Ollama does for embedding models. */
+function refuseChat(...embedding: readonly string[]): BackendScript {
+  return (response, body, request) => {
+    const model = String(body.model)
+    if (!embedding.includes(model)) return answerWith('a', 'b')(response, body, request)
+    const error = { message: `"${model}" does not support chat` }
+    response.writeHead(400).end(JSON.stringify({ error }))
+  }
+}
 
 describe('an agent that starts', () => {
   it('an agent that starts asks, saves and measures in the order of the public client, then connects', async () => {
@@ -76,6 +87,32 @@ describe('an agent that starts', () => {
     ).rejects.toThrow(/fewer than/)
   })
 
+  it('an agent serves its other models when the backend refuses to chat with one', async () => {
+    stage.script = refuseChat('model-a')
+    const agent = stage.start()
+    expect((await stage.nodeAt(0)).headers).toMatchObject({ model: 'model-b' })
+    expect([...stage.gateway.known.benchmarks.keys()]).toEqual(['model-b'])
+    expect(agent.logLines.join('')).toContain('model-a: \\"model-a\\" does not support chat')
+  })
+
+  it('an agent tries again while the backend refuses to chat with every model', async () => {
+    stage.script = refuseChat('model-a', 'model-b')
+    const agent = stage.start()
+    await expect.poll(() => agent.logLines.join('')).toContain('does not support chat; model-b')
+    stage.script = answerWith('a', 'b')
+    expect((await stage.nodeAt(0)).headers).toMatchObject({ 'node-models': 'model-b' })
+  })
+
+  it('an agent measures again, and leaves out no model, when the backend ends during a benchmark', async () => {
+    const port = Number(new URL(stage.backend.url).port)
+    stage.gateway.known.benchmarks.set('model-a', 100)
+    stage.script = () => stage.backend.stop()
+    const agent = stage.start()
+    await expect.poll(() => agent.logLines.join('')).toContain('the backend cannot be used')
+    stage.backend = await startScriptedBackend(answerWith('a', 'b'), ['model-a', 'model-b'], port)
+    expect((await stage.nodeAt(0)).headers).toMatchObject({ 'node-models': 'model-b' })
+  })
+
   it.each([
     ['a key that is not valid', { apiKey: 'wrong' }, /not valid/],
     ['models that no header can name', { models: ['a,b'] }, /name/],
@@ -87,6 +124,17 @@ describe('an agent that starts', () => {
     const { done } = stage.start(more)
     await expect(done).rejects.toThrow(AgentFailure)
     await expect(done).rejects.toThrow(message)
+  })
+
+  it('an agent serves models whose names contain blanks', async () => {
+    await stage.backend.stop()
+    const models = ['Llama 3 8B.gguf', 'My Model', ' outer']
+    stage.backend = await startScriptedBackend(answerWith('a', 'b'), models)
+    stage.start()
+    expect((await stage.nodeAt(0)).headers).toMatchObject({
+      model: 'Llama 3 8B.gguf',
+      'node-models': 'My Model',
+    })
   })
 
   it('an agent fails to start for a node that the gateway does not know', async () => {

@@ -196,6 +196,28 @@ describe('affidavit node', () => {
     expect(gateway.known.benchmarks.get('model-a')).toBeGreaterThan(0)
   })
 
+  it('the node command measures the other models when the backend refuses to chat with one', async () => {
+    await backend.stop()
+    backend = await startScriptedBackend(
+      (response, body, request) => {
+        if (body.model === 'chat') return answerWith('a', 'b')(response, body, request)
+        response.writeHead(400).end('{"error":{"message":"it does not support chat"}}')
+      },
+      ['embedding', 'chat'],
+    )
+    variables = { ...variables, BACKEND_URL: backend.url }
+    const all = await node('benchmark', '--save')
+    expect(all.code).toBe(0)
+    expect(all.stderr).toContain('embedding is left out: it does not support chat\n')
+    expect(all.stdout).toMatch(/\nchat .*\n$/)
+    expect([...gateway.known.benchmarks.keys()]).toEqual(['chat'])
+    const named = await node('benchmark', '--model', 'chat', '--model', 'embedding')
+    expect(named.code).toBe(1)
+    expect(named.stdout).toMatch(/\nchat .*\n$/)
+    const none = await node('benchmark', '--model', 'embedding')
+    expect([none.code, none.stdout]).toEqual([1, ''])
+  })
+
   it.each([
     ['a node that is not known', ['status'], {}, 'knows no node'],
     [

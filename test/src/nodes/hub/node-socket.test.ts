@@ -77,6 +77,7 @@ describe('a refused node is closed with 1008 and the reason', () => {
     ['No "Model" header provided', { Model: null }],
     ['No "Model" header provided', { Model: '  ' }],
     ['Model header is not a model id', { Model: 'x'.repeat(257) }],
+    ['Model header is not a model id', { Model: 'a\tb' }],
     ['Model-Type header is neither LLM nor DIFFUSION', { 'Model-Type': 'VIDEO' }],
     [
       'Node-Models header is not a list of at most 16 model ids',
@@ -149,6 +150,16 @@ describe('a node that connects', () => {
       { model: 'b', nodes: 1 },
       { model: MODEL, nodes: 1 },
     ])
+  })
+
+  it('a node that connects may serve models whose ids contain blanks', async () => {
+    const [model, second] = ['Llama 3 8B.gguf', 'My Model 7B']
+    const benchmarks = { [model]: 9, [second]: 9 }
+    stage.registry.register({ nodeId: 'blanks', state: 'STOPPED', benchmarks })
+    const headers = { 'Node-Models': ` ${second} ` }
+    const node = await stage.connect({ nodeId: 'blanks', model, headers })
+    for (const asked of [model, second]) await readAll(await stage.dispatch({ model: asked }))
+    expect(node.calls.map((call) => call.model)).toEqual([model, second])
   })
 
   it('a node that connects is stored as connected, and as stopped when it goes', async () => {

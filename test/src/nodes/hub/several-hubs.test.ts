@@ -60,6 +60,22 @@ it('a node that moved to another gateway stays connected when the first one ends
   expect(await nodes.find(NODE)).toMatchObject({ models: [MODEL] })
 })
 
+it('a model whose id contains blanks is stored with its node, and listed', async () => {
+  const model = 'Llama "3" 8B.gguf'
+  await nodes.saveBenchmark({
+    nodeId: NODE,
+    accountId: TEST_ACCOUNT,
+    model,
+    tokensPerSecond: 60,
+    createdAt: 1,
+  })
+  const hub = await openHub()
+  await hub.connect({ nodeId: NODE, model })
+  await expect.poll(async () => (await nodes.find(NODE))?.models).toEqual([model])
+  expect(await nodes.network()).toMatchObject({ models: [{ model, tokensPerSecond: 60 }] })
+  expect(await nodes.offeredModels()).toContain(model)
+})
+
 it('a gateway that starts leaves the nodes of a living one, and ends those of a dead one', async () => {
   const first = await openHub()
   await connect(first)

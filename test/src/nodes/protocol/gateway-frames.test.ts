@@ -27,6 +27,7 @@ describe('decodeFrame', () => {
   it.each([
     ['a new image', { image: null }],
     ['a change of one', { image: 'aGk=' }],
+    ['one without a size', { image: null, size: null }],
   ])('decodeFrame reads an image frame that asks for %s', (_, asked) => {
     const request = { prompt: 'a fox', n: 2, size: '512x512', ...asked }
     expect(decodeGatewayFrame(JSON.stringify({ request_id: 'r1', ...request }))).toEqual({
@@ -37,15 +38,22 @@ describe('decodeFrame', () => {
   })
 
   it.each([
-    ['no prompt', { prompt: undefined }],
-    ['an image that is no text', { image: 7 }],
-    ['a number of another kind', { n: '1' }],
-    ['no size', { size: null }],
     ['an id that is no text', { request_id: 7 }],
     ['a long id', { request_id: 'x'.repeat(257) }],
   ])('decodeFrame does not understand an image frame with %s', (_, part) => {
-    const frame = { request_id: 'r1', prompt: 'a fox', image: null, n: 1, size: '256x256', ...part }
+    const frame = { prompt: 'a fox', image: null, n: 1, size: '256x256', ...part }
     expect(decodeGatewayFrame(JSON.stringify(frame))).toEqual({ kind: 'unknown' })
+  })
+
+  it.each([
+    ['no prompt', { prompt: undefined }],
+    ['an image that is no text', { image: 7 }],
+    ['a number of another kind', { n: '1' }],
+    ['a size that is no text', { size: 512 }],
+  ])('decodeFrame names the request of an image frame with %s', (_, part) => {
+    const asked = { prompt: 'a fox', image: null, n: 1, size: '256x256', ...part }
+    const frame = { request_id: 'r1', ...asked }
+    expect(decodeGatewayFrame(JSON.stringify(frame))).toMatchObject({ kind: 'bad_image', id: 'r1' })
   })
 
   it("decodeFrame takes the request's model when the frame names none", () => {

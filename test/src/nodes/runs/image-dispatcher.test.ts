@@ -1,8 +1,11 @@
+import { setTimeout } from 'node:timers/promises'
 import sharp from 'sharp'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { readImageFacts } from '../../../../src/images/image-facts.ts'
 import { DispatchError } from '../../../../src/nodes/runs/dispatch-error.ts'
+import { FAR_OFF_MS } from '../../../support/at-once.ts'
 import {
+  type DrawScript,
   drawAsAsked,
   drawing,
   drawNothing,
@@ -154,6 +157,37 @@ describe('a call for images', () => {
     expect(stage.nodes.status().slotsInUse).toBe(2)
     await first
     await eventually(isIdle, 'nothing is held')
+  })
+})
+
+describe('a node whose client answers no ping while it draws', () => {
+  /** Reads and sends nothing for this long, then draws. */
+  const drawBlocked = (blockedMs: number): DrawScript => {
+    return async (frame, node) => {
+      node.socket.pause()
+      await setTimeout(blockedMs, undefined, { ref: false })
+      node.socket.resume()
+      await drawAsAsked(frame, node)
+    }
+  }
+  const reopen = async (imageMs: number) => {
+    await stage.close()
+    stage = await openDrawingStage({ silenceMs: 100, silenceTimeoutMs: 100, imageMs })
+  }
+
+  it('a node that answers no ping while it draws has as long as the limit of images allows', async () => {
+    await reopen(5_000)
+    await stage.connectDrawer(drawBlocked(800))
+    expect(await stage.draw()).toHaveLength(1)
+    expect(stage.nodes.status().connected).toBe(1)
+  })
+
+  it('a node that answers no ping is lost once its call is over', async () => {
+    await reopen(400)
+    await stage.connectDrawer(drawBlocked(FAR_OFF_MS))
+    expect(await codeOf(stage.draw())).toBe('first_token_timeout')
+    expect(stage.nodes.status().connected).toBe(1)
+    await eventually(() => stage.nodes.status().connected === 0, 'it is lost')
   })
 })
 

@@ -39,6 +39,14 @@ describe('a chunk', () => {
     })
   })
 
+  it.each<[string, JsonObject, boolean]>([
+    ['usage', { usage: { prompt_tokens: 1 } }, true],
+    ['the name of a chunk', { object: 'chat.completion.chunk' }, false],
+  ])('a chunk with %s may have no choices', (_, chunk, isUsageOnly) => {
+    for (const given of [chunk, { ...chunk, choices: null }])
+      expect(readChunk(given, 32)).toMatchObject({ isToken: false, isUsageOnly })
+  })
+
   it('a chunk may leave out index and delta, as some backends do', () => {
     const facts = readChunk({ choices: [{ finish_reason: 'stop' }] }, 32)
     expect(facts).toMatchObject({ textLength: 0, isToken: true, finished: [0] })

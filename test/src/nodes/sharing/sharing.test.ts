@@ -82,6 +82,14 @@ describe.runIf(NATS.isMet)(NATS.title('nodes of another gateway'), () => {
     expect(near.registry.served).toEqual([])
   })
 
+  it('nodes of another gateway serve a model whose id contains blanks', async () => {
+    const model = 'Llama 3 8B.gguf'
+    await far.connect({ model, answer: answerWith('from far') })
+    await known()
+    expect(near.nodes.dispatcher.models()).toEqual([{ model, nodes: 1 }])
+    expect(textOf(await readAll(await near.dispatch({ model })))).toBe('from far')
+  })
+
   it('refusals of nodes at another gateway arrive like those of nodes here', async () => {
     await far.connect({ answer: answerError(400, 'no such tool') })
     await known()
