@@ -124,7 +124,7 @@ async function collect(parts: AsyncIterable<Uint8Array>, bytesMax: number): Prom
 }
 
 function tooLarge(bytesMax: number): CliError {
-  return new CliError(`expected at most ${bytesMax} bytes of input`)
+  return new CliError(`expected at most ${bytesMax} bytes of input`, EXIT_CODES.unavailable)
 }
 
 /** Texts for system error codes. The system's own messages for these codes do not help the user. */
