@@ -14,7 +14,9 @@ import { readSource, refuseUrl } from './files.ts'
 /** Bytes. The release lists of many years fit. */
 const EXPECT_BYTES_MAX = 8 * 1024 * 1024
 
-/** Reads a JSON object. readExpectationsFile checks its members. Throws CliError, also for a URL. */
+/**
+ * Reads a JSON object. readExpectationsFile checks its members. Throws CliError, also for a URL.
+ */
 export async function openExpectations(file: string): Promise<ExpectationsFile> {
   refuseUrl(file, '--expect: expected a file')
   const bytes = await readSource(file, { bytesMax: EXPECT_BYTES_MAX })

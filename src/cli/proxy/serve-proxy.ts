@@ -286,7 +286,8 @@ function headersOf({ headers }: IncomingMessage): Headers {
 
 /**
  * Returns the key that the gateway accepted for the call. Where the gateway reads both headers, it
- * demands the same key in both, and it ignores an empty `x-api-key`. Chat reads only `Authorization`.
+ * demands the same key in both, and it ignores an empty `x-api-key`. For chat completions it reads
+ * only `Authorization`.
  */
 function keyOf({ headers }: IncomingMessage): string | null {
   const bearer = /^bearer\s+(\S+)$/i.exec(headers.authorization ?? '')?.[1]
