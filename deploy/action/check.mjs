@@ -28,7 +28,7 @@ if (bundle === '-') fail('bundle: expected a file, a URL or a hash: nothing is o
 const required = inputOf('require') ?? 'verified'
 if (!['verified', 'consistent'].includes(required)) fail('require: expected verified or consistent')
 const isAudit = bundle === null
-for (const name of ['confirmations', 'allow-outcome', 'request', 'answer'])
+for (const name of ['confirmations', 'allow-outcome', 'provider-policy', 'request', 'answer'])
   if (isAudit && inputOf(name) !== null) fail(`${name}: expected a bundle with it`)
 
 const words = isAudit
@@ -59,6 +59,7 @@ if (isAudit ? verdict === 'found' : !isEnough()) fail(conclusionOf(report))
 /** Options for both commands. */
 function expected() {
   return [
+    ...one('expect'),
     ...each('release'),
     ...each('release-key'),
     ...one('release-signers'),
@@ -75,6 +76,7 @@ function ofBundle() {
     ...one('url'),
     ...one('confirmations'),
     ...one('allow-outcome'),
+    ...one('provider-policy'),
     ...one('request'),
     ...one('answer'),
   ]
@@ -168,6 +170,8 @@ function checksOf(value) {
   const groups = [
     value.bundle?.checks,
     value.bundle?.exchange?.checks,
+    value.session?.checks,
+    ...listOf(value.session?.calls).map(({ failed }) => failed),
     ...listOf(value.records).map(({ checks }) => checks),
     value.checks,
     ...listOf(value.logs).map(({ checks }) => checks),

@@ -27,22 +27,38 @@ type Place = { readonly database: Pick<Database, 'queries'> }
 
 type Order = z.output<z.ZodObject<typeof ownBudget>> & { readonly bound?: number }
 
+const budgetSet = actDone.schema.extend({
+  unbounded_keys: z
+    .array(z.string())
+    .describe(
+      'Ids of the valid keys that the key made, and that these keys made: the budget does not ' +
+        'bound them. Empty for the budget of an account',
+    ),
+})
+
+export type BudgetSetReply = z.output<typeof budgetSet>
+
+type Outcome = {
+  readonly settled: 'set' | 'unknown_account' | 'unknown_key'
+  readonly unboundedKeys: readonly string[]
+}
+
 /** An order without a bound removes the budget. */
 const set = {
   scope: 'admin',
-  reply: actDone,
   errors: ['not_found'],
-  run: async (order: Order, { database }: Place) =>
-    createBudgetsStore(database).set(toBudgetOrder(order)),
-  trail(order: Order, outcome: string) {
+  async run(order: Order, { database }: Place): Promise<Outcome> {
+    const budgets = createBudgetsStore(database)
+    const { key, bound, ...budget } = toBudgetOrder(order)
+    const settled = await budgets.set({ key, bound, ...budget })
+    const isOfKey = key !== null && bound !== null
+    return { settled, unboundedKeys: isOfKey ? await budgets.listUnbounded(key) : [] }
+  },
+  trail(order: Order, { settled: outcome }: Outcome) {
     const { account, key, what, per, bound } = toBudgetOrder(order)
     return [
       { kind: 'budget.set', target: key ?? account ?? '', details: { what, per, bound }, outcome },
     ]
-  },
-  answer(outcome: 'set' | 'unknown_account' | 'unknown_key') {
-    if (outcome === 'unknown_key') throw new ApiError('not_found', 'There is no key with this id')
-    return settleAccount(outcome)
   },
 } as const
 
@@ -80,6 +96,11 @@ export const budgetActs = {
       }),
       example: { account: 'customers', what: 'tokens', per: 'month', bound: 1_000_000 },
     },
+    reply: { name: 'AdminBudgetSet', schema: budgetSet },
+    answer: ({ settled, unboundedKeys }) => ({
+      ...settle(settled),
+      unbounded_keys: [...unboundedKeys],
+    }),
   }),
   remove: defineAct({
     ...set,
@@ -90,7 +111,15 @@ export const budgetActs = {
     query: z
       .looseObject(ownBudget)
       .transform(({ account, key, what, per }) => ({ account, key, what, per })),
+    reply: actDone,
+    answer: ({ settled }) => settle(settled),
   }),
+}
+
+/** Throws ApiError `not_found`. */
+function settle(outcome: Outcome['settled']) {
+  if (outcome === 'unknown_key') throw new ApiError('not_found', 'There is no key with this id')
+  return settleAccount(outcome)
 }
 
 /** Throws ValidationError when the order names neither an account nor a key. */

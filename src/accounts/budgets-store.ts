@@ -82,6 +82,11 @@ export type BudgetsStore = {
    * period. A new budget begins with the amount that running calls reserved in other budgets.
    */
   set(order: BudgetOrder): Promise<'set' | 'unknown_account' | 'unknown_key'>
+  /**
+   * Returns the ids of the valid keys that the key made for its account, that those keys made, and
+   * so on, in the order of creation. A budget of the key does not bound them.
+   */
+  listUnbounded(keyId: string): Promise<readonly string[]>
   /** Ordered by account name and key id. */
   list(query?: BudgetQuery): Promise<readonly BudgetDescription[]>
   /**
@@ -123,6 +128,20 @@ export function createBudgetsStore(
         await (queries.isTransaction ? put(queries) : queries.transaction().execute(put))
       }
       return 'set'
+    },
+    async listUnbounded(keyId) {
+      const { rows } = await sql<{ readonly id: string }>`
+        with recursive family as (
+          select id, account_id from api_keys where id = ${keyId}::text
+          union
+          select made.id, made.account_id from api_keys made join family
+            on made.made_by = family.id and made.account_id = family.account_id
+        )
+        select k.id from api_keys k join family on family.id = k.id
+        where k.id <> ${keyId}::text and k.revoked_at is null
+          and coalesce(k.expires_at > ${clockSeconds(clock)}, true)
+        order by k.created_at, k.position`.execute(queries)
+      return rows.map((row) => row.id)
     },
     async list(query = {}) {
       const { accountId = null, accountName = null, keyId = null, withAccount = false } = query

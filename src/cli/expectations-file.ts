@@ -9,13 +9,16 @@ import {
 } from '../../attestation/report/expectations.ts'
 import { printable } from '../../attestation/report/printable.ts'
 import { CliError, convertFault, EXIT_CODES } from './faults.ts'
-import { readSource } from './files.ts'
+import { readSource, refuseUrl } from './files.ts'
 
 /** Bytes. The release lists of many years fit. */
 const EXPECT_BYTES_MAX = 8 * 1024 * 1024
 
-/** Reads a JSON object. readExpectationsFile checks its members. Throws CliError. */
+/**
+ * Reads a JSON object. readExpectationsFile checks its members. Throws CliError, also for a URL.
+ */
 export async function openExpectations(file: string): Promise<ExpectationsFile> {
+  refuseUrl(file, '--expect: expected a file')
   const bytes = await readSource(file, { bytesMax: EXPECT_BYTES_MAX })
   const expected = `expected ${printable(file)} to be a JSON object of expectations`
   const json = convertFault(

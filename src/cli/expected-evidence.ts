@@ -10,7 +10,7 @@ import { printable } from '../../attestation/report/printable.ts'
 import type { ListingVerifier } from '../../attestation/revocation/listing-verifier.ts'
 import { openExpectations, readExpectedPolicy } from './expectations-file.ts'
 import { CliError, convertFault, EXIT_CODES } from './faults.ts'
-import { isUrl, readSource } from './files.ts'
+import { readSource, refuseUrl } from './files.ts'
 import { type AttestationOptions, type BundleOptions, isHash } from './options.ts'
 import { openProviderPolicy } from './provider-policy-file.ts'
 import { openExpectedReleases } from './release/accepted-releases.ts'
@@ -69,9 +69,10 @@ const ROOT_FILE_BYTES_MAX = 1024 * 1024
 
 /**
  * Returns the fingerprints of the certificates in a file. Throws CliError if there is no
- * certificate.
+ * certificate, and for a URL.
  */
 export async function readRoots(path: string): Promise<readonly Uint8Array[]> {
+  refuseUrl(path, '--root: expected a file')
   const bytes = await readSource(path, { bytesMax: ROOT_FILE_BYTES_MAX })
   try {
     return parseRoots(bytes)
@@ -118,17 +119,11 @@ const CONFIGURATION_BYTES_MAX = 1024 * 1024
 /**
  * Returns the digest (32 bytes) of an expected boot configuration. The text is the digest as 64 hex
  * digits, or the name of a JSON file with the configuration. A file name of 64 hex digits needs
- * `./` before it. Throws CliError for any other text, such as a URL: a gateway's own statement
- * cannot be the user's expectation.
+ * `./` before it. Throws CliError for any other text, such as a URL.
  */
 export async function openConfigurationDigest(text: string): Promise<Uint8Array> {
   if (isHash(text)) return decodeHex(text)
-  if (isUrl(text))
-    throw new CliError(
-      '--configuration: expected a digest or a file, got a URL: what a gateway says about ' +
-        'itself cannot be your expectation',
-      EXIT_CODES.usage,
-    )
+  refuseUrl(text, '--configuration: expected a digest or a file')
   const bytes = await readSource(text, { bytesMax: CONFIGURATION_BYTES_MAX })
   const expected = `--configuration ${printable(text)}: expected a boot configuration as JSON`
   const toError = ({ message }: FormatError) =>

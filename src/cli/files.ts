@@ -45,6 +45,18 @@ export function isUrl(source: string): boolean {
   return /^https?:\/\//i.test(source)
 }
 
+/**
+ * Throws CliError for a URL, because what a gateway says about itself cannot be the user's
+ * expectation. `expected` names the option and what it takes.
+ */
+export function refuseUrl(text: string, expected: string): void {
+  if (isUrl(text))
+    throw new CliError(
+      `${expected}, got a URL: what a gateway says about itself cannot be your expectation`,
+      EXIT_CODES.usage,
+    )
+}
+
 async function readFile(path: string, bytesMax: number): Promise<Uint8Array> {
   try {
     await using file = await open(path)
@@ -112,7 +124,7 @@ async function collect(parts: AsyncIterable<Uint8Array>, bytesMax: number): Prom
 }
 
 function tooLarge(bytesMax: number): CliError {
-  return new CliError(`expected at most ${bytesMax} bytes of input`)
+  return new CliError(`expected at most ${bytesMax} bytes of input`, EXIT_CODES.unavailable)
 }
 
 /** Texts for system error codes. The system's own messages for these codes do not help the user. */

@@ -5,18 +5,14 @@ import {
 } from '../../attestation/providers/evidence/provider-policy.ts'
 import { printable } from '../../attestation/report/printable.ts'
 import { CliError, convertFault, EXIT_CODES } from './faults.ts'
-import { isUrl, readSource } from './files.ts'
+import { readSource, refuseUrl } from './files.ts'
 
 /** Bytes. Lists of measurements of many machines fit. */
 const POLICY_BYTES_MAX = 1024 * 1024
 
-/** Throws CliError for a URL: a gateway's own statement cannot be the user's expectation. */
+/** Throws CliError, also for a URL. */
 export async function openProviderPolicy(file: string): Promise<ProviderPolicy> {
-  if (isUrl(file))
-    throw new CliError(
-      'the policy for a provider: expected a file, got a URL: what a gateway says cannot be your expectation',
-      EXIT_CODES.usage,
-    )
+  refuseUrl(file, 'the policy for a provider: expected a file')
   const bytes = await readSource(file, { bytesMax: POLICY_BYTES_MAX })
   const toError = ({ message }: PolicyError) =>
     new CliError(`${printable(file)}: ${printable(message)}`, EXIT_CODES.usage)

@@ -8,6 +8,8 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { parseRoots } from '../../attestation/nitro/policy.ts'
+import { writeSessionBundle } from '../../attestation/session/session-bundle.ts'
 import { readManifest, VECTORS } from '../conformance/manifest.ts'
 import {
   type PackageRegistry,
@@ -223,6 +225,40 @@ describe('the action', () => {
     })
     expect(summary).toMatch(/^### Evidence: verified$/m)
     expect(summary).toContain('<tr><td>passed</td><td>anchor time</td>')
+  })
+
+  it('the action takes one file of expectations in place of the single ones', async () => {
+    const { bundle, root, pcr, configuration } = caseOf('bundle/whole')
+    const expectations = {
+      measurements: Object.fromEntries(pcr.split('\n').map((line) => `PCR${line}`.split('='))),
+      configurations: configuration,
+      roots: parseRoots(readFileSync(root)).map((digest) => Buffer.from(digest).toString('hex')),
+    }
+    const expectFile = join(workspace, 'expect.json')
+    await writeFile(expectFile, JSON.stringify(expectations))
+    const { code, outputs: set } = await runAction({ program, bundle, expect: expectFile })
+    expect([code, set.verdict]).toEqual([0, 'verified'])
+  })
+
+  it('the action checks the provider of a bundle against a policy, and not those of an audit', async () => {
+    const policy = join(import.meta.dirname, '../../docs/provider-policies/nitro.json')
+    const given = { program, 'provider-policy': policy }
+    const { code, summary } = await runAction({ ...given, ...caseOf('bundle/whole') })
+    expect(code).toBe(1)
+    expect(summary).toMatch(/<td>not checked<\/td><td>provider attested<\/td>/)
+    const audit = await runAction({ ...given, url: 'http://127.0.0.1:9' })
+    expect(audit.printed).toContain('provider-policy: expected a bundle with it')
+  })
+
+  it('the summary of a session has its checks, and the failed checks of its calls', async () => {
+    const { bundle, ...expected } = caseOf('bundle/anchor-outcome/reverted')
+    const session = join(workspace, 'session.json')
+    const text = writeSessionBundle('ab'.repeat(16), [readFileSync(bundle, 'utf8')])
+    await writeFile(session, text)
+    const { outputs: set, summary } = await runAction({ program, ...expected, bundle: session })
+    expect(set.verdict).toBe('invalid')
+    expect(summary).toContain('<tr><td>failed</td><td>evidence of calls</td>')
+    expect(summary).toContain('<tr><td>failed</td><td>anchor outcome</td>')
   })
 
   it('the action fails the step for evidence that does not hold', async () => {

@@ -749,6 +749,18 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('operating'), () => {
       .click()
     await page.getByRole('dialog').getByRole('button', { name: 'Remove' }).click()
     await row('money').waitFor({ state: 'detached' })
+
+    type NewKey = { readonly id: string; readonly key: string }
+    const makerOrder = { name: 'maker', scopes: ['inference', 'keys'], account_id }
+    const maker = await sendBody(operator, 'POST', '/v1/dashboard/keys', makerOrder)
+    const { id, key: makerKey } = (await maker.json()) as NewKey
+    const by = { ...operator, key: makerKey }
+    const twinOrder = { name: 'twin', scopes: ['inference'] }
+    const twin = await sendBody(by, 'POST', '/v1/dashboard/keys', twinOrder)
+    await page.getByLabel('Only for one key (its id)').fill(id)
+    await set('requests', 'a day', '5')
+    const { id: twinId } = (await twin.json()) as NewKey
+    await page.getByText(`does not bound the keys that this key made: ${twinId}.`).waitFor()
     await page.context().close()
   })
 

@@ -97,6 +97,15 @@ describe('affidavit proxy --session', () => {
     expect(existsSync(`${file}.calls`)).toBe(false)
   })
 
+  it('the proxy answers on after a SIGHUP whose releases it refuses', async () => {
+    const program = await startProgram(['--session', join(folder, 'hung-up.json')])
+    program.signal('SIGHUP')
+    const refusal = 'its releases are refused, and the old ones stay in use: '
+    await expect.poll(program.output, { timeout: 10_000 }).toContain(refusal)
+    expect((await fetch(`${program.baseURL}/models`)).status).toBe(200)
+    expect((await program.stop()).code).toBe(0)
+  })
+
   it('the proxy answers what agents ask beside their calls', async () => {
     const { baseURL, stop } = await startProgram(['--session', join(folder, 'unused.json')])
     const root = baseURL.replace(/\/v1$/, '')

@@ -13,6 +13,7 @@ export type ProxyProgram = {
   readonly baseURL: string
   /** Returns what the program has printed so far. */
   output(): string
+  signal(signal: NodeJS.Signals): void
   /** Resolves with all that it printed when the program has ended. */
   stop(signal?: NodeJS.Signals): Promise<{ readonly code: number | null; readonly output: string }>
 }
@@ -32,6 +33,7 @@ export async function startProxyProgram(
   return {
     baseURL: BASE_URL.exec(output)?.[1] ?? '',
     output: () => output,
+    signal: (signal) => void child.kill(signal),
     async stop(signal = 'SIGTERM') {
       child.kill(signal)
       return { code: await exited, output }

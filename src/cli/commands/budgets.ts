@@ -73,10 +73,12 @@ async function setBudget(
     bound === 'none' ? null : parseAmount(what === 'money' ? parseMoney(bound) : parseCount(bound))
   const budget = { ...(of === 'account' ? { account: id } : { key: id }), what, per }
   const unknown = of === 'account' ? 'no account has the name' : 'no key has the id'
-  await inWords(
-    withOperations(({ budgets }) =>
-      amount === null ? budgets.remove(budget) : budgets.set({ ...budget, bound: amount }),
-    ),
+  const unbounded = await inWords(
+    withOperations(async ({ budgets }) => {
+      if (amount !== null) return (await budgets.set({ ...budget, bound: amount })).unbounded_keys
+      await budgets.remove(budget)
+      return []
+    }),
     // `validation_failed`: the text cannot be the name of an account or the id of a key.
     {
       not_found: `${unknown} ${printable(id)}`,
@@ -86,6 +88,12 @@ async function setBudget(
   const budgetText = amount === null ? 'no budget' : 'a budget'
   const period = per === 'total' ? 'in total' : `per ${per}`
   process.stderr.write(`${printable(id)} has ${budgetText} of ${what} ${period}.\n`)
+  if (unbounded.length > 0)
+    process.stderr.write(
+      `Warning: this budget does not bound the keys that this key made: ${unbounded.join(', ')}. ` +
+        'Revoke them (affidavit keys revoke ID), or set a budget of the account ' +
+        '(affidavit accounts set-budget).\n',
+    )
 }
 
 function parseCount(text: string): bigint | null {

@@ -32,11 +32,15 @@ const USAGE: Readonly<Partial<Record<EvidenceCode, string>>> = {
 
 /**
  * `bytes` are attacker-controlled. If they are not a bundle, throws CliError with the source's name
- * `what`. Does NOT prove anything: see verifyBundle.
+ * `what` and the exit code. Does NOT prove anything: see verifyBundle.
  */
-export function readBundle(bytes: Uint8Array, what: string): EvidenceBundle {
+export function readBundle(
+  bytes: Uint8Array,
+  what: string,
+  exitCode: number = EXIT_CODES.failed,
+): EvidenceBundle {
   const toError = ({ message }: FormatError) =>
-    new CliError(`expected ${what} to be an evidence bundle: ${message}`)
+    new CliError(`expected ${what} to be an evidence bundle: ${message}`, exitCode)
   return convertFault(() => parseEvidenceBundle(parseExactJson(bytes)), FormatError, toError)
 }
 

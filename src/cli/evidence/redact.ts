@@ -22,7 +22,7 @@ export type RedactOptions = {
 /** Throws CliError if a part cannot be removed. */
 export async function redactFile(file: string, options: RedactOptions): Promise<void> {
   const parts = partsOf(options)
-  const bundle = readBundle(await readSource(file), 'the file')
+  const bundle = readBundle(await readSource(file), 'the file', EXIT_CODES.usage)
   checkWhole(bundle, parts)
   const redacted = redactBundle(bundle, {
     request: parts.includes('request'),

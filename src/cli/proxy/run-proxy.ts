@@ -1,5 +1,6 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
+import { isatty } from 'node:tty'
 import { keptResponseOf } from '../../../attestation/compare-exchange.ts'
 import { DIALECTS, dialectOfRequest } from '../../../attestation/dialects/dialects.ts'
 import { attempt } from '../../../attestation/finding.ts'
@@ -12,6 +13,7 @@ import { openExpectations } from '../expectations-file.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 import { writeFileWhole } from '../files.ts'
 import { openProviderPolicy } from '../provider-policy-file.ts'
+import { followReleases } from './newer-releases.ts'
 import { type ProxiedCall, serveProxy } from './serve-proxy.ts'
 import { CLOSE_TIMEOUT_MS, openSessionFile, type SessionFile } from './session-file.ts'
 
@@ -75,7 +77,11 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
       `${sayKept(options)}\n` +
       `${file?.start?.isEnded ? SAY_ENDED : ''}`,
   )
-  await stopped()
+  // At a terminal, SIGHUP means that the terminal closed.
+  const isAtTerminal = isatty(0)
+  const stopFollowing = isAtTerminal ? null : followReleases(affidavit, options.expect)
+  await stopped(isAtTerminal ? [...STOPS, 'SIGHUP'] : STOPS)
+  stopFollowing?.()
   await proxy.close()
   const incomplete = await completing.close()
   if (incomplete > 0)
@@ -226,8 +232,10 @@ function tokensOf({ request, answer }: Proof): number | null {
   return 'value' in read ? (DIALECTS[dialect].usageOf(read.value)?.total_tokens ?? null) : null
 }
 
-function stopped(): Promise<void> {
+const STOPS = ['SIGINT', 'SIGTERM'] as const satisfies readonly NodeJS.Signals[]
+
+function stopped(signals: readonly NodeJS.Signals[]): Promise<void> {
   return new Promise((resolve) => {
-    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve())
+    for (const signal of signals) process.once(signal, () => resolve())
   })
 }

@@ -284,10 +284,15 @@ function headersOf({ headers }: IncomingMessage): Headers {
   return passed
 }
 
+/**
+ * Returns the key that the gateway accepted for the call. Where the gateway reads both headers, it
+ * demands the same key in both, and it ignores an empty `x-api-key`. For chat completions it reads
+ * only `Authorization`.
+ */
 function keyOf({ headers }: IncomingMessage): string | null {
-  const key = headers['x-api-key']
-  if (typeof key === 'string') return key
-  return /^bearer\s+(\S+)$/i.exec(headers.authorization ?? '')?.[1] ?? null
+  const bearer = /^bearer\s+(\S+)$/i.exec(headers.authorization ?? '')?.[1]
+  const key = bearer ?? headers['x-api-key']
+  return typeof key === 'string' && key !== '' ? key : null
 }
 
 /** Returns the model for the log line. The client library itself parses the body strictly. */

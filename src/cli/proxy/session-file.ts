@@ -23,7 +23,7 @@ export type SessionFile = {
   keep(proof: Proof): Promise<void>
   /**
    * Adds the calls' evidence to the bundle from now on, with this API key. Must be called again
-   * after a lasting error, such as an invalid key.
+   * after a lasting error, such as a full disk.
    */
   complete(apiKey: string | null, id: string): void
   /** Resolves with the number of calls whose evidence is not in the bundle. */

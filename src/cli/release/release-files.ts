@@ -34,7 +34,7 @@ import {
 import { holds } from '../../../attestation/report/judge-releases.ts'
 import { printable } from '../../../attestation/report/printable.ts'
 import { CliError, convertFault, EXIT_CODES } from '../faults.ts'
-import { createFile, readSource, writeFileWhole } from '../files.ts'
+import { createFile, readSource, refuseUrl, writeFileWhole } from '../files.ts'
 import { jsonText } from '../printable.ts'
 
 export type SignOptions = {
@@ -173,7 +173,7 @@ export async function readSecretKey(source: string): Promise<Uint8Array> {
 
 /**
  * Returns the public release key, 32 bytes. The text is 64 hex digits, or the name of a file with
- * these digits. A file name of 64 hex digits needs `./` before it. Throws CliError.
+ * these digits. A file name of 64 hex digits needs `./` before it. Throws CliError, also for a URL.
  */
 export async function readReleaseKey(text: string): Promise<Uint8Array> {
   const digits = HEX_KEY.test(text) ? text : await readKeyFile(text)
@@ -185,6 +185,7 @@ export async function readReleaseKey(text: string): Promise<Uint8Array> {
 const HEX_KEY = new RegExp(`^[0-9a-fA-F]{${2 * RELEASE_KEY_BYTES}}$`)
 
 async function readKeyFile(path: string): Promise<string> {
+  refuseUrl(path, '--release-key: expected 64 hex digits or a file')
   const bytes = await readSource(path, { bytesMax: KEY_FILE_BYTES_MAX })
   return new TextDecoder().decode(bytes).trim()
 }

@@ -11,7 +11,7 @@ import {
   type RevocationListCode,
   RevocationListError,
 } from '../../../attestation/revocation/parse-lists.ts'
-import { CliError, convertFault } from '../faults.ts'
+import { CliError, convertFault, EXIT_CODES } from '../faults.ts'
 import { readSource } from '../files.ts'
 
 /** Bytes: about 100,000 certificates. */
@@ -35,12 +35,21 @@ export async function readLists(
   return lists
 }
 
+/** With these codes, the list was refused before any document was checked. */
+const UNREADABLE: ReadonlySet<RevocationListCode> = new Set([
+  'malformed',
+  'algorithm',
+  'unsupported',
+  'not_yet_valid',
+])
+
 /** The message names the option `--crl`. */
 export class UnusableListError extends CliError {
   readonly code: RevocationListCode
 
   constructor({ code, source, message }: RevocationListError) {
-    super(`--crl ${printable(source)}: ${message}`)
+    const exitCode = UNREADABLE.has(code) ? EXIT_CODES.usage : EXIT_CODES.failed
+    super(`--crl ${printable(source)}: ${message}`, exitCode)
     this.code = code
   }
 }

@@ -1,5 +1,5 @@
-import { useRef } from 'preact/hooks'
-import type { BudgetPageReply } from '../../accounts/budget-acts.ts'
+import { useRef, useState } from 'preact/hooks'
+import type { BudgetPageReply, BudgetSetReply } from '../../accounts/budget-acts.ts'
 import type { BudgetDescription } from '../../accounts/budgets-store.ts'
 import type { KeyHolderReply } from '../../accounts/key-routes.ts'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
@@ -119,6 +119,7 @@ function SetBudget({ account, onSet }: { readonly account: string; readonly onSe
   const session = useSession()
   const action = useAction()
   const form = useRef<HTMLFormElement>(null)
+  const [unbounded, setUnbounded] = useState<readonly string[]>([])
   const set = (event: Event) => {
     event.preventDefault()
     const fields = new FormData(form.current ?? undefined)
@@ -128,7 +129,8 @@ function SetBudget({ account, onSet }: { readonly account: string; readonly onSe
       if (bound === null) throw new Error('This is not an amount.')
       const whose = text('key') === '' ? { account } : { account, key: text('key') }
       const body = { ...whose, what: text('what'), per: text('per'), bound }
-      await session.ask(BUDGETS_PATH, { method: 'PUT', body })
+      const reply = await session.ask<BudgetSetReply>(BUDGETS_PATH, { method: 'PUT', body })
+      setUnbounded(reply.unbounded_keys)
       form.current?.reset()
       onSet()
     })
@@ -168,6 +170,12 @@ function SetBudget({ account, onSet }: { readonly account: string; readonly onSe
         Give a whole number, or for money a number with at most 9 digits after the point. For a key,
         give the id from the list of keys.
       </ActionState>
+      {unbounded.length > 0 && (
+        <p role="status">
+          The budget does not bound the keys that this key made: {unbounded.join(', ')}. Revoke
+          them, or set a budget of the account.
+        </p>
+      )}
     </form>
   )
 }

@@ -273,6 +273,17 @@ describe('keys that keys make', () => {
     expect((await listOf(caller)).filter((key) => key.made_by === caller.id)).toEqual([])
   })
 
+  it('the budget of a key names the keys that the key made before', async () => {
+    const caller = await makeCaller(['inference', 'keys'])
+    const admin = await makeCaller(['admin'])
+    const twin = await asCaller(caller, make(caller))
+    const budget = { key: caller.id, what: 'requests', per: 'day', bound: 5 }
+    const set = (order: object) => read(send(admin, 'PUT', '/v1/admin/budgets', order))
+    expect(await set(budget)).toEqual({ outcome: 'done', unbounded_keys: [twin.id] })
+    const ofTwin = { ...budget, key: twin.id }
+    expect(await set(ofTwin)).toEqual({ outcome: 'done', unbounded_keys: [] })
+  })
+
   it('a twin does not outlive the key that made it', async () => {
     const owner = await makeCaller(['inference', 'keys'])
     const stolen = await asCaller(owner, make(owner, { scopes: ['inference', 'keys'] }))

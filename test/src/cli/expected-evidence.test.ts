@@ -1,15 +1,18 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { readGatewaySettings } from '../../../src/cli/config.ts'
+import { openExpectations } from '../../../src/cli/expectations-file.ts'
 import {
   demandsAttestation,
   readAttestationPolicy,
   readBundlePolicy,
+  readRoots,
 } from '../../../src/cli/expected-evidence.ts'
 import type { AttestationOptions, BundleOptions } from '../../../src/cli/options.ts'
 import {
   openExpectedReleases,
   readReleaseTrust,
 } from '../../../src/cli/release/accepted-releases.ts'
+import { readReleaseKey } from '../../../src/cli/release/release-files.ts'
 
 const OPTIONS: Readonly<Required<Record<keyof (AttestationOptions & BundleOptions), unknown>>> = {
   expect: '/nowhere',
@@ -66,5 +69,16 @@ describe('options of the command line that Object.prototype has', () => {
   it('a member of Object.prototype is not read as a variable of the environment', () => {
     pollute('AFFIDAVIT_API_KEY', 'sk-somebody-else')
     expect(readGatewaySettings({}).apiKey).toBeNull()
+  })
+})
+
+it.each([
+  ['--expect', openExpectations],
+  ['--root', readRoots],
+  ['--release-key', readReleaseKey],
+])('%s takes no URL, because a gateway could serve its own expectations', async (name, read) => {
+  await expect(read('http://127.0.0.1:9/file')).rejects.toMatchObject({
+    exitCode: 2,
+    message: expect.stringMatching(new RegExp(`^${name}: expected .*, got a URL: `)),
   })
 })

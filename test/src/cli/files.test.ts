@@ -89,7 +89,10 @@ describe('readSource', () => {
     const sources: Record<string, string> = { '-': '-', file: join(folder, 'a'), url: origin }
     const stdin = Readable.from([Buffer.alloc(101)])
     const refusal = await refusalOf(sources[kind] ?? '', { bytesMax: 100, stdin })
-    expect(refusal.message).toContain('at most 100 bytes')
+    expect(refusal).toMatchObject({
+      exitCode: EXIT_CODES.unavailable,
+      message: expect.stringContaining('at most 100 bytes'),
+    })
   })
 
   it('readSource gives up on a URL that never ends', async () => {

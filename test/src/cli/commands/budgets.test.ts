@@ -1,5 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest'
+import { keysIn } from '../../../../src/accounts/open-keys.ts'
 import { formatMoney, parseMoney } from '../../../../src/accounts/prices.ts'
+import { startDatabase } from '../../../../src/storage/database.ts'
 import { runCommandWith } from '../../../support/run-command.ts'
 import { createTestDatabase } from '../../../support/test-database.ts'
 
@@ -70,6 +72,37 @@ describe('affidavit accounts set-budget and keys set-budget', () => {
       ...words.slice(2),
     )
     expect(outcome).toMatchObject({ code: 2, stdout: '' })
+  })
+
+  it('the budget of a key warns of the keys that the key made before', async () => {
+    const url = variables.DATABASE_URL ?? ''
+    const database = await startDatabase({ url, dataFolder: '' }, { warn: () => undefined })
+    const keys = keysIn(database)
+    const { id: account } = await keys.openAccount('Bea')
+    const make = async (madeBy: string | null, expiresAt: number | null = null) => {
+      const made = await keys.createFor(account, { name: 'made', expiresAt, madeBy })
+      if (typeof made === 'string') throw new Error(made)
+      return made.key.id
+    }
+    const maker = await make(null)
+    const exchanged = await make(maker)
+    const twinOfExchanged = await make(exchanged)
+    const twin = await make(maker)
+    await make(maker, 1)
+    await keys.revoke(exchanged, { accountId: null, kept: twinOfExchanged })
+    const set = (bound: string) => run('keys', 'set-budget', maker, 'requests', 'day', bound)
+    const said = `${maker} has a budget of requests per day.\n`
+    expect(await set('1')).toMatchObject({
+      code: 0,
+      stderr:
+        `${said}Warning: this budget does not bound the keys that this key made: ` +
+        `${twinOfExchanged}, ${twin}. Revoke them (affidavit keys revoke ID), or set a budget of ` +
+        'the account (affidavit accounts set-budget).\n',
+    })
+    expect((await set('none')).stderr).not.toContain('Warning')
+    for (const id of [twinOfExchanged, twin]) await keys.revoke(id)
+    expect((await set('1')).stderr).toBe(said)
+    await database.close()
   })
 
   it('the set-budget commands name an account or a key that does not exist', async () => {

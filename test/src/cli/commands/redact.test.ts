@@ -111,7 +111,9 @@ describe('affidavit redact', () => {
   it('redact refuses what is not a bundle, and a command that does not say what to leave out', async () => {
     expect(
       (await runCommand('redact', await save('record.json', bundle.record), '--request')).code,
-    ).toBe(1)
+    ).toBe(2)
+    const junk = await save('junk.json', 'junk')
+    expect((await runCommand('redact', junk, '--request')).code).toBe(2)
     expect((await runCommand('redact', file)).code).toBe(2)
   })
 })
