@@ -20,7 +20,7 @@ const START_BYTES_MAX = 64 * 1024
 type RelayInput = {
   readonly body: IncomingMessage
   readonly bodyTerms: BodyTerms & { readonly space: Reservation }
-  /** Throws for the start of a body that ended without any event and is no stream. */
+  /** Throws for the start of a body that ended without any event and is not a stream. */
   readonly refuseStart: (start: Uint8Array) => void
   readonly open: (parts: StreamParts) => AnswerStream
   readonly sink: StreamSink

@@ -254,7 +254,7 @@ async function answerWhole(running: RunningCall, answer: ProviderAnswer): Promis
   await running.port.endWhole(sealed, completion)
 }
 
-/** An answer that is no JSON fails with its content type. */
+/** An answer that is not JSON fails with its content type. */
 function readCompletion(running: RunningCall, answer: ProviderAnswer, bytes: Uint8Array) {
   try {
     return running.parsed.form.readAnswer(bytes, makeFallback(running))

@@ -90,7 +90,7 @@ export function errorIn(body: Json): string | null {
 
 export const NO_REASON = 'no reason given'
 
-/** Members of answers and their events. Data with one of these is no error. */
+/** Members of answers and their events. Data with one of these is not an error. */
 const ANSWERS = ['choices', 'content', 'output'] as const
 
 function hasError(choice: Json): choice is JsonObject {

@@ -1,6 +1,5 @@
 import { promisify } from 'node:util'
 import { brotliDecompress, gunzip, inflate } from 'node:zlib'
-import { REFUSAL_BYTES_MAX } from '../../enclave/protocol/refusal.ts'
 import type { BackendAnswer } from './backend-answer.ts'
 import { BackendError, refusalError } from './backend-error.ts'
 
@@ -32,10 +31,13 @@ export async function* readStream(
     start = Buffer.concat([start, packet])
     isStream = EVENT_LINE.test(start.toString('utf8'))
     if (isStream) yield start
-    else if (start.length > REFUSAL_BYTES_MAX) break
+    else if (start.length > START_BYTES_MAX) break
   }
   if (!isStream) throw refusalError({ status, headers, body: start, secret })
 }
+
+/** Bytes without an event after which a body is not a stream. */
+const START_BYTES_MAX = 64 * 1024
 
 const EVENT_STREAM = /^\s*text\/event-stream\b/i
 /** Not `error`: as a line of a plain text, it can be the words of a refusal. */

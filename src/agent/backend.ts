@@ -10,7 +10,7 @@ import {
 import { mediaTypeOf, readImageFacts } from '../images/image-facts.ts'
 import { base64Format, plainBase64 } from '../images/openai-images.ts'
 import { NODE_DIALECTS, type NodeDialect, pathOfDialect } from '../nodes/protocol/dialects.ts'
-import { type AskedImages, parseJson } from '../nodes/protocol/frames.ts'
+import { type AskedImageRequest, parseJson } from '../nodes/protocol/frames.ts'
 import { writeForm } from '../upstream/endpoint.ts'
 import { type AnswerChunk, AnswerParser } from './answer-parser.ts'
 import { type BackendAnswer, openBackendAnswer } from './backend-answer.ts'
@@ -84,7 +84,7 @@ export type Backend = {
   ): AsyncIterable<readonly { readonly text: string }[]>
   /** Returns images in base64, unchecked. Throws BackendError, or the signal's reason. */
   makeImages(
-    request: AskedImages & { readonly model: string },
+    request: AskedImageRequest & { readonly model: string },
     signal: AbortSignal,
   ): Promise<readonly string[]>
   close(): Promise<void>
@@ -328,7 +328,7 @@ function writeImageCall({
   image,
   n,
   size,
-}: AskedImages & { readonly model: string }): BackendRequest {
+}: AskedImageRequest & { readonly model: string }): BackendRequest {
   const sized: Readonly<Record<string, string>> = size === null ? {} : { size }
   const fields = { model, prompt, ...sized, ...base64Format(model) }
   if (image === null)

@@ -1,5 +1,5 @@
 import {
-  type AskedImages,
+  type AskedImageRequest,
   encodeChunk,
   encodeDone,
   encodeFailure,
@@ -215,7 +215,7 @@ async function runImages(
     id,
     model,
     request,
-  }: { readonly id: string; readonly model: string; readonly request: AskedImages },
+  }: { readonly id: string; readonly model: string; readonly request: AskedImageRequest },
   {
     backend,
     signal,

@@ -63,7 +63,7 @@ export type ImageRequest = {
 }
 
 /** An image request as a node reads it. Other gateways may leave the size to the node (null). */
-export type AskedImages = Omit<ImageRequest, 'size'> & { readonly size: string | null }
+export type AskedImageRequest = Omit<ImageRequest, 'size'> & { readonly size: string | null }
 
 /** Maximum size of a frame without its request: id, member names, numbers and brackets. */
 const ENVELOPE_BYTES = 256
@@ -128,7 +128,7 @@ export type GatewayFrame =
   | { readonly kind: 'bad_chat'; readonly id: string; readonly message: string }
   /** An image frame that has an id, but cannot be served. */
   | { readonly kind: 'bad_image'; readonly id: string; readonly message: string }
-  | { readonly kind: 'image'; readonly id: string; readonly request: AskedImages }
+  | { readonly kind: 'image'; readonly id: string; readonly request: AskedImageRequest }
   | { readonly kind: 'control'; readonly protocol: string; readonly data: JsonObject }
   | { readonly kind: 'unknown' }
 

@@ -85,8 +85,13 @@ export const STREAM_CASES: readonly StreamCase[] = [
     stopReason: 'MAX_TOKENS',
   },
   ...[
-    ...['max_completion_tokens', 'maximum_tokens', 'token_limit', 'context_length_exceeded'],
-    ...['not_finished', 'maxTokens', 'model_context_window_exceeded'],
+    'max_completion_tokens',
+    'maximum_tokens',
+    'token_limit',
+    'context_length_exceeded',
+    'not_finished',
+    'maxTokens',
+    'model_context_window_exceeded',
   ].map((word) => ended(word, 'length')),
   ...['guardrail_intervened', 'content-filter', 'moderation', 'SAFETY'].map((word) =>
     ended(word, 'content_filter'),
