@@ -108,7 +108,7 @@ describe('affidavit audit --crl', () => {
     await writeFile(path, 'no list')
     const { code, stderr } = await audit('--crl', path)
     expect([code, stderr]).toEqual([
-      1,
+      2,
       expect.stringContaining('expected a revocation list in DER or PEM'),
     ])
     expect(stage.server.asked).toEqual([])
