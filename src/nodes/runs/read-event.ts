@@ -100,8 +100,9 @@ export function openEventFacts(isWhole: boolean): EventFacts {
       if (isEmpty(chunk)) return factsOf(0, false, undefined)
       const data = objectIn(chunk.data)
       const textLength = data === null ? 0 : textLengthOf(data)
-      const facts = factsOf(textLength, isLastEvent(chunk), claimOf(data))
-      return { ...facts, isFailure: isFailure(chunk.event, data) }
+      const name = nameOf(chunk, data)
+      const facts = factsOf(textLength, isLastEvent(name, chunk.data), claimOf(data))
+      return { ...facts, isFailure: isFailure(name, data) }
     },
     dropBody,
   }
@@ -160,8 +161,9 @@ export type EventReader = {
 }
 
 /**
- * `push` returns chunks unchanged, and no events without data. `finish` throws FormatError if the
- * last event is missing: a stream that is cut must not look whole.
+ * `push` adds the missing name of an event, leaves out events without data, and changes nothing
+ * else. `finish` throws FormatError if the last event is missing: a stream that is cut must not
+ * look whole.
  */
 export function createEventReader(): EventReader {
   let usage: JsonObject | null = null
@@ -181,17 +183,18 @@ export function createEventReader(): EventReader {
         return [given]
       }
       if (isEmpty(chunk)) return []
-      isEnded = isLastEvent(chunk)
-      textLength += chunk.data.length
       const data = objectIn(chunk.data)
-      isFailed ||= isFailure(chunk.event, data)
+      const name = nameOf(chunk, data)
+      isEnded = isLastEvent(name, chunk.data)
+      textLength += chunk.data.length
+      isFailed ||= isFailure(name, data)
       const { response, sequence_number: number } = data ?? {}
       if (isJsonObject(response) || soFar !== null)
         soFar = {
           response: isJsonObject(response) ? response : (soFar?.response ?? {}),
           sequence: isCount(number) ? number + 1 : (soFar?.sequence ?? 0) + 1,
         }
-      return [given]
+      return [name === chunk.event ? given : { ...given, event: name }]
     },
     finish() {
       if (!isEnded) throw new FormatError('other', 'expected the last event')
@@ -225,8 +228,14 @@ function isFailure(event: string, data: JsonObject | null): boolean {
   return FAILURE_EVENTS.has(event) || isJsonObject(data?.error)
 }
 
-function isLastEvent({ event, data }: { readonly event: string; readonly data: string }) {
-  return LAST_EVENTS.has(event) || data === '[DONE]'
+function isLastEvent(name: string, data: string): boolean {
+  return LAST_EVENTS.has(name) || data === '[DONE]'
+}
+
+/** Some backends write no names of events, which Anthropic's SDKs need. The data has them too. */
+function nameOf({ event }: { readonly event: string }, data: JsonObject | null): string {
+  const { type = null } = data ?? {}
+  return event === '' && typeof type === 'string' && EVENT_NAME.test(type) ? type : event
 }
 
 function factsOf(textLength: number, isLast: boolean, usage: JsonObject | undefined): ChunkFacts {

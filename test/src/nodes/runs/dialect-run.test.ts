@@ -197,11 +197,40 @@ describe('an event without data', () => {
   })
 })
 
+describe('an event without a name', () => {
+  // `transformers serve` writes only `data` lines, and no [DONE].
+  it('an event without a name gets its type, and the last of them ends the answer', async () => {
+    const { run, send, reader } = openRun()
+    const said = ['response.created', 'response.output_text.delta', 'response.completed'].map(
+      (type) => ({ name: type, data: { type, delta: 'hello', response: { id: 'resp_1' } } }),
+    )
+    for (const { data } of said) send(event('', data))
+    send(null, 2)
+    const given: unknown[] = []
+    for await (const { chunks } of run.batches) given.push(...chunks)
+    expect(given).toMatchObject(said.map(({ name, data }) => event(name, data)))
+    expect(reader.isEnded()).toBe(true)
+    expect(run.result).toMatchObject({ kind: 'done' })
+  })
+
+  it('data without a type, or with one that cannot be a name, stays without a name', async () => {
+    const { run, send } = openRun()
+    const said = [event('', { choices: [{ text: 'a' }] }), event('', { type: 'a\nb', delta: 'c' })]
+    for (const chunk of said) send(chunk)
+    send({ event: '', data: '[DONE]' })
+    send(null, 2)
+    const given: unknown[] = []
+    for await (const { chunks } of run.batches) given.push(...chunks)
+    expect(given.slice(0, 2)).toMatchObject(said)
+  })
+})
+
 const OVERLOADED = { type: 'error', error: { type: 'overloaded_error', message: 'Overloaded' } }
 const FAILURES = [
   event('error', OVERLOADED),
   event('response.failed', { response: { status: 'failed' } }),
   event('', { error: { message: 'out of memory', code: 500 } }),
+  event('', { type: 'response.failed', response: { status: 'failed' } }),
 ]
 
 describe("a backend's error event", () => {
