@@ -73,11 +73,6 @@ type RouteDefinition<Params, Query, Headers, Body> = Declaration<Params, Query, 
    */
   readonly isRoutine?: boolean
   /**
-   * True if the query's schema also gets empty values. By default, a read takes an empty value for
-   * a missing one.
-   */
-  readonly readsEmptyValues?: boolean
-  /**
    * True if a call is ended when its caller leaves or the process stops. The process waits until
    * these calls have ended.
    */
@@ -149,8 +144,7 @@ export function defineRoute<Params, Query, Headers, Body>(
   definition: RouteDefinition<Params, Query, Headers, Body>,
 ): Route {
   const { handler, raw, admission = UNBOUNDED, ...more } = definition
-  const { isAbortable = false, isRoutine = false, readsEmptyValues, ...declared } = more
-  const isEmptyMissing = declared.method === 'GET' && !readsEmptyValues
+  const { isAbortable = false, isRoutine = false, ...declared } = more
   const { body, form } = declared
   if ((body ?? form) !== undefined && admission === UNBOUNDED)
     throw new TypeError(`expected an admission for the bodies of ${declared.path}`)
@@ -161,8 +155,7 @@ export function defineRoute<Params, Query, Headers, Body>(
     held: Pick<RouteCall, 'slot' | 'abort' | 'stop'>,
   ): Promise<void> {
     const params = validate('path', declared.params, context.params)
-    const asked = isEmptyMissing ? withoutEmptyValues(context.query) : context.query
-    const query = validate('query', declared.query, asked)
+    const query = validate('query', declared.query, readQuery(declared.method, context.query))
     const content = await readContent(context, server, held.slot)
     held.slot.enter()
     const headers = validate('header', declared.headers, context.headers)
@@ -235,10 +228,11 @@ export function defineRoute<Params, Query, Headers, Body>(
 }
 
 /**
- * Clients write a null as an empty value (`?cursor=`). Calls that change something must not use
- * this: without its `key`, the removal of a budget would mean another budget.
+ * Clients write a null as an empty value (`?cursor=`), so a read ignores such a member. A call that
+ * changes something does not: without its `key`, the removal of a budget would mean another budget.
  */
-function withoutEmptyValues(query: RouteContext['query']): RouteContext['query'] {
+function readQuery(method: Route['method'], query: RouteContext['query']): RouteContext['query'] {
+  if (method !== 'GET') return query
   return Object.fromEntries(Object.entries(query).filter(([, value]) => value !== ''))
 }
 

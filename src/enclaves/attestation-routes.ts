@@ -29,8 +29,6 @@ export function attestationRoutes(attestations: Attestations): readonly Route[] 
       knowsKeys: true,
       summary: 'A new attestation document of an enclave, with a nonce',
       query: attestationQuery,
-      // A caller whose nonce is empty by mistake must not take the current document for a new one.
-      readsEmptyValues: true,
       reply: { name: 'Attestation', schema: attestationReply },
       errors: ['enclave_unavailable', 'not_found', 'overloaded'],
       handler: ({ context: { state }, query: { nonce = null, notary = null } }) => {

@@ -170,10 +170,7 @@ describe('budgets over HTTP', () => {
       { key_id: made.key.id, what: 'requests', per: 'day', bound: 5, used: 0, left: 5 },
     ])
     // An empty key does not turn this into the removal of the account's own budget.
-    const unnamed = await send(
-      'DELETE',
-      `budgets?${query({ what: 'requests', per: 'day', account, key: '' })}`,
-    )
+    const unnamed = await send('DELETE', `budgets?${query({ ...ofKey, account, key: '' })}`)
     expect(await outcomeOf(unnamed)).toEqual([422, ['query.key']])
     // A bound in the query is not read.
     const removed = await send('DELETE', `budgets?${query({ ...ofKey, bound: '5' })}`)
