@@ -155,7 +155,7 @@ export function defineRoute<Params, Query, Headers, Body>(
     held: Pick<RouteCall, 'slot' | 'abort' | 'stop'>,
   ): Promise<void> {
     const params = validate('path', declared.params, context.params)
-    const query = validate('query', declared.query, readQuery(declared.method, context.query))
+    const query = validate('query', declared.query, context.query)
     const content = await readContent(context, server, held.slot)
     held.slot.enter()
     const headers = validate('header', declared.headers, context.headers)
@@ -225,15 +225,6 @@ export function defineRoute<Params, Query, Headers, Body>(
       }
     },
   }
-}
-
-/**
- * Clients write a null as an empty value (`?cursor=`), so a read ignores such a member. A call that
- * changes something does not: without its `key`, the removal of a budget would mean another budget.
- */
-function readQuery(method: Route['method'], query: RouteContext['query']): RouteContext['query'] {
-  if (method !== 'GET') return query
-  return Object.fromEntries(Object.entries(query).filter(([, value]) => value !== ''))
 }
 
 /**

@@ -120,6 +120,7 @@ describe('accounts over HTTP', () => {
 describe('GET /v1/admin/log', () => {
   it.each([
     ['kind=%00', 'query.kind'],
+    ['kind=', 'query.kind'],
     ['limit=1001', 'query.limit'],
     ['before=-1', 'query.before'],
     ['since=x', 'query.since'],
@@ -169,9 +170,6 @@ describe('budgets over HTTP', () => {
       { key_id: null, what: 'tokens', per: 'month', bound: 0, used: 0, left: 0 },
       { key_id: made.key.id, what: 'requests', per: 'day', bound: 5, used: 0, left: 5 },
     ])
-    // An empty key does not turn this into the removal of the account's own budget.
-    const unnamed = await send('DELETE', `budgets?${query({ ...ofKey, account, key: '' })}`)
-    expect(await outcomeOf(unnamed)).toEqual([422, ['query.key']])
     // A bound in the query is not read.
     const removed = await send('DELETE', `budgets?${query({ ...ofKey, bound: '5' })}`)
     expect(removed.status).toBe(200)

@@ -217,6 +217,7 @@ describe('a log', () => {
     ['/leaves?start=8', ['query.start']],
     ['/leaves?start=4&end=3', ['query.start']],
     ['/leaves?end=8', ['query.end']],
+    ['/leaves?start=&end=1', ['query.start']],
   ])('a log refuses the read %s', async (path, locs) => {
     expect(await outcomeOf(await fetchLog(path))).toEqual([422, locs])
   })

@@ -119,11 +119,6 @@ describe('the list', () => {
     expect(await outcomeOf(await getPath(gateway, VERIFIED_PATH + query))).toEqual([422, locs])
   })
 
-  it('the list of the history treats an empty value like a missing one', async () => {
-    const empty = '?limit=&cursor=&filter=&model=&provider=&outcome=&since=&until=&encrypted=&q='
-    expect(await pageOf(empty)).toEqual(await pageOf(''))
-  })
-
   it("the list of the history refuses another account's cursor for the caller's own list", async () => {
     const { completions } = await pageOf('?filter=all&limit=1')
     const foreign = `${VERIFIED_PATH}?cursor=${completions[0]?.id}`
