@@ -129,7 +129,7 @@ export const SEARCH_ROWS: readonly FieldRow[] = [
       ...refuse('string_type', null),
       ...refuse('string_too_short', ''),
       ...refuse('string_too_long', 'x'.repeat(2_001)),
-      ...beyondSchema(refuse('string_pattern_mismatch', ' ', 'a\nb')),
+      ...beyondSchema(refuse('string_pattern_mismatch', ' ', 'a\u0000b')),
       ...NO_TEXT,
     ],
   },
