@@ -50,11 +50,12 @@ const DOCUMENT_TEXT_BYTES_MAX = 4 * DOCUMENT_BYTES_MAX
  * Accepts binary, hex (with or without 0x) and base64 (standard or URL-safe, padded or not), and
  * ignores white space in text. These forms cannot be confused: a binary document starts with 84 or
  * d2, and text never does. Base64 of a document starts with `hE` or `0o`, and hex never does.
- * Returns other binary content unchanged. Throws FormatError `wrapped_document` for a document
- * inside other text (in quotes, in JSON, after a byte order mark), and for other text.
+ * Returns other binary content and an empty file unchanged. Throws FormatError `wrapped_document`
+ * for a document inside other text (in quotes, in JSON, after a byte order mark), and for other
+ * text.
  */
 export function decodeDocumentFile(bytes: Uint8Array): Uint8Array {
-  if (beginsDocument(bytes)) return bytes
+  if (bytes.length === 0 || beginsDocument(bytes)) return bytes
   const wrapping = findWrapping(bytes)
   if (wrapping !== null) throw wrapped(wrapping)
   if (bytes.length > DOCUMENT_TEXT_BYTES_MAX || !isText(bytes)) return bytes
@@ -105,6 +106,7 @@ function memberWords(text: string): string {
     : ''
 }
 
+/** True for printable ASCII and white space. */
 function isText(bytes: Uint8Array): boolean {
-  return bytes.every((byte) => byte < 0x7f)
+  return bytes.every((byte) => (byte >= 0x20 && byte < 0x7f) || (byte >= 0x09 && byte <= 0x0d))
 }

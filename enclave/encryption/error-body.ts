@@ -76,7 +76,21 @@ export function errorEvent(
   if (dialect !== 'responses') return `event: error\ndata: ${body}\n\n`
   const { code, message } = JSON.parse(body).error
   const failed = { status: 'failed', error: { code, message } }
-  const response = { object: 'response', output: [], ...soFar.response, ...failed }
-  const data = { type: 'response.failed', sequence_number: soFar.events, response }
-  return `event: response.failed\ndata: ${JSON.stringify(data)}\n\n`
+  const { events, response: given } = soFar
+  // OpenAI's SDK hides an error that comes before response.created.
+  const begun = events > 0 ? given : startedResponse()
+  const start = events > 0 ? '' : responseEvent('response.created', 0, begun)
+  const response = { object: 'response', output: [], ...begun, ...failed }
+  return `${start}${responseEvent('response.failed', Math.max(1, events), response)}`
+}
+
+function startedResponse(): JsonObject {
+  const created = Math.floor(Date.now() / 1000)
+  const id = `resp_${crypto.randomUUID().replaceAll('-', '')}`
+  return { id, object: 'response', created_at: created, status: 'in_progress', output: [] }
+}
+
+function responseEvent(type: string, sequence: number, response: JsonObject): string {
+  const data = { type, sequence_number: sequence, response }
+  return `event: ${type}\ndata: ${JSON.stringify(data)}\n\n`
 }

@@ -75,15 +75,17 @@ export function readReason(body: Json): Pick<Refusal, 'message' | 'code'> {
 
 /**
  * Returns the words of an error that comes in the place of an answer, an event or a choice. Null
- * for anything else.
+ * for anything else. `isBegun`: a part of the answer came before, so other words are no error
+ * unless the object says so.
  */
-export function errorIn(body: Json): string | null {
+export function errorIn(body: Json, isBegun = false): string | null {
   const data = isJsonArray(body) ? (body[0] ?? null) : body
   if (!isJsonObject(data)) return readReason(data).message
   const { error = null, choices = null } = data
   const failed = isJsonArray(choices) ? (choices.find(hasError) ?? null) : null
   if (error !== null || failed !== null)
     return readReason(error === null ? failed : data).message ?? NO_REASON
+  if (isBegun && data.object !== 'error') return null
   const isAnswer = ANSWERS.some((name) => (data[name] ?? null) !== null)
   return isAnswer || data.object === 'chat.completion.chunk' ? null : readReason(data).message
 }
@@ -91,7 +93,7 @@ export function errorIn(body: Json): string | null {
 export const NO_REASON = 'no reason given'
 
 /** Members of answers and their events. Data with one of these is not an error. */
-const ANSWERS = ['choices', 'content', 'output'] as const
+const ANSWERS = ['choices', 'content', 'output', 'usage'] as const
 
 function hasError(choice: Json): choice is JsonObject {
   return isJsonObject(choice) && isJsonObject(choice.error)

@@ -64,7 +64,7 @@ export class ChatStream implements AnswerStream {
     }
     this.parts.memory.admit(content)
     const chunk = parseEventData(content, event)
-    refuseError(event, chunk)
+    refuseError(event, chunk, this.parts.output.hasGiven)
     const given = this.readChunk(chunk)
     if (given === null || this.templatesUnused >= TEMPLATES_UNUSED_MAX) return
     this.template = this.learn(content, given)

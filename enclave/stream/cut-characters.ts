@@ -36,13 +36,9 @@ export class CutCharacters {
     const text = (this.waiting.get(delta.key)?.half ?? '') + delta.text
     this.waiting.delete(delta.key)
     const half = text.slice(-1)
-    if (half < '\ud800' || half > '\udbff')
+    if (half < '\ud800' || half > '\udbff' || delta.key.length > KEY_LENGTH_MAX)
       return [...joined, text === delta.text ? data : delta.withText(text)]
-    const alone = filterMembers(
-      delta.withText(half),
-      (name) => name === 'delta' || PLACE.includes(name),
-    )
-    this.waiting.set(delta.key, { half, alone })
+    this.waiting.set(delta.key, { half, alone: delta.alone(half) })
     return [...joined, delta.withText(text.slice(0, -1))]
   }
 }
@@ -50,17 +46,28 @@ export class CutCharacters {
 /** Maximum number of halves, because each event looks at all of them. */
 const WAITING_MAX = 16
 
+/** UTF-16 units. Waiting halves are not in the budget of memory. */
+const KEY_LENGTH_MAX = 4_096
+
 type Delta = {
   readonly key: string
   readonly text: string
   withText(text: string): JsonObject
+  /** Only the place and the text. */
+  alone(text: string): JsonObject
 }
 
 /** Null if the event adds nothing to a text. */
 function deltaIn(data: JsonObject): Delta | null {
   const delta = memberOf(data, 'delta')
+  const place = filterMembers(data, (name) => PLACE.includes(name))
   if (typeof delta === 'string')
-    return { key: keyOf(data, ''), text: delta, withText: (text) => ({ ...data, delta: text }) }
+    return {
+      key: keyOf(data, ''),
+      text: delta,
+      withText: (text) => ({ ...data, delta: text }),
+      alone: (text) => ({ ...place, delta: text }),
+    }
   if (!isJsonObject(delta)) return null
   const name = TEXT_MEMBERS.get(delta.type ?? null)
   const given = name === undefined ? undefined : memberOf(delta, name)
@@ -69,6 +76,7 @@ function deltaIn(data: JsonObject): Delta | null {
     key: keyOf(data, name),
     text: given,
     withText: (text) => ({ ...data, delta: { ...delta, [name]: text } }),
+    alone: (text) => ({ ...place, delta: { type: delta.type ?? null, [name]: text } }),
   }
 }
 

@@ -41,7 +41,8 @@ export class EventStream implements AnswerStream {
     const { hasGiven } = parts.output
     try {
       const parsed = parseEventData(content, event)
-      if (mayBeError(event, parsed)) refuseError(event, makeWellFormed(parsed) as JsonObject)
+      if (mayBeError(event, parsed))
+        refuseError(event, makeWellFormed(parsed) as JsonObject, hasGiven)
       if (reader.isLast(String(parsed.type))) parts.memory.checkAssembly()
       const joined = this.cut.join(parsed)
       // The name is that of the event that arrived, which is the last.
@@ -95,8 +96,8 @@ function mayBeError(event: string, { type, object }: JsonObject): boolean {
 }
 
 /** Throws CallFault `provider_error` for an event that only reports an error. */
-export function refuseError(event: string, data: JsonObject): void {
-  const words = event === 'error' ? wordsIn(data) : errorIn(data)
+export function refuseError(event: string, data: JsonObject, isBegun: boolean): void {
+  const words = event === 'error' ? wordsIn(data) : errorIn(data, isBegun)
   if (words !== null) throw new CallFault('provider_error', brokeOff(words))
 }
 

@@ -22,26 +22,32 @@ export async function* readStream(
 ): AsyncGenerator<Uint8Array, void> {
   const { status, headers } = answer
   let isStream = EVENT_STREAM.test(String(headers['content-type']))
-  let start = Buffer.alloc(0)
+  const start: Uint8Array[] = []
+  let startBytes = 0
+  let seen = '\n'
   for await (const packet of packetsOf(answer)) {
     if (isStream) {
       yield packet
       continue
     }
-    start = Buffer.concat([start, packet])
-    isStream = EVENT_LINE.test(start.toString('utf8'))
-    if (isStream) yield start
-    else if (start.length > START_BYTES_MAX) break
+    start.push(packet)
+    startBytes += packet.length
+    seen = seen.slice(-LINE_START_LENGTH) + Buffer.from(packet).toString('latin1')
+    isStream = EVENT_LINE.test(seen)
+    if (isStream) yield Buffer.concat(start)
+    else if (startBytes > START_BYTES_MAX) break
   }
-  if (!isStream) throw refusalError({ status, headers, body: start, secret })
+  if (!isStream) throw refusalError({ status, headers, body: Buffer.concat(start), secret })
 }
 
 /** Bytes without an event after which a body is not a stream. */
 const START_BYTES_MAX = 64 * 1024
 
 const EVENT_STREAM = /^\s*text\/event-stream\b/i
-/** Not `error`: as a line of a plain text, it can be the words of a refusal. */
-const EVENT_LINE = /(?:^\uFEFF?|[\r\n])(?:data|event)\s*:/
+/** In bytes as latin1, where a byte order mark is ï»¿. Not `error`: it can begin a refusal. */
+const EVENT_LINE = /[\r\n](?:\xef\xbb\xbf)?(?:data|event) ?:/
+/** Longer than a line that EVENT_LINE matches. */
+const LINE_START_LENGTH = 16
 
 /** Throws BackendError if the body is longer than `bytesMax`. */
 async function readBytes(body: AsyncIterable<Uint8Array>, bytesMax: number): Promise<Buffer> {
@@ -70,7 +76,7 @@ export async function readWholeBody(
   const { status, headers } = answer
   const bytes = await readBytes(answer.body, bytesMax)
   const coding = codingOf(headers)
-  if (coding === null) return bytes
+  if (coding === null || bytes.length === 0) return bytes
   const undone = await CODINGS.get(coding)?.(bytes, { maxOutputLength: bytesMax }).catch(() => null)
   if (undone) return undone
   const fault = compressedFault(coding)

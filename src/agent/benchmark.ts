@@ -50,7 +50,7 @@ export async function runBenchmark(
   {
     plan,
     now,
-    signal,
+    signal: given,
     onProgress = () => undefined,
   }: {
     readonly plan: BenchmarkPlan
@@ -61,9 +61,13 @@ export async function runBenchmark(
   },
 ): Promise<BenchmarkResult> {
   const { durationMs, concurrency } = plan
+  const ended = new AbortController()
+  const signal = AbortSignal.any([given, ended.signal])
   const startedAt = now()
-  const report = (part: BenchmarkProgress['part']) =>
+  const report = (part: BenchmarkProgress['part']) => {
+    if (ended.signal.aborted) return
     onProgress({ part, done: Math.min(1, (now() - startedAt) / durationMs) })
+  }
   const measure = (tokensMax: number, part: BenchmarkProgress['part']) =>
     measureRequest(backend, { model, tokensMax }, { now, signal, onChunk: () => report(part) })
 
@@ -77,14 +81,14 @@ export async function runBenchmark(
     () => now() < singleUntil,
   )
   const until = startedAt + durationMs
-  const workers = await Promise.all(
-    Array.from({ length: concurrency }, () =>
-      repeat(
-        () => measure(tokensMax, 'many requests'),
-        () => now() < until,
-      ),
+  const many = Array.from({ length: concurrency }, () =>
+    repeat(
+      () => measure(tokensMax, 'many requests'),
+      () => now() < until,
     ),
   )
+  // After a fault, the other workers must not slow down the next measurement.
+  const workers = await Promise.all(many).finally(() => ended.abort(new Error('it has ended')))
   onProgress({ part: 'many requests', done: 1 })
   return {
     single: round(speedOf(single)),

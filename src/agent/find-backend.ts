@@ -24,13 +24,15 @@ type BackendKind = {
   readonly name: string
   readonly port: number
   readonly healthPath: string
+  /** True if this path answers 503 while the server loads a model. */
+  readonly reportsLoading?: boolean
 }
 
 /** In search order. Ports and paths are the defaults in each server's documentation. */
 const BACKEND_KINDS: readonly BackendKind[] = [
   { name: 'vLLM', port: 8000, healthPath: '/health' },
   { name: 'SGLang', port: 30_000, healthPath: '/health' },
-  { name: 'llama.cpp', port: 8080, healthPath: '/health' },
+  { name: 'llama.cpp', port: 8080, healthPath: '/health', reportsLoading: true },
   { name: 'Ollama', port: 11_434, healthPath: '/' },
   { name: 'LM Studio', port: 1234, healthPath: '/v1/models' },
 ]
@@ -62,7 +64,8 @@ async function tryBackend(kind: BackendKind, apiKey: string | null): Promise<Fou
   const backend = createBackend({ url: `http://127.0.0.1:${kind.port}`, apiKey })
   const health = await backend.health(kind.healthPath)
   const models = health === 'up' ? await backend.listModels().catch(() => []) : []
-  if (models.length > 0 || health === 'loading') return { kind, backend, models }
+  const isLoading = health === 'loading' && kind.reportsLoading === true
+  if (models.length > 0 || isLoading) return { kind, backend, models }
   await backend.close()
   return null
 }

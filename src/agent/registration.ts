@@ -30,7 +30,7 @@ type RegistrationOptions = {
 /**
  * Registers a node, so that the gateway allows it to connect. The calls have the same order as in
  * the public client. Nodes for images have one model and no benchmark. Returns at least one model,
- * and leaves out models that are too slow or cannot be measured. Rejects with AgentFailure, and
+ * and leaves out slow models, and listed models that fail. Rejects with AgentFailure, and
  * with GatewayError or BackendError for faults that may be temporary.
  */
 export async function prepareNode(
@@ -57,7 +57,8 @@ export async function prepareNode(
       if (fault === null) served.push(model)
       else faults.push(fault)
     } catch (error) {
-      if (!(error instanceof BackendError)) throw error
+      const isNamed = options.models !== null
+      if (!(error instanceof BackendError) || isNamed) throw error
       // Rejects if the backend is down. Then the fault is not the model's.
       await options.backend.listModels()
       hasFailed = true

@@ -157,8 +157,16 @@ export async function writeFileWhole(path: string, text: string, mode = 0o600): 
 
 /** The same for a file that must not exist: throws CliError if it does. */
 export async function createFile(path: string, text: string, mode: number): Promise<void> {
-  await writeWhole(path, text, mode, link)
+  await writeWhole(path, text, mode, (draft) =>
+    link(draft, path).catch((fault: unknown) => {
+      if (!WITHOUT_LINKS.has(systemReasonOf(fault))) throw fault
+      return writeNewFile(path, text, mode)
+    }),
+  )
 }
+
+/** File systems without hard links answer so, for example FAT on a USB stick. */
+const WITHOUT_LINKS: ReadonlySet<string> = new Set(['EPERM', 'ENOSYS', 'ENOTSUP', 'EOPNOTSUPP'])
 
 /** `place` gives the written draft its name. */
 async function writeWhole(

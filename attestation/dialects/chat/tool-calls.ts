@@ -55,17 +55,22 @@ export function readToolCalls(
 
 /**
  * Reads the calls in the message of a whole answer (attacker-controlled) as readToolCalls reads
- * those of a stream, but without an index. Returns the members that change. Throws FormatError as
- * readToolCalls does, and `invalid_chunk` for a call without a name and for calls of both forms.
+ * those of a stream, but without an index. Some servers write a call in both forms. Returns the
+ * members that change. Throws FormatError as readToolCalls does, and `invalid_chunk` for a call
+ * without a name.
  */
 export function readWholeCalls(message: JsonObject, makeId: CallTerms['makeId']): JsonObject {
   const { tool_calls: calls = null, function_call: call = null } = message
-  if (calls !== null && call !== null) throw invalidChunk('expected calls of one form in a choice')
+  const read: Record<string, Json> = {}
   if (calls !== null)
-    return { tool_calls: readWhole(arrayOf(calls, 'tool_calls'), makeId).map(withoutIndex) }
-  if (call === null) return {}
-  const [read] = readWhole([{ function: objectOf(call, 'function_call') }], makeId)
-  return { function_call: read?.function ?? null }
+    read.tool_calls = readWhole(arrayOf(calls, 'tool_calls'), makeId).map(withoutIndex)
+  if (call !== null) {
+    const body = objectOf(call, 'function_call')
+    const isEmpty = (body.name ?? '') === '' && (body.arguments ?? '') === ''
+    const [first] = isEmpty ? [] : readWhole([{ function: body }], makeId)
+    read.function_call = first?.function ?? null
+  }
+  return read
 }
 
 /** The place is the index, because equal ids or indexes do not join the calls of a whole answer. */

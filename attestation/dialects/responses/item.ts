@@ -180,7 +180,7 @@ export function checkItem(item: StreamedItem, done: JsonObject): void {
   }
 }
 
-/** Returns true if `end` differs from `start` only in members that were empty or missing. */
+/** Returns true if `end` has all that `start` states. What was empty may have any value. */
 function fills(start: Json, end: Json | undefined): boolean {
   if (isEmpty(start)) return true
   if (!isJsonObject(start)) return isSame(start, end ?? null)

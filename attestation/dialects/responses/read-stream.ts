@@ -350,9 +350,11 @@ export class ResponsesReader implements StreamReader {
     const response = readResponse(objectIn(data, 'response'))
     const { first } = this
     if (first === null) return response
-    for (const name of isEmpty(memberOf(first, 'model')) ? ['id'] : ['id', 'model'])
+    const lacksModel = isEmpty(memberOf(first, 'model'))
+    for (const name of lacksModel ? ['id'] : ['id', 'model'])
       if (memberOf(first, name) !== memberOf(response, name))
         throw refuse('changed_identity', `expected the ${name} of the response as at its start`)
+    if (lacksModel) this.first = { ...first, model: memberOf(response, 'model') ?? null }
     return response
   }
 

@@ -286,9 +286,9 @@ export class NodeConnection implements OfferingNode<NodeConnection> {
     if (this.isClosing()) this.end('closing')
     this.tendFrames()
     if (this.isGone) return
-    // The public client answers no ping while it draws. The run's own limits end a call to a lost
-    // node.
-    if (this.draws && this.runs.size > 0) this.liveness.received()
+    // The public client, which cannot cancel, answers no ping while it draws. The run's own limits
+    // end a call to a lost node.
+    if (this.draws && !this.isCancellable && this.runs.size > 0) this.liveness.excuse()
     const wasLeaving = this.liveness.isLeaving()
     this.liveness.tend(this.runs.size === 0)
     if (wasLeaving !== this.liveness.isLeaving()) this.free()

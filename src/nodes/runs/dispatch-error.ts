@@ -69,8 +69,7 @@ export function faultError(fault: NodeFault | null): DispatchError {
   const status = fault?.statusCode ?? 500
   const nodeMessage = fault === null || fault.message === '' ? null : fault.message
   const retryAfterSeconds = fault?.retryAfterSeconds ?? null
-  // Agents send a backend's 503 as 500: the protocol has no such status.
-  if (status === BUSY || (status === 500 && retryAfterSeconds !== null))
+  if (status === BUSY)
     return new DispatchError('node_busy', "The node's backend takes no more calls at the moment", {
       status,
       nodeMessage,

@@ -6,6 +6,8 @@ import type { NodeLimits } from './limits.ts'
 export type Liveness = {
   /** Must be called when any data arrives from the node. */
   received(): void
+  /** Must be called while the node cannot answer: its silence then does not count. */
+  excuse(): void
   isAwaitingPong(): boolean
   /** False when the gateway did not ask for this pong. */
   ponged(nonce: string): boolean
@@ -76,6 +78,11 @@ export function createLiveness(options: LivenessOptions): Liveness {
       receivedAtMs = now()
       socketPingAtMs = null
     },
+    excuse() {
+      receivedAtMs = now()
+      socketPingAtMs = null
+      pings.excuse()
+    },
     isAwaitingPong: () => socketPingAtMs !== null,
     ponged: pings.ponged,
     reported(nonce, load) {
@@ -113,6 +120,9 @@ function watchPings(options: LivenessOptions) {
       figures = { rttMs: now() - ping.sentAtMs, pingStreak: figures.pingStreak + 1, missStreak: 0 }
       ping = null
       return true
+    },
+    excuse() {
+      if (ping !== null) ping = { ...ping, sentAtMs: now() }
     },
     tend(nowMs: number): boolean {
       if (ping !== null && nowMs - ping.sentAtMs >= limits.pingTimeoutMs) {

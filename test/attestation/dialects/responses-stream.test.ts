@@ -519,6 +519,11 @@ describe('a stream of Responses', () => {
         : event,
     )
     expect(read(events).code).toBeNull()
+    const other = { ...first, model: 'm2' }
+    const twice = events.map((event) =>
+      event.type === 'response.in_progress' ? { ...event, response: other } : event,
+    )
+    expect(read(twice).code).toBe('changed_identity')
   })
 
   it('the reader refuses an event whose name is not its type', () => {

@@ -121,12 +121,23 @@ describe('parseAnswer', () => {
     ])
   })
 
+  // llama-cpp-python writes both forms of a call that the request names.
+  it('parseAnswer keeps a call in both forms, and leaves out an empty one', () => {
+    const own = { name: 'a', arguments: '{}' }
+    expect(
+      messageOf({ tool_calls: [{ function: own }], function_call: own }).choices,
+    ).toMatchObject([{ message: { tool_calls: [{ function: own }], function_call: own } }])
+    for (const empty of [{}, { name: '', arguments: '' }])
+      expect(messageOf({ content: 'Hi', function_call: empty }).choices).toMatchObject([
+        { message: { content: 'Hi', function_call: null } },
+      ])
+  })
+
   it.each([
     ['arguments that are an object', { tool_calls: [{ function: { name: 'a', arguments: {} } }] }],
     ['another type', { tool_calls: [{ type: 'custom', custom: { name: 'a', input: '' } }] }],
     ['no name', { tool_calls: [{ id: 'x', function: { arguments: '{}' } }] }],
     ['no list of calls', { tool_calls: {} }],
-    ['both forms', { tool_calls: [{ function: { name: 'a' } }], function_call: { name: 'a' } }],
   ])('parseAnswer refuses calls with %s, as streams do', (_, message) => {
     expect(() => messageOf(message)).toThrow('something that is no completion')
   })

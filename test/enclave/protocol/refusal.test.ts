@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { Json } from '../../../attestation/json/value.ts'
+import type { Json, JsonObject } from '../../../attestation/json/value.ts'
 import { refusalFault } from '../../../enclave/call-fault.ts'
 import {
   errorIn,
@@ -222,5 +222,17 @@ describe('refusalFault', () => {
       message: `The provider answered with status ${status}: slow down`,
       ...more,
     })
+  })
+})
+
+describe('words within an answer that has begun', () => {
+  it.each<JsonObject>([
+    { message: 'queued', status: 'waiting' },
+    { title: 'A chat about the weather' },
+    { id: 'x', usage: {}, choices: null, base_resp: { status_code: 0, status_msg: 'success' } },
+  ])('words are no error unless the object says so: %j', (data) => {
+    expect(errorIn(data, true)).toBeNull()
+    expect(errorIn({ ...data, object: 'error', usage: null }, true)).not.toBeNull()
+    expect(errorIn({ ...data, error: { message: 'w' } }, true)).not.toBeNull()
   })
 })

@@ -3,6 +3,7 @@ import { EventParser } from '../../../attestation/dialects/chat/event-parser.ts'
 import { EVENT_DIALECTS } from '../../../attestation/dialects/dialects.ts'
 import type { JsonObject } from '../../../attestation/json/value.ts'
 import { StreamOutput } from '../../../enclave/stream/answer-stream.ts'
+import { CutCharacters } from '../../../enclave/stream/cut-characters.ts'
 import { EventStream } from '../../../enclave/stream/event-stream.ts'
 import { messagesStream } from '../../attestation/dialects/messages-streams.ts'
 import { responsesStream } from '../../attestation/dialects/responses-streams.ts'
@@ -158,6 +159,13 @@ describe('the halves of a character', () => {
   it('halves are replaced if they wait in too many calls at once', () => {
     const stream = () => give('responses', callsInTurn(20, places['an index'] as never))
     expect(stream).toThrow('expected a text at its end as it streamed')
+  })
+
+  it('a half in an event with a long place is not kept', () => {
+    const cut = new CutCharacters()
+    const place = { type: 'response.x.delta', item_id: 'i'.repeat(5_000) }
+    expect(cut.join({ ...place, delta: 'a\ud83d' })).toEqual([{ ...place, delta: 'a\ud83d' }])
+    expect(cut.join({ type: 'response.completed' })).toHaveLength(1)
   })
 
   it('halves are replaced before the end of a block that only the next block ends', () => {

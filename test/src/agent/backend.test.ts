@@ -401,7 +401,10 @@ describe('findBackend', () => {
       name: `kind ${index}`,
       port: Number(new URL(url).port),
       healthPath: '/health',
+      reportsLoading: true,
     }))
+    const others = kinds.map((kind) => ({ ...kind, reportsLoading: false }))
+    expect(await findBackend({ apiKey: null, kinds: others })).toBeNull()
     const found = await findBackend({ apiKey: null, kinds })
     expect(found).toMatchObject({ kind: { name: 'kind 1' }, models: [] })
     await expect(found?.backend.listModels()).rejects.toThrow(/503/)

@@ -151,6 +151,21 @@ describe('runBenchmark', () => {
     expect(single).toBe(100)
   })
 
+  it('a benchmark that fails leaves no request running', async () => {
+    const { backend, counts, now } = modelOf({ tokenMs: 2 })
+    const streamChat: typeof backend.streamChat = async function* (request, stop) {
+      if (counts.running >= 3) throw new BackendError('out of memory')
+      yield* backend.streamChat(request, stop)
+    }
+    const plan = { durationMs: 60_000, concurrency: 4 }
+    await expect(runBenchmark({ streamChat }, 'm', { plan, now, signal })).rejects.toThrow(
+      'out of memory',
+    )
+    const asked = counts.requests.length
+    await expect.poll(() => counts.running).toBe(0)
+    expect(counts.requests).toHaveLength(asked)
+  })
+
   it('a benchmark ends when it is aborted', async () => {
     const { backend, counts } = modelOf({ tokenMs: 20 })
     const stop = AbortSignal.timeout(100)

@@ -268,7 +268,6 @@ describe('affidavit attestation', () => {
     ],
     ['that is in gzip', (base64) => gzipSync(Buffer.from(base64, 'base64')), 'gzip'],
     ['that is a page of HTML', () => '\n<!DOCTYPE html>“not found”', 'HTML or XML'],
-    ['that is empty', () => '', 'nothing'],
     ['in PEM', (base64) => `-----BEGIN CERTIFICATE-----\n${base64}\n`, 'PEM'],
   ])('a document %s is refused with what is around it', async (_, wrap, reported) => {
     const document = Buffer.from(buildDocument()).toString('base64')

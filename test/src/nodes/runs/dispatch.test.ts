@@ -143,19 +143,21 @@ describe('a node whose backend is at its limit', () => {
         status: 3,
       })
 
-  it.each([429, 500])(
-    'a node whose backend is busy is reported as busy, with its wait, and has not failed: %d',
-    async (status) => {
-      await stage.close()
-      stage = await openNodesStage({ failuresMax: 1, refusalsMax: 1 })
-      const node = await stage.connect({ answer: busy(17, status) })
-      const reported = { code: 'node_busy', status, retryAfterSeconds: 17 }
-      for (let call = 0; call < 3; call++)
-        await expect(stage.dispatch()).rejects.toMatchObject(reported)
-      expect(stage.nodes.status()).toMatchObject({ serving: 1, probes: 0 })
-      expect(node.calls).toHaveLength(3)
-    },
-  )
+  it('a node whose backend is busy is reported as busy, with its wait, and has not failed', async () => {
+    await stage.close()
+    stage = await openNodesStage({ failuresMax: 1, refusalsMax: 1 })
+    const node = await stage.connect({ answer: busy(17) })
+    const reported = { code: 'node_busy', status: 429, retryAfterSeconds: 17 }
+    for (let call = 0; call < 3; call++)
+      await expect(stage.dispatch()).rejects.toMatchObject(reported)
+    expect(stage.nodes.status()).toMatchObject({ serving: 1, probes: 0 })
+    expect(node.calls).toHaveLength(3)
+  })
+
+  it('a backend that fails with a wait has failed, and is not busy', async () => {
+    await stage.connect({ answer: busy(17, 500) })
+    await expect(stage.dispatch()).rejects.toMatchObject({ code: 'node_failed' })
+  })
 
   it.each([-1, 1.5, '17', null, undefined])(
     'a node whose backend is busy is told without a wait when it told %j',
