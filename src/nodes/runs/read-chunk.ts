@@ -1,4 +1,5 @@
 import {
+  isCount,
   isJsonArray,
   isJsonObject,
   type Json,
@@ -29,7 +30,8 @@ export const CHOICES_MAX = 128
  */
 export function readChunk(chunk: JsonObject, depthMax: number): ChunkFacts | null {
   const { object, usage } = chunk
-  const mayLackChoices = isJsonObject(usage) || object === 'chat.completion.chunk'
+  const hasUsage = isJsonObject(usage) && isCount(usage.completion_tokens)
+  const mayLackChoices = hasUsage || object === 'chat.completion.chunk'
   const choices = chunk.choices ?? (mayLackChoices ? [] : null)
   if (!isJsonArray(choices) || choices.length > CHOICES_MAX || !isShallow(chunk, depthMax))
     return null
