@@ -30,7 +30,7 @@ export const CHOICES_MAX = 128
  */
 export function readChunk(chunk: JsonObject, depthMax: number): ChunkFacts | null {
   const { object, usage } = chunk
-  const hasUsage = isJsonObject(usage) && isCount(usage.completion_tokens)
+  const hasUsage = isJsonObject(usage) && Object.values(usage).some(isCount)
   const mayLackChoices = hasUsage || object === 'chat.completion.chunk'
   const choices = chunk.choices ?? (mayLackChoices ? [] : null)
   if (!isJsonArray(choices) || choices.length > CHOICES_MAX || !isShallow(chunk, depthMax))
