@@ -92,7 +92,7 @@ describe('Postgres', () => {
       for (let kill = 0; kill < 40; kill++) {
         await sleep(Math.random() * 30)
         await killer.query(`select pg_terminate_backend(pid) from pg_stat_activity
-          where application_name = 'affidavit' and query like '%with payer as%'`)
+          where application_name = 'affidavit' and query like '%payer as (%'`)
       }
     })
     await killer.end()
