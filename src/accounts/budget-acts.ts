@@ -49,8 +49,9 @@ const set = {
   errors: ['not_found'],
   async run(order: Order, { database }: Place): Promise<Outcome> {
     const budgets = createBudgetsStore(database)
-    const { key, bound, ...budget } = toBudgetOrder(order)
-    const settled = await budgets.set({ key, bound, ...budget })
+    const budget = toBudgetOrder(order)
+    const settled = await budgets.set(budget)
+    const { key, bound } = budget
     const isOfKey = key !== null && bound !== null
     return { settled, unboundedKeys: isOfKey ? await budgets.listUnbounded(key) : [] }
   },

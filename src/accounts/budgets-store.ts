@@ -4,6 +4,7 @@ import { clockArgument, clockSeconds, type StoreClock } from '../storage/clock.t
 import type { Database } from '../storage/database.ts'
 import type { Queries } from '../storage/tables.ts'
 import { KEY_ID_FORM } from './api-keys.ts'
+import { keyFamily } from './keys-store.ts'
 
 /** Amounts are those of the current period. */
 export const budgetDescription = z.object({
@@ -131,12 +132,7 @@ export function createBudgetsStore(
     },
     async listUnbounded(keyId) {
       const { rows } = await sql<{ readonly id: string }>`
-        with recursive family as (
-          select id, account_id from api_keys where id = ${keyId}::text
-          union
-          select made.id, made.account_id from api_keys made join family
-            on made.made_by = family.id and made.account_id = family.account_id
-        )
+        with recursive ${keyFamily(keyId)}
         select k.id from api_keys k join family on family.id = k.id
         where k.id <> ${keyId}::text and k.revoked_at is null
           and coalesce(k.expires_at > ${clockSeconds(clock)}, true)

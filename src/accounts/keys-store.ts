@@ -1,4 +1,4 @@
-import { type Selectable, sql } from 'kysely'
+import { type RawBuilder, type Selectable, sql } from 'kysely'
 import { isScope, type Scope } from '../api/context.ts'
 import type { Database } from '../storage/database.ts'
 import type { Tables } from '../storage/tables.ts'
@@ -259,18 +259,32 @@ async function revokeFamily(
   { at, accountId, kept }: Revocation,
 ): Promise<readonly { readonly id: string; readonly is_new: boolean }[]> {
   const { rows } = await sql<{ readonly id: string; readonly is_new: boolean }>`
-    with recursive family as (
+    with recursive ${keyFamily(id, { accountId, kept })}
+    update api_keys set revoked_at = coalesce(api_keys.revoked_at, ${at}::bigint)
+    from family, api_keys before where api_keys.id = family.id and before.id = family.id
+    returning api_keys.id, before.revoked_at is null as is_new`.execute(queries)
+  return rows
+}
+
+/**
+ * The common table expression `family` (for `with recursive`): the key, the keys that it made for
+ * its account, the keys that those made, and so on. Without the key `kept`, if it is among those.
+ */
+export function keyFamily(
+  id: string,
+  {
+    accountId = null,
+    kept = null,
+  }: { readonly accountId?: string | null; readonly kept?: string | null } = {},
+): RawBuilder<unknown> {
+  return sql`family as (
       select id, account_id from api_keys
       where id = ${id}::text and (${accountId}::uuid is null or account_id = ${accountId}::uuid)
       union
       select made.id, made.account_id from api_keys made join family
         on made.made_by = family.id and made.account_id = family.account_id
       where made.id is distinct from ${kept}::text
-    )
-    update api_keys set revoked_at = coalesce(api_keys.revoked_at, ${at}::bigint)
-    from family, api_keys before where api_keys.id = family.id and before.id = family.id
-    returning api_keys.id, before.revoked_at is null as is_new`.execute(queries)
-  return rows
+    )`
 }
 
 function toAccount(row: Selectable<Tables['accounts']>): Account {

@@ -11,7 +11,7 @@ import {
 } from '../../json/value.ts'
 import { invalidChunk, objectOf } from './chunk-forms.ts'
 import { readFinishReason } from './finish-reason.ts'
-import { type CallTerms, readToolCalls, type ToolCall } from './tool-calls.ts'
+import { type CallTerms, readToolCalls, type ToolCall, withoutIndex } from './tool-calls.ts'
 
 export type ChoiceState = {
   readonly finishReason: string | null
@@ -166,14 +166,8 @@ function readContent(choice: OpenChoice, value: Json, { join }: CallTerms): Json
   if (value.length === 0) return null
   if (choice.content === 'text') throw changed('expected content to go on as text')
   choice.content = 'parts'
-  return value.map(withoutIndex)
-}
-
-/** Removes the index, because some readers merge parts by their index and others do not. */
-function withoutIndex(part: Json): Json {
-  if (!isJsonObject(part) || part.index === undefined) return part
-  const { index: _, ...others } = part
-  return others
+  // Some readers merge parts by their index, and others do not.
+  return value.map((part) => (isJsonObject(part) ? withoutIndex(part) : part))
 }
 
 /** The older form of a tool call has no id and no index. */

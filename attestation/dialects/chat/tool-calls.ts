@@ -84,8 +84,8 @@ function readWhole(items: readonly Json[], makeId: CallTerms['makeId']): readonl
   return read
 }
 
-function withoutIndex({ index: _, ...call }: JsonObject): JsonObject {
-  return call
+export function withoutIndex({ index: _, ...others }: JsonObject): JsonObject {
+  return others
 }
 
 function readToolCall(

@@ -158,8 +158,9 @@ function annotationsOf(part: JsonObject, channel: string): readonly JsonObject[]
 export function checkItem(item: StreamedItem, done: JsonObject): void {
   const { added, parts, whole } = item
   const streamed = channelsOf(added).map(([, channel]) => memberOfItem(channel))
+  const changing = [...CHANGING, ...streamed]
   for (const [name, value] of Object.entries(added))
-    if (![...CHANGING, ...streamed].includes(name) && !fills(value, memberOf(done, name)))
+    if (!changing.includes(name) && !fills(value, memberOf(done, name)))
       throw refuse('changed_identity', `expected ${name} of an item as at its start`)
   for (const name of ['role', 'call_id', 'name', 'phase', 'namespace'])
     if (isEmpty(memberOf(added, name)) && !isEmpty(memberOf(done, name)))

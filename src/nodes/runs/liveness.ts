@@ -73,14 +73,15 @@ export function createLiveness(options: LivenessOptions): Liveness {
     actions.send({ kind: 'health', nonce: healthNonce })
   }
 
+  function received(): void {
+    receivedAtMs = now()
+    socketPingAtMs = null
+  }
+
   return {
-    received() {
-      receivedAtMs = now()
-      socketPingAtMs = null
-    },
+    received,
     excuse() {
-      receivedAtMs = now()
-      socketPingAtMs = null
+      received()
       pings.excuse()
     },
     isAwaitingPong: () => socketPingAtMs !== null,
