@@ -96,11 +96,15 @@ describe('an agent that starts', () => {
   })
 
   it('an agent tries again while the backend refuses to chat with every model', async () => {
-    stage.script = refuseChat('model-a', 'model-b')
+    const refuse = refuseChat('model-a', 'model-b')
+    // Refuses both models in the first round, whose last call is model-b's.
+    stage.script = (response, body, request) => {
+      refuse(response, body, request)
+      if (body.model === 'model-b') stage.script = answerWith('a', 'b')
+    }
     const agent = stage.start()
-    await expect.poll(() => agent.logLines.join('')).toContain('does not support chat; model-b')
-    stage.script = answerWith('a', 'b')
     expect((await stage.nodeAt(0)).headers).toMatchObject({ 'node-models': 'model-b' })
+    expect(agent.logLines.join('')).toContain('does not support chat; model-b')
   })
 
   it('an agent measures again, and leaves out no model, when the backend ends during a benchmark', async () => {
