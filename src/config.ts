@@ -127,10 +127,9 @@ const schema = z.object({
 
   ...ENCLAVE_FIELDS,
   /**
-   * Path of the Unix socket over which `affidavit enclaves`, `keys` and `accounts` control this
-   * process. Any user who can enter the socket's folder has this control. Default: a socket in a
-   * private folder; a file in DATA_DIR has its path. In production there is no default, because
-   * there is no data folder.
+   * Path of the Unix socket over which `affidavit` controls this process. Only the gateway's user
+   * and root can connect to it. Default: a socket in a private folder; a file in DATA_DIR has its
+   * path. In production there is no default, because there is no data folder.
    */
   CONTROL_SOCKET: form(/^\/.{1,106}$/, 'the absolute path of a socket').optional(),
 
@@ -166,8 +165,8 @@ const schema = z.object({
   ...PROVIDER_FIELDS,
 
   /**
-   * The API key that the first start makes, for scripts. Default: a random key, kept in
-   * DATA_DIR/api-key.
+   * An API key that is valid while this variable is set, for scripts. Default: a random key that
+   * the first start makes, kept in DATA_DIR/api-key.
    */
   DEV_API_KEY: confidential(
     form(/^[\x21-\x7e]{8,200}$/, '8 to 200 printable characters without blanks'),
@@ -193,8 +192,10 @@ const schema = z.object({
   CORS_ORIGINS: origins({ itemsMax: 100 }).default([]),
   /**
    * Addresses and CIDRs of the reverse proxies in front, comma-separated: `10.0.0.0/8, ::1`. When a
-   * proxy in this list sends a call, the log line shows the last address in `x-forwarded-for` that
-   * is not in this list. Default: empty, because any caller can send this header.
+   * proxy in this list sends a call, the caller's address is the last one in `x-forwarded-for` that
+   * is not in this list: in the log, and for the limits of callers without a key. Default: empty,
+   * because any caller can send this header. Then all callers behind a proxy have its address, and
+   * share the limits of one address.
    */
   TRUSTED_PROXIES: addressRanges({ itemsMax: 100 }).default([]),
   /**
@@ -212,28 +213,32 @@ const schema = z.object({
   PRICES_FILE: textField.optional(),
   /**
    * Time between two comments in a stream, milliseconds; it applies also while the stream is busy.
-   * Default 15000: shorter than the idle time after which proxies close a connection.
+   * Default 15000: shorter than the idle time after which proxies close a connection. In
+   * encrypted streams the enclave writes a comment after each 15 s of silence.
    */
   KEEP_ALIVE_MS: integer({ min: 100, max: 10 * MINUTE_MS }).default(15_000),
   /**
    * Largest request body, bytes. Default 10485760 (10 MiB), as in the interface. A larger value
-   * applies to plain calls only: the enclave takes at most 10 MiB (REQUEST_BYTES_MAX).
+   * applies to plain calls only: the enclave takes at most 10 MiB (REQUEST_BYTES_MAX), and a node
+   * 16 MiB. The form of an image edit may always have 26 MiB.
    */
   BODY_BYTES_MAX: integer({ min: 1024, max: 64 * 1024 * 1024 }).default(10 * 1024 * 1024),
   /**
-   * Memory that the bodies and answers of all calls together may take, bytes. It is an estimate:
-   * five times the held bytes, and more for JSON of many small values. Above this limit, calls are
-   * refused with 503 `overloaded`. An eighth is reserved for small calls. Default: a quarter of the
-   * memory that the process may use (its control group's limit, else the machine's memory, divided
-   * by GATEWAY_PROCESSES), at least 64 MiB.
+   * Memory that the bodies of all calls together may take, bytes. Answers that wait for their
+   * readers may take as much again. It is an estimate: five times the held bytes, and more for JSON
+   * of many small values. Above this limit, calls are refused with 503 `overloaded`, and a body
+   * that is too large by itself with 413. An eighth is reserved for small calls. Bodies of
+   * encrypted calls do not count. Default: a quarter of the memory that the process may use (its
+   * control group's limit, else the machine's memory, divided by GATEWAY_PROCESSES), at least 64
+   * MiB.
    */
   MEMORY_ADMITTED_BYTES_MAX: integer({ min: 16 * 1024 * 1024, max: 2 ** 40 }).optional(),
   /**
-   * Maximum number of verified calls at once; open streams count. Default: the smaller of two
-   * counts. The first is how many calls of 100 KiB fit in MEMORY_ADMITTED_BYTES_MAX. The second is
-   * how many calls fit in two fifths of the file descriptors (a call takes two). In production the
-   * default is at most 512 divided by GATEWAY_PROCESSES, because each connection to an enclave in
-   * an image needs two processes of its bridges.
+   * Maximum number of verified calls at once; open streams count. Each call also takes 100 KiB of
+   * MEMORY_ADMITTED_BYTES_MAX. Default: how many calls fit in two fifths of the file descriptors (a
+   * call takes two), at most 30000. In production the default is at most 512 divided by
+   * GATEWAY_PROCESSES, because each connection to an enclave in an image needs two processes of its
+   * bridges.
    */
   VERIFIED_CALLS_MAX: integer({ min: 1, max: 100_000 }).optional(),
   /**

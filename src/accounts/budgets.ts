@@ -76,7 +76,7 @@ export function withBudgets({
         settle({ requests: 0, tokens: 0, money: 0 })
         throw error
       })
-    if (refusal !== null) throw refuse(refusal)
+    if (refusal !== null) throw refuse(refusal, model)
     return { settle, prices: known, reservedMoney: money ?? 0 }
   }
 
@@ -117,7 +117,12 @@ export function withBudgets({
   }
 }
 
-function refuse({ what, per, is_of_key, amount, renews_at }: BudgetRefusal): ApiError {
+/** `model`: empty for calls whose model is unknown or encrypted. */
+function refuse(
+  { what, per, is_of_key, amount, renews_at }: BudgetRefusal,
+  model: string,
+): ApiError {
+  const unpriced = model === '' ? 'a call without a readable model' : 'this model'
   const whose = is_of_key ? 'this API key' : 'this account'
   const period = per === 'total' ? '' : `${per === 'day' ? 'daily' : 'monthly'} `
   const until =
@@ -127,7 +132,7 @@ function refuse({ what, per, is_of_key, amount, renews_at }: BudgetRefusal): Api
   return new ApiError(
     'insufficient_quota',
     amount === null
-      ? `${capital(whose)} has a budget of money, but this model has no price`
+      ? `${capital(whose)} has a budget of money, but ${unpriced} has no price`
       : `The ${period}budget of ${what} of ${whose} is too small for this call; ${until}`,
   )
 }

@@ -101,7 +101,7 @@ const usageReply = z.strictObject({
           .nullable()
           .optional()
           .describe(
-            'Empty for calls without a key; `*`: the other keys of an hour with many keys; null: unknown',
+            'Empty for calls without a model; `*`: the other models of an hour with many; null: unknown',
           ),
         ...sums,
       }),

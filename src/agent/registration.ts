@@ -42,8 +42,13 @@ export async function prepareNode(
   if (info === null)
     throw new AgentFailure(`the gateway knows no node ${nodeId} of this key's account`)
   const models = await findModels(options)
-  if (typeof info.cpu_model !== 'string') {
-    await gateway.saveHardware(nodeId, await readHardware())
+  const hardware = await readHardware()
+  const names = Object.keys(hardware) as (keyof NodeHardware)[]
+  if (
+    typeof info.cpu_model !== 'string' ||
+    names.some((name) => name in info && (info[name] ?? null) !== hardware[name])
+  ) {
+    await gateway.saveHardware(nodeId, hardware)
     log.info({ node_id: nodeId }, 'hardware saved')
   }
   if (nodeType === 'DIFFUSION') return models

@@ -18,8 +18,8 @@ import { createStallCheck, STALL_CHECKS, STALL_TIMEOUT_MS } from './stalled-read
 /** A client must send a request's head in this time. Slow heads are the cheapest attack. */
 const HEADERS_TIMEOUT_MS = 15_000
 
-/** A whole request must arrive in this time. At 0.7 Mbit/s, 10 MiB arrive in time. */
-const REQUEST_TIMEOUT_MS = 120_000
+/** A whole request must arrive in this time. At 0.9 Mbit/s, 64 MiB arrive in time. */
+const REQUEST_TIMEOUT_MS = 600_000
 
 /**
  * An unused connection is closed after this time. Load balancers usually keep connections for 60 s.

@@ -12,9 +12,9 @@ const schema = z.object({
    */
   AFFIDAVIT_URL: url(['http', 'https']).default(GATEWAY_URL_DEFAULT),
   /**
-   * API key for `verify`, `evidence`, `audit` and `node`. It is sent only to the origin of
-   * AFFIDAVIT_URL. `--key` takes precedence. Default: no key. A variable keeps the key out of the
-   * shell history.
+   * API key for `verify`, `evidence`, `complete`, `audit` and `node`. It is sent only to the origin
+   * of AFFIDAVIT_URL. `--key` takes precedence. Default: no key. A variable keeps the key out of
+   * the shell history.
    */
   AFFIDAVIT_API_KEY: secret.optional(),
 })

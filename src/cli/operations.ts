@@ -81,7 +81,7 @@ export async function withOperations<Result>(
 ): Promise<Result> {
   const { contentKeys, ...others } = readCliConfig()
   const config = { ...others, contentKeys: needsContentKeys ? contentKeys : null }
-  const gateway = config.databaseUrl === null ? await connectToGateway(config.dataFolder) : null
+  const gateway = config.databaseUrl === null ? await findGateway(config) : null
   if (gateway !== null) return run(gateway).finally(() => gateway.close())
   try {
     return await withDatabase(config, run)
@@ -96,8 +96,7 @@ export async function withGateway<Result>(
   run: (operations: GatewayOperations) => Promise<Result>,
 ): Promise<Result> {
   const { dataFolder, controlSocket } = readCliConfig()
-  const socket = controlSocket === null ? null : await findControlSocket(controlSocket)
-  const gateway = await connectOrFail(dataFolder, socket ?? controlSocket)
+  const gateway = await connectOrFail(dataFolder, controlSocket && (await socketOf(controlSocket)))
   return run(gateway).finally(() => gateway.close())
 }
 
@@ -129,6 +128,21 @@ async function listControlSockets(socket: string): Promise<readonly string[]> {
   if (found === null || found === socket) return [socket]
   const count = await countProcesses(found)
   return Array.from({ length: count }, (_, place) => `${socket}.${place}`)
+}
+
+/** Null if no control socket is configured, and no gateway runs on the data folder. */
+async function findGateway({
+  dataFolder,
+  controlSocket,
+}: Pick<CliConfig, 'dataFolder' | 'controlSocket'>): Promise<Gateway | null> {
+  return controlSocket === null
+    ? connectToGateway(dataFolder)
+    : connectOrFail(dataFolder, await socketOf(controlSocket))
+}
+
+/** The socket where a gateway answers, of `socket` and the sockets of its processes. */
+async function socketOf(socket: string): Promise<string> {
+  return (await findControlSocket(socket)) ?? socket
 }
 
 /** Returns `socket`, or a process's socket, where a gateway answers. Null if none answers. */

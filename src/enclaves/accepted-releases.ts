@@ -32,6 +32,8 @@ export type AcceptedReleases = {
   onChange(listener: () => void): void
   /** Logs an unusable file and keeps the earlier list. Never rejects. */
   reload(): Promise<void>
+  /** False from an unusable file until the next usable one. */
+  isCurrent(): boolean
   /** Stops watching the file and stops listening to SIGHUP. */
   stop(): void
 }
@@ -92,7 +94,13 @@ export async function startReleases(
     log.warn({}, 'ENCLAVE_RELEASES_FILE is not set: enclaves are used with any code')
   const stop = isProduction ? onHangup(warn) : () => undefined
   if (isProduction) warn()
-  return { entries: () => null, onChange: () => undefined, reload: async () => undefined, stop }
+  return {
+    entries: () => null,
+    onChange: () => undefined,
+    reload: async () => undefined,
+    isCurrent: () => true,
+    stop,
+  }
 }
 
 /**
@@ -120,6 +128,7 @@ export async function openAcceptedReleases(
   watchFile(file, { interval: pollMs, persistent: false }, look)
   const reading = readAfterFirstLook(config)
   let list: ReleaseList
+  let isCurrent = true
   try {
     list = await reading
   } catch (error) {
@@ -132,11 +141,13 @@ export async function openAcceptedReleases(
       const next = await readList(config)
       checkNotRolledBack(next, millisecondsOf(list.issued_at))
       list = next
+      isCurrent = true
       log.info(
         { file, issued_at: list.issued_at, releases: list.releases.length },
         'accepted releases read',
       )
     } catch (error) {
+      isCurrent = false
       log.error(
         { file, err: error },
         'accepted releases not read: those of the list before stay accepted',
@@ -157,6 +168,7 @@ export async function openAcceptedReleases(
     entries: () => list.releases,
     onChange: (listener) => void listeners.push(listener),
     reload,
+    isCurrent: () => isCurrent,
     stop: () => {
       unwatchFile(file, look)
       endHangup()

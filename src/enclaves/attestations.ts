@@ -69,9 +69,8 @@ export function createAttestations(options: {
     }
   }
 
-  peers?.serveAttestations(async (nonce, notary) => {
-    // The other gateway limits its own callers.
-    const reply = await attestHere({ nonce, notary }, { group: 'gateways', isKnown: true })
+  peers?.serveAttestations(async (nonce, notary, isKnown) => {
+    const reply = await attestHere({ nonce, notary }, { group: null, isKnown })
     if (reply === null) throw unknownNotary()
     return reply
   })
@@ -82,7 +81,7 @@ export function createAttestations(options: {
       if (here !== null) return here
       if (notary === null || !peers?.holds(notary)) throw unknownNotary()
       admit(nonce, caller)
-      const reply = await peers.attest(nonce, notary)
+      const reply = await peers.attest(nonce, notary, caller.isKnown)
       if (reply === null) throw unknownNotary()
       return reply
     },

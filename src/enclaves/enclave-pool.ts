@@ -55,6 +55,8 @@ export type EndpointDescription = {
 
 export type EnclavePoolOptions = Omit<EndpointOptions, 'socketPath'> & {
   readonly socketPaths: readonly string[]
+  /** False while the file of accepted releases cannot be used, and an earlier list is in use. */
+  readonly areReleasesCurrent?: () => boolean
 }
 
 /**
@@ -263,6 +265,10 @@ export class EnclavePool {
       return `enclave: ENCLAVE_URL: ${name(socketPath)}${fault || 'no answer'}`
     })
     return faults.join('\n')
+  }
+
+  areReleasesCurrent(): boolean {
+    return this.#options.areReleasesCurrent?.() ?? true
   }
 
   /** Call this after a change of the accepted releases. */

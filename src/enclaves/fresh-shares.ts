@@ -1,10 +1,13 @@
 import { LruMap } from '../runtime/lru-map.ts'
 
-/** An account, a client's address, or another gateway. */
+/** An account, a client's address, or another gateway with a request of its own caller. */
 export type FreshCaller = {
-  /** All callers with the same group name use one share. */
-  readonly group: string
-  /** True if the caller has a valid key, or is another gateway. */
+  /**
+   * All callers with the same group name use one share. Null: another gateway, which has taken its
+   * caller's share already.
+   */
+  readonly group: string | null
+  /** True if the caller has a valid key. */
   readonly isKnown: boolean
 }
 
@@ -34,12 +37,12 @@ export function createFreshShares(now: () => number): (caller: FreshCaller) => b
 
   return ({ group, isKnown }) => {
     const rate = isKnown ? ACCOUNT_RATE : ADDRESS_RATE
-    const share = own.getOrMake(group, () => createBucket(rate, now))
-    if (!share.has()) return false
+    const share = group === null ? null : own.getOrMake(group, () => createBucket(rate, now))
+    if (share?.has() === false) return false
     const pool = (isKnown ? [known, open] : [open]).find((bucket) => bucket.has())
     if (pool === undefined) return false
     pool.take()
-    share.take()
+    share?.take()
     return true
   }
 }

@@ -74,6 +74,7 @@ export async function openEnclaves(
       now: Date.now,
       monotonic: () => performance.now(),
     }),
+    areReleasesCurrent: releases.isCurrent,
     settleMs: SETTLE_SECONDS * 1000,
     log,
     ...own,

@@ -37,13 +37,13 @@ export type EncryptedEndpoint = Pick<EnclaveEndpoint, 'encrypted'> & {
 export type PeerEnclaves = {
   /** Returns the notaries, each with its last published document. */
   notaries(): readonly ServedNotary[]
-  /** Null if no other gateway has the enclave. Throws ApiError. */
-  attest(nonce: string | null, notary: string): Promise<AttestationReply | null>
+  /** Null if no other gateway has the enclave. `isKnown`: of FreshCaller. Throws ApiError. */
+  attest(nonce: string | null, notary: string, isKnown: boolean): Promise<AttestationReply | null>
   /** True if another gateway has the enclave of this notary. */
   holds(notary: string): boolean
   /** Sets the function that answers other gateways' requests for attestations. */
   serveAttestations(
-    attest: (nonce: string | null, notary: string) => Promise<AttestationReply>,
+    attest: (nonce: string | null, notary: string, isKnown: boolean) => Promise<AttestationReply>,
   ): void
   /** Null if no other gateway has the enclave. */
   endpoint(notary: string): EncryptedEndpoint | null
@@ -64,7 +64,12 @@ const ATTEST_TIMEOUT_MS = 10_000
 const FAULT_LOG_INTERVAL_MS = 30_000
 
 const notaries = z.array(servedNotary).max(NOTARIES_MAX)
-const attestQuestion = z.object({ nonce: z.string().nullable(), notary: z.string() })
+const attestQuestion = z.object({
+  nonce: z.string().nullable(),
+  notary: z.string(),
+  /** Gateways of earlier releases leave it out. */
+  is_known: z.boolean().default(false),
+})
 const attestAnswer = z.union([
   z.object({ reply: attestationReply }),
   z.object({
@@ -142,10 +147,10 @@ export function openPeerEnclaves(options: {
   return {
     notaries: () => current().map(([, notary]) => notary),
     holds: (notary) => holderOf(notary) !== null,
-    async attest(nonce, notary) {
+    async attest(nonce, notary, isKnown) {
       const peer = holderOf(notary)
       if (peer === null) return null
-      const question = { nonce, notary }
+      const question = { nonce, notary, is_known: isKnown }
       const asked = { question, timeoutMs: ATTEST_TIMEOUT_MS }
       const { data } = attestAnswer.safeParse(await bus.ask(ATTEST_TOPIC, peer, asked))
       if (data === undefined) throw unreachable()
@@ -154,9 +159,9 @@ export function openPeerEnclaves(options: {
     },
     serveAttestations(attest) {
       bus.answer(ATTEST_TOPIC, bus.id, async (question) => {
-        const { nonce, notary } = attestQuestion.parse(question)
+        const { nonce, notary, is_known: isKnown } = attestQuestion.parse(question)
         try {
-          return { reply: await attest(nonce, notary) }
+          return { reply: await attest(nonce, notary, isKnown) }
         } catch (error) {
           const isPassedOn = error instanceof ApiError && PASSED_ON.has(error.code)
           return isPassedOn

@@ -151,6 +151,8 @@ export type MeasuredParts = {
       readonly log: { readonly size: number; readonly acknowledged: number }
     }[]
     countStates(): ReadonlyMap<string, number>
+    /** False while the newest list of accepted releases cannot be used. */
+    areReleasesCurrent(): boolean
   }
   /** Seconds since the newest evidence of each attested provider. */
   readonly providers: { readonly ages: () => Promise<ReadonlyMap<string, number>> }
@@ -443,12 +445,12 @@ function logSource({ lines }: MeasuredParts) {
   })
 }
 
-function settingsSource({ settings }: MeasuredParts) {
+function settingsSource({ settings, enclaves }: MeasuredParts) {
   return source({
     name: 'settings',
     gauges: {
       config_last_reload_successful: {
-        help: '1 when the last reload by SIGHUP, or the start, took its settings into use; 0 when they are older ones, because a file was at fault',
+        help: '1 when the last reload by SIGHUP, or the start, took its settings into use, and the list of accepted releases is the newest; 0 when they are older ones, because a file was at fault',
       },
       config_last_reload_success_timestamp_seconds: {
         help: 'Unix time at which settings were last taken into use',
@@ -457,7 +459,7 @@ function settingsSource({ settings }: MeasuredParts) {
     read: () => {
       const { isReloaded, reloadedAt } = settings.status()
       return {
-        config_last_reload_successful: Number(isReloaded),
+        config_last_reload_successful: Number(isReloaded && enclaves.areReleasesCurrent()),
         config_last_reload_success_timestamp_seconds: reloadedAt,
       }
     },

@@ -102,9 +102,10 @@ export const UPSTREAM_FIELDS = {
   IMAGE_STORE_S3_SECRET_ACCESS_KEY: secret.optional(),
   /**
    * Origin under which callers reach this service, `https://api.example.com`. The addresses of
-   * images use it. Evidence bundles also name it, as a hint at their source; no check uses this
-   * hint. Default: an image's address has the origin that the caller called, with http, so set this
-   * variable behind a proxy that ends TLS. Bundles then name no origin.
+   * images use it. With OPERATOR_NAME or RELEASES_URL, evidence bundles also name it, as a hint at
+   * their source; no check uses this hint. Default: an image's address has the origin that the
+   * caller called, with http, so set this variable behind a proxy that ends TLS. Bundles then name
+   * no origin.
    */
   PUBLIC_URL: baseUrl()
     .refine((text) => !URL.canParse(text) || isSourceUrl(text), {

@@ -18,7 +18,10 @@ const PROCESSES = [
   {
     title: 'The enclave',
     file: 'enclave/config.ts',
-    about: '`enclave/main.ts`; of an enclave that the gateway starts, it sets most itself',
+    about:
+      '`enclave/main.ts`, for development. A gateway that starts its enclave sets most of them itself. An enclave in ' +
+      'an image reads only the file that is measured with the image: the options of the build set chain, contract, ' +
+      'providers and authorities, and everything else has its default',
   },
   {
     title: 'A node agent',
@@ -34,7 +37,9 @@ const PROCESSES = [
   {
     title: 'The demo provider',
     file: 'src/local/demo/config.ts',
-    about: '`npm start` starts it where ENCLAVE_URL is not set',
+    about:
+      '`npm start` starts it where ENCLAVE_URL is not set, with DEMO_PORT and DEMO_DELAY_MS alone; ' +
+      '`node src/local/demo/main.ts` reads all',
   },
 ] as const
 

@@ -14,6 +14,7 @@ import {
   encodeAnswer,
   hashQuestion,
 } from '../../client/examples/contract/answer-call.ts'
+import { type Affidavit, connect } from '../../client/index.ts'
 import { createRpc, type Rpc } from '../../client/rpc.ts'
 import { readContract, sendAnchor } from '../support/affidavit-contract.ts'
 import { signHead } from '../support/chain.ts'
@@ -27,6 +28,7 @@ const OWNER = '0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266'
 const STRANGER = '0x70997970c51812dc3a010c7d01b50e0d17dc79c8'
 
 let service: SharedAffidavit
+let affidavit: Affidavit
 let rpc: Rpc
 let abi: Interface
 /** The address of the deployed example. */
@@ -36,6 +38,8 @@ let real: { readonly notary: string; readonly receipt: ReceiptV3; readonly path:
 
 beforeAll(async () => {
   service = await useAffidavit()
+  const { roots, ...expect } = JSON.parse(await readFile(service.expectFile, 'utf8'))
+  affidavit = await connect({ url: service.url, apiKey: service.apiKey, roots, expect })
   rpc = createRpc({ url: service.rpcUrl })
   const compiled = await compile()
   abi = new Interface(compiled.abi as never)
@@ -107,43 +111,44 @@ async function tryCall(from: string, name: string, values: readonly unknown[]): 
 
 const tryAnswer = (answer: AnswerCall) => tryCall(STRANGER, 'answer', answer)
 
-function ask(request: object): Promise<Response> {
-  return fetch(`${service.url}/v1/verified/chat/completions`, {
+async function answerTo(request: object) {
+  const reply = await affidavit.fetch(`${affidavit.baseURL}/chat/completions`, {
     method: 'POST',
     headers: { authorization: `Bearer ${service.apiKey}`, 'content-type': 'application/json' },
     body: JSON.stringify(request),
   })
+  return (await reply.json()) as { readonly public_key: string; readonly receipt: JsonObject }
 }
 
 async function complete() {
   const request = {
     model: 'demo/echo',
     messages: [{ role: 'user', content: 'Who won? (attested answers)' }],
-    affidavit: { nonce: encodeHex(randomBytes(32)) },
+    affidavit: { nonce: encodeHex(randomBytes(32)), credential: 'operator' },
   }
   await call(OWNER, 'ask', [hashQuestion(request)])
   // Other leaves before and after it, so that its path is not empty.
-  await ask({ ...request, affidavit: null })
-  await ask({ ...request, affidavit: null })
-  const reply = await ask(request)
-  await ask({ ...request, affidavit: null })
-  const answer = (await reply.json()) as {
-    readonly public_key: string
-    readonly receipt: JsonObject
-  }
+  await answerTo({ ...request, affidavit: null })
+  await answerTo({ ...request, affidavit: null })
+  const answer = await answerTo(request)
+  const last = await answerTo({ ...request, affidavit: null })
   const receipt = parseReceipt(answer.receipt) as ReceiptV3
   expect(`0x${receipt.request_hash}`).toBe(hashQuestion(request))
   const notary = addressOf(decodeHex(answer.public_key))
-  return { notary, receipt, path: await pathOf(notary, receipt.index) }
+  const path = await pathOf(notary, receipt.index, Number(last.receipt.index))
+  return { notary, receipt, path }
 }
 
-/** The path from a leaf to the newest head in the anchor contract, after that head has the leaf. */
-async function pathOf(notary: string, index: number): Promise<readonly string[]> {
+/**
+ * The path from a leaf to the newest head in the anchor contract, after that head has the `last`
+ * leaf of the log. With a later head, the path is no longer valid.
+ */
+async function pathOf(notary: string, index: number, last = index): Promise<readonly string[]> {
   const chain = { rpc, contract: service.contract }
   let size = 0
-  await until('the leaf is under an anchored head', async () => {
+  await until('the last leaf is under an anchored head', async () => {
     size = Number((await readContract(chain, 'newestHead', [notary]))[0])
-    return size > index
+    return size > last
   })
   const reply = await fetch(`${service.url}/v1/log/${notary}/inclusion?index=${index}&size=${size}`)
   return ((await reply.json()) as { readonly path: readonly string[] }).path

@@ -67,7 +67,7 @@ export async function startScriptedNodeGateway(port = 0): Promise<ScriptedNodeGa
   const calls: RestCall[] = []
   const nodes: NodeSocket[] = []
   const known: ScriptedNodeGateway['known'] = {
-    node: { node_id: NODE_ID, name_alias: 'one', status: 'Stopped', cpu_model: 'known' },
+    node: { node_id: NODE_ID, name_alias: 'one', status: 'Stopped', cpu_model: 'Test' },
     stats: { requests_served: 7, completed_inferences: [] },
     benchmarks: new Map(),
     listed: [],

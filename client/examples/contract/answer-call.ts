@@ -21,8 +21,10 @@ export type AnswerCall = readonly [
 ]
 
 /**
- * Returns the hash (0x) by which AttestedAnswers identifies this request. Add your own nonce to the
- * request, `affidavit: { nonce }`: otherwise another caller may already have sent an equal request.
+ * Returns the hash (0x) by which AttestedAnswers identifies this request. Add your own demands to
+ * the request, `affidavit: { nonce, credential: 'operator' }`. Without a nonce, another caller may
+ * already have sent an equal request. Without `credential`, the client adds it, which changes the
+ * hash.
  */
 export function hashQuestion(request: JsonObject): string {
   return `0x${hashCompletion({ request, response: {} }).requestHash}`

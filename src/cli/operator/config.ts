@@ -7,8 +7,8 @@ import { CONTENT_KEY_FIELDS, contentFaults, contentKeysOf } from '../../storage/
 
 const schema = z.object({
   /**
-   * The gateway's Postgres, for commands such as `keys`. Default: the embedded database in
-   * DATA_DIR.
+   * The gateway's Postgres, for commands such as `keys`. Default: these commands use the gateway
+   * that runs at CONTROL_SOCKET or on DATA_DIR, or the embedded database in DATA_DIR.
    */
   DATABASE_URL: confidential(url(['postgres', 'postgresql'])).optional(),
   /**
@@ -17,7 +17,7 @@ const schema = z.object({
    */
   DATA_DIR: textField.default('.affidavit'),
   /**
-   * The gateway's control socket, for commands such as `enclaves`, as the gateway has it. With
+   * The gateway's control socket, as the gateway has it. With
    * GATEWAY_PROCESSES, `enclaves` uses the sockets of all processes (`.0`, `.1` and so on).
    * Default: a file in DATA_DIR names the socket.
    */

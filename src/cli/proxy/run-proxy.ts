@@ -14,7 +14,7 @@ import { CliError, EXIT_CODES } from '../faults.ts'
 import { writeFileWhole } from '../files.ts'
 import { openProviderPolicy } from '../provider-policy-file.ts'
 import { followReleases } from './newer-releases.ts'
-import { type ProxiedCall, serveProxy } from './serve-proxy.ts'
+import { NotKept, type ProxiedCall, serveProxy } from './serve-proxy.ts'
 import { CLOSE_TIMEOUT_MS, openSessionFile, type SessionFile } from './session-file.ts'
 
 export type ProxyCommandOptions = {
@@ -38,7 +38,7 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
   if (save !== undefined) await mkdir(save, { recursive: true, mode: 0o700 })
   const fileOf = (proof: Proof) => join(save ?? '', `${proof.hash}.json`)
   const affidavit = await open(options, async (proof) => {
-    if (save !== undefined) await writeFileWhole(fileOf(proof), proof.save())
+    if (save !== undefined) await writeFileWhole(fileOf(proof), proof.save()).catch(throwNotKept)
   })
   const completing = createCompleting(affidavit, fileOf)
   const file =
@@ -89,11 +89,16 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
       `${incomplete} proofs have no evidence bundle yet. Add it later: affidavit complete ` +
         `${save}/*.json --url ${options.url}\n`,
     )
-  const left = (await file?.close()) ?? 0
-  if (left > 0)
+  const { waiting = 0, unanswered = 0 } = (await file?.close()) ?? {}
+  if (waiting > 0)
     process.stdout.write(
-      `${left} calls of the session are not in ${options.session} yet. Start the proxy again ` +
+      `${waiting} calls of the session are not in ${options.session} yet. Start the proxy again ` +
         'with this file to add them\n',
+    )
+  if (unanswered > 0)
+    process.stdout.write(
+      `${unanswered} answers are only in ${options.session}.calls, because their streams lack the ` +
+        'usage. Keep this file, and send stream_options.include_usage in the next session\n',
     )
   process.stdout.write(
     `${counts.checked} checked, ${counts.refused} refused, ${counts.error} errors, ${counts.left} left\n`,
@@ -118,7 +123,18 @@ function sayProviders({ providers, refusedProviders }: Affidavit): string {
 }
 
 function startSession(affidavit: Affidavit, { start, keep }: SessionFile): CallSession {
-  return affidavit.startSession({ onProof: keep, ...(start === undefined ? {} : { start }) })
+  return affidavit.startSession({
+    onProof: (proof) => keep(proof).catch(throwNotKept),
+    ...(start === undefined ? {} : { start }),
+  })
+}
+
+function throwNotKept(cause: unknown): never {
+  throw new NotKept(
+    `The answer passed its checks, but its proof could not be kept: ${messageOf(cause)}. The call ` +
+      'was made: do not repeat it',
+    { cause },
+  )
 }
 
 const SAY_ENDED =

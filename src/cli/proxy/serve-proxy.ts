@@ -201,6 +201,11 @@ class Unanswered extends Error {
   }
 }
 
+/** The proof of an answer could not be stored. The call was made, and costs. */
+export class NotKept extends Error {
+  override readonly name = 'NotKept'
+}
+
 function checkLocal({ headers }: IncomingMessage): void {
   // A web page can make any host name resolve to this machine, so the host name is checked.
   const host = (headers.host ?? '').replace(/:\d+$/, '')
@@ -401,6 +406,8 @@ function describe(fault: unknown, form: CallDialect): CallerError {
     return { status, isFinal, message, type, code }
   }
   if (fault instanceof Unanswered) return callerError(fault.status, fault.code, fault.message)
+  if (fault instanceof NotKept)
+    return callerError(form.refusedStatus, 'not_kept', fault.message, true)
   if (!(fault instanceof AffidavitError))
     return callerError(502, 'unreachable', `the gateway cannot be reached: ${messageOf(fault)}`)
   const { code, message, checks } = fault

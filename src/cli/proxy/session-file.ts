@@ -26,8 +26,11 @@ export type SessionFile = {
    * after a lasting error, such as a full disk.
    */
   complete(apiKey: string | null, id: string): void
-  /** Resolves with the number of calls whose evidence is not in the bundle. */
-  close(): Promise<number>
+  /**
+   * Resolves with the number of calls whose evidence is not in the bundle, and the number of those
+   * whose answer is not in their evidence: encrypted streams without usage.
+   */
+  close(): Promise<{ readonly waiting: number; readonly unanswered: number }>
 }
 
 /** A stopping proxy waits this long for anchors. */
@@ -37,9 +40,9 @@ const PAUSE_MS = 2_000
 
 /**
  * Writes the session bundle to `path`, as the anchors of the calls arrive. Until the bundle is
- * complete, `path`.calls has all calls, one saved proof per line. A call is written before the end
- * of its answer is passed on. If `path`.calls exists, continues that session and writes the bundle
- * again. If only `path` exists, throws CliError.
+ * complete and has all answers, `path`.calls has all calls, one saved proof per line. A call is
+ * written before the end of its answer is passed on. If `path`.calls exists, continues that session
+ * and writes the bundle again. If only `path` exists, throws CliError.
  */
 export async function openSessionFile(
   path: string,
@@ -57,6 +60,7 @@ export async function openSessionFile(
   let running: Promise<void> | null = null
   let isClosing = false
   let key: string | null = null
+  let unanswered = 0
 
   async function run(id: string): Promise<void> {
     while (!stopping.signal.aborted) {
@@ -70,8 +74,9 @@ export async function openSessionFile(
       }
       try {
         const more = key === null ? {} : { apiKey: key }
-        const { text } = await anchored(call, { signal: stopping.signal, ...more })
-        await bundle.add(text.trimEnd(), id)
+        const evidence = await anchored(call, { signal: stopping.signal, ...more })
+        await bundle.add(evidence.text.trimEnd(), id)
+        if (!('response' in evidence.bundle.record)) unanswered += 1
         queue.shift()
       } catch (fault) {
         if (stopping.signal.aborted) return
@@ -106,8 +111,8 @@ export async function openSessionFile(
       clearTimeout(timer)
       await calls.close()
       await bundle.close()
-      if (queue.length === 0) await rm(journal)
-      return queue.length
+      if (queue.length === 0 && unanswered === 0) await rm(journal)
+      return { waiting: queue.length, unanswered }
     },
   }
 }

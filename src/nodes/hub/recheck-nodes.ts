@@ -1,3 +1,4 @@
+import { ApiError } from '../../api/errors.ts'
 import type { Logger } from '../../observability/logger.ts'
 import { CLOSE_CODES } from '../protocol/hello.ts'
 import type { NodeConnection } from '../runs/connection.ts'
@@ -41,6 +42,8 @@ export function createKeyWatch(options: {
         if (caller?.accountId !== node.accepted.accountId || !caller.scopes.includes('nodes'))
           node.close(CLOSE_CODES.policy, 'API key is no longer valid')
     } catch (error) {
+      // The nodes of a disabled account stay connected.
+      if (error instanceof ApiError && error.code === 'account_disabled') return
       // An outage of the database is logged once, not in each round.
       if (!isAway) log.warn({ err: error }, 'keys of nodes not checked')
       isAway = true

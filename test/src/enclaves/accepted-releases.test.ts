@@ -122,6 +122,7 @@ describe('openAcceptedReleases', () => {
   it('openAcceptedReleases keeps the list that there was when the next is older, broken or gone, and logs that', async () => {
     await writeFile(file, textOf('2026-01-02T00:00:00Z', ['01']))
     const releases = await open()
+    expect(releases.isCurrent()).toBe(true)
     for (const text of [
       textOf('2026-01-01T00:00:00Z', ['02']),
       '{',
@@ -130,14 +131,18 @@ describe('openAcceptedReleases', () => {
       lines = []
       await writeFile(file, text)
       await releases.reload()
-      expect([versionsOf(releases), lines.join()]).toEqual([
+      expect([versionsOf(releases), lines.join(), releases.isCurrent()]).toEqual([
         ['1.0.1'],
         expect.stringContaining('not read'),
+        false,
       ])
     }
     await rm(file)
     await releases.reload()
     expect(versionsOf(releases)).toEqual(['1.0.1'])
+    await writeFile(file, textOf('2026-01-03T00:00:00Z', ['01']))
+    await releases.reload()
+    expect(releases.isCurrent()).toBe(true)
   })
 
   it('openAcceptedReleases does not notice a list that is older than one of a process before', async () => {

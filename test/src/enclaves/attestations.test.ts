@@ -19,8 +19,10 @@ const identityOf = (notary: string): Identity => ({
   log: { size: 0, acknowledged: 0 },
 })
 
+type Peers = NonNullable<Parameters<typeof createAttestations>[0]['peers']> | null
+
 /** An enclave that is, at each question, the next of `notaries`; the last one stays. */
-function start(notaries: readonly string[]) {
+function start(notaries: readonly string[], peers: Peers = null) {
   let question = 0
   const next = () => notaries[Math.min(question++, notaries.length - 1)] ?? ''
   const clock = { nowMs: 0 }
@@ -34,6 +36,7 @@ function start(notaries: readonly string[]) {
       find: async (notary) => (notary === null || notaries.includes(notary) ? enclave : null),
     },
     listNotaries: () => [],
+    peers,
     now: () => clock.nowMs,
   })
   return { attestations, clock }
@@ -117,6 +120,39 @@ describe('createAttestations', () => {
     for (let count = 0; count < KNOWN_RATE.burst; count++)
       await ask(service, `account ${count}`, true)
     await expect(ask(service, 'one account more', true)).rejects.toMatchObject(refused)
+  })
+
+  it('callers without a key of other gateways leave documents for those who have one', async () => {
+    let answer: Parameters<NonNullable<Peers>['serveAttestations']>[0] | null = null
+    const peers: Peers = {
+      holds: () => false,
+      attest: async () => null,
+      serveAttestations: (given) => {
+        answer = given
+      },
+    }
+    start(['a'], peers)
+    const askThere = (isKnown: boolean) => answer?.('n', 'a', isKnown)
+    for (let count = 0; count < OPEN_RATE.burst; count++) await askThere(false)
+    await expect(askThere(false)).rejects.toMatchObject(refused)
+    for (let count = 0; count < KNOWN_RATE.burst; count++) await askThere(true)
+    await expect(askThere(true)).rejects.toMatchObject(refused)
+  })
+
+  it('a caller of this gateway is named to the gateway of its enclave as one with a key or without', async () => {
+    const asked: boolean[] = []
+    const { attestations } = start(['a'], {
+      holds: () => true,
+      attest: async (_nonce, notary, isKnown) => {
+        asked.push(isKnown)
+        return { ...identityOf(notary), notary }
+      },
+      serveAttestations: () => undefined,
+    })
+    const question = { nonce: 'n', notary: 'b' }
+    await attestations.attest(question, CALLER)
+    await attestations.attest(question, { group: 'account', isKnown: true })
+    expect(asked).toEqual([false, true])
   })
 
   it('a document of a notary that there is not costs nothing', async () => {

@@ -76,6 +76,16 @@ describe('an agent that starts', () => {
     expect(node.headers).toMatchObject({ model: 'model-a', 'node-models': 'model-b' })
   })
 
+  it('an agent describes its machine again when it is another one', async () => {
+    await (await stage.connect()).agent.stop()
+    const known = { gpu_model: 'Old', vram: 24_000, gpu_count: 1 }
+    stage.gateway.known.node = { ...stage.gateway.known.node, ...known }
+    await stage.connect()
+    await expect.poll(() => stage.gateway.known.node).toMatchObject({ gpu_model: null, vram: 0 })
+    const posts = stage.gateway.calls.filter(({ method }) => method === 'POST')
+    expect(posts.map(({ path }) => path)).toEqual(['/v1/node/info'])
+  })
+
   it('an agent measures slow models again, leaves out those that stay slow, and fails when none is left', async () => {
     stage.gateway.known.benchmarks.set('model-a', 1e9)
     const agent = stage.start({ tokensPerSecondMin: 9e8 })

@@ -130,6 +130,9 @@ describe('affidavit keys', () => {
     })
     const close = await openControl(server, { dataFolder, privateFolder: folder.path })
     try {
+      const socket = join(folder.path, 'control.sock')
+      const elsewhere = { CONTROL_SOCKET: socket, DATA_DIR: join(dataFolder, 'none') }
+      expect(await runCommandWith(elsewhere, 'keys', 'list')).toMatchObject({ code: 0 })
       await tryAccounts()
       await tryKeys(async (key) => {
         // The service believes what it knew of a key for half a second.
@@ -151,6 +154,14 @@ describe('affidavit keys', () => {
     await database.close()
     expect(run.code).toBe(1)
     expect(run.stderr).toContain(`process ${process.pid} has it open`)
+  })
+
+  it('the keys command uses no data folder when no gateway answers at the control socket', async () => {
+    const variables = { CONTROL_SOCKET: join(dataFolder, 'no.sock'), DATA_DIR: dataFolder }
+    expect(await runCommandWith(variables, 'keys', 'list')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('no gateway answers at'),
+    })
   })
 
   it('the keys command says when there is no data folder', async () => {

@@ -1,6 +1,16 @@
-import { existsSync, readdirSync, readFileSync, rmSync, statSync, truncateSync } from 'node:fs'
+import {
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest'
+import type { AnchoredEvidence } from '../../../../client/anchored.ts'
 import type { Proof } from '../../../../client/proof.ts'
 import { openSessionFile } from '../../../../src/cli/proxy/session-file.ts'
 import { mountSmallDisk } from '../../../faults/small-disk.ts'
@@ -17,6 +27,10 @@ afterEach(() => {
 /** The part of a proof that the file keeps. */
 const proofOf = (hash: string, line: string) =>
   ({ hash, request: {}, answer: {}, save: () => `${line}\n` }) as unknown as Proof
+
+/** The evidence of a call. A record without `response` is that of an encrypted stream. */
+const anchoredAs = (text: string, record: object = { response: {} }) =>
+  ({ text, bundle: { record } }) as unknown as AnchoredEvidence
 
 const neverAnchored = () => Promise.reject(new Error('expected no call of anchored'))
 
@@ -43,20 +57,20 @@ describe.runIf(DISK.isMet)(DISK.title('a session on a full disk'), () => {
     const file = await openSessionFile(path, {
       anchored: async () => {
         anchored += 1
-        return { text } as Awaited<ReturnType<typeof neverAnchored>>
+        return anchoredAs(text)
       },
     })
     for (const hash of ['a', 'b']) await file.keep(proofOf(hash, JSON.stringify(hash)))
     file.complete('key', 'ab')
     await expect.poll(() => anchored).toBe(2)
-    expect(await file.close()).toBe(1)
+    expect(await file.close()).toEqual({ waiting: 1, unanswered: 0 })
     expect(existsSync(`${path}.calls`)).toBe(true)
   })
 
   it('a bundle whose first write failed is whole after it is completed again', async () => {
     const path = join(disk?.path ?? '', 'again.json')
     const file = await openSessionFile(path, {
-      anchored: async () => ({ text: '{}' }) as Awaited<ReturnType<typeof neverAnchored>>,
+      anchored: async () => anchoredAs('{}'),
     })
     for (const hash of ['a', 'b']) await file.keep(proofOf(hash, JSON.stringify(hash)))
     await disk?.fill()
@@ -66,7 +80,24 @@ describe.runIf(DISK.isMet)(DISK.title('a session on a full disk'), () => {
     said.mockRestore()
     await disk?.free()
     file.complete('key', 'ab')
-    expect(await file.close()).toBe(0)
+    expect(await file.close()).toEqual({ waiting: 0, unanswered: 0 })
     expect(JSON.parse(readFileSync(path, 'utf8')).calls).toEqual([{}, {}])
+  })
+})
+
+describe('a session with an answer that its evidence lacks', () => {
+  it('the calls stay beside the bundle, because only they have the answer', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'affidavit-session-'))
+    const path = join(folder, 'run.json')
+    const records = [{ response: {} }, { response_hash: 'ab' }]
+    const file = await openSessionFile(path, {
+      anchored: async () => anchoredAs('{}', records.shift()),
+    })
+    for (const hash of ['a', 'b']) await file.keep(proofOf(hash, JSON.stringify(hash)))
+    file.complete('key', 'ab')
+    expect(await file.close()).toEqual({ waiting: 0, unanswered: 1 })
+    expect(JSON.parse(readFileSync(path, 'utf8')).calls).toHaveLength(2)
+    expect(readFileSync(`${path}.calls`, 'utf8')).toBe('"a"\n"b"\n')
+    rmSync(folder, { recursive: true })
   })
 })

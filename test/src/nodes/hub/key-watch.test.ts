@@ -1,6 +1,12 @@
 import { afterEach, describe, expect, it } from 'vitest'
+import { ApiError } from '../../../../src/api/errors.ts'
 import type { Authenticate } from '../../../../src/nodes/hub/admit-node.ts'
-import { KEYS_CHECKED_MAX } from '../../../../src/nodes/hub/recheck-nodes.ts'
+import {
+  createKeyWatch,
+  KEYS_CHECKED_MAX,
+  type KeyedNode,
+} from '../../../../src/nodes/hub/recheck-nodes.ts'
+import { createLogger } from '../../../../src/observability/logger.ts'
 import { AT_ONCE_MS } from '../../../support/at-once.ts'
 import { TEST_ACCOUNT } from '../../../support/memory-registry.ts'
 import {
@@ -41,6 +47,35 @@ describe('a connected node', () => {
     expect([await first.closed, await second.closed]).toEqual([REASON, REASON])
     expect(performance.now() - startedAt).toBeLessThan(AT_ONCE_MS)
     expect(stage.nodes.status().connected).toBe(1)
+  })
+
+  it('the nodes of a disabled account stay connected, without a warning in each round', async () => {
+    const lines: string[] = []
+    const closed: string[] = []
+    const nodeOf = (key: string) => ({
+      key,
+      node: { accepted: { accountId: TEST_ACCOUNT }, close: () => void closed.push(key) },
+    })
+    const keyed = ['disabled', 'valid', 'away'].map((key) => [key, nodeOf(key)] as const)
+    const watch = createKeyWatch({
+      nodes: new Map(keyed) as unknown as ReadonlyMap<string, KeyedNode>,
+      async authenticate(key) {
+        if (key === 'disabled') throw new ApiError('account_disabled', 'disabled')
+        if (key === 'away' && isAway) throw new Error('away')
+        return { accountId: TEST_ACCOUNT, scopes: NODES }
+      },
+      log: createLogger({ level: 'warn', destination: { write: (line) => void lines.push(line) } }),
+    })
+    let isAway = false
+    const round = async () => {
+      watch.step()
+      await eventually(() => watch.running() === 0, 'checked')
+    }
+    for (let count = 0; count < 3; count++) await round()
+    expect({ lines, closed }).toEqual({ lines: [], closed: [] })
+    isAway = true
+    await round()
+    expect(lines).toHaveLength(1)
   })
 
   it('a node stays connected while keys cannot be checked', async () => {
