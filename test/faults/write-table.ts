@@ -29,6 +29,7 @@ ${Math.round(totalmem() / 2 ** 30)} GiB, Node.js ${process.version}, everything 
 
 - **Set-up**: gateways, enclaves with a simulated security module, Postgres, a chain (anvil), a provider and node agents, each in its own process or server. Calls,
   /readyz and metrics are those of one of two gateways. In the rows \`Gateway one of two\`, calls go through a reverse proxy.
+  The callers use the development key, without limits. With keys and limits in Postgres, plain calls also get 503 while it is away.
 - **Load**: every ${LOAD.intervalMs} ms a verified call, a verified stream, a call with an Idempotency-Key (repeated until it is answered), an encrypted call and stream through the checking
   client, a plain call and a plain stream, with the official \`openai\` package without retries. A caller gives up after ${LOAD.timeoutMs / 1000} s.
 - **Limits of the enclaves**: ${Object.entries(ENCLAVE_LIMITS)
