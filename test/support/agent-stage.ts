@@ -62,7 +62,7 @@ export function useAgentStage(): AgentStage {
     return agent
   }
   const nodeAt = async (index: number) => {
-    await expect.poll(() => stage.gateway.nodes.length, { timeout: 5_000 }).toBeGreaterThan(index)
+    await expect.poll(() => stage.gateway.nodes.length).toBeGreaterThan(index)
     const node = stage.gateway.nodes[index]
     if (node === undefined) throw new Error('expected a node')
     return node

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { AT_ONCE_MS } from '../../support/at-once.ts'
 import { getPath, outcomeOf } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { sendBody } from '../../support/register-node.ts'
@@ -83,12 +84,12 @@ describe('accounts over HTTP', () => {
     const set = (state: string) => send('PUT', 'accounts/state', { name, state })
     expect(await statuses()).toEqual([200, 200])
     expect((await set('disabled')).status).toBe(200)
-    await expect.poll(statuses, { timeout: 1_500 }).toEqual([403, 403])
+    await expect.poll(statuses, { timeout: AT_ONCE_MS }).toEqual([403, 403])
     expect((await set('active')).status).toBe(200)
-    await expect.poll(statuses, { timeout: 1_500 }).toEqual([200, 200])
+    await expect.poll(statuses, { timeout: AT_ONCE_MS }).toEqual([200, 200])
     expect(await outcomeOf(await set('deleted'))).toEqual([422, ['body.state']])
     expect((await send('DELETE', `accounts?${query({ name })}`)).status).toBe(200)
-    await expect.poll(statuses, { timeout: 1_500 }).toEqual([401, 401])
+    await expect.poll(statuses, { timeout: AT_ONCE_MS }).toEqual([401, 401])
     expect(await outcomeOf(await set('active'))).toEqual([404, 'not_found'])
     const who = { who: `key ${keyId}`, from: '127.0.0.1', target: name }
     expect(await latestActs(4)).toMatchObject([

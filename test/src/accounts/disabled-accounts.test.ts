@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createAdminLog } from '../../../src/accounts/admin-log-store.ts'
 import { openDatabase } from '../../../src/storage/database.ts'
+import { AT_ONCE_MS } from '../../support/at-once.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { createTestDatabase } from '../../support/test-database.ts'
 
@@ -31,7 +32,7 @@ describe('a disabled account', () => {
     expect(await get('/v1/dashboard/me', key)).toMatchObject({ status: 200 })
     await gateway.accounts.setDisabled('late payer', 1)
     await expect
-      .poll(() => get('/v1/dashboard/me', key), { timeout: 1_000 })
+      .poll(() => get('/v1/dashboard/me', key), { timeout: AT_ONCE_MS })
       .toMatchObject({ status: 403, body: { error: { code: 'account_disabled' } } })
     const post = { method: 'POST', body: '{}' }
     expect(await get('/v1/chat/completions', key, post)).toMatchObject({ status: 403 })
@@ -40,7 +41,7 @@ describe('a disabled account', () => {
     ).toMatchObject({ status: 401 })
     await gateway.accounts.setDisabled('late payer', null)
     await expect
-      .poll(() => get('/v1/dashboard/me', key), { timeout: 1_000 })
+      .poll(() => get('/v1/dashboard/me', key), { timeout: AT_ONCE_MS })
       .toMatchObject({ status: 200 })
   })
 })
@@ -51,7 +52,7 @@ describe('a deleted account', () => {
     const { id } = await gateway.keys.openAccount('gone')
     expect(await gateway.accounts.deleteAccount('gone', 1)).toBe(true)
     await expect
-      .poll(() => get('/v1/dashboard/me', key), { timeout: 1_000 })
+      .poll(() => get('/v1/dashboard/me', key), { timeout: AT_ONCE_MS })
       .toMatchObject({ status: 401 })
     const list = await get('/v1/admin/accounts', await makeKey('administrators'))
     expect(list.status).toBe(200)

@@ -133,6 +133,6 @@ describe('openAnswer', () => {
     const answer = await open()
     await answer.next()
     answer.leave(true)
-    await expect.poll(() => seen.cut, { timeout: 3_000 }).toBe(1)
+    await expect.poll(() => seen.cut).toBe(1)
   })
 })

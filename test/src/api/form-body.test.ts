@@ -216,6 +216,6 @@ describe('parseForm', () => {
     const header = `Content-Disposition: form-data; name="a"; ${'filename="'.repeat(6_500)}x`
     const startedAt = cpuMs()
     expect(await messageOf(`--b\r\n${header}\r\n\r\nx\r\n--b--`)).toContain('bytes of headers')
-    expect(cpuMs() - startedAt).toBeLessThan(200)
+    expect(cpuMs() - startedAt).toBeLessThan(1_000)
   })
 })

@@ -162,10 +162,7 @@ describe('the log line of a call', () => {
   it('the log line of a probe that failed is a warning, with its code', async () => {
     await gateway.committer.stop()
     await expect
-      .poll(async () => (await getPath(gateway, '/readyz')).status, {
-        timeout: 8_000,
-        interval: 200,
-      })
+      .poll(async () => (await getPath(gateway, '/readyz')).status, { interval: 200 })
       .toBe(503)
     const probe = (headers: Record<string, string>) => fetch(`${gateway.url}/readyz`, { headers })
     expect(await lineOf('probe', probe)).toMatchObject({

@@ -52,7 +52,7 @@ async function start(): Promise<SupervisedProcess<AgentReady>> {
     log,
   )
   running.push(agent)
-  await expect.poll(() => gateway.nodes.length, { timeout: 5_000 }).toBeGreaterThan(0)
+  await expect.poll(() => gateway.nodes.length).toBeGreaterThan(0)
   return agent
 }
 
@@ -75,9 +75,7 @@ describe('startNodeAgent', () => {
     gateway.known.node = null
     const starting = start()
     await expect
-      .poll(() => gateway.calls.some(({ path }) => path === '/v1/dashboard/node'), {
-        timeout: 5_000,
-      })
+      .poll(() => gateway.calls.some(({ path }) => path === '/v1/dashboard/node'))
       .toBe(true)
     gateway.known.node = kept
     await starting

@@ -91,11 +91,9 @@ describe('superviseProcess', () => {
     const supervised = await supervise(`console.error(process.env.GIVEN); ${READY} ${LIVES}`)
     const first = supervised.ready.pid
     process.kill(first, 'SIGKILL')
-    await expect.poll(() => supervised.pid(), { timeout: 5_000 }).not.toBe(first)
+    await expect.poll(() => supervised.pid()).not.toBe(first)
     await expect
-      .poll(() => lines.some(({ members }) => members.line === `after ${first}`), {
-        timeout: 5_000,
-      })
+      .poll(() => lines.some(({ members }) => members.line === `after ${first}`))
       .toBe(true)
     expect(
       lines.some(

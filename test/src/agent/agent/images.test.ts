@@ -44,7 +44,7 @@ describe('an agent of type DIFFUSION', () => {
   it('an agent answers with as many images of the backend as asked for, in one frame', async () => {
     const node = await connect(demoUrl)
     draw(node, 'r1', { n: 3 })
-    await expect.poll(() => framesOf(node, 'r1').length, { timeout: 5_000 }).toBe(1)
+    await expect.poll(() => framesOf(node, 'r1').length).toBe(1)
     const { images, error } = lastOf(node, 'r1') as { images: string[]; error: unknown }
     expect(error).toBeNull()
     const facts = images.map((image) => readImageFacts(Buffer.from(image, 'base64')))
@@ -58,8 +58,8 @@ describe('an agent of type DIFFUSION', () => {
     const node = await connect(demoUrl)
     draw(node, 'new')
     draw(node, 'changed', { image: pngOf(64).toString('base64') })
-    await expect.poll(() => framesOf(node, 'changed').length, { timeout: 5_000 }).toBe(1)
-    await expect.poll(() => framesOf(node, 'new').length, { timeout: 5_000 }).toBe(1)
+    await expect.poll(() => framesOf(node, 'changed').length).toBe(1)
+    await expect.poll(() => framesOf(node, 'new').length).toBe(1)
     expect(lastOf(node, 'changed')).toMatchObject({ error: null, images: [expect.any(String)] })
     expect(lastOf(node, 'changed')?.images).not.toEqual(lastOf(node, 'new')?.images)
   })
@@ -72,7 +72,7 @@ describe('an agent of type DIFFUSION', () => {
       backendUrl: scripted.origin,
     })
     draw(node, 'r1')
-    await expect.poll(() => lastOf(node, 'r1')?.error, { timeout: 5_000 }).toBeNull()
+    await expect.poll(() => lastOf(node, 'r1')?.error).toBeNull()
     expect(scripted.requests.at(-1)?.json).toEqual({
       model: 'openai:gpt-image-1',
       prompt: ASKED.prompt,
@@ -86,10 +86,10 @@ describe('an agent of type DIFFUSION', () => {
     scripted.setScript(() => ({ data: [{ b64_json: image }] }))
     const node = await connect(scripted.origin)
     draw(node, 'new', { size: null })
-    await expect.poll(() => lastOf(node, 'new')?.images, { timeout: 5_000 }).toEqual([image])
+    await expect.poll(() => lastOf(node, 'new')?.images).toEqual([image])
     expect(scripted.requests.at(-1)?.json).not.toHaveProperty('size')
     draw(node, 'changed', { size: undefined, image })
-    await expect.poll(() => lastOf(node, 'changed')?.images, { timeout: 5_000 }).toEqual([image])
+    await expect.poll(() => lastOf(node, 'changed')?.images).toEqual([image])
     expect(scripted.requests.at(-1)?.body.toString()).not.toContain('name="size"')
   })
 
@@ -97,7 +97,7 @@ describe('an agent of type DIFFUSION', () => {
     const node = await connect(demoUrl)
     draw(node, 'r1', { n: 'two' })
     await expect
-      .poll(() => lastOf(node, 'r1'), { timeout: 5_000 })
+      .poll(() => lastOf(node, 'r1'))
       .toMatchObject({ images: [], error: expect.stringContaining('expected'), status_code: 400 })
   })
 
@@ -106,7 +106,7 @@ describe('an agent of type DIFFUSION', () => {
     scripted.setScript(() => ({ data: [{ b64_json: `data:image/png;base64,${base64}\n` }] }))
     const node = await connect(scripted.origin)
     draw(node, 'r1')
-    await expect.poll(() => lastOf(node, 'r1')?.images, { timeout: 5_000 }).toEqual([base64])
+    await expect.poll(() => lastOf(node, 'r1')?.images).toEqual([base64])
   })
 
   it.each<[string, number, unknown, string, Readonly<Record<string, number>>]>([
@@ -151,7 +151,7 @@ describe('an agent of type DIFFUSION', () => {
       const node = await connect(scripted.origin)
       draw(node, 'r1')
       await expect
-        .poll(() => framesOf(node, 'r1'), { timeout: 5_000 })
+        .poll(() => framesOf(node, 'r1'))
         .toEqual([{ request_id: 'r1', images: [], error: message, ...more }])
     },
   )
@@ -161,7 +161,7 @@ describe('an agent of type DIFFUSION', () => {
     const before = scripted.requests.length
     draw(node, 'r1', { image: 'bm90IGFuIGltYWdl' })
     await expect
-      .poll(() => lastOf(node, 'r1')?.error, { timeout: 5_000 })
+      .poll(() => lastOf(node, 'r1')?.error)
       .toBe('expected the image to be PNG, JPEG or WebP')
     expect(scripted.requests.length).toBe(before)
   })
@@ -171,22 +171,22 @@ describe('an agent of type DIFFUSION', () => {
     const node = await connect(scripted.origin)
     const [left, asked] = [scripted.left(), scripted.requests.length]
     draw(node, 'r1')
-    await expect.poll(() => scripted.requests.length, { timeout: 5_000 }).toBe(asked + 1)
+    await expect.poll(() => scripted.requests.length).toBe(asked + 1)
     node.send({ protocol: 'cancel', data: { ...CONTROL, request_id: 'r1' } })
-    await expect.poll(() => framesOf(node, 'r1').length, { timeout: 5_000 }).toBe(1)
-    await expect.poll(() => scripted.left(), { timeout: 5_000 }).toBe(left + 1)
+    await expect.poll(() => framesOf(node, 'r1').length).toBe(1)
+    await expect.poll(() => scripted.left()).toBe(left + 1)
   })
 
   it('an agent that draws refuses to chat, and an agent that chats refuses to draw', async () => {
     const node = await connect(demoUrl)
     chat(node, 'r1')
-    await expect.poll(() => lastOf(node, 'r1')?.status, { timeout: 5_000 }).toBe(3)
+    await expect.poll(() => lastOf(node, 'r1')?.status).toBe(3)
     const { node: chatting } = await stage
       .connect()
       .then(async () => ({ node: await stage.nodeAt(1) }))
     draw(chatting, 'r2')
     await expect
-      .poll(() => lastOf(chatting, 'r2'), { timeout: 5_000 })
+      .poll(() => lastOf(chatting, 'r2'))
       .toMatchObject({ images: [], error: 'the node is of another type' })
   })
 
