@@ -41,9 +41,9 @@ const HEADER_BYTES_MAX = 64 * 1024
 
 /**
  * Time limit for a request to arrive, milliseconds. An encrypted request arrives at its caller's
- * speed. The gateway's limit is shorter (120 s).
+ * speed. The gateway's limit is shorter (600 s).
  */
-const REQUEST_TIMEOUT_MS = 130_000
+const REQUEST_TIMEOUT_MS = 610_000
 
 /** How long an unused connection is kept, milliseconds. The gateway keeps it for a shorter time. */
 const KEEP_ALIVE_MS = 120_000

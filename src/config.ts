@@ -220,7 +220,7 @@ const schema = z.object({
   /**
    * Largest request body, bytes. Default 10485760 (10 MiB), as in the interface. A larger value
    * applies to plain calls only: the enclave takes at most 10 MiB (REQUEST_BYTES_MAX), and a node
-   * 16 MiB. The form of an image edit may always have 26 MiB.
+   * 16 MiB (an older agent 1 MiB). The form of an image edit may always have 26 MiB.
    */
   BODY_BYTES_MAX: integer({ min: 1024, max: 64 * 1024 * 1024 }).default(10 * 1024 * 1024),
   /**

@@ -71,9 +71,10 @@ export type Operations = OperationsOf<typeof DATABASE_ACTS>
 export type GatewayOperations = OperationsOf<typeof GATEWAY_ACTS>
 
 /**
- * Uses the configured Postgres server. If no server is configured, uses the gateway of the data
- * folder, or the folder's database if no gateway runs. With `needsContentKeys`, a database is
- * opened with the keys of stored content. Throws CliError if no database can be opened.
+ * Uses the configured Postgres server, otherwise the gateway at the configured control socket. With
+ * neither, uses the gateway of the data folder, or the folder's database if no gateway runs. With
+ * `needsContentKeys`, a database is opened with the keys of stored content. Throws CliError if no
+ * gateway answers at the socket, or no database can be opened.
  */
 export async function withOperations<Result>(
   run: (operations: Operations) => Promise<Result>,

@@ -16,6 +16,7 @@ import { millisecondsOf, parseReleaseKey } from '../../attestation/release/relea
 import { verifyReleaseList } from '../../attestation/release/verify-release.ts'
 import { asError } from '../api/errors.ts'
 import type { Logger } from '../observability/logger.ts'
+import { createSerialQueue } from '../runtime/serial-queue.ts'
 import { StartFailure } from '../runtime/starting.ts'
 import type { ReleasesConfig } from './settings.ts'
 
@@ -125,6 +126,7 @@ export async function openAcceptedReleases(
   // The watch begins before the read, so that a change between the two is noticed. The file is
   // polled, because notifications are lost when the file is replaced or mounted.
   const look = () => void reading.then(reload, () => undefined)
+  const reloads = createSerialQueue()
   watchFile(file, { interval: pollMs, persistent: false }, look)
   const reading = readAfterFirstLook(config)
   let list: ReleaseList
@@ -136,7 +138,9 @@ export async function openAcceptedReleases(
     throw error
   }
 
-  async function reload(): Promise<void> {
+  const reload = () => reloads.run(readAgain)
+
+  async function readAgain(): Promise<void> {
     try {
       const next = await readList(config)
       checkNotRolledBack(next, millisecondsOf(list.issued_at))

@@ -121,7 +121,10 @@ it('the encryption of stored content ends, though its command is killed again an
   const between = await countClear()
   expect(between).toBeGreaterThan(0)
   const last = await runCli(['content', 'encrypt'], { variables })
-  expect(last).toMatchObject({ code: 0, stdout: `Content of ${between} records encrypted.\n` })
+  const [, encrypted] = last.stdout.match(/^Content of (\d+) records encrypted\.\n$/) ?? []
+  expect(last.code).toBe(0)
+  // The server may have finished the last statement of the killed command after the count.
+  expect(Number(encrypted)).toBeLessThanOrEqual(between)
   expect(await countClear()).toBe(0)
   const records = createRecordsStore(await open(true), OPENING.domain.chainId)
   for (const commit of stored) {

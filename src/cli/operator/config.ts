@@ -7,8 +7,9 @@ import { CONTENT_KEY_FIELDS, contentFaults, contentKeysOf } from '../../storage/
 
 const schema = z.object({
   /**
-   * The gateway's Postgres, for commands such as `keys`. Default: these commands use the gateway
-   * that runs at CONTROL_SOCKET or on DATA_DIR, or the embedded database in DATA_DIR.
+   * The gateway's Postgres, for commands such as `keys`. Default: these commands use the gateway at
+   * CONTROL_SOCKET. Without it, they use the gateway that runs on DATA_DIR, or the embedded
+   * database in it.
    */
   DATABASE_URL: confidential(url(['postgres', 'postgresql'])).optional(),
   /**

@@ -43,10 +43,10 @@ export function createKeyWatch(options: {
           node.close(CLOSE_CODES.policy, 'API key is no longer valid')
     } catch (error) {
       // The nodes of a disabled account stay connected.
-      if (error instanceof ApiError && error.code === 'account_disabled') return
+      const isDisabled = error instanceof ApiError && error.code === 'account_disabled'
       // An outage of the database is logged once, not in each round.
-      if (!isAway) log.warn({ err: error }, 'keys of nodes not checked')
-      isAway = true
+      if (!isDisabled && !isAway) log.warn({ err: error }, 'keys of nodes not checked')
+      isAway = !isDisabled
     }
   }
 
