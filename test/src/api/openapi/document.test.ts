@@ -254,7 +254,7 @@ describe('what the document says of its operations', () => {
       expect(post?.description).toMatch(/^A whole answer is .* A stream is given as it arrives: /)
   })
 
-  it('a stream of a node can end with its backend’s own report', () => {
+  it("a stream of a node can end with its backend's own report", () => {
     for (const path of ['/v1/completions', '/v1/responses', '/v1/messages'])
       expect(operationOf('post', path).description).toContain('after which `[DONE]` can follow')
   })
