@@ -134,6 +134,11 @@ export function keyRoutes(over: Keys): readonly Route[] {
       method: 'POST',
       path: '/v1/dashboard/keys',
       summary: 'Make an API key',
+      description:
+        `Without \`scopes\`, the key has ${MADE_SCOPES.map((scope) => `\`${scope}\``).join(' and ')}. ` +
+        'Without `expires_at`, it does not expire. The calling key needs the scope `keys`, and ' +
+        'gives no more scopes and no longer life than it has; with the scope `admin`, it gives ' +
+        'any. A key with a budget makes no keys.',
       body: {
         name: 'CreateKeyRequest',
         schema: createKey,
@@ -150,6 +155,9 @@ export function keyRoutes(over: Keys): readonly Route[] {
       method: 'DELETE',
       path: '/v1/dashboard/keys/:id',
       summary: 'Revoke an API key',
+      description:
+        'The keys that this key made for its account are revoked too, and so are the keys that ' +
+        'these made. Of these, the calling key stays valid, with the keys that it made.',
       params: z.object({ id: z.string() }),
       reply: { name: 'Key', schema: managedKey },
       errors: ['not_found', 'insufficient_scope'],

@@ -151,6 +151,9 @@ export function usageRoutes({
     return { since, until, per, ...reportSums(sumRows(rows)), usage: described }
   }
 
+  const description =
+    'CSV (`format=csv`, or `Accept: text/csv`) has one line for each row: the period in UTC in a ' +
+    'column named `hour`, `day` (`2027-01-31`) or `month`, the members that `by` names, the sums.'
   const reply = {
     name: 'Usage',
     schema: usageReply,
@@ -162,6 +165,7 @@ export function usageRoutes({
       path: '/v1/dashboard/usage',
       tag: 'Account',
       summary: 'Use and cost of the account over time',
+      description,
       scope: 'any',
       query: usageQuery,
       reply,
@@ -173,6 +177,7 @@ export function usageRoutes({
       method: 'GET',
       path: '/v1/admin/usage',
       summary: 'Use and cost of accounts over time',
+      description,
       query: adminQuery,
       reply,
       errors: ['not_found'],

@@ -76,6 +76,12 @@ export const ERROR_RULES = {
 
 export type ErrorCode = keyof typeof ERROR_RULES
 
+/** The statuses of the codes that repeat a status, which a configured service or a node gave. */
+export const REPEATED_STATUSES: Readonly<Partial<Record<ErrorCode, readonly number[]>>> = {
+  provider_refused: [400, 409, 413, 422, 429],
+  node_refused: [400, 422],
+}
+
 /** Codes whose cause can be a service that the operator configured. */
 export const UPSTREAM_ERRORS = [
   'provider_refused',
@@ -85,6 +91,14 @@ export const UPSTREAM_ERRORS = [
   'provider_timeout',
   'provider_credential_rejected',
   'answer_too_large',
+] as const satisfies readonly ErrorCode[]
+
+/** Codes whose cause can be a contributed node. */
+export const NODE_ERRORS = [
+  'no_available_inference_nodes',
+  'node_refused',
+  'node_error',
+  'node_timeout',
 ] as const satisfies readonly ErrorCode[]
 
 type ApiErrorDetails = ErrorDetails & {

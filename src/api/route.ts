@@ -60,8 +60,10 @@ type Declaration<Params, Query, Headers, Body> = {
   readonly reply: NamedSchema & { readonly types?: readonly string[] }
   /** Data of the events that the route sends when `stream` is true. */
   readonly events?: NamedSchema
-  /** The route's own error codes. The codes of keys, scopes and bodies are added. */
+  /** The route's own error codes. The codes of keys, scopes, bodies and answers are added. */
   readonly errors?: readonly ErrorCode[]
+  /** For the documentation. Statuses of `provider_refused` in addition to REPEATED_STATUSES. */
+  readonly providerStatuses?: readonly number[]
 }
 
 type RouteDefinition<Params, Query, Headers, Body> = Declaration<Params, Query, Headers, Body> & {

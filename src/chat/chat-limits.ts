@@ -1,3 +1,5 @@
+import { NODE_ERRORS } from '../api/errors.ts'
+
 /** Limits of each API: concurrent calls, and the bytes of all their bodies and answers. */
 export const CHAT_LIMITS = { callsMax: 4_096, bytesMax: 512 * 1024 * 1024 } as const
 
@@ -6,10 +8,7 @@ export const CHAT_CALL_ERRORS = [
   'rate_limit_exceeded',
   'insufficient_quota',
   'unsupported_model',
-  'no_available_inference_nodes',
-  'node_refused',
-  'node_error',
-  'node_timeout',
+  ...NODE_ERRORS,
   'overloaded',
   'unsupported_request_parameter',
   'answer_too_large',

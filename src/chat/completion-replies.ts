@@ -25,9 +25,12 @@ const logprobs = z.looseObject({
 
 const calledFunction = z.looseObject({ name: z.string(), arguments: z.string() })
 
+/** Some providers answer in parts: a thought, then text. */
+const content = z.union([z.string(), z.array(z.looseObject({}))]).nullish()
+
 const message = z.looseObject({
   role: z.literal('assistant'),
-  content: z.string().nullish(),
+  content,
   refusal: z.string().nullish(),
   function_call: calledFunction.nullish(),
   tool_calls: z
@@ -56,6 +59,18 @@ export const chatCompletion = z.looseObject({
   usage: usage.nullish(),
 })
 
+/** A provider's answer as it is recorded, even if it was cut. */
+export const recordedCompletion = chatCompletion.extend({
+  choices: z.array(
+    choice.extend({
+      finish_reason: z
+        .enum(FINISH_REASONS)
+        .nullable()
+        .describe('Null: the provider stated none, for example in an answer that was cut'),
+    }),
+  ),
+})
+
 /** The last chunk of a verified completion has the proof's members. */
 export const chatChunk = z.looseObject({
   id: z.string(),
@@ -65,7 +80,7 @@ export const chatChunk = z.looseObject({
   choices: z.array(
     z.looseObject({
       index: z.int(),
-      delta: z.looseObject({ role: z.string().nullish(), content: z.string().nullish() }),
+      delta: z.looseObject({ role: z.string().nullish(), content }),
       finish_reason: z.enum(FINISH_REASONS).nullish(),
       logprobs: logprobs.nullish(),
     }),

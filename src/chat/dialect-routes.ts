@@ -94,6 +94,10 @@ export function dialectRoutes({
       face,
       tag: 'Chat',
       summary,
+      description:
+        "The events of a stream are those of the node's backend, unchanged. If the backend " +
+        'reports its own failure, its report ends the stream: the event `error` or ' +
+        '`response.failed`, or data with a member `error`, after which `[DONE]` can follow.',
       scope: 'inference',
       headers: idempotencyHeaders,
       body: { name: schemas.request, schema: request, bytesMax: bodyBytesMax, example },

@@ -30,7 +30,7 @@ export function attestationRoutes(attestations: Attestations): readonly Route[] 
       summary: 'A new attestation document of an enclave, with a nonce',
       query: attestationQuery,
       reply: { name: 'Attestation', schema: attestationReply },
-      errors: ['enclave_unavailable', 'not_found', 'overloaded'],
+      errors: ['enclave_unavailable', 'enclave_timeout', 'not_found', 'not_ready', 'overloaded'],
       handler: ({ context: { state }, query: { nonce = null, notary = null } }) => {
         const group = state.caller?.accountId ?? clientGroupOf(state.client)
         return attestations.attest({ nonce, notary }, { group, isKnown: state.caller !== null })

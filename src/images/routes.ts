@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { admitCall, type RateLimiter } from '../accounts/limits/limiter.ts'
 import { createAdmission } from '../api/admission.ts'
 import type { RouteContext } from '../api/context.ts'
-import { ApiError, UPSTREAM_ERRORS } from '../api/errors.ts'
+import { ApiError, NODE_ERRORS, UPSTREAM_ERRORS } from '../api/errors.ts'
 import { defineRoute, type Route, type RouteCall } from '../api/route.ts'
 import { described } from '../api/schemas.ts'
 import { mediaTypeOf } from './image-facts.ts'
@@ -37,6 +37,16 @@ const imageList = z.strictObject({
   ),
 })
 
+/** A configured service or a contributed node makes the images. */
+const MAKING_ERRORS = [
+  'rate_limit_exceeded',
+  'insufficient_quota',
+  'unsupported_model',
+  'image_store_full',
+  ...UPSTREAM_ERRORS,
+  ...NODE_ERRORS,
+] as const
+
 const imageFile = described(z.unknown(), () => ({ type: 'string', format: 'binary' }))
 
 /**
@@ -66,13 +76,6 @@ export function imageRoutes({
     admission: createAdmission({ callsMax: IMAGE_CALLS_MAX, bytesMax: IMAGE_CALLS_BYTES_MAX }),
     isAbortable: true,
   } as const
-  const errors = [
-    'rate_limit_exceeded',
-    'insufficient_quota',
-    'unsupported_model',
-    'image_store_full',
-    ...UPSTREAM_ERRORS,
-  ] as const
 
   async function make({ context, caller, abort, slot }: RouteCall, job: ImageJob): Promise<string> {
     const { model, n } = job.request
@@ -101,7 +104,7 @@ export function imageRoutes({
         bytesMax: bodyBytesMax,
         example: { model: 'demo/image', prompt: 'A lighthouse at dusk', size: '512x512' },
       },
-      errors,
+      errors: MAKING_ERRORS,
       handler: (call) => make(call, { kind: 'generation', request: call.body }),
     }),
     defineRoute({
@@ -115,7 +118,7 @@ export function imageRoutes({
         example: { model: 'demo/image', prompt: 'The same by night' },
         parse: parseImageEdit,
       },
-      errors: [...errors, 'unsupported_request_parameter'],
+      errors: [...MAKING_ERRORS, 'unsupported_request_parameter'],
       handler: (call) => make(call, { kind: 'edit', request: call.body }),
     }),
     defineRoute({
@@ -131,7 +134,7 @@ export function imageRoutes({
         schema: imageFile,
         types: ['image/png', 'image/jpeg', 'image/webp'],
       },
-      errors: ['not_found', 'overloaded'],
+      errors: ['not_found', 'not_ready', 'overloaded'],
       admission: createAdmission({ callsMax: IMAGE_READS_MAX, bytesMax: 0 }),
       async handler({ context, params }) {
         const image = await images.find(params.id)

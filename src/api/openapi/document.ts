@@ -4,7 +4,7 @@ import {
   errorFacts,
   VALIDATION_CODE,
 } from '../../../enclave/protocol/error-envelope.ts'
-import { ERROR_RULES, type ErrorCode } from '../errors.ts'
+import { ERROR_RULES, type ErrorCode, REPEATED_STATUSES } from '../errors.ts'
 import { type Face, faceFor } from '../faces.ts'
 import type { NamedSchema, Route } from '../route.ts'
 import { type JsonSchema, jsonSchemaOf } from '../schemas.ts'
@@ -122,47 +122,79 @@ function headerName(name: string): string {
 }
 
 function describeResponses(
-  { reply, events, scope, body, form, face: choice, errors = [] }: Route,
+  route: Route,
   isValidated: boolean,
 ): Readonly<Record<string, JsonSchema>> {
-  const codes = new Set<ErrorCode>([
-    ...(scope === 'public' ? [] : KEY_ERRORS),
-    ...(scope === 'public' || scope === 'any' ? [] : SCOPE_ERRORS),
-    ...((body ?? form) === undefined ? [] : BODY_ERRORS),
-    ...errors,
-  ])
-  const face = faceFor(choice, {})
+  const { reply, events } = route
+  const face = faceFor(route.face, {})
   const error = face.error ?? ERROR
-  const hasOwnFaults = face.error === null
-  const statuses: (readonly [status: number, code: string])[] = [...codes].map((code) => [
-    face.statusOf(codeFacts(code)),
-    code,
-  ])
-  if (isValidated && !hasOwnFaults) statuses.push([400, VALIDATION_CODE])
-  const byStatus = Map.groupBy(statuses, ([status]) => String(status))
+  const codes = codesByStatus(route, face)
+  if (isValidated) {
+    const status = face.error === null ? 422 : 400
+    codes.set(status, [...(codes.get(status) ?? []), VALIDATION_CODE])
+  }
   const responses: Record<string, JsonSchema> = {
     200: {
       description: events === undefined ? 'Success' : `Success. ${face.streamRules}`,
       content: {
-        ...Object.assign({}, ...(reply.types ?? [JSON_TYPE]).map((type) => contentOf(reply, type))),
+        ...describeReply(reply),
         ...(events === undefined ? {} : { 'text/event-stream': { schema: refTo(events) } }),
       },
     },
   }
-  for (const [status, all] of [...byStatus].sort())
-    responses[status] = {
-      description: all.map(([, code]) => code).join(', '),
-      content: contentOf(error),
+  for (const [status, all] of codes)
+    responses[status] = { description: all.join(', '), content: contentOf(error) }
+  const refused = codes.get(422) ?? []
+  if (refused.includes(VALIDATION_CODE))
+    responses[422] = {
+      description: refused.join(', '),
+      content:
+        refused.length === 1
+          ? contentOf(FAULTS)
+          : { [JSON_TYPE]: { schema: { oneOf: [refTo(FAULTS), refTo(ERROR)] } } },
     }
-  if (isValidated && hasOwnFaults)
-    responses['422'] = { description: 'The request fails validation', content: contentOf(FAULTS) }
   responses.default = { description: 'Another error', content: contentOf(error) }
   return responses
+}
+
+/** The members of a reply in JSON are not those of its other forms, such as CSV. */
+function describeReply(reply: Route['reply']): JsonSchema {
+  const { types = [JSON_TYPE] } = reply
+  const isJson = types.includes(JSON_TYPE)
+  return Object.fromEntries(
+    types.map((type) => [
+      type,
+      { schema: isJson && type !== JSON_TYPE ? { type: 'string' } : refTo(reply) },
+    ]),
+  )
+}
+
+function codesByStatus(
+  { method, scope, body, form, errors = [], providerStatuses = [] }: Route,
+  face: Face,
+): Map<number, readonly string[]> {
+  const codes = new Set<ErrorCode>([
+    ...(scope === 'public' ? [] : KEY_ERRORS),
+    ...(scope === 'public' || scope === 'any' ? [] : SCOPE_ERRORS),
+    ...((body ?? form) === undefined ? [] : BODY_ERRORS),
+    ...(method === 'POST' ? [] : ANSWER_ERRORS),
+    ...errors,
+  ])
+  const byStatus = new Map<number, readonly string[]>()
+  for (const code of codes) {
+    const { status, shouldRetry } = errorFacts(ERROR_RULES[code], {})
+    const more = code === 'provider_refused' ? providerStatuses : []
+    const given = [...(REPEATED_STATUSES[code] ?? [status]), ...more]
+    const faced = new Set(given.map((one) => face.statusOf({ code, status: one, shouldRetry })))
+    for (const one of faced) byStatus.set(one, [...(byStatus.get(one) ?? []), code])
+  }
+  return byStatus
 }
 
 const KEY_ERRORS: readonly ErrorCode[] = [
   'authorization_missing',
   'invalid_credentials',
+  'account_disabled',
   'not_ready',
 ]
 const SCOPE_ERRORS: readonly ErrorCode[] = ['insufficient_scope']
@@ -172,11 +204,8 @@ const BODY_ERRORS: readonly ErrorCode[] = [
   'payload_too_large',
   'overloaded',
 ]
-
-function codeFacts(code: ErrorCode): Parameters<Face['statusOf']>[0] {
-  const { status, shouldRetry } = errorFacts(ERROR_RULES[code], {})
-  return { code, status, shouldRetry }
-}
+/** A long answer can be refused, except that of a POST (route.ts). */
+const ANSWER_ERRORS: readonly ErrorCode[] = ['overloaded']
 
 function contentOf(named: NamedSchema, type: string = JSON_TYPE, example?: object): JsonSchema {
   return { [type]: { schema: refTo(named), ...(example === undefined ? {} : { example }) } }

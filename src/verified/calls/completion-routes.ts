@@ -11,7 +11,7 @@ import {
 } from '../../accounts/idempotency.ts'
 import { admitCall, type Permit, type RateLimiter } from '../../accounts/limits/limiter.ts'
 import { createAdmission } from '../../api/admission.ts'
-import { type ApiError, CallerLeftError } from '../../api/errors.ts'
+import { type ApiError, CallerLeftError, UPSTREAM_ERRORS } from '../../api/errors.ts'
 import type { EventWriter } from '../../api/event-stream.ts'
 import { defineRoute, type Route, type RouteCall } from '../../api/route.ts'
 import { usedTokensOf } from '../../chat/chat-tokens.ts'
@@ -86,8 +86,10 @@ function completionRoute(
     tag: 'Verified chat',
     summary: dialect.summary,
     description:
-      'The answer is hashed and signed inside the enclave, and stored with its anchor, before ' +
-      `it is given. ${dialect.description}` +
+      'A whole answer is hashed and signed inside the enclave, and stored with its anchor, ' +
+      'before it is given. A stream is given as it arrives: only its last event, with the ' +
+      'proof, waits for this, and without that event the caller has no evidence. ' +
+      dialect.description +
       'This gateway reads request, answer and provider credential, unless the call is ' +
       'encrypted (EHBP, with `Ehbp-Encapsulated-Key` and `Affidavit-Notary`): ' +
       'then it forwards data that it cannot read. Errors before an enclave has opened the call ' +
@@ -100,6 +102,7 @@ function completionRoute(
     reply: dialect.reply,
     events: dialect.events,
     errors: CALL_ERRORS,
+    providerStatuses: PROVIDER_STATUSES,
     admission,
     isAbortable: true,
     raw: {
@@ -143,13 +146,11 @@ const CALL_ERRORS = [
   'insufficient_quota',
   'unsupported_model',
   'provider_credential_missing',
-  'provider_refused',
-  'provider_error',
-  'provider_unreachable',
-  'provider_key_mismatch',
+  ...UPSTREAM_ERRORS,
   'credential_mismatch',
-  'provider_timeout',
   'enclave_unavailable',
+  'enclave_timeout',
+  'log_full',
   'commit_delayed',
   'completion_lost',
   'overloaded',
@@ -160,6 +161,9 @@ const CALL_ERRORS = [
   'content_key_missing',
   'content_unreadable',
 ] as const
+
+/** The caller's credential or model can be at fault. */
+const PROVIDER_STATUSES = [401, 402, 403, 404]
 
 type CompletionCall = RouteCall<unknown, unknown, z.output<typeof callHeaders>, AskedCompletion>
 

@@ -75,12 +75,15 @@ export function countTokensRoutes(parts: CountParts): readonly Route[] {
       reply: { name: 'TokenCount', schema: answer },
       errors: [
         'rate_limit_exceeded',
+        'insufficient_quota',
         'unsupported_model',
         'provider_credential_missing',
         'not_found',
         'enclave_unavailable',
         ...UPSTREAM_ERRORS,
       ],
+      // The caller's credential can be at fault.
+      providerStatuses: [401, 403],
       admission,
       isAbortable: true,
       async handler({ context, body: { model }, bytes, headers, abort, slot }) {

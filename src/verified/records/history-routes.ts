@@ -152,10 +152,10 @@ function listRoute(
     description:
       `\`model\`, \`provider\` (its name), \`outcome\`, \`since\` and \`until\` (Unix ` +
       `seconds)${dialect === null ? ', `dialect`' : ''} and \`encrypted\` filter the list; ` +
-      `\`q\` finds your own completions whose messages contain the text, ` +
-      'in upper or lower case. A page ends after 10,000 completions were read, or after the ' +
-      'content of 500 was searched: ' +
-      'while `cursor` is not null there is more, even after an empty page.',
+      '`q` finds your own completions whose question or answer contains the text, in upper or ' +
+      'lower case. It never finds content that is encrypted by its caller, or erased; it always ' +
+      'finds stored content that is unreadable. A page can have fewer completions than `limit`, ' +
+      'or none: ask on until `cursor` is null.',
     query: asked,
     reply: list,
     errors: ['history_restricted', 'overloaded', 'content_key_missing'],

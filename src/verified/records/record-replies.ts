@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { DIALECT_NAMES } from '../../../attestation/dialects/dialect-names.ts'
 import { SOURCE_URL_LENGTH_MAX } from '../../../attestation/evidence/bundle-source.ts'
 import { address, base64, digest, hash32, hexBytes, unixSeconds } from '../../api/schemas.ts'
-import { chatCompletion } from '../../chat/completion-replies.ts'
+import { recordedCompletion } from '../../chat/completion-replies.ts'
 
 const receiptMembers = {
   index: z.int().min(0),
@@ -81,7 +81,7 @@ export const proof = {
 }
 
 /** Part 2.3 of the interface. */
-export const verifiedCompletion = chatCompletion.extend(proof)
+export const verifiedCompletion = recordedCompletion.extend(proof)
 
 const tokenUsage = z.strictObject({
   prompt_tokens: z.int(),
@@ -98,7 +98,7 @@ const storedRecord = z.strictObject({
     .describe(
       'Null for an encrypted call, whose content only its caller has, and for erased content',
     ),
-  response: chatCompletion.nullable(),
+  response: recordedCompletion.nullable(),
   redacted: z.literal(true).optional().describe('Present when request and response are null'),
   usage: tokenUsage.nullish().describe('Only for an encrypted call: what its provider stated'),
   erased: z

@@ -1,5 +1,7 @@
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { assembleCompletion } from '../../../../attestation/dialects/chat/assemble-completion.ts'
+import type { JsonObject } from '../../../../attestation/json/value.ts'
 import { createDocument } from '../../../../src/api/openapi/document.ts'
 import { ROUTES } from '../../../support/api-routes.ts'
 import { CHAT_REQUEST, postChat, VERIFIED_PATH } from '../../../support/calls.ts'
@@ -9,11 +11,22 @@ import {
   type TestGateway,
 } from '../../../support/gateway.ts'
 
+type DocumentedReply = { readonly description: string; readonly content: object }
+
 const DOCUMENT = createDocument(ROUTES, { title: 'T', description: 'D' }) as {
   readonly paths: Readonly<
     Record<
       string,
-      Readonly<Record<string, { readonly responses: object; readonly security: readonly object[] }>>
+      Readonly<
+        Record<
+          string,
+          {
+            readonly description?: string
+            readonly responses: Readonly<Record<string, DocumentedReply>>
+            readonly security: readonly object[]
+          }
+        >
+      >
     >
   >
 }
@@ -26,6 +39,8 @@ const DOCUMENTED = Object.entries(DOCUMENT.paths).flatMap(([path, methods]) =>
 const UNDOCUMENTED = ['GET /openapi.json']
 /** What is for people, and not part of the interface. */
 const PAGES_TAG = 'Pages'
+const MESSAGES_PATH = '/v1/verified/anthropic/v1/messages'
+const COUNT_PATH = `${MESSAGES_PATH}/count_tokens`
 
 const ajv = new Ajv2020({ strict: false, validateFormats: false })
 ajv.addSchema({ $id: 'document', ...DOCUMENT })
@@ -158,6 +173,120 @@ describe('the document', () => {
   })
 })
 
+/** A chunk of a chat with one choice. */
+function chunkOf(delta: JsonObject, finish_reason: string | null = null): JsonObject {
+  const choices = [{ index: 0, delta, finish_reason, logprobs: null }]
+  return { id: 'c', object: 'chat.completion.chunk', created: 1, model: 'm', choices, usage: null }
+}
+
+/** A page of the history, on which each record has this response. */
+async function listWith(response: JsonObject): Promise<object> {
+  const page = (await call('GET', VERIFIED_PATH)) as { readonly completions: readonly object[] }
+  return { ...page, completions: page.completions.map((record) => ({ ...record, response })) }
+}
+
+function operationOf(method: string, path: string) {
+  const operation = DOCUMENT.paths[path]?.[method]
+  if (operation === undefined) throw new TypeError(`expected the operation ${method} ${path}`)
+  return operation
+}
+
+/** The statuses under which an operation lists an error code. */
+function statusesOf(code: string, method: string, path: string): readonly number[] {
+  return Object.entries(operationOf(method, path).responses)
+    .filter(([, { description }]) => description.split(', ').includes(code))
+    .map(([status]) => Number(status))
+}
+
+describe('the lists of errors', () => {
+  it('a refusal by a provider or a node stands under the statuses that it can have', () => {
+    const given = [400, 409, 413, 422, 429]
+    const statuses = (code: string, path: string) => statusesOf(code, 'post', path)
+    expect(statuses('provider_refused', '/v1/embeddings')).toEqual(given)
+    expect(statuses('provider_refused', '/v1/tool/search')).toEqual(given)
+    const verified = [400, 401, 402, 403, 404, 409, 413, 422, 429]
+    expect(statuses('provider_refused', VERIFIED_PATH)).toEqual(verified)
+    const agents = verified.filter((status) => status !== 404 && status !== 422)
+    expect(statuses('provider_refused', '/v1/verified/responses')).toEqual(agents)
+    expect(statuses('provider_refused', MESSAGES_PATH)).toEqual(agents)
+    expect(statuses('provider_refused', COUNT_PATH)).toEqual([400, 401, 403, 409, 413, 429])
+    expect(statuses('node_refused', '/v1/chat/completions')).toEqual([400, 422])
+    expect(statuses('node_refused', '/v1/messages')).toEqual([400])
+  })
+
+  it.each([
+    [502, 'provider_credential_rejected', 'post', VERIFIED_PATH],
+    [502, 'answer_too_large', 'post', VERIFIED_PATH],
+    [503, 'log_full', 'post', VERIFIED_PATH],
+    [504, 'enclave_timeout', 'post', VERIFIED_PATH],
+    [529, 'log_full', 'post', MESSAGES_PATH],
+    [402, 'insufficient_quota', 'post', COUNT_PATH],
+    [503, 'no_available_inference_nodes', 'post', '/v1/images/generations'],
+    [502, 'node_error', 'post', '/v1/images/edits'],
+    [504, 'node_timeout', 'post', '/v1/images/generations'],
+    [503, 'not_ready', 'get', '/v1/images/files/{id}'],
+    [503, 'not_ready', 'get', '/v1/attestation'],
+    [504, 'enclave_timeout', 'get', '/v1/attestation'],
+    [503, 'overloaded', 'get', '/v1/dashboard/usage'],
+    [503, 'overloaded', 'delete', '/v1/dashboard/keys/{id}'],
+  ])('%i %s is among the errors of %s %s', (status, code, method, path) => {
+    expect(statusesOf(code, method, path)).toEqual([status])
+  })
+
+  it('each operation that needs a key lists account_disabled', () => {
+    for (const [path, methods] of Object.entries(DOCUMENT.paths))
+      for (const [method, { security }] of Object.entries(methods))
+        expect([method, path, statusesOf('account_disabled', method, path)]).toEqual([
+          method,
+          path,
+          security.length > 0 ? [403] : [],
+        ])
+  })
+})
+
+describe('what the document says of its operations', () => {
+  it('a stream is given before it is signed, and only its last event waits', () => {
+    const paths = Object.entries(DOCUMENT.paths).filter(
+      ([, { post }]) => post?.description?.includes('signed inside the enclave') === true,
+    )
+    expect(paths.map(([path]) => path)).toContain(MESSAGES_PATH)
+    for (const [, { post }] of paths)
+      expect(post?.description).toMatch(/^A whole answer is .* A stream is given as it arrives: /)
+  })
+
+  it("a stream of a node can end with its backend's own report", () => {
+    for (const path of ['/v1/completions', '/v1/responses', '/v1/messages'])
+      expect(operationOf('post', path).description).toContain('after which `[DONE]` can follow')
+  })
+
+  it('a search reads question and answer, and its end is a null cursor', () => {
+    for (const path of [VERIFIED_PATH, '/v1/verified/records']) {
+      const { description } = operationOf('get', path)
+      expect(description).toContain('whose question or answer contains the text')
+      expect(description).toMatch(/or none: ask on until `cursor` is null\.$/)
+    }
+  })
+
+  it('to revoke a key revokes the keys that it made, and a new key has defaults', () => {
+    const { description } = operationOf('delete', '/v1/dashboard/keys/{id}')
+    expect(description).toContain('keys that this key made for its account are revoked too')
+    const making = operationOf('post', '/v1/dashboard/keys').description
+    expect(making).toContain('Without `scopes`, the key has `inference` and `nodes`.')
+    expect(making).toContain('A key with a budget makes no keys.')
+  })
+
+  it('the CSV of a report is a text, and has not the members of the JSON', () => {
+    for (const path of ['/v1/dashboard/usage', '/v1/admin/usage']) {
+      const { responses, description } = operationOf('get', path)
+      expect(description).toContain('CSV (`format=csv`')
+      expect(responses[200]?.content).toEqual({
+        'application/json': { schema: { $ref: '#/components/schemas/Usage' } },
+        'text/csv': { schema: { type: 'string' } },
+      })
+    }
+  })
+})
+
 describe('real replies are as documented', () => {
   const gets = (): readonly (readonly [string, string])[] => {
     const log = `/v1/log/${gateway.enclave.notary}`
@@ -235,11 +364,35 @@ describe('real replies are as documented', () => {
 
   it('replies that refuse are as documented', async () => {
     const path = VERIFIED_PATH
+    const refusal = { code: 'credential_mismatch', type: 'invalid_request_error', param: null }
+    expectValid(validatorOf(['post', path], '422'), {
+      response: 'NOK',
+      error: { status_code: 422, message: 'm', ...refusal },
+    })
     expectValid(validatorOf(['post', path], '422'), await call('POST', path, {}))
     const missing = await call('GET', `${path}/${'0'.repeat(64)}`)
     expectValid(validatorOf(['get', `${path}/{hash}`], '404'), missing)
     const reply = await fetch(gateway.url + path)
     expectValid(validatorOf(['get', path], '401'), await reply.json())
+  })
+
+  it('a record of an answer that was cut is as documented', async () => {
+    const cut = assembleCompletion([chunkOf({ role: 'assistant', content: 'Hel' })])
+    expect(cut).toMatchObject({ choices: [{ finish_reason: null }] })
+    expectValid(validatorOf(['get', VERIFIED_PATH]), await listWith(cut))
+    const completion = await call('POST', VERIFIED_PATH, CHAT_REQUEST)
+    const { choices } = cut
+    expectValid(validatorOf(['post', VERIFIED_PATH]), { ...completion, choices })
+  })
+
+  it('an answer in content parts is as documented, whole and streamed', async () => {
+    const content = [{ type: 'text', text: 'Hello' }]
+    const chunk = chunkOf({ role: 'assistant', content })
+    expectValid(validatorOf(['post', VERIFIED_PATH], '200', 'text/event-stream'), chunk)
+    const whole = assembleCompletion([chunk, chunkOf({ content: '' }, 'stop')])
+    expect(whole).toMatchObject({ choices: [{ message: { content } }] })
+    expectValid(validatorOf(['post', '/v1/chat/completions']), whole)
+    expectValid(validatorOf(['get', VERIFIED_PATH]), await listWith(whole))
   })
 
   it('a reply that is not as documented is found', async () => {
