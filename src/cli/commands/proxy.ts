@@ -40,7 +40,8 @@ export function registerProxy(program: Command): void {
       'tie all calls into one session, the run of an agent, and keep it in this file, for ' +
         '`affidavit verify`. Calls are then made one after the other. A call with the header ' +
         '`affidavit-last: true` ends the session; without it, the file does not show that no ' +
-        'calls followed. The same file again continues a session that was not completed',
+        'calls followed. The same file again continues a session that has not ended, as long ' +
+        'as FILE.calls is beside it',
     )
     .option('--hold', 'hold back each stream until it was checked completely')
     .option('--no-encrypt', 'let the gateway read the calls')
