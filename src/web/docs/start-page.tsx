@@ -75,8 +75,9 @@ function Check() {
     <>
       <h2 id="check">Check the answer</h2>
       <p>
-        Client and proxy check each answer before your program gets it. Check the evidence again
-        wherever you like, also on a machine without a network:
+        Client and proxy check each answer before your program gets it, and each stream before your
+        program gets its end. Check the evidence again wherever you like, also on a machine without
+        a network:
       </p>
       <dl class="ways">
         <div>
