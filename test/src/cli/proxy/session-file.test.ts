@@ -112,7 +112,8 @@ function sessionProof(n: number, more: { readonly last?: true } = {}): Proof {
   const session = { id: ID, n, previous: HASHES[n - 1] ?? null, ...more }
   const request = { model: 'demo/echo', messages: [], affidavit: { session } }
   const answer = { kind: 'whole' as const, answer: { hash } }
-  return { hash, request, answer, save: () => writeSavedProof({ request, answer }) } as Proof
+  const save = () => writeSavedProof({ request, answer })
+  return { hash, request, answer, save } as unknown as Proof
 }
 
 describe('a session that stops and starts again', () => {
