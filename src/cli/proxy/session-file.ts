@@ -47,8 +47,9 @@ const PAUSE_MS = 2_000
 /**
  * Writes the session bundle to `path`, as the anchors of the calls arrive. Until the session has
  * had its last call, and the bundle is complete and has all answers, `path`.calls has all calls,
- * one saved proof per line. A call is written before the end of its answer is passed on. If `path`.calls exists, continues that session
- * and writes the bundle again. If only `path` exists, throws CliError.
+ * one saved proof per line. A call is written before the end of its answer is passed on. If
+ * `path`.calls exists, continues that session and writes the bundle again. If only `path` exists,
+ * throws CliError.
  */
 export async function openSessionFile(
   path: string,
