@@ -66,7 +66,7 @@ export async function compose(
   const settings = openSettings({ ...base, first, read, now: Date.now })
   const credentials =
     local === null ? settings.credentials : withDemoCredential(settings.credentials)
-  const operator = openOperator({ ...base, keys, tiers: settings.tiers, enclaves })
+  const operator = openOperator(config, { ...base, keys, tiers: settings.tiers, enclaves })
   const lease = await openProcessLease(database, base)
   const once = { ...settleLogs(enclaves, commits), findRecord: records.findByCall }
   const { limiter, idempotency, ...limits } = openLimits({ ...base, ...once, lease, settings })

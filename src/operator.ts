@@ -10,6 +10,7 @@ import { keyRoutes } from './accounts/key-routes.ts'
 import type { Tiers } from './accounts/limits/tiers.ts'
 import { usageActs } from './accounts/usage-acts.ts'
 import { createControlServer, openControl, openControlAt } from './api/control-server.ts'
+import { ApiError } from './api/errors.ts'
 import type { Route } from './api/route.ts'
 import type { Anchoring } from './chain/anchoring.ts'
 import { relayerActs } from './chain/relayer-acts.ts'
@@ -27,21 +28,24 @@ import { erasureActs } from './verified/records/erasure-acts.ts'
  * Opens the routes for the operator and administrators, and the routes for accounts to manage their
  * keys.
  */
-export function openOperator({
-  database,
-  adminLog,
-  keys,
-  tiers,
-  enclaves,
-  anchoring,
-}: {
-  readonly database: Database
-  readonly adminLog: AdminLog
-  readonly keys: ApiKeys
-  readonly tiers: () => Tiers
-  readonly enclaves: EnclavePool
-  readonly anchoring: Pick<Anchoring, 'listRelayers'>
-}): {
+export function openOperator(
+  { processes }: { readonly processes: number },
+  {
+    database,
+    adminLog,
+    keys,
+    tiers,
+    enclaves,
+    anchoring,
+  }: {
+    readonly database: Database
+    readonly adminLog: AdminLog
+    readonly keys: ApiKeys
+    readonly tiers: () => Tiers
+    readonly enclaves: EnclavePool
+    readonly anchoring: Pick<Anchoring, 'listRelayers'>
+  },
+): {
   /** Routes for keys and for the administrative log. */
   readonly keyRoutes: readonly Route[]
   /** All other routes for administrators, some of them only on the control socket. */
@@ -59,13 +63,32 @@ export function openOperator({
     adminRoutes: [
       ...actRoutes(accountActs, acting),
       ...actRoutes(budgetActs, acting),
-      ...actRoutes(enclaveActs, acting),
+      ...actRoutes(enclaveActs, acting).map((route) => (processes > 1 ? ofAll(route) : route)),
       ...actRoutes(relayerActs, acting),
       ...actRoutes(keyActs, acting),
       ...actRoutes(usageActs, acting),
       ...actRoutes(erasureActs, acting),
       ...actRoutes(contentActs, acting),
     ],
+  }
+}
+
+/**
+ * Each process has its own enclave pool. node:cluster sends a call at the shared port to one of the
+ * processes, so there the route only reads. Each process has its own control socket.
+ */
+function ofAll(route: Route): Route {
+  if (route.method === 'GET') return route
+  return {
+    ...route,
+    async serve(context, server) {
+      if (context.state.operator === null)
+        throw new ApiError(
+          'one_of_many_processes',
+          'A call reaches one process of this gateway. Use affidavit enclaves, which acts at all',
+        )
+      await route.serve(context, server)
+    },
   }
 }
 

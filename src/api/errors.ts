@@ -38,6 +38,8 @@ export const ERROR_RULES = {
    */
   idempotency_outcome_unknown: { status: 409, shouldRetry: false },
   enclave_in_use: { status: 409, shouldRetry: false },
+  /** The act is for all processes of the gateway, and the call has reached one of them. */
+  one_of_many_processes: { status: 409, shouldRetry: false },
   /** The answer has the form that EHBP requires: `application/problem+json`. */
   unknown_encryption_key: { status: 422 },
   /** The completion's proofs remain. */

@@ -20,7 +20,7 @@ const FETCH_TIMEOUT_MS = 60_000
 export type SourceOptions = {
   /** The bearer token for a URL. Null (the default): no token is sent. */
   readonly apiKey?: string | null
-  /** Advice for a server that asks for a key (401). */
+  /** Advice for a server that asks for a key (401), or refuses a call without one (403). */
   readonly keyHint?: string | null
   /** URL of the same data on an older server. It is fetched if the first URL answers 404. */
   readonly olderUrl?: string
@@ -84,7 +84,7 @@ async function fetchSource(
       return await fetchSource(olderUrl, { apiKey, keyHint: keyHint ?? null, timeoutMs }, bytesMax)
     const words = errorWordsOf(bytes)?.message
     const said = words === undefined ? '' : `: ${printable(words)}`
-    const hint = status === 401 && keyHint ? ` (${keyHint})` : ''
+    const hint = (status === 401 || status === 403) && keyHint ? ` (${keyHint})` : ''
     throw new CliError(`${url.host} answered ${status}${said}${hint}`, EXIT_CODES.unavailable)
   } catch (fault) {
     if (fault instanceof NoAnswer) throw describeNoAnswer(fault, url.host, bytesMax)

@@ -58,7 +58,10 @@ async function createAccount(
   const account = await (await operations()).withOperations(async ({ accounts }) => {
     const opened = await accounts.create({ name })
     if (tier === undefined) return opened
-    await inWords(accounts.setTier({ name, tier }), refusals({ name, tier }))
+    const refused = refusals({ name, tier })
+    const made = opened.is_new ? '. The account was made, in the default tier' : ''
+    const words = { ...refused, validation_failed: `${refused.validation_failed}${made}` }
+    await inWords(accounts.setTier({ name, tier }), words)
     return { ...opened, tier }
   })
   process.stdout.write(json ? jsonText(account) : `${account.id}\n`)

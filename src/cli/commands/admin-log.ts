@@ -21,13 +21,17 @@ const LIMIT_MAX = 1_000
 export function registerAdminLog(program: Command): void {
   program
     .command('admin-log')
-    .description('list what administrators did, newest first, or check that nothing was changed')
+    .description('list what administrators did, newest first, or check the chain of their hashes')
     .option('--since <date>', 'from this date or time on (UTC), such as 2027-01-31', parseTime)
     .option('--until <date>', 'before this date or time', parseTime)
     .option('--kind <kind>', 'acts of one kind, such as key.create')
     .option('--limit <number>', `how many, at most ${LIMIT_MAX}`, parseLimit, LIMIT)
     .option('--json', 'print one JSON array')
-    .option('--check', 'compute the chain of hashes again; prints the position and hash of its end')
+    .option(
+      '--check',
+      'compute the chain of hashes again; prints the position and hash of its end. Without ' +
+        '--expect it does not notice missing newest acts, or a chain that was computed again',
+    )
     .option(
       '--expect <position:hash>',
       'with --check: what an earlier check printed; it must be in the chain',

@@ -52,7 +52,8 @@ export function registerKeys(program: Command): void {
   keys
     .command('revoke')
     .description(
-      'revoke a key, and the keys that it made, forever; it takes effect everywhere within a second',
+      'revoke a key, and the keys that it made for its account, forever; it takes effect ' +
+        'everywhere within a second. Keys that it made for other accounts stay, and are named',
     )
     .argument('<id>', 'its id, as list shows it')
     .action(revokeKey)
@@ -89,13 +90,31 @@ async function listKeys(options: JsonOption): Promise<void> {
 
 async function revokeKey(id: string): Promise<void> {
   const { withOperations } = await operations()
-  const { revoked } = await inWords(
-    withOperations(({ keys }) => keys.revoke({ id })),
-    { not_found: `no key has the id ${printable(id)}` },
-  )
+  const { revoked, left } = await withOperations(async ({ keys }) => {
+    const done = await inWords(keys.revoke({ id }), {
+      not_found: `no key has the id ${printable(id)}`,
+    })
+    return { ...done, left: validKeysFrom(id, (await keys.list({})).keys) }
+  })
   const others = revoked.filter((other) => other !== id)
   const more = others.length === 0 ? '' : `, and the keys that it made: ${others.join(', ')}`
   process.stderr.write(`Key ${printable(id)} is revoked${more}.\n`)
+  if (left.length > 0)
+    process.stderr.write(
+      `Warning: these keys, which it made for other accounts, are still valid: ${left.join(', ')}. ` +
+        'Revoke them, too (affidavit keys revoke ID).\n',
+    )
+}
+
+/** Returns the ids of the valid keys that the key `id` made, or keys that it made, and so on. */
+function validKeysFrom(id: string, keys: readonly ManagedKey[]): readonly string[] {
+  const madeBy = Map.groupBy(keys, (key) => key.made_by)
+  const made: ManagedKey[] = [...(madeBy.get(id) ?? [])]
+  for (const key of made) made.push(...(madeBy.get(key.id) ?? []))
+  const nowSeconds = Date.now() / 1000
+  return made
+    .filter(({ revoked_at: at, expires_at: end }) => at === null && (end ?? Infinity) > nowSeconds)
+    .map((key) => key.id)
 }
 
 const TITLES = ['ID', 'ACCOUNT', 'NAME', 'CREATED', 'REVOKED', 'EXPIRES', 'LAST USED', 'SCOPES']

@@ -15,7 +15,7 @@ export function registerNodeCommands(node: Command): void {
   addBackendOptions(addNodeOptions(addAccessOptions(node.command('run'))))
     .description(
       "serve the models of a local inference server as this machine's node, and make that node " +
-        'at first; SIGTERM finishes what runs, then ends',
+        'at first; SIGTERM finishes what runs, for 25 seconds at most (DRAIN_MS), then ends',
     )
     .option(
       '--type <type>',

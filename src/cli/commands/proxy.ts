@@ -14,9 +14,11 @@ export function registerProxy(program: Command): void {
     .summary('serve checked answers to every program on this machine')
     .description(
       "Serve OpenAI's chat completions and Responses and Anthropic's Messages on this machine, " +
-        'and give out only checked answers. Any program that takes a base URL can call it, with ' +
-        'its own API key of the gateway. Calls are encrypted to an expected enclave. When an ' +
-        'answer is refused, the error names the failed check.',
+        'and complete only checked answers. Any program that takes a base URL can call it, with ' +
+        'its own API key of the gateway. Calls are encrypted to an expected enclave. The pieces ' +
+        'of a stream are passed on before the checks, its end after them: a stream without its ' +
+        'end was not checked. --hold holds all of it back. When an answer is refused, the error ' +
+        'names the failed check.',
     )
     .requiredOption('--url <url>', "the gateway's URL")
     .requiredOption(
@@ -40,7 +42,8 @@ export function registerProxy(program: Command): void {
       'tie all calls into one session, the run of an agent, and keep it in this file, for ' +
         '`affidavit verify`. Calls are then made one after the other. A call with the header ' +
         '`affidavit-last: true` ends the session; without it, the file does not show that no ' +
-        'calls followed. The same file again continues a session that was not completed',
+        'calls followed. The same file again continues a session that has not ended, as long ' +
+        'as FILE.calls is beside it',
     )
     .option('--hold', 'hold back each stream until it was checked completely')
     .option('--no-encrypt', 'let the gateway read the calls')

@@ -22,4 +22,5 @@ export function registerRedact(program: Command): void {
 
 const HELP = `
 This does not hide the receipt (models, provider, times, outcome) or what the other part repeats. Nor does it hide a
-part that can be guessed: the only salt of its hash is the nonce that a caller put into the request.`
+part that can be guessed: the only salt of a request's hash is the nonce that a caller put into the request, and the
+only salt of a response's hash is the id that its provider gave it.`

@@ -75,7 +75,7 @@ function registerReleaseList(release: Command): void {
       .description('accept a signed release; the list is made if it does not exist'),
   )
     .argument('<list>', 'releases.json')
-    .argument('<file>', 'measurements.json, signed by --key or a --release-key')
+    .argument('<file>', 'measurements.json, signed by a --release-key, or without one by --key')
     .option(
       '--from <time>',
       'accepted in documents made from then on: now, or 2026-11-21T14:00:00Z',

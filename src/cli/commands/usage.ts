@@ -35,7 +35,8 @@ export function registerUsage(program: Command): void {
     .addOption(
       new Option(
         '--by <list>',
-        'month, day or hour, and account, key, model or operation, separated by commas',
+        'month, day or hour (only the last 90 days), and account, key, model or operation, ' +
+          'separated by commas',
       )
         .argParser(parseGrouping)
         .default(parseGrouping('month,account'), 'month,account'),

@@ -46,8 +46,9 @@ it names them; NOT DETERMINED, the document leads to a root that you do not trus
 check failed: do not trust this evidence.
 What you do not give is not checked, and never counts as passed: expected measurements (--expect; --release with
 --release-key, or --pcr), the expected boot configuration (--expect, --configuration), the chain (--rpc). A bundle's
-attestation document is always verified, with AWS's root or --root; a record's only with --release, --pcr,
---any-measurement or --root. Both are verified at their own time, and releases are compared with that time, too.
+attestation document is always verified, with AWS's root or --root; a record's only with --expect, --release, --pcr,
+--any-measurement, --allow-debug, --root or --crl. Both are verified at their own time, and releases are compared with
+that time, too.
 An answer that was cut (outcome client_disconnected or upstream_error) is CONSISTENT at best, unless
 --allow-outcome names its outcome.
 A record, an answer or a stream alone is CONSISTENT at best: it has neither the boot configuration nor the anchor.

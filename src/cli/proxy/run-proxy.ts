@@ -89,16 +89,21 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
       `${incomplete} proofs have no evidence bundle yet. Add it later: affidavit complete ` +
         `${save}/*.json --url ${options.url}\n`,
     )
-  const { waiting = 0, unanswered = 0 } = (await file?.close()) ?? {}
+  const { waiting = 0, unanswered = 0, isOpen = false } = (await file?.close()) ?? {}
   if (waiting > 0)
     process.stdout.write(
-      `${waiting} calls of the session are not in ${options.session} yet. Start the proxy again ` +
-        'with this file to add them\n',
+      `${waiting} calls of the session were not added to ${options.session} in this run. Start ` +
+        'the proxy again with this file to add them\n',
     )
   if (unanswered > 0)
     process.stdout.write(
       `${unanswered} answers are only in ${options.session}.calls, because their streams lack the ` +
         'usage. Keep this file, and send stream_options.include_usage in the next session\n',
+    )
+  if (isOpen)
+    process.stdout.write(
+      `The session has not had its last call. Keep ${options.session}.calls: the proxy continues ` +
+        'the session with it\n',
     )
   process.stdout.write(
     `${counts.checked} checked, ${counts.refused} refused, ${counts.error} errors, ${counts.left} left\n`,

@@ -1,8 +1,9 @@
 import { type FileHandle, open, readFile, rm, stat, truncate } from 'node:fs/promises'
 import { keptProofOf } from '../../../attestation/compare-exchange.ts'
+import type { SessionPlace } from '../../../attestation/demands.ts'
 import { DIALECTS, dialectOfRequest } from '../../../attestation/dialects/dialects.ts'
 import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
-import { memberOf } from '../../../attestation/json/value.ts'
+import { type JsonObject, memberOf } from '../../../attestation/json/value.ts'
 import { printable } from '../../../attestation/report/printable.ts'
 import { parseSavedProof } from '../../../attestation/saved-proof.ts'
 import { SESSION_TEXT } from '../../../attestation/session/session-bundle.ts'
@@ -27,10 +28,15 @@ export type SessionFile = {
    */
   complete(apiKey: string | null, id: string): void
   /**
-   * Resolves with the number of calls whose evidence is not in the bundle, and the number of those
-   * whose answer is not in their evidence: encrypted streams without usage.
+   * Resolves with the number of calls whose evidence was not added to the bundle, the number of
+   * those whose answer is not in their evidence (encrypted streams without usage), and whether the
+   * session has calls, but not its last call.
    */
-  close(): Promise<{ readonly waiting: number; readonly unanswered: number }>
+  close(): Promise<{
+    readonly waiting: number
+    readonly unanswered: number
+    readonly isOpen: boolean
+  }>
 }
 
 /** A stopping proxy waits this long for anchors. */
@@ -39,10 +45,11 @@ export const CLOSE_TIMEOUT_MS = 15_000
 const PAUSE_MS = 2_000
 
 /**
- * Writes the session bundle to `path`, as the anchors of the calls arrive. Until the bundle is
- * complete and has all answers, `path`.calls has all calls, one saved proof per line. A call is
- * written before the end of its answer is passed on. If `path`.calls exists, continues that session
- * and writes the bundle again. If only `path` exists, throws CliError.
+ * Writes the session bundle to `path`, as the anchors of the calls arrive. Until the session has
+ * had its last call, and the bundle is complete and has all answers, `path`.calls has all calls,
+ * one saved proof per line. A call is written before the end of its answer is passed on. If
+ * `path`.calls exists, continues that session and writes the bundle again. If only `path` exists,
+ * throws CliError.
  */
 export async function openSessionFile(
   path: string,
@@ -54,6 +61,7 @@ export async function openSessionFile(
     throw new CliError(`${printable(path)} exists: name a new file for the session`)
   const calls = await openJournal(journal)
   const bundle = createBundleWriter(path)
+  const start = waiting === null ? undefined : startAfter(waiting)
   const queue: KeptCall[] = waiting ?? []
   const stopping = new AbortController()
   let added: () => void = () => undefined
@@ -61,6 +69,7 @@ export async function openSessionFile(
   let isClosing = false
   let key: string | null = null
   let unanswered = 0
+  let isOpen = start !== undefined && start.isEnded !== true
 
   async function run(id: string): Promise<void> {
     while (!stopping.signal.aborted) {
@@ -91,9 +100,10 @@ export async function openSessionFile(
   }
 
   return {
-    start: waiting === null ? undefined : startAfter(waiting),
+    start,
     async keep(proof) {
       await calls.add(proof.save())
+      isOpen = sessionOf(proof.request)?.last === undefined
       queue.push({ hash: proof.hash, request: proof.request, answer: proof.answer })
       added()
     },
@@ -111,8 +121,8 @@ export async function openSessionFile(
       clearTimeout(timer)
       await calls.close()
       await bundle.close()
-      if (queue.length === 0 && unanswered === 0) await rm(journal)
-      return { waiting: queue.length, unanswered }
+      if (queue.length === 0 && unanswered === 0 && !isOpen) await rm(journal)
+      return { waiting: queue.length, unanswered, isOpen }
     },
   }
 }
@@ -206,11 +216,15 @@ function readCall(line: string): KeptCall {
   return { hash, request, answer }
 }
 
+function sessionOf(request: JsonObject): SessionPlace | undefined {
+  return DIALECTS[dialectOfRequest(request)].demandsOf(request).session
+}
+
 /** Throws CliError if the last call does not belong to a session. */
 function startAfter(calls: readonly KeptCall[]): SessionStart | undefined {
   const last = calls.at(-1)
   if (last === undefined) return undefined
-  const { session } = DIALECTS[dialectOfRequest(last.request)].demandsOf(last.request)
+  const session = sessionOf(last.request)
   if (session === undefined)
     throw new CliError('expected the kept calls to be of a session', EXIT_CODES.usage)
   const place = { id: session.id, n: session.n + 1, previous: last.hash }

@@ -112,8 +112,8 @@ export async function signList(path: string, { key }: { readonly key: string }):
 }
 
 /**
- * Changes a list in place. The signing key, or a trusted key, must have signed the current content.
- * Otherwise the key would sign text that another user wrote to the file.
+ * Changes a list in place. A trusted key, or without one the signing key, must have signed the
+ * current content. Otherwise the key would sign text that another user wrote to the file.
  */
 async function editList(
   path: string,

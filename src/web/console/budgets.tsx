@@ -41,8 +41,8 @@ export function OwnBudgets({ budgets }: Pick<KeyHolderReply, 'budgets'>) {
         empty="You have no budgets. Only the limits apply."
       />
       <p class="faint">
-        A call reserves the most that it may use, and returns the rest. Days and months are in UTC.
-        Calls beyond a budget get 429.
+        A call reserves an estimate of its use, and is counted by its real use at its end, so use
+        can exceed a budget. Days and months are in UTC. Calls beyond a budget get 429.
       </p>
     </>
   )

@@ -26,8 +26,10 @@ export function EnclavesPart() {
     <>
       <h1 tabIndex={-1}>Enclaves</h1>
       <p>
-        The enclaves of this gateway. A change here lasts until the gateway stops: its configuration
-        says which enclaves it starts with.
+        The enclaves of the gateway process that answers this page. A change here lasts until the
+        gateway stops: its configuration says which enclaves it starts with. With{' '}
+        <code>GATEWAY_PROCESSES</code>, this page changes nothing: use{' '}
+        <code>affidavit enclaves</code>, which acts at all processes.
       </p>
       <AddEnclave onAdded={reload} />
       <h2>Existing enclaves</h2>

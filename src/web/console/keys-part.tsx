@@ -32,9 +32,11 @@ export function KeysPart() {
     <>
       <h1 tabIndex={-1}>Keys</h1>
       <p>
-        {isAdmin ? 'The keys of all accounts.' : "Your account's keys."} A key cannot make a key
-        with more rights or a later end. When a key is revoked, the keys that it made for its
-        account are revoked too.
+        {isAdmin
+          ? 'The keys of all accounts. A key with the scope admin can give any scopes and any end.'
+          : "Your account's keys. A key cannot make a key with more rights or a later end."}{' '}
+        When a key is revoked, the keys that it made for its account are revoked too
+        {isAdmin && ', and the keys that it made for other accounts stay'}.
       </p>
       {hindranceOf(session) === null ? (
         <MakeKey onMade={reload} />

@@ -36,8 +36,10 @@ export function TrailPart() {
       <h1 tabIndex={-1}>Administration</h1>
       <p>
         This list shows who changed accounts, keys, budgets, enclaves and stored content, and from
-        where. The service only adds entries. To check that the owner of the database changed
-        nothing, use <code>affidavit admin-log --check</code>.
+        where. The service only adds entries. Keep the output of{' '}
+        <code>affidavit admin-log --check</code> in another place, and give it to the next check (
+        <code>--expect</code>): this check finds what the owner of the database changed before that
+        point.
       </p>
       <search>
         <form ref={form} class="filters dense" onSubmit={search}>

@@ -75,15 +75,17 @@ function Check() {
     <>
       <h2 id="check">Check the answer</h2>
       <p>
-        Client and proxy check each answer before your program gets it. Check the evidence again
-        wherever you like, also on a machine without a network:
+        Client and proxy check each answer before your program gets it, and each stream before your
+        program gets its end. Check the evidence again wherever you like, also on a machine without
+        a network:
       </p>
       <dl class="ways">
         <div>
           <dt>In a browser</dt>
           <dd>
-            Open <a href="/verify">Verify</a> and drop the answer, a saved proof or a bundle there,
-            with <code>expect.json</code>. The page checks it without a server.
+            Open <a href="/verify">Verify</a> and drop a saved proof or a bundle there (an answer
+            also needs its request, under “What you kept”). Give <code>expect.json</code> under
+            “What you expect”. The page checks it without a server.
           </dd>
         </div>
         <div>
@@ -105,7 +107,8 @@ function Check() {
           <dt>Without a key</dt>
           <dd>
             The page <code>{location.origin}/c/HASH</code> shows which enclave signed the answer and
-            when, without the question and the answer. Give it to anyone.
+            when, without the question and the answer. Anyone can open it, unless this gateway gives
+            evidence only with a key.
           </dd>
         </div>
       </dl>

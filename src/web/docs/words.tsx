@@ -12,8 +12,8 @@ const WORDS: readonly {
     word: 'verified',
     tone: 'good',
     means:
-      'All necessary checks passed: an enclave that you accept signed exactly this question and this answer, and the chain fixed them in time.',
-    next: 'Rely on what was asked, what was answered, by which provider, and when. It does not show that the answer is true.',
+      'All necessary checks passed: an enclave that you accept signed exactly this question and this answer, and a transaction in a block records them. Only a chain endpoint shows that the chain has this block.',
+    next: 'Rely on what was asked, what was answered and by which provider; on the time only if “block on chain” passed. It does not show that the answer is true.',
   },
   {
     word: 'consistent',

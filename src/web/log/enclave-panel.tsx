@@ -22,7 +22,7 @@ export function EnclavePanel({
   policy,
 }: {
   readonly log: DescribedLog
-  /** Null when the enclave no longer runs. */
+  /** Null if the gateway does not use the enclave: it may still run. */
   readonly enclave: ServedEnclave | null
   readonly policy: BundlePolicy
 }) {
@@ -31,8 +31,9 @@ export function EnclavePanel({
       <h2 id="enclave">Enclave</h2>
       {enclave === null ? (
         <p>
-          <State tone="open">not in use</State> The enclave of this log has ended, and its key was
-          lost with it, so the log cannot grow.
+          <State tone="open">not in use</State> This gateway does not use the enclave of this log
+          now: it is drained, out of reach or refused, or it has ended. When an enclave ends, its
+          key is lost, and its log cannot grow.
           {log.attestation_sha256 !== null && (
             <>
               {' '}

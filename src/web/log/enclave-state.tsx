@@ -2,12 +2,12 @@ import { State } from '../kit/notices.tsx'
 import { Hex } from '../kit/values.tsx'
 import type { ServedEnclave } from './answers.ts'
 
-/** Shows whether the enclave of a log runs, and which code its document states. */
+/** Shows whether the gateway uses the enclave of a log, and which code its document states. */
 export function EnclaveState({
   enclave,
   code,
 }: {
-  /** Null when the enclave no longer runs. */
+  /** Null if the gateway does not use the enclave: it may still run. */
   readonly enclave: Pick<ServedEnclave, 'status'> | null
   /** PCR0, hex, from the enclave's document. Null when unknown. */
   readonly code: string | null

@@ -1,4 +1,8 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { connectToGateway } from '../../../src/cli/operations.ts'
 import { CHAT_REQUEST, getPath, outcomeOf, postChat } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { answerWhole } from '../../support/scripted-enclave.ts'
@@ -28,7 +32,9 @@ const PATHS = ['accounts', 'enclaves', 'relayers', 'anchors', 'status']
 const read = async (path: string) =>
   (await (await getPath(admin, `/v1/admin/${path}`)).json()) as Reply
 const send = (method: string, path: string, body?: unknown, of = admin) =>
-  fetch(`${gateway.url}/v1/admin/${path}`, {
+  sendTo(of, method, path, body)
+const sendTo = (of: TestGateway, method: string, path: string, body?: unknown) =>
+  fetch(`${of.url}/v1/admin/${path}`, {
     method,
     headers: { authorization: `Bearer ${of.key}`, 'content-type': 'application/json' },
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
@@ -88,4 +94,36 @@ describe('the operator’s routes', () => {
       ['query.limit'],
     ])
   })
+})
+
+describe('one of several processes', () => {
+  it(
+    'enclaves are changed at the control socket alone, because the port reaches one process',
+    async () => {
+      const folder = await mkdtemp(join(tmpdir(), 'affidavit-acts-'))
+      const controlSocket = join(folder, 'control.sock')
+      const one = await startGateway({ settings: { processes: 2, controlSocket } })
+      const order = { accountName: 'operators', name: 'k', scopes: ['admin'] } as const
+      const asAdmin = { ...one, key: (await one.keys.create(order)).text }
+      const url = `unix:${one.enclave.socketPath}`
+      const calls = [
+        ['POST', 'enclaves', { url }],
+        ['PUT', 'enclaves', { url }],
+        ['DELETE', `enclaves?url=${encodeURIComponent(url)}`],
+      ] as const
+      for (const [method, path, body] of calls) {
+        const refused = await sendTo(asAdmin, method, path, body)
+        expect(await refused.clone().text()).toContain('affidavit enclaves')
+        expect(await outcomeOf(refused)).toEqual([409, 'one_of_many_processes'])
+      }
+      const listed = await (await getPath(asAdmin, '/v1/admin/enclaves')).json()
+      expect(listed).toMatchObject({ enclaves: [{ url, state: 'usable' }] })
+      const operator = await connectToGateway('/nowhere', controlSocket)
+      expect(await operator?.enclaves.drain({ url })).toEqual({ outcome: 'done' })
+      await operator?.close()
+      await one.stop()
+      await rm(folder, { recursive: true })
+    },
+    GATEWAY_HOOK_TIMEOUT_MS,
+  )
 })

@@ -72,6 +72,13 @@ describe('readSource', () => {
     expect(refusal.message).not.toContain('hush')
   })
 
+  it.each([401, 403])('readSource adds the advice about a key to an answer %i', async (status) => {
+    answer = (_, response) => response.writeHead(status).end()
+    const refusal = await refusalOf(origin, { keyHint: '--key, or a variable' })
+    expect(refusal.message).toMatch(/answered \d+ \(--key, or a variable\)$/)
+    expect((await refusalOf(origin)).message).not.toContain('(')
+  })
+
   it('readSource does not follow redirects', async () => {
     answer = (_, response) => response.writeHead(302, { location: '/elsewhere' }).end()
     expect((await refusalOf(origin)).message).toContain('answered 302')

@@ -105,6 +105,40 @@ describe('affidavit accounts set-budget and keys set-budget', () => {
     await database.close()
   })
 
+  it('the revocation of a key names the valid keys that it made for other accounts', async () => {
+    const url = variables.DATABASE_URL ?? ''
+    const database = await startDatabase({ url, dataFolder: '' }, { warn: () => undefined })
+    const keys = keysIn(database)
+    const [{ id: own }, { id: other }] = await Promise.all([
+      keys.openAccount('Operators'),
+      keys.openAccount('Customer'),
+    ])
+    const make = async (
+      account: string,
+      madeBy: string | null,
+      expiresAt: number | null = null,
+    ) => {
+      const made = await keys.createFor(account, { name: 'made', expiresAt, madeBy })
+      if (typeof made === 'string') throw new Error(made)
+      return made.key.id
+    }
+    const leaked = await make(own, null)
+    const child = await make(own, leaked)
+    const elsewhere = await make(other, child)
+    const grandchild = await make(other, elsewhere)
+    await make(other, leaked, 1)
+    const said = `Key ${leaked} is revoked, and the keys that it made: ${child}.\n`
+    expect(await run('keys', 'revoke', leaked)).toMatchObject({
+      code: 0,
+      stderr:
+        `${said}Warning: these keys, which it made for other accounts, are still valid: ` +
+        `${elsewhere}, ${grandchild}. Revoke them, too (affidavit keys revoke ID).\n`,
+    })
+    expect((await run('keys', 'revoke', elsewhere)).stderr).not.toContain('Warning')
+    expect((await run('keys', 'revoke', leaked)).stderr).toBe(`Key ${leaked} is revoked.\n`)
+    await database.close()
+  })
+
   it('the set-budget commands name an account or a key that does not exist', async () => {
     expect(await run('accounts', 'set-budget', 'No\u001b[31mbody', 'tokens', 'day', '1')).toEqual({
       code: 1,

@@ -67,6 +67,11 @@ async function tryAccounts(): Promise<void> {
   expect(JSON.parse((await accounts('list', '--json')).stdout)).toContainEqual(
     expect.objectContaining({ name: 'Bea', tier: null }),
   )
+  expect(await accounts('create', 'Cleo', '--tier', 'silver')).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('The account was made, in the default tier'),
+  })
+  expect((await accounts('create', 'Cleo', '--tier', 'silver')).stderr).not.toContain('was made')
   expect(await accounts('set-tier', 'Bea', 'silver')).toMatchObject({
     code: 1,
     stderr: expect.stringContaining('no tier silver'),

@@ -10,6 +10,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest'
+import { writeSavedProof } from '../../../../attestation/saved-proof.ts'
 import type { AnchoredEvidence } from '../../../../client/anchored.ts'
 import type { Proof } from '../../../../client/proof.ts'
 import { openSessionFile } from '../../../../src/cli/proxy/session-file.ts'
@@ -63,7 +64,7 @@ describe.runIf(DISK.isMet)(DISK.title('a session on a full disk'), () => {
     for (const hash of ['a', 'b']) await file.keep(proofOf(hash, JSON.stringify(hash)))
     file.complete('key', 'ab')
     await expect.poll(() => anchored).toBe(2)
-    expect(await file.close()).toEqual({ waiting: 1, unanswered: 0 })
+    expect(await file.close()).toMatchObject({ waiting: 1, unanswered: 0 })
     expect(existsSync(`${path}.calls`)).toBe(true)
   })
 
@@ -80,7 +81,7 @@ describe.runIf(DISK.isMet)(DISK.title('a session on a full disk'), () => {
     said.mockRestore()
     await disk?.free()
     file.complete('key', 'ab')
-    expect(await file.close()).toEqual({ waiting: 0, unanswered: 0 })
+    expect(await file.close()).toMatchObject({ waiting: 0, unanswered: 0 })
     expect(JSON.parse(readFileSync(path, 'utf8')).calls).toEqual([{}, {}])
   })
 })
@@ -95,9 +96,61 @@ describe('a session with an answer that its evidence lacks', () => {
     })
     for (const hash of ['a', 'b']) await file.keep(proofOf(hash, JSON.stringify(hash)))
     file.complete('key', 'ab')
-    expect(await file.close()).toEqual({ waiting: 0, unanswered: 1 })
+    expect(await file.close()).toMatchObject({ waiting: 0, unanswered: 1 })
     expect(JSON.parse(readFileSync(path, 'utf8')).calls).toHaveLength(2)
     expect(readFileSync(`${path}.calls`, 'utf8')).toBe('"a"\n"b"\n')
+    rmSync(folder, { recursive: true })
+  })
+})
+
+const ID = 'ab'.repeat(16)
+const HASHES = ['1', '2', '3'].map((digit) => digit.repeat(64))
+
+/** The proof of call `n` of a session. */
+function sessionProof(n: number, more: { readonly last?: true } = {}): Proof {
+  const hash = HASHES[n] ?? ''
+  const session = { id: ID, n, previous: HASHES[n - 1] ?? null, ...more }
+  const request = { model: 'demo/echo', messages: [], affidavit: { session } }
+  const answer = { kind: 'whole' as const, answer: { hash } }
+  const save = () => writeSavedProof({ request, answer })
+  return { hash, request, answer, save } as unknown as Proof
+}
+
+describe('a session that stops and starts again', () => {
+  it('the calls stay beside a whole bundle until the session has had its last call', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'affidavit-session-'))
+    const path = join(folder, 'run.json')
+    const open = () => openSessionFile(path, { anchored: async () => anchoredAs('{}') })
+    const settled = { waiting: 0, unanswered: 0 }
+    const readBundle = () => JSON.parse(readFileSync(path, 'utf8'))
+
+    const first = await open()
+    await first.keep(sessionProof(0))
+    first.complete('key', ID)
+    expect(await first.close()).toEqual({ ...settled, isOpen: true })
+    expect(readBundle().calls).toHaveLength(1)
+
+    const second = await open()
+    expect(second.start).toEqual({ id: ID, n: 1, previous: HASHES[0] })
+    expect(await second.close()).toEqual({ ...settled, waiting: 1, isOpen: true })
+    expect(readBundle().calls).toHaveLength(1)
+
+    const third = await open()
+    await third.keep(sessionProof(1))
+    await third.keep(sessionProof(2, { last: true }))
+    third.complete('key', ID)
+    expect(await third.close()).toEqual({ ...settled, isOpen: false })
+    expect(readBundle().calls).toHaveLength(3)
+    expect(existsSync(`${path}.calls`)).toBe(false)
+    await expect(open()).rejects.toThrow('exists: name a new file for the session')
+    rmSync(folder, { recursive: true })
+  })
+
+  it('a session without calls leaves no file', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'affidavit-session-'))
+    const file = await openSessionFile(join(folder, 'run.json'), { anchored: neverAnchored })
+    expect(await file.close()).toEqual({ waiting: 0, unanswered: 0, isOpen: false })
+    expect(readdirSync(folder)).toEqual([])
     rmSync(folder, { recursive: true })
   })
 })
