@@ -88,6 +88,57 @@ describe('verifyStream', () => {
     },
   )
 
+  describe('a repetition for an Idempotency-Key', () => {
+    const request = {
+      model: 'demo/echo',
+      messages: [{ role: 'user', content: 'Is it?' }],
+      stream: true,
+    }
+    const text = { role: 'assistant', content: 'Yes.' }
+    const chunkWith = (delta: JsonObject, ofChoice: JsonObject, ofChunk: JsonObject = {}) => ({
+      ...chunkOf({}),
+      ...ofChunk,
+      choices: [{ index: 0, delta, finish_reason: null, ...ofChoice }],
+    })
+    const failedOf = (chunks: readonly JsonObject[]) => {
+      const response = assembleCompletion(chunks)
+      const { created } = buildRecord({ request, response, streamHash: 'ab'.repeat(32) })
+      const proof = Object.entries(created).filter(([name]) => !Object.hasOwn(response, name))
+      const proven = chunks.with(-1, { ...chunks.at(-1), ...Object.fromEntries(proof) })
+      return outcomes(verifyStream(proven, { request, idempotent: true }), 'failed')
+    }
+
+    it.each([
+      ...['usage', 'signature', 'hash', 'receipt', 'log', 'tx_hash', 'public_key'],
+      ...['attestation', 'choices', 'seed'],
+    ])('a repetition fails if a choice has two values of %s', (name) => {
+      const given = (first: string, second: string) => [
+        chunkWith(text, { [name]: { value: first } }),
+        chunkWith({}, { [name]: { value: second }, finish_reason: 'stop' }),
+      ]
+      expect(failedOf(given('a', 'a'))).toEqual([])
+      expect(failedOf(given('a', 'b'))).toEqual(['stream hash'])
+    })
+
+    it.each(['delta', 'logprobs', 'finish_reason', 'service_tier'])(
+      'a repetition fails if its chunks have two values of %s beside the choices',
+      (name) => {
+        const given = (first: string, second: string) => [
+          chunkWith(text, {}, { [name]: first }),
+          chunkWith({}, { finish_reason: 'stop' }, { [name]: second }),
+        ]
+        expect(failedOf(given('a', 'a'))).toEqual([])
+        expect(failedOf(given('a', 'b'))).toEqual(['stream hash'])
+      },
+    )
+
+    it('an empty finish_reason does not end a choice of a repetition', () => {
+      const end = chunkWith({}, { finish_reason: 'stop' })
+      expect(failedOf([chunkWith(text, { finish_reason: '' }), end])).toEqual([])
+      expect(failedOf([chunkWith(text, { finish_reason: 'stop' }), end])).toEqual(['stream hash'])
+    })
+  })
+
   describe.each([
     { version: 3, usageAsked: true },
     { version: 3, usageAsked: false },
