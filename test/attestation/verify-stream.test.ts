@@ -2,12 +2,16 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { assembleCompletion } from '../../attestation/dialects/chat/assemble-completion.ts'
+import type { DialectEvent } from '../../attestation/dialects/dialect.ts'
+import { EVENT_DIALECTS } from '../../attestation/dialects/dialects.ts'
 import { FormatError } from '../../attestation/errors.ts'
 import type { Json, JsonObject } from '../../attestation/json/value.ts'
 import { hashChunks } from '../../attestation/record-hash.ts'
 import type { RecordReport } from '../../attestation/verify-record.ts'
-import { splitEvents, verifyStream } from '../../attestation/verify-stream.ts'
+import { splitEvents, verifyEventStream, verifyStream } from '../../attestation/verify-stream.ts'
 import { buildRecord } from './build-record.ts'
+import { messagesStream } from './dialects/messages-streams.ts'
+import { readAll, withProof } from './dialects/readers.ts'
 import { ATTACKS, CHUNKS, chunkOf, HARMLESS, makeStream } from './kept-streams.ts'
 
 const outcomes = (report: RecordReport, outcome: string) =>
@@ -187,6 +191,50 @@ describe('verifyStream', () => {
     expect(() => verifyStream(chunks, { request: {} })).toThrow(
       expect.objectContaining({ name: 'FormatError', code: 'invalid_stream' }),
     )
+  })
+})
+
+describe('verifyEventStream', () => {
+  const request = {
+    dialect: 'messages',
+    headers: {},
+    body: { model: 'm', messages: [], stream: true },
+  }
+  /** A stream that is repeated for its Idempotency-Key, with these members of usage. */
+  const failedOf = (first: JsonObject, last: JsonObject) => {
+    const [start, ...rest] = messagesStream([{ kind: 'text', pieces: ['Yes.'] }])
+    const message = { ...(start?.message as JsonObject), usage: { output_tokens: 1, ...first } }
+    const ended = rest.map((data) =>
+      data.type === 'message_delta' ? { ...data, usage: { output_tokens: 20, ...last } } : data,
+    )
+    const reader = EVENT_DIALECTS.messages.openStream()
+    const { given } = readAll(reader, [{ ...start, message }, ...ended])
+    const response = reader.response()
+    const { created } = buildRecord({ request, response, streamHash: 'ab'.repeat(32) })
+    const end = withProof(
+      EVENT_DIALECTS.messages,
+      given.at(-1) as DialectEvent,
+      created.affidavit as JsonObject,
+    )
+    const report = verifyEventStream(given.with(-1, end), { request, idempotent: true })
+    return outcomes(report, 'failed')
+  }
+
+  it.each<[string, JsonObject, JsonObject]>([
+    ['equal numbers at both ends', { input_tokens: 10 }, { input_tokens: 10 }],
+    ['numbers at its start alone', { input_tokens: 10 }, {}],
+    ['numbers at its end alone', { input_tokens: null }, { input_tokens: 10 }],
+    ['equal objects', { server_tool_use: { a: 1, b: 2 } }, { server_tool_use: { b: 2, a: 1 } }],
+  ])('a repeated Messages stream passes with %s', (_, first, last) => {
+    expect(failedOf(first, last)).toEqual([])
+  })
+
+  it.each<[string, JsonObject, JsonObject]>([
+    ['tokens of the input', { input_tokens: 999_999 }, { input_tokens: 10 }],
+    ['member of another type', { service_tier: 'batch' }, { service_tier: 'standard' }],
+    ['object', { server_tool_use: { a: 1 } }, { server_tool_use: { a: 2 } }],
+  ])('a repeated Messages stream fails if its start has another %s', (_, first, last) => {
+    expect(failedOf(first, last)).toEqual(['stream hash'])
   })
 })
 
