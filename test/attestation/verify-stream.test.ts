@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { PROOF_MEMBERS } from '../../attestation/completion-hash.ts'
 import { assembleCompletion } from '../../attestation/dialects/chat/assemble-completion.ts'
 import type { DialectEvent } from '../../attestation/dialects/dialect.ts'
 import { EVENT_DIALECTS } from '../../attestation/dialects/dialects.ts'
@@ -112,17 +113,17 @@ describe('verifyStream', () => {
       return outcomes(verifyStream(proven, { request, idempotent: true }), 'failed')
     }
 
-    it.each([
-      ...['usage', 'signature', 'hash', 'receipt', 'log', 'tx_hash', 'public_key'],
-      ...['attestation', 'choices', 'seed'],
-    ])('a repetition fails if a choice has two values of %s', (name) => {
-      const given = (first: string, second: string) => [
-        chunkWith(text, { [name]: { value: first } }),
-        chunkWith({}, { [name]: { value: second }, finish_reason: 'stop' }),
-      ]
-      expect(failedOf(given('a', 'a'))).toEqual([])
-      expect(failedOf(given('a', 'b'))).toEqual(['stream hash'])
-    })
+    it.each([...PROOF_MEMBERS, 'usage', 'choices', 'seed'])(
+      'a repetition fails if a choice has two values of %s',
+      (name) => {
+        const given = (first: string, second: string) => [
+          chunkWith(text, { [name]: { value: first } }),
+          chunkWith({}, { [name]: { value: second }, finish_reason: 'stop' }),
+        ]
+        expect(failedOf(given('a', 'a'))).toEqual([])
+        expect(failedOf(given('a', 'b'))).toEqual(['stream hash'])
+      },
+    )
 
     it.each(['delta', 'logprobs', 'finish_reason', 'service_tier'])(
       'a repetition fails if its chunks have two values of %s beside the choices',
