@@ -14,7 +14,8 @@ export function findLateMember(chunks: readonly JsonObject[]): string | null {
     for (const choice of isJsonArray(choices) ? choices.filter(isJsonObject) : []) {
       const index = String(memberOf(choice, 'index') ?? 0)
       if (finished.has(index)) return `choice ${index} after its finish_reason`
-      if ((memberOf(choice, 'finish_reason') ?? null) !== null) finished.add(index)
+      // An empty text counts as missing, as in the assembly.
+      if ((memberOf(choice, 'finish_reason') ?? '') !== '') finished.add(index)
     }
   }
   return null

@@ -1,11 +1,18 @@
 import { PROOF_MEMBERS } from './completion-hash.ts'
+import type { DialectEvent } from './dialects/dialect.ts'
 import { canonicalizeJson } from './json/canonical.ts'
-import { isJsonArray, isJsonObject, type Json, type JsonObject, memberOf } from './json/value.ts'
+import {
+  isJsonArray,
+  isJsonObject,
+  type Json,
+  type JsonObject,
+  memberAt,
+  memberOf,
+} from './json/value.ts'
 
 /**
  * Returns the name of a member that changes its value between chunks, or null. The signed answer
- * has only the last value, but a program may have shown the first value. Ignores null. `delta` and
- * `logprobs` are not checked, because each chunk continues their text.
+ * has only the last value, but a program may have shown the first value. Ignores null.
  */
 export function findReplacedMember(chunks: readonly JsonObject[]): string | null {
   const known = new Map<string, string>()
@@ -20,20 +27,36 @@ export function findReplacedMember(chunks: readonly JsonObject[]): string | null
   return null
 }
 
+/**
+ * Returns the name of a member of usage that the start of a Messages stream states otherwise than
+ * the signed answer, or null. Some programs read the tokens of the input there. Ignores null, and
+ * `output_tokens`, which grows.
+ */
+export function findReplacedUsage(
+  events: readonly DialectEvent[],
+  response: JsonObject,
+): string | null {
+  const start = events.find(({ data }) => data.type === 'message_start')
+  const first = start && memberAt(start.data, 'message', 'usage')
+  for (const [name, value] of Object.entries(isJsonObject(first) ? first : {})) {
+    if (value === null || name === 'output_tokens') continue
+    const signed = memberAt(response, 'usage', name) ?? null
+    if (canonicalizeJson(value) !== canonicalizeJson(signed)) return name
+  }
+  return null
+}
+
 function* membersOf(chunk: JsonObject): Generator<readonly [string, string, Json]> {
-  for (const [name, value] of Object.entries(chunk)) if (!APART.has(name)) yield ['', name, value]
+  for (const [name, value] of Object.entries(chunk))
+    if (!APART_IN_CHUNK.has(name)) yield ['', name, value]
   const choices = memberOf(chunk, 'choices')
   for (const choice of isJsonArray(choices) ? choices.filter(isJsonObject) : [])
     for (const [name, value] of Object.entries(choice))
-      if (!APART.has(name)) yield [String(memberOf(choice, 'index')), name, value]
+      if (!APART_IN_CHOICE.has(name)) yield [String(memberOf(choice, 'index')), name, value]
 }
 
-/** Members that this file does not compare. */
-const APART: ReadonlySet<string> = new Set([
-  ...PROOF_MEMBERS,
-  'choices',
-  'usage',
-  'delta',
-  'logprobs',
-  'finish_reason',
-])
+/** Not signed (the proof), compared by itself (`choices`), or allowed only once (`usage`). */
+const APART_IN_CHUNK: ReadonlySet<string> = new Set([...PROOF_MEMBERS, 'choices', 'usage'])
+
+/** Each chunk continues the first two. The last must not change (checkChunk). */
+const APART_IN_CHOICE: ReadonlySet<string> = new Set(['delta', 'logprobs', 'finish_reason'])

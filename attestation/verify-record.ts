@@ -2,6 +2,7 @@ import { addressOf, type PointRecovery } from './account.ts'
 import { decodeBase64, decodeHex, equalBytes } from './bytes.ts'
 import { verifyCompletionSignature } from './completion-signature.ts'
 import { statedHeaders } from './dialects/call-request.ts'
+import type { DialectEvent } from './dialects/dialect.ts'
 import { FormatError, ProofError } from './errors.ts'
 import { type Check, check, type Finding, need } from './finding.ts'
 import { canonicalizeJson } from './json/canonical.ts'
@@ -14,7 +15,7 @@ import { decodeAttestationPayload } from './nitro/document.ts'
 import { ownMembers } from './own-members.ts'
 import { dialectOfReceipt, type Receipt } from './receipt.ts'
 import { type RecordOptions, type RecordSubject, readHex65, readSubject } from './record-subject.ts'
-import { findReplacedMember } from './replaced-member.ts'
+import { findReplacedMember, findReplacedUsage } from './replaced-member.ts'
 
 const { textOf } = formsOf('missing_member')
 
@@ -146,8 +147,8 @@ function checkStreamHash(subject: RecordSubject): Finding {
     const message = `expected the ${parts} that the enclave gave out, and no others`
     throw new ProofError('wrong_stream', isSameAnswer ? message + CUT_OTHERWISE : message)
   }
-  // Events need no such check, because they were read strictly and have one meaning.
   if (chunks !== null) refuseAmbiguous(chunks)
+  if (events !== null) refuseOtherUsage(events, need(subject.response))
   return skip(REPEATED)
 }
 
@@ -165,6 +166,19 @@ function refuseAmbiguous(chunks: readonly JsonObject[]): void {
     )
   const late = findLateMember(chunks)
   if (late !== null) throw new ProofError('wrong_stream', `expected chunks without ${late}`)
+}
+
+/**
+ * Refuses events that first show another usage than the signed one. Their texts need no such check,
+ * because events are read strictly and have one meaning.
+ */
+function refuseOtherUsage(events: readonly DialectEvent[], response: JsonObject): void {
+  const replaced = findReplacedUsage(events, response)
+  if (replaced !== null)
+    throw new ProofError(
+      'wrong_stream',
+      `expected a message_start with the ${replaced} of the signed usage`,
+    )
 }
 
 const REPEATED =

@@ -30,10 +30,10 @@ export type CallRequest = {
 }
 
 /**
- * Returns the hashed headers of a call: the headers of its dialect, and the header with the
- * demands. If the demands in the body have `headers`, only these are used, because HTTP headers are
- * never encrypted. Throws FormatError `invalid_call_request` for a malformed header and for a
- * demanded header that the dialect does not have, and as demandsOf does.
+ * Returns the hashed headers of a call: those of its dialect, and the one with demands, which
+ * demandsOfCall refuses beside demands in the body. If these have `headers`, they replace those of
+ * the dialect, since HTTP headers are never encrypted. Throws FormatError `invalid_call_request`
+ * for a malformed header and a demanded one that the dialect does not have, and as demandsOf does.
  */
 export function hashedHeaders(
   dialect: DialectName,
@@ -51,7 +51,7 @@ export function hashedHeaders(
     )
   const hashed: Record<string, string> = {}
   for (const name of namesOf(dialect)) {
-    const value = (demanded ?? headers)[name]
+    const value = (name === DEMANDS_HEADER ? headers : (demanded ?? headers))[name]
     if (value !== undefined) hashed[name] = textOf(value as Json, name, HEADER).trim()
   }
   return hashed

@@ -56,7 +56,7 @@ function itemsOfAssistant(message: JsonObject): readonly TurnItem[] {
       !READ.includes(name) && value !== null && !(isJsonArray(value) && value.length === 0),
   )
   return [
-    ...[...thoughts].flatMap((text) => (text === '' ? [] : [thought(text, null, text)])),
+    ...[...thoughts].flatMap((text) => (text === '' ? [] : [thought(text, null, [text, null])])),
     ...partsOf(memberOf(message, 'content')).map(itemOfPart),
     ...(typeof refusal === 'string' && refusal !== '' ? [said(refusal, null, 'refused')] : []),
     ...partsOf(memberOf(message, 'tool_calls')).map(itemOfCall),

@@ -55,7 +55,7 @@ function itemOfAnswer(text: string | null, block: Json): TurnItem {
       return thought(thinking, null, [thinking, memberOf(block, 'signature') ?? null])
     }
     case 'redacted_thinking':
-      return thought('', null, memberOf(block, 'data') ?? null)
+      return thought('', null, ['', memberOf(block, 'data') ?? null])
     case 'tool_use':
     case 'server_tool_use':
     case 'mcp_tool_use': {

@@ -58,7 +58,7 @@ export function checkCalls(
   return [
     check('evidence of calls', () => checkEvidence(calls)),
     check('one session', () => orHidden(checkId(id, calls, places))),
-    check('none missing', () => orHidden(checkMissing(numbers))),
+    check('none missing', () => orHidden(checkMissing(numbers, hidden.length))),
     check('none doubled', () => orHidden(checkDoubled(numbers, calls))),
     check('order', () => orHidden(checkOrder(numbers))),
     check('previous hash', () => orHidden(checkPrevious(places, calls))),
@@ -119,12 +119,12 @@ function checkId(
   return `session ${id}`
 }
 
-function checkMissing(numbers: readonly (number | null)[]): Finding {
+function checkMissing(numbers: readonly (number | null)[], leftOut: number): Finding {
   const known = new Set(numbers.filter((n) => n !== null))
   const end = Math.max(-1, ...known)
   const missing = end + 1 - known.size
-  // Calls whose number is unknown may have the missing numbers.
-  if (missing <= numbers.filter((n) => n === null).length) return `calls 0 to ${end}`
+  // Calls whose requests are left out may have the missing numbers.
+  if (missing <= leftOut) return `calls 0 to ${end}`
   const first = Array.from({ length: known.size + 1 }, (_, n) => n).find((n) => !known.has(n))
   const rest = missing === 1 ? '' : `, the first of ${missing}`
   throw refuse('missing_call', `the call with number ${first} is missing${rest}`)

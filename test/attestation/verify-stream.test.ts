@@ -1,13 +1,18 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { PROOF_MEMBERS } from '../../attestation/completion-hash.ts'
 import { assembleCompletion } from '../../attestation/dialects/chat/assemble-completion.ts'
+import type { DialectEvent } from '../../attestation/dialects/dialect.ts'
+import { EVENT_DIALECTS } from '../../attestation/dialects/dialects.ts'
 import { FormatError } from '../../attestation/errors.ts'
 import type { Json, JsonObject } from '../../attestation/json/value.ts'
 import { hashChunks } from '../../attestation/record-hash.ts'
 import type { RecordReport } from '../../attestation/verify-record.ts'
-import { splitEvents, verifyStream } from '../../attestation/verify-stream.ts'
+import { splitEvents, verifyEventStream, verifyStream } from '../../attestation/verify-stream.ts'
 import { buildRecord } from './build-record.ts'
+import { messagesStream } from './dialects/messages-streams.ts'
+import { readAll, withProof } from './dialects/readers.ts'
 import { ATTACKS, CHUNKS, chunkOf, HARMLESS, makeStream } from './kept-streams.ts'
 
 const outcomes = (report: RecordReport, outcome: string) =>
@@ -88,6 +93,57 @@ describe('verifyStream', () => {
     },
   )
 
+  describe('a repetition for an Idempotency-Key', () => {
+    const request = {
+      model: 'demo/echo',
+      messages: [{ role: 'user', content: 'Is it?' }],
+      stream: true,
+    }
+    const text = { role: 'assistant', content: 'Yes.' }
+    const chunkWith = (delta: JsonObject, ofChoice: JsonObject, ofChunk: JsonObject = {}) => ({
+      ...chunkOf({}),
+      ...ofChunk,
+      choices: [{ index: 0, delta, finish_reason: null, ...ofChoice }],
+    })
+    const failedOf = (chunks: readonly JsonObject[]) => {
+      const response = assembleCompletion(chunks)
+      const { created } = buildRecord({ request, response, streamHash: 'ab'.repeat(32) })
+      const proof = Object.entries(created).filter(([name]) => !Object.hasOwn(response, name))
+      const proven = chunks.with(-1, { ...chunks.at(-1), ...Object.fromEntries(proof) })
+      return outcomes(verifyStream(proven, { request, idempotent: true }), 'failed')
+    }
+
+    it.each([...PROOF_MEMBERS, 'usage', 'choices', 'seed'])(
+      'a repetition fails if a choice has two values of %s',
+      (name) => {
+        const given = (first: string, second: string) => [
+          chunkWith(text, { [name]: { value: first } }),
+          chunkWith({}, { [name]: { value: second }, finish_reason: 'stop' }),
+        ]
+        expect(failedOf(given('a', 'a'))).toEqual([])
+        expect(failedOf(given('a', 'b'))).toEqual(['stream hash'])
+      },
+    )
+
+    it.each(['delta', 'logprobs', 'finish_reason', 'service_tier'])(
+      'a repetition fails if its chunks have two values of %s beside the choices',
+      (name) => {
+        const given = (first: string, second: string) => [
+          chunkWith(text, {}, { [name]: first }),
+          chunkWith({}, { finish_reason: 'stop' }, { [name]: second }),
+        ]
+        expect(failedOf(given('a', 'a'))).toEqual([])
+        expect(failedOf(given('a', 'b'))).toEqual(['stream hash'])
+      },
+    )
+
+    it('an empty finish_reason does not end a choice of a repetition', () => {
+      const end = chunkWith({}, { finish_reason: 'stop' })
+      expect(failedOf([chunkWith(text, { finish_reason: '' }), end])).toEqual([])
+      expect(failedOf([chunkWith(text, { finish_reason: 'stop' }), end])).toEqual(['stream hash'])
+    })
+  })
+
   describe.each([
     { version: 3, usageAsked: true },
     { version: 3, usageAsked: false },
@@ -136,6 +192,50 @@ describe('verifyStream', () => {
     expect(() => verifyStream(chunks, { request: {} })).toThrow(
       expect.objectContaining({ name: 'FormatError', code: 'invalid_stream' }),
     )
+  })
+})
+
+describe('verifyEventStream', () => {
+  const request = {
+    dialect: 'messages',
+    headers: {},
+    body: { model: 'm', messages: [], stream: true },
+  }
+  /** A stream that is repeated for its Idempotency-Key, with these members of usage. */
+  const failedOf = (first: JsonObject, last: JsonObject) => {
+    const [start, ...rest] = messagesStream([{ kind: 'text', pieces: ['Yes.'] }])
+    const message = { ...(start?.message as JsonObject), usage: { output_tokens: 1, ...first } }
+    const ended = rest.map((data) =>
+      data.type === 'message_delta' ? { ...data, usage: { output_tokens: 20, ...last } } : data,
+    )
+    const reader = EVENT_DIALECTS.messages.openStream()
+    const { given } = readAll(reader, [{ ...start, message }, ...ended])
+    const response = reader.response()
+    const { created } = buildRecord({ request, response, streamHash: 'ab'.repeat(32) })
+    const end = withProof(
+      EVENT_DIALECTS.messages,
+      given.at(-1) as DialectEvent,
+      created.affidavit as JsonObject,
+    )
+    const report = verifyEventStream(given.with(-1, end), { request, idempotent: true })
+    return outcomes(report, 'failed')
+  }
+
+  it.each<[string, JsonObject, JsonObject]>([
+    ['equal numbers at both ends', { input_tokens: 10 }, { input_tokens: 10 }],
+    ['numbers at its start alone', { input_tokens: 10 }, {}],
+    ['numbers at its end alone', { input_tokens: null }, { input_tokens: 10 }],
+    ['equal objects', { server_tool_use: { a: 1, b: 2 } }, { server_tool_use: { b: 2, a: 1 } }],
+  ])('a repeated Messages stream passes with %s', (_, first, last) => {
+    expect(failedOf(first, last)).toEqual([])
+  })
+
+  it.each<[string, JsonObject, JsonObject]>([
+    ['tokens of the input', { input_tokens: 999_999 }, { input_tokens: 10 }],
+    ['member of another type', { service_tier: 'batch' }, { service_tier: 'standard' }],
+    ['object', { server_tool_use: { a: 1 } }, { server_tool_use: { a: 2 } }],
+  ])('a repeated Messages stream fails if its start has another %s', (_, first, last) => {
+    expect(failedOf(first, last)).toEqual(['stream hash'])
   })
 })
 

@@ -33,8 +33,8 @@ export type MergedMembers = Map<string, MergedValue>
 
 /**
  * Checks that all readers of a stream understand its next chunk in the same way. `assembly` holds
- * the earlier chunks. Proof members are not checked. formats.md, Assembling a stream, has the
- * rules. Throws FormatError:
+ * the earlier chunks. Proof members are checked only for `__proto__`. The rules are in formats.md,
+ * Assembling a stream. Throws FormatError:
  *
  * - `invalid_chunk`: a member does not have a chunk's form, or is called `__proto__`, or the chunk
  *   has a choice or a tool call twice;

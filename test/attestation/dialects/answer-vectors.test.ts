@@ -18,7 +18,8 @@ function judge({ kind, source, demands }: ConformanceCase): RecordReport | null 
   const request = parseStrictJson(bytesOf(demands.request))
   if (kind === 'answer') return verifyRecord(parseExactJson(bytesOf(source)), { request })
   try {
-    return verifyEventStream(splitNamedEvents(bytesOf(source)), { request })
+    const { idempotent = false } = demands
+    return verifyEventStream(splitNamedEvents(bytesOf(source)), { request, idempotent })
   } catch (error) {
     if (error instanceof FormatError) return null
     throw error

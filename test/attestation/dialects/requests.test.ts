@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { hashedHeaders } from '../../../attestation/dialects/call-request.ts'
 import { DIALECTS } from '../../../attestation/dialects/dialects.ts'
 import { findHiddenInMessages } from '../../../attestation/dialects/messages/request.ts'
 import { findHiddenInResponses } from '../../../attestation/dialects/responses/request.ts'
@@ -206,5 +207,17 @@ describe('the demands of a call', () => {
   it('demands in both header and body are refused', () => {
     const both = requestOf(encode(JSON.stringify(demands)), { affidavit: demands })
     expect(() => DIALECTS.messages.demandsOf(both)).toThrow('not in both')
+  })
+
+  it.each<[string, JsonObject]>([
+    ['have headers', { nonce: 'ab'.repeat(16), headers: { 'anthropic-version': '2023-06-01' } }],
+    ['have empty headers', { headers: {} }],
+    ['have no headers', { nonce: 'ab'.repeat(16) }],
+  ])('demands in a header are refused beside demands in the body that %s', (_, affidavit) => {
+    const { messages } = DIALECTS
+    const body = { model: 'm', affidavit }
+    const sent = { 'affidavit-call': encode(JSON.stringify(demands)), 'anthropic-beta': 'one' }
+    const headers = hashedHeaders('messages', body, sent)
+    expect(() => messages.demandsOf(messages.requestOf(body, headers))).toThrow('not in both')
   })
 })

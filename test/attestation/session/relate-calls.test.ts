@@ -351,6 +351,37 @@ describe('what agents change in their histories', () => {
     expect(related[2]?.relation.kind).toBe('continues')
   })
 
+  it.each<[string, JsonObject, number]>([
+    ['known is the same thinking without a seal', { type: 'thinking', thinking: 'Hm.' }, 0],
+    [
+      'foreign is sealed thinking with its text',
+      { type: 'thinking', thinking: 'Hm.', signature: 's' },
+      1,
+    ],
+    [
+      'foreign is encrypted thinking whose data is its text',
+      { type: 'redacted_thinking', data: 'Hm.' },
+      1,
+    ],
+  ])('after the thinking of a chat, %s', (_, block, foreign) => {
+    const question = { role: 'user', content: 'Where?' }
+    const history = { role: 'assistant', content: [block, { type: 'text', text: 'Rome.' }] }
+    const related = relateCalls([
+      {
+        turns: TURNS.chat,
+        body: { messages: [question] },
+        response: chatMessage({ reasoning: 'Hm.', content: 'Rome.' }),
+      },
+      {
+        turns: TURNS.messages,
+        body: { messages: [question, history, { role: 'user', content: 'Thanks' }] },
+        response: { content: [] },
+      },
+    ])
+    expect(related[1]?.relation).toEqual({ kind: 'continues', call: 0 })
+    expect(related[1]?.foreign).toHaveLength(foreign)
+  })
+
   it('ids and states that are left out of a Responses history are no break', () => {
     const { requests, answers } = RUNS.responses
     const text = JSON.stringify(requests).replaceAll(/"id":"[^"]*",|"status":"completed",/g, '')

@@ -254,6 +254,12 @@ describe('a session whose evidence is not complete', () => {
     expect(namesOf(report, 'failed')).toContain('none missing')
   })
 
+  it('a call that names no session does not stand for a missing number', async () => {
+    const report = await verifyBuilt({ place: (own, at) => (at === 1 ? undefined : own) })
+    expect(namesOf(report, 'failed')).toEqual(['one session', 'none missing'])
+    expect(detailOf(report, 'none missing')).toBe('the call with number 1 is missing')
+  })
+
   it('an answer that is left out is named as foreign where a later request has it', async () => {
     const report = await verify(
       CALLS.with(1, redactBundle(CALLS[1] as EvidenceBundle, { response: true })),

@@ -12,6 +12,7 @@ import { buildEvidence, buildStored } from '../../attestation/evidence/build-evi
 import {
   consistent,
   type Draft,
+  type DraftDemands,
   EXPECTED,
   EXPECTED_OF_RECORD,
   invalid,
@@ -285,17 +286,24 @@ function streamCases(name: Name): readonly Draft[] {
     source: readonly DialectEvent[] | string,
     { about, expect }: Outcome,
     asked: JsonObject = request,
+    demands: DraftDemands = EXPECTED_OF_RECORD,
   ): Draft => ({
     name: `stream/${name}/${slug}`,
     about,
     kind: 'stream',
     source: textOf(typeof source === 'string' ? source : textOfEvents(source), 'txt'),
-    demands: { ...EXPECTED_OF_RECORD, request: { json: asked } },
+    demands: { ...demands, request: { json: asked } },
     expect,
   })
   const whole = proven(events)
   const { stream: _, ...unstreamed } = request.body
   const recut = recutOf(name, events)
+  /** A repetition for an Idempotency-Key. */
+  const repeated = (slug: string, given: readonly JsonObject[], outcome: Outcome): Draft =>
+    draft(slug, proven(given, { streamHash: 'ab'.repeat(32) }), outcome, request, {
+      ...EXPECTED_OF_RECORD,
+      idempotent: true,
+    })
   const refused = ({ slug, about, change }: Attack): Draft =>
     draft(`refused/${slug}`, change(whole.map(textOfEvent)).join(''), { about, expect: UNREADABLE })
   return [
@@ -319,6 +327,19 @@ function streamCases(name: Name): readonly Draft[] {
       about: 'The same text in other deltas than those given out.',
       expect: invalid(['stream hash'], ...NOT_OF_STREAM),
     }),
+    repeated('repeated', recut, {
+      about:
+        'Other events than those first given out, which assemble to the same: as when an answer is repeated.',
+      expect: consistent(...NOT_OF_STREAM, 'stream hash'),
+    }),
+    ...(name === 'messages'
+      ? [
+          repeated('stream-hash/repeated-with-another-usage', withOtherUsage(recut), {
+            about: 'A repetition that assembles to the same: but its start has another usage.',
+            expect: invalid(['stream hash'], ...NOT_OF_STREAM),
+          }),
+        ]
+      : []),
     draft(
       'stream-hash/not-streamed',
       proven(events, { request: { ...request, body: unstreamed }, streamHash: null }),
@@ -376,6 +397,17 @@ function recutOf(name: Name, events: readonly JsonObject[]): readonly JsonObject
   )
   if (name === 'messages') return kept as readonly JsonObject[]
   return kept.map((event, sequence_number) => ({ ...event, sequence_number }))
+}
+
+/** The same message, with other tokens of the input in its message_start than at its end. */
+function withOtherUsage(events: readonly JsonObject[]): readonly JsonObject[] {
+  return events.map((data) => {
+    const message = data.message as JsonObject
+    const [first, last] = [message?.usage, data.usage] as readonly (JsonObject | undefined)[]
+    if (data.type === 'message_delta') return { ...data, usage: { ...last, input_tokens: 10 } }
+    if (data.type !== 'message_start') return data
+    return { ...data, message: { ...message, usage: { ...first, input_tokens: 999_999 } } }
+  })
 }
 
 function bundleCases(name: Name): readonly Draft[] {

@@ -84,6 +84,17 @@ describe('parseRequest', () => {
     })
   })
 
+  it('parseRequest refuses demands in a header beside demands in the body that have headers', () => {
+    const affidavit = { headers: { 'anthropic-version': '2023-06-01' } }
+    const body = Buffer.from(JSON.stringify({ model: 'm', messages: [], affidavit }))
+    const header = Buffer.from(JSON.stringify({ provider_keys: ['ab'.repeat(32)] }))
+    const headers = { 'affidavit-call': header.toString('base64url') }
+    const parseWith = (given: Readonly<Record<string, string>>) =>
+      parseRequest(body, { form: CALL_FORMS.messages, headers: given })
+    expect(parseWith({}).headers).toEqual(affidavit.headers)
+    expect(() => parseWith(headers)).toThrow('not in both')
+  })
+
   it('parseRequest takes a call for a stream only when stream is true, not "true"', () => {
     expect(parse('{"model":"m","messages":[],"stream":"true"}').isStream).toBe(false)
   })
