@@ -29,6 +29,41 @@ it('the hourly backup keeps the acts of the hour before while there is no databa
   }
 })
 
+it('the block that repeats revocations can run twice, and a key that the dump lacks does not end it', async () => {
+  const section = await readSection('backup-and-restore', 'Do again what administrators did since')
+  const titles = 'POSITION  AT  WHO  FROM  KIND  TARGET  OUTCOME  DETAILS\n'
+  const lost = 'lostlostlostlost'
+  const known = 'knownknownknownk'
+  const acts = [
+    `12  t  root  command line  key.revoke  ${lost}  revoked  {}\n`,
+    '11  t  root  command line  account.disable  mallory  done  {}\n',
+    `10  t  root  command line  key.revoke  ${known}  revoked  {}\n`,
+  ].join('')
+  const revoked: string[] = []
+  let last = 9
+  const affidavit = ([command, verb, id = '']: readonly string[]) => {
+    if (command === 'admin-log') return { output: `${titles}${last}  t  root\n` }
+    expect([command, verb]).toEqual(['keys', 'revoke'])
+    // Each attempt is an act in the restored log.
+    last++
+    revoked.push(id)
+    return id === lost ? { output: `no key has the id ${id}\n`, code: 1 } : {}
+  }
+  const backups = await mkdtemp(join(tmpdir(), 'affidavit-backups-'))
+  try {
+    await writeFile(join(backups, 'admin-log.txt'), `${titles}${acts}`)
+    const variables = { BACKUPS: backups, RESTORED_URL: 'postgres://restored' }
+    await walkText(section + section, { commands: { affidavit }, variables }, async (walk) => {
+      const walked = await walk.rest()
+      const output = `${acts}no key has the id ${lost}\n`
+      expect(walked.map((step) => step.output)).toEqual([output, output])
+    })
+    expect(revoked).toEqual([lost, known, lost, known])
+  } finally {
+    await rm(backups, { recursive: true })
+  }
+})
+
 describe.runIf(DEBIAN_POSTGRES.isMet)(DEBIAN_POSTGRES.title('backup and restore'), () => {
   const programs = DEBIAN_POSTGRES_PROGRAMS
   let machine: Machine
@@ -71,6 +106,10 @@ describe.runIf(DEBIAN_POSTGRES.isMet)(DEBIAN_POSTGRES.title('backup and restore'
       const lost: ProvenCompletion[] = []
       for (const text of ['after 1', 'after 2', 'after 3']) lost.push(await complete(text))
       await keys('revoke', stolen.id)
+      const later = JSON.parse(
+        await keys('create', '--account', 'someone', '--name', 'made after the dump', '--json'),
+      ) as { readonly id: string }
+      await keys('revoke', later.id)
       // Names are customers' texts, and in the list of acts.
       const forged = `a key.revoke ${bystander.id}  key.revoke  ${bystander.id} b`
       await keys('create', '--account', 'someone', '--name', forged)
@@ -81,6 +120,7 @@ describe.runIf(DEBIAN_POSTGRES.isMet)(DEBIAN_POSTGRES.title('backup and restore'
       await walk.section("Restore last night's dump")
       const acts = await walk.section('Do again what administrators did since')
       expect(acts[0]?.output).toContain('key.revoke')
+      expect(acts[0]?.output).toContain(`no key has the id ${later.id}`)
       await walk.section('Start')
       expect((await get('/v1/verified/chat/completions', stolen.key)).status).toBe(401)
       expect((await get('/v1/dashboard/me', bystander.key)).status).toBe(200)

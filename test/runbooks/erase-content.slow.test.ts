@@ -1,4 +1,4 @@
-import { readFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { openDatabase } from '../../src/storage/database.ts'
@@ -11,6 +11,8 @@ import { walkPage } from './walk.ts'
 
 const PLANTED = 'a planted question 4e1c'
 const REASON = 'asked for in ticket 81'
+/** The hash of a completion that the database lacks. */
+const LACKED = '0'.repeat(64)
 
 let machine: Machine
 
@@ -82,7 +84,14 @@ it('the runbook for erasing is followed, and audit, pages and the database then 
     await walk.section('Erase one completion')
     // A restore erases again what is recorded here, and nothing else.
     const recorded = walk.place('/var/backups/affidavit/erasures')
-    expect(await readFile(recorded, 'utf8')).toBe(`record\t${one.hash}\t${REASON}\n`)
+    const first = await readFile(recorded, 'utf8')
+    expect(first).toBe(`record\t${one.hash}\t${REASON}\n`)
+    // A restored backup lacks completions that were made and erased after it.
+    await writeFile(recorded, `record\t${LACKED}\t${REASON}\n${first}`)
+    await walk.section('Erase an account')
+    const repeated = await walk.section('Where it still is')
+    expect(repeated.at(-1)?.output).toContain(`not erased: record ${LACKED}\nContent of 0 records`)
+    expect(repeated.at(-1)?.output).toContain('Content of account customer')
     await walk.rest()
   })
 

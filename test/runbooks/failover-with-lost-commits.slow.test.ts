@@ -1,3 +1,4 @@
+import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import pg from 'pg'
 import { afterEach, describe, expect, it } from 'vitest'
@@ -8,12 +9,30 @@ import {
   type PostgresServer,
   startPostgres,
 } from '../support/postgres.ts'
+import { runCli } from '../support/run-cli.ts'
 import { until } from '../support/until.ts'
 import { type Machine, startMachine } from './machine.ts'
-import { walkPage } from './walk.ts'
+import { readSection, walkText } from './walk.ts'
 
 const programs = DEBIAN_POSTGRES_PROGRAMS
 const SETTINGS = { max_connections: '200' }
+
+const DO_AGAIN = 'Do again what administrators did since'
+
+/** The page, with the section of the other page where it leads to that section. */
+async function readPage(): Promise<string> {
+  const file = join(import.meta.dirname, '../../deploy/runbooks/failover-with-lost-commits.md')
+  const section = await readSection('backup-and-restore', DO_AGAIN)
+  const [before, after] = (await readFile(file, 'utf8')).split('\nPoint the gateways')
+  if (after === undefined) throw new Error('expected a step after the acts')
+  return `${before}\n${section}\nPoint the gateways${after}`
+}
+
+async function runAffidavit({ url }: PostgresServer, ...words: readonly string[]): Promise<string> {
+  const { code, stdout, stderr } = await runCli(words, { variables: { DATABASE_URL: url } })
+  if (code !== 0) throw new Error(stderr)
+  return stdout
+}
 
 const ends: (() => Promise<void>)[] = []
 afterEach(async () => {
@@ -73,24 +92,37 @@ describe.runIf(DEBIAN_POSTGRES.isMet)(DEBIAN_POSTGRES.title('a failover with los
   it('a failover goes on with a new log, and only what the replica lacked is lost, as every part tells', async () => {
     const { machine, link, standby } = await startReplicated()
     const kept = await machine.complete()
+    const made = await runAffidavit(
+      machine.postgres,
+      ...['keys', 'create', '--account', 'someone', '--json'],
+    )
+    const stolen = JSON.parse(made) as { readonly id: string; readonly key: string }
     await catchUp({ machine, standby })
     const places = {
       ...machine.walking.places,
       'postgres://postgres@replica.internal:5432/affidavit': standby.url,
     }
     const audit = (...words: readonly string[]) => machine.audit('--any-measurement', ...words)
-    await walkPage(
-      'failover-with-lost-commits',
+    await walkText(
+      await readPage(),
       { ...machine.walking, places, programs: [programs] },
       async (walk) => {
         await link.behave('hang')
         const lost = [await machine.complete(), await machine.complete()]
         await until('their anchors are in blocks', () => areAnchored(machine, lost))
         await audit('--state', join(walk.folder, 'audit.json'))
+        await runAffidavit(machine.postgres, 'keys', 'revoke', stolen.id)
+        await writeFile(
+          join(walk.place('/var/backups/affidavit'), 'admin-log.txt'),
+          await runAffidavit(machine.postgres, 'admin-log', '--limit', '1000'),
+        )
         await machine.postgres.kill()
 
         await walk.section('Before you begin')
         await walk.section('Promote the replica')
+        const [acts] = await walk.section(DO_AGAIN)
+        expect(acts?.output).toContain(`Key ${stolen.id} is revoked.`)
+        await expect(machine.complete({ key: stolen.key })).rejects.toThrow(/^401/)
         await expect(machine.complete()).rejects.toThrow(/^503: .*not_ready/)
         await walk.section('Decide: get the old primary back, or begin new logs')
         const next = await machine.complete()

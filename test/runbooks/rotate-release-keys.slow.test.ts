@@ -27,7 +27,7 @@ beforeAll(async () => {
   machine = await startMachine({
     settings: (folder) => ({
       ENCLAVE_RELEASES_FILE: join(folder, 'etc/public/releases.json'),
-      RELEASE_KEY: OPERATOR_KEY,
+      RELEASE_KEY: `${OPERATOR_KEY},${COLLEAGUE_KEY}`,
     }),
     async prepare(folder) {
       await mkdir(join(folder, 'etc/public'))
@@ -36,6 +36,12 @@ beforeAll(async () => {
   })
 })
 afterAll(() => machine.stop())
+
+/** The keys that the gateway's settings trust. */
+async function readGatewayKeys(): Promise<readonly string[] | undefined> {
+  const settings = await readFile(join(machine.etc, 'gateway.env'), 'utf8')
+  return /^RELEASE_KEY=(.*)$/m.exec(settings)?.[1]?.split(',')
+}
 
 it('the runbook for release keys is followed, and readers are refused exactly when they were told', async () => {
   const { hash } = await machine.complete()
@@ -74,7 +80,9 @@ it('the runbook for release keys is followed, and readers are refused exactly wh
     expect(await verify([OPERATOR_KEY, COLLEAGUE_KEY], 2)).toBe('passed')
     expect(await verify([fresh], 1, 'measurements.json')).toBe('passed')
     await walk.section('Have readers trust both')
+    expect(await readGatewayKeys()).toEqual([OPERATOR_KEY, fresh, COLLEAGUE_KEY])
     await walk.section('Sign with the new key alone')
+    expect(await readGatewayKeys()).toEqual([fresh, COLLEAGUE_KEY])
     expect(await verify([fresh])).toBe('passed')
     expect(await verify([fresh, COLLEAGUE_KEY], 2)).toBe('passed')
     expect(await verify([OPERATOR_KEY, fresh])).toBe('passed')
