@@ -79,7 +79,10 @@ function textOf(base64: string): { readonly bytes: Uint8Array; readonly text: st
   }
 }
 
-const MEMBER = /^(?: {2}- | {4})([a-z]+): "?([A-Za-z0-9._/@-]+)"?$/
+/** With one quote alone, YAML reads the lines up to the next quote as one value. */
+const MEMBER = /^(?: {2}- | {4})([a-z]+): (?:"([A-Za-z0-9._/@-]+)"|([A-Za-z0-9._/@-]+))$/
+/** A repository with a revision, mostly of an owner. */
+const REPOSITORY = /^(?:[^/@]+\/)?[^/@]+@[^/@]+$/
 /**
  * YAML also ends lines at these characters. This parser splits only at line feeds, so it refuses a
  * text with such characters.
@@ -89,20 +92,23 @@ const DISK = /^([0-9a-f]{64})_[0-9]+_[0-9a-f-]{36}$/
 
 /**
  * Reads the list `models` of a configuration (YAML) in the one form that Tinfoil writes: items of
- * name, repo and mpk, one scalar per line. Null for any other form. Empty if there is no list.
+ * name, repo and mpk, one scalar per line, also beside other members. Null for any other form.
+ * Empty if there is no list.
  */
 function readModels(text: string): readonly MeasuredModel[] | null {
   if (OTHER_BREAK.test(text)) return null
-  const lines = text.split('\n').map((line) => line.trimEnd())
+  // Other white space is not blank in YAML: `trimEnd` would remove the end of a name.
+  const lines = text.split('\n').map((line) => line.replace(/[ \t\r]+$/, ''))
   const starts = lines.flatMap((line, index) => (/^["']?models["']?\s*:/.test(line) ? [index] : []))
   const [start] = starts
   if (start === undefined) return /(?:^|[\s{,])["']?models["']?\s*:/.test(text) ? null : []
   if (starts.length > 1 || lines[start] !== 'models:') return null
   const items: Record<string, string>[] = []
   for (const line of lines.slice(start + 1)) {
+    // Before the end of the list, which no comment ends, wherever it begins.
+    if (line === '' || /^[ \t]*#/.test(line)) continue
     if (/^\S/.test(line)) break
-    if (line === '' || /^\s*#/.test(line)) continue
-    const [, name, value] = MEMBER.exec(line) ?? []
+    const [, name, quoted, value = quoted] = MEMBER.exec(line) ?? []
     if (name === undefined || value === undefined) return null
     if (line.startsWith('  - ')) items.push({})
     const item = items.at(-1)
@@ -111,7 +117,8 @@ function readModels(text: string): readonly MeasuredModel[] | null {
   }
   const models = items.map(({ name, repo, mpk }) => {
     const [, rootHash] = DISK.exec(mpk ?? '') ?? []
-    return name && repo && rootHash ? { name, source: repo, rootHash } : null
+    const isComplete = name && repo && REPOSITORY.test(repo) && rootHash
+    return isComplete ? { name, source: repo, rootHash } : null
   })
   return models.some((model) => model === null) ? null : models.filter((model) => model !== null)
 }
