@@ -90,6 +90,25 @@ const REPOSITORY = /^(?:[^/@]+\/)?[^/@]+@[^/@]+$/
 const OTHER_BREAK = /\r(?!\n)|[\u0085\u2028\u2029]/
 const DISK = /^([0-9a-f]{64})_[0-9]+_[0-9a-f-]{36}$/
 
+/** A value in quotes that begins and ends where every reader of YAML sees both quotes. */
+const QUOTED =
+  /(?:^ *(?:- +)*|: +|[[{,] *)(?:"(?:[^"'\\,[\]{}:]|:(?! ))*"|'(?:[^"'\\,[\]{}:]|:(?! ))*')(?= *(?:$|[\]},:]))/g
+
+/**
+ * True if the list after this line may be no list for YAML: in another document, of which YAML
+ * reads none but the first, or in a value whose quote the line does not close.
+ */
+function mayHideTheNext(line: string, index: number): boolean {
+  if (/^(?:---|\.\.\.)/.test(line)) return line !== '---' || index > 0
+  return /["']/.test(line.replace(/(?:^|[ \t])#.*$/, '').replace(QUOTED, ''))
+}
+
+/** Other white space than this is not blank in YAML: a name can end with it. */
+function withoutBlanksAtEnd(line: string): string {
+  const trimmed = line.trimEnd()
+  return /^[ \t\r]*$/.test(line.slice(trimmed.length)) ? trimmed : line
+}
+
 /**
  * Reads the list `models` of a configuration (YAML) in the one form that Tinfoil writes: items of
  * name, repo and mpk, one scalar per line, also beside other members. Null for any other form.
@@ -97,12 +116,12 @@ const DISK = /^([0-9a-f]{64})_[0-9]+_[0-9a-f-]{36}$/
  */
 function readModels(text: string): readonly MeasuredModel[] | null {
   if (OTHER_BREAK.test(text)) return null
-  // Other white space is not blank in YAML: `trimEnd` would remove the end of a name.
-  const lines = text.split('\n').map((line) => line.replace(/[ \t\r]+$/, ''))
+  const lines = text.split('\n').map(withoutBlanksAtEnd)
   const starts = lines.flatMap((line, index) => (/^["']?models["']?\s*:/.test(line) ? [index] : []))
   const [start] = starts
   if (start === undefined) return /(?:^|[\s{,])["']?models["']?\s*:/.test(text) ? null : []
   if (starts.length > 1 || lines[start] !== 'models:') return null
+  if (lines.slice(0, start).some(mayHideTheNext)) return null
   const items: Record<string, string>[] = []
   for (const line of lines.slice(start + 1)) {
     // Before the end of the list, which no comment ends, wherever it begins.

@@ -41,6 +41,39 @@ describe('the weights of a build', () => {
     })
   })
 
+  it.each([
+    '---',
+    '# it is not "quoted',
+    'image: "ghcr.io/a/b:1"  # the image',
+    "  - 'a'",
+    '  command: ["a", "b"]',
+    'paths:',
+    '  - /v1/models',
+  ])('weights are proven by a list after the line %j', (line) => {
+    expect(weightsOfBuild(predicateOf(`${line}\n${MODEL_CONFIG}`)).weights).toBe('hardware_proven')
+  })
+
+  // YAML reads no list in these: in a text, or in a document that is not the first.
+  it.each([
+    'a: "',
+    "a: '",
+    'a: ["b", "',
+    'a: "\\"',
+    "a: [it's, ', b",
+    'a: [b "c, "',
+    'a: [\n b\n "c, "',
+    'a: [b "c: "',
+    'a: &b "',
+    'a: "b # c',
+    'a: 1\n---',
+    'a: 1\n...',
+    '--- |',
+    '---\n---',
+  ])('a list after the lines %j leaves the weights unknown', (lines) => {
+    const config = `${lines}\n${MODEL_CONFIG}"`
+    expect(weightsOfBuild(predicateOf(config))).toMatchObject({ weights: 'unknown', models: [] })
+  })
+
   it('a comment does not hide the items of the list that follow it', () => {
     const item = (name: string) => `  - name: ${name}\n    repo: b/c@1\n    mpk: ${DISK}\n`
     const config = `models:\n${item('a')}# comment\n${item('b')}cpus: 8\n`
