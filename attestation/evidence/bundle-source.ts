@@ -54,8 +54,7 @@ function urlOf(json: Json | undefined, name: string): string {
 }
 
 function operatorOf(json: Json | undefined, name: string): string {
-  if (typeof json !== 'string' || !isOperatorName(json))
-    throw invalid(name, OPERATOR_NAME_FORM)
+  if (typeof json !== 'string' || !isOperatorName(json)) throw invalid(name, OPERATOR_NAME_FORM)
   return json
 }
 
