@@ -23,13 +23,12 @@ export function readErasure(json: Json | undefined): ErasureStatement | null {
   if (json === undefined || !isJsonObject(json) || Object.keys(json).length !== 3) return null
   const [at, by, reason] = [memberOf(json, 'at'), memberOf(json, 'by'), memberOf(json, 'reason')]
   const origin = ERASURE_ORIGINS.find((one) => one === by)
-  if (typeof at !== 'number' || !Number.isSafeInteger(at) || at < 0 || Object.is(at, -0))
-    return null
+  if (typeof at !== 'number' || !Number.isSafeInteger(at) || at < 0) return null
   if (typeof reason !== 'string' || !isErasureReason(reason)) return null
   return origin === undefined ? null : { at, by: origin, reason }
 }
 
-/** 1 to ERASURE_REASON_MAX code points, no control characters. */
+/** 1 to ERASURE_REASON_MAX code points, no control or format characters. */
 export function isErasureReason(text: string): boolean {
   return isStatedText(text, ERASURE_REASON_MAX)
 }

@@ -1,6 +1,6 @@
 /**
  * True if a gateway may state this text: one line of 1 to `lengthMax` code points, without control
- * characters.
+ * and format characters.
  */
 export function isStatedText(text: string, lengthMax: number): boolean {
   if (text.length === 0 || text.length > 2 * lengthMax) return false

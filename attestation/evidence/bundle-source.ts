@@ -7,7 +7,7 @@ const { invalid, membersOf, objectOf } = bundleForms
 /** Characters. */
 export const SOURCE_URL_LENGTH_MAX = 300
 /** Code points. */
-export const OPERATOR_LENGTH_MAX = 200
+const OPERATOR_LENGTH_MAX = 200
 
 /**
  * The stated source of a bundle: a hint that shows the reader whom to ask. The hint is not signed,
@@ -54,10 +54,14 @@ function urlOf(json: Json | undefined, name: string): string {
 }
 
 function operatorOf(json: Json | undefined, name: string): string {
-  if (typeof json !== 'string' || !isOperatorName(json))
-    throw invalid(name, `1 to ${OPERATOR_LENGTH_MAX} characters without control characters`)
+  if (typeof json !== 'string' || !isOperatorName(json)) throw invalid(name, OPERATOR_NAME_FORM)
   return json
 }
+
+/** The form of an operator's name, for people. */
+export const OPERATOR_NAME_FORM =
+  `1 to ${OPERATOR_LENGTH_MAX} characters, without control characters, invisible characters, ` +
+  'and blanks at an end or side by side'
 
 /** Does not check that the server exists. */
 export function isSourceUrl(text: string): boolean {

@@ -3,7 +3,7 @@ import {
   type BundleSource,
   isOperatorName,
   isSourceUrl,
-  OPERATOR_LENGTH_MAX,
+  OPERATOR_NAME_FORM,
   SOURCE_URL_LENGTH_MAX,
 } from '../../attestation/evidence/bundle-source.ts'
 import { textField, url } from '../runtime/fields.ts'
@@ -14,9 +14,7 @@ export const SOURCE_FIELDS = {
    * as a hint for readers who want to know whom to ask: nothing checks it. Default: none.
    */
   OPERATOR_NAME: textField
-    .refine(isOperatorName, {
-      error: `expected a name of 1 to ${OPERATOR_LENGTH_MAX} characters without control characters`,
-    })
+    .refine(isOperatorName, { error: `expected a name of ${OPERATOR_NAME_FORM}` })
     .optional(),
   /**
    * URL where the operator publishes the signed list of releases,

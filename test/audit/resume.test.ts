@@ -164,6 +164,7 @@ describe('affidavit audit --state', () => {
     await audit()
     const { code, stderr } = await stage.audit(...trust, '--state', state)
     expect([code, stderr]).toEqual([2, expect.stringContaining('other options')])
+    expect(stderr).toContain('another list of releases')
   })
 
   it('an audit refuses to go on with an earlier --from-block, whose blocks were never read', async () => {

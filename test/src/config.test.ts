@@ -71,6 +71,7 @@ describe('readGatewayConfig', () => {
     ['RELEASES_URL', 'https://user:secret@h/list', 'without user and password'],
     ['RELEASES_URL', 'https://h/a list', 'expected an ASCII URL'],
     ['OPERATOR_NAME', 'Example\u001b[2J', 'without control characters'],
+    ['OPERATOR_NAME', 'Example  Ltd', 'blanks at an end or side by side'],
     ['OPERATOR_NAME', 'x'.repeat(201), 'a name of 1 to 200 characters'],
   ])('readGatewayConfig refuses a %s of %j and says what is expected', (name, text, said) => {
     expect(faultsOf({ [name]: text })).toContainEqual(

@@ -79,7 +79,10 @@ function textOf(base64: string): { readonly bytes: Uint8Array; readonly text: st
   }
 }
 
-const MEMBER = /^(?: {2}- | {4})([a-z]+): "?([A-Za-z0-9._/@-]+)"?$/
+/** With one quote alone, YAML reads the lines up to the next quote as one value. */
+const MEMBER = /^(?: {2}- | {4})([a-z]+): (?:"([A-Za-z0-9._/@-]+)"|([A-Za-z0-9._/@-]+))$/
+/** A repository with a revision, mostly of an owner. */
+const REPOSITORY = /^(?:[^/@]+\/)?[^/@]+@[^/@]+$/
 /**
  * YAML also ends lines at these characters. This parser splits only at line feeds, so it refuses a
  * text with such characters.
@@ -87,22 +90,44 @@ const MEMBER = /^(?: {2}- | {4})([a-z]+): "?([A-Za-z0-9._/@-]+)"?$/
 const OTHER_BREAK = /\r(?!\n)|[\u0085\u2028\u2029]/
 const DISK = /^([0-9a-f]{64})_[0-9]+_[0-9a-f-]{36}$/
 
+/** A value in quotes that begins and ends where every reader of YAML sees both quotes. */
+const QUOTED =
+  /(?:^ *(?:- +)*|: +|[[{,] *)(?:"(?:[^"'\\,[\]{}:]|:(?! ))*"|'(?:[^"'\\,[\]{}:]|:(?! ))*')(?= *(?:$|[\]},:]))/g
+
+/**
+ * True if the list after this line may be no list for YAML: in another document, of which YAML
+ * reads none but the first, or in a value whose quote the line does not close.
+ */
+function mayHideTheNext(line: string, index: number): boolean {
+  if (/^(?:---|\.\.\.)/.test(line)) return line !== '---' || index > 0
+  return /["']/.test(line.replace(/(?:^|[ \t])#.*$/, '').replace(QUOTED, ''))
+}
+
+/** Other white space than this is not blank in YAML: a name can end with it. */
+function withoutBlanksAtEnd(line: string): string {
+  const trimmed = line.trimEnd()
+  return /^[ \t\r]*$/.test(line.slice(trimmed.length)) ? trimmed : line
+}
+
 /**
  * Reads the list `models` of a configuration (YAML) in the one form that Tinfoil writes: items of
- * name, repo and mpk, one scalar per line. Null for any other form. Empty if there is no list.
+ * name, repo and mpk, one scalar per line, also beside other members. Null for any other form.
+ * Empty if there is no list.
  */
 function readModels(text: string): readonly MeasuredModel[] | null {
   if (OTHER_BREAK.test(text)) return null
-  const lines = text.split('\n').map((line) => line.trimEnd())
+  const lines = text.split('\n').map(withoutBlanksAtEnd)
   const starts = lines.flatMap((line, index) => (/^["']?models["']?\s*:/.test(line) ? [index] : []))
   const [start] = starts
   if (start === undefined) return /(?:^|[\s{,])["']?models["']?\s*:/.test(text) ? null : []
   if (starts.length > 1 || lines[start] !== 'models:') return null
+  if (lines.slice(0, start).some(mayHideTheNext)) return null
   const items: Record<string, string>[] = []
   for (const line of lines.slice(start + 1)) {
+    // Before the end of the list, which no comment ends, wherever it begins.
+    if (line === '' || /^[ \t]*#/.test(line)) continue
     if (/^\S/.test(line)) break
-    if (line === '' || /^\s*#/.test(line)) continue
-    const [, name, value] = MEMBER.exec(line) ?? []
+    const [, name, quoted, value = quoted] = MEMBER.exec(line) ?? []
     if (name === undefined || value === undefined) return null
     if (line.startsWith('  - ')) items.push({})
     const item = items.at(-1)
@@ -111,7 +136,8 @@ function readModels(text: string): readonly MeasuredModel[] | null {
   }
   const models = items.map(({ name, repo, mpk }) => {
     const [, rootHash] = DISK.exec(mpk ?? '') ?? []
-    return name && repo && rootHash ? { name, source: repo, rootHash } : null
+    const isComplete = name && repo && REPOSITORY.test(repo) && rootHash
+    return isComplete ? { name, source: repo, rootHash } : null
   })
   return models.some((model) => model === null) ? null : models.filter((model) => model !== null)
 }

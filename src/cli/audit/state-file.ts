@@ -18,7 +18,8 @@ export async function openStateFile(path: string | null, scope: string): Promise
     throw new CliError(
       fault.code === 'other_scope'
         ? `${file} was written by an audit with other options (--from, --key, --rpc, ` +
-            '--from-block, --pcr, --release, --root, --configuration): use the same, or another file'
+            '--from-block, --pcr, --release, --root, --configuration), or with another list of ' +
+            'releases: use the same, or another file, which starts from the beginning'
         : `${file} is not the state of an audit (${fault.message}): remove it to start again`,
       EXIT_CODES.usage,
     )

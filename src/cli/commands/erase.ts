@@ -95,6 +95,6 @@ function parseHash(text: string): string {
 function parseReason(text: string): string {
   if (isErasureReason(text)) return text
   throw new InvalidArgumentError(
-    `expected 1 to ${ERASURE_REASON_MAX} characters without control characters`,
+    `expected 1 to ${ERASURE_REASON_MAX} characters without control characters and format characters`,
   )
 }

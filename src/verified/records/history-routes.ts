@@ -81,7 +81,7 @@ const erasureQuery = z.object({
   reason: described(
     z.string().check(({ value, issues }) => {
       if (isErasureReason(value)) return
-      const expected = `1 to ${ERASURE_REASON_MAX} characters without control characters`
+      const expected = `1 to ${ERASURE_REASON_MAX} characters without control characters and format characters`
       issues.push(faultIssue([], 'value_error', `Input should be ${expected}`))
     }),
     () => ({ type: 'string', minLength: 1, maxLength: ERASURE_REASON_MAX }),

@@ -70,6 +70,15 @@ const CONTROLS: readonly (readonly [string, string])[] = [
   ['a line end', 'Example\nVERIFIED'],
   ['a turn of direction', 'Example\u202eLtd'],
   ['half a character', 'Example\ud800'],
+  ['a soft hyphen', 'Ex\u00adample'],
+  ['a joiner', '👨\u200d👩'],
+  ['a line separator', 'Example\u2028Ltd'],
+  ['a paragraph separator', 'Example\u2029Ltd'],
+  ['a blank at its beginning', ' Example'],
+  ['a no-break blank at its end', 'Example\u00a0'],
+  ['two blanks together', 'Example  Ltd'],
+  ['an invisible letter', '\u3164'],
+  ['a variation selector', '\u2600\ufe0f Sun'],
 ]
 
 describe('the source of a bundle', () => {

@@ -73,11 +73,28 @@ describe('a bundle whose gateway erased what was left out', () => {
     ['is of half a second', { ...erased, at: 0.5 }],
     ['has no reason', { ...erased, reason: '' }],
     ['has a reason that moves a cursor', { ...erased, reason: 'a\u001b[2Jb' }],
+    ['has a reason with a soft hyphen (Cf)', { ...erased, reason: 'data\u00adbase' }],
+    ['has a reason with a joiner (Cf)', { ...erased, reason: '👨\u200d👩' }],
+    ['has a reason with half a character (Cs)', { ...erased, reason: 'a\ud800' }],
+    ['has a reason with a line separator (Zl)', { ...erased, reason: 'a\u2028b' }],
+    ['has a reason with a paragraph separator (Zp)', { ...erased, reason: 'a\u2029b' }],
     ['has too long a reason', { ...erased, reason: 'a'.repeat(501) }],
   ])('a bundle is invalid when its statement of erasure %s', async (_, statement) => {
     const report = await verifyBundle(withErased(statement), policy, { chain })
     expect(report).toMatchObject({ verdict: 'invalid', facts: null, erased: null })
     expect(report.checks[0]).toMatchObject({ name: 'format', outcome: 'failed' })
+  })
+
+  it('a time of erasure of -0 is 0, as for every count', async () => {
+    const report = await verifyBundle(withErased({ ...erased, at: -0 }), policy, { chain })
+    expect(report.verdict).toBe('consistent')
+    expect(report.checks[0]).toMatchObject({ name: 'format', outcome: 'passed' })
+  })
+
+  it('a reason of erasure may have blanks, marks and variation selectors at all places', async () => {
+    const reason = ' asked  for \u2600\ufe0f\u3164\u00a0'
+    const report = await verifyBundle(withErased({ ...erased, reason }), policy, { chain })
+    expect(report).toMatchObject({ verdict: 'consistent', erased: { reason } })
   })
 
   // It is the gateway's word, as attestation/evidence/formats.md says.

@@ -77,6 +77,11 @@ export const constraintAcceptances: readonly Acceptance[] = [
     at: seconds(10 * 365 * 86_400),
   },
   {
+    rule: 18,
+    name: 'an intermediate that begins the whole skew after the document, in current mode',
+    document: altered({ level: 1, parts: { validity: validityOf(seconds(60), seconds(1000)) } }),
+  },
+  {
     rule: 19,
     name: 'another serial of the same issuer',
     document: buildDocument(),
@@ -211,6 +216,12 @@ export const constraintRefusals: readonly Refusal[] = [
       },
     ]
   }),
+  {
+    code: 'certificate_not_yet_valid',
+    name: 'an intermediate that begins a second after the document, in historical mode',
+    document: altered({ level: 1, parts: { validity: validityOf(seconds(1), seconds(1000)) } }),
+    policy: { mode: 'historical' },
+  },
   {
     code: 'certificate_expired',
     name: 'milliseconds after the last second',

@@ -74,6 +74,12 @@ export const policyAcceptances: readonly Acceptance[] = [
   { rule: 21, name: 'the first second of the leaf', document: madeAt(-HOUR_MS), at: MADE_AT },
   {
     rule: 21,
+    name: 'three hours and a minute, by default',
+    document: buildDocument({ chain: longLeaf }),
+    at: after(3 * HOUR_MS + 60_000),
+  },
+  {
+    rule: 21,
     name: 'the last second of the leaf',
     document: madeAt(2 * HOUR_MS),
     at: after(2 * HOUR_MS),
@@ -194,6 +200,12 @@ export const policyRefusals: readonly Refusal[] = [
     name: 'four hours, by default',
     document: buildDocument({ chain: longLeaf }),
     at: after(4 * HOUR_MS),
+  },
+  {
+    code: 'document_too_old',
+    name: 'a millisecond over three hours and a minute, by default',
+    document: buildDocument({ chain: longLeaf }),
+    at: after(3 * HOUR_MS + 60_001),
   },
   {
     code: 'document_from_future',

@@ -19,6 +19,68 @@ describe('the weights of a build', () => {
     })
   })
 
+  it.each([
+    ['plain values', `models:\n  - name: a\n    repo: b/c@1\n    mpk: ${DISK}\n`],
+    ['a repository without an owner', `models:\n  - name: a\n    repo: c@1\n    mpk: ${DISK}\n`],
+    [
+      'another member, and members in another order',
+      `models:\n  - port: 1\n    mpk: "${DISK}"\n    repo: b/c@1\n    name: a\n`,
+    ],
+    [
+      'lines that end with CRLF, and blanks at their ends',
+      `models: \t\r\n  - name: a \r\n    repo: b/c@1\r\n    mpk: ${DISK}\r\n`,
+    ],
+    [
+      'a comment at the beginning of a line',
+      `models:\n  - name: a\n    repo: b/c@1\n# the disk\n    mpk: ${DISK}\n# end\ncpus: 8\n`,
+    ],
+  ])('weights are proven by a list with %s', (_, config) => {
+    expect(weightsOfBuild(predicateOf(config))).toMatchObject({
+      weights: 'hardware_proven',
+      models: [{ name: 'a', rootHash: ROOT_HASH }],
+    })
+  })
+
+  it.each([
+    '---',
+    '# it is not "quoted',
+    'image: "ghcr.io/a/b:1"  # the image',
+    "  - 'a'",
+    '  command: ["a", "b"]',
+    'paths:',
+    '  - /v1/models',
+  ])('weights are proven by a list after the line %j', (line) => {
+    expect(weightsOfBuild(predicateOf(`${line}\n${MODEL_CONFIG}`)).weights).toBe('hardware_proven')
+  })
+
+  // YAML reads no list in these: in a text, or in a document that is not the first.
+  it.each([
+    'a: "',
+    "a: '",
+    'a: ["b", "',
+    'a: "\\"',
+    "a: [it's, ', b",
+    'a: [b "c, "',
+    'a: [\n b\n "c, "',
+    'a: [b "c: "',
+    'a: &b "',
+    'a: "b # c',
+    'a: 1\n---',
+    'a: 1\n...',
+    '--- |',
+    '---\n---',
+  ])('a list after the lines %j leaves the weights unknown', (lines) => {
+    const config = `${lines}\n${MODEL_CONFIG}"`
+    expect(weightsOfBuild(predicateOf(config))).toMatchObject({ weights: 'unknown', models: [] })
+  })
+
+  it('a comment does not hide the items of the list that follow it', () => {
+    const item = (name: string) => `  - name: ${name}\n    repo: b/c@1\n    mpk: ${DISK}\n`
+    const config = `models:\n${item('a')}# comment\n${item('b')}cpus: 8\n`
+    const { models } = weightsOfBuild(predicateOf(config))
+    expect(models.map(({ name }) => name)).toEqual(['a', 'b'])
+  })
+
   it('a configuration without models is that of a router', () => {
     const { weights, reason } = weightsOfBuild(predicateOf('cpus: 8\nshim:\n  upstream-port: 1\n'))
     expect(weights).toBe('unknown')
@@ -41,6 +103,22 @@ describe('the weights of a build', () => {
     ],
     ['a comment with a line separator', MODEL_CONFIG.replace('disk', 'disk\u2028')],
     ['a tab', `models:\n\t- name: a\n`],
+    [
+      'a quote that its own line does not close',
+      `models:\n  - name: "a\n    repo: b/c@1\n    mpk: ${DISK}"\n`,
+    ],
+    ['a quote that closes nothing', `models:\n  - name: a"\n    repo: b/c@1\n    mpk: ${DISK}\n`],
+    ['single quotes', `models:\n  - name: 'a'\n    repo: b/c@1\n    mpk: ${DISK}\n`],
+    [
+      'a no-break blank at the end of a name',
+      `models:\n  - name: a\u00a0\n    repo: b/c@1\n    mpk: ${DISK}\n`,
+    ],
+    [
+      'a comment behind a no-break blank',
+      `models:\n  - name: a\n    repo: b/c@1\n    mpk: ${DISK}\n\u00a0# x\n`,
+    ],
+    ['a repository without a revision', `models:\n  - name: a\n    repo: b/c\n    mpk: ${DISK}\n`],
+    ['a repository of a path', `models:\n  - name: a\n    repo: a/b/c@1\n    mpk: ${DISK}\n`],
     [
       'an upper-case root hash',
       `models:\n  - name: a\n    repo: b/c@1\n    mpk: ${DISK.toUpperCase()}\n`,

@@ -46,6 +46,12 @@ const FAULTS: readonly (readonly [string, string, object])[] = [
   ['an empty list of refs', 'release.refs', { ...tinfoil, release: { ...ref, refs: [] } }],
   ['any branch', 'release.refs.0', { ...tinfoil, release: { ...ref, refs: ['refs/heads/*'] } }],
   [
+    'a ref of a pull request',
+    'release.refs.0',
+    { ...tinfoil, release: { ...ref, refs: ['refs/pull/1/merge'] } },
+  ],
+  ['no terms of TDX and SEV-SNP', 'the policy', { ...tinfoil, tdx: undefined }],
+  [
     'a repository by URL',
     'release.repository',
     { ...tinfoil, release: { ...ref, repository: 'github.com/a/b' } },

@@ -11,6 +11,7 @@ import {
   providerNonce,
   writeProviderEvidence,
 } from '../../../../attestation/providers/evidence/evidence-document.ts'
+import { readKeptCollateral } from '../../../../attestation/providers/evidence/kept-collateral.ts'
 import {
   type ProviderPolicy,
   parseProviderPolicy,
@@ -21,18 +22,21 @@ import {
   requireChecks,
 } from '../../../../attestation/providers/provider-checks.ts'
 import { ProviderEvidenceError } from '../../../../attestation/providers/provider-error.ts'
+import { entry } from '../../../support/nitro-builder/crl-builder.ts'
 import { MADE_AT } from '../../../support/nitro-builder/development-pki.ts'
 import {
   BLOCK_HASH,
   buildProviderEvidence,
   gpuItemUntil,
   HPKE_KEY,
+  kept,
   MODEL_CONFIG,
   ORIGIN,
   predicateOf,
   ROOT_HASH,
   TLS_KEY,
 } from '../../../support/provider-builder/evidence-builder.ts'
+import { buildSnpList } from '../../../support/provider-builder/snp-pki.ts'
 import {
   evidenceAcceptances,
   evidenceRefusals,
@@ -190,6 +194,80 @@ describe('collateral inside a document', () => {
       requireChecks(checks)
     },
   )
+})
+
+describe("the page's forms", () => {
+  const page = readFileSync('attestation/providers/evidence/formats.md', 'utf8')
+
+  it.each(['tinfoil v3 SNP', 'tinfoil v3 TDX'] as const)(
+    'formats.md has each format, and each member of the collateral, of evidence of %s',
+    (kind) => {
+      const { responses, collateral } = buildProviderEvidence(kind).evidence
+      const answer = JSON.parse(Buffer.from(responses[0]?.body ?? '').toString())
+      const sections = [answer.crypto_material, answer.device_evidence].map((section) =>
+        Buffer.from(section, 'base64').toString(),
+      )
+      const entries = entriesOf(collateral)
+      const text = [JSON.stringify(answer), ...sections, JSON.stringify(entries)].join('\n')
+      const formats = [...text.matchAll(/https:\/\/tinfoil\.sh\/([a-z0-9/-]+)/g)].map(
+        ([, format]) => format ?? '',
+      )
+      expect(formats.length).toBeGreaterThan(5)
+      const members = entries.flatMap(({ data }) => Object.keys(data))
+      expect([...formats, ...members].filter((one) => !page.includes(`\`${one}\``))).toEqual([])
+    },
+  )
+
+  it.each([
+    ['its snp_measurement, of a TDX machine', 'tinfoil v3 TDX', { snp_measurement: null }],
+    ['its tdx_measurement, of a SEV-SNP machine', 'tinfoil v3 SNP', { tdx_measurement: null }],
+    ['lower case', 'tinfoil v3 SNP', { snp_measurement: 'AB'.repeat(48) }],
+  ] as const)('a signed build without %s is malformed', async (_, kind, changed) => {
+    const predicate = predicateOf(MODEL_CONFIG, changed)
+    const { evidence, policy } = buildProviderEvidence(kind, { predicate })
+    const { checks } = await judge(evidence, policy)
+    expect(checks.find(({ name }) => name === 'code')?.code).toBe('build_malformed')
+  })
+
+  it.each([
+    ['AMD', 'https://kdsintf.amd.com/vcek/v1/Genoa/crl', true],
+    ['AMD for VLEKs', 'https://other.example/vlek/v1/Genoa/crl', true],
+    ['AMD below another path', 'https://mirror.example/amd/vcek/v1/Genoa/crl', false],
+    ['AMD for a product with a digit', 'https://kdsintf.amd.com/vcek/v1/Genoa2/crl', false],
+  ])('readKeptCollateral finds by the path, or does not find, the list of %s', (_, url, found) => {
+    expect(readKeptCollateral([kept(url, 'list')]).snpList !== null).toBe(found)
+  })
+
+  it("readKeptCollateral finds Intel's answers below another path", () => {
+    const { collateral } = buildProviderEvidence('dstack').evidence
+    const mirrored = collateral.map((one) => {
+      const { pathname, search } = new URL(one.url)
+      return { ...one, url: `https://mirror.example/intel${pathname}${search}` }
+    })
+    expect(readKeptCollateral(mirrored).tdx).toEqual(readKeptCollateral(collateral).tdx)
+    expect(readKeptCollateral(mirrored).tdx).not.toBeNull()
+  })
+
+  it('no evidence of aci passes a policy that requires a GPU', async () => {
+    const { evidence, policy } = buildProviderEvidence('aci', { policy: { gpu: 'required' } })
+    const { checks } = await judge(evidence, policy)
+    const failed = checks.filter(({ outcome }) => outcome === 'failed')
+    expect(failed.map(({ name, code }) => [name, code])).toEqual([['GPU', 'gpu_missing']])
+  })
+
+  it('keys, block and code are judged under a revoked certificate, and the evidence is refused', async () => {
+    const revoked = buildSnpList({ revoked: [entry(0x10001)] })
+    const { evidence, policy } = buildProviderEvidence('tinfoil v3 SNP', {
+      collateral: (all) =>
+        all.map((one) => (one.url.endsWith('/crl') ? kept(one.url, revoked) : one)),
+    })
+    const { checks } = await judge(evidence, policy)
+    const open = checks.filter(({ outcome, isWaived }) => outcome !== 'passed' && !isWaived)
+    expect(open.map(({ name, code }) => [name, code])).toEqual([
+      ['SEV-SNP: revocation', 'certificate_revoked'],
+    ])
+    expect(() => requireChecks(checks)).toThrow(ProviderEvidenceError)
+  })
 })
 
 describe('the end of an evidence', () => {
@@ -392,6 +470,14 @@ describe('the document', () => {
     ['a block hash without 0x', { block: { chain_id: 1, number: 1, hash: '00'.repeat(32) } }],
     ['nine answers', { responses: new Array(9).fill(json.responses[0]) }],
     ['an upper-case header', { responses: [{ ...json.responses[0], headers: { Date: 'x' } }] }],
+    [
+      'a header with an underscore',
+      { responses: [{ ...json.responses[0], headers: { x_a: 'x' } }] },
+    ],
+    [
+      'a header with a name of 65 characters',
+      { responses: [{ ...json.responses[0], headers: { ['x'.repeat(65)]: 'x' } }] },
+    ],
     ['a body that is no base64', { responses: [{ ...json.responses[0], body: 'a' }] }],
     ['a URL in another form', { collateral: [{ ...json.responses[0], url: 'https://a.example' }] }],
   ])('parseProviderEvidence refuses %s', async (_, changed) => {

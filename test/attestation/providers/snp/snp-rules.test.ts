@@ -9,6 +9,7 @@ import {
   SNP_CHECKS,
   SNP_CODES,
   SNP_RULES,
+  type SnpCheckName,
 } from '../../../../attestation/providers/snp/snp-rules.ts'
 import { verifySnpReport } from '../../../../attestation/providers/snp/verify-snp-report.ts'
 import { SNP_AT } from '../../../support/provider-builder/snp-pki.ts'
@@ -35,6 +36,20 @@ describe('a rule of reports', () => {
     expect(facts === null).toBe(AUTHENTICITY.has(name))
   })
 
+  it.each(snpRefusals)('rules.md says which checks $code leaves out: $name', async (refusal) => {
+    const { evidence, policy } = caseOf(refusal)
+    const { checks } = await verifySnpReport(evidence, policy, refusal.at ?? SNP_AT)
+    const passed = new Set(
+      checks.filter(({ outcome }) => outcome === 'passed').map(({ name }) => name),
+    )
+    for (const { name, outcome, isWaived } of checks) {
+      if (isWaived) continue
+      const needed = NEEDED_BY[name]
+      const isMade = needed === null || passed.has(needed)
+      expect([name, outcome !== 'not checked']).toEqual([name, isMade])
+    }
+  })
+
   it('a report without the list that the policy needs is refused as not checked', async () => {
     const { evidence, policy } = buildSnp()
     const { needsRevocationList: _, ...rest } = policy
@@ -54,6 +69,23 @@ const AUTHENTICITY: ReadonlySet<string> = new Set([
   'product',
   'TCB of the certificate',
 ])
+
+/** The order in rules.md: the check that must have passed before a check is made. */
+const NEEDED_BY: Readonly<Record<SnpCheckName, SnpCheckName | null>> = {
+  'report layout': null,
+  'certificate chain': 'report layout',
+  revocation: 'certificate chain',
+  'report signature': 'certificate chain',
+  product: 'report signature',
+  'TCB of the certificate': 'product',
+  chip: 'product',
+  'debug and migration off': 'TCB of the certificate',
+  VMPL: 'TCB of the certificate',
+  'TCB floor': 'TCB of the certificate',
+  measurement: 'TCB of the certificate',
+  'host data': 'TCB of the certificate',
+  'report data': 'TCB of the certificate',
+}
 
 describe('the cases of reports', () => {
   it('the cases of reports have a refusal for each code', () => {
