@@ -85,7 +85,8 @@ function ofAll(route: Route): Route {
       if (context.state.operator === null)
         throw new ApiError(
           'one_of_many_processes',
-          'A call reaches one process of this gateway. Use affidavit enclaves, which acts at all',
+          'A call reaches one process of this gateway. Set CONTROL_SOCKET and use affidavit enclaves, ' +
+            'which acts at all',
         )
       await route.serve(context, server)
     },

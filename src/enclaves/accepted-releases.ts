@@ -138,9 +138,18 @@ export async function openAcceptedReleases(
     throw error
   }
 
-  const reload = () => reloads.run(readAgain)
+  async function reload(): Promise<void> {
+    if (!(await reloads.run(readAgain))) return
+    for (const listener of listeners) listener()
+    // Revoked measurements are refused even if the admin log gets no entry.
+    await recordReleases({
+      file,
+      issued_at: list.issued_at,
+      releases: list.releases.length,
+    }).catch((error) => log.error({ err: error }, 'that releases were read is not noted'))
+  }
 
-  async function readAgain(): Promise<void> {
+  async function readAgain(): Promise<boolean> {
     try {
       const next = await readList(config)
       checkNotRolledBack(next, millisecondsOf(list.issued_at))
@@ -156,15 +165,8 @@ export async function openAcceptedReleases(
         { file, err: error },
         'accepted releases not read: those of the list before stay accepted',
       )
-      return
     }
-    for (const listener of listeners) listener()
-    // Revoked measurements are refused even if the admin log gets no entry.
-    await recordReleases({
-      file,
-      issued_at: list.issued_at,
-      releases: list.releases.length,
-    }).catch((error) => log.error({ err: error }, 'that releases were read is not noted'))
+    return isCurrent
   }
 
   const endHangup = onHangup(look)

@@ -103,6 +103,11 @@ function mayHideTheNext(line: string, index: number): boolean {
   return /["']/.test(line.replace(/(?:^|[ \t])#.*$/, '').replace(QUOTED, ''))
 }
 
+/** False for an empty line, and for a comment. */
+function isContent(line: string): boolean {
+  return line !== '' && !/^[ \t]*#/.test(line)
+}
+
 /** Other white space than this is not blank in YAML: a name can end with it. */
 function withoutBlanksAtEnd(line: string): string {
   const trimmed = line.trimEnd()
@@ -121,11 +126,11 @@ function readModels(text: string): readonly MeasuredModel[] | null {
   const [start] = starts
   if (start === undefined) return /(?:^|[\s{,])["']?models["']?\s*:/.test(text) ? null : []
   if (starts.length > 1 || lines[start] !== 'models:') return null
-  if (lines.slice(0, start).some(mayHideTheNext)) return null
+  if (lines.slice(0, start).filter(isContent).some(mayHideTheNext)) return null
   const items: Record<string, string>[] = []
   for (const line of lines.slice(start + 1)) {
     // Before the end of the list, which no comment ends, wherever it begins.
-    if (line === '' || /^[ \t]*#/.test(line)) continue
+    if (!isContent(line)) continue
     if (/^\S/.test(line)) break
     const [, name, quoted, value = quoted] = MEMBER.exec(line) ?? []
     if (name === undefined || value === undefined) return null

@@ -90,15 +90,15 @@ async function listKeys(options: JsonOption): Promise<void> {
 
 async function revokeKey(id: string): Promise<void> {
   const { withOperations } = await operations()
-  const { revoked, left } = await withOperations(async ({ keys }) => {
-    const done = await inWords(keys.revoke({ id }), {
+  const left = await withOperations(async ({ keys }) => {
+    const { revoked } = await inWords(keys.revoke({ id }), {
       not_found: `no key has the id ${printable(id)}`,
     })
-    return { ...done, left: validKeysFrom(id, (await keys.list({})).keys) }
+    const others = revoked.filter((other) => other !== id)
+    const more = others.length === 0 ? '' : `, and the keys that it made: ${others.join(', ')}`
+    process.stderr.write(`Key ${printable(id)} is revoked${more}.\n`)
+    return validKeysFrom(id, (await keys.list({})).keys)
   })
-  const others = revoked.filter((other) => other !== id)
-  const more = others.length === 0 ? '' : `, and the keys that it made: ${others.join(', ')}`
-  process.stderr.write(`Key ${printable(id)} is revoked${more}.\n`)
   if (left.length > 0)
     process.stderr.write(
       `Warning: these keys, which it made for other accounts, are still valid: ${left.join(', ')}. ` +

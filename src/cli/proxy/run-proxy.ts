@@ -55,8 +55,8 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
     ...(session === null ? {} : { session }),
     port: options.port,
     onRequest: (apiKey) => {
-      // An ended session makes no calls, so any request may provide the API key for its evidence.
-      if (file?.start?.isEnded && apiKey !== null) file.complete(apiKey, file.start.id)
+      // Any request may provide the API key for the evidence of an earlier run's calls.
+      if (file?.start !== undefined && apiKey !== null) file.complete(apiKey, file.start.id)
     },
     onProof: (proof, apiKey) => {
       if (session !== null) file?.complete(apiKey, session.id)
@@ -92,8 +92,8 @@ export async function runProxy(options: ProxyCommandOptions): Promise<void> {
   const { waiting = 0, unanswered = 0, isOpen = false } = (await file?.close()) ?? {}
   if (waiting > 0)
     process.stdout.write(
-      `${waiting} calls of the session were not added to ${options.session} in this run. Start ` +
-        'the proxy again with this file to add them\n',
+      `${waiting} calls of the session were not added to ${options.session} in this run. To add ` +
+        'them, start the proxy again with this file, and send any request with the API key\n',
     )
   if (unanswered > 0)
     process.stdout.write(

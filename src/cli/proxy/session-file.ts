@@ -1,4 +1,4 @@
-import { type FileHandle, open, readFile, rm, stat, truncate } from 'node:fs/promises'
+import { type FileHandle, open, readFile, rename, rm, stat, truncate } from 'node:fs/promises'
 import { keptProofOf } from '../../../attestation/compare-exchange.ts'
 import type { SessionPlace } from '../../../attestation/demands.ts'
 import { DIALECTS, dialectOfRequest } from '../../../attestation/dialects/dialects.ts'
@@ -48,8 +48,8 @@ const PAUSE_MS = 2_000
  * Writes the session bundle to `path`, as the anchors of the calls arrive. Until the session has
  * had its last call, and the bundle is complete and has all answers, `path`.calls has all calls,
  * one saved proof per line. A call is written before the end of its answer is passed on. If
- * `path`.calls exists, continues that session and writes the bundle again. If only `path` exists,
- * throws CliError.
+ * `path`.calls exists, continues that session and writes the bundle again, in `path`.part until
+ * it has the kept calls. If only `path` exists, throws CliError.
  */
 export async function openSessionFile(
   path: string,
@@ -57,10 +57,11 @@ export async function openSessionFile(
 ): Promise<SessionFile> {
   const journal = `${path}.calls`
   const waiting = await readCalls(journal)
-  if (waiting === null && (await isThere(path)))
+  const isWritten = await isThere(path)
+  if (waiting === null && isWritten)
     throw new CliError(`${printable(path)} exists: name a new file for the session`)
   const calls = await openJournal(journal)
-  const bundle = createBundleWriter(path)
+  const bundle = createBundleWriter(path, isWritten ? (waiting ?? []).length : 0)
   const start = waiting === null ? undefined : startAfter(waiting)
   const queue: KeptCall[] = waiting ?? []
   const stopping = new AbortController()
@@ -127,25 +128,38 @@ export async function openSessionFile(
   }
 }
 
-/** After each call that was added, the file is a complete bundle. */
-function createBundleWriter(path: string) {
+/**
+ * After each call that was added, the file is a complete bundle. The bundle of an earlier run stays
+ * until the new one has `written` calls.
+ */
+function createBundleWriter(path: string, written: number) {
+  const part = `${path}.part`
   let file: FileHandle | null = null
+  let isPart = written > 0
+  let count = 0
   /** Where the text of the next call begins. */
   let place = 0
   return {
     async add(text: string, id: string): Promise<void> {
       const { begin, between, end } = SESSION_TEXT
       const call = Buffer.from(`${place === 0 ? begin(id) : between}${text}`)
-      file ??= await open(path, 'w', 0o600)
+      file ??= await open(isPart ? part : path, 'w', 0o600)
       const bytes = Buffer.concat([call, Buffer.from(end)])
       // A write to a disk that is almost full can be short without an error.
       for (let at = 0; at < bytes.length; )
         at += (await file.write(bytes, at, bytes.length - at, place + at)).bytesWritten
       place += call.length
+      count += 1
+      if (isPart && count === written) {
+        await file.sync()
+        await rename(part, path)
+        isPart = false
+      }
     },
     async close(): Promise<void> {
       await using closing = file
       await closing?.sync()
+      if (isPart) await rm(part, { force: true })
     },
   }
 }
@@ -187,30 +201,35 @@ function isThere(path: string): Promise<boolean> {
 const LINE_FEED = 0x0a
 
 /**
- * Null without calls. Cuts off a last line that a crash left incomplete. The caller did not receive
- * the end of that call's answer.
+ * Null without calls. Throws CliError. Cuts off a last line that a crash left incomplete. The
+ * caller did not receive the end of that call's answer.
  */
 async function readCalls(path: string): Promise<KeptCall[] | null> {
-  const bytes = await readFile(path).catch(() => null)
+  const bytes = await readFile(path).catch((fault: NodeJS.ErrnoException) => {
+    if (fault.code === 'ENOENT') return null
+    throw new CliError(`cannot read ${printable(path)}: ${messageOf(fault)}`)
+  })
   if (bytes === null) return null
-  const end = bytes.lastIndexOf(LINE_FEED) + 1
-  if (end < bytes.length) await truncate(path, end)
-  const lines = bytes.toString('utf8', 0, end).split('\n').slice(0, -1)
-  const calls = lines.map((line, at) => {
+  const calls: KeptCall[] = []
+  let place = 0
+  // A text of the whole file could be longer than a string may be.
+  for (let end = bytes.indexOf(LINE_FEED); end !== -1; end = bytes.indexOf(LINE_FEED, place)) {
     try {
-      return readCall(line)
+      calls.push(readCall(bytes.subarray(place, end)))
     } catch (fault) {
       throw new CliError(
-        `line ${at + 1} of ${printable(path)}: ${printable(messageOf(fault))}`,
+        `line ${calls.length + 1} of ${printable(path)}: ${printable(messageOf(fault))}`,
         EXIT_CODES.usage,
       )
     }
-  })
+    place = end + 1
+  }
+  if (place < bytes.length) await truncate(path, place)
   return calls.length === 0 ? null : calls
 }
 
-function readCall(line: string): KeptCall {
-  const { request, answer } = parseSavedProof(parseExactJson(Buffer.from(line)))
+function readCall(line: Uint8Array): KeptCall {
+  const { request, answer } = parseSavedProof(parseExactJson(line))
   const hash = memberOf(keptProofOf(answer, dialectOfRequest(request)), 'hash')
   if (typeof hash !== 'string') throw new TypeError('expected the hash of a completion')
   return { hash, request, answer }

@@ -43,6 +43,7 @@ describe('the weights of a build', () => {
 
   it.each([
     '---',
+    '# a comment\n\n---',
     '# it is not "quoted',
     'image: "ghcr.io/a/b:1"  # the image',
     "  - 'a'",

@@ -1,5 +1,6 @@
 import {
   existsSync,
+  mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
@@ -143,6 +144,50 @@ describe('a session that stops and starts again', () => {
     expect(readBundle().calls).toHaveLength(3)
     expect(existsSync(`${path}.calls`)).toBe(false)
     await expect(open()).rejects.toThrow('exists: name a new file for the session')
+    rmSync(folder, { recursive: true })
+  })
+
+  it('the bundle of an earlier run stays until the new one has its calls', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'affidavit-session-'))
+    const path = join(folder, 'run.json')
+    let left = 3
+    const anchored = async () => {
+      left -= 1
+      if (left < 0) throw new Error('busy')
+      return anchoredAs('{}')
+    }
+    const open = () => openSessionFile(path, { anchored })
+    const countCalls = () => JSON.parse(readFileSync(path, 'utf8')).calls.length
+
+    const first = await open()
+    for (const n of [0, 1]) await first.keep(sessionProof(n))
+    first.complete('key', ID)
+    await first.close()
+    expect(countCalls()).toBe(2)
+
+    const said = vi.spyOn(process.stderr, 'write').mockReturnValue(true)
+    const second = await open()
+    second.complete('key', ID)
+    expect(await second.close()).toMatchObject({ waiting: 1 })
+    said.mockRestore()
+    expect(countCalls()).toBe(2)
+    expect(readdirSync(folder).toSorted()).toEqual(['run.json', 'run.json.calls'])
+
+    left = 3
+    const third = await open()
+    await third.keep(sessionProof(2, { last: true }))
+    third.complete('key', ID)
+    expect(await third.close()).toMatchObject({ waiting: 0, isOpen: false })
+    expect(countCalls()).toBe(3)
+    expect(readdirSync(folder)).toEqual(['run.json'])
+    rmSync(folder, { recursive: true })
+  })
+
+  it('kept calls that cannot be read stop the proxy, and are not taken for none', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'affidavit-session-'))
+    mkdirSync(join(folder, 'run.json.calls'))
+    const opening = openSessionFile(join(folder, 'run.json'), { anchored: neverAnchored })
+    await expect(opening).rejects.toThrow('cannot read')
     rmSync(folder, { recursive: true })
   })
 
