@@ -1,5 +1,5 @@
 import type { SessionPlace } from '../attestation/demands.ts'
-import { writeSessionBundle } from '../attestation/session/session-bundle.ts'
+import { SESSION_CALLS_MAX, writeSessionBundle } from '../attestation/session/session-bundle.ts'
 import type { AnchoredEvidence, AnchoredOptions } from './anchored.ts'
 import { AffidavitError } from './errors.ts'
 import { type Fetch, leavable } from './gateway.ts'
@@ -70,7 +70,10 @@ export type SessionTurn = {
 
 /** Calls are made one at a time: each has the hash of the call before it. */
 export type SessionTurns = {
-  /** Waits for all earlier calls to end. Rejects when `signal` aborts, and after the last call. */
+  /**
+   * Waits for all earlier calls to end. Rejects when `signal` aborts, after the last call, and
+   * after SESSION_CALLS_MAX calls, because no verifier reads a longer session.
+   */
   next(options: { readonly isLast: boolean; readonly signal: AbortSignal }): Promise<SessionTurn>
 }
 
@@ -98,6 +101,11 @@ function createSessionTurns(start: SessionStart): SessionTurns {
           throw new AffidavitError(
             'invalid_request',
             'expected no call after the last of a session',
+          )
+        if (n >= SESSION_CALLS_MAX)
+          throw new AffidavitError(
+            'invalid_request',
+            `expected at most ${SESSION_CALLS_MAX} calls in a session`,
           )
       } catch (fault) {
         end()

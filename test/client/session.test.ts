@@ -1,13 +1,13 @@
 import { getEventListeners } from 'node:events'
 import { describe, expect, it } from 'vitest'
-import { type CallSession, createSession } from '../../client/session.ts'
+import { type CallSession, createSession, type SessionStart } from '../../client/session.ts'
 import { type MemoryClient, openMemoryClient } from './memory-gateway.ts'
 
 /** A session with a client of its own. `keep` keeps each proof. */
-function openSession(keep: () => void | Promise<void> = () => undefined) {
+function openSession(keep: () => void | Promise<void> = () => undefined, start?: SessionStart) {
   let client: MemoryClient | undefined
   const session = createSession(
-    { onProof: keep },
+    { onProof: keep, ...(start === undefined ? {} : { start }) },
     {
       open: (turns, onProof) => {
         client = openMemoryClient({}, { encrypt: true, session: turns, keep: onProof })
@@ -46,6 +46,17 @@ it.each([
   const listeners = getEventListeners(signal, 'abort').length
   await end(answer)
   expect(getEventListeners(signal, 'abort').length).toBeLessThan(listeners)
+})
+
+it('a session has no more calls than a verifier reads', async () => {
+  const start = { id: 'ab'.repeat(16), n: 9_999, previous: 'cd'.repeat(32) }
+  const { session, client } = openSession(undefined, start)
+  await (await ask(session, client)).text()
+  await expect(ask(session, client)).rejects.toMatchObject({
+    code: 'invalid_request',
+    message: 'expected at most 10000 calls in a session',
+  })
+  expect(placesOf(client)).toMatchObject([{ n: 9_999 }])
 })
 
 describe('a caller who leaves a stream of a session', () => {
