@@ -12,6 +12,7 @@ import { createCheckedFetch } from './checked-fetch.ts'
 import { AffidavitError, messageOf } from './errors.ts'
 import { type Fetch, isSafeForKey } from './gateway.ts'
 import { createNotaries, type RefusedNotary } from './notaries.ts'
+import { patientFetch } from './patient-fetch.ts'
 import { createProofs, type Proof, type Proofs } from './proof.ts'
 import type { AttestedProvider, Providers, ProvidersOption, RefusedProvider } from './providers.ts'
 import { createReleaseUpdates } from './release-updates.ts'
@@ -150,8 +151,7 @@ export async function connect(given: ConnectOptions): Promise<Affidavit> {
     roots,
     ...(allowDebug === undefined ? {} : { allowDebug }),
   })
-  // Browsers refuse a `fetch` that is called as a method of another object.
-  const fetch: Fetch = options.fetch ?? ((input, init) => globalThis.fetch(input, init))
+  const fetch = options.fetch ?? patientFetch()
   const gateway: AskedGateway = {
     url,
     apiKey: options.apiKey ?? null,

@@ -7,8 +7,8 @@ import type { GatewayConfig } from './config.ts'
 import type { Gateway } from './gateway.ts'
 import type { GatewayFacts, GatewayReady } from './local/banner.ts'
 import type { Logger } from './observability/logger.ts'
+import { DataFolderInUse } from './runtime/folder-lock.ts'
 import { StartFailure } from './runtime/starting.ts'
-import { DataFolderInUse } from './storage/errors.ts'
 
 /** After the grace for running calls, the commits and the end of the parts may take this long. */
 const STOP_MARGIN_MS = 20_000

@@ -14,7 +14,7 @@ import {
 import { CliError, convertFault, EXIT_CODES } from './faults.ts'
 
 /** Bytes. A page of 1,000 usual records is smaller. */
-const SOURCE_BYTES_MAX = 256 * 1024 * 1024
+export const SOURCE_BYTES_MAX = 256 * 1024 * 1024
 const FETCH_TIMEOUT_MS = 60_000
 
 export type SourceOptions = {

@@ -1,9 +1,8 @@
 import { lstat, mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
+import { DataFolderInUse, type FolderLock, lockFolder } from '../runtime/folder-lock.ts'
 import { StartFailure, systemCodeOf } from '../runtime/starting.ts'
-import { DataFolderInUse } from './errors.ts'
-import { type FolderLock, lockFolder } from './folder-lock.ts'
 
 /** The folders of a gateway that starts its parts itself. */
 export type Home = {

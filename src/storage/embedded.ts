@@ -1,9 +1,9 @@
 import { chmod, mkdir, stat } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { PostgresDialect } from 'kysely'
+import { lockFolder } from '../runtime/folder-lock.ts'
 import { loadOptional } from '../runtime/starting.ts'
 import { startEmbeddedThread } from './embedded-thread.ts'
-import { lockFolder } from './folder-lock.ts'
 import { createEmbeddedPool, discardBroken, type OpenedDatabase } from './postgres.ts'
 
 const PACKAGE = '@electric-sql/pglite'

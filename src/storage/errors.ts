@@ -37,17 +37,6 @@ export class DatabaseNewer extends Error {
   }
 }
 
-/** Another process has the data folder open. */
-export class DataFolderInUse extends Error {
-  override readonly name = 'DataFolderInUse'
-  constructor(folder: string, pid: number) {
-    super(
-      `expected the data folder for ourselves, but process ${pid} has it open: ${folder}. ` +
-        'Stop that process, or set DATA_DIR to another folder.',
-    )
-  }
-}
-
 export type ContentFault = 'content_key_missing' | 'content_unreadable'
 
 /** Only the content cannot be decrypted. The other parts of its record can be read. */

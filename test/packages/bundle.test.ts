@@ -46,6 +46,7 @@ const CHECKER_PARTS = [
   'src/cli/',
   // Settings from the environment, and what they need.
   'src/runtime/fields.ts',
+  'src/runtime/folder-lock.ts',
   'src/runtime/read-settings.ts',
   'src/runtime/secret-file.ts',
   'src/runtime/starting.ts',

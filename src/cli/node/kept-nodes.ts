@@ -1,11 +1,8 @@
-import { mkdir, readFile } from 'node:fs/promises'
-import { dirname } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { readFile } from 'node:fs/promises'
 import { z } from 'zod'
 import { printable } from '../../../attestation/report/printable.ts'
-import { DataFolderInUse } from '../../storage/errors.ts'
-import { type FolderLock, lockFolder } from '../../storage/folder-lock.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
+import { lockFile } from '../file-lock.ts'
 import { writeFileWhole } from '../files.ts'
 
 type KeptName = { readonly gateway: string; readonly name: string }
@@ -44,7 +41,10 @@ export function keptNodesIn(file: string): KeptNodes {
       await writeFileWhole(file, `${JSON.stringify(state, null, 2)}\n`)
     },
     async locked(run) {
-      const lock = await takeLock(file)
+      const lock = await lockFile(file, {
+        timeoutMs: LOCK_TIMEOUT_MS,
+        advice: 'Name another file with NODES_FILE',
+      })
       try {
         return await run()
       } finally {
@@ -80,29 +80,3 @@ async function readEntries(file: string): Promise<Entries> {
 
 /** Maximum wait for another agent, which makes at most two calls of 30 s under the lock. */
 const LOCK_TIMEOUT_MS = 60_000
-const LOCK_POLL_MS = 100
-
-async function takeLock(file: string): Promise<FolderLock> {
-  const folder = `${file}.lock`
-  try {
-    await mkdir(dirname(file), { recursive: true, mode: 0o700 })
-    await mkdir(folder, { recursive: true, mode: 0o700 })
-    const deadline = performance.now() + LOCK_TIMEOUT_MS
-    for (;;) {
-      const lock = await lockFolder(folder).catch((fault: unknown) => {
-        if (fault instanceof DataFolderInUse && performance.now() < deadline) return null
-        throw fault
-      })
-      if (lock !== null) return lock
-      await sleep(LOCK_POLL_MS)
-    }
-  } catch (fault) {
-    const reason = fault instanceof Error ? printable(fault.message) : 'unknown fault'
-    throw new CliError(
-      fault instanceof DataFolderInUse
-        ? `another program of this machine has held ${printable(folder)} for ` +
-            `${LOCK_TIMEOUT_MS / 1000} s: end it, then run this again`
-        : `cannot write ${printable(file)}: ${reason}. Name another file with NODES_FILE`,
-    )
-  }
-}

@@ -14,7 +14,7 @@ import { CliError, EXIT_CODES } from '../faults.ts'
 import { writeFileWhole } from '../files.ts'
 import { openProviderPolicy } from '../provider-policy-file.ts'
 import { followReleases } from './newer-releases.ts'
-import { NotKept, type ProxiedCall, serveProxy } from './serve-proxy.ts'
+import { LostCall, type ProxiedCall, SAY_MADE, serveProxy } from './serve-proxy.ts'
 import { CLOSE_TIMEOUT_MS, openSessionFile, type SessionFile } from './session-file.ts'
 
 export type ProxyCommandOptions = {
@@ -127,17 +127,29 @@ function sayProviders({ providers, refusedProviders }: Affidavit): string {
   return [...accepted, ...refused].map((line) => `${printable(line)}\n`).join('')
 }
 
-function startSession(affidavit: Affidavit, { start, keep }: SessionFile): CallSession {
-  return affidavit.startSession({
+function startSession(affidavit: Affidavit, { start, keep, isFull }: SessionFile): CallSession {
+  const session = affidavit.startSession({
     onProof: (proof) => keep(proof).catch(throwNotKept),
     ...(start === undefined ? {} : { start }),
   })
+  return {
+    ...session,
+    async fetch(input, init) {
+      if (init?.method === 'POST' && isFull())
+        throw new AffidavitError(
+          'invalid_request',
+          'expected no call after a session that is as large as `affidavit verify` reads: use a ' +
+            'new file',
+        )
+      return session.fetch(input, init)
+    },
+  }
 }
 
 function throwNotKept(cause: unknown): never {
-  throw new NotKept(
-    `The answer passed its checks, but its proof could not be kept: ${messageOf(cause)}. The call ` +
-      'was made: do not repeat it',
+  throw new LostCall(
+    'not_kept',
+    `The answer passed its checks, but its proof could not be kept: ${messageOf(cause)}. ${SAY_MADE}`,
     { cause },
   )
 }

@@ -77,11 +77,14 @@ export async function serveProxy(options: {
   readonly onRequest?: (apiKey: string | null) => void
   /** Called for each checked call, with the caller's API key. */
   readonly onProof?: (proof: Proof, apiKey: string | null) => void
+  /** How long `close` waits for calls that were sent, milliseconds. Default 30,000. */
+  readonly drainMs?: number
 }): Promise<CheckingProxy> {
   const { affidavit, onCall, onRequest = () => undefined, onProof = () => undefined } = options
   const { fetch } = options.session ?? affidavit
   const running = new Set<Promise<void>>()
   const stopping = new AbortController()
+  const halting = new AbortController()
   const server = createServer((request, response) => {
     const call = answer(request, response, {
       affidavit,
@@ -90,6 +93,7 @@ export async function serveProxy(options: {
       onRequest,
       onProof,
       stop: stopping.signal,
+      halt: halting.signal,
     }).catch(() => {
       // An unhandled rejection would end all other calls too.
       response.destroy()
@@ -105,7 +109,12 @@ export async function serveProxy(options: {
     async close() {
       const closed = new Promise((resolve) => server.close(resolve))
       stopping.abort(new Unanswered(503, 'stopping', 'the proxy stops'))
+      const timer = setTimeout(
+        () => halting.abort(new LostCall('stopping', `The proxy stops. ${SAY_MADE}`)),
+        options.drainMs ?? DRAIN_MS,
+      )
       await Promise.all(running)
+      clearTimeout(timer)
       server.closeAllConnections()
       await closed
     },
@@ -137,19 +146,22 @@ type Serving = {
   readonly onCall: (call: ProxiedCall) => void
   readonly onRequest: (apiKey: string | null) => void
   readonly onProof: (proof: Proof, apiKey: string | null) => void
+  /** Aborts when the proxy stops: a request that was not sent yet ends. */
   readonly stop: AbortSignal
+  /** Aborts some time later: each call ends. */
+  readonly halt: AbortSignal
 }
 
 /** Answers one request. Rejects if it cannot even answer with an error. */
 async function answer(
   request: IncomingMessage,
   response: ServerResponse,
-  { affidavit, fetch, onCall, onRequest, onProof, stop }: Serving,
+  { affidavit, fetch, onCall, onRequest, onProof, stop, halt }: Serving,
 ): Promise<void> {
   const startedAtMs = performance.now()
   const left = new AbortController()
   response.once('close', () => left.abort(new Error('the caller left')))
-  const signal = AbortSignal.any([left.signal, stop])
+  const signal = AbortSignal.any([left.signal, halt])
   let model: string | null = null
   const given = { first: '', count: 0 }
   const end = (verdict: ProxiedCall['verdict'], more: Partial<ProxiedCall> = {}) => {
@@ -165,7 +177,8 @@ async function answer(
       response.writeHead(200, { 'content-type': 'application/json' }).end('{}')
       return
     }
-    const body = await leavable(readRequest(request), signal)
+    const body = await leavable(readRequest(request), AbortSignal.any([left.signal, stop]))
+    stop.throwIfAborted()
     if (form !== null) model = modelOf(body)
     const asked = await fetch(affidavit.baseURL + path, {
       method: request.method ?? 'GET',
@@ -201,10 +214,19 @@ class Unanswered extends Error {
   }
 }
 
-/** The proof of an answer could not be stored. The call was made, and costs. */
-export class NotKept extends Error {
-  override readonly name = 'NotKept'
+/** The call was made and costs, but its caller gets no answer. */
+export class LostCall extends Error {
+  override readonly name = 'LostCall'
+  readonly code: 'not_kept' | 'stopping'
+
+  constructor(code: 'not_kept' | 'stopping', message: string, options: ErrorOptions = {}) {
+    super(message, options)
+    this.code = code
+  }
 }
+
+export const SAY_MADE = 'The call was made: do not repeat it'
+const DRAIN_MS = 30_000
 
 function checkLocal({ headers }: IncomingMessage): void {
   // A web page can make any host name resolve to this machine, so the host name is checked.
@@ -406,8 +428,8 @@ function describe(fault: unknown, form: CallDialect): CallerError {
     return { status, isFinal, message, type, code }
   }
   if (fault instanceof Unanswered) return callerError(fault.status, fault.code, fault.message)
-  if (fault instanceof NotKept)
-    return callerError(form.refusedStatus, 'not_kept', fault.message, true)
+  if (fault instanceof LostCall)
+    return callerError(form.refusedStatus, fault.code, fault.message, true)
   if (!(fault instanceof AffidavitError))
     return callerError(502, 'unreachable', `the gateway cannot be reached: ${messageOf(fault)}`)
   const { code, message, checks } = fault

@@ -13,6 +13,8 @@ import { delay } from '../../../client/gateway.ts'
 import type { Proof } from '../../../client/proof.ts'
 import type { SessionStart } from '../../../client/session.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
+import { lockFile } from '../file-lock.ts'
+import { SOURCE_BYTES_MAX } from '../files.ts'
 
 /** The part of a call that is kept until the call's evidence is in the bundle. */
 type KeptCall = Pick<Proof, 'hash' | 'request' | 'answer'>
@@ -22,6 +24,8 @@ export type SessionFile = {
   readonly start: SessionStart | undefined
   /** Resolves when the call is on the disk, where a crash cannot lose it. */
   keep(proof: Proof): Promise<void>
+  /** True if the bundle with one more call could be larger than `affidavit verify` reads. */
+  isFull(): boolean
   /**
    * Adds the calls' evidence to the bundle from now on, with this API key. Must be called again
    * after a lasting error, such as a full disk.
@@ -41,6 +45,12 @@ export type SessionFile = {
 
 /** A stopping proxy waits this long for anchors. */
 export const CLOSE_TIMEOUT_MS = 15_000
+/** Maximum wait for another proxy that uses the file. It may drain calls, and wait for anchors. */
+const LOCK_TIMEOUT_MS = 60_000
+/** Largest call with its answer, bytes. */
+const CALL_BYTES_MAX = 32 * 1024 * 1024
+/** The document, the block and the other proofs of a call, bytes. */
+const PROOFS_BYTES = 48 * 1024
 /** Pause before the gateway is asked again, milliseconds. */
 const PAUSE_MS = 2_000
 
@@ -49,11 +59,28 @@ const PAUSE_MS = 2_000
  * had its last call, and the bundle is complete and has all answers, `path`.calls has all calls,
  * one saved proof per line. A call is written before the end of its answer is passed on. If
  * `path`.calls exists, continues that session and writes the bundle again, in `path`.part until
- * it has the kept calls. If only `path` exists, throws CliError.
+ * it has the kept calls. Only one process can use `path`, by the lock `path`.lock. If only `path`
+ * exists, throws CliError.
  */
 export async function openSessionFile(
   path: string,
+  affidavit: Pick<Affidavit, 'anchored'>,
+): Promise<SessionFile> {
+  const lock = await lockFile(path, { timeoutMs: LOCK_TIMEOUT_MS, advice: 'Name another file' })
+  // On a full disk, the lock ends with the process.
+  const release = () => lock.release().catch(() => undefined)
+  try {
+    return await openLocked(path, affidavit, release)
+  } catch (fault) {
+    await release()
+    throw fault
+  }
+}
+
+async function openLocked(
+  path: string,
   { anchored }: Pick<Affidavit, 'anchored'>,
+  release: () => Promise<void>,
 ): Promise<SessionFile> {
   const journal = `${path}.calls`
   const waiting = await readCalls(journal)
@@ -70,6 +97,7 @@ export async function openSessionFile(
   let isClosing = false
   let key: string | null = null
   let unanswered = 0
+  let count = queue.length
   let isOpen = start !== undefined && start.isEnded !== true
 
   async function run(id: string): Promise<void> {
@@ -105,9 +133,11 @@ export async function openSessionFile(
     async keep(proof) {
       await calls.add(proof.save())
       isOpen = sessionOf(proof.request)?.last === undefined
+      count += 1
       queue.push({ hash: proof.hash, request: proof.request, answer: proof.answer })
       added()
     },
+    isFull: () => calls.size() + count * PROOFS_BYTES > SOURCE_BYTES_MAX - CALL_BYTES_MAX,
     complete(apiKey, id) {
       key = apiKey
       running ??= run(id).finally(() => {
@@ -123,6 +153,7 @@ export async function openSessionFile(
       await calls.close()
       await bundle.close()
       if (queue.length === 0 && unanswered === 0 && !isOpen) await rm(journal)
+      await release()
       return { waiting: queue.length, unanswered, isOpen }
     },
   }
@@ -187,6 +218,8 @@ async function openJournal(path: string) {
         throw fault
       }
     },
+    /** Bytes. */
+    size: () => size,
     close: () => file.close(),
   }
 }

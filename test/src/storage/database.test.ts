@@ -3,8 +3,9 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { DataFolderInUse } from '../../../src/runtime/folder-lock.ts'
 import { openDatabase, startDatabase } from '../../../src/storage/database.ts'
-import { DatabaseNewer, DatabaseUnfit, DataFolderInUse } from '../../../src/storage/errors.ts'
+import { DatabaseNewer, DatabaseUnfit } from '../../../src/storage/errors.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 
 describe.each(DATABASE_KINDS)('openDatabase on %s', (kind) => {

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import type { Affidavit } from '../../../../client/index.ts'
-import { NotKept, serveProxy } from '../../../../src/cli/proxy/serve-proxy.ts'
+import { LostCall, serveProxy } from '../../../../src/cli/proxy/serve-proxy.ts'
 
 it.each([
   ['/chat/completions', 502],
@@ -10,7 +10,7 @@ it.each([
   const verdicts: unknown[] = []
   const affidavit = {
     baseURL: 'http://127.0.0.1:9/v1/verified',
-    fetch: () => Promise.reject(new NotKept('no space left')),
+    fetch: () => Promise.reject(new LostCall('not_kept', 'no space left')),
   } as unknown as Affidavit
   const proxy = await serveProxy({
     affidavit,

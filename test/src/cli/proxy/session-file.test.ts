@@ -23,7 +23,8 @@ const DISK = needNo(disk === null ? 'the right to mount' : null)
 afterAll(() => disk?.remove())
 afterEach(() => {
   const path = disk?.path
-  if (path !== undefined) for (const name of readdirSync(path)) rmSync(join(path, name))
+  if (path !== undefined)
+    for (const name of readdirSync(path)) rmSync(join(path, name), { recursive: true })
 })
 
 /** The part of a proof that the file keeps. */
@@ -104,6 +105,12 @@ describe('a session with an answer that its evidence lacks', () => {
   })
 })
 
+/** The files of a session, without its lock. */
+const namesIn = (folder: string) =>
+  readdirSync(folder)
+    .filter((name) => !name.endsWith('.lock'))
+    .toSorted()
+
 const ID = 'ab'.repeat(16)
 const HASHES = ['1', '2', '3'].map((digit) => digit.repeat(64))
 
@@ -171,7 +178,7 @@ describe('a session that stops and starts again', () => {
     expect(await second.close()).toMatchObject({ waiting: 1 })
     said.mockRestore()
     expect(countCalls()).toBe(2)
-    expect(readdirSync(folder).toSorted()).toEqual(['run.json', 'run.json.calls'])
+    expect(namesIn(folder)).toEqual(['run.json', 'run.json.calls'])
 
     left = 3
     const third = await open()
@@ -179,7 +186,39 @@ describe('a session that stops and starts again', () => {
     third.complete('key', ID)
     expect(await third.close()).toMatchObject({ waiting: 0, isOpen: false })
     expect(countCalls()).toBe(3)
-    expect(readdirSync(folder)).toEqual(['run.json'])
+    expect(namesIn(folder)).toEqual(['run.json'])
+    rmSync(folder, { recursive: true })
+  })
+
+  it('a proxy waits until another one has finished with the file', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'affidavit-session-'))
+    const path = join(folder, 'run.json')
+    const open = () => openSessionFile(path, { anchored: async () => anchoredAs('{}') })
+    const first = await open()
+    await first.keep(sessionProof(0))
+    let isOpen = false
+    const second = open().then((file) => {
+      isOpen = true
+      return file
+    })
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    expect(isOpen).toBe(false)
+    first.complete('key', ID)
+    await first.close()
+    const next = await second
+    expect(next.start).toMatchObject({ n: 1 })
+    await next.close()
+    rmSync(folder, { recursive: true })
+  })
+
+  it('a session takes no call with which its bundle could be too large to be read', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'affidavit-session-'))
+    const file = await openSessionFile(join(folder, 'run.json'), { anchored: neverAnchored })
+    const large = { ...sessionProof(0), save: () => `${'x'.repeat(32 * 1024 * 1024)}\n` } as Proof
+    let kept = 0
+    for (; !file.isFull(); kept++) await file.keep(large)
+    expect(kept).toBe(7)
+    await file.close()
     rmSync(folder, { recursive: true })
   })
 
@@ -195,7 +234,7 @@ describe('a session that stops and starts again', () => {
     const folder = mkdtempSync(join(tmpdir(), 'affidavit-session-'))
     const file = await openSessionFile(join(folder, 'run.json'), { anchored: neverAnchored })
     expect(await file.close()).toEqual({ waiting: 0, unanswered: 0, isOpen: false })
-    expect(readdirSync(folder)).toEqual([])
+    expect(namesIn(folder)).toEqual([])
     rmSync(folder, { recursive: true })
   })
 })

@@ -1,6 +1,16 @@
 import { link, readdir, readFile, rename, unlink, writeFile } from 'node:fs/promises'
 import path from 'node:path'
-import { DataFolderInUse } from './errors.ts'
+
+/** Another process has the folder open. */
+export class DataFolderInUse extends Error {
+  override readonly name = 'DataFolderInUse'
+  constructor(folder: string, pid: number) {
+    super(
+      `expected the data folder for ourselves, but process ${pid} has it open: ${folder}. ` +
+        'Stop that process, or set DATA_DIR to another folder.',
+    )
+  }
+}
 
 export type FolderLock = { release(): Promise<void> }
 
