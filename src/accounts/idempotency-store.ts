@@ -39,6 +39,8 @@ export type IdempotencyStore = {
    * Claims the key for another try, unless another call does so first. Keeps the retention time.
    */
   takeOver(call: KeyedCall, from: string): Promise<boolean>
+  /** Records that `processId` runs these calls, except calls that are given up. */
+  adopt(calls: readonly CallName[], processId: string): Promise<void>
   keep(call: CallName, answer: string): Promise<void>
   /** Records that no caller waits for the call, and that its outcome is unknown. */
   abandon(call: CallName): Promise<void>
@@ -115,6 +117,14 @@ export function createIdempotencyStore(
         queries,
       )
       return numAffectedRows === 1n
+    },
+    async adopt(calls, processId) {
+      await sql`
+        update idempotency_keys k set process_id = ${processId}
+        from unnest(${calls.map(({ accountId }) => accountId)}::uuid[], ${calls.map(({ key }) => key)}::text[],
+          ${calls.map(({ callId }) => callId)}::uuid[]) as c(account_id, key, call_id)
+        where k.account_id = c.account_id and k.key = c.key and k.call_id = c.call_id
+          and k.abandoned_at is null`.execute(queries)
     },
     async keep(call, answer) {
       const sealed = content?.seal([answer], answerIdentity(call)) ?? null

@@ -56,12 +56,14 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     const enclave = { notary: NOTARY }
 
     async function openGateway(over: Partial<IdempotencyStore> = {}) {
-      const id = crypto.randomUUID()
+      let id = crypto.randomUUID()
       const lost: (() => void)[] = []
+      const replaced: (() => void)[] = []
       const lease = {
         id: () => id,
         isHeld: () => true,
         onLost: (listener: () => void) => void lost.push(listener),
+        onReplaced: (listener: () => void) => void replaced.push(listener),
       }
       await processes.enter(id, LEASE_SECONDS)
       const service = createIdempotency({
@@ -81,7 +83,13 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
       const lose = () => {
         for (const listener of lost) listener()
       }
-      return { claim, abort, lose }
+      /** The process gets a new id, as after a lost lease. */
+      const replace = async () => {
+        id = crypto.randomUUID()
+        await processes.enter(id, LEASE_SECONDS)
+        for (const listener of replaced) listener()
+      }
+      return { claim, abort, lose, replace }
     }
 
     const recordOf = (outcome: StoredRecord['outcome'] = 'complete') =>
@@ -219,6 +227,38 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
         isSealed ? 'record' : 'idempotency_outcome_unknown',
       )
     }
+  })
+
+  it('a verified call that runs through a lost lease is in progress at each gateway, and then gives its record', async () => {
+    const { openGateway, store, clock, records, recordOf } = setUp()
+    let isAway = true
+    let isAdopted = false
+    const one = await openGateway({
+      async adopt(calls, processId) {
+        if (isAway) throw new Error('connection refused')
+        await store.adopt(calls, processId)
+        isAdopted = true
+      },
+    })
+    const { callId, succeed } = openClaim(await one.claim())
+    const given = openClaim(await one.claim('body', true, 'given up'))
+    await given.fail(new CallerLeftError())
+    clock.at += LEASE_SECONDS
+    const other = await openGateway()
+    await one.replace()
+    expect(await outcomeOf(one.claim())).toBe('idempotency_in_progress')
+    isAway = false
+    await until('the call has the new id', async () => {
+      expect(await outcomeOf(one.claim())).toBe('idempotency_in_progress')
+      return isAdopted
+    })
+    expect(await outcomeOf(other.claim())).toBe('idempotency_in_progress')
+    expect(await outcomeOf(other.claim('body', true, 'given up'))).toBe(
+      'idempotency_outcome_unknown',
+    )
+    records.set(callId, recordOf())
+    await succeed(null)
+    expect(await outcomeOf(other.claim())).toBe('record')
   })
 
   it('a second call is never made while the first may be in the log of an enclave that is out of sight', async () => {
