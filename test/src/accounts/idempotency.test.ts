@@ -383,6 +383,21 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     expect(await outcomeOf((await openGateway()).claim('body', false))).toBe('claimed')
   })
 
+  it('a call is given up when the database refuses its answer, so that another gateway makes it', async () => {
+    const { openGateway, store } = setUp()
+    let tries = 0
+    const { claim } = await openGateway({
+      keep: (call, answer) => {
+        tries++
+        return store.keep(call, answer)
+      },
+    })
+    await openClaim(await claim('body', false)).succeed('x\0')
+    expect(await outcomeOf((await openGateway()).claim('body', false))).toBe('claimed')
+    await claim('body', false, 'another')
+    expect(tries).toBe(1)
+  })
+
   it('an idempotency key is freed when its claim was stored and the answer to the claim was lost', async () => {
     const { openGateway, store } = setUp()
     let isCut = true
