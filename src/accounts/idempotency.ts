@@ -117,6 +117,8 @@ function isUnmade(error: unknown): boolean {
 }
 
 const WITHOUT_RESULT: ReadonlySet<ErrorCode> = new Set([
+  'payload_too_large',
+  'credential_mismatch',
   'unsupported_model',
   'unsupported_dialect',
   'provider_credential_missing',

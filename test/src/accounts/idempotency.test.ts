@@ -4,6 +4,7 @@ import {
   type Claim,
   type Claimed,
   createIdempotency,
+  isWithoutResult,
   RETENTION_SECONDS,
   SETTLE_SECONDS,
 } from '../../../src/accounts/idempotency.ts'
@@ -14,6 +15,7 @@ import {
 } from '../../../src/accounts/idempotency-store.ts'
 import { createKeysStore } from '../../../src/accounts/keys-store.ts'
 import { ApiError, CallerLeftError } from '../../../src/api/errors.ts'
+import { faultErrorOf } from '../../../src/enclaves/enclave-errors.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
 import type { Database } from '../../../src/storage/database.ts'
 import { createProcessesStore } from '../../../src/storage/processes-store.ts'
@@ -168,6 +170,20 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     await openClaim(await claim()).fail(new ApiError('provider_refused', 'no', { status: 400 }))
     expect(await outcomeOf(claim('mended'))).toBe('claimed')
   })
+
+  it.each([
+    { code: 'credential_mismatch', status: 422, message: 'another credential' },
+    { code: 'invalid_request', status: 413, message: 'too long' },
+  ] as const)(
+    'a call that the enclave refused frees its idempotency key and uses no tokens: $status $code',
+    async (fault) => {
+      const { claim } = await setUp().openGateway()
+      const error = faultErrorOf(fault, false)
+      expect(isWithoutResult(error)).toBe(true)
+      await openClaim(await claim()).fail(error)
+      expect(await outcomeOf(claim())).toBe('claimed')
+    },
+  )
 
   it('a call that the provider may have made does not free its idempotency key', async () => {
     const { openGateway, clock } = setUp()
