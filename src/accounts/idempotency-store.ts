@@ -41,6 +41,7 @@ export type IdempotencyStore = {
   takeOver(call: KeyedCall, from: string): Promise<boolean>
   /** Records that `processId` runs these calls, except calls that are given up. */
   adopt(calls: readonly CallName[], processId: string): Promise<void>
+  /** Gives the call up instead if the account's content was erased while the call ran. */
   keep(call: CallName, answer: string): Promise<void>
   /** Records that no caller waits for the call, and that its outcome is unknown. */
   abandon(call: CallName): Promise<void>
@@ -99,6 +100,13 @@ export function createIdempotencyStore(
     return sealed === null ? null : (openContent(content, sealed, answerIdentity(name))[0] ?? null)
   }
 
+  async function abandon(call: CallName): Promise<void> {
+    await sql`
+      update idempotency_keys set abandoned_at = ${clockSeconds(clock)} where ${isCall(call)}`.execute(
+      queries,
+    )
+  }
+
   return {
     async claim(call, retentionSeconds) {
       for (let round = 0; round < CLAIM_ROUNDS; round++) {
@@ -128,21 +136,16 @@ export function createIdempotencyStore(
     },
     async keep(call, answer) {
       const sealed = content?.seal([answer], answerIdentity(call)) ?? null
-      // No answer is stored if the account's content was erased while the call ran.
-      await sql`
+      const { numAffectedRows } = await sql`
         update idempotency_keys k
         set answer = ${sealed === null ? answer : null}, sealed_answer = ${sealed}
         where ${isCall(call)} and not exists (
           select from accounts a where a.id = k.account_id and a.erased_through >= k.created_at)`.execute(
         queries,
       )
+      if (numAffectedRows !== 1n) await abandon(call)
     },
-    async abandon(call) {
-      await sql`
-        update idempotency_keys set abandoned_at = ${clockSeconds(clock)} where ${isCall(call)}`.execute(
-        queries,
-      )
-    },
+    abandon,
     async release(call) {
       await sql`delete from idempotency_keys where ${isCall(call)}`.execute(queries)
     },

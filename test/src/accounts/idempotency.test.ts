@@ -319,6 +319,23 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     expect(await claim('body', false, 'k', id)).toEqual({ kind: 'answer', answer: '"second"' })
   })
 
+  it('a plain call whose account was erased while it ran can be made again at another gateway', async () => {
+    const { openGateway, clock } = setUp()
+    const name = `account ${crypto.randomUUID()}`
+    const account = { id: crypto.randomUUID(), name, createdAt: clock.at }
+    const { id } = await createKeysStore(database).openAccount(account)
+    const [one, other] = [await openGateway(), await openGateway()]
+    const { succeed } = openClaim(await one.claim('body', false, 'k', id))
+    clock.at += 1
+    const erasures = createErasuresStore(database, () => clock.at)
+    await erasures.eraseAccount(name, { by: 'operator', reason: 'asked for' })
+    await succeed('"erased"')
+    clock.at += 1
+    const again = openClaim(await other.claim('body', false, 'k', id))
+    await again.succeed('"second"')
+    expect(await one.claim('body', false, 'k', id)).toEqual({ kind: 'answer', answer: '"second"' })
+  })
+
   it('an idempotency key is forgotten after its time', async () => {
     const { openGateway, records, recordOf, clock, store } = setUp()
     const { claim } = await openGateway()
