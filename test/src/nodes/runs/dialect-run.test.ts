@@ -159,13 +159,21 @@ describe('the body of an answer in a dialect', () => {
   })
 
   it.each([
-    [true, { event: '', data: 'x\0' }, { event: '', data: '[DONE]' }],
+    [
+      true,
+      [
+        { event: '', data: 'x\0' },
+        { event: '', data: '[DONE]' },
+      ],
+    ],
     [
       false,
-      { body: `{"pad":"${'x'.repeat(1_200_000)}\0"`, is_last: false },
-      { body: '}', is_last: true },
+      [
+        { body: `{"pad":"${'x'.repeat(1_200_000)}\0"`, is_last: false },
+        { body: '}', is_last: true },
+      ],
     ],
-  ])('an answer with U+0000 is refused, streamed: %s', (isStream, ...chunks) => {
+  ])('an answer with U+0000 is refused, streamed: %s', (isStream, chunks) => {
     const { run, send, events } = openRun(isStream)
     for (const chunk of chunks) send(chunk)
     send(null, 2)
