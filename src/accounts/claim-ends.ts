@@ -1,6 +1,7 @@
 import type { Logger } from '../observability/logger.ts'
 import { LruMap } from '../runtime/lru-map.ts'
 import { singleFlight } from '../runtime/single-flight.ts'
+import { isValueRefused } from '../storage/errors.ts'
 import type { CallName, IdempotencyStore } from './idempotency-store.ts'
 
 /** The end of a call with an Idempotency-Key. */
@@ -41,6 +42,8 @@ export function createClaimEnds(
       return true
     } catch (fault) {
       log.warn({ err: fault }, FAULTS[kind])
+      // The answer can never be stored, and the ends behind it must not wait for it.
+      if (kind === 'keep' && isValueRefused(fault)) return end({ kind: 'abandon', call })
       remember(one)
       return false
     }

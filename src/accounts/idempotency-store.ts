@@ -39,6 +39,9 @@ export type IdempotencyStore = {
    * Claims the key for another try, unless another call does so first. Keeps the retention time.
    */
   takeOver(call: KeyedCall, from: string): Promise<boolean>
+  /** Records that `processId` runs these calls, except calls that are given up. */
+  adopt(calls: readonly CallName[], processId: string): Promise<void>
+  /** Gives the call up instead if the account's content was erased while the call ran. */
   keep(call: CallName, answer: string): Promise<void>
   /** Records that no caller waits for the call, and that its outcome is unknown. */
   abandon(call: CallName): Promise<void>
@@ -97,6 +100,13 @@ export function createIdempotencyStore(
     return sealed === null ? null : (openContent(content, sealed, answerIdentity(name))[0] ?? null)
   }
 
+  async function abandon(call: CallName): Promise<void> {
+    await sql`
+      update idempotency_keys set abandoned_at = ${clockSeconds(clock)} where ${isCall(call)}`.execute(
+      queries,
+    )
+  }
+
   return {
     async claim(call, retentionSeconds) {
       for (let round = 0; round < CLAIM_ROUNDS; round++) {
@@ -116,23 +126,26 @@ export function createIdempotencyStore(
       )
       return numAffectedRows === 1n
     },
+    async adopt(calls, processId) {
+      await sql`
+        update idempotency_keys k set process_id = ${processId}
+        from unnest(${calls.map(({ accountId }) => accountId)}::uuid[], ${calls.map(({ key }) => key)}::text[],
+          ${calls.map(({ callId }) => callId)}::uuid[]) as c(account_id, key, call_id)
+        where k.account_id = c.account_id and k.key = c.key and k.call_id = c.call_id
+          and k.abandoned_at is null`.execute(queries)
+    },
     async keep(call, answer) {
       const sealed = content?.seal([answer], answerIdentity(call)) ?? null
-      // No answer is stored if the account's content was erased while the call ran.
-      await sql`
+      const { numAffectedRows } = await sql`
         update idempotency_keys k
         set answer = ${sealed === null ? answer : null}, sealed_answer = ${sealed}
         where ${isCall(call)} and not exists (
           select from accounts a where a.id = k.account_id and a.erased_through >= k.created_at)`.execute(
         queries,
       )
+      if (numAffectedRows !== 1n) await abandon(call)
     },
-    async abandon(call) {
-      await sql`
-        update idempotency_keys set abandoned_at = ${clockSeconds(clock)} where ${isCall(call)}`.execute(
-        queries,
-      )
-    },
+    abandon,
     async release(call) {
       await sql`delete from idempotency_keys where ${isCall(call)}`.execute(queries)
     },

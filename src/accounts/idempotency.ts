@@ -7,6 +7,7 @@ import type { RouteContext } from '../api/context.ts'
 import { ApiError, type ErrorCode, ValidationError } from '../api/errors.ts'
 import { described, faultIssue } from '../api/schemas.ts'
 import type { Logger } from '../observability/logger.ts'
+import { singleFlight } from '../runtime/single-flight.ts'
 import { ContentUnavailable } from '../storage/errors.ts'
 import type { ProcessLease } from '../storage/process-lease.ts'
 import { createClaimEnds } from './claim-ends.ts'
@@ -116,6 +117,8 @@ function isUnmade(error: unknown): boolean {
 }
 
 const WITHOUT_RESULT: ReadonlySet<ErrorCode> = new Set([
+  'payload_too_large',
+  'credential_mismatch',
   'unsupported_model',
   'unsupported_dialect',
   'provider_credential_missing',
@@ -202,7 +205,7 @@ export type IdempotencyOptions<Stored extends WholeOrNot> = {
   readonly store: IdempotencyStore
   /** Null while the call has no record. */
   readonly findRecord: (callId: string) => Promise<Stored | null>
-  readonly lease: Pick<ProcessLease, 'id' | 'isHeld' | 'onLost'>
+  readonly lease: Pick<ProcessLease, 'id' | 'isHeld' | 'onLost' | 'onReplaced'>
   /** Chooses the enclave for a call. Returns the enclave's notary. */
   readonly notary: (model: string, dialect: DialectName) => Promise<string>
   /**
@@ -238,6 +241,26 @@ export function createIdempotency<Stored extends WholeOrNot>(
           new ApiError('not_ready', 'This instance was not reachable for too long, try again'),
         )
   })
+
+  let adoptedBy = lease.id()
+  /**
+   * Stores this process's new id with its verified calls. Under the old id, other gateways believe
+   * that the calls ended. Never rejects. A failure is tried again at the next claim.
+   */
+  const adopt = singleFlight(async () => {
+    const processId = lease.id()
+    if (processId === adoptedBy) return
+    const calls = [...running]
+      .filter(([, { isVerified }]) => isVerified)
+      .map(([callId, { accountId, key }]) => ({ accountId, key, callId }))
+    try {
+      if (calls.length > 0) await store.adopt(calls, processId)
+      adoptedBy = processId
+    } catch (error) {
+      log.warn({ err: error }, 'running calls not stored under the new id of this process')
+    }
+  })
+  lease.onReplaced(() => void adopt())
 
   function open(call: KeyedCall): Claim {
     return {
@@ -291,6 +314,7 @@ export function createIdempotency<Stored extends WholeOrNot>(
     const call = { accountId, key, callId, requestHash, processId: lease.id(), notary }
     purgeSometimes()
     void ends.retry()
+    void adopt()
     const known = await claiming(
       call,
       request,
@@ -302,7 +326,8 @@ export function createIdempotency<Stored extends WholeOrNot>(
     if (known.answer !== null) return { kind: 'answer', answer: known.answer }
     const record = isVerified ? await findAnswer(options, known) : null
     if (record !== null) return { kind: 'record', record }
-    if (known.isRunning) {
+    // After a lost lease, the database knows this process's calls under an id that counts as dead.
+    if (known.isRunning || running.has(known.callId)) {
       // The call ran in this process and has ended, but its end could not be stored.
       if (known.processId === lease.id() && !running.has(known.callId)) {
         const over = { accountId, key, callId: known.callId }

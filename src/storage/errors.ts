@@ -7,6 +7,13 @@ export class DatabaseAwayError extends Error {
 }
 
 /**
+ * True if the server refuses a value (SQLSTATE class 22), so that the same query fails each time.
+ */
+export function isValueRefused(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && /^22\w{3}$/.test(String(error.code))
+}
+
+/**
  * Returns the message of an error. If several addresses refuse a connection, the driver's error has
  * an empty message, and contains an error for each address.
  */

@@ -31,6 +31,8 @@ export type ProcessLease = {
    * suspended.
    */
   onLost(listener: () => void): void
+  /** Calls the listener when this process has a new id, and the database has it too. */
+  onReplaced(listener: () => void): void
   /** Ends the lease before it expires, and releases all reservations of this process. */
   stop(): Promise<void>
 }
@@ -76,6 +78,7 @@ export function createProcessLease(options: ProcessLeaseOptions): ProcessLease {
 class Lease implements ProcessLease {
   private readonly options: Required<ProcessLeaseOptions>
   private readonly listeners: (() => void)[] = []
+  private readonly replacedListeners: (() => void)[] = []
   private current: string
   private held = false
   private renewing: Promise<void> | null = null
@@ -103,6 +106,10 @@ class Lease implements ProcessLease {
 
   onLost(listener: () => void): void {
     this.listeners.push(listener)
+  }
+
+  onReplaced(listener: () => void): void {
+    this.replacedListeners.push(listener)
   }
 
   async start(): Promise<void> {
@@ -139,6 +146,7 @@ class Lease implements ProcessLease {
       this.lose()
       this.current = this.options.makeId()
       await this.enter()
+      for (const listener of this.replacedListeners) listener()
     }
     await processes.expire()
   }

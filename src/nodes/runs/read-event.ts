@@ -20,14 +20,17 @@ type EventChunk =
 
 const EVENT_NAME_LENGTH_MAX = 128
 
-/** Reads an attacker-controlled chunk. Null if it is not an EventChunk. */
+/**
+ * Reads an attacker-controlled chunk. Null if it is not an EventChunk. No honest backend sends a
+ * U+0000: JSON escapes it, and PostgreSQL cannot store it.
+ */
 export function readEventChunk(chunk: JsonObject): EventChunk | null {
   const { event, data, body, is_last, usage: claim } = chunk
   const usage = isJsonObject(claim) ? claim : null
   if (typeof body === 'string')
-    return typeof is_last === 'boolean' ? { body, is_last, usage } : null
+    return typeof is_last === 'boolean' && !body.includes('\0') ? { body, is_last, usage } : null
   const isName = typeof event === 'string' && EVENT_NAME.test(event)
-  return isName && typeof data === 'string' && !data.includes('\r') ? { event, data, usage } : null
+  return isName && typeof data === 'string' && !/[\r\0]/.test(data) ? { event, data, usage } : null
 }
 
 const EVENT_NAME = new RegExp(`^[\\w.-]{0,${EVENT_NAME_LENGTH_MAX}}$`)

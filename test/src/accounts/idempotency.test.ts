@@ -4,6 +4,7 @@ import {
   type Claim,
   type Claimed,
   createIdempotency,
+  isWithoutResult,
   RETENTION_SECONDS,
   SETTLE_SECONDS,
 } from '../../../src/accounts/idempotency.ts'
@@ -14,6 +15,7 @@ import {
 } from '../../../src/accounts/idempotency-store.ts'
 import { createKeysStore } from '../../../src/accounts/keys-store.ts'
 import { ApiError, CallerLeftError } from '../../../src/api/errors.ts'
+import { faultErrorOf } from '../../../src/enclaves/enclave-errors.ts'
 import { createLogger } from '../../../src/observability/logger.ts'
 import type { Database } from '../../../src/storage/database.ts'
 import { createProcessesStore } from '../../../src/storage/processes-store.ts'
@@ -56,12 +58,14 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     const enclave = { notary: NOTARY }
 
     async function openGateway(over: Partial<IdempotencyStore> = {}) {
-      const id = crypto.randomUUID()
+      let id = crypto.randomUUID()
       const lost: (() => void)[] = []
+      const replaced: (() => void)[] = []
       const lease = {
         id: () => id,
         isHeld: () => true,
         onLost: (listener: () => void) => void lost.push(listener),
+        onReplaced: (listener: () => void) => void replaced.push(listener),
       }
       await processes.enter(id, LEASE_SECONDS)
       const service = createIdempotency({
@@ -81,7 +85,13 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
       const lose = () => {
         for (const listener of lost) listener()
       }
-      return { claim, abort, lose }
+      /** The process gets a new id, as after a lost lease. */
+      const replace = async () => {
+        id = crypto.randomUUID()
+        await processes.enter(id, LEASE_SECONDS)
+        for (const listener of replaced) listener()
+      }
+      return { claim, abort, lose, replace }
     }
 
     const recordOf = (outcome: StoredRecord['outcome'] = 'complete') =>
@@ -161,6 +171,20 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     expect(await outcomeOf(claim('mended'))).toBe('claimed')
   })
 
+  it.each([
+    { code: 'credential_mismatch', status: 422, message: 'another credential' },
+    { code: 'invalid_request', status: 413, message: 'too long' },
+  ] as const)(
+    'a call that the enclave refused frees its idempotency key and uses no tokens: $status $code',
+    async (fault) => {
+      const { claim } = await setUp().openGateway()
+      const error = faultErrorOf(fault, false)
+      expect(isWithoutResult(error)).toBe(true)
+      await openClaim(await claim()).fail(error)
+      expect(await outcomeOf(claim())).toBe('claimed')
+    },
+  )
+
   it('a call that the provider may have made does not free its idempotency key', async () => {
     const { openGateway, clock } = setUp()
     const { claim } = await openGateway()
@@ -221,6 +245,38 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     }
   })
 
+  it('a verified call that runs through a lost lease is in progress at each gateway, and then gives its record', async () => {
+    const { openGateway, store, clock, records, recordOf } = setUp()
+    let isAway = true
+    let isAdopted = false
+    const one = await openGateway({
+      async adopt(calls, processId) {
+        if (isAway) throw new Error('connection refused')
+        await store.adopt(calls, processId)
+        isAdopted = true
+      },
+    })
+    const { callId, succeed } = openClaim(await one.claim())
+    const given = openClaim(await one.claim('body', true, 'given up'))
+    await given.fail(new CallerLeftError())
+    clock.at += LEASE_SECONDS
+    const other = await openGateway()
+    await one.replace()
+    expect(await outcomeOf(one.claim())).toBe('idempotency_in_progress')
+    isAway = false
+    await until('the call has the new id', async () => {
+      expect(await outcomeOf(one.claim())).toBe('idempotency_in_progress')
+      return isAdopted
+    })
+    expect(await outcomeOf(other.claim())).toBe('idempotency_in_progress')
+    expect(await outcomeOf(other.claim('body', true, 'given up'))).toBe(
+      'idempotency_outcome_unknown',
+    )
+    records.set(callId, recordOf())
+    await succeed(null)
+    expect(await outcomeOf(other.claim())).toBe('record')
+  })
+
   it('a second call is never made while the first may be in the log of an enclave that is out of sight', async () => {
     const { openGateway, clock, enclave, records, recordOf } = setUp()
     const { callId } = openClaim(await (await openGateway()).claim())
@@ -261,6 +317,23 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     await takeUp('"second"')
     const { claim } = await openGateway()
     expect(await claim('body', false, 'k', id)).toEqual({ kind: 'answer', answer: '"second"' })
+  })
+
+  it('a plain call whose account was erased while it ran can be made again at another gateway', async () => {
+    const { openGateway, clock } = setUp()
+    const name = `account ${crypto.randomUUID()}`
+    const account = { id: crypto.randomUUID(), name, createdAt: clock.at }
+    const { id } = await createKeysStore(database).openAccount(account)
+    const [one, other] = [await openGateway(), await openGateway()]
+    const { succeed } = openClaim(await one.claim('body', false, 'k', id))
+    clock.at += 1
+    const erasures = createErasuresStore(database, () => clock.at)
+    await erasures.eraseAccount(name, { by: 'operator', reason: 'asked for' })
+    await succeed('"erased"')
+    clock.at += 1
+    const again = openClaim(await other.claim('body', false, 'k', id))
+    await again.succeed('"second"')
+    expect(await one.claim('body', false, 'k', id)).toEqual({ kind: 'answer', answer: '"second"' })
   })
 
   it('an idempotency key is forgotten after its time', async () => {
@@ -341,6 +414,21 @@ describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
     await succeed('x'.repeat(8 * 1024 * 1024 + 1))
     await until('the call is given up', () => stored.includes(callId))
     expect(await outcomeOf((await openGateway()).claim('body', false))).toBe('claimed')
+  })
+
+  it('a call is given up when the database refuses its answer, so that another gateway makes it', async () => {
+    const { openGateway, store } = setUp()
+    let tries = 0
+    const { claim } = await openGateway({
+      keep: (call, answer) => {
+        tries++
+        return store.keep(call, answer)
+      },
+    })
+    await openClaim(await claim('body', false)).succeed('x\0')
+    expect(await outcomeOf((await openGateway()).claim('body', false))).toBe('claimed')
+    await claim('body', false, 'another')
+    expect(tries).toBe(1)
   })
 
   it('an idempotency key is freed when its claim was stored and the answer to the claim was lost', async () => {

@@ -33,6 +33,7 @@ function setUp() {
   }
   let ids = 0
   const lost: string[] = []
+  const replaced: string[] = []
   const open = (isAlone = false) => {
     const lease = createProcessLease({
       processes,
@@ -44,9 +45,10 @@ function setUp() {
       marginMs: 100,
     })
     lease.onLost(() => lost.push(lease.id()))
+    lease.onReplaced(() => replaced.push(asked.at(-1) ?? ''))
     return lease
   }
-  return { state, asked, lost, open }
+  return { state, asked, lost, replaced, open }
 }
 
 describe('a lease', () => {
@@ -80,7 +82,7 @@ describe('a lease', () => {
   })
 
   it('a lease is entered under another id when this process was taken for dead', async () => {
-    const { state, lost, open } = setUp()
+    const { state, lost, replaced, open } = setUp()
     const lease = open()
     await lease.start()
     state.isDead = true
@@ -88,6 +90,7 @@ describe('a lease', () => {
     state.isDead = false
     expect(lost).toEqual(['p1'])
     expect([lease.isHeld(), lease.id()]).toEqual([true, 'p2'])
+    expect(replaced).toEqual(['enter p2'])
     await lease.stop()
   })
 

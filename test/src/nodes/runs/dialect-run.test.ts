@@ -158,6 +158,29 @@ describe('the body of an answer in a dialect', () => {
     }
   })
 
+  it.each([
+    [
+      true,
+      [
+        { event: '', data: 'x\0' },
+        { event: '', data: '[DONE]' },
+      ],
+    ],
+    [
+      false,
+      [
+        { body: `{"pad":"${'x'.repeat(1_200_000)}\0"`, is_last: false },
+        { body: '}', is_last: true },
+      ],
+    ],
+  ])('an answer with U+0000 is refused, streamed: %s', (isStream, chunks) => {
+    const { run, send, events } = openRun(isStream)
+    for (const chunk of chunks) send(chunk)
+    send(null, 2)
+    expect(run.result).toMatchObject({ kind: 'failed', error: { code: 'node_failed' } })
+    expect(events).not.toContain('served')
+  })
+
   it('a long body of brackets is not parsed', () => {
     const { run, send } = openRun(false)
     send({ body: '{"pad":[', is_last: false })
