@@ -233,10 +233,12 @@ describe('a request with pictures', () => {
     return { model: MODEL, messages: [{ role: 'user', content }] }
   }
   const LARGE = { headers: { 'Node-Features': 'large-frames' } }
+  /** A busy machine may take seconds for a large frame. */
+  const PATIENT = { firstTokenMs: 10_000, tokenMs: 10_000, runMs: 30_000 }
 
   beforeEach(async () => {
     await stage.close()
-    stage = await openNodesStage({ firstTokenMs: 10_000, tokenMs: 10_000, runMs: 30_000 })
+    stage = await openNodesStage(PATIENT)
   })
 
   it('a request with large pictures goes to a node that said it takes it, and to no other', async () => {
@@ -251,7 +253,7 @@ describe('a request with pictures', () => {
 
   it('a request with large pictures waits for a node that takes it, and not for another', async () => {
     await stage.close()
-    stage = await openNodesStage({ slots: 1, waitMs: 3_000 })
+    stage = await openNodesStage({ ...PATIENT, slots: 1, waitMs: 20_000 })
     await stage.connect()
     const large = await stage.connect({
       ...LARGE,
@@ -281,7 +283,7 @@ describe('a request with pictures', () => {
 
   it('a request with addresses of pictures goes to nodes whose owners allow it, and waits for them', async () => {
     await stage.close()
-    stage = await openNodesStage({ slots: 1, waitMs: 3_000 })
+    stage = await openNodesStage({ ...PATIENT, slots: 1, waitMs: 20_000 })
     const content = [{ type: 'image_url', image_url: { url: 'https://example.org/a.png' } }]
     const request = { model: MODEL, messages: [{ role: 'user', content }] }
     const closed = await stage.connect()
