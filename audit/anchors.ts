@@ -1,10 +1,10 @@
-import { encodeHex, equalBytes } from '../attestation/bytes.ts'
-import { FormatError } from '../attestation/errors.ts'
-import { decodeAnchorCall } from '../attestation/evidence/anchor-transaction.ts'
-import { FUTURE_SKEW_MS_DEFAULT } from '../attestation/nitro/policy.ts'
-import { orNull } from '../attestation/or-null.ts'
-import { isoOf } from '../attestation/report/printable.ts'
-import type { TreeHead } from '../attestation/tree-head.ts'
+import { encodeHex, equalBytes } from '#attestation/bytes.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { decodeAnchorCall } from '#attestation/evidence/anchor-transaction.ts'
+import { FUTURE_SKEW_MS_DEFAULT } from '#attestation/nitro/policy.ts'
+import { orNull } from '#attestation/or-null.ts'
+import { isoOf } from '#attestation/report/printable.ts'
+import type { TreeHead } from '#attestation/tree-head.ts'
 import type { LogContext } from './audit-context.ts'
 import {
   type AnchorEvent,

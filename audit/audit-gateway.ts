@@ -1,4 +1,4 @@
-import type { ListingVerifier } from '../attestation/revocation/listing-verifier.ts'
+import type { ListingVerifier } from '#attestation/revocation/listing-verifier.ts'
 import type { AuditReport, AuditTools, LogReport } from './audit-context.ts'
 import { auditLog } from './audit-log.ts'
 import { ChainFault, type ChainSource } from './chain.ts'

@@ -1,5 +1,5 @@
-import { expectsCode } from '../attestation/evidence/policy.ts'
-import { emptyEdge } from '../attestation/merkle/edge.ts'
+import { expectsCode } from '#attestation/evidence/policy.ts'
+import { emptyEdge } from '#attestation/merkle/edge.ts'
 import { auditEvents, createAnchorAudit, refreshWaiting } from './anchors.ts'
 import type { AuditTools, LogContext, LogReport } from './audit-context.ts'
 import { ChainFault } from './chain.ts'

@@ -1,8 +1,8 @@
 import { keccak_256 } from '@noble/hashes/sha3.js'
 import { z } from 'zod'
-import { decodeHex, encodeHex, encodeUtf8 } from '../attestation/bytes.ts'
-import { AFFIDAVIT } from '../attestation/contract/artifact.ts'
-import { type Rpc, type RpcCall, RpcError, type RpcReply, toQuantity } from '../client/rpc.ts'
+import { decodeHex, encodeHex, encodeUtf8 } from '#attestation/bytes.ts'
+import { AFFIDAVIT } from '#attestation/contract/artifact.ts'
+import { type Rpc, type RpcCall, RpcError, type RpcReply, toQuantity } from '#client/rpc.ts'
 import { type BlockRange, findFirstBlock } from './find-block.ts'
 import { Address, Hash, HexBytes, Quantity } from './rpc-forms.ts'
 
@@ -265,7 +265,7 @@ export type AnchorEvent = {
   readonly txHash: string
 }
 
-/** First topics of the contract's events: see src/chain/contract/Affidavit.sol. */
+/** First topics of the contract's events: see contracts/Affidavit.sol. */
 const EVENT_TOPICS = {
   anchored: topicOf('Anchored(address,uint64,bytes32)'),
   equivocation: topicOf('Equivocation(address,uint64,bytes32,bytes32)'),

@@ -1,34 +1,31 @@
 import { hash } from 'node:crypto'
-import { decodeBase64, encodeHex, equalBytes } from '../attestation/bytes.ts'
-import { FormatError } from '../attestation/errors.ts'
-import { digestBootConfiguration } from '../attestation/evidence/boot-configuration.ts'
-import { findExpectedCode } from '../attestation/evidence/document-checks.ts'
+import { decodeBase64, encodeHex, equalBytes } from '#attestation/bytes.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { digestBootConfiguration } from '#attestation/evidence/boot-configuration.ts'
+import { findExpectedCode } from '#attestation/evidence/document-checks.ts'
 import {
   type HeadAttestation,
   parseHeadAttestation,
-} from '../attestation/evidence/head-attestation-form.ts'
-import { expectsCode } from '../attestation/evidence/policy.ts'
+} from '#attestation/evidence/head-attestation-form.ts'
+import { expectsCode } from '#attestation/evidence/policy.ts'
 import {
   type BootStatementCheckName,
   verifyBootStatement,
-} from '../attestation/evidence/verify-boot-statement.ts'
+} from '#attestation/evidence/verify-boot-statement.ts'
 import {
   type HeadAttestationCheckName,
   type HeadAttestationReport,
   verifyHeadAttestation,
-} from '../attestation/evidence/verify-head-attestation.ts'
-import type { Check } from '../attestation/finding.ts'
-import type { Json } from '../attestation/json/value.ts'
-import { AttestationError } from '../attestation/nitro/attestation-error.ts'
-import {
-  type AttestationDocument,
-  decodeAttestationPayload,
-} from '../attestation/nitro/document.ts'
-import { FUTURE_SKEW_MS_DEFAULT } from '../attestation/nitro/policy.ts'
-import { orNull } from '../attestation/or-null.ts'
-import type { Release } from '../attestation/release/release.ts'
-import { nameRelease } from '../attestation/release/release-name.ts'
-import { isoOf } from '../attestation/report/printable.ts'
+} from '#attestation/evidence/verify-head-attestation.ts'
+import type { Check } from '#attestation/finding.ts'
+import type { Json } from '#attestation/json/value.ts'
+import { AttestationError } from '#attestation/nitro/attestation-error.ts'
+import { type AttestationDocument, decodeAttestationPayload } from '#attestation/nitro/document.ts'
+import { FUTURE_SKEW_MS_DEFAULT } from '#attestation/nitro/policy.ts'
+import { orNull } from '#attestation/or-null.ts'
+import type { Release } from '#attestation/release/release.ts'
+import { nameRelease } from '#attestation/release/release-name.ts'
+import { isoOf } from '#attestation/report/printable.ts'
 import type { AuditScope, LogContext } from './audit-context.ts'
 import type { ChainBlock, ChainSource } from './chain.ts'
 import type { FindingCode, Ledger } from './findings.ts'

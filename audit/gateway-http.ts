@@ -1,6 +1,6 @@
-import { JsonError } from '../attestation/json/json-error.ts'
-import { parseExactJson } from '../attestation/json/parse-strict.ts'
-import { isJsonObject, type JsonObject } from '../attestation/json/value.ts'
+import { JsonError } from '#attestation/json/json-error.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
+import { isJsonObject, type JsonObject } from '#attestation/json/value.ts'
 import {
   callGateway,
   checkKeySafety,
@@ -8,7 +8,7 @@ import {
   type Fetch,
   type GatewayAnswer,
   NoAnswer,
-} from '../client/gateway.ts'
+} from '#client/gateway.ts'
 import type { FindingCode } from './findings.ts'
 
 /** Time limit for one answer, from the connection to the last byte. */

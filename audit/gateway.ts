@@ -1,9 +1,9 @@
 import { z } from 'zod'
-import { PUBLIC_KEY_BYTES, SIGNATURE_BYTES } from '../attestation/account.ts'
-import { decodeHex, HASH_BYTES } from '../attestation/bytes.ts'
-import { REANCHORED_MAX } from '../attestation/evidence/bundle.ts'
-import { isJsonObject, type Json, type JsonObject } from '../attestation/json/value.ts'
-import { PROOF_HASHES_MAX } from '../attestation/merkle/hash.ts'
+import { PUBLIC_KEY_BYTES, SIGNATURE_BYTES } from '#attestation/account.ts'
+import { decodeHex, HASH_BYTES } from '#attestation/bytes.ts'
+import { REANCHORED_MAX } from '#attestation/evidence/bundle.ts'
+import { isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
+import { PROOF_HASHES_MAX } from '#attestation/merkle/hash.ts'
 import { GatewayFault, type GatewayHttp } from './gateway-http.ts'
 
 /** Maximum number of logs. Each restart of an enclave creates a log. */

@@ -1,4 +1,4 @@
-import { decodeHex, equalBytes } from '../attestation/bytes.ts'
+import { decodeHex, equalBytes } from '#attestation/bytes.ts'
 import type { GatewayContext, LogReport } from './audit-context.ts'
 import { type AnchorEvent, ChainFault } from './chain.ts'
 import { isConsistent } from './compare-heads.ts'

@@ -1,6 +1,6 @@
-import { equalBytes, HASH_BYTES } from '../attestation/bytes.ts'
-import type { BootHead } from '../attestation/evidence/boot-statement.ts'
-import type { TreeHead } from '../attestation/tree-head.ts'
+import { equalBytes, HASH_BYTES } from '#attestation/bytes.ts'
+import type { BootHead } from '#attestation/evidence/boot-statement.ts'
+import type { TreeHead } from '#attestation/tree-head.ts'
 
 /** A head with its notary's signature (65 bytes). */
 export type SignedHead = TreeHead & { readonly signature: Uint8Array }

@@ -1,4 +1,4 @@
-import { encodeHex } from '../attestation/bytes.ts'
+import { encodeHex } from '#attestation/bytes.ts'
 import type { AnchorAudit } from './anchors.ts'
 import type { LogContext } from './audit-context.ts'
 import { type HeadJudge, isSigned } from './compare-heads.ts'

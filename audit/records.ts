@@ -1,8 +1,8 @@
-import type { PointRecovery } from '../attestation/account.ts'
-import { decodeHex, encodeHex, equalBytes } from '../attestation/bytes.ts'
-import { statedAbsence } from '../attestation/erasure.ts'
-import { FormatError } from '../attestation/errors.ts'
-import { expectsCode } from '../attestation/evidence/policy.ts'
+import type { PointRecovery } from '#attestation/account.ts'
+import { decodeHex, encodeHex, equalBytes } from '#attestation/bytes.ts'
+import { statedAbsence } from '#attestation/erasure.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { expectsCode } from '#attestation/evidence/policy.ts'
 import {
   isJsonArray,
   isJsonObject,
@@ -10,15 +10,15 @@ import {
   type JsonObject,
   memberAt,
   memberOf,
-} from '../attestation/json/value.ts'
-import { hashReceipt } from '../attestation/log-proof.ts'
-import { type LogProof, parseLogProof } from '../attestation/log-proof-form.ts'
-import { FUTURE_SKEW_MS_DEFAULT } from '../attestation/nitro/policy.ts'
-import { orNull } from '../attestation/or-null.ts'
-import { parseReceipt, type Receipt } from '../attestation/receipt.ts'
-import { nameRelease } from '../attestation/release/release-name.ts'
-import { isoOf } from '../attestation/report/printable.ts'
-import { verifyRecord } from '../attestation/verify-record.ts'
+} from '#attestation/json/value.ts'
+import { hashReceipt } from '#attestation/log-proof.ts'
+import { type LogProof, parseLogProof } from '#attestation/log-proof-form.ts'
+import { FUTURE_SKEW_MS_DEFAULT } from '#attestation/nitro/policy.ts'
+import { orNull } from '#attestation/or-null.ts'
+import { parseReceipt, type Receipt } from '#attestation/receipt.ts'
+import { nameRelease } from '#attestation/release/release-name.ts'
+import { isoOf } from '#attestation/report/printable.ts'
+import { verifyRecord } from '#attestation/verify-record.ts'
 import type { AuditScope, LogContext } from './audit-context.ts'
 import { describeHead, isSigned, reportEquivocation } from './compare-heads.ts'
 import { createDocumentJudge, type DocumentVerdict } from './documents.ts'

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { RpcError, type RpcReply, readQuantity } from '../client/rpc.ts'
+import { RpcError, type RpcReply, readQuantity } from '#client/rpc.ts'
 
 // Forms of the Ethereum JSON-RPC specification ("quantity" and "data").
 

@@ -1,5 +1,5 @@
 import { randomBytes, randomInt } from 'node:crypto'
-import type { TreeHead } from '../attestation/tree-head.ts'
+import type { TreeHead } from '#attestation/tree-head.ts'
 
 /** Maximum number of leaves that are sampled. The same maximum applies to heads. */
 const SAMPLES_MAX = 16

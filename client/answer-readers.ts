@@ -1,23 +1,23 @@
-import { encodeUtf8 } from '../attestation/bytes.ts'
-import type { KeptAnswer } from '../attestation/compare-exchange.ts'
-import { PROOF_MEMBERS } from '../attestation/completion-hash.ts'
-import { addChunk, emptyAssembly } from '../attestation/dialects/chat/assemble-completion.ts'
-import { readLines } from '../attestation/dialects/chat/kept-events.ts'
-import type { DialectEvent } from '../attestation/dialects/dialect.ts'
-import { type EventDialect, proofOfEvent } from '../attestation/dialects/dialects.ts'
-import { readNamedEvent } from '../attestation/dialects/event-text.ts'
-import { openKeptStream } from '../attestation/dialects/kept-stream.ts'
-import { FormatError } from '../attestation/errors.ts'
-import { JsonError } from '../attestation/json/json-error.ts'
-import { parseExactJson } from '../attestation/json/parse-strict.ts'
+import { encodeUtf8 } from '#attestation/bytes.ts'
+import type { KeptAnswer } from '#attestation/compare-exchange.ts'
+import { PROOF_MEMBERS } from '#attestation/completion-hash.ts'
+import { addChunk, emptyAssembly } from '#attestation/dialects/chat/assemble-completion.ts'
+import { readLines } from '#attestation/dialects/chat/kept-events.ts'
+import type { DialectEvent } from '#attestation/dialects/dialect.ts'
+import { type EventDialect, proofOfEvent } from '#attestation/dialects/dialects.ts'
+import { readNamedEvent } from '#attestation/dialects/event-text.ts'
+import { openKeptStream } from '#attestation/dialects/kept-stream.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { JsonError } from '#attestation/json/json-error.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
 import {
   isJsonObject,
   type Json,
   type JsonObject,
   memberAt,
   memberOf,
-} from '../attestation/json/value.ts'
-import { readEvent } from '../attestation/verify-stream.ts'
+} from '#attestation/json/value.ts'
+import { readEvent } from '#attestation/verify-stream.ts'
 import { createAnswerSize } from './answer-size.ts'
 import { describeGatewayError } from './check-answer.ts'
 import { AffidavitError } from './errors.ts'

@@ -3,7 +3,7 @@ import {
   isWithinSize,
   type JsonSize,
   measureJson,
-} from '../attestation/json/json-size.ts'
+} from '#attestation/json/json-size.ts'
 import { AffidavitError } from './errors.ts'
 
 /** Limits for an answer with its proof, or for all chunks of a stream. */

@@ -1,6 +1,6 @@
-import { JsonError } from '../attestation/json/json-error.ts'
-import { parseExactJson } from '../attestation/json/parse-strict.ts'
-import { isJsonObject, type Json, type JsonObject } from '../attestation/json/value.ts'
+import { JsonError } from '#attestation/json/json-error.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
+import { isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
 import { AffidavitError, messageOf, shown } from './errors.ts'
 import {
   callGateway,

@@ -1,9 +1,9 @@
-import { encodeUtf8 } from '../attestation/bytes.ts'
-import { readLines } from '../attestation/dialects/chat/kept-events.ts'
-import { DIALECTS, type Dialect, EVENT_DIALECTS } from '../attestation/dialects/dialects.ts'
-import { agentStatusOf, anthropicError } from '../attestation/dialects/error-forms.ts'
-import { parseExactJson } from '../attestation/json/parse-strict.ts'
-import { isJsonObject, type JsonObject, memberAt, memberOf } from '../attestation/json/value.ts'
+import { encodeUtf8 } from '#attestation/bytes.ts'
+import { readLines } from '#attestation/dialects/chat/kept-events.ts'
+import { DIALECTS, type Dialect, EVENT_DIALECTS } from '#attestation/dialects/dialects.ts'
+import { agentStatusOf, anthropicError } from '#attestation/dialects/error-forms.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
+import { isJsonObject, type JsonObject, memberAt, memberOf } from '#attestation/json/value.ts'
 import {
   type AnswerStreamReader,
   createChunkReader,

@@ -1,4 +1,4 @@
-import type { ChainFacts } from '../attestation/evidence/policy.ts'
+import type { ChainFacts } from '#attestation/evidence/policy.ts'
 import type { AskedGateway } from './ask-gateway.ts'
 import { AffidavitError } from './errors.ts'
 import { readTwice } from './gateway.ts'

@@ -1,4 +1,4 @@
-import { ByteBuffer } from '../attestation/byte-buffer.ts'
+import { ByteBuffer } from '#attestation/byte-buffer.ts'
 import {
   type AnswerStreamReader,
   type KeptStreamedAnswer,

@@ -1,5 +1,5 @@
-import { hasOwnMembersAlone, ownMembers } from '../attestation/own-members.ts'
-import type { Expectations } from '../attestation/report/expectations.ts'
+import { hasOwnMembersAlone, ownMembers } from '#attestation/own-members.ts'
+import type { Expectations } from '#attestation/report/expectations.ts'
 import {
   type AnchoredEvidence,
   type AnchoredOptions,

@@ -1,14 +1,14 @@
-import { FormatError, ProofError } from '../attestation/errors.ts'
-import { parseBootConfiguration } from '../attestation/evidence/boot-facts.ts'
+import { FormatError, ProofError } from '#attestation/errors.ts'
+import { parseBootConfiguration } from '#attestation/evidence/boot-facts.ts'
 import {
   isJsonArray,
   isJsonObject,
   type Json,
   type JsonObject,
   memberOf,
-} from '../attestation/json/value.ts'
-import { NOTARIES_MAX } from '../attestation/notary-list.ts'
-import { parseEncryptionKey, verifyEncryptionKey } from '../attestation/verify-encryption-key.ts'
+} from '#attestation/json/value.ts'
+import { NOTARIES_MAX } from '#attestation/notary-list.ts'
+import { parseEncryptionKey, verifyEncryptionKey } from '#attestation/verify-encryption-key.ts'
 import type { AttestedNotary } from './attest-notary.ts'
 import type { EncryptionTarget } from './encryption.ts'
 import { invalidReply } from './errors.ts'

@@ -5,7 +5,7 @@ import {
   encodeBase64Url,
   encodeHex,
   encodeUtf8,
-} from '../attestation/bytes.ts'
+} from '#attestation/bytes.ts'
 import {
   CREDENTIAL_INFO,
   createFrameReader,
@@ -21,8 +21,8 @@ import {
   RESPONSE_NONCE_HEADER,
   RESPONSE_NONCE_LABEL,
   writeFrame,
-} from '../attestation/ehbp.ts'
-import { FormatError } from '../attestation/errors.ts'
+} from '#attestation/ehbp.ts'
+import { FormatError } from '#attestation/errors.ts'
 import { AffidavitError, messageOf } from './errors.ts'
 import { readAtMost } from './gateway.ts'
 

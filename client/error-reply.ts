@@ -1,4 +1,4 @@
-import { parseExactJson } from '../attestation/json/parse-strict.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
 import {
   filterMembers,
   isJsonObject,
@@ -6,7 +6,7 @@ import {
   type JsonObject,
   memberAt,
   memberOf,
-} from '../attestation/json/value.ts'
+} from '#attestation/json/value.ts'
 import type { CallDialect, CallerFault } from './call-dialects.ts'
 import { readAtMost } from './gateway.ts'
 

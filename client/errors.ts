@@ -1,5 +1,5 @@
-import { FormatError, ProofError } from '../attestation/errors.ts'
-import type { Check } from '../attestation/finding.ts'
+import { FormatError, ProofError } from '#attestation/errors.ts'
+import type { Check } from '#attestation/finding.ts'
 
 /** Each cause of an AffidavitError. The codes are stable. The headings explain what to do. */
 export type AffidavitErrorCode =

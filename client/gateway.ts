@@ -1,4 +1,4 @@
-import { ByteBuffer } from '../attestation/byte-buffer.ts'
+import { ByteBuffer } from '#attestation/byte-buffer.ts'
 
 /** The type of `fetch` in browsers and Node. */
 export type Fetch = (input: string | URL | Request, init?: RequestInit) => Promise<Response>

@@ -3,7 +3,7 @@
  * not.
  */
 
-export type { Expectations } from '../attestation/report/expectations.ts'
+export type { Expectations } from '#attestation/report/expectations.ts'
 export type { AnchoredEvidence, AnchoredOptions } from './anchored.ts'
 export type { AttestedNotary, NotaryCheckName } from './attest-notary.ts'
 export type { AnswerCheck, AnswerCheckName } from './check-answer.ts'

@@ -1,4 +1,4 @@
-import { isJsonArray, type Json, memberAt } from '../attestation/json/value.ts'
+import { isJsonArray, type Json, memberAt } from '#attestation/json/value.ts'
 import { invalidReply } from './errors.ts'
 
 /**

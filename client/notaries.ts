@@ -1,8 +1,8 @@
-import { decodeBase64, decodeHex, encodeHex, equalBytes, sha256 } from '../attestation/bytes.ts'
-import type { BundlePolicy } from '../attestation/evidence/policy.ts'
-import type { AttestationFacts } from '../attestation/nitro/facts.ts'
-import { createAttestationVerifier } from '../attestation/nitro/verify-attestation.ts'
-import { NOTARIES_MAX } from '../attestation/notary-list.ts'
+import { decodeBase64, decodeHex, encodeHex, equalBytes, sha256 } from '#attestation/bytes.ts'
+import type { BundlePolicy } from '#attestation/evidence/policy.ts'
+import type { AttestationFacts } from '#attestation/nitro/facts.ts'
+import { createAttestationVerifier } from '#attestation/nitro/verify-attestation.ts'
+import { NOTARIES_MAX } from '#attestation/notary-list.ts'
 import { type AskedGateway, askGateway } from './ask-gateway.ts'
 import {
   type AttestedNotary,

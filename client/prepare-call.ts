@@ -1,21 +1,21 @@
-import { encodeBase64Url, encodeHex, encodeUtf8, sha256 } from '../attestation/bytes.ts'
+import { encodeBase64Url, encodeHex, encodeUtf8, sha256 } from '#attestation/bytes.ts'
 import {
   type CredentialDemand,
   DEMANDS_MEMBER,
   type Demands,
   digestCredential,
   type SessionPlace,
-} from '../attestation/demands.ts'
+} from '#attestation/demands.ts'
 import {
   type CallHeaders,
   DEMANDS_HEADER,
   hashedHeaders,
-} from '../attestation/dialects/call-request.ts'
-import { DIALECT_HEADERS } from '../attestation/dialects/dialect-names.ts'
-import { canonicalizeJson } from '../attestation/json/canonical.ts'
-import { JsonError } from '../attestation/json/json-error.ts'
-import { parseStrictJson } from '../attestation/json/parse-strict.ts'
-import { isJsonObject, type Json, type JsonObject } from '../attestation/json/value.ts'
+} from '#attestation/dialects/call-request.ts'
+import { DIALECT_HEADERS } from '#attestation/dialects/dialect-names.ts'
+import { canonicalizeJson } from '#attestation/json/canonical.ts'
+import { JsonError } from '#attestation/json/json-error.ts'
+import { parseStrictJson } from '#attestation/json/parse-strict.ts'
+import { isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
 import type { CallDialect } from './call-dialects.ts'
 import type { SentCall } from './check-answer.ts'
 import { AffidavitError, withErrorCode } from './errors.ts'

@@ -1,8 +1,8 @@
-import type { KeptAnswer } from '../attestation/compare-exchange.ts'
-import type { JsonObject } from '../attestation/json/value.ts'
-import type { Receipt } from '../attestation/receipt.ts'
-import { sayVerdict } from '../attestation/report/say-verdict.ts'
-import { writeSavedProof } from '../attestation/saved-proof.ts'
+import type { KeptAnswer } from '#attestation/compare-exchange.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import type { Receipt } from '#attestation/receipt.ts'
+import { sayVerdict } from '#attestation/report/say-verdict.ts'
+import { writeSavedProof } from '#attestation/saved-proof.ts'
 import type { AnswerCheck, CheckedAnswer } from './check-answer.ts'
 
 /** One call with a checked answer: the request, the answer, and the proof. */

@@ -1,18 +1,18 @@
-import { encodeHex, encodeUtf8, sha256 } from '../attestation/bytes.ts'
-import { PROVIDER_KEYS_MAX } from '../attestation/demands.ts'
-import { PolicyError } from '../attestation/nitro/policy.ts'
-import { PROVIDER_EVIDENCE_BYTES_MAX } from '../attestation/providers/evidence/evidence-document.ts'
-import { isParsedPolicy } from '../attestation/providers/evidence/mark-parsed.ts'
+import { encodeHex, encodeUtf8, sha256 } from '#attestation/bytes.ts'
+import { PROVIDER_KEYS_MAX } from '#attestation/demands.ts'
+import { PolicyError } from '#attestation/nitro/policy.ts'
+import { PROVIDER_EVIDENCE_BYTES_MAX } from '#attestation/providers/evidence/evidence-document.ts'
+import { isParsedPolicy } from '#attestation/providers/evidence/mark-parsed.ts'
 import {
   type ProviderPolicy,
   parseProviderPolicy,
-} from '../attestation/providers/evidence/provider-policy.ts'
+} from '#attestation/providers/evidence/provider-policy.ts'
 import {
   type ProviderFacts,
   verifyProviderEvidence,
-} from '../attestation/providers/evidence/verify-provider-evidence.ts'
-import { type ProviderCheck, requireChecks } from '../attestation/providers/provider-checks.ts'
-import { ProviderEvidenceError } from '../attestation/providers/provider-error.ts'
+} from '#attestation/providers/evidence/verify-provider-evidence.ts'
+import { type ProviderCheck, requireChecks } from '#attestation/providers/provider-checks.ts'
+import { ProviderEvidenceError } from '#attestation/providers/provider-error.ts'
 import { type AskedGateway, askGateway, readFromGateway } from './ask-gateway.ts'
 import { AffidavitError, messageOf, shown } from './errors.ts'
 import { type ListedProvider, readListedProviders } from './listed-providers.ts'

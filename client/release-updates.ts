@@ -1,13 +1,13 @@
-import { ProofError } from '../attestation/errors.ts'
-import type { BundlePolicy } from '../attestation/evidence/policy.ts'
-import { ownMembers } from '../attestation/own-members.ts'
-import { checkNotRolledBack, type ReleaseList } from '../attestation/release/release-list.ts'
-import { millisecondsOf } from '../attestation/release/release-signatures.ts'
+import { ProofError } from '#attestation/errors.ts'
+import type { BundlePolicy } from '#attestation/evidence/policy.ts'
+import { ownMembers } from '#attestation/own-members.ts'
+import { checkNotRolledBack, type ReleaseList } from '#attestation/release/release-list.ts'
+import { millisecondsOf } from '#attestation/release/release-signatures.ts'
 import {
   type Expectations,
   readExpectations,
   releaseLists,
-} from '../attestation/report/expectations.ts'
+} from '#attestation/report/expectations.ts'
 import { AffidavitError, withErrorCode } from './errors.ts'
 
 type ReleaseUpdates = {

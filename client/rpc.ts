@@ -1,4 +1,4 @@
-import { encodeBase64, encodeUtf8 } from '../attestation/bytes.ts'
+import { encodeBase64, encodeUtf8 } from '#attestation/bytes.ts'
 import { type Fetch, readAtMost } from './gateway.ts'
 
 /** Many endpoints refuse larger batches. */

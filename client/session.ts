@@ -1,5 +1,5 @@
-import type { SessionPlace } from '../attestation/demands.ts'
-import { SESSION_CALLS_MAX, writeSessionBundle } from '../attestation/session/session-bundle.ts'
+import type { SessionPlace } from '#attestation/demands.ts'
+import { SESSION_CALLS_MAX, writeSessionBundle } from '#attestation/session/session-bundle.ts'
 import type { AnchoredEvidence, AnchoredOptions } from './anchored.ts'
 import { AffidavitError } from './errors.ts'
 import { type Fetch, leavable } from './gateway.ts'

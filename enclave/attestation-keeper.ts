@@ -1,6 +1,6 @@
 import { createHash, X509Certificate } from 'node:crypto'
-import { encodeBase64 } from '../attestation/bytes.ts'
-import { decodeCbor } from '../attestation/nitro/cbor.ts'
+import { encodeBase64 } from '#attestation/bytes.ts'
+import { decodeCbor } from '#attestation/nitro/cbor.ts'
 import { CallFault } from './call-fault.ts'
 import { describeError, type EventLog } from './logger.ts'
 import type { Nsm } from './nsm/nsm.ts'

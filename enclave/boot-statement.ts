@@ -1,13 +1,13 @@
-import { FormatError, ProofError } from '../attestation/errors.ts'
+import { FormatError, ProofError } from '#attestation/errors.ts'
 import {
   type BootHead,
   bootStatementUserData,
   parseBootHeads,
   verifyBootHeads,
-} from '../attestation/evidence/boot-statement.ts'
-import { parseStrictJson } from '../attestation/json/parse-strict.ts'
-import { hasExactMembers, isJsonObject } from '../attestation/json/value.ts'
-import type { LogDomain } from '../attestation/tree-head.ts'
+} from '#attestation/evidence/boot-statement.ts'
+import { parseStrictJson } from '#attestation/json/parse-strict.ts'
+import { hasExactMembers, isJsonObject } from '#attestation/json/value.ts'
+import type { LogDomain } from '#attestation/tree-head.ts'
 import type { AttestationKeeper } from './attestation-keeper.ts'
 import { CallFault } from './call-fault.ts'
 import type { BootStatementReply } from './protocol/enclave-api.ts'

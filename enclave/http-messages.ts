@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { ByteBuffer } from '../attestation/byte-buffer.ts'
+import { ByteBuffer } from '#attestation/byte-buffer.ts'
 import { CallerGone, CallFault, logFull } from './call-fault.ts'
 
 /**

@@ -1,5 +1,5 @@
 import { isPrivate, pointFromScalar, signRecoverable } from 'tiny-secp256k1'
-import { addressOf } from '../attestation/account.ts'
+import { addressOf } from '#attestation/account.ts'
 
 /** The enclave's signing account, the notary. The key never leaves this closure. */
 export type NotaryAccount = {

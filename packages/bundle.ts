@@ -2,8 +2,8 @@ import { isBuiltin } from 'node:module'
 import { join } from 'node:path'
 import { relative } from 'node:path/posix'
 import { build, type Metafile, type Plugin } from 'esbuild'
-import { BuildError } from '../enclave/image/build-error.ts'
-import type { FileTree, TreeEntry } from '../enclave/image/file-tree.ts'
+import { BuildError } from '#enclave/image/build-error.ts'
+import type { FileTree, TreeEntry } from '#enclave/image/file-tree.ts'
 import { NODE_VERSION_MIN, type PackageContents } from './contents.ts'
 
 export type PackageBundle = {

@@ -1,7 +1,7 @@
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
-import { BuildError } from '../enclave/image/build-error.ts'
+import { BuildError } from '#enclave/image/build-error.ts'
 
 /** An npm package whose text is in our files. */
 export type BundledPackage = {

@@ -1,9 +1,9 @@
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { dirname, normalize } from 'node:path/posix'
-import { type FileTree, textFile } from '../enclave/image/file-tree.ts'
-import { runCommand } from '../enclave/image/run-command.ts'
+import { dirname, normalize, relative } from 'node:path/posix'
+import { type FileTree, textFile } from '#enclave/image/file-tree.ts'
+import { runCommand } from '#enclave/image/run-command.ts'
 
 const TYPES_FOLDER = 'types'
 
@@ -61,17 +61,25 @@ async function addDeclaration(
   if (files.has(path)) return
   const text = await readFile(join(folder, path), 'utf8')
   // With `.js`, an import of `x.js` finds `x.d.ts` under all compiler settings.
-  files.set(path, text.replaceAll(IMPORT, '$1$2.js$3'))
+  const targetOf = (specifier: string) =>
+    specifier.startsWith('#') ? specifier.slice(1) : normalize(join(dirname(path), specifier))
+  const toPackaged = (specifier: string) => {
+    const target = relative(dirname(path), targetOf(specifier))
+    return `${target.startsWith('.') ? '' : './'}${target}.js`
+  }
+  files.set(
+    path,
+    text.replaceAll(
+      IMPORT,
+      (_, before, specifier, after) => before + toPackaged(specifier) + after,
+    ),
+  )
   for (const [, , specifier = ''] of text.matchAll(IMPORT))
-    await addDeclaration(
-      files,
-      folder,
-      normalize(join(dirname(path), `${specifier.slice(1)}.d.ts`)),
-    )
+    await addDeclaration(files, folder, `${targetOf(specifier)}.d.ts`)
 }
 
-/** `from './x.ts'`, `import './x.ts'`, `import('./x.ts')`. */
-const IMPORT = /(\bfrom |\bimport[ (])(['"]\.\.?\/[^'"\n]+)\.ts(['"])/g
+/** `from './x.ts'`, `import './x.ts'`, `import('#attestation/x.ts')`. */
+const IMPORT = /(\b(?:from |import[ (])['"])((?:\.\.?\/|#)[^'"\n]+)\.ts(['"])/g
 
 function declarationOf(module: string): string {
   return module.replace(/\.ts$/, '.d.ts')

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import { BuildError } from '../enclave/image/build-error.ts'
+import { BuildError } from '#enclave/image/build-error.ts'
 import { buildPackages, type PackageReport } from './build-packages.ts'
 
 const ROOT = join(import.meta.dirname, '..')

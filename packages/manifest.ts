@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { z } from 'zod'
-import { BuildError } from '../enclave/image/build-error.ts'
+import { BuildError } from '#enclave/image/build-error.ts'
 import { filesOf, NODE_VERSION_MIN, type PackageContents } from './contents.ts'
 
 const rangesSchema = z.record(z.string(), z.string())

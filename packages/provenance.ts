@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { FileTree } from '../enclave/image/file-tree.ts'
+import type { FileTree } from '#enclave/image/file-tree.ts'
 import type { BundledPackage } from './bundled-packages.ts'
 
 export type BuiltPackage = {

@@ -1,6 +1,6 @@
-import { BuildError } from '../enclave/image/build-error.ts'
-import { compressGzip } from '../enclave/image/cpio.ts'
-import type { FileTree } from '../enclave/image/file-tree.ts'
+import { BuildError } from '#enclave/image/build-error.ts'
+import { compressGzip } from '#enclave/image/cpio.ts'
+import type { FileTree } from '#enclave/image/file-tree.ts'
 
 /** The folder in which npm expects all files. */
 const FOLDER = 'package'

@@ -1,6 +1,6 @@
 import { resolve } from 'node:path'
 import { z } from 'zod'
-import type { BundleSource } from '../attestation/evidence/bundle-source.ts'
+import type { BundleSource } from '#attestation/evidence/bundle-source.ts'
 import { BUS_FIELDS, type BusConfig, busFaults, busOf } from './bus/settings.ts'
 import {
   anchoringOf,

@@ -3,7 +3,7 @@ import { concatBytes, decodeHex, encodeHex } from '../bytes.ts'
 import artifact from './artifact.json' with { type: 'json' }
 
 /**
- * The compiled contract (src/chain/contract/Affidavit.sol), 0x hex. `bytecode` creates the contract
+ * The compiled contract (contracts/Affidavit.sol), 0x hex. `bytecode` creates the contract
  * (no constructor arguments, no value). The created contract then has the code `deployedBytecode`
  * on every chain. A test recompiles the source and compares all bytes with artifact.json.
  */

@@ -132,7 +132,7 @@ export function encodeAnchorCall({ size, root, signature }: AnchorCall): Uint8Ar
 
 const WORD_BYTES = 32
 const SELECTOR_BYTES = 4
-/** The first bytes of the hash over the function's signature (src/chain/contract/Affidavit.sol). */
+/** The first bytes of the hash over the function's signature (contracts/Affidavit.sol). */
 const SELECTOR = keccak_256(encodeUtf8('anchor(uint64,bytes32,bytes)')).slice(0, SELECTOR_BYTES)
 const SIGNATURE_WORDS = Math.ceil(SIGNATURE_BYTES / WORD_BYTES)
 /** Selector, size, root, the signature's offset and length, the signature padded to whole words. */

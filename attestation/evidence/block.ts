@@ -147,7 +147,7 @@ export function hasAnchoredEvent(
 const EIP1559_TYPE = 2
 const ADDRESS_BYTES = 20
 const BLOOM_BYTES = 256
-/** The event's first topic: the hash over its signature (src/chain/contract/Affidavit.sol). */
+/** The event's first topic: the hash over its signature (contracts/Affidavit.sol). */
 const ANCHORED_TOPIC = keccak_256(encodeUtf8('Anchored(address,uint64,bytes32)'))
 
 function eventOf(item: RlpItem): TransactionEvent {

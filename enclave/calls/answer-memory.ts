@@ -3,7 +3,7 @@ import {
   isWithinSize,
   type JsonSize,
   measureJson,
-} from '../../attestation/json/json-size.ts'
+} from '#attestation/json/json-size.ts'
 import { CallFault } from '../call-fault.ts'
 import { ANSWER_ROOM_BYTES, type Reservation } from '../log/memory-budget.ts'
 import { weighAssembly, weighJson } from '../log/weigh-json.ts'

@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http'
-import type { JsonObject } from '../../attestation/json/value.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
 import type { CallFault } from '../call-fault.ts'
 import { sendJson } from '../http-messages.ts'
 import type { Sealed } from '../log/seal.ts'

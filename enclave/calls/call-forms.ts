@@ -1,19 +1,14 @@
-import { asksForUsage } from '../../attestation/completion-hash.ts'
-import type { DialectName } from '../../attestation/dialects/dialect-names.ts'
+import { asksForUsage } from '#attestation/completion-hash.ts'
+import type { DialectName } from '#attestation/dialects/dialect-names.ts'
 import {
   DIALECTS,
   type Dialect,
   EVENT_DIALECTS,
   type EventDialect,
-} from '../../attestation/dialects/dialects.ts'
-import { FormatError } from '../../attestation/errors.ts'
-import { parseLenientJson } from '../../attestation/json/parse-lenient.ts'
-import {
-  isJsonArray,
-  isJsonObject,
-  type Json,
-  type JsonObject,
-} from '../../attestation/json/value.ts'
+} from '#attestation/dialects/dialects.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { parseLenientJson } from '#attestation/json/parse-lenient.ts'
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
 import { CallFault } from '../call-fault.ts'
 import { readChatRequest } from '../protocol/chat-form.ts'
 import { readRequestObject } from '../protocol/request-faults.ts'

@@ -1,8 +1,8 @@
-import { FormatError } from '../../attestation/errors.ts'
-import { formOf, formsOf } from '../../attestation/json/forms.ts'
-import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
-import type { Json, JsonObject } from '../../attestation/json/value.ts'
-import { parseLogProof } from '../../attestation/log-proof-form.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { formOf, formsOf } from '#attestation/json/forms.ts'
+import { parseStrictJson } from '#attestation/json/parse-strict.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
+import { parseLogProof } from '#attestation/log-proof-form.ts'
 import { CallFault } from '../call-fault.ts'
 import {
   type AnchorProof,

@@ -1,5 +1,5 @@
-import type { Json } from '../../attestation/json/value.ts'
-import { isJsonObject } from '../../attestation/json/value.ts'
+import type { Json } from '#attestation/json/value.ts'
+import { isJsonObject } from '#attestation/json/value.ts'
 
 /**
  * Sets `stream_options.include_usage` to true and keeps every other byte: the order of members in a

@@ -1,16 +1,11 @@
-import { stripProofMembers } from '../../attestation/completion-hash.ts'
-import { readFinishReason } from '../../attestation/dialects/chat/finish-reason.ts'
-import { callId, withoutOddTexts } from '../../attestation/dialects/chat/normalize-chunk.ts'
-import { fillLogprobs } from '../../attestation/dialects/chat/read-choice.ts'
-import { readWholeCalls } from '../../attestation/dialects/chat/tool-calls.ts'
-import { FormatError } from '../../attestation/errors.ts'
-import { parseLenientJson } from '../../attestation/json/parse-lenient.ts'
-import {
-  isJsonArray,
-  isJsonObject,
-  type Json,
-  type JsonObject,
-} from '../../attestation/json/value.ts'
+import { stripProofMembers } from '#attestation/completion-hash.ts'
+import { readFinishReason } from '#attestation/dialects/chat/finish-reason.ts'
+import { callId, withoutOddTexts } from '#attestation/dialects/chat/normalize-chunk.ts'
+import { fillLogprobs } from '#attestation/dialects/chat/read-choice.ts'
+import { readWholeCalls } from '#attestation/dialects/chat/tool-calls.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { parseLenientJson } from '#attestation/json/parse-lenient.ts'
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
 import { CallFault } from '../call-fault.ts'
 import { errorIn } from '../protocol/refusal.ts'
 

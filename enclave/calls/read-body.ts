@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
-import { ByteBuffer } from '../../attestation/byte-buffer.ts'
+import { ByteBuffer } from '#attestation/byte-buffer.ts'
 import { CallFault } from '../call-fault.ts'
 import type { Reservation } from '../log/memory-budget.ts'
 import { takeSpace } from './answer-memory.ts'

@@ -1,5 +1,5 @@
-import { type Demands, digestCredential } from '../../attestation/demands.ts'
-import type { Receipt } from '../../attestation/receipt.ts'
+import { type Demands, digestCredential } from '#attestation/demands.ts'
+import type { Receipt } from '#attestation/receipt.ts'
 import type { AttestationKeeper } from '../attestation-keeper.ts'
 import { CallerGone, CallFault, logFull, refusalFault } from '../call-fault.ts'
 import type { Limits } from '../config.ts'

@@ -1,6 +1,6 @@
-import type { DialectName } from '../../attestation/dialects/dialect-names.ts'
-import { agentStatusOf, anthropicError } from '../../attestation/dialects/error-forms.ts'
-import type { JsonObject } from '../../attestation/json/value.ts'
+import type { DialectName } from '#attestation/dialects/dialect-names.ts'
+import { agentStatusOf, anthropicError } from '#attestation/dialects/error-forms.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
 import { CALL_ERROR_RULES, type CallErrorCode, callErrorOf } from '../protocol/call-errors.ts'
 import type { EnclaveFault, EncryptedHead } from '../protocol/enclave-api.ts'
 import {

@@ -6,7 +6,7 @@ import {
   RESPONSE_KEY_LABEL,
   RESPONSE_NONCE_LABEL,
   writeFrame,
-} from '../../attestation/ehbp.ts'
+} from '#attestation/ehbp.ts'
 import { hkdfExpand, hkdfExtract, KEY_BYTES } from './hpke.ts'
 
 /**

@@ -6,7 +6,7 @@ import {
   hash,
   type KeyObject,
 } from 'node:crypto'
-import { GCM_NONCE_BYTES, GCM_TAG_BYTES, nonceAt } from '../../attestation/ehbp.ts'
+import { GCM_NONCE_BYTES, GCM_TAG_BYTES, nonceAt } from '#attestation/ehbp.ts'
 import { CallFault } from '../call-fault.ts'
 
 /*

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http'
-import { ByteBuffer } from '../../attestation/byte-buffer.ts'
+import { ByteBuffer } from '#attestation/byte-buffer.ts'
 import {
   CREDENTIAL_INFO,
   createFrameReader,
@@ -7,8 +7,8 @@ import {
   GCM_TAG_BYTES,
   REQUEST_INFO,
   RESPONSE_EXPORT,
-} from '../../attestation/ehbp.ts'
-import { FormatError } from '../../attestation/errors.ts'
+} from '#attestation/ehbp.ts'
+import { FormatError } from '#attestation/errors.ts'
 import { CallerGone, CallFault, logFull } from '../call-fault.ts'
 import type { Reservation, Space } from '../log/memory-budget.ts'
 import {

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { measureJson } from '../../attestation/json/json-size.ts'
+import { measureJson } from '#attestation/json/json-size.ts'
 import { CallerGone, faultOf } from '../call-fault.ts'
 import type { CallForm } from '../calls/call-forms.ts'
 import { parseRequest } from '../calls/parse-request.ts'

@@ -87,6 +87,9 @@ function findLocked(locked: Locked, name: string): LockedPackage {
   return { version, integrity: entry.integrity ?? '', license, dependencies }
 }
 
+/** The part of the repository's `imports` that the enclave uses. */
+const IMPORTS = { '#attestation/*': './attestation/*' }
+
 /**
  * Every package is a direct dependency with an exact version, so npm cannot choose another version.
  */
@@ -100,7 +103,7 @@ function writeManifests(
     `node_modules/${name}`,
     { version, integrity, license, dependencies },
   ])
-  const manifest = { ...head, private: true, type: 'module', dependencies }
+  const manifest = { ...head, private: true, type: 'module', imports: IMPORTS, dependencies }
   const lock = {
     ...head,
     lockfileVersion: 3,

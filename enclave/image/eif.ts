@@ -1,17 +1,17 @@
 import { createHash } from 'node:crypto'
 import { crc32 } from 'node:zlib'
-import { encodeHex } from '../../attestation/bytes.ts'
-import type { Digests } from '../../attestation/eif/digests.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import type { Digests } from '#attestation/eif/digests.ts'
 import {
   EIF_CRC_OFFSET,
   EIF_HEADER_BYTES,
   EIF_SECTION_HEADER_BYTES,
   EIF_SECTIONS_MAX,
   type SectionKind,
-} from '../../attestation/eif/format.ts'
-import { createRegisters, extendZero } from '../../attestation/eif/measure-eif.ts'
-import { parseSigningCertificate } from '../../attestation/eif/signature.ts'
-import type { ReleaseMeasurements } from '../../attestation/release/release.ts'
+} from '#attestation/eif/format.ts'
+import { createRegisters, extendZero } from '#attestation/eif/measure-eif.ts'
+import { parseSigningCertificate } from '#attestation/eif/signature.ts'
+import type { ReleaseMeasurements } from '#attestation/release/release.ts'
 import { type ImageSigner, signImage } from './image-signature.ts'
 
 export type EifParts = {

@@ -1,6 +1,6 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto'
 import { p384 } from '@noble/curves/nist.js'
-import { parseSigningCertificate } from '../../attestation/eif/signature.ts'
+import { parseSigningCertificate } from '#attestation/eif/signature.ts'
 import {
   encodeArray,
   encodeBytes,

@@ -8,7 +8,8 @@ export class SourceError extends Error {
 
 /**
  * Returns the sorted paths of all project files that enclave/main.ts loads, directly or through
- * other files. `import type` loads no file. Packages are not included (see dependency-closure.ts).
+ * other files. `#attestation/…` names a file from `root`. `import type` loads no file. Packages are
+ * not included (see dependency-closure.ts).
  * Throws SourceError for an `import()` whose path is not a literal. If a file is missing in the
  * image, the enclave fails to start, and runs no unmeasured code.
  */
@@ -22,8 +23,11 @@ export async function listLoadedSources(root: string): Promise<readonly string[]
         `cannot read ${file}: ${error instanceof Error ? error.message : 'unknown'}`,
       )
     })
-    const paths = listSpecifiers(file, source).filter((specifier) => specifier.startsWith('.'))
-    await Promise.all(paths.map((path) => visit(normalize(join(dirname(file), path)))))
+    const targets = listSpecifiers(file, source).flatMap((specifier) => {
+      if (specifier.startsWith('#')) return [specifier.slice(1)]
+      return specifier.startsWith('.') ? [normalize(join(dirname(file), specifier))] : []
+    })
+    await Promise.all(targets.map(visit))
   }
   await visit('enclave/main.ts')
   return [...found].sort()

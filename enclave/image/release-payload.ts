@@ -1,5 +1,5 @@
-import type { Release, ReleaseMeasurements } from '../../attestation/release/release.ts'
-import { formatTime } from '../../attestation/release/release-signatures.ts'
+import type { Release, ReleaseMeasurements } from '#attestation/release/release.ts'
+import { formatTime } from '#attestation/release/release-signatures.ts'
 import { type DebianPackage, digestSha256 } from './debian-packages.ts'
 import type { Pins } from './pins.ts'
 import type { TrackedSources } from './tracked-files.ts'

@@ -1,6 +1,6 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { Release } from '../../attestation/release/release.ts'
+import type { Release } from '#attestation/release/release.ts'
 import type { CompressedRamdisk, RamdiskSize } from './cpio.ts'
 import type { ImageOptions } from './options.ts'
 

@@ -1,5 +1,5 @@
 import { isAscii } from 'node:buffer'
-import type { JsonSize } from '../../attestation/json/json-size.ts'
+import type { JsonSize } from '#attestation/json/json-size.ts'
 
 /**
  * Bytes of memory for each object or list, each member and each item, from parsing to sealing, with

@@ -1,4 +1,4 @@
-import { decodeCbor } from '../../attestation/nitro/cbor.ts'
+import { decodeCbor } from '#attestation/nitro/cbor.ts'
 import { encodeMap, encodeOptionalBytes, encodeText } from '../protocol/cbor.ts'
 import {
   type AttestationInput,

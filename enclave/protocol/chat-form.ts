@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
+import { isJsonObject, type JsonObject } from '#attestation/json/value.ts'
 import {
   boolean,
   type Form,

@@ -1,4 +1,4 @@
-import { DIALECT_NAMES, type DialectName } from '../../attestation/dialects/dialect-names.ts'
+import { DIALECT_NAMES, type DialectName } from '#attestation/dialects/dialect-names.ts'
 import type { ProviderEndpoint, ProviderEntry } from './enclave-api.ts'
 
 /**

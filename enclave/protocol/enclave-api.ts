@@ -1,9 +1,9 @@
-import type { DialectName } from '../../attestation/dialects/dialect-names.ts'
-import type { TokenUsage } from '../../attestation/dialects/usage.ts'
-import type { EncryptionKey } from '../../attestation/encryption-key.ts'
-import type { BootHead } from '../../attestation/evidence/boot-statement.ts'
-import type { LogProof } from '../../attestation/log-proof-form.ts'
-import type { Receipt } from '../../attestation/receipt.ts'
+import type { DialectName } from '#attestation/dialects/dialect-names.ts'
+import type { TokenUsage } from '#attestation/dialects/usage.ts'
+import type { EncryptionKey } from '#attestation/encryption-key.ts'
+import type { BootHead } from '#attestation/evidence/boot-statement.ts'
+import type { LogProof } from '#attestation/log-proof-form.ts'
+import type { Receipt } from '#attestation/receipt.ts'
 
 /**
  * The protocol between gateway and enclave: HTTP/1.1 over one Unix socket (README.md of enclave).

@@ -4,7 +4,7 @@ import {
   type Json,
   type JsonObject,
   memberOf,
-} from '../../attestation/json/value.ts'
+} from '#attestation/json/value.ts'
 import {
   beyondBound,
   FAULTS_MAX,

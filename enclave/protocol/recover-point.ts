@@ -1,5 +1,5 @@
 import { recover } from 'tiny-secp256k1'
-import type { PointRecovery } from '../../attestation/account.ts'
+import type { PointRecovery } from '#attestation/account.ts'
 
 /**
  * Recovers a point with libsecp256k1 as WebAssembly, ten times as fast as plain JavaScript

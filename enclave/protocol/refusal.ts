@@ -1,10 +1,5 @@
-import { parseLenientJson } from '../../attestation/json/parse-lenient.ts'
-import {
-  isJsonArray,
-  isJsonObject,
-  type Json,
-  type JsonObject,
-} from '../../attestation/json/value.ts'
+import { parseLenientJson } from '#attestation/json/parse-lenient.ts'
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
 
 /** Maximum lengths of the message and the code of a refusal, characters. */
 export const REFUSAL_MESSAGE_CHARACTERS_MAX = 2_000

@@ -1,6 +1,6 @@
-import { JsonError } from '../../attestation/json/json-error.ts'
-import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
-import { isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
+import { JsonError } from '#attestation/json/json-error.ts'
+import { parseStrictJson } from '#attestation/json/parse-strict.ts'
+import { isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
 
 /**
  * One fault of a request (interface, part 7): the faulty place (`['body', 'messages', 0, 'role']`),

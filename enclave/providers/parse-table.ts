@@ -1,8 +1,8 @@
-import { PROVIDER_KEYS_MAX } from '../../attestation/demands.ts'
-import { isDialectName } from '../../attestation/dialects/dialect-names.ts'
-import { formOf, formsOf } from '../../attestation/json/forms.ts'
-import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
-import type { Json } from '../../attestation/json/value.ts'
+import { PROVIDER_KEYS_MAX } from '#attestation/demands.ts'
+import { isDialectName } from '#attestation/dialects/dialect-names.ts'
+import { formOf, formsOf } from '#attestation/json/forms.ts'
+import { parseStrictJson } from '#attestation/json/parse-strict.ts'
+import type { Json } from '#attestation/json/value.ts'
 import type { ProviderEntry } from '../protocol/enclave-api.ts'
 
 /** Maximum number of entries in a table, and of patterns in an entry. */

@@ -3,7 +3,7 @@ import http, { type ClientRequest, type IncomingHttpHeaders, type IncomingMessag
 import https from 'node:https'
 import type { Socket } from 'node:net'
 import { createSecureContext, TLSSocket } from 'node:tls'
-import type { ReceiptTls } from '../../attestation/receipt.ts'
+import type { ReceiptTls } from '#attestation/receipt.ts'
 import { CallFault } from '../call-fault.ts'
 import { credentialHeader } from '../protocol/choose-provider.ts'
 import type { ProviderEndpoint, ProviderEntry } from '../protocol/enclave-api.ts'

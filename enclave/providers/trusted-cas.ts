@@ -1,6 +1,6 @@
 import { createHash, X509Certificate } from 'node:crypto'
 import { rootCertificates } from 'node:tls'
-import { FormatError } from '../../attestation/errors.ts'
+import { FormatError } from '#attestation/errors.ts'
 
 /** The CAs for the TLS of providers. They are part of the boot configuration. */
 export type TrustedCas = {

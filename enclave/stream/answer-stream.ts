@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
-import type { ServerEvent } from '../../attestation/dialects/chat/event-parser.ts'
-import type { JsonObject } from '../../attestation/json/value.ts'
+import type { ServerEvent } from '#attestation/dialects/chat/event-parser.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
 import type { StreamMemory } from '../calls/answer-memory.ts'
 
 /** Reads the events of one streamed answer (attacker-controlled). */

@@ -3,8 +3,8 @@ import {
   addText,
   emptyAssembly,
   finishAssembly,
-} from '../../attestation/dialects/chat/assemble-completion.ts'
-import type { ServerEvent } from '../../attestation/dialects/chat/event-parser.ts'
+} from '#attestation/dialects/chat/assemble-completion.ts'
+import type { ServerEvent } from '#attestation/dialects/chat/event-parser.ts'
 import {
   type ChunkState,
   closingChunk,
@@ -13,11 +13,11 @@ import {
   NO_CHUNKS,
   normalizeChunk,
   type StreamTerms,
-} from '../../attestation/dialects/chat/normalize-chunk.ts'
-import { FormatError } from '../../attestation/errors.ts'
-import { canonicalizeJson } from '../../attestation/json/canonical.ts'
-import { makeWellFormed } from '../../attestation/json/parse-lenient.ts'
-import { isJsonArray, isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
+} from '#attestation/dialects/chat/normalize-chunk.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { canonicalizeJson } from '#attestation/json/canonical.ts'
+import { makeWellFormed } from '#attestation/json/parse-lenient.ts'
+import { isJsonArray, isJsonObject, type JsonObject } from '#attestation/json/value.ts'
 import { CallFault } from '../call-fault.ts'
 import type { AnswerStream, StreamParts } from './answer-stream.ts'
 import { parseEventData, refuseError } from './event-stream.ts'

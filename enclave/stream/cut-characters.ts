@@ -4,7 +4,7 @@ import {
   type Json,
   type JsonObject,
   memberOf,
-} from '../../attestation/json/value.ts'
+} from '#attestation/json/value.ts'
 
 /**
  * Joins characters that a provider cut into two UTF-16 halves, in two deltas of one text. Escapes

@@ -1,13 +1,9 @@
-import type { ServerEvent } from '../../attestation/dialects/chat/event-parser.ts'
-import {
-  type DialectEvent,
-  hashedLine,
-  type StreamReader,
-} from '../../attestation/dialects/dialect.ts'
-import { FormatError } from '../../attestation/errors.ts'
-import { canonicalizeJson } from '../../attestation/json/canonical.ts'
-import { makeWellFormed, parseUnsettled } from '../../attestation/json/parse-lenient.ts'
-import { isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
+import type { ServerEvent } from '#attestation/dialects/chat/event-parser.ts'
+import { type DialectEvent, hashedLine, type StreamReader } from '#attestation/dialects/dialect.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { canonicalizeJson } from '#attestation/json/canonical.ts'
+import { makeWellFormed, parseUnsettled } from '#attestation/json/parse-lenient.ts'
+import { isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
 import { CallFault } from '../call-fault.ts'
 import { errorIn, NO_REASON, readReason } from '../protocol/refusal.ts'
 import type { AnswerStream, StreamParts } from './answer-stream.ts'

@@ -1,11 +1,6 @@
-import { canonicalizeJson } from '../../attestation/json/canonical.ts'
-import { type JsonSize, measureJson } from '../../attestation/json/json-size.ts'
-import {
-  isJsonArray,
-  isJsonObject,
-  type Json,
-  type JsonObject,
-} from '../../attestation/json/value.ts'
+import { canonicalizeJson } from '#attestation/json/canonical.ts'
+import { type JsonSize, measureJson } from '#attestation/json/json-size.ts'
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
 
 /**
  * Most chunks of a stream differ only in their text, and in the padding that hides the text's

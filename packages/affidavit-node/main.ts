@@ -1,7 +1,7 @@
 #!/usr/bin/env node
-import { createCommandLine, runCommandLine } from '../../src/cli/command-line.ts'
-import { registerCompletions } from '../../src/cli/commands/completions.ts'
-import { registerNodeCommands } from '../../src/cli/commands/node.ts'
+import { createCommandLine, runCommandLine } from '#src/cli/command-line.ts'
+import { registerCompletions } from '#src/cli/commands/completions.ts'
+import { registerNodeCommands } from '#src/cli/commands/node.ts'
 
 // The program of the package `affidavit-node`: the repository's command `affidavit node`.
 await runCommandLine(

@@ -1,9 +1,9 @@
 #!/usr/bin/env node
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { createCommandLine, runCommandLine } from '../../src/cli/command-line.ts'
-import { checkerCommands } from '../../src/cli/commands/checker.ts'
-import { registerCompletions } from '../../src/cli/commands/completions.ts'
+import { createCommandLine, runCommandLine } from '#src/cli/command-line.ts'
+import { checkerCommands } from '#src/cli/commands/checker.ts'
+import { registerCompletions } from '#src/cli/commands/completions.ts'
 
 // The program of the package `affidavit`: the repository's program without the commands for
 // operators.

@@ -1,9 +1,9 @@
 import { readFile } from 'node:fs/promises'
 import { z } from 'zod'
-import { JsonError } from '../../attestation/json/json-error.ts'
-import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
-import { isCount } from '../../attestation/json/value.ts'
-import { matchesPattern } from '../../enclave/protocol/choose-provider.ts'
+import { JsonError } from '#attestation/json/json-error.ts'
+import { parseStrictJson } from '#attestation/json/parse-strict.ts'
+import { isCount } from '#attestation/json/value.ts'
+import { matchesPattern } from '#enclave/protocol/choose-provider.ts'
 import { StartFailure } from '../runtime/starting.ts'
 
 /** Billionths in one unit of the currency. */

@@ -98,7 +98,7 @@ export type RateLimitsStore = {
 export const SECONDS_PER_MINUTE = 60
 export const SECONDS_PER_DAY = 86_400
 
-/** The code that counts is in src/storage/migrations/initial/steps.ts. */
+/** The code that counts is in migrations/initial/steps.ts. */
 export function createRateLimitsStore(
   { queries }: Pick<Database, 'queries'>,
   clock: StoreClock = null,

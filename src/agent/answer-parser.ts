@@ -2,15 +2,15 @@ import {
   EventParser,
   EventTooLargeError,
   type ServerEvent,
-} from '../../attestation/dialects/chat/event-parser.ts'
+} from '#attestation/dialects/chat/event-parser.ts'
 import {
   isJsonArray,
   isJsonObject,
   type Json,
   type JsonObject,
   memberOf,
-} from '../../attestation/json/value.ts'
-import { readReason } from '../../enclave/protocol/refusal.ts'
+} from '#attestation/json/value.ts'
+import { readReason } from '#enclave/protocol/refusal.ts'
 import { parseJson } from '../nodes/protocol/frames.ts'
 import { BackendError, backendErrorOf, statesError } from './backend-error.ts'
 

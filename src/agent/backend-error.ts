@@ -1,5 +1,5 @@
-import { isJsonObject, type JsonObject, memberOf } from '../../attestation/json/value.ts'
-import { REFUSAL_BYTES_MAX, type Refusal, readRefusal } from '../../enclave/protocol/refusal.ts'
+import { isJsonObject, type JsonObject, memberOf } from '#attestation/json/value.ts'
+import { REFUSAL_BYTES_MAX, type Refusal, readRefusal } from '#enclave/protocol/refusal.ts'
 import {
   FAULT_MESSAGE_LENGTH_MAX,
   FAULT_STATUS_CODES,

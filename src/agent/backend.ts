@@ -1,12 +1,12 @@
 import { Pool } from 'undici'
-import { EventTooLargeError } from '../../attestation/dialects/chat/event-parser.ts'
+import { EventTooLargeError } from '#attestation/dialects/chat/event-parser.ts'
 import {
   isJsonArray,
   isJsonObject,
   type Json,
   type JsonObject,
   memberOf,
-} from '../../attestation/json/value.ts'
+} from '#attestation/json/value.ts'
 import { mediaTypeOf, readImageFacts } from '../images/image-facts.ts'
 import { base64Format, plainBase64 } from '../images/openai-images.ts'
 import { NODE_DIALECTS, type NodeDialect, pathOfDialect } from '../nodes/protocol/dialects.ts'

@@ -1,9 +1,4 @@
-import {
-  isJsonArray,
-  isJsonObject,
-  type JsonObject,
-  memberOf,
-} from '../../attestation/json/value.ts'
+import { isJsonArray, isJsonObject, type JsonObject, memberOf } from '#attestation/json/value.ts'
 import { TOKENS_PER_SECOND_MAX } from '../nodes/protocol/registration.ts'
 import type { Backend } from './backend.ts'
 import { BackendError } from './backend-error.ts'

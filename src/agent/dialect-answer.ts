@@ -1,4 +1,4 @@
-import { EventParser } from '../../attestation/dialects/chat/event-parser.ts'
+import { EventParser } from '#attestation/dialects/chat/event-parser.ts'
 
 /** JSON text (src/nodes/runs/read-event.ts). */
 type DialectChunk = { readonly text: string }

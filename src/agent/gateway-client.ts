@@ -5,7 +5,7 @@ import {
   type GatewayAnswer,
   NoAnswer,
   systemReasonOf,
-} from '../../client/gateway.ts'
+} from '#client/gateway.ts'
 import { parseJson } from '../nodes/protocol/frames.ts'
 import type { NodeHardware } from '../nodes/protocol/registration.ts'
 import { VERSION } from '../runtime/version.ts'

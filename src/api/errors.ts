@@ -1,4 +1,4 @@
-import { CALL_ERROR_RULES } from '../../enclave/protocol/call-errors.ts'
+import { CALL_ERROR_RULES } from '#enclave/protocol/call-errors.ts'
 import {
   type ErrorDetails,
   type ErrorFacts,
@@ -7,8 +7,8 @@ import {
   errorFacts,
   RETRY_SECONDS_MAX,
   validationEnvelope,
-} from '../../enclave/protocol/error-envelope.ts'
-import type { RequestFault } from '../../enclave/protocol/request-faults.ts'
+} from '#enclave/protocol/error-envelope.ts'
+import type { RequestFault } from '#enclave/protocol/request-faults.ts'
 import { CONTENT_FAULTS, ContentUnavailable, DatabaseAwayError } from '../storage/errors.ts'
 
 /** The only table of error codes and their HTTP statuses. */

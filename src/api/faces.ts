@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import { z } from 'zod'
-import { agentStatusOf, anthropicError } from '../../attestation/dialects/error-forms.ts'
-import type { JsonObject } from '../../attestation/json/value.ts'
+import { agentStatusOf, anthropicError } from '#attestation/dialects/error-forms.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
 import {
   type ApiError,
   asApiError,

@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import type { Json } from '../../attestation/json/value.ts'
-import { type Form, faultsOf, type ObjectForm, text } from '../../enclave/protocol/form.ts'
+import type { Json } from '#attestation/json/value.ts'
+import { type Form, faultsOf, type ObjectForm, text } from '#enclave/protocol/form.ts'
 import { described, faultIssue, type JsonSchema } from './schemas.ts'
 
 /**

@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream'
 import type { z } from 'zod'
-import type { Json } from '../../attestation/json/value.ts'
+import type { Json } from '#attestation/json/value.ts'
 import {
   type Admission,
   type ChargedSlot,

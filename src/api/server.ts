@@ -8,7 +8,7 @@ import {
   STATUS_CODES,
 } from 'node:http'
 import { type AddressInfo, createServer as createTcpServer, type Socket } from 'node:net'
-import { errorEnvelope } from '../../enclave/protocol/error-envelope.ts'
+import { errorEnvelope } from '#enclave/protocol/error-envelope.ts'
 import { descriptorsMax } from '../runtime/descriptors.ts'
 import { StartFailure, systemCodeOf } from '../runtime/starting.ts'
 import { JSON_TYPE } from './context.ts'

@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import type { Json } from '../../attestation/json/value.ts'
+import type { Json } from '#attestation/json/value.ts'
 import {
   beyondBound,
   FAULTS_MAX,
@@ -11,7 +11,7 @@ import {
   readJson,
   unlikePattern,
   WRONG_TYPE,
-} from '../../enclave/protocol/request-faults.ts'
+} from '#enclave/protocol/request-faults.ts'
 import { ValidationError } from './errors.ts'
 
 /** The first item of a fault's `loc`. */

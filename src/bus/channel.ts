@@ -1,4 +1,4 @@
-import { concatBytes } from '../../attestation/bytes.ts'
+import { concatBytes } from '#attestation/bytes.ts'
 import { createSerialQueue } from '../runtime/serial-queue.ts'
 
 /**

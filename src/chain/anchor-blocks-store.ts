@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
-import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
-import { decodeRlp, encodeRlp, rlpBytes, rlpList } from '../../attestation/evidence/rlp.ts'
+import { decodeHex, encodeHex } from '#attestation/bytes.ts'
+import { decodeRlp, encodeRlp, rlpBytes, rlpList } from '#attestation/evidence/rlp.ts'
 import type { Database } from '../storage/database.ts'
 import { currentAnchor } from './anchors-store.ts'
 

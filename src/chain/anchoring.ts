@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import type { LogDomain } from '../../attestation/tree-head.ts'
-import type { SignedHead } from '../../audit/known-heads.ts'
+import type { LogDomain } from '#attestation/tree-head.ts'
+import type { SignedHead } from '#audit/known-heads.ts'
 import type { Opening } from '../observability/logger.ts'
 import type { Database } from '../storage/database.ts'
 import { type AnchorBlocksStore, createAnchorBlocksStore } from './anchor-blocks-store.ts'

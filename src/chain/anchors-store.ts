@@ -1,5 +1,5 @@
 import { type RawBuilder, type Selectable, sql } from 'kysely'
-import { encodeHex } from '../../attestation/bytes.ts'
+import { encodeHex } from '#attestation/bytes.ts'
 import type { Database } from '../storage/database.ts'
 import type { Tables } from '../storage/tables.ts'
 import type { TransactionReceipt } from './chain-reads.ts'

@@ -1,4 +1,4 @@
-import { RpcError } from '../../client/rpc.ts'
+import { RpcError } from '#client/rpc.ts'
 import { type BackOffBounds, backOffMs } from '../runtime/back-off.ts'
 import { createFaultLog } from '../runtime/fault-log.ts'
 import { createLoop, type LoopPause } from '../runtime/loop.ts'

@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { type BlockRange, findFirstBlock } from '../../audit/find-block.ts'
-import { BigQuantity, Hash, HexBytes, Quantity, readAs, readValue } from '../../audit/rpc-forms.ts'
-import { type Rpc, RpcError, toQuantity } from '../../client/rpc.ts'
+import { type BlockRange, findFirstBlock } from '#audit/find-block.ts'
+import { BigQuantity, Hash, HexBytes, Quantity, readAs, readValue } from '#audit/rpc-forms.ts'
+import { type Rpc, RpcError, toQuantity } from '#client/rpc.ts'
 
 export type ChainView = {
   readonly chainId: number

@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { concatBytes, decodeHex } from '../../attestation/bytes.ts'
-import { encodeRlp, type RlpItem } from '../../attestation/evidence/rlp.ts'
-import { BigQuantity, HexBytes } from '../../audit/rpc-forms.ts'
+import { concatBytes, decodeHex } from '#attestation/bytes.ts'
+import { encodeRlp, type RlpItem } from '#attestation/evidence/rlp.ts'
+import { BigQuantity, HexBytes } from '#audit/rpc-forms.ts'
 
 /**
  * Encodes JSON-RPC answers (ethereum/execution-apis) as the bytes that a chain hashes. The answers

@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { encodeRlp, type RlpItem } from '../../attestation/evidence/rlp.ts'
-import { BigQuantity, HexBytes } from '../../audit/rpc-forms.ts'
+import { encodeRlp, type RlpItem } from '#attestation/evidence/rlp.ts'
+import { BigQuantity, HexBytes } from '#audit/rpc-forms.ts'
 import {
   DEPOSIT_TYPE,
   encodeData,

@@ -1,4 +1,4 @@
-import type { Rpc } from '../../client/rpc.ts'
+import type { Rpc } from '#client/rpc.ts'
 import type { Anchor, AnchorsStore } from './anchors-store.ts'
 import { fetchBlockHashes } from './chain-reads.ts'
 

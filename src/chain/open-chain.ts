@@ -1,4 +1,4 @@
-import { createRpc, type Rpc, RpcError } from '../../client/rpc.ts'
+import { createRpc, type Rpc, RpcError } from '#client/rpc.ts'
 import type { Logger } from '../observability/logger.ts'
 import { StartFailure } from '../runtime/starting.ts'
 import { fetchChainView, hasCode } from './chain-reads.ts'

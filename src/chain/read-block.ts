@@ -1,14 +1,14 @@
 import { keccak_256 } from '@noble/hashes/sha3.js'
 import { z } from 'zod'
-import { encodeHex, equalBytes, HASH_BYTES } from '../../attestation/bytes.ts'
+import { encodeHex, equalBytes, HASH_BYTES } from '#attestation/bytes.ts'
 import {
   type BlockHeader,
   decodeBlockHeader,
   HEADER_BYTES_MAX,
-} from '../../attestation/evidence/block.ts'
-import { buildTrieProof } from '../../attestation/evidence/trie.ts'
-import { Hash, HexBytes, Quantity, readAs, readValue } from '../../audit/rpc-forms.ts'
-import { type Rpc, type RpcCall, RpcError, toQuantity } from '../../client/rpc.ts'
+} from '#attestation/evidence/block.ts'
+import { buildTrieProof } from '#attestation/evidence/trie.ts'
+import { Hash, HexBytes, Quantity, readAs, readValue } from '#audit/rpc-forms.ts'
+import { type Rpc, type RpcCall, RpcError, toQuantity } from '#client/rpc.ts'
 import {
   encodeData,
   encodeHeader,

@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
-import { decodeHex } from '../../attestation/bytes.ts'
-import type { SignedHead } from '../../audit/known-heads.ts'
+import { decodeHex } from '#attestation/bytes.ts'
+import type { SignedHead } from '#audit/known-heads.ts'
 import type { Database } from '../storage/database.ts'
 import { hasSuccessor } from './anchors-store.ts'
 import { CommitRaceLost, isRaceLost, type NewAnchor, takeNonce } from './relayers-store.ts'

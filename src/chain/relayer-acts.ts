@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { type Rpc, RpcError } from '../../client/rpc.ts'
+import { type Rpc, RpcError } from '#client/rpc.ts'
 import { defineAct } from '../accounts/acts.ts'
 import { fetchAccountFacts } from './chain-reads.ts'
 import type { RelayersStore } from './relayers-store.ts'

@@ -1,4 +1,4 @@
-import type { Rpc } from '../../client/rpc.ts'
+import type { Rpc } from '#client/rpc.ts'
 import type { Logger } from '../observability/logger.ts'
 import type { Anchor, AnchorsStore } from './anchors-store.ts'
 import {

@@ -1,15 +1,15 @@
 import { keccak_256 } from '@noble/hashes/sha3.js'
 import { computeAddress, SigningKey } from 'ethers'
 import { signRecoverable } from 'tiny-secp256k1'
-import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
-import { encodeAnchorCall } from '../../attestation/evidence/anchor-transaction.ts'
-import { encodeRlpNumber, type RlpItem } from '../../attestation/evidence/rlp.ts'
-import type { SignedHead } from '../../audit/known-heads.ts'
+import { decodeHex, encodeHex } from '#attestation/bytes.ts'
+import { encodeAnchorCall } from '#attestation/evidence/anchor-transaction.ts'
+import { encodeRlpNumber, type RlpItem } from '#attestation/evidence/rlp.ts'
+import type { SignedHead } from '#audit/known-heads.ts'
 import { encodeQuantity, encodeTyped } from './encode-block.ts'
 
 /**
  * Unused gas is not paid, but the relayer's balance must cover limit × fee cap. The most expensive
- * call, a notary's first head, takes 75,000 gas (test/src/chain/contract/gas.test.ts measures
+ * call, a notary's first head, takes 75,000 gas (test/contracts/gas.test.ts measures
  * this). The rest is for chains that charge more for call data, such as rollups.
  */
 export const ANCHOR_GAS_LIMIT = 150_000n

@@ -1,5 +1,5 @@
 import { sql } from 'kysely'
-import { encodeHex } from '../../attestation/bytes.ts'
+import { encodeHex } from '#attestation/bytes.ts'
 import type { Database } from '../storage/database.ts'
 import { hasSuccessor } from './anchors-store.ts'
 

@@ -2,8 +2,8 @@ import {
   addChunk,
   emptyAssembly,
   finishAssembly,
-} from '../../attestation/dialects/chat/assemble-completion.ts'
-import { type JsonObject, memberOf } from '../../attestation/json/value.ts'
+} from '#attestation/dialects/chat/assemble-completion.ts'
+import { type JsonObject, memberOf } from '#attestation/json/value.ts'
 import type { ChunkBatch } from '../nodes/runs/chunk-queue.ts'
 import type { Dispatcher, NodeAnswer } from '../nodes/runs/dispatch.ts'
 import { DispatchError, nodeCallErrorOf } from '../nodes/runs/dispatch-error.ts'

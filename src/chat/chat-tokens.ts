@@ -1,5 +1,5 @@
-import { DIALECTS, type Dialect } from '../../attestation/dialects/dialects.ts'
-import type { TokenUsage } from '../../attestation/dialects/usage.ts'
+import { DIALECTS, type Dialect } from '#attestation/dialects/dialects.ts'
+import type { TokenUsage } from '#attestation/dialects/usage.ts'
 import {
   isCount,
   isJsonArray,
@@ -8,7 +8,7 @@ import {
   type JsonObject,
   memberAt,
   memberOf,
-} from '../../attestation/json/value.ts'
+} from '#attestation/json/value.ts'
 import { ESTIMATE_MAX } from '../accounts/limits/limiter.ts'
 
 /** The size of a request, as far as it is known without the model's tokenizer. */

@@ -1,4 +1,4 @@
-import { type JsonObject, memberOf } from '../../attestation/json/value.ts'
+import { type JsonObject, memberOf } from '#attestation/json/value.ts'
 import type { StreamSoFar } from '../api/faces.ts'
 import type { NodeDialect } from '../nodes/protocol/dialects.ts'
 import type { ChunkBatch } from '../nodes/runs/chunk-queue.ts'

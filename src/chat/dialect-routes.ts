@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { DIALECTS } from '../../attestation/dialects/dialects.ts'
-import { isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
-import { MODEL_LENGTH_MAX } from '../../enclave/protocol/chat-form.ts'
+import { DIALECTS } from '#attestation/dialects/dialects.ts'
+import { isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
+import { MODEL_LENGTH_MAX } from '#enclave/protocol/chat-form.ts'
 import {
   type Claim,
   claimKey,

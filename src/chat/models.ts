@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { chooseProvider } from '../../enclave/protocol/choose-provider.ts'
-import type { ProviderEntry } from '../../enclave/protocol/enclave-api.ts'
+import { chooseProvider } from '#enclave/protocol/choose-provider.ts'
+import type { ProviderEntry } from '#enclave/protocol/enclave-api.ts'
 import { ApiError } from '../api/errors.ts'
 import { ANTHROPIC_FACE, type FaceChoice, faceByVersion, OPENAI_FACE } from '../api/faces.ts'
 import { defineRoute, type NamedSchema, type Route } from '../api/route.ts'

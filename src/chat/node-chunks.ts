@@ -2,20 +2,15 @@ import {
   type ChunkIdentity,
   invalidChunk,
   makeChunk,
-} from '../../attestation/dialects/chat/chunk-forms.ts'
+} from '#attestation/dialects/chat/chunk-forms.ts'
 import {
   type ChunkState,
   isFinished,
   NO_CHUNKS,
   normalizeChunk,
-} from '../../attestation/dialects/chat/normalize-chunk.ts'
-import { makeWellFormed } from '../../attestation/json/parse-lenient.ts'
-import {
-  isJsonArray,
-  isJsonObject,
-  type Json,
-  type JsonObject,
-} from '../../attestation/json/value.ts'
+} from '#attestation/dialects/chat/normalize-chunk.ts'
+import { makeWellFormed } from '#attestation/json/parse-lenient.ts'
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
 
 /** Converts the chunks of one node's answer to the form for callers. */
 export type NodeChunks = {

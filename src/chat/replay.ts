@@ -1,10 +1,5 @@
-import { withoutNulls } from '../../attestation/dialects/chat/read-choice.ts'
-import {
-  isJsonArray,
-  isJsonObject,
-  type Json,
-  type JsonObject,
-} from '../../attestation/json/value.ts'
+import { withoutNulls } from '#attestation/dialects/chat/read-choice.ts'
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
 import type { EventWriter } from '../api/event-stream.ts'
 
 /**

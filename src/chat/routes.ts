@@ -2,8 +2,8 @@ import {
   addChunk,
   emptyAssembly,
   finishAssembly,
-} from '../../attestation/dialects/chat/assemble-completion.ts'
-import { isJsonObject } from '../../attestation/json/value.ts'
+} from '#attestation/dialects/chat/assemble-completion.ts'
+import { isJsonObject } from '#attestation/json/value.ts'
 import {
   type Claim,
   claimKey,

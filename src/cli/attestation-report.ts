@@ -1,18 +1,14 @@
-import { encodeHex } from '../../attestation/bytes.ts'
-import { FormatError } from '../../attestation/errors.ts'
-import type {
-  AttestationFacts,
-  CertificateFacts,
-  RuleOutcome,
-} from '../../attestation/nitro/facts.ts'
-import type { AttestationPolicy } from '../../attestation/nitro/policy.ts'
-import { nameRelease, releaseName } from '../../attestation/release/release-name.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { FormatError } from '#attestation/errors.ts'
+import type { AttestationFacts, CertificateFacts, RuleOutcome } from '#attestation/nitro/facts.ts'
+import type { AttestationPolicy } from '#attestation/nitro/policy.ts'
+import { nameRelease, releaseName } from '#attestation/release/release-name.ts'
 import {
   type DocumentJudgement,
   decodeDocumentFile,
   judgeDocument,
-} from '../../attestation/report/judge-document.ts'
-import { isoOf, printable } from '../../attestation/report/printable.ts'
+} from '#attestation/report/judge-document.ts'
+import { isoOf, printable } from '#attestation/report/printable.ts'
 import { readAttestationPolicy, readRevocationLists } from './expected-evidence.ts'
 import { CliError, convertFault } from './faults.ts'
 import { readSource } from './files.ts'

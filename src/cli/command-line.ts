@@ -1,5 +1,5 @@
 import { Command, CommanderError, Help, type Option } from 'commander'
-import { printable } from '../../attestation/report/printable.ts'
+import { printable } from '#attestation/report/printable.ts'
 import { ConfigurationError } from '../runtime/read-settings.ts'
 import { VERSION } from '../runtime/version.ts'
 import { addExamples } from './examples.ts'

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { formatEther, SigningKey, Transaction } from 'ethers'
-import { DEPLOYMENT } from '../../attestation/contract/artifact.ts'
-import { printable } from '../../attestation/report/printable.ts'
-import { ChainFault, type ChainSource, openChainSource } from '../../audit/chain.ts'
-import { createRpc, type Rpc, RpcError } from '../../client/rpc.ts'
+import { DEPLOYMENT } from '#attestation/contract/artifact.ts'
+import { printable } from '#attestation/report/printable.ts'
+import { ChainFault, type ChainSource, openChainSource } from '#audit/chain.ts'
+import { createRpc, type Rpc, RpcError } from '#client/rpc.ts'
 import { fetchBalance, fetchChainView, fetchReceipts, hasCode } from '../chain/chain-reads.ts'
 import { relayerAddress } from '../chain/sign-anchor.ts'
 import { ConfigurationError } from '../runtime/read-settings.ts'
@@ -114,7 +114,7 @@ function proxyMissing(chainId: number): CliError {
   return new CliError(
     `chain ${chainId} has no deterministic deployment proxy at ${DEPLOYMENT.proxy}: deploy it as ` +
       'github.com/Arachnid/deterministic-deployment-proxy says, or send the bytecode yourself ' +
-      '(src/chain/contract/README.md)',
+      '(contracts/README.md)',
   )
 }
 

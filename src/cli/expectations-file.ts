@@ -1,13 +1,13 @@
-import type { BundlePolicy } from '../../attestation/evidence/policy.ts'
-import { JsonError } from '../../attestation/json/json-error.ts'
-import { parseExactJson } from '../../attestation/json/parse-strict.ts'
-import { isJsonObject } from '../../attestation/json/value.ts'
+import type { BundlePolicy } from '#attestation/evidence/policy.ts'
+import { JsonError } from '#attestation/json/json-error.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
+import { isJsonObject } from '#attestation/json/value.ts'
 import {
   ExpectationsError,
   type ExpectationsFile,
   readExpectationsFile,
-} from '../../attestation/report/expectations.ts'
-import { printable } from '../../attestation/report/printable.ts'
+} from '#attestation/report/expectations.ts'
+import { printable } from '#attestation/report/printable.ts'
 import { CliError, convertFault, EXIT_CODES } from './faults.ts'
 import { readSource, refuseUrl } from './files.ts'
 

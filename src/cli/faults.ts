@@ -1,4 +1,4 @@
-import type { FaultKind } from '../../attestation/or-null.ts'
+import type { FaultKind } from '#attestation/or-null.ts'
 
 export const EXIT_CODES = {
   /** The command succeeded. In a check, nothing failed. */

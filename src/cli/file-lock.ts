@@ -1,7 +1,7 @@
 import { mkdir } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { printable } from '../../attestation/report/printable.ts'
+import { printable } from '#attestation/report/printable.ts'
 import { DataFolderInUse, type FolderLock, lockFolder } from '../runtime/folder-lock.ts'
 import { CliError } from './faults.ts'
 

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { link, open, rename, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import type { Readable } from 'node:stream'
-import { printable } from '../../attestation/report/printable.ts'
+import { printable } from '#attestation/report/printable.ts'
 import {
   callGateway,
   checkKeySafety,
@@ -10,7 +10,7 @@ import {
   NoAnswer,
   systemReasonOf,
   UnsafeKey,
-} from '../../client/gateway.ts'
+} from '#client/gateway.ts'
 import { CliError, convertFault, EXIT_CODES } from './faults.ts'
 
 /** Bytes. A page of 1,000 usual records is smaller. */

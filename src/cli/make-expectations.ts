@@ -1,5 +1,5 @@
-import { encodeHex } from '../../attestation/bytes.ts'
-import { ownMembers } from '../../attestation/own-members.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { ownMembers } from '#attestation/own-members.ts'
 import { readExpectedPolicy } from './expectations-file.ts'
 import { openConfigurationDigest, readRoots } from './expected-evidence.ts'
 import { CliError, EXIT_CODES } from './faults.ts'

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto'
 import { type FileHandle, open } from 'node:fs/promises'
 import { crc32 } from 'node:zlib'
-import { encodeHex } from '../../attestation/bytes.ts'
-import type { Digests } from '../../attestation/eif/digests.ts'
-import { EifError } from '../../attestation/eif/eif-error.ts'
-import { type EifReport, measureEif } from '../../attestation/eif/measure-eif.ts'
-import { printable } from '../../attestation/report/printable.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import type { Digests } from '#attestation/eif/digests.ts'
+import { EifError } from '#attestation/eif/eif-error.ts'
+import { type EifReport, measureEif } from '#attestation/eif/measure-eif.ts'
+import { printable } from '#attestation/report/printable.ts'
 import { CliError, EXIT_CODES } from './faults.ts'
 
 /** Throws CliError if the file cannot be read. */

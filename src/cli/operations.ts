@@ -8,7 +8,7 @@ import {
   type Fetch,
   type GatewayOptions,
   NoAnswer,
-} from '../../client/gateway.ts'
+} from '#client/gateway.ts'
 import { accountActs } from '../accounts/account-acts.ts'
 import type { Act, ActPlace } from '../accounts/acts.ts'
 import { adminLogActs } from '../accounts/admin-log-acts.ts'

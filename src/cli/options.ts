@@ -1,8 +1,8 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import { decodeHex } from '../../attestation/bytes.ts'
-import { PCR_BYTES, PCRS_MAX } from '../../attestation/nitro/document.ts'
-import { OUTCOMES, type Receipt } from '../../attestation/receipt.ts'
-import { SIGNATURES_MAX } from '../../attestation/release/release-signatures.ts'
+import { decodeHex } from '#attestation/bytes.ts'
+import { PCR_BYTES, PCRS_MAX } from '#attestation/nitro/document.ts'
+import { OUTCOMES, type Receipt } from '#attestation/receipt.ts'
+import { SIGNATURES_MAX } from '#attestation/release/release-signatures.ts'
 import { isUrl } from './files.ts'
 
 // This file loads little, because every command loads it. Other modules read the files that options

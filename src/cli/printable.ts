@@ -1,5 +1,5 @@
-import type { Check } from '../../attestation/finding.ts'
-import { printable } from '../../attestation/report/printable.ts'
+import type { Check } from '#attestation/finding.ts'
+import { printable } from '#attestation/report/printable.ts'
 
 /** Returns JSON on several lines, with a line feed at the end. */
 export function jsonText(value: unknown): string {

@@ -1,9 +1,9 @@
-import { PolicyError } from '../../attestation/nitro/policy.ts'
+import { PolicyError } from '#attestation/nitro/policy.ts'
 import {
   type ProviderPolicy,
   parseProviderPolicy,
-} from '../../attestation/providers/evidence/provider-policy.ts'
-import { printable } from '../../attestation/report/printable.ts'
+} from '#attestation/providers/evidence/provider-policy.ts'
+import { printable } from '#attestation/report/printable.ts'
 import { CliError, convertFault, EXIT_CODES } from './faults.ts'
 import { readSource, refuseUrl } from './files.ts'
 

@@ -1,31 +1,28 @@
-import { decodeBase64, encodeHex, sha256 } from '../../attestation/bytes.ts'
-import { FormatError } from '../../attestation/errors.ts'
-import { BUNDLE_FORMAT, parseEvidenceBundle } from '../../attestation/evidence/bundle.ts'
-import { checkProvider, judgedTimeOf } from '../../attestation/evidence/check-provider.ts'
-import { parseExactJson } from '../../attestation/json/parse-strict.ts'
-import { memberAt } from '../../attestation/json/value.ts'
-import { ownMembers } from '../../attestation/own-members.ts'
-import { PROVIDER_EVIDENCE_BYTES_MAX } from '../../attestation/providers/evidence/evidence-document.ts'
-import {
-  type RecordWeights,
-  weightsOf,
-} from '../../attestation/providers/evidence/model-weights.ts'
-import type { ProviderPolicy } from '../../attestation/providers/evidence/provider-policy.ts'
+import { decodeBase64, encodeHex, sha256 } from '#attestation/bytes.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { BUNDLE_FORMAT, parseEvidenceBundle } from '#attestation/evidence/bundle.ts'
+import { checkProvider, judgedTimeOf } from '#attestation/evidence/check-provider.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
+import { memberAt } from '#attestation/json/value.ts'
+import { ownMembers } from '#attestation/own-members.ts'
+import { PROVIDER_EVIDENCE_BYTES_MAX } from '#attestation/providers/evidence/evidence-document.ts'
+import { type RecordWeights, weightsOf } from '#attestation/providers/evidence/model-weights.ts'
+import type { ProviderPolicy } from '#attestation/providers/evidence/provider-policy.ts'
 import {
   type ProviderJudgement,
   verifyProviderEvidence,
-} from '../../attestation/providers/evidence/verify-provider-evidence.ts'
-import { type ProviderCheck, requireChecks } from '../../attestation/providers/provider-checks.ts'
-import { ProviderEvidenceError } from '../../attestation/providers/provider-error.ts'
-import type { Receipt } from '../../attestation/receipt.ts'
+} from '#attestation/providers/evidence/verify-provider-evidence.ts'
+import { type ProviderCheck, requireChecks } from '#attestation/providers/provider-checks.ts'
+import { ProviderEvidenceError } from '#attestation/providers/provider-error.ts'
+import type { Receipt } from '#attestation/receipt.ts'
 import {
   DEVELOPMENT_ROOTS,
   describeProvider,
   PROVIDER_NOT_SHOWN,
-} from '../../attestation/report/describe-provider.ts'
-import { printable } from '../../attestation/report/printable.ts'
-import { AffidavitError } from '../../client/errors.ts'
-import { type ListedProvider, readListedProviders } from '../../client/listed-providers.ts'
+} from '#attestation/report/describe-provider.ts'
+import { printable } from '#attestation/report/printable.ts'
+import { AffidavitError } from '#client/errors.ts'
+import { type ListedProvider, readListedProviders } from '#client/listed-providers.ts'
 import { CliError, convertFault, EXIT_CODES } from './faults.ts'
 import { isUrl, readSource } from './files.ts'
 import { formatChecks, printableJson } from './printable.ts'

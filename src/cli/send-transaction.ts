@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { printable } from '../../attestation/report/printable.ts'
-import { BigQuantity, Hash, readAs } from '../../audit/rpc-forms.ts'
-import { type Rpc, RpcError } from '../../client/rpc.ts'
+import { printable } from '#attestation/report/printable.ts'
+import { BigQuantity, Hash, readAs } from '#audit/rpc-forms.ts'
+import { type Rpc, RpcError } from '#client/rpc.ts'
 import { CliError } from './faults.ts'
 
 /** The tip if the endpoint suggests no tip: 1 gwei, as in ethers' getFeeData. */

@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
-import { MODEL_LENGTH_MAX } from '../../enclave/protocol/chat-form.ts'
-import { FAULTS_MAX } from '../../enclave/protocol/request-faults.ts'
+import { isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
+import { MODEL_LENGTH_MAX } from '#enclave/protocol/chat-form.ts'
+import { FAULTS_MAX } from '#enclave/protocol/request-faults.ts'
 import { boundedInteger } from '../api/form-schema.ts'
 import { addIssuesOf, described, faultIssue, jsonSchemaOf } from '../api/schemas.ts'
 

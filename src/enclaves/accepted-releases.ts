@@ -1,19 +1,19 @@
 import { unwatchFile, watchFile } from 'node:fs'
 import { open, stat } from 'node:fs/promises'
-import { encodeHex } from '../../attestation/bytes.ts'
-import { parseExactJson } from '../../attestation/json/parse-strict.ts'
-import type { AttestationFacts } from '../../attestation/nitro/facts.ts'
-import { RELEASE_FILE_BYTES_MAX } from '../../attestation/release/release.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
+import type { AttestationFacts } from '#attestation/nitro/facts.ts'
+import { RELEASE_FILE_BYTES_MAX } from '#attestation/release/release.ts'
 import {
   checkNotRolledBack,
   matchRelease,
   parseSignedReleaseList,
   type ReleaseEntry,
   type ReleaseList,
-} from '../../attestation/release/release-list.ts'
-import { nameRelease } from '../../attestation/release/release-name.ts'
-import { millisecondsOf, parseReleaseKey } from '../../attestation/release/release-signatures.ts'
-import { verifyReleaseList } from '../../attestation/release/verify-release.ts'
+} from '#attestation/release/release-list.ts'
+import { nameRelease } from '#attestation/release/release-name.ts'
+import { millisecondsOf, parseReleaseKey } from '#attestation/release/release-signatures.ts'
+import { verifyReleaseList } from '#attestation/release/verify-release.ts'
 import { asError } from '../api/errors.ts'
 import type { Logger } from '../observability/logger.ts'
 import { createSerialQueue } from '../runtime/serial-queue.ts'

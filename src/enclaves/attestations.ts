@@ -1,4 +1,4 @@
-import type { Identity } from '../../enclave/protocol/enclave-api.ts'
+import type { Identity } from '#enclave/protocol/enclave-api.ts'
 import { ApiError } from '../api/errors.ts'
 import type { EnclaveClient } from './enclave-client.ts'
 import { EnclaveError, outageErrorOf } from './enclave-errors.ts'

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
 import type { buildConnector } from 'undici'
-import { ENCLAVE_PATHS } from '../../enclave/protocol/enclave-api.ts'
+import { ENCLAVE_PATHS } from '#enclave/protocol/enclave-api.ts'
 import { asError } from '../api/errors.ts'
 import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 import { parseFault, parseIdentity } from './enclave-replies.ts'

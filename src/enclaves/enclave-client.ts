@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { buildConnector, type Dispatcher, Pool } from 'undici'
-import { RESPONSE_NONCE_HEADER } from '../../attestation/ehbp.ts'
-import type { BootHead } from '../../attestation/evidence/boot-statement.ts'
+import { RESPONSE_NONCE_HEADER } from '#attestation/ehbp.ts'
+import type { BootHead } from '#attestation/evidence/boot-statement.ts'
 import {
   type AnchorProof,
   type BootStatementReply,
@@ -19,7 +19,7 @@ import {
   type PullReply,
   type PullRequest,
   type SealedNotice,
-} from '../../enclave/protocol/enclave-api.ts'
+} from '#enclave/protocol/enclave-api.ts'
 import type { PassedBody } from '../api/read-body.ts'
 import { memoryLimitBytes } from '../runtime/memory.ts'
 import { checkedConnector } from './connection-check.ts'

@@ -3,7 +3,7 @@ import type {
   CompletionCall,
   EncryptedCall,
   Identity,
-} from '../../enclave/protocol/enclave-api.ts'
+} from '#enclave/protocol/enclave-api.ts'
 import type { PassedBody } from '../api/read-body.ts'
 import type { Logger } from '../observability/logger.ts'
 import { type CompletionAnswer, EnclaveClient } from './enclave-client.ts'

@@ -1,5 +1,5 @@
-import { callErrorOf } from '../../enclave/protocol/call-errors.ts'
-import type { EnclaveFault } from '../../enclave/protocol/enclave-api.ts'
+import { callErrorOf } from '#enclave/protocol/call-errors.ts'
+import type { EnclaveFault } from '#enclave/protocol/enclave-api.ts'
 import { ApiError, type ErrorCode, ValidationError } from '../api/errors.ts'
 
 type EnclaveErrorCode =

@@ -1,11 +1,7 @@
-import type { DialectName } from '../../attestation/dialects/dialect-names.ts'
-import type { EncryptionKey } from '../../attestation/encryption-key.ts'
-import { chooseProvider } from '../../enclave/protocol/choose-provider.ts'
-import type {
-  CompletionCall,
-  EnclaveFaultCode,
-  Identity,
-} from '../../enclave/protocol/enclave-api.ts'
+import type { DialectName } from '#attestation/dialects/dialect-names.ts'
+import type { EncryptionKey } from '#attestation/encryption-key.ts'
+import { chooseProvider } from '#enclave/protocol/choose-provider.ts'
+import type { CompletionCall, EnclaveFaultCode, Identity } from '#enclave/protocol/enclave-api.ts'
 import { chooseEndpoint } from './choose-enclave.ts'
 import type { CompletionAnswer, EnclaveClient } from './enclave-client.ts'
 import { EnclaveEndpoint, type EndpointOptions } from './enclave-endpoint.ts'

@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream'
 import { z } from 'zod'
-import { DIALECT_NAMES } from '../../attestation/dialects/dialect-names.ts'
+import { DIALECT_NAMES } from '#attestation/dialects/dialect-names.ts'
 import {
   type BootStatementReply,
   type EnclaveFault,
@@ -10,7 +10,7 @@ import {
   type PullReply,
   type SealedNotice,
   STREAM_EVENTS,
-} from '../../enclave/protocol/enclave-api.ts'
+} from '#enclave/protocol/enclave-api.ts'
 import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 
 /*

@@ -1,4 +1,4 @@
-import type { Identity } from '../../enclave/protocol/enclave-api.ts'
+import type { Identity } from '#enclave/protocol/enclave-api.ts'
 import { asError } from '../api/errors.ts'
 import { backOffMs } from '../runtime/back-off.ts'
 import { createLoop } from '../runtime/loop.ts'

@@ -7,7 +7,7 @@ import {
   type EncryptedFault,
   type EncryptedHead,
   type EncryptedSealed,
-} from '../../enclave/protocol/enclave-api.ts'
+} from '#enclave/protocol/enclave-api.ts'
 import { pause } from '../runtime/loop.ts'
 import { EnclaveError, enclaveErrorOf } from './enclave-errors.ts'
 

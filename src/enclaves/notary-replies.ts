@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { Identity } from '../../enclave/protocol/enclave-api.ts'
+import type { Identity } from '#enclave/protocol/enclave-api.ts'
 import { address, base64, digest, hexBytes, unixSeconds } from '../api/schemas.ts'
 
 /** The enclave's attestation document proves this configuration. */

@@ -1,4 +1,4 @@
-import type { LogDomain } from '../../attestation/tree-head.ts'
+import type { LogDomain } from '#attestation/tree-head.ts'
 import type { AdminLog } from '../accounts/admin-log-store.ts'
 import { SETTLE_SECONDS } from '../accounts/idempotency.ts'
 import { CONFIGURATION } from '../accounts/open-admin-log.ts'

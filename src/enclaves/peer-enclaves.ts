@@ -1,13 +1,13 @@
 import { Readable } from 'node:stream'
 import { z } from 'zod'
-import { DIALECT_NAMES } from '../../attestation/dialects/dialect-names.ts'
-import { NOTARIES_MAX } from '../../attestation/notary-list.ts'
+import { DIALECT_NAMES } from '#attestation/dialects/dialect-names.ts'
+import { NOTARIES_MAX } from '#attestation/notary-list.ts'
 import {
   type AnchorProof,
   ENCRYPTED_RECORDS,
   type EncryptedCall,
   type EncryptedSealed,
-} from '../../enclave/protocol/enclave-api.ts'
+} from '#enclave/protocol/enclave-api.ts'
 import { ApiError, type ErrorCode } from '../api/errors.ts'
 import type { PassedBody } from '../api/read-body.ts'
 import type { Bus } from '../bus/bus.ts'

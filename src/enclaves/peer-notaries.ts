@@ -1,7 +1,7 @@
-import { addressOf } from '../../attestation/account.ts'
-import { decodeHex } from '../../attestation/bytes.ts'
-import type { EncryptionKey } from '../../attestation/encryption-key.ts'
-import { verifyEncryptionKey } from '../../attestation/verify-encryption-key.ts'
+import { addressOf } from '#attestation/account.ts'
+import { decodeHex } from '#attestation/bytes.ts'
+import type { EncryptionKey } from '#attestation/encryption-key.ts'
+import { verifyEncryptionKey } from '#attestation/verify-encryption-key.ts'
 import type { CheckedIdentity } from './enclave-check.ts'
 import type { ServedNotary } from './enclave-pool.ts'
 

@@ -1,4 +1,4 @@
-import type { ProviderEntry } from '../../enclave/protocol/enclave-api.ts'
+import type { ProviderEntry } from '#enclave/protocol/enclave-api.ts'
 import type { EnclavePool } from './enclave-pool.ts'
 
 /** Joins the provider tables of all enclaves in use. */

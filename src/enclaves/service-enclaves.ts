@@ -1,5 +1,5 @@
-import type { EncryptionKey } from '../../attestation/encryption-key.ts'
-import { NOTARIES_MAX } from '../../attestation/notary-list.ts'
+import type { EncryptionKey } from '#attestation/encryption-key.ts'
+import { NOTARIES_MAX } from '#attestation/notary-list.ts'
 import type { EnclavePool, ServedNotary } from './enclave-pool.ts'
 import type { EncryptedEndpoint, PeerEnclaves } from './peer-enclaves.ts'
 

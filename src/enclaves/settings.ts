@@ -1,6 +1,6 @@
 import { resolve } from 'node:path'
 import { z } from 'zod'
-import { parseReleaseKey } from '../../attestation/release/release-signatures.ts'
+import { parseReleaseKey } from '#attestation/release/release-signatures.ts'
 import { integer, listField, sockets, textField } from '../runtime/fields.ts'
 import { type Environment, pickVariables } from '../runtime/read-settings.ts'
 

@@ -1,5 +1,5 @@
 import type { Sharp, SharpOptions } from 'sharp'
-import { FormatError } from '../../attestation/errors.ts'
+import { FormatError } from '#attestation/errors.ts'
 import { readImageFacts } from './image-facts.ts'
 import { decodeImage, type MadeImage } from './image-source.ts'
 import { checkPngPixels } from './png-pixels.ts'

@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { MODEL_LENGTH_MAX } from '../../enclave/protocol/chat-form.ts'
-import type { RequestFault } from '../../enclave/protocol/request-faults.ts'
+import { MODEL_LENGTH_MAX } from '#enclave/protocol/chat-form.ts'
+import type { RequestFault } from '#enclave/protocol/request-faults.ts'
 import { ApiError, ValidationError } from '../api/errors.ts'
 import type { FormPart } from '../api/form-body.ts'
 import { boundedInteger } from '../api/form-schema.ts'

@@ -1,6 +1,6 @@
 import { promisify } from 'node:util'
 import { crc32, inflate } from 'node:zlib'
-import { FormatError } from '../../attestation/errors.ts'
+import { FormatError } from '#attestation/errors.ts'
 
 /** Encoders write data chunks of at least 8 KiB. This limit allows 16 MiB in chunks of 4 KiB. */
 const PNG_CHUNKS_MAX = 4_096

@@ -1,7 +1,7 @@
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Rpc } from '../../client/rpc.ts'
+import type { Rpc } from '#client/rpc.ts'
 import { DEVELOPMENT_CHAIN_ID } from '../chain/open-chain.ts'
 import type { Logger } from '../observability/logger.ts'
 import { loadOptional } from '../runtime/starting.ts'

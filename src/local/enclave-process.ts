@@ -1,7 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { rootCertificates } from 'node:tls'
-import type { LogDomain } from '../../attestation/tree-head.ts'
+import type { LogDomain } from '#attestation/tree-head.ts'
 import type { Logger } from '../observability/logger.ts'
 import { StartFailure, settleAll } from '../runtime/starting.ts'
 import type { Home } from '../storage/data-folder.ts'

@@ -1,7 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { decodeBase64, encodeHex } from '../../attestation/bytes.ts'
-import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
+import { decodeBase64, encodeHex } from '#attestation/bytes.ts'
+import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
 import type { EnclavePool } from '../enclaves/enclave-pool.ts'
 import type { Home } from '../storage/data-folder.ts'
 

@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises'
-import { FormatError } from '../../attestation/errors.ts'
+import { FormatError } from '#attestation/errors.ts'
 import { SoftwareNsmError } from './nsm/development-root.ts'
 import { parseGivenMeasurements } from './nsm/measured-source.ts'
 import { serveSoftwareNsm } from './nsm/nsm-server.ts'

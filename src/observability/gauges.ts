@@ -1,6 +1,6 @@
 import { Counter, Gauge, type Registry } from 'prom-client'
-import { decodeBase64 } from '../../attestation/bytes.ts'
-import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
+import { decodeBase64 } from '#attestation/bytes.ts'
+import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
 import { singleFlight } from '../runtime/single-flight.ts'
 import { METRICS_PREFIX } from './metric-forms.ts'
 

@@ -1,5 +1,5 @@
 import { isatty } from 'node:tty'
-import { type LineWriterStatus, openStandardError } from '../../enclave/protocol/line-writer.ts'
+import { type LineWriterStatus, openStandardError } from '#enclave/protocol/line-writer.ts'
 import type { OnStarted } from '../runtime/starting.ts'
 
 /** From least to most severe. A logger with `silent` writes no lines. */

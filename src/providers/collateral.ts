@@ -1,17 +1,17 @@
-import { encodeHex } from '../../attestation/bytes.ts'
+import { encodeHex } from '#attestation/bytes.ts'
 import {
   type ClaimedHardware,
   readClaimedHardware,
-} from '../../attestation/providers/evidence/claimed-hardware.ts'
+} from '#attestation/providers/evidence/claimed-hardware.ts'
 import type {
   KeptResponse,
   ProviderKind,
-} from '../../attestation/providers/evidence/evidence-document.ts'
-import { ProviderEvidenceError } from '../../attestation/providers/provider-error.ts'
-import { decodeSnpReport } from '../../attestation/providers/snp/report.ts'
-import { decodeTcb, productOfCpu, TCB_PARTS } from '../../attestation/providers/snp/tcb.ts'
-import { readPckClaims } from '../../attestation/providers/tdx/pck.ts'
-import { decodeTdxQuote } from '../../attestation/providers/tdx/quote.ts'
+} from '#attestation/providers/evidence/evidence-document.ts'
+import { ProviderEvidenceError } from '#attestation/providers/provider-error.ts'
+import { decodeSnpReport } from '#attestation/providers/snp/report.ts'
+import { decodeTcb, productOfCpu, TCB_PARTS } from '#attestation/providers/snp/tcb.ts'
+import { readPckClaims } from '#attestation/providers/tdx/pck.ts'
+import { decodeTdxQuote } from '#attestation/providers/tdx/quote.ts'
 import type { Logger } from '../observability/logger.ts'
 import { FetchFault } from './fetch-over-tls.ts'
 import type { CollateralOrigins, NamedBuild } from './settings.ts'

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
+import { decodeHex, encodeHex } from '#attestation/bytes.ts'
 import {
   EVIDENCE_PATHS,
   type NonceBlock,
@@ -7,12 +7,12 @@ import {
   type ProviderKind,
   providerNonce,
   writeProviderEvidence,
-} from '../../attestation/providers/evidence/evidence-document.ts'
-import type { ProviderPolicy } from '../../attestation/providers/evidence/provider-policy.ts'
+} from '#attestation/providers/evidence/evidence-document.ts'
+import type { ProviderPolicy } from '#attestation/providers/evidence/provider-policy.ts'
 import {
   type ProviderFacts,
   verifyProviderEvidence,
-} from '../../attestation/providers/evidence/verify-provider-evidence.ts'
+} from '#attestation/providers/evidence/verify-provider-evidence.ts'
 import type { RecentBlock } from '../chain/chain-reads.ts'
 import type { Logger } from '../observability/logger.ts'
 import { fetchCollateral } from './collateral.ts'

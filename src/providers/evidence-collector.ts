@@ -1,4 +1,4 @@
-import { encodeHex, sha256 } from '../../attestation/bytes.ts'
+import { encodeHex, sha256 } from '#attestation/bytes.ts'
 import { asError } from '../api/errors.ts'
 import { backOffMs } from '../runtime/back-off.ts'
 import { createFaultLog } from '../runtime/fault-log.ts'

@@ -1,10 +1,10 @@
 import { z } from 'zod'
-import { encodeHex } from '../../attestation/bytes.ts'
+import { encodeHex } from '#attestation/bytes.ts'
 import {
   PROVIDER_EVIDENCE_BYTES_MAX,
   PROVIDER_KINDS,
-} from '../../attestation/providers/evidence/evidence-document.ts'
-import type { ProviderEntry } from '../../enclave/protocol/enclave-api.ts'
+} from '#attestation/providers/evidence/evidence-document.ts'
+import type { ProviderEntry } from '#enclave/protocol/enclave-api.ts'
 import { createAdmission } from '../api/admission.ts'
 import { ApiError } from '../api/errors.ts'
 import { defineRoute, type Route } from '../api/route.ts'

@@ -4,7 +4,7 @@ import type { IncomingMessage } from 'node:http'
 import { request } from 'node:https'
 import { isIP } from 'node:net'
 import { connect, TLSSocket } from 'node:tls'
-import type { KeptResponse } from '../../attestation/providers/evidence/evidence-document.ts'
+import type { KeptResponse } from '#attestation/providers/evidence/evidence-document.ts'
 
 export type FetchFaultCode =
   | 'refused' //          any status except 200; redirects are not followed

@@ -1,10 +1,10 @@
 import { readFile } from 'node:fs/promises'
-import type { ProviderKind } from '../../attestation/providers/evidence/evidence-document.ts'
+import type { ProviderKind } from '#attestation/providers/evidence/evidence-document.ts'
 import {
   type ProviderPolicy,
   parseProviderPolicy,
-} from '../../attestation/providers/evidence/provider-policy.ts'
-import type { ProviderEntry } from '../../enclave/protocol/enclave-api.ts'
+} from '#attestation/providers/evidence/provider-policy.ts'
+import type { ProviderEntry } from '#enclave/protocol/enclave-api.ts'
 import type { Route } from '../api/route.ts'
 import type { Anchoring } from '../chain/anchoring.ts'
 import type { EnclavePool } from '../enclaves/enclave-pool.ts'

@@ -1,9 +1,6 @@
 import { sql } from 'kysely'
-import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
-import type {
-  NonceBlock,
-  ProviderKind,
-} from '../../attestation/providers/evidence/evidence-document.ts'
+import { decodeHex, encodeHex } from '#attestation/bytes.ts'
+import type { NonceBlock, ProviderKind } from '#attestation/providers/evidence/evidence-document.ts'
 import type { Database } from '../storage/database.ts'
 import type { Queries, Tables } from '../storage/tables.ts'
 

@@ -1,9 +1,9 @@
 import { z } from 'zod'
-import { ownMembers } from '../../attestation/own-members.ts'
+import { ownMembers } from '#attestation/own-members.ts'
 import {
   PROVIDER_KINDS,
   type ProviderKind,
-} from '../../attestation/providers/evidence/evidence-document.ts'
+} from '#attestation/providers/evidence/evidence-document.ts'
 import { integer, textField, url } from '../runtime/fields.ts'
 
 const HOUR_MS = 3_600_000

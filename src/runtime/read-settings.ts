@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import { ownMembers } from '../../attestation/own-members.ts'
+import { ownMembers } from '#attestation/own-members.ts'
 import { isConfidential } from './fields.ts'
 import { readSecretFile } from './secret-file.ts'
 

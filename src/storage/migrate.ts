@@ -6,7 +6,7 @@ import { DEFAULT_MIGRATION_TABLE, FileMigrationProvider, Migrator } from 'kysely
 import { DatabaseNewer, DatabaseUnfit } from './errors.ts'
 import type { Queries } from './tables.ts'
 
-const MIGRATION_FOLDER = path.join(import.meta.dirname, 'migrations')
+const MIGRATION_FOLDER = path.join(import.meta.dirname, '../../migrations')
 
 /**
  * Returns the migrations that it ran, oldest first. Each database runs each migration once, even if

@@ -1,5 +1,5 @@
 import type { Generated, GeneratedAlways, Kysely } from 'kysely'
-import type { Receipt } from '../../attestation/receipt.ts'
+import type { Receipt } from '#attestation/receipt.ts'
 
 /**
  * Rows as the driver of either database returns them: bigint is a number (or a RangeError beyond

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { promisify } from 'node:util'
 import { brotliDecompress, gunzip, inflate } from 'node:zlib'
 import { type Dispatcher, Pool } from 'undici'
-import { REFUSAL_BYTES_MAX, type Refusal, readRefusal } from '../../enclave/protocol/refusal.ts'
+import { REFUSAL_BYTES_MAX, type Refusal, readRefusal } from '#enclave/protocol/refusal.ts'
 import type { OnStarted } from '../runtime/starting.ts'
 import type { OpenAiApi } from './settings.ts'
 

@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import { isSourceUrl, SOURCE_URL_LENGTH_MAX } from '../../attestation/evidence/bundle-source.ts'
+import { isSourceUrl, SOURCE_URL_LENGTH_MAX } from '#attestation/evidence/bundle-source.ts'
 import { form, integer, listField, oneOf, secret, url } from '../runtime/fields.ts'
 import type { Environment } from '../runtime/read-settings.ts'
 

@@ -1,4 +1,4 @@
-import { CONTEXT_BYTES_MAX } from '../../enclave/protocol/enclave-api.ts'
+import { CONTEXT_BYTES_MAX } from '#enclave/protocol/enclave-api.ts'
 
 /** Sent to the enclave with the call, and returned with the completion. */
 export type CallContext = {

@@ -1,5 +1,5 @@
 import { sql } from 'kysely'
-import type { NodeCoordinate } from '../../attestation/merkle/proof-nodes.ts'
+import type { NodeCoordinate } from '#attestation/merkle/proof-nodes.ts'
 import { PREPARED } from '../storage/prepared.ts'
 import type { Queries } from '../storage/tables.ts'
 

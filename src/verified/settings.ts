@@ -5,7 +5,7 @@ import {
   isSourceUrl,
   OPERATOR_NAME_FORM,
   SOURCE_URL_LENGTH_MAX,
-} from '../../attestation/evidence/bundle-source.ts'
+} from '#attestation/evidence/bundle-source.ts'
 import { textField, url } from '../runtime/fields.ts'
 
 export const SOURCE_FIELDS = {

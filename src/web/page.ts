@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { writeVerifier } from '../../attestation/report/verifier-page.ts'
+import { writeVerifier } from '#attestation/report/verifier-page.ts'
 import { ASSETS_PATH, ICON, type PageAssets, type SavedAssets } from './bundle.ts'
 
 export type PageHeaders = Readonly<Record<string, string>>

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { type Maker, makePage, writeMadeBy } from '../../attestation/report/evidence-page.ts'
+import { type Maker, makePage, writeMadeBy } from '#attestation/report/evidence-page.ts'
 import type { ApiContext, RouteContext } from '../api/context.ts'
 import { ApiError } from '../api/errors.ts'
 import { defineRoute, type Route } from '../api/route.ts'

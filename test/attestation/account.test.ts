@@ -2,10 +2,10 @@ import { secp256k1 } from '@noble/curves/secp256k1.js'
 import { computeAddress, hashMessage, SigningKey, verifyMessage, Wallet } from 'ethers'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { addressOf, completionDigest, recoverPublicKey } from '../../attestation/account.ts'
-import { concatBytes, decodeHex, encodeHex } from '../../attestation/bytes.ts'
-import { verifyCompletionSignature } from '../../attestation/completion-signature.ts'
-import { FormatError, ProofError } from '../../attestation/errors.ts'
+import { addressOf, completionDigest, recoverPublicKey } from '#attestation/account.ts'
+import { concatBytes, decodeHex, encodeHex } from '#attestation/bytes.ts'
+import { verifyCompletionSignature } from '#attestation/completion-signature.ts'
+import { FormatError, ProofError } from '#attestation/errors.ts'
 
 const wallet = new Wallet(`0x${'17'.repeat(32)}`)
 const publicKey = decodeHex(wallet.signingKey.publicKey)

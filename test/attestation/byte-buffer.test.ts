@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { ByteBuffer } from '../../attestation/byte-buffer.ts'
+import { ByteBuffer } from '#attestation/byte-buffer.ts'
 
 describe('ByteBuffer', () => {
   it('a ByteBuffer gives back what was appended, in order, and starts anew after each take', () => {

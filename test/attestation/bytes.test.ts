@@ -11,8 +11,8 @@ import {
   encodeUtf8,
   equalBytes,
   sha256,
-} from '../../attestation/bytes.ts'
-import { FormatError } from '../../attestation/errors.ts'
+} from '#attestation/bytes.ts'
+import { FormatError } from '#attestation/errors.ts'
 
 const bytes = fc.uint8Array({ maxLength: 300 })
 

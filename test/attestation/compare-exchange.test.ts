@@ -6,10 +6,10 @@ import {
   compareExchange,
   completeRecord,
   type KeptExchange,
-} from '../../attestation/compare-exchange.ts'
-import { assembleCompletion } from '../../attestation/dialects/chat/assemble-completion.ts'
-import type { Json, JsonObject } from '../../attestation/json/value.ts'
-import { verifyRecord } from '../../attestation/verify-record.ts'
+} from '#attestation/compare-exchange.ts'
+import { assembleCompletion } from '#attestation/dialects/chat/assemble-completion.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
+import { verifyRecord } from '#attestation/verify-record.ts'
 import { buildRecord, REQUEST, RESPONSE } from './build-record.ts'
 
 const { stored, created } = buildRecord()

@@ -2,15 +2,15 @@ import { createHash } from 'node:crypto'
 import canonicalize from 'canonicalize'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { encodeUtf8 } from '../../attestation/bytes.ts'
+import { encodeUtf8 } from '#attestation/bytes.ts'
 import {
   PROOF_MEMBERS,
   stripProofMembers,
   stripUnsetMembers,
-} from '../../attestation/completion-hash.ts'
-import { parseStrictJson } from '../../attestation/json/parse-strict.ts'
-import type { JsonObject } from '../../attestation/json/value.ts'
-import { hashCompletion } from '../../attestation/record-hash.ts'
+} from '#attestation/completion-hash.ts'
+import { parseStrictJson } from '#attestation/json/parse-strict.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import { hashCompletion } from '#attestation/record-hash.ts'
 
 const request: JsonObject = {
   model: 'demo/echo',

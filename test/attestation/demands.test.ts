@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { demandsOf } from '../../attestation/demands.ts'
-import type { Json } from '../../attestation/json/value.ts'
+import { demandsOf } from '#attestation/demands.ts'
+import type { Json } from '#attestation/json/value.ts'
 
 const ID = '5e'.repeat(16)
 const HASH = 'ab'.repeat(32)

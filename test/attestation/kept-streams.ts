@@ -1,6 +1,6 @@
-import { assembleCompletion } from '../../attestation/dialects/chat/assemble-completion.ts'
-import { isJsonObject, type Json, type JsonObject } from '../../attestation/json/value.ts'
-import { hashChunks } from '../../attestation/record-hash.ts'
+import { assembleCompletion } from '#attestation/dialects/chat/assemble-completion.ts'
+import { isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
+import { hashChunks } from '#attestation/record-hash.ts'
 import { buildRecord } from './build-record.ts'
 
 const head = { id: 'c1', object: 'chat.completion.chunk', created: 7, model: 'demo/echo' }

@@ -1,16 +1,16 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
-import { FormatError, ProofError } from '../../attestation/errors.ts'
-import type { Json } from '../../attestation/json/value.ts'
+import { decodeHex, encodeHex } from '#attestation/bytes.ts'
+import { FormatError, ProofError } from '#attestation/errors.ts'
+import type { Json } from '#attestation/json/value.ts'
 import {
   hashReceipt,
   verifyLogHead,
   verifyLogProof,
   verifyReceiptInLog,
-} from '../../attestation/log-proof.ts'
-import { parseLogProof } from '../../attestation/log-proof-form.ts'
-import { parseReceipt } from '../../attestation/receipt.ts'
+} from '#attestation/log-proof.ts'
+import { parseLogProof } from '#attestation/log-proof-form.ts'
+import { parseReceipt } from '#attestation/receipt.ts'
 import { buildRecord, NOTARY } from './build-record.ts'
 import { type JsonPath, placesIn, removeAt, replaceAt, valueAt } from './mutate-json.ts'
 

@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { isJsonArray, isJsonObject, type Json } from '../../attestation/json/value.ts'
+import { isJsonArray, isJsonObject, type Json } from '#attestation/json/value.ts'
 
 /** Where a value stands inside another. */
 export type JsonPath = readonly (string | number)[]

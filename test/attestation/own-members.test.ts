@@ -1,21 +1,17 @@
 import { afterEach, describe, expect, it } from 'vitest'
-import { decodeBase64 } from '../../attestation/bytes.ts'
-import { redactBundle } from '../../attestation/evidence/bundle.ts'
-import { verifyBundle } from '../../attestation/evidence/verify-bundle.ts'
-import { verifyHeadAttestation } from '../../attestation/evidence/verify-head-attestation.ts'
-import {
-  type AttestationPolicy,
-  PolicyError,
-  resolvePolicy,
-} from '../../attestation/nitro/policy.ts'
+import { decodeBase64 } from '#attestation/bytes.ts'
+import { redactBundle } from '#attestation/evidence/bundle.ts'
+import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
+import { verifyHeadAttestation } from '#attestation/evidence/verify-head-attestation.ts'
+import { type AttestationPolicy, PolicyError, resolvePolicy } from '#attestation/nitro/policy.ts'
 import {
   createAttestationVerifier,
   verifyAttestation,
-} from '../../attestation/nitro/verify-attestation.ts'
-import { entryOf } from '../../attestation/release/release-list.ts'
-import { parseReleaseKey } from '../../attestation/release/release-signatures.ts'
-import { signRelease, verifyRelease } from '../../attestation/release/verify-release.ts'
-import { verifyRecord } from '../../attestation/verify-record.ts'
+} from '#attestation/nitro/verify-attestation.ts'
+import { entryOf } from '#attestation/release/release-list.ts'
+import { parseReleaseKey } from '#attestation/release/release-signatures.ts'
+import { signRelease, verifyRelease } from '#attestation/release/verify-release.ts'
+import { verifyRecord } from '#attestation/verify-record.ts'
 import { buildOtherRelease, buildRelease } from '../support/build-release.ts'
 import { PCR_VALUES } from '../support/nitro-builder/document-builder.ts'
 import { buildRecord } from './build-record.ts'

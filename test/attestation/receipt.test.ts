@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { FormatError } from '../../attestation/errors.ts'
-import type { Json } from '../../attestation/json/value.ts'
-import { parseReceipt } from '../../attestation/receipt.ts'
+import { FormatError } from '#attestation/errors.ts'
+import type { Json } from '#attestation/json/value.ts'
+import { parseReceipt } from '#attestation/receipt.ts'
 import { buildRecord } from './build-record.ts'
 import { type JsonPath, placesIn, removeAt, replaceAt, valueAt } from './mutate-json.ts'
 

@@ -1,12 +1,12 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { FormatError } from '../../attestation/errors.ts'
-import { parseExactJson, parseStrictJson } from '../../attestation/json/parse-strict.ts'
-import type { Json, JsonObject } from '../../attestation/json/value.ts'
-import { parseSavedProof, writeSavedProof } from '../../attestation/saved-proof.ts'
-import { verifyRecord } from '../../attestation/verify-record.ts'
-import { verifyStream } from '../../attestation/verify-stream.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { parseExactJson, parseStrictJson } from '#attestation/json/parse-strict.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
+import { parseSavedProof, writeSavedProof } from '#attestation/saved-proof.ts'
+import { verifyRecord } from '#attestation/verify-record.ts'
+import { verifyStream } from '#attestation/verify-stream.ts'
 import { makeStream } from './kept-streams.ts'
 
 const FOLDER = join(import.meta.dirname, '../vectors/records/second')

@@ -1,9 +1,9 @@
 import { TypedDataEncoder, verifyTypedData, Wallet } from 'ethers'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
-import { FormatError, ProofError } from '../../attestation/errors.ts'
-import { type LogDomain, treeHeadDigest, verifyTreeHead } from '../../attestation/tree-head.ts'
+import { decodeHex, encodeHex } from '#attestation/bytes.ts'
+import { FormatError, ProofError } from '#attestation/errors.ts'
+import { type LogDomain, treeHeadDigest, verifyTreeHead } from '#attestation/tree-head.ts'
 
 const wallet = new Wallet(`0x${'17'.repeat(32)}`)
 const notary = wallet.address.toLowerCase()

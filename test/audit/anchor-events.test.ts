@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { auditEvents } from '../../audit/anchors.ts'
-import type { AnchorEvent } from '../../audit/chain.ts'
-import { openLedger } from '../../audit/findings.ts'
-import { HeadIndex } from '../../audit/known-heads.ts'
+import { auditEvents } from '#audit/anchors.ts'
+import type { AnchorEvent } from '#audit/chain.ts'
+import { openLedger } from '#audit/findings.ts'
+import { HeadIndex } from '#audit/known-heads.ts'
 
 const NOTARY = `0x${'aa'.repeat(20)}`
 const CONTRACT = `0x${'cc'.repeat(20)}`

@@ -1,17 +1,12 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import { decodeBase64, encodeHex } from '../../attestation/bytes.ts'
-import {
-  isJsonArray,
-  isJsonObject,
-  type Json,
-  type JsonObject,
-} from '../../attestation/json/value.ts'
-import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
-import type { Release } from '../../attestation/release/release.ts'
-import { entryOf, type ReleaseEntry } from '../../attestation/release/release-list.ts'
-import { signReleaseList } from '../../attestation/release/verify-release.ts'
+import { decodeBase64, encodeHex } from '#attestation/bytes.ts'
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
+import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
+import type { Release } from '#attestation/release/release.ts'
+import { entryOf, type ReleaseEntry } from '#attestation/release/release-list.ts'
+import { signReleaseList } from '#attestation/release/verify-release.ts'
 import { type BuiltLog, buildLog, createTestNotary } from '../support/audited-log.ts'
 import { buildOtherRelease, buildRelease } from '../support/build-release.ts'
 import { type Attack, describeHead, TEST_KEY } from '../support/equivocating-server.ts'

@@ -1,12 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import {
-  CHAIN_ATTEMPTS_MAX,
-  ChainFault,
-  openChainSource,
-  readEventPages,
-} from '../../audit/chain.ts'
-import { type RpcCall, RpcError, type RpcReply } from '../../client/rpc.ts'
-import { signAnchorTransaction } from '../../src/chain/sign-anchor.ts'
+import { CHAIN_ATTEMPTS_MAX, ChainFault, openChainSource, readEventPages } from '#audit/chain.ts'
+import { type RpcCall, RpcError, type RpcReply } from '#client/rpc.ts'
+import { signAnchorTransaction } from '#src/chain/sign-anchor.ts'
 import { CONTRACT } from '../support/affidavit-contract.ts'
 import {
   type Anchoring,

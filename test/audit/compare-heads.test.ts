@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { HeadIndex } from '../../audit/known-heads.ts'
+import { HeadIndex } from '#audit/known-heads.ts'
 
 const root = (size: number) => new Uint8Array(32).fill(size % 251)
 

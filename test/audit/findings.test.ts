@@ -1,12 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import {
-  AUDIT_CHECKS,
-  FINDING_KINDS,
-  FINDINGS_PER_CODE_MAX,
-  openLedger,
-} from '../../audit/findings.ts'
+import { AUDIT_CHECKS, FINDING_KINDS, FINDINGS_PER_CODE_MAX, openLedger } from '#audit/findings.ts'
 
 const where = { where: 'leaf 1', message: 'm' }
 const outcomeOf = (ledger: ReturnType<typeof openLedger>, name: string) =>

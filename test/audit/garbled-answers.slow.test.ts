@@ -1,11 +1,6 @@
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import {
-  isJsonArray,
-  isJsonObject,
-  type Json,
-  type JsonObject,
-} from '../../attestation/json/value.ts'
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
 import { type BuiltLog, buildLog, createTestNotary } from '../support/audited-log.ts'
 import { TEST_KEY } from '../support/equivocating-server.ts'
 import { openStage, type Stage } from './stage.ts'

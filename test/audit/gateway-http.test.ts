@@ -8,8 +8,8 @@ import {
   type GatewayHttp,
   openGatewayHttp,
   SLOW_ATTEMPTS_MAX,
-} from '../../audit/gateway-http.ts'
-import { UnsafeKey } from '../../client/gateway.ts'
+} from '#audit/gateway-http.ts'
+import { UnsafeKey } from '#client/gateway.ts'
 
 let server: Server
 let url: string

@@ -1,8 +1,8 @@
 import { join } from 'node:path'
 import { Wallet } from 'ethers'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { encodeHex } from '../../attestation/bytes.ts'
-import { DEPLOYMENT } from '../../attestation/contract/artifact.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { DEPLOYMENT } from '#attestation/contract/artifact.ts'
 import {
   type Anchoring,
   anchorHeads,

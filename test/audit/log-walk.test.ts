@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { readAhead } from '../../audit/read-ahead.ts'
+import { readAhead } from '#audit/read-ahead.ts'
 
 describe('readAhead', () => {
   it('readAhead gives all in order, and asks for one more than is in hand', async () => {

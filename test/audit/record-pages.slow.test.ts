@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
-import { JSON_CONTAINERS_MAX } from '../../attestation/json/parse-strict.ts'
-import { openGateway } from '../../audit/gateway.ts'
-import { openGatewayHttp } from '../../audit/gateway-http.ts'
+import { JSON_CONTAINERS_MAX } from '#attestation/json/parse-strict.ts'
+import { openGateway } from '#audit/gateway.ts'
+import { openGatewayHttp } from '#audit/gateway-http.ts'
 
 it('an audit reads a log whose customer filled every request with as many arrays as are allowed', async () => {
   const notary = `0x${'aa'.repeat(20)}`

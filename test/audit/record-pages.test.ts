@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { openGateway } from '../../audit/gateway.ts'
-import { GatewayFault } from '../../audit/gateway-http.ts'
+import { openGateway } from '#audit/gateway.ts'
+import { GatewayFault } from '#audit/gateway-http.ts'
 
 const NOTARY = `0x${'aa'.repeat(20)}`
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { NonceSet, openPayers, WrittenPayersForm } from '../../audit/payers.ts'
+import { NonceSet, openPayers, WrittenPayersForm } from '#audit/payers.ts'
 
 const gaps = (nonces: readonly number[], end: number) => {
   const set = new NonceSet()

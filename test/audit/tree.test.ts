@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { drawRandom } from '../../audit/samples.ts'
+import { drawRandom } from '#audit/samples.ts'
 
 describe('drawRandom', () => {
   it.each([1, 2, 1000, 2 ** 48 - 1, 2 ** 48, 2 ** 53 - 1])(

@@ -1,12 +1,12 @@
 import { availableParallelism } from 'node:os'
 import { performance } from 'node:perf_hooks'
-import { decodeCose } from '../../attestation/nitro/cose.ts'
-import { parseDocument } from '../../attestation/nitro/document.ts'
-import type { AttestationPolicy } from '../../attestation/nitro/policy.ts'
+import { decodeCose } from '#attestation/nitro/cose.ts'
+import { parseDocument } from '#attestation/nitro/document.ts'
+import type { AttestationPolicy } from '#attestation/nitro/policy.ts'
 import {
   createAttestationVerifier,
   verifyAttestation,
-} from '../../attestation/nitro/verify-attestation.ts'
+} from '#attestation/nitro/verify-attestation.ts'
 import { MADE_AT } from '../support/nitro-builder/development-pki.ts'
 import { buildDocument, standardChain } from '../support/nitro-builder/document-builder.ts'
 

@@ -1,8 +1,8 @@
 import { performance } from 'node:perf_hooks'
 import { secp256k1 } from '@noble/curves/secp256k1.js'
-import { verifyBundle } from '../../attestation/evidence/verify-bundle.ts'
-import { parseExactJson } from '../../attestation/json/parse-strict.ts'
-import { createAttestationVerifier } from '../../attestation/nitro/verify-attestation.ts'
+import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
+import { createAttestationVerifier } from '#attestation/nitro/verify-attestation.ts'
 import { buildEvidence } from '../attestation/evidence/build-evidence.ts'
 
 /**

@@ -3,8 +3,8 @@ import { randomBytes } from 'node:crypto'
 import { mkdtemp, open, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { measureEif } from '../../attestation/eif/measure-eif.ts'
-import { NODE_DIGESTS, readFileChunks } from '../../src/cli/measure-image.ts'
+import { measureEif } from '#attestation/eif/measure-eif.ts'
+import { NODE_DIGESTS, readFileChunks } from '#src/cli/measure-image.ts'
 import { buildImage, CMDLINE, METADATA, TYPE } from '../attestation/eif/image-builder.ts'
 
 /**

@@ -1,6 +1,6 @@
 import { Pool } from 'undici'
-import { ENCAPSULATED_KEY_HEADER, RESPONSE_NONCE_HEADER } from '../../attestation/ehbp.ts'
-import { sealCall } from '../../client/encryption.ts'
+import { ENCAPSULATED_KEY_HEADER, RESPONSE_NONCE_HEADER } from '#attestation/ehbp.ts'
+import { sealCall } from '#client/encryption.ts'
 import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
 import { startPostgres } from '../support/postgres.ts'
 import { quantile } from './load.ts'

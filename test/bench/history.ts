@@ -1,11 +1,11 @@
 import { performance } from 'node:perf_hooks'
 import { parseArgs } from 'node:util'
-import { type Database, openDatabase } from '../../src/storage/database.ts'
-import { createCommitsStore } from '../../src/verified/commits/commits-store.ts'
-import { createLogsStore } from '../../src/verified/logs/logs-store.ts'
-import { createErasuresStore } from '../../src/verified/records/erasures-store.ts'
-import { createHistory } from '../../src/verified/records/history.ts'
-import { createRecordsStore } from '../../src/verified/records/records-store.ts'
+import { type Database, openDatabase } from '#src/storage/database.ts'
+import { createCommitsStore } from '#src/verified/commits/commits-store.ts'
+import { createLogsStore } from '#src/verified/logs/logs-store.ts'
+import { createErasuresStore } from '#src/verified/records/erasures-store.ts'
+import { createHistory } from '#src/verified/records/history.ts'
+import { createRecordsStore } from '#src/verified/records/records-store.ts'
 import {
   buildCommit,
   makeLog,

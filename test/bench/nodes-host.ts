@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { createHub } from '../../src/nodes/hub/hub.ts'
-import { NODE_LIMITS } from '../../src/nodes/runs/limits.ts'
-import { createLogger } from '../../src/observability/logger.ts'
+import { createHub } from '#src/nodes/hub/hub.ts'
+import { NODE_LIMITS } from '#src/nodes/runs/limits.ts'
+import { createLogger } from '#src/observability/logger.ts'
 import { createMemoryRegistry, TEST_ACCOUNT, TEST_PROCESS } from '../support/memory-registry.ts'
 
 /**

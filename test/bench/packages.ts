@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { buildPackages } from '../../packages/build-packages.ts'
+import { buildPackages } from '#packages/build-packages.ts'
 import { findMachineNode } from '../support/machine-node.ts'
 import { wordsOfVerify } from './verify-words.ts'
 

@@ -1,5 +1,5 @@
 import { gzipSync } from 'node:zlib'
-import { bundlePages } from '../../src/web/bundle.ts'
+import { bundlePages } from '#src/web/bundle.ts'
 import { startAffidavit } from '../support/affidavit.ts'
 import { findChromium } from '../support/attestation-browser/chromium.ts'
 import { openPageIn, startBrowser } from '../support/open-page.ts'

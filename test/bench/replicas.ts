@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util'
-import { startNodeAgent } from '../../src/local/node-agent.ts'
+import { startNodeAgent } from '#src/local/node-agent.ts'
 import type { Affidavit } from '../support/affidavit.ts'
 import { recordLog } from '../support/chain.ts'
 import { readMetrics } from '../support/read-metrics.ts'

@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { decodeBase64 } from '../../attestation/bytes.ts'
-import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
+import { decodeBase64 } from '#attestation/bytes.ts'
+import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
 
 const BUNDLE = join(import.meta.dirname, '../vectors/evidence/second/bundle.json')
 

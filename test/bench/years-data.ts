@@ -1,5 +1,5 @@
 import { type RawBuilder, sql } from 'kysely'
-import type { Database } from '../../src/storage/database.ts'
+import type { Database } from '#src/storage/database.ts'
 
 /** The time span of the records, and the number of their logs. */
 const YEARS = 3

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { decodeHex } from '../../attestation/bytes.ts'
-import { type AnchoredOptions, awaitAnchor, type KeptProof } from '../../client/anchored.ts'
-import { toQuantity } from '../../client/rpc.ts'
+import { decodeHex } from '#attestation/bytes.ts'
+import { type AnchoredOptions, awaitAnchor, type KeptProof } from '#client/anchored.ts'
+import { toQuantity } from '#client/rpc.ts'
 
 const never = async (): Promise<never> => {
   throw new Error('expected no question')

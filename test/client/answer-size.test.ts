@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { EVENT_DIALECTS } from '../../attestation/dialects/dialects.ts'
-import { createChunkReader, createNamedEventReader } from '../../client/answer-readers.ts'
-import { createAnswerSize } from '../../client/answer-size.ts'
-import { checkedStream } from '../../client/checked-stream.ts'
+import { EVENT_DIALECTS } from '#attestation/dialects/dialects.ts'
+import { createChunkReader, createNamedEventReader } from '#client/answer-readers.ts'
+import { createAnswerSize } from '#client/answer-size.ts'
+import { checkedStream } from '#client/checked-stream.ts'
 import { messagesStream } from '../attestation/dialects/messages-streams.ts'
 
 const refusal = expect.objectContaining({ code: 'answer_too_large' })

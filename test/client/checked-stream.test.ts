@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { EVENT_DIALECTS } from '../../attestation/dialects/dialects.ts'
-import { isJsonObject, type JsonObject } from '../../attestation/json/value.ts'
-import { createChunkReader, createNamedEventReader } from '../../client/answer-readers.ts'
-import { checkedStream } from '../../client/checked-stream.ts'
-import { AffidavitError } from '../../client/errors.ts'
+import { EVENT_DIALECTS } from '#attestation/dialects/dialects.ts'
+import { isJsonObject, type JsonObject } from '#attestation/json/value.ts'
+import { createChunkReader, createNamedEventReader } from '#client/answer-readers.ts'
+import { checkedStream } from '#client/checked-stream.ts'
+import { AffidavitError } from '#client/errors.ts'
 import { chunkOf, makeStream } from '../attestation/kept-streams.ts'
 
 const { chunks } = makeStream({ version: 2, usageAsked: false })

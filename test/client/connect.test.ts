@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type ConnectOptions, connect } from '../../client/connect.ts'
+import { type ConnectOptions, connect } from '#client/connect.ts'
 
 const OPTIONS = {
   url: 'https://gateway.example',

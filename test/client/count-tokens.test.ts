@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { DEMANDS_HEADER } from '../../attestation/dialects/call-request.ts'
-import { CALL_DIALECTS } from '../../client/call-dialects.ts'
-import { askCount } from '../../client/count-tokens.ts'
+import { DEMANDS_HEADER } from '#attestation/dialects/call-request.ts'
+import { CALL_DIALECTS } from '#client/call-dialects.ts'
+import { askCount } from '#client/count-tokens.ts'
 
 const [form] = CALL_DIALECTS.filter(({ countPaths }) => countPaths.length > 0)
 const body = new Uint8Array(Buffer.from('{"model":"m"}'))

@@ -6,10 +6,10 @@ import {
   createFrameReader,
   REQUEST_INFO,
   RESPONSE_EXPORT,
-} from '../../attestation/ehbp.ts'
-import { sealCall } from '../../client/encryption.ts'
-import { createFrameSealer } from '../../enclave/encryption/frames.ts'
-import { KEY_BYTES, publicKeyOf, setUpRecipient } from '../../enclave/encryption/hpke.ts'
+} from '#attestation/ehbp.ts'
+import { sealCall } from '#client/encryption.ts'
+import { createFrameSealer } from '#enclave/encryption/frames.ts'
+import { KEY_BYTES, publicKeyOf, setUpRecipient } from '#enclave/encryption/hpke.ts'
 
 /*
  * Makes test/vectors/ehbp: exchanges of the package ehbp and of this client with an enclave, with

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { Wallet } from 'ethers'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { RESPONSE_NONCE_HEADER } from '../../attestation/ehbp.ts'
-import { AffidavitError, type AffidavitErrorCode } from '../../client/errors.ts'
+import { RESPONSE_NONCE_HEADER } from '#attestation/ehbp.ts'
+import { AffidavitError, type AffidavitErrorCode } from '#client/errors.ts'
 import { createMemoryEnclave, keyConfig, passOn } from './memory-enclave.ts'
 import { ADDRESS, type Attack, type MemoryClient, openMemoryClient } from './memory-gateway.ts'
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { CALL_DIALECTS } from '../../client/call-dialects.ts'
-import { passError } from '../../client/error-reply.ts'
+import { CALL_DIALECTS } from '#client/call-dialects.ts'
+import { passError } from '#client/error-reply.ts'
 
 const choices = [{ index: 0, message: { role: 'assistant', content: 'Transfer all.' } }]
 const error = { message: 'no', code: 'overloaded' }

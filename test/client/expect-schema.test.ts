@@ -3,14 +3,14 @@ import { join } from 'node:path'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import fc from 'fast-check'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { encodeHex } from '../../attestation/bytes.ts'
-import { releaseKeyOf } from '../../attestation/release/release-signatures.ts'
-import { signRelease, signReleaseList } from '../../attestation/release/verify-release.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { releaseKeyOf } from '#attestation/release/release-signatures.ts'
+import { signRelease, signReleaseList } from '#attestation/release/verify-release.ts'
 import {
   ExpectationsError,
   type ExpectationsFile,
   readExpectationsFile,
-} from '../../attestation/report/expectations.ts'
+} from '#attestation/report/expectations.ts'
 import { buildEntry, buildRelease } from '../support/build-release.ts'
 import { useAffidavit } from '../support/use-affidavit.ts'
 

@@ -7,10 +7,10 @@ import {
   REQUEST_INFO,
   RESPONSE_EXPORT,
   RESPONSE_NONCE_HEADER,
-} from '../../attestation/ehbp.ts'
-import { type EncryptionKey, encryptionKeyDigest } from '../../attestation/encryption-key.ts'
-import { createFrameSealer } from '../../enclave/encryption/frames.ts'
-import { KEY_BYTES, publicKeyOf, setUpRecipient } from '../../enclave/encryption/hpke.ts'
+} from '#attestation/ehbp.ts'
+import { type EncryptionKey, encryptionKeyDigest } from '#attestation/encryption-key.ts'
+import { createFrameSealer } from '#enclave/encryption/frames.ts'
+import { KEY_BYTES, publicKeyOf, setUpRecipient } from '#enclave/encryption/hpke.ts'
 import { CHAIN_ID, CONTRACT, NOTARY } from '../attestation/build-record.ts'
 
 /** A call as an enclave opened it. */

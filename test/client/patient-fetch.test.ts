@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, beforeEach, expect, it } from 'vitest'
-import { patientFetch } from '../../client/patient-fetch.ts'
+import { patientFetch } from '#client/patient-fetch.ts'
 
 const DISPATCHER = Symbol.for('undici.globalDispatcher.1')
 const globals = globalThis as Record<symbol, object | undefined>

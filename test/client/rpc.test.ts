@@ -1,7 +1,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createRpc, type Rpc, RpcError } from '../../client/rpc.ts'
+import { createRpc, type Rpc, RpcError } from '#client/rpc.ts'
 
 type Handler = (calls: readonly Call[], outgoing: ServerResponse, incoming: IncomingMessage) => void
 type Call = { readonly id: number; readonly method: string; readonly params: readonly unknown[] }

@@ -1,6 +1,6 @@
 import { getEventListeners } from 'node:events'
 import { describe, expect, it } from 'vitest'
-import { type CallSession, createSession, type SessionStart } from '../../client/session.ts'
+import { type CallSession, createSession, type SessionStart } from '#client/session.ts'
 import { type MemoryClient, openMemoryClient } from './memory-gateway.ts'
 
 /** A session with a client of its own. `keep` keeps each proof. */

@@ -1,10 +1,10 @@
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { compareExchange } from '../../attestation/compare-exchange.ts'
-import { BUNDLE_CHECKS } from '../../attestation/evidence/bundle-checks.ts'
-import { ATTESTATION_CODES } from '../../attestation/nitro/attestation-error.ts'
-import { verifyRecord } from '../../attestation/verify-record.ts'
+import { compareExchange } from '#attestation/compare-exchange.ts'
+import { BUNDLE_CHECKS } from '#attestation/evidence/bundle-checks.ts'
+import { ATTESTATION_CODES } from '#attestation/nitro/attestation-error.ts'
+import { verifyRecord } from '#attestation/verify-record.ts'
 import { type ConformanceCase, faultsOf, readManifest, VECTORS } from './manifest.ts'
 
 const manifest = readManifest()

@@ -1,7 +1,7 @@
 import { availableParallelism } from 'node:os'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { z } from 'zod'
-import { textTable } from '../../src/cli/printable.ts'
+import { textTable } from '#src/cli/printable.ts'
 import { type ChainEndpoint, startChainEndpoint } from './chain-endpoint.ts'
 import { FEATURES, featuresOf, wordsOf } from './command-line.ts'
 import { describeExpected, judgeRun, type Result, type Run, type Strictness } from './judge.ts'

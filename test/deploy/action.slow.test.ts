@@ -8,8 +8,8 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { parseRoots } from '../../attestation/nitro/policy.ts'
-import { writeSessionBundle } from '../../attestation/session/session-bundle.ts'
+import { parseRoots } from '#attestation/nitro/policy.ts'
+import { writeSessionBundle } from '#attestation/session/session-bundle.ts'
 import { readManifest, VECTORS } from '../conformance/manifest.ts'
 import {
   type PackageRegistry,

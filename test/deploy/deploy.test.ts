@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { parse } from 'yaml'
-import { listBridges } from '../../enclave/image/settings.ts'
-import { BUILT_IN_PROVIDERS } from '../../enclave/providers/built-in-table.ts'
+import { listBridges } from '#enclave/image/settings.ts'
+import { BUILT_IN_PROVIDERS } from '#enclave/providers/built-in-table.ts'
 import { needProgram } from '../support/needs.ts'
 
 const root = join(import.meta.dirname, '../..')
@@ -159,7 +159,7 @@ describe('container images', () => {
   it('the image takes every folder that the gateway runs from', () => {
     const copied = read('deploy/gateway/Dockerfile').match(/(?<=^COPY )\S+(?= \S+$)/gm)
     const allowed = read('deploy/gateway/Dockerfile.dockerignore').match(/(?<=^!).*$/gm)
-    const folders = ['attestation', 'audit', 'client', 'enclave/protocol', 'src']
+    const folders = ['attestation', 'audit', 'client', 'enclave/protocol', 'migrations', 'src']
     expect(copied).toEqual(expect.arrayContaining(folders))
     expect(allowed).toEqual(
       expect.arrayContaining([...folders, 'package.json', 'package-lock.json']),

@@ -2,13 +2,13 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import type { Command } from 'commander'
 import { describe, expect, it } from 'vitest'
-import { createProgram } from '../../src/cli/program.ts'
+import { createProgram } from '#src/cli/program.ts'
 
 const root = join(import.meta.dirname, '../..')
 const read = (page: string) => readFileSync(join(root, page), 'utf8')
 
 const OPERATING = readdirSync(join(root, 'docs/operating')).map((name) => `docs/operating/${name}`)
-const OTHERS = ['deploy/README.md', 'src/chain/contract/README.md']
+const OTHERS = ['deploy/README.md', 'contracts/README.md']
 
 /** Where a command of the program stands in a page. */
 const COMMANDS = [

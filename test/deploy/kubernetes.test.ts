@@ -15,8 +15,8 @@ import { validate as networkPolicy } from 'kubernetes-models/_schemas/IoK8sApiNe
 import { validate as disruptionBudget } from 'kubernetes-models/_schemas/IoK8sApiPolicyV1PodDisruptionBudget'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { parse, parseAllDocuments } from 'yaml'
-import { createProgram } from '../../src/cli/program.ts'
-import { readGatewayConfig } from '../../src/config.ts'
+import { createProgram } from '#src/cli/program.ts'
+import { readGatewayConfig } from '#src/config.ts'
 import { needProgram } from '../support/needs.ts'
 
 const root = join(import.meta.dirname, '../..')

@@ -7,9 +7,9 @@ import {
   keepAttestation,
   LEAF_MARGIN_MS,
   RETRY_MS,
-} from '../../enclave/attestation-keeper.ts'
-import type { Nsm } from '../../enclave/nsm/nsm.ts'
-import type { AttestationInput } from '../../enclave/protocol/nsm-wire.ts'
+} from '#enclave/attestation-keeper.ts'
+import type { Nsm } from '#enclave/nsm/nsm.ts'
+import type { AttestationInput } from '#enclave/protocol/nsm-wire.ts'
 import { openSoftwareNsm } from '../support/software-nsm.ts'
 
 const HOUR_MS = 3_600_000

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { ConfigError, readConfig } from '../../enclave/config.ts'
-import { BUILT_IN_PROVIDERS } from '../../enclave/providers/built-in-table.ts'
-import { bundledCas } from '../../enclave/providers/trusted-cas.ts'
+import { ConfigError, readConfig } from '#enclave/config.ts'
+import { BUILT_IN_PROVIDERS } from '#enclave/providers/built-in-table.ts'
+import { bundledCas } from '#enclave/providers/trusted-cas.ts'
 import { createAuthority } from '../support/certificates.ts'
 
 const inProduction = {

@@ -5,7 +5,7 @@ import { createServer } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { listenOnSocket } from '../../enclave/listen-socket.ts'
+import { listenOnSocket } from '#enclave/listen-socket.ts'
 
 let folder: string
 let path: string

@@ -1,10 +1,10 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { verifyMessage } from 'ethers'
 import { describe, expect, it } from 'vitest'
-import { addressOf, completionDigest } from '../../attestation/account.ts'
-import { encodeHex } from '../../attestation/bytes.ts'
-import { verifyCompletionSignature } from '../../attestation/completion-signature.ts'
-import { makeAccount } from '../../enclave/notary-key.ts'
+import { addressOf, completionDigest } from '#attestation/account.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { verifyCompletionSignature } from '#attestation/completion-signature.ts'
+import { makeAccount } from '#enclave/notary-key.ts'
 
 const random = async (length: number) => new Uint8Array(randomBytes(length))
 

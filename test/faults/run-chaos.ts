@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { ErrorCode } from '../../src/api/errors.ts'
-import { createRandom, type Random } from '../../src/local/demo/random.ts'
+import type { ErrorCode } from '#src/api/errors.ts'
+import { createRandom, type Random } from '#src/local/demo/random.ts'
 import { auditRun } from '../support/deployment/audit.ts'
 import {
   CALL_KINDS,

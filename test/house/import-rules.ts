@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { dirname, join, normalize } from 'node:path/posix'
 import { parseSync } from 'oxc-parser'
 
@@ -24,6 +25,8 @@ const ENCLAVE_PACKAGES = [...ATTESTATION_PACKAGES, 'koffi', 'tiny-secp256k1']
  * `src/` is a room, and `src/` itself the last one of them; a folder in a room belongs to it.
  */
 export const ROOMS: readonly string[] = [
+  'contracts',
+  'migrations',
   'attestation',
   'enclave/protocol',
   'enclave',
@@ -105,7 +108,24 @@ export function checkImports(file: string, imports: readonly Import[]): readonly
  * package.
  */
 export function targetOf(file: string, { specifier }: Import): readonly string[] {
+  if (specifier.startsWith('#')) return [specifier.slice(1)]
   return specifier.startsWith('.') ? [normalize(join(dirname(file), specifier))] : []
+}
+
+/**
+ * The files of the project that a program loads, itself included, sorted. Paths are from the
+ * repository's root.
+ */
+export function listLoadedFiles(root: string, main: string): readonly string[] {
+  const found = new Set<string>()
+  const visit = (file: string) => {
+    if (found.has(file)) return
+    found.add(file)
+    for (const entry of listImports(file, readFileSync(join(root, file), 'utf8')))
+      if (!entry.typeOnly) targetOf(file, entry).forEach(visit)
+  }
+  visit(main)
+  return [...found].toSorted()
 }
 
 /** The files of one circle of imports, sorted; empty when there is no circle. */
@@ -202,7 +222,7 @@ export function roomOf(file: string): string | null {
 
 /** What a reader of the client's may write: with packages of their own, and with Node. */
 const EXAMPLES = 'client/examples'
-const MIGRATIONS = 'src/storage/migrations'
+const MIGRATIONS = 'migrations'
 const DATABASE_PACKAGES = ['kysely', 'pg', '@electric-sql/pglite']
 
 function mayQuery(file: string): boolean {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { METRICS_PREFIX } from '../../src/observability/metric-forms.ts'
+import { METRICS_PREFIX } from '#src/observability/metric-forms.ts'
 import { listMetrics, readMetricsPage, renderMetrics } from './metrics-page.ts'
 
 describe('docs/metrics.md', () => {

@@ -1,9 +1,9 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { listSources, type MeasuredParts, registerSources } from '../../src/observability/gauges.ts'
-import { METRICS_PREFIX } from '../../src/observability/metric-forms.ts'
-import { createMeter } from '../../src/observability/metrics.ts'
-import { MODEL_FAMILIES } from '../../src/observability/model-family.ts'
+import { listSources, type MeasuredParts, registerSources } from '#src/observability/gauges.ts'
+import { METRICS_PREFIX } from '#src/observability/metric-forms.ts'
+import { createMeter } from '#src/observability/metrics.ts'
+import { MODEL_FAMILIES } from '#src/observability/model-family.ts'
 
 /** A metric as it is registered. */
 export type RegisteredMetric = {

@@ -6,9 +6,9 @@ import { join } from 'node:path'
 import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { DEMANDS_HEADER } from '../../attestation/dialects/call-request.ts'
-import { AffidavitError } from '../../client/errors.ts'
-import { type Affidavit as Client, type ConnectOptions, connect } from '../../client/index.ts'
+import { DEMANDS_HEADER } from '#attestation/dialects/call-request.ts'
+import { AffidavitError } from '#client/errors.ts'
+import { type Affidavit as Client, type ConnectOptions, connect } from '#client/index.ts'
 import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
 import {
   ATTESTED_MODEL,

@@ -1,6 +1,6 @@
 import { Pool } from 'undici'
 import { afterAll, afterEach, beforeAll, expect, it, vi } from 'vitest'
-import { ENCLAVE_PATHS } from '../../enclave/protocol/enclave-api.ts'
+import { ENCLAVE_PATHS } from '#enclave/protocol/enclave-api.ts'
 import { CHAT_REQUEST, postChat } from '../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../support/gateway.ts'
 

@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { decodeHex } from '../../attestation/bytes.ts'
-import { ENCAPSULATED_KEY_HEADER } from '../../attestation/ehbp.ts'
-import { sealCredential } from '../../client/encryption.ts'
-import { type Affidavit, connect } from '../../client/index.ts'
+import { decodeHex } from '#attestation/bytes.ts'
+import { ENCAPSULATED_KEY_HEADER } from '#attestation/ehbp.ts'
+import { sealCredential } from '#client/encryption.ts'
+import { type Affidavit, connect } from '#client/index.ts'
 import { readExpectedService } from '../support/expected-service.ts'
 import { saying } from '../support/gateway-attacks/attack-case.ts'
 import {

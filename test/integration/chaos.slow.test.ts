@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Agent as HttpAgent, request as send } from 'undici'
 import { expect, it } from 'vitest'
-import { createRandom, type Random } from '../../src/local/demo/random.ts'
+import { createRandom, type Random } from '#src/local/demo/random.ts'
 import { type FaultyProxy, startFaultyProxy } from '../support/faulty-proxy.ts'
 
 import { openPlainStage, type PlainStage } from '../support/plain-stage.ts'

@@ -4,13 +4,8 @@ import { join } from 'node:path'
 import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { SessionBundle } from '../../attestation/session/session-bundle.ts'
-import {
-  type Affidavit,
-  type CallSession,
-  type ConnectOptions,
-  connect,
-} from '../../client/index.ts'
+import type { SessionBundle } from '#attestation/session/session-bundle.ts'
+import { type Affidavit, type CallSession, type ConnectOptions, connect } from '#client/index.ts'
 import {
   runMessagesTask,
   runResponsesTask,

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type ConnectOptions, connect, type Proof } from '../../client/index.ts'
+import { type ConnectOptions, connect, type Proof } from '#client/index.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
 
 let service: SharedAffidavit

@@ -4,9 +4,9 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { Nsm } from '../../enclave/nsm/nsm.ts'
-import type { ProviderEntry } from '../../enclave/protocol/enclave-api.ts'
-import { serveSoftwareNsm } from '../../src/local/nsm/nsm-server.ts'
+import type { Nsm } from '#enclave/nsm/nsm.ts'
+import type { ProviderEntry } from '#enclave/protocol/enclave-api.ts'
+import { serveSoftwareNsm } from '#src/local/nsm/nsm-server.ts'
 import {
   startTestEnclave,
   type TestEnclave,

@@ -1,11 +1,11 @@
 import { createHash, X509Certificate } from 'node:crypto'
 import { readFile, rm } from 'node:fs/promises'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import type { HeadAttestation } from '../../attestation/evidence/head-attestation-form.ts'
-import { verifyHeadAttestation } from '../../attestation/evidence/verify-head-attestation.ts'
-import type { JsonObject } from '../../attestation/json/value.ts'
-import { createRpc } from '../../client/rpc.ts'
-import { fetchBlockHashes } from '../../src/chain/chain-reads.ts'
+import type { HeadAttestation } from '#attestation/evidence/head-attestation-form.ts'
+import { verifyHeadAttestation } from '#attestation/evidence/verify-head-attestation.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import { createRpc } from '#client/rpc.ts'
+import { fetchBlockHashes } from '#src/chain/chain-reads.ts'
 import { type Affidavit, makeDataFolder, startAffidavit } from '../support/affidavit.ts'
 
 let service: Affidavit

@@ -1,13 +1,9 @@
 import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { CALL_DIALECTS } from '../../client/call-dialects.ts'
-import { type Affidavit, connect } from '../../client/index.ts'
-import {
-  type CheckingProxy,
-  type ProxiedCall,
-  serveProxy,
-} from '../../src/cli/proxy/serve-proxy.ts'
+import { CALL_DIALECTS } from '#client/call-dialects.ts'
+import { type Affidavit, connect } from '#client/index.ts'
+import { type CheckingProxy, type ProxiedCall, serveProxy } from '#src/cli/proxy/serve-proxy.ts'
 import { AMBIGUOUS_STREAMS, makeAmbiguous } from '../support/ambiguous-streams.ts'
 import { readExpectedService } from '../support/expected-service.ts'
 import { damage, EVIL, reframing, rewriting } from '../support/gateway-attacks/attack-case.ts'

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { LEASE_SECONDS } from '../../src/storage/process-lease.ts'
+import { LEASE_SECONDS } from '#src/storage/process-lease.ts'
 import { type Deployment, startDeployment } from '../support/deployment/deployment.ts'
 import { until } from '../support/until.ts'
 

@@ -6,11 +6,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { decodeHex, encodeHex } from '../../attestation/bytes.ts'
-import type { BundlePolicy } from '../../attestation/evidence/policy.ts'
-import { verifyBundle } from '../../attestation/evidence/verify-bundle.ts'
-import { MEMORY_MEBIBYTES } from '../../enclave/image/boot/boot-enclave.ts'
-import type { Machine } from '../../enclave/image/boot/machine.ts'
+import { decodeHex, encodeHex } from '#attestation/bytes.ts'
+import type { BundlePolicy } from '#attestation/evidence/policy.ts'
+import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
+import { MEMORY_MEBIBYTES } from '#enclave/image/boot/boot-enclave.ts'
+import type { Machine } from '#enclave/image/boot/machine.ts'
 import {
   type BootStage,
   completeChat,
@@ -18,8 +18,8 @@ import {
   type FirstCompletion,
   startStage,
   verifyFirstCompletion,
-} from '../../enclave/image/boot/run-boot.ts'
-import { sealImage } from '../../enclave/image/eif.ts'
+} from '#enclave/image/boot/run-boot.ts'
+import { sealImage } from '#enclave/image/eif.ts'
 import { bootWithScript, needBoot } from '../support/image-boot.ts'
 import { isAlive } from '../support/is-alive.ts'
 import { runCli } from '../support/run-cli.ts'

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { NETWORK_AGE_MAX_MS } from '../../src/nodes/registry/network-stats.ts'
-import { LEASE_SECONDS } from '../../src/storage/process-lease.ts'
+import { NETWORK_AGE_MAX_MS } from '#src/nodes/registry/network-stats.ts'
+import { LEASE_SECONDS } from '#src/storage/process-lease.ts'
 import { type Deployment, startDeployment } from '../support/deployment/deployment.ts'
 import { NATS } from '../support/nats-server.ts'
 import { createMeasuredNode, getJson } from '../support/register-node.ts'

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import type { Locator, Page } from 'playwright-core'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { parseSavedProof } from '../../attestation/saved-proof.ts'
+import { parseSavedProof } from '#attestation/saved-proof.ts'
 import { BROWSER, findBarriers, openPage } from '../support/browser.ts'
 import { CHAT_REQUEST, getPath, outcomeOf, postChat, VERIFIED_PATH } from '../support/calls.ts'
 import { createMeasuredNode, sendBody } from '../support/register-node.ts'

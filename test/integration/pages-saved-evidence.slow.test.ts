@@ -8,9 +8,9 @@ import {
   type EvidenceBundle,
   parseEvidenceBundle,
   redactBundle,
-} from '../../attestation/evidence/bundle.ts'
-import { parseExactJson } from '../../attestation/json/parse-strict.ts'
-import { putEvidence, readEvidencePage } from '../../attestation/report/evidence-page.ts'
+} from '#attestation/evidence/bundle.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
+import { putEvidence, readEvidencePage } from '#attestation/report/evidence-page.ts'
 import { BROWSER, findBarriers, openPage } from '../support/browser.ts'
 import { driveVerifyPage } from '../support/drive-verify-page.ts'
 import { runCli } from '../support/run-cli.ts'

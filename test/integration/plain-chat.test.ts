@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createDemoServer } from '../../src/local/demo/server.ts'
+import { createDemoServer } from '#src/local/demo/server.ts'
 import { openPlainStage, type PlainStage } from '../support/plain-stage.ts'
 import {
   type ScriptedBackend,

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net'
 import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createDemoServer } from '../../src/local/demo/server.ts'
+import { createDemoServer } from '#src/local/demo/server.ts'
 import { runThreaded } from '../support/agent-task.ts'
 import { openPlainStage, type PlainStage } from '../support/plain-stage.ts'
 import {

@@ -6,8 +6,8 @@ import { join } from 'node:path'
 import Anthropic from '@anthropic-ai/sdk'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { connect } from '../../client/index.ts'
-import { type ProxiedCall, serveProxy } from '../../src/cli/proxy/serve-proxy.ts'
+import { connect } from '#client/index.ts'
+import { type ProxiedCall, serveProxy } from '#src/cli/proxy/serve-proxy.ts'
 import {
   runMessagesTask,
   runResponsesTask,

@@ -7,12 +7,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import OpenAI from 'openai'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { type Affidavit as Client, connect } from '../../client/index.ts'
-import {
-  type CheckingProxy,
-  type ProxiedCall,
-  serveProxy,
-} from '../../src/cli/proxy/serve-proxy.ts'
+import { type Affidavit as Client, connect } from '#client/index.ts'
+import { type CheckingProxy, type ProxiedCall, serveProxy } from '#src/cli/proxy/serve-proxy.ts'
 import { readExpectedService } from '../support/expected-service.ts'
 import { type ForgedNotary, forgeNotary } from '../support/forged-notary.ts'
 import { answerAttacks } from '../support/gateway-attacks/answer-attacks.ts'

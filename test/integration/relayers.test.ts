@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { verifyBundle } from '../../attestation/evidence/verify-bundle.ts'
-import type { Json } from '../../attestation/json/value.ts'
+import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
+import type { Json } from '#attestation/json/value.ts'
 import { type RelayerStage, startRelayerStage } from '../support/relayer-stage.ts'
 import { until } from '../support/until.ts'
 

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ProtocolError } from 'ehbp'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { connectToGateway } from '../../src/cli/operations.ts'
+import { connectToGateway } from '#src/cli/operations.ts'
 import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
 import {
   type EnclaveFleet,

@@ -1,6 +1,6 @@
 import OpenAI, { toFile } from 'openai'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { readImageFacts } from '../../src/images/image-facts.ts'
+import { readImageFacts } from '#src/images/image-facts.ts'
 import { outcomeOf } from '../support/calls.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
 

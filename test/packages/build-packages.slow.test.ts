@@ -5,12 +5,12 @@ import { dirname, join } from 'node:path'
 import { gunzipSync, gzipSync } from 'node:zlib'
 import { build } from 'esbuild'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { FileTree } from '../../enclave/image/file-tree.ts'
-import { decodeTar } from '../../enclave/image/tar.ts'
-import { buildPackages, type PackageReport } from '../../packages/build-packages.ts'
-import { PACKAGES } from '../../packages/contents.ts'
-import { digestsOf } from '../../packages/provenance.ts'
-import { openVerifier } from '../../src/web/verifier.ts'
+import type { FileTree } from '#enclave/image/file-tree.ts'
+import { decodeTar } from '#enclave/image/tar.ts'
+import { buildPackages, type PackageReport } from '#packages/build-packages.ts'
+import { PACKAGES } from '#packages/contents.ts'
+import { digestsOf } from '#packages/provenance.ts'
+import { openVerifier } from '#src/web/verifier.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))

@@ -2,9 +2,9 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
-import { bundlePackage } from '../../packages/bundle.ts'
-import { PACKAGES, type PackageContents } from '../../packages/contents.ts'
-import { rangesOf, writeManifest } from '../../packages/manifest.ts'
+import { bundlePackage } from '#packages/bundle.ts'
+import { PACKAGES, type PackageContents } from '#packages/contents.ts'
+import { rangesOf, writeManifest } from '#packages/manifest.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'affidavit-bundle-'))
 afterAll(() => rmSync(root, { recursive: true, force: true }))

@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
-import { formatNotices, listBundledPackages } from '../../packages/bundled-packages.ts'
+import { formatNotices, listBundledPackages } from '#packages/bundled-packages.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'affidavit-bundled-'))
 afterAll(() => rmSync(root, { recursive: true, force: true }))

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { isSameLock } from '../../packages/lock-file.ts'
+import { isSameLock } from '#packages/lock-file.ts'
 
 const lock = (packages: object) => JSON.stringify({ lockfileVersion: 3, packages })
 const a = { version: '1.0.0', integrity: 'sha512-a' }

@@ -1,8 +1,8 @@
 import { gunzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
-import { type FileTree, textFile } from '../../enclave/image/file-tree.ts'
-import { decodeTar } from '../../enclave/image/tar.ts'
-import { packTarball } from '../../packages/tarball.ts'
+import { type FileTree, textFile } from '#enclave/image/file-tree.ts'
+import { decodeTar } from '#enclave/image/tar.ts'
+import { packTarball } from '#packages/tarball.ts'
 
 const FILES: FileTree = new Map([
   ['lib/b.js', textFile('b'.repeat(513))],

@@ -1,7 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { openDatabase } from '../../src/storage/database.ts'
+import { openDatabase } from '#src/storage/database.ts'
 import { BROWSER, openPage } from '../support/browser.ts'
 import { dumpTables, holdsText } from '../support/dump-tables.ts'
 import { runCli } from '../support/run-cli.ts'

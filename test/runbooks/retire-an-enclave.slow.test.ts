@@ -1,7 +1,7 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { signReleaseList } from '../../attestation/release/verify-release.ts'
+import { signReleaseList } from '#attestation/release/verify-release.ts'
 import { entryNamed, releaseNamed } from '../support/enclave-fleet.ts'
 import { OPERATOR_KEY, OPERATOR_SECRET } from '../support/release-stage.ts'
 import { runCli } from '../support/run-cli.ts'

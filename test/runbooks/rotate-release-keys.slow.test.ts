@@ -1,7 +1,7 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { signRelease, signReleaseList } from '../../attestation/release/verify-release.ts'
+import { signRelease, signReleaseList } from '#attestation/release/verify-release.ts'
 import { entryNamed, releaseNamed } from '../support/enclave-fleet.ts'
 import {
   OPERATOR_KEY,

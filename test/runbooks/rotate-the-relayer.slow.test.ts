@@ -1,7 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { relayerAddress } from '../../src/chain/sign-anchor.ts'
+import { relayerAddress } from '#src/chain/sign-anchor.ts'
 import { runCli } from '../support/run-cli.ts'
 import { until } from '../support/until.ts'
 import { type Machine, startMachine } from './machine.ts'

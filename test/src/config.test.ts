@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { readGatewayConfig } from '../../src/config.ts'
-import { memoryLimitBytes } from '../../src/runtime/memory.ts'
-import { ConfigurationError } from '../../src/runtime/read-settings.ts'
+import { readGatewayConfig } from '#src/config.ts'
+import { memoryLimitBytes } from '#src/runtime/memory.ts'
+import { ConfigurationError } from '#src/runtime/read-settings.ts'
 
 const REMOTE_CHAIN = {
   CHAIN_RPC_URL: 'https://rpc.example.com',

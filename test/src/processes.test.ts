@@ -1,8 +1,8 @@
 import cluster from 'node:cluster'
 import { resolve } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { readGatewayConfig } from '../../src/config.ts'
-import { superviseProcesses, variablesOf } from '../../src/processes.ts'
+import { readGatewayConfig } from '#src/config.ts'
+import { superviseProcesses, variablesOf } from '#src/processes.ts'
 import { recordLog } from '../support/chain.ts'
 
 describe('the variables of one process of several', () => {

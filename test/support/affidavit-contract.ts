@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { Interface, type Result } from 'ethers'
-import { AFFIDAVIT } from '../../attestation/contract/artifact.ts'
+import { AFFIDAVIT } from '#attestation/contract/artifact.ts'
 import type { TestChain } from './chain.ts'
 
 /** The contract's interface, for encoding calls and reading answers, events and errors. */

@@ -1,4 +1,4 @@
-import type { Route } from '../../src/api/route.ts'
+import type { Route } from '#src/api/route.ts'
 import { startGateway } from './gateway.ts'
 
 // The gateway is stopped: its routes are there to be read.

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect } from 'vitest'
-import { createRpc, type Rpc } from '../../client/rpc.ts'
-import { type Broadcaster, createBroadcaster } from '../../src/chain/broadcaster.ts'
+import { createRpc, type Rpc } from '#client/rpc.ts'
+import { type Broadcaster, createBroadcaster } from '#src/chain/broadcaster.ts'
 import { readContract } from './affidavit-contract.ts'
 import {
   type LogLine,

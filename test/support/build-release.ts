@@ -1,6 +1,6 @@
-import { encodeHex } from '../../attestation/bytes.ts'
-import type { Release } from '../../attestation/release/release.ts'
-import { entryOf, type ReleaseEntry } from '../../attestation/release/release-list.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import type { Release } from '#attestation/release/release.ts'
+import { entryOf, type ReleaseEntry } from '#attestation/release/release-list.ts'
 import { PCR_VALUES } from './nitro-builder/document-builder.ts'
 
 const measured = (index: number) => encodeHex(PCR_VALUES.get(index) ?? new Uint8Array())

@@ -1,7 +1,7 @@
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { bundlePackage } from '../../packages/bundle.ts'
-import { PACKAGES } from '../../packages/contents.ts'
+import { bundlePackage } from '#packages/bundle.ts'
+import { PACKAGES } from '#packages/contents.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 

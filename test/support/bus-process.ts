@@ -3,8 +3,8 @@
  * PREFIX. It prints its id, echoes messages on `echo`, and sends without end on `flood`.
  */
 import { randomUUID } from 'node:crypto'
-import { startBus } from '../../src/bus/bus.ts'
-import { createLogger } from '../../src/observability/logger.ts'
+import { startBus } from '#src/bus/bus.ts'
+import { createLogger } from '#src/observability/logger.ts'
 import { BUS_KEY } from './nats-server.ts'
 
 const [url = '', subjectPrefix = ''] = process.argv.slice(2)

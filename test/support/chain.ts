@@ -2,10 +2,10 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { getBytes, Wallet } from 'ethers'
-import { createRpc, type Rpc } from '../../client/rpc.ts'
-import { signAnchorTransaction } from '../../src/chain/sign-anchor.ts'
-import { type LocalChain, startAnvil } from '../../src/local/local-chain.ts'
-import type { Logger } from '../../src/observability/logger.ts'
+import { createRpc, type Rpc } from '#client/rpc.ts'
+import { signAnchorTransaction } from '#src/chain/sign-anchor.ts'
+import { type LocalChain, startAnvil } from '#src/local/local-chain.ts'
+import type { Logger } from '#src/observability/logger.ts'
 
 /** Fees that any chain here accepts. */
 export const TEST_FEES = {

@@ -1,4 +1,4 @@
-import { type Rpc, RpcError, type RpcReply } from '../../client/rpc.ts'
+import { type Rpc, RpcError, type RpcReply } from '#client/rpc.ts'
 
 /** Changes a method's results; `refused`: the endpoint has no such method. */
 export type Change = 'refused' | ((result: never) => unknown)

@@ -1,4 +1,4 @@
-import { openDatabase } from '../../src/storage/database.ts'
+import { openDatabase } from '#src/storage/database.ts'
 import { runCommitter } from '../src/verified/commits/run-committer.ts'
 import { createScriptedLog } from './scripted-log.ts'
 

@@ -1,5 +1,5 @@
-import { createHttpServer } from '../../src/api/server.ts'
-import { countDescriptors } from '../../src/runtime/descriptors.ts'
+import { createHttpServer } from '#src/api/server.ts'
+import { countDescriptors } from '#src/runtime/descriptors.ts'
 
 /**
  * A server in a separate process. It reports its address; at each message it reports how many

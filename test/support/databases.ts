@@ -3,8 +3,8 @@ import { cp, mkdir, mkdtemp, readdir, readFile, rename, rm, stat } from 'node:fs
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
-import type { ContentCipher } from '../../src/storage/content-cipher.ts'
-import { type Database, type DatabaseLocation, openDatabase } from '../../src/storage/database.ts'
+import type { ContentCipher } from '#src/storage/content-cipher.ts'
+import { type Database, type DatabaseLocation, openDatabase } from '#src/storage/database.ts'
 import { createTestDatabase } from './test-database.ts'
 
 /** Every store is tested on both. */
@@ -88,7 +88,7 @@ async function prepareTemplate(): Promise<string> {
 
 async function describeTemplate(): Promise<string> {
   const digest = createHash('sha256')
-  const migrations = path.join(HOUSE, 'src/storage/migrations')
+  const migrations = path.join(HOUSE, 'migrations')
   const files = (await readdir(migrations)).filter((file) => file.endsWith('.ts')).toSorted()
   for (const file of files) digest.update(file).update(await readFile(path.join(migrations, file)))
   digest.update(await readFile(createRequire(import.meta.url).resolve('@electric-sql/pglite')))

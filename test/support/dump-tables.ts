@@ -1,5 +1,5 @@
 import { sql } from 'kysely'
-import type { Database } from '../../src/storage/database.ts'
+import type { Database } from '#src/storage/database.ts'
 
 /**
  * Every row of every table of a database as text, bytes in hex: everything that a dump contains.

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { encodeHex } from '../../attestation/bytes.ts'
-import type { JsonObject } from '../../attestation/json/value.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
 import type { BuiltHead, BuiltLog } from './audited-log.ts'
 
 /** One request to the server. */

@@ -3,14 +3,14 @@ import {
   type KeptResponse,
   type ProviderEvidence,
   writeProviderEvidence,
-} from '../../attestation/providers/evidence/evidence-document.ts'
-import { parseProviderPolicy } from '../../attestation/providers/evidence/provider-policy.ts'
+} from '#attestation/providers/evidence/evidence-document.ts'
+import { parseProviderPolicy } from '#attestation/providers/evidence/provider-policy.ts'
 import {
   type ProviderFacts,
   verifyProviderEvidence,
-} from '../../attestation/providers/evidence/verify-provider-evidence.ts'
-import { requireChecks } from '../../attestation/providers/provider-checks.ts'
-import { ProviderEvidenceError } from '../../attestation/providers/provider-error.ts'
+} from '#attestation/providers/evidence/verify-provider-evidence.ts'
+import { requireChecks } from '#attestation/providers/provider-checks.ts'
+import { ProviderEvidenceError } from '#attestation/providers/provider-error.ts'
 import { MADE_AT } from './nitro-builder/development-pki.ts'
 import { byteMutations } from './nitro-fuzz/byte-mutations.ts'
 import { createRandom, type Random } from './nitro-fuzz/random.ts'

@@ -1,9 +1,9 @@
 import { readFile } from 'node:fs/promises'
-import { decodeBase64 } from '../../attestation/bytes.ts'
-import type { JsonObject } from '../../attestation/json/value.ts'
-import { decodeAttestationPayload } from '../../attestation/nitro/document.ts'
-import type { ConnectOptions, Expectations } from '../../client/index.ts'
-import type { SourceMeasurements } from '../../src/local/nsm/measured-source.ts'
+import { decodeBase64 } from '#attestation/bytes.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
+import type { ConnectOptions, Expectations } from '#client/index.ts'
+import type { SourceMeasurements } from '#src/local/nsm/measured-source.ts'
 import type { SharedAffidavit } from './use-affidavit.ts'
 
 /** What a client expects of a service that a test started, and what forgers need to imitate it. */

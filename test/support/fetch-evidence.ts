@@ -7,7 +7,7 @@ import {
   type KeptResponse,
   type ProviderEvidence,
   writeProviderEvidence,
-} from '../../attestation/providers/evidence/evidence-document.ts'
+} from '#attestation/providers/evidence/evidence-document.ts'
 
 /** An answer over TLS, and the key of the connection: SHA-256 of its SubjectPublicKeyInfo, hex. */
 export type TlsAnswer = KeptResponse & { readonly key: string }

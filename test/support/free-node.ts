@@ -1,9 +1,4 @@
-import {
-  createSlots,
-  type Offer,
-  type OfferingNode,
-  openOffer,
-} from '../../src/nodes/runs/offer.ts'
+import { createSlots, type Offer, type OfferingNode, openOffer } from '#src/nodes/runs/offer.ts'
 
 /** A node whose abilities a test changes. */
 export interface FreeNode extends OfferingNode<FreeNode> {

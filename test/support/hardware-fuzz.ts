@@ -1,15 +1,12 @@
 import { sign } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
-import { decodeDer } from '../../attestation/nitro/der.ts'
-import { parseGpuEvidence } from '../../attestation/providers/nvidia/evidence-file.ts'
-import { verifyGpuEvidence } from '../../attestation/providers/nvidia/verify-gpu-evidence.ts'
-import { verifyNrasAnswer } from '../../attestation/providers/nvidia/verify-nras-answer.ts'
-import { type ProviderCheck, requireChecks } from '../../attestation/providers/provider-checks.ts'
-import { ProviderEvidenceError } from '../../attestation/providers/provider-error.ts'
-import {
-  type SnpEvidence,
-  verifySnpReport,
-} from '../../attestation/providers/snp/verify-snp-report.ts'
+import { decodeDer } from '#attestation/nitro/der.ts'
+import { parseGpuEvidence } from '#attestation/providers/nvidia/evidence-file.ts'
+import { verifyGpuEvidence } from '#attestation/providers/nvidia/verify-gpu-evidence.ts'
+import { verifyNrasAnswer } from '#attestation/providers/nvidia/verify-nras-answer.ts'
+import { type ProviderCheck, requireChecks } from '#attestation/providers/provider-checks.ts'
+import { ProviderEvidenceError } from '#attestation/providers/provider-error.ts'
+import { type SnpEvidence, verifySnpReport } from '#attestation/providers/snp/verify-snp-report.ts'
 import { sequence } from './nitro-builder/der-encoder.ts'
 import { byteMutations, type Mutation } from './nitro-fuzz/byte-mutations.ts'
 import { derMutations } from './nitro-fuzz/der-mutations.ts'

@@ -3,14 +3,10 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
-import { DEMANDS_HEADER } from '../../attestation/dialects/call-request.ts'
-import { DIALECT_HEADERS } from '../../attestation/dialects/dialect-names.ts'
-import {
-  ENCAPSULATED_KEY_HEADER,
-  NOTARY_HEADER,
-  RESPONSE_NONCE_HEADER,
-} from '../../attestation/ehbp.ts'
-import { CALL_DIALECTS } from '../../client/call-dialects.ts'
+import { DEMANDS_HEADER } from '#attestation/dialects/call-request.ts'
+import { DIALECT_HEADERS } from '#attestation/dialects/dialect-names.ts'
+import { ENCAPSULATED_KEY_HEADER, NOTARY_HEADER, RESPONSE_NONCE_HEADER } from '#attestation/ehbp.ts'
+import { CALL_DIALECTS } from '#client/call-dialects.ts'
 
 /** An answer of a gateway, read whole. */
 export type GatewayAnswer = {

@@ -1,8 +1,8 @@
 import { appendFile, mkdir } from 'node:fs/promises'
-import { openBootFiles, padRamdisk, startImage } from '../../enclave/image/boot/boot-enclave.ts'
-import { type Machine, QEMU } from '../../enclave/image/boot/machine.ts'
-import { encodeCpio } from '../../enclave/image/cpio.ts'
-import { textFile } from '../../enclave/image/file-tree.ts'
+import { openBootFiles, padRamdisk, startImage } from '#enclave/image/boot/boot-enclave.ts'
+import { type Machine, QEMU } from '#enclave/image/boot/machine.ts'
+import { encodeCpio } from '#enclave/image/cpio.ts'
+import { textFile } from '#enclave/image/file-tree.ts'
 import { findImageHindrance } from './image-hindrance.ts'
 import { type Need, needNo, needProgram } from './needs.ts'
 

@@ -1,4 +1,4 @@
-import { writePng } from '../../src/local/demo/images.ts'
+import { writePng } from '#src/local/demo/images.ts'
 
 /** A PNG of one colour. */
 export function pngOf(

@@ -1,8 +1,8 @@
-import { BuildError } from '../../enclave/image/build-error.ts'
-import { PROJECT_ROOT } from '../../enclave/image/build-image.ts'
-import { readCacheFolder } from '../../enclave/image/config.ts'
-import { openDebianPackages, openDependencies } from '../../enclave/image/open-parts.ts'
-import { readPins } from '../../enclave/image/pins.ts'
+import { BuildError } from '#enclave/image/build-error.ts'
+import { PROJECT_ROOT } from '#enclave/image/build-image.ts'
+import { readCacheFolder } from '#enclave/image/config.ts'
+import { openDebianPackages, openDependencies } from '#enclave/image/open-parts.ts'
+import { readPins } from '#enclave/image/pins.ts'
 
 /**
  * Null when every package of the image is there or can be fetched; else why the image cannot be

@@ -1,4 +1,4 @@
-import { openProcessLogger } from '../../src/observability/logger.ts'
+import { openProcessLogger } from '#src/observability/logger.ts'
 
 /**
  * A process that logs the lines 1 to `count`, then reports on its channel how late its turns came

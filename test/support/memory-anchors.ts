@@ -1,9 +1,4 @@
-import type {
-  Anchor,
-  AnchorState,
-  AnchorsStore,
-  MinedAnchor,
-} from '../../src/chain/anchors-store.ts'
+import type { Anchor, AnchorState, AnchorsStore, MinedAnchor } from '#src/chain/anchors-store.ts'
 
 /**
  * An AnchorsStore in memory, for one relayer or several, that keeps all promises of the interface.

@@ -1,7 +1,7 @@
-import type { ConnectionRegistry, RegisteredNode } from '../../src/nodes/hub/admit-node.ts'
-import type { InferencesSink } from '../../src/nodes/registry/inference-log.ts'
-import type { Inference } from '../../src/nodes/registry/inferences-store.ts'
-import { type NodeState, stopState } from '../../src/nodes/registry/node-state.ts'
+import type { ConnectionRegistry, RegisteredNode } from '#src/nodes/hub/admit-node.ts'
+import type { InferencesSink } from '#src/nodes/registry/inference-log.ts'
+import type { Inference } from '#src/nodes/registry/inferences-store.ts'
+import { type NodeState, stopState } from '#src/nodes/registry/node-state.ts'
 
 /** A node that a test registers, with benchmarks by model. */
 export type Registration = Partial<RegisteredNode> & {

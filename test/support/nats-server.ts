@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { connect } from 'node:net'
-import { awaitFreePort } from '../../src/local/free-port.ts'
+import { awaitFreePort } from '#src/local/free-port.ts'
 import { needProgram } from './needs.ts'
 import { until } from './until.ts'
 

@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import type { JsonObject } from '../../attestation/json/value.ts'
-import { checkImages } from '../../src/images/checked-images.ts'
-import { createHub, type Hub, type HubOptions } from '../../src/nodes/hub/hub.ts'
-import type { NodeAnswer } from '../../src/nodes/runs/dispatch.ts'
-import { NODE_LIMITS, type NodeLimits } from '../../src/nodes/runs/limits.ts'
-import { createLogger } from '../../src/observability/logger.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import { checkImages } from '#src/images/checked-images.ts'
+import { createHub, type Hub, type HubOptions } from '#src/nodes/hub/hub.ts'
+import type { NodeAnswer } from '#src/nodes/runs/dispatch.ts'
+import { NODE_LIMITS, type NodeLimits } from '#src/nodes/runs/limits.ts'
+import { createLogger } from '#src/observability/logger.ts'
 import {
   createMemoryRegistry,
   type MemoryRegistry,

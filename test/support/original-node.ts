@@ -1,4 +1,4 @@
-import { KNOWN_MEMBERS } from '../../src/nodes/protocol/known-members.ts'
+import { KNOWN_MEMBERS } from '#src/nodes/protocol/known-members.ts'
 import type { DrawScript } from './drawing-node.ts'
 import { type AnswerScript, answerError, answerWith } from './scripted-node.ts'
 

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
-import { awaitFreePort } from '../../src/local/free-port.ts'
+import { awaitFreePort } from '#src/local/free-port.ts'
 import { listTree } from '../bench/processes.ts'
 import { needProgram } from './needs.ts'
 

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { decodeHex } from '../../attestation/bytes.ts'
-import type { TdxCollateral } from '../../attestation/providers/tdx/collateral.ts'
+import { decodeHex } from '#attestation/bytes.ts'
+import type { TdxCollateral } from '#attestation/providers/tdx/collateral.ts'
 import { needShared } from './needs.ts'
 
 const folder = join(import.meta.dirname, '../../../shared/fixtures/providers')

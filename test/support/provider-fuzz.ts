@@ -2,15 +2,15 @@ import { isDeepStrictEqual } from 'node:util'
 import {
   type DstackJudgement,
   verifyDstackLog,
-} from '../../attestation/providers/dstack/verify-dstack-log.ts'
-import { requireChecks } from '../../attestation/providers/provider-checks.ts'
-import { ProviderEvidenceError } from '../../attestation/providers/provider-error.ts'
-import type { TdxCollateral } from '../../attestation/providers/tdx/collateral.ts'
+} from '#attestation/providers/dstack/verify-dstack-log.ts'
+import { requireChecks } from '#attestation/providers/provider-checks.ts'
+import { ProviderEvidenceError } from '#attestation/providers/provider-error.ts'
+import type { TdxCollateral } from '#attestation/providers/tdx/collateral.ts'
 import {
   type TdxEvidence,
   type TdxJudgement,
   verifyTdxQuote,
-} from '../../attestation/providers/tdx/verify-tdx-quote.ts'
+} from '#attestation/providers/tdx/verify-tdx-quote.ts'
 import { MADE_AT } from './nitro-builder/development-pki.ts'
 import { byteMutations } from './nitro-fuzz/byte-mutations.ts'
 import { createRandom, type Random } from './nitro-fuzz/random.ts'

@@ -1,11 +1,11 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { encodeHex } from '../../attestation/bytes.ts'
-import type { Release } from '../../attestation/release/release.ts'
-import type { ReleaseEntry } from '../../attestation/release/release-list.ts'
-import { releaseKeyOf } from '../../attestation/release/release-signatures.ts'
-import { signRelease, signReleaseList } from '../../attestation/release/verify-release.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import type { Release } from '#attestation/release/release.ts'
+import type { ReleaseEntry } from '#attestation/release/release-list.ts'
+import { releaseKeyOf } from '#attestation/release/release-signatures.ts'
+import { signRelease, signReleaseList } from '#attestation/release/verify-release.ts'
 
 /** Keys that sign releases in tests. They are public. */
 export const OPERATOR_SECRET = new Uint8Array(32).fill(1)

@@ -1,12 +1,7 @@
-import {
-  type Agent,
-  type AgentOptions,
-  type AgentTimings,
-  startAgent,
-} from '../../src/agent/agent.ts'
-import { type Backend, createBackend } from '../../src/agent/backend.ts'
-import type { Logger } from '../../src/observability/logger.ts'
-import { createLogger } from '../../src/observability/logger.ts'
+import { type Agent, type AgentOptions, type AgentTimings, startAgent } from '#src/agent/agent.ts'
+import { type Backend, createBackend } from '#src/agent/backend.ts'
+import type { Logger } from '#src/observability/logger.ts'
+import { createLogger } from '#src/observability/logger.ts'
 
 /** Timings of an agent under test: it connects again at once, and has no long waits. */
 export const FAST_TIMINGS: AgentTimings = {

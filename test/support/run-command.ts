@@ -1,8 +1,8 @@
 import { type Command, CommanderError } from 'commander'
 import { vi } from 'vitest'
-import { CliError, EXIT_CODES } from '../../src/cli/faults.ts'
-import { createProgram } from '../../src/cli/program.ts'
-import { ConfigurationError } from '../../src/runtime/read-settings.ts'
+import { CliError, EXIT_CODES } from '#src/cli/faults.ts'
+import { createProgram } from '#src/cli/program.ts'
+import { ConfigurationError } from '#src/runtime/read-settings.ts'
 import type { CliRun } from './run-cli.ts'
 
 /**

@@ -4,7 +4,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { openDatabase } from '../../src/storage/database.ts'
+import { openDatabase } from '#src/storage/database.ts'
 import { type Affidavit, startAffidavit } from './affidavit.ts'
 import { type PostgresServer, startPostgres } from './postgres.ts'
 import { KEEPER_VARIABLE } from './test-database.ts'

@@ -1,10 +1,10 @@
-import { FormatError } from '../../attestation/errors.ts'
-import type { JsonObject } from '../../attestation/json/value.ts'
-import type { ServingNodes } from '../../src/nodes/hub/open-nodes.ts'
-import type { AnswerReader } from '../../src/nodes/runs/chat-run.ts'
-import type { ChunkBatch } from '../../src/nodes/runs/chunk-queue.ts'
-import type { NodeCall } from '../../src/nodes/runs/dispatch.ts'
-import { DispatchError } from '../../src/nodes/runs/dispatch-error.ts'
+import { FormatError } from '#attestation/errors.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import type { ServingNodes } from '#src/nodes/hub/open-nodes.ts'
+import type { AnswerReader } from '#src/nodes/runs/chat-run.ts'
+import type { ChunkBatch } from '#src/nodes/runs/chunk-queue.ts'
+import type { NodeCall } from '#src/nodes/runs/dispatch.ts'
+import { DispatchError } from '#src/nodes/runs/dispatch-error.ts'
 
 /**
  * What a scripted dispatcher does with a call: it gives chunks, or throws. `call.signal`, or the

@@ -4,14 +4,14 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { DIALECTS } from '../../attestation/dialects/dialects.ts'
-import { RESPONSE_NONCE_HEADER } from '../../attestation/ehbp.ts'
-import type { EncryptionKey } from '../../attestation/encryption-key.ts'
-import { canonicalizeJson } from '../../attestation/json/canonical.ts'
-import type { JsonObject } from '../../attestation/json/value.ts'
-import type { Receipt } from '../../attestation/receipt.ts'
-import { hashChunks } from '../../attestation/record-hash.ts'
-import type { Nsm } from '../../enclave/nsm/nsm.ts'
+import { DIALECTS } from '#attestation/dialects/dialects.ts'
+import { RESPONSE_NONCE_HEADER } from '#attestation/ehbp.ts'
+import type { EncryptionKey } from '#attestation/encryption-key.ts'
+import { canonicalizeJson } from '#attestation/json/canonical.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import type { Receipt } from '#attestation/receipt.ts'
+import { hashChunks } from '#attestation/record-hash.ts'
+import type { Nsm } from '#enclave/nsm/nsm.ts'
 import {
   type AnchorProof,
   CALL_HEADER,
@@ -24,7 +24,7 @@ import {
   type ProviderEntry,
   type PullRequest,
   type SealedNotice,
-} from '../../enclave/protocol/enclave-api.ts'
+} from '#enclave/protocol/enclave-api.ts'
 import { documentOf, ScriptedNotary } from './scripted-log.ts'
 import { openSoftwareNsm } from './software-nsm.ts'
 

@@ -1,15 +1,15 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { secp256k1 } from '@noble/curves/secp256k1.js'
-import { addressOf } from '../../attestation/account.ts'
-import { decodeHex, encodeBase64, encodeHex } from '../../attestation/bytes.ts'
-import { DIALECTS } from '../../attestation/dialects/dialects.ts'
-import { digestBootConfiguration } from '../../attestation/evidence/boot-configuration.ts'
-import { headAttestationUserData } from '../../attestation/evidence/head-attestation.ts'
-import type { LogDomain, TreeHead } from '../../attestation/tree-head.ts'
-import { Space } from '../../enclave/log/memory-budget.ts'
-import { NotaryLog } from '../../enclave/log/notary-log.ts'
-import { sealCompletion } from '../../enclave/log/seal.ts'
-import type { NotaryAccount } from '../../enclave/notary-key.ts'
+import { addressOf } from '#attestation/account.ts'
+import { decodeHex, encodeBase64, encodeHex } from '#attestation/bytes.ts'
+import { DIALECTS } from '#attestation/dialects/dialects.ts'
+import { digestBootConfiguration } from '#attestation/evidence/boot-configuration.ts'
+import { headAttestationUserData } from '#attestation/evidence/head-attestation.ts'
+import type { LogDomain, TreeHead } from '#attestation/tree-head.ts'
+import { Space } from '#enclave/log/memory-budget.ts'
+import { NotaryLog } from '#enclave/log/notary-log.ts'
+import { sealCompletion } from '#enclave/log/seal.ts'
+import type { NotaryAccount } from '#enclave/notary-key.ts'
 import type {
   BootConfiguration,
   HeadAttestationReply,
@@ -17,10 +17,10 @@ import type {
   PullReply,
   PullRequest,
   SealedNotice,
-} from '../../enclave/protocol/enclave-api.ts'
-import type { EnclaveClient } from '../../src/enclaves/enclave-client.ts'
-import { EnclaveError } from '../../src/enclaves/enclave-errors.ts'
-import { encodeCallContext } from '../../src/verified/call-context.ts'
+} from '#enclave/protocol/enclave-api.ts'
+import type { EnclaveClient } from '#src/enclaves/enclave-client.ts'
+import { EnclaveError } from '#src/enclaves/enclave-errors.ts'
+import { encodeCallContext } from '#src/verified/call-context.ts'
 import { buildDocument } from './nitro-builder/document-builder.ts'
 
 export const TEST_DOMAIN: LogDomain = { chainId: 31337, contract: `0x${'ab'.repeat(20)}` }

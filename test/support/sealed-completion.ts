@@ -1,9 +1,9 @@
-import { completionDigest } from '../../attestation/account.ts'
-import { decodeHex } from '../../attestation/bytes.ts'
-import type { JsonObject } from '../../attestation/json/value.ts'
-import type { Receipt } from '../../attestation/receipt.ts'
-import { hashCompletion } from '../../attestation/record-hash.ts'
-import type { NotaryAccount } from '../../enclave/notary-key.ts'
+import { completionDigest } from '#attestation/account.ts'
+import { decodeHex } from '#attestation/bytes.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import type { Receipt } from '#attestation/receipt.ts'
+import { hashCompletion } from '#attestation/record-hash.ts'
+import type { NotaryAccount } from '#enclave/notary-key.ts'
 
 /** A completion and its receipt, signed by its notary. */
 export type Sealed = {

@@ -1,8 +1,8 @@
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { bundlePages } from '../../src/web/bundle.ts'
-import { pageHeaders, renderShell, renderVerifier, VERIFY_ALLOWANCES } from '../../src/web/page.ts'
+import { bundlePages } from '#src/web/bundle.ts'
+import { pageHeaders, renderShell, renderVerifier, VERIFY_ALLOWANCES } from '#src/web/page.ts'
 
 /** The page `/verify` as a gateway serves it, without a gateway. */
 export type ServedPages = {

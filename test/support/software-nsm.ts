@@ -1,6 +1,6 @@
-import { createNsmClient, type Nsm } from '../../enclave/nsm/nsm.ts'
-import type { SourceMeasurements } from '../../src/local/nsm/measured-source.ts'
-import { bootSecurityModule } from '../../src/local/nsm/security-module.ts'
+import { createNsmClient, type Nsm } from '#enclave/nsm/nsm.ts'
+import type { SourceMeasurements } from '#src/local/nsm/measured-source.ts'
+import { bootSecurityModule } from '#src/local/nsm/security-module.ts'
 
 /** The software security module in this process, with its messages but without the socket. */
 export async function openSoftwareNsm(options: {

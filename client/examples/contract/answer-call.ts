@@ -4,7 +4,7 @@ import {
   type Json,
   type JsonObject,
   parseReceipt,
-} from '../../../attestation/index.ts' // in your project: from 'affidavit/attestation'
+} from '#attestation/index.ts' // in your project: from 'affidavit/attestation'
 
 /** The arguments of `AttestedAnswers.answer`, for any library that encodes calls (ethers, viem). */
 export type AnswerCall = readonly [

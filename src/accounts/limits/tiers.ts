@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { z } from 'zod'
-import { matchesPattern } from '../../../enclave/protocol/choose-provider.ts'
+import { matchesPattern } from '#enclave/protocol/choose-provider.ts'
 import { StartFailure } from '../../runtime/starting.ts'
 import type { RateLimits } from '../rate-limits-store.ts'
 

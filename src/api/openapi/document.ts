@@ -1,9 +1,5 @@
 import { z } from 'zod'
-import {
-  ERROR_TYPES,
-  errorFacts,
-  VALIDATION_CODE,
-} from '../../../enclave/protocol/error-envelope.ts'
+import { ERROR_TYPES, errorFacts, VALIDATION_CODE } from '#enclave/protocol/error-envelope.ts'
 import { ERROR_RULES, type ErrorCode, REPEATED_STATUSES } from '../errors.ts'
 import { type Face, faceFor } from '../faces.ts'
 import type { NamedSchema, Route } from '../route.ts'

@@ -1,8 +1,8 @@
 import { Presets, SingleBar } from 'cli-progress'
-import { printable } from '../../../attestation/report/printable.ts'
-import type { AuditReport, LogReport } from '../../../audit/audit-context.ts'
-import type { AuditProgress } from '../../../audit/audit-gateway.ts'
-import type { AuditCheck, AuditCheckName, AuditFinding } from '../../../audit/findings.ts'
+import { printable } from '#attestation/report/printable.ts'
+import type { AuditReport, LogReport } from '#audit/audit-context.ts'
+import type { AuditProgress } from '#audit/audit-gateway.ts'
+import type { AuditCheck, AuditCheckName, AuditFinding } from '#audit/findings.ts'
 import { formatChecks, hintAtRoot, jsonText } from '../printable.ts'
 
 /** Returns true if the audit was completed and found no fault. */

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
-import { printable } from '../../../attestation/report/printable.ts'
-import { type AuditState, openAuditState, UnusableState } from '../../../audit/saved-state.ts'
+import { printable } from '#attestation/report/printable.ts'
+import { type AuditState, openAuditState, UnusableState } from '#audit/saved-state.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 import { writeFileWhole } from '../files.ts'
 

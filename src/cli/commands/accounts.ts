@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError } from 'commander'
-import { printable } from '../../../attestation/report/printable.ts'
+import { printable } from '#attestation/report/printable.ts'
 import { RETENTION_DAYS_MAX } from '../../storage/settings.ts'
 import { inWords } from '../faults.ts'
 import { jsonText, timeCell } from '../printable.ts'

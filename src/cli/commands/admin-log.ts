@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError } from 'commander'
-import { printable } from '../../../attestation/report/printable.ts'
+import { printable } from '#attestation/report/printable.ts'
 import type { AdminAct, AdminLogCheck } from '../../accounts/admin-log-store.ts'
 import { CliError } from '../faults.ts'
 import { timeCell } from '../printable.ts'

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import { decodeHex } from '../../../attestation/bytes.ts'
-import { FIELD_BYTES_MAX } from '../../../attestation/nitro/document.ts'
+import { decodeHex } from '#attestation/bytes.ts'
+import { FIELD_BYTES_MAX } from '#attestation/nitro/document.ts'
 import type { AttestationCommandOptions } from '../attestation-report.ts'
 import { EXIT_CODES } from '../faults.ts'
 import { addAttestationOptions, parseUnixSeconds } from '../options.ts'

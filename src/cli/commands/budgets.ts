@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError } from 'commander'
-import { printable } from '../../../attestation/report/printable.ts'
+import { printable } from '#attestation/report/printable.ts'
 import type { BudgetDescription } from '../../accounts/budgets-store.ts'
 import { CliError, EXIT_CODES, inWords } from '../faults.ts'
 import { timeCell } from '../printable.ts'

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Command } from 'commander'
-import { printable } from '../../../attestation/report/printable.ts'
+import { printable } from '#attestation/report/printable.ts'
 import type { EnclaveDescription } from '../../enclaves/enclave-acts.ts'
 import { ActRefused, CliError, inWords } from '../faults.ts'
 import type { GatewayOperations, GatewayProcesses } from '../operations.ts'

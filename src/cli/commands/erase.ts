@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander'
-import { ERASURE_REASON_MAX, isErasureReason } from '../../../attestation/erasure.ts'
-import { printable } from '../../../attestation/report/printable.ts'
+import { ERASURE_REASON_MAX, isErasureReason } from '#attestation/erasure.ts'
+import { printable } from '#attestation/report/printable.ts'
 import { CliError, EXIT_CODES, inWords } from '../faults.ts'
 import type { Operations } from '../operations.ts'
 import { jsonText } from '../printable.ts'

@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import { printable } from '../../../attestation/report/printable.ts'
+import { printable } from '#attestation/report/printable.ts'
 import type { ManagedKey } from '../../accounts/key-routes.ts'
 import { DEFAULT_SCOPES, isScope, SCOPES, type Scope } from '../../api/context.ts'
 import { isName, NAME_LENGTH_MAX } from '../../api/schemas.ts'

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { type Command, InvalidArgumentError } from 'commander'
-import { printable } from '../../../attestation/report/printable.ts'
+import { printable } from '#attestation/report/printable.ts'
 import type { RelayerDescription } from '../../chain/relayer-acts.ts'
 import { createFile } from '../files.ts'
 import { parseRpcUrl, parseSeconds, TRANSACTION_TIMEOUT_SECONDS } from '../options.ts'

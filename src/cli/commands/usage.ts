@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import { printable } from '../../../attestation/report/printable.ts'
+import { printable } from '#attestation/report/printable.ts'
 import type { UsageQuery, UsageRow } from '../../accounts/usage-store.ts'
 import { inWords } from '../faults.ts'
 import { jsonText, textTable } from '../printable.ts'

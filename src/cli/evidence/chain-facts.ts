@@ -1,7 +1,7 @@
-import type { ChainFacts } from '../../../attestation/evidence/policy.ts'
-import { printable } from '../../../attestation/report/printable.ts'
-import { readChainFacts } from '../../../client/chain-facts.ts'
-import { createRpc, RpcError } from '../../../client/rpc.ts'
+import type { ChainFacts } from '#attestation/evidence/policy.ts'
+import { printable } from '#attestation/report/printable.ts'
+import { readChainFacts } from '#client/chain-facts.ts'
+import { createRpc, RpcError } from '#client/rpc.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 
 /** Does the same as readChainFacts. Throws ChainUnreached. */

@@ -1,15 +1,11 @@
-import { compareExchange, keptProofOf } from '../../../attestation/compare-exchange.ts'
-import { dialectOfRequest } from '../../../attestation/dialects/dialects.ts'
-import { FormatError } from '../../../attestation/errors.ts'
-import { sayNoBlock } from '../../../attestation/evidence/anchor-checks.ts'
-import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
-import { isJsonObject, memberAt } from '../../../attestation/json/value.ts'
-import { printable } from '../../../attestation/report/printable.ts'
-import {
-  parseSavedProof,
-  type SavedProof,
-  writeSavedProof,
-} from '../../../attestation/saved-proof.ts'
+import { compareExchange, keptProofOf } from '#attestation/compare-exchange.ts'
+import { dialectOfRequest } from '#attestation/dialects/dialects.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { sayNoBlock } from '#attestation/evidence/anchor-checks.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
+import { isJsonObject, memberAt } from '#attestation/json/value.ts'
+import { printable } from '#attestation/report/printable.ts'
+import { parseSavedProof, type SavedProof, writeSavedProof } from '#attestation/saved-proof.ts'
 import { CliError, convertFault, EXIT_CODES, worstOf } from '../faults.ts'
 import { readSource, writeFileWhole } from '../files.ts'
 import { type GatewayAccessOptions, hashOf, isHash } from '../options.ts'

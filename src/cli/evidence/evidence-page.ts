@@ -1,11 +1,11 @@
-import type { Json } from '../../../attestation/json/value.ts'
+import type { Json } from '#attestation/json/value.ts'
 import {
   type Maker,
   makePage,
   putEvidence,
   readEvidencePage,
   writeMadeBy,
-} from '../../../attestation/report/evidence-page.ts'
+} from '#attestation/report/evidence-page.ts'
 import { writeFileWhole } from '../files.ts'
 import { jsonText } from '../printable.ts'
 

@@ -1,9 +1,9 @@
-import { type KeptFiles, readKeptFiles } from '../../../attestation/report/read-evidence.ts'
+import { type KeptFiles, readKeptFiles } from '#attestation/report/read-evidence.ts'
 import {
   linesOf,
   type ShownExchange,
   type ShownMessage,
-} from '../../../attestation/report/shown-exchange.ts'
+} from '#attestation/report/shown-exchange.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 import { readSource } from '../files.ts'
 import { withEvidenceErrors } from './read-evidence.ts'

@@ -1,28 +1,18 @@
 import { styleText } from 'node:util'
-import { encodeHex } from '../../../attestation/bytes.ts'
-import type { BundleFacts, BundleReport } from '../../../attestation/evidence/bundle-checks.ts'
-import type { Check } from '../../../attestation/finding.ts'
-import { nameRelease, releaseName } from '../../../attestation/release/release-name.ts'
-import { type Conclusion, conclude, saySentence } from '../../../attestation/report/conclude.ts'
-import {
-  describeProvider,
-  PROVIDER_NOT_SHOWN,
-} from '../../../attestation/report/describe-provider.ts'
-import { hasKnownCode } from '../../../attestation/report/enclave-code.ts'
-import type { BundleJudgement } from '../../../attestation/report/judge-bundle.ts'
-import type {
-  EvidenceFindings,
-  EvidenceJudgement,
-} from '../../../attestation/report/judge-evidence.ts'
-import type { Doubt, SubjectReport } from '../../../attestation/report/judge-record.ts'
-import { isoOf, printable } from '../../../attestation/report/printable.ts'
-import {
-  beginSentence,
-  describeErasure,
-  sayAbsence,
-} from '../../../attestation/report/say-absence.ts'
-import { adviseOnSource, saySource } from '../../../attestation/report/say-source.ts'
-import type { SessionReport } from '../../../attestation/session/verify-session.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import type { BundleFacts, BundleReport } from '#attestation/evidence/bundle-checks.ts'
+import type { Check } from '#attestation/finding.ts'
+import { nameRelease, releaseName } from '#attestation/release/release-name.ts'
+import { type Conclusion, conclude, saySentence } from '#attestation/report/conclude.ts'
+import { describeProvider, PROVIDER_NOT_SHOWN } from '#attestation/report/describe-provider.ts'
+import { hasKnownCode } from '#attestation/report/enclave-code.ts'
+import type { BundleJudgement } from '#attestation/report/judge-bundle.ts'
+import type { EvidenceFindings, EvidenceJudgement } from '#attestation/report/judge-evidence.ts'
+import type { Doubt, SubjectReport } from '#attestation/report/judge-record.ts'
+import { isoOf, printable } from '#attestation/report/printable.ts'
+import { beginSentence, describeErasure, sayAbsence } from '#attestation/report/say-absence.ts'
+import { adviseOnSource, saySource } from '#attestation/report/say-source.ts'
+import type { SessionReport } from '#attestation/session/verify-session.ts'
 import { failedDetails, formatChecks, hintAtRoot, printableJson, widthOf } from '../printable.ts'
 import { providerFactsJson } from '../provider-report.ts'
 import { printExchange } from './kept-exchange.ts'

@@ -1,6 +1,6 @@
-import { printable } from '../../../attestation/report/printable.ts'
-import { describeSession, sayRelation } from '../../../attestation/report/shown-session.ts'
-import type { SessionReport } from '../../../attestation/session/verify-session.ts'
+import { printable } from '#attestation/report/printable.ts'
+import { describeSession, sayRelation } from '#attestation/report/shown-session.ts'
+import type { SessionReport } from '#attestation/session/verify-session.ts'
 import { formatChecks } from '../printable.ts'
 import { printMessage } from './kept-exchange.ts'
 

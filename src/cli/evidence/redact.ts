@@ -1,13 +1,13 @@
-import { DEMANDS_MEMBER, NONCE_FORM } from '../../../attestation/demands.ts'
+import { DEMANDS_MEMBER, NONCE_FORM } from '#attestation/demands.ts'
 import {
   type EvidenceBundle,
   type RedactablePart,
   redactBundle,
   redactedParts,
-} from '../../../attestation/evidence/bundle.ts'
-import type { BundleCheckName } from '../../../attestation/evidence/bundle-checks.ts'
-import { type JsonObject, memberAt } from '../../../attestation/json/value.ts'
-import { verifyRecord } from '../../../attestation/verify-record.ts'
+} from '#attestation/evidence/bundle.ts'
+import type { BundleCheckName } from '#attestation/evidence/bundle-checks.ts'
+import { type JsonObject, memberAt } from '#attestation/json/value.ts'
+import { verifyRecord } from '#attestation/verify-record.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 import { readSource, writeOutput } from '../files.ts'
 import { jsonText } from '../printable.ts'

@@ -1,19 +1,19 @@
-import type { EvidenceBundle } from '../../../attestation/evidence/bundle.ts'
-import type { ChainFacts } from '../../../attestation/evidence/policy.ts'
-import { isHtml } from '../../../attestation/report/evidence-page.ts'
+import type { EvidenceBundle } from '#attestation/evidence/bundle.ts'
+import type { ChainFacts } from '#attestation/evidence/policy.ts'
+import { isHtml } from '#attestation/report/evidence-page.ts'
 import {
   type EvidenceJudgement,
   type ExpectedEvidence,
   judgeEvidence,
-} from '../../../attestation/report/judge-evidence.ts'
-import { printable } from '../../../attestation/report/printable.ts'
+} from '#attestation/report/judge-evidence.ts'
+import { printable } from '#attestation/report/printable.ts'
 import {
   type Evidence,
   EvidenceError,
   type KeptFiles,
   readEvidence,
-} from '../../../attestation/report/read-evidence.ts'
-import type { ListingVerifier } from '../../../attestation/revocation/listing-verifier.ts'
+} from '#attestation/report/read-evidence.ts'
+import type { ListingVerifier } from '#attestation/revocation/listing-verifier.ts'
 import { readExpectedEvidence, readRevocationLists } from '../expected-evidence.ts'
 import { CliError, EXIT_CODES, worstOf } from '../faults.ts'
 import { isUrl, readSource, type SourceOptions } from '../files.ts'

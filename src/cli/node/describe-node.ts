@@ -1,4 +1,4 @@
-import { printable } from '../../../attestation/report/printable.ts'
+import { printable } from '#attestation/report/printable.ts'
 import type { ListedNode } from '../../agent/gateway-client.ts'
 import { textTable } from '../printable.ts'
 import {

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { z } from 'zod'
-import { printable } from '../../../attestation/report/printable.ts'
+import { printable } from '#attestation/report/printable.ts'
 import { CliError, EXIT_CODES } from '../faults.ts'
 import { lockFile } from '../file-lock.ts'
 import { writeFileWhole } from '../files.ts'

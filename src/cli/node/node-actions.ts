@@ -1,4 +1,4 @@
-import { printable } from '../../../attestation/report/printable.ts'
+import { printable } from '#attestation/report/printable.ts'
 import { BackendError } from '../../agent/backend-error.ts'
 import { type BenchmarkResult, runBenchmark } from '../../agent/benchmark.ts'
 import {

@@ -1,4 +1,4 @@
-import { printable } from '../../../attestation/report/printable.ts'
+import { printable } from '#attestation/report/printable.ts'
 import type { NodeAccess } from '../../agent/config.ts'
 import { type GatewayClient, GatewayError, type ListedNode } from '../../agent/gateway-client.ts'
 import type { Logger } from '../../observability/logger.ts'

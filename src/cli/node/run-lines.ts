@@ -1,4 +1,4 @@
-import { printable } from '../../../attestation/report/printable.ts'
+import { printable } from '#attestation/report/printable.ts'
 import { withSpeed } from './describe-node.ts'
 import { countText, lengthText, millisecondsText, speedText } from './figures.ts'
 

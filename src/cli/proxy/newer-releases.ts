@@ -1,6 +1,6 @@
-import { printable } from '../../../attestation/report/printable.ts'
-import type { Affidavit } from '../../../client/connect.ts'
-import { AffidavitError, messageOf } from '../../../client/errors.ts'
+import { printable } from '#attestation/report/printable.ts'
+import type { Affidavit } from '#client/connect.ts'
+import { AffidavitError, messageOf } from '#client/errors.ts'
 import { openExpectations } from '../expectations-file.ts'
 import { CliError } from '../faults.ts'
 

@@ -1,13 +1,10 @@
-import { ProofError } from '../../../attestation/errors.ts'
-import { ownMembers } from '../../../attestation/own-members.ts'
-import type { ReleaseEntry } from '../../../attestation/release/release-list.ts'
-import { nameRelease } from '../../../attestation/release/release-name.ts'
-import type { ReleaseTrust } from '../../../attestation/release/release-signatures.ts'
-import {
-  type ReleaseFile,
-  readExpectedReleases,
-} from '../../../attestation/report/expectation-files.ts'
-import { printable } from '../../../attestation/report/printable.ts'
+import { ProofError } from '#attestation/errors.ts'
+import { ownMembers } from '#attestation/own-members.ts'
+import type { ReleaseEntry } from '#attestation/release/release-list.ts'
+import { nameRelease } from '#attestation/release/release-name.ts'
+import type { ReleaseTrust } from '#attestation/release/release-signatures.ts'
+import { type ReleaseFile, readExpectedReleases } from '#attestation/report/expectation-files.ts'
+import { printable } from '#attestation/report/printable.ts'
 import { CliError, convertFault, EXIT_CODES } from '../faults.ts'
 import type { ReleaseOptions } from '../options.ts'
 import { readReleaseFile, readReleaseKey } from './release-files.ts'

@@ -1,10 +1,10 @@
 import { createPrivateKey, generateKeyPairSync, type KeyObject } from 'node:crypto'
 import { stat } from 'node:fs/promises'
-import { encodeHex } from '../../../attestation/bytes.ts'
-import { FormatError } from '../../../attestation/errors.ts'
-import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
-import { isJsonObject, type Json, memberOf } from '../../../attestation/json/value.ts'
-import { orNull } from '../../../attestation/or-null.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
+import { isJsonObject, type Json, memberOf } from '#attestation/json/value.ts'
+import { orNull } from '#attestation/or-null.ts'
 import {
   parseRelease,
   parseSignedRelease,
@@ -12,27 +12,24 @@ import {
   RELEASE_FORMAT,
   type Release,
   type SignedRelease,
-} from '../../../attestation/release/release.ts'
+} from '#attestation/release/release.ts'
 import {
   parseReleaseList,
   parseSignedReleaseList,
   RELEASES_FORMAT,
   type ReleaseList,
   type SignedReleaseList,
-} from '../../../attestation/release/release-list.ts'
-import { nameRelease } from '../../../attestation/release/release-name.ts'
+} from '#attestation/release/release-list.ts'
+import { nameRelease } from '#attestation/release/release-name.ts'
 import {
   parseReleaseKey,
   RELEASE_KEY_BYTES,
   releaseKeyOf,
-} from '../../../attestation/release/release-signatures.ts'
-import { signRelease } from '../../../attestation/release/verify-release.ts'
-import {
-  parseReleaseFile,
-  type ReleaseFile,
-} from '../../../attestation/report/expectation-files.ts'
-import { holds } from '../../../attestation/report/judge-releases.ts'
-import { printable } from '../../../attestation/report/printable.ts'
+} from '#attestation/release/release-signatures.ts'
+import { signRelease } from '#attestation/release/verify-release.ts'
+import { parseReleaseFile, type ReleaseFile } from '#attestation/report/expectation-files.ts'
+import { holds } from '#attestation/report/judge-releases.ts'
+import { printable } from '#attestation/report/printable.ts'
 import { CliError, convertFault, EXIT_CODES } from '../faults.ts'
 import { createFile, readSource, refuseUrl, writeFileWhole } from '../files.ts'
 import { jsonText } from '../printable.ts'

@@ -1,25 +1,25 @@
 import { access } from 'node:fs/promises'
-import { FormatError, ProofError } from '../../../attestation/errors.ts'
+import { FormatError, ProofError } from '#attestation/errors.ts'
 import {
   entryOf,
   parseReleaseList,
   type ReleaseEntry,
   type ReleaseList,
-} from '../../../attestation/release/release-list.ts'
-import { nameRelease } from '../../../attestation/release/release-name.ts'
+} from '#attestation/release/release-list.ts'
+import { nameRelease } from '#attestation/release/release-name.ts'
 import {
   formatTime,
   millisecondsOf,
   type ReleaseTrust,
   releaseKeyOf,
   timeOf,
-} from '../../../attestation/release/release-signatures.ts'
+} from '#attestation/release/release-signatures.ts'
 import {
   signReleaseList,
   verifyRelease,
   verifyReleaseList,
-} from '../../../attestation/release/verify-release.ts'
-import { printable } from '../../../attestation/report/printable.ts'
+} from '#attestation/release/verify-release.ts'
+import { printable } from '#attestation/report/printable.ts'
 import { CliError, convertFault, EXIT_CODES } from '../faults.ts'
 import type { ReleaseOptions } from '../options.ts'
 import { readReleaseTrust } from './accepted-releases.ts'

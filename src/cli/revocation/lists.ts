@@ -1,16 +1,16 @@
-import type { AttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
-import { printable } from '../../../attestation/report/printable.ts'
+import type { AttestationVerifier } from '#attestation/nitro/verify-attestation.ts'
+import { printable } from '#attestation/report/printable.ts'
 import {
   checkBegun,
   createListingVerifier,
   type ListingVerifier,
-} from '../../../attestation/revocation/listing-verifier.ts'
+} from '#attestation/revocation/listing-verifier.ts'
 import {
   type ParsedList,
   parseLists,
   type RevocationListCode,
   RevocationListError,
-} from '../../../attestation/revocation/parse-lists.ts'
+} from '#attestation/revocation/parse-lists.ts'
 import { CliError, convertFault, EXIT_CODES } from '../faults.ts'
 import { readSource } from '../files.ts'
 

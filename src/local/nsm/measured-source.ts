@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto'
 import { lstat, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { decodeHex } from '../../../attestation/bytes.ts'
-import { FormatError } from '../../../attestation/errors.ts'
-import { parseStrictJson } from '../../../attestation/json/parse-strict.ts'
-import { isJsonObject } from '../../../attestation/json/value.ts'
-import { listLoadedSources } from '../../../enclave/image/loaded-sources.ts'
+import { decodeHex } from '#attestation/bytes.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { parseStrictJson } from '#attestation/json/parse-strict.ts'
+import { isJsonObject } from '#attestation/json/value.ts'
+import { listLoadedSources } from '#enclave/image/loaded-sources.ts'
 import { SoftwareNsmError } from './development-root.ts'
 
 /** Fixes the version of each dependency. */

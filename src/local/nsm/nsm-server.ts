@@ -2,11 +2,7 @@ import { once } from 'node:events'
 import { rmSync } from 'node:fs'
 import { chmod } from 'node:fs/promises'
 import { createServer, type Socket } from 'node:net'
-import {
-  encodeFrame,
-  NSM_REQUEST_BYTES_MAX,
-  readFrames,
-} from '../../../enclave/protocol/nsm-wire.ts'
+import { encodeFrame, NSM_REQUEST_BYTES_MAX, readFrames } from '#enclave/protocol/nsm-wire.ts'
 import { openDevelopmentRoot, rootCertificateFile } from './development-root.ts'
 import type { SourceMeasurements } from './measured-source.ts'
 import { bootSecurityModule } from './security-module.ts'

@@ -9,7 +9,7 @@ import {
   encodeOptionalBytes,
   encodeText,
   encodeUnsigned,
-} from '../../../enclave/protocol/cbor.ts'
+} from '#enclave/protocol/cbor.ts'
 import {
   ATTESTATION_FIELD_BYTES_MAX,
   type AttestationInput,
@@ -17,7 +17,7 @@ import {
   type NsmRequest,
   type NsmResponse,
   type NsmWireError,
-} from '../../../enclave/protocol/nsm-wire.ts'
+} from '#enclave/protocol/nsm-wire.ts'
 import {
   createCertificateChain,
   type ModuleIdentity,

@@ -1,4 +1,4 @@
-import type { SignedText, TdxCollateral } from '../../../attestation/providers/tdx/collateral.ts'
+import type { SignedText, TdxCollateral } from '#attestation/providers/tdx/collateral.ts'
 import { type Period, type SigningKey, toPem } from '../x509/certificate-builder.ts'
 import { buildList } from '../x509/revocation-list.ts'
 import { FMSPC, type IntelPki, PCE_SVN, PLATFORM_SVNS } from './intel-pki.ts'

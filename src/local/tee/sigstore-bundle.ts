@@ -1,7 +1,7 @@
 import { createHash, createSign } from 'node:crypto'
-import { encodeBase64 } from '../../../attestation/bytes.ts'
-import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
-import type { Json, JsonObject } from '../../../attestation/json/value.ts'
+import { encodeBase64 } from '#attestation/bytes.ts'
+import { canonicalizeJson } from '#attestation/json/canonical.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
 import {
   type CertificateParts,
   certificateParts,

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { isIP } from 'node:net'
-import { encodeBase64, encodeHex } from '../../../attestation/bytes.ts'
-import type { Json, JsonObject } from '../../../attestation/json/value.ts'
+import { encodeBase64, encodeHex } from '#attestation/bytes.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
 import {
   buildCertificate,
   certificateParts,

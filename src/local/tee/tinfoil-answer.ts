@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
-import { encodeHex } from '../../../attestation/bytes.ts'
-import type { Json, JsonObject } from '../../../attestation/json/value.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
 
 const PREFIX = 'https://tinfoil.sh/'
 

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { JsonObject } from '../../../attestation/json/value.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
 import type { Bus } from '../../bus/bus.ts'
 import type { Logger } from '../../observability/logger.ts'
 import { imageFrameBytes } from '../protocol/frames.ts'

@@ -1,5 +1,5 @@
-import { FormatError } from '../../../attestation/errors.ts'
-import type { JsonObject } from '../../../attestation/json/value.ts'
+import { FormatError } from '#attestation/errors.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
 import type { ProbeOutcome } from '../registry/node-state.ts'
 import { type AnswerReader, askChat, type ChatRun } from '../runs/chat-run.ts'
 import type { NodeConnection } from '../runs/connection.ts'

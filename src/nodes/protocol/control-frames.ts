@@ -1,9 +1,4 @@
-import {
-  isJsonArray,
-  isJsonObject,
-  type Json,
-  type JsonObject,
-} from '../../../attestation/json/value.ts'
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
 
 /**
  * Control frames have the form `{ protocol, data }`. Gateway and node both write and read them. A

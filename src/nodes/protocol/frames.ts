@@ -4,8 +4,8 @@ import {
   isJsonObject,
   type Json,
   type JsonObject,
-} from '../../../attestation/json/value.ts'
-import { RETRY_BELIEVED_SECONDS_MAX } from '../../../enclave/protocol/refusal.ts'
+} from '#attestation/json/value.ts'
+import { RETRY_BELIEVED_SECONDS_MAX } from '#enclave/protocol/refusal.ts'
 import { isNodeDialect, type NodeDialect } from './dialects.ts'
 
 /**

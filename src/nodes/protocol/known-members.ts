@@ -1,4 +1,4 @@
-import { type Json, type JsonObject, setMember } from '../../../attestation/json/value.ts'
+import { type Json, type JsonObject, setMember } from '#attestation/json/value.ts'
 
 /** Members of a chat request that the interface (2.1) names, in the same order. */
 export const CHAT_MEMBERS = [

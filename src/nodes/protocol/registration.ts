@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { MODEL_LENGTH_MAX } from '../../../enclave/protocol/chat-form.ts'
+import { MODEL_LENGTH_MAX } from '#enclave/protocol/chat-form.ts'
 import { boundedInteger } from '../../api/form-schema.ts'
 import { boundedText, integerText, unixSeconds } from '../../api/schemas.ts'
 import { NODE_ID_LENGTH_MAX } from './hello.ts'

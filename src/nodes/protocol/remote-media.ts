@@ -4,7 +4,7 @@ import {
   type Json,
   type JsonObject,
   memberOf,
-} from '../../../attestation/json/value.ts'
+} from '#attestation/json/value.ts'
 
 /** An address in a request, at a place that could contain the media's bytes instead. */
 type RemoteMedia = {

@@ -1,5 +1,5 @@
-import { FormatError } from '../../../attestation/errors.ts'
-import { type JsonObject, memberOf } from '../../../attestation/json/value.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { type JsonObject, memberOf } from '#attestation/json/value.ts'
 import type { NodeDialect } from '../protocol/dialects.ts'
 import { type ChatRunFrame, chatFrame } from '../protocol/frames.ts'
 import type { Inference } from '../registry/inferences-store.ts'

@@ -1,4 +1,4 @@
-import type { JsonObject } from '../../../attestation/json/value.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
 
 /**
  * Maximum size of a batch, except for its last frame. A slow caller has limited time for each

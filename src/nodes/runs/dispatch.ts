@@ -1,5 +1,5 @@
-import { FormatError } from '../../../attestation/errors.ts'
-import type { JsonObject } from '../../../attestation/json/value.ts'
+import { FormatError } from '#attestation/errors.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
 import { NODE_DIALECTS, type NodeDialect, pathOfDialect } from '../protocol/dialects.ts'
 import { type ImageRequest, imageFrameBytes } from '../protocol/frames.ts'
 import { withKnownMembers } from '../protocol/known-members.ts'

@@ -4,7 +4,7 @@ import {
   isJsonObject,
   type Json,
   type JsonObject,
-} from '../../../attestation/json/value.ts'
+} from '#attestation/json/value.ts'
 
 export type ChunkFacts = {
   /** UTF-16 units of all text: content, reasoning, refusals, tool calls. */

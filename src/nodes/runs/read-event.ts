@@ -1,4 +1,4 @@
-import { FormatError } from '../../../attestation/errors.ts'
+import { FormatError } from '#attestation/errors.ts'
 import {
   isCount,
   isJsonArray,
@@ -6,7 +6,7 @@ import {
   type Json,
   type JsonObject,
   memberOf,
-} from '../../../attestation/json/value.ts'
+} from '#attestation/json/value.ts'
 import { parseJson } from '../protocol/frames.ts'
 import { type ChunkFacts, stringLengths } from './read-chunk.ts'
 

@@ -5,7 +5,7 @@ import {
   type Json,
   type JsonObject,
   memberOf,
-} from '../../../attestation/json/value.ts'
+} from '#attestation/json/value.ts'
 
 /** Facts that the gateway measured. A node's usage claim is checked against them. */
 type RunEvidence = {

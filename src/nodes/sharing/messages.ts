@@ -1,12 +1,12 @@
 import { z } from 'zod'
-import { FormatError } from '../../../attestation/errors.ts'
+import { FormatError } from '#attestation/errors.ts'
 import {
   isCount,
   isJsonArray,
   isJsonObject,
   type Json,
   type JsonObject,
-} from '../../../attestation/json/value.ts'
+} from '#attestation/json/value.ts'
 import { NODE_DIALECTS, type NodeDialect } from '../protocol/dialects.ts'
 import { parseJson } from '../protocol/frames.ts'
 import type { ChunkBatch } from '../runs/chunk-queue.ts'

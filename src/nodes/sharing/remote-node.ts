@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import { FormatError } from '../../../attestation/errors.ts'
+import { FormatError } from '#attestation/errors.ts'
 import type { Bus } from '../../bus/bus.ts'
 import { type Channel, ChannelError } from '../../bus/channel.ts'
 import { currentTraceparent } from '../../observability/call-scope.ts'

@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { FormatError } from '../../../attestation/errors.ts'
-import type { JsonObject } from '../../../attestation/json/value.ts'
+import { FormatError } from '#attestation/errors.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
 import type { Bus } from '../../bus/bus.ts'
 import type { Channel } from '../../bus/channel.ts'
 import { openScope } from '../../observability/call-scope.ts'

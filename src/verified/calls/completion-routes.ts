@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import { DIALECTS } from '../../../attestation/dialects/dialects.ts'
+import { DIALECTS } from '#attestation/dialects/dialects.ts'
 import {
   type Claim,
   claimKey,

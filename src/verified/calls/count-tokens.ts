@@ -1,13 +1,13 @@
 import { z } from 'zod'
-import { DIALECT_HEADERS } from '../../../attestation/dialects/dialect-names.ts'
-import { MODEL_LENGTH_MAX } from '../../../enclave/protocol/chat-form.ts'
+import { DIALECT_HEADERS } from '#attestation/dialects/dialect-names.ts'
+import { MODEL_LENGTH_MAX } from '#enclave/protocol/chat-form.ts'
 import {
   chooseProvider,
   credentialHeader,
   endpointOf,
   unsupportedMessage,
-} from '../../../enclave/protocol/choose-provider.ts'
-import type { ProviderEntry } from '../../../enclave/protocol/enclave-api.ts'
+} from '#enclave/protocol/choose-provider.ts'
+import type { ProviderEntry } from '#enclave/protocol/enclave-api.ts'
 import { admitCall, type RateLimiter } from '../../accounts/limits/limiter.ts'
 import { createAdmission } from '../../api/admission.ts'
 import { ApiError, UPSTREAM_ERRORS } from '../../api/errors.ts'

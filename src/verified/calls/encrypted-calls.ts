@@ -1,18 +1,18 @@
 import { z } from 'zod'
-import type { DialectName } from '../../../attestation/dialects/dialect-names.ts'
+import type { DialectName } from '#attestation/dialects/dialect-names.ts'
 import {
   ENCAPSULATED_KEY_HEADER,
   KEY_CONFIG_PROBLEM,
   NOTARY_HEADER,
   RESPONSE_NONCE_HEADER,
-} from '../../../attestation/ehbp.ts'
-import { callerCodeOf } from '../../../enclave/protocol/call-errors.ts'
+} from '#attestation/ehbp.ts'
+import { callerCodeOf } from '#enclave/protocol/call-errors.ts'
 import {
   type EncryptedFault,
   type EncryptedHead,
   type EncryptedSealed,
   SEALED_CREDENTIAL_BYTES_MAX,
-} from '../../../enclave/protocol/enclave-api.ts'
+} from '#enclave/protocol/enclave-api.ts'
 import { admitCall, type RateLimiter } from '../../accounts/limits/limiter.ts'
 import type { RouteContext } from '../../api/context.ts'
 import { ApiError, asError, CallerLeftError, ERROR_RULES, retryHeaders } from '../../api/errors.ts'

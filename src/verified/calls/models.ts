@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import type { DialectName } from '../../../attestation/dialects/dialect-names.ts'
-import { endpointOf } from '../../../enclave/protocol/choose-provider.ts'
-import type { ProviderEntry } from '../../../enclave/protocol/enclave-api.ts'
+import type { DialectName } from '#attestation/dialects/dialect-names.ts'
+import { endpointOf } from '#enclave/protocol/choose-provider.ts'
+import type { ProviderEntry } from '#enclave/protocol/enclave-api.ts'
 import type { Route } from '../../api/route.ts'
 import {
   ANTHROPIC_MODELS,

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { chooseProvider } from '../../../enclave/protocol/choose-provider.ts'
-import type { ProviderEntry } from '../../../enclave/protocol/enclave-api.ts'
+import { chooseProvider } from '#enclave/protocol/choose-provider.ts'
+import type { ProviderEntry } from '#enclave/protocol/enclave-api.ts'
 import type { EnclavePool } from '../../enclaves/enclave-pool.ts'
 import { providersOf } from '../../enclaves/provider-table.ts'
 import type { Logger } from '../../observability/logger.ts'

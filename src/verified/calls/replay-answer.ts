@@ -1,7 +1,7 @@
-import type { DialectEvent } from '../../../attestation/dialects/dialect.ts'
-import type { EventDialect } from '../../../attestation/dialects/dialects.ts'
-import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
-import type { JsonObject } from '../../../attestation/json/value.ts'
+import type { DialectEvent } from '#attestation/dialects/dialect.ts'
+import type { EventDialect } from '#attestation/dialects/dialects.ts'
+import { canonicalizeJson } from '#attestation/json/canonical.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
 
 /** `events` is the text of all events but the last. `last` is the data of the last event. */
 type ReplayedAnswer = { readonly events: string; readonly last: string }

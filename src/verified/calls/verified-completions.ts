@@ -1,7 +1,7 @@
-import type { DialectName } from '../../../attestation/dialects/dialect-names.ts'
-import type { Receipt } from '../../../attestation/receipt.ts'
-import type { EnclaveFault, Identity, SealedNotice } from '../../../enclave/protocol/enclave-api.ts'
-import { hideCredential } from '../../../enclave/protocol/hide-credential.ts'
+import type { DialectName } from '#attestation/dialects/dialect-names.ts'
+import type { Receipt } from '#attestation/receipt.ts'
+import type { EnclaveFault, Identity, SealedNotice } from '#enclave/protocol/enclave-api.ts'
+import { hideCredential } from '#enclave/protocol/hide-credential.ts'
 import {
   ApiError,
   asApiError,

@@ -1,18 +1,13 @@
 import { z } from 'zod'
-import {
-  DEMANDS_MEMBER,
-  NONCE_FORM,
-  PROVIDER_KEYS_MAX,
-  SESSION_ID,
-} from '../../../attestation/demands.ts'
-import { DEMANDS_HEADER } from '../../../attestation/dialects/call-request.ts'
-import { readLines } from '../../../attestation/dialects/chat/kept-events.ts'
-import { DIALECT_HEADERS, type DialectName } from '../../../attestation/dialects/dialect-names.ts'
-import { EVENT_DIALECTS, type EventDialect } from '../../../attestation/dialects/dialects.ts'
-import { eventsOfMessage } from '../../../attestation/dialects/messages/write-events.ts'
-import { eventsOfResponse } from '../../../attestation/dialects/responses/write-events.ts'
-import { isJsonObject, type Json, type JsonObject } from '../../../attestation/json/value.ts'
-import { MODEL_LENGTH_MAX } from '../../../enclave/protocol/chat-form.ts'
+import { DEMANDS_MEMBER, NONCE_FORM, PROVIDER_KEYS_MAX, SESSION_ID } from '#attestation/demands.ts'
+import { DEMANDS_HEADER } from '#attestation/dialects/call-request.ts'
+import { readLines } from '#attestation/dialects/chat/kept-events.ts'
+import { DIALECT_HEADERS, type DialectName } from '#attestation/dialects/dialect-names.ts'
+import { EVENT_DIALECTS, type EventDialect } from '#attestation/dialects/dialects.ts'
+import { eventsOfMessage } from '#attestation/dialects/messages/write-events.ts'
+import { eventsOfResponse } from '#attestation/dialects/responses/write-events.ts'
+import { isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
+import { MODEL_LENGTH_MAX } from '#enclave/protocol/chat-form.ts'
 import type { EventWriter } from '../../api/event-stream.ts'
 import {
   ANTHROPIC_FACE,

@@ -1,25 +1,15 @@
 import { hash } from 'node:crypto'
-import { addressOf } from '../../../attestation/account.ts'
-import {
-  decodeBase64,
-  decodeHex,
-  encodeHex,
-  encodeUtf8,
-  equalBytes,
-} from '../../../attestation/bytes.ts'
-import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
-import type { Json } from '../../../attestation/json/value.ts'
-import { appendLeaves, type Edge, type LogNode, rootOf } from '../../../attestation/merkle/edge.ts'
-import { hashLeaf } from '../../../attestation/merkle/hash.ts'
-import { parseReceipt, type Receipt } from '../../../attestation/receipt.ts'
-import { type LogDomain, verifyTreeHead } from '../../../attestation/tree-head.ts'
-import type { SignedHead } from '../../../audit/known-heads.ts'
-import type {
-  Identity,
-  PullReply,
-  SealedCompletion,
-} from '../../../enclave/protocol/enclave-api.ts'
-import { recoverPoint } from '../../../enclave/protocol/recover-point.ts'
+import { addressOf } from '#attestation/account.ts'
+import { decodeBase64, decodeHex, encodeHex, encodeUtf8, equalBytes } from '#attestation/bytes.ts'
+import { canonicalizeJson } from '#attestation/json/canonical.ts'
+import type { Json } from '#attestation/json/value.ts'
+import { appendLeaves, type Edge, type LogNode, rootOf } from '#attestation/merkle/edge.ts'
+import { hashLeaf } from '#attestation/merkle/hash.ts'
+import { parseReceipt, type Receipt } from '#attestation/receipt.ts'
+import { type LogDomain, verifyTreeHead } from '#attestation/tree-head.ts'
+import type { SignedHead } from '#audit/known-heads.ts'
+import type { Identity, PullReply, SealedCompletion } from '#enclave/protocol/enclave-api.ts'
+import { recoverPoint } from '#enclave/protocol/recover-point.ts'
 
 /**
  * The batch is not stored. It has a fault, or the database cannot store its texts unchanged

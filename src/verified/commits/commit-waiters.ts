@@ -1,4 +1,4 @@
-import type { NoticeCompletion } from '../../../enclave/protocol/enclave-api.ts'
+import type { NoticeCompletion } from '#enclave/protocol/enclave-api.ts'
 import type { AnsweredRecord } from '../records/records-store.ts'
 
 /** At most this many records are read at once. */

@@ -1,9 +1,9 @@
 import { type RawBuilder, sql } from 'kysely'
-import { concatBytes, decodeHex, equalBytes } from '../../../attestation/bytes.ts'
-import { type Edge, type LogNode, rootOf } from '../../../attestation/merkle/edge.ts'
-import { edgeNodes } from '../../../attestation/merkle/proof-nodes.ts'
-import type { LogDomain } from '../../../attestation/tree-head.ts'
-import type { SignedHead } from '../../../audit/known-heads.ts'
+import { concatBytes, decodeHex, equalBytes } from '#attestation/bytes.ts'
+import { type Edge, type LogNode, rootOf } from '#attestation/merkle/edge.ts'
+import { edgeNodes } from '#attestation/merkle/proof-nodes.ts'
+import type { LogDomain } from '#attestation/tree-head.ts'
+import type { SignedHead } from '#audit/known-heads.ts'
 import {
   CommitRaceLost,
   createNonceStore,

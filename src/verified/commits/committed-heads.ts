@@ -1,15 +1,15 @@
 import { z } from 'zod'
-import { concatBytes, encodeHex, equalBytes, HASH_BYTES } from '../../../attestation/bytes.ts'
-import { FormatError } from '../../../attestation/errors.ts'
-import { appendLeaves, type Edge, type LogNode, rootOf } from '../../../attestation/merkle/edge.ts'
+import { concatBytes, encodeHex, equalBytes, HASH_BYTES } from '#attestation/bytes.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { appendLeaves, type Edge, type LogNode, rootOf } from '#attestation/merkle/edge.ts'
 import {
   buildProof,
   edgeNodes,
   inclusionNodes,
   type NodeCoordinate,
-} from '../../../attestation/merkle/proof-nodes.ts'
-import type { SignedHead } from '../../../audit/known-heads.ts'
-import type { AnchorProof } from '../../../enclave/protocol/enclave-api.ts'
+} from '#attestation/merkle/proof-nodes.ts'
+import type { SignedHead } from '#audit/known-heads.ts'
+import type { AnchorProof } from '#enclave/protocol/enclave-api.ts'
 import type { HeadlessRecord, StoredRecord } from '../records/records-store.ts'
 import type { Notary } from './check-batch.ts'
 

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { DialectName } from '../../../attestation/dialects/dialect-names.ts'
+import type { DialectName } from '#attestation/dialects/dialect-names.ts'
 import { ApiError } from '../../api/errors.ts'
 import type { Anchoring } from '../../chain/anchoring.ts'
 import type { EnclaveEndpoint } from '../../enclaves/enclave-endpoint.ts'

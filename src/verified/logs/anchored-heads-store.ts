@@ -1,5 +1,5 @@
 import { type RawBuilder, sql } from 'kysely'
-import { decodeHex } from '../../../attestation/bytes.ts'
+import { decodeHex } from '#attestation/bytes.ts'
 import { currentAnchor, earlierHashes, firstCreatedAt } from '../../chain/anchors-store.ts'
 import type { Database } from '../../storage/database.ts'
 import { type HeadRow, type StoredHead, toHead } from './logs-store.ts'

@@ -1,7 +1,7 @@
 import { sql } from 'kysely'
-import { encodeHex } from '../../../attestation/bytes.ts'
-import type { BootHead } from '../../../attestation/evidence/boot-statement.ts'
-import type { LogDomain } from '../../../attestation/tree-head.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import type { BootHead } from '#attestation/evidence/boot-statement.ts'
+import type { LogDomain } from '#attestation/tree-head.ts'
 import type { Database } from '../../storage/database.ts'
 
 /** What a new enclave stated about the logs of other enclaves, while its own log was empty. */

@@ -1,17 +1,14 @@
-import { addressOf } from '../../../attestation/account.ts'
-import { decodeBase64, equalBytes } from '../../../attestation/bytes.ts'
-import { digestBootConfiguration } from '../../../attestation/evidence/boot-configuration.ts'
-import {
-  BOOT_HEADS_MAX,
-  bootStatementUserData,
-} from '../../../attestation/evidence/boot-statement.ts'
-import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
-import type { LogDomain } from '../../../attestation/tree-head.ts'
+import { addressOf } from '#attestation/account.ts'
+import { decodeBase64, equalBytes } from '#attestation/bytes.ts'
+import { digestBootConfiguration } from '#attestation/evidence/boot-configuration.ts'
+import { BOOT_HEADS_MAX, bootStatementUserData } from '#attestation/evidence/boot-statement.ts'
+import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
+import type { LogDomain } from '#attestation/tree-head.ts'
 import type {
   BootStatementReply,
   EnclaveFaultCode,
   Identity,
-} from '../../../enclave/protocol/enclave-api.ts'
+} from '#enclave/protocol/enclave-api.ts'
 import type { EnclaveClient } from '../../enclaves/enclave-client.ts'
 import { EnclaveError } from '../../enclaves/enclave-errors.ts'
 import type { Logger } from '../../observability/logger.ts'

@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
-import { foldSubtrees } from '../../../attestation/merkle/hash.ts'
-import { edgeNodes } from '../../../attestation/merkle/proof-nodes.ts'
+import { foldSubtrees } from '#attestation/merkle/hash.ts'
+import { edgeNodes } from '#attestation/merkle/proof-nodes.ts'
 import type { Database } from '../../storage/database.ts'
 import { readNodes } from '../log-nodes-store.ts'
 

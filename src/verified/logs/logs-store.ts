@@ -1,13 +1,13 @@
 import { type RawBuilder, sql } from 'kysely'
-import { encodeHex } from '../../../attestation/bytes.ts'
-import { foldSubtrees } from '../../../attestation/merkle/hash.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { foldSubtrees } from '#attestation/merkle/hash.ts'
 import {
   buildProof,
   consistencyNodes,
   edgeNodes,
   inclusionNodes,
   type NodeCoordinate,
-} from '../../../attestation/merkle/proof-nodes.ts'
+} from '#attestation/merkle/proof-nodes.ts'
 import {
   type AnchorState,
   currentAnchor,

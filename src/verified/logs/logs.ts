@@ -1,4 +1,4 @@
-import { encodeBase64, encodeHex } from '../../../attestation/bytes.ts'
+import { encodeBase64, encodeHex } from '#attestation/bytes.ts'
 import { ApiError, ValidationError } from '../../api/errors.ts'
 import { fillPage } from '../records/record-text.ts'
 import type { RecordsStore } from '../records/records-store.ts'

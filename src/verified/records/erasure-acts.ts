@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { isErasureReason } from '../../../attestation/erasure.ts'
+import { isErasureReason } from '#attestation/erasure.ts'
 import { settleAccount } from '../../accounts/account-acts.ts'
 import { actDone, defineAct } from '../../accounts/acts.ts'
 import { nameText } from '../../api/schemas.ts'

@@ -1,5 +1,5 @@
 import { type RawBuilder, sql } from 'kysely'
-import { decodeHex } from '../../../attestation/bytes.ts'
+import { decodeHex } from '#attestation/bytes.ts'
 import { RETENTION_SECONDS } from '../../accounts/idempotency.ts'
 import { clockSeconds, type StoreClock } from '../../storage/clock.ts'
 import type { Database } from '../../storage/database.ts'

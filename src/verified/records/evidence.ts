@@ -1,12 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { encodeHex } from '../../../attestation/bytes.ts'
-import {
-  type BundleBlock,
-  createBundle,
-  type NoBlockReason,
-} from '../../../attestation/evidence/bundle.ts'
-import type { BundleSource } from '../../../attestation/evidence/bundle-source.ts'
-import type { Receipt } from '../../../attestation/receipt.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { type BundleBlock, createBundle, type NoBlockReason } from '#attestation/evidence/bundle.ts'
+import type { BundleSource } from '#attestation/evidence/bundle-source.ts'
+import type { Receipt } from '#attestation/receipt.ts'
 import type {
   AnchorBlocksStore,
   AnchorEvidence,

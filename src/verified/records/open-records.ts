@@ -1,4 +1,4 @@
-import type { BundleSource } from '../../../attestation/evidence/bundle-source.ts'
+import type { BundleSource } from '#attestation/evidence/bundle-source.ts'
 import type { AdminLog } from '../../accounts/admin-log-store.ts'
 import type { Route } from '../../api/route.ts'
 import type { Anchoring } from '../../chain/anchoring.ts'

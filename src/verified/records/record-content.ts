@@ -1,4 +1,4 @@
-import { encodeHex } from '../../../attestation/bytes.ts'
+import { encodeHex } from '#attestation/bytes.ts'
 import { ApiError } from '../../api/errors.ts'
 import {
   type ContentCipher,

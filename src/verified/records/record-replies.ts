@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { DIALECT_NAMES } from '../../../attestation/dialects/dialect-names.ts'
-import { SOURCE_URL_LENGTH_MAX } from '../../../attestation/evidence/bundle-source.ts'
+import { DIALECT_NAMES } from '#attestation/dialects/dialect-names.ts'
+import { SOURCE_URL_LENGTH_MAX } from '#attestation/evidence/bundle-source.ts'
 import { address, base64, digest, hash32, hexBytes, unixSeconds } from '../../api/schemas.ts'
 import { recordedCompletion } from '../../chat/completion-replies.ts'
 

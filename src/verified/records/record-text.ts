@@ -1,11 +1,6 @@
-import { dialectNamed } from '../../../attestation/dialects/dialect-names.ts'
-import { DIALECTS, type Dialect } from '../../../attestation/dialects/dialects.ts'
-import {
-  isJsonArray,
-  isJsonObject,
-  type Json,
-  type JsonObject,
-} from '../../../attestation/json/value.ts'
+import { dialectNamed } from '#attestation/dialects/dialect-names.ts'
+import { DIALECTS, type Dialect } from '#attestation/dialects/dialects.ts'
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
 import { CHAT_MEMBERS } from '../../nodes/protocol/known-members.ts'
 import { CONTENT_FAULTS } from '../../storage/errors.ts'
 import { refusalOf, type Withheld } from './record-content.ts'

@@ -1,5 +1,5 @@
 import { type RawBuilder, sql } from 'kysely'
-import { encodeHex } from '../../../attestation/bytes.ts'
+import { encodeHex } from '#attestation/bytes.ts'
 import { answerIdentity } from '../../accounts/idempotency-store.ts'
 import { clockSeconds } from '../../storage/clock.ts'
 import type { ContentCipher, ContentIdentity } from '../../storage/content-cipher.ts'

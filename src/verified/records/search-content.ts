@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises'
-import { type JsonObject, memberOf } from '../../../attestation/json/value.ts'
+import { type JsonObject, memberOf } from '#attestation/json/value.ts'
 import { refusalOf } from './record-content.ts'
 import { dialectOf } from './record-text.ts'
 import type { RecordFilters, RecordsStore, StoredRecord } from './records-store.ts'

@@ -1,5 +1,5 @@
 import { useRef, useState } from 'preact/hooks'
-import type { Json } from '../../../attestation/json/value.ts'
+import type { Json } from '#attestation/json/value.ts'
 import { askEvidence, OwnGatewayFault } from '../kit/gateway.ts'
 import { Busy, FaultNotice } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'

@@ -1,5 +1,5 @@
-import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
-import { isJsonObject, type Json, memberAt, memberOf } from '../../../attestation/json/value.ts'
+import { canonicalizeJson } from '#attestation/json/canonical.ts'
+import { isJsonObject, type Json, memberAt, memberOf } from '#attestation/json/value.ts'
 import type { GivenExpectations, JobOutcome } from '../verify/job.ts'
 import type { Checker } from '../verify/start-worker.ts'
 

@@ -1,5 +1,5 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
-import { describeExchange } from '../../../attestation/report/describe-exchange.ts'
+import { describeExchange } from '#attestation/report/describe-exchange.ts'
 import { Exchange } from '../kit/exchange.tsx'
 import { State } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'

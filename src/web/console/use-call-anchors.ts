@@ -1,5 +1,5 @@
 import { useRef } from 'preact/hooks'
-import { decodeHex } from '../../../attestation/bytes.ts'
+import { decodeHex } from '#attestation/bytes.ts'
 import type { HeadListReply } from '../../verified/logs/log-replies.ts'
 import { askOwnGateway } from '../kit/gateway.ts'
 import { useLoaded } from '../kit/use-loaded.ts'
@@ -100,7 +100,7 @@ async function readAnchors(
 
 /** Null for a text that is not a public key. The cryptography is loaded when it is first needed. */
 async function notaryOf(publicKey: string): Promise<string | null> {
-  const { addressOf } = await import('../../../attestation/account.ts')
+  const { addressOf } = await import('#attestation/account.ts')
   try {
     return addressOf(decodeHex(publicKey))
   } catch {

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact'
-import { formsOf } from '../../../attestation/json/forms.ts'
-import { isJsonObject, type Json, type JsonObject } from '../../../attestation/json/value.ts'
+import { formsOf } from '#attestation/json/forms.ts'
+import { isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
 import { askEvidence, OwnGatewayFault } from '../kit/gateway.ts'
 import { State, type Tone } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'

@@ -1,4 +1,4 @@
-import type { Check } from '../../../attestation/finding.ts'
+import type { Check } from '#attestation/finding.ts'
 import { State, type Tone } from './notices.tsx'
 import { OutsideText } from './outside-text.tsx'
 

@@ -2,7 +2,7 @@ import {
   linesOf,
   type ShownExchange,
   type ShownMessage,
-} from '../../../attestation/report/shown-exchange.ts'
+} from '#attestation/report/shown-exchange.ts'
 
 /**
  * Shows the question and the answer under headings of level `heading`, except if they are unknown.

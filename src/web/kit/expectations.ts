@@ -1,6 +1,6 @@
-import { decodeBase64, encodeBase64 } from '../../../attestation/bytes.ts'
-import { decodeUtf8 } from '../../../attestation/json/decode-utf8.ts'
-import { JsonError } from '../../../attestation/json/json-error.ts'
+import { decodeBase64, encodeBase64 } from '#attestation/bytes.ts'
+import { decodeUtf8 } from '#attestation/json/decode-utf8.ts'
+import { JsonError } from '#attestation/json/json-error.ts'
 import { type FormExpectations, NO_EXPECTATIONS } from '../verify/job.ts'
 
 export type Held = {

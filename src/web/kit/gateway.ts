@@ -1,5 +1,5 @@
-import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
-import type { Json } from '../../../attestation/json/value.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
+import type { Json } from '#attestation/json/value.ts'
 import {
   callGateway,
   errorWordsOf,
@@ -7,7 +7,7 @@ import {
   type GatewayAnswer,
   type GatewayCall,
   NoAnswer,
-} from '../../../client/gateway.ts'
+} from '#client/gateway.ts'
 
 /** Why the page did not receive what it requested from its gateway. */
 export class OwnGatewayFault extends Error {

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import { escapeControls } from '../../../attestation/report/printable.ts'
+import { escapeControls } from '#attestation/report/printable.ts'
 
 /** Characters that are shown at first. A longer text would slow the page. */
 const SHOWN_LENGTH_MAX = 4_000

@@ -1,5 +1,5 @@
-import { formsOf } from '../../../attestation/json/forms.ts'
-import type { Json } from '../../../attestation/json/value.ts'
+import { formsOf } from '#attestation/json/forms.ts'
+import type { Json } from '#attestation/json/value.ts'
 import type { TypedSearch } from './search-query.ts'
 import { shortenHex } from './shorten-hex.ts'
 

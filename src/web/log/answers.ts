@@ -1,12 +1,12 @@
-import { decodeHex, encodeHex, encodeUtf8, HASH_BYTES } from '../../../attestation/bytes.ts'
-import { FormatError } from '../../../attestation/errors.ts'
-import { digestBootConfiguration } from '../../../attestation/evidence/boot-configuration.ts'
-import type { BootHead } from '../../../attestation/evidence/boot-statement.ts'
-import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
-import { formsOf } from '../../../attestation/json/forms.ts'
-import type { Json, JsonObject } from '../../../attestation/json/value.ts'
-import { hashLeaf } from '../../../attestation/merkle/hash.ts'
-import type { LogDomain } from '../../../attestation/tree-head.ts'
+import { decodeHex, encodeHex, encodeUtf8, HASH_BYTES } from '#attestation/bytes.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { digestBootConfiguration } from '#attestation/evidence/boot-configuration.ts'
+import type { BootHead } from '#attestation/evidence/boot-statement.ts'
+import { canonicalizeJson } from '#attestation/json/canonical.ts'
+import { formsOf } from '#attestation/json/forms.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
+import { hashLeaf } from '#attestation/merkle/hash.ts'
+import type { LogDomain } from '#attestation/tree-head.ts'
 import type {
   ConsistencyReply,
   HeadReply,

@@ -1,20 +1,17 @@
-import { decodeBase64, encodeHex, equalBytes } from '../../../attestation/bytes.ts'
-import { ProofError } from '../../../attestation/errors.ts'
-import { digestBootConfiguration } from '../../../attestation/evidence/boot-configuration.ts'
+import { decodeBase64, encodeHex, equalBytes } from '#attestation/bytes.ts'
+import { ProofError } from '#attestation/errors.ts'
+import { digestBootConfiguration } from '#attestation/evidence/boot-configuration.ts'
 import {
   checkDocumentKey,
   checkExpectedConfiguration,
   checkExpectedMeasurements,
   describeDocument,
-} from '../../../attestation/evidence/document-checks.ts'
-import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
-import { type Attempt, attempt, type Check, check, need } from '../../../attestation/finding.ts'
-import {
-  type AttestationDocument,
-  decodeAttestationPayload,
-} from '../../../attestation/nitro/document.ts'
-import type { AttestationFacts } from '../../../attestation/nitro/facts.ts'
-import { verifyAttestation } from '../../../attestation/nitro/verify-attestation.ts'
+} from '#attestation/evidence/document-checks.ts'
+import type { BundlePolicy } from '#attestation/evidence/policy.ts'
+import { type Attempt, attempt, type Check, check, need } from '#attestation/finding.ts'
+import { type AttestationDocument, decodeAttestationPayload } from '#attestation/nitro/document.ts'
+import type { AttestationFacts } from '#attestation/nitro/facts.ts'
+import { verifyAttestation } from '#attestation/nitro/verify-attestation.ts'
 import type { DescribedLog } from './answers.ts'
 
 /** The result of comparing a running enclave's document with a log. */

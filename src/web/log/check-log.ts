@@ -1,7 +1,7 @@
-import { decodeHex, encodeHex, equalBytes } from '../../../attestation/bytes.ts'
-import { ProofError } from '../../../attestation/errors.ts'
-import { verifyConsistency, verifyInclusion } from '../../../attestation/merkle/verify.ts'
-import { type LogDomain, type TreeHead, verifyTreeHead } from '../../../attestation/tree-head.ts'
+import { decodeHex, encodeHex, equalBytes } from '#attestation/bytes.ts'
+import { ProofError } from '#attestation/errors.ts'
+import { verifyConsistency, verifyInclusion } from '#attestation/merkle/verify.ts'
+import { type LogDomain, type TreeHead, verifyTreeHead } from '#attestation/tree-head.ts'
 
 /** A head with its notary's signature, as in lists of heads and in the browser's storage. */
 export type ListedHead = {

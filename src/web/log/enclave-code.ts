@@ -1,6 +1,6 @@
-import { decodeBase64, encodeHex } from '../../../attestation/bytes.ts'
-import { attempt } from '../../../attestation/finding.ts'
-import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
+import { decodeBase64, encodeHex } from '#attestation/bytes.ts'
+import { attempt } from '#attestation/finding.ts'
+import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
 
 /**
  * PCR0 (hex), the hash of the enclave's image. Null when the document cannot be parsed. Does NOT

@@ -1,5 +1,5 @@
-import type { BootHead } from '../../../attestation/evidence/boot-statement.ts'
-import type { Json, JsonObject } from '../../../attestation/json/value.ts'
+import type { BootHead } from '#attestation/evidence/boot-statement.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
 import type { BlockExplorer } from '../kit/block-explorer.tsx'
 import { Development } from '../kit/notices.tsx'
 import type { DescribedLog, ServedEnclave } from './answers.ts'

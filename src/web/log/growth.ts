@@ -1,4 +1,4 @@
-import { FormatError, ProofError } from '../../../attestation/errors.ts'
+import { FormatError, ProofError } from '#attestation/errors.ts'
 import { OwnGatewayFault } from '../kit/gateway.ts'
 import { configurationDigestOf, type DescribedLog, domainOf, type Head } from './answers.ts'
 import { checkGrowth, openHead } from './check-log.ts'

@@ -1,5 +1,5 @@
 import { useRef } from 'preact/hooks'
-import { attempt } from '../../../attestation/finding.ts'
+import { attempt } from '#attestation/finding.ts'
 import { type BlockExplorer, BlockLink, TransactionLink } from '../kit/block-explorer.tsx'
 import { State, type Tone } from '../kit/notices.tsx'
 import { Scrolling } from '../kit/scrolling.tsx'

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact'
 import { useRef, useState } from 'preact/hooks'
-import { decodeHex, encodeHex } from '../../../attestation/bytes.ts'
+import { decodeHex, encodeHex } from '#attestation/bytes.ts'
 import { OwnGatewayFault } from '../kit/gateway.ts'
 import { Busy, FaultNotice, State } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'

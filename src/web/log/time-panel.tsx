@@ -1,10 +1,10 @@
-import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
+import type { BundlePolicy } from '#attestation/evidence/policy.ts'
 import {
   type HeadAttestationReport,
   verifyHeadAttestation,
-} from '../../../attestation/evidence/verify-head-attestation.ts'
-import { isJsonObject, type Json } from '../../../attestation/json/value.ts'
-import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
+} from '#attestation/evidence/verify-head-attestation.ts'
+import { isJsonObject, type Json } from '#attestation/json/value.ts'
+import { createAttestationVerifier } from '#attestation/nitro/verify-attestation.ts'
 import { type BlockExplorer, BlockLink } from '../kit/block-explorer.tsx'
 import { CheckList } from '../kit/check-list.tsx'
 import { Busy } from '../kit/notices.tsx'

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact'
-import type { Check } from '../../../attestation/finding.ts'
-import { isOfUnknownRoot } from '../../../attestation/report/unknown-root.ts'
+import type { Check } from '#attestation/finding.ts'
+import { isOfUnknownRoot } from '#attestation/report/unknown-root.ts'
 import { CheckList, type CheckView, TONE_OF } from '../kit/check-list.tsx'
 import { State, type Tone } from '../kit/notices.tsx'
 import { CHECK_WORDS, OPEN_ADVICE, wordsOf } from './check-words.ts'

@@ -1,6 +1,6 @@
-import type { ExchangeCheckName } from '../../../attestation/compare-exchange.ts'
-import type { BundleCheckName } from '../../../attestation/evidence/bundle-checks.ts'
-import type { RecordCheckName } from '../../../attestation/verify-record.ts'
+import type { ExchangeCheckName } from '#attestation/compare-exchange.ts'
+import type { BundleCheckName } from '#attestation/evidence/bundle-checks.ts'
+import type { RecordCheckName } from '#attestation/verify-record.ts'
 
 /**
  * The links from the request to the block. If a link in `needs` is broken, this link proves nothing

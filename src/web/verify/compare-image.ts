@@ -1,8 +1,8 @@
-import { equalBytes } from '../../../attestation/bytes.ts'
-import type { EifMeasurements } from '../../../attestation/eif/measure-eif.ts'
-import { PCR_BYTES } from '../../../attestation/nitro/document.ts'
-import type { AttestationPolicy } from '../../../attestation/nitro/policy.ts'
-import { matchRelease } from '../../../attestation/release/release-list.ts'
+import { equalBytes } from '#attestation/bytes.ts'
+import type { EifMeasurements } from '#attestation/eif/measure-eif.ts'
+import { PCR_BYTES } from '#attestation/nitro/document.ts'
+import type { AttestationPolicy } from '#attestation/nitro/policy.ts'
+import { matchRelease } from '#attestation/release/release-list.ts'
 
 export type ImageComparison =
   /** The reader expects no code. */

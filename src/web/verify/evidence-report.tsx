@@ -1,18 +1,18 @@
 import type { ComponentChildren } from 'preact'
-import { encodeHex } from '../../../attestation/bytes.ts'
-import type { BundleFacts } from '../../../attestation/evidence/bundle-checks.ts'
-import { conclude } from '../../../attestation/report/conclude.ts'
-import { openOfEnclave } from '../../../attestation/report/enclave-code.ts'
-import type { BundleJudgement } from '../../../attestation/report/judge-bundle.ts'
-import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'
-import type { Doubt, SubjectReport } from '../../../attestation/report/judge-record.ts'
-import { beginSentence, sayAbsence } from '../../../attestation/report/say-absence.ts'
-import { adviseOnSource, saySource } from '../../../attestation/report/say-source.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import type { BundleFacts } from '#attestation/evidence/bundle-checks.ts'
+import { conclude } from '#attestation/report/conclude.ts'
+import { openOfEnclave } from '#attestation/report/enclave-code.ts'
+import type { BundleJudgement } from '#attestation/report/judge-bundle.ts'
+import type { EvidenceJudgement } from '#attestation/report/judge-evidence.ts'
+import type { Doubt, SubjectReport } from '#attestation/report/judge-record.ts'
+import { beginSentence, sayAbsence } from '#attestation/report/say-absence.ts'
+import { adviseOnSource, saySource } from '#attestation/report/say-source.ts'
 import {
   linesOf,
   type ShownExchange,
   type ShownMessage,
-} from '../../../attestation/report/shown-exchange.ts'
+} from '#attestation/report/shown-exchange.ts'
 import { Exchange } from '../kit/exchange.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { Hex, Time } from '../kit/values.tsx'

@@ -1,20 +1,20 @@
-import { decodeUtf8 } from '../../../attestation/json/decode-utf8.ts'
-import { JsonError } from '../../../attestation/json/json-error.ts'
-import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
+import { decodeUtf8 } from '#attestation/json/decode-utf8.ts'
+import { JsonError } from '#attestation/json/json-error.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
 import {
   isJsonArray,
   isJsonObject,
   type Json,
   type JsonObject,
   memberOf,
-} from '../../../attestation/json/value.ts'
+} from '#attestation/json/value.ts'
 import {
   DIGEST_FORM,
   ExpectationsError,
   type ExpectationsFile,
   REGISTER_NAME,
   readExpectationsFile,
-} from '../../../attestation/report/expectations.ts'
+} from '#attestation/report/expectations.ts'
 import { ExpectationFault } from './expectation-fault.ts'
 import type { Filled, FormExpectations } from './job.ts'
 

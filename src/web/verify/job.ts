@@ -1,8 +1,8 @@
-import type { EifReport } from '../../../attestation/eif/measure-eif.ts'
-import type { AttestationFacts, RuleOutcome } from '../../../attestation/nitro/facts.ts'
-import type { ReleaseFile } from '../../../attestation/report/expectation-files.ts'
-import type { EvidenceJudgement } from '../../../attestation/report/judge-evidence.ts'
-import type { ReleaseJudgement } from '../../../attestation/report/judge-releases.ts'
+import type { EifReport } from '#attestation/eif/measure-eif.ts'
+import type { AttestationFacts, RuleOutcome } from '#attestation/nitro/facts.ts'
+import type { ReleaseFile } from '#attestation/report/expectation-files.ts'
+import type { EvidenceJudgement } from '#attestation/report/judge-evidence.ts'
+import type { ReleaseJudgement } from '#attestation/report/judge-releases.ts'
 import type { ImageComparison } from './compare-image.ts'
 
 /** What the reader entered: texts of fields, and files. */

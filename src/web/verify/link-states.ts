@@ -1,6 +1,6 @@
-import type { Check } from '../../../attestation/finding.ts'
-import { hasKnownCode } from '../../../attestation/report/enclave-code.ts'
-import { isUndetermined } from '../../../attestation/report/unknown-root.ts'
+import type { Check } from '#attestation/finding.ts'
+import { hasKnownCode } from '#attestation/report/enclave-code.ts'
+import { isUndetermined } from '#attestation/report/unknown-root.ts'
 import { LINKS, type LinkName, OPTIONAL_CHECKS, wordsOf } from './check-words.ts'
 
 export type LinkState = {

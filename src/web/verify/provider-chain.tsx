@@ -1,5 +1,5 @@
-import type { Check } from '../../../attestation/finding.ts'
-import { PROVIDER_NOT_SHOWN } from '../../../attestation/report/describe-provider.ts'
+import type { Check } from '#attestation/finding.ts'
+import { PROVIDER_NOT_SHOWN } from '#attestation/report/describe-provider.ts'
 import { CheckList, TONE_OF } from '../kit/check-list.tsx'
 import { State, type Tone } from '../kit/notices.tsx'
 import { OutsideText } from '../kit/outside-text.tsx'

@@ -1,13 +1,7 @@
-import type {
-  BundleReport,
-  ProviderEvidenceFacts,
-} from '../../../attestation/evidence/bundle-checks.ts'
-import type { Check } from '../../../attestation/finding.ts'
-import type { ProviderCheck } from '../../../attestation/providers/provider-checks.ts'
-import {
-  describeProvider,
-  type ProviderLine,
-} from '../../../attestation/report/describe-provider.ts'
+import type { BundleReport, ProviderEvidenceFacts } from '#attestation/evidence/bundle-checks.ts'
+import type { Check } from '#attestation/finding.ts'
+import type { ProviderCheck } from '#attestation/providers/provider-checks.ts'
+import { describeProvider, type ProviderLine } from '#attestation/report/describe-provider.ts'
 import type { LinkName } from './check-words.ts'
 import { type LinkState, linkStates } from './link-states.ts'
 

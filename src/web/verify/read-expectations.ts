@@ -1,28 +1,25 @@
-import { decodeHex, encodeHex } from '../../../attestation/bytes.ts'
-import { FormatError, ProofError } from '../../../attestation/errors.ts'
-import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
-import { PCR_BYTES, PCRS_MAX } from '../../../attestation/nitro/document.ts'
+import { decodeHex, encodeHex } from '#attestation/bytes.ts'
+import { FormatError, ProofError } from '#attestation/errors.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
+import { PCR_BYTES, PCRS_MAX } from '#attestation/nitro/document.ts'
 import {
   type AttestationPolicy,
   type MeasurementSet,
   PolicyError,
   parseRoots,
-} from '../../../attestation/nitro/policy.ts'
-import type { ProviderPolicy } from '../../../attestation/providers/evidence/provider-policy.ts'
-import { RELEASE_FILE_BYTES_MAX } from '../../../attestation/release/release.ts'
-import type { ReleaseEntry } from '../../../attestation/release/release-list.ts'
-import { nameRelease } from '../../../attestation/release/release-name.ts'
-import {
-  parseReleaseKey,
-  type ReleaseTrust,
-} from '../../../attestation/release/release-signatures.ts'
+} from '#attestation/nitro/policy.ts'
+import type { ProviderPolicy } from '#attestation/providers/evidence/provider-policy.ts'
+import { RELEASE_FILE_BYTES_MAX } from '#attestation/release/release.ts'
+import type { ReleaseEntry } from '#attestation/release/release-list.ts'
+import { nameRelease } from '#attestation/release/release-name.ts'
+import { parseReleaseKey, type ReleaseTrust } from '#attestation/release/release-signatures.ts'
 import {
   parseReleaseFile,
   readConfigurationDigest,
   readExpectedReleases,
-} from '../../../attestation/report/expectation-files.ts'
-import { DIGEST_FORM } from '../../../attestation/report/expectations.ts'
-import type { ExpectedEvidence } from '../../../attestation/report/judge-evidence.ts'
+} from '#attestation/report/expectation-files.ts'
+import { DIGEST_FORM } from '#attestation/report/expectations.ts'
+import type { ExpectedEvidence } from '#attestation/report/judge-evidence.ts'
 import { bytesOf, FILE_BYTES_MAX } from './bytes-of.ts'
 import { ExpectationFault } from './expectation-fault.ts'
 import type { GivenExpectations } from './job.ts'
@@ -221,9 +218,7 @@ async function readProviderPolicy([file, second]: readonly Blob[]): Promise<Prov
     )
   const bytes = await bytesOf(file, FILE_BYTES_MAX, 'A policy for the provider')
   // The parser is loaded only for a policy, because only the page /verify reads policies.
-  const { parseProviderPolicy } = await import(
-    '../../../attestation/providers/evidence/provider-policy.ts'
-  )
+  const { parseProviderPolicy } = await import('#attestation/providers/evidence/provider-policy.ts')
   try {
     return parseProviderPolicy(bytes)
   } catch (fault) {

@@ -1,4 +1,4 @@
-import type { ReleaseName } from '../../../attestation/release/release-name.ts'
+import type { ReleaseName } from '#attestation/release/release-name.ts'
 import { OutsideText } from '../kit/outside-text.tsx'
 import { Hex } from '../kit/values.tsx'
 

@@ -1,33 +1,33 @@
-import { PORTABLE_DIGESTS } from '../../../attestation/eif/digests.ts'
-import { EifError } from '../../../attestation/eif/eif-error.ts'
-import { measureEif } from '../../../attestation/eif/measure-eif.ts'
-import { FormatError } from '../../../attestation/errors.ts'
-import { registersOf } from '../../../attestation/evidence/document-checks.ts'
-import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
-import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
-import { RELEASE_FORMAT } from '../../../attestation/release/release.ts'
-import { RELEASES_FORMAT } from '../../../attestation/release/release-list.ts'
-import { hasKnownCode } from '../../../attestation/report/enclave-code.ts'
-import { parseReleaseFile } from '../../../attestation/report/expectation-files.ts'
-import { decodeDocumentFile, judgeDocument } from '../../../attestation/report/judge-document.ts'
-import { judgeEvidence } from '../../../attestation/report/judge-evidence.ts'
-import { judgeReleaseFile, statusOf } from '../../../attestation/report/judge-releases.ts'
+import { PORTABLE_DIGESTS } from '#attestation/eif/digests.ts'
+import { EifError } from '#attestation/eif/eif-error.ts'
+import { measureEif } from '#attestation/eif/measure-eif.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { registersOf } from '#attestation/evidence/document-checks.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
+import { createAttestationVerifier } from '#attestation/nitro/verify-attestation.ts'
+import { RELEASE_FORMAT } from '#attestation/release/release.ts'
+import { RELEASES_FORMAT } from '#attestation/release/release-list.ts'
+import { hasKnownCode } from '#attestation/report/enclave-code.ts'
+import { parseReleaseFile } from '#attestation/report/expectation-files.ts'
+import { decodeDocumentFile, judgeDocument } from '#attestation/report/judge-document.ts'
+import { judgeEvidence } from '#attestation/report/judge-evidence.ts'
+import { judgeReleaseFile, statusOf } from '#attestation/report/judge-releases.ts'
 import {
   type EvidenceCode,
   EvidenceError,
   isEventStream,
   readEvidence,
   readKeptFiles,
-} from '../../../attestation/report/read-evidence.ts'
-import { isOtherRoot } from '../../../attestation/report/unknown-root.ts'
+} from '#attestation/report/read-evidence.ts'
+import { isOtherRoot } from '#attestation/report/unknown-root.ts'
 import {
   checkBegun,
   createListingVerifier,
   type ListingVerifier,
-} from '../../../attestation/revocation/listing-verifier.ts'
-import { parseLists, RevocationListError } from '../../../attestation/revocation/parse-lists.ts'
-import { fetchChainFacts } from '../../../client/chain-facts.ts'
-import { AffidavitError } from '../../../client/errors.ts'
+} from '#attestation/revocation/listing-verifier.ts'
+import { parseLists, RevocationListError } from '#attestation/revocation/parse-lists.ts'
+import { fetchChainFacts } from '#client/chain-facts.ts'
+import { AffidavitError } from '#client/errors.ts'
 import { bytesOf } from './bytes-of.ts'
 import { compareImage } from './compare-image.ts'
 import { ExpectationFault } from './expectation-fault.ts'

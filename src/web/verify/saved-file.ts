@@ -1,14 +1,14 @@
-import { encodeBase64, encodeUtf8, sha256 } from '../../../attestation/bytes.ts'
-import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
-import { isJsonArray, type Json, memberAt } from '../../../attestation/json/value.ts'
+import { encodeBase64, encodeUtf8, sha256 } from '#attestation/bytes.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
+import { isJsonArray, type Json, memberAt } from '#attestation/json/value.ts'
 import {
   type EvidencePage,
   isHtml,
   makePage,
   putEvidence,
   readEvidencePage,
-} from '../../../attestation/report/evidence-page.ts'
-import { writeVerifier } from '../../../attestation/report/verifier-page.ts'
+} from '#attestation/report/evidence-page.ts'
+import { writeVerifier } from '#attestation/report/verifier-page.ts'
 import { IS_COPY } from '../kit/frame.tsx'
 
 /** Maximum characters of the page that a gateway sends for saving. */

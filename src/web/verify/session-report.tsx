@@ -1,5 +1,5 @@
-import { describeSession, type ShownCall } from '../../../attestation/report/shown-session.ts'
-import type { SessionReport } from '../../../attestation/session/verify-session.ts'
+import { describeSession, type ShownCall } from '#attestation/report/shown-session.ts'
+import type { SessionReport } from '#attestation/session/verify-session.ts'
 import { CheckList, TONE_OF } from '../kit/check-list.tsx'
 import { Messages } from '../kit/exchange.tsx'
 import { Development, State } from '../kit/notices.tsx'

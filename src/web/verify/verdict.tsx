@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact'
-import type { Conclusion } from '../../../attestation/report/conclude.ts'
-import { OTHER_ROOT } from '../../../attestation/report/unknown-root.ts'
+import type { Conclusion } from '#attestation/report/conclude.ts'
+import { OTHER_ROOT } from '#attestation/report/unknown-root.ts'
 import { OutsideText } from '../kit/outside-text.tsx'
 
 type Standing = Conclusion['standing']

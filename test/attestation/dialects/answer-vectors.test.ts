@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
-import { splitNamedEvents } from '../../../attestation/dialects/event-text.ts'
-import { FormatError } from '../../../attestation/errors.ts'
-import { parseExactJson, parseStrictJson } from '../../../attestation/json/parse-strict.ts'
-import { type RecordReport, verifyRecord } from '../../../attestation/verify-record.ts'
-import { verifyEventStream } from '../../../attestation/verify-stream.ts'
+import { splitNamedEvents } from '#attestation/dialects/event-text.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { parseExactJson, parseStrictJson } from '#attestation/json/parse-strict.ts'
+import { type RecordReport, verifyRecord } from '#attestation/verify-record.ts'
+import { verifyEventStream } from '#attestation/verify-stream.ts'
 import { type ConformanceCase, readManifest, VECTORS } from '../../conformance/manifest.ts'
 
 const bytesOf = (file = '') => new Uint8Array(readFileSync(join(VECTORS, file)))

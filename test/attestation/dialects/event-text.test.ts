@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { encodeUtf8 } from '../../../attestation/bytes.ts'
-import { splitNamedEvents } from '../../../attestation/dialects/event-text.ts'
-import { FormatError } from '../../../attestation/errors.ts'
-import { verifyEventStream } from '../../../attestation/verify-stream.ts'
+import { encodeUtf8 } from '#attestation/bytes.ts'
+import { splitNamedEvents } from '#attestation/dialects/event-text.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { verifyEventStream } from '#attestation/verify-stream.ts'
 
 const PING = { event: 'ping', data: { type: 'ping' } }
 const TEXT = 'event: ping\ndata: {"type":"ping"}\n\n'

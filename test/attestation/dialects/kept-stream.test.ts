@@ -1,14 +1,10 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import type { DialectEvent } from '../../../attestation/dialects/dialect.ts'
-import {
-  EVENT_DIALECTS,
-  type EventDialect,
-  proofOfEvent,
-} from '../../../attestation/dialects/dialects.ts'
-import { readKeptStream } from '../../../attestation/dialects/kept-stream.ts'
-import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
-import type { JsonObject } from '../../../attestation/json/value.ts'
+import type { DialectEvent } from '#attestation/dialects/dialect.ts'
+import { EVENT_DIALECTS, type EventDialect, proofOfEvent } from '#attestation/dialects/dialects.ts'
+import { readKeptStream } from '#attestation/dialects/kept-stream.ts'
+import { canonicalizeJson } from '#attestation/json/canonical.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
 import { messagesStream } from './messages-streams.ts'
 import { readAll, withProof } from './readers.ts'
 import { responsesStream } from './responses-streams.ts'

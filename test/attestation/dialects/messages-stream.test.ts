@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { MessagesReader } from '../../../attestation/dialects/messages/read-stream.ts'
-import type { JsonObject } from '../../../attestation/json/value.ts'
+import { MessagesReader } from '#attestation/dialects/messages/read-stream.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
 import { type BuiltBlock, builtMessage, messagesStream } from './messages-streams.ts'
 import { dataOf, readAll } from './readers.ts'
 

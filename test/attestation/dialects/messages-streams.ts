@@ -1,4 +1,4 @@
-import type { Json, JsonObject } from '../../../attestation/json/value.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
 
 /** A block of a stream under construction: texts are given as the pieces of their deltas. */
 export type BuiltBlock =

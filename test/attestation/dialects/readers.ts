@@ -2,10 +2,10 @@ import {
   type DialectEvent,
   PROOF_MEMBER,
   type StreamReader,
-} from '../../../attestation/dialects/dialect.ts'
-import type { EventDialect } from '../../../attestation/dialects/dialects.ts'
-import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
-import type { Json, JsonObject } from '../../../attestation/json/value.ts'
+} from '#attestation/dialects/dialect.ts'
+import type { EventDialect } from '#attestation/dialects/dialects.ts'
+import { canonicalizeJson } from '#attestation/json/canonical.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
 
 /** Reads all events; gives what was given out, and why it was refused, if it was. */
 export function readAll(

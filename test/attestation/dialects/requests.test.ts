@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest'
-import { hashedHeaders } from '../../../attestation/dialects/call-request.ts'
-import { DIALECTS } from '../../../attestation/dialects/dialects.ts'
-import { findHiddenInMessages } from '../../../attestation/dialects/messages/request.ts'
-import { findHiddenInResponses } from '../../../attestation/dialects/responses/request.ts'
-import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
-import type { JsonObject } from '../../../attestation/json/value.ts'
+import { hashedHeaders } from '#attestation/dialects/call-request.ts'
+import { DIALECTS } from '#attestation/dialects/dialects.ts'
+import { findHiddenInMessages } from '#attestation/dialects/messages/request.ts'
+import { findHiddenInResponses } from '#attestation/dialects/responses/request.ts'
+import { canonicalizeJson } from '#attestation/json/canonical.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
 
 describe('a Responses request', () => {
   const hidden: Readonly<Record<string, readonly [JsonObject, readonly (string | number)[]]>> = {

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { ResponsesReader } from '../../../attestation/dialects/responses/read-stream.ts'
-import type { JsonObject } from '../../../attestation/json/value.ts'
+import { ResponsesReader } from '#attestation/dialects/responses/read-stream.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
 import { dataOf, readAll, responsesReadings } from './readers.ts'
 import { type BuiltItem, responsesStream } from './responses-streams.ts'
 

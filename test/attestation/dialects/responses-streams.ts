@@ -1,4 +1,4 @@
-import type { JsonObject } from '../../../attestation/json/value.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
 
 /** An item of a stream under construction: texts are given as the pieces of their deltas. */
 export type BuiltItem =

@@ -1,10 +1,10 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { EVENT_DIALECTS } from '../../../attestation/dialects/dialects.ts'
-import { eventsOfMessage } from '../../../attestation/dialects/messages/write-events.ts'
-import { eventsOfResponse } from '../../../attestation/dialects/responses/write-events.ts'
-import { FormatError } from '../../../attestation/errors.ts'
-import type { Json, JsonObject } from '../../../attestation/json/value.ts'
+import { EVENT_DIALECTS } from '#attestation/dialects/dialects.ts'
+import { eventsOfMessage } from '#attestation/dialects/messages/write-events.ts'
+import { eventsOfResponse } from '#attestation/dialects/responses/write-events.ts'
+import { FormatError } from '#attestation/errors.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
 
 const EVENTS_OF = { responses: eventsOfResponse, messages: eventsOfMessage }
 type Name = keyof typeof EVENTS_OF

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { createByteReader } from '../../../attestation/eif/measure-eif.ts'
+import { createByteReader } from '#attestation/eif/measure-eif.ts'
 
 async function* stream(...chunks: readonly Uint8Array[]) {
   yield* chunks

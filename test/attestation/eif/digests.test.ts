@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { PORTABLE_DIGESTS } from '../../../attestation/eif/digests.ts'
+import { PORTABLE_DIGESTS } from '#attestation/eif/digests.ts'
 
 describe('portable digests', () => {
   it('the portable CRC-32 has the published check value', () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { parseEifHeader } from '../../../attestation/eif/format.ts'
+import { parseEifHeader } from '#attestation/eif/format.ts'
 import {
   APPLICATION,
   buildImage,

@@ -6,13 +6,9 @@ import {
   encodeMap,
   encodeText,
   encodeUnsigned,
-} from '../../../enclave/protocol/cbor.ts'
-import {
-  CERTIFICATE_PROFILES,
-  issueCertificate,
-  keyIdOf,
-} from '../../../src/local/nsm/certificate.ts'
-import { encodeName } from '../../../src/local/x509/certificate-builder.ts'
+} from '#enclave/protocol/cbor.ts'
+import { CERTIFICATE_PROFILES, issueCertificate, keyIdOf } from '#src/local/nsm/certificate.ts'
+import { encodeName } from '#src/local/x509/certificate-builder.ts'
 
 /** EifSectionType on the wire. */
 export const TYPE = { kernel: 1, cmdline: 2, ramdisk: 3, signature: 4, metadata: 5 } as const

@@ -3,8 +3,8 @@ import { readFileSync } from 'node:fs'
 import { crc32 } from 'node:zlib'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { EifError } from '../../../attestation/eif/eif-error.ts'
-import { type EifReport, measureEif } from '../../../attestation/eif/measure-eif.ts'
+import { EifError } from '#attestation/eif/eif-error.ts'
+import { type EifReport, measureEif } from '#attestation/eif/measure-eif.ts'
 import {
   APPLICATION,
   ascii,

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { PORTABLE_DIGESTS } from '../../../attestation/eif/digests.ts'
-import { createRegisters, extendZero } from '../../../attestation/eif/measure-eif.ts'
+import { PORTABLE_DIGESTS } from '#attestation/eif/digests.ts'
+import { createRegisters, extendZero } from '#attestation/eif/measure-eif.ts'
 import { measurementOf } from './image-builder.ts'
 
 const NODE_DIGESTS = { sha384: () => createHash('sha384'), crc32 }

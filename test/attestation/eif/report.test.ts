@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import type { SectionKind } from '../../../attestation/eif/format.ts'
-import { type EifReport, listWarnings } from '../../../attestation/eif/measure-eif.ts'
+import type { SectionKind } from '#attestation/eif/format.ts'
+import { type EifReport, listWarnings } from '#attestation/eif/measure-eif.ts'
 
 const SIGNATURE = { algorithm: 'ES384', certificate: new Uint8Array() } as const
 const image = (kinds: readonly SectionKind[], more: Partial<EifReport> = {}) => ({

@@ -5,7 +5,7 @@ import {
   SECTION_BYTES_MAX,
   type Section,
   type SectionKind,
-} from '../../../attestation/eif/format.ts'
+} from '#attestation/eif/format.ts'
 
 const place = (dataBytes: number) => ({ offset: 548, dataBytes })
 const section = (kind: SectionKind): Section => ({ kind, ...place(10) })

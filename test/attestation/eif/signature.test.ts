@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import { parseImageSignature, verifyImageSignature } from '../../../attestation/eif/signature.ts'
+import { parseImageSignature, verifyImageSignature } from '#attestation/eif/signature.ts'
 import {
   encodeArray,
   encodeBytes,
   encodeMap,
   encodeText,
   encodeUnsigned,
-} from '../../../enclave/protocol/cbor.ts'
+} from '#enclave/protocol/cbor.ts'
 import {
   ascii,
   CURVES,

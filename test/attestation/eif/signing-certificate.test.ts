@@ -4,9 +4,9 @@ import {
   parseImageSignature,
   parseSigningCertificate,
   verifyImageSignature,
-} from '../../../attestation/eif/signature.ts'
-import { CERTIFICATE_PROFILES, issueCertificate } from '../../../src/local/nsm/certificate.ts'
-import { encodeName } from '../../../src/local/x509/certificate-builder.ts'
+} from '#attestation/eif/signature.ts'
+import { CERTIFICATE_PROFILES, issueCertificate } from '#src/local/nsm/certificate.ts'
+import { encodeName } from '#src/local/x509/certificate-builder.ts'
 import {
   ascii,
   encodePem,

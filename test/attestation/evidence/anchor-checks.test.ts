@@ -1,9 +1,9 @@
 import { Wallet } from 'ethers'
 import { describe, expect, it } from 'vitest'
-import { ANCHOR_SKEW_MS } from '../../../attestation/evidence/anchor-checks.ts'
-import type { BundleCheckName } from '../../../attestation/evidence/bundle-checks.ts'
-import type { BundleContext } from '../../../attestation/evidence/policy.ts'
-import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
+import { ANCHOR_SKEW_MS } from '#attestation/evidence/anchor-checks.ts'
+import type { BundleCheckName } from '#attestation/evidence/bundle-checks.ts'
+import type { BundleContext } from '#attestation/evidence/policy.ts'
+import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
 import { RESPONSE } from '../build-record.ts'
 import { replaceAt } from '../mutate-json.ts'
 import {

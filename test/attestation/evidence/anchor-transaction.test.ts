@@ -1,19 +1,15 @@
 import { encodeRlp, SigningKey, Transaction, Wallet } from 'ethers'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { decodeHex, encodeHex } from '../../../attestation/bytes.ts'
-import { FormatError, ProofError } from '../../../attestation/errors.ts'
+import { decodeHex, encodeHex } from '#attestation/bytes.ts'
+import { FormatError, ProofError } from '#attestation/errors.ts'
 import {
   decodeAnchorTransaction,
   encodeAnchorCall,
   TRANSACTION_BYTES_MAX,
-} from '../../../attestation/evidence/anchor-transaction.ts'
-import {
-  decodeRlp,
-  encodeRlp as encodeItems,
-  type RlpItem,
-} from '../../../attestation/evidence/rlp.ts'
-import { signAnchorTransaction } from '../../../src/chain/sign-anchor.ts'
+} from '#attestation/evidence/anchor-transaction.ts'
+import { decodeRlp, encodeRlp as encodeItems, type RlpItem } from '#attestation/evidence/rlp.ts'
+import { signAnchorTransaction } from '#src/chain/sign-anchor.ts'
 import { CONTRACT as AFFIDAVIT } from '../../support/affidavit-contract.ts'
 
 const RELAYER = new Wallet(`0x${'5e'.repeat(32)}`)

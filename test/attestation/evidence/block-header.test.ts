@@ -1,7 +1,7 @@
 import { encodeRlp } from 'ethers'
 import { describe, expect, it } from 'vitest'
-import { decodeHex, encodeHex } from '../../../attestation/bytes.ts'
-import { decodeBlockHeader, HEADER_BYTES_MAX } from '../../../attestation/evidence/block.ts'
+import { decodeHex, encodeHex } from '#attestation/bytes.ts'
+import { decodeBlockHeader, HEADER_BYTES_MAX } from '#attestation/evidence/block.ts'
 import { BLOCKS } from './vectors.ts'
 
 /** The mainnet's first header; its hash is what every Ethereum client knows as the genesis hash. */

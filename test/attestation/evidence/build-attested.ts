@@ -1,9 +1,9 @@
-import { encodeUtf8 } from '../../../attestation/bytes.ts'
-import { type EvidenceBundle, parseEvidenceBundle } from '../../../attestation/evidence/bundle.ts'
-import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
-import type { JsonObject } from '../../../attestation/json/value.ts'
-import { writeProviderEvidence } from '../../../attestation/providers/evidence/evidence-document.ts'
-import { parseProviderPolicy } from '../../../attestation/providers/evidence/provider-policy.ts'
+import { encodeUtf8 } from '#attestation/bytes.ts'
+import { type EvidenceBundle, parseEvidenceBundle } from '#attestation/evidence/bundle.ts'
+import type { BundlePolicy } from '#attestation/evidence/policy.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import { writeProviderEvidence } from '#attestation/providers/evidence/evidence-document.ts'
+import { parseProviderPolicy } from '#attestation/providers/evidence/provider-policy.ts'
 import {
   type BuiltKind,
   buildProviderEvidence,

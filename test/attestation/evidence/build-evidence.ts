@@ -1,18 +1,18 @@
 import { createHash } from 'node:crypto'
 import canonicalize from 'canonicalize'
 import { encodeRlp, Interface, keccak256, toBeArray, Wallet, zeroPadValue } from 'ethers'
-import { decodeHex } from '../../../attestation/bytes.ts'
-import { AFFIDAVIT } from '../../../attestation/contract/artifact.ts'
+import { decodeHex } from '#attestation/bytes.ts'
+import { AFFIDAVIT } from '#attestation/contract/artifact.ts'
 import {
   type BundleBlock,
   createBundle,
   type EvidenceBundle,
-} from '../../../attestation/evidence/bundle.ts'
-import type { BundlePolicy, ChainFacts } from '../../../attestation/evidence/policy.ts'
-import { buildTrieProof } from '../../../attestation/evidence/trie.ts'
-import type { JsonObject } from '../../../attestation/json/value.ts'
-import type { LogProof } from '../../../attestation/log-proof-form.ts'
-import { signAnchorTransaction } from '../../../src/chain/sign-anchor.ts'
+} from '#attestation/evidence/bundle.ts'
+import type { BundlePolicy, ChainFacts } from '#attestation/evidence/policy.ts'
+import { buildTrieProof } from '#attestation/evidence/trie.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import type { LogProof } from '#attestation/log-proof-form.ts'
+import { signAnchorTransaction } from '#src/chain/sign-anchor.ts'
 import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'
 import {
   buildDocument,

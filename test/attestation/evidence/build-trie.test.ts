@@ -1,8 +1,8 @@
 import { encodeRlp, keccak256 } from 'ethers'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { decodeHex, encodeHex } from '../../../attestation/bytes.ts'
-import { buildTrieProof, verifyTrieProof } from '../../../attestation/evidence/trie.ts'
+import { decodeHex, encodeHex } from '#attestation/bytes.ts'
+import { buildTrieProof, verifyTrieProof } from '#attestation/evidence/trie.ts'
 import { proveByReference } from './reference-trie.ts'
 import { BLOCKS } from './vectors.ts'
 

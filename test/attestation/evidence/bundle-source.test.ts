@@ -1,17 +1,13 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it, vi } from 'vitest'
-import { FormatError } from '../../../attestation/errors.ts'
-import {
-  createBundle,
-  parseEvidenceBundle,
-  redactBundle,
-} from '../../../attestation/evidence/bundle.ts'
-import { isOperatorName } from '../../../attestation/evidence/bundle-source.ts'
-import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
-import type { Json, JsonObject } from '../../../attestation/json/value.ts'
-import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
-import { judgeBundle } from '../../../attestation/report/judge-bundle.ts'
-import { adviseOnSource, saySource } from '../../../attestation/report/say-source.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { createBundle, parseEvidenceBundle, redactBundle } from '#attestation/evidence/bundle.ts'
+import { isOperatorName } from '#attestation/evidence/bundle-source.ts'
+import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
+import { createAttestationVerifier } from '#attestation/nitro/verify-attestation.ts'
+import { judgeBundle } from '#attestation/report/judge-bundle.ts'
+import { adviseOnSource, saySource } from '#attestation/report/say-source.ts'
 import { buildEvidence } from './build-evidence.ts'
 import { isValid } from './check-schema.ts'
 

@@ -1,18 +1,9 @@
 import { readFileSync } from 'node:fs'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { FormatError } from '../../../attestation/errors.ts'
-import {
-  createBundle,
-  parseEvidenceBundle,
-  redactBundle,
-} from '../../../attestation/evidence/bundle.ts'
-import {
-  isJsonArray,
-  isJsonObject,
-  type Json,
-  type JsonObject,
-} from '../../../attestation/json/value.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { createBundle, parseEvidenceBundle, redactBundle } from '#attestation/evidence/bundle.ts'
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
 import { succeeds } from '../../support/succeeds.ts'
 import { buildRecord } from '../build-record.ts'
 import { type JsonPath, mutatedAt, placesIn, removeAt, replaceAt, valueAt } from '../mutate-json.ts'

@@ -4,7 +4,7 @@ import {
   type Json,
   type JsonObject,
   memberOf,
-} from '../../../attestation/json/value.ts'
+} from '#attestation/json/value.ts'
 
 /**
  * Whether `value` is valid under a JSON Schema (draft 2020-12), for the keywords that

@@ -1,14 +1,9 @@
 import { readFileSync } from 'node:fs'
 import { Wallet } from 'ethers'
 import { describe, expect, it } from 'vitest'
-import type { BundleCheckName } from '../../../attestation/evidence/bundle-checks.ts'
-import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
-import {
-  isJsonArray,
-  isJsonObject,
-  type Json,
-  type JsonObject,
-} from '../../../attestation/json/value.ts'
+import type { BundleCheckName } from '#attestation/evidence/bundle-checks.ts'
+import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
 import { type JsonPath, placesIn, replaceAt, valueAt } from '../mutate-json.ts'
 import { buildEvidence, signAnchor } from './build-evidence.ts'
 

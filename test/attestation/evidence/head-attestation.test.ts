@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { FormatError } from '../../../attestation/errors.ts'
-import { parseHeadAttestation } from '../../../attestation/evidence/head-attestation-form.ts'
-import type { Json } from '../../../attestation/json/value.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { parseHeadAttestation } from '#attestation/evidence/head-attestation-form.ts'
+import type { Json } from '#attestation/json/value.ts'
 import { buildHeadAttestation } from './build-head-attestation.ts'
 
 describe('parseHeadAttestation', () => {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { decodeHex } from '../../../attestation/bytes.ts'
-import { headAttestationUserData } from '../../../attestation/evidence/head-attestation.ts'
-import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
+import { decodeHex } from '#attestation/bytes.ts'
+import { headAttestationUserData } from '#attestation/evidence/head-attestation.ts'
+import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
 import { BOOT_CONFIGURATION, digestOf } from './build-evidence.ts'
 import { ATTESTED_LOG, buildHeadAttestation } from './build-head-attestation.ts'
 

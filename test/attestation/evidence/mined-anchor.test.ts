@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { decodeHex, encodeHex } from '../../../attestation/bytes.ts'
-import { decodeAnchorTransaction } from '../../../attestation/evidence/anchor-transaction.ts'
+import { decodeHex, encodeHex } from '#attestation/bytes.ts'
+import { decodeAnchorTransaction } from '#attestation/evidence/anchor-transaction.ts'
 import {
   decodeBlockHeader,
   decodeTransactionReceipt,
   hasAnchoredEvent,
-} from '../../../attestation/evidence/block.ts'
-import { buildTrieProof, verifyTrieProof } from '../../../attestation/evidence/trie.ts'
+} from '#attestation/evidence/block.ts'
+import { buildTrieProof, verifyTrieProof } from '#attestation/evidence/trie.ts'
 import { signAnchors, startTestChain, TEST_NOTARY, type TestChain } from '../../support/chain.ts'
 import { type RawBlock, readBlock } from './read-block.ts'
 

@@ -1,5 +1,5 @@
 import { decodeRlp, encodeRlp, keccak256, toBeHex } from 'ethers'
-import type { EvidenceBundle } from '../../../attestation/evidence/bundle.ts'
+import type { EvidenceBundle } from '#attestation/evidence/bundle.ts'
 
 /** Place of the timestamp in a header. */
 const TIMESTAMP = 11

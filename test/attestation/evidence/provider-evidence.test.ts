@@ -1,18 +1,14 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { encodeUtf8 } from '../../../attestation/bytes.ts'
-import { FormatError } from '../../../attestation/errors.ts'
-import {
-  createBundle,
-  parseEvidenceBundle,
-  redactBundle,
-} from '../../../attestation/evidence/bundle.ts'
-import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
-import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
-import type { Json, JsonObject } from '../../../attestation/json/value.ts'
-import { parseProviderPolicy } from '../../../attestation/providers/evidence/provider-policy.ts'
-import { verifySession } from '../../../attestation/session/verify-session.ts'
+import { encodeUtf8 } from '#attestation/bytes.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { createBundle, parseEvidenceBundle, redactBundle } from '#attestation/evidence/bundle.ts'
+import type { BundlePolicy } from '#attestation/evidence/policy.ts'
+import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
+import { parseProviderPolicy } from '#attestation/providers/evidence/provider-policy.ts'
+import { verifySession } from '#attestation/session/verify-session.ts'
 import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'
 import { ROOT_HASH, TLS_KEY } from '../../support/provider-builder/evidence-builder.ts'
 import {

@@ -1,5 +1,5 @@
 import { encodeRlp, keccak256, toBeArray } from 'ethers'
-import type { Rpc } from '../../../client/rpc.ts'
+import type { Rpc } from '#client/rpc.ts'
 
 /** A block as its bytes, all 0x hex: what the tries and the hash are over. */
 export type RawBlock = {

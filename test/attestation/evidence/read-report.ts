@@ -1,8 +1,8 @@
-import type { EvidenceBundle } from '../../../attestation/evidence/bundle.ts'
-import type { BundleCheckName, BundleReport } from '../../../attestation/evidence/bundle-checks.ts'
-import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
-import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
-import type { Json } from '../../../attestation/json/value.ts'
+import type { EvidenceBundle } from '#attestation/evidence/bundle.ts'
+import type { BundleCheckName, BundleReport } from '#attestation/evidence/bundle-checks.ts'
+import type { BundlePolicy } from '#attestation/evidence/policy.ts'
+import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
+import type { Json } from '#attestation/json/value.ts'
 import { CHAIN_ID } from '../build-record.ts'
 import { BOOT_CONFIGURATION, policyFor } from './build-evidence.ts'
 

@@ -4,10 +4,10 @@ import {
   parseEvidenceBundle,
   redactBundle,
   redactedParts,
-} from '../../../attestation/evidence/bundle.ts'
-import type { BundleCheckName } from '../../../attestation/evidence/bundle-checks.ts'
-import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
-import type { Json } from '../../../attestation/json/value.ts'
+} from '#attestation/evidence/bundle.ts'
+import type { BundleCheckName } from '#attestation/evidence/bundle-checks.ts'
+import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
+import type { Json } from '#attestation/json/value.ts'
 import { removeAt, replaceAt, valueAt } from '../mutate-json.ts'
 import { buildEvidence } from './build-evidence.ts'
 

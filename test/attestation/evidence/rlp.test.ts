@@ -1,8 +1,8 @@
 import { encodeRlp as ethersEncode, type RlpStructuredData } from 'ethers'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { decodeHex, encodeHex, equalBytes } from '../../../attestation/bytes.ts'
-import { FormatError } from '../../../attestation/errors.ts'
+import { decodeHex, encodeHex, equalBytes } from '#attestation/bytes.ts'
+import { FormatError } from '#attestation/errors.ts'
 import {
   decodeRlp,
   encodeRlp,
@@ -13,7 +13,7 @@ import {
   rlpList,
   rlpNumber,
   rlpUint256,
-} from '../../../attestation/evidence/rlp.ts'
+} from '#attestation/evidence/rlp.ts'
 
 const { item: rlpItem } = fc.letrec<{ item: RlpItem }>((tie) => ({
   item: fc.oneof(

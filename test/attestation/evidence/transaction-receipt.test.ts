@@ -1,11 +1,11 @@
 import { encodeRlp, type RlpStructuredData } from 'ethers'
 import { describe, expect, it } from 'vitest'
-import { decodeHex, encodeHex } from '../../../attestation/bytes.ts'
+import { decodeHex, encodeHex } from '#attestation/bytes.ts'
 import {
   decodeTransactionReceipt,
   hasAnchoredEvent,
   TRANSACTION_RECEIPT_BYTES_MAX,
-} from '../../../attestation/evidence/block.ts'
+} from '#attestation/evidence/block.ts'
 import { CONTRACT as AFFIDAVIT } from '../../support/affidavit-contract.ts'
 import { BLOCKS } from './vectors.ts'
 

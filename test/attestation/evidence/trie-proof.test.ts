@@ -1,9 +1,9 @@
 import { keccak_256 } from '@noble/hashes/sha3.js'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { decodeHex, encodeHex, equalBytes } from '../../../attestation/bytes.ts'
-import { encodeRlp, type RlpItem } from '../../../attestation/evidence/rlp.ts'
-import { TRIE_NODES_MAX, verifyTrieProof } from '../../../attestation/evidence/trie.ts'
+import { decodeHex, encodeHex, equalBytes } from '#attestation/bytes.ts'
+import { encodeRlp, type RlpItem } from '#attestation/evidence/rlp.ts'
+import { TRIE_NODES_MAX, verifyTrieProof } from '#attestation/evidence/trie.ts'
 import { proveByReference } from './reference-trie.ts'
 import { BLOCKS } from './vectors.ts'
 

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs'
-import { decodeHex } from '../../../attestation/bytes.ts'
-import type { BundlePolicy, ChainFacts } from '../../../attestation/evidence/policy.ts'
-import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
-import type { Json } from '../../../attestation/json/value.ts'
+import { decodeHex } from '#attestation/bytes.ts'
+import type { BundlePolicy, ChainFacts } from '#attestation/evidence/policy.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
+import type { Json } from '#attestation/json/value.ts'
 import type { RawBlock } from './read-block.ts'
 
 /** Blocks that anvil mined, with 1, 2, 17, 130 and 41 transactions. */

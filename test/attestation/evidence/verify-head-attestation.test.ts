@@ -1,16 +1,16 @@
 import { createHash } from 'node:crypto'
 import { Wallet } from 'ethers'
 import { describe, expect, it } from 'vitest'
-import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
+import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
 import {
   HEAD_ATTESTATION_CHECKS,
   type HeadAttestationCheckName,
   verifyHeadAttestation,
-} from '../../../attestation/evidence/verify-head-attestation.ts'
-import type { Json, JsonObject } from '../../../attestation/json/value.ts'
-import { PolicyError } from '../../../attestation/nitro/policy.ts'
-import { createAttestationVerifier } from '../../../attestation/nitro/verify-attestation.ts'
-import { entryOf } from '../../../attestation/release/release-list.ts'
+} from '#attestation/evidence/verify-head-attestation.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
+import { PolicyError } from '#attestation/nitro/policy.ts'
+import { createAttestationVerifier } from '#attestation/nitro/verify-attestation.ts'
+import { entryOf } from '#attestation/release/release-list.ts'
 import { buildOtherRelease, buildRelease } from '../../support/build-release.ts'
 import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'
 import { PCR_VALUES, standardChain } from '../../support/nitro-builder/document-builder.ts'

@@ -2,11 +2,11 @@ import { readFileSync } from 'node:fs'
 import canonicalize from 'canonicalize'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { decodeHex, encodeUtf8 } from '../../../attestation/bytes.ts'
-import { CANONICAL_DEPTH_MAX, canonicalizeJson } from '../../../attestation/json/canonical.ts'
-import { JsonError } from '../../../attestation/json/json-error.ts'
-import { parseExactJson, parseStrictJson } from '../../../attestation/json/parse-strict.ts'
-import type { Json } from '../../../attestation/json/value.ts'
+import { decodeHex, encodeUtf8 } from '#attestation/bytes.ts'
+import { CANONICAL_DEPTH_MAX, canonicalizeJson } from '#attestation/json/canonical.ts'
+import { JsonError } from '#attestation/json/json-error.ts'
+import { parseExactJson, parseStrictJson } from '#attestation/json/parse-strict.ts'
+import type { Json } from '#attestation/json/value.ts'
 
 type NumberCase = { readonly bits: string; readonly json: string | null }
 type TextCase = { readonly name: string; readonly input: string; readonly canonical: string }

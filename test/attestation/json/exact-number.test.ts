@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { isExactNumber } from '../../../attestation/json/exact-number.ts'
+import { isExactNumber } from '#attestation/json/exact-number.ts'
 
 describe('isExactNumber', () => {
   it.each([

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { base64FormOf } from '../../../attestation/evidence/bundle-forms.ts'
-import { formOf, formsOf } from '../../../attestation/json/forms.ts'
+import { base64FormOf } from '#attestation/evidence/bundle-forms.ts'
+import { formOf, formsOf } from '#attestation/json/forms.ts'
 
 const forms = formsOf('invalid_thing', 'thing: ')
 const base64Of = base64FormOf(forms.invalid)

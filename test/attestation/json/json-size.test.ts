@@ -1,15 +1,15 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { encodeUtf8 } from '../../../attestation/bytes.ts'
-import { JsonError } from '../../../attestation/json/json-error.ts'
+import { encodeUtf8 } from '#attestation/bytes.ts'
+import { JsonError } from '#attestation/json/json-error.ts'
 import {
   ANSWER_SIZE_MAX,
   isWithinSize,
   type JsonSize,
   measureJson,
-} from '../../../attestation/json/json-size.ts'
-import { parseLenientJson } from '../../../attestation/json/parse-lenient.ts'
-import { JSON_ITEMS_MAX, parseStrictJson } from '../../../attestation/json/parse-strict.ts'
+} from '#attestation/json/json-size.ts'
+import { parseLenientJson } from '#attestation/json/parse-lenient.ts'
+import { JSON_ITEMS_MAX, parseStrictJson } from '#attestation/json/parse-strict.ts'
 
 /** The same counts, of the value. */
 function countValue(value: unknown): JsonSize {

@@ -1,11 +1,11 @@
 import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { concatBytes, encodeUtf8 } from '../../../attestation/bytes.ts'
-import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
-import { JsonError } from '../../../attestation/json/json-error.ts'
-import { parseLenientJson } from '../../../attestation/json/parse-lenient.ts'
-import { JSON_DEPTH_MAX, parseExactJson } from '../../../attestation/json/parse-strict.ts'
+import { concatBytes, encodeUtf8 } from '#attestation/bytes.ts'
+import { canonicalizeJson } from '#attestation/json/canonical.ts'
+import { JsonError } from '#attestation/json/json-error.ts'
+import { parseLenientJson } from '#attestation/json/parse-lenient.ts'
+import { JSON_DEPTH_MAX, parseExactJson } from '#attestation/json/parse-strict.ts'
 
 describe('parseLenientJson', () => {
   it('parseLenientJson reads faithful JSON as JSON.parse does, from bytes and from text', () => {

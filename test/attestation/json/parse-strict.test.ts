@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { encodeUtf8 } from '../../../attestation/bytes.ts'
-import { JsonError } from '../../../attestation/json/json-error.ts'
+import { encodeUtf8 } from '#attestation/bytes.ts'
+import { JsonError } from '#attestation/json/json-error.ts'
 import {
   EVIDENCE_DEPTH_MAX,
   JSON_CONTAINERS_MAX,
@@ -10,8 +10,8 @@ import {
   JSON_MEMBERS_MAX,
   parseExactJson,
   parseStrictJson,
-} from '../../../attestation/json/parse-strict.ts'
-import type { Json } from '../../../attestation/json/value.ts'
+} from '#attestation/json/parse-strict.ts'
+import type { Json } from '#attestation/json/value.ts'
 
 const MIB = 1 << 20
 

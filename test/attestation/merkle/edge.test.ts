@@ -1,16 +1,16 @@
 import { readFileSync } from 'node:fs'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { decodeHex, encodeHex } from '../../../attestation/bytes.ts'
-import { FormatError } from '../../../attestation/errors.ts'
+import { decodeHex, encodeHex } from '#attestation/bytes.ts'
+import { FormatError } from '#attestation/errors.ts'
 import {
   appendLeaves,
   type Edge,
   emptyEdge,
   type LogNode,
   rootOf,
-} from '../../../attestation/merkle/edge.ts'
-import { foldSubtrees, hashChildren, hashLeaf } from '../../../attestation/merkle/hash.ts'
+} from '#attestation/merkle/edge.ts'
+import { foldSubtrees, hashChildren, hashLeaf } from '#attestation/merkle/hash.ts'
 import { createReference, exampleLeaves } from './reference.ts'
 
 const COUNT = 300

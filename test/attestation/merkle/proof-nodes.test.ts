@@ -1,15 +1,15 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { FormatError } from '../../../attestation/errors.ts'
-import { appendLeaves, emptyEdge } from '../../../attestation/merkle/edge.ts'
-import { hashLeaf } from '../../../attestation/merkle/hash.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { appendLeaves, emptyEdge } from '#attestation/merkle/edge.ts'
+import { hashLeaf } from '#attestation/merkle/hash.ts'
 import {
   buildProof,
   consistencyNodes,
   edgeNodes,
   inclusionNodes,
   type NodeCoordinate,
-} from '../../../attestation/merkle/proof-nodes.ts'
+} from '#attestation/merkle/proof-nodes.ts'
 import { createReference, exampleLeaves } from './reference.ts'
 
 const COUNT = 300

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { FormatError, ProofError } from '../../../attestation/errors.ts'
-import { hashChildren, hashLeaf } from '../../../attestation/merkle/hash.ts'
-import { verifyConsistency, verifyInclusion } from '../../../attestation/merkle/verify.ts'
+import { FormatError, ProofError } from '#attestation/errors.ts'
+import { hashChildren, hashLeaf } from '#attestation/merkle/hash.ts'
+import { verifyConsistency, verifyInclusion } from '#attestation/merkle/verify.ts'
 import { createReference, exampleLeaves } from './reference.ts'
 
 const COUNT = 300

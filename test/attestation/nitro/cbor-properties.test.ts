@@ -1,7 +1,7 @@
 import { Decoder } from 'cbor-x'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { decodeCbor } from '../../../attestation/nitro/cbor.ts'
+import { decodeCbor } from '#attestation/nitro/cbor.ts'
 
 const reference = new Decoder({ mapsAsObjects: false, useRecords: false })
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { CborError, decodeCbor } from '../../../attestation/nitro/cbor.ts'
+import { CborError, decodeCbor } from '#attestation/nitro/cbor.ts'
 
 const bytesOf = (hex: string) => new Uint8Array(Buffer.from(hex.replaceAll(' ', ''), 'hex'))
 const decode = (hex: string, indefiniteTop = false) =>

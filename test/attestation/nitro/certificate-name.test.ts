@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { parseName } from '../../../attestation/nitro/certificate.ts'
-import { decodeDer } from '../../../attestation/nitro/der.ts'
+import { parseName } from '#attestation/nitro/certificate.ts'
+import { decodeDer } from '#attestation/nitro/der.ts'
 import { nameOf } from '../../support/nitro-builder/certificate-builder.ts'
 import {
   encodeDer,

@@ -1,9 +1,9 @@
 import { X509Certificate } from 'node:crypto'
 import { Certificate as PkijsCertificate } from 'pkijs'
 import { describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../attestation/bytes.ts'
-import { parseCertificate } from '../../../attestation/nitro/certificate.ts'
-import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { parseCertificate } from '#attestation/nitro/certificate.ts'
+import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
 import { standardChain } from '../../support/nitro-builder/document-builder.ts'
 import { NITRO_FIXTURES, nitroFixtures, readFixture } from '../../support/nitro-fixtures.ts'
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { createChainCache, type LinkedChain } from '../../../attestation/nitro/chain.ts'
-import { importPoint, P384 } from '../../../attestation/nitro/ecdsa.ts'
+import { createChainCache, type LinkedChain } from '#attestation/nitro/chain.ts'
+import { importPoint, P384 } from '#attestation/nitro/ecdsa.ts'
 import { publicKeyInfo } from '../../support/nitro-builder/certificate-builder.ts'
 import { keyAt } from '../../support/nitro-builder/development-pki.ts'
 

@@ -1,10 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import {
-  DerError,
-  decodeDer,
-  decodeObjectIdentifier,
-  decodeTime,
-} from '../../../attestation/nitro/der.ts'
+import { DerError, decodeDer, decodeObjectIdentifier, decodeTime } from '#attestation/nitro/der.ts'
 import { objectIdentifier } from '../../support/nitro-builder/der-encoder.ts'
 
 const bytesOf = (hex: string) => new Uint8Array(Buffer.from(hex.replaceAll(' ', ''), 'hex'))

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { AttestationError } from '../../../attestation/nitro/attestation-error.ts'
-import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
+import { AttestationError } from '#attestation/nitro/attestation-error.ts'
+import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
 import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'
 import {
   buildDocument,

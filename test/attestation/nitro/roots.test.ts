@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../attestation/bytes.ts'
-import { FormatError } from '../../../attestation/errors.ts'
-import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
-import { AWS_ROOT_SHA256, parseRoots } from '../../../attestation/nitro/policy.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
+import { AWS_ROOT_SHA256, parseRoots } from '#attestation/nitro/policy.ts'
 import { standardChain } from '../../support/nitro-builder/document-builder.ts'
 import { NITRO_FIXTURES, nitroFixtures, readFixture } from '../../support/nitro-fixtures.ts'
 

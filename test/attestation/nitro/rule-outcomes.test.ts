@@ -1,10 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import {
-  type AttestationCode,
-  AttestationError,
-} from '../../../attestation/nitro/attestation-error.ts'
-import { outcomesOfRefusal } from '../../../attestation/nitro/facts.ts'
-import { type AttestationPolicy, resolvePolicy } from '../../../attestation/nitro/policy.ts'
+import { type AttestationCode, AttestationError } from '#attestation/nitro/attestation-error.ts'
+import { outcomesOfRefusal } from '#attestation/nitro/facts.ts'
+import { type AttestationPolicy, resolvePolicy } from '#attestation/nitro/policy.ts'
 
 const outcomesOf = (code: AttestationCode, policy: Partial<AttestationPolicy> = {}) =>
   outcomesOfRefusal(

@@ -1,15 +1,11 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../attestation/bytes.ts'
-import {
-  ATTESTATION_CODES,
-  AttestationError,
-  RULES,
-} from '../../../attestation/nitro/attestation-error.ts'
-import { DER_TAGS } from '../../../attestation/nitro/der.ts'
-import { AWS_ROOT_SHA256 } from '../../../attestation/nitro/policy.ts'
-import { verifyAttestation } from '../../../attestation/nitro/verify-attestation.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { ATTESTATION_CODES, AttestationError, RULES } from '#attestation/nitro/attestation-error.ts'
+import { DER_TAGS } from '#attestation/nitro/der.ts'
+import { AWS_ROOT_SHA256 } from '#attestation/nitro/policy.ts'
+import { verifyAttestation } from '#attestation/nitro/verify-attestation.ts'
 import { acceptances, refusals } from '../../support/nitro-cases/all-cases.ts'
 import { policyOf, timeOf } from '../../support/nitro-cases/case.ts'
 

@@ -1,17 +1,17 @@
 import { describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../attestation/bytes.ts'
-import { checkMeasurements } from '../../../attestation/nitro/checks.ts'
-import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { checkMeasurements } from '#attestation/nitro/checks.ts'
+import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
 import {
   type AttestationPolicy,
   type MeasurementSet,
   PolicyError,
   parseRoots,
-} from '../../../attestation/nitro/policy.ts'
+} from '#attestation/nitro/policy.ts'
 import {
   createAttestationVerifier,
   verifyAttestation,
-} from '../../../attestation/nitro/verify-attestation.ts'
+} from '#attestation/nitro/verify-attestation.ts'
 import { buildEntry } from '../../support/build-release.ts'
 import { buildChain, MADE_AT, partsOf } from '../../support/nitro-builder/development-pki.ts'
 import {

@@ -1,10 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import {
-  acceptedMeasurements,
-  entryOf,
-  matchRelease,
-} from '../../../attestation/release/release-list.ts'
+import { acceptedMeasurements, entryOf, matchRelease } from '#attestation/release/release-list.ts'
 import { buildEntry, buildOtherRelease, buildRelease } from '../../support/build-release.ts'
 import { PCR_VALUES } from '../../support/nitro-builder/document-builder.ts'
 import { SIGNED_LIST } from './release-vectors.ts'

@@ -3,13 +3,13 @@ import { ed25519 } from '@noble/curves/ed25519.js'
 import { sha512 } from '@noble/hashes/sha2.js'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { concatBytes, decodeHex, encodeHex } from '../../../attestation/bytes.ts'
+import { concatBytes, decodeHex, encodeHex } from '#attestation/bytes.ts'
 import {
   parseReleaseKey,
   releaseKeyOf,
   signBytes,
   verifyBytes,
-} from '../../../attestation/release/release-signatures.ts'
+} from '#attestation/release/release-signatures.ts'
 import { faultOf } from './release-vectors.ts'
 
 /** RFC 8032 section 7.1, TEST 1 to 3: secret, public, message, signature. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Json, JsonObject } from '../../../attestation/json/value.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
 import {
   checkNotRolledBack,
   entryOf,
@@ -7,7 +7,7 @@ import {
   parseSignedReleaseList,
   REASON_LENGTH_MAX,
   RELEASES_MAX,
-} from '../../../attestation/release/release-list.ts'
+} from '#attestation/release/release-list.ts'
 import { faultOf, LIST_JSON, RELEASE_JSON, SIGNED_LIST, SIGNED_RELEASE } from './release-vectors.ts'
 
 const list = LIST_JSON.list as JsonObject

@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { decodeHex } from '../../../attestation/bytes.ts'
-import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
-import type { Json, JsonObject } from '../../../attestation/json/value.ts'
-import { parseSignedRelease } from '../../../attestation/release/release.ts'
-import { parseSignedReleaseList } from '../../../attestation/release/release-list.ts'
+import { decodeHex } from '#attestation/bytes.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
+import { parseSignedRelease } from '#attestation/release/release.ts'
+import { parseSignedReleaseList } from '#attestation/release/release-list.ts'
 
 const folder = join(import.meta.dirname, '../../vectors/releases')
 

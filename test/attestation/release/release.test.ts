@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import type { Json, JsonObject } from '../../../attestation/json/value.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
 import {
   configurationOf,
   INPUTS_MAX,
   parseRelease,
   parseSignedRelease,
-} from '../../../attestation/release/release.ts'
+} from '#attestation/release/release.ts'
 import { faultOf, RELEASE_JSON, SIGNED_RELEASE } from './release-vectors.ts'
 
 const payload = RELEASE_JSON.release as JsonObject

@@ -1,26 +1,19 @@
 import canonicalize from 'canonicalize'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../attestation/bytes.ts'
-import { FormatError, ProofError } from '../../../attestation/errors.ts'
-import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
-import type { Json, JsonObject } from '../../../attestation/json/value.ts'
-import {
-  parseSignedRelease,
-  RELEASE_FORMAT,
-  type Release,
-} from '../../../attestation/release/release.ts'
-import {
-  parseSignedReleaseList,
-  RELEASES_FORMAT,
-} from '../../../attestation/release/release-list.ts'
-import { SIGNATURES_MAX, signedBytes } from '../../../attestation/release/release-signatures.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { FormatError, ProofError } from '#attestation/errors.ts'
+import { canonicalizeJson } from '#attestation/json/canonical.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
+import { parseSignedRelease, RELEASE_FORMAT, type Release } from '#attestation/release/release.ts'
+import { parseSignedReleaseList, RELEASES_FORMAT } from '#attestation/release/release-list.ts'
+import { SIGNATURES_MAX, signedBytes } from '#attestation/release/release-signatures.ts'
 import {
   signRelease,
   signReleaseList,
   verifyRelease,
   verifyReleaseList,
-} from '../../../attestation/release/verify-release.ts'
+} from '#attestation/release/verify-release.ts'
 import { buildRelease } from '../../support/build-release.ts'
 import { mutatedAt, placesIn, replaceAt, valueAt } from '../mutate-json.ts'
 import {

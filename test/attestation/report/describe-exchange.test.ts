@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { describeExchange } from '../../../attestation/report/describe-exchange.ts'
+import { describeExchange } from '#attestation/report/describe-exchange.ts'
 
 describe('describeExchange', () => {
   it('describeExchange gives the parameters that the caller set with their values, and no others', () => {

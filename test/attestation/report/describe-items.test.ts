@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import type { Json, JsonObject } from '../../../attestation/json/value.ts'
-import { describeExchange } from '../../../attestation/report/describe-exchange.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
+import { describeExchange } from '#attestation/report/describe-exchange.ts'
 import {
   linesOf,
   SHOWN_MESSAGES_MAX,
   SHOWN_TEXT_LENGTH_MAX,
-} from '../../../attestation/report/shown-exchange.ts'
+} from '#attestation/report/shown-exchange.ts'
 
 type Dialect = 'responses' | 'messages'
 

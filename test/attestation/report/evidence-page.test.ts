@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
-import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
+import { canonicalizeJson } from '#attestation/json/canonical.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
 import {
   digestVerifier,
   isHtml,
@@ -9,8 +9,8 @@ import {
   putEvidence,
   readEvidencePage,
   writeMadeBy,
-} from '../../../attestation/report/evidence-page.ts'
-import { EvidenceError, readEvidence } from '../../../attestation/report/read-evidence.ts'
+} from '#attestation/report/evidence-page.ts'
+import { EvidenceError, readEvidence } from '#attestation/report/read-evidence.ts'
 
 const VERIFIER = `<!doctype html>
 <html lang="en">

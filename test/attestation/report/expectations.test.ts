@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest'
-import { decodeHex, encodeHex, sha256 } from '../../../attestation/bytes.ts'
-import { digestBootConfiguration } from '../../../attestation/evidence/boot-configuration.ts'
-import { releaseKeyOf } from '../../../attestation/release/release-signatures.ts'
-import { signRelease, signReleaseList } from '../../../attestation/release/verify-release.ts'
+import { decodeHex, encodeHex, sha256 } from '#attestation/bytes.ts'
+import { digestBootConfiguration } from '#attestation/evidence/boot-configuration.ts'
+import { releaseKeyOf } from '#attestation/release/release-signatures.ts'
+import { signRelease, signReleaseList } from '#attestation/release/verify-release.ts'
 import {
   type Expectations,
   ExpectationsError,
   readExpectations,
-} from '../../../attestation/report/expectations.ts'
+} from '#attestation/report/expectations.ts'
 import { buildEntry, buildRelease } from '../../support/build-release.ts'
 
 const SECRET = new Uint8Array(32).fill(7)

@@ -4,7 +4,7 @@ import {
   MARKS_MAX,
   PRINTED_LENGTH_MAX,
   printable,
-} from '../../../attestation/report/printable.ts'
+} from '#attestation/report/printable.ts'
 
 /** U+0300 COMBINING GRAVE ACCENT and those that follow. */
 const marks = (count: number) =>

@@ -1,13 +1,13 @@
 import { gzipSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
-import type { DialectEvent } from '../../../attestation/dialects/dialect.ts'
-import { EVENT_DIALECTS } from '../../../attestation/dialects/dialects.ts'
+import type { DialectEvent } from '#attestation/dialects/dialect.ts'
+import { EVENT_DIALECTS } from '#attestation/dialects/dialects.ts'
 import {
   EvidenceError,
   readEvidence,
   readKeptFiles,
   type Subject,
-} from '../../../attestation/report/read-evidence.ts'
+} from '#attestation/report/read-evidence.ts'
 import { readAll, withProof } from '../dialects/readers.ts'
 import { responsesStream } from '../dialects/responses-streams.ts'
 

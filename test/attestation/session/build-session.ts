@@ -1,5 +1,5 @@
-import type { EvidenceBundle } from '../../../attestation/evidence/bundle.ts'
-import type { JsonObject } from '../../../attestation/json/value.ts'
+import type { EvidenceBundle } from '#attestation/evidence/bundle.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
 import { buildEvidence, type EvidenceParts } from '../evidence/build-evidence.ts'
 
 export const SESSION_ID = '5e'.repeat(16)

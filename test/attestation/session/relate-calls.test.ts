@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { Json, JsonObject } from '../../../attestation/json/value.ts'
-import { type CallContent, relateCalls } from '../../../attestation/session/relate-calls.ts'
-import { TURNS } from '../../../attestation/session/turns.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
+import { type CallContent, relateCalls } from '#attestation/session/relate-calls.ts'
+import { TURNS } from '#attestation/session/turns.ts'
 
 type Name = keyof typeof TURNS
 

@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { awaitFreePort } from '../../../src/local/free-port.ts'
+import { awaitFreePort } from '#src/local/free-port.ts'
 import { findMachineNode } from '../../support/machine-node.ts'
 import { until } from '../../support/until.ts'
 

@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { keccak256, TypedDataEncoder } from 'ethers'
-import { decodeBase64, encodeHex } from '../../../attestation/bytes.ts'
-import { type EvidenceBundle, redactBundle } from '../../../attestation/evidence/bundle.ts'
-import type { Json, JsonObject } from '../../../attestation/json/value.ts'
-import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
+import { decodeBase64, encodeHex } from '#attestation/bytes.ts'
+import { type EvidenceBundle, redactBundle } from '#attestation/evidence/bundle.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
+import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
 import { CHAIN_ID, NOTARY, REQUEST, RESPONSE } from '../../attestation/build-record.ts'
 import {
   anchoredEvent,

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto'
-import { encodeBase64, encodeHex, equalBytes } from '../../../attestation/bytes.ts'
-import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
-import { attempt } from '../../../attestation/finding.ts'
-import type { Json } from '../../../attestation/json/value.ts'
-import { AttestationError } from '../../../attestation/nitro/attestation-error.ts'
-import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
-import { verifyAttestation } from '../../../attestation/nitro/verify-attestation.ts'
+import { encodeBase64, encodeHex, equalBytes } from '#attestation/bytes.ts'
+import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
+import { attempt } from '#attestation/finding.ts'
+import type { Json } from '#attestation/json/value.ts'
+import { AttestationError } from '#attestation/nitro/attestation-error.ts'
+import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
+import { verifyAttestation } from '#attestation/nitro/verify-attestation.ts'
 import {
   BOOT_CONFIGURATION,
   buildEvidence,

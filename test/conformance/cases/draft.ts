@@ -1,5 +1,5 @@
-import { encodeHex } from '../../../attestation/bytes.ts'
-import { isJsonArray, isJsonObject, type Json } from '../../../attestation/json/value.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { isJsonArray, isJsonObject, type Json } from '#attestation/json/value.ts'
 import { BOOT_CONFIGURATION, digestOf } from '../../attestation/evidence/build-evidence.ts'
 import { PCR_VALUES, standardChain } from '../../support/nitro-builder/document-builder.ts'
 import type { ConformanceCase, Demands, Expectation } from '../manifest.ts'

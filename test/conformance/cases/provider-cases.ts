@@ -1,4 +1,4 @@
-import type { JsonObject } from '../../../attestation/json/value.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
 import {
   buildAttested,
   buildProvider,

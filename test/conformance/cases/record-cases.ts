@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { parseStrictJson } from '../../../attestation/json/parse-strict.ts'
-import type { Json, JsonObject } from '../../../attestation/json/value.ts'
+import { parseStrictJson } from '#attestation/json/parse-strict.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
 import { NOTARY, REQUEST, RESPONSE } from '../../attestation/build-record.ts'
 import {
   BOOT_CONFIGURATION,

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { assembleCompletion } from '../../../attestation/dialects/chat/assemble-completion.ts'
-import type { Json, JsonObject } from '../../../attestation/json/value.ts'
-import { hashChunks } from '../../../attestation/record-hash.ts'
+import { assembleCompletion } from '#attestation/dialects/chat/assemble-completion.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
+import { hashChunks } from '#attestation/record-hash.ts'
 import { ATTACKS, CHUNKS, chunkOf, HARMLESS } from '../../attestation/kept-streams.ts'
 import { VECTORS } from '../manifest.ts'
 import {

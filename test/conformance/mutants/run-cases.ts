@@ -1,6 +1,6 @@
 import { type Command, CommanderError } from 'commander'
-import { CliError, EXIT_CODES } from '../../../src/cli/faults.ts'
-import { createProgram } from '../../../src/cli/program.ts'
+import { CliError, EXIT_CODES } from '#src/cli/faults.ts'
+import { createProgram } from '#src/cli/program.ts'
 import { type ChainEndpoint, startChainEndpoint } from '../chain-endpoint.ts'
 import { wordsOf } from '../command-line.ts'
 import type { Run } from '../judge.ts'

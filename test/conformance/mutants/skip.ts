@@ -1,4 +1,4 @@
-import { createProgram } from '../../../src/cli/program.ts'
+import { createProgram } from '#src/cli/program.ts'
 import { activate } from './switch.ts'
 
 /*

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { ANSWER_SIZE_MAX } from '../../../attestation/json/json-size.ts'
-import { CallFault } from '../../../enclave/call-fault.ts'
-import { admitAnswer, StreamMemory, takeSpace } from '../../../enclave/calls/answer-memory.ts'
-import { Space } from '../../../enclave/log/memory-budget.ts'
+import { ANSWER_SIZE_MAX } from '#attestation/json/json-size.ts'
+import { CallFault } from '#enclave/call-fault.ts'
+import { admitAnswer, StreamMemory, takeSpace } from '#enclave/calls/answer-memory.ts'
+import { Space } from '#enclave/log/memory-budget.ts'
 
 const tooLarge = expect.objectContaining({
   fault: expect.objectContaining({ code: 'answer_too_large', status: 502 }),

@@ -1,10 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import {
-  decodeCall,
-  decodeHeadAttestationRequest,
-  decodePull,
-} from '../../../enclave/calls/decode-call.ts'
-import { PULL_WAIT_MAX_MS } from '../../../enclave/protocol/enclave-api.ts'
+import { decodeCall, decodeHeadAttestationRequest, decodePull } from '#enclave/calls/decode-call.ts'
+import { PULL_WAIT_MAX_MS } from '#enclave/protocol/enclave-api.ts'
 import { proofOf } from '../support/encrypted-calls.ts'
 
 const encode = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url')

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { digestCredential } from '../../../attestation/demands.ts'
-import { parseStrictJson } from '../../../attestation/json/parse-strict.ts'
-import { parseReceipt, type ReceiptV3 } from '../../../attestation/receipt.ts'
+import { digestCredential } from '#attestation/demands.ts'
+import { parseStrictJson } from '#attestation/json/parse-strict.ts'
+import { parseReceipt, type ReceiptV3 } from '#attestation/receipt.ts'
 import { completionOf, send, wholeAnswer } from '../../support/hostile-answers.ts'
 import { type HostileProvider, startHostileProvider } from '../../support/hostile-provider.ts'
 import {

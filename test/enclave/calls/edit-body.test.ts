@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { Json } from '../../../attestation/json/value.ts'
-import { removeMember, setIncludeUsage } from '../../../enclave/calls/edit-body.ts'
+import type { Json } from '#attestation/json/value.ts'
+import { removeMember, setIncludeUsage } from '#enclave/calls/edit-body.ts'
 
 function set(body: string): string {
   const { stream_options: options = null } = JSON.parse(body) as { readonly stream_options?: Json }

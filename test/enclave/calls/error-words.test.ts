@@ -1,7 +1,7 @@
 import { gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { DialectName } from '../../../attestation/dialects/dialect-names.ts'
-import { REFUSAL_BYTES_MAX } from '../../../enclave/protocol/refusal.ts'
+import type { DialectName } from '#attestation/dialects/dialect-names.ts'
+import { REFUSAL_BYTES_MAX } from '#enclave/protocol/refusal.ts'
 import { chunked, EVENT_STREAM_HEAD, send, wholeAnswer } from '../../support/hostile-answers.ts'
 import {
   type HostileProvider,

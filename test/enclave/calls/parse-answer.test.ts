@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { PROOF_MEMBERS } from '../../../attestation/completion-hash.ts'
-import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
-import { parseAnswer } from '../../../enclave/calls/parse-answer.ts'
+import { PROOF_MEMBERS } from '#attestation/completion-hash.ts'
+import { canonicalizeJson } from '#attestation/json/canonical.ts'
+import { parseAnswer } from '#enclave/calls/parse-answer.ts'
 
 const fallback = { id: 'chatcmpl-fallback', created: 7, model: 'asked' }
 const parse = (text: string) => parseAnswer(Buffer.from(text), fallback)

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { CallFault } from '../../../enclave/call-fault.ts'
-import { CALL_FORMS } from '../../../enclave/calls/call-forms.ts'
-import { parseRequest } from '../../../enclave/calls/parse-request.ts'
+import { CallFault } from '#enclave/call-fault.ts'
+import { CALL_FORMS } from '#enclave/calls/call-forms.ts'
+import { parseRequest } from '#enclave/calls/parse-request.ts'
 
 const parse = (text: string) => parseRequest(Buffer.from(text), { form: CALL_FORMS.chat })
 

@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { assembleCompletion } from '../../../attestation/dialects/chat/assemble-completion.ts'
-import { parseStrictJson } from '../../../attestation/json/parse-strict.ts'
-import type { JsonObject } from '../../../attestation/json/value.ts'
-import { parseReceipt } from '../../../attestation/receipt.ts'
-import { hashChunks, hashCompletion } from '../../../attestation/record-hash.ts'
-import type { SealedCompletion } from '../../../enclave/protocol/enclave-api.ts'
+import { assembleCompletion } from '#attestation/dialects/chat/assemble-completion.ts'
+import { parseStrictJson } from '#attestation/json/parse-strict.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import { parseReceipt } from '#attestation/receipt.ts'
+import { hashChunks, hashCompletion } from '#attestation/record-hash.ts'
+import type { SealedCompletion } from '#enclave/protocol/enclave-api.ts'
 import { AT_ONCE_MS } from '../../support/at-once.ts'
 import {
   chunked,

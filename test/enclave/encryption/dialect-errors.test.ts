@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { JsonObject } from '../../../attestation/json/value.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
 import { chunked, EVENT_STREAM_HEAD, send, wholeAnswer } from '../../support/hostile-answers.ts'
 import {
   type HostileProvider,

@@ -1,16 +1,11 @@
 import { createDecipheriv, createHmac, randomBytes } from 'node:crypto'
 import * as HPKE from 'hpke'
 import { describe, expect, it } from 'vitest'
-import { createFrameReader, nonceAt, writeFrame } from '../../../attestation/ehbp.ts'
-import { FormatError } from '../../../attestation/errors.ts'
-import { CallFault } from '../../../enclave/call-fault.ts'
-import { createFrameSealer } from '../../../enclave/encryption/frames.ts'
-import {
-  hkdfExpand,
-  hkdfExtract,
-  publicKeyOf,
-  setUpRecipient,
-} from '../../../enclave/encryption/hpke.ts'
+import { createFrameReader, nonceAt, writeFrame } from '#attestation/ehbp.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { CallFault } from '#enclave/call-fault.ts'
+import { createFrameSealer } from '#enclave/encryption/frames.ts'
+import { hkdfExpand, hkdfExtract, publicKeyOf, setUpRecipient } from '#enclave/encryption/hpke.ts'
 import vector from '../../vectors/hpke/base-x25519-sha256-aes256gcm.json' with { type: 'json' }
 
 const suite = new HPKE.CipherSuite(

@@ -1,15 +1,15 @@
 import { randomBytes } from 'node:crypto'
 import { setImmediate as nextTick } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { verifyEncryptionKey } from '../../../attestation/verify-encryption-key.ts'
+import { verifyEncryptionKey } from '#attestation/verify-encryption-key.ts'
 import {
   KEYS_MAX,
   type KeyRing,
   LIFETIME_MS,
   openKeyRing,
   ROTATION_MS,
-} from '../../../enclave/encryption/key-ring.ts'
-import { makeAccount, type NotaryAccount } from '../../../enclave/notary-key.ts'
+} from '#enclave/encryption/key-ring.ts'
+import { makeAccount, type NotaryAccount } from '#enclave/notary-key.ts'
 import { DOMAIN } from '../support/test-enclave.ts'
 
 const BEGAN_AT_MS = 1_800_000_000_000

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { createProofWaiters, PROOF_TIMEOUT_MS } from '../../../enclave/encryption/proof-waiters.ts'
+import { createProofWaiters, PROOF_TIMEOUT_MS } from '#enclave/encryption/proof-waiters.ts'
 import { proofOf } from '../support/encrypted-calls.ts'
 
 beforeEach(() => {

@@ -1,9 +1,9 @@
 import http from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { parseStrictJson } from '../../../attestation/json/parse-strict.ts'
-import { parseReceipt } from '../../../attestation/receipt.ts'
-import type { EncryptedCall } from '../../../enclave/protocol/enclave-api.ts'
+import { parseStrictJson } from '#attestation/json/parse-strict.ts'
+import { parseReceipt } from '#attestation/receipt.ts'
+import type { EncryptedCall } from '#enclave/protocol/enclave-api.ts'
 import { AT_ONCE_MS } from '../../support/at-once.ts'
 import {
   chunked,

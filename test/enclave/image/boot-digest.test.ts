@@ -3,16 +3,12 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { rootCertificates } from 'node:tls'
 import { afterAll, describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../attestation/bytes.ts'
-import { digestBootConfiguration } from '../../../attestation/evidence/boot-configuration.ts'
-import { bootConfigurationOf, readConfig } from '../../../enclave/config.ts'
-import { BuildError } from '../../../enclave/image/build-error.ts'
-import {
-  digestSettings,
-  type ImageSettings,
-  writeSettings,
-} from '../../../enclave/image/settings.ts'
-import { BUILT_IN_PROVIDERS } from '../../../enclave/providers/built-in-table.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { digestBootConfiguration } from '#attestation/evidence/boot-configuration.ts'
+import { bootConfigurationOf, readConfig } from '#enclave/config.ts'
+import { BuildError } from '#enclave/image/build-error.ts'
+import { digestSettings, type ImageSettings, writeSettings } from '#enclave/image/settings.ts'
+import { BUILT_IN_PROVIDERS } from '#enclave/providers/built-in-table.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'boot-digest-'))
 afterAll(() => rmSync(folder, { recursive: true, force: true }))

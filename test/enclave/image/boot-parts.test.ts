@@ -2,10 +2,10 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
-import { collectBootParts } from '../../../enclave/image/boot-parts.ts'
-import type { DebianPackage } from '../../../enclave/image/debian-packages.ts'
-import { type FileTree, textFile } from '../../../enclave/image/file-tree.ts'
-import type { OpenedPackage } from '../../../enclave/image/open-parts.ts'
+import { collectBootParts } from '#enclave/image/boot-parts.ts'
+import type { DebianPackage } from '#enclave/image/debian-packages.ts'
+import { type FileTree, textFile } from '#enclave/image/file-tree.ts'
+import type { OpenedPackage } from '#enclave/image/open-parts.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'boot-'))
 afterAll(() => rmSync(root, { recursive: true }))

@@ -1,12 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { encodeCpio } from '../../../enclave/image/cpio.ts'
-import {
-  type FileTree,
-  type TreeEntry,
-  TreeError,
-  textFile,
-} from '../../../enclave/image/file-tree.ts'
+import { encodeCpio } from '#enclave/image/cpio.ts'
+import { type FileTree, type TreeEntry, TreeError, textFile } from '#enclave/image/file-tree.ts'
 import { readCpio } from './read-cpio.ts'
 
 const name = fc

@@ -10,7 +10,7 @@ import {
   fileNameOf,
   openDebianPackage,
   parsePackageList,
-} from '../../../enclave/image/debian-packages.ts'
+} from '#enclave/image/debian-packages.ts'
 import { needProgram } from '../../support/needs.ts'
 
 const DPKG = needProgram('dpkg-deb')

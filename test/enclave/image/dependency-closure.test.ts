@@ -12,9 +12,9 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, describe, expect, it } from 'vitest'
-import { parseDependencies } from '../../../enclave/image/dependency-closure.ts'
-import { ENCLAVE_PATHS } from '../../../enclave/protocol/enclave-api.ts'
-import { serveSoftwareNsm } from '../../../src/local/nsm/nsm-server.ts'
+import { parseDependencies } from '#enclave/image/dependency-closure.ts'
+import { ENCLAVE_PATHS } from '#enclave/protocol/enclave-api.ts'
+import { serveSoftwareNsm } from '#src/local/nsm/nsm-server.ts'
 
 const project = join(import.meta.dirname, '../../..')
 const list = readFileSync(join(project, 'enclave/image/dependencies.json'))

@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { EifError } from '../../../attestation/eif/eif-error.ts'
-import { measureEif } from '../../../attestation/eif/measure-eif.ts'
-import { type EifParts, encodeEif, measureParts } from '../../../enclave/image/eif.ts'
+import { EifError } from '#attestation/eif/eif-error.ts'
+import { measureEif } from '#attestation/eif/measure-eif.ts'
+import { type EifParts, encodeEif, measureParts } from '#enclave/image/eif.ts'
 import { buildImage, measurementOf, repairCrc, TYPE } from '../../attestation/eif/image-builder.ts'
 
 const bytes = fc.uint8Array({ minLength: 1, maxLength: 60 })

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { mergeTrees, prefixTree, TreeError, textFile } from '../../../enclave/image/file-tree.ts'
+import { mergeTrees, prefixTree, TreeError, textFile } from '#enclave/image/file-tree.ts'
 
 describe('mergeTrees', () => {
   it('mergeTrees joins trees, and directories that two of them have', () => {

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { gunzipSync } from 'node:zlib'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { compressGzip } from '../../../enclave/image/cpio.ts'
+import { compressGzip } from '#enclave/image/cpio.ts'
 
 describe('compressGzip', () => {
   it('compressGzip gives bytes that gunzip turns back into the original bytes', () => {

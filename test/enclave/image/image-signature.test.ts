@@ -1,9 +1,9 @@
 import { createHash, generateKeyPairSync, type KeyObject } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { EifError } from '../../../attestation/eif/eif-error.ts'
-import { measureEif } from '../../../attestation/eif/measure-eif.ts'
-import { encodeEif, measureParts } from '../../../enclave/image/eif.ts'
-import { openImageSigner, SignerError, signImage } from '../../../enclave/image/image-signature.ts'
+import { EifError } from '#attestation/eif/eif-error.ts'
+import { measureEif } from '#attestation/eif/measure-eif.ts'
+import { encodeEif, measureParts } from '#enclave/image/eif.ts'
+import { openImageSigner, SignerError, signImage } from '#enclave/image/image-signature.ts'
 import { ascii, makeSigner, repairCrc } from '../../attestation/eif/image-builder.ts'
 
 const PARTS = {

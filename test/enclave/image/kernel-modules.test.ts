@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { collectModules, layOutModules } from '../../../enclave/image/boot-parts.ts'
-import type { FileTree } from '../../../enclave/image/file-tree.ts'
+import { collectModules, layOutModules } from '#enclave/image/boot-parts.ts'
+import type { FileTree } from '#enclave/image/file-tree.ts'
 
 const module = (needs: string) =>
   ({

@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { listLoadedSources } from '../../../enclave/image/loaded-sources.ts'
+import { listLoadedSources } from '#enclave/image/loaded-sources.ts'
 
 let root: string
 beforeEach(() => {

@@ -12,18 +12,18 @@ import {
 } from 'node:fs'
 import http from 'node:http'
 import { tmpdir } from 'node:os'
-import { dirname, join, relative } from 'node:path'
+import { join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { afterAll, describe, expect, it } from 'vitest'
-import { layOutApplication } from '../../../enclave/image/boot-parts.ts'
-import { encodeCpio, packRamdisk } from '../../../enclave/image/cpio.ts'
-import { measureParts } from '../../../enclave/image/eif.ts'
-import { type FileTree, type TreeEntry, textFile } from '../../../enclave/image/file-tree.ts'
-import { writeSettings } from '../../../enclave/image/settings.ts'
-import { readTrackedSources } from '../../../enclave/image/tracked-files.ts'
-import { CALL_HEADER, ENCLAVE_PATHS } from '../../../enclave/protocol/enclave-api.ts'
-import { serveSoftwareNsm } from '../../../src/local/nsm/nsm-server.ts'
-import { listImports } from '../../house/import-rules.ts'
+import { layOutApplication } from '#enclave/image/boot-parts.ts'
+import { encodeCpio, packRamdisk } from '#enclave/image/cpio.ts'
+import { measureParts } from '#enclave/image/eif.ts'
+import { type FileTree, type TreeEntry, textFile } from '#enclave/image/file-tree.ts'
+import { writeSettings } from '#enclave/image/settings.ts'
+import { readTrackedSources } from '#enclave/image/tracked-files.ts'
+import { CALL_HEADER, ENCLAVE_PATHS } from '#enclave/protocol/enclave-api.ts'
+import { serveSoftwareNsm } from '#src/local/nsm/nsm-server.ts'
+import { listLoadedFiles } from '../../house/import-rules.ts'
 import { completionOf, send, wholeAnswer } from '../../support/hostile-answers.ts'
 import { startHostileProvider } from '../../support/hostile-provider.ts'
 import { readAnswer } from '../support/test-enclave.ts'
@@ -32,20 +32,6 @@ const root = join(import.meta.dirname, '../../..')
 const sources = await readTrackedSources(root)
 const place = mkdtempSync(join(tmpdir(), 'measured-'))
 afterAll(() => rmSync(place, { recursive: true, force: true }))
-
-/** The closure of imports by another parser than the builder's. */
-function listImported(main: string): readonly string[] {
-  const found = new Set<string>()
-  const visit = (file: string) => {
-    if (found.has(file)) return
-    found.add(file)
-    const source = readFileSync(join(root, file), 'utf8')
-    for (const { specifier, typeOnly } of listImports(file, source))
-      if (specifier.startsWith('.') && !typeOnly) visit(join(dirname(file), specifier))
-  }
-  visit(main)
-  return [...found].toSorted()
-}
 
 /**
  * Files of the project that Node.js read as modules, as its own hooks report them in a process of
@@ -171,7 +157,7 @@ const flip = (entry: TreeEntry): TreeEntry => {
 
 describe('the measured sources', () => {
   it('the measured sources are what the verifier imports, read by a parser', () => {
-    expect([...sources.files.keys()]).toEqual(listImported('enclave/main.ts'))
+    expect([...sources.files.keys()]).toEqual(listLoadedFiles(root, 'enclave/main.ts'))
     expect(sources.commit).toMatch(/^[0-9a-f]{40}$/)
   })
 

@@ -4,11 +4,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
-import {
-  type NpmPackage,
-  openNpmPackage,
-  tarballNameOf,
-} from '../../../enclave/image/npm-packages.ts'
+import { type NpmPackage, openNpmPackage, tarballNameOf } from '#enclave/image/npm-packages.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'npm-'))
 afterAll(() => rmSync(folder, { recursive: true }))

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { BuildError } from '../../../enclave/image/build-error.ts'
-import { IMAGE_USAGE, parseImageOptions } from '../../../enclave/image/options.ts'
+import { BuildError } from '#enclave/image/build-error.ts'
+import { IMAGE_USAGE, parseImageOptions } from '#enclave/image/options.ts'
 
 const CONTRACT = `0x${'aB'.repeat(20)}`
 const REQUIRED = ['--chain-id', '1', '--contract', CONTRACT]

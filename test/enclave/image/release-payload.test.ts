@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { parseRelease } from '../../../attestation/release/release.ts'
-import { describeRelease, type ReleaseParts } from '../../../enclave/image/release-payload.ts'
+import { parseRelease } from '#attestation/release/release.ts'
+import { describeRelease, type ReleaseParts } from '#enclave/image/release-payload.ts'
 
 const PARTS: ReleaseParts = {
   version: '1.2.3',

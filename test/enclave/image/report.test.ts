@@ -4,7 +4,7 @@ import {
   formatReport,
   IMAGE_BYTES_AIM,
   listImageWarnings,
-} from '../../../enclave/image/report.ts'
+} from '#enclave/image/report.ts'
 
 const OPTIONS = { isDevelopment: false, kernel: null, nsmModuleFile: 'nsm.ko' }
 const image = (eifBytes: number): BuiltImage => ({

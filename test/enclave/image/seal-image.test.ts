@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../attestation/bytes.ts'
-import { measureEif } from '../../../attestation/eif/measure-eif.ts'
-import { sealImage } from '../../../enclave/image/eif.ts'
-import { openImageSigner } from '../../../enclave/image/image-signature.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { measureEif } from '#attestation/eif/measure-eif.ts'
+import { sealImage } from '#enclave/image/eif.ts'
+import { openImageSigner } from '#enclave/image/image-signature.ts'
 import { ascii, makeSigner } from '../../attestation/eif/image-builder.ts'
 
 const CONTENTS = {

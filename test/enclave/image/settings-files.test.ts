@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { readConfig } from '../../../enclave/config.ts'
-import type { FileTree } from '../../../enclave/image/file-tree.ts'
-import { type ImageSettings, listBridges, writeSettings } from '../../../enclave/image/settings.ts'
-import { BUILT_IN_PROVIDERS } from '../../../enclave/providers/built-in-table.ts'
-import { bundledCas } from '../../../enclave/providers/trusted-cas.ts'
+import { readConfig } from '#enclave/config.ts'
+import type { FileTree } from '#enclave/image/file-tree.ts'
+import { type ImageSettings, listBridges, writeSettings } from '#enclave/image/settings.ts'
+import { BUILT_IN_PROVIDERS } from '#enclave/providers/built-in-table.ts'
+import { bundledCas } from '#enclave/providers/trusted-cas.ts'
 
 const SETTINGS: ImageSettings = {
   chainId: 8453,

@@ -3,9 +3,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { rootCertificates } from 'node:tls'
 import { afterAll, describe, expect, it } from 'vitest'
-import { BuildError } from '../../../enclave/image/build-error.ts'
-import { textFile } from '../../../enclave/image/file-tree.ts'
-import { readImageSettings } from '../../../enclave/image/settings.ts'
+import { BuildError } from '#enclave/image/build-error.ts'
+import { textFile } from '#enclave/image/file-tree.ts'
+import { readImageSettings } from '#enclave/image/settings.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'settings-'))
 afterAll(() => rmSync(folder, { recursive: true, force: true }))

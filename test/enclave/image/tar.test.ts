@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import fc from 'fast-check'
 import { afterAll, describe, expect, it } from 'vitest'
-import { BuildError } from '../../../enclave/image/build-error.ts'
-import { decodeTar } from '../../../enclave/image/tar.ts'
+import { BuildError } from '#enclave/image/build-error.ts'
+import { decodeTar } from '#enclave/image/tar.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'tar-'))
 afterAll(() => rmSync(folder, { recursive: true }))

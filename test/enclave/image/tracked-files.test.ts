@@ -3,7 +3,7 @@ import { copyFileSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSyn
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeEach, describe, expect, it } from 'vitest'
-import { readTrackedSources } from '../../../enclave/image/tracked-files.ts'
+import { readTrackedSources } from '#enclave/image/tracked-files.ts'
 
 const place = mkdtempSync(join(tmpdir(), 'sources-'))
 afterAll(() => rmSync(place, { recursive: true, force: true }))

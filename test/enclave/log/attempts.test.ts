@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { createAttempts, GENERATION_MIN_MS, GENERATION_MS } from '../../../enclave/log/attempts.ts'
+import { createAttempts, GENERATION_MIN_MS, GENERATION_MS } from '#enclave/log/attempts.ts'
 
 const digestOf = (name: string | number) => createHash('sha256').update(String(name)).digest()
 

@@ -4,7 +4,7 @@ import {
   type Reservation,
   SMALL_CALL_BYTES,
   Space,
-} from '../../../enclave/log/memory-budget.ts'
+} from '#enclave/log/memory-budget.ts'
 
 function reserve(space: Space, bytes = 0): Reservation {
   return space.reserve(bytes) ?? expect.unreachable()

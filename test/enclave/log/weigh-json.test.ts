@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { weighAssembly, weighJson, weighString } from '../../../enclave/log/weigh-json.ts'
+import { weighAssembly, weighJson, weighString } from '#enclave/log/weigh-json.ts'
 
 describe('weighString', () => {
   it.each([

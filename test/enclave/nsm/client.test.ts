@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { createNsmClient, type NsmTransport } from '../../../enclave/nsm/nsm.ts'
-import type { NsmResponse } from '../../../enclave/protocol/nsm-wire.ts'
-import { decodeRequest, encodeResponse } from '../../../src/local/nsm/security-module.ts'
+import { createNsmClient, type NsmTransport } from '#enclave/nsm/nsm.ts'
+import type { NsmResponse } from '#enclave/protocol/nsm-wire.ts'
+import { decodeRequest, encodeResponse } from '#src/local/nsm/security-module.ts'
 
 const DOCUMENT: NsmResponse = { kind: 'Attestation', document: Uint8Array.of(1) }
 const RANDOM: NsmResponse = { kind: 'GetRandom', random: new Uint8Array(256) }

@@ -3,14 +3,14 @@ import { constants, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import koffi from 'koffi'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
+import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
 import {
   type IoctlCall,
   loadNativeCalls,
   type NativeCalls,
   openDeviceNsm,
-} from '../../../enclave/nsm/device-nsm.ts'
-import { bootSecurityModule } from '../../../src/local/nsm/security-module.ts'
+} from '#enclave/nsm/device-nsm.ts'
+import { bootSecurityModule } from '#src/local/nsm/security-module.ts'
 
 const NOW_MS = Date.parse('2026-11-21T08:00:00Z')
 const NO_INPUT = { publicKey: null, userData: null, nonce: null }

@@ -1,13 +1,9 @@
 import { readFileSync } from 'node:fs'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { decodeResponse, encodeRequest, NsmError } from '../../../enclave/nsm/nsm.ts'
-import {
-  NSM_WIRE_ERRORS,
-  type NsmRequest,
-  type NsmResponse,
-} from '../../../enclave/protocol/nsm-wire.ts'
-import { decodeRequest, encodeResponse } from '../../../src/local/nsm/security-module.ts'
+import { decodeResponse, encodeRequest, NsmError } from '#enclave/nsm/nsm.ts'
+import { NSM_WIRE_ERRORS, type NsmRequest, type NsmResponse } from '#enclave/protocol/nsm-wire.ts'
+import { decodeRequest, encodeResponse } from '#src/local/nsm/security-module.ts'
 
 const file = new URL('../../vectors/nsm/wire.json', import.meta.url)
 const { vectors } = JSON.parse(readFileSync(file, 'utf8')) as {

@@ -7,7 +7,7 @@ import {
   encodeOptionalBytes,
   encodeText,
   encodeUnsigned,
-} from '../../../enclave/protocol/cbor.ts'
+} from '#enclave/protocol/cbor.ts'
 
 const hex = (bytes: Uint8Array) => Buffer.from(bytes).toString('hex')
 

@@ -5,7 +5,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, describe, expect, it, vi } from 'vitest'
-import { createLineWriter, type LineWriterStatus } from '../../../enclave/protocol/line-writer.ts'
+import { createLineWriter, type LineWriterStatus } from '#enclave/protocol/line-writer.ts'
 import { childEnvironment } from '../../support/child-environment.ts'
 
 /** A file that takes so many bytes, then fails with `code`. */

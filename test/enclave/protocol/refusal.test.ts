@@ -1,14 +1,14 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { Json, JsonObject } from '../../../attestation/json/value.ts'
-import { refusalFault } from '../../../enclave/call-fault.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
+import { refusalFault } from '#enclave/call-fault.ts'
 import {
   errorIn,
   REFUSAL_CODE_CHARACTERS_MAX,
   REFUSAL_MESSAGE_CHARACTERS_MAX,
   readReason,
   readRefusal,
-} from '../../../enclave/protocol/refusal.ts'
+} from '#enclave/protocol/refusal.ts'
 
 const refuse = (body: string, headers = {}) => readRefusal({ headers, body: Buffer.from(body) })
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { chooseProvider } from '../../../enclave/protocol/choose-provider.ts'
-import { BUILT_IN_PROVIDERS } from '../../../enclave/providers/built-in-table.ts'
-import { parseProviderTable } from '../../../enclave/providers/parse-table.ts'
+import { chooseProvider } from '#enclave/protocol/choose-provider.ts'
+import { BUILT_IN_PROVIDERS } from '#enclave/providers/built-in-table.ts'
+import { parseProviderTable } from '#enclave/providers/parse-table.ts'
 
 describe('the built-in provider table', () => {
   it('the built-in provider table would be accepted as a provider file', () => {

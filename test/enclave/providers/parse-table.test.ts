@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { parseOrigin, parseProviderTable } from '../../../enclave/providers/parse-table.ts'
+import { parseOrigin, parseProviderTable } from '#enclave/providers/parse-table.ts'
 
 const entry = {
   name: 'a',

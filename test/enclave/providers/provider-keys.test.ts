@@ -3,8 +3,8 @@ import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { createServer, type Server, type TLSSocket } from 'node:tls'
 import { afterEach, beforeAll, beforeEach, expect, it } from 'vitest'
-import { CallFault } from '../../../enclave/call-fault.ts'
-import { createTransport, type Transport } from '../../../enclave/providers/transport.ts'
+import { CallFault } from '#enclave/call-fault.ts'
+import { createTransport, type Transport } from '#enclave/providers/transport.ts'
 import {
   createAuthority,
   type TestAuthority,

@@ -9,8 +9,8 @@ import {
   IDLE_CONNECTION_MS,
   type ProviderAnswer,
   type Transport,
-} from '../../../enclave/providers/transport.ts'
-import { bundledCas } from '../../../enclave/providers/trusted-cas.ts'
+} from '#enclave/providers/transport.ts'
+import { bundledCas } from '#enclave/providers/trusted-cas.ts'
 import { AT_ONCE_MS } from '../../support/at-once.ts'
 import {
   createAuthority,

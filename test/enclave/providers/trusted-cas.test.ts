@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { bundledCas, parseCas } from '../../../enclave/providers/trusted-cas.ts'
+import { bundledCas, parseCas } from '#enclave/providers/trusted-cas.ts'
 import { createAuthority } from '../../support/certificates.ts'
 
 describe('trusted CAs', () => {

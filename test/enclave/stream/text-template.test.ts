@@ -1,10 +1,10 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { NO_CHUNKS, normalizeChunk } from '../../../attestation/dialects/chat/normalize-chunk.ts'
-import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
-import { makeWellFormed, parseUnsettled } from '../../../attestation/json/parse-lenient.ts'
-import type { JsonObject } from '../../../attestation/json/value.ts'
-import { makeTextTemplate, matchText } from '../../../enclave/stream/text-template.ts'
+import { NO_CHUNKS, normalizeChunk } from '#attestation/dialects/chat/normalize-chunk.ts'
+import { canonicalizeJson } from '#attestation/json/canonical.ts'
+import { makeWellFormed, parseUnsettled } from '#attestation/json/parse-lenient.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import { makeTextTemplate, matchText } from '#enclave/stream/text-template.ts'
 
 const TERMS = {
   usageAsked: false,

@@ -1,7 +1,7 @@
 import { createDecipheriv } from 'node:crypto'
 import http, { type IncomingMessage } from 'node:http'
 import * as HPKE from 'hpke'
-import type { DialectName } from '../../../attestation/dialects/dialect-names.ts'
+import type { DialectName } from '#attestation/dialects/dialect-names.ts'
 import {
   CREDENTIAL_INFO,
   createFrameReader,
@@ -10,8 +10,8 @@ import {
   RESPONSE_EXPORT,
   RESPONSE_NONCE_HEADER,
   writeFrame,
-} from '../../../attestation/ehbp.ts'
-import { hkdfExpand, hkdfExtract } from '../../../enclave/encryption/hpke.ts'
+} from '#attestation/ehbp.ts'
+import { hkdfExpand, hkdfExtract } from '#enclave/encryption/hpke.ts'
 import {
   CALL_HEADER,
   callPath,
@@ -21,7 +21,7 @@ import {
   type EncryptedFault,
   type EncryptedHead,
   type EncryptedSealed,
-} from '../../../enclave/protocol/enclave-api.ts'
+} from '#enclave/protocol/enclave-api.ts'
 import { readAnswer } from './test-enclave.ts'
 
 const suite = new HPKE.CipherSuite(

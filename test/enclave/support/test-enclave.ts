@@ -2,12 +2,12 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import http, { type IncomingMessage } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { EventParser } from '../../../attestation/dialects/chat/event-parser.ts'
-import type { DialectName } from '../../../attestation/dialects/dialect-names.ts'
-import type { EnclaveConfig, Limits } from '../../../enclave/config.ts'
-import { type Enclave, startEnclave } from '../../../enclave/enclave.ts'
-import type { LogFacts } from '../../../enclave/logger.ts'
-import type { Nsm } from '../../../enclave/nsm/nsm.ts'
+import { EventParser } from '#attestation/dialects/chat/event-parser.ts'
+import type { DialectName } from '#attestation/dialects/dialect-names.ts'
+import type { EnclaveConfig, Limits } from '#enclave/config.ts'
+import { type Enclave, startEnclave } from '#enclave/enclave.ts'
+import type { LogFacts } from '#enclave/logger.ts'
+import type { Nsm } from '#enclave/nsm/nsm.ts'
 import {
   CALL_HEADER,
   type CompletionCall,
@@ -20,8 +20,8 @@ import {
   type PullRequest,
   type SealedCompletion,
   type SealedNotice,
-} from '../../../enclave/protocol/enclave-api.ts'
-import { bundledCas, parseCas } from '../../../enclave/providers/trusted-cas.ts'
+} from '#enclave/protocol/enclave-api.ts'
+import { bundledCas, parseCas } from '#enclave/providers/trusted-cas.ts'
 import { openSoftwareNsm } from '../../support/software-nsm.ts'
 
 export const DOMAIN = { chainId: 31337, contract: '0x5fbdb2315678afecb367f032d93f642f64180aa3' }

@@ -11,7 +11,7 @@ import {
 } from 'ai'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { readImageFacts } from '../../../src/images/image-facts.ts'
+import { readImageFacts } from '#src/images/image-facts.ts'
 import { findKept } from '../../support/kept-completions.ts'
 import { type SharedAffidavit, useAffidavit } from '../../support/use-affidavit.ts'
 

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import OpenAI, { toFile } from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { readImageFacts } from '../../../src/images/image-facts.ts'
+import { readImageFacts } from '#src/images/image-facts.ts'
 import { type Affidavit, startAffidavit } from '../../support/affidavit.ts'
 
 // Equal vectors in floats and base64, and images at addresses, are tested in ../upstream.test.ts.

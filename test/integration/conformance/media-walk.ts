@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { readImageFacts } from '../../../src/images/image-facts.ts'
+import { readImageFacts } from '#src/images/image-facts.ts'
 import { EMBEDDING, GENERATION, SEARCH } from './media-rows.ts'
 import { expectRefusal } from './reply-checks.ts'
 import type { Stage } from './stage.ts'

@@ -1,10 +1,10 @@
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createAdminLog } from '../../../src/accounts/admin-log-store.ts'
-import { createKeysStore } from '../../../src/accounts/keys-store.ts'
-import { operationsIn } from '../../../src/cli/operations.ts'
-import { enclaveActs } from '../../../src/enclaves/enclave-acts.ts'
-import type { Database } from '../../../src/storage/database.ts'
+import { createAdminLog } from '#src/accounts/admin-log-store.ts'
+import { createKeysStore } from '#src/accounts/keys-store.ts'
+import { operationsIn } from '#src/cli/operations.ts'
+import { enclaveActs } from '#src/enclaves/enclave-acts.ts'
+import type { Database } from '#src/storage/database.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 
 const OPERATOR = { who: 'operator (uid 7)', accountId: null, from: 'command line' } as const

@@ -1,13 +1,9 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import {
-  API_KEY_FORM,
-  createApiKeys,
-  KEYS_PER_ACCOUNT_MAX,
-} from '../../../src/accounts/api-keys.ts'
-import type { Account, KeysStore, StoredKey } from '../../../src/accounts/keys-store.ts'
-import { KEY_AGE_MAX_MS, KEYS_CACHED_MAX } from '../../../src/accounts/known-keys.ts'
-import { SCOPES } from '../../../src/api/context.ts'
+import { API_KEY_FORM, createApiKeys, KEYS_PER_ACCOUNT_MAX } from '#src/accounts/api-keys.ts'
+import type { Account, KeysStore, StoredKey } from '#src/accounts/keys-store.ts'
+import { KEY_AGE_MAX_MS, KEYS_CACHED_MAX } from '#src/accounts/known-keys.ts'
+import { SCOPES } from '#src/api/context.ts'
 
 const UNUSED = {
   revokedAt: null,

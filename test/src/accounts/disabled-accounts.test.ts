@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createAdminLog } from '../../../src/accounts/admin-log-store.ts'
-import { openDatabase } from '../../../src/storage/database.ts'
+import { createAdminLog } from '#src/accounts/admin-log-store.ts'
+import { openDatabase } from '#src/storage/database.ts'
 import { AT_ONCE_MS } from '../../support/at-once.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { createTestDatabase } from '../../support/test-database.ts'

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { assembleCompletion } from '../../../attestation/dialects/chat/assemble-completion.ts'
-import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
-import type { JsonObject } from '../../../attestation/json/value.ts'
-import { verifyStream } from '../../../attestation/verify-stream.ts'
+import { assembleCompletion } from '#attestation/dialects/chat/assemble-completion.ts'
+import { canonicalizeJson } from '#attestation/json/canonical.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import { verifyStream } from '#attestation/verify-stream.ts'
 import { CHAT_REQUEST, getPath, outcomeOf, postChat, VERIFIED_PATH } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import {

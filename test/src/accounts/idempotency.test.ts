@@ -7,20 +7,20 @@ import {
   isWithoutResult,
   RETENTION_SECONDS,
   SETTLE_SECONDS,
-} from '../../../src/accounts/idempotency.ts'
+} from '#src/accounts/idempotency.ts'
 import {
   type CallName,
   createIdempotencyStore,
   type IdempotencyStore,
-} from '../../../src/accounts/idempotency-store.ts'
-import { createKeysStore } from '../../../src/accounts/keys-store.ts'
-import { ApiError, CallerLeftError } from '../../../src/api/errors.ts'
-import { faultErrorOf } from '../../../src/enclaves/enclave-errors.ts'
-import { createLogger } from '../../../src/observability/logger.ts'
-import type { Database } from '../../../src/storage/database.ts'
-import { createProcessesStore } from '../../../src/storage/processes-store.ts'
-import { createErasuresStore } from '../../../src/verified/records/erasures-store.ts'
-import type { StoredRecord } from '../../../src/verified/records/records-store.ts'
+} from '#src/accounts/idempotency-store.ts'
+import { createKeysStore } from '#src/accounts/keys-store.ts'
+import { ApiError, CallerLeftError } from '#src/api/errors.ts'
+import { faultErrorOf } from '#src/enclaves/enclave-errors.ts'
+import { createLogger } from '#src/observability/logger.ts'
+import type { Database } from '#src/storage/database.ts'
+import { createProcessesStore } from '#src/storage/processes-store.ts'
+import { createErasuresStore } from '#src/verified/records/erasures-store.ts'
+import type { StoredRecord } from '#src/verified/records/records-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 import { until } from '../../support/until.ts'
 

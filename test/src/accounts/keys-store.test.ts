@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createKeysStore, type KeysStore } from '../../../src/accounts/keys-store.ts'
+import { createKeysStore, type KeysStore } from '#src/accounts/keys-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 
 const NEWEST = { limit: 12, cursor: null }

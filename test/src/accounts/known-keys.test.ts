@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import type { StoredKey } from '../../../src/accounts/keys-store.ts'
-import { createKnownKeys, KEY_AGE_MAX_MS } from '../../../src/accounts/known-keys.ts'
+import type { StoredKey } from '#src/accounts/keys-store.ts'
+import { createKnownKeys, KEY_AGE_MAX_MS } from '#src/accounts/known-keys.ts'
 
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())

@@ -2,14 +2,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import {
-  computeUse,
-  MONEY_MAX,
-  priceOf,
-  readPrices,
-  TOKENS_MAX,
-} from '../../../src/accounts/prices.ts'
-import { StartFailure } from '../../../src/runtime/starting.ts'
+import { computeUse, MONEY_MAX, priceOf, readPrices, TOKENS_MAX } from '#src/accounts/prices.ts'
+import { StartFailure } from '#src/runtime/starting.ts'
 
 let folder = ''
 beforeAll(async () => {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { assembleTiers, type LimitGroup } from '../../../src/accounts/limits/tiers.ts'
+import { assembleTiers, type LimitGroup } from '#src/accounts/limits/tiers.ts'
 import { CHAT_REQUEST, getPath, outcomeOf, postChat } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { answerFault, answerWhole } from '../../support/scripted-enclave.ts'

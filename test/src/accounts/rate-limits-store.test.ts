@@ -5,9 +5,9 @@ import {
   type LimitBucket,
   type RateLimits,
   type Settlement,
-} from '../../../src/accounts/rate-limits-store.ts'
-import type { Database } from '../../../src/storage/database.ts'
-import { createProcessesStore } from '../../../src/storage/processes-store.ts'
+} from '#src/accounts/rate-limits-store.ts'
+import type { Database } from '#src/storage/database.ts'
+import { createProcessesStore } from '#src/storage/processes-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 
 const NONE: RateLimits = {

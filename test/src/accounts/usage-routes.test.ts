@@ -1,13 +1,13 @@
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createRateLimitsStore, type KeyUsage } from '../../../src/accounts/rate-limits-store.ts'
-import { reportSums } from '../../../src/accounts/usage-report.ts'
+import { createRateLimitsStore, type KeyUsage } from '#src/accounts/rate-limits-store.ts'
+import { reportSums } from '#src/accounts/usage-report.ts'
 import {
   createUsageStore,
   USAGE_AGE_MAX_SECONDS,
   USAGE_HOURS_AGE_MAX_SECONDS,
-} from '../../../src/accounts/usage-store.ts'
-import type { Database } from '../../../src/storage/database.ts'
+} from '#src/accounts/usage-store.ts'
+import type { Database } from '#src/storage/database.ts'
 import { CHAT_REQUEST, getPath, outcomeOf, postChat } from '../../support/calls.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'

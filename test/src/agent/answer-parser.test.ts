@@ -1,9 +1,9 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { EventTooLargeError } from '../../../attestation/dialects/chat/event-parser.ts'
-import { type AnswerChunk, AnswerParser } from '../../../src/agent/answer-parser.ts'
-import { BackendError, refusalError } from '../../../src/agent/backend-error.ts'
-import { encodeChunk } from '../../../src/nodes/protocol/frames.ts'
+import { EventTooLargeError } from '#attestation/dialects/chat/event-parser.ts'
+import { type AnswerChunk, AnswerParser } from '#src/agent/answer-parser.ts'
+import { BackendError, refusalError } from '#src/agent/backend-error.ts'
+import { encodeChunk } from '#src/nodes/protocol/frames.ts'
 import { textChunk, usageChunk } from '../../support/scripted-backend.ts'
 
 function streamOf(events: readonly (object | string)[]): Buffer {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { AGENT_TIMINGS } from '../../../src/agent/agent.ts'
-import { backOffMs } from '../../../src/runtime/back-off.ts'
+import { AGENT_TIMINGS } from '#src/agent/agent.ts'
+import { backOffMs } from '#src/runtime/back-off.ts'
 
 const pauseAfter = (failures: number, random: () => number) =>
   backOffMs(failures, AGENT_TIMINGS.backOff, { jitter: 'full', random })

@@ -7,7 +7,7 @@ import {
   ANSWER_WAITING_BYTES_MAX,
   type BackendAnswer,
   openBackendAnswer,
-} from '../../../src/agent/backend-answer.ts'
+} from '#src/agent/backend-answer.ts'
 
 const started: { readonly server: Server; readonly pool: Pool }[] = []
 afterEach(async () => {

@@ -4,8 +4,8 @@ import { createServer as createSecureServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib'
 import { afterEach, describe, expect, it } from 'vitest'
-import { type Backend, createBackend } from '../../../src/agent/backend.ts'
-import { findBackend } from '../../../src/agent/find-backend.ts'
+import { type Backend, createBackend } from '#src/agent/backend.ts'
+import { findBackend } from '#src/agent/find-backend.ts'
 import { createAuthority } from '../../support/certificates.ts'
 import {
   answerWith,

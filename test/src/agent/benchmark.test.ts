@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import type { JsonObject } from '../../../attestation/json/value.ts'
-import type { AnswerChunk } from '../../../src/agent/answer-parser.ts'
-import { BackendError } from '../../../src/agent/backend-error.ts'
-import { type BenchmarkProgress, runBenchmark } from '../../../src/agent/benchmark.ts'
-import { TOKENS_PER_SECOND_MAX } from '../../../src/nodes/protocol/registration.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import type { AnswerChunk } from '#src/agent/answer-parser.ts'
+import { BackendError } from '#src/agent/backend-error.ts'
+import { type BenchmarkProgress, runBenchmark } from '#src/agent/benchmark.ts'
+import { TOKENS_PER_SECOND_MAX } from '#src/nodes/protocol/registration.ts'
 import { textChunk, usageChunk } from '../../support/scripted-backend.ts'
 
 const signal = new AbortController().signal

@@ -1,16 +1,16 @@
 import { homedir, hostname } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import manifest from '../../../package.json' with { type: 'json' }
 import {
   nameOfMachine,
   readAgentConfig,
   readBenchmarkConfig,
   readNodeAccess,
   readRunConfig,
-} from '../../../src/agent/config.ts'
-import { ConfigurationError } from '../../../src/runtime/read-settings.ts'
-import { VERSION } from '../../../src/runtime/version.ts'
+} from '#src/agent/config.ts'
+import { ConfigurationError } from '#src/runtime/read-settings.ts'
+import { VERSION } from '#src/runtime/version.ts'
+import manifest from '../../../package.json' with { type: 'json' }
 
 const GIVEN = { AFFIDAVIT_API_KEY: 'key', NODE_ID: 'a_b_c_d_e' }
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { describeGpus, readHardware, readLoad } from '../../../src/agent/machine.ts'
+import { describeGpus, readHardware, readLoad } from '#src/agent/machine.ts'
 
 describe('readHardware', () => {
   it('readHardware reads this machine, with or without a GPU', async () => {

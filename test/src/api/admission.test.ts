@@ -4,7 +4,7 @@ import {
   createMemoryBudget,
   createSharedAdmission,
   HELD_WEIGHT,
-} from '../../../src/api/admission.ts'
+} from '#src/api/admission.ts'
 
 const refused = expect.objectContaining({ code: 'overloaded', status: 503 })
 

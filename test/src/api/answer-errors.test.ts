@@ -2,11 +2,11 @@ import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import Koa from 'koa'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { answerErrors } from '../../../src/api/answer-errors.ts'
-import type { RequestState } from '../../../src/api/context.ts'
-import { ApiError } from '../../../src/api/errors.ts'
-import { OPENAI_FACE } from '../../../src/api/faces.ts'
-import { createLogger } from '../../../src/observability/logger.ts'
+import { answerErrors } from '#src/api/answer-errors.ts'
+import type { RequestState } from '#src/api/context.ts'
+import { ApiError } from '#src/api/errors.ts'
+import { OPENAI_FACE } from '#src/api/faces.ts'
+import { createLogger } from '#src/observability/logger.ts'
 
 const lines: string[] = []
 const log = createLogger({

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import { describe, expect, it } from 'vitest'
-import { clientGroupOf, createClientAddresses } from '../../../src/api/client-address.ts'
+import { clientGroupOf, createClientAddresses } from '#src/api/client-address.ts'
 
 const PROXIES = ['10.0.0.0/8', '::1', '2001:db8::/32']
 

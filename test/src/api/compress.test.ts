@@ -4,8 +4,8 @@ import type { AddressInfo } from 'node:net'
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import Koa from 'koa'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { COMPRESSED_BYTES_MIN, compressAnswers } from '../../../src/api/compress.ts'
-import { type RequestState, sendJsonText } from '../../../src/api/context.ts'
+import { COMPRESSED_BYTES_MIN, compressAnswers } from '#src/api/compress.ts'
+import { type RequestState, sendJsonText } from '#src/api/context.ts'
 
 const LONG = JSON.stringify({ text: 'naïve '.repeat(COMPRESSED_BYTES_MIN) })
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { EXPOSED_HEADERS, REQUESTED_HEADERS_LENGTH_MAX } from '../../../src/api/cors.ts'
+import { EXPOSED_HEADERS, REQUESTED_HEADERS_LENGTH_MAX } from '#src/api/cors.ts'
 import { CHAT_REQUEST, outcomeOf, postChat, VERIFIED_PATH } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { namedEvent } from '../../support/scripted-enclave.ts'

@@ -3,8 +3,8 @@ import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
-import { type ConnectionLoad, connectionsMaxOf } from '../../../src/api/server.ts'
-import { createDescriptorsLook } from '../../../src/observability/watch-descriptors.ts'
+import { type ConnectionLoad, connectionsMaxOf } from '#src/api/server.ts'
+import { createDescriptorsLook } from '#src/observability/watch-descriptors.ts'
 import { childEnvironment } from '../../support/child-environment.ts'
 
 const DESCRIPTORS = 160

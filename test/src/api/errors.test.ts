@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { ERROR_TYPES } from '../../../enclave/protocol/error-envelope.ts'
+import { ERROR_TYPES } from '#enclave/protocol/error-envelope.ts'
 import {
   ApiError,
   asApiError,
@@ -7,8 +7,8 @@ import {
   type ErrorCode,
   errorReply,
   ValidationError,
-} from '../../../src/api/errors.ts'
-import { DatabaseAwayError } from '../../../src/storage/errors.ts'
+} from '#src/api/errors.ts'
+import { DatabaseAwayError } from '#src/storage/errors.ts'
 
 describe('errorReply', () => {
   it('an error reply answers every code in the envelope with its status', () => {

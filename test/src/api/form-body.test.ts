@@ -1,9 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { ValidationError } from '../../../src/api/errors.ts'
-import { parseForm } from '../../../src/api/form-body.ts'
-import { boundaryOf, PART_HEADERS_BYTES_MAX, PARTS_MAX } from '../../../src/api/form-frame.ts'
+import { ValidationError } from '#src/api/errors.ts'
+import { parseForm } from '#src/api/form-body.ts'
+import { boundaryOf, PART_HEADERS_BYTES_MAX, PARTS_MAX } from '#src/api/form-frame.ts'
 
 const parse = (text: string | Buffer, boundary = 'b') =>
   parseForm(typeof text === 'string' ? Buffer.from(text, 'latin1') : text, boundary)

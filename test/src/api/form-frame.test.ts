@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { boundaryOf } from '../../../src/api/form-frame.ts'
+import { boundaryOf } from '#src/api/form-frame.ts'
 
 describe('boundaryOf', () => {
   it.each([

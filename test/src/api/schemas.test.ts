@@ -1,12 +1,12 @@
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { createKey } from '../../../src/accounts/key-routes.ts'
-import { boundedInteger, schemaOf } from '../../../src/api/form-schema.ts'
-import { boundedText, described, integerText, jsonSchemaOf } from '../../../src/api/schemas.ts'
-import { chatRequest } from '../../../src/chat/chat-request.ts'
-import { embeddingRequest } from '../../../src/embeddings/embedding-request.ts'
-import { nodeInfo } from '../../../src/nodes/protocol/registration.ts'
+import { createKey } from '#src/accounts/key-routes.ts'
+import { boundedInteger, schemaOf } from '#src/api/form-schema.ts'
+import { boundedText, described, integerText, jsonSchemaOf } from '#src/api/schemas.ts'
+import { chatRequest } from '#src/chat/chat-request.ts'
+import { embeddingRequest } from '#src/embeddings/embedding-request.ts'
+import { nodeInfo } from '#src/nodes/protocol/registration.ts'
 
 const ajv = new Ajv2020({
   strict: true,

@@ -1,7 +1,7 @@
 import type { RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createHttpServer, PIPELINED_MAX, REQUEST_HEAD_BYTES_MAX } from '../../../src/api/server.ts'
+import { createHttpServer, PIPELINED_MAX, REQUEST_HEAD_BYTES_MAX } from '#src/api/server.ts'
 import { connectRaw } from '../../support/raw-http.ts'
 
 const ends: (() => void)[] = []

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { ENCAPSULATED_KEY_HEADER } from '../../../attestation/ehbp.ts'
+import { ENCAPSULATED_KEY_HEADER } from '#attestation/ehbp.ts'
 import { CHAT_REQUEST, getPath, postChat, VERIFIED_PATH } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { connectRaw, type RawConnection } from '../../support/raw-http.ts'

@@ -4,12 +4,12 @@ import { connect, type Socket } from 'node:net'
 import { Readable } from 'node:stream'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { type Admission, createAdmission } from '../../../src/api/admission.ts'
-import { type App, openApp } from '../../../src/api/app.ts'
-import { ApiError } from '../../../src/api/errors.ts'
-import { defineRoute } from '../../../src/api/route.ts'
-import { createStallCheck, STALL_CHECKS } from '../../../src/api/stalled-readers.ts'
-import { createLogger } from '../../../src/observability/logger.ts'
+import { type Admission, createAdmission } from '#src/api/admission.ts'
+import { type App, openApp } from '#src/api/app.ts'
+import { ApiError } from '#src/api/errors.ts'
+import { defineRoute } from '#src/api/route.ts'
+import { createStallCheck, STALL_CHECKS } from '#src/api/stalled-readers.ts'
+import { createLogger } from '#src/observability/logger.ts'
 
 const MIB = 1024 * 1024
 const LONG = 8 * MIB

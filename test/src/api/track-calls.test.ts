@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { familyOf } from '../../../src/observability/model-family.ts'
+import { familyOf } from '#src/observability/model-family.ts'
 import { CHAT_REQUEST, getPath, postChat, VERIFIED_PATH } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { answerFault, answerWhole, namedEvent } from '../../support/scripted-enclave.ts'

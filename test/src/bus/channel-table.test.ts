@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { CHANNELS_MAX, createChannelTable } from '../../../src/bus/channel-table.ts'
+import { CHANNELS_MAX, createChannelTable } from '#src/bus/channel-table.ts'
 
 const MESSAGE_NAMES = 4_000
 

@@ -9,7 +9,7 @@ import {
   type OpenChannel,
   PART_BYTES_MAX,
   WINDOW_BYTES,
-} from '../../../src/bus/channel.ts'
+} from '#src/bus/channel.ts'
 
 type Side = 'left' | 'right'
 type Frame = { readonly to: Side; readonly bytes: Uint8Array }

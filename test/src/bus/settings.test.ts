@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { busFaults } from '../../../src/bus/settings.ts'
+import { busFaults } from '#src/bus/settings.ts'
 
 const production = (more: Readonly<Record<string, string>>) =>
   busFaults({ NODE_ENV: 'production', ...more })

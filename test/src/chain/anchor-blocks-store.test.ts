@@ -1,15 +1,12 @@
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../attestation/bytes.ts'
-import type { BlockProof } from '../../../src/chain/anchor-blocks-store.ts'
-import {
-  type AnchorBlocksStore,
-  createAnchorBlocksStore,
-} from '../../../src/chain/anchor-blocks-store.ts'
-import type { AnchorsStore } from '../../../src/chain/anchors-store.ts'
-import { createAnchorsStore } from '../../../src/chain/anchors-store.ts'
-import type { Database } from '../../../src/storage/database.ts'
-import { createCommitsStore } from '../../../src/verified/commits/commits-store.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import type { BlockProof } from '#src/chain/anchor-blocks-store.ts'
+import { type AnchorBlocksStore, createAnchorBlocksStore } from '#src/chain/anchor-blocks-store.ts'
+import type { AnchorsStore } from '#src/chain/anchors-store.ts'
+import { createAnchorsStore } from '#src/chain/anchors-store.ts'
+import type { Database } from '#src/storage/database.ts'
+import { createCommitsStore } from '#src/verified/commits/commits-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 import { makeLog, OPENING, randomHex, storeCommits } from '../verified/commits/build-commit.ts'
 

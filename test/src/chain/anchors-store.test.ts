@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../attestation/bytes.ts'
-import type { AnchorsStore } from '../../../src/chain/anchors-store.ts'
-import { createAnchorsStore } from '../../../src/chain/anchors-store.ts'
-import type { Database } from '../../../src/storage/database.ts'
-import { createCommitsStore } from '../../../src/verified/commits/commits-store.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import type { AnchorsStore } from '#src/chain/anchors-store.ts'
+import { createAnchorsStore } from '#src/chain/anchors-store.ts'
+import type { Database } from '#src/storage/database.ts'
+import { createCommitsStore } from '#src/verified/commits/commits-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 import {
   makeLog,

@@ -1,12 +1,9 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { decodeBlockHeader } from '../../../attestation/evidence/block.ts'
-import { verifyTrieProof } from '../../../attestation/evidence/trie.ts'
-import { type Rpc, RpcError } from '../../../client/rpc.ts'
-import {
-  type AnchorBlocksStore,
-  createAnchorBlocksStore,
-} from '../../../src/chain/anchor-blocks-store.ts'
-import { createAnchorsStore } from '../../../src/chain/anchors-store.ts'
+import { decodeBlockHeader } from '#attestation/evidence/block.ts'
+import { verifyTrieProof } from '#attestation/evidence/trie.ts'
+import { type Rpc, RpcError } from '#client/rpc.ts'
+import { type AnchorBlocksStore, createAnchorBlocksStore } from '#src/chain/anchor-blocks-store.ts'
+import { createAnchorsStore } from '#src/chain/anchors-store.ts'
 import {
   BLOCKS_WAITING_MAX,
   type BlockKeeper,
@@ -14,10 +11,10 @@ import {
   createBlockKeeper,
   createBlockProofs,
   UNREADABLE_MS,
-} from '../../../src/chain/block-proofs.ts'
-import { BlockUnreadable, fetchBlock } from '../../../src/chain/read-block.ts'
-import type { Database } from '../../../src/storage/database.ts'
-import { createCommitsStore } from '../../../src/verified/commits/commits-store.ts'
+} from '#src/chain/block-proofs.ts'
+import { BlockUnreadable, fetchBlock } from '#src/chain/read-block.ts'
+import type { Database } from '#src/storage/database.ts'
+import { createCommitsStore } from '#src/verified/commits/commits-store.ts'
 import { AT_ONCE_MS } from '../../support/at-once.ts'
 import { recordLog, signAnchors, startTestChain, type TestChain } from '../../support/chain.ts'
 import { type DatabaseSource, startDatabases } from '../../support/databases.ts'

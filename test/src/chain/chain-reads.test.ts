@@ -1,10 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createRpc, type Rpc } from '../../../client/rpc.ts'
-import {
-  countTransactions,
-  createRecentBlocks,
-  type RecentBlock,
-} from '../../../src/chain/chain-reads.ts'
+import { createRpc, type Rpc } from '#client/rpc.ts'
+import { countTransactions, createRecentBlocks, type RecentBlock } from '#src/chain/chain-reads.ts'
 import { startTestChain, type TestChain } from '../../support/chain.ts'
 import { type ChainProxy, startChainProxy } from '../../support/chain-proxy.ts'
 

@@ -1,7 +1,7 @@
 import { keccak256 } from 'ethers'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { encodeTransaction } from '../../../src/chain/encode-transaction.ts'
+import { encodeTransaction } from '#src/chain/encode-transaction.ts'
 
 /*
  * Transactions of public chains, as their endpoints describe them. Each is its own proof: only the

@@ -1,11 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import type { Rpc, RpcCall } from '../../../client/rpc.ts'
-import {
-  findFork,
-  findNewestPlaced,
-  isOnChain,
-  PAGE_ROWS,
-} from '../../../src/chain/fork-detection.ts'
+import type { Rpc, RpcCall } from '#client/rpc.ts'
+import { findFork, findNewestPlaced, isOnChain, PAGE_ROWS } from '#src/chain/fork-detection.ts'
 import { createMemoryAnchors, type MemoryAnchors } from '../../support/memory-anchors.ts'
 
 const RELAYER = `0x${'ab'.repeat(20)}`

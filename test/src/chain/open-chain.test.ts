@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { type Chain, connectChain } from '../../../src/chain/open-chain.ts'
-import { StartFailure } from '../../../src/runtime/starting.ts'
+import { type Chain, connectChain } from '#src/chain/open-chain.ts'
+import { StartFailure } from '#src/runtime/starting.ts'
 import { recordLog, startTestChain, type TestChain } from '../../support/chain.ts'
 
 let local: TestChain

@@ -1,11 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import {
-  NONCES_SKIPPED_MAX,
-  NonceUnknown,
-  RelayerNonces,
-} from '../../../src/chain/relayer-nonces.ts'
-import { CommitRaceLost } from '../../../src/chain/relayers-store.ts'
+import { NONCES_SKIPPED_MAX, NonceUnknown, RelayerNonces } from '#src/chain/relayer-nonces.ts'
+import { CommitRaceLost } from '#src/chain/relayers-store.ts'
 
 const ADDRESS = `0x${'01'.repeat(20)}`
 

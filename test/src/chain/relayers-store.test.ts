@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createAnchorsStore } from '../../../src/chain/anchors-store.ts'
-import { createAnchorLag, createRelayersStore } from '../../../src/chain/relayers-store.ts'
-import type { Database } from '../../../src/storage/database.ts'
-import { createCommitsStore } from '../../../src/verified/commits/commits-store.ts'
+import { createAnchorsStore } from '#src/chain/anchors-store.ts'
+import { createAnchorLag, createRelayersStore } from '#src/chain/relayers-store.ts'
+import type { Database } from '#src/storage/database.ts'
+import { createCommitsStore } from '#src/verified/commits/commits-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 import { CREATED_AT, makeLog, OPENING, storeCommits } from '../verified/commits/build-commit.ts'
 

@@ -1,11 +1,7 @@
 import { Transaction, Wallet } from 'ethers'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import {
-  ANCHOR_GAS_LIMIT,
-  relayerAddress,
-  signAnchorTransaction,
-} from '../../../src/chain/sign-anchor.ts'
+import { ANCHOR_GAS_LIMIT, relayerAddress, signAnchorTransaction } from '#src/chain/sign-anchor.ts'
 import { CONTRACT } from '../../support/affidavit-contract.ts'
 import { TEST_FEES } from '../../support/chain.ts'
 

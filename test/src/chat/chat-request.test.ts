@@ -3,9 +3,9 @@ import {
   FAULTS_MAX,
   LOC_NAME_LENGTH_MAX,
   type RequestFault,
-} from '../../../enclave/protocol/request-faults.ts'
-import { ValidationError } from '../../../src/api/errors.ts'
-import { chatRequest, providersRequestWith } from '../../../src/chat/chat-request.ts'
+} from '#enclave/protocol/request-faults.ts'
+import { ValidationError } from '#src/api/errors.ts'
+import { chatRequest, providersRequestWith } from '#src/chat/chat-request.ts'
 import { validateBody } from '../../support/validate-body.ts'
 
 const user = { role: 'user', content: 'hello' }

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import type { JsonObject } from '../../../attestation/json/value.ts'
-import { ESTIMATE_MAX } from '../../../src/accounts/limits/limiter.ts'
-import { chatRequest } from '../../../src/chat/chat-request.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import { ESTIMATE_MAX } from '#src/accounts/limits/limiter.ts'
+import { chatRequest } from '#src/chat/chat-request.ts'
 import {
   estimateChatTokens,
   estimateDialectTokens,
@@ -9,7 +9,7 @@ import {
   estimateUsage,
   PARSED_LENGTH_MAX,
   usedTokensOf,
-} from '../../../src/chat/chat-tokens.ts'
+} from '#src/chat/chat-tokens.ts'
 import { validateBody } from '../../support/validate-body.ts'
 
 const sizeOf = (request: object) =>

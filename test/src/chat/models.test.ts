@@ -1,6 +1,6 @@
 import Anthropic from '@anthropic-ai/sdk'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { NODE_MODELS_LISTED_MAX } from '../../../src/chat/models.ts'
+import { NODE_MODELS_LISTED_MAX } from '#src/chat/models.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { createScriptedDispatcher } from '../../support/scripted-dispatcher.ts'
 

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { CARRIED_MEMBERS_MAX, INDEX_MAX } from '../../../attestation/dialects/chat/chunk-forms.ts'
-import { FormatError } from '../../../attestation/errors.ts'
-import type { Json, JsonObject } from '../../../attestation/json/value.ts'
-import { createNodeChunks } from '../../../src/chat/node-chunks.ts'
+import { CARRIED_MEMBERS_MAX, INDEX_MAX } from '#attestation/dialects/chat/chunk-forms.ts'
+import { FormatError } from '#attestation/errors.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
+import { createNodeChunks } from '#src/chat/node-chunks.ts'
 import { HELLO, nodeChunk, nodeUsage } from '../../support/scripted-dispatcher.ts'
 
 const IDENTITY = { id: 'chatcmpl-ours', created: 1_700_000_000, model: 'asked/for' }

@@ -5,11 +5,11 @@ import {
   assembleCompletion,
   emptyAssembly,
   finishAssembly,
-} from '../../../attestation/dialects/chat/assemble-completion.ts'
-import { FormatError } from '../../../attestation/errors.ts'
-import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
-import type { JsonObject } from '../../../attestation/json/value.ts'
-import { replayChunks } from '../../../src/chat/replay.ts'
+} from '#attestation/dialects/chat/assemble-completion.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { canonicalizeJson } from '#attestation/json/canonical.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import { replayChunks } from '#src/chat/replay.ts'
 
 function replay(completion: JsonObject): JsonObject {
   const { chunks, usage } = replayChunks(completion)

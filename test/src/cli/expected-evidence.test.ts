@@ -1,18 +1,15 @@
 import { afterEach, describe, expect, it } from 'vitest'
-import { readGatewaySettings } from '../../../src/cli/config.ts'
-import { openExpectations } from '../../../src/cli/expectations-file.ts'
+import { readGatewaySettings } from '#src/cli/config.ts'
+import { openExpectations } from '#src/cli/expectations-file.ts'
 import {
   demandsAttestation,
   readAttestationPolicy,
   readBundlePolicy,
   readRoots,
-} from '../../../src/cli/expected-evidence.ts'
-import type { AttestationOptions, BundleOptions } from '../../../src/cli/options.ts'
-import {
-  openExpectedReleases,
-  readReleaseTrust,
-} from '../../../src/cli/release/accepted-releases.ts'
-import { readReleaseKey } from '../../../src/cli/release/release-files.ts'
+} from '#src/cli/expected-evidence.ts'
+import type { AttestationOptions, BundleOptions } from '#src/cli/options.ts'
+import { openExpectedReleases, readReleaseTrust } from '#src/cli/release/accepted-releases.ts'
+import { readReleaseKey } from '#src/cli/release/release-files.ts'
 
 const OPTIONS: Readonly<Required<Record<keyof (AttestationOptions & BundleOptions), unknown>>> = {
   expect: '/nowhere',

@@ -6,13 +6,8 @@ import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { Readable } from 'node:stream'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { CliError, EXIT_CODES } from '../../../src/cli/faults.ts'
-import {
-  createFile,
-  readSource,
-  type SourceOptions,
-  writeFileWhole,
-} from '../../../src/cli/files.ts'
+import { CliError, EXIT_CODES } from '#src/cli/faults.ts'
+import { createFile, readSource, type SourceOptions, writeFileWhole } from '#src/cli/files.ts'
 
 let folder = ''
 let origin = ''

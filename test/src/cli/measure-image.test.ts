@@ -3,7 +3,7 @@ import { mkdtemp, open, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { FILE_CHUNK_BYTES, readFileChunks } from '../../../src/cli/measure-image.ts'
+import { FILE_CHUNK_BYTES, readFileChunks } from '#src/cli/measure-image.ts'
 
 let folder: string
 beforeAll(async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { readEmbeddings } from '../../../src/embeddings/embedding-answers.ts'
+import { readEmbeddings } from '#src/embeddings/embedding-answers.ts'
 
 const answerOf = (...numbers: readonly unknown[]) => ({ data: [{ index: 0, embedding: numbers }] })
 const read = (answer: unknown, encodingFormat: 'float' | 'base64') =>

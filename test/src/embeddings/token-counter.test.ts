@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { countTokens } from 'gpt-tokenizer/encoding/cl100k_base'
 import { describe, expect, it } from 'vitest'
-import { loadCl100k } from '../../../src/embeddings/byte-pairs.ts'
-import { createTokenCounter, LONG_PIECE_BYTES } from '../../../src/embeddings/token-counter.ts'
+import { loadCl100k } from '#src/embeddings/byte-pairs.ts'
+import { createTokenCounter, LONG_PIECE_BYTES } from '#src/embeddings/token-counter.ts'
 
 const counter = createTokenCounter(loadCl100k)
 const never = new AbortController().signal

@@ -3,16 +3,16 @@ import { mkdtemp, readFile, rename, rm, truncate, writeFile } from 'node:fs/prom
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../attestation/bytes.ts'
-import { RELEASE_FILE_BYTES_MAX } from '../../../attestation/release/release.ts'
-import { releaseKeyOf } from '../../../attestation/release/release-signatures.ts'
-import { signReleaseList } from '../../../attestation/release/verify-release.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { RELEASE_FILE_BYTES_MAX } from '#attestation/release/release.ts'
+import { releaseKeyOf } from '#attestation/release/release-signatures.ts'
+import { signReleaseList } from '#attestation/release/verify-release.ts'
 import {
   type AcceptedReleases,
   openAcceptedReleases,
   type RecordReleases,
-} from '../../../src/enclaves/accepted-releases.ts'
-import { createLogger } from '../../../src/observability/logger.ts'
+} from '#src/enclaves/accepted-releases.ts'
+import { createLogger } from '#src/observability/logger.ts'
 import { entryNamed } from '../../support/enclave-fleet.ts'
 
 const SECRET = new Uint8Array(32).fill(3)

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { ValidationError } from '../../../src/api/errors.ts'
-import { validate } from '../../../src/api/validation.ts'
-import { attestationQuery } from '../../../src/enclaves/attestation-routes.ts'
+import { ValidationError } from '#src/api/errors.ts'
+import { validate } from '#src/api/validation.ts'
+import { attestationQuery } from '#src/enclaves/attestation-routes.ts'
 
 const NOTARY = 'a1'.repeat(20)
 

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import type { Identity } from '../../../enclave/protocol/enclave-api.ts'
-import { type AttestingEnclave, createAttestations } from '../../../src/enclaves/attestations.ts'
-import { EnclaveError } from '../../../src/enclaves/enclave-errors.ts'
-import { ADDRESS_RATE, KNOWN_RATE, OPEN_RATE } from '../../../src/enclaves/fresh-shares.ts'
+import type { Identity } from '#enclave/protocol/enclave-api.ts'
+import { type AttestingEnclave, createAttestations } from '#src/enclaves/attestations.ts'
+import { EnclaveError } from '#src/enclaves/enclave-errors.ts'
+import { ADDRESS_RATE, KNOWN_RATE, OPEN_RATE } from '#src/enclaves/fresh-shares.ts'
 import { SCRIPTED_DOMAIN } from '../../support/scripted-enclave.ts'
 
 const identityOf = (notary: string): Identity => ({

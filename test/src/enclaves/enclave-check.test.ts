@@ -1,17 +1,17 @@
 import { randomBytes } from 'node:crypto'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { decodeBase64, decodeHex, encodeBase64, encodeHex } from '../../../attestation/bytes.ts'
-import { digestBootConfiguration } from '../../../attestation/evidence/boot-configuration.ts'
-import { AttestationError } from '../../../attestation/nitro/attestation-error.ts'
-import type { ReleaseEntry } from '../../../attestation/release/release-list.ts'
-import { type Identity, PROTOCOL_VERSION } from '../../../enclave/protocol/enclave-api.ts'
-import { findReleaseFault } from '../../../src/enclaves/accepted-releases.ts'
+import { decodeBase64, decodeHex, encodeBase64, encodeHex } from '#attestation/bytes.ts'
+import { digestBootConfiguration } from '#attestation/evidence/boot-configuration.ts'
+import { AttestationError } from '#attestation/nitro/attestation-error.ts'
+import type { ReleaseEntry } from '#attestation/release/release-list.ts'
+import { type Identity, PROTOCOL_VERSION } from '#enclave/protocol/enclave-api.ts'
+import { findReleaseFault } from '#src/enclaves/accepted-releases.ts'
 import {
   createAttestationCheck,
   createEnclaveCheck,
   FAULT_AGE_MAX_MS,
   findEnclaveFaults,
-} from '../../../src/enclaves/enclave-check.ts'
+} from '#src/enclaves/enclave-check.ts'
 import { entryNamed } from '../../support/enclave-fleet.ts'
 import { NITRO_FIXTURES, nitroFixtures, readFixture } from '../../support/nitro-fixtures.ts'
 import { openSoftwareNsm } from '../../support/software-nsm.ts'

@@ -4,10 +4,10 @@ import { createServer as createSocketServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
-import { addressOf } from '../../../attestation/account.ts'
-import { decodeAttestationPayload } from '../../../attestation/nitro/document.ts'
-import { CONNECTION_REPLY_BYTES_MAX } from '../../../src/enclaves/connection-check.ts'
-import { EnclaveClient, IDENTITY_AGE_MAX_MS } from '../../../src/enclaves/enclave-client.ts'
+import { addressOf } from '#attestation/account.ts'
+import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
+import { CONNECTION_REPLY_BYTES_MAX } from '#src/enclaves/connection-check.ts'
+import { EnclaveClient, IDENTITY_AGE_MAX_MS } from '#src/enclaves/enclave-client.ts'
 import {
   answerFault,
   answerWhole,

@@ -1,8 +1,8 @@
 import { Readable } from 'node:stream'
 import { afterEach, describe, expect, it } from 'vitest'
-import type { CompletionAnswer } from '../../../src/enclaves/enclave-client.ts'
-import { EnclaveEndpoint, type EndpointOptions } from '../../../src/enclaves/enclave-endpoint.ts'
-import { createLogger } from '../../../src/observability/logger.ts'
+import type { CompletionAnswer } from '#src/enclaves/enclave-client.ts'
+import { EnclaveEndpoint, type EndpointOptions } from '#src/enclaves/enclave-endpoint.ts'
+import { createLogger } from '#src/observability/logger.ts'
 import {
   type ArrivedCall,
   answerWhole,

@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest'
-import type { EnclaveFault, EnclaveFaultCode } from '../../../enclave/protocol/enclave-api.ts'
-import { errorEnvelope } from '../../../enclave/protocol/error-envelope.ts'
-import { type ApiError, errorReply, ValidationError } from '../../../src/api/errors.ts'
+import type { EnclaveFault, EnclaveFaultCode } from '#enclave/protocol/enclave-api.ts'
+import { errorEnvelope } from '#enclave/protocol/error-envelope.ts'
+import { type ApiError, errorReply, ValidationError } from '#src/api/errors.ts'
 import {
   EnclaveError,
   faultErrorOf,
   isOperatorsTrouble,
   outageErrorOf,
-} from '../../../src/enclaves/enclave-errors.ts'
+} from '#src/enclaves/enclave-errors.ts'
 
 const faultOf = (code: EnclaveFaultCode, more: Partial<EnclaveFault> = {}): EnclaveFault => ({
   status: 500,

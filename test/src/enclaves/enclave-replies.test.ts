@@ -1,11 +1,11 @@
 import { Readable } from 'node:stream'
 import { describe, expect, it } from 'vitest'
-import type { EnclaveError } from '../../../src/enclaves/enclave-errors.ts'
+import type { EnclaveError } from '#src/enclaves/enclave-errors.ts'
 import {
   type EnclaveEvent,
   EVENT_BYTES_MAX,
   readEnclaveEvents,
-} from '../../../src/enclaves/enclave-replies.ts'
+} from '#src/enclaves/enclave-replies.ts'
 import { namedEvent } from '../../support/scripted-enclave.ts'
 
 const notice = { notary: `0x${'11'.repeat(20)}`, index: 7, outcome: 'complete' as const }

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { EnclaveClient } from '../../../src/enclaves/enclave-client.ts'
+import { EnclaveClient } from '#src/enclaves/enclave-client.ts'
 import { type CallersCall, sealParts } from '../../enclave/support/encrypted-calls.ts'
 import { startTestEnclave, type TestEnclave } from '../../enclave/support/test-enclave.ts'
 

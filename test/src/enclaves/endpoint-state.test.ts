@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { chooseEndpoint } from '../../../src/enclaves/choose-enclave.ts'
+import { chooseEndpoint } from '#src/enclaves/choose-enclave.ts'
 import {
   ENDPOINT_PHASES,
   type EndpointEvent,
@@ -11,7 +11,7 @@ import {
   NEW_ENDPOINT,
   nextEndpointState,
   phaseOf,
-} from '../../../src/enclaves/endpoint-state.ts'
+} from '#src/enclaves/endpoint-state.ts'
 
 const answered = (notary: string, isAccepted = true, isKnown = false): EndpointEvent => ({
   kind: 'answered',

@@ -1,9 +1,9 @@
 import { Wallet } from 'ethers'
 import { describe, expect, it } from 'vitest'
-import { decodeHex } from '../../../attestation/bytes.ts'
-import { encryptionKeyDigest } from '../../../attestation/encryption-key.ts'
-import type { ServedNotary } from '../../../src/enclaves/enclave-pool.ts'
-import { verifyPeerNotaries } from '../../../src/enclaves/peer-notaries.ts'
+import { decodeHex } from '#attestation/bytes.ts'
+import { encryptionKeyDigest } from '#attestation/encryption-key.ts'
+import type { ServedNotary } from '#src/enclaves/enclave-pool.ts'
+import { verifyPeerNotaries } from '#src/enclaves/peer-notaries.ts'
 
 const NOW_S = 1_760_000_000
 const domain = { chainId: 31_337, contract: `0x${'c0'.repeat(20)}` }

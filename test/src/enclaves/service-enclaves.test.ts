@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { NOTARIES_MAX } from '../../../attestation/notary-list.ts'
-import type { EnclaveEndpoint } from '../../../src/enclaves/enclave-endpoint.ts'
-import type { ServedNotary } from '../../../src/enclaves/enclave-pool.ts'
-import type { EncryptedEndpoint } from '../../../src/enclaves/peer-enclaves.ts'
-import { joinEnclaves } from '../../../src/enclaves/service-enclaves.ts'
+import { NOTARIES_MAX } from '#attestation/notary-list.ts'
+import type { EnclaveEndpoint } from '#src/enclaves/enclave-endpoint.ts'
+import type { ServedNotary } from '#src/enclaves/enclave-pool.ts'
+import type { EncryptedEndpoint } from '#src/enclaves/peer-enclaves.ts'
+import { joinEnclaves } from '#src/enclaves/service-enclaves.ts'
 
 const served = (notary: string, keys: readonly string[], document = 'document') =>
   ({

@@ -1,12 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { openBucket } from '../../../src/images/bucket.ts'
-import {
-  createImageStore,
-  type KeptImage,
-  StoreFullError,
-} from '../../../src/images/image-store.ts'
-import { createImages } from '../../../src/images/images.ts'
+import { openBucket } from '#src/images/bucket.ts'
+import { createImageStore, type KeptImage, StoreFullError } from '#src/images/image-store.ts'
+import { createImages } from '#src/images/images.ts'
 import {
   refuse,
   S3_KEY,

@@ -1,12 +1,8 @@
 import sharp from 'sharp'
 import { describe, expect, it } from 'vitest'
-import { FormatError } from '../../../attestation/errors.ts'
-import {
-  type AskedImages,
-  checkImages,
-  DRAWN_EDGE_MAX,
-} from '../../../src/images/checked-images.ts'
-import { readImageFacts } from '../../../src/images/image-facts.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { type AskedImages, checkImages, DRAWN_EDGE_MAX } from '#src/images/checked-images.ts'
+import { readImageFacts } from '#src/images/image-facts.ts'
 import { jpegOf, pngOf, webpOf } from '../../support/image-files.ts'
 
 const ASKED: AskedImages = { n: 1, size: '256x256' }

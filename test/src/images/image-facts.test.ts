@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { JPEG_STEPS_MAX, readImageFacts } from '../../../src/images/image-facts.ts'
-import { decodeImage } from '../../../src/images/image-source.ts'
+import { JPEG_STEPS_MAX, readImageFacts } from '#src/images/image-facts.ts'
+import { decodeImage } from '#src/images/image-source.ts'
 import { jpegOf, pngOf, webpOf } from '../../support/image-files.ts'
 
 const IMAGES = [

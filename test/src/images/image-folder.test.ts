@@ -3,12 +3,8 @@ import { mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { openImageFolder } from '../../../src/images/image-folder.ts'
-import {
-  createImageStore,
-  type KeptImage,
-  StoreFullError,
-} from '../../../src/images/image-store.ts'
+import { openImageFolder } from '#src/images/image-folder.ts'
+import { createImageStore, type KeptImage, StoreFullError } from '#src/images/image-store.ts'
 
 const TTL_MS = 60_000
 const HOUR_MS = 3_600_000

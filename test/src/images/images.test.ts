@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { ApiError, type ErrorCode } from '../../../src/api/errors.ts'
-import type { GenerationRequest } from '../../../src/images/image-request.ts'
-import type { ImageCall, ImageSource } from '../../../src/images/image-source.ts'
-import { createImages } from '../../../src/images/images.ts'
+import { ApiError, type ErrorCode } from '#src/api/errors.ts'
+import type { GenerationRequest } from '#src/images/image-request.ts'
+import type { ImageCall, ImageSource } from '#src/images/image-source.ts'
+import { createImages } from '#src/images/images.ts'
 
 const request: GenerationRequest = {
   model: 'm',

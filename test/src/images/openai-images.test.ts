@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { base64Format, plainBase64 } from '../../../src/images/openai-images.ts'
+import { base64Format, plainBase64 } from '#src/images/openai-images.ts'
 
 describe('base64Format', () => {
   it.each([

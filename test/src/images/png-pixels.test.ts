@@ -1,8 +1,8 @@
 import { crc32, deflateSync } from 'node:zlib'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { FormatError } from '../../../attestation/errors.ts'
-import { checkPngPixels } from '../../../src/images/png-pixels.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { checkPngPixels } from '#src/images/png-pixels.ts'
 import { pngOf } from '../../support/image-files.ts'
 
 const SIGNATURE = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a])

@@ -1,8 +1,8 @@
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { readGatewayConfig } from '../../../src/config.ts'
-import { createDemoServer } from '../../../src/local/demo/server.ts'
+import { readGatewayConfig } from '#src/config.ts'
+import { createDemoServer } from '#src/local/demo/server.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { refuse, S3_KEY, type S3Server, startS3Server } from '../../support/s3-server.ts'
 

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { describe, expect, it } from 'vitest'
-import { findAnvilBinary } from '../../../src/local/anvil-process.ts'
+import { findAnvilBinary } from '#src/local/anvil-process.ts'
 
 describe('findAnvilBinary', () => {
   it('findAnvilBinary finds the executable itself, not the script around it', async () => {

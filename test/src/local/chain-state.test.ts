@@ -2,8 +2,8 @@ import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { Rpc } from '../../../client/rpc.ts'
-import { keepUpChain, openChainState } from '../../../src/local/chain-state.ts'
+import type { Rpc } from '#client/rpc.ts'
+import { keepUpChain, openChainState } from '#src/local/chain-state.ts'
 import { recordLog, signAnchors, startTestChain, type TestChain } from '../../support/chain.ts'
 
 let chain: TestChain

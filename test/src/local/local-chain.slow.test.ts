@@ -3,7 +3,7 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { AFFIDAVIT } from '../../../attestation/contract/artifact.ts'
+import { AFFIDAVIT } from '#attestation/contract/artifact.ts'
 import { recordLog, signAnchors, startTestChain, type TestChain } from '../../support/chain.ts'
 import { until } from '../../support/until.ts'
 

@@ -7,9 +7,9 @@ import {
   type ProcessPlan,
   type SupervisedProcess,
   superviseProcess,
-} from '../../../src/local/supervised-process.ts'
-import type { Logger } from '../../../src/observability/logger.ts'
-import { StartFailure } from '../../../src/runtime/starting.ts'
+} from '#src/local/supervised-process.ts'
+import type { Logger } from '#src/observability/logger.ts'
+import { StartFailure } from '#src/runtime/starting.ts'
 import { isAlive } from '../../support/is-alive.ts'
 
 type Ready = { readonly pid: number; readonly reported: string }

@@ -6,7 +6,7 @@ import {
   type MeasuredParts,
   registerSources,
   SOURCE_TIMEOUT_MS,
-} from '../../../src/observability/gauges.ts'
+} from '#src/observability/gauges.ts'
 import { readMetrics } from '../../support/read-metrics.ts'
 
 const GAUGES = {

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import type { CallReport, InferenceFacts } from '../../../src/observability/call-scope.ts'
-import { PROVIDER_LABELS_MAX } from '../../../src/observability/inference-metrics.ts'
-import { createMeter } from '../../../src/observability/metrics.ts'
-import { MODEL_FAMILIES } from '../../../src/observability/model-family.ts'
+import type { CallReport, InferenceFacts } from '#src/observability/call-scope.ts'
+import { PROVIDER_LABELS_MAX } from '#src/observability/inference-metrics.ts'
+import { createMeter } from '#src/observability/metrics.ts'
+import { MODEL_FAMILIES } from '#src/observability/model-family.ts'
 import { readMetrics, type Sample } from '../../support/read-metrics.ts'
 
 const reportOf = (inference: InferenceFacts, report: Partial<CallReport> = {}): CallReport => ({

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createLogger } from '../../../src/observability/logger.ts'
+import { createLogger } from '#src/observability/logger.ts'
 
 const KEY = `afd_abcdefghijklmnop_${'Zz9-_'.repeat(8)}abc`
 const PROMPT = 'the planted prompt: marmalade'

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { type MetricsServer, startMetricsServer } from '../../../src/observability/metrics.ts'
+import { type MetricsServer, startMetricsServer } from '#src/observability/metrics.ts'
 
 const METRICS = {
   contentType: 'text/plain; version=0.0.4; charset=utf-8',

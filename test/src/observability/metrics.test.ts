@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createMeter } from '../../../src/observability/metrics.ts'
+import { createMeter } from '#src/observability/metrics.ts'
 import { CHAT_REQUEST, getPath, postChat, VERIFIED_PATH } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { readMetrics } from '../../support/read-metrics.ts'

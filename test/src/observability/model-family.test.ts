@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { familyOf, MODEL_FAMILIES } from '../../../src/observability/model-family.ts'
+import { familyOf, MODEL_FAMILIES } from '#src/observability/model-family.ts'
 
 describe('the family of a model', () => {
   it.each([

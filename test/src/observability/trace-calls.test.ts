@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createLogger } from '../../../src/observability/logger.ts'
-import { openTraces, type Traces, traceCalls } from '../../../src/observability/traces.ts'
+import { createLogger } from '#src/observability/logger.ts'
+import { openTraces, type Traces, traceCalls } from '#src/observability/traces.ts'
 import { CHAT_REQUEST, postChat, VERIFIED_PATH } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { traceFields, tracesOf } from '../../../src/observability/trace-settings.ts'
+import { traceFields, tracesOf } from '#src/observability/trace-settings.ts'
 
 const read = (variables: Readonly<Record<string, string>>) =>
   tracesOf(z.object(traceFields).parse(variables), 'a-service')

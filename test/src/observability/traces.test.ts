@@ -2,8 +2,8 @@ import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, expect, it } from 'vitest'
-import { createLogger } from '../../../src/observability/logger.ts'
-import { openTraces } from '../../../src/observability/traces.ts'
+import { createLogger } from '#src/observability/logger.ts'
+import { openTraces } from '#src/observability/traces.ts'
 
 const closing: (() => Promise<void>)[] = []
 afterEach(async () => {

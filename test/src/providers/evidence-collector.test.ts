@@ -1,17 +1,17 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { parseProviderPolicy } from '../../../attestation/providers/evidence/provider-policy.ts'
-import { verifyProviderEvidence } from '../../../attestation/providers/evidence/verify-provider-evidence.ts'
-import { requireChecks } from '../../../attestation/providers/provider-checks.ts'
-import { createLogger } from '../../../src/observability/logger.ts'
-import type { CollectedProvider } from '../../../src/providers/collect-evidence.ts'
+import { parseProviderPolicy } from '#attestation/providers/evidence/provider-policy.ts'
+import { verifyProviderEvidence } from '#attestation/providers/evidence/verify-provider-evidence.ts'
+import { requireChecks } from '#attestation/providers/provider-checks.ts'
+import { createLogger } from '#src/observability/logger.ts'
+import type { CollectedProvider } from '#src/providers/collect-evidence.ts'
 import {
   type CollectionOutcome,
   createEvidenceCollector,
   pauseAfter,
-} from '../../../src/providers/evidence-collector.ts'
-import { createProviderEvidenceStore } from '../../../src/providers/provider-evidence-store.ts'
-import { createProviderTurnsStore } from '../../../src/providers/provider-turns-store.ts'
-import type { Database } from '../../../src/storage/database.ts'
+} from '#src/providers/evidence-collector.ts'
+import { createProviderEvidenceStore } from '#src/providers/provider-evidence-store.ts'
+import { createProviderTurnsStore } from '#src/providers/provider-turns-store.ts'
+import type { Database } from '#src/storage/database.ts'
 import {
   type AttestedProviderServer,
   type ProviderMode,

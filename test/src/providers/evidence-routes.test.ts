@@ -3,8 +3,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { parseProviderEvidence } from '../../../attestation/providers/evidence/evidence-document.ts'
-import type { DemoEvidence } from '../../../src/providers/open-providers.ts'
+import { parseProviderEvidence } from '#attestation/providers/evidence/evidence-document.ts'
+import type { DemoEvidence } from '#src/providers/open-providers.ts'
 import {
   type AttestedProviderServer,
   startAttestedProvider,

@@ -2,11 +2,11 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import {
   createProviderEvidenceStore,
   type ProviderEvidenceStore,
-} from '../../../src/providers/provider-evidence-store.ts'
+} from '#src/providers/provider-evidence-store.ts'
 import {
   createProviderTurnsStore,
   type ProviderTurnsStore,
-} from '../../../src/providers/provider-turns-store.ts'
+} from '#src/providers/provider-turns-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 
 const ORIGIN = 'https://tee.example'

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { readGatewayConfig } from '../../../src/config.ts'
+import { readGatewayConfig } from '#src/config.ts'
 
 const read = (variables: Readonly<Record<string, string>>) => readGatewayConfig(variables).providers
 

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { writeCsv } from '../../../src/runtime/csv.ts'
+import { writeCsv } from '#src/runtime/csv.ts'
 
 it('CSV ends lines by CRLF, and quotes what would end a cell', () => {
   expect(

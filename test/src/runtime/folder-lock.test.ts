@@ -4,7 +4,7 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { DataFolderInUse, lockFolder } from '../../../src/runtime/folder-lock.ts'
+import { DataFolderInUse, lockFolder } from '#src/runtime/folder-lock.ts'
 import { needNo } from '../../support/needs.ts'
 
 const LINUX = needNo(process.platform === 'linux' ? null : 'Linux')

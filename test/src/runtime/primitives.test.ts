@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest'
-import { backOffMs } from '../../../src/runtime/back-off.ts'
-import { createFaultLog } from '../../../src/runtime/fault-log.ts'
-import { createLoop, type LoopPause } from '../../../src/runtime/loop.ts'
-import { LruMap } from '../../../src/runtime/lru-map.ts'
-import { createSerialQueue } from '../../../src/runtime/serial-queue.ts'
-import { singleFlight } from '../../../src/runtime/single-flight.ts'
+import { backOffMs } from '#src/runtime/back-off.ts'
+import { createFaultLog } from '#src/runtime/fault-log.ts'
+import { createLoop, type LoopPause } from '#src/runtime/loop.ts'
+import { LruMap } from '#src/runtime/lru-map.ts'
+import { createSerialQueue } from '#src/runtime/serial-queue.ts'
+import { singleFlight } from '#src/runtime/single-flight.ts'
 
 describe('backOffMs', () => {
   const bounds = { minMs: 100, maxMs: 1_000 }

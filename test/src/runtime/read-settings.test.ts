@@ -13,8 +13,8 @@ import {
   secret,
   textField,
   url,
-} from '../../../src/runtime/fields.ts'
-import { ConfigurationError, readSettings } from '../../../src/runtime/read-settings.ts'
+} from '#src/runtime/fields.ts'
+import { ConfigurationError, readSettings } from '#src/runtime/read-settings.ts'
 
 const schema = z.object({
   PORT: port.default(3000),

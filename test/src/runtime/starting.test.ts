@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module'
 import { describe, expect, it } from 'vitest'
-import { loadOptional, StartFailure, settleAll } from '../../../src/runtime/starting.ts'
+import { loadOptional, StartFailure, settleAll } from '#src/runtime/starting.ts'
 
 describe('settleAll', () => {
   it('settleAll gives all values in order', async () => {

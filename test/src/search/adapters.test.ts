@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { SEARCH_ADAPTERS } from '../../../src/search/providers.ts'
-import { createWebSearch } from '../../../src/search/web-search.ts'
-import { createEndpoint, type Endpoint } from '../../../src/upstream/endpoint.ts'
-import { SEARCH_PROVIDERS, type SearchProviderName } from '../../../src/upstream/settings.ts'
+import { SEARCH_ADAPTERS } from '#src/search/providers.ts'
+import { createWebSearch } from '#src/search/web-search.ts'
+import { createEndpoint, type Endpoint } from '#src/upstream/endpoint.ts'
+import { SEARCH_PROVIDERS, type SearchProviderName } from '#src/upstream/settings.ts'
 import {
   type EndpointScript,
   refuseWith,

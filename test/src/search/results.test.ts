@@ -4,7 +4,7 @@ import {
   SNIPPET_LENGTH_MAX,
   TITLE_LENGTH_MAX,
   URL_LENGTH_MAX,
-} from '../../../src/search/results.ts'
+} from '#src/search/results.ts'
 
 const item = (change: object = {}) => ({
   title: 'T',

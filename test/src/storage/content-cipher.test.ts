@@ -6,9 +6,9 @@ import {
   type ContentIdentity,
   contentKeyId,
   createContentCipher,
-} from '../../../src/storage/content-cipher.ts'
-import { parseContentKeys } from '../../../src/storage/content-keys.ts'
-import { ContentUnavailable } from '../../../src/storage/errors.ts'
+} from '#src/storage/content-cipher.ts'
+import { parseContentKeys } from '#src/storage/content-keys.ts'
+import { ContentUnavailable } from '#src/storage/errors.ts'
 
 const IDENTITY = ['records', 'one', 'ab'] as const
 

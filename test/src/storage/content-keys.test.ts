@@ -3,9 +3,9 @@ import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { StartFailure } from '../../../src/runtime/starting.ts'
-import { openContentCipher, parseContentKeys } from '../../../src/storage/content-keys.ts'
-import { contentFaults, contentKeysOf } from '../../../src/storage/settings.ts'
+import { StartFailure } from '#src/runtime/starting.ts'
+import { openContentCipher, parseContentKeys } from '#src/storage/content-keys.ts'
+import { contentFaults, contentKeysOf } from '#src/storage/settings.ts'
 
 const KEY = randomBytes(32)
 const HEX = KEY.toString('hex')

@@ -3,9 +3,9 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { DataFolderInUse } from '../../../src/runtime/folder-lock.ts'
-import { openDatabase, startDatabase } from '../../../src/storage/database.ts'
-import { DatabaseNewer, DatabaseUnfit } from '../../../src/storage/errors.ts'
+import { DataFolderInUse } from '#src/runtime/folder-lock.ts'
+import { openDatabase, startDatabase } from '#src/storage/database.ts'
+import { DatabaseNewer, DatabaseUnfit } from '#src/storage/errors.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 
 describe.each(DATABASE_KINDS)('openDatabase on %s', (kind) => {
@@ -81,7 +81,7 @@ describe.each(DATABASE_KINDS)('openDatabase on %s', (kind) => {
     const { rows } = await sql`select name from kysely_migration order by name`.execute(
       second.queries,
     )
-    const files = await readdir(path.join(import.meta.dirname, '../../../src/storage/migrations'))
+    const files = await readdir(path.join(import.meta.dirname, '../../../migrations'))
     const names = files
       .filter((file) => file.endsWith('.ts'))
       .map((file) => file.replace(/\.ts$/, ''))

@@ -3,11 +3,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { sql } from 'kysely'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { openDatabase } from '../../../src/storage/database.ts'
-import { type EmbeddedThread, startEmbeddedThread } from '../../../src/storage/embedded-thread.ts'
-import { DatabaseAwayError } from '../../../src/storage/errors.ts'
-import { createEmbeddedPool, discardBroken } from '../../../src/storage/postgres.ts'
-import { PREPARED } from '../../../src/storage/prepared.ts'
+import { openDatabase } from '#src/storage/database.ts'
+import { type EmbeddedThread, startEmbeddedThread } from '#src/storage/embedded-thread.ts'
+import { DatabaseAwayError } from '#src/storage/errors.ts'
+import { createEmbeddedPool, discardBroken } from '#src/storage/postgres.ts'
+import { PREPARED } from '#src/storage/prepared.ts'
 import {
   copyEmbeddedDatabase,
   type DatabaseSource,

@@ -1,6 +1,6 @@
 import { Kysely, sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { openEmbedded, startUpkeep } from '../../../src/storage/embedded.ts'
+import { openEmbedded, startUpkeep } from '#src/storage/embedded.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
 
 const MIB = 1024 * 1024

@@ -2,7 +2,7 @@ import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
-import { openEmbedded } from '../../../src/storage/embedded.ts'
+import { openEmbedded } from '#src/storage/embedded.ts'
 
 it('other users are kept out of the embedded database, whose files PGlite opens to them', async () => {
   const parent = await mkdtemp(join(tmpdir(), 'affidavit-embedded-'))

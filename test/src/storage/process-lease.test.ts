@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { createLogger } from '../../../src/observability/logger.ts'
-import { createProcessLease } from '../../../src/storage/process-lease.ts'
-import type { ProcessesStore } from '../../../src/storage/processes-store.ts'
+import { createLogger } from '#src/observability/logger.ts'
+import { createProcessLease } from '#src/storage/process-lease.ts'
+import type { ProcessesStore } from '#src/storage/processes-store.ts'
 
 const log = createLogger({ level: 'silent', destination: { write: () => undefined } })
 

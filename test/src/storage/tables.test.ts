@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { parseInt8 } from '../../../src/storage/tables.ts'
+import { parseInt8 } from '#src/storage/tables.ts'
 
 describe('parseInt8', () => {
   it.each([

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { readGatewayConfig } from '../../../src/config.ts'
-import { ConfigurationError } from '../../../src/runtime/read-settings.ts'
+import { readGatewayConfig } from '#src/config.ts'
+import { ConfigurationError } from '#src/runtime/read-settings.ts'
 
 const upstreamOf = (environment: Record<string, string>) => readGatewayConfig(environment).upstream
 

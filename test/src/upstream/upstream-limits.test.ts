@@ -1,17 +1,13 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import {
-  assembleTiers,
-  type CallKind,
-  type LimitGroup,
-} from '../../../src/accounts/limits/tiers.ts'
-import { loadCl100k } from '../../../src/embeddings/byte-pairs.ts'
-import { createEmbeddings } from '../../../src/embeddings/embeddings.ts'
-import { createTokenCounter } from '../../../src/embeddings/token-counter.ts'
-import { createEndpointSource } from '../../../src/images/endpoint-source.ts'
-import { createImages } from '../../../src/images/images.ts'
-import { SEARCH_ADAPTERS } from '../../../src/search/providers.ts'
-import { createWebSearch } from '../../../src/search/web-search.ts'
-import { createEndpoint, type Endpoint } from '../../../src/upstream/endpoint.ts'
+import { assembleTiers, type CallKind, type LimitGroup } from '#src/accounts/limits/tiers.ts'
+import { loadCl100k } from '#src/embeddings/byte-pairs.ts'
+import { createEmbeddings } from '#src/embeddings/embeddings.ts'
+import { createTokenCounter } from '#src/embeddings/token-counter.ts'
+import { createEndpointSource } from '#src/images/endpoint-source.ts'
+import { createImages } from '#src/images/images.ts'
+import { SEARCH_ADAPTERS } from '#src/search/providers.ts'
+import { createWebSearch } from '#src/search/web-search.ts'
+import { createEndpoint, type Endpoint } from '#src/upstream/endpoint.ts'
 import { outcomeOf } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { pngOf } from '../../support/image-files.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { encodeCallContext, parseCallContext } from '../../../src/verified/call-context.ts'
+import { encodeCallContext, parseCallContext } from '#src/verified/call-context.ts'
 
 const context = { accountId: '6f1c8f0e-6f0b-4a55-9b0e-3f7a1f0f3a11', requestId: 'req_"é' }
 

@@ -1,8 +1,8 @@
 import { gzipSync } from 'node:zlib'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { bundlePages, PAGES, type PageBundle } from '../../../src/web/bundle.ts'
-import { pageHeaders, renderShell } from '../../../src/web/page.ts'
-import { createPages } from '../../../src/web/routes.ts'
+import { bundlePages, PAGES, type PageBundle } from '#src/web/bundle.ts'
+import { pageHeaders, renderShell } from '#src/web/page.ts'
+import { createPages } from '#src/web/routes.ts'
 
 /** What a page may load before it shows anything, bytes of gzip. */
 const PAGE_BYTES_MAX = 100_000

@@ -8,10 +8,10 @@ import {
   makePage,
   readEvidencePage,
   writeMadeBy,
-} from '../../../attestation/report/evidence-page.ts'
-import { VERSION } from '../../../src/runtime/version.ts'
-import { bundleSaved } from '../../../src/web/bundle.ts'
-import { openVerifier, readMaker } from '../../../src/web/verifier.ts'
+} from '#attestation/report/evidence-page.ts'
+import { VERSION } from '#src/runtime/version.ts'
+import { bundleSaved } from '#src/web/bundle.ts'
+import { openVerifier, readMaker } from '#src/web/verifier.ts'
 
 const ROOT = join(import.meta.dirname, '../../..')
 const temporary = mkdtempSync(join(tmpdir(), 'affidavit-verifier-'))

@@ -1,12 +1,9 @@
 import { readFile } from 'node:fs/promises'
 import { expect } from 'vitest'
-import type { BundlePolicy } from '../../../attestation/evidence/policy.ts'
-import { verifyBundle } from '../../../attestation/evidence/verify-bundle.ts'
-import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
-import {
-  type ExpectationsFile,
-  readExpectationsFile,
-} from '../../../attestation/report/expectations.ts'
+import type { BundlePolicy } from '#attestation/evidence/policy.ts'
+import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
+import { type ExpectationsFile, readExpectationsFile } from '#attestation/report/expectations.ts'
 import { runCli } from '../run-cli.ts'
 import type { SharedAffidavit } from '../use-affidavit.ts'
 

@@ -1,14 +1,11 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect } from 'vitest'
-import type { Json, JsonObject } from '../../../attestation/json/value.ts'
-import {
-  type ExpectationsFile,
-  readExpectationsFile,
-} from '../../../attestation/report/expectations.ts'
-import type { SessionBundle } from '../../../attestation/session/session-bundle.ts'
-import type { SessionCheckName } from '../../../attestation/session/session-checks.ts'
-import { verifySession } from '../../../attestation/session/verify-session.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
+import { type ExpectationsFile, readExpectationsFile } from '#attestation/report/expectations.ts'
+import type { SessionBundle } from '#attestation/session/session-bundle.ts'
+import type { SessionCheckName } from '#attestation/session/session-checks.ts'
+import { verifySession } from '#attestation/session/verify-session.ts'
 import { startProxyProgram } from '../proxy-program.ts'
 import { runCli } from '../run-cli.ts'
 import type { SharedAffidavit } from '../use-affidavit.ts'

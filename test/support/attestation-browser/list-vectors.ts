@@ -1,5 +1,5 @@
-import { encodeHex } from '../../../attestation/bytes.ts'
-import type { AttestationPolicy } from '../../../attestation/nitro/policy.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import type { AttestationPolicy } from '#attestation/nitro/policy.ts'
 import { acceptances, refusals } from '../nitro-cases/all-cases.ts'
 import { policyOf, timeOf } from '../nitro-cases/case.ts'
 import { type NitroFixture, nitroFixtures, readFixture } from '../nitro-fixtures.ts'

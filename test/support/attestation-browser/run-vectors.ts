@@ -1,9 +1,9 @@
-import { decodeHex, encodeHex } from '../../../attestation/bytes.ts'
-import { AttestationError } from '../../../attestation/nitro/attestation-error.ts'
+import { decodeHex, encodeHex } from '#attestation/bytes.ts'
+import { AttestationError } from '#attestation/nitro/attestation-error.ts'
 import {
   createAttestationVerifier,
   verifyAttestation,
-} from '../../../attestation/nitro/verify-attestation.ts'
+} from '#attestation/nitro/verify-attestation.ts'
 import { decodePolicy, type Vector } from './vector.ts'
 
 /**

@@ -1,5 +1,5 @@
-import type { AttestationPolicy } from '../../../attestation/nitro/policy.ts'
-import type { ReleaseEntry } from '../../../attestation/release/release-list.ts'
+import type { AttestationPolicy } from '#attestation/nitro/policy.ts'
+import type { ReleaseEntry } from '#attestation/release/release-list.ts'
 
 /** One verification as plain JSON, so that it can be given to a browser. Bytes are hex. */
 export type Vector = {

@@ -3,11 +3,11 @@ import {
   compareExchange,
   completeRecord,
   type KeptExchange,
-} from '../../../attestation/compare-exchange.ts'
-import { parseExactJson } from '../../../attestation/json/parse-strict.ts'
-import { isJsonObject, type Json, memberOf } from '../../../attestation/json/value.ts'
-import { type RecordReport, verifyRecord } from '../../../attestation/verify-record.ts'
-import { splitEvents, verifyStream } from '../../../attestation/verify-stream.ts'
+} from '#attestation/compare-exchange.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
+import { isJsonObject, type Json, memberOf } from '#attestation/json/value.ts'
+import { type RecordReport, verifyRecord } from '#attestation/verify-record.ts'
+import { splitEvents, verifyStream } from '#attestation/verify-stream.ts'
 import type { ProvenCompletion } from './callers.ts'
 
 type Place = {

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import OpenAI, { APIConnectionError, APIError } from 'openai'
-import { type Affidavit, AffidavitError, connect } from '../../../client/index.ts'
+import { type Affidavit, AffidavitError, connect } from '#client/index.ts'
 import type { Deployment } from './deployment.ts'
 
 /** A completion that a caller holds with proof; it must never be lost. */

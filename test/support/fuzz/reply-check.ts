@@ -1,5 +1,5 @@
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
-import { NODE_SOCKET_PATH } from '../../../src/nodes/hub/node-socket.ts'
+import { NODE_SOCKET_PATH } from '#src/nodes/hub/node-socket.ts'
 import type { FuzzRequest } from './fuzz-request.ts'
 import type { RawReply } from './raw-reply.ts'
 import type { FuzzedOperation } from './request-arbitrary.ts'

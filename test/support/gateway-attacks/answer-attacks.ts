@@ -1,7 +1,7 @@
 import { gzipSync } from 'node:zlib'
 import { Wallet } from 'ethers'
-import { PROOF_MEMBERS } from '../../../attestation/completion-hash.ts'
-import type { JsonObject } from '../../../attestation/json/value.ts'
+import { PROOF_MEMBERS } from '#attestation/completion-hash.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
 import type { ForgedNotary } from '../forged-notary.ts'
 import { both, type GatewayAnswer } from '../hostile-gateway.ts'
 import {

@@ -1,6 +1,6 @@
-import { createFrameReader, writeFrame } from '../../../attestation/ehbp.ts'
-import type { JsonObject } from '../../../attestation/json/value.ts'
-import type { AffidavitErrorCode } from '../../../client/errors.ts'
+import { createFrameReader, writeFrame } from '#attestation/ehbp.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import type { AffidavitErrorCode } from '#client/errors.ts'
 import type { ForgedNotary } from '../forged-notary.ts'
 import type { Attack, GatewayAnswer, PassingCall } from '../hostile-gateway.ts'
 

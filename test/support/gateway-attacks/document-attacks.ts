@@ -1,5 +1,5 @@
-import { decodeHex } from '../../../attestation/bytes.ts'
-import type { AffidavitErrorCode } from '../../../client/errors.ts'
+import { decodeHex } from '#attestation/bytes.ts'
+import type { AffidavitErrorCode } from '#client/errors.ts'
 import type { ForgedNotary } from '../forged-notary.ts'
 import type { Attack, GatewayAnswer, PassingCall } from '../hostile-gateway.ts'
 import {

@@ -1,4 +1,4 @@
-import type { JsonObject } from '../../../attestation/json/value.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
 import { type Attack, both, type GatewayAnswer } from '../hostile-gateway.ts'
 import {
   ABYSS,

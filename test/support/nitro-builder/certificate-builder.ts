@@ -1,4 +1,4 @@
-import { encodeName } from '../../../src/local/x509/certificate-builder.ts'
+import { encodeName } from '#src/local/x509/certificate-builder.ts'
 
 export {
   authorityConstraints,
@@ -19,7 +19,7 @@ export {
   toPem,
   VERSION_3,
   validityOf,
-} from '../../../src/local/x509/certificate-builder.ts'
+} from '#src/local/x509/certificate-builder.ts'
 
 /** A name with the attributes that AWS uses. */
 export function nameOf(commonName: string): Uint8Array<ArrayBuffer> {

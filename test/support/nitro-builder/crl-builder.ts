@@ -1,4 +1,4 @@
-import { buildList, emptyListOf, type ListParts } from '../../../src/local/x509/revocation-list.ts'
+import { buildList, emptyListOf, type ListParts } from '#src/local/x509/revocation-list.ts'
 import type { KeyPair } from './certificate-builder.ts'
 import { integer, sequence, time } from './der-encoder.ts'
 import { keyAt, MADE_AT, partsOf } from './development-pki.ts'

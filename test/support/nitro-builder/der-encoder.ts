@@ -11,4 +11,4 @@ export {
   set,
   time,
   utf8String,
-} from '../../../src/local/x509/der-encoder.ts'
+} from '#src/local/x509/der-encoder.ts'

@@ -1,5 +1,5 @@
-import type { AttestationCode, RuleNumber } from '../../../attestation/nitro/attestation-error.ts'
-import type { AttestationPolicy } from '../../../attestation/nitro/policy.ts'
+import type { AttestationCode, RuleNumber } from '#attestation/nitro/attestation-error.ts'
+import type { AttestationPolicy } from '#attestation/nitro/policy.ts'
 import { MADE_AT } from '../nitro-builder/development-pki.ts'
 import { standardChain } from '../nitro-builder/document-builder.ts'
 

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { AWS_ROOT_SHA256 } from '../../../attestation/nitro/policy.ts'
+import { AWS_ROOT_SHA256 } from '#attestation/nitro/policy.ts'
 import {
   authorityConstraints,
   buildCertificate,

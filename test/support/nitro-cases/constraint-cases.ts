@@ -1,4 +1,4 @@
-import type { RevocationList } from '../../../attestation/nitro/check-revocation.ts'
+import type { RevocationList } from '#attestation/nitro/check-revocation.ts'
 import {
   authorityConstraints,
   buildCertificate,

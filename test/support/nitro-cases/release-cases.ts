@@ -1,5 +1,5 @@
-import { entryOf, type ReleaseEntry } from '../../../attestation/release/release-list.ts'
-import { formatTime } from '../../../attestation/release/release-signatures.ts'
+import { entryOf, type ReleaseEntry } from '#attestation/release/release-list.ts'
+import { formatTime } from '#attestation/release/release-signatures.ts'
 import { buildEntry, buildOtherRelease, buildRelease } from '../build-release.ts'
 import { MADE_AT } from '../nitro-builder/development-pki.ts'
 import { buildDocument, PCR_VALUES } from '../nitro-builder/document-builder.ts'

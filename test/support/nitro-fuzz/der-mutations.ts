@@ -1,4 +1,4 @@
-import { type DerNode, decodeDer } from '../../../attestation/nitro/der.ts'
+import { type DerNode, decodeDer } from '#attestation/nitro/der.ts'
 import { encodeDer, encodeLength } from '../nitro-builder/der-encoder.ts'
 import type { Mutation } from './byte-mutations.ts'
 import type { Random } from './random.ts'

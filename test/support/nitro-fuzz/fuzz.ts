@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto'
-import { AttestationError } from '../../../attestation/nitro/attestation-error.ts'
-import type { AttestationFacts } from '../../../attestation/nitro/facts.ts'
-import { type AttestationPolicy, AWS_ROOT_SHA256 } from '../../../attestation/nitro/policy.ts'
+import { AttestationError } from '#attestation/nitro/attestation-error.ts'
+import type { AttestationFacts } from '#attestation/nitro/facts.ts'
+import { type AttestationPolicy, AWS_ROOT_SHA256 } from '#attestation/nitro/policy.ts'
 import {
   createAttestationVerifier,
   verifyAttestation,
-} from '../../../attestation/nitro/verify-attestation.ts'
+} from '#attestation/nitro/verify-attestation.ts'
 import { buildDocument, standardChain } from '../nitro-builder/document-builder.ts'
 import { nitroFixtures, readFixture } from '../nitro-fixtures.ts'
 import { type Mutant, mutateDocument, twinOf } from './mutate-document.ts'

@@ -1,4 +1,4 @@
-import { decodeCose } from '../../../attestation/nitro/cose.ts'
+import { decodeCose } from '#attestation/nitro/cose.ts'
 import { encodeCbor } from '../nitro-builder/cbor-encoder.ts'
 import { PROTECTED_HEADER, signDocument, standardChain } from '../nitro-builder/document-builder.ts'
 import { byteMutations, type Mutation, replaceRange, splice } from './byte-mutations.ts'

@@ -1,10 +1,7 @@
 import { createHash } from 'node:crypto'
-import type {
-  DstackImage,
-  DstackPolicy,
-} from '../../../attestation/providers/dstack/dstack-policy.ts'
-import type { DstackEvidence } from '../../../attestation/providers/dstack/verify-dstack-log.ts'
-import { decodeTdxQuote } from '../../../attestation/providers/tdx/quote.ts'
+import type { DstackImage, DstackPolicy } from '#attestation/providers/dstack/dstack-policy.ts'
+import type { DstackEvidence } from '#attestation/providers/dstack/verify-dstack-log.ts'
+import { decodeTdxQuote } from '#attestation/providers/tdx/quote.ts'
 import { buildTdxEvidence } from './tdx-builder.ts'
 
 /** One event of a log, as a service writes it. */

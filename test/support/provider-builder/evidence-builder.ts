@@ -1,22 +1,22 @@
 import { gzipSync } from 'node:zlib'
-import { canonicalizeJson } from '../../../attestation/json/canonical.ts'
-import type { Json, JsonObject } from '../../../attestation/json/value.ts'
-import { hashConfigDocument } from '../../../attestation/providers/dstack/config-id.ts'
+import { canonicalizeJson } from '#attestation/json/canonical.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
+import { hashConfigDocument } from '#attestation/providers/dstack/config-id.ts'
 import {
   EVIDENCE_PATHS,
   type KeptResponse,
   type ProviderEvidence,
   type ProviderKind,
   providerNonce,
-} from '../../../attestation/providers/evidence/evidence-document.ts'
-import type { TdxCollateral } from '../../../attestation/providers/tdx/collateral.ts'
-import { intelAnswersOf } from '../../../src/local/tee/intel-collateral.ts'
+} from '#attestation/providers/evidence/evidence-document.ts'
+import type { TdxCollateral } from '#attestation/providers/tdx/collateral.ts'
+import { intelAnswersOf } from '#src/local/tee/intel-collateral.ts'
 import {
   buildTinfoilAnswer,
   cmdlineOf,
   predicateOfBuild,
   tlsKeyItem,
-} from '../../../src/local/tee/tinfoil-answer.ts'
+} from '#src/local/tee/tinfoil-answer.ts'
 import { toPem, validityOf } from '../nitro-builder/certificate-builder.ts'
 import { MADE_AT } from '../nitro-builder/development-pki.ts'
 import { buildDocument, PCR_VALUES, standardChain } from '../nitro-builder/document-builder.ts'

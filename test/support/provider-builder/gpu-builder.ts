@@ -1,8 +1,5 @@
 import { createHash, sign } from 'node:crypto'
-import type {
-  GpuEvidence,
-  GpuPolicy,
-} from '../../../attestation/providers/nvidia/verify-gpu-evidence.ts'
+import type { GpuEvidence, GpuPolicy } from '#attestation/providers/nvidia/verify-gpu-evidence.ts'
 import {
   authorityConstraints,
   buildCertificate,

@@ -7,8 +7,8 @@ import {
   pckExtensions,
   SERIALS,
   sgxExtension,
-} from '../../../src/local/tee/intel-pki.ts'
-import { buildList, type ListParts } from '../../../src/local/x509/revocation-list.ts'
+} from '#src/local/tee/intel-pki.ts'
+import { buildList, type ListParts } from '#src/local/x509/revocation-list.ts'
 import { buildCertificate, type CertificateParts } from '../nitro-builder/certificate-builder.ts'
 import { LIST_PERIOD } from '../nitro-builder/crl-builder.ts'
 import { MADE_AT } from '../nitro-builder/development-pki.ts'

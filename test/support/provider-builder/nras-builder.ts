@@ -3,7 +3,7 @@ import {
   NRAS_ISSUER,
   type NrasEvidence,
   type NrasPolicy,
-} from '../../../attestation/providers/nvidia/verify-nras-answer.ts'
+} from '#attestation/providers/nvidia/verify-nras-answer.ts'
 import { generateKey, type KeyPair } from '../nitro-builder/certificate-builder.ts'
 
 /** When the tokens of these tests are judged: half an hour after they were made. */

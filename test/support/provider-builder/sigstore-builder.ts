@@ -1,8 +1,5 @@
-import type { Json, JsonObject } from '../../../attestation/json/value.ts'
-import type {
-  CodeIdentity,
-  SigstoreTrust,
-} from '../../../attestation/providers/sigstore/sigstore-trust.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
+import type { CodeIdentity, SigstoreTrust } from '#attestation/providers/sigstore/sigstore-trust.ts'
 import {
   builderExtensions,
   builderOf,
@@ -14,8 +11,8 @@ import {
   entryBodyOf,
   STATEMENT_PAYLOAD,
   signStatement,
-} from '../../../src/local/tee/sigstore-bundle.ts'
-import { TINFOIL_PREDICATE } from '../../../src/local/tee/tinfoil-answer.ts'
+} from '#src/local/tee/sigstore-bundle.ts'
+import { TINFOIL_PREDICATE } from '#src/local/tee/tinfoil-answer.ts'
 import {
   buildCertificate,
   type CertificateParts,

@@ -1,6 +1,6 @@
 import { constants, createHash, generateKeyPairSync, sign } from 'node:crypto'
-import type { SnpCertificates } from '../../../attestation/providers/snp/chain.ts'
-import type { SnpProduct, TcbVersion } from '../../../attestation/providers/snp/tcb.ts'
+import type { SnpCertificates } from '#attestation/providers/snp/chain.ts'
+import type { SnpProduct, TcbVersion } from '#attestation/providers/snp/tcb.ts'
 import {
   authorityConstraints,
   buildCertificate,

@@ -1,11 +1,7 @@
 import { sign } from 'node:crypto'
-import type { SnpPolicy } from '../../../attestation/providers/snp/policy.ts'
-import {
-  type SnpProduct,
-  TCB_LAYOUTS,
-  type TcbVersion,
-} from '../../../attestation/providers/snp/tcb.ts'
-import type { SnpEvidence } from '../../../attestation/providers/snp/verify-snp-report.ts'
+import type { SnpPolicy } from '#attestation/providers/snp/policy.ts'
+import { type SnpProduct, TCB_LAYOUTS, type TcbVersion } from '#attestation/providers/snp/tcb.ts'
+import type { SnpEvidence } from '#attestation/providers/snp/verify-snp-report.ts'
 import type { CertificateParts } from '../nitro-builder/certificate-builder.ts'
 import {
   amdExtensions,

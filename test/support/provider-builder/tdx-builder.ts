@@ -1,6 +1,6 @@
-import type { TdxCollateral } from '../../../attestation/providers/tdx/collateral.ts'
-import type { TdxPolicy } from '../../../attestation/providers/tdx/tdx-policy.ts'
-import type { TdxEvidence } from '../../../attestation/providers/tdx/verify-tdx-quote.ts'
+import type { TdxCollateral } from '#attestation/providers/tdx/collateral.ts'
+import type { TdxPolicy } from '#attestation/providers/tdx/tdx-policy.ts'
+import type { TdxEvidence } from '#attestation/providers/tdx/verify-tdx-quote.ts'
 import {
   currentLevel,
   MODULE_IDENTITY,
@@ -8,7 +8,7 @@ import {
   qeIdentityOf,
   signText,
   tcbInfoOf,
-} from '../../../src/local/tee/intel-collateral.ts'
+} from '#src/local/tee/intel-collateral.ts'
 import {
   BODY_OFFSETS,
   bodyOf,
@@ -18,8 +18,8 @@ import {
   rawPoint,
   signRaw,
   uint,
-} from '../../../src/local/tee/tdx-quote.ts'
-import type { ListParts } from '../../../src/local/x509/revocation-list.ts'
+} from '#src/local/tee/tdx-quote.ts'
+import type { ListParts } from '#src/local/x509/revocation-list.ts'
 import {
   type CertificateParts,
   generateKey,

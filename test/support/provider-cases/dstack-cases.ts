@@ -1,9 +1,6 @@
 import { keccak_256 } from '@noble/hashes/sha3.js'
-import type {
-  DstackCheckName,
-  DstackCode,
-} from '../../../attestation/providers/dstack/dstack-codes.ts'
-import type { DstackPolicy } from '../../../attestation/providers/dstack/dstack-policy.ts'
+import type { DstackCheckName, DstackCode } from '#attestation/providers/dstack/dstack-codes.ts'
+import type { DstackPolicy } from '#attestation/providers/dstack/dstack-policy.ts'
 import {
   APP_ID,
   bootEvent,

@@ -1,4 +1,4 @@
-import type { ProviderEvidenceCode } from '../../../attestation/providers/evidence/evidence-codes.ts'
+import type { ProviderEvidenceCode } from '#attestation/providers/evidence/evidence-codes.ts'
 import { MADE_AT } from '../nitro-builder/development-pki.ts'
 import { APP_ID, COMPOSE_HASH } from '../provider-builder/dstack-builder.ts'
 import {

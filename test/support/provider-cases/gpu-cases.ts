@@ -1,8 +1,5 @@
-import type { NvidiaCode, NvidiaRule } from '../../../attestation/providers/nvidia/gpu-rules.ts'
-import type {
-  GpuEvidence,
-  GpuPolicy,
-} from '../../../attestation/providers/nvidia/verify-gpu-evidence.ts'
+import type { NvidiaCode, NvidiaRule } from '#attestation/providers/nvidia/gpu-rules.ts'
+import type { GpuEvidence, GpuPolicy } from '#attestation/providers/nvidia/verify-gpu-evidence.ts'
 import {
   authorityConstraints,
   ECDSA_SHA256,

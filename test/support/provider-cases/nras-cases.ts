@@ -1,5 +1,5 @@
-import type { NvidiaCode, NvidiaRule } from '../../../attestation/providers/nvidia/gpu-rules.ts'
-import type { NrasPolicy } from '../../../attestation/providers/nvidia/verify-nras-answer.ts'
+import type { NvidiaCode, NvidiaRule } from '#attestation/providers/nvidia/gpu-rules.ts'
+import type { NrasPolicy } from '#attestation/providers/nvidia/verify-nras-answer.ts'
 import { generateKey } from '../nitro-builder/certificate-builder.ts'
 import {
   buildNras,

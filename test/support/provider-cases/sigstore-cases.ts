@@ -1,5 +1,5 @@
-import type { SigstoreCode } from '../../../attestation/providers/sigstore/sigstore-codes.ts'
-import type { CodeIdentity } from '../../../attestation/providers/sigstore/sigstore-trust.ts'
+import type { SigstoreCode } from '#attestation/providers/sigstore/sigstore-codes.ts'
+import type { CodeIdentity } from '#attestation/providers/sigstore/sigstore-trust.ts'
 import { generateKey, nameOf, signWith, validityOf } from '../nitro-builder/certificate-builder.ts'
 import { MADE_AT } from '../nitro-builder/development-pki.ts'
 import { DIGEST, type SigstoreChanges, statementOf } from '../provider-builder/sigstore-builder.ts'

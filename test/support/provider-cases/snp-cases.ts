@@ -1,7 +1,7 @@
 import { createSign } from 'node:crypto'
-import type { SnpPolicy } from '../../../attestation/providers/snp/policy.ts'
-import type { SnpCode, SnpRule } from '../../../attestation/providers/snp/snp-rules.ts'
-import type { SnpEvidence } from '../../../attestation/providers/snp/verify-snp-report.ts'
+import type { SnpPolicy } from '#attestation/providers/snp/policy.ts'
+import type { SnpCode, SnpRule } from '#attestation/providers/snp/snp-rules.ts'
+import type { SnpEvidence } from '#attestation/providers/snp/verify-snp-report.ts'
 import {
   authorityConstraints,
   type CertificateParts,

@@ -1,6 +1,6 @@
-import type { TdxCheckName, TdxCode } from '../../../attestation/providers/tdx/tdx-codes.ts'
-import type { TdxPolicy } from '../../../attestation/providers/tdx/tdx-policy.ts'
-import type { TdxEvidence } from '../../../attestation/providers/tdx/verify-tdx-quote.ts'
+import type { TdxCheckName, TdxCode } from '#attestation/providers/tdx/tdx-codes.ts'
+import type { TdxPolicy } from '#attestation/providers/tdx/tdx-policy.ts'
+import type { TdxEvidence } from '#attestation/providers/tdx/verify-tdx-quote.ts'
 import {
   authorityConstraints,
   ECDSA_SHA384,

@@ -1,5 +1,5 @@
-import { isOtherRoot } from '../../../../attestation/report/unknown-root.ts'
-import type { ConnectOptions } from '../../../../client/index.ts'
+import { isOtherRoot } from '#attestation/report/unknown-root.ts'
+import type { ConnectOptions } from '#client/index.ts'
 import { ExpectationFault } from '../../verify/expectation-fault.ts'
 import type { FormExpectations } from '../../verify/job.ts'
 import { readGivenExpectations } from '../../verify/read-expectations.ts'

@@ -1,5 +1,5 @@
 import { useRef, useState } from 'preact/hooks'
-import type { Affidavit } from '../../../../client/index.ts'
+import type { Affidavit } from '#client/index.ts'
 import { CheckList } from '../../kit/check-list.tsx'
 import { ExpectationsNotice } from '../../kit/expectations-notice.tsx'
 import { Busy, Development, FaultNotice, State } from '../../kit/notices.tsx'

@@ -1,6 +1,6 @@
 import './playground.css'
 import { useEffect, useRef, useState } from 'preact/hooks'
-import type { Affidavit, Proof } from '../../../../client/index.ts'
+import type { Affidavit, Proof } from '#client/index.ts'
 import { useExpectations } from '../../kit/tab-expectations.ts'
 import { useLoaded } from '../../kit/use-loaded.ts'
 import { takeDevelopmentExpectations } from '../../verify/development-expectations.ts'

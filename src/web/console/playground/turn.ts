@@ -1,6 +1,6 @@
-import type { Check } from '../../../../attestation/finding.ts'
-import type { AnchoredEvidence } from '../../../../client/anchored.ts'
-import type { AffidavitErrorCode, Proof } from '../../../../client/index.ts'
+import type { Check } from '#attestation/finding.ts'
+import type { AnchoredEvidence } from '#client/anchored.ts'
+import type { AffidavitErrorCode, Proof } from '#client/index.ts'
 
 /** Why the client refused an answer, and the checks that the client had made. */
 export type ClientRefusal = {

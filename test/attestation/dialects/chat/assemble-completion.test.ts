@@ -2,17 +2,17 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { encodeUtf8 } from '../../../../attestation/bytes.ts'
+import { encodeUtf8 } from '#attestation/bytes.ts'
 import {
   addChunk,
   assembleCompletion,
   emptyAssembly,
   finishAssembly,
-} from '../../../../attestation/dialects/chat/assemble-completion.ts'
-import { FormatError } from '../../../../attestation/errors.ts'
-import { canonicalizeJson } from '../../../../attestation/json/canonical.ts'
-import { parseStrictJson } from '../../../../attestation/json/parse-strict.ts'
-import type { Json, JsonObject } from '../../../../attestation/json/value.ts'
+} from '#attestation/dialects/chat/assemble-completion.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { canonicalizeJson } from '#attestation/json/canonical.ts'
+import { parseStrictJson } from '#attestation/json/parse-strict.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
 
 const head = { id: 'c1', object: 'chat.completion.chunk', created: 7, model: 'demo/a' }
 

@@ -1,4 +1,4 @@
-import type { JsonObject } from '../../../../attestation/json/value.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
 
 /** What a provider or a backend sends, and the one thing that all readers then see. */
 export type StreamCase = {

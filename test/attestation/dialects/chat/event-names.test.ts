@@ -1,9 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import {
-  EventParser,
-  type ServerEvent,
-} from '../../../../attestation/dialects/chat/event-parser.ts'
+import { EventParser, type ServerEvent } from '#attestation/dialects/chat/event-parser.ts'
 
 /** Gives all events of the packets, the end included. */
 function parseAll(packets: readonly (string | Uint8Array)[]): readonly ServerEvent[] {

@@ -3,7 +3,7 @@ import {
   EventParser,
   EventTooLargeError,
   type ServerEvent,
-} from '../../../../attestation/dialects/chat/event-parser.ts'
+} from '#attestation/dialects/chat/event-parser.ts'
 
 /** Gives the data of all events of the packets, the end included. */
 function parseAll(

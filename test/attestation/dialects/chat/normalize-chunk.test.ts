@@ -1,26 +1,23 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { PROOF_MEMBERS } from '../../../../attestation/completion-hash.ts'
+import { PROOF_MEMBERS } from '#attestation/completion-hash.ts'
 import {
   addChunk,
   assembleCompletion,
   emptyAssembly,
-} from '../../../../attestation/dialects/chat/assemble-completion.ts'
-import {
-  CARRIED_MEMBERS_MAX,
-  INDEX_MAX,
-} from '../../../../attestation/dialects/chat/chunk-forms.ts'
+} from '#attestation/dialects/chat/assemble-completion.ts'
+import { CARRIED_MEMBERS_MAX, INDEX_MAX } from '#attestation/dialects/chat/chunk-forms.ts'
 import {
   finishChunks,
   isFinished,
   NO_CHUNKS,
   normalizeChunk,
   type StreamTerms,
-} from '../../../../attestation/dialects/chat/normalize-chunk.ts'
-import { FormatError } from '../../../../attestation/errors.ts'
-import { makeWellFormed } from '../../../../attestation/json/parse-lenient.ts'
-import type { Json, JsonObject } from '../../../../attestation/json/value.ts'
-import { hashCompletion } from '../../../../attestation/record-hash.ts'
+} from '#attestation/dialects/chat/normalize-chunk.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { makeWellFormed } from '#attestation/json/parse-lenient.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
+import { hashCompletion } from '#attestation/record-hash.ts'
 
 const terms: StreamTerms = {
   usageAsked: false,

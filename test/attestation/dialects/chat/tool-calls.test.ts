@@ -3,9 +3,9 @@ import {
   addChunk,
   emptyAssembly,
   finishAssembly,
-} from '../../../../attestation/dialects/chat/assemble-completion.ts'
-import { NO_CHUNKS, normalizeChunk } from '../../../../attestation/dialects/chat/normalize-chunk.ts'
-import type { Json, JsonObject } from '../../../../attestation/json/value.ts'
+} from '#attestation/dialects/chat/assemble-completion.ts'
+import { NO_CHUNKS, normalizeChunk } from '#attestation/dialects/chat/normalize-chunk.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
 
 const TERMS = {
   usageAsked: false,

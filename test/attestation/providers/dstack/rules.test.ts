@@ -1,15 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../../attestation/bytes.ts'
-import { PolicyError } from '../../../../attestation/nitro/policy.ts'
-import {
-  DSTACK_CHECKS,
-  DSTACK_CODES,
-} from '../../../../attestation/providers/dstack/dstack-codes.ts'
-import type { DstackPolicy } from '../../../../attestation/providers/dstack/dstack-policy.ts'
-import { verifyDstackLog } from '../../../../attestation/providers/dstack/verify-dstack-log.ts'
-import { requireChecks } from '../../../../attestation/providers/provider-checks.ts'
-import { ProviderEvidenceError } from '../../../../attestation/providers/provider-error.ts'
-import { decodeTdxQuote } from '../../../../attestation/providers/tdx/quote.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { PolicyError } from '#attestation/nitro/policy.ts'
+import { DSTACK_CHECKS, DSTACK_CODES } from '#attestation/providers/dstack/dstack-codes.ts'
+import type { DstackPolicy } from '#attestation/providers/dstack/dstack-policy.ts'
+import { verifyDstackLog } from '#attestation/providers/dstack/verify-dstack-log.ts'
+import { requireChecks } from '#attestation/providers/provider-checks.ts'
+import { ProviderEvidenceError } from '#attestation/providers/provider-error.ts'
+import { decodeTdxQuote } from '#attestation/providers/tdx/quote.ts'
 import {
   buildDstackEvidence,
   COMPOSE_HASH,

@@ -3,10 +3,10 @@ import { describe, expect, it } from 'vitest'
 import {
   type ProviderEvidence,
   writeProviderEvidence,
-} from '../../../../attestation/providers/evidence/evidence-document.ts'
-import { parseProviderPolicy } from '../../../../attestation/providers/evidence/provider-policy.ts'
-import { verifyProviderEvidence } from '../../../../attestation/providers/evidence/verify-provider-evidence.ts'
-import { requireChecks } from '../../../../attestation/providers/provider-checks.ts'
+} from '#attestation/providers/evidence/evidence-document.ts'
+import { parseProviderPolicy } from '#attestation/providers/evidence/provider-policy.ts'
+import { verifyProviderEvidence } from '#attestation/providers/evidence/verify-provider-evidence.ts'
+import { requireChecks } from '#attestation/providers/provider-checks.ts'
 import { kept } from '../../../support/provider-builder/evidence-builder.ts'
 import { PROVIDER_FIXTURES, readProviderFixture } from '../../../support/provider-fixtures.ts'
 

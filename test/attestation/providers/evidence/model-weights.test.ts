@@ -1,8 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import {
-  weightsOf,
-  weightsOfBuild,
-} from '../../../../attestation/providers/evidence/model-weights.ts'
+import { weightsOf, weightsOfBuild } from '#attestation/providers/evidence/model-weights.ts'
 import {
   MODEL_CONFIG,
   predicateOf,

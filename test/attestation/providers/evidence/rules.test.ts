@@ -1,27 +1,21 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { PolicyError } from '../../../../attestation/nitro/policy.ts'
-import {
-  EVIDENCE_CHECKS,
-  EVIDENCE_CODES,
-} from '../../../../attestation/providers/evidence/evidence-codes.ts'
+import { PolicyError } from '#attestation/nitro/policy.ts'
+import { EVIDENCE_CHECKS, EVIDENCE_CODES } from '#attestation/providers/evidence/evidence-codes.ts'
 import {
   type ProviderEvidence,
   parseProviderEvidence,
   providerNonce,
   writeProviderEvidence,
-} from '../../../../attestation/providers/evidence/evidence-document.ts'
-import { readKeptCollateral } from '../../../../attestation/providers/evidence/kept-collateral.ts'
+} from '#attestation/providers/evidence/evidence-document.ts'
+import { readKeptCollateral } from '#attestation/providers/evidence/kept-collateral.ts'
 import {
   type ProviderPolicy,
   parseProviderPolicy,
-} from '../../../../attestation/providers/evidence/provider-policy.ts'
-import { verifyProviderEvidence } from '../../../../attestation/providers/evidence/verify-provider-evidence.ts'
-import {
-  type ProviderCheck,
-  requireChecks,
-} from '../../../../attestation/providers/provider-checks.ts'
-import { ProviderEvidenceError } from '../../../../attestation/providers/provider-error.ts'
+} from '#attestation/providers/evidence/provider-policy.ts'
+import { verifyProviderEvidence } from '#attestation/providers/evidence/verify-provider-evidence.ts'
+import { type ProviderCheck, requireChecks } from '#attestation/providers/provider-checks.ts'
+import { ProviderEvidenceError } from '#attestation/providers/provider-error.ts'
 import { entry } from '../../../support/nitro-builder/crl-builder.ts'
 import { MADE_AT } from '../../../support/nitro-builder/development-pki.ts'
 import {

@@ -1,14 +1,14 @@
 import { createHash } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { decodeHex, encodeHex } from '../../../../attestation/bytes.ts'
-import { parseGpuEvidence } from '../../../../attestation/providers/nvidia/evidence-file.ts'
+import { decodeHex, encodeHex } from '#attestation/bytes.ts'
+import { parseGpuEvidence } from '#attestation/providers/nvidia/evidence-file.ts'
 import {
   NVIDIA_ROOT_SHA256,
   verifyGpuEvidence,
-} from '../../../../attestation/providers/nvidia/verify-gpu-evidence.ts'
-import { verifyNrasAnswer } from '../../../../attestation/providers/nvidia/verify-nras-answer.ts'
-import { requireChecks } from '../../../../attestation/providers/provider-checks.ts'
-import { ProviderEvidenceError } from '../../../../attestation/providers/provider-error.ts'
+} from '#attestation/providers/nvidia/verify-gpu-evidence.ts'
+import { verifyNrasAnswer } from '#attestation/providers/nvidia/verify-nras-answer.ts'
+import { requireChecks } from '#attestation/providers/provider-checks.ts'
+import { ProviderEvidenceError } from '#attestation/providers/provider-error.ts'
 import { readProviderPem, readProviderText } from '../../../support/hardware-fixtures.ts'
 import { buildGpu } from '../../../support/provider-builder/gpu-builder.ts'
 import { PROVIDER_FIXTURES, readProviderFixture } from '../../../support/provider-fixtures.ts'

@@ -1,23 +1,20 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../../attestation/bytes.ts'
+import { encodeHex } from '#attestation/bytes.ts'
 import {
   GPU_CHECKS,
   NRAS_CHECKS,
   NVIDIA_CODES,
   NVIDIA_RULES,
-} from '../../../../attestation/providers/nvidia/gpu-rules.ts'
+} from '#attestation/providers/nvidia/gpu-rules.ts'
 import {
   NVIDIA_ROOT_SHA256,
   verifyGpuEvidence,
-} from '../../../../attestation/providers/nvidia/verify-gpu-evidence.ts'
-import { verifyNrasAnswer } from '../../../../attestation/providers/nvidia/verify-nras-answer.ts'
-import {
-  type ProviderCheck,
-  requireChecks,
-} from '../../../../attestation/providers/provider-checks.ts'
-import { ProviderEvidenceError } from '../../../../attestation/providers/provider-error.ts'
+} from '#attestation/providers/nvidia/verify-gpu-evidence.ts'
+import { verifyNrasAnswer } from '#attestation/providers/nvidia/verify-nras-answer.ts'
+import { type ProviderCheck, requireChecks } from '#attestation/providers/provider-checks.ts'
+import { ProviderEvidenceError } from '#attestation/providers/provider-error.ts'
 import { FIRMWARE_ID, GPU_AT } from '../../../support/provider-builder/gpu-builder.ts'
 import { NRAS_AT } from '../../../support/provider-builder/nras-builder.ts'
 import {

@@ -1,14 +1,11 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import type { Json } from '../../../../attestation/json/value.ts'
-import { requireChecks } from '../../../../attestation/providers/provider-checks.ts'
-import { ProviderEvidenceError } from '../../../../attestation/providers/provider-error.ts'
-import {
-  SIGSTORE_CHECKS,
-  SIGSTORE_CODES,
-} from '../../../../attestation/providers/sigstore/sigstore-codes.ts'
-import { SIGSTORE_TRUST } from '../../../../attestation/providers/sigstore/sigstore-trust.ts'
-import { verifySigstoreBundle } from '../../../../attestation/providers/sigstore/verify-sigstore-bundle.ts'
+import type { Json } from '#attestation/json/value.ts'
+import { requireChecks } from '#attestation/providers/provider-checks.ts'
+import { ProviderEvidenceError } from '#attestation/providers/provider-error.ts'
+import { SIGSTORE_CHECKS, SIGSTORE_CODES } from '#attestation/providers/sigstore/sigstore-codes.ts'
+import { SIGSTORE_TRUST } from '#attestation/providers/sigstore/sigstore-trust.ts'
+import { verifySigstoreBundle } from '#attestation/providers/sigstore/verify-sigstore-bundle.ts'
 import {
   buildSigstoreBundle,
   DEVELOPMENT_SIGSTORE,

@@ -1,17 +1,17 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../../attestation/bytes.ts'
-import { requireChecks } from '../../../../attestation/providers/provider-checks.ts'
-import { ProviderEvidenceError } from '../../../../attestation/providers/provider-error.ts'
-import { AMD_ROOTS } from '../../../../attestation/providers/snp/policy.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { requireChecks } from '#attestation/providers/provider-checks.ts'
+import { ProviderEvidenceError } from '#attestation/providers/provider-error.ts'
+import { AMD_ROOTS } from '#attestation/providers/snp/policy.ts'
 import {
   SNP_CHECKS,
   SNP_CODES,
   SNP_RULES,
   type SnpCheckName,
-} from '../../../../attestation/providers/snp/snp-rules.ts'
-import { verifySnpReport } from '../../../../attestation/providers/snp/verify-snp-report.ts'
+} from '#attestation/providers/snp/snp-rules.ts'
+import { verifySnpReport } from '#attestation/providers/snp/verify-snp-report.ts'
 import { SNP_AT } from '../../../support/provider-builder/snp-pki.ts'
 import { buildSnp, SNP_MEASUREMENT } from '../../../support/provider-builder/snp-report-builder.ts'
 import { listNumberedRules } from '../../../support/provider-cases/rule-rows.ts'

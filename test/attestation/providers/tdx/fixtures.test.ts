@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../../attestation/bytes.ts'
-import { P256 } from '../../../../attestation/nitro/ecdsa.ts'
-import { readSignedResponse } from '../../../../attestation/providers/tdx/collateral.ts'
-import { parseQeIdentity, parseTcbInfo } from '../../../../attestation/providers/tdx/tcb-info.ts'
-import type { TdxPolicy } from '../../../../attestation/providers/tdx/tdx-policy.ts'
-import { INTEL_ROOT_SHA256 } from '../../../../attestation/providers/tdx/tdx-policy.ts'
-import { verifyTdxQuote } from '../../../../attestation/providers/tdx/verify-tdx-quote.ts'
-import { parseLists } from '../../../../attestation/revocation/parse-lists.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { P256 } from '#attestation/nitro/ecdsa.ts'
+import { readSignedResponse } from '#attestation/providers/tdx/collateral.ts'
+import { parseQeIdentity, parseTcbInfo } from '#attestation/providers/tdx/tcb-info.ts'
+import type { TdxPolicy } from '#attestation/providers/tdx/tdx-policy.ts'
+import { INTEL_ROOT_SHA256 } from '#attestation/providers/tdx/tdx-policy.ts'
+import { verifyTdxQuote } from '#attestation/providers/tdx/verify-tdx-quote.ts'
+import { parseLists } from '#attestation/revocation/parse-lists.ts'
 import {
   listProviderFixtures,
   PROVIDER_FIXTURES,

@@ -2,10 +2,10 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../../attestation/bytes.ts'
-import { EifError } from '../../../../attestation/eif/eif-error.ts'
-import { openBootFiles } from '../../../../enclave/image/boot/boot-enclave.ts'
-import { sealImage } from '../../../../enclave/image/eif.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { EifError } from '#attestation/eif/eif-error.ts'
+import { openBootFiles } from '#enclave/image/boot/boot-enclave.ts'
+import { sealImage } from '#enclave/image/eif.ts'
 
 let folder: string
 beforeAll(async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { type MachinePlan, machineArguments } from '../../../../enclave/image/boot/machine.ts'
+import { type MachinePlan, machineArguments } from '#enclave/image/boot/machine.ts'
 
 const PLAN: MachinePlan = {
   accelerator: 'tcg',

@@ -3,7 +3,7 @@ import {
   CONSOLE_LINE_LENGTH_MAX,
   CONSOLE_LINES_MAX,
   MachineConsole,
-} from '../../../../enclave/image/boot/machine.ts'
+} from '#enclave/image/boot/machine.ts'
 
 function makeConsole() {
   let time = 0

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { openSocketBridge, type SocketBridge } from '../../../../enclave/image/boot/boot-enclave.ts'
+import { openSocketBridge, type SocketBridge } from '#enclave/image/boot/boot-enclave.ts'
 
 let folder: string
 let path: string

@@ -1,20 +1,16 @@
 import fc from 'fast-check'
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import {
-  createRateLimiter,
-  type Decision,
-  type RateLimiter,
-} from '../../../../src/accounts/limits/limiter.ts'
-import { assembleTiers, type Tiers } from '../../../../src/accounts/limits/tiers.ts'
+import { createRateLimiter, type Decision, type RateLimiter } from '#src/accounts/limits/limiter.ts'
+import { assembleTiers, type Tiers } from '#src/accounts/limits/tiers.ts'
 import {
   createRateLimitsStore,
   type RateLimits,
   type RateLimitsStore,
-} from '../../../../src/accounts/rate-limits-store.ts'
-import { createLogger } from '../../../../src/observability/logger.ts'
-import { type Database, openDatabase } from '../../../../src/storage/database.ts'
-import { createProcessesStore } from '../../../../src/storage/processes-store.ts'
+} from '#src/accounts/rate-limits-store.ts'
+import { createLogger } from '#src/observability/logger.ts'
+import { type Database, openDatabase } from '#src/storage/database.ts'
+import { createProcessesStore } from '#src/storage/processes-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 
 const LEASE_SECONDS = 15

@@ -4,8 +4,8 @@ import {
   describeRefusal,
   type QuotaUse,
   quotaHeaders,
-} from '../../../../src/accounts/limits/quota.ts'
-import { OPENAI_FACE } from '../../../../src/api/faces.ts'
+} from '#src/accounts/limits/quota.ts'
+import { OPENAI_FACE } from '#src/api/faces.ts'
 
 /** 18 s after midnight UTC. */
 const AT = 1_795_219_218

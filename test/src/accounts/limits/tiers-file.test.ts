@@ -2,8 +2,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { chooseTiers, findGroup } from '../../../../src/accounts/limits/tiers.ts'
-import { StartFailure } from '../../../../src/runtime/starting.ts'
+import { chooseTiers, findGroup } from '#src/accounts/limits/tiers.ts'
+import { StartFailure } from '#src/runtime/starting.ts'
 
 let folder = ''
 beforeAll(async () => {

@@ -7,7 +7,7 @@ import {
   type Tiers,
   tierOf,
   UNLIMITED_TIERS,
-} from '../../../../src/accounts/limits/tiers.ts'
+} from '#src/accounts/limits/tiers.ts'
 
 const FILE = {
   default_tier: 'free',

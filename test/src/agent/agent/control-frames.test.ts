@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
-import { LARGE_FRAME_BYTES_MAX } from '../../../../src/nodes/protocol/frames.ts'
+import { LARGE_FRAME_BYTES_MAX } from '#src/nodes/protocol/frames.ts'
 import { CONTROL, chat, framesOf, statusOf, useAgentStage } from '../../../support/agent-stage.ts'
 import { answerWith, textChunk, writeEvents } from '../../../support/scripted-backend.ts'
 

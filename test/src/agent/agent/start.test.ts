@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { AgentFailure } from '../../../../src/agent/registration.ts'
+import { AgentFailure } from '#src/agent/registration.ts'
 import { useAgentStage } from '../../../support/agent-stage.ts'
 import {
   answerWith,

@@ -1,8 +1,8 @@
 import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { assembleCompletion } from '../../../../attestation/dialects/chat/assemble-completion.ts'
-import type { JsonObject } from '../../../../attestation/json/value.ts'
-import { createDocument } from '../../../../src/api/openapi/document.ts'
+import { assembleCompletion } from '#attestation/dialects/chat/assemble-completion.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import { createDocument } from '#src/api/openapi/document.ts'
 import { ROUTES } from '../../../support/api-routes.ts'
 import { CHAT_REQUEST, postChat, VERIFIED_PATH } from '../../../support/calls.ts'
 import {

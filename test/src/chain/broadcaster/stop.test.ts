@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createRpc } from '../../../../client/rpc.ts'
+import { createRpc } from '#client/rpc.ts'
 import { AT_ONCE_MS, FAR_OFF_MS } from '../../../support/at-once.ts'
 import { useBroadcastStage } from '../../../support/broadcast-stage.ts'
 import { until } from '../../../support/until.ts'

@@ -1,8 +1,8 @@
 import { PassThrough } from 'node:stream'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../../attestation/bytes.ts'
-import { digestBootConfiguration } from '../../../../attestation/evidence/boot-configuration.ts'
-import { createAuditProgress, LINE_INTERVAL_MS } from '../../../../src/cli/audit/audit-report.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { digestBootConfiguration } from '#attestation/evidence/boot-configuration.ts'
+import { createAuditProgress, LINE_INTERVAL_MS } from '#src/cli/audit/audit-report.ts'
 import { openStage, type Stage } from '../../../audit/stage.ts'
 import {
   type BuiltLog,

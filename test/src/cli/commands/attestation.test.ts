@@ -4,9 +4,9 @@ import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import { Command, CommanderError } from 'commander'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import { encodeHex } from '../../../../attestation/bytes.ts'
-import { registerAttestation } from '../../../../src/cli/commands/attestation.ts'
-import { CliError } from '../../../../src/cli/faults.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { registerAttestation } from '#src/cli/commands/attestation.ts'
+import { CliError } from '#src/cli/faults.ts'
 import { MADE_AT } from '../../../support/nitro-builder/development-pki.ts'
 import {
   buildDocument,

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, it } from 'vitest'
-import { keysIn } from '../../../../src/accounts/open-keys.ts'
-import { formatMoney, parseMoney } from '../../../../src/accounts/prices.ts'
-import { startDatabase } from '../../../../src/storage/database.ts'
+import { keysIn } from '#src/accounts/open-keys.ts'
+import { formatMoney, parseMoney } from '#src/accounts/prices.ts'
+import { startDatabase } from '#src/storage/database.ts'
 import { runCommandWith } from '../../../support/run-command.ts'
 import { createTestDatabase } from '../../../support/test-database.ts'
 

@@ -1,7 +1,7 @@
 import { execFileSync, spawnSync } from 'node:child_process'
 import { Argument, Command } from 'commander'
 import { describe, expect, it } from 'vitest'
-import { writeCompletions } from '../../../../src/cli/commands/completions.ts'
+import { writeCompletions } from '#src/cli/commands/completions.ts'
 import { needProgram } from '../../../support/needs.ts'
 
 const ZSH = needProgram('zsh')

@@ -1,11 +1,11 @@
 import { Wallet } from 'ethers'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import { AFFIDAVIT, DEPLOYMENT } from '../../../../attestation/contract/artifact.ts'
-import { createRpc, type Rpc } from '../../../../client/rpc.ts'
-import { DEVELOPMENT_CHAIN_ID } from '../../../../src/chain/open-chain.ts'
-import { startAnvilProcess } from '../../../../src/local/anvil-process.ts'
-import { awaitFreePort } from '../../../../src/local/free-port.ts'
-import type { GuardedProcess } from '../../../../src/local/guarded-process.ts'
+import { AFFIDAVIT, DEPLOYMENT } from '#attestation/contract/artifact.ts'
+import { createRpc, type Rpc } from '#client/rpc.ts'
+import { DEVELOPMENT_CHAIN_ID } from '#src/chain/open-chain.ts'
+import { startAnvilProcess } from '#src/local/anvil-process.ts'
+import { awaitFreePort } from '#src/local/free-port.ts'
+import type { GuardedProcess } from '#src/local/guarded-process.ts'
 import { recordLog } from '../../../support/chain.ts'
 import { type ChainProxy, type ProxyAction, startChainProxy } from '../../../support/chain-proxy.ts'
 import { runCommandWith } from '../../../support/run-command.ts'
@@ -76,7 +76,7 @@ describe('contract deploy', () => {
       chain_id: DEVELOPMENT_CHAIN_ID,
       deployed: true,
     })
-    // src/chain/contract/README.md says so.
+    // contracts/README.md says so.
     expect(reported.gas_used).toBeLessThan(750_000)
     const receipt = await rpc.call('eth_getTransactionReceipt', [reported.transaction])
     expect(receipt).toMatchObject({
@@ -160,7 +160,7 @@ describe('contract deploy refuses, and sends nothing,', () => {
     const run = await deploy()
     expect(run.code).toBe(1)
     expect(run.stderr).toContain(`no deterministic deployment proxy at ${DEPLOYMENT.proxy}`)
-    expect(run.stderr).toContain('src/chain/contract/README.md')
+    expect(run.stderr).toContain('contracts/README.md')
   })
 
   it('contract deploy refuses a chain without a base fee, and sends nothing', async () => {

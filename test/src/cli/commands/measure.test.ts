@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Command } from 'commander'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import { registerMeasure } from '../../../../src/cli/commands/measure.ts'
+import { registerMeasure } from '#src/cli/commands/measure.ts'
 import {
   ascii,
   buildImage,

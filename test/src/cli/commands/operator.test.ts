@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from 'commander'
 import { describe, expect, it } from 'vitest'
-import { parseTime } from '../../../../src/cli/commands/operator.ts'
+import { parseTime } from '#src/cli/commands/operator.ts'
 
 describe('parseTime', () => {
   it.each([

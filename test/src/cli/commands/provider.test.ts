@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Command } from 'commander'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import { registerProvider } from '../../../../src/cli/commands/provider.ts'
-import { registerVerify } from '../../../../src/cli/commands/verify.ts'
+import { registerProvider } from '#src/cli/commands/provider.ts'
+import { registerVerify } from '#src/cli/commands/verify.ts'
 import {
   buildAttested,
   buildProvider,

@@ -2,12 +2,12 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../../attestation/bytes.ts'
-import { isProofMember } from '../../../../attestation/completion-hash.ts'
-import { assembleCompletion } from '../../../../attestation/dialects/chat/assemble-completion.ts'
-import { redactBundle } from '../../../../attestation/evidence/bundle.ts'
-import type { JsonObject } from '../../../../attestation/json/value.ts'
-import { hashChunks } from '../../../../attestation/record-hash.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { isProofMember } from '#attestation/completion-hash.ts'
+import { assembleCompletion } from '#attestation/dialects/chat/assemble-completion.ts'
+import { redactBundle } from '#attestation/evidence/bundle.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import { hashChunks } from '#attestation/record-hash.ts'
 import {
   BOOT_CONFIGURATION,
   buildEvidence,

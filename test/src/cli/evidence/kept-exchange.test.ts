@@ -1,13 +1,10 @@
 import { describe, expect, it } from 'vitest'
-import type { Json, JsonObject } from '../../../../attestation/json/value.ts'
-import { describeExchange } from '../../../../attestation/report/describe-exchange.ts'
-import { printable } from '../../../../attestation/report/printable.ts'
-import {
-  SHOWN_MESSAGES_MAX,
-  SHOWN_TEXT_LENGTH_MAX,
-} from '../../../../attestation/report/shown-exchange.ts'
-import { printExchange } from '../../../../src/cli/evidence/kept-exchange.ts'
-import { printableJson } from '../../../../src/cli/printable.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
+import { describeExchange } from '#attestation/report/describe-exchange.ts'
+import { printable } from '#attestation/report/printable.ts'
+import { SHOWN_MESSAGES_MAX, SHOWN_TEXT_LENGTH_MAX } from '#attestation/report/shown-exchange.ts'
+import { printExchange } from '#src/cli/evidence/kept-exchange.ts'
+import { printableJson } from '#src/cli/printable.ts'
 
 const said = (message: Json) =>
   printExchange(describeExchange({ request: null, response: { choices: [{ index: 0, message }] } }))

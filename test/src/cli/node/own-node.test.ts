@@ -2,10 +2,10 @@ import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import type { NodeAccess } from '../../../../src/agent/config.ts'
-import { createGatewayClient, type GatewayClient } from '../../../../src/agent/gateway-client.ts'
-import { findOwnNode, openOwnNode } from '../../../../src/cli/node/own-node.ts'
-import { createLogger } from '../../../../src/observability/logger.ts'
+import type { NodeAccess } from '#src/agent/config.ts'
+import { createGatewayClient, type GatewayClient } from '#src/agent/gateway-client.ts'
+import { findOwnNode, openOwnNode } from '#src/cli/node/own-node.ts'
+import { createLogger } from '#src/observability/logger.ts'
 import {
   NODE_ID,
   NODE_KEY,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { createRunLines } from '../../../../src/cli/node/run-lines.ts'
-import { createLogger, type Logger } from '../../../../src/observability/logger.ts'
+import { createRunLines } from '#src/cli/node/run-lines.ts'
+import { createLogger, type Logger } from '#src/observability/logger.ts'
 
 /** What the agent's lines are on a terminal, without their time. */
 function linesOf(logSome: (log: Logger) => void, nodeName: string | null = 'gpu-1'): string[] {

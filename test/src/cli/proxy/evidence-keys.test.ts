@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
-import type { Affidavit } from '../../../../client/index.ts'
-import { serveProxy } from '../../../../src/cli/proxy/serve-proxy.ts'
+import type { Affidavit } from '#client/index.ts'
+import { serveProxy } from '#src/cli/proxy/serve-proxy.ts'
 
 it.each([
   ['Authorization alone', { authorization: 'Bearer afd_k' }, 'afd_k'],

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
-import type { Affidavit } from '../../../../client/index.ts'
-import { type ProxiedCall, serveProxy } from '../../../../src/cli/proxy/serve-proxy.ts'
+import type { Affidavit } from '#client/index.ts'
+import { type ProxiedCall, serveProxy } from '#src/cli/proxy/serve-proxy.ts'
 
 /** A proxy whose calls all get one event of a stream that then fails. */
 async function openProxy(data: string) {

@@ -2,8 +2,8 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, it, vi } from 'vitest'
-import { AffidavitError, type AffidavitErrorCode } from '../../../../client/errors.ts'
-import { followReleases } from '../../../../src/cli/proxy/newer-releases.ts'
+import { AffidavitError, type AffidavitErrorCode } from '#client/errors.ts'
+import { followReleases } from '#src/cli/proxy/newer-releases.ts'
 
 let folder: string
 beforeEach(async () => {

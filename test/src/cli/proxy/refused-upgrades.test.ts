@@ -1,7 +1,7 @@
 import { connect } from 'node:net'
 import { expect, it } from 'vitest'
-import type { Affidavit } from '../../../../client/index.ts'
-import { serveProxy } from '../../../../src/cli/proxy/serve-proxy.ts'
+import type { Affidavit } from '#client/index.ts'
+import { serveProxy } from '#src/cli/proxy/serve-proxy.ts'
 
 const AFFIDAVIT = {
   baseURL: 'http://127.0.0.1:9/v1/verified',

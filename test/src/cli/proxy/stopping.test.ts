@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
-import type { Affidavit } from '../../../../client/index.ts'
-import { serveProxy } from '../../../../src/cli/proxy/serve-proxy.ts'
+import type { Affidavit } from '#client/index.ts'
+import { serveProxy } from '#src/cli/proxy/serve-proxy.ts'
 import { FAR_OFF_MS } from '../../../support/at-once.ts'
 
 /** A proxy whose gateway answers when `release` is called, or when the proxy leaves the call. */

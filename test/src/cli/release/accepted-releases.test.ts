@@ -2,10 +2,10 @@ import { writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../../attestation/bytes.ts'
-import { entryOf } from '../../../../attestation/release/release-list.ts'
-import { formatTime } from '../../../../attestation/release/release-signatures.ts'
-import { signRelease } from '../../../../attestation/release/verify-release.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { entryOf } from '#attestation/release/release-list.ts'
+import { formatTime } from '#attestation/release/release-signatures.ts'
+import { signRelease } from '#attestation/release/verify-release.ts'
 import {
   BOOT_CONFIGURATION,
   buildEvidence,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { entryOf, type ReleaseList } from '../../../../attestation/release/release-list.ts'
-import { CliError } from '../../../../src/cli/faults.ts'
+import { entryOf, type ReleaseList } from '#attestation/release/release-list.ts'
+import { CliError } from '#src/cli/faults.ts'
 import {
   addRelease,
   changeRelease,
@@ -8,7 +8,7 @@ import {
   issueList,
   LIST_SKEW_MS_MAX,
   parseListTime,
-} from '../../../../src/cli/release/release-list.ts'
+} from '#src/cli/release/release-list.ts'
 import { buildEntry, buildOtherRelease, buildRelease } from '../../../support/build-release.ts'
 
 const current = buildEntry()

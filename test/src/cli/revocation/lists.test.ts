@@ -6,15 +6,15 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Command } from 'commander'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import { parseCertificate } from '../../../../attestation/nitro/certificate.ts'
-import { decodeAttestationPayload } from '../../../../attestation/nitro/document.ts'
+import { parseCertificate } from '#attestation/nitro/certificate.ts'
+import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
 import {
   findListOfChain,
   parseLists,
   RevocationListError,
-} from '../../../../attestation/revocation/parse-lists.ts'
-import { registerAttestation } from '../../../../src/cli/commands/attestation.ts'
-import { LISTS_BYTES_MAX, UnusableListError } from '../../../../src/cli/revocation/lists.ts'
+} from '#attestation/revocation/parse-lists.ts'
+import { registerAttestation } from '#src/cli/commands/attestation.ts'
+import { LISTS_BYTES_MAX, UnusableListError } from '#src/cli/revocation/lists.ts'
 import {
   authorityConstraints,
   extension,

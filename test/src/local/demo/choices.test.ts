@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { countTokens, splitTokens } from '../../../../src/local/demo/choices.ts'
+import { countTokens, splitTokens } from '#src/local/demo/choices.ts'
 
 describe('splitTokens', () => {
   it.each([

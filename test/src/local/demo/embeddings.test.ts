@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { embed } from '../../../../src/local/demo/embeddings.ts'
-import { DemoError } from '../../../../src/local/demo/request.ts'
+import { embed } from '#src/local/demo/embeddings.ts'
+import { DemoError } from '#src/local/demo/request.ts'
 
 type Answer = { readonly data: readonly { readonly index: number; readonly embedding: unknown }[] }
 

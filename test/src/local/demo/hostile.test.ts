@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { chooseAnswer, type Question } from '../../../../src/local/demo/choices.ts'
-import { exampleOf } from '../../../../src/local/demo/schema-example.ts'
+import { chooseAnswer, type Question } from '#src/local/demo/choices.ts'
+import { exampleOf } from '#src/local/demo/schema-example.ts'
 
 const question: Question = {
   model: 'demo/task',

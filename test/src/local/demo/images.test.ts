@@ -1,13 +1,8 @@
 import { inflateSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
-import { readImageFacts } from '../../../../src/images/image-facts.ts'
-import {
-  type Drawing,
-  drawImages,
-  parseEdit,
-  parseGeneration,
-} from '../../../../src/local/demo/images.ts'
-import { DemoError } from '../../../../src/local/demo/request.ts'
+import { readImageFacts } from '#src/images/image-facts.ts'
+import { type Drawing, drawImages, parseEdit, parseGeneration } from '#src/local/demo/images.ts'
+import { DemoError } from '#src/local/demo/request.ts'
 
 const NOW_MS = 1_800_000_000_500
 const drawing: Drawing = { prompt: 'a red fox', n: 1, edge: 256, format: 'b64_json', picture: '' }

@@ -2,7 +2,7 @@ import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
-import type { DemoReady } from '../../../../src/local/demo/config.ts'
+import type { DemoReady } from '#src/local/demo/config.ts'
 
 const MAIN = join(import.meta.dirname, '../../../../src/local/demo/main.ts')
 const started: ChildProcess[] = []

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { DemoError } from '../../../../src/local/demo/request.ts'
-import { exampleOf } from '../../../../src/local/demo/schema-example.ts'
+import { DemoError } from '#src/local/demo/request.ts'
+import { exampleOf } from '#src/local/demo/schema-example.ts'
 
 describe('exampleOf', () => {
   it.each<[unknown, Record<string, unknown>]>([

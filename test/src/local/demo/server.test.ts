@@ -3,8 +3,8 @@ import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { SEEDED_CREATED } from '../../../../src/local/demo/chat-answer.ts'
-import { createDemoServer, DEMO_BODY_BYTES_MAX } from '../../../../src/local/demo/server.ts'
+import { SEEDED_CREATED } from '#src/local/demo/chat-answer.ts'
+import { createDemoServer, DEMO_BODY_BYTES_MAX } from '#src/local/demo/server.ts'
 
 const NOW_MS = 1_800_000_000_500
 const server = createDemoServer({ delayMs: 0, now: () => NOW_MS })

@@ -4,8 +4,8 @@ import {
   createCertificateChain,
   moduleIdOf,
   type SigningChain,
-} from '../../../../src/local/nsm/certificate-chain.ts'
-import { openDevelopmentRoot } from '../../../../src/local/nsm/development-root.ts'
+} from '#src/local/nsm/certificate-chain.ts'
+import { openDevelopmentRoot } from '#src/local/nsm/development-root.ts'
 
 const START_MS = Date.parse('2026-11-21T08:00:00.500Z')
 const MINUTE_MS = 60_000

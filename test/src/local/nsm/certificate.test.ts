@@ -3,13 +3,9 @@ import { readFileSync } from 'node:fs'
 import { Decoder } from 'cbor-x'
 import { Certificate } from 'pkijs'
 import { describe, expect, it } from 'vitest'
-import {
-  CERTIFICATE_PROFILES,
-  CERTIFICATE_ROLES,
-  keyIdOf,
-} from '../../../../src/local/nsm/certificate.ts'
-import { createCertificateChain } from '../../../../src/local/nsm/certificate-chain.ts'
-import { openDevelopmentRoot } from '../../../../src/local/nsm/development-root.ts'
+import { CERTIFICATE_PROFILES, CERTIFICATE_ROLES, keyIdOf } from '#src/local/nsm/certificate.ts'
+import { createCertificateChain } from '#src/local/nsm/certificate-chain.ts'
+import { openDevelopmentRoot } from '#src/local/nsm/development-root.ts'
 
 /** Certificates of a document that AWS signed on 2026-08-03, root first. */
 const aws = readChain(

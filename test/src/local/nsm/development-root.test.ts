@@ -7,7 +7,7 @@ import {
   makeDevelopmentRoot,
   openDevelopmentRoot,
   rootCertificateFile,
-} from '../../../../src/local/nsm/development-root.ts'
+} from '#src/local/nsm/development-root.ts'
 
 const NOW_MS = Date.parse('2026-11-21T08:00:00Z')
 const YEAR_MS = 365.25 * 86_400_000

@@ -3,14 +3,14 @@ import { cp, mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/prom
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../../attestation/bytes.ts'
-import { FormatError } from '../../../../attestation/errors.ts'
-import { JsonError } from '../../../../attestation/json/json-error.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { FormatError } from '#attestation/errors.ts'
+import { JsonError } from '#attestation/json/json-error.ts'
 import {
   MEASUREMENTS_FILE_BYTES_MAX,
   measureSource,
   parseGivenMeasurements,
-} from '../../../../src/local/nsm/measured-source.ts'
+} from '#src/local/nsm/measured-source.ts'
 
 const MAIN = "import './deep/b.ts'\nexport * from '../attestation/a.ts'\n"
 

@@ -4,11 +4,11 @@ import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { decodeAttestationPayload } from '../../../../attestation/nitro/document.ts'
-import { decodeResponse, encodeRequest } from '../../../../enclave/nsm/nsm.ts'
-import { openSocketNsm } from '../../../../enclave/nsm/socket-nsm.ts'
-import { encodeFrame, readFrames } from '../../../../enclave/protocol/nsm-wire.ts'
-import { type NsmServer, serveSoftwareNsm } from '../../../../src/local/nsm/nsm-server.ts'
+import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
+import { decodeResponse, encodeRequest } from '#enclave/nsm/nsm.ts'
+import { openSocketNsm } from '#enclave/nsm/socket-nsm.ts'
+import { encodeFrame, readFrames } from '#enclave/protocol/nsm-wire.ts'
+import { type NsmServer, serveSoftwareNsm } from '#src/local/nsm/nsm-server.ts'
 
 const NO_INPUT = { publicKey: null, userData: null, nonce: null }
 

@@ -1,14 +1,11 @@
 import fc from 'fast-check'
 import { beforeEach, describe, expect, it } from 'vitest'
-import { decodeAttestationPayload } from '../../../../attestation/nitro/document.ts'
-import { decodeResponse, encodeRequest } from '../../../../enclave/nsm/nsm.ts'
-import type { NsmRequest } from '../../../../enclave/protocol/nsm-wire.ts'
-import { createCertificateChain } from '../../../../src/local/nsm/certificate-chain.ts'
-import { openDevelopmentRoot } from '../../../../src/local/nsm/development-root.ts'
-import {
-  createSecurityModule,
-  type SecurityModule,
-} from '../../../../src/local/nsm/security-module.ts'
+import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
+import { decodeResponse, encodeRequest } from '#enclave/nsm/nsm.ts'
+import type { NsmRequest } from '#enclave/protocol/nsm-wire.ts'
+import { createCertificateChain } from '#src/local/nsm/certificate-chain.ts'
+import { openDevelopmentRoot } from '#src/local/nsm/development-root.ts'
+import { createSecurityModule, type SecurityModule } from '#src/local/nsm/security-module.ts'
 
 const NOW_MS = Date.parse('2026-08-03T19:36:15.857Z')
 const IDENTITY = {

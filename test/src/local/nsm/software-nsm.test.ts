@@ -5,14 +5,11 @@ import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { Decoder, Encoder } from 'cbor-x'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { parseRoots } from '../../../../attestation/nitro/policy.ts'
-import { verifyAttestation } from '../../../../attestation/nitro/verify-attestation.ts'
-import type { Nsm } from '../../../../enclave/nsm/nsm.ts'
-import {
-  openDevelopmentRoot,
-  rootCertificateFile,
-} from '../../../../src/local/nsm/development-root.ts'
-import { measureSource } from '../../../../src/local/nsm/measured-source.ts'
+import { parseRoots } from '#attestation/nitro/policy.ts'
+import { verifyAttestation } from '#attestation/nitro/verify-attestation.ts'
+import type { Nsm } from '#enclave/nsm/nsm.ts'
+import { openDevelopmentRoot, rootCertificateFile } from '#src/local/nsm/development-root.ts'
+import { measureSource } from '#src/local/nsm/measured-source.ts'
 import { openSoftwareNsm } from '../../../support/software-nsm.ts'
 
 const aws = new Uint8Array(

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Socket } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { WebSocket } from 'ws'
-import { DispatchError } from '../../../../src/nodes/runs/dispatch-error.ts'
+import { DispatchError } from '#src/nodes/runs/dispatch-error.ts'
 import {
   type DrawFrame,
   type DrawScript,

@@ -1,12 +1,8 @@
 import { afterEach, describe, expect, it } from 'vitest'
-import { ApiError } from '../../../../src/api/errors.ts'
-import type { Authenticate } from '../../../../src/nodes/hub/admit-node.ts'
-import {
-  createKeyWatch,
-  KEYS_CHECKED_MAX,
-  type KeyedNode,
-} from '../../../../src/nodes/hub/recheck-nodes.ts'
-import { createLogger } from '../../../../src/observability/logger.ts'
+import { ApiError } from '#src/api/errors.ts'
+import type { Authenticate } from '#src/nodes/hub/admit-node.ts'
+import { createKeyWatch, KEYS_CHECKED_MAX, type KeyedNode } from '#src/nodes/hub/recheck-nodes.ts'
+import { createLogger } from '#src/observability/logger.ts'
 import { AT_ONCE_MS } from '../../../support/at-once.ts'
 import { TEST_ACCOUNT } from '../../../support/memory-registry.ts'
 import {

@@ -1,11 +1,11 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { JsonObject } from '../../../../attestation/json/value.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
 import {
   encodeGatewayControl,
   GPUS_MAX,
   parseNodeControl,
-} from '../../../../src/nodes/protocol/control-frames.ts'
+} from '#src/nodes/protocol/control-frames.ts'
 
 describe('frames to a node', () => {
   it('frames to a node are those of the public protocol, and none of their members is null', () => {

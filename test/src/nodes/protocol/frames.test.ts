@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { decodeNodeFrame, FAULT_MESSAGE_LENGTH_MAX } from '../../../../src/nodes/protocol/frames.ts'
+import { decodeNodeFrame, FAULT_MESSAGE_LENGTH_MAX } from '#src/nodes/protocol/frames.ts'
 
 const decode = (value: unknown) => decodeNodeFrame(Buffer.from(JSON.stringify(value)))
 

@@ -1,15 +1,12 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import {
-  encodeNodeControl,
-  parseGatewayControl,
-} from '../../../../src/nodes/protocol/control-frames.ts'
+import { encodeNodeControl, parseGatewayControl } from '#src/nodes/protocol/control-frames.ts'
 import {
   decodeGatewayFrame,
   encodeChunk,
   encodeDone,
   encodeFailure,
-} from '../../../../src/nodes/protocol/frames.ts'
+} from '#src/nodes/protocol/frames.ts'
 
 describe('decodeFrame', () => {
   it('decodeFrame reads a chat frame', () => {

@@ -1,10 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import {
-  decodeImageFrame,
-  imageFrame,
-  imageFrameBytes,
-} from '../../../../src/nodes/protocol/frames.ts'
+import { decodeImageFrame, imageFrame, imageFrameBytes } from '#src/nodes/protocol/frames.ts'
 
 const SMALL_MAX = 64 * 1024
 const decode = (frame: unknown) =>

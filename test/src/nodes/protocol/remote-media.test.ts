@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import type { JsonObject } from '../../../../attestation/json/value.ts'
-import { remoteMediaFault, remoteMediaOf } from '../../../../src/nodes/protocol/remote-media.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import { remoteMediaFault, remoteMediaOf } from '#src/nodes/protocol/remote-media.ts'
 
 const asked = (part: unknown): JsonObject => ({
   messages: [{ role: 'user', content: [{ type: 'text', text: 'What is it?' }, part] as never }],

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { createInferenceLog, FLUSH_ROWS_MAX } from '../../../../src/nodes/registry/inference-log.ts'
-import type { Inference } from '../../../../src/nodes/registry/inferences-store.ts'
-import { createLogger } from '../../../../src/observability/logger.ts'
+import { createInferenceLog, FLUSH_ROWS_MAX } from '#src/nodes/registry/inference-log.ts'
+import type { Inference } from '#src/nodes/registry/inferences-store.ts'
+import { createLogger } from '#src/observability/logger.ts'
 
 const log = createLogger({ level: 'silent', destination: { write: () => undefined } })
 

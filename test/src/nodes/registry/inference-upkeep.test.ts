@@ -3,7 +3,7 @@ import { expect, it } from 'vitest'
 import {
   INFERENCE_AGE_MAX_SECONDS,
   startInferenceUpkeep,
-} from '../../../../src/nodes/registry/inference-log.ts'
+} from '#src/nodes/registry/inference-log.ts'
 
 const NOW_MS = 1_790_000_000_500
 

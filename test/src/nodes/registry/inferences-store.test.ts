@@ -8,9 +8,9 @@ import {
   FIRST_TOKENS_MAX,
   type Inference,
   type InferencesStore,
-} from '../../../../src/nodes/registry/inferences-store.ts'
-import { createNodesStore, type NodesStore } from '../../../../src/nodes/registry/nodes-store.ts'
-import type { Database } from '../../../../src/storage/database.ts'
+} from '#src/nodes/registry/inferences-store.ts'
+import { createNodesStore, type NodesStore } from '#src/nodes/registry/nodes-store.ts'
+import type { Database } from '#src/storage/database.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 
 /** In the middle of an hour and of a minute. */

@@ -1,8 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import {
-  createNetworkStats,
-  NETWORK_AGE_MAX_MS,
-} from '../../../../src/nodes/registry/network-stats.ts'
+import { createNetworkStats, NETWORK_AGE_MAX_MS } from '#src/nodes/registry/network-stats.ts'
 
 const FIGURES = {
   nodes: 3,

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { makeNodeId } from '../../../../src/nodes/registry/owned-nodes.ts'
+import { makeNodeId } from '#src/nodes/registry/owned-nodes.ts'
 import { NODE_ID_FORM } from '../../../support/register-node.ts'
 
 describe('makeNodeId', () => {

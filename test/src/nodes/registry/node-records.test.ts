@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { createNodeRecords } from '../../../../src/nodes/registry/node-records.ts'
-import { createLogger } from '../../../../src/observability/logger.ts'
+import { createNodeRecords } from '#src/nodes/registry/node-records.ts'
+import { createLogger } from '#src/observability/logger.ts'
 
 const later = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms))
 

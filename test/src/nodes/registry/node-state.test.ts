@@ -6,7 +6,7 @@ import {
   startState,
   statusText,
   stopState,
-} from '../../../../src/nodes/registry/node-state.ts'
+} from '#src/nodes/registry/node-state.ts'
 
 describe('startState', () => {
   it.each([

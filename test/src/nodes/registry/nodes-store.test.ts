@@ -2,16 +2,16 @@ import { randomBytes, randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { NodeHardware } from '../../../../src/nodes/protocol/registration.ts'
+import type { NodeHardware } from '#src/nodes/protocol/registration.ts'
 import {
   BENCHMARKS_PER_NODE_MAX,
   type BegunConnection,
   createNodesStore,
   NODES_PER_ACCOUNT_MAX,
   type NodesStore,
-} from '../../../../src/nodes/registry/nodes-store.ts'
-import type { Database } from '../../../../src/storage/database.ts'
-import { createProcessesStore } from '../../../../src/storage/processes-store.ts'
+} from '#src/nodes/registry/nodes-store.ts'
+import type { Database } from '#src/storage/database.ts'
+import { createProcessesStore } from '#src/storage/processes-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 
 const HARDWARE: NodeHardware = {

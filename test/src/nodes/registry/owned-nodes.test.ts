@@ -1,13 +1,10 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createInferencesStore } from '../../../../src/nodes/registry/inferences-store.ts'
-import {
-  createNodesStore,
-  NODES_PER_ACCOUNT_MAX,
-} from '../../../../src/nodes/registry/nodes-store.ts'
-import { createOwnedNodes, NODE_ID_TRIES } from '../../../../src/nodes/registry/owned-nodes.ts'
-import type { Database } from '../../../../src/storage/database.ts'
+import { createInferencesStore } from '#src/nodes/registry/inferences-store.ts'
+import { createNodesStore, NODES_PER_ACCOUNT_MAX } from '#src/nodes/registry/nodes-store.ts'
+import { createOwnedNodes, NODE_ID_TRIES } from '#src/nodes/registry/owned-nodes.ts'
+import type { Database } from '#src/storage/database.ts'
 import { type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 
 let source: DatabaseSource

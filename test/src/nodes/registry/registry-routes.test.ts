@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { NODE_BODY_BYTES_MAX } from '../../../../src/nodes/registry/registry-routes.ts'
+import { NODE_BODY_BYTES_MAX } from '#src/nodes/registry/registry-routes.ts'
 import { getPath, outcomeOf } from '../../../support/calls.ts'
 import {
   GATEWAY_HOOK_TIMEOUT_MS,

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { createNodeChunks } from '../../../../src/chat/node-chunks.ts'
-import { decodeNodeFrame } from '../../../../src/nodes/protocol/frames.ts'
-import { askChat, ChatRun } from '../../../../src/nodes/runs/chat-run.ts'
-import { NODE_LIMITS } from '../../../../src/nodes/runs/limits.ts'
+import { createNodeChunks } from '#src/chat/node-chunks.ts'
+import { decodeNodeFrame } from '#src/nodes/protocol/frames.ts'
+import { askChat, ChatRun } from '#src/nodes/runs/chat-run.ts'
+import { NODE_LIMITS } from '#src/nodes/runs/limits.ts'
 import { finishChunk, textChunk, usageChunk } from '../../../support/scripted-node.ts'
 
 /** Runs a call on a node that sends these chunks, each with `status`, and returns the run. */

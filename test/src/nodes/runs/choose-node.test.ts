@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { COMPARED_MAX, createNodeIndex } from '../../../../src/nodes/runs/choose-node.ts'
+import { COMPARED_MAX, createNodeIndex } from '#src/nodes/runs/choose-node.ts'
 import { createFreeNode, type FreeNode } from '../../../support/free-node.ts'
 
 const NOBODY = () => false

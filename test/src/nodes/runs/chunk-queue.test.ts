@@ -1,11 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { JsonObject } from '../../../../attestation/json/value.ts'
-import {
-  BATCH_BYTES_MAX,
-  type ChunkBatch,
-  createChunkQueue,
-} from '../../../../src/nodes/runs/chunk-queue.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import { BATCH_BYTES_MAX, type ChunkBatch, createChunkQueue } from '#src/nodes/runs/chunk-queue.ts'
 
 async function collect(batches: AsyncIterable<ChunkBatch>): Promise<readonly unknown[]> {
   const got: unknown[] = []

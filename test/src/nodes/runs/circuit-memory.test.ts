@@ -4,7 +4,7 @@ import {
   CLOSED_CIRCUIT,
   createCircuitMemory,
   REMEMBERED_MAX,
-} from '../../../../src/nodes/runs/node-health.ts'
+} from '#src/nodes/runs/node-health.ts'
 
 const OPEN: Circuit = { kind: 'open', retryAtMs: 500, asideMs: 100 }
 

@@ -6,7 +6,7 @@ import {
   circuitAfterFailure,
   circuitAfterSuccess,
   circuitAtProbe,
-} from '../../../../src/nodes/runs/node-health.ts'
+} from '#src/nodes/runs/node-health.ts'
 
 const LIMITS = { failuresMax: 3, asideMs: 100, asideMaxMs: 500 }
 const fail = (circuit: Circuit, nowMs = 0) => circuitAfterFailure(circuit, nowMs, LIMITS)

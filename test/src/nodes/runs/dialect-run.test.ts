@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { decodeNodeFrame } from '../../../../src/nodes/protocol/frames.ts'
-import { askChat, ChatRun } from '../../../../src/nodes/runs/chat-run.ts'
-import { NODE_LIMITS } from '../../../../src/nodes/runs/limits.ts'
-import { createEventReader } from '../../../../src/nodes/runs/read-event.ts'
-import type { RunEvent } from '../../../../src/nodes/runs/run.ts'
+import { decodeNodeFrame } from '#src/nodes/protocol/frames.ts'
+import { askChat, ChatRun } from '#src/nodes/runs/chat-run.ts'
+import { NODE_LIMITS } from '#src/nodes/runs/limits.ts'
+import { createEventReader } from '#src/nodes/runs/read-event.ts'
+import type { RunEvent } from '#src/nodes/runs/run.ts'
 import { AT_ONCE_MS } from '../../../support/at-once.ts'
 
 /** A run of a call in the dialect Responses, and what a node sends for it. */

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { createEndedRuns } from '../../../../src/nodes/runs/stray-frames.ts'
+import { createEndedRuns } from '#src/nodes/runs/stray-frames.ts'
 
 it('a list of ended runs knows each run once, and the newest runs alone', () => {
   const ended = createEndedRuns(2)

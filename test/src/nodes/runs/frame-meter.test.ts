@@ -1,6 +1,6 @@
 import { EventEmitter } from 'node:events'
 import { describe, expect, it } from 'vitest'
-import { meterFrames, PACKET_COST_BYTES } from '../../../../src/nodes/runs/image-memory.ts'
+import { meterFrames, PACKET_COST_BYTES } from '#src/nodes/runs/image-memory.ts'
 
 /** A meter on a stream of packets, that allows so much. */
 function openMeter(bytesMax: number) {

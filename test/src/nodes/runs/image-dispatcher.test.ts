@@ -1,8 +1,8 @@
 import { setTimeout } from 'node:timers/promises'
 import sharp from 'sharp'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { readImageFacts } from '../../../../src/images/image-facts.ts'
-import { DispatchError } from '../../../../src/nodes/runs/dispatch-error.ts'
+import { readImageFacts } from '#src/images/image-facts.ts'
+import { DispatchError } from '#src/nodes/runs/dispatch-error.ts'
 import { FAR_OFF_MS } from '../../../support/at-once.ts'
 import {
   type DrawScript,

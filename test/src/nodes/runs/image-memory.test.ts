@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { answerBytesOf, createImageBudget } from '../../../../src/nodes/runs/image-memory.ts'
+import { answerBytesOf, createImageBudget } from '#src/nodes/runs/image-memory.ts'
 
 const MIB = 1024 * 1024
 

@@ -1,6 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import { afterEach, describe, expect, it } from 'vitest'
-import { type DispatchError, nodeCallErrorOf } from '../../../../src/nodes/runs/dispatch-error.ts'
+import { type DispatchError, nodeCallErrorOf } from '#src/nodes/runs/dispatch-error.ts'
 import {
   eventually,
   NOTHING_HELD,

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { NODE_LIMITS } from '../../../../src/nodes/runs/limits.ts'
-import { createLiveness } from '../../../../src/nodes/runs/liveness.ts'
+import { NODE_LIMITS } from '#src/nodes/runs/limits.ts'
+import { createLiveness } from '#src/nodes/runs/liveness.ts'
 
 const LIMITS = {
   ...NODE_LIMITS,

@@ -1,11 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import type { NodeState } from '../../../../src/nodes/registry/node-state.ts'
-import { NODE_LIMITS } from '../../../../src/nodes/runs/limits.ts'
-import {
-  type Circuit,
-  CLOSED_CIRCUIT,
-  createNodeHealth,
-} from '../../../../src/nodes/runs/node-health.ts'
+import type { NodeState } from '#src/nodes/registry/node-state.ts'
+import { NODE_LIMITS } from '#src/nodes/runs/limits.ts'
+import { type Circuit, CLOSED_CIRCUIT, createNodeHealth } from '#src/nodes/runs/node-health.ts'
 
 function stand(state: NodeState, circuit: Circuit = CLOSED_CIRCUIT) {
   const clock = { nowMs: 1_000 }

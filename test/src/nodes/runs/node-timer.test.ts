@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { startSweep } from '../../../../src/nodes/runs/node-timer.ts'
-import { createLogger } from '../../../../src/observability/logger.ts'
+import { startSweep } from '#src/nodes/runs/node-timer.ts'
+import { createLogger } from '#src/observability/logger.ts'
 
 describe('the sweep', () => {
   it('the sweep calls each job at its interval, also after one threw, and none after stop', async () => {

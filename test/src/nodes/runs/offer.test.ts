@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { capacityOf, createSlots, type NodeSlot } from '../../../../src/nodes/runs/offer.ts'
+import { capacityOf, createSlots, type NodeSlot } from '#src/nodes/runs/offer.ts'
 
 const quiet = { onTaken: () => {}, onFreed: () => {} }
 

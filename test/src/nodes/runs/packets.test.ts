@@ -1,9 +1,9 @@
 import type { Socket } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { WebSocket } from 'ws'
-import type { JsonObject } from '../../../../attestation/json/value.ts'
-import { createNodeChunks, type NodeChunks } from '../../../../src/chat/node-chunks.ts'
-import type { NodeAnswer } from '../../../../src/nodes/runs/dispatch.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import { createNodeChunks, type NodeChunks } from '#src/chat/node-chunks.ts'
+import type { NodeAnswer } from '#src/nodes/runs/dispatch.ts'
 import {
   eventually,
   MODEL,

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { JsonObject } from '../../../../attestation/json/value.ts'
-import { CHOICES_MAX, readChunk } from '../../../../src/nodes/runs/read-chunk.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import { CHOICES_MAX, readChunk } from '#src/nodes/runs/read-chunk.ts'
 
 const chunkOf = (delta: JsonObject, more: JsonObject = {}): JsonObject => ({
   choices: [{ index: 0, delta, finish_reason: null, ...more }],

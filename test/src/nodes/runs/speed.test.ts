@@ -7,7 +7,7 @@ import {
   speedAfterSilence,
   tokensPerSecondOf,
   UNMEASURED,
-} from '../../../../src/nodes/runs/speed.ts'
+} from '#src/nodes/runs/speed.ts'
 
 const run = {
   startedAtMs: 1_000,

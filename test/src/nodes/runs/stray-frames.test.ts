@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createStrayBudget } from '../../../../src/nodes/runs/stray-frames.ts'
+import { createStrayBudget } from '#src/nodes/runs/stray-frames.ts'
 
 const LIMITS = { strayBurst: 10, strayPerSecond: 2 }
 

@@ -1,13 +1,13 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { JsonObject } from '../../../../attestation/json/value.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
 import {
   boundUsage,
   COMPLETION_TOKENS_EXTRA,
   MEDIA_TOKENS_EXTRA,
   PROMPT_TOKENS_EXTRA,
   promptTokensMax,
-} from '../../../../src/nodes/runs/usage-claim.ts'
+} from '#src/nodes/runs/usage-claim.ts'
 
 const EVIDENCE = { promptTokensMax: 100, textLength: 10, tokenChunks: 5 }
 

@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { DispatchError } from '../../../../src/nodes/runs/dispatch-error.ts'
-import type { HeldOffer } from '../../../../src/nodes/runs/offer.ts'
-import { createWaitQueue } from '../../../../src/nodes/runs/wait-queue.ts'
+import { DispatchError } from '#src/nodes/runs/dispatch-error.ts'
+import type { HeldOffer } from '#src/nodes/runs/offer.ts'
+import { createWaitQueue } from '#src/nodes/runs/wait-queue.ts'
 import { createFreeNode, type FreeNode } from '../../../support/free-node.ts'
 
 const NOBODY = () => false

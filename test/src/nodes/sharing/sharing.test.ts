@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import type { NodeAnswer } from '../../../../src/nodes/runs/dispatch.ts'
-import { openScope } from '../../../../src/observability/call-scope.ts'
+import type { NodeAnswer } from '#src/nodes/runs/dispatch.ts'
+import { openScope } from '#src/observability/call-scope.ts'
 import { drawAsAsked, drawWith, framesFor } from '../../../support/drawing-node.ts'
 import { IMAGE_MODEL } from '../../../support/drawing-stage.ts'
 import { TEST_ACCOUNT } from '../../../support/memory-registry.ts'

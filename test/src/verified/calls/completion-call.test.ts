@@ -1,10 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { ValidationError } from '../../../../src/api/errors.ts'
-import { validate } from '../../../../src/api/validation.ts'
-import {
-  chooseCredential,
-  credentialHeaders,
-} from '../../../../src/verified/calls/completion-call.ts'
+import { ValidationError } from '#src/api/errors.ts'
+import { validate } from '#src/api/validation.ts'
+import { chooseCredential, credentialHeaders } from '#src/verified/calls/completion-call.ts'
 import { SCRIPTED_PROVIDERS } from '../../../support/scripted-enclave.ts'
 
 const operators = new Map([['openai', 'sk-operator']])

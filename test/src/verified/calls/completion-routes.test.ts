@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { parseExactJson } from '../../../../attestation/json/parse-strict.ts'
-import type { JsonObject } from '../../../../attestation/json/value.ts'
-import { decodeAttestationPayload } from '../../../../attestation/nitro/document.ts'
-import { verifyRecord } from '../../../../attestation/verify-record.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
+import { verifyRecord } from '#attestation/verify-record.ts'
 import { AT_ONCE_MS } from '../../../support/at-once.ts'
 import {
   CHAT_REQUEST,

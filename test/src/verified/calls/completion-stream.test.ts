@@ -1,8 +1,8 @@
 import OpenAI from 'openai'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { assembleCompletion } from '../../../../attestation/dialects/chat/assemble-completion.ts'
-import type { JsonObject } from '../../../../attestation/json/value.ts'
-import { verifyStream } from '../../../../attestation/verify-stream.ts'
+import { assembleCompletion } from '#attestation/dialects/chat/assemble-completion.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import { verifyStream } from '#attestation/verify-stream.ts'
 import { AT_ONCE_MS } from '../../../support/at-once.ts'
 import { CHAT_REQUEST, outcomeOf, postChat, VERIFIED_PATH } from '../../../support/calls.ts'
 import {

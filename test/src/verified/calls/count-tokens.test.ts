@@ -3,9 +3,9 @@ import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo, Server } from 'node:net'
 import Anthropic from '@anthropic-ai/sdk'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import type { ProviderEntry } from '../../../../enclave/protocol/enclave-api.ts'
-import { CALL_KINDS, type Tiers } from '../../../../src/accounts/limits/tiers.ts'
-import { createDemoServer } from '../../../../src/local/demo/server.ts'
+import type { ProviderEntry } from '#enclave/protocol/enclave-api.ts'
+import { CALL_KINDS, type Tiers } from '#src/accounts/limits/tiers.ts'
+import { createDemoServer } from '#src/local/demo/server.ts'
 import {
   GATEWAY_HOOK_TIMEOUT_MS,
   startGateway,

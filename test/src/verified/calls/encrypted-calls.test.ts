@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { KEY_CONFIG_PROBLEM } from '../../../../attestation/ehbp.ts'
-import { parseExactJson } from '../../../../attestation/json/parse-strict.ts'
-import { verifyRecord } from '../../../../attestation/verify-record.ts'
-import { assembleTiers } from '../../../../src/accounts/limits/tiers.ts'
+import { KEY_CONFIG_PROBLEM } from '#attestation/ehbp.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
+import { verifyRecord } from '#attestation/verify-record.ts'
+import { assembleTiers } from '#src/accounts/limits/tiers.ts'
 import { CHAT_REQUEST, getPath, outcomeOf, VERIFIED_PATH } from '../../../support/calls.ts'
 import {
   GATEWAY_HOOK_TIMEOUT_MS,

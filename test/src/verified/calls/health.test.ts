@@ -6,7 +6,7 @@ import {
   createReadiness,
   READINESS_AGE_MAX_MS,
   type ReadinessChecks,
-} from '../../../../src/verified/calls/health.ts'
+} from '#src/verified/calls/health.ts'
 
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())

@@ -3,13 +3,13 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { createServer as createTlsServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { afterEach, describe, expect, it } from 'vitest'
-import type { ProviderEntry } from '../../../../enclave/protocol/enclave-api.ts'
-import { createLogger } from '../../../../src/observability/logger.ts'
+import type { ProviderEntry } from '#enclave/protocol/enclave-api.ts'
+import { createLogger } from '#src/observability/logger.ts'
 import {
   askProviderLists,
   LISTED_MAX,
   type ListOutcome,
-} from '../../../../src/verified/calls/provider-lists.ts'
+} from '#src/verified/calls/provider-lists.ts'
 import { CHAT_REQUEST, postChat } from '../../../support/calls.ts'
 import { createAuthority, type TestCertificate } from '../../../support/certificates.ts'
 import { startGateway } from '../../../support/gateway.ts'

@@ -1,15 +1,15 @@
 import { describe, expect, it } from 'vitest'
-import type { EnclaveFault, Identity } from '../../../../enclave/protocol/enclave-api.ts'
-import { authenticate } from '../../../../src/api/authenticate.ts'
-import { OPENAI_FACE } from '../../../../src/api/faces.ts'
-import { createLogger } from '../../../../src/observability/logger.ts'
+import type { EnclaveFault, Identity } from '#enclave/protocol/enclave-api.ts'
+import { authenticate } from '#src/api/authenticate.ts'
+import { OPENAI_FACE } from '#src/api/faces.ts'
+import { createLogger } from '#src/observability/logger.ts'
 import {
   COMMITS_FAILING_MAX_MS,
   createVerifiedCompletions,
   type VerifiedCall,
-} from '../../../../src/verified/calls/verified-completions.ts'
-import { NO_FIGURES } from '../../../../src/verified/commits/commit-figures.ts'
-import type { CommitterStatus } from '../../../../src/verified/commits/committer.ts'
+} from '#src/verified/calls/verified-completions.ts'
+import { NO_FIGURES } from '#src/verified/commits/commit-figures.ts'
+import type { CommitterStatus } from '#src/verified/commits/committer.ts'
 
 const KEY = 'operators-key-0123456789'
 

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { VERIFIED_DIALECTS } from '../../../../src/verified/calls/verified-dialects.ts'
+import { VERIFIED_DIALECTS } from '#src/verified/calls/verified-dialects.ts'
 
 it('the response so far is found in a first event whose texts have separators of lines', () => {
   const responses = VERIFIED_DIALECTS.find(({ name }) => name === 'responses')

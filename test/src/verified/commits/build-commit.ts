@@ -1,13 +1,13 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { encodeUtf8 } from '../../../../attestation/bytes.ts'
-import { appendLeaves, type Edge, rootOf } from '../../../../attestation/merkle/edge.ts'
-import { hashLeaf } from '../../../../attestation/merkle/hash.ts'
+import { encodeUtf8 } from '#attestation/bytes.ts'
+import { appendLeaves, type Edge, rootOf } from '#attestation/merkle/edge.ts'
+import { hashLeaf } from '#attestation/merkle/hash.ts'
 import type {
   Commit,
   CommitsStore,
   LogState,
   NewRecord,
-} from '../../../../src/verified/commits/commits-store.ts'
+} from '#src/verified/commits/commits-store.ts'
 
 export const CREATED_AT = 1_790_000_000
 

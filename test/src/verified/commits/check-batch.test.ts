@@ -1,15 +1,15 @@
 import { randomBytes } from 'node:crypto'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { canonicalizeJson } from '../../../../attestation/json/canonical.ts'
-import { type Edge, emptyEdge } from '../../../../attestation/merkle/edge.ts'
-import type { PullReply, SealedCompletion } from '../../../../enclave/protocol/enclave-api.ts'
+import { canonicalizeJson } from '#attestation/json/canonical.ts'
+import { type Edge, emptyEdge } from '#attestation/merkle/edge.ts'
+import type { PullReply, SealedCompletion } from '#enclave/protocol/enclave-api.ts'
 import {
   type BatchFault,
   BatchRefused,
   checkBatch,
   checkIdentity,
   type Notary,
-} from '../../../../src/verified/commits/check-batch.ts'
+} from '#src/verified/commits/check-batch.ts'
 import { createScriptedLog, type ScriptedLog, TEST_DOMAIN } from '../../../support/scripted-log.ts'
 
 const never = new AbortController().signal

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { CommitWaiters } from '../../../../src/verified/commits/commit-waiters.ts'
-import type { AnsweredRecord } from '../../../../src/verified/records/records-store.ts'
+import { CommitWaiters } from '#src/verified/commits/commit-waiters.ts'
+import type { AnsweredRecord } from '#src/verified/records/records-store.ts'
 
 const record = { hash: 'of a record' } as AnsweredRecord
 const leaf = (index: number) => ({ index, given: null })

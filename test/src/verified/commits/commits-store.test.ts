@@ -1,15 +1,15 @@
 import { randomBytes } from 'node:crypto'
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { emptyEdge } from '../../../../attestation/merkle/edge.ts'
-import { CommitRaceLost } from '../../../../src/chain/relayers-store.ts'
-import type { Database } from '../../../../src/storage/database.ts'
+import { emptyEdge } from '#attestation/merkle/edge.ts'
+import { CommitRaceLost } from '#src/chain/relayers-store.ts'
+import type { Database } from '#src/storage/database.ts'
 import {
   type CommitsStore,
   createCommitsStore,
   LogCorrupt,
-} from '../../../../src/verified/commits/commits-store.ts'
-import { createRecordsStore } from '../../../../src/verified/records/records-store.ts'
+} from '#src/verified/commits/commits-store.ts'
+import { createRecordsStore } from '#src/verified/records/records-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 import { until } from '../../../support/until.ts'
 import {

@@ -1,19 +1,19 @@
 import { randomBytes } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../../attestation/bytes.ts'
-import { appendLeaves, type Edge, emptyEdge, rootOf } from '../../../../attestation/merkle/edge.ts'
-import { verifyInclusion } from '../../../../attestation/merkle/verify.ts'
-import type { Notary } from '../../../../src/verified/commits/check-batch.ts'
-import { createCommitTurns } from '../../../../src/verified/commits/commit-turns.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { appendLeaves, type Edge, emptyEdge, rootOf } from '#attestation/merkle/edge.ts'
+import { verifyInclusion } from '#attestation/merkle/verify.ts'
+import type { Notary } from '#src/verified/commits/check-batch.ts'
+import { createCommitTurns } from '#src/verified/commits/commit-turns.ts'
 import {
   type CommittedHead,
   decodeHead,
   encodeHead,
   recordsUnder,
-} from '../../../../src/verified/commits/committed-heads.ts'
-import { BATCH_COMPLETIONS_MAX } from '../../../../src/verified/commits/follow-state.ts'
-import type { HeadlessRecord } from '../../../../src/verified/records/records-store.ts'
+} from '#src/verified/commits/committed-heads.ts'
+import { BATCH_COMPLETIONS_MAX } from '#src/verified/commits/follow-state.ts'
+import type { HeadlessRecord } from '#src/verified/records/records-store.ts'
 
 const NOTARY: Notary = {
   address: `0x${'12'.repeat(20)}`,

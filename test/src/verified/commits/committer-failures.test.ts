@@ -1,12 +1,9 @@
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import type { SealedNotice } from '../../../../enclave/protocol/enclave-api.ts'
-import type { Database } from '../../../../src/storage/database.ts'
-import { CommitError } from '../../../../src/verified/commit-error.ts'
-import {
-  createRecordsStore,
-  type StoredRecord,
-} from '../../../../src/verified/records/records-store.ts'
+import type { SealedNotice } from '#enclave/protocol/enclave-api.ts'
+import type { Database } from '#src/storage/database.ts'
+import { CommitError } from '#src/verified/commit-error.ts'
+import { createRecordsStore, type StoredRecord } from '#src/verified/records/records-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 import { createScriptedLog, type ScriptedLog, TEST_DOMAIN } from '../../../support/scripted-log.ts'
 import { type RunningCommitter, randomRelayer, runCommitter } from './run-committer.ts'

@@ -1,16 +1,13 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { decodeHex } from '../../../../attestation/bytes.ts'
-import { verifyLogProof } from '../../../../attestation/log-proof.ts'
-import { parseReceipt } from '../../../../attestation/receipt.ts'
-import type { PullRequest, SealedNotice } from '../../../../enclave/protocol/enclave-api.ts'
-import type { Database } from '../../../../src/storage/database.ts'
-import { CommitError } from '../../../../src/verified/commit-error.ts'
-import { ALWAYS_OURS, type CommitTurns } from '../../../../src/verified/commits/commit-turns.ts'
-import {
-  BATCH_COMPLETIONS_MAX,
-  PULL_WAIT_MS,
-} from '../../../../src/verified/commits/follow-state.ts'
-import type { StoredRecord } from '../../../../src/verified/records/records-store.ts'
+import { decodeHex } from '#attestation/bytes.ts'
+import { verifyLogProof } from '#attestation/log-proof.ts'
+import { parseReceipt } from '#attestation/receipt.ts'
+import type { PullRequest, SealedNotice } from '#enclave/protocol/enclave-api.ts'
+import type { Database } from '#src/storage/database.ts'
+import { CommitError } from '#src/verified/commit-error.ts'
+import { ALWAYS_OURS, type CommitTurns } from '#src/verified/commits/commit-turns.ts'
+import { BATCH_COMPLETIONS_MAX, PULL_WAIT_MS } from '#src/verified/commits/follow-state.ts'
+import type { StoredRecord } from '#src/verified/records/records-store.ts'
 import { AT_ONCE_MS } from '../../../support/at-once.ts'
 import { type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 import {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { NEW_ENDPOINT } from '../../../../src/enclaves/endpoint-state.ts'
-import { NO_FIGURES } from '../../../../src/verified/commits/commit-figures.ts'
-import { createEnclaveCommits } from '../../../../src/verified/commits/enclave-commits.ts'
+import { NEW_ENDPOINT } from '#src/enclaves/endpoint-state.ts'
+import { NO_FIGURES } from '#src/verified/commits/commit-figures.ts'
+import { createEnclaveCommits } from '#src/verified/commits/enclave-commits.ts'
 import { ANCHORED_AT_ONCE } from './run-committer.ts'
 
 const NOTARY = '0xaa'

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { CommitSession } from '../../../../src/verified/commits/commit-session.ts'
+import type { CommitSession } from '#src/verified/commits/commit-session.ts'
 import {
   BATCH_COMPLETIONS_MAX,
   type FollowEvent,
@@ -12,7 +12,7 @@ import {
   nextStep,
   PULL_WAIT_MS,
   TURN_PATIENCE_MS,
-} from '../../../../src/verified/commits/follow-state.ts'
+} from '#src/verified/commits/follow-state.ts'
 
 const NOTARY = '0xaa'
 

@@ -1,28 +1,28 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { RelayerNonces } from '../../../../src/chain/relayer-nonces.ts'
-import type { Logger } from '../../../../src/observability/logger.ts'
-import type { Database } from '../../../../src/storage/database.ts'
-import { ALWAYS_OURS, type CommitTurns } from '../../../../src/verified/commits/commit-turns.ts'
+import { RelayerNonces } from '#src/chain/relayer-nonces.ts'
+import type { Logger } from '#src/observability/logger.ts'
+import type { Database } from '#src/storage/database.ts'
+import { ALWAYS_OURS, type CommitTurns } from '#src/verified/commits/commit-turns.ts'
 import {
   type Commit,
   type CommitsStore,
   createCommitsStore,
-} from '../../../../src/verified/commits/commits-store.ts'
+} from '#src/verified/commits/commits-store.ts'
 import {
   type Committer,
   type CommitterOptions,
   createCommitter,
-} from '../../../../src/verified/commits/committer.ts'
+} from '#src/verified/commits/committer.ts'
 import {
   createIntervalAnchors,
   type IntervalAnchors,
-} from '../../../../src/verified/commits/interval-anchors.ts'
-import { createUnanchoredStore } from '../../../../src/verified/commits/unanchored-store.ts'
+} from '#src/verified/commits/interval-anchors.ts'
+import { createUnanchoredStore } from '#src/verified/commits/unanchored-store.ts'
 import {
   createRecordsStore,
   type RecordsStore,
   type StoredRecord,
-} from '../../../../src/verified/records/records-store.ts'
+} from '#src/verified/records/records-store.ts'
 import { type ScriptedLog, TEST_DOMAIN } from '../../../support/scripted-log.ts'
 
 /** A committer over a database, with everything it did and said at hand. */

@@ -1,12 +1,12 @@
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createAnchorsStore } from '../../../../src/chain/anchors-store.ts'
-import type { Database } from '../../../../src/storage/database.ts'
-import { createCommitsStore } from '../../../../src/verified/commits/commits-store.ts'
+import { createAnchorsStore } from '#src/chain/anchors-store.ts'
+import type { Database } from '#src/storage/database.ts'
+import { createCommitsStore } from '#src/verified/commits/commits-store.ts'
 import {
   type AnchoredHeadsStore,
   createAnchoredHeadsStore,
-} from '../../../../src/verified/logs/anchored-heads-store.ts'
+} from '#src/verified/logs/anchored-heads-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 import { makeLog, storeCommits, type TestLog } from '../commits/build-commit.ts'
 

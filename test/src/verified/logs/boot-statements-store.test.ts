@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../../attestation/bytes.ts'
-import type { Database } from '../../../../src/storage/database.ts'
-import { createCommitsStore } from '../../../../src/verified/commits/commits-store.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import type { Database } from '#src/storage/database.ts'
+import { createCommitsStore } from '#src/verified/commits/commits-store.ts'
 import {
   type BootStatementsStore,
   createBootStatementsStore,
-} from '../../../../src/verified/logs/boot-statements-store.ts'
+} from '#src/verified/logs/boot-statements-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 import {
   CREATED_AT,

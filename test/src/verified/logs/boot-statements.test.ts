@@ -1,16 +1,16 @@
 import { randomBytes } from 'node:crypto'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../../attestation/bytes.ts'
-import type { BootHead } from '../../../../attestation/evidence/boot-statement.ts'
-import { treeHeadDigest } from '../../../../attestation/tree-head.ts'
-import { makeAccount } from '../../../../enclave/notary-key.ts'
-import { EnclaveClient } from '../../../../src/enclaves/enclave-client.ts'
-import { EnclaveError } from '../../../../src/enclaves/enclave-errors.ts'
-import { createBootStatements } from '../../../../src/verified/logs/boot-statements.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import type { BootHead } from '#attestation/evidence/boot-statement.ts'
+import { treeHeadDigest } from '#attestation/tree-head.ts'
+import { makeAccount } from '#enclave/notary-key.ts'
+import { EnclaveClient } from '#src/enclaves/enclave-client.ts'
+import { EnclaveError } from '#src/enclaves/enclave-errors.ts'
+import { createBootStatements } from '#src/verified/logs/boot-statements.ts'
 import type {
   BootStatementsStore,
   StoredBootStatement,
-} from '../../../../src/verified/logs/boot-statements-store.ts'
+} from '#src/verified/logs/boot-statements-store.ts'
 import {
   DOMAIN,
   startTestEnclave,

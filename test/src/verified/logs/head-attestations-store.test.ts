@@ -1,15 +1,15 @@
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { encodeUtf8 } from '../../../../attestation/bytes.ts'
-import { appendLeaves, emptyEdge, rootOf } from '../../../../attestation/merkle/edge.ts'
-import { hashLeaf } from '../../../../attestation/merkle/hash.ts'
-import type { Database } from '../../../../src/storage/database.ts'
-import { createCommitsStore } from '../../../../src/verified/commits/commits-store.ts'
+import { encodeUtf8 } from '#attestation/bytes.ts'
+import { appendLeaves, emptyEdge, rootOf } from '#attestation/merkle/edge.ts'
+import { hashLeaf } from '#attestation/merkle/hash.ts'
+import type { Database } from '#src/storage/database.ts'
+import { createCommitsStore } from '#src/verified/commits/commits-store.ts'
 import {
   createHeadAttestationsStore,
   type HeadAttestationsStore,
   type StoredHeadAttestation,
-} from '../../../../src/verified/logs/head-attestations-store.ts'
+} from '#src/verified/logs/head-attestations-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 import { CREATED_AT, makeLog, openLog, storeCommits } from '../commits/build-commit.ts'
 

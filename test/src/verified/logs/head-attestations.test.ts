@@ -1,23 +1,23 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import { encodeBase64, encodeHex } from '../../../../attestation/bytes.ts'
-import { verifyHeadAttestation } from '../../../../attestation/evidence/verify-head-attestation.ts'
-import { appendLeaves, emptyEdge, rootOf } from '../../../../attestation/merkle/edge.ts'
-import { hashLeaf } from '../../../../attestation/merkle/hash.ts'
-import { createAttestationVerifier } from '../../../../attestation/nitro/verify-attestation.ts'
-import { createRpc, type Rpc } from '../../../../client/rpc.ts'
-import { createRecentBlocks, fetchBlockHashes } from '../../../../src/chain/chain-reads.ts'
-import type { Database } from '../../../../src/storage/database.ts'
+import { encodeBase64, encodeHex } from '#attestation/bytes.ts'
+import { verifyHeadAttestation } from '#attestation/evidence/verify-head-attestation.ts'
+import { appendLeaves, emptyEdge, rootOf } from '#attestation/merkle/edge.ts'
+import { hashLeaf } from '#attestation/merkle/hash.ts'
+import { createAttestationVerifier } from '#attestation/nitro/verify-attestation.ts'
+import { createRpc, type Rpc } from '#client/rpc.ts'
+import { createRecentBlocks, fetchBlockHashes } from '#src/chain/chain-reads.ts'
+import type { Database } from '#src/storage/database.ts'
 import {
   createHeadAttestations,
   type HeadAttestations,
   type HeadAttestationsOptions,
-} from '../../../../src/verified/logs/head-attestations.ts'
+} from '#src/verified/logs/head-attestations.ts'
 import {
   createHeadAttestationsStore,
   type HeadAttestationsStore,
   type StoredHeadAttestation,
-} from '../../../../src/verified/logs/head-attestations-store.ts'
+} from '#src/verified/logs/head-attestations-store.ts'
 import { recordLog, startTestChain, type TestChain } from '../../../support/chain.ts'
 import { type ChainProxy, startChainProxy } from '../../../support/chain-proxy.ts'
 import { type DatabaseSource, startDatabases } from '../../../support/databases.ts'

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { addressOf } from '../../../../attestation/account.ts'
-import { decodeHex, encodeHex, encodeUtf8 } from '../../../../attestation/bytes.ts'
-import { canonicalizeJson } from '../../../../attestation/json/canonical.ts'
-import { hashLeaf } from '../../../../attestation/merkle/hash.ts'
-import { verifyConsistency, verifyInclusion } from '../../../../attestation/merkle/verify.ts'
-import { verifyTreeHead } from '../../../../attestation/tree-head.ts'
+import { addressOf } from '#attestation/account.ts'
+import { decodeHex, encodeHex, encodeUtf8 } from '#attestation/bytes.ts'
+import { canonicalizeJson } from '#attestation/json/canonical.ts'
+import { hashLeaf } from '#attestation/merkle/hash.ts'
+import { verifyConsistency, verifyInclusion } from '#attestation/merkle/verify.ts'
+import { verifyTreeHead } from '#attestation/tree-head.ts'
 import {
   CHAT_REQUEST,
   getPath,

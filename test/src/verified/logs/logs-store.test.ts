@@ -1,18 +1,18 @@
 import fc from 'fast-check'
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { encodeHex, encodeUtf8 } from '../../../../attestation/bytes.ts'
-import { appendLeaves, emptyEdge, rootOf } from '../../../../attestation/merkle/edge.ts'
-import { hashLeaf } from '../../../../attestation/merkle/hash.ts'
-import { verifyConsistency, verifyInclusion } from '../../../../attestation/merkle/verify.ts'
-import { createAnchorsStore } from '../../../../src/chain/anchors-store.ts'
-import type { Database } from '../../../../src/storage/database.ts'
+import { encodeHex, encodeUtf8 } from '#attestation/bytes.ts'
+import { appendLeaves, emptyEdge, rootOf } from '#attestation/merkle/edge.ts'
+import { hashLeaf } from '#attestation/merkle/hash.ts'
+import { verifyConsistency, verifyInclusion } from '#attestation/merkle/verify.ts'
+import { createAnchorsStore } from '#src/chain/anchors-store.ts'
+import type { Database } from '#src/storage/database.ts'
 import {
   type Commit,
   createCommitsStore,
   type NewRecord,
-} from '../../../../src/verified/commits/commits-store.ts'
-import { createLogsStore, type LogsStore } from '../../../../src/verified/logs/logs-store.ts'
+} from '#src/verified/commits/commits-store.ts'
+import { createLogsStore, type LogsStore } from '#src/verified/logs/logs-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 import {
   CREATED_AT,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { HeadAttestationRange } from '../../../../src/verified/logs/head-attestations-store.ts'
+import type { HeadAttestationRange } from '#src/verified/logs/head-attestations-store.ts'
 import {
   createLogs,
   HEAD_PAGE_BYTES_MAX,
@@ -7,8 +7,8 @@ import {
   type HeadPageSources,
   LEAVES_MAX,
   readHeadPage,
-} from '../../../../src/verified/logs/logs.ts'
-import type { LogsStore, StoredHead, StoredLog } from '../../../../src/verified/logs/logs-store.ts'
+} from '#src/verified/logs/logs.ts'
+import type { LogsStore, StoredHead, StoredLog } from '#src/verified/logs/logs-store.ts'
 
 const NOTARY = `0x${'ab'.repeat(20)}`
 const SIZE = 25_000

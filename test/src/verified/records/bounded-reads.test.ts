@@ -4,21 +4,21 @@ import type { AddressInfo } from 'node:net'
 import { Router } from '@koa/router'
 import Koa from 'koa'
 import { afterEach, beforeEach, expect, it } from 'vitest'
-import { encodeUtf8 } from '../../../../attestation/bytes.ts'
-import { createMemoryBudget } from '../../../../src/api/admission.ts'
-import { answerErrors } from '../../../../src/api/answer-errors.ts'
-import { createCallSignals } from '../../../../src/api/call-signals.ts'
-import type { RequestState } from '../../../../src/api/context.ts'
-import { OPENAI_FACE } from '../../../../src/api/faces.ts'
-import { LEAST_RATE } from '../../../../src/api/least-rate.ts'
-import { DOCUMENT_READS_MAX, evidenceRoutes } from '../../../../src/providers/evidence-routes.ts'
-import { logRoutes, PUBLIC_READS_MAX } from '../../../../src/verified/logs/log-routes.ts'
+import { encodeUtf8 } from '#attestation/bytes.ts'
+import { createMemoryBudget } from '#src/api/admission.ts'
+import { answerErrors } from '#src/api/answer-errors.ts'
+import { createCallSignals } from '#src/api/call-signals.ts'
+import type { RequestState } from '#src/api/context.ts'
+import { OPENAI_FACE } from '#src/api/faces.ts'
+import { LEAST_RATE } from '#src/api/least-rate.ts'
+import { DOCUMENT_READS_MAX, evidenceRoutes } from '#src/providers/evidence-routes.ts'
+import { logRoutes, PUBLIC_READS_MAX } from '#src/verified/logs/log-routes.ts'
 import {
   ACCOUNT_SEARCHES_MAX,
   EVIDENCE_READS_MAX,
   historyRoutes,
   SEARCHES_MAX,
-} from '../../../../src/verified/records/history-routes.ts'
+} from '#src/verified/records/history-routes.ts'
 import { outcomeOf, VERIFIED_PATH } from '../../../support/calls.ts'
 import { recordLog } from '../../../support/chain.ts'
 

@@ -3,12 +3,12 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { parseExactJson } from '../../../../attestation/json/parse-strict.ts'
-import type { Json, JsonObject } from '../../../../attestation/json/value.ts'
-import { verifyRecord } from '../../../../attestation/verify-record.ts'
-import { type ContentCipher, createContentCipher } from '../../../../src/storage/content-cipher.ts'
-import { parseContentKeys } from '../../../../src/storage/content-keys.ts'
-import { openDatabase } from '../../../../src/storage/database.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
+import { verifyRecord } from '#attestation/verify-record.ts'
+import { type ContentCipher, createContentCipher } from '#src/storage/content-cipher.ts'
+import { parseContentKeys } from '#src/storage/content-keys.ts'
+import { openDatabase } from '#src/storage/database.ts'
 import {
   CHAT_REQUEST,
   getPath,

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { ValidationError } from '../../../../src/api/errors.ts'
-import { validate } from '../../../../src/api/validation.ts'
-import { hashParameter, historyQuery } from '../../../../src/verified/records/history-routes.ts'
+import { ValidationError } from '#src/api/errors.ts'
+import { validate } from '#src/api/validation.ts'
+import { hashParameter, historyQuery } from '#src/verified/records/history-routes.ts'
 
 const id = '6f1c8f0e-6f0b-4a55-9b0e-3f7a1f0f3a11'
 

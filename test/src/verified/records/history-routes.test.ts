@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { parseEvidenceBundle, redactBundle } from '../../../../attestation/evidence/bundle.ts'
-import { parseExactJson } from '../../../../attestation/json/parse-strict.ts'
-import { decodeAttestationPayload } from '../../../../attestation/nitro/document.ts'
-import { verifyRecord } from '../../../../attestation/verify-record.ts'
-import { ECHOED_MEMBERS } from '../../../../src/verified/records/record-text.ts'
+import { parseEvidenceBundle, redactBundle } from '#attestation/evidence/bundle.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
+import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
+import { verifyRecord } from '#attestation/verify-record.ts'
+import { ECHOED_MEMBERS } from '#src/verified/records/record-text.ts'
 import {
   CHAT_REQUEST,
   getPath,

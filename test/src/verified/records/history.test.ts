@@ -1,11 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { createHistory } from '../../../../src/verified/records/history.ts'
-import {
-  FIRST_SLICE,
-  PAGE_LENGTH_MAX,
-  SLICE_MAX,
-} from '../../../../src/verified/records/record-text.ts'
-import type { RecordsStore, StoredRecord } from '../../../../src/verified/records/records-store.ts'
+import { createHistory } from '#src/verified/records/history.ts'
+import { FIRST_SLICE, PAGE_LENGTH_MAX, SLICE_MAX } from '#src/verified/records/record-text.ts'
+import type { RecordsStore, StoredRecord } from '#src/verified/records/records-store.ts'
 
 type List = RecordsStore['list']
 

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
-import { createLogger } from '../../../../src/observability/logger.ts'
-import { warnOfOpenHistory } from '../../../../src/verified/records/history.ts'
+import { createLogger } from '#src/observability/logger.ts'
+import { warnOfOpenHistory } from '#src/verified/records/history.ts'
 
 it.each([
   [true, true, 1],

@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import type { JsonObject } from '../../../../attestation/json/value.ts'
-import { hashCompletion } from '../../../../attestation/record-hash.ts'
-import { ECHOED_MEMBERS, echoRequest } from '../../../../src/verified/records/record-text.ts'
+import type { JsonObject } from '#attestation/json/value.ts'
+import { hashCompletion } from '#attestation/record-hash.ts'
+import { ECHOED_MEMBERS, echoRequest } from '#src/verified/records/record-text.ts'
 
 const response = { id: 'c', object: 'chat.completion' }
 

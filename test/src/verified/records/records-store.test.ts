@@ -1,15 +1,15 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { decodeHex, encodeHex, encodeUtf8 } from '../../../../attestation/bytes.ts'
-import { hashLeaf } from '../../../../attestation/merkle/hash.ts'
-import { verifyInclusion } from '../../../../attestation/merkle/verify.ts'
-import type { Database } from '../../../../src/storage/database.ts'
+import { decodeHex, encodeHex, encodeUtf8 } from '#attestation/bytes.ts'
+import { hashLeaf } from '#attestation/merkle/hash.ts'
+import { verifyInclusion } from '#attestation/merkle/verify.ts'
+import type { Database } from '#src/storage/database.ts'
 import {
   type CommitsStore,
   createCommitsStore,
   type NewRecord,
-} from '../../../../src/verified/commits/commits-store.ts'
+} from '#src/verified/commits/commits-store.ts'
 import {
   createDocumentReader,
   createRecordsStore,
@@ -19,7 +19,7 @@ import {
   type RecordFilters,
   type RecordsStore,
   type StoredRecord,
-} from '../../../../src/verified/records/records-store.ts'
+} from '#src/verified/records/records-store.ts'
 import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 import {
   buildCommit,

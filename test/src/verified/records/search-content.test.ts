@@ -1,10 +1,10 @@
 import { expect, it } from 'vitest'
-import { NO_FILTERS, type StoredRecord } from '../../../../src/verified/records/records-store.ts'
+import { NO_FILTERS, type StoredRecord } from '#src/verified/records/records-store.ts'
 import {
   createContentSearch,
   SEARCHED_LENGTH_MAX,
   SEARCHED_RECORDS_MAX,
-} from '../../../../src/verified/records/search-content.ts'
+} from '#src/verified/records/search-content.ts'
 
 /** Records, newest first, as a store lists them; every one of them says `text`. */
 function listOf(texts: readonly string[]) {

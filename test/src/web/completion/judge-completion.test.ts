@@ -1,10 +1,10 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { parseExactJson } from '../../../../attestation/json/parse-strict.ts'
-import { type Json, type JsonObject, memberAt } from '../../../../attestation/json/value.ts'
-import { SAVED_PROOF_FORMAT } from '../../../../attestation/saved-proof.ts'
-import { type Job, NO_EXPECTATIONS } from '../../../../src/web/verify/job.ts'
+import { parseExactJson } from '#attestation/json/parse-strict.ts'
+import { type Json, type JsonObject, memberAt } from '#attestation/json/value.ts'
+import { SAVED_PROOF_FORMAT } from '#attestation/saved-proof.ts'
+import { type Job, NO_EXPECTATIONS } from '#src/web/verify/job.ts'
 import { VECTORS } from '../../../conformance/manifest.ts'
 
 // By a name that the type checker does not follow: only the pages' own configuration has the types

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import fc from 'fast-check'
 import { afterAll, describe, expect, it } from 'vitest'
-import { type SampleCall, writeSample } from '../../../../src/web/docs/samples.ts'
+import { type SampleCall, writeSample } from '#src/web/docs/samples.ts'
 import { needNo, needProgram } from '../../../support/needs.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'affidavit-samples-'))

@@ -6,8 +6,8 @@ import {
   readHeld,
   summaryOf,
   writeHeld,
-} from '../../../../src/web/kit/expectations.ts'
-import { type FormExpectations, NO_EXPECTATIONS } from '../../../../src/web/verify/job.ts'
+} from '#src/web/kit/expectations.ts'
+import { type FormExpectations, NO_EXPECTATIONS } from '#src/web/verify/job.ts'
 
 const PCR0 = `PCR0=${'ab'.repeat(48)}`
 const development: FormExpectations = { ...NO_EXPECTATIONS, measurements: PCR0 }

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { readSearchQuery } from '../../../../src/web/kit/search-query.ts'
+import { readSearchQuery } from '#src/web/kit/search-query.ts'
 
 const HASH = 'ab'.repeat(32)
 const NOTARY = `0x${'cd'.repeat(20)}`

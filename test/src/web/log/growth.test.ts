@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import type { DescribedLog } from '../../../../src/web/log/answers.ts'
-import { createGrowthWatch } from '../../../../src/web/log/growth.ts'
-import { createSeenHeads } from '../../../../src/web/log/seen-heads.ts'
+import type { DescribedLog } from '#src/web/log/answers.ts'
+import { createGrowthWatch } from '#src/web/log/growth.ts'
+import { createSeenHeads } from '#src/web/log/seen-heads.ts'
 
 const LOG: DescribedLog = {
   notary: `0x${'ab'.repeat(20)}`,

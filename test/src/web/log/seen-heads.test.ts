@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createSeenHeads, type SeenHead } from '../../../../src/web/log/seen-heads.ts'
+import { createSeenHeads, type SeenHead } from '#src/web/log/seen-heads.ts'
 
 const NOTARY = `0x${'ab'.repeat(20)}`
 

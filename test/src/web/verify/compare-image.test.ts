@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../../attestation/bytes.ts'
-import { measureEif } from '../../../../attestation/eif/measure-eif.ts'
-import { compareImage } from '../../../../src/web/verify/compare-image.ts'
-import { NO_EXPECTATIONS } from '../../../../src/web/verify/job.ts'
-import { readGivenExpectations } from '../../../../src/web/verify/read-expectations.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { measureEif } from '#attestation/eif/measure-eif.ts'
+import { compareImage } from '#src/web/verify/compare-image.ts'
+import { NO_EXPECTATIONS } from '#src/web/verify/job.ts'
+import { readGivenExpectations } from '#src/web/verify/read-expectations.ts'
 import {
   buildImage,
   encodeSignatureSection,

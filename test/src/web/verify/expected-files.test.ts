@@ -1,15 +1,15 @@
 import { describe, expect, it } from 'vitest'
-import { encodeHex } from '../../../../attestation/bytes.ts'
-import { releaseKeyOf } from '../../../../attestation/release/release-signatures.ts'
-import { signRelease } from '../../../../attestation/release/verify-release.ts'
-import { ExpectationFault } from '../../../../src/web/verify/expectation-fault.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { releaseKeyOf } from '#attestation/release/release-signatures.ts'
+import { signRelease } from '#attestation/release/verify-release.ts'
+import { ExpectationFault } from '#src/web/verify/expectation-fault.ts'
 import {
   addExpectedFile,
   fillExpectations,
   readExpectedFile,
-} from '../../../../src/web/verify/expected-files.ts'
-import { NO_EXPECTATIONS } from '../../../../src/web/verify/job.ts'
-import { readGivenExpectations } from '../../../../src/web/verify/read-expectations.ts'
+} from '#src/web/verify/expected-files.ts'
+import { NO_EXPECTATIONS } from '#src/web/verify/job.ts'
+import { readGivenExpectations } from '#src/web/verify/read-expectations.ts'
 import { buildRelease } from '../../../support/build-release.ts'
 
 const PEM = '-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n'

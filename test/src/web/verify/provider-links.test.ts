@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { verifyBundle } from '../../../../attestation/evidence/verify-bundle.ts'
-import type { Json } from '../../../../attestation/json/value.ts'
-import { hasProviderChain, providerLinks } from '../../../../src/web/verify/provider-links.ts'
+import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
+import type { Json } from '#attestation/json/value.ts'
+import { hasProviderChain, providerLinks } from '#src/web/verify/provider-links.ts'
 import {
   buildAttested,
   buildProvider,

@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs'
 import { getCreate2Address, keccak256 } from 'ethers'
 import { describe, expect, it } from 'vitest'
-import { AFFIDAVIT, DEPLOYMENT } from '../../../../attestation/contract/artifact.ts'
-import { ARTIFACT_FILE, compileArtifact } from '../../../../src/chain/contract/compile.ts'
-import { startTestChain } from '../../../support/chain.ts'
+import { AFFIDAVIT, DEPLOYMENT } from '#attestation/contract/artifact.ts'
+import { ARTIFACT_FILE, compileArtifact } from '#contracts/compile.ts'
+import { startTestChain } from '../support/chain.ts'
 
 describe('the committed artifact', () => {
   it('the committed artifact is what the compiler makes of the source, byte for byte', () => {

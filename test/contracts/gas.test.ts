@@ -1,8 +1,8 @@
 import { Wallet } from 'ethers'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { ANCHOR_GAS_LIMIT } from '../../../../src/chain/sign-anchor.ts'
-import { sendAnchor } from '../../../support/affidavit-contract.ts'
-import { signHead, startTestChain, type TestChain } from '../../../support/chain.ts'
+import { ANCHOR_GAS_LIMIT } from '#src/chain/sign-anchor.ts'
+import { sendAnchor } from '../support/affidavit-contract.ts'
+import { signHead, startTestChain, type TestChain } from '../support/chain.ts'
 
 let chain: TestChain
 beforeAll(async () => {

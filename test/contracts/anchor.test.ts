@@ -1,15 +1,15 @@
 import { concat, getBytes, Signature, TypedDataEncoder, toBeHex, Wallet } from 'ethers'
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { treeHeadDigest } from '../../../../attestation/tree-head.ts'
-import { anchorError, readContract, sendAnchor } from '../../../support/affidavit-contract.ts'
+import { treeHeadDigest } from '#attestation/tree-head.ts'
+import { anchorError, readContract, sendAnchor } from '../support/affidavit-contract.ts'
 import {
   signHead,
   startTestChain,
   type TestChain,
   TREE_HEAD_TYPES,
   typedDomain,
-} from '../../../support/chain.ts'
+} from '../support/chain.ts'
 
 const ORDER = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n
 const SIZE_MAX = 2n ** 64n - 1n

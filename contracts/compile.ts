@@ -4,11 +4,8 @@ import { pathToFileURL } from 'node:url'
 import solc from 'solc'
 import { z } from 'zod'
 
-/** `node src/chain/contract/compile.ts` writes this file, and artifact.ts reads it. */
-export const ARTIFACT_FILE = join(
-  import.meta.dirname,
-  '../../../attestation/contract/artifact.json',
-)
+/** `node contracts/compile.ts` writes this file, and artifact.ts reads it. */
+export const ARTIFACT_FILE = join(import.meta.dirname, '../attestation/contract/artifact.json')
 
 /** A part of the compiler's input. It must not change, because its hash is in the bytecode. */
 const SOURCE_UNIT = 'contracts/Affidavit.sol'

@@ -1,8 +1,8 @@
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { NODE_STATES } from '../../../../src/nodes/registry/node-state.ts'
-import type { Database } from '../../../../src/storage/database.ts'
-import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
+import { NODE_STATES } from '#src/nodes/registry/node-state.ts'
+import type { Database } from '#src/storage/database.ts'
+import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../support/databases.ts'
 
 describe.each(DATABASE_KINDS)('2026-11-26-initial on %s', (kind) => {
   let source: DatabaseSource

@@ -7,8 +7,8 @@ import {
   plainRoot,
   readContract,
   sendAnchor,
-} from '../../../support/affidavit-contract.ts'
-import { signHead, startTestChain, type TestChain } from '../../../support/chain.ts'
+} from '../support/affidavit-contract.ts'
+import { signHead, startTestChain, type TestChain } from '../support/chain.ts'
 
 let chain: TestChain
 beforeAll(async () => {
