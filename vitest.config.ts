@@ -39,6 +39,7 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['test/**/*.test.ts'],
+          runner: 'test/support/cpu-time.ts',
           exclude: ['test/integration/**', SLOW],
           // Files share their worker and the modules it has loaded: a test leaves no global changed.
           isolate: false,

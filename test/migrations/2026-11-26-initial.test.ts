@@ -2,13 +2,13 @@ import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { NODE_STATES } from '#src/nodes/registry/node-state.ts'
 import type { Database } from '#src/storage/database.ts'
-import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../support/databases.ts'
+import { type DatabaseSource, startDatabases } from '../support/databases.ts'
 
-describe.each(DATABASE_KINDS)('2026-11-26-initial on %s', (kind) => {
+describe('2026-11-26-initial', () => {
   let source: DatabaseSource
   let database: Database
   beforeAll(async () => {
-    source = await startDatabases(kind)
+    source = await startDatabases()
     database = await source.open()
     await sql`
       insert into nodes (node_id, account_id, name, created_at)

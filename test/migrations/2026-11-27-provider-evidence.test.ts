@@ -2,14 +2,14 @@ import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createProviderEvidenceStore } from '#src/providers/provider-evidence-store.ts'
 import { openDatabase } from '#src/storage/database.ts'
-import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../support/databases.ts'
+import { type DatabaseSource, startDatabases } from '../support/databases.ts'
 
 const ACCOUNT = '6f1c8f0e-6f0b-4a55-9b0e-3f7a1f0f3a11'
 
-describe.each(DATABASE_KINDS)('2026-11-27-provider-evidence on %s', (kind) => {
+describe('2026-11-27-provider-evidence', () => {
   let source: DatabaseSource
   beforeAll(async () => {
-    source = await startDatabases(kind)
+    source = await startDatabases()
   }, 60_000)
   afterAll(() => source.stop())
 

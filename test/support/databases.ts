@@ -7,7 +7,7 @@ import type { ContentCipher } from '#src/storage/content-cipher.ts'
 import { type Database, type DatabaseLocation, openDatabase } from '#src/storage/database.ts'
 import { createTestDatabase } from './test-database.ts'
 
-/** Every store is tested on both. */
+/** Stores are tested on Postgres; `test/src/storage/database.test.ts` compares both. */
 export const DATABASE_KINDS = ['embedded', 'postgres'] as const
 export type DatabaseKind = (typeof DATABASE_KINDS)[number]
 
@@ -22,7 +22,7 @@ export type DatabaseSource = {
 }
 
 /** Databases of the run's server for `postgres`; folders for `embedded`. */
-export async function startDatabases(kind: DatabaseKind): Promise<DatabaseSource> {
+export async function startDatabases(kind: DatabaseKind = 'postgres'): Promise<DatabaseSource> {
   const opened: Database[] = []
   const places = kind === 'postgres' ? ON_SERVER : createFolders()
   return {

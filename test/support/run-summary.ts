@@ -9,6 +9,9 @@ import { findPackageOf, needOf } from './needs.ts'
  */
 export const FAILED_FILES_VARIABLE = 'TEST_FAILED_FILES'
 
+/** A unit file whose tests take more is reported as a failure: nobody runs tests that are dear. */
+export const UNIT_CPU_SECONDS_MAX = 3
+
 /** A test file that failed. */
 export type FailedFile = {
   /** From the folder of the repository. */
@@ -33,11 +36,26 @@ export default class RunSummary implements Reporter {
     if (vitest === null) return
     if (vitest.config.testNamePattern === undefined)
       for (const line of describeSkipped(listSkipped(modules))) vitest.logger.log(line)
+    const dear = describeDear(modules)
+    for (const line of dear) vitest.logger.log(line)
+    if (dear.length > 0) process.exitCode = 1
     const file = process.env[FAILED_FILES_VARIABLE]
     // An error outside all tests belongs to no file: to run files again cannot make that run pass.
     if (file !== undefined && unhandled.length === 0)
       writeFileSync(file, JSON.stringify(listFailed(modules, vitest.config.root)))
   }
+}
+
+/** A line for each unit file over its CPU time (cpu-time.ts), the dearest first. */
+function describeDear(modules: readonly TestModule[]): readonly string[] {
+  return modules
+    .map((module) => ({ file: module.relativeModuleId, seconds: module.meta().cpuSeconds ?? 0 }))
+    .filter(({ seconds }) => seconds > UNIT_CPU_SECONDS_MAX)
+    .toSorted((one, other) => other.seconds - one.seconds)
+    .map(
+      ({ file, seconds }) =>
+        `too dear: ${file} took ${seconds.toFixed(1)} s of CPU, ${UNIT_CPU_SECONDS_MAX} are allowed`,
+    )
 }
 
 /** The full titles of skipped tests, each with the note of its skip. */

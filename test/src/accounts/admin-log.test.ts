@@ -5,7 +5,7 @@ import { createKeysStore } from '#src/accounts/keys-store.ts'
 import { operationsIn } from '#src/cli/operations.ts'
 import { enclaveActs } from '#src/enclaves/enclave-acts.ts'
 import type { Database } from '#src/storage/database.ts'
-import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
+import { type DatabaseSource, startDatabases } from '../../support/databases.ts'
 
 const OPERATOR = { who: 'operator (uid 7)', accountId: null, from: 'command line' } as const
 const EVERYTHING = { before: null, kind: null, since: null, until: null, limit: 1_000 }
@@ -26,10 +26,10 @@ function openLog(database: Database) {
   return { log, operations: operationsIn(place, OPERATOR), onEnclave }
 }
 
-describe.each(DATABASE_KINDS)('the log of administrators, %s', (kind) => {
+describe('the log of administrators', () => {
   let databases: DatabaseSource
   beforeAll(async () => {
-    databases = await startDatabases(kind)
+    databases = await startDatabases()
   })
   afterAll(() => databases.stop())
 

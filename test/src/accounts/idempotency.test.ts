@@ -21,7 +21,7 @@ import type { Database } from '#src/storage/database.ts'
 import { createProcessesStore } from '#src/storage/processes-store.ts'
 import { createErasuresStore } from '#src/verified/records/erasures-store.ts'
 import type { StoredRecord } from '#src/verified/records/records-store.ts'
-import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
+import { type DatabaseSource, startDatabases } from '../../support/databases.ts'
 import { until } from '../../support/until.ts'
 
 const LEASE_SECONDS = 15
@@ -35,11 +35,11 @@ function openClaim(claimed: Claimed): Claim {
   return claimed
 }
 
-describe.each(DATABASE_KINDS)('idempotency on %s', (kind) => {
+describe('idempotency', () => {
   let source: DatabaseSource
   let database: Database
   beforeAll(async () => {
-    source = await startDatabases(kind)
+    source = await startDatabases()
     database = await source.open()
   }, 60_000)
   afterAll(() => source.stop())

@@ -1,16 +1,16 @@
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { createKeysStore, type KeysStore } from '#src/accounts/keys-store.ts'
-import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
+import { type DatabaseSource, startDatabases } from '../../support/databases.ts'
 
 const NEWEST = { limit: 12, cursor: null }
 
-describe.each(DATABASE_KINDS)('keys store on %s', (kind) => {
+describe('keys store', () => {
   let source: DatabaseSource
   let keys: KeysStore
 
   beforeAll(async () => {
-    source = await startDatabases(kind)
+    source = await startDatabases()
     keys = createKeysStore(await source.open())
   }, 60_000)
   afterAll(() => source.stop())

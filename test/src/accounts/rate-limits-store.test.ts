@@ -8,7 +8,7 @@ import {
 } from '#src/accounts/rate-limits-store.ts'
 import type { Database } from '#src/storage/database.ts'
 import { createProcessesStore } from '#src/storage/processes-store.ts'
-import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
+import { type DatabaseSource, startDatabases } from '../../support/databases.ts'
 
 const NONE: RateLimits = {
   requestsPerMinute: null,
@@ -20,11 +20,11 @@ const LEASE_SECONDS = 15
 /** 2026-11-21 00:00:00 UTC: both windows begin. */
 const MIDNIGHT = 1_795_219_200
 
-describe.each(DATABASE_KINDS)('rate limits store on %s', (kind) => {
+describe('rate limits store', () => {
   let source: DatabaseSource
   let database: Database
   beforeAll(async () => {
-    source = await startDatabases(kind)
+    source = await startDatabases()
     database = await source.open()
   }, 60_000)
   afterAll(() => source.stop())

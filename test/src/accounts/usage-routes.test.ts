@@ -9,7 +9,7 @@ import {
 } from '#src/accounts/usage-store.ts'
 import type { Database } from '#src/storage/database.ts'
 import { CHAT_REQUEST, getPath, outcomeOf, postChat } from '../../support/calls.ts'
-import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
+import { type DatabaseSource, startDatabases } from '../../support/databases.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { answerWhole } from '../../support/scripted-enclave.ts'
 
@@ -18,11 +18,11 @@ const MIDNIGHT = 1_795_219_200
 const HOUR = 3_600
 const DAY = 86_400
 
-describe.each(DATABASE_KINDS)('usage on %s', (kind) => {
+describe('usage', () => {
   let source: DatabaseSource
   let database: Database
   beforeAll(async () => {
-    source = await startDatabases(kind)
+    source = await startDatabases()
     database = await source.open()
   }, 60_000)
   afterAll(() => source.stop())

@@ -7,19 +7,19 @@ import type { AnchorsStore } from '#src/chain/anchors-store.ts'
 import { createAnchorsStore } from '#src/chain/anchors-store.ts'
 import type { Database } from '#src/storage/database.ts'
 import { createCommitsStore } from '#src/verified/commits/commits-store.ts'
-import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
+import { type DatabaseSource, startDatabases } from '../../support/databases.ts'
 import { makeLog, OPENING, randomHex, storeCommits } from '../verified/commits/build-commit.ts'
 
 const { chainId } = OPENING.domain
 
-describe.each(DATABASE_KINDS)('anchor blocks store on %s', (kind) => {
+describe('anchor blocks store', () => {
   let source: DatabaseSource
   let database: Database
   let anchors: AnchorsStore
   let blocks: AnchorBlocksStore
 
   beforeAll(async () => {
-    source = await startDatabases(kind)
+    source = await startDatabases()
     database = await source.open()
     anchors = createAnchorsStore(database)
     blocks = createAnchorBlocksStore(database)

@@ -4,7 +4,7 @@ import type { AnchorsStore } from '#src/chain/anchors-store.ts'
 import { createAnchorsStore } from '#src/chain/anchors-store.ts'
 import type { Database } from '#src/storage/database.ts'
 import { createCommitsStore } from '#src/verified/commits/commits-store.ts'
-import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
+import { type DatabaseSource, startDatabases } from '../../support/databases.ts'
 import {
   makeLog,
   randomAddress,
@@ -12,13 +12,13 @@ import {
   storeCommits,
 } from '../verified/commits/build-commit.ts'
 
-describe.each(DATABASE_KINDS)('anchors store on %s', (kind) => {
+describe('anchors store', () => {
   let source: DatabaseSource
   let database: Database
   let anchors: AnchorsStore
 
   beforeAll(async () => {
-    source = await startDatabases(kind)
+    source = await startDatabases()
     database = await source.open()
     anchors = createAnchorsStore(database)
   }, 60_000)

@@ -8,7 +8,7 @@ import type { Database } from '#src/storage/database.ts'
 import { createCommitsStore } from '#src/verified/commits/commits-store.ts'
 import { createLogsStore } from '#src/verified/logs/logs-store.ts'
 import { createRecordsStore } from '#src/verified/records/records-store.ts'
-import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
+import { type DatabaseSource, startDatabases } from '../../support/databases.ts'
 import {
   CREATED_AT,
   makeLog,
@@ -21,12 +21,12 @@ import {
 const { chainId } = OPENING.domain
 const blockHash = `0x${'bb'.repeat(32)}`
 
-describe.each(DATABASE_KINDS)('lost anchors on %s', (kind) => {
+describe('lost anchors', () => {
   let source: DatabaseSource
   let database: Database
 
   beforeAll(async () => {
-    source = await startDatabases(kind)
+    source = await startDatabases()
   }, 60_000)
   afterAll(() => source.stop())
 

@@ -3,14 +3,14 @@ import { createAnchorsStore } from '#src/chain/anchors-store.ts'
 import { createAnchorLag, createRelayersStore } from '#src/chain/relayers-store.ts'
 import type { Database } from '#src/storage/database.ts'
 import { createCommitsStore } from '#src/verified/commits/commits-store.ts'
-import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
+import { type DatabaseSource, startDatabases } from '../../support/databases.ts'
 import { CREATED_AT, makeLog, OPENING, storeCommits } from '../verified/commits/build-commit.ts'
 
-describe.each(DATABASE_KINDS)('anchor lag on %s', (kind) => {
+describe('anchor lag', () => {
   let source: DatabaseSource
   let database: Database
   beforeAll(async () => {
-    source = await startDatabases(kind)
+    source = await startDatabases()
     database = await source.open()
   }, 60_000)
   afterAll(() => source.stop())

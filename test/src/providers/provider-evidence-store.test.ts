@@ -7,19 +7,19 @@ import {
   createProviderTurnsStore,
   type ProviderTurnsStore,
 } from '#src/providers/provider-turns-store.ts'
-import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
+import { type DatabaseSource, startDatabases } from '../../support/databases.ts'
 
 const ORIGIN = 'https://tee.example'
 const [A = '', B = '', C = '', D = ''] = ['a1', 'b2', 'c3', 'd4'].map((byte) => byte.repeat(32))
 const BLOCK = { chainId: 1, number: 17, hash: new Uint8Array(32).fill(0xb1) }
 const turn = { origin: ORIGIN, kind: 'tinfoil', limitMs: 60_000, laterMaxMs: 3_600_000 } as const
 
-describe.each(DATABASE_KINDS)('provider evidence on %s', (kind) => {
+describe('provider evidence', () => {
   let source: DatabaseSource
   let store: ProviderEvidenceStore
   let turns: ProviderTurnsStore
   beforeAll(async () => {
-    source = await startDatabases(kind)
+    source = await startDatabases()
     const database = await source.open()
     store = createProviderEvidenceStore(database)
     turns = createProviderTurnsStore(database)

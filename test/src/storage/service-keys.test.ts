@@ -2,13 +2,13 @@ import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Database } from '#src/storage/database.ts'
 import { openServiceKey } from '#src/storage/service-keys.ts'
-import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../support/databases.ts'
+import { type DatabaseSource, startDatabases } from '../../support/databases.ts'
 
-describe.each(DATABASE_KINDS)('a key of the service on %s', (kind) => {
+describe('a key of the service', () => {
   let source: DatabaseSource
   let database: Database
   beforeAll(async () => {
-    source = await startDatabases(kind)
+    source = await startDatabases()
     database = await source.open()
   })
   afterAll(() => source.stop())

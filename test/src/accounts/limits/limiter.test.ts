@@ -11,7 +11,7 @@ import {
 import { createLogger } from '#src/observability/logger.ts'
 import { type Database, openDatabase } from '#src/storage/database.ts'
 import { createProcessesStore } from '#src/storage/processes-store.ts'
-import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
+import { type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 
 const LEASE_SECONDS = 15
 /** 2026-11-21 00:00:00 UTC: both windows begin. */
@@ -41,23 +41,20 @@ function settle(decision: Decision | undefined, tokens: number): void {
   if (decision?.kind === 'admitted') decision.permit.settle(tokens)
 }
 
-describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
+describe('the rate limiter', () => {
   let source: DatabaseSource
   let database: Database
-  /**
-   * A second gateway's connections; the embedded database takes one process, so there both share
-   * it.
-   */
+  /** A second gateway's connections. */
   let other: Database
   beforeAll(async () => {
-    source = await startDatabases(kind)
+    source = await startDatabases()
     const location = await source.locate()
     database = await openDatabase(location)
-    other = kind === 'postgres' ? await openDatabase(location) : database
+    other = await openDatabase(location)
   }, 60_000)
   afterAll(async () => {
     await database.close()
-    if (other !== database) await other.close()
+    await other.close()
     await source.stop()
   })
 
@@ -160,7 +157,7 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
           requests_used_day: calls.length,
         })
       }),
-      { numRuns: kind === 'postgres' ? 25 : 15 },
+      { numRuns: 25 },
     )
   })
 
@@ -192,7 +189,7 @@ describe.each(DATABASE_KINDS)('the rate limiter on %s', (kind) => {
           for (const window of windows) admitted.set(window, (admitted.get(window) ?? 0) + count)
         }
       }),
-      { numRuns: kind === 'postgres' ? 25 : 10 },
+      { numRuns: 25 },
     )
   })
 

@@ -11,19 +11,19 @@ import {
 } from '#src/nodes/registry/inferences-store.ts'
 import { createNodesStore, type NodesStore } from '#src/nodes/registry/nodes-store.ts'
 import type { Database } from '#src/storage/database.ts'
-import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
+import { type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 
 /** In the middle of an hour and of a minute. */
 const NOW = 1_790_000_000 + 1_817
 
-describe.each(DATABASE_KINDS)('inferences store on %s', (kind) => {
+describe('inferences store', () => {
   let source: DatabaseSource
   let database: Database
   let inferences: InferencesStore
   let nodes: NodesStore
 
   beforeAll(async () => {
-    source = await startDatabases(kind)
+    source = await startDatabases()
     database = await source.open()
     inferences = createInferencesStore(database)
     nodes = createNodesStore(database)

@@ -12,7 +12,7 @@ import {
 } from '#src/nodes/registry/nodes-store.ts'
 import type { Database } from '#src/storage/database.ts'
 import { createProcessesStore } from '#src/storage/processes-store.ts'
-import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
+import { type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 
 const HARDWARE: NodeHardware = {
   operating_system: "Linux 'x'",
@@ -54,13 +54,13 @@ const connectionOf = (
   ...begun,
 })
 
-describe.each(DATABASE_KINDS)('nodes store on %s', (kind) => {
+describe('nodes store', () => {
   let source: DatabaseSource
   let database: Database
   let nodes: NodesStore
 
   beforeAll(async () => {
-    source = await startDatabases(kind)
+    source = await startDatabases()
     database = await source.open()
     nodes = createNodesStore(database)
   }, 60_000)

@@ -10,7 +10,7 @@ import {
   LogCorrupt,
 } from '#src/verified/commits/commits-store.ts'
 import { createRecordsStore } from '#src/verified/records/records-store.ts'
-import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
+import { type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 import { until } from '../../../support/until.ts'
 import {
   buildCommit,
@@ -22,13 +22,13 @@ import {
   type TestLog,
 } from './build-commit.ts'
 
-describe.each(DATABASE_KINDS)('commits store on %s', (kind) => {
+describe('commits store', () => {
   let source: DatabaseSource
   let database: Database
   let commits: CommitsStore
 
   beforeAll(async () => {
-    source = await startDatabases(kind)
+    source = await startDatabases()
     database = await source.open()
     commits = createCommitsStore(database)
   }, 60_000)
@@ -198,7 +198,7 @@ describe.each(DATABASE_KINDS)('commits store on %s', (kind) => {
     expect(rows.map((row) => row.index)).toEqual(Array.from({ length: 42 }, (_, index) => index))
   })
 
-  it.runIf(kind === 'postgres').each(['at once', 'in intervals'])(
+  it.each(['at once', 'in intervals'])(
     'a commit of another log and relayer becomes readable only after the commit that has lower positions, anchored %s',
     async (anchored) => {
       const [slow, fast] = [makeLog(), makeLog()]

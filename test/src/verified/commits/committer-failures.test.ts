@@ -4,7 +4,7 @@ import type { SealedNotice } from '#enclave/protocol/enclave-api.ts'
 import type { Database } from '#src/storage/database.ts'
 import { CommitError } from '#src/verified/commit-error.ts'
 import { createRecordsStore, type StoredRecord } from '#src/verified/records/records-store.ts'
-import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
+import { type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 import { createScriptedLog, type ScriptedLog, TEST_DOMAIN } from '../../../support/scripted-log.ts'
 import { type RunningCommitter, randomRelayer, runCommitter } from './run-committer.ts'
 
@@ -163,11 +163,11 @@ class Trial {
   }
 }
 
-describe.each(DATABASE_KINDS)('a committer on %s through any failures', (kind) => {
+describe('a committer through any failures', () => {
   let source: DatabaseSource
   let database: Database
   beforeAll(async () => {
-    source = await startDatabases(kind)
+    source = await startDatabases()
     database = await source.open()
   }, 60_000)
   afterAll(() => source.stop())

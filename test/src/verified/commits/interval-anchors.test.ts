@@ -6,7 +6,7 @@ import { verifyInclusion } from '#attestation/merkle/verify.ts'
 import type { Database } from '#src/storage/database.ts'
 import { createLogsStore } from '#src/verified/logs/logs-store.ts'
 import { NO_FILTERS, type StoredRecord } from '#src/verified/records/records-store.ts'
-import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
+import { type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 import { createScriptedLog, type ScriptedLog } from '../../../support/scripted-log.ts'
 import { type RunningCommitter, randomRelayer, runCommitter } from './run-committer.ts'
 
@@ -15,7 +15,7 @@ const never = new AbortController().signal
 const LONG_MS = 10_000
 const ALL = { accountId: null, limit: 100, cursor: null }
 
-describe.each(DATABASE_KINDS)('anchors of intervals on %s', (kind) => {
+describe('anchors of intervals', () => {
   let source: DatabaseSource
   let database: Database
   let log: ScriptedLog
@@ -39,7 +39,7 @@ describe.each(DATABASE_KINDS)('anchors of intervals on %s', (kind) => {
   }
 
   beforeAll(async () => {
-    source = await startDatabases(kind)
+    source = await startDatabases()
     database = await source.open()
   })
   afterAll(() => source.stop())

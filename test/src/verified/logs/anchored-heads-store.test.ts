@@ -7,18 +7,18 @@ import {
   type AnchoredHeadsStore,
   createAnchoredHeadsStore,
 } from '#src/verified/logs/anchored-heads-store.ts'
-import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
+import { type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 import { makeLog, storeCommits, type TestLog } from '../commits/build-commit.ts'
 
 const BLOCK_HASH = 'bb'.repeat(32)
 
-describe.each(DATABASE_KINDS)('anchored heads store on %s', (kind) => {
+describe('anchored heads store', () => {
   let source: DatabaseSource
   let database: Database
   let heads: AnchoredHeadsStore
 
   beforeAll(async () => {
-    source = await startDatabases(kind)
+    source = await startDatabases()
     database = await source.open()
     heads = createAnchoredHeadsStore(database)
   }, 60_000)

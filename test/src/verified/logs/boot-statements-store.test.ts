@@ -6,7 +6,7 @@ import {
   type BootStatementsStore,
   createBootStatementsStore,
 } from '#src/verified/logs/boot-statements-store.ts'
-import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
+import { type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 import {
   CREATED_AT,
   makeLog,
@@ -16,13 +16,13 @@ import {
   storeCommits,
 } from '../commits/build-commit.ts'
 
-describe.each(DATABASE_KINDS)('boot statements store on %s', (kind) => {
+describe('boot statements store', () => {
   let source: DatabaseSource
   let database: Database
   let store: BootStatementsStore
 
   beforeAll(async () => {
-    source = await startDatabases(kind)
+    source = await startDatabases()
     database = await source.open()
     store = createBootStatementsStore(database)
   }, 60_000)

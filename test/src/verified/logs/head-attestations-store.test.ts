@@ -10,7 +10,7 @@ import {
   type HeadAttestationsStore,
   type StoredHeadAttestation,
 } from '#src/verified/logs/head-attestations-store.ts'
-import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
+import { type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 import { CREATED_AT, makeLog, openLog, storeCommits } from '../commits/build-commit.ts'
 
 let nextLogId = 1_000_000
@@ -38,13 +38,13 @@ function plain(attestation: StoredHeadAttestation): StoredHeadAttestation {
   }
 }
 
-describe.each(DATABASE_KINDS)('head attestations store on %s', (kind) => {
+describe('head attestations store', () => {
   let source: DatabaseSource
   let database: Database
   let store: HeadAttestationsStore
 
   beforeAll(async () => {
-    source = await startDatabases(kind)
+    source = await startDatabases()
     database = await source.open()
     store = createHeadAttestationsStore(database)
   }, 60_000)

@@ -13,7 +13,7 @@ import {
   type NewRecord,
 } from '#src/verified/commits/commits-store.ts'
 import { createLogsStore, type LogsStore } from '#src/verified/logs/logs-store.ts'
-import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
+import { type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 import {
   CREATED_AT,
   makeLog,
@@ -23,13 +23,13 @@ import {
   type TestLog,
 } from '../commits/build-commit.ts'
 
-describe.each(DATABASE_KINDS)('logs store on %s', (kind) => {
+describe('logs store', () => {
   let source: DatabaseSource
   let database: Database
   let logs: LogsStore
 
   beforeAll(async () => {
-    source = await startDatabases(kind)
+    source = await startDatabases()
     database = await source.open()
     logs = createLogsStore(database)
   }, 60_000)

@@ -20,7 +20,7 @@ import {
   type RecordsStore,
   type StoredRecord,
 } from '#src/verified/records/records-store.ts'
-import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
+import { type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 import {
   buildCommit,
   CREATED_AT,
@@ -30,14 +30,14 @@ import {
   storeCommits,
 } from '../commits/build-commit.ts'
 
-describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
+describe('records store', () => {
   let source: DatabaseSource
   let database: Database
   let commits: CommitsStore
   let records: RecordsStore
 
   beforeAll(async () => {
-    source = await startDatabases(kind)
+    source = await startDatabases()
     database = await source.open()
     commits = createCommitsStore(database)
     records = createRecordsStore(database, OPENING.domain.chainId)
@@ -382,11 +382,11 @@ describe.each(DATABASE_KINDS)('records store on %s', (kind) => {
   })
 })
 
-describe.each(DATABASE_KINDS)('reader of attestation documents on %s', (kind) => {
+describe('reader of attestation documents', () => {
   let source: DatabaseSource
   let database: Database
   beforeAll(async () => {
-    source = await startDatabases(kind)
+    source = await startDatabases()
     database = await source.open()
   }, 60_000)
   afterAll(() => source.stop())

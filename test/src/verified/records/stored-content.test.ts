@@ -12,7 +12,7 @@ import { createErasureSweeper } from '#src/verified/records/erasures.ts'
 import { createErasuresStore } from '#src/verified/records/erasures-store.ts'
 import { createRecordsStore } from '#src/verified/records/records-store.ts'
 import { createContentOperations } from '#src/verified/records/reencryption-store.ts'
-import { DATABASE_KINDS, type DatabaseSource, startDatabases } from '../../../support/databases.ts'
+import { type DatabaseSource, startDatabases } from '../../../support/databases.ts'
 import { dumpTables, holdsText } from '../../../support/dump-tables.ts'
 import { makeLog, OPENING, storeCommits } from '../commits/build-commit.ts'
 
@@ -29,11 +29,11 @@ function makeKey(): ContentKey {
   return keys[0]
 }
 
-describe.each(DATABASE_KINDS)('stored content on %s', (kind) => {
+describe('stored content', () => {
   let source: DatabaseSource
   let plain: Database
   beforeAll(async () => {
-    source = await startDatabases(kind)
+    source = await startDatabases()
     plain = await source.open()
   }, 60_000)
   afterAll(() => source.stop())
