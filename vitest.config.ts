@@ -1,12 +1,13 @@
+import { availableParallelism } from 'node:os'
 import { defineConfig } from 'vitest/config'
 
-/**
- * What boots images, installs packages, drives a browser, kills processes, crowds, sends hostile
- * input, or needs a service of its own for long: `npm run test:slow`.
- */
+/** `npm run test:slow`: real processes, a browser, a fresh clone. */
 const SLOW = 'test/**/*.slow.test.ts'
 
-/** Those of them that crowd a service, fill its memory or kill processes at a given moment. */
+/** `npm run test:nightly`: floods, many random inputs, images built and booted, agents from the registry. */
+const NIGHTLY = 'test/**/*.nightly.test.ts'
+
+/** Slow files that crowd a service, fill its memory or kill processes at a given moment. */
 const ALONE_FILES = [
   'test/integration/{chaos,service-chaos,faults,enclave-faults,front-door}.slow.test.ts',
   'test/integration/{memory,enclave-memory,gateway-processes,node-presence}.slow.test.ts',
@@ -23,12 +24,12 @@ const PATIENT = { expect: POLL, testTimeout: 120_000, hookTimeout: 120_000 }
 /** For slow tests: several take two minutes on a machine that does something else. */
 const SLOW_TIMES = { ...PATIENT, testTimeout: 400_000, hookTimeout: 300_000 }
 
-/** For files that wait more than they compute: two of them fit a machine of two cores. */
-const IN_PAIRS = { ...PATIENT, maxWorkers: 2 }
+/** Files that wait leave their core to files that compute: one worker more than cores. */
+const maxWorkers = availableParallelism() + 1
 
 /**
- * Four projects. `unit`: one room at a time, in parallel, seconds. `integration`: real processes,
- * chains and databases. `slow` and `slow-alone`: the same under what they rarely meet.
+ * `unit`: one room at a time. `integration`: real processes, chains and databases. `slow` and
+ * `slow-alone`: the same under what they rarely meet. `nightly`: the same for long.
  */
 export default defineConfig({
   test: {
@@ -39,12 +40,12 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['test/**/*.test.ts'],
+          exclude: ['test/integration/**', SLOW, NIGHTLY],
           runner: 'test/support/cpu-time.ts',
-          exclude: ['test/integration/**', SLOW],
           // Files share their worker and the modules it has loaded: a test leaves no global changed.
           isolate: false,
           expect: POLL,
-          maxWorkers: '100%',
+          maxWorkers,
           testTimeout: 60_000,
           hookTimeout: 120_000,
         },
@@ -53,9 +54,9 @@ export default defineConfig({
         test: {
           name: 'integration',
           include: ['test/integration/**/*.test.ts'],
-          exclude: [SLOW],
-          ...IN_PAIRS,
-          sequence: { groupOrder: 1 },
+          exclude: [SLOW, NIGHTLY],
+          ...PATIENT,
+          maxWorkers,
         },
       },
       {
@@ -64,14 +65,23 @@ export default defineConfig({
           include: [SLOW],
           exclude: ALONE_FILES,
           ...SLOW_TIMES,
-          maxWorkers: 2,
-          sequence: { groupOrder: 2 },
+          maxWorkers,
+          sequence: { groupOrder: 1 },
         },
       },
       {
         test: {
           name: 'slow-alone',
           include: ALONE_FILES,
+          ...SLOW_TIMES,
+          fileParallelism: false,
+          sequence: { groupOrder: 2 },
+        },
+      },
+      {
+        test: {
+          name: 'nightly',
+          include: [NIGHTLY],
           ...SLOW_TIMES,
           fileParallelism: false,
           sequence: { groupOrder: 3 },
