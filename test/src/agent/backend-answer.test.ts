@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { createServer, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Pool } from 'undici'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, expect, it } from 'vitest'
 import {
   ANSWER_WAITING_BYTES_MAX,
   type BackendAnswer,
@@ -45,94 +45,92 @@ async function readAll(answer: BackendAnswer): Promise<number> {
   return bytes
 }
 
-describe('openAnswer', () => {
-  it('openAnswer gives status and packets, and uses the connection again', async () => {
-    const { open, seen } = await start((response) => response.writeHead(418).end('hello'))
-    for (let count = 0; count < 3; count++) {
-      const answer = await open()
-      expect(answer.status).toBe(418)
-      expect(await readAll(answer)).toBe(5)
-      answer.leave(true)
-    }
-    expect(seen).toEqual({ connections: 1, requests: 3, cut: 0 })
-  })
-
-  it('openAnswer passes over interim responses', async () => {
-    const { open } = await start((response) => {
-      response.writeProcessing()
-      response.end('x')
-    })
-    expect((await open()).status).toBe(200)
-  })
-
-  it('openAnswer lets the backend wait while its answer is not read', {
-    timeout: 20_000,
-  }, async () => {
-    let written = 0
-    const piece = Buffer.alloc(64 * 1024)
-    const { open } = await start((response) => {
-      const more = () => {
-        while (written < 512) {
-          written++
-          if (!response.write(piece)) return void response.once('drain', more)
-        }
-        response.end()
-      }
-      more()
-    })
+it('openAnswer gives status and packets, and uses the connection again', async () => {
+  const { open, seen } = await start((response) => response.writeHead(418).end('hello'))
+  for (let count = 0; count < 3; count++) {
     const answer = await open()
-    await new Promise((resolve) => setTimeout(resolve, 300))
-    // What the sockets of both sides hold is the system's to choose: a few megabytes.
-    expect(written * piece.length).toBeLessThan(ANSWER_WAITING_BYTES_MAX + 16 * 1024 * 1024)
-    expect(await readAll(answer)).toBe(512 * piece.length)
-  })
-
-  it('openAnswer gives what came before the connection broke, and then the fault', async () => {
-    const { open } = await start((response) => {
-      response.write('abc')
-      setTimeout(() => response.destroy(), 20)
-    })
-    const answer = await open()
-    await new Promise((resolve) => setTimeout(resolve, 100))
-    expect(await answer.next()).toHaveLength(3)
-    await expect(answer.next()).rejects.toThrow()
-  })
-
-  it('openAnswer gives nothing more, and ends the call, when it is aborted', async () => {
-    const { open, seen } = await start((response) => response.write('abc'))
-    const abort = new AbortController()
-    const answer = await open(abort.signal)
-    await new Promise((resolve) => setTimeout(resolve, 50))
-    abort.abort('cancelled')
-    await expect(answer.next()).rejects.toBe('cancelled')
-    await expect.poll(() => seen.cut).toBe(1)
-  })
-
-  it('openAnswer does not send what is aborted while it waits for a connection', async () => {
-    const { open, seen } = await start((response) => response.write('abc'))
-    const first = await open()
-    const abort = new AbortController()
-    const second = open(abort.signal)
-    await new Promise((resolve) => setTimeout(resolve, 50))
-    abort.abort('cancelled')
-    await expect(second).rejects.toBe('cancelled')
-    first.leave(false)
-    await expect.poll(() => seen.cut).toBe(1)
-    await new Promise((resolve) => setTimeout(resolve, 50))
-    expect(seen.requests).toBe(1)
-  })
-
-  it.each([
-    ['goes on', (response: ServerResponse) => void response.write('x'.repeat(100_000))],
-    ['does not end', () => undefined],
-  ])('openAnswer gives up a connection whose answer %s after what matters', async (_, then) => {
-    const { open, seen } = await start((response) => {
-      response.write('abc')
-      setTimeout(() => then(response), 50)
-    })
-    const answer = await open()
-    await answer.next()
+    expect(answer.status).toBe(418)
+    expect(await readAll(answer)).toBe(5)
     answer.leave(true)
-    await expect.poll(() => seen.cut).toBe(1)
+  }
+  expect(seen).toEqual({ connections: 1, requests: 3, cut: 0 })
+})
+
+it('openAnswer passes over interim responses', async () => {
+  const { open } = await start((response) => {
+    response.writeProcessing()
+    response.end('x')
   })
+  expect((await open()).status).toBe(200)
+})
+
+it('openAnswer lets the backend wait while its answer is not read', {
+  timeout: 20_000,
+}, async () => {
+  let written = 0
+  const piece = Buffer.alloc(64 * 1024)
+  const { open } = await start((response) => {
+    const more = () => {
+      while (written < 512) {
+        written++
+        if (!response.write(piece)) return void response.once('drain', more)
+      }
+      response.end()
+    }
+    more()
+  })
+  const answer = await open()
+  await new Promise((resolve) => setTimeout(resolve, 300))
+  // What the sockets of both sides hold is the system's to choose: a few megabytes.
+  expect(written * piece.length).toBeLessThan(ANSWER_WAITING_BYTES_MAX + 16 * 1024 * 1024)
+  expect(await readAll(answer)).toBe(512 * piece.length)
+})
+
+it('openAnswer gives what came before the connection broke, and then the fault', async () => {
+  const { open } = await start((response) => {
+    response.write('abc')
+    setTimeout(() => response.destroy(), 20)
+  })
+  const answer = await open()
+  await new Promise((resolve) => setTimeout(resolve, 100))
+  expect(await answer.next()).toHaveLength(3)
+  await expect(answer.next()).rejects.toThrow()
+})
+
+it('openAnswer gives nothing more, and ends the call, when it is aborted', async () => {
+  const { open, seen } = await start((response) => response.write('abc'))
+  const abort = new AbortController()
+  const answer = await open(abort.signal)
+  await new Promise((resolve) => setTimeout(resolve, 50))
+  abort.abort('cancelled')
+  await expect(answer.next()).rejects.toBe('cancelled')
+  await expect.poll(() => seen.cut).toBe(1)
+})
+
+it('openAnswer does not send what is aborted while it waits for a connection', async () => {
+  const { open, seen } = await start((response) => response.write('abc'))
+  const first = await open()
+  const abort = new AbortController()
+  const second = open(abort.signal)
+  await new Promise((resolve) => setTimeout(resolve, 50))
+  abort.abort('cancelled')
+  await expect(second).rejects.toBe('cancelled')
+  first.leave(false)
+  await expect.poll(() => seen.cut).toBe(1)
+  await new Promise((resolve) => setTimeout(resolve, 50))
+  expect(seen.requests).toBe(1)
+})
+
+it.each([
+  ['goes on', (response: ServerResponse) => void response.write('x'.repeat(100_000))],
+  ['does not end', () => undefined],
+])('openAnswer gives up a connection whose answer %s after what matters', async (_, then) => {
+  const { open, seen } = await start((response) => {
+    response.write('abc')
+    setTimeout(() => then(response), 50)
+  })
+  const answer = await open()
+  await answer.next()
+  answer.leave(true)
+  await expect.poll(() => seen.cut).toBe(1)
 })

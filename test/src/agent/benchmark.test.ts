@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { JsonObject } from '#attestation/json/value.ts'
 import type { AnswerChunk } from '#src/agent/answer-parser.ts'
 import { BackendError } from '#src/agent/backend-error.ts'
@@ -76,116 +76,113 @@ function modelOf({
   return { backend: { streamChat }, counts, now }
 }
 
-describe('runBenchmark', () => {
-  it('a benchmark measures one request, then several at once, by the tokens that usage counts', async () => {
-    const { backend, counts, now } = modelOf({ tokenMs: 5, perChunk: 2 })
-    const seen: BenchmarkProgress[] = []
-    const plan = { durationMs: 1_000, concurrency: 4 }
-    const onProgress = (progress: BenchmarkProgress) => seen.push(progress)
-    const { single, total } = await runBenchmark(backend, 'm', { plan, now, signal, onProgress })
-    expect([single, total]).toEqual([200, 800])
-    expect(counts.most).toBe(4)
-    expect(counts.running).toBe(0)
-    expect(
-      seen.map(({ part }) => part).filter((part, index, all) => part !== all[index - 1]),
-    ).toEqual(['warming up', 'one request', 'many requests'])
-    expect(seen.at(-1)?.done).toBe(1)
-  })
+it('a benchmark measures one request, then several at once, by the tokens that usage counts', async () => {
+  const { backend, counts, now } = modelOf({ tokenMs: 5, perChunk: 2 })
+  const seen: BenchmarkProgress[] = []
+  const plan = { durationMs: 1_000, concurrency: 4 }
+  const onProgress = (progress: BenchmarkProgress) => seen.push(progress)
+  const { single, total } = await runBenchmark(backend, 'm', { plan, now, signal, onProgress })
+  expect([single, total]).toEqual([200, 800])
+  expect(counts.most).toBe(4)
+  expect(counts.running).toBe(0)
+  expect(
+    seen.map(({ part }) => part).filter((part, index, all) => part !== all[index - 1]),
+  ).toEqual(['warming up', 'one request', 'many requests'])
+  expect(seen.at(-1)?.done).toBe(1)
+})
 
-  it('a benchmark asks for answers short enough to end in time', async () => {
-    const { backend, counts, now } = modelOf({ tokenMs: 2 })
-    await runBenchmark(backend, 'm', { plan: { durationMs: 300, concurrency: 1 }, now, signal })
-    expect(
-      counts.requests.every(({ max_tokens: most }) => Number(most) >= 16 && Number(most) <= 64),
-    ).toBe(true)
-  })
+it('a benchmark asks for answers short enough to end in time', async () => {
+  const { backend, counts, now } = modelOf({ tokenMs: 2 })
+  await runBenchmark(backend, 'm', { plan: { durationMs: 300, concurrency: 1 }, now, signal })
+  expect(
+    counts.requests.every(({ max_tokens: most }) => Number(most) >= 16 && Number(most) <= 64),
+  ).toBe(true)
+})
 
-  it('a benchmark tells no higher speed than gateways take', async () => {
-    async function* streamChat(): AsyncGenerator<readonly AnswerChunk[]> {
-      yield [answerChunk(textChunk('a'))]
-      yield [answerChunk(textChunk('b')), answerChunk(usageChunk(1_000_000_000))]
+it('a benchmark tells no higher speed than gateways take', async () => {
+  async function* streamChat(): AsyncGenerator<readonly AnswerChunk[]> {
+    yield [answerChunk(textChunk('a'))]
+    yield [answerChunk(textChunk('b')), answerChunk(usageChunk(1_000_000_000))]
+  }
+  const plan = { durationMs: 10, concurrency: 1 }
+  const result = await runBenchmark({ streamChat }, 'm', { plan, now, signal })
+  expect(result.total).toBe(TOKENS_PER_SECOND_MAX)
+})
+
+it.each([
+  ['no usage', [textChunk('a'), textChunk('b')], 'no usage'],
+  ['one token', [textChunk('a'), usageChunk(1)], 'too few tokens'],
+  ['usage without an answer', [usageChunk(100)], 'too few tokens'],
+])('a benchmark rejects for a backend that gives %s', async (_, chunks, message) => {
+  async function* streamChat(): AsyncGenerator<readonly AnswerChunk[]> {
+    yield chunks.map(answerChunk)
+  }
+  const run = runBenchmark({ streamChat }, 'm', {
+    plan: { durationMs: 10, concurrency: 1 },
+    now,
+    signal,
+  })
+  await expect(run).rejects.toThrow(BackendError)
+  await expect(run).rejects.toThrow(message)
+})
+
+it('a benchmark counts reasoning as tokens, and no tokens for a role or an empty text', async () => {
+  const chunk = (delta: object) => answerChunk({ ...textChunk(''), choices: [{ index: 0, delta }] })
+  const times = [0, 100, 200, 300, 1_000]
+  let time = 0
+  async function* streamChat(): AsyncGenerator<readonly AnswerChunk[]> {
+    const deltas = [
+      { role: 'assistant', content: '' },
+      { reasoning_content: 'r' },
+      { content: 'a' },
+      { content: '' },
+    ]
+    for (const [index, delta] of deltas.entries()) {
+      time = times[index] ?? 0
+      yield [chunk(delta)]
     }
-    const plan = { durationMs: 10, concurrency: 1 }
-    const result = await runBenchmark({ streamChat }, 'm', { plan, now, signal })
-    expect(result.total).toBe(TOKENS_PER_SECOND_MAX)
-  })
+    time = 1_000
+    yield [answerChunk(usageChunk(11))]
+  }
+  const plan = { durationMs: 10, concurrency: 1 }
+  const { single } = await runBenchmark({ streamChat }, 'm', { plan, now: () => time, signal })
+  expect(single).toBe(100)
+})
 
-  it.each([
-    ['no usage', [textChunk('a'), textChunk('b')], 'no usage'],
-    ['one token', [textChunk('a'), usageChunk(1)], 'too few tokens'],
-    ['usage without an answer', [usageChunk(100)], 'too few tokens'],
-  ])('a benchmark rejects for a backend that gives %s', async (_, chunks, message) => {
-    async function* streamChat(): AsyncGenerator<readonly AnswerChunk[]> {
-      yield chunks.map(answerChunk)
-    }
-    const run = runBenchmark({ streamChat }, 'm', {
-      plan: { durationMs: 10, concurrency: 1 },
-      now,
-      signal,
-    })
-    await expect(run).rejects.toThrow(BackendError)
-    await expect(run).rejects.toThrow(message)
-  })
+it('a benchmark that fails leaves no request running', async () => {
+  const { backend, counts, now } = modelOf({ tokenMs: 2 })
+  const streamChat: typeof backend.streamChat = async function* (request, stop) {
+    if (counts.running >= 3) throw new BackendError('out of memory')
+    yield* backend.streamChat(request, stop)
+  }
+  const plan = { durationMs: 60_000, concurrency: 4 }
+  await expect(runBenchmark({ streamChat }, 'm', { plan, now, signal })).rejects.toThrow(
+    'out of memory',
+  )
+  const asked = counts.requests.length
+  await expect.poll(() => counts.running).toBe(0)
+  expect(counts.requests).toHaveLength(asked)
+})
 
-  it('a benchmark counts reasoning as tokens, and no tokens for a role or an empty text', async () => {
-    const chunk = (delta: object) =>
-      answerChunk({ ...textChunk(''), choices: [{ index: 0, delta }] })
-    const times = [0, 100, 200, 300, 1_000]
-    let time = 0
-    async function* streamChat(): AsyncGenerator<readonly AnswerChunk[]> {
-      const deltas = [
-        { role: 'assistant', content: '' },
-        { reasoning_content: 'r' },
-        { content: 'a' },
-        { content: '' },
-      ]
-      for (const [index, delta] of deltas.entries()) {
-        time = times[index] ?? 0
-        yield [chunk(delta)]
-      }
-      time = 1_000
-      yield [answerChunk(usageChunk(11))]
-    }
-    const plan = { durationMs: 10, concurrency: 1 }
-    const { single } = await runBenchmark({ streamChat }, 'm', { plan, now: () => time, signal })
-    expect(single).toBe(100)
+it('a benchmark ends when it is aborted', async () => {
+  const { backend, counts } = modelOf({ tokenMs: 20 })
+  const stop = AbortSignal.timeout(100)
+  const run = runBenchmark(backend, 'm', {
+    plan: { durationMs: 60_000, concurrency: 2 },
+    now,
+    signal: stop,
   })
+  await expect(run).rejects.toThrow()
+  expect(counts.running).toBe(0)
+})
 
-  it('a benchmark that fails leaves no request running', async () => {
-    const { backend, counts, now } = modelOf({ tokenMs: 2 })
-    const streamChat: typeof backend.streamChat = async function* (request, stop) {
-      if (counts.running >= 3) throw new BackendError('out of memory')
-      yield* backend.streamChat(request, stop)
-    }
-    const plan = { durationMs: 60_000, concurrency: 4 }
-    await expect(runBenchmark({ streamChat }, 'm', { plan, now, signal })).rejects.toThrow(
-      'out of memory',
-    )
-    const asked = counts.requests.length
-    await expect.poll(() => counts.running).toBe(0)
-    expect(counts.requests).toHaveLength(asked)
-  })
-
-  it('a benchmark ends when it is aborted', async () => {
-    const { backend, counts } = modelOf({ tokenMs: 20 })
-    const stop = AbortSignal.timeout(100)
-    const run = runBenchmark(backend, 'm', {
-      plan: { durationMs: 60_000, concurrency: 2 },
-      now,
-      signal: stop,
-    })
-    await expect(run).rejects.toThrow()
-    expect(counts.running).toBe(0)
-  })
-
-  it('a benchmark counts an answer that came all at once from when it was asked for', async () => {
-    let time = 0
-    async function* streamChat(): AsyncGenerator<readonly AnswerChunk[]> {
-      time += 100
-      yield [answerChunk(textChunk('a')), answerChunk(textChunk('b')), answerChunk(usageChunk(20))]
-    }
-    const plan = { durationMs: 10, concurrency: 1 }
-    const { single } = await runBenchmark({ streamChat }, 'm', { plan, now: () => time, signal })
-    expect(single).toBe(200)
-  })
+it('a benchmark counts an answer that came all at once from when it was asked for', async () => {
+  let time = 0
+  async function* streamChat(): AsyncGenerator<readonly AnswerChunk[]> {
+    time += 100
+    yield [answerChunk(textChunk('a')), answerChunk(textChunk('b')), answerChunk(usageChunk(20))]
+  }
+  const plan = { durationMs: 10, concurrency: 1 }
+  const { single } = await runBenchmark({ streamChat }, 'm', { plan, now: () => time, signal })
+  expect(single).toBe(200)
 })

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { JsonObject } from '#attestation/json/value.ts'
 import { ESTIMATE_MAX } from '#src/accounts/limits/limiter.ts'
 import { chatRequest } from '#src/chat/chat-request.ts'
@@ -17,59 +17,53 @@ const sizeOf = (request: object) =>
     .size
 const user = (content: unknown) => ({ messages: [{ role: 'user', content }] })
 
-describe('the size of a chat request', () => {
-  it('the size of a chat request counts the bytes of all texts', () => {
-    expect(sizeOf(user('hello'))).toMatchObject({
-      messages: 1,
-      promptBytes: 5,
-      attachments: 0,
-      choices: 1,
-    })
-    expect(sizeOf(user('grüß 😀')).promptBytes).toBe(11)
-    expect(sizeOf(user([{ type: 'text', text: 'abc' }])).promptBytes).toBe(3)
-    const called = { role: 'assistant', function_call: { name: 'f', arguments: '{}' } }
-    expect(sizeOf({ messages: [called] }).promptBytes).toBe('{"name":"f","arguments":"{}"}'.length)
-    const tools = [{ type: 'function', function: { name: 'f' } }]
-    expect(sizeOf({ ...user(''), tools }).promptBytes).toBe(JSON.stringify(tools).length)
+it('the size of a chat request counts the bytes of all texts', () => {
+  expect(sizeOf(user('hello'))).toMatchObject({
+    messages: 1,
+    promptBytes: 5,
+    attachments: 0,
+    choices: 1,
   })
-
-  it('the size of a chat request counts pictures and files, but not their bytes', () => {
-    const url = `data:image/png;base64,${'A'.repeat(100_000)}`
-    const size = sizeOf(
-      user([
-        { type: 'image_url', image_url: { url } },
-        { type: 'text', text: 'what?' },
-      ]),
-    )
-    expect(size).toMatchObject({ promptBytes: 5, attachments: 1 })
-  })
-
-  it('the size of a chat request takes the newer name of the longest answer before the older', () => {
-    expect(sizeOf({ ...user('a'), max_tokens: 5 }).answerTokensMax).toBe(5)
-    expect(sizeOf({ ...user('a'), max_tokens: 5, max_completion_tokens: 7 }).answerTokensMax).toBe(
-      7,
-    )
-    expect(sizeOf({ ...user('a'), max_tokens: null }).answerTokensMax).toBeNull()
-    expect(sizeOf({ ...user('a'), max_completion_tokens: 'many' }).answerTokensMax).toBeNull()
-  })
+  expect(sizeOf(user('grüß 😀')).promptBytes).toBe(11)
+  expect(sizeOf(user([{ type: 'text', text: 'abc' }])).promptBytes).toBe(3)
+  const called = { role: 'assistant', function_call: { name: 'f', arguments: '{}' } }
+  expect(sizeOf({ messages: [called] }).promptBytes).toBe('{"name":"f","arguments":"{}"}'.length)
+  const tools = [{ type: 'function', function: { name: 'f' } }]
+  expect(sizeOf({ ...user(''), tools }).promptBytes).toBe(JSON.stringify(tools).length)
 })
 
-describe('the estimate of a chat request', () => {
-  it('the estimate of a chat request is the prompt, and the longest answer once for each choice', () => {
-    const size = sizeOf({ ...user('x'.repeat(40)), max_tokens: 100, n: 3 })
-    expect(estimatePromptTokens(size)).toBe(14)
-    expect(estimateChatTokens(size)).toBe(314)
-  })
+it('the size of a chat request counts pictures and files, but not their bytes', () => {
+  const url = `data:image/png;base64,${'A'.repeat(100_000)}`
+  const size = sizeOf(
+    user([
+      { type: 'image_url', image_url: { url } },
+      { type: 'text', text: 'what?' },
+    ]),
+  )
+  expect(size).toMatchObject({ promptBytes: 5, attachments: 1 })
+})
 
-  it('the estimate of a chat request is a whole number within bounds, whatever is asked for', () => {
-    for (const most of [1.5, 1e308, Number.MAX_SAFE_INTEGER]) {
-      const estimate = estimateChatTokens(
-        sizeOf({ ...user('x'), max_completion_tokens: most, n: 128 }),
-      )
-      expect(Number.isSafeInteger(estimate)).toBe(true)
-      expect(estimate).toBeLessThanOrEqual(ESTIMATE_MAX)
-    }
-  })
+it('the size of a chat request takes the newer name of the longest answer before the older', () => {
+  expect(sizeOf({ ...user('a'), max_tokens: 5 }).answerTokensMax).toBe(5)
+  expect(sizeOf({ ...user('a'), max_tokens: 5, max_completion_tokens: 7 }).answerTokensMax).toBe(7)
+  expect(sizeOf({ ...user('a'), max_tokens: null }).answerTokensMax).toBeNull()
+  expect(sizeOf({ ...user('a'), max_completion_tokens: 'many' }).answerTokensMax).toBeNull()
+})
+
+it('the estimate of a chat request is the prompt, and the longest answer once for each choice', () => {
+  const size = sizeOf({ ...user('x'.repeat(40)), max_tokens: 100, n: 3 })
+  expect(estimatePromptTokens(size)).toBe(14)
+  expect(estimateChatTokens(size)).toBe(314)
+})
+
+it('the estimate of a chat request is a whole number within bounds, whatever is asked for', () => {
+  for (const most of [1.5, 1e308, Number.MAX_SAFE_INTEGER]) {
+    const estimate = estimateChatTokens(
+      sizeOf({ ...user('x'), max_completion_tokens: most, n: 128 }),
+    )
+    expect(Number.isSafeInteger(estimate)).toBe(true)
+    expect(estimate).toBeLessThanOrEqual(ESTIMATE_MAX)
+  }
 })
 
 const usedOf = (usage: unknown) => usedTokensOf(JSON.stringify({ choices: [], usage }), 10)
@@ -78,43 +72,41 @@ const used = (usage: unknown) => usedOf(usage).tokens
 const estimated = (usage: unknown) =>
   10 + Math.ceil(JSON.stringify({ choices: [], usage }).length / 4)
 
-describe('the usage of a completion', () => {
-  it('the used tokens of a completion are the total that it states', () => {
-    expect(used({ prompt_tokens: 3, completion_tokens: 4, total_tokens: 9 })).toBe(9)
-    expect(used({ total_tokens: 0 })).toBe(0)
-  })
+it('the used tokens of a completion are the total that it states', () => {
+  expect(used({ prompt_tokens: 3, completion_tokens: 4, total_tokens: 9 })).toBe(9)
+  expect(used({ total_tokens: 0 })).toBe(0)
+})
 
-  it('the used tokens of a completion are the sum when only the parts are stated', () => {
-    expect(used({ prompt_tokens: 3, completion_tokens: 4 })).toBe(7)
-  })
+it('the used tokens of a completion are the sum when only the parts are stated', () => {
+  expect(used({ prompt_tokens: 3, completion_tokens: 4 })).toBe(7)
+})
 
-  it('the prompt of a completion is what it states beside the answer, else the estimate', () => {
-    expect(usedOf({ prompt_tokens: 3, completion_tokens: 4 }).prompt).toBe(3)
-    expect(usedOf({ prompt_tokens: 3, total_tokens: 9 }).prompt).toBe(10)
-  })
+it('the prompt of a completion is what it states beside the answer, else the estimate', () => {
+  expect(usedOf({ prompt_tokens: 3, completion_tokens: 4 }).prompt).toBe(3)
+  expect(usedOf({ prompt_tokens: 3, total_tokens: 9 }).prompt).toBe(10)
+})
 
-  it.each([
-    null,
-    {},
-    { total_tokens: -5 },
-    { total_tokens: 1.5 },
-    { total_tokens: '9' },
-    { total_tokens: 1e300 },
-  ])('the used tokens of a completion are estimated for the usage %j', (usage) =>
-    expect(used(usage)).toBe(estimated(usage)),
-  )
+it.each([
+  null,
+  {},
+  { total_tokens: -5 },
+  { total_tokens: 1.5 },
+  { total_tokens: '9' },
+  { total_tokens: 1e300 },
+])('the used tokens of a completion are estimated for the usage %j', (usage) =>
+  expect(used(usage)).toBe(estimated(usage)),
+)
 
-  it('the used tokens of a completion are never more than an estimate can be', () => {
-    expect(used({ total_tokens: Number.MAX_SAFE_INTEGER })).toBe(ESTIMATE_MAX)
-  })
+it('the used tokens of a completion are never more than an estimate can be', () => {
+  expect(used({ total_tokens: Number.MAX_SAFE_INTEGER })).toBe(ESTIMATE_MAX)
+})
 
-  it('the used tokens of a completion are estimated when it is too long to be parsed for them', () => {
-    const long = JSON.stringify({
-      choices: ['x'.repeat(PARSED_LENGTH_MAX)],
-      usage: { total_tokens: 1 },
-    })
-    expect(usedTokensOf(long, 10)).toEqual({ tokens: 10 + Math.ceil(long.length / 4), prompt: 10 })
+it('the used tokens of a completion are estimated when it is too long to be parsed for them', () => {
+  const long = JSON.stringify({
+    choices: ['x'.repeat(PARSED_LENGTH_MAX)],
+    usage: { total_tokens: 1 },
   })
+  expect(usedTokensOf(long, 10)).toEqual({ tokens: 10 + Math.ceil(long.length / 4), prompt: 10 })
 })
 
 const text = 'a'.repeat(40)
@@ -146,18 +138,16 @@ it.each<[string, JsonObject, number]>([
   })
 })
 
-describe('the estimate of a call in another dialect', () => {
-  // An image_generation_call must be sent back with its result.
-  it.each<JsonObject>([
-    { type: 'image_generation_call', result: 'iVBOR'.repeat(100_000) },
-    { type: 'input_file', file_data: 'JVBER'.repeat(100_000) },
-    { type: 'input_image', image_url: `data:image/png;base64,${'iVBOR'.repeat(100_000)}` },
-  ])('the estimate counts a file of $type as one, not by its bytes', (item) => {
-    expect(estimateDialectTokens({ input: [item] }).prompt).toBeLessThan(1_100)
-  })
+// An image_generation_call must be sent back with its result.
+it.each<JsonObject>([
+  { type: 'image_generation_call', result: 'iVBOR'.repeat(100_000) },
+  { type: 'input_file', file_data: 'JVBER'.repeat(100_000) },
+  { type: 'input_image', image_url: `data:image/png;base64,${'iVBOR'.repeat(100_000)}` },
+])('the estimate counts a file of $type as one, not by its bytes', (item) => {
+  expect(estimateDialectTokens({ input: [item] }).prompt).toBeLessThan(1_100)
+})
 
-  it('the estimate counts the words of a result', () => {
-    const { prompt } = estimateDialectTokens({ input: [{ result: 'two words '.repeat(4_000) }] })
-    expect(prompt).toBeGreaterThanOrEqual(10_000)
-  })
+it('the estimate counts the words of a result', () => {
+  const { prompt } = estimateDialectTokens({ input: [{ result: 'two words '.repeat(4_000) }] })
+  expect(prompt).toBeGreaterThanOrEqual(10_000)
 })

@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import {
   addChunk,
   assembleCompletion,
@@ -75,54 +75,52 @@ const chunk = fc.record(
   { requiredKeys: ['id', 'created', 'object', 'model', 'choices'] },
 )
 
-describe('chunks of a replayed stream', () => {
-  it('a replayed stream amounts to the very completion that was assembled from the first chunks', () => {
-    fc.assert(
-      fc.property(fc.array(chunk, { minLength: 1, maxLength: 6 }), (chunks) => {
-        const completion = assembleFitting(chunks as readonly JsonObject[])
-        expect(canonicalizeJson(replay(completion))).toBe(canonicalizeJson(completion))
-      }),
-      { numRuns: 2_000 },
-    )
-  })
+it('a replayed stream amounts to the very completion that was assembled from the first chunks', () => {
+  fc.assert(
+    fc.property(fc.array(chunk, { minLength: 1, maxLength: 6 }), (chunks) => {
+      const completion = assembleFitting(chunks as readonly JsonObject[])
+      expect(canonicalizeJson(replay(completion))).toBe(canonicalizeJson(completion))
+    }),
+    { numRuns: 2_000 },
+  )
+})
 
-  it('a replayed stream begins with the role, ends with the reason, and tells the usage apart', () => {
-    const { chunks, usage } = replayChunks({
-      id: 'chatcmpl-1',
-      object: 'chat.completion',
-      created: 5,
-      model: 'm',
-      choices: [
-        {
-          index: 0,
-          finish_reason: 'stop',
-          logprobs: null,
-          message: { role: 'assistant', content: 'hi', refusal: null },
-        },
-      ],
-      usage: { total_tokens: 3 },
-    })
-    const head = { id: 'chatcmpl-1', object: 'chat.completion.chunk', created: 5, model: 'm' }
-    const base = { index: 0, logprobs: null }
-    expect(chunks).toEqual([
+it('a replayed stream begins with the role, ends with the reason, and tells the usage apart', () => {
+  const { chunks, usage } = replayChunks({
+    id: 'chatcmpl-1',
+    object: 'chat.completion',
+    created: 5,
+    model: 'm',
+    choices: [
       {
-        ...head,
-        choices: [{ ...base, finish_reason: null, delta: { role: 'assistant', content: '' } }],
-        usage: null,
+        index: 0,
+        finish_reason: 'stop',
+        logprobs: null,
+        message: { role: 'assistant', content: 'hi', refusal: null },
       },
-      {
-        ...head,
-        choices: [{ ...base, finish_reason: null, delta: { content: 'hi' } }],
-        usage: null,
-      },
-      {
-        ...head,
-        choices: [{ ...base, finish_reason: 'stop', delta: { content: '' } }],
-        usage: null,
-      },
-    ])
-    expect(usage).toEqual({ ...head, choices: [], usage: { total_tokens: 3 } })
+    ],
+    usage: { total_tokens: 3 },
   })
+  const head = { id: 'chatcmpl-1', object: 'chat.completion.chunk', created: 5, model: 'm' }
+  const base = { index: 0, logprobs: null }
+  expect(chunks).toEqual([
+    {
+      ...head,
+      choices: [{ ...base, finish_reason: null, delta: { role: 'assistant', content: '' } }],
+      usage: null,
+    },
+    {
+      ...head,
+      choices: [{ ...base, finish_reason: null, delta: { content: 'hi' } }],
+      usage: null,
+    },
+    {
+      ...head,
+      choices: [{ ...base, finish_reason: 'stop', delta: { content: '' } }],
+      usage: null,
+    },
+  ])
+  expect(usage).toEqual({ ...head, choices: [], usage: { total_tokens: 3 } })
 })
 
 /** The completion of those chunks that make no ambiguity with the ones before. */

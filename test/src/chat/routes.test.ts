@@ -138,266 +138,254 @@ describe.each(PATHS)('POST %s', (path) => {
   })
 })
 
-describe('usage', () => {
-  it('the usage of a stream comes only when asked for, in a chunk of its own behind the last', async () => {
-    const chunks = dataOf(await streamText({ ...STREAM, stream_options: { include_usage: true } }))
-    expect(chunks.slice(0, -1).every(({ usage }) => usage === null)).toBe(true)
-    expect(chunks.at(-1)).toMatchObject({ choices: [], usage: { total_tokens: 7 } })
-    const { id, model, created } = chunks[0] ?? {}
-    expect(chunks.at(-1)).toMatchObject({ id, model, created })
-  })
-
-  it('the usage of a completion is estimated where the node gave no usage, and says so', async () => {
-    nodes.setScript(() => chunksOf(...HELLO.slice(0, -1)))
-    const estimate = { prompt_tokens: 6, completion_tokens: 2, total_tokens: 8, estimated: true }
-    expect((await answer(CHAT_REQUEST)).usage).toEqual(estimate)
-    const asked = await streamText({ ...STREAM, stream_options: { include_usage: true } })
-    expect(dataOf(asked).at(-1)?.usage).toEqual(estimate)
-  })
+it('the usage of a stream comes only when asked for, in a chunk of its own behind the last', async () => {
+  const chunks = dataOf(await streamText({ ...STREAM, stream_options: { include_usage: true } }))
+  expect(chunks.slice(0, -1).every(({ usage }) => usage === null)).toBe(true)
+  expect(chunks.at(-1)).toMatchObject({ choices: [], usage: { total_tokens: 7 } })
+  const { id, model, created } = chunks[0] ?? {}
+  expect(chunks.at(-1)).toMatchObject({ id, model, created })
 })
 
-describe('a fault before the answer', () => {
-  it.each<[DispatchCode, number, string]>([
-    ['unsupported_model', 404, 'unsupported_model'],
-    ['no_nodes', 503, 'no_available_inference_nodes'],
-    ['request_too_large', 413, 'payload_too_large'],
-    ['node_failed', 502, 'node_error'],
-    ['node_lost', 502, 'node_error'],
-    ['first_token_timeout', 504, 'node_timeout'],
-    ['stopping', 503, 'shutting_down'],
-  ])('the fault %s before an answer is %i %s', async (code, status, reported) => {
-    nodes.setScript(() => Promise.reject(failing(code)))
-    expect(await outcomeOf(await post(CHAT_REQUEST))).toEqual([status, reported])
-  })
+it('the usage of a completion is estimated where the node gave no usage, and says so', async () => {
+  nodes.setScript(() => chunksOf(...HELLO.slice(0, -1)))
+  const estimate = { prompt_tokens: 6, completion_tokens: 2, total_tokens: 8, estimated: true }
+  expect((await answer(CHAT_REQUEST)).usage).toEqual(estimate)
+  const asked = await streamText({ ...STREAM, stream_options: { include_usage: true } })
+  expect(dataOf(asked).at(-1)?.usage).toEqual(estimate)
+})
 
-  it('a request that is too large is told how many bytes there may be', async () => {
-    const message = 'Nodes take requests of at most 1048576 bytes'
-    nodes.setScript(() => Promise.reject(new DispatchError('request_too_large', message)))
-    const reply = await post(CHAT_REQUEST)
-    expect(JSON.parse(await reply.text()).error).toMatchObject({ status_code: 413, message })
-  })
+it.each<[DispatchCode, number, string]>([
+  ['unsupported_model', 404, 'unsupported_model'],
+  ['no_nodes', 503, 'no_available_inference_nodes'],
+  ['request_too_large', 413, 'payload_too_large'],
+  ['node_failed', 502, 'node_error'],
+  ['node_lost', 502, 'node_error'],
+  ['first_token_timeout', 504, 'node_timeout'],
+  ['stopping', 503, 'shutting_down'],
+])('the fault %s before an answer is %i %s', async (code, status, reported) => {
+  nodes.setScript(() => Promise.reject(failing(code)))
+  expect(await outcomeOf(await post(CHAT_REQUEST))).toEqual([status, reported])
+})
 
-  it.each<[DispatchCode, string]>([
-    ['no_nodes', 'no_available_inference_nodes'],
-    ['node_failed', 'node_error'],
-    ['first_token_timeout', 'node_timeout'],
-  ])('the fault %s before an answer is an error event of a stream', async (code, reported) => {
-    nodes.setScript(() => Promise.reject(failing(code)))
-    const reply = await post(STREAM)
-    expect(reply.status).toBe(200)
-    expect(reply.headers.get('content-type')).toBe('text/event-stream; charset=utf-8')
-    const text = await reply.text()
-    expect(text).toMatch(/^event: error\ndata: .*\n\n$/)
-    expect(dataOf(text)).toEqual([
-      {
-        response: 'NOK',
-        error: {
-          status_code: expect.any(Number),
-          code: reported,
-          message: expect.any(String),
-          type: 'server_error',
-          param: null,
-        },
+it('a request that is too large is told how many bytes there may be', async () => {
+  const message = 'Nodes take requests of at most 1048576 bytes'
+  nodes.setScript(() => Promise.reject(new DispatchError('request_too_large', message)))
+  const reply = await post(CHAT_REQUEST)
+  expect(JSON.parse(await reply.text()).error).toMatchObject({ status_code: 413, message })
+})
+
+it.each<[DispatchCode, string]>([
+  ['no_nodes', 'no_available_inference_nodes'],
+  ['node_failed', 'node_error'],
+  ['first_token_timeout', 'node_timeout'],
+])('the fault %s before an answer is an error event of a stream', async (code, reported) => {
+  nodes.setScript(() => Promise.reject(failing(code)))
+  const reply = await post(STREAM)
+  expect(reply.status).toBe(200)
+  expect(reply.headers.get('content-type')).toBe('text/event-stream; charset=utf-8')
+  const text = await reply.text()
+  expect(text).toMatch(/^event: error\ndata: .*\n\n$/)
+  expect(dataOf(text)).toEqual([
+    {
+      response: 'NOK',
+      error: {
+        status_code: expect.any(Number),
+        code: reported,
+        message: expect.any(String),
+        type: 'server_error',
+        param: null,
       },
-    ])
-  })
-
-  it.each<[DispatchCode, number, string]>([
-    ['unsupported_model', 404, 'unsupported_model'],
-    ['request_too_large', 413, 'payload_too_large'],
-    ['stopping', 503, 'shutting_down'],
-  ])(
-    'the fault %s before an answer is an answer with its status also to who asked for a stream',
-    async (code, status, reported) => {
-      nodes.setScript(() => Promise.reject(failing(code)))
-      expect(await outcomeOf(await post(STREAM))).toEqual([status, reported])
     },
-  )
-
-  it.each([
-    [400, 400, 'node_refused'],
-    [422, 422, 'node_refused'],
-    [401, 502, 'node_error'],
-    [429, 502, 'node_error'],
-    [500, 502, 'node_error'],
-    [null, 502, 'node_error'],
-  ])("the backend's refusal with %s is told as %i %s", async (status, reported, code) => {
-    nodes.setScript(() =>
-      Promise.reject(failing('node_refused', { status, nodeMessage: 'context is too long' })),
-    )
-    const reply = await post(CHAT_REQUEST)
-    expect(reply.status).toBe(reported)
-    const text = await reply.text()
-    expect(JSON.parse(text).error.code).toBe(code)
-    expect(text.includes('context is too long')).toBe(code === 'node_refused')
-  })
+  ])
 })
 
-describe('a fault in the answer', () => {
-  async function* breaking(error: unknown): AsyncGenerator<JsonObject> {
-    yield nodeChunk({ content: 'hel' })
-    throw error
-  }
+it.each<[DispatchCode, number, string]>([
+  ['unsupported_model', 404, 'unsupported_model'],
+  ['request_too_large', 413, 'payload_too_large'],
+  ['stopping', 503, 'shutting_down'],
+])(
+  'the fault %s before an answer is an answer with its status also to who asked for a stream',
+  async (code, status, reported) => {
+    nodes.setScript(() => Promise.reject(failing(code)))
+    expect(await outcomeOf(await post(STREAM))).toEqual([status, reported])
+  },
+)
 
-  it.each<[DispatchCode, number, string]>([
-    ['token_timeout', 504, 'node_timeout'],
-    ['node_lost', 502, 'node_error'],
-    ['node_failed', 502, 'node_error'],
-    ['caller_too_slow', 408, 'caller_too_slow'],
-  ])(
-    'the fault %s in an answer is %i, and in a stream an error event without [DONE]',
-    async (code, status, reported) => {
-      nodes.setScript(() => breaking(failing(code)))
-      expect(await outcomeOf(await post(CHAT_REQUEST))).toEqual([status, reported])
-      const text = await streamText()
-      expect(text).not.toContain('[DONE]')
-      expect(text).toMatch(/event: error\ndata: [^\n]*\n\n$/)
-      expect(dataOf(text).at(-1)).toMatchObject({ error: { status_code: status, code: reported } })
-    },
+it.each([
+  [400, 400, 'node_refused'],
+  [422, 422, 'node_refused'],
+  [401, 502, 'node_error'],
+  [429, 502, 'node_error'],
+  [500, 502, 'node_error'],
+  [null, 502, 'node_error'],
+])("the backend's refusal with %s is told as %i %s", async (status, reported, code) => {
+  nodes.setScript(() =>
+    Promise.reject(failing('node_refused', { status, nodeMessage: 'context is too long' })),
   )
+  const reply = await post(CHAT_REQUEST)
+  expect(reply.status).toBe(reported)
+  const text = await reply.text()
+  expect(JSON.parse(text).error.code).toBe(code)
+  expect(text.includes('context is too long')).toBe(code === 'node_refused')
+})
 
-  it.each([
-    ['no choice at all', [nodeUsage(1, 1)]],
-    ['no end', [nodeChunk({ content: 'hel' })]],
-    ['an unknown end', [nodeChunk({ content: 'hel' }, 'abort')]],
-    ['what is no text', [nodeChunk({ content: 'hel' }), nodeChunk({ content: { a: 1 } }, 'stop')]],
-  ])('a node that sends %s is blamed, and its caller is told the error', async (_, chunks) => {
-    nodes.setScript(() => chunksOf(...chunks))
-    expect(await outcomeOf(await post(CHAT_REQUEST))).toEqual([502, 'node_error'])
+async function* breaking(error: unknown): AsyncGenerator<JsonObject> {
+  yield nodeChunk({ content: 'hel' })
+  throw error
+}
+
+it.each<[DispatchCode, number, string]>([
+  ['token_timeout', 504, 'node_timeout'],
+  ['node_lost', 502, 'node_error'],
+  ['node_failed', 502, 'node_error'],
+  ['caller_too_slow', 408, 'caller_too_slow'],
+])(
+  'the fault %s in an answer is %i, and in a stream an error event without [DONE]',
+  async (code, status, reported) => {
+    nodes.setScript(() => breaking(failing(code)))
+    expect(await outcomeOf(await post(CHAT_REQUEST))).toEqual([status, reported])
     const text = await streamText()
     expect(text).not.toContain('[DONE]')
-    expect(dataOf(text).at(-1)).toMatchObject({ error: { code: 'node_error' } })
-    expect(gateway.logLines.at(-2)).toContain('a_scripted_node')
-  })
+    expect(text).toMatch(/event: error\ndata: [^\n]*\n\n$/)
+    expect(dataOf(text).at(-1)).toMatchObject({ error: { status_code: status, code: reported } })
+  },
+)
 
-  it('a fault in an answer that is our own is logged, and says nothing outside', async () => {
-    nodes.setScript(() => breaking(new Error('the secret of the house')))
-    expect(await outcomeOf(await post(CHAT_REQUEST))).toEqual([500, 'internal_server_error'])
-    const text = await streamText()
-    expect(text).not.toContain('secret')
-    expect(text).toContain('internal_server_error')
-  })
-
-  it("a fault in an answer ends the iteration of the node's chunks", async () => {
-    const ended = Promise.withResolvers<void>()
-    nodes.setScript(async function* () {
-      try {
-        yield nodeChunk({ content: 7 })
-        yield nodeChunk({}, 'stop')
-      } finally {
-        ended.resolve()
-      }
-    })
-    await post(CHAT_REQUEST)
-    await ended.promise
-  })
+it.each([
+  ['no choice at all', [nodeUsage(1, 1)]],
+  ['no end', [nodeChunk({ content: 'hel' })]],
+  ['an unknown end', [nodeChunk({ content: 'hel' }, 'abort')]],
+  ['what is no text', [nodeChunk({ content: 'hel' }), nodeChunk({ content: { a: 1 } }, 'stop')]],
+])('a node that sends %s is blamed, and its caller is told the error', async (_, chunks) => {
+  nodes.setScript(() => chunksOf(...chunks))
+  expect(await outcomeOf(await post(CHAT_REQUEST))).toEqual([502, 'node_error'])
+  const text = await streamText()
+  expect(text).not.toContain('[DONE]')
+  expect(dataOf(text).at(-1)).toMatchObject({ error: { code: 'node_error' } })
+  expect(gateway.logLines.at(-2)).toContain('a_scripted_node')
 })
 
-describe('a caller who leaves', () => {
-  it.each([
-    ['while the call is queued', CHAT_REQUEST, (call: NodeCall) => untilAborted(call.signal)],
-    ['while a streamed call is queued', STREAM, (call: NodeCall) => untilAborted(call.signal)],
-    [
-      'during an answer',
-      CHAT_REQUEST,
-      (call: NodeCall) => stalled(call, nodeChunk({ content: 'a' })),
-    ],
-    ['in mid-stream', STREAM, (call: NodeCall) => stalled(call, nodeChunk({ content: 'a' }))],
-  ])('a caller who leaves %s cancels the call', async (_, body, script) => {
-    const arrived = Promise.withResolvers<NodeCall>()
-    nodes.setScript((call) => {
-      arrived.resolve(call)
-      return script(call)
-    })
-    const leaving = new AbortController()
-    const reply = post(body, { signal: leaving.signal }).then((response) => response.text())
-    const { signal } = await arrived.promise
-    const aborted = new Promise((resolve) => signal.addEventListener('abort', resolve))
-    leaving.abort()
-    await expect(reply).rejects.toThrow()
-    await aborted
-    expect(signal.reason).toMatchObject({ name: 'CallerLeftError' })
-  })
+it('a fault in an answer that is our own is logged, and says nothing outside', async () => {
+  nodes.setScript(() => breaking(new Error('the secret of the house')))
+  expect(await outcomeOf(await post(CHAT_REQUEST))).toEqual([500, 'internal_server_error'])
+  const text = await streamText()
+  expect(text).not.toContain('secret')
+  expect(text).toContain('internal_server_error')
 })
 
-describe('a stream', () => {
-  it('a stream gives each chunk as soon as it comes', async () => {
-    nodes.setScript((call) => stalled(call, nodeChunk({ content: 'now' })))
-    const reader = (await post(STREAM)).body?.getReader()
-    const first = await reader?.read()
-    expect(Buffer.from(first?.value ?? []).toString()).toContain('"content":"now"')
-    await reader?.cancel()
-  })
-
-  it('a stream is kept alive by comments, before the first token too', async () => {
-    const goOn = Promise.withResolvers<void>()
-    nodes.setScript(async () => {
-      await goOn.promise
-      return chunksOf(...HELLO)
-    })
-    const reply = await post(STREAM)
-    const text = reply.text()
-    setTimeout(goOn.resolve, KEEP_ALIVE_MS * 2.5)
-    expect(await text).toMatch(/^(: ping\n\n){2,3}data: /)
-  })
-
-  it('a stream that has begun by a comment tells of a fault by an event', async () => {
-    nodes.setScript(async () => {
-      await new Promise((resolve) => setTimeout(resolve, KEEP_ALIVE_MS * 1.5))
-      throw failing('unsupported_model')
-    })
-    const reply = await post(STREAM)
-    expect(reply.status).toBe(200)
-    expect(await reply.text()).toMatch(/^: ping\n\nevent: error\ndata: .*"unsupported_model"/)
-  })
-
-  it('a stream asks the node for no more than its reader takes', async () => {
-    let given = 0
-    const text = 'x'.repeat(64 * 1024)
-    nodes.setScript(async function* () {
-      for (; given < 2_000; given++) yield nodeChunk({ content: text })
+it("a fault in an answer ends the iteration of the node's chunks", async () => {
+  const ended = Promise.withResolvers<void>()
+  nodes.setScript(async function* () {
+    try {
+      yield nodeChunk({ content: 7 })
       yield nodeChunk({}, 'stop')
-    })
-    const connection = await connectRaw(gateway.port)
-    connection.socket.pause()
-    const body = JSON.stringify(STREAM)
-    connection.write(
-      `POST ${PATHS[0]} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${gateway.key}\r\n` +
-        `content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
-    )
-    await expect.poll(() => given).toBeGreaterThan(0)
-    await new Promise((resolve) => setTimeout(resolve, 300))
-    const held = given
-    await new Promise((resolve) => setTimeout(resolve, 300))
-    expect(given).toBe(held)
-    expect(held).toBeLessThan(500)
-    connection.socket.destroy()
+    } finally {
+      ended.resolve()
+    }
   })
+  await post(CHAT_REQUEST)
+  await ended.promise
 })
 
-describe('the official SDK', () => {
-  const client = () =>
-    new OpenAI({ apiKey: gateway.key, baseURL: `${gateway.url}/v1`, maxRetries: 0 })
-  const request = { model: 'demo/echo', messages: [{ role: 'user' as const, content: 'hello' }] }
-
-  it('the official SDK reads answers, streams and their usage', async () => {
-    const whole = await client().chat.completions.create(request)
-    expect(whole.choices[0]?.message.content).toBe('hello')
-    const streamed = await client()
-      .chat.completions.stream({ ...request, stream_options: { include_usage: true } })
-      .finalChatCompletion()
-    expect(streamed.choices[0]?.message.content).toBe('hello')
-    expect(streamed.usage).toEqual(whole.usage)
+it.each([
+  ['while the call is queued', CHAT_REQUEST, (call: NodeCall) => untilAborted(call.signal)],
+  ['while a streamed call is queued', STREAM, (call: NodeCall) => untilAborted(call.signal)],
+  [
+    'during an answer',
+    CHAT_REQUEST,
+    (call: NodeCall) => stalled(call, nodeChunk({ content: 'a' })),
+  ],
+  ['in mid-stream', STREAM, (call: NodeCall) => stalled(call, nodeChunk({ content: 'a' }))],
+])('a caller who leaves %s cancels the call', async (_, body, script) => {
+  const arrived = Promise.withResolvers<NodeCall>()
+  nodes.setScript((call) => {
+    arrived.resolve(call)
+    return script(call)
   })
+  const leaving = new AbortController()
+  const reply = post(body, { signal: leaving.signal }).then((response) => response.text())
+  const { signal } = await arrived.promise
+  const aborted = new Promise((resolve) => signal.addEventListener('abort', resolve))
+  leaving.abort()
+  await expect(reply).rejects.toThrow()
+  await aborted
+  expect(signal.reason).toMatchObject({ name: 'CallerLeftError' })
+})
 
-  it('the official SDK throws the error event of a stream that no node serves', async () => {
-    nodes.setScript(() => Promise.reject(failing('no_nodes')))
-    const stream = await client().chat.completions.create({ ...request, stream: true })
-    const read = async () => {
-      for await (const _ of stream);
-    }
-    await expect(read()).rejects.toThrow('No node is available')
+it('a stream gives each chunk as soon as it comes', async () => {
+  nodes.setScript((call) => stalled(call, nodeChunk({ content: 'now' })))
+  const reader = (await post(STREAM)).body?.getReader()
+  const first = await reader?.read()
+  expect(Buffer.from(first?.value ?? []).toString()).toContain('"content":"now"')
+  await reader?.cancel()
+})
+
+it('a stream is kept alive by comments, before the first token too', async () => {
+  const goOn = Promise.withResolvers<void>()
+  nodes.setScript(async () => {
+    await goOn.promise
+    return chunksOf(...HELLO)
   })
+  const reply = await post(STREAM)
+  const text = reply.text()
+  setTimeout(goOn.resolve, KEEP_ALIVE_MS * 2.5)
+  expect(await text).toMatch(/^(: ping\n\n){2,3}data: /)
+})
+
+it('a stream that has begun by a comment tells of a fault by an event', async () => {
+  nodes.setScript(async () => {
+    await new Promise((resolve) => setTimeout(resolve, KEEP_ALIVE_MS * 1.5))
+    throw failing('unsupported_model')
+  })
+  const reply = await post(STREAM)
+  expect(reply.status).toBe(200)
+  expect(await reply.text()).toMatch(/^: ping\n\nevent: error\ndata: .*"unsupported_model"/)
+})
+
+it('a stream asks the node for no more than its reader takes', async () => {
+  let given = 0
+  const text = 'x'.repeat(64 * 1024)
+  nodes.setScript(async function* () {
+    for (; given < 2_000; given++) yield nodeChunk({ content: text })
+    yield nodeChunk({}, 'stop')
+  })
+  const connection = await connectRaw(gateway.port)
+  connection.socket.pause()
+  const body = JSON.stringify(STREAM)
+  connection.write(
+    `POST ${PATHS[0]} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${gateway.key}\r\n` +
+      `content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+  )
+  await expect.poll(() => given).toBeGreaterThan(0)
+  await new Promise((resolve) => setTimeout(resolve, 300))
+  const held = given
+  await new Promise((resolve) => setTimeout(resolve, 300))
+  expect(given).toBe(held)
+  expect(held).toBeLessThan(500)
+  connection.socket.destroy()
+})
+
+const client = () =>
+  new OpenAI({ apiKey: gateway.key, baseURL: `${gateway.url}/v1`, maxRetries: 0 })
+const request = { model: 'demo/echo', messages: [{ role: 'user' as const, content: 'hello' }] }
+
+it('the official SDK reads answers, streams and their usage', async () => {
+  const whole = await client().chat.completions.create(request)
+  expect(whole.choices[0]?.message.content).toBe('hello')
+  const streamed = await client()
+    .chat.completions.stream({ ...request, stream_options: { include_usage: true } })
+    .finalChatCompletion()
+  expect(streamed.choices[0]?.message.content).toBe('hello')
+  expect(streamed.usage).toEqual(whole.usage)
+})
+
+it('the official SDK throws the error event of a stream that no node serves', async () => {
+  nodes.setScript(() => Promise.reject(failing('no_nodes')))
+  const stream = await client().chat.completions.create({ ...request, stream: true })
+  const read = async () => {
+    for await (const _ of stream);
+  }
+  await expect(read()).rejects.toThrow('No node is available')
 })
 
 it(

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import OpenAI from 'openai'
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
 import { loadCl100k } from '#src/embeddings/byte-pairs.ts'
 import { createEmbeddings } from '#src/embeddings/embeddings.ts'
 import { createTokenCounter } from '#src/embeddings/token-counter.ts'
@@ -80,232 +80,224 @@ const answerOf = (...data: readonly unknown[]) => ({
   usage: {},
 })
 
-describe('POST /v1/embeddings', () => {
-  it('POST /v1/embeddings answers in the form of the interface, and sends the operator’s key alone', async () => {
-    const reply = await post({ ...request, user: 'u', encoding_format: null, dimensions: 3 })
-    expect(reply.status).toBe(200)
-    expect(await reply.json()).toEqual({
-      object: 'list',
-      model: 'demo/embedding',
-      data: [vector(0, [expect.any(Number), expect.any(Number), expect.any(Number)])],
-      usage: { prompt_tokens: 2, total_tokens: 2 },
-    })
-    const seen = upstream.requests.at(-1)
-    expect(seen).toMatchObject({ method: 'POST', url: '/prefix/v1/embeddings' })
-    expect(seen?.headers.authorization).toBe(`Bearer ${OPERATOR_KEY}`)
-    expect(JSON.stringify(seen?.headers)).not.toContain(gateway.key)
-    expect(seen?.json).toEqual({
-      model: 'demo/embedding',
-      input: ['hello world'],
-      encoding_format: 'float',
-      user: 'u',
-      dimensions: 3,
-    })
+it('POST /v1/embeddings answers in the form of the interface, and sends the operator’s key alone', async () => {
+  const reply = await post({ ...request, user: 'u', encoding_format: null, dimensions: 3 })
+  expect(reply.status).toBe(200)
+  expect(await reply.json()).toEqual({
+    object: 'list',
+    model: 'demo/embedding',
+    data: [vector(0, [expect.any(Number), expect.any(Number), expect.any(Number)])],
+    usage: { prompt_tokens: 2, total_tokens: 2 },
   })
-
-  it.each([
-    ['a text', 'hello', ['hello']],
-    ['texts', ['a', 'b'], ['a', 'b']],
-    ['tokens', [1, 2, 3], [[1, 2, 3]]],
-    ['lists of tokens', [[1], [2, 3]], [[1], [2, 3]]],
-  ])('POST /v1/embeddings takes %s', async (_, input, sent) => {
-    const reply = await post({ ...request, input })
-    expect(((await reply.json()) as { data: unknown[] }).data).toHaveLength(sent.length)
-    expect(upstream.requests.at(-1)?.json).toMatchObject({ input: sent })
-  })
-
-  it('POST /v1/embeddings gives the official SDK the same numbers as floats and as base64', async () => {
-    const floats = await client.embeddings.create({ ...request, encoding_format: 'float' })
-    // Without a format the SDK asks for base64, and decodes it itself.
-    const decoded = await client.embeddings.create(request)
-    const base64 = await client.embeddings.create({ ...request, encoding_format: 'base64' })
-    expect(floats.data[0]?.embedding).toHaveLength(256)
-    expect(decoded.data[0]?.embedding).toEqual(floats.data[0]?.embedding)
-    const bytes = Buffer.from(String(base64.data[0]?.embedding), 'base64')
-    expect(bytes.length).toBe(1024)
-    expect(bytes.readFloatLE(4)).toBe(floats.data[0]?.embedding[1])
-  })
-
-  it('POST /v1/embeddings sends many inputs in batches, and gives them back in order', async () => {
-    const input = Array.from({ length: 20 }, (_, index) => `text ${index}`)
-    const before = upstream.requests.length
-    const { data, usage } = await client.embeddings.create({ ...request, input })
-    expect(upstream.requests.length - before).toBe(7)
-    expect(data.map(({ index }) => index)).toEqual(input.map((_, index) => index))
-    const alone = await client.embeddings.create({ ...request, input: 'text 13' })
-    expect(data[13]?.embedding).toEqual(alone.data[0]?.embedding)
-    expect(usage.prompt_tokens).toBe(20 * (alone.usage.prompt_tokens ?? 0))
-  })
-
-  it.each([
-    [{ input: undefined }, 'body.input', 'missing'],
-    [{ input: null }, 'body.input', 'value_error'],
-    [{ input: '' }, 'body.input', 'string_too_short'],
-    [{ input: 7 }, 'body.input', 'value_error'],
-    [{ input: {} }, 'body.input', 'value_error'],
-    [{ input: [] }, 'body.input', 'too_short'],
-    [{ input: [null] }, 'body.input', 'value_error'],
-    [{ input: [[]] }, 'body.input.0', 'too_short'],
-    [{ input: ['a', ''] }, 'body.input.1', 'string_too_short'],
-    [{ input: ['a', 1] }, 'body.input.1', 'string_type'],
-    [{ input: [1, 'a'] }, 'body.input.1', 'int_type'],
-    [{ input: [1, -1] }, 'body.input.1', 'greater_than_equal'],
-    [{ input: [1.5] }, 'body.input.0', 'int_from_float'],
-    [{ input: [[1], [2 ** 31]] }, 'body.input.1.0', 'less_than_equal'],
-    [{ input: [[1], 2] }, 'body.input.1', 'list_type'],
-    [{ input: Array.from({ length: 2049 }, () => 'a') }, 'body.input', 'too_long'],
-    [{ model: undefined }, 'body.model', 'missing'],
-    [{ model: '' }, 'body.model', 'string_too_short'],
-    [{ encoding_format: 'int8' }, 'body.encoding_format', 'literal_error'],
-    [{ user: 1 }, 'body.user', 'string_type'],
-  ])('POST /v1/embeddings refuses %j', async (change, loc, type) => {
-    const reply = await post({ ...request, ...change })
-    const { detail } = (await reply.json()) as { detail: { loc: unknown[]; type: string }[] }
-    expect([reply.status, detail.map((fault) => [fault.loc.join('.'), fault.type])]).toEqual([
-      422,
-      [[loc, type]],
-    ])
-  })
-
-  it('POST /v1/embeddings takes an input of exactly the model’s tokens, and refuses one more before anything is sent', async () => {
-    // 4 and 6 tokens of cl100k_base: see the tests of the counter.
-    upstream.setScript(() => answerOf(vector(0, [1])))
-    expect((await post({ model: 'tiny', input: [1, 2, 3, 4, 5] })).status).toBe(200)
-    expect((await post({ model: 'tiny', input: 'tiktoken is' })).status).toBe(200)
-    const before = upstream.requests.length
-    expect(await outcomeOf(await post({ model: 'tiny', input: [1, 2, 3, 4, 5, 6] }))).toEqual([
-      422,
-      ['body.input'],
-    ])
-    expect(await outcomeOf(await post({ model: 'tiny', input: 'tiktoken is great!' }))).toEqual([
-      422,
-      ['body.input'],
-    ])
-    expect(
-      await outcomeOf(await post({ model: 'tiny', input: ['a', 'tiktoken is great!'] })),
-    ).toEqual([422, ['body.input.1']])
-    expect(upstream.requests.length).toBe(before)
-  })
-
-  it('POST /v1/embeddings counts usage itself where the endpoint does not', async () => {
-    upstream.setScript(() => answerOf(vector(0, [1]), vector(1, [2])))
-    const reply = await post({ ...request, input: ['tiktoken is great!', '2 + 2 = 4'] })
-    expect(await reply.json()).toMatchObject({ usage: { prompt_tokens: 13, total_tokens: 13 } })
-  })
-
-  it('POST /v1/embeddings takes the other encoding than asked for, and the endpoint’s order by index', async () => {
-    const base64 = Buffer.from(new Uint8Array([0, 0, 128, 63, 0, 0, 0, 192])).toString('base64')
-    upstream.setScript(() => answerOf(vector(1, base64), vector(0, [0.1, 0.2])))
-    expect(await (await post({ ...request, input: ['a', 'b'] })).json()).toMatchObject({
-      data: [vector(0, [0.1, 0.2]), vector(1, [1, -2])],
-    })
-    upstream.setScript(() => answerOf(vector(0, [1, -2])))
-    expect(await (await post({ ...request, encoding_format: 'base64' })).json()).toMatchObject({
-      data: [vector(0, base64)],
-    })
-  })
-
-  it('POST /v1/embeddings needs a key, and a model that is served', async () => {
-    expect(
-      await outcomeOf(await post(request, { headers: { 'content-type': 'application/json' } })),
-    ).toEqual([401, 'authorization_missing'])
-    expect(await outcomeOf(await post({ ...request, model: 'gpt-4' }))).toEqual([
-      404,
-      'unsupported_model',
-    ])
-  })
-
-  it('POST /v1/embeddings is listed with its models', async () => {
-    const models = (await client.models.list()).data
-    expect(models.find(({ id }) => id === 'tiny')).toMatchObject({
-      owned_by: 'embeddings',
-      context_length: 5,
-    })
+  const seen = upstream.requests.at(-1)
+  expect(seen).toMatchObject({ method: 'POST', url: '/prefix/v1/embeddings' })
+  expect(seen?.headers.authorization).toBe(`Bearer ${OPERATOR_KEY}`)
+  expect(JSON.stringify(seen?.headers)).not.toContain(gateway.key)
+  expect(seen?.json).toEqual({
+    model: 'demo/embedding',
+    input: ['hello world'],
+    encoding_format: 'float',
+    user: 'u',
+    dimensions: 3,
   })
 })
 
-describe('an endpoint that fails', () => {
-  it.each<[string, EndpointScript, number, string]>([
-    [
-      'refuses',
-      refuseWith(400, { error: { message: 'too odd', code: 'odd' } }),
-      400,
-      'provider_refused',
-    ],
-    [
-      'rejects the operator’s key',
-      refuseWith(401, { error: { message: OPERATOR_KEY } }),
-      502,
-      'provider_credential_rejected',
-    ],
-    ['is limited', refuseWith(429, {}, { 'retry-after': '7' }), 429, 'provider_refused'],
-    ['redirects', refuseWith(307, {}, { location: 'http://127.0.0.1:9/' }), 502, 'provider_error'],
-    ['breaks', refuseWith(500, { error: `no ${OPERATOR_KEY}` }), 502, 'provider_error'],
-    ['answers something else', (_, response) => void response.end('<html>'), 502, 'provider_error'],
-    ['answers null', () => null, 502, 'provider_error'],
-    ['answers too few', () => answerOf(), 502, 'provider_error'],
-    ['answers one twice', () => answerOf(vector(1, [1]), vector(1, [1])), 502, 'provider_error'],
-    ['answers no number', () => answerOf(vector(0, [1, null])), 502, 'provider_error'],
-    ['answers no floats', () => answerOf(vector(0, 'AAAA')), 502, 'provider_error'],
-    ['answers infinity', () => answerOf(vector(0, 'AACAfw==')), 502, 'provider_error'],
-    ['answers nothing', () => answerOf(vector(0, [])), 502, 'provider_error'],
-    ['answers too much', () => answerOf(vector(0, 'A'.repeat(5_000_000))), 502, 'answer_too_large'],
-    ['hangs up', (_, response) => void response.destroy(), 502, 'provider_unreachable'],
-    ['falls silent', () => undefined, 504, 'provider_timeout'],
-  ])('an endpoint that fails is reported to the caller: %s', async (_, script, status, code) => {
-    upstream.setScript(script)
-    const reply = await post(request)
-    const text = await reply.clone().text()
-    expect(await outcomeOf(reply)).toEqual([status, code])
-    for (const hidden of [OPERATOR_KEY, upstream.origin]) expect(text).not.toContain(hidden)
-    if (code === 'answer_too_large')
-      expect(text).toContain(
-        'expected at most 4194304 bytes, got more. Ask for fewer images, inputs',
-      )
-  })
+it.each([
+  ['a text', 'hello', ['hello']],
+  ['texts', ['a', 'b'], ['a', 'b']],
+  ['tokens', [1, 2, 3], [[1, 2, 3]]],
+  ['lists of tokens', [[1], [2, 3]], [[1], [2, 3]]],
+])('POST /v1/embeddings takes %s', async (_, input, sent) => {
+  const reply = await post({ ...request, input })
+  expect(((await reply.json()) as { data: unknown[] }).data).toHaveLength(sent.length)
+  expect(upstream.requests.at(-1)?.json).toMatchObject({ input: sent })
+})
 
-  it('POST /v1/embeddings gives the words of a long refusal, and the coding of a compressed one', async () => {
-    const said = async () => JSON.parse(await (await post(request)).text()).error.message
-    const detail = [{ loc: ['body', 'n'], msg: 'too large', input: 'x'.repeat(500_000) }]
-    upstream.setScript(refuseWith(422, { detail }))
-    expect(await said()).toBe('The provider refused the request: body.n: too large')
-    upstream.setScript(refuseWith(429, { detail }, { 'content-encoding': 'gzip' }))
-    expect(await said()).toBe('The provider refused the request: its answer is compressed (gzip)')
-  })
+it('POST /v1/embeddings gives the official SDK the same numbers as floats and as base64', async () => {
+  const floats = await client.embeddings.create({ ...request, encoding_format: 'float' })
+  // Without a format the SDK asks for base64, and decodes it itself.
+  const decoded = await client.embeddings.create(request)
+  const base64 = await client.embeddings.create({ ...request, encoding_format: 'base64' })
+  expect(floats.data[0]?.embedding).toHaveLength(256)
+  expect(decoded.data[0]?.embedding).toEqual(floats.data[0]?.embedding)
+  const bytes = Buffer.from(String(base64.data[0]?.embedding), 'base64')
+  expect(bytes.length).toBe(1024)
+  expect(bytes.readFloatLE(4)).toBe(floats.data[0]?.embedding[1])
+})
 
-  it('an endpoint that fails has its words, code and patience passed on where the request is at fault', async () => {
-    upstream.setScript(
-      refuseWith(400, { error: { message: 'too\u0007 odd', code: 'odd' } }, { 'retry-after': '3' }),
-    )
-    const reply = await post(request)
-    expect(reply.headers.get('retry-after')).toBe('3')
-    expect(await reply.json()).toMatchObject({
-      error: { message: 'The provider refused the request: too  odd', provider_code: 'odd' },
-    })
-  })
+it('POST /v1/embeddings sends many inputs in batches, and gives them back in order', async () => {
+  const input = Array.from({ length: 20 }, (_, index) => `text ${index}`)
+  const before = upstream.requests.length
+  const { data, usage } = await client.embeddings.create({ ...request, input })
+  expect(upstream.requests.length - before).toBe(7)
+  expect(data.map(({ index }) => index)).toEqual(input.map((_, index) => index))
+  const alone = await client.embeddings.create({ ...request, input: 'text 13' })
+  expect(data[13]?.embedding).toEqual(alone.data[0]?.embedding)
+  expect(usage.prompt_tokens).toBe(20 * (alone.usage.prompt_tokens ?? 0))
+})
 
-  it('an endpoint that fails ends a call of many batches with one fault, and the other batches too', async () => {
-    upstream.setScript((seen, response) =>
-      JSON.stringify(seen.json).includes('poison')
-        ? refuseWith(413, { error: { message: 'too much' } })(seen, response)
-        : undefined,
-    )
-    const left = upstream.left()
-    const input = ['a', 'b', 'c', 'd', 'e', 'f', 'poison', 'h', 'i', 'j', 'k', 'l', 'm', 'n', 'o']
-    expect(await outcomeOf(await post({ ...request, input }))).toEqual([413, 'provider_refused'])
-    await expect.poll(() => upstream.left() - left).toBe(3)
+it.each([
+  [{ input: undefined }, 'body.input', 'missing'],
+  [{ input: null }, 'body.input', 'value_error'],
+  [{ input: '' }, 'body.input', 'string_too_short'],
+  [{ input: 7 }, 'body.input', 'value_error'],
+  [{ input: {} }, 'body.input', 'value_error'],
+  [{ input: [] }, 'body.input', 'too_short'],
+  [{ input: [null] }, 'body.input', 'value_error'],
+  [{ input: [[]] }, 'body.input.0', 'too_short'],
+  [{ input: ['a', ''] }, 'body.input.1', 'string_too_short'],
+  [{ input: ['a', 1] }, 'body.input.1', 'string_type'],
+  [{ input: [1, 'a'] }, 'body.input.1', 'int_type'],
+  [{ input: [1, -1] }, 'body.input.1', 'greater_than_equal'],
+  [{ input: [1.5] }, 'body.input.0', 'int_from_float'],
+  [{ input: [[1], [2 ** 31]] }, 'body.input.1.0', 'less_than_equal'],
+  [{ input: [[1], 2] }, 'body.input.1', 'list_type'],
+  [{ input: Array.from({ length: 2049 }, () => 'a') }, 'body.input', 'too_long'],
+  [{ model: undefined }, 'body.model', 'missing'],
+  [{ model: '' }, 'body.model', 'string_too_short'],
+  [{ encoding_format: 'int8' }, 'body.encoding_format', 'literal_error'],
+  [{ user: 1 }, 'body.user', 'string_type'],
+])('POST /v1/embeddings refuses %j', async (change, loc, type) => {
+  const reply = await post({ ...request, ...change })
+  const { detail } = (await reply.json()) as { detail: { loc: unknown[]; type: string }[] }
+  expect([reply.status, detail.map((fault) => [fault.loc.join('.'), fault.type])]).toEqual([
+    422,
+    [[loc, type]],
+  ])
+})
+
+it('POST /v1/embeddings takes an input of exactly the model’s tokens, and refuses one more before anything is sent', async () => {
+  // 4 and 6 tokens of cl100k_base: see the tests of the counter.
+  upstream.setScript(() => answerOf(vector(0, [1])))
+  expect((await post({ model: 'tiny', input: [1, 2, 3, 4, 5] })).status).toBe(200)
+  expect((await post({ model: 'tiny', input: 'tiktoken is' })).status).toBe(200)
+  const before = upstream.requests.length
+  expect(await outcomeOf(await post({ model: 'tiny', input: [1, 2, 3, 4, 5, 6] }))).toEqual([
+    422,
+    ['body.input'],
+  ])
+  expect(await outcomeOf(await post({ model: 'tiny', input: 'tiktoken is great!' }))).toEqual([
+    422,
+    ['body.input'],
+  ])
+  expect(
+    await outcomeOf(await post({ model: 'tiny', input: ['a', 'tiktoken is great!'] })),
+  ).toEqual([422, ['body.input.1']])
+  expect(upstream.requests.length).toBe(before)
+})
+
+it('POST /v1/embeddings counts usage itself where the endpoint does not', async () => {
+  upstream.setScript(() => answerOf(vector(0, [1]), vector(1, [2])))
+  const reply = await post({ ...request, input: ['tiktoken is great!', '2 + 2 = 4'] })
+  expect(await reply.json()).toMatchObject({ usage: { prompt_tokens: 13, total_tokens: 13 } })
+})
+
+it('POST /v1/embeddings takes the other encoding than asked for, and the endpoint’s order by index', async () => {
+  const base64 = Buffer.from(new Uint8Array([0, 0, 128, 63, 0, 0, 0, 192])).toString('base64')
+  upstream.setScript(() => answerOf(vector(1, base64), vector(0, [0.1, 0.2])))
+  expect(await (await post({ ...request, input: ['a', 'b'] })).json()).toMatchObject({
+    data: [vector(0, [0.1, 0.2]), vector(1, [1, -2])],
+  })
+  upstream.setScript(() => answerOf(vector(0, [1, -2])))
+  expect(await (await post({ ...request, encoding_format: 'base64' })).json()).toMatchObject({
+    data: [vector(0, base64)],
   })
 })
 
-describe('a caller who leaves', () => {
-  it('a caller who leaves ends the endpoint’s call', async () => {
-    const reached = new Promise<void>((resolve) => upstream.setScript(() => void resolve()))
-    const left = upstream.left()
-    const abort = new AbortController()
-    const calling = post(request, { signal: abort.signal })
-    await reached
-    abort.abort()
-    await expect(calling).rejects.toThrow()
-    await expect.poll(() => upstream.left() - left).toBe(1)
+it('POST /v1/embeddings needs a key, and a model that is served', async () => {
+  expect(
+    await outcomeOf(await post(request, { headers: { 'content-type': 'application/json' } })),
+  ).toEqual([401, 'authorization_missing'])
+  expect(await outcomeOf(await post({ ...request, model: 'gpt-4' }))).toEqual([
+    404,
+    'unsupported_model',
+  ])
+})
+
+it('POST /v1/embeddings is listed with its models', async () => {
+  const models = (await client.models.list()).data
+  expect(models.find(({ id }) => id === 'tiny')).toMatchObject({
+    owned_by: 'embeddings',
+    context_length: 5,
   })
+})
+
+it.each<[string, EndpointScript, number, string]>([
+  [
+    'refuses',
+    refuseWith(400, { error: { message: 'too odd', code: 'odd' } }),
+    400,
+    'provider_refused',
+  ],
+  [
+    'rejects the operator’s key',
+    refuseWith(401, { error: { message: OPERATOR_KEY } }),
+    502,
+    'provider_credential_rejected',
+  ],
+  ['is limited', refuseWith(429, {}, { 'retry-after': '7' }), 429, 'provider_refused'],
+  ['redirects', refuseWith(307, {}, { location: 'http://127.0.0.1:9/' }), 502, 'provider_error'],
+  ['breaks', refuseWith(500, { error: `no ${OPERATOR_KEY}` }), 502, 'provider_error'],
+  ['answers something else', (_, response) => void response.end('<html>'), 502, 'provider_error'],
+  ['answers null', () => null, 502, 'provider_error'],
+  ['answers too few', () => answerOf(), 502, 'provider_error'],
+  ['answers one twice', () => answerOf(vector(1, [1]), vector(1, [1])), 502, 'provider_error'],
+  ['answers no number', () => answerOf(vector(0, [1, null])), 502, 'provider_error'],
+  ['answers no floats', () => answerOf(vector(0, 'AAAA')), 502, 'provider_error'],
+  ['answers infinity', () => answerOf(vector(0, 'AACAfw==')), 502, 'provider_error'],
+  ['answers nothing', () => answerOf(vector(0, [])), 502, 'provider_error'],
+  ['answers too much', () => answerOf(vector(0, 'A'.repeat(5_000_000))), 502, 'answer_too_large'],
+  ['hangs up', (_, response) => void response.destroy(), 502, 'provider_unreachable'],
+  ['falls silent', () => undefined, 504, 'provider_timeout'],
+])('an endpoint that fails is reported to the caller: %s', async (_, script, status, code) => {
+  upstream.setScript(script)
+  const reply = await post(request)
+  const text = await reply.clone().text()
+  expect(await outcomeOf(reply)).toEqual([status, code])
+  for (const hidden of [OPERATOR_KEY, upstream.origin]) expect(text).not.toContain(hidden)
+  if (code === 'answer_too_large')
+    expect(text).toContain('expected at most 4194304 bytes, got more. Ask for fewer images, inputs')
+})
+
+it('POST /v1/embeddings gives the words of a long refusal, and the coding of a compressed one', async () => {
+  const said = async () => JSON.parse(await (await post(request)).text()).error.message
+  const detail = [{ loc: ['body', 'n'], msg: 'too large', input: 'x'.repeat(500_000) }]
+  upstream.setScript(refuseWith(422, { detail }))
+  expect(await said()).toBe('The provider refused the request: body.n: too large')
+  upstream.setScript(refuseWith(429, { detail }, { 'content-encoding': 'gzip' }))
+  expect(await said()).toBe('The provider refused the request: its answer is compressed (gzip)')
+})
+
+it('an endpoint that fails has its words, code and patience passed on where the request is at fault', async () => {
+  upstream.setScript(
+    refuseWith(400, { error: { message: 'too\u0007 odd', code: 'odd' } }, { 'retry-after': '3' }),
+  )
+  const reply = await post(request)
+  expect(reply.headers.get('retry-after')).toBe('3')
+  expect(await reply.json()).toMatchObject({
+    error: { message: 'The provider refused the request: too  odd', provider_code: 'odd' },
+  })
+})
+
+it('an endpoint that fails ends a call of many batches with one fault, and the other batches too', async () => {
+  upstream.setScript((seen, response) =>
+    JSON.stringify(seen.json).includes('poison')
+      ? refuseWith(413, { error: { message: 'too much' } })(seen, response)
+      : undefined,
+  )
+  const left = upstream.left()
+  const input = ['a', 'b', 'c', 'd', 'e', 'f', 'poison', 'h', 'i', 'j', 'k', 'l', 'm', 'n', 'o']
+  expect(await outcomeOf(await post({ ...request, input }))).toEqual([413, 'provider_refused'])
+  await expect.poll(() => upstream.left() - left).toBe(3)
+})
+
+it('a caller who leaves ends the endpoint’s call', async () => {
+  const reached = new Promise<void>((resolve) => upstream.setScript(() => void resolve()))
+  const left = upstream.left()
+  const abort = new AbortController()
+  const calling = post(request, { signal: abort.signal })
+  await reached
+  abort.abort()
+  await expect(calling).rejects.toThrow()
+  await expect.poll(() => upstream.left() - left).toBe(1)
 })

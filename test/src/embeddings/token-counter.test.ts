@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { countTokens } from 'gpt-tokenizer/encoding/cl100k_base'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { loadCl100k } from '#src/embeddings/byte-pairs.ts'
 import { createTokenCounter, LONG_PIECE_BYTES } from '#src/embeddings/token-counter.ts'
 
@@ -8,104 +8,102 @@ const counter = createTokenCounter(loadCl100k)
 const never = new AbortController().signal
 const count = (text: string, max = 1_000_000) => counter.count(text, { max, signal: never })
 
-describe('a token counter', () => {
-  // Figures of OpenAI's own tiktoken, cl100k_base (openai-cookbook,
-  // How_to_count_tokens_with_tiktoken).
-  it.each([
-    ['', 0],
-    ['tiktoken is great!', 6],
-    ['antidisestablishmentarianism', 6],
-    ['2 + 2 = 4', 7],
-    ['お誕生日おめでとう', 9],
-  ])('a token counter counts %j as its makers do', async (text, tokens) => {
-    expect(await count(text)).toBe(tokens)
-  })
+// Figures of OpenAI's own tiktoken, cl100k_base (openai-cookbook,
+// How_to_count_tokens_with_tiktoken).
+it.each([
+  ['', 0],
+  ['tiktoken is great!', 6],
+  ['antidisestablishmentarianism', 6],
+  ['2 + 2 = 4', 7],
+  ['お誕生日おめでとう', 9],
+])('a token counter counts %j as its makers do', async (text, tokens) => {
+  expect(await count(text)).toBe(tokens)
+})
 
-  it('a token counter counts any text as gpt-tokenizer does', async () => {
-    const texts = fc.oneof(
-      fc.string({ unit: 'binary', maxLength: 200 }),
-      fc.string({ unit: 'grapheme', maxLength: 200 }),
-      fc.string({
-        unit: fc.constantFrom('a', 'b', 'th', 'é', ' ', '\n', '\u{1f600}'),
-        maxLength: 400,
-      }),
-    )
-    await fc.assert(
-      fc.asyncProperty(texts, async (text) => {
-        expect(await count(text)).toBe(countTokens(text))
-      }),
-      { numRuns: 500 },
-    )
-  })
+it('a token counter counts any text as gpt-tokenizer does', async () => {
+  const texts = fc.oneof(
+    fc.string({ unit: 'binary', maxLength: 200 }),
+    fc.string({ unit: 'grapheme', maxLength: 200 }),
+    fc.string({
+      unit: fc.constantFrom('a', 'b', 'th', 'é', ' ', '\n', '\u{1f600}'),
+      maxLength: 400,
+    }),
+  )
+  await fc.assert(
+    fc.asyncProperty(texts, async (text) => {
+      expect(await count(text)).toBe(countTokens(text))
+    }),
+    { numRuns: 500 },
+  )
+})
 
-  it('a token counter counts the same again, and after more words than it remembers', async () => {
-    const words = Array.from({ length: 40_000 }, (_, index) =>
-      index.toString(36).replaceAll(/\d/g, 'é'),
-    )
-    const text = words.join(' ')
-    const tokens = countTokens(text)
-    expect([await count(text), await count(text)]).toEqual([tokens, tokens])
-  })
+it('a token counter counts the same again, and after more words than it remembers', async () => {
+  const words = Array.from({ length: 40_000 }, (_, index) =>
+    index.toString(36).replaceAll(/\d/g, 'é'),
+  )
+  const text = words.join(' ')
+  const tokens = countTokens(text)
+  expect([await count(text), await count(text)]).toEqual([tokens, tokens])
+})
 
-  it('a token counter counts what looks like a special token as text', async () => {
-    const asText = { allowedSpecial: new Set<string>(), disallowedSpecial: new Set<string>() }
-    expect(await count('<|endoftext|>')).toBe(countTokens('<|endoftext|>', asText))
-    expect(await count('<|endoftext|>')).toBe(7)
-  })
+it('a token counter counts what looks like a special token as text', async () => {
+  const asText = { allowedSpecial: new Set<string>(), disallowedSpecial: new Set<string>() }
+  expect(await count('<|endoftext|>')).toBe(countTokens('<|endoftext|>', asText))
+  expect(await count('<|endoftext|>')).toBe(7)
+})
 
-  it('a token counter distinguishes exactly the limit from one token more', async () => {
-    expect(await count('tiktoken is great!', 6)).toBe(6)
-    expect(await count('tiktoken is great!', 5)).toBeNull()
-    expect(await count('a'.repeat(10_000_000), 8192)).toBeNull()
-  })
+it('a token counter distinguishes exactly the limit from one token more', async () => {
+  expect(await count('tiktoken is great!', 6)).toBe(6)
+  expect(await count('tiktoken is great!', 5)).toBeNull()
+  expect(await count('a'.repeat(10_000_000), 8192)).toBeNull()
+})
 
-  it('a token counter knows by its bytes that a text is too long', async () => {
-    const before = process.cpuUsage()
-    expect(await count('一'.repeat(1_000_000), 8192)).toBeNull()
-    expect(process.cpuUsage(before).user).toBeLessThan(100_000)
-  })
+it('a token counter knows by its bytes that a text is too long', async () => {
+  const before = process.cpuUsage()
+  expect(await count('一'.repeat(1_000_000), 8192)).toBeNull()
+  expect(process.cpuUsage(before).user).toBeLessThan(100_000)
+})
 
-  it('a token counter holds the memory of one long word, however many are counted at once', async () => {
-    const abort = new AbortController()
-    const word = 'ab'.repeat(512 * 1024)
-    const held = () => process.memoryUsage().arrayBuffers
-    const before = held()
-    const counting = Array.from({ length: 16 }, () =>
-      counter
-        .count(word, { max: 1_000_000, signal: abort.signal })
-        .catch((error: Error) => error.message),
-    )
-    await new Promise((resolve) => setTimeout(resolve, 300))
-    expect(held() - before).toBeLessThan(3 * 28 * word.length)
-    abort.abort(new Error('left'))
-    expect(await Promise.all(counting)).toEqual(Array(16).fill('left'))
-    expect(await count('ab'.repeat(LONG_PIECE_BYTES))).toBeGreaterThan(1_000)
-  })
+it('a token counter holds the memory of one long word, however many are counted at once', async () => {
+  const abort = new AbortController()
+  const word = 'ab'.repeat(512 * 1024)
+  const held = () => process.memoryUsage().arrayBuffers
+  const before = held()
+  const counting = Array.from({ length: 16 }, () =>
+    counter
+      .count(word, { max: 1_000_000, signal: abort.signal })
+      .catch((error: Error) => error.message),
+  )
+  await new Promise((resolve) => setTimeout(resolve, 300))
+  expect(held() - before).toBeLessThan(3 * 28 * word.length)
+  abort.abort(new Error('left'))
+  expect(await Promise.all(counting)).toEqual(Array(16).fill('left'))
+  expect(await count('ab'.repeat(LONG_PIECE_BYTES))).toBeGreaterThan(1_000)
+})
 
-  it('a token counter counts one unbroken word of 1 MiB in seconds, while other calls go on', async () => {
-    await count('warm up')
-    const startedAt = performance.now()
-    let longestMs = 0
-    let last = startedAt
-    const beat = setInterval(() => {
-      longestMs = Math.max(longestMs, performance.now() - last)
-      last = performance.now()
-    }, 5)
-    const tokens = await count('ab'.repeat(512 * 1024))
-    clearInterval(beat)
-    expect(tokens).toBeGreaterThan(100_000)
-    expect(performance.now() - startedAt).toBeLessThan(20_000)
-    // An unsliced count would hold everything for seconds.
-    expect(longestMs).toBeLessThan(1_000)
-  })
+it('a token counter counts one unbroken word of 1 MiB in seconds, while other calls go on', async () => {
+  await count('warm up')
+  const startedAt = performance.now()
+  let longestMs = 0
+  let last = startedAt
+  const beat = setInterval(() => {
+    longestMs = Math.max(longestMs, performance.now() - last)
+    last = performance.now()
+  }, 5)
+  const tokens = await count('ab'.repeat(512 * 1024))
+  clearInterval(beat)
+  expect(tokens).toBeGreaterThan(100_000)
+  expect(performance.now() - startedAt).toBeLessThan(20_000)
+  // An unsliced count would hold everything for seconds.
+  expect(longestMs).toBeLessThan(1_000)
+})
 
-  it('a token counter stops when its caller leaves', async () => {
-    const abort = new AbortController()
-    const counting = counter.count('ab'.repeat(512 * 1024), {
-      max: 1_000_000,
-      signal: abort.signal,
-    })
-    setTimeout(() => abort.abort(new Error('left')), 20)
-    await expect(counting).rejects.toThrow('left')
+it('a token counter stops when its caller leaves', async () => {
+  const abort = new AbortController()
+  const counting = counter.count('ab'.repeat(512 * 1024), {
+    max: 1_000_000,
+    signal: abort.signal,
   })
+  setTimeout(() => abort.abort(new Error('left')), 20)
+  await expect(counting).rejects.toThrow('left')
 })

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, expect, it } from 'vitest'
 import { openBucket } from '#src/images/bucket.ts'
 import { createImageStore, type KeptImage, StoreFullError } from '#src/images/image-store.ts'
 import { createImages } from '#src/images/images.ts'
@@ -83,187 +83,177 @@ it('the server of these tests signs as AWS does: the example of its documentatio
   )
 })
 
-describe('a bucket of images', () => {
-  it('a bucket of images gives at every gateway what another one put, and tells nobody an address', async () => {
-    const { id, bytes } = await putSome()
-    expect(id).toMatch(/^[0-9a-f]{32}-500000$/)
-    const found = await openStore().find(id)
-    const expiresAtMs = clock.nowMs + TTL_MS
-    expect(found).toMatchObject({ type: 'png', length: bytes.length, expiresAtMs })
-    expect((await readAll(found)).equals(bytes)).toBe(true)
-    expect(keys().join()).not.toContain(id.slice(0, 32))
-    const [link] = [...server.objects].filter(([key]) => key.includes('/link-'))
-    expect(link?.[1].bytes.toString()).not.toContain(id.slice(0, 32))
-    expect(server.objects.size).toBe(2)
-  })
-
-  it('a bucket of images keeps a content once within an hour, under links that differ', async () => {
-    const [one, other] = [openStore(), openStore()]
-    const bytes = some(100)
-    const ids = [await one.put({ bytes, ...PNG }), await other.put({ bytes, ...PNG })]
-    expect(new Set(ids).size).toBe(2)
-    expect(keys().filter((key) => key.includes('/content-'))).toHaveLength(1)
-  })
-
-  it('a bucket of images gives nothing behind a link that ended', async () => {
-    const { id } = await putSome(10)
-    clock.nowMs += TTL_MS
-    expect(await openStore().find(id)).toBeNull()
-  })
-
-  it.each(['', '..', '../../x', 'a'.repeat(32), `${'a'.repeat(32)}-1`, `${'A'.repeat(32)}-500000`])(
-    'the bucket is asked for nothing behind %j',
-    async (id) => {
-      expect(await openStore().find(id)).toBeNull()
-      expect(server.requests).toEqual([])
-    },
-  )
-
-  it('a bucket of images gives nothing behind an id that was never given, nor behind what others wrote', async () => {
-    const { id } = await putSome(10)
-    expect(await openStore().find(`${'0'.repeat(32)}-500000`)).toBeNull()
-    for (const [key, object] of server.objects)
-      if (key.includes('/link-')) object.bytes = Buffer.from('{"name":"../../etc/passwd"}')
-    expect(await openStore().find(id)).toBeNull()
-  })
-
-  it('a bucket of images is full for a process that put as much as it may, until that is over', async () => {
-    const store = openStore({ bytesMax: 1_000 })
-    await store.put({ bytes: some(800), ...PNG })
-    await expect(store.put({ bytes: some(300), ...PNG })).rejects.toBeInstanceOf(StoreFullError)
-    expect(keys()).toHaveLength(2)
-    clock.nowMs += HOUR_MS + TTL_MS + MARGIN_MS
-    await store.put({ bytes: some(300), ...PNG })
-  })
+it('a bucket of images gives at every gateway what another one put, and tells nobody an address', async () => {
+  const { id, bytes } = await putSome()
+  expect(id).toMatch(/^[0-9a-f]{32}-500000$/)
+  const found = await openStore().find(id)
+  const expiresAtMs = clock.nowMs + TTL_MS
+  expect(found).toMatchObject({ type: 'png', length: bytes.length, expiresAtMs })
+  expect((await readAll(found)).equals(bytes)).toBe(true)
+  expect(keys().join()).not.toContain(id.slice(0, 32))
+  const [link] = [...server.objects].filter(([key]) => key.includes('/link-'))
+  expect(link?.[1].bytes.toString()).not.toContain(id.slice(0, 32))
+  expect(server.objects.size).toBe(2)
 })
 
-describe('sweeps of a bucket', () => {
-  it('sweeps of a bucket remove what is over, though several gateways sweep at once, and nothing else', async () => {
-    const [one, other] = [openStore(), openStore()]
-    for (let count = 0; count < 5; count++) await one.put({ bytes: some(10), ...PNG })
-    clock.nowMs += HOUR_MS
-    await other.put({ bytes: some(10), ...PNG })
-    clock.nowMs += 2 * HOUR_MS
-    const kept = await one.put({ bytes: some(10), ...PNG })
-    const strange = ['images/other/500000/x', 'images/affidavit/notes.txt', 'others/500000/x']
-    const odd = ['images/affidavit/499999-a/x', 'images/affidavit/<&>/x']
-    for (const key of [...strange, ...odd])
-      server.objects.set(key, { bytes: Buffer.from('x'), type: 'text/plain' })
-    expect(keys()).toHaveLength(10 + 2 + 2 + 5)
-    await Promise.all([one.sweep(), other.sweep()])
-    expect(keys()).toHaveLength(19)
-    clock.nowMs += MARGIN_MS
-    await Promise.all([one.sweep(), other.sweep()])
-    expect(keys()).toHaveLength(9)
-    clock.nowMs += HOUR_MS
-    await other.sweep()
-    expect(keys().filter((key) => ![...strange, ...odd].includes(key))).toHaveLength(2)
-    expect(keys()).toHaveLength(7)
-    expect(await one.find(kept)).not.toBeNull()
-  })
+it('a bucket of images keeps a content once within an hour, under links that differ', async () => {
+  const [one, other] = [openStore(), openStore()]
+  const bytes = some(100)
+  const ids = [await one.put({ bytes, ...PNG }), await other.put({ bytes, ...PNG })]
+  expect(new Set(ids).size).toBe(2)
+  expect(keys().filter((key) => key.includes('/content-'))).toHaveLength(1)
 })
 
-describe('a bucket that fails', () => {
-  const failed = (code: string) => ({ name: 'ImageStoreError', code })
-  const fault = (status: number, code: string, times = Number.POSITIVE_INFINITY) => {
-    let left = times
-    server.script = (request, response) => {
-      if (left-- <= 0) return false
-      request.resume()
-      refuse(response, status, code)
-      return true
-    }
+it('a bucket of images gives nothing behind a link that ended', async () => {
+  const { id } = await putSome(10)
+  clock.nowMs += TTL_MS
+  expect(await openStore().find(id)).toBeNull()
+})
+
+it.each(['', '..', '../../x', 'a'.repeat(32), `${'a'.repeat(32)}-1`, `${'A'.repeat(32)}-500000`])(
+  'the bucket is asked for nothing behind %j',
+  async (id) => {
+    expect(await openStore().find(id)).toBeNull()
+    expect(server.requests).toEqual([])
+  },
+)
+
+it('a bucket of images gives nothing behind an id that was never given, nor behind what others wrote', async () => {
+  const { id } = await putSome(10)
+  expect(await openStore().find(`${'0'.repeat(32)}-500000`)).toBeNull()
+  for (const [key, object] of server.objects)
+    if (key.includes('/link-')) object.bytes = Buffer.from('{"name":"../../etc/passwd"}')
+  expect(await openStore().find(id)).toBeNull()
+})
+
+it('a bucket of images is full for a process that put as much as it may, until that is over', async () => {
+  const store = openStore({ bytesMax: 1_000 })
+  await store.put({ bytes: some(800), ...PNG })
+  await expect(store.put({ bytes: some(300), ...PNG })).rejects.toBeInstanceOf(StoreFullError)
+  expect(keys()).toHaveLength(2)
+  clock.nowMs += HOUR_MS + TTL_MS + MARGIN_MS
+  await store.put({ bytes: some(300), ...PNG })
+})
+
+it('sweeps of a bucket remove what is over, though several gateways sweep at once, and nothing else', async () => {
+  const [one, other] = [openStore(), openStore()]
+  for (let count = 0; count < 5; count++) await one.put({ bytes: some(10), ...PNG })
+  clock.nowMs += HOUR_MS
+  await other.put({ bytes: some(10), ...PNG })
+  clock.nowMs += 2 * HOUR_MS
+  const kept = await one.put({ bytes: some(10), ...PNG })
+  const strange = ['images/other/500000/x', 'images/affidavit/notes.txt', 'others/500000/x']
+  const odd = ['images/affidavit/499999-a/x', 'images/affidavit/<&>/x']
+  for (const key of [...strange, ...odd])
+    server.objects.set(key, { bytes: Buffer.from('x'), type: 'text/plain' })
+  expect(keys()).toHaveLength(10 + 2 + 2 + 5)
+  await Promise.all([one.sweep(), other.sweep()])
+  expect(keys()).toHaveLength(19)
+  clock.nowMs += MARGIN_MS
+  await Promise.all([one.sweep(), other.sweep()])
+  expect(keys()).toHaveLength(9)
+  clock.nowMs += HOUR_MS
+  await other.sweep()
+  expect(keys().filter((key) => ![...strange, ...odd].includes(key))).toHaveLength(2)
+  expect(keys()).toHaveLength(7)
+  expect(await one.find(kept)).not.toBeNull()
+})
+
+const failed = (code: string) => ({ name: 'ImageStoreError', code })
+const fault = (status: number, code: string, times = Number.POSITIVE_INFINITY) => {
+  let left = times
+  server.script = (request, response) => {
+    if (left-- <= 0) return false
+    request.resume()
+    refuse(response, status, code)
+    return true
   }
+}
 
-  it('a bucket with a wrong key is told by its code, at once and without the secret', async () => {
-    const put = openStore({ secret: 'wrong-marmalade' }).put({ bytes: some(10), ...PNG })
-    await expect(put).rejects.toMatchObject(failed('SignatureDoesNotMatch'))
-    await expect(put).rejects.not.toThrow(/marmalade/)
-    expect(server.requests).toHaveLength(1)
-  })
+it('a bucket with a wrong key is told by its code, at once and without the secret', async () => {
+  const put = openStore({ secret: 'wrong-marmalade' }).put({ bytes: some(10), ...PNG })
+  await expect(put).rejects.toMatchObject(failed('SignatureDoesNotMatch'))
+  await expect(put).rejects.not.toThrow(/marmalade/)
+  expect(server.requests).toHaveLength(1)
+})
 
-  it('a bucket is asked again while it is busy, a few times', async () => {
-    fault(503, 'SlowDown', 2)
-    const id = await openStore().put({ bytes: some(10), ...PNG })
-    expect(await openStore().find(id)).not.toBeNull()
-    fault(503, 'SlowDown')
-    server.requests.splice(0)
-    await expect(openStore().find(id)).rejects.toMatchObject(failed('SlowDown'))
-    expect(server.requests).toHaveLength(3)
-  })
+it('a bucket is asked again while it is busy, a few times', async () => {
+  fault(503, 'SlowDown', 2)
+  const id = await openStore().put({ bytes: some(10), ...PNG })
+  expect(await openStore().find(id)).not.toBeNull()
+  fault(503, 'SlowDown')
+  server.requests.splice(0)
+  await expect(openStore().find(id)).rejects.toMatchObject(failed('SlowDown'))
+  expect(server.requests).toHaveLength(3)
+})
 
-  it('a bucket that fails is told of to callers without what it said', async () => {
-    fault(403, 'AccessDenied')
-    const images = createImages({ sources: [], store: openStore(), now: Date.now })
-    await expect(images.find(`${'0'.repeat(32)}-500000`)).rejects.toMatchObject({
-      code: 'not_ready',
-      status: 503,
-      message: expect.not.stringContaining('AccessDenied'),
-    })
+it('a bucket that fails is told of to callers without what it said', async () => {
+  fault(403, 'AccessDenied')
+  const images = createImages({ sources: [], store: openStore(), now: Date.now })
+  await expect(images.find(`${'0'.repeat(32)}-500000`)).rejects.toMatchObject({
+    code: 'not_ready',
+    status: 503,
+    message: expect.not.stringContaining('AccessDenied'),
   })
+})
 
-  it('a bucket that does not answer, or is away, keeps nobody waiting', async () => {
-    server.script = (request) => Boolean(request.resume())
-    const slow = openStore({ timeMs: 300 })
-    await expect(slow.put({ bytes: some(10), ...PNG })).rejects.toMatchObject(failed('timeout'))
-    await expect(slow.find(`${'0'.repeat(32)}-500000`)).rejects.toMatchObject(failed('timeout'))
-    await expect(slow.sweep()).rejects.toMatchObject(failed('timeout'))
-    const away = openStore({ origin: 'http://127.0.0.1:9' })
-    await expect(away.put({ bytes: some(10), ...PNG })).rejects.toMatchObject(
-      failed('ECONNREFUSED'),
-    )
-  })
+it('a bucket that does not answer, or is away, keeps nobody waiting', async () => {
+  server.script = (request) => Boolean(request.resume())
+  const slow = openStore({ timeMs: 300 })
+  await expect(slow.put({ bytes: some(10), ...PNG })).rejects.toMatchObject(failed('timeout'))
+  await expect(slow.find(`${'0'.repeat(32)}-500000`)).rejects.toMatchObject(failed('timeout'))
+  await expect(slow.sweep()).rejects.toMatchObject(failed('timeout'))
+  const away = openStore({ origin: 'http://127.0.0.1:9' })
+  await expect(away.put({ bytes: some(10), ...PNG })).rejects.toMatchObject(failed('ECONNREFUSED'))
+})
 
-  it('a request to the bucket that waits for a free connection ends in time', async () => {
-    const { id } = await putSome(900_000)
-    const store = openStore({ timeMs: 500, connectionsMax: 1 })
-    const unread = await (await store.find(id))?.open()
-    expect(unread).not.toBeNull()
-    await expect(store.put({ bytes: some(10), ...PNG })).rejects.toMatchObject(failed('timeout'))
-    unread?.on('error', () => undefined).destroy()
-    await store.put({ bytes: some(10), ...PNG })
-  })
+it('a request to the bucket that waits for a free connection ends in time', async () => {
+  const { id } = await putSome(900_000)
+  const store = openStore({ timeMs: 500, connectionsMax: 1 })
+  const unread = await (await store.find(id))?.open()
+  expect(unread).not.toBeNull()
+  await expect(store.put({ bytes: some(10), ...PNG })).rejects.toMatchObject(failed('timeout'))
+  unread?.on('error', () => undefined).destroy()
+  await store.put({ bytes: some(10), ...PNG })
+})
 
-  it('nothing counts as kept that the bucket did not take', async () => {
-    const store = openStore({ bytesMax: 100 })
-    fault(403, 'AccessDenied')
-    await expect(store.put({ bytes: some(80), ...PNG })).rejects.toMatchObject(
-      failed('AccessDenied'),
-    )
-    server.script = null
-    await store.put({ bytes: some(80), ...PNG })
-  })
+it('nothing counts as kept that the bucket did not take', async () => {
+  const store = openStore({ bytesMax: 100 })
+  fault(403, 'AccessDenied')
+  await expect(store.put({ bytes: some(80), ...PNG })).rejects.toMatchObject(failed('AccessDenied'))
+  server.script = null
+  await store.put({ bytes: some(80), ...PNG })
+})
 
-  it('a bucket gives no image of another length, or that is not there any more', async () => {
-    const { id, object } = await putSome(100)
-    const found = await openStore().find(id)
-    object.bytes = object.bytes.subarray(1)
-    await expect(found?.open()).rejects.toMatchObject(failed('WrongLength'))
-    for (const key of keys()) if (key.includes('/content-')) server.objects.delete(key)
-    expect(await found?.open()).toBeNull()
-  })
+it('a bucket gives no image of another length, or that is not there any more', async () => {
+  const { id, object } = await putSome(100)
+  const found = await openStore().find(id)
+  object.bytes = object.bytes.subarray(1)
+  await expect(found?.open()).rejects.toMatchObject(failed('WrongLength'))
+  for (const key of keys()) if (key.includes('/content-')) server.objects.delete(key)
+  expect(await found?.open()).toBeNull()
+})
 
-  it('a bucket never gives another content whole', async () => {
-    const { id, object } = await putSome()
-    const last = object.bytes.at(-1) ?? 0
-    object.bytes = Buffer.concat([object.bytes.subarray(0, -1), Buffer.of(last ^ 1)])
-    const image = await (await openStore().find(id))?.open()
-    let length = 0
-    const reading = async () => {
-      for await (const piece of image ?? []) length += piece.length
-    }
-    await expect(reading()).rejects.toMatchObject(failed('WrongContent'))
-    expect(length).toBeLessThan(200_000)
-  })
+it('a bucket never gives another content whole', async () => {
+  const { id, object } = await putSome()
+  const last = object.bytes.at(-1) ?? 0
+  object.bytes = Buffer.concat([object.bytes.subarray(0, -1), Buffer.of(last ^ 1)])
+  const image = await (await openStore().find(id))?.open()
+  let length = 0
+  const reading = async () => {
+    for await (const piece of image ?? []) length += piece.length
+  }
+  await expect(reading()).rejects.toMatchObject(failed('WrongContent'))
+  expect(length).toBeLessThan(200_000)
+})
 
-  it('a bucket that breaks off within an image breaks it off for its reader', async () => {
-    const { id, object } = await putSome()
-    const found = await openStore().find(id)
-    server.script = (_, response) => {
-      response.writeHead(200, { 'content-length': object.bytes.length })
-      response.write(object.bytes.subarray(0, 100_000), () => response.destroy())
-      return true
-    }
-    await expect(readAll(found)).rejects.toThrow()
-  })
+it('a bucket that breaks off within an image breaks it off for its reader', async () => {
+  const { id, object } = await putSome()
+  const found = await openStore().find(id)
+  server.script = (_, response) => {
+    response.writeHead(200, { 'content-length': object.bytes.length })
+    response.write(object.bytes.subarray(0, 100_000), () => response.destroy())
+    return true
+  }
+  await expect(readAll(found)).rejects.toThrow()
 })

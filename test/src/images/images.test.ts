@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { ApiError, type ErrorCode } from '#src/api/errors.ts'
 import type { GenerationRequest } from '#src/images/image-request.ts'
 import type { ImageCall, ImageSource } from '#src/images/image-source.ts'
@@ -55,43 +55,39 @@ async function whoAnswers(...sources: readonly ImageSource[]): Promise<string> {
 const away = { serves: () => false }
 const unknown = { serves: () => false, knows: () => false }
 
-describe('a call for images', () => {
-  it('a call for images goes to the first source that serves it now', async () => {
-    expect(await whoAnswers(source('nodes'), source('endpoint'))).toBe('nodes')
-    expect(await whoAnswers(source('nodes', away), source('endpoint'))).toBe('endpoint')
-    expect(await whoAnswers(source('nodes', unknown), source('endpoint'))).toBe('endpoint')
-  })
+it('a call for images goes to the first source that serves it now', async () => {
+  expect(await whoAnswers(source('nodes'), source('endpoint'))).toBe('nodes')
+  expect(await whoAnswers(source('nodes', away), source('endpoint'))).toBe('endpoint')
+  expect(await whoAnswers(source('nodes', unknown), source('endpoint'))).toBe('endpoint')
+})
 
-  it.each(['no_available_inference_nodes', 'node_error', 'node_timeout'] as const)(
-    'a call for images goes to the next when the first fails with %s',
-    async (code) => {
-      expect(await whoAnswers(source('nodes', { fails: code }), source('endpoint'))).toBe(
-        'endpoint',
-      )
-      expect(await whoAnswers(source('nodes', { fails: code }), source('endpoint', unknown))).toBe(
-        code,
-      )
-    },
-  )
-
-  it.each(['overloaded', 'provider_refused', 'payload_too_large'] as const)(
-    'a call for images ends with the first source’s %s',
-    async (code) => {
-      expect(await whoAnswers(source('nodes', { fails: code }), source('endpoint'))).toBe(code)
-    },
-  )
-
-  it('a call for images is refused by who knows the model, when nobody serves it now', async () => {
-    const fails = 'no_available_inference_nodes'
-    expect(await whoAnswers(source('nodes', { ...away, fails }), source('endpoint', unknown))).toBe(
-      fails,
+it.each(['no_available_inference_nodes', 'node_error', 'node_timeout'] as const)(
+  'a call for images goes to the next when the first fails with %s',
+  async (code) => {
+    expect(await whoAnswers(source('nodes', { fails: code }), source('endpoint'))).toBe('endpoint')
+    expect(await whoAnswers(source('nodes', { fails: code }), source('endpoint', unknown))).toBe(
+      code,
     )
-  })
+  },
+)
 
-  it('a call for images is refused as unsupported when nobody knows the model', async () => {
-    expect(await whoAnswers(source('nodes', unknown), source('endpoint', unknown))).toBe(
-      'unsupported_model',
-    )
-    expect(await whoAnswers()).toBe('unsupported_model')
-  })
+it.each(['overloaded', 'provider_refused', 'payload_too_large'] as const)(
+  'a call for images ends with the first source’s %s',
+  async (code) => {
+    expect(await whoAnswers(source('nodes', { fails: code }), source('endpoint'))).toBe(code)
+  },
+)
+
+it('a call for images is refused by who knows the model, when nobody serves it now', async () => {
+  const fails = 'no_available_inference_nodes'
+  expect(await whoAnswers(source('nodes', { ...away, fails }), source('endpoint', unknown))).toBe(
+    fails,
+  )
+})
+
+it('a call for images is refused as unsupported when nobody knows the model', async () => {
+  expect(await whoAnswers(source('nodes', unknown), source('endpoint', unknown))).toBe(
+    'unsupported_model',
+  )
+  expect(await whoAnswers()).toBe('unsupported_model')
 })

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib'
 import OpenAI, { toFile } from 'openai'
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
 import { PIPELINED_MAX } from '#src/api/server.ts'
 import { createEndpointSource } from '#src/images/endpoint-source.ts'
 import { readImageFacts } from '#src/images/image-facts.ts'
@@ -141,441 +141,426 @@ const SHARED_FAULTS: readonly FaultCase[] = [
   [{ size: '1024x1792' }, 'body.size', 'literal_error'],
 ]
 
-describe('POST /v1/images/generations', () => {
-  it('POST /v1/images/generations keeps what was made, and gives its address, by default', async () => {
-    const reply = await generate({ ...request, n: null, user: null })
-    expect(reply.status).toBe(200)
-    const answer = (await reply.json()) as { data: { url: string }[] }
-    expect(answer).toEqual({
-      created: expect.closeTo(Date.now() / 1000, -1),
-      data: [{ b64_json: null, revised_prompt: null, url: expect.any(String) }],
-    })
-    const { url = '' } = answer.data[0] ?? {}
-    expect(url).toMatch(new RegExp(`^${gateway.url}/v1/images/files/[0-9a-f]{32}-\\d{6}$`))
-    const image = await fetch(url)
-    expect(image.headers.get('content-type')).toBe('image/png')
-    expect(image.headers.get('cache-control')).toMatch(/^private, max-age=3[56]\d\d, immutable$/)
-    const bytes = new Uint8Array(await image.arrayBuffer())
-    expect(readImageFacts(bytes)).toEqual({ type: 'png', width: 256, height: 256 })
-    const head = await fetch(url, { method: 'HEAD' })
-    expect([head.status, head.headers.get('content-length')]).toEqual([200, String(bytes.length)])
+it('POST /v1/images/generations keeps what was made, and gives its address, by default', async () => {
+  const reply = await generate({ ...request, n: null, user: null })
+  expect(reply.status).toBe(200)
+  const answer = (await reply.json()) as { data: { url: string }[] }
+  expect(answer).toEqual({
+    created: expect.closeTo(Date.now() / 1000, -1),
+    data: [{ b64_json: null, revised_prompt: null, url: expect.any(String) }],
   })
+  const { url = '' } = answer.data[0] ?? {}
+  expect(url).toMatch(new RegExp(`^${gateway.url}/v1/images/files/[0-9a-f]{32}-\\d{6}$`))
+  const image = await fetch(url)
+  expect(image.headers.get('content-type')).toBe('image/png')
+  expect(image.headers.get('cache-control')).toMatch(/^private, max-age=3[56]\d\d, immutable$/)
+  const bytes = new Uint8Array(await image.arrayBuffer())
+  expect(readImageFacts(bytes)).toEqual({ type: 'png', width: 256, height: 256 })
+  const head = await fetch(url, { method: 'HEAD' })
+  expect([head.status, head.headers.get('content-length')]).toEqual([200, String(bytes.length)])
+})
 
-  it('POST /v1/images/generations asks for base64 with the operator’s key, whatever the caller asked for', async () => {
-    await generate({ ...request, style: 'natural', user: 'u', api_base: 'http://127.0.0.1:9' })
-    const seen = upstream.requests.at(-1)
-    expect(seen).toMatchObject({ method: 'POST', url: '/v1/images/generations' })
-    expect(seen?.headers.authorization).toBe(`Bearer ${OPERATOR_KEY}`)
-    expect(seen?.json).toEqual({
-      ...request,
-      n: 1,
-      response_format: 'b64_json',
-      style: 'natural',
-      user: 'u',
-    })
-  })
-
-  it.each(FIXED_MODELS)(
-    'POST /v1/images/generations does not name a format to %s',
-    async (model) => {
-      upstream.setScript(() => ({ data: [{ b64_json: pngOf(8).toString('base64') }] }))
-      expect((await generate({ ...request, model })).status).toBe(200)
-      expect(upstream.requests.at(-1)?.json).not.toHaveProperty('response_format')
-    },
-  )
-
-  // https://github.com/stdapi-ai/stdapi.ai/issues/84
-  it.each([
-    ['stream', true],
-    ['background', 'transparent'],
-    ['output_format', 'webp'],
-    ['partial_images', 2],
-    ['moderation', 'low'],
-    ['seed', 0],
-    ['negative_prompt', 'blue'],
-    ['image_url', 'https://example.org/fox.png'],
-    ['image', 'data:image/png;base64,AAAA'],
-    ['width', 512],
-  ])(
-    'POST /v1/images/generations refuses %s by name, which would change the answer',
-    async (name, value) => {
-      const reply = await generate({ ...request, [name]: value })
-      const text = await reply.clone().text()
-      expect(await faultsOf(reply)).toEqual([422, [[`body.${name}`, 'unsupported_parameter']]])
-      expect(text).toContain(`${name} is not supported here`)
-      const same = {
-        ...request,
-        stream: false,
-        background: 'auto',
-        output_compression: 100,
-        input_fidelity: 'low',
-        [name]: null,
-      }
-      expect((await generate(same)).status).toBe(200)
-    },
-  )
-
-  // https://github.com/agentgateway/agentgateway/issues/621
-  it.each(['gzip', 'deflate', 'br', 'zstd'] as const)(
-    'POST /v1/images/generations undoes the coding %s, or fails without crashing',
-    async (coding) => {
-      const encode = {
-        gzip: gzipSync,
-        deflate: deflateSync,
-        br: brotliCompressSync,
-        zstd: gzipSync,
-      }
-      const answer = JSON.stringify({ data: [{ b64_json: pngOf(8).toString('base64') }] })
-      upstream.setScript((_, response) => {
-        response.setHeader('content-encoding', coding)
-        response.setHeader('content-type', 'application/json')
-        response.end(encode[coding](answer))
-      })
-      expect((await generate(request)).status).toBe(coding === 'zstd' ? 502 : 200)
-      expect(upstream.requests.at(-1)?.headers['accept-encoding']).toBe('identity')
-    },
-  )
-
-  it('POST /v1/images/generations serves the official SDK, ten images in base64', async () => {
-    const { data = [] } = await client.images.generate({
-      ...request,
-      n: 10,
-      response_format: 'b64_json',
-    })
-    expect(data).toHaveLength(10)
-    const images = data.map(({ b64_json }) => Buffer.from(b64_json ?? '', 'base64'))
-    expect(images.every((bytes) => readImageFacts(bytes)?.width === 256)).toBe(true)
-    expect(new Set(images.map((bytes) => bytes.toString('hex'))).size).toBe(10)
-    expect(data.every(({ url }) => url === null)).toBe(true)
-  })
-
-  it('POST /v1/images/generations passes a revised prompt on', async () => {
-    const made = {
-      b64_json: jpegOf(64, 64).toString('base64'),
-      revised_prompt: 'A red fox, at dawn',
-    }
-    upstream.setScript(() => ({ created: 1, data: [made] }))
-    const answer = await (await generate({ ...request, response_format: 'b64_json' })).json()
-    expect(answer).toMatchObject({ data: [{ ...made, url: null }] })
-  })
-
-  it.each([
-    ['a data URL', (base64: string) => `data:image/png;base64,${base64}`],
-    ['lines', (base64: string) => base64.replaceAll(/.{76}/g, '$&\r\n')],
-  ])('POST /v1/images/generations takes base64 as %s from the endpoint', async (_, write) => {
-    const base64 = pngOf(64).toString('base64')
-    upstream.setScript(() => ({ data: [{ b64_json: write(base64) }] }))
-    const answer = await (await generate({ ...request, response_format: 'b64_json' })).json()
-    expect(answer).toMatchObject({ data: [{ b64_json: base64 }] })
-  })
-
-  it.each<FaultCase>([
-    ...SHARED_FAULTS,
-    [{ n: 0 }, 'body.n', 'greater_than_equal'],
-    [{ n: 11 }, 'body.n', 'less_than_equal'],
-    [{ n: '1' }, 'body.n', 'int_type'],
-    [{ quality: 'high' }, 'body.quality', 'literal_error'],
-    [{ style: 'loud' }, 'body.style', 'literal_error'],
-    [{ user: 1 }, 'body.user', 'string_type'],
-  ])('POST /v1/images/generations refuses %j', async (change, loc, type) => {
-    expect(await faultsOf(await generate({ ...request, ...change }))).toEqual([422, [[loc, type]]])
-  })
-
-  it('POST /v1/images/generations needs a key, a model that somebody serves, and JSON', async () => {
-    const json = { 'content-type': 'application/json' }
-    expect(await outcomeOf(await generate(request, { headers: json }))).toEqual([
-      401,
-      'authorization_missing',
-    ])
-    expect(await outcomeOf(await generate({ ...request, model: 'dall-e-9' }))).toEqual([
-      404,
-      'unsupported_model',
-    ])
-    expect(await outcomeOf(await generate(request, { headers: authorization() }))).toEqual([
-      415,
-      'unsupported_media_type',
-    ])
+it('POST /v1/images/generations asks for base64 with the operator’s key, whatever the caller asked for', async () => {
+  await generate({ ...request, style: 'natural', user: 'u', api_base: 'http://127.0.0.1:9' })
+  const seen = upstream.requests.at(-1)
+  expect(seen).toMatchObject({ method: 'POST', url: '/v1/images/generations' })
+  expect(seen?.headers.authorization).toBe(`Bearer ${OPERATOR_KEY}`)
+  expect(seen?.json).toEqual({
+    ...request,
+    n: 1,
+    response_format: 'b64_json',
+    style: 'natural',
+    user: 'u',
   })
 })
 
-describe('an address of an image', () => {
-  it('an address of an image ends with its time', async () => {
-    const { data = [] } = await client.images.generate(request)
-    const url = data[0]?.url ?? ''
-    expect((await fetch(url)).status).toBe(200)
-    expect(gateway.logLines.join()).toContain('/v1/images/files/…')
-    expect(gateway.logLines.join()).not.toContain(url.split('/').at(-1))
-    laterMs = TTL_MS + 1
-    expect(await outcomeOf(await fetch(url))).toEqual([404, 'not_found'])
-  })
-
-  it.each(['0'.repeat(32), 'a', '..%2f..%2fetc%2fpasswd', '%00', '%ff'])(
-    'no image is at an address with the id %s',
-    async (id) => {
-      const reply = await fetch(`${gateway.url}/v1/images/files/${id}`, {
-        headers: authorization(),
-      })
-      expect(reply.status).toBeGreaterThanOrEqual(400)
-      expect(reply.status).toBeLessThan(500)
-    },
-  )
+it.each(FIXED_MODELS)('POST /v1/images/generations does not name a format to %s', async (model) => {
+  upstream.setScript(() => ({ data: [{ b64_json: pngOf(8).toString('base64') }] }))
+  expect((await generate({ ...request, model })).status).toBe(200)
+  expect(upstream.requests.at(-1)?.json).not.toHaveProperty('response_format')
 })
 
-describe('POST /v1/images/edits', () => {
-  it('POST /v1/images/edits sends the image and the fields on, under names of ours', async () => {
-    const image = new Blob([jpegOf(640, 480)], { type: 'application/x-evil' })
-    const reply = await edit({ image, n: '2', user: 'u', unknown: 'x' })
-    expect(((await reply.json()) as { data: unknown[] }).data).toHaveLength(2)
-    const { url, headers, body } = upstream.requests.at(-1) ?? expect.fail('expected a request')
-    expect(url).toBe('/v1/images/edits')
-    const type = headers['content-type'] ?? ''
-    const form = await new Response(new Uint8Array(body), {
-      headers: { 'content-type': type },
-    }).formData()
-    const sent = form.get('image')
-    if (!(sent instanceof File)) expect.fail('expected a file')
-    expect([sent.name, sent.type]).toEqual(['image.jpeg', 'image/jpeg'])
-    expect(Buffer.from(await sent.arrayBuffer())).toEqual(jpegOf(640, 480))
-    form.delete('image')
-    expect(Object.fromEntries(form)).toEqual({
+// https://github.com/stdapi-ai/stdapi.ai/issues/84
+it.each([
+  ['stream', true],
+  ['background', 'transparent'],
+  ['output_format', 'webp'],
+  ['partial_images', 2],
+  ['moderation', 'low'],
+  ['seed', 0],
+  ['negative_prompt', 'blue'],
+  ['image_url', 'https://example.org/fox.png'],
+  ['image', 'data:image/png;base64,AAAA'],
+  ['width', 512],
+])(
+  'POST /v1/images/generations refuses %s by name, which would change the answer',
+  async (name, value) => {
+    const reply = await generate({ ...request, [name]: value })
+    const text = await reply.clone().text()
+    expect(await faultsOf(reply)).toEqual([422, [[`body.${name}`, 'unsupported_parameter']]])
+    expect(text).toContain(`${name} is not supported here`)
+    const same = {
       ...request,
-      n: '2',
-      response_format: 'b64_json',
-      user: 'u',
-    })
-  })
-
-  it('POST /v1/images/edits serves the official SDK', async () => {
-    const image = await toFile(pngOf(64), 'fox.png', { type: 'image/png' })
-    const { data = [] } = await client.images.edit({
-      ...request,
-      image,
-      response_format: 'b64_json',
-    })
-    expect(readImageFacts(Buffer.from(data[0]?.b64_json ?? '', 'base64'))?.type).toBe('png')
-    const kept = await client.images.edit({ ...request, image, n: 2 })
-    const replies = await Promise.all((kept.data ?? []).map(({ url }) => fetch(url ?? '')))
-    expect(replies.map(({ status }) => status)).toEqual([200, 200])
-  })
-
-  it('POST /v1/images/edits takes an image that comes as a list of one, as the official SDK sends such a list', async () => {
-    const image = [await toFile(pngOf(64), 'fox.png', { type: 'image/png' })]
-    const { data = [] } = await client.images.edit({
-      ...request,
-      image,
-      response_format: 'b64_json',
-    })
-    expect(data).toHaveLength(1)
-    const two = new FormData()
-    for (const [name, value] of Object.entries(request)) two.append(name, value)
-    for (const edge of [32, 64]) two.append('image[]', new Blob([pngOf(edge)]))
-    const init = { method: 'POST', body: two, headers: authorization() }
-    const reply = await fetch(`${gateway.url}/v1/images/edits`, init)
-    expect(await faultsOf(reply)).toEqual([422, [['body.image', 'value_error']]])
-  })
-
-  it.each<FaultCase>([
-    ...SHARED_FAULTS,
-    [{ n: '0' }, 'body.n', 'greater_than_equal'],
-    [{ n: '11' }, 'body.n', 'less_than_equal'],
-    [{ n: '1.0' }, 'body.n', 'int_type'],
-    [{ n: '' }, 'body.n', 'int_type'],
-    [{ image: undefined }, 'body.image', 'missing'],
-    [{ image: new Blob(['GIF89a']) }, 'body.image', 'image_type'],
-    [{ image: 'data:image/png;base64,AAAA' }, 'body.image', 'image_type'],
-    [{ image: new Blob([jpegOf(8193, 1)]) }, 'body.image', 'image_size'],
-    [{ quality: 'high' }, 'body.quality', 'unsupported_parameter'],
-    [{ style: 'natural' }, 'body.style', 'unsupported_parameter'],
-    [{ moderation: 'low' }, 'body.moderation', 'unsupported_parameter'],
-    [{ seed: '0' }, 'body.seed', 'unsupported_parameter'],
-  ])('POST /v1/images/edits refuses %j', async (change, loc, type) => {
-    expect(await faultsOf(await edit(change as Fields))).toEqual([422, [[loc, type]]])
-  })
-
-  it('POST /v1/images/edits takes the defaults of members that it does not support', async () => {
-    const defaults = {
-      quality: 'auto',
-      style: '',
-      moderation: 'auto',
-      stream: 'false',
-      seed: '-1',
-      output_compression: '100',
+      stream: false,
+      background: 'auto',
+      output_compression: 100,
       input_fidelity: 'low',
+      [name]: null,
     }
-    expect((await edit(defaults)).status).toBe(200)
-  })
+    expect((await generate(same)).status).toBe(200)
+  },
+)
 
-  it('POST /v1/images/edits refuses a second file, which would be left out of account', async () => {
-    const reply = await edit({ mask: new Blob([pngOf(32)]) })
-    expect(await outcomeOf(reply)).toEqual([400, 'unsupported_request_parameter'])
-  })
+// https://github.com/agentgateway/agentgateway/issues/621
+it.each(['gzip', 'deflate', 'br', 'zstd'] as const)(
+  'POST /v1/images/generations undoes the coding %s, or fails without crashing',
+  async (coding) => {
+    const encode = {
+      gzip: gzipSync,
+      deflate: deflateSync,
+      br: brotliCompressSync,
+      zstd: gzipSync,
+    }
+    const answer = JSON.stringify({ data: [{ b64_json: pngOf(8).toString('base64') }] })
+    upstream.setScript((_, response) => {
+      response.setHeader('content-encoding', coding)
+      response.setHeader('content-type', 'application/json')
+      response.end(encode[coding](answer))
+    })
+    expect((await generate(request)).status).toBe(coding === 'zstd' ? 502 : 200)
+    expect(upstream.requests.at(-1)?.headers['accept-encoding']).toBe('identity')
+  },
+)
 
-  it('POST /v1/images/edits says of several images that it takes one', async () => {
-    const form = new FormData()
-    for (const [name, value] of Object.entries({ ...request, style: '' })) form.append(name, value)
-    for (let count = 0; count < 2; count++) form.append('image[]', new Blob([pngOf(32)]), 'a.png')
-    const reply = await fetch(`${gateway.url}/v1/images/edits`, {
-      method: 'POST',
-      body: form,
+it('POST /v1/images/generations serves the official SDK, ten images in base64', async () => {
+  const { data = [] } = await client.images.generate({
+    ...request,
+    n: 10,
+    response_format: 'b64_json',
+  })
+  expect(data).toHaveLength(10)
+  const images = data.map(({ b64_json }) => Buffer.from(b64_json ?? '', 'base64'))
+  expect(images.every((bytes) => readImageFacts(bytes)?.width === 256)).toBe(true)
+  expect(new Set(images.map((bytes) => bytes.toString('hex'))).size).toBe(10)
+  expect(data.every(({ url }) => url === null)).toBe(true)
+})
+
+it('POST /v1/images/generations passes a revised prompt on', async () => {
+  const made = {
+    b64_json: jpegOf(64, 64).toString('base64'),
+    revised_prompt: 'A red fox, at dawn',
+  }
+  upstream.setScript(() => ({ created: 1, data: [made] }))
+  const answer = await (await generate({ ...request, response_format: 'b64_json' })).json()
+  expect(answer).toMatchObject({ data: [{ ...made, url: null }] })
+})
+
+it.each([
+  ['a data URL', (base64: string) => `data:image/png;base64,${base64}`],
+  ['lines', (base64: string) => base64.replaceAll(/.{76}/g, '$&\r\n')],
+])('POST /v1/images/generations takes base64 as %s from the endpoint', async (_, write) => {
+  const base64 = pngOf(64).toString('base64')
+  upstream.setScript(() => ({ data: [{ b64_json: write(base64) }] }))
+  const answer = await (await generate({ ...request, response_format: 'b64_json' })).json()
+  expect(answer).toMatchObject({ data: [{ b64_json: base64 }] })
+})
+
+it.each<FaultCase>([
+  ...SHARED_FAULTS,
+  [{ n: 0 }, 'body.n', 'greater_than_equal'],
+  [{ n: 11 }, 'body.n', 'less_than_equal'],
+  [{ n: '1' }, 'body.n', 'int_type'],
+  [{ quality: 'high' }, 'body.quality', 'literal_error'],
+  [{ style: 'loud' }, 'body.style', 'literal_error'],
+  [{ user: 1 }, 'body.user', 'string_type'],
+])('POST /v1/images/generations refuses %j', async (change, loc, type) => {
+  expect(await faultsOf(await generate({ ...request, ...change }))).toEqual([422, [[loc, type]]])
+})
+
+it('POST /v1/images/generations needs a key, a model that somebody serves, and JSON', async () => {
+  const json = { 'content-type': 'application/json' }
+  expect(await outcomeOf(await generate(request, { headers: json }))).toEqual([
+    401,
+    'authorization_missing',
+  ])
+  expect(await outcomeOf(await generate({ ...request, model: 'dall-e-9' }))).toEqual([
+    404,
+    'unsupported_model',
+  ])
+  expect(await outcomeOf(await generate(request, { headers: authorization() }))).toEqual([
+    415,
+    'unsupported_media_type',
+  ])
+})
+
+it('an address of an image ends with its time', async () => {
+  const { data = [] } = await client.images.generate(request)
+  const url = data[0]?.url ?? ''
+  expect((await fetch(url)).status).toBe(200)
+  expect(gateway.logLines.join()).toContain('/v1/images/files/…')
+  expect(gateway.logLines.join()).not.toContain(url.split('/').at(-1))
+  laterMs = TTL_MS + 1
+  expect(await outcomeOf(await fetch(url))).toEqual([404, 'not_found'])
+})
+
+it.each(['0'.repeat(32), 'a', '..%2f..%2fetc%2fpasswd', '%00', '%ff'])(
+  'no image is at an address with the id %s',
+  async (id) => {
+    const reply = await fetch(`${gateway.url}/v1/images/files/${id}`, {
       headers: authorization(),
     })
-    expect(await reply.text()).toContain('Only one image can be changed by a request')
-  })
+    expect(reply.status).toBeGreaterThanOrEqual(400)
+    expect(reply.status).toBeLessThan(500)
+  },
+)
 
-  it('POST /v1/images/edits tells all faults at once, and a field that is given twice', async () => {
-    const form = new FormData()
-    for (const prompt of ['a', 'b']) form.append('prompt', prompt)
-    form.append('size', 'large')
-    const reply = await fetch(`${gateway.url}/v1/images/edits`, {
-      method: 'POST',
-      body: form,
-      headers: authorization(),
-    })
-    const [status, faults] = (await faultsOf(reply)) as [number, unknown[]]
-    expect(status).toBe(422)
-    expect(faults).toEqual(
-      expect.arrayContaining([
-        ['body.prompt', 'value_error'],
-        ['body.image', 'missing'],
-        ['body.model', 'missing'],
-        ['body.size', 'literal_error'],
-      ]),
-    )
-  })
-
-  it('POST /v1/images/edits takes an image of 25 MiB, and refuses one byte more', async () => {
-    const largest = Buffer.concat([pngOf(16), Buffer.alloc(25 * 1024 * 1024)]).subarray(
-      0,
-      25 * 1024 * 1024,
-    )
-    expect((await edit({ image: new Blob([largest]) })).status).toBe(200)
-    const larger = Buffer.concat([largest, Buffer.alloc(1)])
-    expect(await faultsOf(await edit({ image: new Blob([larger]) }))).toEqual([
-      422,
-      [['body.image', 'too_long']],
-    ])
-    const form = Buffer.alloc(EDIT_BYTES_MAX + 1)
-    const headers = { ...authorization(), 'content-type': 'multipart/form-data; boundary=b' }
-    expect(await outcomeOf(await edit({}, { body: form, headers }))).toEqual([
-      413,
-      'payload_too_large',
-    ])
-  })
-
-  it('POST /v1/images/edits refuses what is no form', async () => {
-    const send = (type: string, body: string, more: Record<string, string> = {}) =>
-      edit({}, { body, headers: { ...authorization(), 'content-type': type, ...more } })
-    expect(await outcomeOf(await send('application/json', '{}'))).toEqual([
-      415,
-      'unsupported_media_type',
-    ])
-    const form = 'multipart/form-data; boundary=b'
-    expect(await outcomeOf(await send(form, '--b--', { 'content-encoding': 'gzip' }))).toEqual([
-      415,
-      'unsupported_media_type',
-    ])
-    expect(await faultsOf(await send(form, 'no form'))).toEqual([
-      422,
-      [['body', 'multipart_invalid']],
-    ])
-    expect(await outcomeOf(await edit({}, { headers: {} }))).toEqual([401, 'authorization_missing'])
+it('POST /v1/images/edits sends the image and the fields on, under names of ours', async () => {
+  const image = new Blob([jpegOf(640, 480)], { type: 'application/x-evil' })
+  const reply = await edit({ image, n: '2', user: 'u', unknown: 'x' })
+  expect(((await reply.json()) as { data: unknown[] }).data).toHaveLength(2)
+  const { url, headers, body } = upstream.requests.at(-1) ?? expect.fail('expected a request')
+  expect(url).toBe('/v1/images/edits')
+  const type = headers['content-type'] ?? ''
+  const form = await new Response(new Uint8Array(body), {
+    headers: { 'content-type': type },
+  }).formData()
+  const sent = form.get('image')
+  if (!(sent instanceof File)) expect.fail('expected a file')
+  expect([sent.name, sent.type]).toEqual(['image.jpeg', 'image/jpeg'])
+  expect(Buffer.from(await sent.arrayBuffer())).toEqual(jpegOf(640, 480))
+  form.delete('image')
+  expect(Object.fromEntries(form)).toEqual({
+    ...request,
+    n: '2',
+    response_format: 'b64_json',
+    user: 'u',
   })
 })
 
-describe('GET /v1/images/files/:id', () => {
-  it('readers that take nothing hold a bounded number of images open', async () => {
-    const id = await store.put({ bytes: randomBytes(8_000_000), type: 'png' })
-    const path = `/v1/images/files/${id}`
-    const get = `GET ${path} HTTP/1.1\r\nhost: x\r\n\r\n`
-    const readers = await Promise.all(
-      Array.from({ length: IMAGE_READS_MAX / PIPELINED_MAX }, async () => {
-        const { socket, write } = await connectRaw(gateway.port)
-        socket.pause()
-        write(get.repeat(PIPELINED_MAX))
-        return socket
-      }),
-    )
-    const statusOf = () => fetch(gateway.url + path, { method: 'HEAD' }).then((got) => got.status)
-    await expect.poll(statusOf).toBe(503)
-    for (const reader of readers) reader.destroy()
-    await expect.poll(statusOf).toBe(200)
+it('POST /v1/images/edits serves the official SDK', async () => {
+  const image = await toFile(pngOf(64), 'fox.png', { type: 'image/png' })
+  const { data = [] } = await client.images.edit({
+    ...request,
+    image,
+    response_format: 'b64_json',
   })
+  expect(readImageFacts(Buffer.from(data[0]?.b64_json ?? '', 'base64'))?.type).toBe('png')
+  const kept = await client.images.edit({ ...request, image, n: 2 })
+  const replies = await Promise.all((kept.data ?? []).map(({ url }) => fetch(url ?? '')))
+  expect(replies.map(({ status }) => status)).toEqual([200, 200])
 })
 
-describe('an endpoint that fails', () => {
-  const b64 = (bytes: Uint8Array) => Buffer.from(bytes).toString('base64')
-
-  it.each<[string, EndpointScript, number, string]>([
-    [
-      'refuses',
-      refuseWith(400, { error: { message: 'no such picture', code: 'content_policy_violation' } }),
-      400,
-      'provider_refused',
-    ],
-    [
-      'rejects the operator’s key',
-      refuseWith(401, { error: { message: OPERATOR_KEY } }),
-      502,
-      'provider_credential_rejected',
-    ],
-    ['gives too few', () => ({ data: [] }), 502, 'provider_error'],
-    [
-      'gives addresses',
-      () => ({ data: [{ url: 'http://127.0.0.1:9/x.png' }] }),
-      502,
-      'provider_error',
-    ],
-    [
-      'gives a page',
-      () => ({ data: [{ b64_json: b64(Buffer.from('<script>')) }] }),
-      502,
-      'provider_error',
-    ],
-    [
-      'gives too much',
-      () => ({ data: [{ b64_json: 'A'.repeat(17_000_000) }] }),
-      502,
-      'answer_too_large',
-    ],
-    ['hangs up', (_, response) => void response.destroy(), 502, 'provider_unreachable'],
-  ])('a caller for images is told when the endpoint %s', async (_, script, status, code) => {
-    upstream.setScript(script)
-    expect(await outcomeOf(await generate(request))).toEqual([status, code])
+it('POST /v1/images/edits takes an image that comes as a list of one, as the official SDK sends such a list', async () => {
+  const image = [await toFile(pngOf(64), 'fox.png', { type: 'image/png' })]
+  const { data = [] } = await client.images.edit({
+    ...request,
+    image,
+    response_format: 'b64_json',
   })
+  expect(data).toHaveLength(1)
+  const two = new FormData()
+  for (const [name, value] of Object.entries(request)) two.append(name, value)
+  for (const edge of [32, 64]) two.append('image[]', new Blob([pngOf(edge)]))
+  const init = { method: 'POST', body: two, headers: authorization() }
+  const reply = await fetch(`${gateway.url}/v1/images/edits`, init)
+  expect(await faultsOf(reply)).toEqual([422, [['body.image', 'value_error']]])
+})
 
-  it('a caller for images reads how large an answer of the endpoint may be, and what to do', async () => {
-    upstream.setScript(() => ({ data: [{ b64_json: 'A'.repeat(17_000_000) }] }))
-    expect(await (await generate(request)).text()).toContain(
-      'too large: expected at most 16777216 bytes, got more. Ask for fewer images',
-    )
-  })
+it.each<FaultCase>([
+  ...SHARED_FAULTS,
+  [{ n: '0' }, 'body.n', 'greater_than_equal'],
+  [{ n: '11' }, 'body.n', 'less_than_equal'],
+  [{ n: '1.0' }, 'body.n', 'int_type'],
+  [{ n: '' }, 'body.n', 'int_type'],
+  [{ image: undefined }, 'body.image', 'missing'],
+  [{ image: new Blob(['GIF89a']) }, 'body.image', 'image_type'],
+  [{ image: 'data:image/png;base64,AAAA' }, 'body.image', 'image_type'],
+  [{ image: new Blob([jpegOf(8193, 1)]) }, 'body.image', 'image_size'],
+  [{ quality: 'high' }, 'body.quality', 'unsupported_parameter'],
+  [{ style: 'natural' }, 'body.style', 'unsupported_parameter'],
+  [{ moderation: 'low' }, 'body.moderation', 'unsupported_parameter'],
+  [{ seed: '0' }, 'body.seed', 'unsupported_parameter'],
+])('POST /v1/images/edits refuses %j', async (change, loc, type) => {
+  expect(await faultsOf(await edit(change as Fields))).toEqual([422, [[loc, type]]])
+})
 
-  it('the endpoint for images is left when the caller leaves', async () => {
-    const reached = new Promise<void>((resolve) => upstream.setScript(() => void resolve()))
-    const left = upstream.left()
-    const abort = new AbortController()
-    const calling = edit({ prompt: 'planted-prompt' }, { signal: abort.signal })
-    await reached
-    abort.abort()
-    await expect(calling).rejects.toThrow()
-    await expect.poll(() => upstream.left() - left).toBe(1)
-    for (const planted of ['planted-prompt', OPERATOR_KEY])
-      expect(gateway.logLines.join()).not.toContain(planted)
-  })
+it('POST /v1/images/edits takes the defaults of members that it does not support', async () => {
+  const defaults = {
+    quality: 'auto',
+    style: '',
+    moderation: 'auto',
+    stream: 'false',
+    seed: '-1',
+    output_compression: '100',
+    input_fidelity: 'low',
+  }
+  expect((await edit(defaults)).status).toBe(200)
+})
 
-  it('a caller for images is told when there is no room', async () => {
-    const images = Array.from({ length: 6 }, () => ({
-      b64_json: b64(Buffer.concat([pngOf(8), randomBytes(1_900_000)])),
-    }))
-    upstream.setScript(() => ({ data: images }))
-    const outcomes = []
-    for (let call = 0; call < 5; call++) {
-      for (const image of images)
-        image.b64_json = b64(Buffer.concat([pngOf(8), randomBytes(1_900_000)]))
-      outcomes.push(
-        (await outcomeOf(await generate({ ...request, n: 6 }).then((reply) => reply)))[1],
-      )
-    }
-    expect(outcomes).toContain('image_store_full')
+it('POST /v1/images/edits refuses a second file, which would be left out of account', async () => {
+  const reply = await edit({ mask: new Blob([pngOf(32)]) })
+  expect(await outcomeOf(reply)).toEqual([400, 'unsupported_request_parameter'])
+})
+
+it('POST /v1/images/edits says of several images that it takes one', async () => {
+  const form = new FormData()
+  for (const [name, value] of Object.entries({ ...request, style: '' })) form.append(name, value)
+  for (let count = 0; count < 2; count++) form.append('image[]', new Blob([pngOf(32)]), 'a.png')
+  const reply = await fetch(`${gateway.url}/v1/images/edits`, {
+    method: 'POST',
+    body: form,
+    headers: authorization(),
   })
+  expect(await reply.text()).toContain('Only one image can be changed by a request')
+})
+
+it('POST /v1/images/edits tells all faults at once, and a field that is given twice', async () => {
+  const form = new FormData()
+  for (const prompt of ['a', 'b']) form.append('prompt', prompt)
+  form.append('size', 'large')
+  const reply = await fetch(`${gateway.url}/v1/images/edits`, {
+    method: 'POST',
+    body: form,
+    headers: authorization(),
+  })
+  const [status, faults] = (await faultsOf(reply)) as [number, unknown[]]
+  expect(status).toBe(422)
+  expect(faults).toEqual(
+    expect.arrayContaining([
+      ['body.prompt', 'value_error'],
+      ['body.image', 'missing'],
+      ['body.model', 'missing'],
+      ['body.size', 'literal_error'],
+    ]),
+  )
+})
+
+it('POST /v1/images/edits takes an image of 25 MiB, and refuses one byte more', async () => {
+  const largest = Buffer.concat([pngOf(16), Buffer.alloc(25 * 1024 * 1024)]).subarray(
+    0,
+    25 * 1024 * 1024,
+  )
+  expect((await edit({ image: new Blob([largest]) })).status).toBe(200)
+  const larger = Buffer.concat([largest, Buffer.alloc(1)])
+  expect(await faultsOf(await edit({ image: new Blob([larger]) }))).toEqual([
+    422,
+    [['body.image', 'too_long']],
+  ])
+  const form = Buffer.alloc(EDIT_BYTES_MAX + 1)
+  const headers = { ...authorization(), 'content-type': 'multipart/form-data; boundary=b' }
+  expect(await outcomeOf(await edit({}, { body: form, headers }))).toEqual([
+    413,
+    'payload_too_large',
+  ])
+})
+
+it('POST /v1/images/edits refuses what is no form', async () => {
+  const send = (type: string, body: string, more: Record<string, string> = {}) =>
+    edit({}, { body, headers: { ...authorization(), 'content-type': type, ...more } })
+  expect(await outcomeOf(await send('application/json', '{}'))).toEqual([
+    415,
+    'unsupported_media_type',
+  ])
+  const form = 'multipart/form-data; boundary=b'
+  expect(await outcomeOf(await send(form, '--b--', { 'content-encoding': 'gzip' }))).toEqual([
+    415,
+    'unsupported_media_type',
+  ])
+  expect(await faultsOf(await send(form, 'no form'))).toEqual([
+    422,
+    [['body', 'multipart_invalid']],
+  ])
+  expect(await outcomeOf(await edit({}, { headers: {} }))).toEqual([401, 'authorization_missing'])
+})
+
+it('readers that take nothing hold a bounded number of images open', async () => {
+  const id = await store.put({ bytes: randomBytes(8_000_000), type: 'png' })
+  const path = `/v1/images/files/${id}`
+  const get = `GET ${path} HTTP/1.1\r\nhost: x\r\n\r\n`
+  const readers = await Promise.all(
+    Array.from({ length: IMAGE_READS_MAX / PIPELINED_MAX }, async () => {
+      const { socket, write } = await connectRaw(gateway.port)
+      socket.pause()
+      write(get.repeat(PIPELINED_MAX))
+      return socket
+    }),
+  )
+  const statusOf = () => fetch(gateway.url + path, { method: 'HEAD' }).then((got) => got.status)
+  await expect.poll(statusOf).toBe(503)
+  for (const reader of readers) reader.destroy()
+  await expect.poll(statusOf).toBe(200)
+})
+
+const b64 = (bytes: Uint8Array) => Buffer.from(bytes).toString('base64')
+
+it.each<[string, EndpointScript, number, string]>([
+  [
+    'refuses',
+    refuseWith(400, { error: { message: 'no such picture', code: 'content_policy_violation' } }),
+    400,
+    'provider_refused',
+  ],
+  [
+    'rejects the operator’s key',
+    refuseWith(401, { error: { message: OPERATOR_KEY } }),
+    502,
+    'provider_credential_rejected',
+  ],
+  ['gives too few', () => ({ data: [] }), 502, 'provider_error'],
+  [
+    'gives addresses',
+    () => ({ data: [{ url: 'http://127.0.0.1:9/x.png' }] }),
+    502,
+    'provider_error',
+  ],
+  [
+    'gives a page',
+    () => ({ data: [{ b64_json: b64(Buffer.from('<script>')) }] }),
+    502,
+    'provider_error',
+  ],
+  [
+    'gives too much',
+    () => ({ data: [{ b64_json: 'A'.repeat(17_000_000) }] }),
+    502,
+    'answer_too_large',
+  ],
+  ['hangs up', (_, response) => void response.destroy(), 502, 'provider_unreachable'],
+])('a caller for images is told when the endpoint %s', async (_, script, status, code) => {
+  upstream.setScript(script)
+  expect(await outcomeOf(await generate(request))).toEqual([status, code])
+})
+
+it('a caller for images reads how large an answer of the endpoint may be, and what to do', async () => {
+  upstream.setScript(() => ({ data: [{ b64_json: 'A'.repeat(17_000_000) }] }))
+  expect(await (await generate(request)).text()).toContain(
+    'too large: expected at most 16777216 bytes, got more. Ask for fewer images',
+  )
+})
+
+it('the endpoint for images is left when the caller leaves', async () => {
+  const reached = new Promise<void>((resolve) => upstream.setScript(() => void resolve()))
+  const left = upstream.left()
+  const abort = new AbortController()
+  const calling = edit({ prompt: 'planted-prompt' }, { signal: abort.signal })
+  await reached
+  abort.abort()
+  await expect(calling).rejects.toThrow()
+  await expect.poll(() => upstream.left() - left).toBe(1)
+  for (const planted of ['planted-prompt', OPERATOR_KEY])
+    expect(gateway.logLines.join()).not.toContain(planted)
+})
+
+it('a caller for images is told when there is no room', async () => {
+  const images = Array.from({ length: 6 }, () => ({
+    b64_json: b64(Buffer.concat([pngOf(8), randomBytes(1_900_000)])),
+  }))
+  upstream.setScript(() => ({ data: images }))
+  const outcomes = []
+  for (let call = 0; call < 5; call++) {
+    for (const image of images)
+      image.b64_json = b64(Buffer.concat([pngOf(8), randomBytes(1_900_000)]))
+    outcomes.push((await outcomeOf(await generate({ ...request, n: 6 }).then((reply) => reply)))[1])
+  }
+  expect(outcomes).toContain('image_store_full')
 })

@@ -193,85 +193,81 @@ describe.each(SEARCH_PROVIDERS)('%s', (name) => {
   })
 })
 
-describe('what is sent', () => {
-  it('what is sent to SearXNG is a form, without a number of results', async () => {
-    await search('searxng', () => ANSWERS.searxng)
-    expect(sent()).toMatchObject({
-      method: 'POST',
-      pathname: '/search',
-      query: {},
-      headers: { 'content-type': 'application/x-www-form-urlencoded' },
-      body: 'q=red+%26+%22fox%22&format=json',
-    })
-  })
-
-  it('what is sent to Brave is a query, with the key in its header', async () => {
-    await search('brave', () => ANSWERS.brave)
-    expect(sent()).toMatchObject({
-      method: 'GET',
-      pathname: '/web/search',
-      query: { q: 'red & "fox"', count: '2', text_decorations: 'false', result_filter: 'web' },
-      headers: { 'x-subscription-token': KEY },
-    })
-  })
-
-  it('what is sent to Tavily is JSON, with the key as a bearer token', async () => {
-    await search('tavily', () => ANSWERS.tavily)
-    const { method, pathname, headers, body } = sent()
-    expect([method, pathname, headers.authorization]).toEqual(['POST', '/search', `Bearer ${KEY}`])
-    expect(JSON.parse(body)).toEqual({
-      query: 'red & "fox"',
-      max_results: 2,
-      search_depth: 'basic',
-    })
-  })
-
-  it('what is sent to SerpApi is a query, with the key in it', async () => {
-    await search('serpapi', () => ANSWERS.serpapi)
-    expect(sent()).toMatchObject({
-      method: 'GET',
-      pathname: '/search.json',
-      query: { engine: 'google', output: 'json', q: 'red & "fox"', api_key: KEY },
-    })
+it('what is sent to SearXNG is a form, without a number of results', async () => {
+  await search('searxng', () => ANSWERS.searxng)
+  expect(sent()).toMatchObject({
+    method: 'POST',
+    pathname: '/search',
+    query: {},
+    headers: { 'content-type': 'application/x-www-form-urlencoded' },
+    body: 'q=red+%26+%22fox%22&format=json',
   })
 })
 
-describe('refusals in the providers’ forms', () => {
-  it.each<SearchProviderName>(['brave', 'tavily', 'serpapi'])(
-    'a refusal of %s that repeats the key or the called URL has no key for the caller',
-    async (name) => {
-      const apiKey = 'planted/search+key'
-      server.setScript(({ url, headers }, response) => {
-        const token = headers['x-subscription-token'] ?? headers.authorization ?? apiKey
-        refuseWith(422, { error: `wrong key ${token} in ${url}` })({} as never, response)
-      })
-      const service = createWebSearch({ adapter: SEARCH_ADAPTERS[name], endpoint, apiKey })
-      const { signal } = new AbortController()
-      const call = { query: 'fox', maxResults: 1, signal, reserve: () => undefined }
-      const refused = await service.search(call).catch((error: Error) => error.message)
-      expect(refused).toContain('[credential]')
-      expect(refused).not.toMatch(/planted|search.{1,3}key/)
-    },
-  )
+it('what is sent to Brave is a query, with the key in its header', async () => {
+  await search('brave', () => ANSWERS.brave)
+  expect(sent()).toMatchObject({
+    method: 'GET',
+    pathname: '/web/search',
+    query: { q: 'red & "fox"', count: '2', text_decorations: 'false', result_filter: 'web' },
+    headers: { 'x-subscription-token': KEY },
+  })
+})
 
-  it.each<[SearchProviderName, number, unknown, string]>([
-    [
-      'brave',
-      422,
-      { type: 'ErrorResponse', error: { code: 'VALIDATION', detail: 'too long', status: 422 } },
-      'too long',
-    ],
-    ['tavily', 400, { detail: { error: 'query is too long' } }, 'query is too long'],
-    ['serpapi', 400, { error: 'Missing query `q` parameter.' }, 'Missing query `q` parameter.'],
-  ])('a refusal of the provider %s has its words passed on', async (name, status, body, words) => {
-    await expect(search(name, refuseWith(status, body))).rejects.toMatchObject({
-      status,
-      message: `The provider refused the request: ${words}`,
+it('what is sent to Tavily is JSON, with the key as a bearer token', async () => {
+  await search('tavily', () => ANSWERS.tavily)
+  const { method, pathname, headers, body } = sent()
+  expect([method, pathname, headers.authorization]).toEqual(['POST', '/search', `Bearer ${KEY}`])
+  expect(JSON.parse(body)).toEqual({
+    query: 'red & "fox"',
+    max_results: 2,
+    search_depth: 'basic',
+  })
+})
+
+it('what is sent to SerpApi is a query, with the key in it', async () => {
+  await search('serpapi', () => ANSWERS.serpapi)
+  expect(sent()).toMatchObject({
+    method: 'GET',
+    pathname: '/search.json',
+    query: { engine: 'google', output: 'json', q: 'red & "fox"', api_key: KEY },
+  })
+})
+
+it.each<SearchProviderName>(['brave', 'tavily', 'serpapi'])(
+  'a refusal of %s that repeats the key or the called URL has no key for the caller',
+  async (name) => {
+    const apiKey = 'planted/search+key'
+    server.setScript(({ url, headers }, response) => {
+      const token = headers['x-subscription-token'] ?? headers.authorization ?? apiKey
+      refuseWith(422, { error: `wrong key ${token} in ${url}` })({} as never, response)
     })
-  })
+    const service = createWebSearch({ adapter: SEARCH_ADAPTERS[name], endpoint, apiKey })
+    const { signal } = new AbortController()
+    const call = { query: 'fox', maxResults: 1, signal, reserve: () => undefined }
+    const refused = await service.search(call).catch((error: Error) => error.message)
+    expect(refused).toContain('[credential]')
+    expect(refused).not.toMatch(/planted|search.{1,3}key/)
+  },
+)
 
-  it('a failed search of SerpApi is taken for one, also with status 200', async () => {
-    const failed = { search_metadata: { status: 'Error' }, error: "We couldn't get valid results" }
-    await expect(search('serpapi', () => failed)).rejects.toMatchObject({ code: 'provider_error' })
+it.each<[SearchProviderName, number, unknown, string]>([
+  [
+    'brave',
+    422,
+    { type: 'ErrorResponse', error: { code: 'VALIDATION', detail: 'too long', status: 422 } },
+    'too long',
+  ],
+  ['tavily', 400, { detail: { error: 'query is too long' } }, 'query is too long'],
+  ['serpapi', 400, { error: 'Missing query `q` parameter.' }, 'Missing query `q` parameter.'],
+])('a refusal of the provider %s has its words passed on', async (name, status, body, words) => {
+  await expect(search(name, refuseWith(status, body))).rejects.toMatchObject({
+    status,
+    message: `The provider refused the request: ${words}`,
   })
+})
+
+it('a failed search of SerpApi is taken for one, also with status 200', async () => {
+  const failed = { search_metadata: { status: 'Error' }, error: "We couldn't get valid results" }
+  await expect(search('serpapi', () => failed)).rejects.toMatchObject({ code: 'provider_error' })
 })

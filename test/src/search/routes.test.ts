@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, expect, it } from 'vitest'
 import { SEARCH_ADAPTERS } from '#src/search/providers.ts'
 import { createWebSearch } from '#src/search/web-search.ts'
 import { createEndpoint } from '#src/upstream/endpoint.ts'
@@ -46,87 +46,85 @@ function post(body: unknown, init: RequestInit = {}, to = gateway): Promise<Resp
 const resultsOf = async (reply: Response) =>
   ((await reply.json()) as { results: unknown[] }).results
 
-describe('POST /v1/tool/search', () => {
-  it('POST /v1/tool/search gives five results by default', async () => {
-    const results = await resultsOf(await post({ query: 'fox', max_results: null }))
-    expect(results).toHaveLength(5)
-    expect(results[0]).toEqual({
-      title: 'T0',
-      url: 'https://a.example/0',
-      snippet: 'S',
-      position: 1,
-    })
+it('POST /v1/tool/search gives five results by default', async () => {
+  const results = await resultsOf(await post({ query: 'fox', max_results: null }))
+  expect(results).toHaveLength(5)
+  expect(results[0]).toEqual({
+    title: 'T0',
+    url: 'https://a.example/0',
+    snippet: 'S',
+    position: 1,
   })
+})
 
-  it.each([1, 10])(
-    'POST /v1/tool/search gives as many results as asked for: %i',
-    async (max_results) => {
-      expect(await resultsOf(await post({ query: 'fox', max_results }))).toHaveLength(max_results)
-    },
-  )
+it.each([1, 10])(
+  'POST /v1/tool/search gives as many results as asked for: %i',
+  async (max_results) => {
+    expect(await resultsOf(await post({ query: 'fox', max_results }))).toHaveLength(max_results)
+  },
+)
 
-  it.each([
-    [{ max_results: 0 }, 'body.max_results', 'greater_than_equal'],
-    [{ max_results: 11 }, 'body.max_results', 'less_than_equal'],
-    [{ max_results: 1.5 }, 'body.max_results', 'int_from_float'],
-    [{ max_results: '5' }, 'body.max_results', 'int_type'],
-    [{ query: undefined }, 'body.query', 'missing'],
-    [{ query: '' }, 'body.query', 'string_too_short'],
-    [{ query: ' ' }, 'body.query', 'string_pattern_mismatch'],
-    [{ query: 'a\u0000' }, 'body.query', 'string_pattern_mismatch'],
-    [{ query: 'a\u001b' }, 'body.query', 'string_pattern_mismatch'],
-    [{ query: '\n' }, 'body.query', 'string_pattern_mismatch'],
-    [{ query: 'a'.repeat(2001) }, 'body.query', 'string_too_long'],
-    [{ query: 7 }, 'body.query', 'string_type'],
-  ])('POST /v1/tool/search refuses %j', async (change, loc, type) => {
-    const reply = await post({ query: 'fox', ...change })
-    const { detail } = (await reply.json()) as { detail: { loc: unknown[]; type: string }[] }
-    expect([reply.status, detail.map((fault) => [fault.loc.join('.'), fault.type])]).toEqual([
-      422,
-      [[loc, type]],
-    ])
+it.each([
+  [{ max_results: 0 }, 'body.max_results', 'greater_than_equal'],
+  [{ max_results: 11 }, 'body.max_results', 'less_than_equal'],
+  [{ max_results: 1.5 }, 'body.max_results', 'int_from_float'],
+  [{ max_results: '5' }, 'body.max_results', 'int_type'],
+  [{ query: undefined }, 'body.query', 'missing'],
+  [{ query: '' }, 'body.query', 'string_too_short'],
+  [{ query: ' ' }, 'body.query', 'string_pattern_mismatch'],
+  [{ query: 'a\u0000' }, 'body.query', 'string_pattern_mismatch'],
+  [{ query: 'a\u001b' }, 'body.query', 'string_pattern_mismatch'],
+  [{ query: '\n' }, 'body.query', 'string_pattern_mismatch'],
+  [{ query: 'a'.repeat(2001) }, 'body.query', 'string_too_long'],
+  [{ query: 7 }, 'body.query', 'string_type'],
+])('POST /v1/tool/search refuses %j', async (change, loc, type) => {
+  const reply = await post({ query: 'fox', ...change })
+  const { detail } = (await reply.json()) as { detail: { loc: unknown[]; type: string }[] }
+  expect([reply.status, detail.map((fault) => [fault.loc.join('.'), fault.type])]).toEqual([
+    422,
+    [[loc, type]],
+  ])
+})
+
+it('POST /v1/tool/search sends a query of several lines as one line', async () => {
+  expect((await post({ query: ' who won\r\n\tthe cup\n' })).status).toBe(200)
+  expect(provider.requests.at(-1)?.json).toMatchObject({ query: 'who won the cup' })
+})
+
+it('POST /v1/tool/search takes no address and no credential from the caller', async () => {
+  const elsewhere = {
+    url: 'http://127.0.0.1:9/',
+    base_url: 'http://127.0.0.1:9/',
+    api_key: 'mine',
+  }
+  expect((await post({ query: 'fox', ...elsewhere })).status).toBe(200)
+  expect(provider.requests.at(-1)?.json).toEqual({
+    query: 'fox',
+    max_results: 5,
+    search_depth: 'basic',
   })
+  expect(provider.requests.at(-1)?.headers.authorization).toBe(`Bearer ${KEY}`)
+})
 
-  it('POST /v1/tool/search sends a query of several lines as one line', async () => {
-    expect((await post({ query: ' who won\r\n\tthe cup\n' })).status).toBe(200)
-    expect(provider.requests.at(-1)?.json).toMatchObject({ query: 'who won the cup' })
-  })
+it('POST /v1/tool/search needs a key, and a provider', async () => {
+  expect(
+    await outcomeOf(
+      await post({ query: 'fox' }, { headers: { 'content-type': 'application/json' } }),
+    ),
+  ).toEqual([401, 'authorization_missing'])
+  const reply = await post({ query: 'fox' }, {}, bare)
+  expect(reply.headers.get('x-should-retry')).toBe('false')
+  expect(await outcomeOf(reply)).toEqual([503, 'search_not_configured'])
+})
 
-  it('POST /v1/tool/search takes no address and no credential from the caller', async () => {
-    const elsewhere = {
-      url: 'http://127.0.0.1:9/',
-      base_url: 'http://127.0.0.1:9/',
-      api_key: 'mine',
-    }
-    expect((await post({ query: 'fox', ...elsewhere })).status).toBe(200)
-    expect(provider.requests.at(-1)?.json).toEqual({
-      query: 'fox',
-      max_results: 5,
-      search_depth: 'basic',
-    })
-    expect(provider.requests.at(-1)?.headers.authorization).toBe(`Bearer ${KEY}`)
-  })
-
-  it('POST /v1/tool/search needs a key, and a provider', async () => {
-    expect(
-      await outcomeOf(
-        await post({ query: 'fox' }, { headers: { 'content-type': 'application/json' } }),
-      ),
-    ).toEqual([401, 'authorization_missing'])
-    const reply = await post({ query: 'fox' }, {}, bare)
-    expect(reply.headers.get('x-should-retry')).toBe('false')
-    expect(await outcomeOf(reply)).toEqual([503, 'search_not_configured'])
-  })
-
-  it('POST /v1/tool/search ends the provider’s call when the caller leaves, and logs no query', async () => {
-    const reached = new Promise<void>((resolve) => provider.setScript(() => void resolve()))
-    const abort = new AbortController()
-    const calling = post({ query: 'planted-query' }, { signal: abort.signal })
-    await reached
-    abort.abort()
-    await expect(calling).rejects.toThrow()
-    await expect.poll(() => provider.left()).toBe(1)
-    for (const planted of ['planted-query', KEY])
-      expect(gateway.logLines.join()).not.toContain(planted)
-  })
+it('POST /v1/tool/search ends the provider’s call when the caller leaves, and logs no query', async () => {
+  const reached = new Promise<void>((resolve) => provider.setScript(() => void resolve()))
+  const abort = new AbortController()
+  const calling = post({ query: 'planted-query' }, { signal: abort.signal })
+  await reached
+  abort.abort()
+  await expect(calling).rejects.toThrow()
+  await expect.poll(() => provider.left()).toBe(1)
+  for (const planted of ['planted-query', KEY])
+    expect(gateway.logLines.join()).not.toContain(planted)
 })

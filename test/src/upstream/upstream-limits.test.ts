@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, expect, it } from 'vitest'
 import { assembleTiers, type CallKind, type LimitGroup } from '#src/accounts/limits/tiers.ts'
 import { loadCl100k } from '#src/embeddings/byte-pairs.ts'
 import { createEmbeddings } from '#src/embeddings/embeddings.ts'
@@ -84,36 +84,34 @@ function post(path: string, body: unknown): Promise<Response> {
 
 const REFUSED = [429, 'rate_limit_exceeded']
 
-describe('limits', () => {
-  it('limits count the tokens of embeddings, and nothing for failed calls', async () => {
-    const four = { model: 'm', input: [1, 2, 3, 4] }
-    server.setScript(refuseWith(500, {}))
-    for (let call = 0; call < 3; call++) expect((await post('embeddings', four)).status).toBe(502)
-    const vector = { index: 0, embedding: [1] }
-    server.setScript(() => ({ data: [vector], usage: { prompt_tokens: 3 } }))
-    const first = await post('embeddings', four)
-    expect([first.status, first.headers.get('x-ratelimit-limit-tokens')]).toEqual([200, '10'])
-    // Three used, as the endpoint counted, and four of the next two reserved.
-    expect((await post('embeddings', four)).status).toBe(200)
-    expect((await post('embeddings', four)).status).toBe(200)
-    const before = server.requests.length
-    expect(await outcomeOf(await post('embeddings', four))).toEqual(REFUSED)
-    expect(server.requests.length).toBe(before)
-  })
+it('limits count the tokens of embeddings, and nothing for failed calls', async () => {
+  const four = { model: 'm', input: [1, 2, 3, 4] }
+  server.setScript(refuseWith(500, {}))
+  for (let call = 0; call < 3; call++) expect((await post('embeddings', four)).status).toBe(502)
+  const vector = { index: 0, embedding: [1] }
+  server.setScript(() => ({ data: [vector], usage: { prompt_tokens: 3 } }))
+  const first = await post('embeddings', four)
+  expect([first.status, first.headers.get('x-ratelimit-limit-tokens')]).toEqual([200, '10'])
+  // Three used, as the endpoint counted, and four of the next two reserved.
+  expect((await post('embeddings', four)).status).toBe(200)
+  expect((await post('embeddings', four)).status).toBe(200)
+  const before = server.requests.length
+  expect(await outcomeOf(await post('embeddings', four))).toEqual(REFUSED)
+  expect(server.requests.length).toBe(before)
+})
 
-  it('limits count searches as calls', async () => {
-    server.setScript(() => ({ results: [] }))
-    expect((await post('tool/search', { query: 'a' })).status).toBe(200)
-    expect(await outcomeOf(await post('tool/search', { query: 'a' }))).toEqual(REFUSED)
-    // A body that is not a valid request is refused as invalid, no matter what is left.
-    expect((await post('tool/search', {})).status).toBe(422)
-  })
+it('limits count searches as calls', async () => {
+  server.setScript(() => ({ results: [] }))
+  expect((await post('tool/search', { query: 'a' })).status).toBe(200)
+  expect(await outcomeOf(await post('tool/search', { query: 'a' }))).toEqual(REFUSED)
+  // A body that is not a valid request is refused as invalid, no matter what is left.
+  expect((await post('tool/search', {})).status).toBe(422)
+})
 
-  it('limits count calls for images', async () => {
-    server.setScript(() => ({ data: [{ b64_json: pngOf(8).toString('base64') }] }))
-    const request = { model: 'm', prompt: 'x' }
-    expect((await post('images/generations', request)).status).toBe(200)
-    expect((await post('images/generations', request)).status).toBe(200)
-    expect(await outcomeOf(await post('images/generations', request))).toEqual(REFUSED)
-  })
+it('limits count calls for images', async () => {
+  server.setScript(() => ({ data: [{ b64_json: pngOf(8).toString('base64') }] }))
+  const request = { model: 'm', prompt: 'x' }
+  expect((await post('images/generations', request)).status).toBe(200)
+  expect((await post('images/generations', request)).status).toBe(200)
+  expect(await outcomeOf(await post('images/generations', request))).toEqual(REFUSED)
 })

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, expect, it } from 'vitest'
 import { NODE_BODY_BYTES_MAX } from '#src/nodes/registry/registry-routes.ts'
 import { getPath, outcomeOf } from '../../../support/calls.ts'
 import {
@@ -48,528 +48,508 @@ const statsOf = (nodeId: string) => getJson(gateway, `${STATS_PATH}?node_id=${no
 
 const NO_HARDWARE = Object.fromEntries(Object.keys(NODE_HARDWARE).map((name) => [name, null]))
 
-describe('POST /v1/dashboard/node', () => {
-  it('a new node gets an id of five words, and no two ids are alike', async () => {
-    const replies = await Promise.all(
-      Array.from({ length: 20 }, () => post(NODE_PATH, { node_name: 'my node' })),
+it('a new node gets an id of five words, and no two ids are alike', async () => {
+  const replies = await Promise.all(
+    Array.from({ length: 20 }, () => post(NODE_PATH, { node_name: 'my node' })),
+  )
+  const bodies = (await Promise.all(replies.map((reply) => reply.json()))) as {
+    node_id: string
+  }[]
+  expect(replies.map(({ status }) => status)).toEqual(replies.map(() => 200))
+  expect(Object.keys(bodies[0] ?? {})).toEqual(['response', 'node_id'])
+  expect(bodies[0]).toEqual({ response: 'OK', node_id: expect.stringMatching(NODE_ID_FORM) })
+  expect(new Set(bodies.map((body) => body.node_id)).size).toBe(20)
+})
+
+it.each([['abc'], ['x'.repeat(40)], ['🦊'.repeat(40)], ["a'; drop table nodes; --"], ['ä ö ü']])(
+  'a new node takes the name %j',
+  async (name) => {
+    expect(await infoOf(await createNode(gateway, name))).toMatchObject({ name_alias: name })
+  },
+)
+
+it.each([
+  [{}, ['body.node_name'], 'missing'],
+  [{ node_name: null }, ['body.node_name'], 'string_type'],
+  [{ node_name: 7 }, ['body.node_name'], 'string_type'],
+  [{ node_name: 'ab' }, ['body.node_name'], 'string_too_short'],
+  [{ node_name: 'x'.repeat(41) }, ['body.node_name'], 'string_too_long'],
+  [{ node_name: 'x'.repeat(10_000) }, ['body.node_name'], 'string_too_long'],
+  [{ node_name: 'a\u0000bc' }, ['body.node_name'], 'string_pattern_mismatch'],
+  [{ node_name: 'a\u001b[2Jb' }, ['body.node_name'], 'string_pattern_mismatch'],
+  [{ node_name: '    ' }, ['body.node_name'], 'string_pattern_mismatch'],
+  [['my node'], ['body'], 'dict_type'],
+  ['', ['body'], 'missing'],
+  ['{"node_name":"abc"', ['body.18'], 'json_invalid'],
+])('a new node is refused with the body %j', async (body, locs, type) => {
+  const reply = await post(NODE_PATH, body)
+  const [detail] = ((await reply.clone().json()) as { detail: { type: string }[] }).detail
+  expect([await outcomeOf(reply), detail?.type]).toEqual([[422, locs], type])
+})
+
+it('a new node takes members that the gateway does not know', async () => {
+  expect((await post(NODE_PATH, { node_name: 'abc', other: { deep: [1] } })).status).toBe(200)
+})
+
+it('the registration of a node reads no body that is larger than any such request', async () => {
+  const body = { node_name: 'abc', other: 'x'.repeat(NODE_BODY_BYTES_MAX) }
+  expect(await outcomeOf(await post(NODE_PATH, body))).toEqual([413, 'payload_too_large'])
+})
+
+it('an update changes what is given, and says what it changed', async () => {
+  const nodeId = await createNode(gateway, 'first')
+  const update = async (members: object) => {
+    const reply = await put({ node_id: nodeId, ...members })
+    return [reply.status, await reply.json()]
+  }
+  const answer = (is_name_updated: boolean, is_archival_status_updated: boolean) => [
+    200,
+    { is_name_updated, is_archival_status_updated },
+  ]
+  expect(await update({})).toEqual(answer(false, false))
+  expect(await update({ node_name: null, is_archived: null })).toEqual(answer(false, false))
+  expect(await update({ node_name: 'second' })).toEqual(answer(true, false))
+  expect(await update({ node_name: 'second', is_archived: false })).toEqual(answer(false, false))
+  expect(await update({ is_archived: true })).toEqual(answer(false, true))
+  expect(await update({ node_name: 'third', is_archived: false })).toEqual(answer(true, true))
+  expect(await infoOf(nodeId)).toMatchObject({ name_alias: 'third' })
+})
+
+it('an update ends the connection of a node that is archived, and of no other', async () => {
+  const [archived, renamed] = [await createNode(gateway), await createNode(gateway)]
+  await put({ node_id: renamed, node_name: 'other', is_archived: false })
+  await put({ node_id: archived, is_archived: true })
+  await put({ node_id: archived, is_archived: false })
+  expect(disconnected.filter((nodeId) => [archived, renamed].includes(nodeId))).toEqual([archived])
+})
+
+it('an update keeps an archived node from connecting until it is no longer archived', async () => {
+  const nodeId = await createNode(gateway)
+  await put({ node_id: nodeId, is_archived: true })
+  expect(await gateway.connectNode(nodeId)).toMatchObject({ isRecorded: false })
+  await put({ node_id: nodeId, is_archived: false })
+  const connection = await gateway.connectNode(nodeId)
+  expect(connection.isRecorded).toBe(true)
+  const end = { at: unixSeconds(), state: 'STOPPED' } as const
+  await gateway.nodesStore.markDisconnected(connection, end)
+})
+
+it.each([
+  [{}, ['body.node_id']],
+  [{ node_id: 7 }, ['body.node_id']],
+  [{ node_id: '' }, ['body.node_id']],
+  [{ node_id: 'x'.repeat(129) }, ['body.node_id']],
+  [{ node_id: 'a', node_name: 'ab' }, ['body.node_name']],
+  [{ node_id: 'a', node_name: 'x'.repeat(41) }, ['body.node_name']],
+  [{ node_id: 'a', is_archived: 'true' }, ['body.is_archived']],
+  [{ node_id: 'a', is_archived: 1, node_name: 1 }, ['body.node_name', 'body.is_archived']],
+])('an update refuses the body %j', async (body, locs) => {
+  expect(await outcomeOf(await put(body))).toEqual([422, locs])
+})
+
+it('node info of a new node is its name, its status and when it was registered', async () => {
+  const before = unixSeconds()
+  const nodeId = await createNode(gateway)
+  const info = await infoOf(nodeId)
+  expect(info).toEqual({
+    node_id: nodeId,
+    ...NO_HARDWARE,
+    name_alias: 'my node',
+    status: 'Stopped',
+    run_duration_seconds: 0,
+    node_created_at: expect.any(Number),
+  })
+  expect(info.node_created_at).toBeGreaterThanOrEqual(before)
+  expect(info.node_created_at).toBeLessThanOrEqual(unixSeconds())
+})
+
+it('node info is what the agent reported last', async () => {
+  const nodeId = await createNode(gateway)
+  for (const ram of [1, 2]) {
+    const reply = await post(INFO_PATH, { node_id: nodeId, ...NODE_HARDWARE, ram, unknown: 'x' })
+    expect([reply.status, await reply.json()]).toEqual([200, { response: 'OK' }])
+  }
+  expect(await infoOf(nodeId)).toMatchObject({ ...NODE_HARDWARE, ram: 2, node_id: nodeId })
+})
+
+it('node info may lack what the machine lacks, and what old agents do not send', async () => {
+  const nodeId = await createNode(gateway)
+  const machine = { operating_system: 'Linux', cpu_model: 'CPU', ram: 0 }
+  const lacking = { gpu_model: null, vram: null, gpu_count: null, cpu_count: null }
+  const speeds = { network_download_speed: null, network_upload_speed: null }
+  const reply = await post(INFO_PATH, { node_id: nodeId, ...machine, ...lacking, ...speeds })
+  expect(reply.status).toBe(200)
+  expect(await infoOf(nodeId)).toMatchObject({ ...NO_HARDWARE, ...machine })
+})
+
+it.each(
+  Object.keys(NODE_HARDWARE)
+    .filter((member) => member !== 'power_limit' && member !== 'version')
+    .map((member) => [member]),
+)('node info needs the member %s', async (member) => {
+  const { [member as 'ram']: _, ...rest } = NODE_HARDWARE
+  const reply = await post(INFO_PATH, { node_id: 'a', ...rest })
+  expect(await reply.json()).toEqual({
+    detail: [{ loc: ['body', member], msg: 'Field required', type: 'missing' }],
+    error: expect.objectContaining({ message: `body.${member}: Field required`, param: member }),
+  })
+})
+
+const INTEGERS = ['vram', 'gpu_count', 'cpu_count', 'ram', 'power_limit']
+const SPEEDS = ['network_download_speed', 'network_upload_speed']
+const TEXTS = ['gpu_model', 'cpu_model', 'operating_system', 'version']
+it.each([
+  ...INTEGERS.flatMap((member) =>
+    [-1, 1.5, '1', 1e13, true].map((value) => [member, value] as const),
+  ),
+  ...SPEEDS.flatMap((member) => [-0.1, '1', 1e10, [1]].map((value) => [member, value] as const)),
+  ...TEXTS.flatMap((member) =>
+    ['', 7, 'x'.repeat(257), 'a\u0000b', ' '].map((value) => [member, value] as const),
+  ),
+  ['cpu_model', null] as const,
+  ['operating_system', null] as const,
+  ['ram', null] as const,
+  ['node_id', null] as const,
+])('node info refuses a %s of %j', async (member, value) => {
+  const reply = await post(INFO_PATH, { node_id: 'a', ...NODE_HARDWARE, [member]: value })
+  expect(await outcomeOf(reply)).toEqual([422, [`body.${member}`]])
+})
+
+it.each(['1e999', '9007199254740993', '"\\ud800"'])(
+  'node info refuses the JSON %s',
+  async (text) => {
+    const body = JSON.stringify({ node_id: 'a', ...NODE_HARDWARE, ram: 1 }).replace(
+      '"ram":1',
+      `"ram":${text}`,
     )
-    const bodies = (await Promise.all(replies.map((reply) => reply.json()))) as {
-      node_id: string
-    }[]
-    expect(replies.map(({ status }) => status)).toEqual(replies.map(() => 200))
-    expect(Object.keys(bodies[0] ?? {})).toEqual(['response', 'node_id'])
-    expect(bodies[0]).toEqual({ response: 'OK', node_id: expect.stringMatching(NODE_ID_FORM) })
-    expect(new Set(bodies.map((body) => body.node_id)).size).toBe(20)
-  })
+    expect((await outcomeOf(await post(INFO_PATH, body)))[0]).toBe(422)
+  },
+)
 
-  it.each([['abc'], ['x'.repeat(40)], ['🦊'.repeat(40)], ["a'; drop table nodes; --"], ['ä ö ü']])(
-    'a new node takes the name %j',
-    async (name) => {
-      expect(await infoOf(await createNode(gateway, name))).toMatchObject({ name_alias: name })
-    },
-  )
-
-  it.each([
-    [{}, ['body.node_name'], 'missing'],
-    [{ node_name: null }, ['body.node_name'], 'string_type'],
-    [{ node_name: 7 }, ['body.node_name'], 'string_type'],
-    [{ node_name: 'ab' }, ['body.node_name'], 'string_too_short'],
-    [{ node_name: 'x'.repeat(41) }, ['body.node_name'], 'string_too_long'],
-    [{ node_name: 'x'.repeat(10_000) }, ['body.node_name'], 'string_too_long'],
-    [{ node_name: 'a\u0000bc' }, ['body.node_name'], 'string_pattern_mismatch'],
-    [{ node_name: 'a\u001b[2Jb' }, ['body.node_name'], 'string_pattern_mismatch'],
-    [{ node_name: '    ' }, ['body.node_name'], 'string_pattern_mismatch'],
-    [['my node'], ['body'], 'dict_type'],
-    ['', ['body'], 'missing'],
-    ['{"node_name":"abc"', ['body.18'], 'json_invalid'],
-  ])('a new node is refused with the body %j', async (body, locs, type) => {
-    const reply = await post(NODE_PATH, body)
-    const [detail] = ((await reply.clone().json()) as { detail: { type: string }[] }).detail
-    expect([await outcomeOf(reply), detail?.type]).toEqual([[422, locs], type])
-  })
-
-  it('a new node takes members that the gateway does not know', async () => {
-    expect((await post(NODE_PATH, { node_name: 'abc', other: { deep: [1] } })).status).toBe(200)
-  })
-
-  it('the registration of a node reads no body that is larger than any such request', async () => {
-    const body = { node_name: 'abc', other: 'x'.repeat(NODE_BODY_BYTES_MAX) }
-    expect(await outcomeOf(await post(NODE_PATH, body))).toEqual([413, 'payload_too_large'])
-  })
+it('node info shows a connection, and its state in words', async () => {
+  const nodeId = await createNode(gateway)
+  const { nodesStore } = gateway
+  const connection = await gateway.connectNode(nodeId, { at: unixSeconds() - 100 })
+  await nodesStore.setState(connection, 'RUNNING_BENCHMARKING')
+  const info = await infoOf(nodeId)
+  expect(info.status).toBe('Running - verifying performance')
+  expect([100, 101, 102]).toContain(info.run_duration_seconds)
+  await nodesStore.markDisconnected(connection, { at: unixSeconds(), state: 'STOPPED' })
+  expect(await infoOf(nodeId)).toMatchObject({ status: 'Stopped', run_duration_seconds: 0 })
 })
 
-describe('PUT /v1/dashboard/node', () => {
-  it('an update changes what is given, and says what it changed', async () => {
-    const nodeId = await createNode(gateway, 'first')
-    const update = async (members: object) => {
-      const reply = await put({ node_id: nodeId, ...members })
-      return [reply.status, await reply.json()]
-    }
-    const answer = (is_name_updated: boolean, is_archival_status_updated: boolean) => [
-      200,
-      { is_name_updated, is_archival_status_updated },
-    ]
-    expect(await update({})).toEqual(answer(false, false))
-    expect(await update({ node_name: null, is_archived: null })).toEqual(answer(false, false))
-    expect(await update({ node_name: 'second' })).toEqual(answer(true, false))
-    expect(await update({ node_name: 'second', is_archived: false })).toEqual(answer(false, false))
-    expect(await update({ is_archived: true })).toEqual(answer(false, true))
-    expect(await update({ node_name: 'third', is_archived: false })).toEqual(answer(true, true))
-    expect(await infoOf(nodeId)).toMatchObject({ name_alias: 'third' })
-  })
-
-  it('an update ends the connection of a node that is archived, and of no other', async () => {
-    const [archived, renamed] = [await createNode(gateway), await createNode(gateway)]
-    await put({ node_id: renamed, node_name: 'other', is_archived: false })
-    await put({ node_id: archived, is_archived: true })
-    await put({ node_id: archived, is_archived: false })
-    expect(disconnected.filter((nodeId) => [archived, renamed].includes(nodeId))).toEqual([
-      archived,
-    ])
-  })
-
-  it('an update keeps an archived node from connecting until it is no longer archived', async () => {
-    const nodeId = await createNode(gateway)
-    await put({ node_id: nodeId, is_archived: true })
-    expect(await gateway.connectNode(nodeId)).toMatchObject({ isRecorded: false })
-    await put({ node_id: nodeId, is_archived: false })
-    const connection = await gateway.connectNode(nodeId)
-    expect(connection.isRecorded).toBe(true)
-    const end = { at: unixSeconds(), state: 'STOPPED' } as const
-    await gateway.nodesStore.markDisconnected(connection, end)
-  })
-
-  it.each([
-    [{}, ['body.node_id']],
-    [{ node_id: 7 }, ['body.node_id']],
-    [{ node_id: '' }, ['body.node_id']],
-    [{ node_id: 'x'.repeat(129) }, ['body.node_id']],
-    [{ node_id: 'a', node_name: 'ab' }, ['body.node_name']],
-    [{ node_id: 'a', node_name: 'x'.repeat(41) }, ['body.node_name']],
-    [{ node_id: 'a', is_archived: 'true' }, ['body.is_archived']],
-    [{ node_id: 'a', is_archived: 1, node_name: 1 }, ['body.node_name', 'body.is_archived']],
-  ])('an update refuses the body %j', async (body, locs) => {
-    expect(await outcomeOf(await put(body))).toEqual([422, locs])
-  })
-})
-
-describe('node info', () => {
-  it('node info of a new node is its name, its status and when it was registered', async () => {
-    const before = unixSeconds()
-    const nodeId = await createNode(gateway)
-    const info = await infoOf(nodeId)
-    expect(info).toEqual({
-      node_id: nodeId,
-      ...NO_HARDWARE,
-      name_alias: 'my node',
-      status: 'Stopped',
-      run_duration_seconds: 0,
-      node_created_at: expect.any(Number),
-    })
-    expect(info.node_created_at).toBeGreaterThanOrEqual(before)
-    expect(info.node_created_at).toBeLessThanOrEqual(unixSeconds())
-  })
-
-  it('node info is what the agent reported last', async () => {
-    const nodeId = await createNode(gateway)
-    for (const ram of [1, 2]) {
-      const reply = await post(INFO_PATH, { node_id: nodeId, ...NODE_HARDWARE, ram, unknown: 'x' })
-      expect([reply.status, await reply.json()]).toEqual([200, { response: 'OK' }])
-    }
-    expect(await infoOf(nodeId)).toMatchObject({ ...NODE_HARDWARE, ram: 2, node_id: nodeId })
-  })
-
-  it('node info may lack what the machine lacks, and what old agents do not send', async () => {
-    const nodeId = await createNode(gateway)
-    const machine = { operating_system: 'Linux', cpu_model: 'CPU', ram: 0 }
-    const lacking = { gpu_model: null, vram: null, gpu_count: null, cpu_count: null }
-    const speeds = { network_download_speed: null, network_upload_speed: null }
-    const reply = await post(INFO_PATH, { node_id: nodeId, ...machine, ...lacking, ...speeds })
-    expect(reply.status).toBe(200)
-    expect(await infoOf(nodeId)).toMatchObject({ ...NO_HARDWARE, ...machine })
-  })
-
-  it.each(
-    Object.keys(NODE_HARDWARE)
-      .filter((member) => member !== 'power_limit' && member !== 'version')
-      .map((member) => [member]),
-  )('node info needs the member %s', async (member) => {
-    const { [member as 'ram']: _, ...rest } = NODE_HARDWARE
-    const reply = await post(INFO_PATH, { node_id: 'a', ...rest })
-    expect(await reply.json()).toEqual({
-      detail: [{ loc: ['body', member], msg: 'Field required', type: 'missing' }],
-      error: expect.objectContaining({ message: `body.${member}: Field required`, param: member }),
-    })
-  })
-
-  const INTEGERS = ['vram', 'gpu_count', 'cpu_count', 'ram', 'power_limit']
-  const SPEEDS = ['network_download_speed', 'network_upload_speed']
-  const TEXTS = ['gpu_model', 'cpu_model', 'operating_system', 'version']
-  it.each([
-    ...INTEGERS.flatMap((member) =>
-      [-1, 1.5, '1', 1e13, true].map((value) => [member, value] as const),
-    ),
-    ...SPEEDS.flatMap((member) => [-0.1, '1', 1e10, [1]].map((value) => [member, value] as const)),
-    ...TEXTS.flatMap((member) =>
-      ['', 7, 'x'.repeat(257), 'a\u0000b', ' '].map((value) => [member, value] as const),
-    ),
-    ['cpu_model', null] as const,
-    ['operating_system', null] as const,
-    ['ram', null] as const,
-    ['node_id', null] as const,
-  ])('node info refuses a %s of %j', async (member, value) => {
-    const reply = await post(INFO_PATH, { node_id: 'a', ...NODE_HARDWARE, [member]: value })
-    expect(await outcomeOf(reply)).toEqual([422, [`body.${member}`]])
-  })
-
-  it.each(['1e999', '9007199254740993', '"\\ud800"'])(
-    'node info refuses the JSON %s',
-    async (text) => {
-      const body = JSON.stringify({ node_id: 'a', ...NODE_HARDWARE, ram: 1 }).replace(
-        '"ram":1',
-        `"ram":${text}`,
-      )
-      expect((await outcomeOf(await post(INFO_PATH, body)))[0]).toBe(422)
-    },
-  )
-
-  it('node info shows a connection, and its state in words', async () => {
-    const nodeId = await createNode(gateway)
-    const { nodesStore } = gateway
-    const connection = await gateway.connectNode(nodeId, { at: unixSeconds() - 100 })
-    await nodesStore.setState(connection, 'RUNNING_BENCHMARKING')
-    const info = await infoOf(nodeId)
-    expect(info.status).toBe('Running - verifying performance')
-    expect([100, 101, 102]).toContain(info.run_duration_seconds)
-    await nodesStore.markDisconnected(connection, { at: unixSeconds(), state: 'STOPPED' })
-    expect(await infoOf(nodeId)).toMatchObject({ status: 'Stopped', run_duration_seconds: 0 })
-  })
-})
-
-describe('a benchmark', () => {
-  it('a benchmark is given back as it was posted, the last of each model', async () => {
-    const nodeId = await createMeasuredNode(gateway, [])
-    for (const tokens_per_second of [80, 93.75]) {
-      const reply = await post(BENCHMARK_PATH, {
-        node_id: nodeId,
-        model_name: 'a/b c',
-        tokens_per_second,
-      })
-      expect([reply.status, await reply.json()]).toEqual([200, { response: 'OK' }])
-    }
-    expect(await getJson(gateway, `${BENCHMARK_PATH}?node_id=${nodeId}&model=a%2Fb%20c`)).toEqual({
+it('a benchmark is given back as it was posted, the last of each model', async () => {
+  const nodeId = await createMeasuredNode(gateway, [])
+  for (const tokens_per_second of [80, 93.75]) {
+    const reply = await post(BENCHMARK_PATH, {
       node_id: nodeId,
       model_name: 'a/b c',
-      tokens_per_second: 93.75,
+      tokens_per_second,
     })
+    expect([reply.status, await reply.json()]).toEqual([200, { response: 'OK' }])
+  }
+  expect(await getJson(gateway, `${BENCHMARK_PATH}?node_id=${nodeId}&model=a%2Fb%20c`)).toEqual({
+    node_id: nodeId,
+    model_name: 'a/b c',
+    tokens_per_second: 93.75,
   })
+})
 
-  it('a benchmark that is not there is not found', async () => {
+it('a benchmark that is not there is not found', async () => {
+  const nodeId = await createMeasuredNode(gateway, ['m'])
+  const path = `${BENCHMARK_PATH}?node_id=${nodeId}&model=M`
+  expect(await outcomeOf(await getPath(gateway, path))).toEqual([404, 'not_found'])
+})
+
+it('a benchmark is not taken before the hardware', async () => {
+  const benchmark = { node_id: await createNode(gateway), model_name: 'm', tokens_per_second: 1 }
+  expect(await outcomeOf(await post(BENCHMARK_PATH, benchmark))).toEqual([404, 'not_found'])
+})
+
+it('a benchmark can be of a model name of the greatest length, of the widest characters', async () => {
+  const nodeId = await createMeasuredNode(gateway, [])
+  const model = '🦊'.repeat(512)
+  const benchmark = { node_id: nodeId, model_name: model, tokens_per_second: 0 }
+  expect((await post(BENCHMARK_PATH, benchmark)).status).toBe(200)
+  const path = `${BENCHMARK_PATH}?node_id=${nodeId}&model=${encodeURIComponent(model)}`
+  expect(await getJson(gateway, path)).toMatchObject({ model_name: model, tokens_per_second: 0 })
+})
+
+it('a benchmark is taken of a hundred models of a node, and no more', async () => {
+  const nodeId = await createMeasuredNode(
+    gateway,
+    Array.from({ length: 100 }, (_, index) => `m${index}`),
+  )
+  const benchmark = { node_id: nodeId, model_name: 'one more', tokens_per_second: 1 }
+  expect(await outcomeOf(await post(BENCHMARK_PATH, benchmark))).toEqual([403, 'limit_reached'])
+})
+
+it.each([
+  ['model_name', ['', 7, null, 'x'.repeat(513), 'a\u0000b']],
+  ['tokens_per_second', [-1, '1', null, 1_000_001]],
+  ['node_id', ['', 7, null]],
+])('a benchmark is refused with a wrong %s', async (member, values) => {
+  const benchmark = { node_id: 'a', model_name: 'm', tokens_per_second: 1 }
+  const bodies = [
+    ...values.map((value) => ({ ...benchmark, [member]: value })),
+    { ...benchmark, [member]: undefined },
+  ]
+  for (const body of bodies)
+    expect(await outcomeOf(await post(BENCHMARK_PATH, body))).toEqual([422, [`body.${member}`]])
+})
+
+const path = (nodeId: string, query = '') => `/v1/node/stats/history?node_id=${nodeId}${query}`
+
+it('the history of a node has the hours in which it served, its owner’s to read', async () => {
+  const nodeId = await createMeasuredNode(gateway, ['m'])
+  const hour = unixSeconds() - (unixSeconds() % 3600)
+  const inference = {
+    nodeId,
+    accountId: gateway.accountId,
+    model: 'm',
+    timeToFirstTokenMs: 250,
+    promptTokens: 10,
+    completionTokens: 5,
+    totalTokens: 15,
+  }
+  const times = [hour, hour - 3600, hour - 30 * 3600]
+  const rows = times.map((createdAt) => ({ ...inference, id: randomUUID(), createdAt }))
+  await gateway.inferences.add(rows)
+  const described = {
+    requests: 1,
+    prompt_tokens: 10,
+    completion_tokens: 5,
+    time_to_first_token: { p50: 0.25, p95: 0.25 },
+  }
+  const history = await getJson(gateway, path(nodeId))
+  expect(history).toMatchObject({ node_id: nodeId })
+  expect(history.hours).toEqual([times[1], times[0]].map((start) => ({ start, ...described })))
+  expect((await getJson(gateway, path(nodeId, '&hours=720'))).hours).toHaveLength(3)
+  expect(await outcomeOf(await getPath(stranger, path(nodeId)))).toEqual([404, 'not_found'])
+})
+
+it.each([['&hours=0'], ['&hours=721'], ['&hours=1.5'], ['&hours=1&hours=2']])(
+  'the history of a node refuses the query %s',
+  async (query) => {
+    const reply = await getPath(gateway, path(await createNode(gateway), query))
+    expect(await outcomeOf(reply)).toEqual([422, ['query.hours']])
+  },
+)
+
+it('node stats are empty for a node that served nothing', async () => {
+  expect(await statsOf(await createNode(gateway))).toEqual({
+    requests_served: 0,
+    requests_served_day: 0,
+    average_time_to_first_token: null,
+    benchmark_tokens_per_second: null,
+    benchmark_model_name: null,
+    benchmark_created_at: null,
+    completed_inferences: [],
+  })
+})
+
+it('node stats are what the node served: in all, in the last day, and its last ten', async () => {
+  const nodeId = await createMeasuredNode(gateway, ['old', 'new'])
+  const now = unixSeconds()
+  const makeInference = (index: number, createdAt: number) => ({
+    id: randomUUID(),
+    nodeId,
+    accountId: gateway.accountId,
+    model: 'new',
+    promptTokens: 10,
+    completionTokens: index,
+    totalTokens: 10 + index,
+    timeToFirstTokenMs: index % 2 === 0 ? 250 : 750,
+    createdAt,
+  })
+  const yesterday = [makeInference(98, now - 86_401), makeInference(99, now - 90_000)]
+  const today = Array.from({ length: 12 }, (_, index) => makeInference(index, now - 12 + index))
+  await gateway.inferences.add([...yesterday, ...today])
+  const stats = await statsOf(nodeId)
+  expect(stats).toMatchObject({
+    requests_served: 14,
+    requests_served_day: 12,
+    average_time_to_first_token: 0.5,
+    benchmark_tokens_per_second: 100,
+  })
+  expect(stats.benchmark_created_at).toBeGreaterThanOrEqual(now - 10)
+  expect(stats.completed_inferences).toEqual(
+    today
+      .toReversed()
+      .slice(0, 10)
+      .map((inference) => ({
+        model_name: 'new',
+        prompt_tokens: 10,
+        completion_tokens: inference.completionTokens,
+        total_tokens: inference.totalTokens,
+        created_at: inference.createdAt,
+      })),
+  )
+})
+
+it("the list of nodes gives the account's own nodes with all their members", async () => {
+  const { text: key } = await gateway.keys.create({ accountName: 'owners', name: 'k' })
+  const owner = { ...gateway, key }
+  expect(await getJson(owner, NODES_PATH)).toEqual({ response: 'OK', nodes: [] })
+  const nodeId = await createMeasuredNode(owner, ['m'])
+  const { nodesStore } = gateway
+  const now = unixSeconds()
+  const earlier = await gateway.connectNode(nodeId, { at: now - 500 })
+  await nodesStore.markDisconnected(earlier, { at: now - 400, state: 'STOPPED' })
+  const connection = await gateway.connectNode(nodeId, { at: now - 30 })
+  const served = {
+    model: 'm',
+    promptTokens: 1,
+    completionTokens: 2,
+    totalTokens: 3,
+    timeToFirstTokenMs: null,
+  }
+  const inference = { id: randomUUID(), nodeId, accountId: null, ...served, createdAt: now }
+  await gateway.inferences.add([inference])
+  const { response, nodes } = await getJson(owner, NODES_PATH)
+  expect([response, nodes]).toEqual([
+    'OK',
+    [
+      {
+        node_id: nodeId,
+        ...NODE_HARDWARE,
+        name_alias: 'my node',
+        status: 'Running',
+        run_duration_seconds: expect.any(Number),
+        total_uptime_seconds: expect.any(Number),
+        requests_served: 1,
+        requests_served_day: 1,
+        benchmark_tokens_per_second: 100,
+        is_archived: false,
+        is_connected: true,
+        models: [{ model_name: 'm', tokens_per_second: 100 }],
+        node_created_at: expect.any(Number),
+      },
+    ],
+  ])
+  const [item] = nodes as readonly Record<string, number>[]
+  expect([30, 31, 32]).toContain(item?.run_duration_seconds)
+  expect(item?.total_uptime_seconds).toBe(100 + (item?.run_duration_seconds ?? 0))
+  expect(Object.keys(item ?? {}).slice(-4)).toEqual([
+    'is_archived',
+    'node_created_at',
+    'is_connected',
+    'models',
+  ])
+  await nodesStore.markDisconnected(connection, { at: now, state: 'STOPPED' })
+})
+
+it('the list of nodes keeps archived nodes', async () => {
+  const { text: key } = await gateway.keys.create({ accountName: 'archivists', name: 'k' })
+  const owner = { ...gateway, key }
+  const nodeId = await createNode(owner)
+  await sendBody(owner, 'PUT', NODE_PATH, { node_id: nodeId, is_archived: true })
+  const { nodes } = await getJson(owner, NODES_PATH)
+  expect(nodes).toMatchObject([{ node_id: nodeId, is_archived: true }])
+})
+
+it.each([
+  ['GET info', (nodeId: string) => getPath(stranger, `${INFO_PATH}?node_id=${nodeId}`)],
+  ['GET stats', (nodeId: string) => getPath(stranger, `${STATS_PATH}?node_id=${nodeId}`)],
+  [
+    'GET benchmark',
+    (nodeId: string) => getPath(stranger, `${BENCHMARK_PATH}?node_id=${nodeId}&model=m`),
+  ],
+  [
+    'POST info',
+    (nodeId: string) =>
+      sendBody(stranger, 'POST', INFO_PATH, { node_id: nodeId, ...NODE_HARDWARE, ram: 1 }),
+  ],
+  [
+    'POST benchmark',
+    (nodeId: string) =>
+      sendBody(stranger, 'POST', BENCHMARK_PATH, {
+        node_id: nodeId,
+        model_name: 'm',
+        tokens_per_second: 1,
+      }),
+  ],
+  [
+    'PUT',
+    (nodeId: string) =>
+      sendBody(stranger, 'PUT', NODE_PATH, {
+        node_id: nodeId,
+        node_name: 'mine now',
+        is_archived: true,
+      }),
+  ],
+])(
+  "another account's node answers %s as if it did not exist, and stays as it is",
+  async (_, call) => {
     const nodeId = await createMeasuredNode(gateway, ['m'])
-    const path = `${BENCHMARK_PATH}?node_id=${nodeId}&model=M`
-    expect(await outcomeOf(await getPath(gateway, path))).toEqual([404, 'not_found'])
-  })
+    const before = await infoOf(nodeId)
+    const [foreign, unknown] = [await call(nodeId), await call('no_such_node_at_all')]
+    expect(await foreign.text()).toBe(await unknown.clone().text())
+    expect(await outcomeOf(unknown)).toEqual([404, 'not_found'])
+    expect(foreign.status).toBe(404)
+    expect(await infoOf(nodeId)).toEqual(before)
+    expect(disconnected).not.toContain(nodeId)
+  },
+)
 
-  it('a benchmark is not taken before the hardware', async () => {
-    const benchmark = { node_id: await createNode(gateway), model_name: 'm', tokens_per_second: 1 }
-    expect(await outcomeOf(await post(BENCHMARK_PATH, benchmark))).toEqual([404, 'not_found'])
-  })
+const routes = [
+  ['POST', NODE_PATH],
+  ['PUT', NODE_PATH],
+  ['GET', NODES_PATH],
+  ['GET', INFO_PATH],
+  ['POST', INFO_PATH],
+  ['GET', STATS_PATH],
+  ['GET', BENCHMARK_PATH],
+  ['POST', BENCHMARK_PATH],
+  ['GET', '/v1/network/stats'],
+] as const
 
-  it('a benchmark can be of a model name of the greatest length, of the widest characters', async () => {
-    const nodeId = await createMeasuredNode(gateway, [])
-    const model = '🦊'.repeat(512)
-    const benchmark = { node_id: nodeId, model_name: model, tokens_per_second: 0 }
-    expect((await post(BENCHMARK_PATH, benchmark)).status).toBe(200)
-    const path = `${BENCHMARK_PATH}?node_id=${nodeId}&model=${encodeURIComponent(model)}`
-    expect(await getJson(gateway, path)).toMatchObject({ model_name: model, tokens_per_second: 0 })
-  })
-
-  it('a benchmark is taken of a hundred models of a node, and no more', async () => {
-    const nodeId = await createMeasuredNode(
-      gateway,
-      Array.from({ length: 100 }, (_, index) => `m${index}`),
-    )
-    const benchmark = { node_id: nodeId, model_name: 'one more', tokens_per_second: 1 }
-    expect(await outcomeOf(await post(BENCHMARK_PATH, benchmark))).toEqual([403, 'limit_reached'])
-  })
-
-  it.each([
-    ['model_name', ['', 7, null, 'x'.repeat(513), 'a\u0000b']],
-    ['tokens_per_second', [-1, '1', null, 1_000_001]],
-    ['node_id', ['', 7, null]],
-  ])('a benchmark is refused with a wrong %s', async (member, values) => {
-    const benchmark = { node_id: 'a', model_name: 'm', tokens_per_second: 1 }
-    const bodies = [
-      ...values.map((value) => ({ ...benchmark, [member]: value })),
-      { ...benchmark, [member]: undefined },
-    ]
-    for (const body of bodies)
-      expect(await outcomeOf(await post(BENCHMARK_PATH, body))).toEqual([422, [`body.${member}`]])
-  })
-})
-
-describe('the history of a node', () => {
-  const path = (nodeId: string, query = '') => `/v1/node/stats/history?node_id=${nodeId}${query}`
-
-  it('the history of a node has the hours in which it served, its owner’s to read', async () => {
-    const nodeId = await createMeasuredNode(gateway, ['m'])
-    const hour = unixSeconds() - (unixSeconds() % 3600)
-    const inference = {
-      nodeId,
-      accountId: gateway.accountId,
-      model: 'm',
-      timeToFirstTokenMs: 250,
-      promptTokens: 10,
-      completionTokens: 5,
-      totalTokens: 15,
-    }
-    const times = [hour, hour - 3600, hour - 30 * 3600]
-    const rows = times.map((createdAt) => ({ ...inference, id: randomUUID(), createdAt }))
-    await gateway.inferences.add(rows)
-    const described = {
-      requests: 1,
-      prompt_tokens: 10,
-      completion_tokens: 5,
-      time_to_first_token: { p50: 0.25, p95: 0.25 },
-    }
-    const history = await getJson(gateway, path(nodeId))
-    expect(history).toMatchObject({ node_id: nodeId })
-    expect(history.hours).toEqual([times[1], times[0]].map((start) => ({ start, ...described })))
-    expect((await getJson(gateway, path(nodeId, '&hours=720'))).hours).toHaveLength(3)
-    expect(await outcomeOf(await getPath(stranger, path(nodeId)))).toEqual([404, 'not_found'])
-  })
-
-  it.each([['&hours=0'], ['&hours=721'], ['&hours=1.5'], ['&hours=1&hours=2']])(
-    'the history of a node refuses the query %s',
-    async (query) => {
-      const reply = await getPath(gateway, path(await createNode(gateway), query))
-      expect(await outcomeOf(reply)).toEqual([422, ['query.hours']])
-    },
-  )
-})
-
-describe('node stats', () => {
-  it('node stats are empty for a node that served nothing', async () => {
-    expect(await statsOf(await createNode(gateway))).toEqual({
-      requests_served: 0,
-      requests_served_day: 0,
-      average_time_to_first_token: null,
-      benchmark_tokens_per_second: null,
-      benchmark_model_name: null,
-      benchmark_created_at: null,
-      completed_inferences: [],
+it.each(routes)(
+  'the route %s %s tells a client without a valid key so, in JSON',
+  async (method, path) => {
+    const bare = await fetch(gateway.url + path, { method })
+    expect(await outcomeOf(bare)).toEqual([401, 'authorization_missing'])
+    const wrong = await fetch(gateway.url + path, {
+      method,
+      headers: { authorization: 'Bearer nothing' },
     })
-  })
+    expect(await outcomeOf(wrong)).toEqual([401, 'invalid_credentials'])
+  },
+)
 
-  it('node stats are what the node served: in all, in the last day, and its last ten', async () => {
-    const nodeId = await createMeasuredNode(gateway, ['old', 'new'])
-    const now = unixSeconds()
-    const makeInference = (index: number, createdAt: number) => ({
-      id: randomUUID(),
-      nodeId,
-      accountId: gateway.accountId,
-      model: 'new',
-      promptTokens: 10,
-      completionTokens: index,
-      totalTokens: 10 + index,
-      timeToFirstTokenMs: index % 2 === 0 ? 250 : 750,
-      createdAt,
-    })
-    const yesterday = [makeInference(98, now - 86_401), makeInference(99, now - 90_000)]
-    const today = Array.from({ length: 12 }, (_, index) => makeInference(index, now - 12 + index))
-    await gateway.inferences.add([...yesterday, ...today])
-    const stats = await statsOf(nodeId)
-    expect(stats).toMatchObject({
-      requests_served: 14,
-      requests_served_day: 12,
-      average_time_to_first_token: 0.5,
-      benchmark_tokens_per_second: 100,
-    })
-    expect(stats.benchmark_created_at).toBeGreaterThanOrEqual(now - 10)
-    expect(stats.completed_inferences).toEqual(
-      today
-        .toReversed()
-        .slice(0, 10)
-        .map((inference) => ({
-          model_name: 'new',
-          prompt_tokens: 10,
-          completion_tokens: inference.completionTokens,
-          total_tokens: inference.totalTokens,
-          created_at: inference.createdAt,
-        })),
-    )
-  })
+it.each([
+  [INFO_PATH, ['query.node_id']],
+  [`${INFO_PATH}?node_id=`, ['query.node_id']],
+  [`${INFO_PATH}?node_id=a&node_id=b`, ['query.node_id']],
+  [`${INFO_PATH}?node_id=%00`, ['query.node_id']],
+  [`${INFO_PATH}?node_id=${'x'.repeat(129)}`, ['query.node_id']],
+  [STATS_PATH, ['query.node_id']],
+  [BENCHMARK_PATH, ['query.node_id', 'query.model']],
+  [`${BENCHMARK_PATH}?node_id=a`, ['query.model']],
+  [`${BENCHMARK_PATH}?node_id=a&model=%00`, ['query.model']],
+])('every route of nodes refuses GET %s', async (path, locs) => {
+  expect(await outcomeOf(await getPath(gateway, path))).toEqual([422, locs])
 })
 
-describe('GET /v1/dashboard/nodes', () => {
-  it("the list of nodes gives the account's own nodes with all their members", async () => {
-    const { text: key } = await gateway.keys.create({ accountName: 'owners', name: 'k' })
-    const owner = { ...gateway, key }
-    expect(await getJson(owner, NODES_PATH)).toEqual({ response: 'OK', nodes: [] })
-    const nodeId = await createMeasuredNode(owner, ['m'])
-    const { nodesStore } = gateway
-    const now = unixSeconds()
-    const earlier = await gateway.connectNode(nodeId, { at: now - 500 })
-    await nodesStore.markDisconnected(earlier, { at: now - 400, state: 'STOPPED' })
-    const connection = await gateway.connectNode(nodeId, { at: now - 30 })
-    const served = {
-      model: 'm',
-      promptTokens: 1,
-      completionTokens: 2,
-      totalTokens: 3,
-      timeToFirstTokenMs: null,
-    }
-    const inference = { id: randomUUID(), nodeId, accountId: null, ...served, createdAt: now }
-    await gateway.inferences.add([inference])
-    const { response, nodes } = await getJson(owner, NODES_PATH)
-    expect([response, nodes]).toEqual([
-      'OK',
-      [
-        {
-          node_id: nodeId,
-          ...NODE_HARDWARE,
-          name_alias: 'my node',
-          status: 'Running',
-          run_duration_seconds: expect.any(Number),
-          total_uptime_seconds: expect.any(Number),
-          requests_served: 1,
-          requests_served_day: 1,
-          benchmark_tokens_per_second: 100,
-          is_archived: false,
-          is_connected: true,
-          models: [{ model_name: 'm', tokens_per_second: 100 }],
-          node_created_at: expect.any(Number),
-        },
-      ],
-    ])
-    const [item] = nodes as readonly Record<string, number>[]
-    expect([30, 31, 32]).toContain(item?.run_duration_seconds)
-    expect(item?.total_uptime_seconds).toBe(100 + (item?.run_duration_seconds ?? 0))
-    expect(Object.keys(item ?? {}).slice(-4)).toEqual([
-      'is_archived',
-      'node_created_at',
-      'is_connected',
-      'models',
-    ])
-    await nodesStore.markDisconnected(connection, { at: now, state: 'STOPPED' })
-  })
-
-  it('the list of nodes keeps archived nodes', async () => {
-    const { text: key } = await gateway.keys.create({ accountName: 'archivists', name: 'k' })
-    const owner = { ...gateway, key }
-    const nodeId = await createNode(owner)
-    await sendBody(owner, 'PUT', NODE_PATH, { node_id: nodeId, is_archived: true })
-    const { nodes } = await getJson(owner, NODES_PATH)
-    expect(nodes).toMatchObject([{ node_id: nodeId, is_archived: true }])
-  })
+it('every route of nodes takes the headers of the public node client', async () => {
+  const nodeId = await createNode(gateway)
+  const headers = {
+    authorization: `Bearer ${gateway.key}`,
+    client_name: 'gpu-node',
+    client_version: '0.0.19',
+  }
+  const reply = await fetch(`${gateway.url}${INFO_PATH}?node_id=${nodeId}`, { headers })
+  expect([reply.status, await reply.json()]).toMatchObject([200, { node_id: nodeId }])
 })
 
-describe("another account's node", () => {
-  it.each([
-    ['GET info', (nodeId: string) => getPath(stranger, `${INFO_PATH}?node_id=${nodeId}`)],
-    ['GET stats', (nodeId: string) => getPath(stranger, `${STATS_PATH}?node_id=${nodeId}`)],
-    [
-      'GET benchmark',
-      (nodeId: string) => getPath(stranger, `${BENCHMARK_PATH}?node_id=${nodeId}&model=m`),
-    ],
-    [
-      'POST info',
-      (nodeId: string) =>
-        sendBody(stranger, 'POST', INFO_PATH, { node_id: nodeId, ...NODE_HARDWARE, ram: 1 }),
-    ],
-    [
-      'POST benchmark',
-      (nodeId: string) =>
-        sendBody(stranger, 'POST', BENCHMARK_PATH, {
-          node_id: nodeId,
-          model_name: 'm',
-          tokens_per_second: 1,
-        }),
-    ],
-    [
-      'PUT',
-      (nodeId: string) =>
-        sendBody(stranger, 'PUT', NODE_PATH, {
-          node_id: nodeId,
-          node_name: 'mine now',
-          is_archived: true,
-        }),
-    ],
-  ])(
-    "another account's node answers %s as if it did not exist, and stays as it is",
-    async (_, call) => {
-      const nodeId = await createMeasuredNode(gateway, ['m'])
-      const before = await infoOf(nodeId)
-      const [foreign, unknown] = [await call(nodeId), await call('no_such_node_at_all')]
-      expect(await foreign.text()).toBe(await unknown.clone().text())
-      expect(await outcomeOf(unknown)).toEqual([404, 'not_found'])
-      expect(foreign.status).toBe(404)
-      expect(await infoOf(nodeId)).toEqual(before)
-      expect(disconnected).not.toContain(nodeId)
-    },
-  )
-})
-
-describe('every route of nodes', () => {
-  const routes = [
-    ['POST', NODE_PATH],
-    ['PUT', NODE_PATH],
-    ['GET', NODES_PATH],
-    ['GET', INFO_PATH],
-    ['POST', INFO_PATH],
-    ['GET', STATS_PATH],
-    ['GET', BENCHMARK_PATH],
-    ['POST', BENCHMARK_PATH],
-    ['GET', '/v1/network/stats'],
-  ] as const
-
-  it.each(routes)(
-    'the route %s %s tells a client without a valid key so, in JSON',
-    async (method, path) => {
-      const bare = await fetch(gateway.url + path, { method })
-      expect(await outcomeOf(bare)).toEqual([401, 'authorization_missing'])
-      const wrong = await fetch(gateway.url + path, {
-        method,
-        headers: { authorization: 'Bearer nothing' },
-      })
-      expect(await outcomeOf(wrong)).toEqual([401, 'invalid_credentials'])
-    },
-  )
-
-  it.each([
-    [INFO_PATH, ['query.node_id']],
-    [`${INFO_PATH}?node_id=`, ['query.node_id']],
-    [`${INFO_PATH}?node_id=a&node_id=b`, ['query.node_id']],
-    [`${INFO_PATH}?node_id=%00`, ['query.node_id']],
-    [`${INFO_PATH}?node_id=${'x'.repeat(129)}`, ['query.node_id']],
-    [STATS_PATH, ['query.node_id']],
-    [BENCHMARK_PATH, ['query.node_id', 'query.model']],
-    [`${BENCHMARK_PATH}?node_id=a`, ['query.model']],
-    [`${BENCHMARK_PATH}?node_id=a&model=%00`, ['query.model']],
-  ])('every route of nodes refuses GET %s', async (path, locs) => {
-    expect(await outcomeOf(await getPath(gateway, path))).toEqual([422, locs])
-  })
-
-  it('every route of nodes takes the headers of the public node client', async () => {
-    const nodeId = await createNode(gateway)
-    const headers = {
-      authorization: `Bearer ${gateway.key}`,
-      client_name: 'gpu-node',
-      client_version: '0.0.19',
-    }
-    const reply = await fetch(`${gateway.url}${INFO_PATH}?node_id=${nodeId}`, { headers })
-    expect([reply.status, await reply.json()]).toMatchObject([200, { node_id: nodeId }])
-  })
-
-  it('every route of nodes takes bodies in JSON alone', async () => {
-    const init = {
-      method: 'POST',
-      body: '{"node_name":"abc"}',
-      headers: { authorization: `Bearer ${gateway.key}` },
-    }
-    expect(await outcomeOf(await fetch(gateway.url + NODE_PATH, init))).toEqual([
-      415,
-      'unsupported_media_type',
-    ])
-  })
+it('every route of nodes takes bodies in JSON alone', async () => {
+  const init = {
+    method: 'POST',
+    body: '{"node_name":"abc"}',
+    headers: { authorization: `Bearer ${gateway.key}` },
+  }
+  expect(await outcomeOf(await fetch(gateway.url + NODE_PATH, init))).toEqual([
+    415,
+    'unsupported_media_type',
+  ])
 })

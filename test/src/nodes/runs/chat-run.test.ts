@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { createNodeChunks } from '#src/chat/node-chunks.ts'
 import { decodeNodeFrame } from '#src/nodes/protocol/frames.ts'
 import { askChat, ChatRun } from '#src/nodes/runs/chat-run.ts'
@@ -35,27 +35,25 @@ function play(chunks: readonly object[], status: number | undefined): ChatRun {
 
 const usage = { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 }
 
-describe('a usage chunk without choices', () => {
-  it.each([
-    ['before the first text', [usageChunk(1, 0), textChunk('a b'), finishChunk()], 0],
-    ['between texts', [textChunk('a'), usageChunk(1, 1), textChunk('b'), finishChunk()], 1],
-    [
-      'before and at the end',
-      [usageChunk(1, 0), textChunk('a b'), finishChunk(), usageChunk(1, 2)],
-      2,
-    ],
-    ['without the member', [textChunk('a b'), finishChunk(), { id: 'x', usage }], 2],
-    ['that is null', [textChunk('a b'), finishChunk(), { id: 'x', choices: null, usage }], 2],
-  ])('a usage chunk %s leaves the answer whole', (_, chunks, completionTokens) => {
-    const run = play(chunks, 1)
-    expect(run.result).toEqual({ kind: 'done' })
-    expect(run.inferenceOf('node')).toMatchObject({ promptTokens: 1, completionTokens })
-  })
+it.each([
+  ['before the first text', [usageChunk(1, 0), textChunk('a b'), finishChunk()], 0],
+  ['between texts', [textChunk('a'), usageChunk(1, 1), textChunk('b'), finishChunk()], 1],
+  [
+    'before and at the end',
+    [usageChunk(1, 0), textChunk('a b'), finishChunk(), usageChunk(1, 2)],
+    2,
+  ],
+  ['without the member', [textChunk('a b'), finishChunk(), { id: 'x', usage }], 2],
+  ['that is null', [textChunk('a b'), finishChunk(), { id: 'x', choices: null, usage }], 2],
+])('a usage chunk %s leaves the answer whole', (_, chunks, completionTokens) => {
+  const run = play(chunks, 1)
+  expect(run.result).toEqual({ kind: 'done' })
+  expect(run.inferenceOf('node')).toMatchObject({ promptTokens: 1, completionTokens })
+})
 
-  it("a usage chunk ends an old client's run", () => {
-    expect(play([textChunk('a b'), finishChunk(), usageChunk(1, 2)], undefined).result).toEqual({
-      kind: 'done',
-    })
-    expect(play([usageChunk(1, 2)], undefined).result).toMatchObject({ kind: 'failed' })
+it("a usage chunk ends an old client's run", () => {
+  expect(play([textChunk('a b'), finishChunk(), usageChunk(1, 2)], undefined).result).toEqual({
+    kind: 'done',
   })
+  expect(play([usageChunk(1, 2)], undefined).result).toMatchObject({ kind: 'failed' })
 })

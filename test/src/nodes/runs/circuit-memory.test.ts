@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import {
   type Circuit,
   CLOSED_CIRCUIT,
@@ -8,39 +8,37 @@ import {
 
 const OPEN: Circuit = { kind: 'open', retryAtMs: 500, asideMs: 100 }
 
-describe('the memory of circuits', () => {
-  it('the memory of circuits gives back the circuit that a node left', () => {
-    const memory = createCircuitMemory()
-    memory.keep('bad', new Map([['m', OPEN]]), 450)
-    memory.keep('once', new Map<string, Circuit>([['m', { kind: 'closed', failures: 1 }]]), 450)
-    expect(memory.recall('bad', ['m']).get('m')).toEqual(OPEN)
-    expect(memory.recall('once', ['m']).get('m')).toEqual({ kind: 'closed', failures: 1 })
-    expect(memory.recall('new', ['m']).get('m')).toBe(CLOSED_CIRCUIT)
-  })
+it('the memory of circuits gives back the circuit that a node left', () => {
+  const memory = createCircuitMemory()
+  memory.keep('bad', new Map([['m', OPEN]]), 450)
+  memory.keep('once', new Map<string, Circuit>([['m', { kind: 'closed', failures: 1 }]]), 450)
+  expect(memory.recall('bad', ['m']).get('m')).toEqual(OPEN)
+  expect(memory.recall('once', ['m']).get('m')).toEqual({ kind: 'closed', failures: 1 })
+  expect(memory.recall('new', ['m']).get('m')).toBe(CLOSED_CIRCUIT)
+})
 
-  it('the memory of circuits sets a node aside whose probe was cut short, as long as before', () => {
-    const memory = createCircuitMemory()
-    memory.keep('a', new Map<string, Circuit>([['m', { kind: 'probing', asideMs: 100 }]]), 1_000)
-    expect(memory.recall('a', ['m']).get('m')).toEqual({
-      kind: 'open',
-      retryAtMs: 1_100,
-      asideMs: 100,
-    })
+it('the memory of circuits sets a node aside whose probe was cut short, as long as before', () => {
+  const memory = createCircuitMemory()
+  memory.keep('a', new Map<string, Circuit>([['m', { kind: 'probing', asideMs: 100 }]]), 1_000)
+  expect(memory.recall('a', ['m']).get('m')).toEqual({
+    kind: 'open',
+    retryAtMs: 1_100,
+    asideMs: 100,
   })
+})
 
-  it('the memory of circuits holds nothing about nodes in good standing', () => {
-    const memory = createCircuitMemory()
-    memory.keep('a', new Map([['m', OPEN]]), 0)
-    memory.keep('a', new Map([['m', CLOSED_CIRCUIT]]), 0)
-    expect(memory.size()).toBe(0)
-  })
+it('the memory of circuits holds nothing about nodes in good standing', () => {
+  const memory = createCircuitMemory()
+  memory.keep('a', new Map([['m', OPEN]]), 0)
+  memory.keep('a', new Map([['m', CLOSED_CIRCUIT]]), 0)
+  expect(memory.size()).toBe(0)
+})
 
-  it('the memory of circuits forgets the oldest beyond its bound', () => {
-    const memory = createCircuitMemory()
-    for (let node = 0; node <= REMEMBERED_MAX; node++)
-      memory.keep(`node-${node}`, new Map([['m', OPEN]]), 0)
-    expect(memory.size()).toBe(REMEMBERED_MAX)
-    expect(memory.recall('node-0', ['m']).get('m')).toBe(CLOSED_CIRCUIT)
-    expect(memory.recall(`node-${REMEMBERED_MAX}`, ['m']).get('m')).toEqual(OPEN)
-  })
+it('the memory of circuits forgets the oldest beyond its bound', () => {
+  const memory = createCircuitMemory()
+  for (let node = 0; node <= REMEMBERED_MAX; node++)
+    memory.keep(`node-${node}`, new Map([['m', OPEN]]), 0)
+  expect(memory.size()).toBe(REMEMBERED_MAX)
+  expect(memory.recall('node-0', ['m']).get('m')).toBe(CLOSED_CIRCUIT)
+  expect(memory.recall(`node-${REMEMBERED_MAX}`, ['m']).get('m')).toEqual(OPEN)
 })

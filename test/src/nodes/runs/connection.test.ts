@@ -1,5 +1,5 @@
 import { connect, type Socket } from 'node:net'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, expect, it } from 'vitest'
 import type { WebSocket } from 'ws'
 import { AT_ONCE_MS, FAR_OFF_MS } from '../../../support/at-once.ts'
 import {
@@ -32,122 +32,116 @@ function sendClose(node: ScriptedNode): void {
   raw.write(Buffer.from([0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe8]))
 }
 
-describe('a node that says it closes, and leaves the connection open,', () => {
-  it('a node that says it closes, and leaves the connection open, is gone long before the connection is', async () => {
-    const node = await stage.connect({ nodeId: 'lingering' })
-    sendClose(node)
-    await eventually(() => stage.nodes.status().connected === 0, 'no node is connected')
-    expect(stage.nodes.status().sockets).toBe(1)
-    await eventually(() => stage.registry.stateOf('lingering') === 'STOPPED', 'its going is stored')
-  })
-
-  it('a node that says it closes costs no call its answer while another node is there', async () => {
-    const lingering = await stage.connect({ nodeId: 'lingering' })
-    await stage.connect({ nodeId: 'staying', answer: answerWith('here') })
-    sendClose(lingering)
-    for (let call = 0; call < 20; call++)
-      expect(textOf(await readAll(await stage.dispatch()))).toBe('here')
-    expect(lingering.calls).toHaveLength(0)
-  })
-
-  it('a node that says it closes may dial again at once', async () => {
-    await stage.close()
-    stage = await openNodesStage({ closeTimeoutMs: FAR_OFF_MS, takeoverMs: FAR_OFF_MS })
-    sendClose(await stage.connect({ nodeId: 'again' }))
-    const startedAt = performance.now()
-    await stage.connect({ nodeId: 'again', answer: answerWith('again') })
-    expect(textOf(await readAll(await stage.dispatch()))).toBe('again')
-    expect(performance.now() - startedAt).toBeLessThan(AT_ONCE_MS)
-  })
+it('a node that says it closes, and leaves the connection open, is gone long before the connection is', async () => {
+  const node = await stage.connect({ nodeId: 'lingering' })
+  sendClose(node)
+  await eventually(() => stage.nodes.status().connected === 0, 'no node is connected')
+  expect(stage.nodes.status().sockets).toBe(1)
+  await eventually(() => stage.registry.stateOf('lingering') === 'STOPPED', 'its going is stored')
 })
 
-describe('a node with a slow line', () => {
-  const request = {
-    model: MODEL,
-    messages: [{ role: 'user', content: 'x'.repeat(1_000_000) }],
-  }
-  const CALLS = 10
-
-  /** Lets the node read for a moment, again and again. */
-  function readSlowly(node: ScriptedNode): NodeJS.Timeout {
-    const raw = rawSocket(node)
-    raw.pause()
-    return setInterval(() => {
-      raw.resume()
-      setTimeout(() => raw.pause(), 1)
-    }, 20)
-  }
-
-  it('a node that reads slowly keeps its connection and its runs, and calls wait for room', async () => {
-    await stage.close()
-    stage = await openNodesStage({
-      sendBytesMax: 2_500_000,
-      silenceMs: 200,
-      silenceTimeoutMs: 200,
-      firstTokenMs: FAR_OFF_MS,
-      tokenMs: FAR_OFF_MS,
-      runMs: FAR_OFF_MS,
-      waitMs: FAR_OFF_MS,
-    })
-    const node = await stage.connect({ answer: answerWith('read') })
-    const reading = readSlowly(node)
-    const calls = Array.from({ length: CALLS }, async () =>
-      textOf(await readAll(await stage.dispatch({ request }))),
-    )
-    await eventually(() => stage.nodes.status().queued > 0, 'calls wait for room')
-    expect(stage.nodes.status().slotsInUse).toBeLessThan(CALLS)
-    expect(await Promise.all(calls)).toEqual(Array.from({ length: CALLS }, () => 'read'))
-    expect(stage.nodes.status()).toMatchObject({ connected: 1, queued: 0 })
-    expect(node.socket.readyState).toBe(node.socket.OPEN)
-    clearInterval(reading)
-  })
-
-  it('a node that speaks and does not read loses its connection, and holds a bounded memory', async () => {
-    await stage.close()
-    stage = await openNodesStage({
-      sendBytesMax: 2_500_000,
-      sendStallMs: 1_000,
-      sendBytesPerMsMin: 10_000,
-      firstTokenMs: FAR_OFF_MS,
-      runMs: FAR_OFF_MS,
-      waitMs: FAR_OFF_MS,
-    })
-    const node = await stage.connect()
-    rawSocket(node).pause()
-    const speaking = setInterval(() => node.socket.ping(), 50)
-    const calls = Array.from({ length: CALLS }, () =>
-      stage.dispatch({ request }).catch((error: unknown) => error),
-    )
-    await eventually(() => stage.nodes.status().queued > 0, 'calls wait for room')
-    await eventually(() => stage.nodes.status().connected === 0, 'the node is given up')
-    clearInterval(speaking)
-    expect(await calls[0]).toMatchObject({ code: 'node_lost' })
-  })
+it('a node that says it closes costs no call its answer while another node is there', async () => {
+  const lingering = await stage.connect({ nodeId: 'lingering' })
+  await stage.connect({ nodeId: 'staying', answer: answerWith('here') })
+  sendClose(lingering)
+  for (let call = 0; call < 20; call++)
+    expect(textOf(await readAll(await stage.dispatch()))).toBe('here')
+  expect(lingering.calls).toHaveLength(0)
 })
 
-describe('a fault of the gateway itself while it reads a frame', () => {
-  it("a fault of the gateway itself while it reads a frame ends that node's connection and its call alone", async () => {
-    const node = await stage.connect({ model: 'one' })
-    await stage.connect({ model: 'other', answer: answerWith('well') })
-    const faulty = () => ({
-      push() {
-        throw new TypeError('a mistake of ours')
-      },
-      finish() {},
-    })
-    await expect(
-      stage.nodes.dispatcher.dispatch({
-        model: 'one',
-        request: { model: 'one', messages: [] },
-        accountId: null,
-        signal: new AbortController().signal,
-        openReader: faulty,
-      }),
-    ).rejects.toMatchObject({ code: 'node_lost' })
-    expect((await node.closed).code).toBe(1011)
-    expect(textOf(await readAll(await stage.dispatch({ model: 'other' })))).toBe('well')
-    expect(stage.nodes.status()).toMatchObject({ slotsInUse: 0, runs: 0, connected: 1 })
+it('a node that says it closes may dial again at once', async () => {
+  await stage.close()
+  stage = await openNodesStage({ closeTimeoutMs: FAR_OFF_MS, takeoverMs: FAR_OFF_MS })
+  sendClose(await stage.connect({ nodeId: 'again' }))
+  const startedAt = performance.now()
+  await stage.connect({ nodeId: 'again', answer: answerWith('again') })
+  expect(textOf(await readAll(await stage.dispatch()))).toBe('again')
+  expect(performance.now() - startedAt).toBeLessThan(AT_ONCE_MS)
+})
+
+const request = {
+  model: MODEL,
+  messages: [{ role: 'user', content: 'x'.repeat(1_000_000) }],
+}
+const CALLS = 10
+
+/** Lets the node read for a moment, again and again. */
+function readSlowly(node: ScriptedNode): NodeJS.Timeout {
+  const raw = rawSocket(node)
+  raw.pause()
+  return setInterval(() => {
+    raw.resume()
+    setTimeout(() => raw.pause(), 1)
+  }, 20)
+}
+
+it('a node that reads slowly keeps its connection and its runs, and calls wait for room', async () => {
+  await stage.close()
+  stage = await openNodesStage({
+    sendBytesMax: 2_500_000,
+    silenceMs: 200,
+    silenceTimeoutMs: 200,
+    firstTokenMs: FAR_OFF_MS,
+    tokenMs: FAR_OFF_MS,
+    runMs: FAR_OFF_MS,
+    waitMs: FAR_OFF_MS,
   })
+  const node = await stage.connect({ answer: answerWith('read') })
+  const reading = readSlowly(node)
+  const calls = Array.from({ length: CALLS }, async () =>
+    textOf(await readAll(await stage.dispatch({ request }))),
+  )
+  await eventually(() => stage.nodes.status().queued > 0, 'calls wait for room')
+  expect(stage.nodes.status().slotsInUse).toBeLessThan(CALLS)
+  expect(await Promise.all(calls)).toEqual(Array.from({ length: CALLS }, () => 'read'))
+  expect(stage.nodes.status()).toMatchObject({ connected: 1, queued: 0 })
+  expect(node.socket.readyState).toBe(node.socket.OPEN)
+  clearInterval(reading)
+})
+
+it('a node that speaks and does not read loses its connection, and holds a bounded memory', async () => {
+  await stage.close()
+  stage = await openNodesStage({
+    sendBytesMax: 2_500_000,
+    sendStallMs: 1_000,
+    sendBytesPerMsMin: 10_000,
+    firstTokenMs: FAR_OFF_MS,
+    runMs: FAR_OFF_MS,
+    waitMs: FAR_OFF_MS,
+  })
+  const node = await stage.connect()
+  rawSocket(node).pause()
+  const speaking = setInterval(() => node.socket.ping(), 50)
+  const calls = Array.from({ length: CALLS }, () =>
+    stage.dispatch({ request }).catch((error: unknown) => error),
+  )
+  await eventually(() => stage.nodes.status().queued > 0, 'calls wait for room')
+  await eventually(() => stage.nodes.status().connected === 0, 'the node is given up')
+  clearInterval(speaking)
+  expect(await calls[0]).toMatchObject({ code: 'node_lost' })
+})
+
+it("a fault of the gateway itself while it reads a frame ends that node's connection and its call alone", async () => {
+  const node = await stage.connect({ model: 'one' })
+  await stage.connect({ model: 'other', answer: answerWith('well') })
+  const faulty = () => ({
+    push() {
+      throw new TypeError('a mistake of ours')
+    },
+    finish() {},
+  })
+  await expect(
+    stage.nodes.dispatcher.dispatch({
+      model: 'one',
+      request: { model: 'one', messages: [] },
+      accountId: null,
+      signal: new AbortController().signal,
+      openReader: faulty,
+    }),
+  ).rejects.toMatchObject({ code: 'node_lost' })
+  expect((await node.closed).code).toBe(1011)
+  expect(textOf(await readAll(await stage.dispatch({ model: 'other' })))).toBe('well')
+  expect(stage.nodes.status()).toMatchObject({ slotsInUse: 0, runs: 0, connected: 1 })
 })
 
 /** 10,000 WebSocket pongs that answer no ping. */
@@ -184,34 +178,32 @@ function dialDeaf(nodeId: string): Socket {
   return raw
 }
 
-describe('WebSocket pongs that were not asked for', () => {
-  it('WebSocket pongs that were not asked for are held against the node', async () => {
-    const node = await stage.connect()
-    rawSocket(node).write(PONGS)
-    expect(await node.closed).toEqual({ code: 1008, reason: 'Too many unexpected frames' })
-  })
-
-  it.each([
-    ['was closed for them', false],
-    ['may not connect', true],
-  ])(
-    'pongs are not read from a node that %s, for as long as it does not agree to close',
-    async (_, isArchived) => {
-      stage.registry.register({
-        nodeId: 'deaf',
-        state: 'STOPPED',
-        benchmarks: { [MODEL]: 50 },
-        isArchived,
-      })
-      const raw = dialDeaf('deaf')
-      await eventually(() => stage.nodes.status().sockets === 1, 'it has a WebSocket')
-      const taken = flood(raw)
-      await new Promise((resolve) => setTimeout(resolve, 500))
-      expect(stage.nodes.status()).toMatchObject({ connected: 0, sockets: 1 })
-      const before = taken()
-      await new Promise((resolve) => setTimeout(resolve, 500))
-      expect(taken()).toBe(before)
-      raw.destroy()
-    },
-  )
+it('WebSocket pongs that were not asked for are held against the node', async () => {
+  const node = await stage.connect()
+  rawSocket(node).write(PONGS)
+  expect(await node.closed).toEqual({ code: 1008, reason: 'Too many unexpected frames' })
 })
+
+it.each([
+  ['was closed for them', false],
+  ['may not connect', true],
+])(
+  'pongs are not read from a node that %s, for as long as it does not agree to close',
+  async (_, isArchived) => {
+    stage.registry.register({
+      nodeId: 'deaf',
+      state: 'STOPPED',
+      benchmarks: { [MODEL]: 50 },
+      isArchived,
+    })
+    const raw = dialDeaf('deaf')
+    await eventually(() => stage.nodes.status().sockets === 1, 'it has a WebSocket')
+    const taken = flood(raw)
+    await new Promise((resolve) => setTimeout(resolve, 500))
+    expect(stage.nodes.status()).toMatchObject({ connected: 0, sockets: 1 })
+    const before = taken()
+    await new Promise((resolve) => setTimeout(resolve, 500))
+    expect(taken()).toBe(before)
+    raw.destroy()
+  },
+)

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { decodeNodeFrame } from '#src/nodes/protocol/frames.ts'
 import { askChat, ChatRun } from '#src/nodes/runs/chat-run.ts'
 import { NODE_LIMITS } from '#src/nodes/runs/limits.ts'
@@ -38,219 +38,208 @@ function openRun(isStream = true) {
 
 const event = (name: string, data: object) => ({ event: name, data: JSON.stringify(data) })
 
-describe('the usage of an answer in a dialect', () => {
-  it.each([
-    { prompt_tokens: 1e12, completion_tokens: 1e12 },
-    { prompt_tokens: -2_000_000, completion_tokens: -500_000 },
-    { prompt_tokens: 0.5, completion_tokens: 0 },
-  ])('a usage beside the event or the body is not taken: %j', (usage) => {
-    const body = openRun(false)
-    body.send({ body: '{"ok":true}', is_last: false, usage })
-    body.send({ body: '', is_last: true, usage })
-    expect(body.reader.usage()).toBeNull()
-    const stream = openRun()
-    stream.send({ ...event('x', { delta: 'hello' }), usage })
-    expect(stream.reader.usage()).toBeNull()
-    const stated = { usage: { input_tokens: 3, output_tokens: 2 } }
-    stream.send({ ...event('response.completed', { response: stated }), usage })
-    expect(stream.reader.usage()).toMatchObject({ prompt_tokens: 3, completion_tokens: 2 })
-  })
-  it('a usage with many other names is read in little time, and its counts are found', () => {
-    const { send, reader } = openRun()
-    const others = Array.from({ length: 20_000 }, (_, at) => [`k${at}`, 1])
-    const usage = { ...Object.fromEntries(others), input_tokens: 4, output_tokens: 1 }
-    const startedAtMs = performance.now()
-    send(event('x', { usage }))
-    expect(performance.now() - startedAtMs).toBeLessThan(AT_ONCE_MS)
-    expect(reader.usage()).toMatchObject({ prompt_tokens: 4, completion_tokens: 1 })
-  })
+it.each([
+  { prompt_tokens: 1e12, completion_tokens: 1e12 },
+  { prompt_tokens: -2_000_000, completion_tokens: -500_000 },
+  { prompt_tokens: 0.5, completion_tokens: 0 },
+])('a usage beside the event or the body is not taken: %j', (usage) => {
+  const body = openRun(false)
+  body.send({ body: '{"ok":true}', is_last: false, usage })
+  body.send({ body: '', is_last: true, usage })
+  expect(body.reader.usage()).toBeNull()
+  const stream = openRun()
+  stream.send({ ...event('x', { delta: 'hello' }), usage })
+  expect(stream.reader.usage()).toBeNull()
+  const stated = { usage: { input_tokens: 3, output_tokens: 2 } }
+  stream.send({ ...event('response.completed', { response: stated }), usage })
+  expect(stream.reader.usage()).toMatchObject({ prompt_tokens: 3, completion_tokens: 2 })
+})
+it('a usage with many other names is read in little time, and its counts are found', () => {
+  const { send, reader } = openRun()
+  const others = Array.from({ length: 20_000 }, (_, at) => [`k${at}`, 1])
+  const usage = { ...Object.fromEntries(others), input_tokens: 4, output_tokens: 1 }
+  const startedAtMs = performance.now()
+  send(event('x', { usage }))
+  expect(performance.now() - startedAtMs).toBeLessThan(AT_ONCE_MS)
+  expect(reader.usage()).toMatchObject({ prompt_tokens: 4, completion_tokens: 1 })
 })
 
-describe('the body of an answer in a dialect', () => {
-  it('a body is parsed once: a second last piece is refused', async () => {
-    const { run, send, reader } = openRun(false)
-    const usage = '"usage":{"input_tokens":4,"output_tokens":1}'
-    send({ body: `{"pad":[1${',1'.repeat(450_000)}],`, is_last: false })
-    send({ body: `${usage}}`, is_last: true })
-    expect(reader.usage()).toMatchObject({ prompt_tokens: 4, completion_tokens: 1 })
-    await run.firstToken
-    const startedAtMs = performance.now()
-    for (let count = 0; count < 200; count++) send({ body: '', is_last: true })
-    expect(performance.now() - startedAtMs).toBeLessThan(AT_ONCE_MS)
-    expect(run.result).toMatchObject({ kind: 'failed', error: { code: 'node_failed' } })
-  })
+it('a body is parsed once: a second last piece is refused', async () => {
+  const { run, send, reader } = openRun(false)
+  const usage = '"usage":{"input_tokens":4,"output_tokens":1}'
+  send({ body: `{"pad":[1${',1'.repeat(450_000)}],`, is_last: false })
+  send({ body: `${usage}}`, is_last: true })
+  expect(reader.usage()).toMatchObject({ prompt_tokens: 4, completion_tokens: 1 })
+  await run.firstToken
+  const startedAtMs = performance.now()
+  for (let count = 0; count < 200; count++) send({ body: '', is_last: true })
+  expect(performance.now() - startedAtMs).toBeLessThan(AT_ONCE_MS)
+  expect(run.result).toMatchObject({ kind: 'failed', error: { code: 'node_failed' } })
+})
 
-  const USAGE = '"usage":{"input_tokens":4,"output_tokens":1}'
-  const promptTokensOf = ({ run, send }: ReturnType<typeof openRun>, padLength: number) => {
-    for (let sent = 0; sent <= padLength; sent += 100_000)
-      send({ body: sent === 0 ? '{"pad":"' : 'x'.repeat(100_000), is_last: false })
-    send({ body: `",${USAGE}`, is_last: false })
-    send({ body: '}', is_last: true })
-    return run.inferenceOf('node').promptTokens
-  }
+const USAGE = '"usage":{"input_tokens":4,"output_tokens":1}'
+const promptTokensOf = ({ run, send }: ReturnType<typeof openRun>, padLength: number) => {
+  for (let sent = 0; sent <= padLength; sent += 100_000)
+    send({ body: sent === 0 ? '{"pad":"' : 'x'.repeat(100_000), is_last: false })
+  send({ body: `",${USAGE}`, is_last: false })
+  send({ body: '}', is_last: true })
+  return run.inferenceOf('node').promptTokens
+}
 
-  it.each([
-    ['while its caller waits', false],
-    ['after its caller has left', true],
-  ])('a body of any length states its usage at its end: %s', (_, hasLeft) => {
-    for (const padLength of [0, 1_000_000, 3_000_000]) {
-      const opened = openRun(false)
-      if (hasLeft) opened.leave()
-      expect(promptTokensOf(opened, padLength)).toBe(4)
-    }
-  })
-
-  it.each([
-    ['before it', `"tools":[{"usage":{"type":"object"}}],${USAGE}`],
-    ['after it', `${USAGE},"tools":[{"usage":{"type":"object"}}]`],
-  ])('the usage of a long body is found, with a caller’s schema of that name %s', (_, end) => {
-    const { run, send } = openRun(false)
-    send({ body: `{"pad":"${'x'.repeat(1_200_000)}",${end}}`, is_last: true })
-    expect(run.inferenceOf('node').promptTokens).toBe(4)
-  })
-
-  it('a long body states its usage neither far from its end nor inside a text', () => {
-    const long = 'x'.repeat(1_200_000)
-    for (const body of [
-      `{${USAGE},"pad":"${long}"}`,
-      JSON.stringify({ pad: `${long}{${USAGE}}` }),
-    ]) {
-      const { run, send } = openRun(false)
-      send({ body, is_last: true })
-      expect(run.result).toBeNull()
-      expect(run.inferenceOf('node').promptTokens).not.toBe(4)
-    }
-  })
-
-  it.each([
-    ['data: [DONE]\n\n'],
-    ['<html>'],
-    ['[{}]'],
-    ['"text"'],
-    ['{"output":'],
-    [`{"output":"${'x'.repeat(1_200_000)}"`],
-    [''],
-  ])('a body that is not a JSON object is a failure of the node: %#', (body) => {
-    const { run, send, events } = openRun(false)
-    send({ body, is_last: true })
-    send(null, 2)
-    expect(run.result).toMatchObject({ kind: 'failed', error: { code: 'node_failed' } })
-    expect(events).not.toContain('served')
-  })
-
-  it('a page is refused at its first piece, so that another node can be asked', async () => {
-    const { run, send } = openRun(false)
-    send({ body: ' \n', is_last: false })
-    send({ body: '<html>', is_last: false })
-    expect(run.result).toMatchObject({ kind: 'failed', error: { code: 'node_failed' } })
-  })
-
-  it('events for an unstreamed call, and a body for a stream, are refused', () => {
-    for (const [isStream, chunk] of [
-      [false, { event: '', data: '[DONE]' }],
-      [true, { body: '{}', is_last: true }],
-    ] as const) {
-      const { run, send, events } = openRun(isStream)
-      send(chunk)
-      send(null, 2)
-      expect(run.result).toMatchObject({ kind: 'failed', error: { code: 'node_failed' } })
-      expect(events).not.toContain('served')
-    }
-  })
-
-  it.each([
-    [
-      true,
-      [
-        { event: '', data: 'x\0' },
-        { event: '', data: '[DONE]' },
-      ],
-    ],
-    [
-      false,
-      [
-        { body: `{"pad":"${'x'.repeat(1_200_000)}\0"`, is_last: false },
-        { body: '}', is_last: true },
-      ],
-    ],
-  ])('an answer with U+0000 is refused, streamed: %s', (isStream, chunks) => {
-    const { run, send, events } = openRun(isStream)
-    for (const chunk of chunks) send(chunk)
-    send(null, 2)
-    expect(run.result).toMatchObject({ kind: 'failed', error: { code: 'node_failed' } })
-    expect(events).not.toContain('served')
-  })
-
-  it('a long body of brackets is not parsed', () => {
-    const { run, send } = openRun(false)
-    send({ body: '{"pad":[', is_last: false })
-    const part = '[],'.repeat(300_000)
-    for (let count = 0; count < 20; count++) send({ body: part, is_last: false })
-    const startedAtMs = performance.now()
-    send({ body: `0],${USAGE}}`, is_last: true })
-    const tookMs = performance.now() - startedAtMs
-    const parsedAtMs = performance.now()
-    JSON.parse(`[${part.repeat(20)}0]`)
-    expect(tookMs).toBeLessThan(performance.now() - parsedAtMs)
-    expect(run.inferenceOf('node').promptTokens).toBe(4)
-  })
-
-  it('a run that is abandoned holds neither its body nor its reader', () => {
+it.each([
+  ['while its caller waits', false],
+  ['after its caller has left', true],
+])('a body of any length states its usage at its end: %s', (_, hasLeft) => {
+  for (const padLength of [0, 1_000_000, 3_000_000]) {
     const opened = openRun(false)
-    const { run, send, leave, clock } = opened
-    send({ body: `{${USAGE}`, is_last: false })
-    leave()
-    clock.atMs = NODE_LIMITS.drainMs
-    run.check(clock.atMs)
-    expect(run.options.reader).toBeNull()
-    send({ body: '}', is_last: true })
-    expect(run.inferenceOf('node').promptTokens).not.toBe(4)
-  })
+    if (hasLeft) opened.leave()
+    expect(promptTokensOf(opened, padLength)).toBe(4)
+  }
 })
 
-describe('an event without data', () => {
-  it('an event without data of another agent neither reaches the caller nor begins or ends the answer', async () => {
-    const { run, send, reader } = openRun()
-    for (const name of ['', 'ping', 'error', 'message_stop']) send({ event: name, data: ' ' })
+it.each([
+  ['before it', `"tools":[{"usage":{"type":"object"}}],${USAGE}`],
+  ['after it', `${USAGE},"tools":[{"usage":{"type":"object"}}]`],
+])('the usage of a long body is found, with a caller’s schema of that name %s', (_, end) => {
+  const { run, send } = openRun(false)
+  send({ body: `{"pad":"${'x'.repeat(1_200_000)}",${end}}`, is_last: true })
+  expect(run.inferenceOf('node').promptTokens).toBe(4)
+})
+
+it('a long body states its usage neither far from its end nor inside a text', () => {
+  const long = 'x'.repeat(1_200_000)
+  for (const body of [`{${USAGE},"pad":"${long}"}`, JSON.stringify({ pad: `${long}{${USAGE}}` })]) {
+    const { run, send } = openRun(false)
+    send({ body, is_last: true })
     expect(run.result).toBeNull()
-    expect(run.times()).toBeNull()
-    expect(reader.isFailed() || reader.isEnded()).toBe(false)
-    const said = [event('x', { delta: 'hello' }), event('response.completed', {})]
-    for (const chunk of said) send(chunk)
-    send(null, 2)
-    const given: unknown[] = []
-    for await (const { chunks } of run.batches) given.push(...chunks)
-    expect(given).toMatchObject(said)
-    expect(given).toHaveLength(said.length)
-  })
+    expect(run.inferenceOf('node').promptTokens).not.toBe(4)
+  }
 })
 
-describe('an event without a name', () => {
-  // `transformers serve` writes only `data` lines, and no [DONE].
-  it('an event without a name gets its type, and the last of them ends the answer', async () => {
-    const { run, send, reader } = openRun()
-    const said = ['response.created', 'response.output_text.delta', 'response.completed'].map(
-      (type) => ({ name: type, data: { type, delta: 'hello', response: { id: 'resp_1' } } }),
-    )
-    for (const { data } of said) send(event('', data))
-    send(null, 2)
-    const given: unknown[] = []
-    for await (const { chunks } of run.batches) given.push(...chunks)
-    expect(given).toMatchObject(said.map(({ name, data }) => event(name, data)))
-    expect(reader.isEnded()).toBe(true)
-    expect(run.result).toMatchObject({ kind: 'done' })
-  })
+it.each([
+  ['data: [DONE]\n\n'],
+  ['<html>'],
+  ['[{}]'],
+  ['"text"'],
+  ['{"output":'],
+  [`{"output":"${'x'.repeat(1_200_000)}"`],
+  [''],
+])('a body that is not a JSON object is a failure of the node: %#', (body) => {
+  const { run, send, events } = openRun(false)
+  send({ body, is_last: true })
+  send(null, 2)
+  expect(run.result).toMatchObject({ kind: 'failed', error: { code: 'node_failed' } })
+  expect(events).not.toContain('served')
+})
 
-  it('data without a type, or with one that cannot be a name, stays without a name', async () => {
-    const { run, send } = openRun()
-    const said = [event('', { choices: [{ text: 'a' }] }), event('', { type: 'a\nb', delta: 'c' })]
-    for (const chunk of said) send(chunk)
-    send({ event: '', data: '[DONE]' })
+it('a page is refused at its first piece, so that another node can be asked', async () => {
+  const { run, send } = openRun(false)
+  send({ body: ' \n', is_last: false })
+  send({ body: '<html>', is_last: false })
+  expect(run.result).toMatchObject({ kind: 'failed', error: { code: 'node_failed' } })
+})
+
+it('events for an unstreamed call, and a body for a stream, are refused', () => {
+  for (const [isStream, chunk] of [
+    [false, { event: '', data: '[DONE]' }],
+    [true, { body: '{}', is_last: true }],
+  ] as const) {
+    const { run, send, events } = openRun(isStream)
+    send(chunk)
     send(null, 2)
-    const given: unknown[] = []
-    for await (const { chunks } of run.batches) given.push(...chunks)
-    expect(given.slice(0, 2)).toMatchObject(said)
-  })
+    expect(run.result).toMatchObject({ kind: 'failed', error: { code: 'node_failed' } })
+    expect(events).not.toContain('served')
+  }
+})
+
+it.each([
+  [
+    true,
+    [
+      { event: '', data: 'x\0' },
+      { event: '', data: '[DONE]' },
+    ],
+  ],
+  [
+    false,
+    [
+      { body: `{"pad":"${'x'.repeat(1_200_000)}\0"`, is_last: false },
+      { body: '}', is_last: true },
+    ],
+  ],
+])('an answer with U+0000 is refused, streamed: %s', (isStream, chunks) => {
+  const { run, send, events } = openRun(isStream)
+  for (const chunk of chunks) send(chunk)
+  send(null, 2)
+  expect(run.result).toMatchObject({ kind: 'failed', error: { code: 'node_failed' } })
+  expect(events).not.toContain('served')
+})
+
+it('a long body of brackets is not parsed', () => {
+  const { run, send } = openRun(false)
+  send({ body: '{"pad":[', is_last: false })
+  const part = '[],'.repeat(300_000)
+  for (let count = 0; count < 20; count++) send({ body: part, is_last: false })
+  const startedAtMs = performance.now()
+  send({ body: `0],${USAGE}}`, is_last: true })
+  const tookMs = performance.now() - startedAtMs
+  const parsedAtMs = performance.now()
+  JSON.parse(`[${part.repeat(20)}0]`)
+  expect(tookMs).toBeLessThan(performance.now() - parsedAtMs)
+  expect(run.inferenceOf('node').promptTokens).toBe(4)
+})
+
+it('a run that is abandoned holds neither its body nor its reader', () => {
+  const opened = openRun(false)
+  const { run, send, leave, clock } = opened
+  send({ body: `{${USAGE}`, is_last: false })
+  leave()
+  clock.atMs = NODE_LIMITS.drainMs
+  run.check(clock.atMs)
+  expect(run.options.reader).toBeNull()
+  send({ body: '}', is_last: true })
+  expect(run.inferenceOf('node').promptTokens).not.toBe(4)
+})
+
+it('an event without data of another agent neither reaches the caller nor begins or ends the answer', async () => {
+  const { run, send, reader } = openRun()
+  for (const name of ['', 'ping', 'error', 'message_stop']) send({ event: name, data: ' ' })
+  expect(run.result).toBeNull()
+  expect(run.times()).toBeNull()
+  expect(reader.isFailed() || reader.isEnded()).toBe(false)
+  const said = [event('x', { delta: 'hello' }), event('response.completed', {})]
+  for (const chunk of said) send(chunk)
+  send(null, 2)
+  const given: unknown[] = []
+  for await (const { chunks } of run.batches) given.push(...chunks)
+  expect(given).toMatchObject(said)
+  expect(given).toHaveLength(said.length)
+})
+
+// `transformers serve` writes only `data` lines, and no [DONE].
+it('an event without a name gets its type, and the last of them ends the answer', async () => {
+  const { run, send, reader } = openRun()
+  const said = ['response.created', 'response.output_text.delta', 'response.completed'].map(
+    (type) => ({ name: type, data: { type, delta: 'hello', response: { id: 'resp_1' } } }),
+  )
+  for (const { data } of said) send(event('', data))
+  send(null, 2)
+  const given: unknown[] = []
+  for await (const { chunks } of run.batches) given.push(...chunks)
+  expect(given).toMatchObject(said.map(({ name, data }) => event(name, data)))
+  expect(reader.isEnded()).toBe(true)
+  expect(run.result).toMatchObject({ kind: 'done' })
+})
+
+it('data without a type, or with one that cannot be a name, stays without a name', async () => {
+  const { run, send } = openRun()
+  const said = [event('', { choices: [{ text: 'a' }] }), event('', { type: 'a\nb', delta: 'c' })]
+  for (const chunk of said) send(chunk)
+  send({ event: '', data: '[DONE]' })
+  send(null, 2)
+  const given: unknown[] = []
+  for await (const { chunks } of run.batches) given.push(...chunks)
+  expect(given.slice(0, 2)).toMatchObject(said)
 })
 
 const OVERLOADED = { type: 'error', error: { type: 'overloaded_error', message: 'Overloaded' } }
@@ -261,41 +250,39 @@ const FAILURES = [
   event('', { type: 'response.failed', response: { status: 'failed' } }),
 ]
 
-describe("a backend's error event", () => {
-  it.each(FAILURES)(
-    'an error event before any text is a failure of the node: %j',
-    async (failure) => {
-      const { run, send, events } = openRun()
-      send(event('response.created', { response: { id: 'resp_1' } }))
-      send(failure)
-      send({ event: '', data: '[DONE]' })
-      send(null, 2)
-      await expect(run.firstToken).rejects.toMatchObject({ code: 'node_failed' })
-      expect(events).not.toContain('served')
-    },
-  )
-
-  it('an error event before any text is no served answer when the caller has left', async () => {
-    const { run, send, events, leave } = openRun()
-    leave()
-    await expect(run.firstToken).rejects.toThrow('the caller left')
-    send(FAILURES[2] ?? null)
-    send({ event: '', data: '[DONE]' })
-    send(null, 2)
-    expect(events).toContain('closed')
-    expect(events).not.toContain('served')
-  })
-
-  it.each(FAILURES)('an error event after text is passed on: %j', async (failure) => {
-    const { run, send, reader } = openRun()
-    send(event('x', { delta: 'hello' }))
-    expect(reader.isFailed()).toBe(false)
+it.each(FAILURES)(
+  'an error event before any text is a failure of the node: %j',
+  async (failure) => {
+    const { run, send, events } = openRun()
+    send(event('response.created', { response: { id: 'resp_1' } }))
     send(failure)
     send({ event: '', data: '[DONE]' })
     send(null, 2)
-    const names: unknown[] = []
-    for await (const { chunks } of run.batches) names.push(...chunks.map(({ data }) => data))
-    expect(names).toContain(failure.data)
-    expect(reader.isFailed()).toBe(true)
-  })
+    await expect(run.firstToken).rejects.toMatchObject({ code: 'node_failed' })
+    expect(events).not.toContain('served')
+  },
+)
+
+it('an error event before any text is no served answer when the caller has left', async () => {
+  const { run, send, events, leave } = openRun()
+  leave()
+  await expect(run.firstToken).rejects.toThrow('the caller left')
+  send(FAILURES[2] ?? null)
+  send({ event: '', data: '[DONE]' })
+  send(null, 2)
+  expect(events).toContain('closed')
+  expect(events).not.toContain('served')
+})
+
+it.each(FAILURES)('an error event after text is passed on: %j', async (failure) => {
+  const { run, send, reader } = openRun()
+  send(event('x', { delta: 'hello' }))
+  expect(reader.isFailed()).toBe(false)
+  send(failure)
+  send({ event: '', data: '[DONE]' })
+  send(null, 2)
+  const names: unknown[] = []
+  for await (const { chunks } of run.batches) names.push(...chunks.map(({ data }) => data))
+  expect(names).toContain(failure.data)
+  expect(reader.isFailed()).toBe(true)
 })

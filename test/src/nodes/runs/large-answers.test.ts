@@ -1,5 +1,5 @@
 import { setImmediate as turn } from 'node:timers/promises'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, expect, it } from 'vitest'
 import { type DispatchError, nodeCallErrorOf } from '#src/nodes/runs/dispatch-error.ts'
 import {
   eventually,
@@ -79,81 +79,79 @@ async function attack(node: {
   return { node: connected, answers, error: error as DispatchError, release: others.release }
 }
 
-describe('an answer beyond all bounds', () => {
-  it.each([
-    ['can be told to stop', CANCEL, answerEndlessly],
-    ['cannot be told, as the public client', undefined, answerBeyondTheLimit()],
-  ])(
-    'an answer beyond all bounds costs its own caller the call, and no other, of a node that %s',
-    async (_, headers, endless) => {
-      stage = await openNodesStage({
-        answerBytesMax: ANSWER_BYTES_MAX,
-        tokenMs: 30_000,
-        firstTokenMs: 30_000,
-        drainMs: 30_000,
-        runMs: 60_000,
-      })
-      const attacked = await attack({ endless, ...(headers === undefined ? {} : { headers }) })
-      expect(attacked.error).toMatchObject({ code: 'answer_too_large' })
-      const reported = nodeCallErrorOf(attacked.error)
-      expect(reported.code).toBe('answer_too_large')
-      expect(reported.message).toContain('larger than the 100000 bytes')
-      await eventually(() => stage.nodes.status().runs === 5, 'the run of the attacker is over')
-      attacked.release()
-      const texts = (await Promise.all(attacked.answers)).map(textOf)
-      expect(texts).toEqual(Array.from({ length: 5 }, () => 'all is well'))
-      expect(attacked.node.socket.readyState).toBe(attacked.node.socket.OPEN)
-      expect(stage.nodes.status()).toMatchObject({ connected: 1, serving: 1, slotsInUse: 0 })
-    },
-  )
-
-  it('an answer beyond all bounds, asked for again and again, sets no node aside: its caller chose its length', async () => {
-    stage = await openNodesStage({ answerBytesMax: ANSWER_BYTES_MAX, firstTokenMs: 30_000 })
-    await stage.connect({ headers: CANCEL, answer: answerEndlessly })
-    for (let count = 0; count < 5; count++)
-      await expect(stage.dispatch().then(readAll)).rejects.toMatchObject({
-        code: 'answer_too_large',
-      })
-    expect(stage.nodes.status()).toMatchObject({ connected: 1, serving: 1 })
-  })
-
-  it('a node that goes on with a large answer after the cancel frame is expelled', async () => {
+it.each([
+  ['can be told to stop', CANCEL, answerEndlessly],
+  ['cannot be told, as the public client', undefined, answerBeyondTheLimit()],
+])(
+  'an answer beyond all bounds costs its own caller the call, and no other, of a node that %s',
+  async (_, headers, endless) => {
     stage = await openNodesStage({
       answerBytesMax: ANSWER_BYTES_MAX,
-      lateBytesMax: ANSWER_BYTES_MAX,
+      tokenMs: 30_000,
+      firstTokenMs: 30_000,
       drainMs: 30_000,
       runMs: 60_000,
     })
-    const node = await stage.connect({ headers: CANCEL, answer: answerForEver })
-    await expect(stage.dispatch().then(readAll)).rejects.toMatchObject({ code: 'answer_too_large' })
-    const reason = 'Frames of a run that was ended go on'
-    expect(await node.closed).toEqual({ code: 1008, reason })
-    expect(node.controls).toContainEqual(expect.objectContaining({ protocol: 'cancel' }))
-  })
+    const attacked = await attack({ endless, ...(headers === undefined ? {} : { headers }) })
+    expect(attacked.error).toMatchObject({ code: 'answer_too_large' })
+    const reported = nodeCallErrorOf(attacked.error)
+    expect(reported.code).toBe('answer_too_large')
+    expect(reported.message).toContain('larger than the 100000 bytes')
+    await eventually(() => stage.nodes.status().runs === 5, 'the run of the attacker is over')
+    attacked.release()
+    const texts = (await Promise.all(attacked.answers)).map(textOf)
+    expect(texts).toEqual(Array.from({ length: 5 }, () => 'all is well'))
+    expect(attacked.node.socket.readyState).toBe(attacked.node.socket.OPEN)
+    expect(stage.nodes.status()).toMatchObject({ connected: 1, serving: 1, slotsInUse: 0 })
+  },
+)
 
-  it('a node without cancel is expelled once its answer is faster than any model', async () => {
-    stage = await openNodesStage({
-      answerBytesMax: ANSWER_BYTES_MAX,
-      lateBytesPerSecond: 0,
-      drainMs: 30_000,
-      runMs: 60_000,
+it('an answer beyond all bounds, asked for again and again, sets no node aside: its caller chose its length', async () => {
+  stage = await openNodesStage({ answerBytesMax: ANSWER_BYTES_MAX, firstTokenMs: 30_000 })
+  await stage.connect({ headers: CANCEL, answer: answerEndlessly })
+  for (let count = 0; count < 5; count++)
+    await expect(stage.dispatch().then(readAll)).rejects.toMatchObject({
+      code: 'answer_too_large',
     })
-    const node = await stage.connect({ answer: answerForEver })
-    await expect(stage.dispatch().then(readAll)).rejects.toMatchObject({ code: 'answer_too_large' })
-    expect((await node.closed).code).toBe(1008)
-  })
+  expect(stage.nodes.status()).toMatchObject({ connected: 1, serving: 1 })
+})
 
-  it('a large answer whose caller left costs the node nothing either', async () => {
-    const limits = { answerBytesMax: ANSWER_BYTES_MAX, lateBytesPerSecond: 1e12 }
-    stage = await openNodesStage({ ...limits, drainMs: 30_000, runMs: 60_000 })
-    const node = await stage.connect({ answer: answerBeyondTheLimit() })
-    const left = new AbortController()
-    const answer = await stage.dispatch({ signal: left.signal })
-    left.abort(new Error('the caller left'))
-    await expect(readAll(answer)).rejects.toThrow('the caller left')
-    await eventually(() => stage.nodes.status().runs === 0, 'the node came to its end')
-    expect(node.socket.readyState).toBe(node.socket.OPEN)
+it('a node that goes on with a large answer after the cancel frame is expelled', async () => {
+  stage = await openNodesStage({
+    answerBytesMax: ANSWER_BYTES_MAX,
+    lateBytesMax: ANSWER_BYTES_MAX,
+    drainMs: 30_000,
+    runMs: 60_000,
   })
+  const node = await stage.connect({ headers: CANCEL, answer: answerForEver })
+  await expect(stage.dispatch().then(readAll)).rejects.toMatchObject({ code: 'answer_too_large' })
+  const reason = 'Frames of a run that was ended go on'
+  expect(await node.closed).toEqual({ code: 1008, reason })
+  expect(node.controls).toContainEqual(expect.objectContaining({ protocol: 'cancel' }))
+})
+
+it('a node without cancel is expelled once its answer is faster than any model', async () => {
+  stage = await openNodesStage({
+    answerBytesMax: ANSWER_BYTES_MAX,
+    lateBytesPerSecond: 0,
+    drainMs: 30_000,
+    runMs: 60_000,
+  })
+  const node = await stage.connect({ answer: answerForEver })
+  await expect(stage.dispatch().then(readAll)).rejects.toMatchObject({ code: 'answer_too_large' })
+  expect((await node.closed).code).toBe(1008)
+})
+
+it('a large answer whose caller left costs the node nothing either', async () => {
+  const limits = { answerBytesMax: ANSWER_BYTES_MAX, lateBytesPerSecond: 1e12 }
+  stage = await openNodesStage({ ...limits, drainMs: 30_000, runMs: 60_000 })
+  const node = await stage.connect({ answer: answerBeyondTheLimit() })
+  const left = new AbortController()
+  const answer = await stage.dispatch({ signal: left.signal })
+  left.abort(new Error('the caller left'))
+  await expect(readAll(answer)).rejects.toThrow('the caller left')
+  await eventually(() => stage.nodes.status().runs === 0, 'the node came to its end')
+  expect(node.socket.readyState).toBe(node.socket.OPEN)
 })
 
 /** Its backend cannot be stopped: it comes to an end by itself. */

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { NodeState } from '#src/nodes/registry/node-state.ts'
 import { NODE_LIMITS } from '#src/nodes/runs/limits.ts'
 import { type Circuit, CLOSED_CIRCUIT, createNodeHealth } from '#src/nodes/runs/node-health.ts'
@@ -17,190 +17,180 @@ function stand(state: NodeState, circuit: Circuit = CLOSED_CIRCUIT) {
   return { health, reported, clock }
 }
 
-describe('a node that is to be verified', () => {
-  it('a node that is to be verified is probed at once and gets work when it is healthy', () => {
-    const { health, reported } = stand('RUNNING_BENCHMARKING')
+it('a node that is to be verified is probed at once and gets work when it is healthy', () => {
+  const { health, reported } = stand('RUNNING_BENCHMARKING')
+  expect(health.isServing()).toBe(false)
+  expect(health.dueProbe()).toBe('m')
+  health.probeBegins('m')
+  expect(health.dueProbe()).toBeNull()
+  health.probeEnds('healthy')
+  expect(health.state()).toBe('RUNNING')
+  expect(health.isServing()).toBe(true)
+  expect(reported).toEqual([true])
+})
+
+it('a node that is to be verified is probed again in a minute when it gave no answer', () => {
+  const { health, clock } = stand('RUNNING_BENCHMARKING')
+  health.probeBegins('m')
+  health.probeEnds('failed')
+  expect(health.state()).toBe('RUNNING_BENCHMARKING')
+  clock.nowMs += NODE_LIMITS.probeRetryMs - 1
+  expect(health.dueProbe()).toBeNull()
+  clock.nowMs += 1
+  expect(health.dueProbe()).toBe('m')
+})
+
+it('a running node is probed when it served nothing for ten minutes', () => {
+  const { health, clock } = stand('RUNNING')
+  clock.nowMs += NODE_LIMITS.probeIntervalMs - 1
+  health.succeeded('m')
+  clock.nowMs += NODE_LIMITS.probeIntervalMs - 1
+  expect(health.dueProbe()).toBeNull()
+  clock.nowMs += 1
+  expect(health.dueProbe()).toBe('m')
+})
+
+it('a running node is degraded by a slow probe, and comes back by a healthy one', () => {
+  const { health, clock } = stand('RUNNING')
+  health.probeBegins('m')
+  health.probeEnds('slow')
+  expect(health.state()).toBe('RUNNING_DEGRADED')
+  clock.nowMs += NODE_LIMITS.probeRetryMs
+  expect(health.dueProbe()).toBe('m')
+  health.probeBegins('m')
+  health.probeEnds('healthy')
+  expect(health.isServing()).toBe(true)
+})
+
+it('a running node is set aside by three failures, and probed when its time has come', () => {
+  const { health, reported, clock } = stand('RUNNING')
+  for (let count = 0; count < 3; count++) health.failed('m')
+  expect(health.isServing()).toBe(false)
+  expect(reported).toEqual([false])
+  clock.nowMs += NODE_LIMITS.asideMs - 1
+  expect(health.dueProbe()).toBeNull()
+  clock.nowMs += 1
+  expect(health.dueProbe()).toBe('m')
+  health.probeBegins('m')
+  expect(health.circuits().get('m')?.kind).toBe('probing')
+  health.probeEnds('healthy')
+  expect(health.isServing()).toBe(true)
+})
+
+it('a node that fails its probe too is set aside for twice as long', () => {
+  const { health, clock } = stand('RUNNING')
+  for (let count = 0; count < 3; count++) health.failed('m')
+  clock.nowMs += NODE_LIMITS.asideMs
+  health.probeBegins('m')
+  health.probeEnds('failed')
+  expect(health.state()).toBe('RUNNING_DEGRADED')
+  clock.nowMs += 2 * NODE_LIMITS.asideMs - 1
+  expect(health.dueProbe()).toBeNull()
+  clock.nowMs += 1
+  expect(health.dueProbe()).toBe('m')
+})
+
+it('a running node is probed after five refusals in a row, and not when an answer was between them', () => {
+  const { health } = stand('RUNNING')
+  for (let count = 0; count < 4; count++) health.refused('m')
+  health.succeeded('m')
+  for (let count = 0; count < 4; count++) health.refused('m')
+  expect(health.dueProbe()).toBeNull()
+  health.refused('m')
+  expect(health.dueProbe()).toBe('m')
+})
+
+it.each(['RUNNING', 'RUNNING_BENCHMARKING'] as const)(
+  'a node that was set aside, and dials again as %s, is set aside still and probed in its time',
+  (state) => {
+    const { health, clock } = stand(state, { kind: 'open', retryAtMs: 5_000, asideMs: 4_000 })
     expect(health.isServing()).toBe(false)
+    clock.nowMs = 4_999
+    expect(health.dueProbe()).toBeNull()
+    clock.nowMs = 5_000
     expect(health.dueProbe()).toBe('m')
     health.probeBegins('m')
-    expect(health.dueProbe()).toBeNull()
     health.probeEnds('healthy')
-    expect(health.state()).toBe('RUNNING')
     expect(health.isServing()).toBe(true)
-    expect(reported).toEqual([true])
-  })
+  },
+)
 
-  it('a node that is to be verified is probed again in a minute when it gave no answer', () => {
-    const { health, clock } = stand('RUNNING_BENCHMARKING')
-    health.probeBegins('m')
-    health.probeEnds('failed')
-    expect(health.state()).toBe('RUNNING_BENCHMARKING')
-    clock.nowMs += NODE_LIMITS.probeRetryMs - 1
-    expect(health.dueProbe()).toBeNull()
-    clock.nowMs += 1
-    expect(health.dueProbe()).toBe('m')
-  })
+it('a disabled node is neither given work nor probed', () => {
+  const { health, clock } = stand('RUNNING_DISABLED')
+  clock.nowMs += 1e9
+  expect(health.isServing()).toBe(false)
+  expect(health.dueProbe()).toBeNull()
 })
 
-describe('a running node', () => {
-  it('a running node is probed when it served nothing for ten minutes', () => {
-    const { health, clock } = stand('RUNNING')
-    clock.nowMs += NODE_LIMITS.probeIntervalMs - 1
-    health.succeeded('m')
-    clock.nowMs += NODE_LIMITS.probeIntervalMs - 1
-    expect(health.dueProbe()).toBeNull()
-    clock.nowMs += 1
-    expect(health.dueProbe()).toBe('m')
+function standTwo() {
+  const clock = { nowMs: 1_000 }
+  const health = createNodeHealth({
+    state: 'RUNNING',
+    circuits: new Map([
+      ['a', CLOSED_CIRCUIT],
+      ['b', CLOSED_CIRCUIT],
+    ]),
+    limits: NODE_LIMITS,
+    now: () => clock.nowMs,
+    random: () => 1,
+    onChange: () => undefined,
   })
+  return { health, clock }
+}
 
-  it('a running node is degraded by a slow probe, and comes back by a healthy one', () => {
-    const { health, clock } = stand('RUNNING')
-    health.probeBegins('m')
-    health.probeEnds('slow')
-    expect(health.state()).toBe('RUNNING_DEGRADED')
-    clock.nowMs += NODE_LIMITS.probeRetryMs
-    expect(health.dueProbe()).toBe('m')
-    health.probeBegins('m')
-    health.probeEnds('healthy')
-    expect(health.isServing()).toBe(true)
-  })
-
-  it('a running node is set aside by three failures, and probed when its time has come', () => {
-    const { health, reported, clock } = stand('RUNNING')
-    for (let count = 0; count < 3; count++) health.failed('m')
-    expect(health.isServing()).toBe(false)
-    expect(reported).toEqual([false])
-    clock.nowMs += NODE_LIMITS.asideMs - 1
-    expect(health.dueProbe()).toBeNull()
-    clock.nowMs += 1
-    expect(health.dueProbe()).toBe('m')
-    health.probeBegins('m')
-    expect(health.circuits().get('m')?.kind).toBe('probing')
-    health.probeEnds('healthy')
-    expect(health.isServing()).toBe(true)
-  })
-
-  it('a node that fails its probe too is set aside for twice as long', () => {
-    const { health, clock } = stand('RUNNING')
-    for (let count = 0; count < 3; count++) health.failed('m')
-    clock.nowMs += NODE_LIMITS.asideMs
-    health.probeBegins('m')
-    health.probeEnds('failed')
-    expect(health.state()).toBe('RUNNING_DEGRADED')
-    clock.nowMs += 2 * NODE_LIMITS.asideMs - 1
-    expect(health.dueProbe()).toBeNull()
-    clock.nowMs += 1
-    expect(health.dueProbe()).toBe('m')
-  })
-
-  it('a running node is probed after five refusals in a row, and not when an answer was between them', () => {
-    const { health } = stand('RUNNING')
-    for (let count = 0; count < 4; count++) health.refused('m')
-    health.succeeded('m')
-    for (let count = 0; count < 4; count++) health.refused('m')
-    expect(health.dueProbe()).toBeNull()
-    health.refused('m')
-    expect(health.dueProbe()).toBe('m')
-  })
+it('a node whose one model fails serves the other, and is probed with the one that fails', () => {
+  const { health, clock } = standTwo()
+  for (let count = 0; count < 3; count++) health.failed('b')
+  expect([health.isServing('a'), health.isServing('b'), health.isServing()]).toEqual([
+    true,
+    false,
+    true,
+  ])
+  clock.nowMs += NODE_LIMITS.asideMs
+  expect(health.dueProbe()).toBe('b')
+  health.probeBegins('b')
+  health.probeEnds('failed')
+  expect(health.state()).toBe('RUNNING')
+  expect(health.isServing('a')).toBe(true)
+  clock.nowMs += 2 * NODE_LIMITS.asideMs
+  health.probeBegins('b')
+  health.probeEnds('healthy')
+  expect(health.isServing('b')).toBe(true)
 })
 
-describe('a node that was set aside before it dialled again', () => {
-  it.each(['RUNNING', 'RUNNING_BENCHMARKING'] as const)(
-    'a node that was set aside, and dials again as %s, is set aside still and probed in its time',
-    (state) => {
-      const { health, clock } = stand(state, { kind: 'open', retryAtMs: 5_000, asideMs: 4_000 })
-      expect(health.isServing()).toBe(false)
-      clock.nowMs = 4_999
-      expect(health.dueProbe()).toBeNull()
-      clock.nowMs = 5_000
-      expect(health.dueProbe()).toBe('m')
-      health.probeBegins('m')
-      health.probeEnds('healthy')
-      expect(health.isServing()).toBe(true)
-    },
-  )
+it('a node is degraded when the last of its models fails a probe', () => {
+  const { health, clock } = standTwo()
+  for (const model of ['a', 'b']) for (let count = 0; count < 3; count++) health.failed(model)
+  expect(health.isServing()).toBe(false)
+  clock.nowMs += NODE_LIMITS.asideMs
+  health.probeBegins(health.dueProbe() ?? '')
+  health.probeEnds('failed')
+  expect(health.state()).toBe('RUNNING_DEGRADED')
 })
 
-describe('a disabled node', () => {
-  it('a disabled node is neither given work nor probed', () => {
-    const { health, clock } = stand('RUNNING_DISABLED')
-    clock.nowMs += 1e9
-    expect(health.isServing()).toBe(false)
-    expect(health.dueProbe()).toBeNull()
-  })
+it('a node is probed with the model that was refused, and sets that one aside alone', () => {
+  const { health } = standTwo()
+  for (let count = 0; count < NODE_LIMITS.refusalsMax; count++) health.refused('b')
+  expect(health.dueProbe()).toBe('b')
+  health.probeBegins('b')
+  health.probeEnds('failed')
+  expect([health.state(), health.isServing('a'), health.isServing('b')]).toEqual([
+    'RUNNING',
+    true,
+    false,
+  ])
 })
 
-describe('a node with several models', () => {
-  function standTwo() {
-    const clock = { nowMs: 1_000 }
-    const health = createNodeHealth({
-      state: 'RUNNING',
-      circuits: new Map([
-        ['a', CLOSED_CIRCUIT],
-        ['b', CLOSED_CIRCUIT],
-      ]),
-      limits: NODE_LIMITS,
-      now: () => clock.nowMs,
-      random: () => 1,
-      onChange: () => undefined,
-    })
-    return { health, clock }
-  }
-
-  it('a node whose one model fails serves the other, and is probed with the one that fails', () => {
-    const { health, clock } = standTwo()
-    for (let count = 0; count < 3; count++) health.failed('b')
-    expect([health.isServing('a'), health.isServing('b'), health.isServing()]).toEqual([
-      true,
-      false,
-      true,
-    ])
-    clock.nowMs += NODE_LIMITS.asideMs
-    expect(health.dueProbe()).toBe('b')
-    health.probeBegins('b')
-    health.probeEnds('failed')
-    expect(health.state()).toBe('RUNNING')
-    expect(health.isServing('a')).toBe(true)
-    clock.nowMs += 2 * NODE_LIMITS.asideMs
-    health.probeBegins('b')
-    health.probeEnds('healthy')
-    expect(health.isServing('b')).toBe(true)
-  })
-
-  it('a node is degraded when the last of its models fails a probe', () => {
-    const { health, clock } = standTwo()
-    for (const model of ['a', 'b']) for (let count = 0; count < 3; count++) health.failed(model)
-    expect(health.isServing()).toBe(false)
-    clock.nowMs += NODE_LIMITS.asideMs
-    health.probeBegins(health.dueProbe() ?? '')
-    health.probeEnds('failed')
-    expect(health.state()).toBe('RUNNING_DEGRADED')
-  })
-
-  it('a node is probed with the model that was refused, and sets that one aside alone', () => {
-    const { health } = standTwo()
-    for (let count = 0; count < NODE_LIMITS.refusalsMax; count++) health.refused('b')
-    expect(health.dueProbe()).toBe('b')
-    health.probeBegins('b')
-    health.probeEnds('failed')
-    expect([health.state(), health.isServing('a'), health.isServing('b')]).toEqual([
-      'RUNNING',
-      true,
-      false,
-    ])
-  })
-
-  it('a node that has no time for a probe is asked again after a while', () => {
-    const { health, clock } = standTwo()
-    for (let count = 0; count < 3; count++) health.failed('b')
-    clock.nowMs += NODE_LIMITS.asideMs
-    health.probePutOff()
-    expect(health.dueProbe()).toBeNull()
-    clock.nowMs += NODE_LIMITS.probeRetryMs
-    expect(health.dueProbe()).toBe('b')
-    health.probeBegins('b')
-    health.probePutOff()
-    clock.nowMs += NODE_LIMITS.probeRetryMs + NODE_LIMITS.asideMs
-    expect(health.dueProbe()).toBe('b')
-  })
+it('a node that has no time for a probe is asked again after a while', () => {
+  const { health, clock } = standTwo()
+  for (let count = 0; count < 3; count++) health.failed('b')
+  clock.nowMs += NODE_LIMITS.asideMs
+  health.probePutOff()
+  expect(health.dueProbe()).toBeNull()
+  clock.nowMs += NODE_LIMITS.probeRetryMs
+  expect(health.dueProbe()).toBe('b')
+  health.probeBegins('b')
+  health.probePutOff()
+  clock.nowMs += NODE_LIMITS.probeRetryMs + NODE_LIMITS.asideMs
+  expect(health.dueProbe()).toBe('b')
 })

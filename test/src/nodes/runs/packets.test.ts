@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, expect, it } from 'vitest'
 import type { WebSocket } from 'ws'
 import type { JsonObject } from '#attestation/json/value.ts'
 import { createNodeChunks, type NodeChunks } from '#src/chat/node-chunks.ts'
@@ -75,165 +75,157 @@ function dispatchRead(request: JsonObject = {}): Promise<NodeAnswer> {
 const running = (chunk: unknown) => ({ chunk, status: 1 }) as const
 const FAILED = { error: { status_code: 500, message: 'no' }, status: 3 } as const
 
-describe('frames in one packet', () => {
-  it('frames in one packet are given before the error that is among them, and no other node is asked', async () => {
-    const answer: AnswerScript = ({ id }, node) =>
-      sendPacket({ id, node }, [running(textChunk('a')), running(textChunk('b')), FAILED])
-    const nodes = [await stage.connect({ answer }), await stage.connect({ answer })]
-    const { texts, fault } = await readBatches(await stage.dispatch())
-    expect(texts).toEqual(['ab'])
-    expect(fault).toMatchObject({ code: 'node_failed' })
-    expect(nodes.flatMap(({ calls }) => calls)).toHaveLength(1)
-  })
+it('frames in one packet are given before the error that is among them, and no other node is asked', async () => {
+  const answer: AnswerScript = ({ id }, node) =>
+    sendPacket({ id, node }, [running(textChunk('a')), running(textChunk('b')), FAILED])
+  const nodes = [await stage.connect({ answer }), await stage.connect({ answer })]
+  const { texts, fault } = await readBatches(await stage.dispatch())
+  expect(texts).toEqual(['ab'])
+  expect(fault).toMatchObject({ code: 'node_failed' })
+  expect(nodes.flatMap(({ calls }) => calls)).toHaveLength(1)
+})
 
-  it('frames in one packet may be the whole answer, of new clients and old ones', async () => {
-    const answer: AnswerScript = ({ id }, node) =>
-      sendPacket({ id, node }, [
-        ...[textChunk('a'), finishChunk(), usageChunk(3, 2)].map(running),
-        { status: 2 },
-      ])
-    for (const isOld of [false, true]) {
-      const node = await stage.connect({ answer, isOld })
-      const chunks = await readAll(await stage.dispatch())
-      expect(textOf(chunks)).toBe('a')
-      expect(chunks.at(-1)?.usage).toMatchObject({ prompt_tokens: 3, completion_tokens: 2 })
-      await node.close()
-    }
-    await eventually(() => stage.registry.served.length === 2, 'counted once each')
-  })
-
-  it('frames of several calls in one packet go to their own callers', async () => {
-    const asked: { readonly id: string; readonly node: ScriptedNode }[] = []
-    await stage.connect({ answer: ({ id }, node) => void asked.push({ id, node }) })
-    const dispatched = [stage.dispatch(), stage.dispatch()].map(async (answer) =>
-      readAll(await answer),
-    )
-    await eventually(() => asked.length === 2, 'asked')
-    const [first, second] = asked
-    if (first === undefined || second === undefined) throw new TypeError('expected two calls')
-    const frames = ['1', '2'].flatMap((text) =>
-      [first, second].map(({ id }) => ({ id, chunk: textChunk(`${text}${id}`) })),
-    )
-    const { _socket: raw } = first.node.socket as WebSocket & { readonly _socket: Socket }
-    raw.cork()
-    for (const { id, chunk } of frames) first.node.sendRun(id, running(chunk))
-    for (const { id } of [first, second]) first.node.sendRun(id, { status: 2 })
-    raw.uncork()
-    expect((await Promise.all(dispatched)).map(textOf).toSorted()).toEqual(
-      [first, second].map(({ id }) => `1${id}2${id}`).toSorted(),
-    )
-  })
-
-  it('frames in one packet may be of several choices, and of calls of tools', async () => {
-    const delta = (index: number, piece: object, reason: string | null = null) =>
-      running({ choices: [{ index, delta: piece, finish_reason: reason }] })
-    const call = (text: string, begin: object = {}) => ({
-      tool_calls: [
-        {
-          index: 0,
-          ...begin,
-          function: { arguments: text, ...('id' in begin ? { name: 'f' } : {}) },
-        },
-      ],
-    })
-    await stage.connect({
-      answer: ({ id }, node) =>
-        sendPacket({ id, node }, [
-          delta(1, { content: 'b' }),
-          delta(0, call('{"a', { id: 'x', type: 'function' })),
-          delta(0, call('":1}')),
-          delta(1, {}, 'stop'),
-          delta(0, {}, 'tool_calls'),
-          { status: 2 },
-        ]),
-    })
-    const chunks = await readAll(await dispatchRead({ n: 2 }))
-    const pieces = chunks.flatMap(({ choices }) => choices as readonly JsonObject[])
-    const ofFirst = pieces.filter(({ index }) => index === 0)
-    expect(ofFirst.map(({ delta: piece }) => (piece as JsonObject).tool_calls)).toEqual([
-      undefined,
-      [{ index: 0, id: 'x', type: 'function', function: { name: 'f', arguments: '{"a' } }],
-      [{ index: 0, function: { arguments: '":1}' } }],
-      undefined,
+it('frames in one packet may be the whole answer, of new clients and old ones', async () => {
+  const answer: AnswerScript = ({ id }, node) =>
+    sendPacket({ id, node }, [
+      ...[textChunk('a'), finishChunk(), usageChunk(3, 2)].map(running),
+      { status: 2 },
     ])
-    expect(pieces.filter(({ index }) => index === 1).map(({ delta: piece }) => piece)).toEqual([
-      { role: 'assistant', content: '' },
-      { content: 'b' },
-      { content: '' },
-    ])
-  })
-
-  it('frames in one packet keep texts with line separators and lone surrogates', async () => {
-    const text = 'a\u2028b\u2029c\ud800d\u0000'
-    await stage.connect({ answer: answerWith(text) })
-    expect(textOf(await readAll(await stage.dispatch()))).toBe(text)
-  })
-
-  it('frames in one packet are discarded, and cancelled once, when the caller leaves between them', async () => {
-    const node = await stage.connect({
-      headers: { 'Node-Features': 'cancel' },
-      answer: ({ id }, to) => {
-        sendPacket({ id, node: to }, [running(textChunk('a')), running(textChunk('b'))])
-        setTimeout(() => sendPacket({ id, node: to }, [running(textChunk('c')), { status: 2 }]), 50)
-      },
-    })
-    for await (const _ of (await stage.dispatch()).batches) break
-    expect(stage.nodes.status().slotsInUse).toBe(1)
-    await eventually(() => stage.nodes.status().slotsInUse === 0, 'drained')
-    expect(node.controls.filter(({ protocol }) => protocol === 'cancel')).toHaveLength(1)
-  })
+  for (const isOld of [false, true]) {
+    const node = await stage.connect({ answer, isOld })
+    const chunks = await readAll(await stage.dispatch())
+    expect(textOf(chunks)).toBe('a')
+    expect(chunks.at(-1)?.usage).toMatchObject({ prompt_tokens: 3, completion_tokens: 2 })
+    await node.close()
+  }
+  await eventually(() => stage.registry.served.length === 2, 'counted once each')
 })
 
-describe('a frame that is the end twice over', () => {
-  it('a frame that is the end twice over is counted as one served run', async () => {
-    await stage.connect({
-      answer: ({ id }, node) => {
-        for (const chunk of [textChunk('a'), finishChunk()]) node.sendRun(id, running(chunk))
-        node.sendRun(id, { chunk: usageChunk(1, 1), status: 2 })
-      },
-    })
-    for (let count = 0; count < 3; count++)
-      expect(textOf(await readAll(await stage.dispatch()))).toBe('a')
-    await eventually(() => stage.registry.served.length >= 3, 'stored')
-    expect(stage.registry.served).toHaveLength(3)
-  })
+it('frames of several calls in one packet go to their own callers', async () => {
+  const asked: { readonly id: string; readonly node: ScriptedNode }[] = []
+  await stage.connect({ answer: ({ id }, node) => void asked.push({ id, node }) })
+  const dispatched = [stage.dispatch(), stage.dispatch()].map(async (answer) =>
+    readAll(await answer),
+  )
+  await eventually(() => asked.length === 2, 'asked')
+  const [first, second] = asked
+  if (first === undefined || second === undefined) throw new TypeError('expected two calls')
+  const frames = ['1', '2'].flatMap((text) =>
+    [first, second].map(({ id }) => ({ id, chunk: textChunk(`${text}${id}`) })),
+  )
+  const { _socket: raw } = first.node.socket as WebSocket & { readonly _socket: Socket }
+  raw.cork()
+  for (const { id, chunk } of frames) first.node.sendRun(id, running(chunk))
+  for (const { id } of [first, second]) first.node.sendRun(id, { status: 2 })
+  raw.uncork()
+  expect((await Promise.all(dispatched)).map(textOf).toSorted()).toEqual(
+    [first, second].map(({ id }) => `1${id}2${id}`).toSorted(),
+  )
 })
 
-describe('an answer that was refused', () => {
-  it('an answer that was refused does not count as served when the node then says that it is done', async () => {
-    const nonsense: AnswerScript = ({ id }, node) =>
+it('frames in one packet may be of several choices, and of calls of tools', async () => {
+  const delta = (index: number, piece: object, reason: string | null = null) =>
+    running({ choices: [{ index, delta: piece, finish_reason: reason }] })
+  const call = (text: string, begin: object = {}) => ({
+    tool_calls: [
+      {
+        index: 0,
+        ...begin,
+        function: { arguments: text, ...('id' in begin ? { name: 'f' } : {}) },
+      },
+    ],
+  })
+  await stage.connect({
+    answer: ({ id }, node) =>
       sendPacket({ id, node }, [
-        running({ choices: [{ index: 7, delta: { content: 'x' }, finish_reason: 'stop' }] }),
-        running(usageChunk(1, 1)),
+        delta(1, { content: 'b' }),
+        delta(0, call('{"a', { id: 'x', type: 'function' })),
+        delta(0, call('":1}')),
+        delta(1, {}, 'stop'),
+        delta(0, {}, 'tool_calls'),
         { status: 2 },
-      ])
-    await stage.connect({ answer: nonsense })
-    await expect(dispatchRead()).rejects.toMatchObject({ code: 'node_failed' })
-    await stage.connect({ answer: answerWith('well'), model: 'other', nodeId: 'honest' })
-    await readAll(await stage.dispatch({ model: 'other' }))
-    const nodeIds = () => stage.registry.served.map(({ nodeId }) => nodeId)
-    await eventually(() => nodeIds().includes('honest'), 'stored')
-    expect(nodeIds()).toEqual(['honest'])
+      ]),
   })
+  const chunks = await readAll(await dispatchRead({ n: 2 }))
+  const pieces = chunks.flatMap(({ choices }) => choices as readonly JsonObject[])
+  const ofFirst = pieces.filter(({ index }) => index === 0)
+  expect(ofFirst.map(({ delta: piece }) => (piece as JsonObject).tool_calls)).toEqual([
+    undefined,
+    [{ index: 0, id: 'x', type: 'function', function: { name: 'f', arguments: '{"a' } }],
+    [{ index: 0, function: { arguments: '":1}' } }],
+    undefined,
+  ])
+  expect(pieces.filter(({ index }) => index === 1).map(({ delta: piece }) => piece)).toEqual([
+    { role: 'assistant', content: '' },
+    { content: 'b' },
+    { content: '' },
+  ])
 })
 
-describe('frames that say nothing', () => {
-  it('frames that say nothing are not kept for their members without end', async () => {
-    await stage.close()
-    stage = await openNodesStage({ queueBytesMax: 100_000 })
-    let isClosed = false
-    await stage.connect({
-      answer: async ({ id }, node) => {
-        for (let count = 0; count < 20 && !isClosed; count++) {
-          node.sendRun(id, running({ choices: [], [`name${count}`]: 'x'.repeat(20_000) }))
-          await new Promise((resolve) => setTimeout(resolve, 5))
-        }
-      },
-    })
-    await expect(dispatchRead()).rejects.toMatchObject({
-      code: 'node_failed',
-      message: expect.stringContaining('too many empty chunks'),
-    })
-    isClosed = true
+it('frames in one packet keep texts with line separators and lone surrogates', async () => {
+  const text = 'a\u2028b\u2029c\ud800d\u0000'
+  await stage.connect({ answer: answerWith(text) })
+  expect(textOf(await readAll(await stage.dispatch()))).toBe(text)
+})
+
+it('frames in one packet are discarded, and cancelled once, when the caller leaves between them', async () => {
+  const node = await stage.connect({
+    headers: { 'Node-Features': 'cancel' },
+    answer: ({ id }, to) => {
+      sendPacket({ id, node: to }, [running(textChunk('a')), running(textChunk('b'))])
+      setTimeout(() => sendPacket({ id, node: to }, [running(textChunk('c')), { status: 2 }]), 50)
+    },
   })
+  for await (const _ of (await stage.dispatch()).batches) break
+  expect(stage.nodes.status().slotsInUse).toBe(1)
+  await eventually(() => stage.nodes.status().slotsInUse === 0, 'drained')
+  expect(node.controls.filter(({ protocol }) => protocol === 'cancel')).toHaveLength(1)
+})
+
+it('a frame that is the end twice over is counted as one served run', async () => {
+  await stage.connect({
+    answer: ({ id }, node) => {
+      for (const chunk of [textChunk('a'), finishChunk()]) node.sendRun(id, running(chunk))
+      node.sendRun(id, { chunk: usageChunk(1, 1), status: 2 })
+    },
+  })
+  for (let count = 0; count < 3; count++)
+    expect(textOf(await readAll(await stage.dispatch()))).toBe('a')
+  await eventually(() => stage.registry.served.length >= 3, 'stored')
+  expect(stage.registry.served).toHaveLength(3)
+})
+
+it('an answer that was refused does not count as served when the node then says that it is done', async () => {
+  const nonsense: AnswerScript = ({ id }, node) =>
+    sendPacket({ id, node }, [
+      running({ choices: [{ index: 7, delta: { content: 'x' }, finish_reason: 'stop' }] }),
+      running(usageChunk(1, 1)),
+      { status: 2 },
+    ])
+  await stage.connect({ answer: nonsense })
+  await expect(dispatchRead()).rejects.toMatchObject({ code: 'node_failed' })
+  await stage.connect({ answer: answerWith('well'), model: 'other', nodeId: 'honest' })
+  await readAll(await stage.dispatch({ model: 'other' }))
+  const nodeIds = () => stage.registry.served.map(({ nodeId }) => nodeId)
+  await eventually(() => nodeIds().includes('honest'), 'stored')
+  expect(nodeIds()).toEqual(['honest'])
+})
+
+it('frames that say nothing are not kept for their members without end', async () => {
+  await stage.close()
+  stage = await openNodesStage({ queueBytesMax: 100_000 })
+  let isClosed = false
+  await stage.connect({
+    answer: async ({ id }, node) => {
+      for (let count = 0; count < 20 && !isClosed; count++) {
+        node.sendRun(id, running({ choices: [], [`name${count}`]: 'x'.repeat(20_000) }))
+        await new Promise((resolve) => setTimeout(resolve, 5))
+      }
+    },
+  })
+  await expect(dispatchRead()).rejects.toMatchObject({
+    code: 'node_failed',
+    message: expect.stringContaining('too many empty chunks'),
+  })
+  isClosed = true
 })
