@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
-import { collectBootParts } from '#enclave/image/boot-parts.ts'
+import { collectBootParts, collectModules } from '#enclave/image/boot-parts.ts'
 import type { DebianPackage } from '#enclave/image/debian-packages.ts'
 import { type FileTree, textFile } from '#enclave/image/file-tree.ts'
 import type { OpenedPackage } from '#enclave/image/open-parts.ts'
@@ -92,5 +92,39 @@ describe('collectBootParts', () => {
     await expect(collect({ kernel: { file: own.kernel, cmdlineFile } })).rejects.toMatchObject({
       code: 'options',
     })
+  })
+})
+
+const module = (needs: string) =>
+  ({
+    kind: 'file',
+    mode: 0o755,
+    data: Buffer.from(`\x7fELF\0license=GPL\0depends=${needs}\0name=x\0`, 'latin1'),
+  }) as const
+
+const TREE: FileTree = new Map([
+  ['lib/modules/6/net/virtio_net.ko', module('virtio,net_failover')],
+  ['lib/modules/6/net/net_failover.ko', module('failover')],
+  ['lib/modules/6/net/failover.ko', module('')],
+  ['lib/modules/6/virtio/virtio.ko', module('virtio-ring')],
+  ['lib/modules/6/virtio/virtio-ring.ko', module('')],
+  ['lib/modules/6/odd.ko', module('gone')],
+])
+
+describe('collectModules', () => {
+  it('collectModules gives a module after all that it needs, each once', () => {
+    const modules = collectModules(TREE, ['virtio_net', 'virtio'])
+    expect([...modules.keys()]).toEqual([
+      'virtio_ring',
+      'virtio',
+      'failover',
+      'net_failover',
+      'virtio_net',
+    ])
+  })
+
+  it('collectModules refuses a module that the kernel package lacks, wanted or needed', () => {
+    expect(() => collectModules(TREE, ['nsm'])).toThrow('no module nsm, wanted by kernel.json')
+    expect(() => collectModules(TREE, ['odd'])).toThrow('no module gone, wanted by odd')
   })
 })

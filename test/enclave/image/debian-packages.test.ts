@@ -52,14 +52,6 @@ function makePackage(): { readonly folder: string; readonly pinned: DebianPackag
 }
 
 describe('parsePackageList', () => {
-  it('parsePackageList takes the list of the project', () => {
-    const list = parsePackageList(
-      readFileSync(join(import.meta.dirname, '../../../enclave/image/packages.json')),
-    )
-    expect(list.map(({ name }) => name)).toContain('socat')
-    expect(new Set(list.map(({ name }) => name)).size).toBe(list.length)
-  })
-
   it.each([
     ['no package', []],
     ['a member too many', [{ ...PIN, url: 'x' }]],

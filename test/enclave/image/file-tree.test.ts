@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { mergeTrees, prefixTree, TreeError, textFile } from '#enclave/image/file-tree.ts'
+import { mergeTrees, TreeError, textFile } from '#enclave/image/file-tree.ts'
 
 describe('mergeTrees', () => {
   it('mergeTrees joins trees, and directories that two of them have', () => {
@@ -18,13 +18,5 @@ describe('mergeTrees', () => {
   it('mergeTrees refuses a file that two trees have, even with the same bytes', () => {
     const tree = new Map([['a', textFile('a')]])
     expect(() => mergeTrees(tree, tree)).toThrow(TreeError)
-  })
-})
-
-describe('prefixTree', () => {
-  it('prefixTree puts a tree into a folder', () => {
-    expect([...prefixTree('rootfs/app', new Map([['a/b', textFile('')]])).keys()]).toEqual([
-      'rootfs/app/a/b',
-    ])
   })
 })

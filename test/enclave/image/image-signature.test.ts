@@ -1,10 +1,9 @@
 import { createHash, generateKeyPairSync, type KeyObject } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { EifError } from '#attestation/eif/eif-error.ts'
 import { measureEif } from '#attestation/eif/measure-eif.ts'
 import { encodeEif, measureParts } from '#enclave/image/eif.ts'
 import { openImageSigner, SignerError, signImage } from '#enclave/image/image-signature.ts'
-import { ascii, makeSigner, repairCrc } from '../../attestation/eif/image-builder.ts'
+import { ascii, makeSigner } from '../../attestation/eif/image-builder.ts'
 
 const PARTS = {
   kernel: ascii('kernel'),
@@ -27,33 +26,13 @@ describe('signImage', () => {
   const signature = signImage(openImageSigner(pem), measureParts(PARTS).pcr0)
 
   it('signImage makes an image that the reader verifies, with PCR8 over the certificate', async () => {
+    expect(signImage(openImageSigner(pem), measureParts(PARTS).pcr0)).toEqual(signature)
     const report = await measure(encodeEif({ ...PARTS, signature }))
     const digest = createHash('sha384').update(made.der).digest()
     const pcr8 = createHash('sha384').update(new Uint8Array(48)).update(digest).digest()
     expect(report.signature?.algorithm).toBe('ES384')
     expect(report.measurements.pcr8).toEqual(new Uint8Array(pcr8))
     expect(report.measurements.pcr0).toEqual(measureParts(PARTS).pcr0)
-  })
-
-  it('signImage gives the same bytes again for the same image', () => {
-    expect(signImage(openImageSigner(pem), measureParts(PARTS).pcr0)).toEqual(signature)
-  })
-
-  it('an image signature does not fit another image', async () => {
-    const other = { ...PARTS, ramdisks: [ascii('boot'), ascii('apq')] }
-    await expect(measure(encodeEif({ ...other, signature }))).rejects.toMatchObject({
-      code: 'signature_payload',
-    })
-  })
-
-  it('an image is refused with any of its last 300 bytes changed, all of them of the COSE signature', async () => {
-    const image = encodeEif({ ...PARTS, signature })
-    for (let index = image.length - 300; index < image.length; index++) {
-      const changed = repairCrc(
-        image.map((byte, position) => (position === index ? byte ^ 1 : byte)),
-      )
-      await expect(measure(changed)).rejects.toThrow(EifError)
-    }
   })
 })
 

@@ -1,7 +1,15 @@
 import { describe, expect, it } from 'vitest'
-import { readConfig } from '#enclave/config.ts'
+import { encodeHex } from '#attestation/bytes.ts'
+import { digestBootConfiguration } from '#attestation/evidence/boot-configuration.ts'
+import { bootConfigurationOf, readConfig } from '#enclave/config.ts'
+import { BuildError } from '#enclave/image/build-error.ts'
 import type { FileTree } from '#enclave/image/file-tree.ts'
-import { type ImageSettings, listBridges, writeSettings } from '#enclave/image/settings.ts'
+import {
+  digestSettings,
+  type ImageSettings,
+  listBridges,
+  writeSettings,
+} from '#enclave/image/settings.ts'
 import { BUILT_IN_PROVIDERS } from '#enclave/providers/built-in-table.ts'
 import { bundledCas } from '#enclave/providers/trusted-cas.ts'
 
@@ -34,6 +42,20 @@ describe('writeSettings', () => {
       providers: BUILT_IN_PROVIDERS,
       cas: bundledCas(),
     })
+  })
+
+  it.each([false, true])(
+    'digestSettings digests what the enclave states at boot, development %s',
+    (isDevelopment) => {
+      const files = writeSettings({ ...SETTINGS, isDevelopment })
+      const stated = digestBootConfiguration(bootConfigurationOf(configOf(files)))
+      expect(digestSettings(files)).toBe(encodeHex(stated))
+    },
+  )
+
+  it('digestSettings refuses settings that the enclave would refuse', () => {
+    expect(() => digestSettings(writeSettings({ ...SETTINGS, chainId: 0 }))).toThrow(BuildError)
+    expect(() => digestSettings(new Map())).toThrow(BuildError)
   })
 
   it('writeSettings gives the verifier and the bridges their own users, who share the socket alone', () => {

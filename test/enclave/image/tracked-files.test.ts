@@ -1,14 +1,23 @@
 import { execFileSync } from 'node:child_process'
-import { copyFileSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  copyFileSync,
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeEach, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { readTrackedSources } from '#enclave/image/tracked-files.ts'
 
 const place = mkdtempSync(join(tmpdir(), 'sources-'))
 afterAll(() => rmSync(place, { recursive: true, force: true }))
 
-let root: string
+const first = join(place, 'first')
+let root = first
 let count = 0
 const git = (...words: readonly string[]) =>
   execFileSync('git', words, { cwd: root, encoding: 'utf8' })
@@ -24,8 +33,7 @@ const read = async () => {
 
 const MAIN = "import '../attestation/a.ts'\n"
 
-beforeEach(() => {
-  root = join(place, String(count++))
+beforeAll(() => {
   for (const folder of ['attestation', 'enclave/image', 'src/api'])
     mkdirSync(join(root, folder), { recursive: true })
   git('init', '--quiet')
@@ -44,6 +52,10 @@ beforeEach(() => {
   git('add', '--all')
   git('commit', '--quiet', '--message', 'first')
 })
+beforeEach(() => {
+  root = join(place, String(count++))
+  cpSync(first, root, { recursive: true, preserveTimestamps: true })
+})
 
 describe('the sources of an image', () => {
   it('the sources of an image are what the verifier loads, and nothing else', async () => {
@@ -55,28 +67,27 @@ describe('the sources of an image', () => {
     })
   })
 
-  it.each(['enclave/main.ts\tx', 'enclave/*.ts', 'enclave/\u00e9 "x"', 'enclave/-x'])(
-    'the sources of an image may have a file of any name: %j',
-    async (path) => {
-      write(path, 'odd')
-      write('enclave/main.ts', `import '../${path}'\n`)
-      git('add', '--all')
-      const { files, uncommitted } = await read()
-      expect(files[path]).toBe('odd')
-      expect(uncommitted.toSorted()).toEqual(['enclave/main.ts', path].toSorted())
-    },
-  )
+  it('the sources of an image may have files of any name', async () => {
+    const odd = ['enclave/main.ts\tx', 'enclave/*.ts', 'enclave/\u00e9 "x"', 'enclave/-x']
+    for (const path of odd) write(path, 'odd')
+    write('enclave/main.ts', odd.map((path) => `import '../${path}'\n`).join(''))
+    git('add', '--all')
+    const { files, uncommitted } = await read()
+    for (const path of odd) expect(files[path]).toBe('odd')
+    expect(uncommitted.toSorted()).toEqual(['enclave/main.ts', ...odd].toSorted())
+  })
 
-  it.each([
-    'enclave/main.ts',
-    'attestation/a.ts',
-    'enclave/image/build.ts',
-    'enclave/image/new.json',
-    'package.json',
-    'package-lock.json',
-  ])('the sources of an image are uncommitted with another %s', async (path) => {
-    write(path, 'changed')
-    expect((await read()).uncommitted).toEqual([path])
+  it('each changed or new file of the sources of an image, its builder and its packages is uncommitted', async () => {
+    const changed = [
+      'attestation/a.ts',
+      'enclave/image/build.ts',
+      'enclave/image/new.json',
+      'enclave/main.ts',
+      'package-lock.json',
+      'package.json',
+    ]
+    for (const path of changed) write(path, path === 'enclave/main.ts' ? `${MAIN}//` : 'changed')
+    expect((await read()).uncommitted.toSorted()).toEqual(changed)
   })
 
   it.each(['--assume-unchanged', '--skip-worktree'])(

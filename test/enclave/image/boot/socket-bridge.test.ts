@@ -43,27 +43,6 @@ describe('openSocketBridge', () => {
     expect(Buffer.compare(await buffer(caller), Buffer.from(sent).reverse())).toBe(0)
   })
 
-  it('the socket bridge tells the other side that a caller is gone', async () => {
-    const gone = new Promise<void>((resolve) => {
-      serve = (socket) => {
-        socket.on('error', () => undefined)
-        socket.once('close', () => resolve())
-        socket.once('data', () => caller.destroy())
-        socket.once('end', () => socket.end())
-      }
-    })
-    const caller = connect(path)
-    caller.write('x')
-    await gone
-  })
-
-  it('the socket bridge ends a connection when there is no listener at the other side', async () => {
-    await new Promise((resolve) => server.close(resolve))
-    const caller = connect(path)
-    await once(caller, 'close')
-    server.listen(0, '127.0.0.1')
-  })
-
   it('the socket bridge ends running connections when it is closed', async () => {
     serve = (socket) => {
       socket.on('error', () => undefined).resume()
