@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { ANSWER_SIZE_MAX } from '#attestation/json/json-size.ts'
-import { CallFault } from '#enclave/call-fault.ts'
-import { admitAnswer, StreamMemory, takeSpace } from '#enclave/calls/answer-memory.ts'
+import { admitAnswer, StreamMemory } from '#enclave/calls/answer-memory.ts'
 import { Space } from '#enclave/log/memory-budget.ts'
 
 const tooLarge = expect.objectContaining({
@@ -13,13 +12,6 @@ function open(bytesMax: number) {
   const space = new Space(bytesMax)
   return { space, reservation: space.reserve(0) ?? expect.unreachable() }
 }
-
-describe('takeSpace', () => {
-  it('takeSpace ends the call when there is no space', () => {
-    expect(() => takeSpace(true)).not.toThrow()
-    expect(() => takeSpace(false)).toThrow(CallFault)
-  })
-})
 
 describe('admitAnswer', () => {
   it('admitAnswer takes over a hundred bytes for each object, however few bytes it is written with', () => {
@@ -71,14 +63,6 @@ describe('StreamMemory', () => {
     expect(fill).toThrow(tooLarge)
     expect(assembly.length).toBeGreaterThan(5_000)
     expect(assembly.length).toBeLessThan(20_000)
-  })
-
-  it('StreamMemory refuses an assembly with more than an answer may have, whatever room there is', () => {
-    const assembly = Array.from({ length: ANSWER_SIZE_MAX.containers }, () => ({}))
-    const memory = new StreamMemory(open(1e12).reservation, () => assembly)
-    expect(() => {
-      for (let count = 0; count < 1000; count++) memory.admit(event)
-    }).toThrow(tooLarge)
   })
 
   it('StreamMemory holds the values of an input, beside the event that ends its text', () => {

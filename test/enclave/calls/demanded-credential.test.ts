@@ -41,7 +41,11 @@ beforeEach(async () => {
 })
 
 type Demand = 'operator' | { readonly sha256: string }
-const OF_CALLER: Demand = { sha256: digestCredential(NONCE, CALLERS) }
+const OF_CALLER = { sha256: digestCredential(NONCE, CALLERS) }
+/** Differs from it in the last digit alone. */
+const NEARLY_OF_CALLER = {
+  sha256: OF_CALLER.sha256.slice(0, -1) + (OF_CALLER.sha256.endsWith('0') ? '1' : '0'),
+}
 
 let questions = 0
 const requestWith = (credential?: Demand) => ({
@@ -101,6 +105,7 @@ describe('a call that a gateway reads', () => {
     ['was replaced', OF_CALLER, strangers],
     ["is said to be the operator's", OF_CALLER, { credential: CALLERS, is_callers: false }],
     ["was put in the place of the operator's", 'operator', strangers],
+    ['has a digest with another last digit', NEARLY_OF_CALLER, callers],
     [
       'has the digest of another nonce',
       { sha256: digestCredential('5f'.repeat(16), CALLERS) },

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { JsonObject } from '#attestation/json/value.ts'
-import { builtMessage, messagesStream } from '../../attestation/dialects/messages-streams.ts'
+import { messagesStream } from '../../attestation/dialects/messages-streams.ts'
 import { responsesStream } from '../../attestation/dialects/responses-streams.ts'
 import { chunked, EVENT_STREAM_HEAD, send, wholeAnswer } from '../../support/hostile-answers.ts'
 import type { Step } from '../../support/hostile-provider.ts'
@@ -17,8 +17,7 @@ import {
   textOf,
 } from '../support/dialect-stage.ts'
 
-/** Enough for more arrays and objects than an answer may have. */
-const ANSWER_BYTES_MAX = 4 * 2 ** 20
+const ANSWER_BYTES_MAX = 2 ** 18
 
 let stage: DialectStage
 
@@ -74,13 +73,11 @@ function callOf(text: string): Sent {
   )
 }
 
-const before = (added: JsonObject | string) => (event: JsonObject) => [added, event]
-const after = (added: JsonObject | string) => (event: JsonObject) => [event, added]
 const DONE = 'response.output_item.done'
-const textDelta = (output_index: number, item_id = 'msg_1'): JsonObject => ({
+const textDelta = (output_index: number): JsonObject => ({
   type: 'response.output_text.delta',
   output_index,
-  item_id,
+  item_id: 'msg_1',
   content_index: 0,
   delta: 'EVIL',
 })
@@ -89,18 +86,8 @@ const blockDelta = (index: number): JsonObject => ({
   index,
   delta: { type: 'text_delta', text: 'EVIL' },
 })
-const startsText = (index: number, text = ''): JsonObject => ({
-  type: 'content_block_start',
-  index,
-  content_block: { type: 'text', text },
-})
-const stopReason: JsonObject = {
-  type: 'message_delta',
-  delta: { stop_reason: 'refusal', stop_sequence: 'EVIL' },
-  usage: { output_tokens: 30 },
-}
 
-/** facts/dialects.md, part 5: what SDKs read in different ways, and part 3: cases of gateways. */
+/** One of each kind of what the readers of the dialects refuse: their own tests have the rest. */
 const REFUSED: Readonly<Record<EventName, Cases>> = {
   responses: {
     'an item that differs from its deltas': rewrite(
@@ -108,159 +95,23 @@ const REFUSED: Readonly<Record<EventName, Cases>> = {
       [DONE, 'Hello'],
       ['Hello', 'EVIL'],
     ),
-    'a final answer that differs from its deltas': rewrite('responses', 'response.completed', [
-      'Hello',
-      'EVIL',
-    ]),
-    'an end of a text that differs from its deltas': rewrite('responses', 'output_text.done', [
-      'Hello',
-      'EVIL',
-    ]),
-    'an end of a part that differs from its deltas': rewrite('responses', 'content_part.done', [
-      'Hello',
-      'EVIL',
-    ]),
-    'a text after the end of its item': change('responses', [DONE, 'Hello'], after(textDelta(1))),
-    'an output_index for a second time': rewrite(
-      'responses',
-      ['output_item.added', 'fc_1'],
-      ['"output_index":2', '"output_index":1'],
-    ),
-    'an output_index that leaves one out': rewrite(
-      'responses',
-      ['output_item.added', 'fc_1'],
-      ['"output_index":2', '"output_index":7'],
-    ),
-    'the name of a ping on a text': change('responses', '"Hel"', () => [
-      textOf(textDelta(1), 'keepalive'),
-    ]),
-    'a part that starts with text': rewrite('responses', 'content_part.added', [
-      '"text":""',
-      '"text":"EVIL"',
-    ]),
-    'an item that starts with text': rewrite(
-      'responses',
-      ['output_item.added', 'msg_1'],
-      ['"content":[]', '"content":[{"type":"output_text","text":"EVIL"}]'],
-    ),
-    'a response that starts with an item': rewrite('responses', 'response.created', [
-      '"output":[]',
-      '"output":[{"type":"message","id":"EVIL"}]',
-    ]),
-    'deltas of two messages that interleave': change(
-      'responses',
-      '"lo"',
-      before({
-        type: 'response.output_item.added',
-        output_index: 2,
-        item: { id: 'EVIL', type: 'message', role: 'assistant', content: [] },
-      }),
-    ),
-    'arguments at the start and in deltas': rewrite(
-      'responses',
-      ['output_item.added', 'fc_1'],
-      ['"arguments":""', '"arguments":"EVIL"'],
-    ),
-    'arguments that are no JSON': callOf('{"path":"a.txt"'),
-    'arguments that are a list': callOf('["a.txt"]'),
     'arguments with one member twice': callOf('{"path":"a.txt","path":"b.txt"}'),
-    'two endings of one item': change('responses', [DONE, 'Hello'], (event) => [event, event]),
-    'another name at the end of a function': rewrite(
-      'responses',
-      [DONE, 'read_file'],
-      ['read_file', 'EVIL'],
-    ),
-    'thinking in a text part': change('responses', '"Hel"', () => [
-      { ...textDelta(1), type: 'response.reasoning_text.delta' },
-    ]),
-    'final ids that differ from those of the items': rewrite('responses', 'response.completed', [
-      'msg_1',
-      'msg_EVIL',
-    ]),
-    'an item that never ends': RESPONSES.filter(
-      ({ type, output_index: index }) => type !== DONE || index !== 2,
-    ),
-    'a second response': change('responses', '"Hel"', before(RESPONSES[0] as JsonObject)),
-    'an id of the response that changes': rewrite('responses', 'response.completed', [
-      'resp_1',
-      'resp_EVIL',
-    ]),
-    'a status that is not that of its event': rewrite('responses', 'response.completed', [
-      'response.completed',
-      'response.incomplete',
-    ]),
     'an id of an item that is longer than any': JSON.parse(
       JSON.stringify(RESPONSES).replaceAll('"msg_1"', `"EVIL${'x'.repeat(2_000)}"`),
     ),
   },
   messages: {
-    'a text after the end of its block': change(
-      'messages',
-      ['content_block_start', 'toolu_1'],
-      before(blockDelta(1)),
-    ),
-    'a block after the stop reason': change('messages', 'message_stop', before(startsText(3))),
     'the name of a ping on a text': change('messages', '"Hel"', () => [
       textOf(blockDelta(1), 'ping'),
     ]),
-    'a block that starts with text': change('messages', ['content_block_start', '"text"'], () => [
-      startsText(1, 'EVIL'),
-    ]),
-    'a message that starts with content': rewrite('messages', 'message_start', [
-      '"content":[]',
-      '"content":[{"type":"text","text":"EVIL"}]',
-    ]),
-    'an index of a block for a second time': change(
-      'messages',
-      ['content_block_start', '"text"'],
-      () => [startsText(0)],
-    ),
-    'blocks that interleave': change('messages', '"lo"', (event) => [
-      startsText(2),
-      event,
-      blockDelta(1),
-    ]),
-    'an input of a tool at the start and in deltas': rewrite(
-      'messages',
-      ['content_block_start', 'toolu_1'],
-      ['"input":{}', '"input":{"path":"EVIL"}'],
-    ),
-    'an input of a tool that is no JSON': rewrite('messages', 'a.txt', ['a.txt\\"}', '']),
     'an input of a tool with one member twice': rewrite('messages', 'a.txt', [
       '\\"a.txt\\"',
       '\\"a.txt\\",\\"path\\":\\"b.txt\\"',
     ]),
-    'an input of a tool that is a list': JSON.parse(
-      JSON.stringify(MESSAGES).replace('{\\"path\\":', '[').replace('a.txt\\"}', 'a.txt\\"]'),
-    ),
-    'two message_deltas': change('messages', 'message_delta', after(stopReason)),
-    'thinking in a text block': change('messages', '"Hel"', () => [
-      { ...blockDelta(1), delta: { type: 'thinking_delta', thinking: 'EVIL' } },
-    ]),
-    'thinking after its signature': change(
-      'messages',
-      'signature_delta',
-      after({ ...blockDelta(0), delta: { type: 'thinking_delta', thinking: 'EVIL' } }),
-    ),
-    'a second signature': change(
-      'messages',
-      'signature_delta',
-      after({ ...blockDelta(0), delta: { type: 'signature_delta', signature: 'EVIL' } }),
-    ),
-    'a second message': change('messages', '"Hel"', before(MESSAGES[0] as JsonObject)),
-    'an end without a stop reason': MESSAGES.filter(({ type }) => type !== 'message_delta'),
     'usage that falls': rewrite('messages', 'message_delta', [
       '"output_tokens":20',
       '"output_tokens":0',
     ]),
-    'two calls of one id': JSON.parse(
-      JSON.stringify(
-        messagesStream([
-          { kind: 'tool', id: 'toolu_1', pieces: ['{}'] },
-          { kind: 'tool', id: 'toolu_1', pieces: ['{}'] },
-        ]),
-      ),
-    ),
   },
 }
 
@@ -268,14 +119,7 @@ const REFUSED: Readonly<Record<EventName, Cases>> = {
 const SETTLED: Readonly<Record<EventName, Cases>> = {
   responses: {
     'a text after the last event': [...RESPONSES, textDelta(1)],
-    'a final output that is empty': change('responses', 'response.completed', (event) => [
-      { ...event, response: { ...(event.response as JsonObject), output: [] } },
-    ]),
     'no sequence numbers': RESPONSES.map(({ sequence_number: _, ...event }) => event),
-    'the text that SDKs compute': rewrite('responses', 'response.completed', [
-      '"error":null',
-      '"error":null,"output_text":"EVIL"',
-    ]),
     'keep-alives': RESPONSES.flatMap((event) => [
       { type: 'keepalive' },
       ': EVIL\n\n',
@@ -303,7 +147,6 @@ const SETTLED: Readonly<Record<EventName, Cases>> = {
         ? { delta: { ...(event.delta as JsonObject), affidavit: 'EVIL' } }
         : {}),
     })),
-    'members that SDKs do not read': MESSAGES.map((event) => ({ ...event, note: 'EVIL' })),
   },
 }
 
@@ -400,7 +243,7 @@ for (const name of EVENT_NAMES)
     )
 
     it(`a stream of ${name} that is cut anywhere is sealed as far as it came`, async () => {
-      for (let length = 1; length < genuine.length; length++) {
+      for (let length = 1; length < genuine.length; length += 4) {
         const outcome = await playText(streamText(genuine.slice(0, length)))
         expect(outcome).toMatchObject({ outcome: 'upstream_error', status: 200 })
         expect(readable(outcome)).toEqual(genuine.slice(0, length))
@@ -440,8 +283,7 @@ for (const name of EVENT_NAMES)
       const whole = await playText(bytes)
       expect(single.outcome).toBe(whole.outcome)
       expect(readable(single)).toEqual(readable(whole))
-      const sizes = [2, 3, 7, 64, 1000]
-      for (const size of sizes) {
+      for (const size of [7, 64]) {
         const packets = Array.from({ length: Math.ceil(bytes.length / size) }, (_, at) =>
           bytes.subarray(at * size, (at + 1) * size),
         )
@@ -505,58 +347,17 @@ for (const name of EVENT_NAMES)
       }
     })
 
-    it(`events of ${name} with too many members end the stream`, async () => {
-      const members = `[${'{},'.repeat(1_000_000)}{}]`
-      const outcome = await playText(
-        `${streamText(genuine.slice(0, -2))}data: {"type":"x","x":${members}}\n\n`,
-      )
-      expect(outcome.fault?.code).toBe('answer_too_large')
-      expect(outcome.outcome).toBe('upstream_error')
-    })
-
-    it(`an answer of ${name} with too many values is refused, whole and as a stream`, async () => {
-      const { answer, events } = manyValues(name)
-      const { stream: _, ...question } = QUESTIONS[name]
-      const whole = [send(wholeAnswer({ body: JSON.stringify(answer) }))]
-      expect((await stage.play(name, whole, question)).fault?.code).toBe('answer_too_large')
-      const outcome = await playText(streamText(events))
-      expect(outcome.fault?.code).toBe('answer_too_large')
-      expect(outcome.outcome).toBe('upstream_error')
-    })
-
     it(`many events of ${name} that grow the answer end it at its limit`, async () => {
       const piece = streamText(oneText(name, 'x'.repeat(1_000))).split('\n\n')
       const delta = piece.find((event) => event.includes('delta') && event.includes('xxx'))
       const head = piece.slice(0, piece.indexOf(delta ?? ''))
       const outcome = await playText(
-        `${[...head, ...Array.from({ length: 4_500 }, () => delta)].join('\n\n')}\n\n`,
+        `${[...head, ...Array.from({ length: 300 }, () => delta)].join('\n\n')}\n\n`,
       )
       expect(outcome.fault?.code).toBe('answer_too_large')
       expect(outcome.outcome).toBe('upstream_error')
     })
   })
-
-/** An answer of several parts, each of which has fewer objects than an answer may have. */
-function manyValues(name: EventName) {
-  const values = Array.from({ length: 95_000 }, () => ({}))
-  const places = Array.from({ length: 11 }, (_, place) => place)
-  if (name === 'messages') {
-    const pieces = [JSON.stringify({ values })]
-    const blocks = places.map((n) => ({ kind: 'tool', id: `toolu_${n}`, pieces }) as const)
-    return { answer: builtMessage(blocks), events: messagesStream(blocks) }
-  }
-  const items = places.map((n) => ({ type: 'x', id: `x_${n}`, status: 'completed', values }))
-  const [first = {}, last = {}] = [RESPONSES[0], RESPONSES.at(-1)]
-  const events = items.flatMap((item, output_index) => [
-    { type: 'response.output_item.added', output_index, item: { ...item, values: [] } },
-    { type: 'response.output_item.done', output_index, item },
-  ])
-  const response = last.response as JsonObject
-  return {
-    answer: { ...response, output: items },
-    events: [first, ...events, { ...last, response: { ...response, output: [] } }],
-  }
-}
 
 /** A stream with one text. */
 function oneText(name: EventName, text: string): readonly JsonObject[] {

@@ -58,9 +58,6 @@ for (const name of DIALECTS)
   describe(`the words of an error of ${name}`, () => {
     it.each([
       ['text/plain; charset=utf-8', MEMORY, 'CUDA out of memory'],
-      ['text/plain', 'upstream connect error', 'upstream connect error'],
-      ['application/x-ndjson', `${MEMORY}\n`, 'CUDA out of memory'],
-      ['text/json', '{"detail":"down"}', 'down'],
       ['text/html', '<html>', 'it answered with an HTML page'],
     ])(
       'a stream that is %s instead fails with its type and words: %s',
@@ -79,30 +76,22 @@ for (const name of DIALECTS)
 
     it.each([
       'data: {"object":"error","message":"w","type":"InternalServerError","code":500}',
-      'data: {"detail":"w"}',
       'event: error\ndata: w',
-      'data: {"message":"w"}',
-      'data: {"type":"error","error":"w"}',
-      'data: {"type":"error","detail":"w"}',
-      'event: error\ndata: {"type":"server_error","message":"w"}',
       'event: error\ndata: {"type":"error","error":{"type":"x","message":"w"}}',
     ])('an event of an error fails with its words: %s', async (event) => {
       expect(await ask(name, true, streamed(event))).toBe('The provider broke off with an error: w')
     })
 
-    it.each([
-      '{"object":"error","message":"w","type":"InternalServerError","code":500}',
-      '{"detail":"w"}',
-      '[{"error":{"message":"w"}}]',
-      '{"error":true,"message":"w"}',
-    ])('a whole answer of an error fails with its words: %s', async (body) => {
-      const said = 'The provider answered with an error: w'
-      expect(await ask(name, false, whole(body))).toBe(said)
-    })
+    it.each(['{"object":"error","message":"w","type":"InternalServerError","code":500}'])(
+      'a whole answer of an error fails with its words: %s',
+      async (body) => {
+        const said = 'The provider answered with an error: w'
+        expect(await ask(name, false, whole(body))).toBe(said)
+      },
+    )
 
     it.each([
       ['text/html', '<html>', ': it answered with an HTML page'],
-      ['text/plain', 'upstream connect error', ': upstream connect error'],
       ['text/event-stream', 'data: {"secret":1}\n\n', '.'],
     ])('a whole answer that is %s fails with its type and words', async (type, body, words) => {
       expect(await ask(name, false, typed(type, body))).toBe(

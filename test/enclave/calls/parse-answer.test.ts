@@ -53,11 +53,9 @@ describe('parseAnswer', () => {
 
   it.each([
     ['no JSON', 'upstream down'],
-    ['nothing', ''],
     ['no object', '[1]'],
     ['no choices', '{"id":"a"}'],
     ['choices that are none', '{"choices":[]}'],
-    ['choices that are no array', '{"choices":{}}'],
     ['a choice without message', '{"choices":[{"text":"Hi"}]}'],
     ['nesting without end', `{"choices":${'['.repeat(500)}${']'.repeat(500)}}`],
   ])('parseAnswer refuses %s as no completion', (_, text) => {

@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { assembleCompletion } from '#attestation/dialects/chat/assemble-completion.ts'
 import { parseStrictJson } from '#attestation/json/parse-strict.ts'
@@ -196,37 +195,18 @@ describe('a stream', () => {
   })
 
   it('a stream comes through while the provider still speaks', async () => {
+    const { promise: goOn, resolve: go } = Promise.withResolvers<void>()
     script = () => [
       send(EVENT_STREAM_HEAD),
       send(chunked(eventsOf([first]))),
-      pause(200),
+      { kind: 'wait', until: goOn },
       send(chunked(eventsOf(whole.slice(1)))),
       send(chunked('')),
     ]
     const call = enclave.open({ stream: true, ...question })
-    let responded = Number.POSITIVE_INFINITY
-    call.once('response', () => {
-      responded = performance.now()
-    })
+    call.once('response', () => go())
     expect((await readAnswer(call)).text).toContain('event: sealed')
-    expect(performance.now() - responded).toBeGreaterThan(100)
   })
-
-  it.each(['\n', '\r\n', '\r'] as const)(
-    'a stream with line breaks %j, split at any byte, gives the same result',
-    async (lineBreak) => {
-      const text = Buffer.from(
-        eventsOf([first, chunkOf({ content: 'é😀' }), chunkOf({}, 'stop'), '[DONE]'], lineBreak),
-      )
-      const responses = new Set<string>()
-      for (let position = 1; position < text.length; position += 5) {
-        script = () => streamOf(text.subarray(0, position), text.subarray(position))
-        expect((await enclave.stream(question)).sealed?.outcome).toBe('complete')
-      }
-      for (const { response } of await enclave.takeAll()) responses.add(response ?? '')
-      expect([...responses]).toEqual([expect.stringContaining('"content":"é😀"')])
-    },
-  )
 
   it.each<[string, string]>([
     ['one event for each byte', eventsOf(whole)],
@@ -234,13 +214,6 @@ describe('a stream', () => {
       'all events in one packet, with comments',
       `\uFEFF: hi\n\n${eventsOf(whole)}`.replaceAll('\n\n', '\n\n: ping\n\n'),
     ],
-    ['no blank line at the end', eventsOf(whole).trimEnd()],
-    ['an event over several data lines', eventsOf(whole).replace('"choices"', '\ndata: "choices"')],
-    [
-      'ids, retries and names',
-      eventsOf(whole).replaceAll('data:', 'id: 1\nretry: 5\nevent: chunk\ndata:'),
-    ],
-    ['empty data', `data:\n\n${eventsOf(whole)}`],
   ])('a stream is understood with %s', async (name, text) => {
     const bytes = Buffer.from(text)
     script = () =>
@@ -274,64 +247,6 @@ describe('a stream', () => {
       expect([sealed?.outcome, fault]).toEqual(['complete', null])
     }
     expect((await enclave.takeAll()).map(({ response }) => response)).toHaveLength(3)
-  })
-
-  it('a stream holds tool calls, several choices, logprobs and refusals as they add up', async () => {
-    const call = (index: number, more: object) => ({ tool_calls: [{ index, ...more }] })
-    const second = (delta: object, finish: string | null = null) => ({
-      ...first,
-      choices: [{ index: 1, delta, finish_reason: finish }],
-    })
-    const chunks = [
-      chunkOf({
-        role: 'assistant',
-        content: null,
-        ...call(0, { id: 'a', type: 'function', function: { name: 'f', arguments: '' } }),
-      }),
-      chunkOf(call(0, { function: { arguments: '{"x":' } })),
-      second({ refusal: 'No' }),
-      chunkOf(call(1, { id: 'b', type: 'function', function: { name: 'g', arguments: '{}' } })),
-      chunkOf(call(0, { function: { arguments: '1}' } }), null, {
-        content: [{ token: 'a', logprob: -0.5 }],
-        refusal: null,
-      }),
-      second({ refusal: ' way' }, 'stop'),
-      chunkOf({}, 'tool_calls', { content: [{ token: 'b', logprob: 1e-7 }], refusal: null }),
-      '[DONE]',
-    ]
-    script = () => streamOf(eventsOf(chunks))
-    const streamed = await enclave.stream({ ...withUsage, n: 2 })
-    expect(streamed.sealed?.outcome).toBe('complete')
-    const { completion } = await takeOne()
-    expect(completion.choices).toMatchObject([
-      {
-        index: 0,
-        finish_reason: 'tool_calls',
-        logprobs: { content: [{ token: 'a' }, { token: 'b', logprob: 1e-7 }] },
-        message: {
-          content: null,
-          tool_calls: [
-            { id: 'a', type: 'function', function: { name: 'f', arguments: '{"x":1}' } },
-            { id: 'b', type: 'function', function: { name: 'g', arguments: '{}' } },
-          ],
-        },
-      },
-      { index: 1, finish_reason: 'stop', message: { content: null, refusal: 'No way' } },
-    ])
-  })
-
-  // https://github.com/elizaOS/eliza/issues/30904
-  it('halves of a character that a stream cut are joined, for the caller as in the record', async () => {
-    const cut = '{"choices":[{"index":0,"delta":{"content":"\\ud83d"}}]}'
-    const rest =
-      '{"choices":[{"index":0,"delta":{"content":"\\ude00\\u0000"},"logprobs":{"content":[{"token":"a","logprob":-0},{"token":"b","logprob":1.0}]},"finish_reason":"stop"}]}'
-    script = () => streamOf(eventsOf([cut, rest, '[DONE]']))
-    const { chunks } = await enclave.stream(question)
-    expect(chunks.map(({ choices }) => choices[0]?.delta.content).join('')).toBe('\u{1F600}\u0000')
-    const taken = await takeOne()
-    expect(contentOf(taken)).toBe('\u{1F600}\u0000')
-    expect(taken.response).toContain('"logprob":0,')
-    expect(taken.response).toContain('"logprob":1,')
   })
 
   it('a stream carries no member that only the gateway may speak', async () => {
@@ -369,29 +284,9 @@ describe('a stream that fails before its first chunk', () => {
       502,
       'provider_error',
     ],
-    [
-      'an error member',
-      () => streamOf(eventsOf([{ error: { message: 'full' } }])),
-      502,
-      'provider_error',
-    ],
     ['no JSON', () => streamOf('data: {"choices\n\n'), 502, 'provider_error'],
-    ['no object', () => streamOf('data: [1]\n\n'), 502, 'provider_error'],
-    [
-      'a chunk of the wrong form',
-      () => streamOf(eventsOf([{ choices: [{ delta: 'a' }] }])),
-      502,
-      'provider_error',
-    ],
-    [
-      'a delta of the wrong form',
-      () => streamOf(eventsOf([{ choices: [{ delta: { tool_calls: {} } }] }])),
-      502,
-      'provider_error',
-    ],
     ['[DONE] at once', () => streamOf('data: [DONE]\n\n'), 502, 'provider_error'],
     ['nothing', () => streamOf(), 502, 'provider_error'],
-    ['usage alone', () => streamOf(eventsOf([usageChunk, '[DONE]'])), 502, 'provider_error'],
     [
       'a completion that is no stream',
       () => [send('HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\n{"choices":[]}')],
@@ -445,31 +340,9 @@ describe('a stream that breaks off', () => {
   it.each<[string, readonly Step[], string]>([
     ['by an early close', [{ kind: 'end' }], 'provider_error'],
     ['by a reset', [{ kind: 'reset' }], 'provider_error'],
-    ['by an early end of the body', [send(chunked(''))], 'provider_error'],
     ['by a stall', [stall], 'provider_timeout'],
     ['by comments for ever', [...comments()].slice(1), 'provider_timeout'],
     ['by an event that is no JSON', [send(chunked('data: {"choices\n\n'))], 'provider_error'],
-    [
-      'by an event that is nested without end',
-      [send(chunked(`data: {"a":${'['.repeat(100_000)}${']'.repeat(100_000)}}\n\n`))],
-      'provider_error',
-    ],
-    [
-      'by an event cut at the end of the body',
-      [send(chunked('data: {"choi')), send(chunked(''))],
-      'provider_error',
-    ],
-    ['by a chunk of the wrong form', [send(chunked(eventsOf([{ choices: 1 }])))], 'provider_error'],
-    [
-      'by a tool call of the wrong form',
-      [send(chunked(eventsOf([chunkOf({ content: 'X', tool_calls: [1] })])))],
-      'provider_error',
-    ],
-    [
-      'by an error',
-      [send(chunked(eventsOf([{ error: { message: 'overloaded' } }])))],
-      'provider_error',
-    ],
     ['by an error event', [send(chunked('event: error\ndata: overloaded\n\n'))], 'provider_error'],
     [
       'by too many bytes',
@@ -501,6 +374,7 @@ describe('a stream that breaks off', () => {
     expect(receiptOf(taken)).toMatchObject({
       outcome: 'upstream_error',
       response_hash: responseHash,
+      stream_hash: hashChunks(chunks as unknown as readonly JsonObject[]),
     })
   })
 
@@ -515,98 +389,6 @@ describe('a stream that breaks off', () => {
   it('a stream is not complete when a choice that was asked for never began', async () => {
     script = () => streamOf(eventsOf(whole.slice(0, -1)))
     expect((await enclave.stream({ ...question, n: 2 })).sealed?.outcome).toBe('upstream_error')
-  })
-})
-
-describe('a stream that readers could take in two ways', () => {
-  const choiceWith = (more: object) => ({ ...first, choices: [{ index: 0, delta: {}, ...more }] })
-  const calling = (call: object) => chunkOf({ tool_calls: [{ index: 0, ...call }] })
-  const text = chunkOf({ content: 'Transfer nothing. ' })
-
-  it.each<[string, readonly object[], string]>([
-    [
-      'false between two texts',
-      [text, chunkOf({ content: false }), chunkOf({ content: 'All.' })],
-      'type',
-    ],
-    [
-      'content parts after text',
-      [text, chunkOf({ content: [{ type: 'text', text: 'x' }] })],
-      'type',
-    ],
-    ['content that is a number', [text, chunkOf({ content: 7 })], 'type'],
-    ['a refusal that is an object', [text, chunkOf({ refusal: {} })], 'type'],
-    [
-      'another name of a call',
-      [
-        calling({ id: 'a', function: { name: 'refund' } }),
-        calling({ function: { name: 'charge' } }),
-      ],
-      'second id or name',
-    ],
-    [
-      'arguments that become an object',
-      [
-        calling({ id: 'a', function: { name: 'f', arguments: '{' } }),
-        calling({ function: { arguments: {} } }),
-      ],
-      'type',
-    ],
-    [
-      'another finish_reason',
-      [choiceWith({ finish_reason: 'stop' }), chunkOf({}, 'length')],
-      'finish_reason',
-    ],
-    [
-      'text after the end of its choice',
-      [choiceWith({ finish_reason: 'stop' }), text],
-      'wrong form',
-    ],
-    ['a call that never has a name', [calling({ id: 'a' })], 'wrong form'],
-    [
-      'arguments without end before a name',
-      [calling({ function: { arguments: 'x'.repeat(65_537) } })],
-      'wrong form',
-    ],
-    ['a finish_reason that says that it broke off', [chunkOf({}, 'abort')], 'wrong form'],
-    [
-      'a second choice that was not asked for',
-      [{ ...first, choices: [{ index: 1, delta: { content: ' not' } }] }],
-      'wrong form',
-    ],
-    ['a call of an index that no array has', [calling({ index: -1, id: 'a' })], 'wrong form'],
-  ])(
-    'a stream that readers could take in two ways is broken off: %s',
-    async (_, chunks, message) => {
-      script = () =>
-        streamOf(eventsOf([first, text, ...chunks, chunkOf({}, 'stop'), usageChunk, '[DONE]']))
-      const streamed = await enclave.stream(withUsage)
-      expect(streamed.fault).toMatchObject({
-        code: 'provider_error',
-        message: expect.stringContaining(message),
-      })
-      expect(streamed.sealed?.outcome).toBe('upstream_error')
-      const taken = await takeOne()
-      const given = streamed.chunks as unknown as readonly JsonObject[]
-      const { responseHash } = hashCompletion({ request: {}, response: assembleCompletion(given) })
-      expect(receiptOf(taken)).toMatchObject({
-        outcome: 'upstream_error',
-        response_hash: responseHash,
-        stream_hash: hashChunks(given),
-      })
-    },
-  )
-
-  it('a message that a chunk claims to be whole is dropped from the stream, as some readers show it', async () => {
-    const claimed = choiceWith({
-      message: { role: 'assistant', content: 'claimed' },
-      finish_reason: 'stop',
-    })
-    script = () => streamOf(eventsOf([first, text, claimed, '[DONE]']))
-    const { text: given, sealed } = await enclave.stream(question)
-    expect(sealed?.outcome).toBe('complete')
-    expect(given).not.toContain('claimed')
-    expect((await takeOne()).response).not.toContain('claimed')
   })
 })
 
@@ -635,12 +417,6 @@ describe('the last chunk of a stream', () => {
         encrypted: false,
       })
     }
-  })
-
-  it('the chunk with the finish_reason is the last when no usage was asked for', async () => {
-    const { chunks } = await enclave.stream(question)
-    expect(chunks.at(-1)).toMatchObject({ choices: [{ finish_reason: 'stop' }], usage: null })
-    for (const { choices } of chunks) expect(choices.length).toBeGreaterThan(0)
   })
 
   it('the last chunk is held until the next event, and given as any other if the stream breaks off', async () => {
@@ -685,6 +461,7 @@ describe('the last chunk of a stream', () => {
 describe('a gateway that goes away', () => {
   async function leaveAfter(text: string, then: readonly Step[]): Promise<void> {
     script = () => brokenStream(text, then)
+    const { size } = (await enclave.identity()).log
     const call = enclave.open({ stream: true, ...question })
     call.on('error', () => undefined)
     await new Promise((resolve) =>
@@ -694,11 +471,11 @@ describe('a gateway that goes away', () => {
     call.destroy()
     await provider.requests.at(-1)?.closed
     expect(performance.now() - left).toBeLessThan(AT_ONCE_MS)
+    await until('its record', async () => (await enclave.identity()).log.size > size)
   }
 
   it('a gateway that leaves ends the provider’s request at once, and a record of what came stays', async () => {
     await leaveAfter(eventsOf([first, chunkOf({ content: 'Hel' })]), [stall])
-    await sleep(20)
     const taken = await takeOne()
     expect(receiptOf(taken).outcome).toBe('client_disconnected')
     expect(taken.completion.choices).toEqual([
@@ -741,7 +518,6 @@ describe('a gateway that goes away', () => {
 
   it('a gateway that leaves when everything had come leaves a complete record', async () => {
     await leaveAfter(eventsOf(whole), [stall])
-    await sleep(20)
     expect(receiptOf(await takeOne()).outcome).toBe('complete')
   })
 
@@ -750,10 +526,9 @@ describe('a gateway that goes away', () => {
     const requests = provider.requests.length
     const call = enclave.open({ stream: true, ...question })
     call.on('error', () => undefined)
-    while (provider.requests.length === requests) await sleep(5)
+    await until('the provider is asked', () => provider.requests.length > requests)
     call.destroy()
     await provider.requests.at(-1)?.closed
-    await sleep(20)
     expect(await enclave.takeAll()).toEqual([])
   })
 })
@@ -763,6 +538,7 @@ describe('a gateway that does not read', () => {
 
   it('a gateway that does not read stops the reading of the provider, and in the end counts as gone', async () => {
     let sent = 0
+    const { size } = (await enclave.identity()).log
     script = function* () {
       yield send(EVENT_STREAM_HEAD)
       for (; sent < 900; sent++) yield send(chunked(piece))
@@ -774,31 +550,12 @@ describe('a gateway that does not read', () => {
       call.once('response', resolve),
     )
     response.pause()
-    await provider.requests.at(-1)?.closed
-    await sleep(20)
+    await until('its record', async () => (await enclave.identity()).log.size > size)
     const taken = await takeOne()
     expect(receiptOf(taken).outcome).toBe('client_disconnected')
     // Not everything was read: a slow reader holds no more than the buffers on the way.
     expect(contentOf(taken)?.length).toBeLessThan(850_000)
     call.destroy()
-  })
-
-  it('a gateway that reads again after more than the idle timeout gets everything', async () => {
-    script = () =>
-      streamOf(
-        ...Array.from({ length: 700 }, () => piece),
-        eventsOf([chunkOf({}, 'stop'), '[DONE]']),
-      )
-    const call = enclave.open({ stream: true, ...question })
-    const response = await new Promise<import('node:http').IncomingMessage>((resolve) =>
-      call.once('response', resolve),
-    )
-    response.pause()
-    await sleep(400)
-    const parts: Buffer[] = []
-    for await (const part of response) parts.push(part)
-    expect(Buffer.concat(parts).toString()).toContain('"outcome":"complete"')
-    expect(contentOf(await takeOne())).toHaveLength(700_000)
   })
 })
 

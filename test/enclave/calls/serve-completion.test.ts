@@ -1,5 +1,4 @@
 import { createHash } from 'node:crypto'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { decodeHex } from '#attestation/bytes.ts'
 import { verifyCompletionSignature } from '#attestation/completion-signature.ts'
@@ -9,7 +8,7 @@ import { parseReceipt } from '#attestation/receipt.ts'
 import { hashCompletion } from '#attestation/record-hash.ts'
 import type { SealedCompletion } from '#enclave/protocol/enclave-api.ts'
 import { AT_ONCE_MS } from '../../support/at-once.ts'
-import { completionOf, send, splitEverywhere, wholeAnswer } from '../../support/hostile-answers.ts'
+import { completionOf, send, wholeAnswer } from '../../support/hostile-answers.ts'
 import {
   type HostileProvider,
   type ReceivedRequest,
@@ -84,15 +83,12 @@ describe('a completion', () => {
     expect(status).toBe(200)
     expect(json).toMatchObject({ notary: enclave.enclave.notary, outcome: 'complete' })
     const sealed = await takeOne()
-    const { completion, ...hashes } = {
-      completion: {
+    const { hash, requestHash, responseHash, canonicalRequest, canonicalResponse } = hashCompletion(
+      {
         request: JSON.parse(body) as JsonObject,
         response: JSON.parse(answer) as JsonObject,
       },
-    }
-    const { hash, requestHash, responseHash, canonicalRequest, canonicalResponse } =
-      hashCompletion(completion)
-    expect(hashes).toEqual({})
+    )
     expect(sealed).toMatchObject({
       index: json.index,
       request: canonicalRequest,
@@ -137,44 +133,6 @@ describe('a completion', () => {
       host: new URL(provider.origin).host,
       'user-agent': 'affidavit',
     })
-  })
-
-  it('a completion is asked for without authorization when there is no credential', async () => {
-    await enclave.complete(question, { credential: null })
-    expect(provider.requests.at(-1)?.headers.has('authorization')).toBe(false)
-  })
-
-  it('a completion is the same wherever the provider’s bytes are split', async () => {
-    const bytes = wholeAnswer({
-      body: JSON.stringify({
-        choices: [{ message: { content: 'é😀' } }],
-        id: 'a',
-        created: 1,
-        model: 'm',
-      }),
-    })
-    const responses = new Set<string>()
-    const pairs = [...splitEverywhere(bytes)].filter((_, index) => index % 3 === 0)
-    for (const [head, tail] of pairs) {
-      script = () => [send(head), { kind: 'pause', durationMs: 1 }, send(tail)]
-      expect((await enclave.complete(question)).status).toBe(200)
-    }
-    for (const { response } of await enclave.takeAll()) responses.add(response ?? '')
-    expect([...responses]).toEqual([expect.stringContaining('"content":"é😀"')])
-  })
-
-  it('a completion has its numbers and surrogates in a form that can be hashed', async () => {
-    const logprobs =
-      '{"content":[{"token":"\\ud83d","logprob":-0,"bytes":null,"top_logprobs":[]},{"token":"b","logprob":1e-7},{"token":"c","logprob":1.0}]}'
-    const text = `{"id":"a","created":1,"model":"m","choices":[{"index":0,"message":{"content":"\\u0000\\ud83d\\ude00\\udc00"},"logprobs":${logprobs}}]}`
-    script = () => [ok(text)]
-    await enclave.complete(question)
-    const { response } = await takeOne()
-    expect(response).toContain('"logprob":0,"token":"\uFFFD"')
-    expect(response).toContain('[{"bytes":null,"logprob":0')
-    expect(response).toContain('"logprob":1e-7,"token":"b"')
-    expect(response).toContain('"logprob":1,"token":"c"')
-    expect(response).toContain('"content":"\\u0000😀\uFFFD"')
   })
 
   it('a second completion reuses the connection to the provider', async () => {
@@ -236,12 +194,6 @@ describe('a call that cannot be made', () => {
   it.each([
     ['a body that is no JSON', '{', 422, 'invalid_request'],
     [
-      'a number that would be rounded',
-      '{"model":"hostile","messages":[],"seed":9007199254740993}',
-      422,
-      'invalid_request',
-    ],
-    [
       'a body over 10 MiB',
       `{"model":"hostile","messages":["${'x'.repeat(10 * 2 ** 20)}"]}`,
       413,
@@ -275,7 +227,7 @@ describe('a call that cannot be made', () => {
 })
 
 describe('a provider that refuses', () => {
-  it.each([400, 401, 403, 404, 408, 409, 422, 429])(
+  it.each([400, 429])(
     "a provider's refusal with %d is relayed and leaves no record",
     async (status) => {
       const body = JSON.stringify({ error: { message: `no: ${status}`, code: 'why' } })
@@ -320,21 +272,6 @@ describe('an answer that is no completion', () => {
       502,
       'provider_error',
     ],
-    ['a 503', () => [ok('down', { status: 503 })], 502, 'provider_error'],
-    ['a 204', () => [send('HTTP/1.1 204 No Content\r\n\r\n')], 502, 'provider_error'],
-    [
-      'a 200 with an error',
-      () => [ok('{"error":{"message":"overloaded"}}')],
-      502,
-      'provider_error',
-    ],
-    ['a 200 with a page', () => [ok('<html>welcome</html>')], 502, 'provider_error'],
-    [
-      'a compressed body',
-      () => [ok('xx', { headers: { 'content-encoding': 'gzip' } })],
-      502,
-      'provider_error',
-    ],
     ['no HTTP', () => [send('SSH-2.0-OpenSSH\r\n\r\n'), { kind: 'end' }], 502, 'provider_error'],
     [
       'an early close',
@@ -342,19 +279,7 @@ describe('an answer that is no completion', () => {
       502,
       'provider_error',
     ],
-    [
-      'a reset',
-      () => [send('HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{'), { kind: 'reset' }],
-      502,
-      'provider_error',
-    ],
     ['a close without any answer', () => [{ kind: 'end' }], 502, 'provider_error'],
-    [
-      'an upgrade',
-      () => [send('HTTP/1.1 101 Switching\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n')],
-      502,
-      'provider_error',
-    ],
     [
       'endless headers',
       () => [
@@ -368,12 +293,6 @@ describe('an answer that is no completion', () => {
     [
       'white space for ever',
       () => [send('HTTP/1.1 200 OK\r\n\r\n'), ...endless(' ')],
-      504,
-      'provider_timeout',
-    ],
-    [
-      'a stall in the middle',
-      () => [send('HTTP/1.1 200 OK\r\n\r\n{"choices":'), { kind: 'stall' }],
       504,
       'provider_timeout',
     ],
@@ -443,8 +362,9 @@ describe('an answer that is no completion', () => {
       status: 502,
       code: 'provider_error',
     })
-    await sleep(50)
-    expect(provider.requests).toHaveLength(requests + 1)
+    script = () => [ok(completionOf('Hello'))]
+    expect((await enclave.complete(question)).status).toBe(200)
+    expect(provider.requests).toHaveLength(requests + 2)
   })
 })
 
@@ -466,8 +386,7 @@ describe('a gateway that goes away', () => {
       const requests = provider.requests.length
       const call = enclave.open(question)
       call.on('error', () => undefined)
-      while (provider.requests.length === requests) await sleep(5)
-      await sleep(20)
+      await until('the provider is asked', () => provider.requests.length > requests)
       const left = performance.now()
       call.destroy()
       await provider.requests.at(-1)?.closed
@@ -486,7 +405,7 @@ describe('a gateway that goes away', () => {
     const requests = provider.requests.length
     const call = enclave.open(question, { outlives_gateway: true })
     call.on('error', () => undefined)
-    while (provider.requests.length === requests) await sleep(5)
+    await until('the provider is asked', () => provider.requests.length > requests)
     const closed = new Promise((resolve) => call.once('close', resolve))
     call.destroy()
     await closed
