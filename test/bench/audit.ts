@@ -2,43 +2,15 @@ import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { secp256k1 } from '@noble/curves/secp256k1.js'
 import { recover } from 'tiny-secp256k1'
-import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
-import { runLoad } from './load.ts'
+import type { Affidavit } from '../support/affidavit.ts'
 
-/**
- * `node test/bench/audit.ts [seconds of load]`: records per second of `affidavit audit` with every
- * check (heads, leaves, anchors on the chain, records, their documents). It is a separate process,
- * against a running gateway on the same machine. The comparator recovers one signer for each
- * record, which is the least work of an audit.
- */
-const LOAD_MS = Number(process.argv[2] ?? 15) * 1_000
 const MAIN = join(import.meta.dirname, '../../src/cli/main.ts')
 
-if (import.meta.main) await runAlone()
-
-async function runAlone(): Promise<void> {
-  const affidavit = await startAffidavit({ logLevel: 'warn' })
-  try {
-    await runLoad({
-      origin: affidavit.url,
-      path: '/v1/verified/chat/completions',
-      headers: { authorization: `Bearer ${affidavit.apiKey}` },
-      body: JSON.stringify({
-        model: 'demo/echo',
-        messages: [{ role: 'user', content: 'What is in a leaf?' }],
-      }),
-      connections: 32,
-      warmupMs: 0,
-      durationMs: LOAD_MS,
-    })
-    await compareAudit(affidavit)
-  } finally {
-    await affidavit.stop()
-    await affidavit.remove()
-  }
-}
-
-/** The time of an audit for one record, as a multiple of one bare recovery of a signer. */
+/**
+ * The time of an audit for one record, as a multiple of one bare recovery of a signer, which is the
+ * least work. The audit makes every check (heads, leaves, anchors on the chain, records, their
+ * documents). It is a separate process, against a running gateway on the same machine.
+ */
 export async function compareAudit(affidavit: Affidavit): Promise<number> {
   // Until then the last anchors are mined, and the gateway is idle again.
   await new Promise((resolve) => setTimeout(resolve, 5_000))

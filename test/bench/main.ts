@@ -1,7 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import { cpus, totalmem } from 'node:os'
 import { join } from 'node:path'
-import { benchGateway } from './gateway.ts'
 import { benchSigning } from './signing.ts'
 
 /**
@@ -9,25 +8,12 @@ import { benchSigning } from './signing.ts'
  * other.
  */
 const SECTIONS: Readonly<Record<string, () => void | Promise<void>>> = {
-  gateway: () => benchGateway('PGlite'),
-  'gateway-postgres': () => benchGateway('Postgres'),
   signing: benchSigning,
   attestation: () => runScript('attestation.ts'),
   providers: () => runScript('providers.ts'),
-  eif: () => runScript('eif.ts'),
-  bundles: () => runScript('bundles.ts'),
-  client: () => runScript('client.ts'),
-  encrypted: () => runScript('encrypted.ts'),
-  audit: () => runScript('audit.ts'),
-  history: () => runScript('history.ts'),
-  content: () => runScript('content.ts'),
-  'plain-chat': () => runScript('plain-chat.ts'),
-  'node-scale': () => runScript('node-scale.ts'),
   anchors: () => runScript('anchors.ts'),
   sizing: () => runScript('sizing.ts'),
   replicas: () => runScript('replicas.ts'),
-  packages: () => runScript('packages.ts'),
-  pages: () => runScript('pages.ts'),
   peers: () => runScript('peers.ts'),
   years: () => runScript('years.ts'),
 }

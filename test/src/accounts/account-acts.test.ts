@@ -75,21 +75,27 @@ describe('accounts over HTTP', () => {
   it('an account is disabled, enabled and deleted at every gateway, and the log says by whom and from where', async () => {
     const name = `<b>late payer</b> ${crypto.randomUUID()}`
     const { text: theirs, key: facts } = await gateway.keys.create({ accountName: name, name: 'k' })
-    const statuses = () =>
+    const outcomes = async (asked = theirs) =>
       Promise.all(
-        [gateway, second].map(
-          async ({ url }) => (await getPath({ url, key: theirs }, '/v1/dashboard/me')).status,
+        [gateway, second].map(async ({ url }) =>
+          outcomeOf(await getPath({ url, key: asked }, '/v1/dashboard/me')),
         ),
       )
+    const both = (status: number, code?: string) => [
+      [status, code],
+      [status, code],
+    ]
     const set = (state: string) => send('PUT', 'accounts/state', { name, state })
-    expect(await statuses()).toEqual([200, 200])
+    expect(await outcomes()).toEqual(both(200))
     expect((await set('disabled')).status).toBe(200)
-    await expect.poll(statuses, { timeout: AT_ONCE_MS }).toEqual([403, 403])
+    await expect.poll(() => outcomes(), { timeout: AT_ONCE_MS }).toEqual(both(403, 'account_disabled'))
+    const wrong = `${theirs.slice(0, -1)}${theirs.endsWith('A') ? 'E' : 'A'}`
+    expect(await outcomes(wrong)).toEqual(both(401, 'invalid_credentials'))
     expect((await set('active')).status).toBe(200)
-    await expect.poll(statuses, { timeout: AT_ONCE_MS }).toEqual([200, 200])
+    await expect.poll(() => outcomes(), { timeout: AT_ONCE_MS }).toEqual(both(200))
     expect(await outcomeOf(await set('deleted'))).toEqual([422, ['body.state']])
     expect((await send('DELETE', `accounts?${query({ name })}`)).status).toBe(200)
-    await expect.poll(statuses, { timeout: AT_ONCE_MS }).toEqual([401, 401])
+    await expect.poll(() => outcomes(), { timeout: AT_ONCE_MS }).toEqual(both(401, 'invalid_credentials'))
     expect(await outcomeOf(await set('active'))).toEqual([404, 'not_found'])
     const who = { who: `key ${keyId}`, from: '127.0.0.1', target: name }
     expect(await latestActs(4)).toMatchObject([
@@ -104,6 +110,9 @@ describe('accounts over HTTP', () => {
       account_id: accountId,
     })
     expect(await outcomeOf(again)).toEqual([422, ['body.account_id']])
+    const next = await gateway.keys.openAccount(name)
+    expect(next).toMatchObject({ name, isNew: true })
+    expect(next.id).not.toBe(accountId)
   })
 
   it('no key is made for an account while it is deleted', async () => {

@@ -5,7 +5,7 @@ import { createBudgetsStore } from '#src/accounts/budgets-store.ts'
 import { createRateLimiter } from '#src/accounts/limits/limiter.ts'
 import { UNLIMITED_TIERS } from '#src/accounts/limits/tiers.ts'
 import { keysIn } from '#src/accounts/open-keys.ts'
-import { NANO, parseMoney, priceOf } from '#src/accounts/prices.ts'
+import { NANO } from '#src/accounts/prices.ts'
 import { createRateLimitsStore } from '#src/accounts/rate-limits-store.ts'
 import { createLogger } from '#src/observability/logger.ts'
 import { type Database, openDatabase } from '#src/storage/database.ts'
@@ -328,30 +328,5 @@ describe('a budget', () => {
     for (const _ of [1, 2, 3]) await store.settle(processId, [use])
     expect(await usedOf()).toEqual([7])
     await stop()
-  })
-})
-
-describe('money', () => {
-  it.each([
-    ['0', 0n],
-    ['2.50', 2_500_000_000n],
-    ['0.000000001', 1n],
-    ['9999999.999999999', 9_999_999_999_999_999n],
-    ['1e3', null],
-    ['-1', null],
-    ['.5', null],
-    ['0.0000000001', null],
-    ['10000000', null],
-  ])('the amount of money %s is read exactly or refused', (text, expected) => {
-    expect(parseMoney(text)).toBe(expected)
-  })
-
-  it('an amount of money is rounded up to billionths, without floats', () => {
-    const price = { models: ['*'], perMillionOutputTokens: 0n, perRequest: 0n, perImage: 5n }
-    const prices = [{ ...price, perMillionInputTokens: 100_000_001n }]
-    expect(priceOf(prices, { model: 'x', input: 1, output: 0 })).toBe(101)
-    expect(priceOf(prices, { model: 'x', input: 3_000_000, output: 0 })).toBe(300_000_003)
-    expect(priceOf(prices, { model: 'x', input: 1, output: 0, images: 3 })).toBe(116)
-    expect(priceOf([], { model: 'x', input: 1, output: 0 })).toBeNull()
   })
 })

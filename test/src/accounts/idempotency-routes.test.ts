@@ -3,7 +3,7 @@ import { assembleCompletion } from '#attestation/dialects/chat/assemble-completi
 import { canonicalizeJson } from '#attestation/json/canonical.ts'
 import type { JsonObject } from '#attestation/json/value.ts'
 import { verifyStream } from '#attestation/verify-stream.ts'
-import { CHAT_REQUEST, getPath, outcomeOf, postChat, VERIFIED_PATH } from '../../support/calls.ts'
+import { CHAT_REQUEST, outcomeOf, postChat } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import {
   type ArrivedCall,
@@ -80,22 +80,6 @@ describe('a verified completion with an Idempotency-Key', () => {
     expect(gateway.enclave.calls).toHaveLength(before + 1)
   })
 
-  it('a verified completion with an idempotency key is made once for 32 callers at once', async () => {
-    const key = newKey()
-    const before = gateway.enclave.calls.length
-    const outcomes = await Promise.all(
-      Array.from({ length: 32 }, async () => outcomeOf(await post(key))),
-    )
-    const made = outcomes.filter(([status]) => status === 200)
-    const waiting = outcomes.filter(([status]) => status === 409)
-    expect(made.length).toBeGreaterThan(0)
-    expect(made.length + waiting.length).toBe(32)
-    expect(new Set(waiting.map(([, code]) => code))).toEqual(
-      new Set(waiting.length > 0 ? ['idempotency_in_progress'] : []),
-    )
-    expect(gateway.enclave.calls).toHaveLength(before + 1)
-  })
-
   it('a caller who repeats a verified completion that is under way is told to ask again', async () => {
     const key = newKey()
     const { promise: isAsked, resolve: asked } = Promise.withResolvers<void>()
@@ -126,23 +110,6 @@ describe('a verified completion with an Idempotency-Key', () => {
       'idempotency_key_reused',
     ])
     expect(await outcomeOf(await postPlain(key))).toEqual([409, 'idempotency_key_reused'])
-  })
-
-  it('an idempotency key is known to its own account alone', async () => {
-    const key = newKey()
-    const first = (await (await post(key)).json()) as {
-      readonly hash: string
-      readonly tx_hash: string
-    }
-    const { text: other } = await gateway.keys.create({
-      accountName: 'idempotent others',
-      name: 'k',
-    })
-    const theirs = await postChat({ ...gateway, key: other }, CHAT_REQUEST, {
-      headers: { 'idempotency-key': key },
-    })
-    expect(theirs.headers.get('idempotent-replayed')).toBeNull()
-    expect(((await theirs.json()) as typeof first).tx_hash).not.toBe(first.tx_hash)
   })
 
   it('a verified completion is made anew after the provider refused it, with a mended body too', async () => {
@@ -201,16 +168,6 @@ describe('a verified completion with an Idempotency-Key', () => {
     expect(gateway.enclave.calls).toHaveLength(before)
   })
 
-  it('a verified completion that the enclave did not begin is made when it is asked for again', async () => {
-    const key = newKey()
-    gateway.enclave.setScript(
-      answerFault({ status: 503, code: 'not_ready', message: 'The clock is off' }),
-    )
-    expect(await outcomeOf(await post(key))).toEqual([503, 'not_ready'])
-    gateway.enclave.setScript(answerWhole({}))
-    expect((await post(key)).status).toBe(200)
-  })
-
   it('a repeated stream amounts to the same as the first one, with the same proof', async () => {
     streamChunks()
     for (const includesUsage of [false, true]) {
@@ -241,18 +198,6 @@ describe('a verified completion with an Idempotency-Key', () => {
     }
   })
 
-  it('a verified completion with an idempotency key is in the history once', async () => {
-    const key = newKey()
-    const user = crypto.randomUUID()
-    for (let call = 0; call < 3; call++) await post(key, { ...CHAT_REQUEST, user })
-    const { completions } = (await (
-      await getPath(gateway, `${VERIFIED_PATH}?limit=1000`)
-    ).json()) as {
-      readonly completions: readonly { readonly request: { readonly user: string | null } }[]
-    }
-    expect(completions.filter(({ request }) => request.user === user)).toHaveLength(1)
-  })
-
   it.each(['', ' ', 'two words', 'x'.repeat(256), 'ü'])(
     'a verified completion is refused with the idempotency key %j',
     async (key) => {
@@ -264,10 +209,6 @@ describe('a verified completion with an Idempotency-Key', () => {
       expect(gateway.enclave.calls).toHaveLength(before)
     },
   )
-
-  it('a verified completion takes an idempotency key of 255 characters', async () => {
-    expect((await post('~'.repeat(255 - 36) + crypto.randomUUID())).status).toBe(200)
-  })
 })
 
 describe('a plain completion with an Idempotency-Key', () => {
@@ -293,14 +234,5 @@ describe('a plain completion with an Idempotency-Key', () => {
       const { service_tier: _, system_fingerprint: __, ...members } = again
       expect(members).toEqual(assembleCompletion(first))
     }
-  })
-
-  it('an idempotency key of a plain completion is refused for another body', async () => {
-    const key = newKey()
-    await postPlain(key)
-    expect(await outcomeOf(await postPlain(key, { ...CHAT_REQUEST, user: 'other' }))).toEqual([
-      409,
-      'idempotency_key_reused',
-    ])
   })
 })

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Scope } from '#src/api/context.ts'
+import { AT_ONCE_MS } from '../../support/at-once.ts'
 import { CHAT_REQUEST, getPath, outcomeOf, postChat, VERIFIED_PATH } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { secretOf } from '../../support/key-secret.ts'
@@ -63,29 +64,7 @@ describe('keys of a dashboard', () => {
     expect(gateway.logLines.join('')).not.toContain(secretOf(String(made.key)))
   })
 
-  it('a key is told whose it is and what it is for, whatever its scope', async () => {
-    const endsAt = nowSeconds() + 600
-    const caller = await makeCaller(['history:all'], endsAt)
-    expect(await read(getPath(caller, '/v1/dashboard/me'))).toEqual({
-      account_id: caller.accountId,
-      account_name: caller.accountName,
-      key_id: caller.id,
-      scopes: ['history:all'],
-      tier: null,
-      expires_at: endsAt,
-      budgets: [],
-    })
-    const unknown = {
-      ...caller,
-      key: `${caller.key.slice(0, -1)}${caller.key.endsWith('A') ? 'B' : 'A'}`,
-    }
-    expect(await outcomeOf(await getPath(unknown, '/v1/dashboard/me'))).toEqual([
-      401,
-      'invalid_credentials',
-    ])
-  })
-
-  it('a key is ended by its account, and stops within a second', async () => {
+  it('a key is ended by its account, and stops at once', async () => {
     const caller = await makeCaller(['inference', 'keys'])
     const made = await read(
       send(caller, 'POST', KEYS_PATH, { name: 'short', scopes: ['inference'] }),
@@ -95,21 +74,9 @@ describe('keys of a dashboard', () => {
     const revoked = await read(send(caller, 'DELETE', `${KEYS_PATH}/${made.id}`))
     expect(revoked).toMatchObject({ id: made.id, revoked_at: expect.any(Number) })
     expect(revoked).not.toHaveProperty('key')
-    await new Promise((resolve) => setTimeout(resolve, 1000))
-    expect(await outcomeOf(await getPath(other, VERIFIED_PATH))).toEqual([
-      401,
-      'invalid_credentials',
-    ])
-  })
-
-  it('a key ends by itself when its time is over', async () => {
-    const caller = await makeCaller(['inference'], nowSeconds() + 2)
-    expect((await getPath(caller, VERIFIED_PATH)).status).toBe(200)
-    await new Promise((resolve) => setTimeout(resolve, 2000))
-    expect(await outcomeOf(await getPath(caller, VERIFIED_PATH))).toEqual([
-      401,
-      'invalid_credentials',
-    ])
+    await expect
+      .poll(async () => outcomeOf(await getPath(other, VERIFIED_PATH)), { timeout: AT_ONCE_MS })
+      .toEqual([401, 'invalid_credentials'])
   })
 
   it('keys of other accounts are out of sight', async () => {
@@ -135,10 +102,10 @@ describe('keys of a dashboard', () => {
     const body = { name: 'short', scopes: ['inference'] }
     const { id } = await read(send(caller, 'POST', KEYS_PATH, body))
     const statuses: number[] = []
-    const ids = [id, id, other.id, 'a'.repeat(16), 'x'.repeat(4_000)]
+    const ids = [id, id, other.id, 'a'.repeat(16), 'x'.repeat(4_000), '%00']
     for (const target of ids)
       statuses.push((await send(caller, 'DELETE', `${KEYS_PATH}/${target}`)).status)
-    expect(statuses).toEqual([200, 200, 404, 404, 404])
+    expect(statuses).toEqual([200, 200, 404, 404, 404, 404])
     const repeated = await send(other, 'DELETE', `${KEYS_PATH}/${id}`)
     expect(repeated.status).toBe(200)
     const log = await read(getPath(other, '/v1/admin/log?kind=key.revoke'))
@@ -146,15 +113,6 @@ describe('keys of a dashboard', () => {
     const own = acts.filter(({ who }) => [caller.id, other.id].some((key) => who.includes(key)))
     expect(own).toMatchObject([{ target: id, outcome: 'revoked' }])
   })
-
-  it.each(['nobodys', '%00', 'a%00b', '%F0%9F%90%8B', `${'a'.repeat(16)}%0A`])(
-    'a key whose id cannot be one (%s) is not found',
-    async (id) => {
-      const caller = await makeCaller(['admin'])
-      const reply = await send(caller, 'DELETE', `${KEYS_PATH}/${id}`)
-      expect(await outcomeOf(reply)).toEqual([404, 'not_found'])
-    },
-  )
 
   it('an admin lists, makes and ends the keys of all accounts', async () => {
     const [admin, other] = [await makeCaller(['admin']), await makeCaller(['inference'])]
@@ -228,10 +186,9 @@ describe('keys of a dashboard', () => {
 
   it('a key says when it was last used, to the minute', async () => {
     const caller = await makeCaller(['inference'])
-    await listOf(caller)
-    await new Promise((resolve) => setTimeout(resolve, 200))
-    const [{ last_used_at: used } = { last_used_at: 0 }] = await listOf(caller)
-    expect(Math.abs(Number(used) - Date.now() / 1000)).toBeLessThan(10)
+    const usedAt = async () => (await listOf(caller))[0]?.last_used_at
+    await expect.poll(usedAt).toEqual(expect.any(Number))
+    expect(Math.abs(Number(await usedAt()) - nowSeconds())).toBeLessThan(60)
   })
 })
 
@@ -334,6 +291,7 @@ describe('a key without the scope', () => {
     ['inference', 'GET', '/v1/dashboard/nodes'],
     ['inference', 'POST', '/v1/dashboard/node'],
     ['inference', 'GET', '/v1/node/info?node_id=a'],
+    ['inference', 'GET', '/v1/admin/log'],
   ] as const)('a key that has the scope %s alone is refused %s %s', async (scope, method, path) => {
     const caller = await makeCaller([scope])
     const body = method === 'POST' ? CHAT_REQUEST : undefined

@@ -12,7 +12,7 @@ describe('keys store', () => {
   beforeAll(async () => {
     source = await startDatabases()
     keys = createKeysStore(await source.open())
-  }, 60_000)
+  })
   afterAll(() => source.stop())
 
   const openAccount = (name = `account ${crypto.randomUUID()}`) =>
@@ -52,11 +52,6 @@ describe('keys store', () => {
     })
   })
 
-  it('the keys store finds no key that is not there', async () => {
-    expect(await keys.findKey('nobody')).toBeNull()
-    expect(await keys.findKey("' or '1'='1")).toBeNull()
-  })
-
   it('the keys store finds several keys at once, and leaves out those that are not there', async () => {
     const account = await openAccount()
     const [one, other] = [makeKey(account.id), makeKey(account.id)]
@@ -70,15 +65,6 @@ describe('keys store', () => {
     expect(await keys.findKeys([])).toEqual([])
   })
 
-  it('the keys store refuses a second key with the same id', async () => {
-    const account = await openAccount()
-    const key = makeKey(account.id)
-    await keys.addKey(key)
-    await expect(keys.addKey({ ...makeKey(account.id), id: key.id })).rejects.toMatchObject({
-      code: '23505',
-    })
-  })
-
   it('the keys store revokes a key for good, and keeps the time of the first revocation', async () => {
     const key = makeKey((await openAccount()).id)
     await keys.addKey(key)
@@ -87,10 +73,6 @@ describe('keys store', () => {
       [],
     )
     expect(await keys.findKey(key.id)).toMatchObject({ revokedAt: 300 })
-  })
-
-  it('the keys store says that there is no key to revoke', async () => {
-    expect(await keys.revokeKey('nobody', { at: 300, accountId: null, kept: null })).toBeNull()
   })
 
   it('the keys store revokes with a key those that it made for its account, and that those made', async () => {

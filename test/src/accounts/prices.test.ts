@@ -41,6 +41,13 @@ describe('the file of prices', () => {
     expect(priceOf(prices, { model: '', input: 9, output: 9 })).toBe(1_000_000_000)
   })
 
+  it('an amount of money is rounded up to billionths, without floats', async () => {
+    const prices = await read(price('"per_million_input_tokens":"0.100000001"'))
+    expect(priceOf(prices, { model: 'm', input: 1, output: 0 })).toBe(101)
+    expect(priceOf(prices, { model: 'm', input: 3_000_000, output: 0 })).toBe(300_000_003)
+    expect(priceOf(prices, { model: 'other', input: 1, output: 0 })).toBeNull()
+  })
+
   it('there are no prices without a file', async () => {
     expect(await readPrices(null)).toEqual([])
   })

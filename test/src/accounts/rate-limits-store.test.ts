@@ -26,7 +26,7 @@ describe('rate limits store', () => {
   beforeAll(async () => {
     source = await startDatabases()
     database = await source.open()
-  }, 60_000)
+  })
   afterAll(() => source.stop())
 
   /** Stores with a clock of their own and one account and process that no other test has. */

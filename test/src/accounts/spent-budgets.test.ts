@@ -2,7 +2,6 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
-import type { JsonObject } from '#attestation/json/value.ts'
 import { createBudgetsStore } from '#src/accounts/budgets-store.ts'
 import { ApiError } from '#src/api/errors.ts'
 import { DispatchError } from '#src/nodes/runs/dispatch-error.ts'
@@ -15,7 +14,6 @@ import {
   createScriptedDispatcher,
   HELLO,
   nodeChunk,
-  nodeUsage,
 } from '../../support/scripted-dispatcher.ts'
 import { answerFault, answerWhole } from '../../support/scripted-enclave.ts'
 import { createTestDatabase } from '../../support/test-database.ts'
@@ -106,68 +104,10 @@ async function open(budgets: Readonly<Partial<Record<'requests' | 'tokens' | 'mo
   }
 }
 
-/** 64 calls at once, every other one at the second gateway; nothing is answered before all came. */
-async function crowd({ chat }: Awaited<ReturnType<typeof open>>, chunks: readonly JsonObject[]) {
-  const release = Promise.withResolvers<void>()
-  const before = nodes.calls.length
-  nodes.setScript(async () => {
-    await release.promise
-    return chunksOf(...chunks)
-  })
-  let refused = 0
-  const replies = Array.from({ length: 64 }, async (_, n) => {
-    const outcome = await outcomeOf(await chat(n))
-    if (outcome[0] !== 200) refused++
-    return outcome
-  })
-  await expect.poll(() => nodes.calls.length - before + refused).toBe(64)
-  release.resolve()
-  return Map.groupBy(await Promise.all(replies), (outcome) => outcome.join(' '))
-}
-
 const ESTIMATE = PROMPT_TOKENS + ANSWER_TOKENS
 /** Of so many tokens in one call, billionths. */
 const costOf = (prompt: number, answer: number) => prompt * 3_000 + answer * 9_000 + 1_000
 const COST = costOf(PROMPT_TOKENS, ANSWER_TOKENS)
-const FULL = [
-  nodeChunk({ content: 'hello' }),
-  nodeChunk({}, 'stop'),
-  nodeUsage(PROMPT_TOKENS, ANSWER_TOKENS),
-]
-
-describe('64 parallel callers over two gateways', () => {
-  it.each([
-    ['requests', 10],
-    ['tokens', 10 * ESTIMATE],
-    ['money', 10 * COST],
-  ] as const)(
-    '64 parallel callers over two gateways spend a budget of %s wholly, and nothing beyond',
-    async (what, bound) => {
-      const customer = await open({ [what]: bound })
-      const outcomes = await crowd(customer, FULL)
-      expect(outcomes.get('200 ')?.length).toBe(10)
-      expect(outcomes.get('429 insufficient_quota')?.length).toBe(54)
-      await expect.poll(customer.used).toEqual({ [what]: bound })
-      for (const n of [0, 1])
-        expect(await outcomeOf(await customer.chat(n))).toEqual([429, 'insufficient_quota'])
-      expect(await customer.used()).toEqual({ [what]: bound })
-    },
-  )
-
-  it('parallel callers are charged nothing when none of their calls fits', async () => {
-    const customer = await open({ requests: 100, tokens: ESTIMATE - 1, money: 10 ** 12 })
-    const outcomes = await crowd(customer, FULL)
-    expect(outcomes.get('429 insufficient_quota')?.length).toBe(64)
-    expect(await customer.used()).toEqual({ requests: 0, tokens: 0, money: 0 })
-  })
-
-  it('parallel callers get back what they reserved and did not use', async () => {
-    const customer = await open({ tokens: 64 * ESTIMATE, money: 10 ** 12 })
-    const outcomes = await crowd(customer, HELLO.with(-1, nodeUsage(2, 1)))
-    expect(outcomes.get('200 ')?.length).toBe(64)
-    await expect.poll(customer.used).toEqual({ tokens: 64 * 3, money: 64 * costOf(2, 1) })
-  })
-})
 
 describe('a call that has no whole answer', () => {
   const generous = { requests: 100, tokens: 10 ** 6, money: 10 ** 12 }

@@ -24,7 +24,7 @@ describe('usage', () => {
   beforeAll(async () => {
     source = await startDatabases()
     database = await source.open()
-  }, 60_000)
+  })
   afterAll(() => source.stop())
 
   /** Stores with a clock of their own, and an account and a process that no other test has. */

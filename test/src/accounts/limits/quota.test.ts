@@ -70,11 +70,6 @@ describe('a quota', () => {
       'x-ratelimit-reset-tokens',
     ])
   })
-
-  it('a quota never has less than nothing left', () => {
-    const { tokens } = describeQuota(usage({ tokensPerMinute: 10 }, { minuteTokens: 25 }))
-    expect(tokens?.remaining).toBe(0)
-  })
 })
 
 describe('a refusal', () => {

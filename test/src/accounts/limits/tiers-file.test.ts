@@ -3,7 +3,6 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { chooseTiers, findGroup } from '#src/accounts/limits/tiers.ts'
-import { StartFailure } from '#src/runtime/starting.ts'
 
 let folder = ''
 beforeAll(async () => {
@@ -44,16 +43,6 @@ describe('the tiers of a gateway', () => {
       const { standard } = await chooseTiers(file, { isProduction })
       expect(findGroup(standard, verified).limits.requestsPerDay).toBe(7)
     }
-  })
-
-  it('the tiers file keeps the gateway from starting when it has faults, and all of them are told', async () => {
-    const file = await store({
-      tiers: { a: { groups: [{ name: 'all', requests_per_day: -7, token: 1 }] } },
-    })
-    const failure = await chooseTiers(file, { isProduction: true }).catch((error: unknown) => error)
-    expect(failure).toBeInstanceOf(StartFailure)
-    expect(String(failure)).toMatch(/default_tier: [\s\S]*requests_per_day: [\s\S]*token/)
-    expect(String(failure).match(/RATE_LIMIT_TIERS_FILE/g)).toHaveLength(3)
   })
 
   it('the tiers file keeps the gateway from starting when it is not there', async () => {

@@ -1,12 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import {
   CALL_KINDS,
-  FREE_TIERS,
   findGroup,
   parseTiers,
   type Tiers,
   tierOf,
-  UNLIMITED_TIERS,
 } from '#src/accounts/limits/tiers.ts'
 
 const FILE = {
@@ -129,11 +127,5 @@ describe('tiers', () => {
     expect(tierOf(tiers, 'gold').name).toBe('gold')
     expect(tierOf(tiers, 'platinum')).toBe(tiers.standard)
     expect(tierOf(tiers, null)).toBe(tiers.standard)
-  })
-
-  it('the built-in tiers have a group for every kind of call', () => {
-    for (const { standard } of [FREE_TIERS, UNLIMITED_TIERS])
-      for (const kind of CALL_KINDS)
-        expect(findGroup(standard, { kind, model: 'any' })).toBeDefined()
   })
 })
