@@ -100,11 +100,6 @@ describe('the boot statement call', () => {
     expect(await verify({ ...reply, heads: heads.slice(1) })).toMatchObject({ verdict: 'invalid' })
   })
 
-  it('the boot statement says when it was shown no heads', async () => {
-    const reply = await state([])
-    expect(await verify(reply)).toMatchObject({ verdict: 'consistent', facts: { heads: [] } })
-  })
-
   it('the boot statement is made only once, and later callers get the same one', async () => {
     const [first, second] = await Promise.all([state(), state(heads.slice(1))])
     expect(second).toEqual(first)

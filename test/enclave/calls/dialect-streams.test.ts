@@ -232,10 +232,10 @@ for (const name of EVENT_NAMES)
       },
     )
 
-    it.each(Object.entries(BROKEN))(
+    it.each(['no JSON', 'an error event', 'JSON that is too deep'])(
       `a stream of ${name} that begins with %s leaves no record`,
-      async (_, broken) => {
-        const { status, fault, outcome } = await playText(broken + text)
+      async (what) => {
+        const { status, fault, outcome } = await playText(BROKEN[what] + text)
         expect(status).toBe(502)
         expect(fault?.code).toBe('provider_error')
         expect(outcome).toBeNull()
@@ -279,11 +279,8 @@ for (const name of EVENT_NAMES)
 
     it(`a stream of ${name} is the same however its bytes are split`, async () => {
       const bytes = Buffer.from(text.replaceAll('look', 'l\u00f6\u{1d49c}k'))
-      const single = await playText(...Array.from(bytes, (byte) => Uint8Array.of(byte)))
       const whole = await playText(bytes)
-      expect(single.outcome).toBe(whole.outcome)
-      expect(readable(single)).toEqual(readable(whole))
-      for (const size of [7, 64]) {
+      for (const size of [1, 7]) {
         const packets = Array.from({ length: Math.ceil(bytes.length / size) }, (_, at) =>
           bytes.subarray(at * size, (at + 1) * size),
         )

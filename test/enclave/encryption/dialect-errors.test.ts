@@ -51,7 +51,6 @@ describe('an error of an encrypted call that has not begun to stream', () => {
 
   it.each([
     ['a hidden prompt', 400, 'validation_failed', (name: Name) => hidden[name]],
-    ['an unknown model', 400, 'unsupported_model', () => ({ model: 'none' })],
     ['a malformed request', 400, 'validation_failed', () => ({ model: 1 })],
     ['a refusal of the provider', 429, 'provider_refused', () => ({})],
   ] as const)(

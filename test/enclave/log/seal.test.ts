@@ -139,30 +139,8 @@ describe('sealCompletion', () => {
     [{ prompt_tokens: 1.5, completion_tokens: 1 }, null],
     [{ completion_tokens: 1 }, null],
     [null, null],
-    ['7', null],
   ])('usageOf takes the usage %j for counts, or for no usage', (usage, total) => {
     expect(DIALECTS.chat.usageOf({ usage })?.total_tokens ?? null).toBe(total)
-  })
-
-  it('sealCompletion gives the same hash and another leaf to the same completion made twice', async () => {
-    const notary = await makeNotary()
-    const notices = [sealCompletion(notary, finished), sealCompletion(notary, finished)]
-    expect(notices.map(({ notice }) => notice.index)).toEqual([0, 1])
-    const { completions } = notary.log.pull({ from: 0, max: 2, known_document: null })
-    const [first, second] = completions.map(
-      ({ receipt }) => JSON.parse(receipt) as { readonly hash: string },
-    )
-    expect(second?.hash).toBe(first?.hash)
-    expect(completions[0]?.receipt).not.toBe(completions[1]?.receipt)
-  })
-
-  it('sealCompletion states null for a model that the provider did not name', async () => {
-    const notary = await makeNotary()
-    sealCompletion(notary, { ...finished, response: { model: 7 } })
-    const [sealed] = notary.log.pull({ from: 0, max: 1, known_document: null }).completions
-    expect(JSON.parse(sealed?.receipt ?? '')).toMatchObject({
-      model: { requested: 'm', returned: null },
-    })
   })
 
   it('sealCompletion appends nothing when the completion cannot be represented', async () => {

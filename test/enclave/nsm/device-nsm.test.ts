@@ -3,7 +3,6 @@ import { constants, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import koffi from 'koffi'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
 import {
   type IoctlCall,
   loadNativeCalls,
@@ -84,14 +83,6 @@ describe('the device', () => {
     })
     expect(new Set(seen.map(({ command }) => command))).toEqual(new Set([0xc0200a00]))
     expect(new Set(seen.map(({ descriptor }) => descriptor)).size).toBe(1)
-    nsm.close()
-  })
-
-  it('the NSM device does not mix answers of calls made at the same time', async () => {
-    const nsm = await openDeviceNsm(device, await moduleBehindKernel())
-    const asked = Array.from({ length: 32 }, (_, index) => Uint8Array.of(index))
-    const documents = await Promise.all(asked.map((nonce) => nsm.attest({ ...NO_INPUT, nonce })))
-    expect(documents.map((document) => decodeAttestationPayload(document).nonce)).toEqual(asked)
     nsm.close()
   })
 

@@ -65,56 +65,6 @@ describe('the wire vectors', () => {
   )
 })
 
-describe('responses that have no vector', () => {
-  it.each<NsmResponse>([
-    { kind: 'GetRandom', random: new Uint8Array(256).fill(7) },
-    { kind: 'Attestation', document: new Uint8Array(5000).fill(1) },
-  ])('the response $kind, which has no vector, comes back as it was', (response) => {
-    expect(decodeResponse(encodeResponse(response))).toEqual(response)
-  })
-})
-
-describe('decodeRequest', () => {
-  it.each([
-    ['an unknown call', '63466f6f', 'InvalidOperation'],
-    ['no bytes', '', 'InvalidOperation'],
-    ['a trailing byte', '6947657452616e646f6d00', 'InvalidOperation'],
-    ['a number', '05', 'InvalidOperation'],
-    ['two calls in one map', 'a26147f66148f6', 'InvalidOperation'],
-    [
-      'user data that is text',
-      'a16b4174746573746174696f6ea169757365725f646174616161',
-      'InvalidArgument',
-    ],
-    ['an attestation without members', '6b4174746573746174696f6e', 'InvalidArgument'],
-  ])('decodeRequest refuses a request of %s', (_, bytes, code) => {
-    expect(() => decodeRequest(unhex(bytes))).toThrow(expect.objectContaining({ code }))
-  })
-
-  it('decodeRequest takes left out attestation members as null', () => {
-    const bytes = unhex('a16b4174746573746174696f6ea1656e6f6e636540')
-    expect(decodeRequest(bytes)).toEqual({
-      kind: 'Attestation',
-      nonce: new Uint8Array(),
-      userData: null,
-      publicKey: null,
-    })
-  })
-
-  it('decodeRequest throws nothing but errors of the module on random bytes', () => {
-    fc.assert(
-      fc.property(fc.uint8Array({ maxLength: 64 }), (bytes) => {
-        try {
-          decodeRequest(bytes)
-        } catch (error) {
-          expect(NSM_WIRE_ERRORS).toContain((error as NsmError).code)
-        }
-      }),
-      { numRuns: 2000 },
-    )
-  })
-})
-
 describe('decodeResponse', () => {
   it('decodeResponse takes an error name it does not know as InternalError', () => {
     expect(decodeResponse(unhex('a1654572726f7263466f6f'))).toEqual({

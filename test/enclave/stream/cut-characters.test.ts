@@ -115,12 +115,6 @@ describe.each(['responses', 'messages'] as const)('cut characters of %s', (name)
 })
 
 describe('the halves of a character', () => {
-  const placed = (type: string, output_index: number, more: JsonObject): JsonObject => ({
-    type: `response.${type}`,
-    output_index,
-    ...more,
-  })
-
   /** Calls whose deltas arrive in turn. `place` is what the deltas state of their items. */
   function callsInTurn(count: number, place: (at: number) => JsonObject) {
     const input = '{"text":"😀"}'
@@ -179,21 +173,5 @@ describe('the halves of a character', () => {
       { type: 'text', text: 'a\ufffd' },
       { type: 'text', text: '\ufffdb' },
     ])
-  })
-
-  it('halves are replaced before the end of a part that only the next part ends', () => {
-    const part = (text: string) => ({ type: 'output_text', text, annotations: [] })
-    const item = { id: 'msg_1', type: 'message', role: 'assistant', status: 'completed' }
-    const [created = {}] = responsesStream([])
-    const end = responsesStream([]).at(-1) as JsonObject
-    const { answer } = give('responses', [
-      created,
-      placed('output_item.added', 0, { item: { ...item, content: [] } }),
-      placed('output_text.delta', 0, { content_index: 0, delta: 'a\ud83d', logprobs: [1] }),
-      placed('output_text.delta', 0, { content_index: 1, delta: 'b' }),
-      placed('output_item.done', 0, { item: { ...item, content: [part('a\ufffd'), part('b')] } }),
-      end,
-    ])
-    expect(answer.output).toEqual([{ ...item, content: [part('a\ufffd'), part('b')] }])
   })
 })

@@ -55,9 +55,9 @@ describe('a template', () => {
         const given = canonicalizeJson(give(data) ?? {})
         expect(match).toEqual({ text: content, padding: null, given })
       }),
-      { numRuns: 500 },
+      { numRuns: 200 },
     )
-    expect(matched).toBeGreaterThan(100)
+    expect(matched).toBeGreaterThan(40)
   })
 
   it('a text template takes padding beside the text, before it or after', () => {
@@ -80,16 +80,6 @@ describe('a template', () => {
       expect(matchText(template, padded('"', '\\')[at] ?? '')).not.toBeNull()
     }
   })
-
-  it.each([' world', 'ü', '\u{1f600}', 'a\nb', '"', '\\', '\t\b\f\r', 'a\u2028b'])(
-    'a text template takes the text %j',
-    (content) => {
-      const template = makeTextTemplate(write({ content }), give)
-      expect(template).not.toBeNull()
-      if (template !== null)
-        expect(matchText(template, write({ content: `${content}!` }))?.text).toBe(`${content}!`)
-    },
-  )
 
   it.each([
     ['a control character', '{"a":"\u0001"}'],
