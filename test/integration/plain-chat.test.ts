@@ -1,37 +1,28 @@
-import { once } from 'node:events'
-import type { AddressInfo } from 'node:net'
-import OpenAI from 'openai'
+import OpenAI, { APIError } from 'openai'
+import sharp from 'sharp'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { createDemoServer } from '#src/local/demo/server.ts'
+import { drawing, framesFor } from '../support/drawing-node.ts'
+import { answerAsLibrary, drawAsPipeline } from '../support/original-node.ts'
 import { openPlainStage, type PlainStage } from '../support/plain-stage.ts'
 import {
+  answerWith as answerOfBackend,
   type ScriptedBackend,
   startScriptedBackend,
   textChunk,
   writeEvents,
 } from '../support/scripted-backend.ts'
-import { answerError, answerSilence, answerWith } from '../support/scripted-node.ts'
+import { answerError, answerWith } from '../support/scripted-node.ts'
 
-const DEMO_MODELS = ['demo/echo', 'demo/tools', 'demo/lorem']
-const LIMITS = {
-  firstTokenMs: 700,
-  tokenMs: 700,
-  waitMs: 300,
-  drainMs: 500,
-  asideMs: 300,
-  tickMs: 20,
-}
+// What official SDKs see of plain calls is tested in client-sdks/.
 
-const demo = createDemoServer({ delayMs: 0, now: Date.now })
 let stage: PlainStage
 let client: OpenAI
 /** Streams a word every 20 ms, forever. */
 let endless: ScriptedBackend
+/** Knows pictures. */
+let seeing: ScriptedBackend
 
 beforeAll(async () => {
-  demo.listen(0, '127.0.0.1')
-  await once(demo, 'listening')
-  const demoUrl = `http://127.0.0.1:${(demo.address() as AddressInfo).port}`
   endless = await startScriptedBackend(
     (response) => {
       const timer = setInterval(() => writeEvents(response, [textChunk('word ')]), 20)
@@ -39,128 +30,40 @@ beforeAll(async () => {
     },
     ['endless'],
   )
-  stage = await openPlainStage({ limits: LIMITS })
-  client = new OpenAI({
-    baseURL: `${stage.gateway.url}/v1`,
-    apiKey: stage.gateway.key,
-    maxRetries: 0,
-  })
-  await stage.startAgent({ backendUrl: demoUrl, models: DEMO_MODELS })
+  seeing = await startScriptedBackend(answerOfBackend('seen'), ['closed/vision', 'open/vision'])
+  stage = await openPlainStage({ limits: { waitMs: 300, asideMs: 300, tickMs: 20 } })
+  const { url, key } = stage.gateway
+  client = new OpenAI({ baseURL: `${url}/v1`, apiKey: key, maxRetries: 0 })
   await stage.startAgent({ backendUrl: endless.url, models: ['endless'] })
-  await stage.connect({ model: 'new', answer: answerWith('said by a new client') })
-  await stage.connect({ model: 'old', answer: answerWith('said by an old client'), isOld: true })
+  await stage.startAgent({ backendUrl: seeing.url, models: ['closed/vision'] })
+  await stage.startAgent({ backendUrl: seeing.url, models: ['open/vision'], fetchesMedia: true })
 })
 afterAll(async () => {
   await stage.stop()
   await endless.stop()
-  demo.closeAllConnections()
-  demo.close()
+  await seeing.stop()
 })
 
 const ask = (model: string, content = 'hello') => ({
   model,
   messages: [{ role: 'user' as const, content }],
 })
-const weather = {
-  type: 'function' as const,
-  function: {
-    name: 'get_weather',
-    parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
-  },
+
+async function faultOf(call: PromiseLike<unknown>): Promise<APIError> {
+  const error = await call.then(
+    () => null,
+    (fault: unknown) => fault,
+  )
+  if (!(error instanceof APIError)) throw new Error('expected an error of the API')
+  return error
 }
-const untilIdle = () =>
-  expect
-    .poll(() => stage.nodes.status(), { timeout: 30_000 })
-    .toMatchObject({
-      slotsInUse: 0,
-      runs: 0,
-      queued: 0,
-    })
 
-describe('the official SDK, over a real agent', () => {
-  it('the official SDK completes over a real agent, with usage', async () => {
-    const answer = await client.chat.completions.create(ask('demo/echo'))
-    expect(answer.choices[0]?.message.content).toBe('[demonstration] You said: hello')
-    expect(answer.choices[0]?.finish_reason).toBe('stop')
-    expect(answer.usage).toMatchObject({ prompt_tokens: 7, completion_tokens: 8, total_tokens: 15 })
-    expect(answer).not.toHaveProperty('hash')
-  })
-
-  it('a plain stream has one id, a beginning, an end, and usage only when asked for', async () => {
-    const chunks = []
-    for await (const chunk of await client.chat.completions.create({
-      ...ask('demo/echo'),
-      stream: true,
-    }))
-      chunks.push(chunk)
-    expect(new Set(chunks.map(({ id, created, model }) => `${id} ${created} ${model}`)).size).toBe(
-      1,
-    )
-    expect(chunks[0]?.choices[0]?.delta).toEqual({ role: 'assistant', content: '' })
-    expect(chunks.at(-1)?.choices[0]).toMatchObject({
-      delta: { content: '' },
-      finish_reason: 'stop',
-    })
-    expect(chunks.every(({ usage }) => usage === null)).toBe(true)
-    expect(chunks.map(({ choices }) => choices[0]?.delta.content).join('')).toBe(
-      '[demonstration] You said: hello',
-    )
-  })
-
-  it('the official SDK gathers a stream into what the answer without stream is', async () => {
-    const request = { ...ask('demo/echo'), n: 2, logprobs: true, top_logprobs: 2, seed: 4 }
-    const whole = await client.chat.completions.create(request)
-    const gathered = await client.chat.completions
-      .stream({ ...request, stream_options: { include_usage: true } })
-      .finalChatCompletion()
-    expect(gathered.usage).toEqual(whole.usage)
-    const pick = (answer: typeof whole) =>
-      answer.choices.map((choice) => [
-        choice.message.content,
-        choice.logprobs,
-        choice.finish_reason,
-      ])
-    expect(pick(whole)).toHaveLength(2)
-    expect(pick(gathered)).toEqual(pick(whole))
-  })
-
-  it('the official SDK calls tools over a real agent, streamed or not, and gives their results back', async () => {
-    const question = { role: 'user' as const, content: 'get_weather({"city":"Oslo"})' }
-    const request = { model: 'demo/tools', messages: [question], tools: [weather] }
-    const answer = await client.chat.completions.create(request)
-    const [call] = answer.choices[0]?.message.tool_calls ?? []
-    if (call?.type !== 'function') throw new Error('expected a function call')
-    expect(call.function).toEqual({ name: 'get_weather', arguments: '{"city":"Oslo"}' })
-    expect(answer.choices[0]).toMatchObject({
-      finish_reason: 'tool_calls',
-      message: { content: null },
-    })
-    const streamed = await client.chat.completions.stream(request).finalChatCompletion()
-    expect(streamed.choices[0]?.message.tool_calls?.[0]).toMatchObject({ function: call.function })
-    const final = await client.chat.completions.create({
-      ...request,
-      messages: [
-        question,
-        { role: 'assistant', content: null, tool_calls: [call] },
-        { role: 'tool', tool_call_id: call.id, content: 'rain' },
-      ],
-    })
-    expect(final.choices[0]?.message.content).toBe('[demonstration] The tool answered: rain')
-  })
-
-  it('the official SDK parses structured output over a real agent', async () => {
-    const schema = { type: 'object', properties: { age: { type: 'integer' } }, required: ['age'] }
-    const answer = await client.chat.completions.parse({
-      ...ask('demo/echo'),
-      response_format: {
-        type: 'json_schema',
-        json_schema: { name: 'person', strict: true, schema },
-      },
-    })
-    expect(answer.choices[0]?.message.parsed).toEqual({ age: 0 })
-  })
-
+describe('a caller by the official SDK', () => {
   it('an abort of the official SDK reaches the backend, and the slot is free again', async () => {
+    const untilIdle = () =>
+      expect
+        .poll(() => stage.nodes.status(), { timeout: 30_000 })
+        .toMatchObject({ slotsInUse: 0, runs: 0, queued: 0 })
     const leaving = new AbortController()
     const stream = await client.chat.completions.create(
       { ...ask('endless'), stream: true },
@@ -178,91 +81,167 @@ describe('the official SDK, over a real agent', () => {
     expect(endless.open()).toBe(0)
   })
 
-  it('the official SDK is given a refusal of the backend in its words', async () => {
+  it('the official SDK is given a refusal of the backend in its words, and of a fault its status alone', async () => {
     await stage.connect({ model: 'picky', answer: answerError(400, 'context is too long') })
-    const refused = client.chat.completions.create(ask('picky'))
-    await expect(refused).rejects.toThrow(OpenAI.BadRequestError)
-    await expect(client.chat.completions.create(ask('picky'))).rejects.toThrow(
-      'context is too long',
-    )
+    const refused = await faultOf(client.chat.completions.create(ask('picky')))
+    expect(refused).toBeInstanceOf(OpenAI.BadRequestError)
+    expect(refused.message).toContain('context is too long')
+    await stage.connect({ model: 'failing', answer: answerError(500, 'unexpected keyword') })
+    const failed = await faultOf(client.chat.completions.create(ask('failing')))
+    expect([failed.status, failed.code]).toEqual([502, 'node_error'])
+    expect(failed.message).toContain('reported that its backend failed, with status 500')
+    expect(failed.message).not.toContain('keyword')
   })
 
-  it('the official SDK gets an error when no node serves a model, and when the nodes of a model are gone', async () => {
-    await expect(client.chat.completions.create(ask('nobodys'))).rejects.toThrow(
-      OpenAI.NotFoundError,
-    )
+  it('the official SDK gets an error when the nodes of a model are gone, and the list leaves it out', async () => {
     const node = await stage.connect({ model: 'fleeting' })
     expect((await client.chat.completions.create(ask('fleeting'))).choices).toHaveLength(1)
     await node.close()
-    await expect(client.chat.completions.create(ask('fleeting'))).rejects.toMatchObject({
-      status: 503,
-      code: 'no_available_inference_nodes',
-    })
+    const fault = await faultOf(client.chat.completions.create(ask('fleeting')))
+    expect([fault.status, fault.code]).toEqual([503, 'no_available_inference_nodes'])
     const stream = await client.chat.completions.create({ ...ask('fleeting'), stream: true })
     const read = async () => {
       for await (const _ of stream);
     }
     await expect(read()).rejects.toThrow(OpenAI.APIError)
+    const ids = (await client.models.list()).data.map(({ id }) => id)
+    expect([ids.includes('endless'), ids.includes('fleeting')]).toEqual([true, false])
   })
 
-  it('the official SDK lists the models that can be asked for', async () => {
-    const models = await client.models.list()
-    expect(models.data.map(({ id }) => id)).toEqual(
-      expect.arrayContaining([...DEMO_MODELS, 'new', 'old', 'endless']),
-    )
-    expect(models.data.map(({ id }) => id)).not.toContain('fleeting')
+  it('a plain stream has a choice in every chunk when it is given again under its Idempotency-Key', async () => {
+    await stage.connect({ model: 'streaming', answer: answerAsLibrary('one two three') })
+    for (let call = 0; call < 2; call++) {
+      // The answer may be stored a moment after its last event; until then the call is in progress.
+      const keyed = { headers: { 'Idempotency-Key': 'again' }, maxRetries: 3 }
+      const request = { ...ask('streaming'), stream: true } as const
+      const stream = await client.chat.completions.create(request, keyed)
+      let text = ''
+      for await (const { choices } of stream)
+        text += choices[0]?.delta.content ?? expect.fail('no choice')
+      expect(text).toBe('one two three')
+    }
   })
 })
 
-describe('clients that follow the protocol frame by frame', () => {
-  it.each(['new', 'old'])(
-    'an answer of the %s node client is whole, streamed or not',
-    async (model) => {
-      const answer = await client.chat.completions.create(ask(model))
-      const content = answer.choices[0]?.message.content
-      expect(content).toContain(`${model} client`)
-      expect(answer.usage).toMatchObject({ prompt_tokens: 9, completion_tokens: 5 })
-      const gathered = await client.chat.completions
-        .stream({ ...ask(model), stream_options: { include_usage: true } })
-        .finalChatCompletion()
-      expect(gathered.choices[0]?.message.content).toBe(content)
-      expect(gathered.usage).toEqual(answer.usage)
+describe('the public node client', () => {
+  it.each([
+    ['new', false],
+    ['old', true],
+  ])('an answer of the %s node client is whole, streamed or not', async (model, isOld) => {
+    await stage.connect({ model, answer: answerWith(`said by the ${model} client`), isOld })
+    const answer = await client.chat.completions.create(ask(model))
+    const content = answer.choices[0]?.message.content
+    expect(content).toBe(`said by the ${model} client`)
+    expect(answer.usage).toMatchObject({ prompt_tokens: 9, completion_tokens: 5 })
+    const gathered = await client.chat.completions
+      .stream({ ...ask(model), stream_options: { include_usage: true } })
+      .finalChatCompletion()
+    expect(gathered.choices[0]?.message.content).toBe(content)
+    expect(gathered.usage).toEqual(answer.usage)
+  })
+
+  it("the public node client answers requests with members that are unknown or its library's own", async () => {
+    const model = 'library'
+    const node = await stage.connect({ model, answer: answerAsLibrary('fine') })
+    const foreign = {
+      top_k: 4,
+      reasoning: {},
+      chat_id: 'c',
+      timeout: 0,
+      extra_headers: { host: 'elsewhere' },
+    }
+    for (let call = 0; call < 6; call++) {
+      const { choices } = await client.chat.completions.create({ ...ask(model), ...foreign })
+      expect(choices[0]?.message.content).toBe('fine')
+    }
+    expect(node.calls).toHaveLength(6)
+  })
+
+  it('a node that always draws 1,024 pixels gives callers the size they asked for, or what it drew', async () => {
+    const model = 'sdxl'
+    const create = { width: 1024, height: 1024, channels: 3, background: '#206090' } as const
+    const drawn = await sharp({ create }).png().toBuffer()
+    const node = await stage.connect({ model, ...drawing(drawAsPipeline(drawn)) })
+    const draw = async (size: { size?: '256x256' | '512x512' | '1024x1024' }) => {
+      const asked = { model, prompt: 'a fox', n: 2, response_format: 'b64_json', ...size } as const
+      const { data = [] } = await client.images.generate(asked)
+      return Promise.all(
+        data.map(async ({ b64_json: text }) => {
+          const { format, width, height } = await sharp(
+            Buffer.from(text ?? '', 'base64'),
+          ).metadata()
+          return `${format} ${width}x${height}`
+        }),
+      )
+    }
+    expect(await draw({ size: '256x256' })).toEqual(['png 256x256', 'png 256x256'])
+    expect(await draw({ size: '512x512' })).toEqual(['png 512x512', 'png 512x512'])
+    expect(await draw({})).toEqual(['png 1024x1024', 'png 1024x1024'])
+    expect(framesFor(node).map(({ size }) => size)).toEqual(['256x256', '512x512', '1024x1024'])
+  })
+})
+
+describe('a backend behind our agent', () => {
+  it('a backend at its limit gives a 429 with its own wait, also to a caller who asked for a stream', async () => {
+    const backend = await startScriptedBackend((response) => {
+      response.writeHead(429, { 'retry-after': '7', 'content-type': 'application/json' })
+      response.end('{"error":{"message":"slow down"}}')
+    })
+    await stage.startAgent({ backendUrl: backend.url, models: ['model-a'] })
+    for (const stream of [false, true]) {
+      const fault = await faultOf(client.chat.completions.create({ ...ask('model-a'), stream }))
+      expect([fault.status, fault.code, fault.type]).toEqual([
+        429,
+        'rate_limit_exceeded',
+        'rate_limit_error',
+      ])
+      expect(fault.headers?.get('retry-after')).toBe('7')
+      expect(fault.headers?.get('retry-after-ms')).toBe('7000')
+    }
+    await backend.stop()
+  })
+
+  const asksOf = (model: string) =>
+    seeing.requests.filter((asked) => asked.model === model && 'messages' in asked)
+  const look = (model: string, url: string, more: object = {}) =>
+    client.chat.completions.create({
+      model,
+      messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url } }] }],
+      ...more,
+    })
+
+  it('a backend behind our agent gets pictures of megabytes, and every member', async () => {
+    const url = `data:image/png;base64,${'A'.repeat(6_000_000)}`
+    const { choices } = await look('closed/vision', url, { top_k: 4 })
+    expect(choices[0]?.message.content).toBe('seen')
+    const messages = [{ content: [{ image_url: { url } }] }]
+    expect(asksOf('closed/vision')).toMatchObject([{ messages, top_k: 4 }])
+  })
+
+  it.each([
+    ['public/vision', false],
+    ['public/vision', true],
+    ['closed/vision', false],
+    ['closed/vision', true],
+  ])(
+    'an address in place of an image reaches no backend whose owner did not allow it: %s (stream: %s)',
+    async (model, stream) => {
+      const node = await stage.connect({ model: 'public/vision', answer: answerWith('seen') })
+      const count = asksOf('closed/vision').length
+      const fault = await faultOf(
+        look(model, 'http://169.254.169.254/latest/meta-data/', { stream }),
+      )
+      expect([fault.status, fault.code]).toEqual([400, 'unsupported_request_parameter'])
+      expect(fault.message).toContain('messages.0.content.0.image_url.url: expected a data URL')
+      expect([node.calls, asksOf('closed/vision').length]).toEqual([[], count])
+      await node.close()
     },
   )
 
-  it('a node that is silent is replaced before its first token, and given up after it', async () => {
-    await stage.connect({ model: 'mute', answer: answerSilence() })
-    await expect(client.chat.completions.create(ask('mute'))).rejects.toMatchObject({
-      status: 504,
-      code: 'node_timeout',
-    })
-    const good = await stage.connect({ model: 'mute', answer: answerWith('at last') })
-    for (let call = 0; call < 4; call++)
-      expect((await client.chat.completions.create(ask('mute'))).choices[0]?.message.content).toBe(
-        'at last',
-      )
-    await good.close()
-    await stage.connect({ model: 'stuck', answer: answerSilence(2) })
-    await expect(client.chat.completions.create(ask('stuck'))).rejects.toMatchObject({
-      status: 504,
-    })
-    const stream = await client.chat.completions.create({ ...ask('stuck'), stream: true })
-    let text = ''
-    const read = async () => {
-      for await (const chunk of stream) text += chunk.choices[0]?.delta.content ?? ''
-    }
-    await expect(read()).rejects.toThrow('The node stopped answering')
-    expect(text).toBe('word0 word1 ')
-  })
-
-  it('a completion that a node served is counted to the node', async () => {
-    const nodeId = await stage.register(['counted'])
-    await stage.connect({ model: 'counted', nodeId })
-    await client.chat.completions.create(ask('counted'))
-    await expect
-      .poll(() => stage.gateway.inferences.stats(nodeId, Math.floor(Date.now() / 1000)), {
-        timeout: 30_000,
-      })
-      .toMatchObject({ completed: [{ model: 'counted', promptTokens: 9 }] })
+  it('a backend whose owner allowed it gets the addresses of the web alone', async () => {
+    expect((await look('open/vision', 'https://example.org/a.png')).choices).toHaveLength(1)
+    expect(JSON.stringify(asksOf('open/vision'))).toContain('https://example.org/a.png')
+    const fault = await faultOf(look('open/vision', 'file:///etc/passwd'))
+    expect([fault.status, asksOf('open/vision').length]).toEqual([400, 1])
   })
 })

@@ -45,7 +45,7 @@ beforeAll(async () => {
       answer(response, request.url ?? '')
     },
   )
-  stage = await openPlainStage({ limits: { waitMs: 300, tokenMs: 2_000, firstTokenMs: 300 } })
+  stage = await openPlainStage({ limits: { waitMs: 300 } })
   const { url, key } = stage.gateway
   openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: key, maxRetries: 0 })
   anthropic = new Anthropic({ baseURL: url, apiKey: key, maxRetries: 0 })
@@ -99,15 +99,6 @@ const COMPLETED = eventOf({
 })
 
 const asked = { model: 'scripted', input: 'hello' }
-const spentTokens = async () => {
-  const reply = await fetch(`${stage.gateway.url}/v1/dashboard/rate-limits`, {
-    headers: { authorization: `Bearer ${stage.gateway.key}` },
-  })
-  const { usages } = (await reply.json()) as {
-    readonly usages: readonly { readonly tokens_used_day: number }[]
-  }
-  return usages.reduce((sum, { tokens_used_day: tokens }) => sum + tokens, 0)
-}
 
 describe('the official SDKs, over a real agent', () => {
   it('Responses come whole and streamed, with tool calls', async () => {
@@ -180,33 +171,11 @@ describe('what passes', () => {
     expect(JSON.parse(bodies.at(-1) ?? '')).toEqual(request)
   })
 
-  it('a whole answer keeps its bytes, may be long, and may take longer than a first token', async () => {
+  it('a whole answer keeps its bytes, and may be long', async () => {
     const text = `{ "id": "resp_1",  "pad": "${'é'.repeat(300_000)}", "usage": {"input_tokens": 4, "output_tokens": 2} }`
-    answer = (response) => {
-      setTimeout(
-        () => response.writeHead(200, { 'content-type': 'application/json' }).end(text),
-        700,
-      )
-    }
+    answer = (response) => response.writeHead(200, { 'content-type': 'application/json' }).end(text)
     const reply = await post('/v1/responses', asked)
     expect(await reply.text()).toBe(text)
-  })
-
-  it('the tokens that the answer states are counted, within what is possible', async () => {
-    answer = (response) => events(response, CREATED, COMPLETED)
-    const before = await spentTokens()
-    await (await post('/v1/responses', { ...asked, stream: true })).text()
-    await expect.poll(async () => (await spentTokens()) - before).toBe(12)
-    const earlier = await spentTokens()
-    const { usage } = await anthropic.messages
-      .stream({
-        model: 'demo/echo',
-        max_tokens: 100,
-        messages: [{ role: 'user', content: 'hello' }],
-      })
-      .finalMessage()
-    const sum = usage.input_tokens + usage.output_tokens
-    await expect.poll(async () => (await spentTokens()) - earlier).toBe(sum)
   })
 
   it('the same Idempotency-Key gets the same events, and the node is asked once', async () => {
@@ -322,25 +291,6 @@ describe('what is refused', () => {
     })
     const { url: baseURL, key: apiKey } = stage.gateway
     expect(await runThreaded({ baseURL, apiKey }, 'hello')).toContain('hello')
-  })
-
-  it('an address in the input of a tool that a model called is no media', async () => {
-    const message = await anthropic.messages.create({
-      model: 'demo/echo',
-      max_tokens: 100,
-      messages: [
-        { role: 'user', content: 'look' },
-        {
-          role: 'assistant',
-          content: [
-            { type: 'tool_use', id: 't', name: 'open', input: { url: 'http://x.example/' } },
-          ],
-        },
-        { role: 'user', content: [{ type: 'tool_result', tool_use_id: 't', content: 'seen' }] },
-      ],
-      tools: [{ name: 'open', input_schema: { type: 'object' } }],
-    })
-    expect(message.type).toBe('message')
   })
 
   it("the backend's refusal reaches the caller with its words, as 400", async () => {
