@@ -42,7 +42,9 @@ describe('the library of attestation/ in a browser', () => {
   })
 
   it.runIf(BROWSER.isMet)(
-    BROWSER.title('the library verifies every vector as in Node, under a policy without eval'),
+    BROWSER.title(
+      'the library gives each code and each acceptance as in Node, under a policy without eval',
+    ),
     { timeout: 120_000 },
     async () => {
       const vectors = listVectors()

@@ -34,6 +34,7 @@ const KINDS: readonly BuiltKind[] = [
 ]
 
 const AT_ONCE = 8
+const LONG_CHARACTERS = 2000
 
 /** Judges `count` mutated evidences of all kinds, made from `seed`. */
 export async function fuzzEvidence(count: number, seed: number): Promise<EvidenceFuzzReport> {
@@ -97,7 +98,9 @@ function mutateInside(answer: KeptResponse, random: Random) {
   const root = { value: parsed(answer.body) }
   if (root.value === null) return mutated(answer.body, 'collateral', random)
   const places = listPlaces(root)
-  const { holder, key } = random.pick(places)
+  // Quotes, reports and documents: each is one of hundreds of values.
+  const long = places.filter(({ holder, key }) => String(holder[key]).length > LONG_CHARACTERS)
+  const { holder, key } = random.pick(long.length > 0 && random.below(2) === 0 ? long : places)
   const before = holder[key]
   const wild = random.pick([null, true, -1, 2 ** 53, '', '00', [], {}, 'x'.repeat(300)])
   holder[key] = random.below(4) === 0 ? wild : mutateValue(before, random)

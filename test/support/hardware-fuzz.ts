@@ -38,13 +38,7 @@ type Trial = {
 }
 
 /** Judges `count` mutated pieces of evidence, made from `seed`, and counts the results. */
-export async function fuzzProviders({
-  count,
-  seed,
-}: {
-  readonly count: number
-  readonly seed: number
-}): Promise<ProviderFuzzReport> {
+export async function fuzzProviders(count: number, seed: number): Promise<ProviderFuzzReport> {
   const random = createRandom(seed)
   const trials = [await createSnpTrials(), await createGpuTrials(), await createNrasTrials()]
   const report = {

@@ -36,15 +36,6 @@ describe('parseEifHeader', () => {
     })
   })
 
-  it('parseEifHeader reads a header that lies somewhere inside a larger buffer', () => {
-    const image = buildImage({ sections: SECTIONS })
-    const larger = new Uint8Array(image.length + 5)
-    larger.set(image, 5)
-    expect(parseEifHeader(larger.subarray(5), image.length)).toEqual(
-      parseEifHeader(image, image.length),
-    )
-  })
-
   it.each([2, 3, 4])('parseEifHeader accepts an image of version %d', (version) => {
     expect(parse({ version }).version).toBe(version)
   })
@@ -63,17 +54,14 @@ describe('parseEifHeader', () => {
     ['version 1, which has no CRC', { version: 1 }, 'version'],
     ['version 5', { version: 5 }, 'version'],
     ['an unknown flag', { flags: 2 }, 'header_flags'],
-    ['an unknown flag beside the known one', { flags: 0x8001 }, 'header_flags'],
     ['a reserved field', { reserved: 1 }, 'header_reserved'],
     ['the unused field', { unused: 1 }, 'header_reserved'],
     ['no section', { count: 0 }, 'section_count'],
     ['33 sections', { count: 33 }, 'section_count'],
-    ['a count beyond any table', { count: 0xffff }, 'section_count'],
     ['an offset beyond the count', { offsets: { 3: 548n } }, 'section_table'],
     ['a size beyond the count', { sizes: { 31: 1n } }, 'section_table'],
     ['a count one too low', { count: 2 }, 'section_table'],
     ['a count one too high', { count: 4 }, 'section_overlap'],
-    ['a gap after the header', { offsets: { 0: 549n } }, 'section_gap'],
     ['a gap between sections', { offsets: { 1: CMDLINE_AT + 1n } }, 'section_gap'],
     ['a section inside the header', { offsets: { 0: 540n } }, 'section_overlap'],
     [
@@ -81,30 +69,21 @@ describe('parseEifHeader', () => {
       { offsets: { 1: CMDLINE_AT - 1n } },
       'section_overlap',
     ],
-    ['the same section twice', { offsets: { 1: 548n } }, 'section_overlap'],
     [
       'sections listed in another order than they lie in',
       { offsets: { 2: 548n, 1: CMDLINE_AT } },
       'section_order',
     ],
     [
-      'a size that overlaps the next section',
-      { sizes: { 0: BigInt(KERNEL.data.length) + 1n } },
-      'section_overlap',
-    ],
-    ['a size that leaves a gap', { sizes: { 0: BigInt(KERNEL.data.length) - 1n } }, 'section_gap'],
-    [
       'a section that ends beyond the file',
       { sizes: { 2: BigInt(RAMDISK.data.length) + 1n } },
       'section_beyond_file',
     ],
-    ['an offset beyond the file', { offsets: { 2: 1n << 40n } }, 'section_gap'],
     [
       'a size whose end wraps around 64 bits',
       { sizes: { 2: (1n << 64n) - RAMDISK_AT - 12n } },
       'section_beyond_file',
     ],
-    ['the largest size', { sizes: { 0: (1n << 64n) - 1n } }, 'section_beyond_file'],
     ['the largest offset', { offsets: { 1: (1n << 64n) - 1n } }, 'section_gap'],
     ['bytes after the last section', { trailing: Uint8Array.of(0) }, 'trailing_data'],
   ])('parseEifHeader refuses a wrong header: %s', (_, plan, code) => {

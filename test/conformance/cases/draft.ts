@@ -28,6 +28,30 @@ export type DraftDemands = Omit<
   readonly crls?: readonly Content[]
 }
 
+type Row = readonly [about: string, source: unknown, demands?: DraftDemands]
+
+/**
+ * Gives a maker of cases from a table: by name, in the words of the manifest, the source (a Content
+ * or JSON), and the demands if they are not the usual ones.
+ */
+export function tableOf(kind: ConformanceCase['kind'], usual: DraftDemands) {
+  return (expect: Expectation, rows: Readonly<Record<string, Row>>): readonly Draft[] =>
+    Object.entries(rows).map(([name, [about, source, demands = usual]]) => ({
+      name: `${kind}/${name}`,
+      about,
+      kind,
+      source: contentOf(source),
+      demands,
+      expect,
+    }))
+}
+
+function contentOf(source: unknown): Content {
+  const isContent =
+    Object(source) === source && ('path' in Object(source) || 'bytes' in Object(source))
+  return isContent ? (source as Content) : { json: source as Json }
+}
+
 /** A certificate as PEM. */
 export function pemOf(der: Uint8Array): Content {
   const lines =

@@ -11,9 +11,11 @@ import {
   type Content,
   consistent,
   type Draft,
+  type DraftDemands,
   invalid,
   OFFLINE,
   ROOT,
+  tableOf,
   verified,
 } from './draft.ts'
 
@@ -21,26 +23,13 @@ const { bundle } = buildEvidence()
 const configured = buildRelease({ configuration: CONFIGURATION })
 const fromMadeAt = (seconds: number) => formatTime(MADE_AT.getTime() + seconds * 1000)
 
-function draft(
-  name: string,
-  release: Content,
-  { about, expect }: Pick<Draft, 'about' | 'expect'>,
-  configurations?: readonly string[],
-): Draft {
-  return {
-    name: `bundle/release/${name}`,
-    about,
-    kind: 'bundle',
-    source: { json: bundle as unknown as Json },
-    demands: {
-      roots: [ROOT],
-      releases: [release],
-      release_keys: [OPERATOR_KEY],
-      ...(configurations === undefined ? {} : { configurations }),
-    },
-    expect,
-  }
-}
+const demanding = (release: Content, ...configurations: readonly string[]): DraftDemands => ({
+  roots: [ROOT],
+  releases: [release],
+  release_keys: [OPERATOR_KEY],
+  ...(configurations.length === 0 ? {} : { configurations }),
+})
+const cases = tableOf('bundle', {})
 
 const signed = (release: ReturnType<typeof buildRelease>): Content => ({
   json: signRelease(release, OPERATOR_SECRET) as unknown as Json,
@@ -52,68 +41,70 @@ export function listOf(...releases: readonly ReleaseEntry[]): Content {
   return { json: signReleaseList(list, OPERATOR_SECRET) as unknown as Json }
 }
 
-const wrong = invalid(['measurements'], 'expected configuration', OFFLINE)
-
 /** Bundles of expected releases, and of unexpected ones. */
 export const releaseCases: readonly Draft[] = [
-  draft('with-its-configuration', signed(configured), {
-    about: 'A signed release that names its configuration: no other expectation is needed.',
-    expect: verified(OFFLINE),
+  ...cases(verified(OFFLINE), {
+    'release/with-its-configuration': [
+      'A signed release that names its configuration: no other expectation is needed.',
+      bundle,
+      demanding(signed(configured)),
+    ],
+    'release/and-a-configuration': [
+      'A signed release that names no configuration, and one that is expected beside it.',
+      bundle,
+      demanding(signed(buildRelease()), CONFIGURATION),
+    ],
+    'release/of-a-list': [
+      'One of two releases of a signed list.',
+      bundle,
+      demanding(
+        listOf(buildEntry({ release: configured }), buildEntry({ release: buildOtherRelease() })),
+      ),
+    ],
   }),
-  draft('without-a-configuration', signed(buildRelease()), {
-    about: 'A signed release that names no configuration.',
-    expect: consistent('expected configuration', OFFLINE),
+  ...cases(consistent('expected configuration', OFFLINE), {
+    'release/without-a-configuration': [
+      'A signed release that names no configuration.',
+      bundle,
+      demanding(signed(buildRelease())),
+    ],
   }),
-  draft(
-    'and-a-configuration',
-    signed(buildRelease()),
-    {
-      about: 'A signed release that names no configuration, and one that is expected beside it.',
-      expect: verified(OFFLINE),
-    },
-    [CONFIGURATION],
-  ),
-  draft(
-    'of-a-list',
-    listOf(buildEntry({ release: configured }), buildEntry({ release: buildOtherRelease() })),
-    { about: 'One of two releases of a signed list.', expect: verified(OFFLINE) },
-  ),
-  draft('of-another-configuration', signed(buildRelease({ configuration: 'ab'.repeat(32) })), {
-    about: 'The release was signed with another configuration.',
-    expect: invalid(['expected configuration'], OFFLINE),
+  ...cases(invalid(['expected configuration'], OFFLINE), {
+    'release/of-another-configuration': [
+      'The release was signed with another configuration.',
+      bundle,
+      demanding(signed(buildRelease({ configuration: 'ab'.repeat(32) }))),
+    ],
+    'release/of-another-configuration-than-is-given': [
+      'The configuration is that of the release, not the configuration that is expected beside it.',
+      bundle,
+      demanding(signed(configured), 'ab'.repeat(32)),
+    ],
   }),
-  draft(
-    'of-another-configuration-than-is-given',
-    signed(configured),
-    {
-      about:
-        'The configuration is that of the release, not the configuration that is expected beside it.',
-      expect: invalid(['expected configuration'], OFFLINE),
-    },
-    ['ab'.repeat(32)],
-  ),
-  draft('of-other-code', signed(buildOtherRelease()), {
-    about: 'A release of other code.',
-    expect: wrong,
+  ...cases(invalid(['measurements'], 'expected configuration', OFFLINE), {
+    'release/of-other-code': [
+      'A release of other code.',
+      bundle,
+      demanding(signed(buildOtherRelease())),
+    ],
+    'release/not-accepted-yet': [
+      'Accepted from a second after the document was made.',
+      bundle,
+      demanding(listWith({ accepted_from: fromMadeAt(1) })),
+    ],
+    'release/accepted-no-more': [
+      'Accepted until the second in which the document was made.',
+      bundle,
+      demanding(listWith({ accepted_until: fromMadeAt(0) })),
+    ],
+    'release/revoked': [
+      'Revoked, be it after the document was made.',
+      bundle,
+      demanding(listWith({ revoked: { at: fromMadeAt(1), reason: 'it signs anything' } })),
+    ],
   }),
-  draft(
-    'not-accepted-yet',
-    listOf(buildEntry({ release: configured, accepted_from: fromMadeAt(1) })),
-    { about: 'Accepted from a second after the document was made.', expect: wrong },
-  ),
-  draft(
-    'accepted-no-more',
-    listOf(buildEntry({ release: configured, accepted_until: fromMadeAt(0) })),
-    { about: 'Accepted until the second in which the document was made.', expect: wrong },
-  ),
-  draft(
-    'revoked',
-    listOf(
-      buildEntry({
-        release: configured,
-        revoked: { at: fromMadeAt(1), reason: 'it signs anything' },
-      }),
-    ),
-    { about: 'Revoked, be it after the document was made.', expect: wrong },
-  ),
 ]
+
+function listWith(changed: Partial<ReleaseEntry>): Content {
+  return listOf(buildEntry({ release: configured, ...changed }))
+}

@@ -8,16 +8,15 @@ import { encodePolicy, type Vector } from './vector.ts'
 const HOUR_MS = 3_600_000
 
 /**
- * Every case of the rules. Also the documents that AWS signed (if the shared fixtures are there),
- * at times inside and outside their validity.
+ * A case for each code and for each rule. Also the documents that AWS signed (if the shared fixtures
+ * are there), at times inside and outside their validity.
  */
 export function listVectors(): readonly Vector[] {
-  const cases = [
-    ...acceptances.map((acceptance) => ({ ...acceptance, code: 'accepted' })),
-    ...refusals,
-  ]
+  const accepted = acceptances.map((one) => ({ ...one, code: 'accepted', about: `${one.rule}` }))
+  const refused = refusals.map((one) => ({ ...one, about: one.code }))
+  const firsts = new Map([...accepted, ...refused].toReversed().map((one) => [one.about, one]))
   return [
-    ...cases.map((one) => ({
+    ...[...firsts.values()].map((one) => ({
       name: `${one.code}: ${one.name}`,
       document: encodeHex(one.document),
       atMs: timeOf(one).getTime(),

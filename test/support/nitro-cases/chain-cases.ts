@@ -14,7 +14,7 @@ import {
 import { bitString, encodeDer, integer, sequence } from '../nitro-builder/der-encoder.ts'
 import { buildChain, type Chain, keyAt, partsOf } from '../nitro-builder/development-pki.ts'
 import { buildDocument, standardChain } from '../nitro-builder/document-builder.ts'
-import type { Acceptance, Refusal } from './case.ts'
+import { type Acceptance, acceptancesOf, type Refusal, refusalsOf } from './case.ts'
 import { altered, bundled, documentOf, trusting } from './chain-documents.ts'
 
 const sha256 = (der: Uint8Array) => createHash('sha256').update(der).digest()
@@ -64,162 +64,79 @@ function longestChain(): Chain {
 }
 
 /** Rules 13, 14 and 16. */
-export const chainAcceptances: readonly Acceptance[] = [
-  { rule: 13, name: 'a pinned root', document: buildDocument() },
-  {
-    rule: 13,
-    name: 'one of two pinned roots',
-    document: buildDocument(),
-    policy: { roots: [sha256(regional), sha256(root)] },
+export const chainAcceptances: readonly Acceptance[] = acceptancesOf({
+  13: {
+    'a pinned root': buildDocument(),
+    'one of two pinned roots': {
+      document: buildDocument(),
+      policy: { roots: [sha256(regional), sha256(root)] },
+    },
   },
-  { rule: 14, name: 'root, regional, zonal, instance', document: buildDocument() },
-  { rule: 14, name: 'a root that certifies the leaf itself', document: documentOf(shortChain) },
-  {
-    rule: 14,
-    name: "a pinned root whose own signature is anybody's",
-    document: documentOf(anybodys),
-    policy: trusting(anybodys),
+  14: {
+    'root, regional, zonal, instance': buildDocument(),
+    'a root that certifies the leaf itself': documentOf(shortChain),
+    "a pinned root whose own signature is anybody's": {
+      document: documentOf(anybodys),
+      policy: trusting(anybodys),
+    },
   },
-  { rule: 10, name: '32 certificates in the bundle', document: documentOf(longestChain()) },
-  { rule: 16, name: 'names that are equal byte for byte', document: buildDocument() },
-]
+  10: { '32 certificates in the bundle': documentOf(longestChain()) },
+  16: { 'names that are equal byte for byte': buildDocument() },
+})
 
-export const chainRefusals: readonly Refusal[] = [
-  { code: 'root_untrusted', name: 'a root nobody pinned', document: documentOf(impostor) },
-  {
-    code: 'root_untrusted',
-    name: "AWS's root alone is trusted",
-    document: buildDocument(),
-    policy: { roots: [AWS_ROOT_SHA256] },
-  },
-  {
-    code: 'root_untrusted',
-    name: 'no root in the bundle',
-    document: bundled([regional, zonal, instance]),
-  },
-  {
-    code: 'root_untrusted',
-    name: 'a root with one byte changed',
-    document: bundled([
+export const chainRefusals: readonly Refusal[] = refusalsOf({
+  root_untrusted: {
+    'a root nobody pinned': documentOf(impostor),
+    "AWS's root alone is trusted": {
+      document: buildDocument(),
+      policy: { roots: [AWS_ROOT_SHA256] },
+    },
+    'no root in the bundle': bundled([regional, zonal, instance]),
+    'a root with one byte changed': bundled([
       root.with(-1, (root.at(-1) ?? 0) ^ 1),
       regional,
       zonal,
       instance,
     ] as Chain['cabundle']),
+    'garbage instead of certificates': bundled([Uint8Array.of(0x30, 0x80), Uint8Array.of(0xff)]),
   },
-  {
-    code: 'root_untrusted',
-    name: 'garbage instead of certificates',
-    document: bundled([Uint8Array.of(0x30, 0x80), Uint8Array.of(0xff)]),
+  chain_order: {
+    'the bundle backwards': bundled([instance, zonal, regional, root]),
+    'two intermediates exchanged': bundled([root, zonal, regional, instance]),
+    'a stranger in the bundle': bundled([...cabundle, stranger()]),
   },
-  {
-    code: 'chain_order',
-    name: 'the bundle backwards',
-    document: bundled([instance, zonal, regional, root]),
+  chain_repeated_certificate: {
+    'the root twice': bundled([root, root, regional, zonal, instance]),
+    'the leaf in the bundle': bundled([...cabundle, standardChain.certificate]),
   },
-  {
-    code: 'chain_order',
-    name: 'two intermediates exchanged',
-    document: bundled([root, zonal, regional, instance]),
+  certificate_signature_invalid: {
+    'a leaf signed by another key': documentOf(signedBy(generateKey(), 4)),
+    'a regional certificate signed by another key': documentOf(signedBy(generateKey(), 1)),
+    'an instance certificate signed by itself': documentOf(signedBy(keyAt(3), 3)),
+    'SHA-256 under the name of SHA-384': altered({
+      level: 4,
+      parts: { sign: signWith(keyAt(3), 'sha256') },
+    }),
   },
-  {
-    code: 'chain_repeated_certificate',
-    name: 'the root twice',
-    document: bundled([root, root, regional, zonal, instance]),
-  },
-  {
-    code: 'chain_repeated_certificate',
-    name: 'the leaf in the bundle',
-    document: bundled([...cabundle, standardChain.certificate]),
-  },
-  {
-    code: 'certificate_signature_invalid',
-    name: 'a leaf signed by another key',
-    document: documentOf(signedBy(generateKey(), 4)),
-  },
-  {
-    code: 'certificate_signature_invalid',
-    name: 'a regional certificate signed by another key',
-    document: documentOf(signedBy(generateKey(), 1)),
-  },
-  {
-    code: 'certificate_signature_invalid',
-    name: 'an instance certificate signed by itself',
-    document: documentOf(signedBy(keyAt(3), 3)),
-  },
-  {
-    code: 'certificate_signature_invalid',
-    name: 'SHA-256 under the name of SHA-384',
-    document: altered({ level: 4, parts: { sign: signWith(keyAt(3), 'sha256') } }),
-  },
-  {
-    code: 'certificate_signature_malformed',
-    name: 'r of zero',
-    document: withSignature(scalars(integer(0), integer(1))),
-  },
-  {
-    code: 'certificate_signature_malformed',
-    name: 's of zero',
-    document: withSignature(scalars(integer(1), integer(0))),
-  },
-  {
-    code: 'certificate_signature_malformed',
-    name: 'r of n',
-    document: withSignature(scalars(integer(order), integer(1))),
-  },
-  {
-    code: 'certificate_signature_malformed',
-    name: 's of n',
-    document: withSignature(scalars(integer(1), integer(order))),
-  },
-  {
-    code: 'certificate_signature_malformed',
-    name: 'r of 2^384',
-    document: withSignature(scalars(integer(2n ** 384n), integer(1))),
-  },
-  {
-    code: 'certificate_signature_malformed',
-    name: 'a negative r',
-    document: withSignature(scalars(encodeDer(0x02, Uint8Array.of(0x80)), integer(1))),
-  },
-  {
-    code: 'certificate_signature_malformed',
-    name: 'three integers',
-    document: withSignature(scalars(integer(1), integer(1), integer(1))),
-  },
-  {
-    code: 'certificate_signature_malformed',
-    name: 'bytes after the integers',
-    document: withSignature(
+  certificate_signature_malformed: {
+    'r of zero': withSignature(scalars(integer(0), integer(1))),
+    's of zero': withSignature(scalars(integer(1), integer(0))),
+    'r of n': withSignature(scalars(integer(order), integer(1))),
+    's of n': withSignature(scalars(integer(1), integer(order))),
+    'r of 2^384': withSignature(scalars(integer(2n ** 384n), integer(1))),
+    'a negative r': withSignature(scalars(encodeDer(0x02, Uint8Array.of(0x80)), integer(1))),
+    'three integers': withSignature(scalars(integer(1), integer(1), integer(1))),
+    'bytes after the integers': withSignature(
       bitString(Buffer.concat([sequence(integer(1), integer(1)), Buffer.of(0)])),
     ),
+    'no bytes': withSignature(bitString(new Uint8Array())),
   },
-  {
-    code: 'certificate_signature_malformed',
-    name: 'no bytes',
-    document: withSignature(bitString(new Uint8Array())),
+  issuer_mismatch: {
+    'a leaf of an unknown issuer': altered({ level: 4, parts: { issuer: nameOf('nobody') } }),
+    'an issuer in other string types': altered({ level: 4, parts: { issuer: retyped } }),
+    'a missing intermediate': bundled([root, regional, instance]),
   },
-  {
-    code: 'issuer_mismatch',
-    name: 'a leaf of an unknown issuer',
-    document: altered({ level: 4, parts: { issuer: nameOf('nobody') } }),
-  },
-  {
-    code: 'issuer_mismatch',
-    name: 'an issuer in other string types',
-    document: altered({ level: 4, parts: { issuer: retyped } }),
-  },
-  {
-    code: 'issuer_mismatch',
-    name: 'a missing intermediate',
-    document: bundled([root, regional, instance]),
-  },
-  {
-    code: 'chain_order',
-    name: 'a stranger in the bundle',
-    document: bundled([...cabundle, stranger()]),
-  },
-]
+})
 
 /** A valid CA certificate by the root that issued no certificate of the chain. */
 function stranger(): Uint8Array<ArrayBuffer> {

@@ -11,7 +11,7 @@ import {
   PCR_VALUES,
   standardChain,
 } from '../nitro-builder/document-builder.ts'
-import type { Acceptance, Refusal } from './case.ts'
+import { acceptancesOf, refusalsOf } from './case.ts'
 import { alsoExtended, unknown } from './certificate-documents.ts'
 
 const withFields = (fields: Fields, options?: DocumentOptions) =>
@@ -34,192 +34,143 @@ const LONG_EXTENSION = extension(unknown, {
 const upTo = (count: number) => Array.from({ length: count }, (_, index) => index)
 
 /** Rules 7 to 12. */
-export const payloadAcceptances: readonly Acceptance[] = [
-  { rule: 7, name: 'a definite map', document: buildDocument() },
-  { rule: 7, name: 'an indefinite map', document: buildDocument({ indefinite: true }) },
-  { rule: 7, name: 'an unknown key', document: withFields({ something_new: [1, 'two'] }) },
-  {
-    rule: 7,
-    name: 'the unknown keys __proto__ and constructor',
-    document: withPairs(['__proto__', 1], ['constructor', 2]),
+export const payloadAcceptances = acceptancesOf({
+  7: {
+    'a definite map': buildDocument(),
+    'an indefinite map': buildDocument({ indefinite: true }),
+    'an unknown key': withFields({ something_new: [1, 'two'] }),
+    'the unknown keys __proto__ and constructor': withPairs(['__proto__', 1], ['constructor', 2]),
   },
-  { rule: 8, name: 'a module_id of another form', document: withFields({ module_id: 'x' }) },
-  { rule: 9, name: 'PCR0 to 2 alone', document: pcrsOf([0, 1, 2]) },
-  { rule: 9, name: 'sparse PCRs', document: pcrsOf([0, 1, 2, 8, 31]) },
-  { rule: 9, name: 'PCRs in another order', document: pcrsOf([31, 2, 1, 0]) },
-  { rule: 9, name: '32 PCRs', document: pcrsOf(upTo(32)) },
-  { rule: 10, name: 'certificates of ordinary size', document: buildDocument() },
-  {
-    rule: 11,
-    name: 'all three null',
-    document: withFields({ public_key: null, user_data: null, nonce: null }),
+  8: { 'a module_id of another form': withFields({ module_id: 'x' }) },
+  9: {
+    'PCR0 to 2 alone': pcrsOf([0, 1, 2]),
+    'sparse PCRs': pcrsOf([0, 1, 2, 8, 31]),
+    'PCRs in another order': pcrsOf([31, 2, 1, 0]),
+    '32 PCRs': pcrsOf(upTo(32)),
   },
-  {
-    rule: 11,
-    name: 'all three absent',
-    document: withFields({ public_key: undefined, user_data: undefined, nonce: undefined }),
+  10: { 'certificates of ordinary size': buildDocument() },
+  11: {
+    'all three null': withFields({ public_key: null, user_data: null, nonce: null }),
+    'all three absent': withFields({
+      public_key: undefined,
+      user_data: undefined,
+      nonce: undefined,
+    }),
+    'all three of 1024 bytes': withFields({
+      public_key: kilobyte,
+      user_data: kilobyte,
+      nonce: kilobyte,
+    }),
+    'empty user_data and nonce': withFields({
+      user_data: new Uint8Array(),
+      nonce: new Uint8Array(),
+    }),
   },
-  {
-    rule: 11,
-    name: 'all three of 1024 bytes',
-    document: withFields({ public_key: kilobyte, user_data: kilobyte, nonce: kilobyte }),
-  },
-  {
-    rule: 11,
-    name: 'empty user_data and nonce',
-    document: withFields({ user_data: new Uint8Array(), nonce: new Uint8Array() }),
-  },
-  { rule: 12, name: 'no nitrotpm_pcrs', document: buildDocument() },
-]
+  12: { 'no nitrotpm_pcrs': buildDocument() },
+})
 
-export const payloadRefusals: readonly Refusal[] = [
-  {
-    code: 'payload_not_map',
-    name: 'an array',
-    document: buildDocument({ payload: encodeCbor([]) }),
+export const payloadRefusals = refusalsOf({
+  payload_not_map: {
+    'an array': buildDocument({ payload: encodeCbor([]) }),
+    'an integer': buildDocument({ payload: Uint8Array.of(0) }),
   },
-  {
-    code: 'payload_not_map',
-    name: 'an integer',
-    document: buildDocument({ payload: Uint8Array.of(0) }),
+  payload_key_type: {
+    'an integer key': withPairs([1, 1]),
+    'a bytes key': withPairs([Uint8Array.of(1), 1]),
   },
-  { code: 'payload_key_type', name: 'an integer key', document: withPairs([1, 1]) },
-  { code: 'payload_key_type', name: 'a bytes key', document: withPairs([Uint8Array.of(1), 1]) },
-  {
-    code: 'payload_duplicate_key',
-    name: 'user_data twice',
-    document: withPairs(['user_data', Uint8Array.of(1)]),
+  payload_duplicate_key: {
+    'user_data twice': withPairs(['user_data', Uint8Array.of(1)]),
+    'an unknown key twice': withPairs(['new', 1], ['new', 1]),
+    'nonce twice, with the same value': withPairs(['nonce', Buffer.from('a nonce')]),
   },
-  {
-    code: 'payload_duplicate_key',
-    name: 'an unknown key twice',
-    document: withPairs(['new', 1], ['new', 1]),
-  },
-  {
-    code: 'payload_duplicate_key',
-    name: 'nonce twice, with the same value',
-    document: withPairs(['nonce', Buffer.from('a nonce')]),
-  },
-  {
-    code: 'payload_trailing_bytes',
-    name: 'a byte after the map',
-    document: buildDocument({ payload: Buffer.concat([buildPayload(), Buffer.of(0xf6)]) }),
-  },
-  {
-    code: 'payload_trailing_bytes',
-    name: 'a byte after the break',
-    document: buildDocument({
+  payload_trailing_bytes: {
+    'a byte after the map': buildDocument({
+      payload: Buffer.concat([buildPayload(), Buffer.of(0xf6)]),
+    }),
+    'a byte after the break': buildDocument({
       payload: Buffer.concat([buildPayload({ indefinite: true }), Buffer.of(0xff)]),
     }),
   },
-  { code: 'module_id_invalid', name: 'empty', document: withFields({ module_id: '' }) },
-  { code: 'module_id_invalid', name: 'absent', document: withFields({ module_id: undefined }) },
-  {
-    code: 'module_id_invalid',
-    name: 'bytes',
-    document: withFields({ module_id: Buffer.from('i-1') }),
+  module_id_invalid: {
+    empty: withFields({ module_id: '' }),
+    absent: withFields({ module_id: undefined }),
+    bytes: withFields({ module_id: Buffer.from('i-1') }),
   },
-  { code: 'digest_invalid', name: 'SHA256', document: withFields({ digest: 'SHA256' }) },
-  { code: 'digest_invalid', name: 'lower case', document: withFields({ digest: 'sha384' }) },
-  { code: 'digest_invalid', name: 'absent', document: withFields({ digest: undefined }) },
-  { code: 'timestamp_invalid', name: 'zero', document: withFields({ timestamp: 0 }) },
-  { code: 'timestamp_invalid', name: 'negative', document: withFields({ timestamp: -1 }) },
-  { code: 'timestamp_invalid', name: 'text', document: withFields({ timestamp: '1772600767000' }) },
-  { code: 'timestamp_invalid', name: 'null', document: withFields({ timestamp: null }) },
-  { code: 'timestamp_invalid', name: 'absent', document: withFields({ timestamp: undefined }) },
-  { code: 'pcrs_malformed', name: 'an array', document: withFields({ pcrs: [pcr, pcr, pcr] }) },
-  { code: 'pcrs_malformed', name: 'absent', document: withFields({ pcrs: undefined }) },
-  { code: 'pcrs_count', name: 'none', document: withFields({ pcrs: new Map() }) },
-  { code: 'pcrs_count', name: '33 entries', document: pcrsOf(upTo(33)) },
-  { code: 'pcr_index_invalid', name: 'index 32', document: withPcrs([32, pcr]) },
-  { code: 'pcr_index_invalid', name: 'index -1', document: withPcrs([-1, pcr]) },
-  { code: 'pcr_index_invalid', name: 'a text index', document: withPcrs(['16', pcr]) },
-  {
-    code: 'pcr_index_invalid',
-    name: 'a bytes index',
-    document: withPcrs([Uint8Array.of(16), pcr]),
+  digest_invalid: {
+    SHA256: withFields({ digest: 'SHA256' }),
+    'lower case': withFields({ digest: 'sha384' }),
+    absent: withFields({ digest: undefined }),
   },
-  { code: 'pcr_index_invalid', name: 'an index beyond 2^53', document: withPcrs([2n ** 63n, pcr]) },
-  { code: 'pcr_duplicate_index', name: 'PCR0 twice', document: withPcrs([0, pcr]) },
-  { code: 'pcr_value_invalid', name: '47 bytes', document: withPcrs([16, pcr.subarray(1)]) },
-  {
-    code: 'pcr_value_invalid',
-    name: '32 bytes (SHA-256)',
-    document: withPcrs([16, new Uint8Array(32)]),
+  timestamp_invalid: {
+    zero: withFields({ timestamp: 0 }),
+    negative: withFields({ timestamp: -1 }),
+    text: withFields({ timestamp: '1772600767000' }),
+    null: withFields({ timestamp: null }),
+    absent: withFields({ timestamp: undefined }),
   },
-  {
-    code: 'pcr_value_invalid',
-    name: '64 bytes (SHA-512)',
-    document: withPcrs([16, new Uint8Array(64)]),
+  pcrs_malformed: {
+    'an array': withFields({ pcrs: [pcr, pcr, pcr] }),
+    absent: withFields({ pcrs: undefined }),
   },
-  { code: 'pcr_value_invalid', name: 'null', document: withPcrs([16, null]) },
-  { code: 'pcr_missing', name: 'no PCR0', document: pcrsOf([1, 2, 3]) },
-  { code: 'pcr_missing', name: 'no PCR2', document: pcrsOf([0, 1, 3]) },
-  {
-    code: 'certificate_size',
-    name: 'a genuine one that is too long',
-    document: alsoExtended(4, LONG_EXTENSION),
+  pcrs_count: {
+    none: withFields({ pcrs: new Map() }),
+    '33 entries': pcrsOf(upTo(33)),
   },
-  {
-    code: 'certificate_size',
-    name: 'empty',
-    document: withFields({ certificate: new Uint8Array() }),
+  pcr_index_invalid: {
+    'index 32': withPcrs([32, pcr]),
+    'index -1': withPcrs([-1, pcr]),
+    'a text index': withPcrs(['16', pcr]),
+    'a bytes index': withPcrs([Uint8Array.of(16), pcr]),
+    'an index beyond 2^53': withPcrs([2n ** 63n, pcr]),
   },
-  { code: 'certificate_size', name: '1025 bytes', document: withFields({ certificate: tooLong }) },
-  { code: 'certificate_size', name: 'absent', document: withFields({ certificate: undefined }) },
-  { code: 'certificate_size', name: 'null', document: withFields({ certificate: null }) },
-  {
-    code: 'cabundle_malformed',
-    name: 'bytes',
-    document: withFields({ cabundle: standardChain.certificate }),
+  pcr_duplicate_index: { 'PCR0 twice': withPcrs([0, pcr]) },
+  pcr_value_invalid: {
+    '47 bytes': withPcrs([16, pcr.subarray(1)]),
+    '32 bytes (SHA-256)': withPcrs([16, new Uint8Array(32)]),
+    '64 bytes (SHA-512)': withPcrs([16, new Uint8Array(64)]),
+    null: withPcrs([16, null]),
   },
-  { code: 'cabundle_malformed', name: 'absent', document: withFields({ cabundle: undefined }) },
-  { code: 'cabundle_count', name: 'empty', document: withFields({ cabundle: [] }) },
-  {
-    code: 'cabundle_count',
-    name: '33 certificates',
-    document: withFields({ cabundle: upTo(33).map(() => pcr) }),
+  pcr_missing: {
+    'no PCR0': pcrsOf([1, 2, 3]),
+    'no PCR2': pcrsOf([0, 1, 3]),
   },
-  {
-    code: 'cabundle_certificate_size',
-    name: 'a genuine one that is too long',
-    document: alsoExtended(2, LONG_EXTENSION),
+  certificate_size: {
+    'a genuine one that is too long': alsoExtended(4, LONG_EXTENSION),
+    empty: withFields({ certificate: new Uint8Array() }),
+    '1025 bytes': withFields({ certificate: tooLong }),
+    absent: withFields({ certificate: undefined }),
+    null: withFields({ certificate: null }),
   },
-  {
-    code: 'cabundle_certificate_size',
-    name: 'an empty one',
-    document: withFields({ cabundle: [...standardChain.cabundle, new Uint8Array()] }),
+  cabundle_malformed: {
+    bytes: withFields({ cabundle: standardChain.certificate }),
+    absent: withFields({ cabundle: undefined }),
   },
-  {
-    code: 'cabundle_certificate_size',
-    name: 'one of 1025 bytes',
-    document: withFields({ cabundle: [...standardChain.cabundle, tooLong] }),
+  cabundle_count: {
+    empty: withFields({ cabundle: [] }),
+    '33 certificates': withFields({ cabundle: upTo(33).map(() => pcr) }),
   },
-  {
-    code: 'cabundle_certificate_size',
-    name: 'text',
-    document: withFields({ cabundle: ['certificate'] }),
+  cabundle_certificate_size: {
+    'a genuine one that is too long': alsoExtended(2, LONG_EXTENSION),
+    'an empty one': withFields({ cabundle: [...standardChain.cabundle, new Uint8Array()] }),
+    'one of 1025 bytes': withFields({ cabundle: [...standardChain.cabundle, tooLong] }),
+    text: withFields({ cabundle: ['certificate'] }),
   },
-  {
-    code: 'public_key_invalid',
-    name: 'empty',
-    document: withFields({ public_key: new Uint8Array() }),
+  public_key_invalid: {
+    empty: withFields({ public_key: new Uint8Array() }),
+    '1025 bytes': withFields({ public_key: tooLong }),
+    text: withFields({ public_key: 'key' }),
   },
-  { code: 'public_key_invalid', name: '1025 bytes', document: withFields({ public_key: tooLong }) },
-  { code: 'public_key_invalid', name: 'text', document: withFields({ public_key: 'key' }) },
-  { code: 'user_data_invalid', name: '1025 bytes', document: withFields({ user_data: tooLong }) },
-  { code: 'user_data_invalid', name: 'a map', document: withFields({ user_data: new Map() }) },
-  { code: 'user_data_invalid', name: 'false', document: withFields({ user_data: false }) },
-  { code: 'nonce_invalid', name: '1025 bytes', document: withFields({ nonce: tooLong }) },
-  { code: 'nonce_invalid', name: 'an integer', document: withFields({ nonce: 1 }) },
-  {
-    code: 'nitrotpm_document',
-    name: 'a document of a NitroTPM',
-    document: withFields({ pcrs: undefined, nitrotpm_pcrs: PCR_VALUES }),
+  user_data_invalid: {
+    '1025 bytes': withFields({ user_data: tooLong }),
+    'a map': withFields({ user_data: new Map() }),
+    false: withFields({ user_data: false }),
   },
-  {
-    code: 'nitrotpm_document',
-    name: 'both kinds of pcrs',
-    document: withFields({ nitrotpm_pcrs: hex('a0') }),
+  nonce_invalid: {
+    '1025 bytes': withFields({ nonce: tooLong }),
+    'an integer': withFields({ nonce: 1 }),
   },
-]
+  nitrotpm_document: {
+    'a document of a NitroTPM': withFields({ pcrs: undefined, nitrotpm_pcrs: PCR_VALUES }),
+    'both kinds of pcrs': withFields({ nitrotpm_pcrs: hex('a0') }),
+  },
+})

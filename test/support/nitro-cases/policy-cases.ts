@@ -10,7 +10,7 @@ import {
   standardChain,
 } from '../nitro-builder/document-builder.ts'
 
-import type { Acceptance, Refusal } from './case.ts'
+import { acceptancesOf, type Refusal, refusalsOf } from './case.ts'
 
 const withFields = (fields: Fields) => buildDocument({ fields })
 const after = (ms: number) => new Date(MADE_AT.getTime() + ms)
@@ -49,265 +49,174 @@ const flipped = (bytes: Uint8Array, index: number) =>
   bytes.map((byte, i) => (i === index ? byte ^ 1 : byte))
 
 /** Rules 20 to 25. */
-export const policyAcceptances: readonly Acceptance[] = [
-  { rule: 20, name: 'a signature', document: signedWith(r, s) },
-  {
-    rule: 20,
-    name: 'its twin with n - s, so a document is no unique key',
-    document: signedWith(r, twin),
+export const policyAcceptances = acceptancesOf({
+  20: {
+    'a signature': signedWith(r, s),
+    'its twin with n - s, so a document is no unique key': signedWith(r, twin),
   },
-  {
-    rule: 21,
-    name: 'an age of exactly the maximum',
-    document: buildDocument(),
-    policy: { maxAgeMs: 60_000 },
-    at: after(60_000),
+  21: {
+    'an age of exactly the maximum': {
+      document: buildDocument(),
+      policy: { maxAgeMs: 60_000 },
+      at: after(60_000),
+    },
+    'a future of exactly the skew': {
+      document: buildDocument(),
+      policy: { futureSkewMs: 5000 },
+      at: after(-5000),
+    },
+    'milliseconds that the time given lacks': { document: madeAt(999), at: MADE_AT },
+    'the first second of the leaf': { document: madeAt(-HOUR_MS), at: MADE_AT },
+    'three hours and a minute, by default': {
+      document: buildDocument({ chain: longLeaf }),
+      at: after(3 * HOUR_MS + 60_000),
+    },
+    'the last second of the leaf': { document: madeAt(2 * HOUR_MS), at: after(2 * HOUR_MS) },
   },
-  {
-    rule: 21,
-    name: 'a future of exactly the skew',
-    document: buildDocument(),
-    policy: { futureSkewMs: 5000 },
-    at: after(-5000),
+  22: {
+    'the nonce': { document: buildDocument(), policy: { nonce } },
+    'an empty nonce': {
+      document: withFields({ nonce: new Uint8Array() }),
+      policy: { nonce: new Uint8Array() },
+    },
+    'any nonce when none is asked for': buildDocument(),
   },
-  { rule: 21, name: 'milliseconds that the time given lacks', document: madeAt(999), at: MADE_AT },
-  { rule: 21, name: 'the first second of the leaf', document: madeAt(-HOUR_MS), at: MADE_AT },
-  {
-    rule: 21,
-    name: 'three hours and a minute, by default',
-    document: buildDocument({ chain: longLeaf }),
-    at: after(3 * HOUR_MS + 60_000),
+  23: {
+    'debug mode, when allowed': { document: zeroPcrs(0, 1, 2), policy: { allowDebug: true } },
+    'PCR0 to 2 that are not all zero': zeroPcrs(0, 2),
+    'other PCRs that are zero': zeroPcrs(3, 5, 6, 7, 8),
   },
-  {
-    rule: 21,
-    name: 'the last second of the leaf',
-    document: madeAt(2 * HOUR_MS),
-    at: after(2 * HOUR_MS),
+  24: {
+    'one measurement': { document: buildDocument(), policy: expecting(values(0)) },
+    'all measurements': { document: buildDocument(), policy: expecting(PCR_VALUES) },
+    'the second of two sets': {
+      document: buildDocument(),
+      policy: expecting(changed(0), values(0, 1, 2)),
+    },
+    'any measurement, said out loud': {
+      document: buildDocument(),
+      policy: { measurements: 'any' },
+    },
   },
-  { rule: 22, name: 'the nonce', document: buildDocument(), policy: { nonce } },
-  {
-    rule: 22,
-    name: 'an empty nonce',
-    document: withFields({ nonce: new Uint8Array() }),
-    policy: { nonce: new Uint8Array() },
-  },
-  { rule: 22, name: 'any nonce when none is asked for', document: buildDocument() },
-  {
-    rule: 23,
-    name: 'debug mode, when allowed',
-    document: zeroPcrs(0, 1, 2),
-    policy: { allowDebug: true },
-  },
-  { rule: 23, name: 'PCR0 to 2 that are not all zero', document: zeroPcrs(0, 2) },
-  { rule: 23, name: 'other PCRs that are zero', document: zeroPcrs(3, 5, 6, 7, 8) },
-  { rule: 24, name: 'one measurement', document: buildDocument(), policy: expecting(values(0)) },
-  { rule: 24, name: 'all measurements', document: buildDocument(), policy: expecting(PCR_VALUES) },
-  {
-    rule: 24,
-    name: 'the second of two sets',
-    document: buildDocument(),
-    policy: expecting(changed(0), values(0, 1, 2)),
-  },
-  {
-    rule: 24,
-    name: 'any measurement, said out loud',
-    document: buildDocument(),
-    policy: { measurements: 'any' },
-  },
-  { rule: 25, name: 'bindings that hold', document: buildDocument() },
-  {
-    rule: 25,
-    name: 'another PCR4',
-    document: withFields({ pcrs: new Map([...PCR_VALUES, [4, pcrAt(5)]]) }),
-  },
-  { rule: 25, name: 'no PCR4', document: withFields({ pcrs: values(0, 1, 2) }) },
-  {
-    rule: 25,
-    name: 'a leaf of another name',
-    document: buildDocument({
+  25: {
+    'bindings that hold': buildDocument(),
+    'another PCR4': withFields({ pcrs: new Map([...PCR_VALUES, [4, pcrAt(5)]]) }),
+    'no PCR4': withFields({ pcrs: values(0, 1, 2) }),
+    'a leaf of another name': buildDocument({
       chain: buildChain({ level: 4, parts: { subject: nameOf('someone else') } }),
     }),
   },
-]
+})
 
-export const policyRefusals: readonly Refusal[] = [
-  {
-    code: 'signature_invalid',
-    name: 'another payload',
-    document: buildDocument({ payload: buildPayload({ fields: { nonce: null } }), signature }),
-  },
-  {
-    code: 'signature_invalid',
-    name: 'one bit of r flipped',
-    document: signedWith(flipped(r, 47), s),
-  },
-  {
-    code: 'signature_invalid',
-    name: 'one bit of s flipped',
-    document: signedWith(r, flipped(s, 47)),
-  },
-  { code: 'signature_invalid', name: 'r and s exchanged', document: signedWith(s, r) },
-  {
-    code: 'signature_invalid',
-    name: 'a signature over another header',
-    document: buildDocument({
+export const policyRefusals: readonly Refusal[] = refusalsOf({
+  signature_invalid: {
+    'another payload': buildDocument({
+      payload: buildPayload({ fields: { nonce: null } }),
+      signature,
+    }),
+    'one bit of r flipped': signedWith(flipped(r, 47), s),
+    'one bit of s flipped': signedWith(r, flipped(s, 47)),
+    'r and s exchanged': signedWith(s, r),
+    'a signature over another header': buildDocument({
       signature: signDocument(standardChain, { header: new Uint8Array(), payload }),
     }),
+    'a re-encoding of the signed payload': buildDocument({
+      payload: buildPayload({ indefinite: true }),
+      signature,
+    }),
   },
-  {
-    code: 'signature_invalid',
-    name: 'a re-encoding of the signed payload',
-    document: buildDocument({ payload: buildPayload({ indefinite: true }), signature }),
+  signature_out_of_range: {
+    'r of zero': signedWith(new Uint8Array(48), s),
+    's of zero': signedWith(r, new Uint8Array(48)),
+    'r of n': signedWith(order, s),
+    's of n': signedWith(r, order),
+    'all ones': signedWith(new Uint8Array(96).fill(0xff)),
   },
-  {
-    code: 'signature_out_of_range',
-    name: 'r of zero',
-    document: signedWith(new Uint8Array(48), s),
+  timestamp_outside_leaf: {
+    'before the leaf': madeAt(-HOUR_MS - 1),
+    'after the leaf': madeAt(2 * HOUR_MS + 1),
+    'seconds for milliseconds': withFields({ timestamp: MADE_AT.getTime() / 1000 }),
+    'the largest timestamp': withFields({ timestamp: 2n ** 64n - 1n }),
   },
-  {
-    code: 'signature_out_of_range',
-    name: 's of zero',
-    document: signedWith(r, new Uint8Array(48)),
+  document_too_old: {
+    'a millisecond over the maximum': {
+      document: buildDocument(),
+      policy: { maxAgeMs: 60_000 },
+      at: after(60_001),
+    },
+    'four hours, by default': {
+      document: buildDocument({ chain: longLeaf }),
+      at: after(4 * HOUR_MS),
+    },
+    'a millisecond over three hours and a minute, by default': {
+      document: buildDocument({ chain: longLeaf }),
+      at: after(3 * HOUR_MS + 60_001),
+    },
   },
-  { code: 'signature_out_of_range', name: 'r of n', document: signedWith(order, s) },
-  { code: 'signature_out_of_range', name: 's of n', document: signedWith(r, order) },
-  {
-    code: 'signature_out_of_range',
-    name: 'all ones',
-    document: signedWith(new Uint8Array(96).fill(0xff)),
+  document_from_future: {
+    'a millisecond over the skew': {
+      document: buildDocument(),
+      policy: { futureSkewMs: 5000 },
+      at: after(-5001),
+    },
+    'two minutes, by default': madeAt(120_000),
   },
-  { code: 'timestamp_outside_leaf', name: 'before the leaf', document: madeAt(-HOUR_MS - 1) },
-  { code: 'timestamp_outside_leaf', name: 'after the leaf', document: madeAt(2 * HOUR_MS + 1) },
-  {
-    code: 'timestamp_outside_leaf',
-    name: 'seconds for milliseconds',
-    document: withFields({ timestamp: MADE_AT.getTime() / 1000 }),
+  certificate_expired: {
+    'a far timestamp in historical mode': {
+      document: withFields({ timestamp: 2n ** 64n - 1n }),
+      policy: { mode: 'historical' },
+    },
   },
-  {
-    code: 'timestamp_outside_leaf',
-    name: 'the largest timestamp',
-    document: withFields({ timestamp: 2n ** 64n - 1n }),
+  nonce_missing: {
+    null: { document: withFields({ nonce: null }), policy: { nonce } },
+    absent: { document: withFields({ nonce: undefined }), policy: { nonce } },
+    'null, when an empty one is expected': {
+      document: withFields({ nonce: null }),
+      policy: { nonce: new Uint8Array() },
+    },
   },
-  {
-    code: 'document_too_old',
-    name: 'a millisecond over the maximum',
-    document: buildDocument(),
-    policy: { maxAgeMs: 60_000 },
-    at: after(60_001),
+  nonce_mismatch: {
+    empty: { document: withFields({ nonce: new Uint8Array() }), policy: { nonce } },
+    'one bit': { document: withFields({ nonce: flipped(nonce, 0) }), policy: { nonce } },
+    'a prefix': { document: withFields({ nonce: nonce.subarray(1) }), policy: { nonce } },
   },
-  {
-    code: 'document_too_old',
-    name: 'four hours, by default',
-    document: buildDocument({ chain: longLeaf }),
-    at: after(4 * HOUR_MS),
+  debug_mode: {
+    'PCR0 to 2 all zero': zeroPcrs(0, 1, 2),
+    'with a measurement of PCR4': { document: zeroPcrs(0, 1, 2), policy: expecting(values(4)) },
   },
-  {
-    code: 'document_too_old',
-    name: 'a millisecond over three hours and a minute, by default',
-    document: buildDocument({ chain: longLeaf }),
-    at: after(3 * HOUR_MS + 60_001),
+  measurement_zero: {
+    'zeros expected in debug mode': {
+      document: zeroPcrs(0, 1, 2),
+      policy: { allowDebug: true, ...expecting(new Map([[0, zeros]])) },
+    },
+    'zeros expected of a PCR that is zero': {
+      document: zeroPcrs(8),
+      policy: expecting(new Map([...values(0), [8, zeros]])),
+    },
   },
-  {
-    code: 'document_from_future',
-    name: 'a millisecond over the skew',
-    document: buildDocument(),
-    policy: { futureSkewMs: 5000 },
-    at: after(-5001),
+  measurements_not_given: { 'no sets': { document: buildDocument(), policy: expecting() } },
+  measurement_missing: {
+    'a PCR that is not there': {
+      document: buildDocument(),
+      policy: expecting(new Map([[16, pcrAt(0)]])),
+    },
   },
-  { code: 'document_from_future', name: 'two minutes, by default', document: madeAt(120_000) },
-  {
-    code: 'certificate_expired',
-    name: 'a far timestamp in historical mode',
-    document: withFields({ timestamp: 2n ** 64n - 1n }),
-    policy: { mode: 'historical' },
+  measurement_mismatch: {
+    'one bit of PCR0': { document: buildDocument(), policy: expecting(changed(0)) },
+    'one of two values': {
+      document: buildDocument(),
+      policy: expecting(new Map([...values(0), ...changed(2)])),
+    },
+    'the value of another PCR': {
+      document: buildDocument(),
+      policy: expecting(new Map([[0, pcrAt(1)]])),
+    },
+    'each of two sets in part': {
+      document: buildDocument(),
+      policy: expecting(
+        new Map([...values(0), ...changed(1)]),
+        new Map([...changed(0), ...values(1)]),
+      ),
+    },
   },
-  { code: 'nonce_missing', name: 'null', document: withFields({ nonce: null }), policy: { nonce } },
-  {
-    code: 'nonce_missing',
-    name: 'absent',
-    document: withFields({ nonce: undefined }),
-    policy: { nonce },
-  },
-  {
-    code: 'nonce_missing',
-    name: 'null, when an empty one is expected',
-    document: withFields({ nonce: null }),
-    policy: { nonce: new Uint8Array() },
-  },
-  {
-    code: 'nonce_mismatch',
-    name: 'empty',
-    document: withFields({ nonce: new Uint8Array() }),
-    policy: { nonce },
-  },
-  {
-    code: 'nonce_mismatch',
-    name: 'one bit',
-    document: withFields({ nonce: flipped(nonce, 0) }),
-    policy: { nonce },
-  },
-  {
-    code: 'nonce_mismatch',
-    name: 'a prefix',
-    document: withFields({ nonce: nonce.subarray(1) }),
-    policy: { nonce },
-  },
-  { code: 'debug_mode', name: 'PCR0 to 2 all zero', document: zeroPcrs(0, 1, 2) },
-  {
-    code: 'debug_mode',
-    name: 'with a measurement of PCR4',
-    document: zeroPcrs(0, 1, 2),
-    policy: expecting(values(4)),
-  },
-  {
-    code: 'measurement_zero',
-    name: 'zeros expected in debug mode',
-    document: zeroPcrs(0, 1, 2),
-    policy: { allowDebug: true, ...expecting(new Map([[0, zeros]])) },
-  },
-  {
-    code: 'measurement_zero',
-    name: 'zeros expected of a PCR that is zero',
-    document: zeroPcrs(8),
-    policy: expecting(new Map([...values(0), [8, zeros]])),
-  },
-  {
-    code: 'measurements_not_given',
-    name: 'no sets',
-    document: buildDocument(),
-    policy: expecting(),
-  },
-  {
-    code: 'measurement_missing',
-    name: 'a PCR that is not there',
-    document: buildDocument(),
-    policy: expecting(new Map([[16, pcrAt(0)]])),
-  },
-  {
-    code: 'measurement_mismatch',
-    name: 'one bit of PCR0',
-    document: buildDocument(),
-    policy: expecting(changed(0)),
-  },
-  {
-    code: 'measurement_mismatch',
-    name: 'one of two values',
-    document: buildDocument(),
-    policy: expecting(new Map([...values(0), ...changed(2)])),
-  },
-  {
-    code: 'measurement_mismatch',
-    name: 'the value of another PCR',
-    document: buildDocument(),
-    policy: expecting(new Map([[0, pcrAt(1)]])),
-  },
-  {
-    code: 'measurement_mismatch',
-    name: 'each of two sets in part',
-    document: buildDocument(),
-    policy: expecting(
-      new Map([...values(0), ...changed(1)]),
-      new Map([...changed(0), ...values(1)]),
-    ),
-  },
-]
+})

@@ -1,6 +1,7 @@
 import { keccak_256 } from '@noble/hashes/sha3.js'
 import type { DstackCheckName, DstackCode } from '#attestation/providers/dstack/dstack-codes.ts'
 import type { DstackPolicy } from '#attestation/providers/dstack/dstack-policy.ts'
+import { casesOf } from '../case-table.ts'
 import {
   APP_ID,
   bootEvent,
@@ -14,21 +15,9 @@ import {
   sha,
 } from '../provider-builder/dstack-builder.ts'
 
-type Verification = {
-  readonly name: string
-  readonly changes: DstackChanges
-  readonly policy?: Partial<DstackPolicy>
-}
-
-/** A log that breaks one rule, and the code of its refusal. */
-export type DstackRefusal = Verification & { readonly code: DstackCode }
-
-/** A log at the edge of a rule that is still accepted. */
-export type DstackAcceptance = Verification & {
-  readonly check: DstackCheckName
-  /** Checks that the policy or the machine leaves out. */
-  readonly waived?: readonly DstackCheckName[]
-}
+type DstackCase = DstackChanges & { readonly policy?: Partial<DstackPolicy> }
+/** `waived`: checks that the policy or the machine leaves out. */
+type AcceptedCase = DstackCase & { readonly waived?: readonly DstackCheckName[] }
 
 const replaceAt = (index: number, changed: Partial<LoggedEvent>) =>
   STANDARD_EVENTS.map((event, at) => (at === index ? { ...event, ...changed } : event))
@@ -50,75 +39,50 @@ const DOCUMENT = { app_id: hex(APP_ID), compose_hash: hex(COMPOSE_HASH), version
 const form2 = (kind: number) =>
   configId(2, keccak_256(Buffer.concat([COMPOSE_HASH, APP_ID, Uint8Array.of(kind, 0x30, 0x59)])))
 
-export const dstackRefusals: readonly DstackRefusal[] = [
-  { code: 'event_log_malformed', name: 'a log that is no list', changes: { log: {} } },
-  { code: 'event_log_malformed', name: 'a register 4', changes: { log: replaceAt(0, { imr: 4 }) } },
-  {
-    code: 'event_log_malformed',
-    name: 'a payload that is no hex',
-    changes: { log: replaceAt(4, { event_payload: 'xy' }) },
+/** Logs that break one rule, by the code of the refusal. */
+export const dstackRefusals = casesOf<'code', DstackCode, DstackCase>('code', {
+  event_log_malformed: {
+    'a log that is no list': { log: {} },
+    'a register 4': { log: replaceAt(0, { imr: 4 }) },
+    'a payload that is no hex': { log: replaceAt(4, { event_payload: 'xy' }) },
+    'version 3': { log: replaceAt(4, { version: 3 }) },
+    'a string in a string': { log: JSON.stringify(JSON.stringify(STANDARD_EVENTS)) },
   },
-  {
-    code: 'event_log_malformed',
-    name: 'version 3',
-    changes: { log: replaceAt(4, { version: 3 }) },
+  event_log_too_long: {
+    '4097 events': { log: new Array(4097).fill(bootEvent(0, 1)) },
   },
-  {
-    code: 'event_log_malformed',
-    name: 'a string in a string',
-    changes: { log: JSON.stringify(JSON.stringify(STANDARD_EVENTS)) },
+  event_digest_mismatch: {
+    'a false payload beside the true digest': {
+      log: replaceAt(5, { event_payload: hex(other) }),
+    },
+    'a false name beside the true digest': { log: replaceAt(6, { event: 'compose-hash' }) },
   },
-  {
-    code: 'event_log_too_long',
-    name: '4097 events',
-    changes: { log: new Array(4097).fill(bootEvent(0, 1)) },
+  event_digest_missing: {
+    'a boot event without a digest': { log: replaceAt(0, { digest: '' }) },
   },
-  {
-    code: 'event_digest_mismatch',
-    name: 'a false payload beside the true digest',
-    changes: { log: replaceAt(5, { event_payload: hex(other) }) },
+  register_mismatch: {
+    'a false payload without a digest': {
+      log: replaceAt(5, { event_payload: hex(other), digest: '' }),
+    },
+    'a dropped event': { log: STANDARD_EVENTS.slice(1) },
+    'two events in another order': { log: STANDARD_EVENTS.toReversed() },
   },
-  {
-    code: 'event_digest_mismatch',
-    name: 'a false name beside the true digest',
-    changes: { log: replaceAt(6, { event: 'compose-hash' }) },
+  system_ready_missing: {
+    'a log before the system was ready': { measured: without('system-ready') },
   },
-  {
-    code: 'event_digest_missing',
-    name: 'a boot event without a digest',
-    changes: { log: replaceAt(0, { digest: '' }) },
-  },
-  {
-    code: 'register_mismatch',
-    name: 'a false payload without a digest',
-    changes: { log: replaceAt(5, { event_payload: hex(other), digest: '' }) },
-  },
-  {
-    code: 'register_mismatch',
-    name: 'a dropped event',
-    changes: { log: STANDARD_EVENTS.slice(1) },
-  },
-  {
-    code: 'register_mismatch',
-    name: 'two events in another order',
-    changes: { log: STANDARD_EVENTS.toReversed() },
-  },
-  {
-    code: 'system_ready_missing',
-    name: 'a log before the system was ready',
-    changes: { measured: without('system-ready') },
-  },
-  {
-    code: 'system_event_missing',
-    name: 'a compose hash that the application logged',
-    changes: {
+  system_event_missing: {
+    'a compose hash that the application logged': {
       measured: [...without('compose-hash'), runtimeEvent('compose-hash', COMPOSE_HASH)],
     },
+    'a compose hash in another register': {
+      measured: beforeReady().map((event) =>
+        event.event === 'compose-hash' ? { ...event, imr: 2 } : event,
+      ),
+      policy: { images: 'any' },
+    },
   },
-  {
-    code: 'system_event_disguised',
-    name: 'the system under another type, so that the application stands in',
-    changes: {
+  system_event_disguised: {
+    'the system under another type, so that the application stands in': {
       measured: [
         ...STANDARD_EVENTS.map((event) =>
           ['compose-hash', 'system-ready'].includes(event.event)
@@ -129,31 +93,17 @@ export const dstackRefusals: readonly DstackRefusal[] = [
         runtimeEvent('system-ready', ''),
       ],
     },
-  },
-  {
-    code: 'system_event_disguised',
-    name: 'a name with the colon at another place',
-    changes: { measured: beforeReady(runtimeEvent('os-image-hash:', 'x')) },
-  },
-  {
-    code: 'system_event_missing',
-    name: 'a compose hash in another register',
-    changes: {
-      measured: beforeReady().map((event) =>
-        event.event === 'compose-hash' ? { ...event, imr: 2 } : event,
-      ),
+    'a name with the colon at another place': {
+      measured: beforeReady(runtimeEvent('os-image-hash:', 'x')),
     },
-    policy: { images: 'any' },
   },
-  {
-    code: 'system_event_repeated',
-    name: 'two compose hashes before the system was ready',
-    changes: { measured: beforeReady(runtimeEvent('compose-hash', COMPOSE_HASH)) },
+  system_event_repeated: {
+    'two compose hashes before the system was ready': {
+      measured: beforeReady(runtimeEvent('compose-hash', COMPOSE_HASH)),
+    },
   },
-  {
-    code: 'system_event_malformed',
-    name: 'an app id of 32 bytes',
-    changes: {
+  system_event_malformed: {
+    'an app id of 32 bytes': {
       measured: [
         ...without('app-id').slice(0, 4),
         runtimeEvent('app-id', other),
@@ -161,158 +111,105 @@ export const dstackRefusals: readonly DstackRefusal[] = [
       ],
     },
   },
-  { code: 'compose_mismatch', name: 'another app_compose', changes: { appCompose: '{}' } },
-  {
-    code: 'compose_not_accepted',
-    name: 'an application that is not accepted',
-    changes: {},
-    policy: { composeHashes: [other] },
+  compose_mismatch: { 'another app_compose': { appCompose: '{}' } },
+  compose_not_accepted: {
+    'an application that is not accepted': { policy: { composeHashes: [other] } },
   },
-  {
-    code: 'app_id_not_accepted',
-    name: 'an application id that is not accepted',
-    changes: {},
-    policy: { appIds: [new Uint8Array(20)] },
+  app_id_not_accepted: {
+    'an application id that is not accepted': { policy: { appIds: [new Uint8Array(20)] } },
   },
-  { code: 'config_id_form', name: 'form 4', changes: { mrConfigId: configId(4, COMPOSE_HASH) } },
-  {
-    code: 'config_id_form',
-    name: 'a byte after the hash',
-    changes: { mrConfigId: configId(1, COMPOSE_HASH).fill(1, 47) },
+  config_id_form: {
+    'form 4': { mrConfigId: configId(4, COMPOSE_HASH) },
+    'a byte after the hash': { mrConfigId: configId(1, COMPOSE_HASH).fill(1, 47) },
   },
-  {
-    code: 'config_id_mismatch',
-    name: 'form 1 of another',
-    changes: { mrConfigId: configId(1, other) },
+  config_id_mismatch: {
+    'form 1 of another': { mrConfigId: configId(1, other) },
+    'form 2 of another key provider': { mrConfigId: form2(1) },
+    'form 2 without a logged key provider': {
+      mrConfigId: form2(2),
+      measured: without('key-provider'),
+    },
+    'form 3 with another compose hash': documentOf({ ...DOCUMENT, compose_hash: hex(other) }),
+    'form 3 with another app id': documentOf({ ...DOCUMENT, app_id: '00'.repeat(20) }),
   },
-  {
-    code: 'config_id_mismatch',
-    name: 'form 2 of another key provider',
-    changes: { mrConfigId: form2(1) },
+  config_document_mismatch: {
+    'another document': { ...documentOf(DOCUMENT), configDocument: '{}' },
   },
-  {
-    code: 'config_id_mismatch',
-    name: 'form 2 without a logged key provider',
-    changes: { mrConfigId: form2(2), measured: without('key-provider') },
+  config_document_malformed: {
+    'a document without a compose hash': documentOf({ version: 3 }),
   },
-  {
-    code: 'config_id_mismatch',
-    name: 'form 3 with another compose hash',
-    changes: documentOf({ ...DOCUMENT, compose_hash: hex(other) }),
+  os_image_not_accepted: {
+    'another command line': { measured: STANDARD_EVENTS.with(2, bootEvent(2, 4)) },
   },
-  {
-    code: 'config_id_mismatch',
-    name: 'form 3 with another app id',
-    changes: documentOf({ ...DOCUMENT, app_id: '00'.repeat(20) }),
+  os_image_hash_mismatch: {
+    'a logged hash of another image': {
+      measured: beforeReady(runtimeEvent('os-image-hash', other)),
+    },
   },
-  {
-    code: 'config_document_mismatch',
-    name: 'another document',
-    changes: { ...documentOf(DOCUMENT), configDocument: '{}' },
+  os_image_metadata: {
+    'metadata that the checksums do not list': {
+      policy: { images: [buildImage('{"is_dev":false}', `${'00'.repeat(32)}  metadata.json\n`)] },
+    },
+    'metadata that do not say is_dev': { policy: { images: [buildImage('{}')] } },
   },
-  {
-    code: 'config_document_malformed',
-    name: 'a document without a compose hash',
-    changes: documentOf({ version: 3 }),
+  os_image_is_dev: {
+    'a development image': { policy: { images: [buildImage('{"is_dev":true}')] } },
   },
-  {
-    code: 'os_image_not_accepted',
-    name: 'another command line',
-    changes: { measured: STANDARD_EVENTS.with(2, bootEvent(2, 4)) },
-  },
-  {
-    code: 'os_image_hash_mismatch',
-    name: 'a logged hash of another image',
-    changes: { measured: beforeReady(runtimeEvent('os-image-hash', other)) },
-  },
-  {
-    code: 'os_image_metadata',
-    name: 'metadata that the checksums do not list',
-    changes: {},
-    policy: { images: [buildImage('{"is_dev":false}', `${'00'.repeat(32)}  metadata.json\n`)] },
-  },
-  {
-    code: 'os_image_metadata',
-    name: 'metadata that do not say is_dev',
-    changes: {},
-    policy: { images: [buildImage('{}')] },
-  },
-  {
-    code: 'os_image_is_dev',
-    name: 'a development image',
-    changes: {},
-    policy: { images: [buildImage('{"is_dev":true}')] },
-  },
-]
+})
 
 const zeroConfig: readonly DstackCheckName[] = ['configuration id']
-export const dstackAcceptances: readonly DstackAcceptance[] = [
-  {
-    check: 'event log',
-    name: 'a log as a JSON string, without digests',
-    changes: {
+/** Logs at the edge of a rule that are still accepted. */
+export const dstackAcceptances = casesOf<'check', DstackCheckName, AcceptedCase>('check', {
+  'event log': {
+    'a log as a JSON string, without digests': {
       measured: STANDARD_EVENTS,
       log: JSON.stringify(
         STANDARD_EVENTS.map((event) => (event.imr === 3 ? { ...event, digest: '' } : event)),
       ),
+      waived: zeroConfig,
     },
-    waived: zeroConfig,
   },
-  {
-    check: 'register replay',
-    name: 'events of the application after the system was ready',
-    changes: {
+  'register replay': {
+    'events of the application after the system was ready': {
       measured: [
         ...STANDARD_EVENTS,
         runtimeEvent('compose-hash', other),
         runtimeEvent('mine', 'x', 2),
       ],
+      waived: zeroConfig,
     },
-    waived: zeroConfig,
   },
-  {
-    check: 'system events',
-    name: 'a second system-ready by the application',
-    changes: { measured: [...STANDARD_EVENTS, runtimeEvent('system-ready', '')] },
-    waived: zeroConfig,
+  'system events': {
+    'a second system-ready by the application': {
+      measured: [...STANDARD_EVENTS, runtimeEvent('system-ready', '')],
+      waived: zeroConfig,
+    },
   },
-  {
-    check: 'compose hash',
-    name: 'no app_compose, but an accepted hash',
-    changes: { appCompose: null },
-    waived: zeroConfig,
+  'compose hash': {
+    'no app_compose, but an accepted hash': { appCompose: null, waived: zeroConfig },
   },
-  {
-    check: 'application id',
-    name: 'no demand for an id',
-    changes: {},
-    policy: { appIds: [new Uint8Array(20), APP_ID] },
-    waived: zeroConfig,
+  'application id': {
+    'no demand for an id': { policy: { appIds: [new Uint8Array(20), APP_ID] }, waived: zeroConfig },
   },
-  { check: 'configuration id', name: 'form 1', changes: { mrConfigId: configId(1, COMPOSE_HASH) } },
-  { check: 'configuration id', name: 'form 2', changes: { mrConfigId: form2(2) } },
-  { check: 'configuration id', name: 'form 3', changes: documentOf(DOCUMENT) },
-  {
-    check: 'configuration id',
-    name: 'form 3 without an app id',
-    changes: documentOf({ compose_hash: hex(COMPOSE_HASH) }),
+  'configuration id': {
+    'form 1': { mrConfigId: configId(1, COMPOSE_HASH) },
+    'form 2': { mrConfigId: form2(2) },
+    'form 3': documentOf(DOCUMENT),
+    'form 3 without an app id': documentOf({ compose_hash: hex(COMPOSE_HASH) }),
   },
-  {
-    check: 'OS image',
-    name: 'a logged hash of the image',
-    changes: {
+  'OS image': {
+    'a logged hash of the image': {
       measured: beforeReady(runtimeEvent('os-image-hash', sha('sha256', buildImage().checksums))),
+      waived: zeroConfig,
     },
-    waived: zeroConfig,
   },
-  {
-    check: 'OS image release',
-    name: 'a development image that is allowed',
-    changes: {},
-    policy: { images: [buildImage('{"is_dev":true}')], allowDevImages: true },
-    waived: zeroConfig,
+  'OS image release': {
+    'a development image that is allowed': {
+      policy: { images: [buildImage('{"is_dev":true}')], allowDevImages: true },
+      waived: zeroConfig,
+    },
   },
-]
+})
 
 const image = buildImage()
 const mrTdAlone = image.measurements.map(({ mrTd = new Uint8Array(48) }) => ({ mrTd }))

@@ -1,4 +1,5 @@
 import type { ProviderEvidenceCode } from '#attestation/providers/evidence/evidence-codes.ts'
+import { casesOf } from '../case-table.ts'
 import { MADE_AT } from '../nitro-builder/development-pki.ts'
 import { APP_ID, COMPOSE_HASH } from '../provider-builder/dstack-builder.ts'
 import {
@@ -11,17 +12,8 @@ import {
   switchItem,
 } from '../provider-builder/evidence-builder.ts'
 
-/** Evidence that breaks one rule, and the code of its refusal. */
-export type EvidenceRefusal = EvidenceAcceptance & {
-  readonly code: ProviderEvidenceCode | 'tcb_info_malformed' | 'pem_malformed'
-}
-
-/** Evidence at the edge of a rule that is still accepted. */
-export type EvidenceAcceptance = {
-  readonly name: string
-  readonly kind: BuiltKind
-  readonly changes?: EvidenceChanges
-}
+type EvidenceCode = ProviderEvidenceCode | 'tcb_info_malformed' | 'pem_malformed'
+type EvidenceCase = EvidenceChanges & { readonly kind: BuiltKind }
 
 const HOUR_MS = 3_600_000
 const atMs = MADE_AT.getTime()
@@ -39,387 +31,281 @@ const CONFIG_DOCUMENT = JSON.stringify({
 })
 const MILAN = { Milan: { bootloader: 4, tee: 0, snp: 23, microcode: 213 } }
 
-export const evidenceRefusals: readonly EvidenceRefusal[] = [
-  {
-    code: 'provider_kind',
-    name: 'evidence of another kind',
-    kind: 'dstack',
-    changes: { policy: { kind: 'aci' } },
+/** Evidence that breaks one rule, by the code of the refusal. */
+export const evidenceRefusals = casesOf<'code', EvidenceCode, EvidenceCase>('code', {
+  provider_kind: { 'evidence of another kind': { policy: { kind: 'aci' }, kind: 'dstack' } },
+  provider_origin: {
+    'evidence of another origin': {
+      policy: { origins: ['https://another.example', 'https://provider.example:8443'] },
+      kind: 'dstack',
+    },
   },
-  {
-    code: 'provider_origin',
-    name: 'evidence of another origin',
-    kind: 'dstack',
-    changes: { policy: { origins: ['https://another.example', 'https://provider.example:8443'] } },
+  block_missing: {
+    'a random nonce where a block is needed': {
+      evidence: { block: null },
+      policy: { needs_block: true },
+      kind: 'nitro',
+    },
+    'an answer without a nonce where a block is needed': {
+      policy: { needs_block: true },
+      kind: 'tinfoil v2',
+    },
   },
-  {
-    code: 'block_missing',
-    name: 'a random nonce where a block is needed',
-    kind: 'nitro',
-    changes: { evidence: { block: null }, policy: { needs_block: true } },
+  block_nonce_mismatch: {
+    'a nonce of another block': {
+      evidence: { block: { chainId: 1, number: 17, hash: other } },
+      kind: 'nitro',
+    },
   },
-  {
-    code: 'block_missing',
-    name: 'an answer without a nonce where a block is needed',
-    kind: 'tinfoil v2',
-    changes: { policy: { needs_block: true } },
+  evidence_from_future: {
+    'evidence that is fetched later': { evidence: { fetchedAtMs: atMs + 300_001 }, kind: 'nitro' },
   },
-  {
-    code: 'block_nonce_mismatch',
-    name: 'a nonce of another block',
-    kind: 'nitro',
-    changes: { evidence: { block: { chainId: 1, number: 17, hash: other } } },
+  evidence_too_old: {
+    'evidence that is older than a day': {
+      evidence: { fetchedAtMs: atMs - 24 * HOUR_MS - 1 },
+      kind: 'nitro',
+    },
   },
-  {
-    code: 'evidence_from_future',
-    name: 'evidence that is fetched later',
-    kind: 'nitro',
-    changes: { evidence: { fetchedAtMs: atMs + 300_001 } },
+  answer_missing: {
+    'no answer': { evidence: { responses: [] }, kind: 'tinfoil v2' },
+    'an answer from another path': {
+      evidence: { responses: [kept(`${ORIGIN}/v1/attestation/report`, '{}')] },
+      kind: 'aci',
+    },
   },
-  {
-    code: 'evidence_too_old',
-    name: 'evidence that is older than a day',
-    kind: 'nitro',
-    changes: { evidence: { fetchedAtMs: atMs - 24 * HOUR_MS - 1 } },
-  },
-  {
-    code: 'answer_missing',
-    name: 'no answer',
-    kind: 'tinfoil v2',
-    changes: { evidence: { responses: [] } },
-  },
-  {
-    code: 'answer_missing',
-    name: 'an answer from another path',
-    kind: 'aci',
-    changes: { evidence: { responses: [kept(`${ORIGIN}/v1/attestation/report`, '{}')] } },
-  },
-  {
-    code: 'answer_status',
-    name: 'an error',
-    kind: 'dstack',
-    changes: {
+  answer_status: {
+    'an error': {
       evidence: {
         responses: [{ ...kept(`${ORIGIN}/v1/attestation/report`, '{}'), status: 503 }],
       },
+      kind: 'dstack',
     },
   },
-  {
-    code: 'answer_malformed',
-    name: 'version 2 that is no gzip',
-    kind: 'tinfoil v2',
-    changes: { answer: (answer) => Object.assign(answer, { body: 'AAAA' }) },
-  },
-  {
-    code: 'answer_malformed',
-    name: 'version 2 with another member',
-    kind: 'tinfoil v2',
-    changes: { answer: (answer) => Object.assign(answer, { more: 1 }) },
-  },
-  {
-    code: 'answer_malformed',
-    name: 'version 3 with another member',
-    kind: 'tinfoil v3 TDX',
-    changes: { answer: (answer) => Object.assign(answer, { domain: 'provider.example' }) },
-  },
-  {
-    code: 'answer_malformed',
-    name: 'version 3 with two keys of one id',
-    kind: 'tinfoil v3 TDX',
-    changes: { bound: (keys) => keys.items.push(keys.items[0]) },
-  },
-  {
-    code: 'answer_malformed',
-    name: 'version 3 with a TLS key of another format',
-    kind: 'tinfoil v3 TDX',
-    changes: {
+  answer_malformed: {
+    'version 2 that is no gzip': {
+      answer: (answer) => Object.assign(answer, { body: 'AAAA' }),
+      kind: 'tinfoil v2',
+    },
+    'version 2 with another member': {
+      answer: (answer) => Object.assign(answer, { more: 1 }),
+      kind: 'tinfoil v2',
+    },
+    'version 3 with another member': {
+      answer: (answer) => Object.assign(answer, { domain: 'provider.example' }),
+      kind: 'tinfoil v3 TDX',
+    },
+    'version 3 with two keys of one id': {
+      bound: (keys) => keys.items.push(keys.items[0]),
+      kind: 'tinfoil v3 TDX',
+    },
+    'version 3 with a TLS key of another format': {
       bound: (keys) => Object.assign(keys.items[0], { format: 'https://tinfoil.sh/key/spki/v1' }),
+      kind: 'tinfoil v3 TDX',
+    },
+    'a report without an event log': {
+      answer: ({ gateway_attestation: report }) => delete report.event_log,
+      kind: 'dstack',
+    },
+    'an address of another length': {
+      answer: ({ gateway_attestation: report }) => (report.signing_address = '0xadad'),
+      kind: 'dstack',
+    },
+    'another version of ACI': {
+      answer: (answer) => Object.assign(answer, { api_version: 'aci/2' }),
+      kind: 'aci',
+    },
+    'a document without its configuration': {
+      answer: (answer) => delete answer.boot_configuration,
+      kind: 'nitro',
     },
   },
-  {
-    code: 'answer_malformed',
-    name: 'a report without an event log',
-    kind: 'dstack',
-    changes: { answer: ({ gateway_attestation: report }) => delete report.event_log },
+  challenge_mismatch: {
+    'a document for another nonce': {
+      evidence: { nonce: other, block: null },
+      kind: 'tinfoil v3 TDX',
+    },
+    'a report for another nonce': { evidence: { nonce: other, block: null }, kind: 'dstack' },
+    'an enclave for another nonce': { evidence: { nonce: other, block: null }, kind: 'nitro' },
   },
-  {
-    code: 'answer_malformed',
-    name: 'an address of another length',
-    kind: 'dstack',
-    changes: { answer: ({ gateway_attestation: report }) => (report.signing_address = '0xadad') },
+  collateral_malformed: {
+    'a build that is no JSON': { ...broken('/attestations/'), kind: 'tinfoil v2' },
   },
-  {
-    code: 'answer_malformed',
-    name: 'another version of ACI',
-    kind: 'aci',
-    changes: { answer: (answer) => Object.assign(answer, { api_version: 'aci/2' }) },
+  pem_malformed: {
+    'a chain of AMD that is no PEM': { ...broken('/cert_chain'), kind: 'tinfoil v2' },
   },
-  {
-    code: 'answer_malformed',
-    name: 'a document without its configuration',
-    kind: 'nitro',
-    changes: { answer: (answer) => delete answer.boot_configuration },
+  tcb_info_malformed: {
+    'a TCB info without its signature': { ...broken('/v4/tcb'), kind: 'dstack' },
   },
-  {
-    code: 'challenge_mismatch',
-    name: 'a document for another nonce',
-    kind: 'tinfoil v3 TDX',
-    changes: { evidence: { nonce: other, block: null } },
-  },
-  {
-    code: 'challenge_mismatch',
-    name: 'a report for another nonce',
-    kind: 'dstack',
-    changes: { evidence: { nonce: other, block: null } },
-  },
-  {
-    code: 'challenge_mismatch',
-    name: 'an enclave for another nonce',
-    kind: 'nitro',
-    changes: { evidence: { nonce: other, block: null } },
-  },
-  {
-    code: 'collateral_malformed',
-    name: 'a build that is no JSON',
-    kind: 'tinfoil v2',
-    changes: broken('/attestations/'),
-  },
-  {
-    code: 'pem_malformed',
-    name: 'a chain of AMD that is no PEM',
-    kind: 'tinfoil v2',
-    changes: broken('/cert_chain'),
-  },
-  {
-    code: 'tcb_info_malformed',
-    name: 'a TCB info without its signature',
-    kind: 'dstack',
-    changes: broken('/v4/tcb'),
-  },
-  {
-    code: 'tee_not_accepted',
-    name: 'TDX where SEV-SNP is accepted',
-    kind: 'tinfoil v3 TDX',
-    changes: {
+  tee_not_accepted: {
+    'TDX where SEV-SNP is accepted': {
       policy: { weights: undefined, tdx: undefined, snp: { floors: MILAN } },
+      kind: 'tinfoil v3 TDX',
     },
   },
-  {
-    code: 'tls_key_missing',
-    name: 'a document without a TLS key',
-    kind: 'tinfoil v3 TDX',
-    changes: { bound: (keys) => keys.items.shift() },
+  tls_key_missing: {
+    'a document without a TLS key': { bound: (keys) => keys.items.shift(), kind: 'tinfoil v3 TDX' },
+    'a report without a fingerprint': {
+      bound: (report) => Object.assign(report, { tls_cert_fingerprint: null }),
+      kind: 'dstack',
+    },
+    'a keyset for another host': {
+      bound: (keyset) => (keyset.tls_public_keys[0].domain = 'example'),
+      kind: 'aci',
+    },
+    'an enclave that has a notary alone': {
+      bound: (configuration) => delete configuration.tls_public_keys,
+      kind: 'nitro',
+    },
   },
-  {
-    code: 'tls_key_missing',
-    name: 'a report without a fingerprint',
-    kind: 'dstack',
-    changes: { bound: (report) => Object.assign(report, { tls_cert_fingerprint: null }) },
-  },
-  {
-    code: 'tls_key_missing',
-    name: 'a keyset for another host',
-    kind: 'aci',
-    changes: { bound: (keyset) => (keyset.tls_public_keys[0].domain = 'example') },
-  },
-  {
-    code: 'tls_key_missing',
-    name: 'an enclave that has a notary alone',
-    kind: 'nitro',
-    changes: { bound: (configuration) => delete configuration.tls_public_keys },
-  },
-  {
-    code: 'key_binding_mismatch',
-    name: 'a document with another key',
-    kind: 'tinfoil v3 TDX',
-    changes: {
+  key_binding_mismatch: {
+    'a document with another key': {
       answer: (answer) => {
         const section = Buffer.from(answer.crypto_material, 'base64').toString()
         const changed = section.replaceAll('c1c1', '0909')
         answer.crypto_material = Buffer.from(changed).toString('base64')
       },
+      kind: 'tinfoil v3 TDX',
     },
+    'a report with another key': {
+      answer: ({ gateway_attestation: one }) => (one.tls_cert_fingerprint = otherHex),
+      kind: 'dstack',
+    },
+    'a keyset for another nonce': { evidence: { nonce: other, block: null }, kind: 'aci' },
   },
-  {
-    code: 'key_binding_mismatch',
-    name: 'a report with another key',
-    kind: 'dstack',
-    changes: { answer: ({ gateway_attestation: one }) => (one.tls_cert_fingerprint = otherHex) },
-  },
-  {
-    code: 'key_binding_mismatch',
-    name: 'a keyset for another nonce',
-    kind: 'aci',
-    changes: { evidence: { nonce: other, block: null } },
-  },
-  {
-    code: 'keyset_digest_mismatch',
-    name: 'another digest than the keyset has',
-    kind: 'aci',
-    changes: {
+  keyset_digest_mismatch: {
+    'another digest than the keyset has': {
       answer: (answer) => Object.assign(answer, { workload_keyset_digest: `sha256:${otherHex}` }),
+      kind: 'aci',
     },
   },
-  {
-    code: 'keyset_expired',
-    name: 'a keyset that ends now',
-    kind: 'aci',
-    changes: { bound: (keyset) => Object.assign(keyset, { not_after: Math.floor(atMs / 1000) }) },
+  keyset_expired: {
+    'a keyset that ends now': {
+      bound: (keyset) => Object.assign(keyset, { not_after: Math.floor(atMs / 1000) }),
+      kind: 'aci',
+    },
   },
-  {
-    code: 'configuration_mismatch',
-    name: 'another configuration than the enclave has',
-    kind: 'nitro',
-    changes: { answer: (answer) => Object.assign(answer.boot_configuration, { chain_id: 2 }) },
+  configuration_mismatch: {
+    'another configuration than the enclave has': {
+      answer: (answer) => Object.assign(answer.boot_configuration, { chain_id: 2 }),
+      kind: 'nitro',
+    },
   },
-  {
-    code: 'configuration_not_accepted',
-    name: 'a configuration that the policy does not list',
-    kind: 'nitro',
-    changes: { policy: { configurations: [otherHex] } },
+  configuration_not_accepted: {
+    'a configuration that the policy does not list': {
+      policy: { configurations: [otherHex] },
+      kind: 'nitro',
+    },
   },
-  {
-    code: 'build_malformed',
-    name: 'a signed build without measurements',
-    kind: 'tinfoil v2',
-    changes: { predicate: { config: '' } },
+  build_malformed: {
+    'a signed build without measurements': { predicate: { config: '' }, kind: 'tinfoil v2' },
   },
-  {
-    code: 'gpu_missing',
-    name: 'no GPU where one is required',
-    kind: 'tinfoil v3 TDX',
-    changes: { policy: { gpu: 'required' } },
+  gpu_missing: {
+    'no GPU where one is required': { policy: { gpu: 'required' }, kind: 'tinfoil v3 TDX' },
+    'a switch where a GPU is required': {
+      bound: (keys) => keys.devices.splice(0, 1, switchItem()),
+      kind: 'tinfoil v3 SNP',
+    },
   },
-  {
-    code: 'gpu_missing',
-    name: 'a switch where a GPU is required',
-    kind: 'tinfoil v3 SNP',
-    changes: { bound: (keys) => keys.devices.splice(0, 1, switchItem()) },
+  gpu_malformed: {
+    'a device of another maker': {
+      bound: (keys) => Object.assign(keys.devices[0], { format: 'other' }),
+      kind: 'tinfoil v3 SNP',
+    },
   },
-  {
-    code: 'gpu_malformed',
-    name: 'a device of another maker',
-    kind: 'tinfoil v3 SNP',
-    changes: { bound: (keys) => Object.assign(keys.devices[0], { format: 'other' }) },
-  },
-  {
-    code: 'gpu_refused',
-    name: 'a GPU whose evidence was changed',
-    kind: 'tinfoil v3 SNP',
-    changes: {
+  gpu_refused: {
+    'a GPU whose evidence was changed': {
       bound: (keys) => {
         const bytes = Buffer.from(keys.devices[0].evidence.evidence, 'base64')
         bytes[bytes.length - 1] = (bytes.at(-1) ?? 0) ^ 1
         keys.devices[0].evidence.evidence = bytes.toString('base64')
       },
+      kind: 'tinfoil v3 SNP',
     },
   },
-  {
-    code: 'gpu_repeated',
-    name: 'the evidence of one GPU as that of two',
-    kind: 'tinfoil v3 SNP',
-    changes: { bound: ({ devices }) => devices.push({ ...devices[0], id: 'gpu-1' }) },
+  gpu_repeated: {
+    'the evidence of one GPU as that of two': {
+      bound: ({ devices }) => devices.push({ ...devices[0], id: 'gpu-1' }),
+      kind: 'tinfoil v3 SNP',
+    },
   },
-  {
-    code: 'weights_unknown',
-    name: 'a machine without weights',
-    kind: 'tinfoil v3 TDX',
-    changes: { predicate: predicateOf('cpus: 8\n') },
+  weights_unknown: {
+    'a machine without weights': { predicate: predicateOf('cpus: 8\n'), kind: 'tinfoil v3 TDX' },
+    'weights that any firmware could state': {
+      policy: { tdx: { platforms: 'any' } },
+      kind: 'tinfoil v3 TDX',
+    },
   },
-  {
-    code: 'weights_unknown',
-    name: 'weights that any firmware could state',
-    kind: 'tinfoil v3 TDX',
-    changes: { policy: { tdx: { platforms: 'any' } } },
-  },
-  {
-    code: 'weights_not_accepted',
-    name: 'a machine with other weights',
-    kind: 'tinfoil v3 TDX',
-    changes: { policy: { weights: [otherHex] } },
-  },
-  {
-    code: 'weights_not_accepted',
-    name: 'a machine with other weights beside accepted ones',
-    kind: 'tinfoil v3 TDX',
-    changes: {
+  weights_not_accepted: {
+    'a machine with other weights': { policy: { weights: [otherHex] }, kind: 'tinfoil v3 TDX' },
+    'a machine with other weights beside accepted ones': {
       predicate: predicateOf(
         MODEL_CONFIG.replace(
           '\ncontainers',
           `  - name: "b"\n    repo: "b/b@1"\n    mpk: "${otherHex}_1_27ee073f-136c-5855-a1a3-1fdc293ec0bb"\n\ncontainers`,
         ),
       ),
+      kind: 'tinfoil v3 TDX',
     },
   },
-]
+})
 
-export const evidenceAcceptances: readonly EvidenceAcceptance[] = [
+export const evidenceAcceptances: readonly (EvidenceCase & { readonly name: string })[] = [
   { name: 'version 2 of Tinfoil', kind: 'tinfoil v2' },
   { name: 'version 3 of Tinfoil on SEV-SNP with a GPU and weights', kind: 'tinfoil v3 SNP' },
   {
+    bound: ({ devices }) => devices.push(switchItem()),
     name: 'a GPU beside a switch',
     kind: 'tinfoil v3 SNP',
-    changes: { bound: ({ devices }) => devices.push(switchItem()) },
   },
   { name: 'version 3 of Tinfoil on TDX with weights', kind: 'tinfoil v3 TDX' },
   { name: 'a service on dstack', kind: 'dstack' },
   { name: 'an ACI service', kind: 'aci' },
   { name: 'another Affidavit', kind: 'nitro' },
+  { evidence: { block: null }, name: 'a random nonce', kind: 'nitro' },
   {
-    name: 'a random nonce',
-    kind: 'nitro',
-    changes: { evidence: { block: null } },
-  },
-  {
+    evidence: { fetchedAtMs: atMs - 24 * HOUR_MS },
     name: 'evidence that is a day old',
     kind: 'dstack',
-    changes: { evidence: { fetchedAtMs: atMs - 24 * HOUR_MS } },
   },
   {
+    evidence: { fetchedAtMs: atMs + 300_000 },
     name: 'a clock that is five minutes ahead',
     kind: 'dstack',
-    changes: { evidence: { fetchedAtMs: atMs + 300_000 } },
   },
   {
+    answer: (answer) =>
+      Object.assign(answer, answer.gateway_attestation, { gateway_attestation: undefined }),
     name: 'a report that is not inside gateway_attestation',
     kind: 'dstack',
-    changes: {
-      answer: (answer) =>
-        Object.assign(answer, answer.gateway_attestation, { gateway_attestation: undefined }),
-    },
   },
   {
+    configDocument: CONFIG_DOCUMENT,
+    bound: (answer) => Object.assign(answer.info, { vm_config: JSON.parse(answer.vm_config) }),
     name: 'a service whose MRCONFIGID states a document',
     kind: 'dstack',
-    changes: {
-      configDocument: CONFIG_DOCUMENT,
-      bound: (answer) => Object.assign(answer.info, { vm_config: JSON.parse(answer.vm_config) }),
-    },
   },
   {
+    configDocument: CONFIG_DOCUMENT,
     name: 'an ACI service whose MRCONFIGID states a document',
     kind: 'aci',
-    changes: { configDocument: CONFIG_DOCUMENT },
   },
   {
+    bound: (answer) => Object.assign(answer.info, { tcb_info: '' }),
     name: 'a service that gives no description of its TCB',
     kind: 'dstack',
-    changes: { bound: (answer) => Object.assign(answer.info, { tcb_info: '' }) },
   },
   {
+    bound: (keyset) => delete keyset.tls_public_keys[0].domain,
     name: 'a keyset for any host',
     kind: 'aci',
-    changes: { bound: (keyset) => delete keyset.tls_public_keys[0].domain },
   },
   {
+    policy: {
+      release: { repository: 'example/model', refs: ['refs/tags/*'] },
+      tdx: { platforms: 'any' },
+      weights: undefined,
+    },
     name: 'any tag of the repository, and any firmware',
     kind: 'tinfoil v3 TDX',
-    changes: {
-      policy: {
-        release: { repository: 'example/model', refs: ['refs/tags/*'] },
-        tdx: { platforms: 'any' },
-        weights: undefined,
-      },
-    },
   },
 ]

@@ -1,5 +1,6 @@
 import type { NvidiaCode, NvidiaRule } from '#attestation/providers/nvidia/gpu-rules.ts'
 import type { NrasPolicy } from '#attestation/providers/nvidia/verify-nras-answer.ts'
+import { casesOf } from '../case-table.ts'
 import { generateKey } from '../nitro-builder/certificate-builder.ts'
 import {
   buildNras,
@@ -8,22 +9,14 @@ import {
   type NrasChange,
 } from '../provider-builder/nras-builder.ts'
 
-type NrasCase = {
-  readonly name: string
-  readonly change?: NrasChange
+type NrasCase = NrasChange & {
   readonly policy?: Partial<NrasPolicy>
   /** Default NRAS_AT. */
   readonly at?: Date
 }
 
-/** An answer that breaks one rule, and the code of its refusal. */
-export type NrasRefusal = NrasCase & { readonly code: NvidiaCode }
-
-/** An answer at the edge of a rule that is still accepted. */
-export type NrasAcceptance = NrasCase & { readonly rule: NvidiaRule }
-
 /** The evidence and the policy of a case. */
-export function nrasCaseOf({ change, policy }: NrasCase) {
+export function nrasCaseOf({ policy, ...change }: NrasCase) {
   const built = buildNras(change)
   return { evidence: built.evidence, policy: { ...built.policy, ...policy } }
 }
@@ -35,178 +28,109 @@ const unsigned = (token: string) => {
   return `${header}.${token.split('.')[1]}.`
 }
 
-export const nrasAcceptances: readonly NrasAcceptance[] = [
-  { rule: 9, name: 'the answer for one GPU' },
-  { rule: 10, name: 'the first millisecond of a token', at: minutes(-30) },
-  { rule: 10, name: 'the last millisecond of a token', at: minutes(30, -1) },
-  {
-    rule: 10,
-    name: 'a key set with keys of other kinds',
-    change: { keySet: ({ keys }) => ({ keys: [...keys, { kty: 'EC', crv: 'P-256' }] }) },
-  },
-  { rule: 11, name: 'digests of exactly the devices' },
-  { rule: 12, name: 'the digest of the token of a device' },
-  { rule: 13, name: 'the nonce that was asked for' },
-  { rule: 14, name: 'the overall result true' },
-  { rule: 15, name: 'a device with another model', change: { device: { hwmodel: 'GB100' } } },
-]
-
-export const nrasRefusals: readonly NrasRefusal[] = [
-  { code: 'answer_malformed', name: 'no JSON', change: { answer: () => '[' } },
-  {
-    code: 'answer_malformed',
-    name: 'another kind of token',
-    change: { answer: ([[, token], rest]) => [['CWT', token], rest] },
-  },
-  { code: 'answer_malformed', name: 'a third item', change: { answer: (json) => [...json, {}] } },
-  { code: 'answer_malformed', name: 'no device', change: { answer: ([pair]) => [pair, {}] } },
-  {
-    code: 'answer_malformed',
-    name: 'a device twice',
-    change: { answer: (json) => JSON.stringify(json).replace('{"GPU-0"', '{"GPU-0":"","GPU-0"') },
-  },
-  { code: 'key_set_malformed', name: 'no JSON', change: { keySet: () => '{' } },
-  { code: 'key_set_malformed', name: 'no keys', change: { keySet: () => ({}) } },
-  {
-    code: 'key_set_malformed',
-    name: 'a key id twice',
-    change: { keySet: ({ keys }) => ({ keys: [...keys, ...keys] }) },
-  },
-  {
-    code: 'key_set_malformed',
-    name: 'a point on no curve',
-    change: { keySet: ({ keys }) => ({ keys: keys.map((key) => ({ ...key, y: key.x })) }) },
-  },
-  {
-    code: 'key_set_malformed',
-    name: 'a padded coordinate',
-    change: { keySet: ({ keys }) => ({ keys: keys.map((key) => ({ ...key, y: `${key.y}=` })) }) },
-  },
-  {
-    code: 'token_malformed',
-    name: 'two parts',
-    change: { overallToken: (token) => token.split('.').slice(0, 2).join('.').replace('.', '') },
-  },
-  { code: 'token_malformed', name: 'four parts', change: { overallToken: (token) => `${token}.` } },
-  {
-    code: 'token_malformed',
-    name: 'padding in the signature',
-    change: { overallToken: (token) => `${token}=` },
-  },
-  {
-    code: 'token_malformed',
-    name: 'a header that makes demands',
-    change: { header: { crit: ['exp'] } },
-  },
-  {
-    code: 'token_malformed',
-    name: 'a header without key id',
-    change: { header: { kid: undefined } },
-  },
-  { code: 'token_malformed', name: 'no end', change: { overall: { exp: undefined } } },
-  {
-    code: 'token_malformed',
-    name: 'an end that is a text',
-    change: { device: { exp: '9999999999' } },
-  },
-  { code: 'token_algorithm', name: 'no signature, alg none', change: { overallToken: unsigned } },
-  {
-    code: 'token_algorithm',
-    name: 'a device token with alg none',
-    change: { deviceToken: unsigned },
-  },
-  { code: 'token_algorithm', name: 'HS384', change: { header: { alg: 'HS384' } } },
-  {
-    code: 'token_key_unknown',
-    name: 'a key that is not in the set',
-    change: { header: { kid: 'other' } },
-  },
-  {
-    code: 'token_key_unknown',
-    name: 'a key of another kind',
-    change: { header: { kid: 'another' } },
-  },
-  {
-    code: 'token_signature_invalid',
-    name: 'an overall token by another key',
-    change: { key: stranger },
-  },
-  {
-    code: 'token_signature_invalid',
-    name: 'a device token by another key',
-    change: { deviceKey: stranger },
-  },
-  {
-    code: 'token_issuer',
-    name: 'another issuer',
-    change: { overall: { iss: 'https://nras.example' } },
-  },
-  {
-    code: 'token_issuer',
-    name: 'another issuer of the device token',
-    change: { device: { iss: 'https://nras.example' } },
-  },
-  {
-    code: 'token_issuer',
-    name: 'an issuer that the policy does not name',
-    policy: { issuer: 'https://nras.example' },
-  },
-  { code: 'token_not_yet_valid', name: 'a millisecond early', at: minutes(-30, -1) },
-  { code: 'token_expired', name: 'after an hour', at: minutes(30) },
-  { code: 'token_submodules', name: 'no digests', change: { overall: { submods: undefined } } },
-  {
-    code: 'token_submodules',
-    name: 'the digest of another device too',
-    change: {
-      overall: {
-        submods: { 'GPU-0': ['DIGEST', ['SHA-256', 'aa']], 'GPU-1': ['DIGEST', ['SHA-256', 'aa']] },
-      },
+export const nrasAcceptances = casesOf<'rule', NvidiaRule, NrasCase>('rule', {
+  9: { 'the answer for one GPU': {} },
+  10: {
+    'the first millisecond of a token': { at: minutes(-30) },
+    'the last millisecond of a token': { at: minutes(30, -1) },
+    'a key set with keys of other kinds': {
+      keySet: ({ keys }) => ({ keys: [...keys, { kty: 'EC', crv: 'P-256' }] }),
     },
   },
-  {
-    code: 'token_submodules',
-    name: 'the digest of another device',
-    change: { overall: { submods: { 'GPU-1': ['DIGEST', ['SHA-256', 'aa']] } } },
+  11: { 'digests of exactly the devices': {} },
+  12: { 'the digest of the token of a device': {} },
+  13: { 'the nonce that was asked for': {} },
+  14: { 'the overall result true': {} },
+  15: { 'a device with another model': { device: { hwmodel: 'GB100' } } },
+})
+
+export const nrasRefusals = casesOf<'code', NvidiaCode, NrasCase>('code', {
+  answer_malformed: {
+    'no JSON': { answer: () => '[' },
+    'another kind of token': { answer: ([[, token], rest]) => [['CWT', token], rest] },
+    'a third item': { answer: (json) => [...json, {}] },
+    'no device': { answer: ([pair]) => [pair, {}] },
+    'a device twice': {
+      answer: (json) => JSON.stringify(json).replace('{"GPU-0"', '{"GPU-0":"","GPU-0"'),
+    },
   },
-  {
-    code: 'token_submodules',
-    name: 'a digest by another hash',
-    change: { overall: { submods: { 'GPU-0': ['DIGEST', ['MD5', 'aa']] } } },
+  key_set_malformed: {
+    'no JSON': { keySet: () => '{' },
+    'no keys': { keySet: () => ({}) },
+    'a key id twice': { keySet: ({ keys }) => ({ keys: [...keys, ...keys] }) },
+    'a point on no curve': {
+      keySet: ({ keys }) => ({ keys: keys.map((key) => ({ ...key, y: key.x })) }),
+    },
+    'a padded coordinate': {
+      keySet: ({ keys }) => ({ keys: keys.map((key) => ({ ...key, y: `${key.y}=` })) }),
+    },
   },
-  {
-    code: 'token_digest_mismatch',
-    name: 'a genuine token of another answer',
-    change: { deviceToken: () => tokenOf(buildNras({ device: { hwmodel: 'GB100' } })) },
+  token_malformed: {
+    'two parts': {
+      overallToken: (token) => token.split('.').slice(0, 2).join('.').replace('.', ''),
+    },
+    'four parts': { overallToken: (token) => `${token}.` },
+    'padding in the signature': { overallToken: (token) => `${token}=` },
+    'a header that makes demands': { header: { crit: ['exp'] } },
+    'a header without key id': { header: { kid: undefined } },
+    'no end': { overall: { exp: undefined } },
+    'an end that is a text': { device: { exp: '9999999999' } },
   },
-  { code: 'token_nonce_mismatch', name: 'another nonce', policy: { nonce: NRAS_NONCE.with(0, 0) } },
-  {
-    code: 'token_nonce_mismatch',
-    name: 'another nonce in the device token',
-    change: { device: { eat_nonce: '00'.repeat(32) } },
+  token_algorithm: {
+    'no signature, alg none': { overallToken: unsigned },
+    'a device token with alg none': { deviceToken: unsigned },
+    HS384: { header: { alg: 'HS384' } },
   },
-  {
-    code: 'overall_result_false',
-    name: 'false',
-    change: { overall: { 'x-nvidia-overall-att-result': false } },
+  token_key_unknown: {
+    'a key that is not in the set': { header: { kid: 'other' } },
+    'a key of another kind': { header: { kid: 'another' } },
   },
-  {
-    code: 'overall_result_false',
-    name: 'the text true',
-    change: { overall: { 'x-nvidia-overall-att-result': 'true' } },
+  token_signature_invalid: {
+    'an overall token by another key': { key: stranger },
+    'a device token by another key': { deviceKey: stranger },
   },
-  {
-    code: 'device_result_failed',
-    name: 'measurements that differ',
-    change: { device: { measres: 'fail' } },
+  token_issuer: {
+    'another issuer': { overall: { iss: 'https://nras.example' } },
+    'another issuer of the device token': { device: { iss: 'https://nras.example' } },
+    'an issuer that the policy does not name': { policy: { issuer: 'https://nras.example' } },
   },
-  { code: 'device_result_failed', name: 'no secure boot', change: { device: { secboot: false } } },
-  { code: 'device_result_failed', name: 'debugging', change: { device: { dbgstat: 'enabled' } } },
-  {
-    code: 'device_result_failed',
-    name: 'no word about debugging',
-    change: { device: { dbgstat: undefined } },
+  token_not_yet_valid: { 'a millisecond early': { at: minutes(-30, -1) } },
+  token_expired: { 'after an hour': { at: minutes(30) } },
+  token_submodules: {
+    'no digests': { overall: { submods: undefined } },
+    'the digest of another device too': {
+      overall: {
+        submods: {
+          'GPU-0': ['DIGEST', ['SHA-256', 'aa']],
+          'GPU-1': ['DIGEST', ['SHA-256', 'aa']],
+        },
+      },
+    },
+    'the digest of another device': {
+      overall: { submods: { 'GPU-1': ['DIGEST', ['SHA-256', 'aa']] } },
+    },
+    'a digest by another hash': { overall: { submods: { 'GPU-0': ['DIGEST', ['MD5', 'aa']] } } },
   },
-]
+  token_digest_mismatch: {
+    'a genuine token of another answer': {
+      deviceToken: () => tokenOf(buildNras({ device: { hwmodel: 'GB100' } })),
+    },
+  },
+  token_nonce_mismatch: {
+    'another nonce': { policy: { nonce: NRAS_NONCE.with(0, 0) } },
+    'another nonce in the device token': { device: { eat_nonce: '00'.repeat(32) } },
+  },
+  overall_result_false: {
+    false: { overall: { 'x-nvidia-overall-att-result': false } },
+    'the text true': { overall: { 'x-nvidia-overall-att-result': 'true' } },
+  },
+  device_result_failed: {
+    'measurements that differ': { device: { measres: 'fail' } },
+    'no secure boot': { device: { secboot: false } },
+    debugging: { device: { dbgstat: 'enabled' } },
+    'no word about debugging': { device: { dbgstat: undefined } },
+  },
+})
 
 /** The token of the device in an answer. */
 function tokenOf({ evidence }: ReturnType<typeof buildNras>): string {

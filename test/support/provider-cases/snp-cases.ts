@@ -2,6 +2,7 @@ import { createSign } from 'node:crypto'
 import type { SnpPolicy } from '#attestation/providers/snp/policy.ts'
 import type { SnpCode, SnpRule } from '#attestation/providers/snp/snp-rules.ts'
 import type { SnpEvidence } from '#attestation/providers/snp/verify-snp-report.ts'
+import { casesOf } from '../case-table.ts'
 import {
   authorityConstraints,
   type CertificateParts,
@@ -43,9 +44,7 @@ import {
 } from '../provider-builder/snp-report-builder.ts'
 
 /** How a case is judged. */
-type SnpCase = {
-  readonly name: string
-  readonly change?: SnpChange
+type SnpCase = SnpChange & {
   /** Changes the evidence after it was built. */
   readonly evidence?: Partial<SnpEvidence>
   readonly policy?: Partial<SnpPolicy>
@@ -54,13 +53,13 @@ type SnpCase = {
 }
 
 /** Evidence that breaks one rule, and the code of its refusal. */
-export type SnpRefusal = SnpCase & { readonly code: SnpCode }
+export type SnpRefusal = SnpCase & { readonly name: string; readonly code: SnpCode }
 
 /** Evidence at the edge of a rule that is still accepted. */
-export type SnpAcceptance = SnpCase & { readonly rule: SnpRule }
+export type SnpAcceptance = SnpCase & { readonly name: string; readonly rule: SnpRule }
 
 /** The evidence and the policy of a case. */
-export function caseOf({ change, evidence, policy }: SnpCase): {
+export function caseOf({ evidence, policy, ...change }: SnpCase): {
   readonly evidence: SnpEvidence
   readonly policy: SnpPolicy
 } {
@@ -102,140 +101,374 @@ const pkcs1 = (signed: Uint8Array) =>
   bitString(createSign('sha384').update(signed).sign(askKey.privateKey))
 
 export const snpAcceptances: readonly SnpAcceptance[] = [
-  { rule: 1, name: 'a report of 1184 bytes' },
+  ...casesOf<'rule', SnpRule, SnpCase>('rule', {
+    1: { 'a report of 1184 bytes': {} },
+    3: {
+      'safe writes of the IOMMU, as Turin states them': {
+        product: 'Turin',
+        version: 5,
+        report: setBit(0x40, 6),
+      },
+      'the highest bits with a meaning': {
+        report: (report) => {
+          setBit(0x08, 25)(report)
+          setBit(0x40, 7)(report)
+        },
+      },
+    },
+    4: { 'a report by a VLEK': { signer: 'VLEK' } },
+    5: {
+      'a second trusted root': {
+        policy: { roots: { Milan: [new Uint8Array(32), ...(standard.policy.roots?.Milan ?? [])] } },
+      },
+    },
+    6: {
+      'PSS parameters without the default trailer': {
+        ark: { innerAlgorithm: pssAlgorithm(), outerAlgorithm: pssAlgorithm() },
+      },
+    },
+    7: { 'the authority of VLEKs, of Genoa': { signer: 'VLEK', product: 'Genoa' } },
+    8: {
+      'an ARK that allows just one authority': arkOf({
+        extensions: [authorityConstraints(1), keyUsage(keyCertSign | cRLSign)],
+      }),
+      'an ASK whose keyUsage is DER': askOf({
+        extensions: [authorityConstraints(0), keyUsage(keyCertSign)],
+      }),
+    },
+    9: {
+      'the first second of a certificate': vekOf({ validity: validityOf(SNP_AT, seconds(9)) }),
+      'the last second of a certificate': askOf({ validity: validityOf(seconds(-9), SNP_AT) }),
+    },
+    10: { 'links by RSASSA-PSS with 48 bytes of salt': {} },
+    11: {
+      'a list without the ASK': { evidence: listed({ revoked: [entry(0x10002)] }) },
+      'a list of authorities alone': { evidence: listed({ extensions: scope(0x82) }) },
+      'no list': {},
+    },
+    12: { 'a report that the VCEK signed': {} },
+    13: {
+      'Bergamo, a Genoa by its root': { product: 'Genoa', report: setByte(0x189, 0xa0) },
+    },
+    14: {
+      'a reported TCB below the current': {
+        report: (report) => {
+          setByte(0x38 + 6, 24)(report)
+          setByte(0x1e0 + 6, 24)(report)
+        },
+      },
+    },
+    15: {
+      'a masked chip id': {
+        report: (report) => {
+          report.fill(0, 0x1a0, 0x1e0)
+        },
+      },
+      'the short hardware id of Turin': { product: 'Turin' },
+    },
+    16: {
+      'zeros for the report of a migration agent': {
+        report: (report) => {
+          report.fill(0, 0x160, 0x180)
+        },
+      },
+    },
+    17: {
+      'a report for VMPL 3 that was asked for': { report: setByte(0x30, 3), policy: { vmpl: 3 } },
+    },
+    18: { 'exactly the floor': {} },
+    19: {
+      'the second measurement': { policy: { measurements: [new Uint8Array(48), SNP_MEASUREMENT] } },
+    },
+    20: { 'the host data that was asked for': {} },
+    21: { 'the report data that was asked for': {} },
+  }),
   ...[2, 3, 4, 5].map(
-    (version): SnpAcceptance => ({ rule: 2, name: `version ${version}`, change: { version } }),
+    (version): SnpAcceptance => ({ version, rule: 2, name: `version ${version}` }),
   ),
   ...[4, 5].map(
     (version): SnpAcceptance => ({
+      version,
+      report: (report) => {
+        report.fill(0xa5, 0x1f8, 0x208)
+      },
       rule: 3,
       name: `mitigation vectors in version ${version}`,
-      change: {
-        version,
-        report: (report) => {
-          report.fill(0xa5, 0x1f8, 0x208)
-        },
-      },
     }),
   ),
-  {
-    rule: 3,
-    name: 'safe writes of the IOMMU, as Turin states them',
-    change: { product: 'Turin', version: 5, report: setBit(0x40, 6) },
-  },
-  {
-    rule: 3,
-    name: 'the highest bits with a meaning',
-    change: {
-      report: (report) => {
-        setBit(0x08, 25)(report)
-        setBit(0x40, 7)(report)
-      },
-    },
-  },
-  { rule: 4, name: 'a report by a VLEK', change: { signer: 'VLEK' } },
-  {
-    rule: 5,
-    name: 'a second trusted root',
-    policy: { roots: { Milan: [new Uint8Array(32), ...(standard.policy.roots?.Milan ?? [])] } },
-  },
-  {
-    rule: 6,
-    name: 'PSS parameters without the default trailer',
-    change: { ark: { innerAlgorithm: pssAlgorithm(), outerAlgorithm: pssAlgorithm() } },
-  },
-  {
-    rule: 7,
-    name: 'the authority of VLEKs, of Genoa',
-    change: { signer: 'VLEK', product: 'Genoa' },
-  },
-  {
-    rule: 8,
-    name: 'an ARK that allows just one authority',
-    change: arkOf({ extensions: [authorityConstraints(1), keyUsage(keyCertSign | cRLSign)] }),
-  },
-  {
-    rule: 8,
-    name: 'an ASK whose keyUsage is DER',
-    change: askOf({ extensions: [authorityConstraints(0), keyUsage(keyCertSign)] }),
-  },
-  {
-    rule: 9,
-    name: 'the first second of a certificate',
-    change: vekOf({ validity: validityOf(SNP_AT, seconds(9)) }),
-  },
-  {
-    rule: 9,
-    name: 'the last second of a certificate',
-    change: askOf({ validity: validityOf(seconds(-9), SNP_AT) }),
-  },
-  { rule: 10, name: 'links by RSASSA-PSS with 48 bytes of salt' },
-  { rule: 11, name: 'a list without the ASK', evidence: listed({ revoked: [entry(0x10002)] }) },
-  { rule: 11, name: 'a list of authorities alone', evidence: listed({ extensions: scope(0x82) }) },
-  { rule: 11, name: 'no list' },
-  { rule: 12, name: 'a report that the VCEK signed' },
   ...(['Milan', 'Genoa', 'Turin'] as const).map(
-    (product): SnpAcceptance => ({ rule: 13, name: product, change: { product } }),
+    (product): SnpAcceptance => ({ product, rule: 13, name: product }),
   ),
-  {
-    rule: 13,
-    name: 'Bergamo, a Genoa by its root',
-    change: { product: 'Genoa', report: setByte(0x189, 0xa0) },
-  },
-  {
-    rule: 14,
-    name: 'a reported TCB below the current',
-    change: {
-      report: (report) => {
-        setByte(0x38 + 6, 24)(report)
-        setByte(0x1e0 + 6, 24)(report)
-      },
-    },
-  },
-  {
-    rule: 15,
-    name: 'a masked chip id',
-    change: {
-      report: (report) => {
-        report.fill(0, 0x1a0, 0x1e0)
-      },
-    },
-  },
-  { rule: 15, name: 'the short hardware id of Turin', change: { product: 'Turin' } },
-  {
-    rule: 16,
-    name: 'zeros for the report of a migration agent',
-    change: {
-      report: (report) => {
-        report.fill(0, 0x160, 0x180)
-      },
-    },
-  },
-  {
-    rule: 17,
-    name: 'a report for VMPL 3 that was asked for',
-    policy: { vmpl: 3 },
-    change: { report: setByte(0x30, 3) },
-  },
-  { rule: 18, name: 'exactly the floor' },
-  {
-    rule: 19,
-    name: 'the second measurement',
-    policy: { measurements: [new Uint8Array(48), SNP_MEASUREMENT] },
-  },
-  { rule: 20, name: 'the host data that was asked for' },
-  { rule: 21, name: 'the report data that was asked for' },
 ]
 
 export const snpRefusals: readonly SnpRefusal[] = [
-  { code: 'report_size', name: 'one byte less', evidence: { report: made.report.slice(0, -1) } },
-  {
-    code: 'report_size',
-    name: 'one byte more',
-    evidence: { report: Uint8Array.from([...made.report, 0]) },
-  },
-  { code: 'report_version', name: 'version 1', change: { version: 1 } },
-  { code: 'report_version', name: 'version 6', change: { version: 6 } },
+  ...casesOf<'code', SnpCode, SnpCase>('code', {
+    report_size: {
+      'one byte less': { evidence: { report: made.report.slice(0, -1) } },
+      'one byte more': { evidence: { report: Uint8Array.from([...made.report, 0]) } },
+    },
+    report_version: {
+      'version 1': { version: 1 },
+      'version 6': { version: 6 },
+    },
+    report_reserved: {
+      'the first byte after the signature': { signed: setByte(0x2a0 + 144, 1) },
+      'the last byte': { signed: setByte(1183, 1) },
+      'bit 5 of the key flags': { report: setBit(0x48, 5) },
+    },
+    guest_policy_reserved: {
+      'no bit 17': { report: setBit(0x08, 17) },
+      'bit 26': { report: setBit(0x08, 26) },
+      'bit 32': { report: setBit(0x08, 32) },
+    },
+    platform_info_reserved: {
+      'bit 8': { report: setBit(0x40, 8) },
+      'bit 63': { report: setBit(0x40, 63) },
+    },
+    signature_algorithm: { 'algorithm 2': { report: setByte(0x34, 2) } },
+    signing_key: {
+      'no key': { report: setByte(0x48, 7 << 2) },
+      'a key of another kind': { report: setByte(0x48, 2 << 2) },
+    },
+    signature_padding: {
+      'a byte above r': { signed: setByte(0x2a0 + 48, 1) },
+      'a byte above s': { signed: setByte(0x2a0 + 143, 1) },
+    },
+    signature_out_of_range: {
+      'r of zero': {
+        signed: (report) => {
+          report.fill(0, 0x2a0, 0x2a0 + 48)
+        },
+      },
+      's above n': {
+        signed: (report) => {
+          report.fill(0xff, 0x2e8, 0x2e8 + 48)
+        },
+      },
+    },
+    certificate_size: {
+      'no ASK': { evidence: { ask: new Uint8Array() } },
+      'a VCEK of 4097 bytes': { evidence: { vek: new Uint8Array(4097) } },
+    },
+    root_untrusted: {
+      'a root that the policy does not name': {
+        policy: { roots: { Milan: [new Uint8Array(32)] } },
+      },
+      'a development root under the default policy': { policy: { roots: { Milan: [] } } },
+    },
+    certificate_der: {
+      'a byte after the VCEK': { evidence: { vek: Uint8Array.from([...made.vek, 0]) } },
+      'a keyUsage with two trailing zero bits': askOf({
+        extensions: [
+          authorityConstraints(0),
+          extension('2.5.29.15', {
+            critical: true,
+            value: bitString(Uint8Array.of(keyCertSign), 0),
+          }),
+        ],
+      }),
+    },
+    certificate_version: { 'version 1': vekOf({ version: null }) },
+    certificate_algorithm_mismatch: {
+      'a trailer outside alone': vekOf({ outerAlgorithm: pssAlgorithm({ trailer: true }) }),
+    },
+    certificate_key_type: {
+      'an ASK with a key on P-384': askOf({ publicKey: publicKeyInfo(generateKey()) }),
+      'a VCEK with an RSA key': vekOf({ publicKey: publicKeyInfo(askKey) }),
+    },
+    certificate_curve: {
+      'a VCEK on P-256': vekOf({ publicKey: publicKeyInfo(generateKey('P-256')) }),
+    },
+    certificate_point: {
+      'a VCEK whose point is on no curve': vekOf({ publicKey: brokenPoint }),
+    },
+    certificate_rsa_key: {
+      'an ASK of 2048 bits': askOf({ publicKey: publicKeyInfo(generateRsaKey(2048)) }),
+      'an ARK with the exponent 3': arkOf({ publicKey: withExponent(3) }),
+      'an even modulus': askOf({ publicKey: publicKeyInfo(askKey).with(-6, 0) }),
+    },
+    certificate_duplicate_extension: {
+      'two product names': vekOf({
+        extensions: [1, 2].map(() =>
+          extension(AMD_TYPES.product, { critical: false, value: ia5String('Milan-B0') }),
+        ),
+      }),
+    },
+    certificate_critical_extension: {
+      'a critical extension of AMD': vekOf({ extensions: critical(AMD_TYPES.tee) }),
+    },
+    issuer_mismatch: {
+      'a VCEK of another issuer': vekOf({ issuer: nameOf('SEV-Other') }),
+      'an ASK of another issuer': askOf({ issuer: nameOf('ARK-Genoa') }),
+    },
+    chain_order: { 'a VCEK that names the ARK': vekOf({ issuer: milanRoot }) },
+    certificate_name: {
+      'a VCEK for a report by a VLEK': { report: setByte(0x48, 1 << 2) },
+      "the ASK of Genoa's name under Milan's root": {
+        ask: { subject: nameOf('SEV-Genoa') },
+        vek: { issuer: nameOf('SEV-Genoa') },
+      },
+      'a VCEK by the authority of VLEKs': {
+        ask: { subject: nameOf('SEV-VLEK-Milan') },
+        vek: { issuer: nameOf('SEV-VLEK-Milan') },
+      },
+    },
+    ca_basic_constraints: {
+      'an ASK without': askOf({ extensions: [keyUsage(keyCertSign)] }),
+    },
+    ca_key_usage: {
+      'an ASK that may sign lists alone': askOf({
+        extensions: [authorityConstraints(0), keyUsage(cRLSign)],
+      }),
+      'an ARK without keyUsage': arkOf({ extensions: [authorityConstraints(null)] }),
+    },
+    path_length_exceeded: {
+      'an ARK that allows no authority': arkOf({
+        extensions: [authorityConstraints(0), keyUsage(keyCertSign | cRLSign)],
+      }),
+    },
+    leaf_is_ca: {
+      'a VCEK that is a CA': vekOf({ extensions: [authorityConstraints(null)] }),
+    },
+    leaf_key_usage: {
+      'a VCEK for certificates': vekOf({ extensions: [keyUsage(keyCertSign)] }),
+    },
+    certificate_signature_invalid: {
+      'a VCEK that the ARK signed': vekOf({ sign: pssWith(arkKey) }),
+      'an ASK that it signed itself': askOf({ sign: pssWith(askKey) }),
+      'a salt of 47 bytes': vekOf({ sign: pssWith(askKey, 47) }),
+      'a salt of 49 bytes': vekOf({ sign: pssWith(askKey, 49) }),
+      'PKCS #1 v1.5': vekOf({ sign: pkcs1 }),
+      'an empty signature': vekOf({ sign: () => bitString(new Uint8Array()) }),
+    },
+    revocation_list_malformed: {
+      'no list in DER': { evidence: { revocationList: Uint8Array.of(0x30, 0) } },
+      'a list of 65,537 bytes': { evidence: { revocationList: new Uint8Array(65_537) } },
+      'no end': { evidence: listed({ nextUpdate: null }) },
+    },
+    revocation_list_algorithm: {
+      ECDSA: {
+        evidence: listed({
+          innerAlgorithm: ECDSA_SHA384,
+          outerAlgorithm: ECDSA_SHA384,
+          sign: signWith(generateKey()),
+        }),
+      },
+    },
+    revocation_list_unsupported: {
+      'a delta': { evidence: listed({ extensions: critical('2.5.29.27') }) },
+      'a list of ends alone': { evidence: listed({ extensions: scope(0x81) }) },
+    },
+    revocation_list_foreign: {
+      'a list of another ARK': { evidence: listed({ issuer: nameOf('ARK-Genoa') }) },
+      'an ARK that may not sign lists': {
+        ...arkOf({ extensions: [authorityConstraints(null), keyUsage(keyCertSign)] }),
+        evidence: listed(),
+      },
+    },
+    revocation_list_signature: {
+      'a list that the ASK signed': { evidence: listed({ sign: pssWith(askKey) }) },
+    },
+    revocation_list_not_yet_valid: {
+      'a second early': { evidence: listed({ thisUpdate: seconds(1) }) },
+    },
+    revocation_list_expired: { 'a second late': { evidence: listed({ nextUpdate: seconds(-1) }) } },
+    certificate_revoked: {
+      'the ASK': { evidence: listed({ revoked: [entry(7), entry(0x10001)] }) },
+    },
+    signature_invalid: {
+      'a bit of the report data': { signed: setBit(0x50, 0) },
+      'the last signed byte of version 5': { version: 5, signed: setByte(0x207, 1) },
+      'another key in the certificate': vekOf({ publicKey: publicKeyInfo(generateKey()) }),
+    },
+    product_unknown: {
+      'a processor before Milan': { report: setByte(0x188, 0x17) },
+      'a model between Genoa and Bergamo': { report: setByte(0x189, 0x20) },
+      'a certificate of another product': {
+        claims: setClaim(AMD_TYPES.product, ia5String('Naples')),
+      },
+    },
+    product_malformed: {
+      'no product name': { claims: setClaim(AMD_TYPES.product, null) },
+      'a product name in UTF-8': { claims: setClaim(AMD_TYPES.product, utf8String('Milan')) },
+    },
+    product_mismatch: {
+      'a Genoa certificate under the root of Milan': {
+        claims: setClaim(AMD_TYPES.product, ia5String('Genoa')),
+      },
+      'a Genoa processor under the root of Milan': { report: setByte(0x189, 0x11) },
+    },
+    provider_extension: {
+      'a VCEK for a provider': { claims: setClaim(AMD_TYPES.provider, ia5String('cloud')) },
+      'a VLEK for no provider': { signer: 'VLEK', claims: setClaim(AMD_TYPES.provider, null) },
+      'a provider in UTF-8': {
+        signer: 'VLEK',
+        claims: setClaim(AMD_TYPES.provider, utf8String('cloud')),
+      },
+    },
+    tcb_reserved: {
+      'a reserved byte of Turin': { product: 'Turin', report: setByte(0x38 + 4, 1) },
+    },
+    tcb_extension: {
+      'no microcode': { claims: setClaim(AMD_TYPES.microcode, null) },
+      'microcode 256': { claims: setClaim(AMD_TYPES.microcode, integer(256)) },
+      'a negative number': {
+        claims: setClaim(AMD_TYPES.microcode, encodeDer(0x02, Uint8Array.of(0x80))),
+      },
+      'no INTEGER': { claims: setClaim(AMD_TYPES.microcode, Uint8Array.of(213)) },
+      'fmc of a Milan': { claims: setClaim(AMD_TYPES.fmc, integer(0)) },
+      'a Turin without fmc': { product: 'Turin', claims: setClaim(AMD_TYPES.fmc, null) },
+    },
+    tcb_mismatch: {
+      'snp below the report': { claims: setClaim(AMD_TYPES.snp, integer(22)) },
+      'fmc of Turin': { product: 'Turin', claims: setClaim(AMD_TYPES.fmc, integer(2)) },
+    },
+    chip_extension: {
+      'a VCEK without hardware id': { claims: setClaim(AMD_TYPES.hardwareId, null) },
+      'a hardware id of 63 bytes': {
+        claims: setClaim(AMD_TYPES.hardwareId, new Uint8Array(63).fill(0xc1)),
+      },
+      'a hardware id inside an octet string': {
+        claims: setClaim(AMD_TYPES.hardwareId, encodeDer(0x04, new Uint8Array(64).fill(0xc1))),
+      },
+      'a VLEK with hardware id': {
+        signer: 'VLEK',
+        claims: setClaim(AMD_TYPES.hardwareId, new Uint8Array(64).fill(0xc1)),
+      },
+    },
+    chip_mismatch: {
+      'the certificate of another chip': {
+        claims: setClaim(AMD_TYPES.hardwareId, new Uint8Array(64).fill(0xc2)),
+      },
+      'more than eight bytes of a Turin': { product: 'Turin', report: setByte(0x1a0 + 8, 1) },
+    },
+    debug_allowed: { 'bit 19': { report: setBit(0x08, 19) } },
+    migration_allowed: { 'bit 18': { report: setBit(0x08, 18) } },
+    migration_agent: { 'the report of an agent': { report: setByte(0x160, 1) } },
+    vmpl_unexpected: {
+      'VMPL 1': { report: setByte(0x30, 1) },
+      'a report that the host asked for': {
+        report: (report) => {
+          report.fill(0xff, 0x30, 0x34)
+        },
+      },
+      'VMPL 0 for a policy of 2': { policy: { vmpl: 2 } },
+    },
+    tcb_floor_missing: {
+      'a floor of Genoa alone': { policy: { floors: { Genoa: SNP_TCBS.Genoa } } },
+    },
+    tcb_below_floor: {
+      'the reported TCB': { policy: { floors: { Milan: { ...SNP_TCBS.Milan, microcode: 214 } } } },
+      'the committed TCB': { report: setByte(0x1e0 + 6, 22) },
+      'the launch TCB': { report: setByte(0x1f0, 3) },
+      'fmc of Turin': { product: 'Turin', report: setByte(0x1f0, 0) },
+    },
+    measurement_mismatch: { 'a bit of the measurement': { report: setBit(0x90, 3) } },
+    host_data_mismatch: { 'a bit of the host data': { report: setBit(0xc0, 3) } },
+    report_data_mismatch: {
+      'the last bit of the report data': { report: setBit(0x8f, 7) },
+    },
+  }),
   ...(
     [
       [3, 0x4c],
@@ -253,87 +486,12 @@ export const snpRefusals: readonly SnpRefusal[] = [
     ] as const
   ).map(
     ([version, offset]): SnpRefusal => ({
+      version,
+      report: setByte(offset, 1),
       code: 'report_reserved',
       name: `byte ${offset} in version ${version}`,
-      change: { version, report: setByte(offset, 1) },
     }),
   ),
-  {
-    code: 'report_reserved',
-    name: 'the first byte after the signature',
-    change: { signed: setByte(0x2a0 + 144, 1) },
-  },
-  { code: 'report_reserved', name: 'the last byte', change: { signed: setByte(1183, 1) } },
-  { code: 'report_reserved', name: 'bit 5 of the key flags', change: { report: setBit(0x48, 5) } },
-  { code: 'guest_policy_reserved', name: 'no bit 17', change: { report: setBit(0x08, 17) } },
-  { code: 'guest_policy_reserved', name: 'bit 26', change: { report: setBit(0x08, 26) } },
-  { code: 'guest_policy_reserved', name: 'bit 32', change: { report: setBit(0x08, 32) } },
-  { code: 'platform_info_reserved', name: 'bit 8', change: { report: setBit(0x40, 8) } },
-  { code: 'platform_info_reserved', name: 'bit 63', change: { report: setBit(0x40, 63) } },
-  { code: 'signature_algorithm', name: 'algorithm 2', change: { report: setByte(0x34, 2) } },
-  { code: 'signing_key', name: 'no key', change: { report: setByte(0x48, 7 << 2) } },
-  { code: 'signing_key', name: 'a key of another kind', change: { report: setByte(0x48, 2 << 2) } },
-  { code: 'signature_padding', name: 'a byte above r', change: { signed: setByte(0x2a0 + 48, 1) } },
-  {
-    code: 'signature_padding',
-    name: 'a byte above s',
-    change: { signed: setByte(0x2a0 + 143, 1) },
-  },
-  {
-    code: 'signature_out_of_range',
-    name: 'r of zero',
-    change: {
-      signed: (report) => {
-        report.fill(0, 0x2a0, 0x2a0 + 48)
-      },
-    },
-  },
-  {
-    code: 'signature_out_of_range',
-    name: 's above n',
-    change: {
-      signed: (report) => {
-        report.fill(0xff, 0x2e8, 0x2e8 + 48)
-      },
-    },
-  },
-  { code: 'certificate_size', name: 'no ASK', evidence: { ask: new Uint8Array() } },
-  {
-    code: 'certificate_size',
-    name: 'a VCEK of 4097 bytes',
-    evidence: { vek: new Uint8Array(4097) },
-  },
-  {
-    code: 'root_untrusted',
-    name: 'a root that the policy does not name',
-    policy: { roots: { Milan: [new Uint8Array(32)] } },
-  },
-  {
-    code: 'root_untrusted',
-    name: 'a development root under the default policy',
-    policy: { roots: { Milan: [] } },
-  },
-  {
-    code: 'certificate_der',
-    name: 'a byte after the VCEK',
-    evidence: { vek: Uint8Array.from([...made.vek, 0]) },
-  },
-  {
-    code: 'certificate_der',
-    name: 'a keyUsage with two trailing zero bits',
-    change: askOf({
-      extensions: [
-        authorityConstraints(0),
-        extension('2.5.29.15', { critical: true, value: bitString(Uint8Array.of(keyCertSign), 0) }),
-      ],
-    }),
-  },
-  { code: 'certificate_version', name: 'version 1', change: vekOf({ version: null }) },
-  {
-    code: 'certificate_algorithm_mismatch',
-    name: 'a trailer outside alone',
-    change: vekOf({ outerAlgorithm: pssAlgorithm({ trailer: true }) }),
-  },
   ...(
     [
       ['ECDSA', ECDSA_SHA384],
@@ -343,432 +501,38 @@ export const snpRefusals: readonly SnpRefusal[] = [
   ).flatMap(([name, algorithm]) =>
     levels.map(
       (level): SnpRefusal => ({
+        [level]: { innerAlgorithm: algorithm, outerAlgorithm: algorithm },
         code: 'certificate_algorithm',
         name: `${name} in the ${level}`,
-        change: { [level]: { innerAlgorithm: algorithm, outerAlgorithm: algorithm } },
       }),
     ),
   ),
-  {
-    code: 'certificate_key_type',
-    name: 'an ASK with a key on P-384',
-    change: askOf({ publicKey: publicKeyInfo(generateKey()) }),
-  },
-  {
-    code: 'certificate_key_type',
-    name: 'a VCEK with an RSA key',
-    change: vekOf({ publicKey: publicKeyInfo(askKey) }),
-  },
-  {
-    code: 'certificate_curve',
-    name: 'a VCEK on P-256',
-    change: vekOf({ publicKey: publicKeyInfo(generateKey('P-256')) }),
-  },
-  {
-    code: 'certificate_point',
-    name: 'a VCEK whose point is on no curve',
-    change: vekOf({ publicKey: brokenPoint }),
-  },
-  {
-    code: 'certificate_rsa_key',
-    name: 'an ASK of 2048 bits',
-    change: askOf({ publicKey: publicKeyInfo(generateRsaKey(2048)) }),
-  },
-  {
-    code: 'certificate_rsa_key',
-    name: 'an ARK with the exponent 3',
-    change: arkOf({ publicKey: withExponent(3) }),
-  },
-  {
-    code: 'certificate_rsa_key',
-    name: 'an even modulus',
-    change: askOf({ publicKey: publicKeyInfo(askKey).with(-6, 0) }),
-  },
-  {
-    code: 'certificate_duplicate_extension',
-    name: 'two product names',
-    change: vekOf({
-      extensions: [1, 2].map(() =>
-        extension(AMD_TYPES.product, { critical: false, value: ia5String('Milan-B0') }),
-      ),
-    }),
-  },
-  {
-    code: 'certificate_critical_extension',
-    name: 'a critical extension of AMD',
-    change: vekOf({ extensions: critical(AMD_TYPES.tee) }),
-  },
-  {
-    code: 'issuer_mismatch',
-    name: 'a VCEK of another issuer',
-    change: vekOf({ issuer: nameOf('SEV-Other') }),
-  },
-  {
-    code: 'issuer_mismatch',
-    name: 'an ASK of another issuer',
-    change: askOf({ issuer: nameOf('ARK-Genoa') }),
-  },
-  { code: 'chain_order', name: 'a VCEK that names the ARK', change: vekOf({ issuer: milanRoot }) },
-  {
-    code: 'certificate_name',
-    name: 'a VCEK for a report by a VLEK',
-    change: { report: setByte(0x48, 1 << 2) },
-  },
-  {
-    code: 'certificate_name',
-    name: "the ASK of Genoa's name under Milan's root",
-    change: { ask: { subject: nameOf('SEV-Genoa') }, vek: { issuer: nameOf('SEV-Genoa') } },
-  },
-  {
-    code: 'certificate_name',
-    name: 'a VCEK by the authority of VLEKs',
-    change: {
-      ask: { subject: nameOf('SEV-VLEK-Milan') },
-      vek: { issuer: nameOf('SEV-VLEK-Milan') },
-    },
-  },
-  {
-    code: 'ca_basic_constraints',
-    name: 'an ASK without',
-    change: askOf({ extensions: [keyUsage(keyCertSign)] }),
-  },
-  {
-    code: 'ca_key_usage',
-    name: 'an ASK that may sign lists alone',
-    change: askOf({ extensions: [authorityConstraints(0), keyUsage(cRLSign)] }),
-  },
-  {
-    code: 'ca_key_usage',
-    name: 'an ARK without keyUsage',
-    change: arkOf({ extensions: [authorityConstraints(null)] }),
-  },
-  {
-    code: 'path_length_exceeded',
-    name: 'an ARK that allows no authority',
-    change: arkOf({ extensions: [authorityConstraints(0), keyUsage(keyCertSign | cRLSign)] }),
-  },
-  {
-    code: 'leaf_is_ca',
-    name: 'a VCEK that is a CA',
-    change: vekOf({ extensions: [authorityConstraints(null)] }),
-  },
-  {
-    code: 'leaf_key_usage',
-    name: 'a VCEK for certificates',
-    change: vekOf({ extensions: [keyUsage(keyCertSign)] }),
-  },
   ...levels.flatMap((level): readonly SnpRefusal[] => [
     {
+      [level]: { validity: validityOf(seconds(1), seconds(9)) },
       code: 'certificate_not_yet_valid',
       name: `the ${level}, one second early`,
-      change: { [level]: { validity: validityOf(seconds(1), seconds(9)) } },
     },
     {
+      [level]: { validity: validityOf(seconds(-9), seconds(-1)) },
       code: 'certificate_expired',
       name: `the ${level}, one second late`,
-      change: { [level]: { validity: validityOf(seconds(-9), seconds(-1)) } },
     },
   ]),
-  {
-    code: 'certificate_signature_invalid',
-    name: 'a VCEK that the ARK signed',
-    change: vekOf({ sign: pssWith(arkKey) }),
-  },
-  {
-    code: 'certificate_signature_invalid',
-    name: 'an ASK that it signed itself',
-    change: askOf({ sign: pssWith(askKey) }),
-  },
-  {
-    code: 'certificate_signature_invalid',
-    name: 'a salt of 47 bytes',
-    change: vekOf({ sign: pssWith(askKey, 47) }),
-  },
-  {
-    code: 'certificate_signature_invalid',
-    name: 'a salt of 49 bytes',
-    change: vekOf({ sign: pssWith(askKey, 49) }),
-  },
-  { code: 'certificate_signature_invalid', name: 'PKCS #1 v1.5', change: vekOf({ sign: pkcs1 }) },
-  {
-    code: 'certificate_signature_invalid',
-    name: 'an empty signature',
-    change: vekOf({ sign: () => bitString(new Uint8Array()) }),
-  },
-  {
-    code: 'revocation_list_malformed',
-    name: 'no list in DER',
-    evidence: { revocationList: Uint8Array.of(0x30, 0) },
-  },
-  {
-    code: 'revocation_list_malformed',
-    name: 'a list of 65,537 bytes',
-    evidence: { revocationList: new Uint8Array(65_537) },
-  },
-  { code: 'revocation_list_malformed', name: 'no end', evidence: listed({ nextUpdate: null }) },
-  {
-    code: 'revocation_list_algorithm',
-    name: 'ECDSA',
-    evidence: listed({
-      innerAlgorithm: ECDSA_SHA384,
-      outerAlgorithm: ECDSA_SHA384,
-      sign: signWith(generateKey()),
-    }),
-  },
-  {
-    code: 'revocation_list_unsupported',
-    name: 'a delta',
-    evidence: listed({ extensions: critical('2.5.29.27') }),
-  },
-  {
-    code: 'revocation_list_unsupported',
-    name: 'a list of ends alone',
-    evidence: listed({ extensions: scope(0x81) }),
-  },
-  {
-    code: 'revocation_list_foreign',
-    name: 'a list of another ARK',
-    evidence: listed({ issuer: nameOf('ARK-Genoa') }),
-  },
-  {
-    code: 'revocation_list_foreign',
-    name: 'an ARK that may not sign lists',
-    change: arkOf({ extensions: [authorityConstraints(null), keyUsage(keyCertSign)] }),
-    evidence: listed(),
-  },
-  {
-    code: 'revocation_list_signature',
-    name: 'a list that the ASK signed',
-    evidence: listed({ sign: pssWith(askKey) }),
-  },
-  {
-    code: 'revocation_list_not_yet_valid',
-    name: 'a second early',
-    evidence: listed({ thisUpdate: seconds(1) }),
-  },
-  {
-    code: 'revocation_list_expired',
-    name: 'a second late',
-    evidence: listed({ nextUpdate: seconds(-1) }),
-  },
-  {
-    code: 'certificate_revoked',
-    name: 'the ASK',
-    evidence: listed({ revoked: [entry(7), entry(0x10001)] }),
-  },
-  {
-    code: 'signature_invalid',
-    name: 'a bit of the report data',
-    change: { signed: setBit(0x50, 0) },
-  },
-  {
-    code: 'signature_invalid',
-    name: 'the last signed byte of version 5',
-    change: { version: 5, signed: setByte(0x207, 1) },
-  },
-  {
-    code: 'signature_invalid',
-    name: 'another key in the certificate',
-    change: vekOf({ publicKey: publicKeyInfo(generateKey()) }),
-  },
-  {
-    code: 'product_unknown',
-    name: 'a processor before Milan',
-    change: { report: setByte(0x188, 0x17) },
-  },
-  {
-    code: 'product_unknown',
-    name: 'a model between Genoa and Bergamo',
-    change: { report: setByte(0x189, 0x20) },
-  },
-  {
-    code: 'product_unknown',
-    name: 'a certificate of another product',
-    change: { claims: setClaim(AMD_TYPES.product, ia5String('Naples')) },
-  },
-  {
-    code: 'product_malformed',
-    name: 'no product name',
-    change: { claims: setClaim(AMD_TYPES.product, null) },
-  },
-  {
-    code: 'product_malformed',
-    name: 'a product name in UTF-8',
-    change: { claims: setClaim(AMD_TYPES.product, utf8String('Milan')) },
-  },
-  {
-    code: 'product_mismatch',
-    name: 'a Genoa certificate under the root of Milan',
-    change: { claims: setClaim(AMD_TYPES.product, ia5String('Genoa')) },
-  },
-  {
-    code: 'product_mismatch',
-    name: 'a Genoa processor under the root of Milan',
-    change: { report: setByte(0x189, 0x11) },
-  },
-  {
-    code: 'provider_extension',
-    name: 'a VCEK for a provider',
-    change: { claims: setClaim(AMD_TYPES.provider, ia5String('cloud')) },
-  },
-  {
-    code: 'provider_extension',
-    name: 'a VLEK for no provider',
-    change: { signer: 'VLEK', claims: setClaim(AMD_TYPES.provider, null) },
-  },
-  {
-    code: 'provider_extension',
-    name: 'a provider in UTF-8',
-    change: { signer: 'VLEK', claims: setClaim(AMD_TYPES.provider, utf8String('cloud')) },
-  },
   ...[0x38, 0x180, 0x1e0, 0x1f0].map(
     (offset): SnpRefusal => ({
+      report: setByte(offset + 2, 1),
       code: 'tcb_reserved',
       name: `the TCB at byte ${offset}`,
-      change: { report: setByte(offset + 2, 1) },
     }),
   ),
-  {
-    code: 'tcb_reserved',
-    name: 'a reserved byte of Turin',
-    change: { product: 'Turin', report: setByte(0x38 + 4, 1) },
-  },
-  {
-    code: 'tcb_extension',
-    name: 'no microcode',
-    change: { claims: setClaim(AMD_TYPES.microcode, null) },
-  },
-  {
-    code: 'tcb_extension',
-    name: 'microcode 256',
-    change: { claims: setClaim(AMD_TYPES.microcode, integer(256)) },
-  },
-  {
-    code: 'tcb_extension',
-    name: 'a negative number',
-    change: { claims: setClaim(AMD_TYPES.microcode, encodeDer(0x02, Uint8Array.of(0x80))) },
-  },
-  {
-    code: 'tcb_extension',
-    name: 'no INTEGER',
-    change: { claims: setClaim(AMD_TYPES.microcode, Uint8Array.of(213)) },
-  },
-  {
-    code: 'tcb_extension',
-    name: 'fmc of a Milan',
-    change: { claims: setClaim(AMD_TYPES.fmc, integer(0)) },
-  },
-  {
-    code: 'tcb_extension',
-    name: 'a Turin without fmc',
-    change: { product: 'Turin', claims: setClaim(AMD_TYPES.fmc, null) },
-  },
   ...(['bootloader', 'tee', 'snp', 'microcode'] as const).map(
     (part): SnpRefusal => ({
+      claims: setClaim(AMD_TYPES[part], integer(SNP_TCBS.Milan[part] + 1)),
       code: 'tcb_mismatch',
       name: `${part} above the report`,
-      change: { claims: setClaim(AMD_TYPES[part], integer(SNP_TCBS.Milan[part] + 1)) },
     }),
   ),
-  {
-    code: 'tcb_mismatch',
-    name: 'snp below the report',
-    change: { claims: setClaim(AMD_TYPES.snp, integer(22)) },
-  },
-  {
-    code: 'tcb_mismatch',
-    name: 'fmc of Turin',
-    change: { product: 'Turin', claims: setClaim(AMD_TYPES.fmc, integer(2)) },
-  },
-  {
-    code: 'chip_extension',
-    name: 'a VCEK without hardware id',
-    change: { claims: setClaim(AMD_TYPES.hardwareId, null) },
-  },
-  {
-    code: 'chip_extension',
-    name: 'a hardware id of 63 bytes',
-    change: { claims: setClaim(AMD_TYPES.hardwareId, new Uint8Array(63).fill(0xc1)) },
-  },
-  {
-    code: 'chip_extension',
-    name: 'a hardware id inside an octet string',
-    change: {
-      claims: setClaim(AMD_TYPES.hardwareId, encodeDer(0x04, new Uint8Array(64).fill(0xc1))),
-    },
-  },
-  {
-    code: 'chip_extension',
-    name: 'a VLEK with hardware id',
-    change: {
-      signer: 'VLEK',
-      claims: setClaim(AMD_TYPES.hardwareId, new Uint8Array(64).fill(0xc1)),
-    },
-  },
-  {
-    code: 'chip_mismatch',
-    name: 'the certificate of another chip',
-    change: { claims: setClaim(AMD_TYPES.hardwareId, new Uint8Array(64).fill(0xc2)) },
-  },
-  {
-    code: 'chip_mismatch',
-    name: 'more than eight bytes of a Turin',
-    change: { product: 'Turin', report: setByte(0x1a0 + 8, 1) },
-  },
-  { code: 'debug_allowed', name: 'bit 19', change: { report: setBit(0x08, 19) } },
-  { code: 'migration_allowed', name: 'bit 18', change: { report: setBit(0x08, 18) } },
-  {
-    code: 'migration_agent',
-    name: 'the report of an agent',
-    change: { report: setByte(0x160, 1) },
-  },
-  { code: 'vmpl_unexpected', name: 'VMPL 1', change: { report: setByte(0x30, 1) } },
-  {
-    code: 'vmpl_unexpected',
-    name: 'a report that the host asked for',
-    change: {
-      report: (report) => {
-        report.fill(0xff, 0x30, 0x34)
-      },
-    },
-  },
-  { code: 'vmpl_unexpected', name: 'VMPL 0 for a policy of 2', policy: { vmpl: 2 } },
-  {
-    code: 'tcb_floor_missing',
-    name: 'a floor of Genoa alone',
-    policy: { floors: { Genoa: SNP_TCBS.Genoa } },
-  },
-  {
-    code: 'tcb_below_floor',
-    name: 'the reported TCB',
-    policy: { floors: { Milan: { ...SNP_TCBS.Milan, microcode: 214 } } },
-  },
-  {
-    code: 'tcb_below_floor',
-    name: 'the committed TCB',
-    change: { report: setByte(0x1e0 + 6, 22) },
-  },
-  { code: 'tcb_below_floor', name: 'the launch TCB', change: { report: setByte(0x1f0, 3) } },
-  {
-    code: 'tcb_below_floor',
-    name: 'fmc of Turin',
-    change: { product: 'Turin', report: setByte(0x1f0, 0) },
-  },
-  {
-    code: 'measurement_mismatch',
-    name: 'a bit of the measurement',
-    change: { report: setBit(0x90, 3) },
-  },
-  {
-    code: 'host_data_mismatch',
-    name: 'a bit of the host data',
-    change: { report: setBit(0xc0, 3) },
-  },
-  {
-    code: 'report_data_mismatch',
-    name: 'the last bit of the report data',
-    change: { report: setBit(0x8f, 7) },
-  },
 ]
 
 /** The key of the ARK with another exponent of as many bytes. */

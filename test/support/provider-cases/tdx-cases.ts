@@ -1,6 +1,6 @@
 import type { TdxCheckName, TdxCode } from '#attestation/providers/tdx/tdx-codes.ts'
 import type { TdxPolicy } from '#attestation/providers/tdx/tdx-policy.ts'
-import type { TdxEvidence } from '#attestation/providers/tdx/verify-tdx-quote.ts'
+import { type CaseTable, casesOf } from '../case-table.ts'
 import {
   authorityConstraints,
   ECDSA_SHA384,
@@ -57,25 +57,11 @@ export type ChainCode =
   | 'revocation_list_not_yet_valid'
   | 'revocation_list_expired'
 
-type Verification = {
-  readonly name: string
-  readonly changes: TdxChanges
+type TdxCase = TdxChanges & {
   readonly policy?: Partial<TdxPolicy>
   readonly at?: Date
-}
-
-/** Evidence that breaks one rule: its check fails with the code, no other check fails. */
-export type TdxRefusal = Verification & {
-  readonly code: TdxCode | ChainCode
-  /** The check of a chain's code; a code of TDX_CODES names its own. */
+  /** The check that fails with a code that is not of TDX_CODES; default the PCK chain. */
   readonly check?: TdxCheckName
-}
-
-/** Evidence at the edge of a rule that is still accepted. */
-export type TdxAcceptance = Verification & { readonly check: TdxCheckName }
-
-export function evidenceOf({ changes }: Verification): TdxEvidence {
-  return buildTdxEvidence(changes)
 }
 
 const DAY_MS = 24 * 3_600_000
@@ -102,68 +88,44 @@ const inReport = (offset: number, ...bytes: readonly number[]) => ({
 /** Offsets in a quote of version 4. */
 const AT = { dataSize: 632, type: 764, size: 766, authSize: 1218, chainType: 1252, chainSize: 1254 }
 
-const formatRefusals: readonly TdxRefusal[] = [
-  { code: 'quote_size', name: 'no bytes', changes: { sealed: () => new Uint8Array() } },
-  {
-    code: 'quote_size',
-    name: 'a header alone',
-    changes: { sealed: (quote) => quote.slice(0, 48) },
+const formatRefusals: CaseTable<TdxCode, TdxCase> = {
+  quote_size: {
+    'no bytes': { sealed: () => new Uint8Array() },
+    'a header alone': { sealed: (quote) => quote.slice(0, 48) },
+    'more bytes than allowed': {
+      sealed: (quote) => Buffer.concat([quote, new Uint8Array(32_768)]),
+    },
   },
-  {
-    code: 'quote_size',
-    name: 'more bytes than allowed',
-    changes: { sealed: (quote) => Buffer.concat([quote, new Uint8Array(32_768)]) },
+  quote_version: { 'version 3': set(0, 3) },
+  quote_key_type: { 'a key on P-384': set(2, 3) },
+  quote_tee_type: { 'a quote of SGX': set(4, 0) },
+  quote_qe_vendor: { 'another vendor': set(12, 0x94) },
+  quote_body_type: { 'a body of SGX': { version: 5, ...set(48, 1) } },
+  quote_body_size: {
+    'a body of TD 1.0 with the size of TD 1.5': { version: 5, ...set(50, 0x88) },
   },
-  { code: 'quote_version', name: 'version 3', changes: set(0, 3) },
-  { code: 'quote_key_type', name: 'a key on P-384', changes: set(2, 3) },
-  { code: 'quote_tee_type', name: 'a quote of SGX', changes: set(4, 0) },
-  { code: 'quote_qe_vendor', name: 'another vendor', changes: set(12, 0x94) },
-  {
-    code: 'quote_body_type',
-    name: 'a body of SGX',
-    changes: { version: 5, ...set(48, 1) },
+  quote_truncated: {
+    'a quote without its last byte': { sealed: (quote) => quote.slice(0, -1) },
+    'auth data beyond the end': set(AT.authSize, 0xff, 0xff),
+    'signature data of no bytes': set(AT.dataSize, 0, 0),
   },
-  {
-    code: 'quote_body_size',
-    name: 'a body of TD 1.0 with the size of TD 1.5',
-    changes: { version: 5, ...set(50, 0x88) },
+  quote_certification_type: { 'a type other than 6': set(AT.type, 5) },
+  quote_certification_size: { 'a size that is too small': set(AT.size, 1, 0) },
+  quote_chain_type: { 'an encrypted PPID': set(AT.chainType, 3) },
+  quote_chain_size: { 'a size that is too small': set(AT.chainSize, 1, 0) },
+  pem_malformed: {
+    'text in front of the PEM': { pem: ` ${toPem(intelCertificate('pck'))}` },
+    'a PEM without certificates': { pem: '' },
+    'base64 with unused bits': {
+      pem: '-----BEGIN CERTIFICATE-----\nAAB=\n-----END CERTIFICATE-----\n',
+    },
   },
-  {
-    code: 'quote_truncated',
-    name: 'a quote without its last byte',
-    changes: { sealed: (quote) => quote.slice(0, -1) },
+  quote_chain_length: {
+    'a chain without its root': {
+      pem: toPem(intelCertificate('pck'), intelCertificate('platformCa')),
+    },
   },
-  {
-    code: 'quote_truncated',
-    name: 'auth data beyond the end',
-    changes: set(AT.authSize, 0xff, 0xff),
-  },
-  { code: 'quote_truncated', name: 'signature data of no bytes', changes: set(AT.dataSize, 0, 0) },
-  { code: 'quote_certification_type', name: 'a type other than 6', changes: set(AT.type, 5) },
-  {
-    code: 'quote_certification_size',
-    name: 'a size that is too small',
-    changes: set(AT.size, 1, 0),
-  },
-  { code: 'quote_chain_type', name: 'an encrypted PPID', changes: set(AT.chainType, 3) },
-  { code: 'quote_chain_size', name: 'a size that is too small', changes: set(AT.chainSize, 1, 0) },
-  {
-    code: 'pem_malformed',
-    name: 'text in front of the PEM',
-    changes: { pem: ` ${toPem(intelCertificate('pck'))}` },
-  },
-  { code: 'pem_malformed', name: 'a PEM without certificates', changes: { pem: '' } },
-  {
-    code: 'pem_malformed',
-    name: 'base64 with unused bits',
-    changes: { pem: '-----BEGIN CERTIFICATE-----\nAAB=\n-----END CERTIFICATE-----\n' },
-  },
-  {
-    code: 'quote_chain_length',
-    name: 'a chain without its root',
-    changes: { pem: toPem(intelCertificate('pck'), intelCertificate('platformCa')) },
-  },
-]
+}
 
 const pck = (parts: NonNullable<TdxChanges['certificates']>['pck'] = {}) => ({
   certificates: { pck: parts },
@@ -173,30 +135,23 @@ const ca = (parts: NonNullable<TdxChanges['certificates']>['platformCa'] = {}) =
 })
 const withSgx = (changed: Readonly<Record<string, Uint8Array>>) =>
   pck({ extensions: pckExtensions(sgxExtension(changed)) })
-const chain = 'PCK chain'
 const usage = keyUsage(keyCertSign | cRLSign)
 
-const pckRefusals: readonly TdxRefusal[] = [
-  {
-    code: 'root_untrusted',
-    check: chain,
-    name: "Intel's root alone is trusted",
-    changes: { collateral: () => null },
-    policy: { roots: [new Uint8Array(32)] },
+const pckRefusals: CaseTable<TdxCode | ChainCode, TdxCase> = {
+  root_untrusted: {
+    "Intel's root alone is trusted": {
+      collateral: () => null,
+
+      policy: { roots: [new Uint8Array(32)] },
+    },
   },
-  {
-    code: 'chain_order',
-    check: chain,
-    name: 'the root stands between CA and leaf',
-    changes: {
+  chain_order: {
+    'the root stands between CA and leaf': {
       pem: toPem(intelCertificate('pck'), intelCertificate('root'), intelCertificate('platformCa')),
     },
   },
-  {
-    code: 'certificate_der',
-    check: chain,
-    name: 'a leaf with a byte after it',
-    changes: {
+  certificate_der: {
+    'a leaf with a byte after it': {
       pem: toPem(
         Buffer.concat([intelCertificate('pck'), Uint8Array.of(0)]),
         intelCertificate('platformCa'),
@@ -204,139 +159,87 @@ const pckRefusals: readonly TdxRefusal[] = [
       ),
     },
   },
-  {
-    code: 'certificate_algorithm',
-    check: chain,
-    name: 'a leaf signed with SHA-384',
-    changes: pck({ innerAlgorithm: ECDSA_SHA384, outerAlgorithm: ECDSA_SHA384 }),
+  certificate_algorithm: {
+    'a leaf signed with SHA-384': pck({
+      innerAlgorithm: ECDSA_SHA384,
+      outerAlgorithm: ECDSA_SHA384,
+    }),
   },
-  {
-    code: 'certificate_curve',
-    check: chain,
-    name: 'a leaf on P-384',
-    changes: pck({ publicKey: publicKeyInfo(generateKey('P-384')) }),
+  certificate_curve: {
+    'a leaf on P-384': pck({ publicKey: publicKeyInfo(generateKey('P-384')) }),
   },
-  {
-    code: 'certificate_signature_invalid',
-    check: chain,
-    name: 'a leaf that another key of the CA signed',
-    changes: { ...pck(), certificates: { platformCa: { publicKey: publicKeyInfo(otherKey) } } },
+  certificate_signature_invalid: {
+    'a leaf that another key of the CA signed': {
+      ...pck(),
+      certificates: { platformCa: { publicKey: publicKeyInfo(otherKey) } },
+    },
   },
-  {
-    code: 'issuer_mismatch',
-    check: chain,
-    name: 'a leaf of another issuer',
-    changes: pck({ issuer: nameOf('Intel SGX PCK Processor CA') }),
+  issuer_mismatch: {
+    'a leaf of another issuer': pck({ issuer: nameOf('Intel SGX PCK Processor CA') }),
   },
-  {
-    code: 'ca_basic_constraints',
-    check: chain,
-    name: 'a CA that is no CA',
-    changes: ca({ extensions: [leafConstraints(), usage] }),
+  ca_basic_constraints: {
+    'a CA that is no CA': ca({ extensions: [leafConstraints(), usage] }),
   },
-  {
-    code: 'ca_key_usage',
-    check: chain,
-    name: 'a CA that may not sign certificates',
-    changes: ca({ extensions: [authorityConstraints(0), keyUsage(cRLSign)] }),
+  ca_key_usage: {
+    'a CA that may not sign certificates': ca({
+      extensions: [authorityConstraints(0), keyUsage(cRLSign)],
+    }),
   },
-  {
-    code: 'leaf_is_ca',
-    check: chain,
-    name: 'a leaf that is a CA',
-    changes: pck({ extensions: [authorityConstraints(0), keyUsage(digitalSignature)] }),
+  leaf_is_ca: {
+    'a leaf that is a CA': pck({
+      extensions: [authorityConstraints(0), keyUsage(digitalSignature)],
+    }),
   },
-  {
-    code: 'leaf_key_usage',
-    check: chain,
-    name: 'a leaf that may not sign',
-    changes: pck({ extensions: [leafConstraints(), keyUsage(keyCertSign)] }),
+  leaf_key_usage: {
+    'a leaf that may not sign': pck({ extensions: [leafConstraints(), keyUsage(keyCertSign)] }),
   },
-  {
-    code: 'certificate_not_yet_valid',
-    check: chain,
-    name: 'a leaf of tomorrow',
-    changes: pck({ validity: validityOf(later(1), later(2)) }),
+  certificate_not_yet_valid: {
+    'a leaf of tomorrow': pck({ validity: validityOf(later(1), later(2)) }),
   },
-  {
-    code: 'certificate_expired',
-    check: chain,
-    name: 'a leaf of yesterday',
-    changes: pck({ validity: validityOf(later(-2), later(-1)) }),
+  certificate_expired: {
+    'a leaf of yesterday': pck({ validity: validityOf(later(-2), later(-1)) }),
   },
-  { code: 'pck_names', name: 'a leaf of another name', changes: pck({ subject: nameOf('Mine') }) },
-  {
-    code: 'pck_names',
-    name: 'a CA of another name',
-    changes: {
+  pck_names: {
+    'a leaf of another name': pck({ subject: nameOf('Mine') }),
+    'a CA of another name': {
       certificates: {
         platformCa: { subject: nameOf('Intel SGX TCB Signing') },
         pck: { issuer: nameOf('Intel SGX TCB Signing') },
       },
     },
   },
-  {
-    code: 'pck_extension',
-    name: 'a leaf without the extension',
-    changes: pck({ extensions: [leafConstraints(), keyUsage(digitalSignature)] }),
+  pck_extension: {
+    'a leaf without the extension': pck({
+      extensions: [leafConstraints(), keyUsage(digitalSignature)],
+    }),
+    'an FMSPC of 5 bytes': withSgx({ 4: octetString(new Uint8Array(5)) }),
+    'a component of 256': withSgx({ '2.1': integer(256) }),
+    'a negative component': withSgx({ '2.1': encodeDer(2, Uint8Array.of(0xff)) }),
+    'a PCESVN that is a text': withSgx({ '2.17': printableString('11') }),
+    'bytes that are not DER': pck({ extensions: pckExtensions(Uint8Array.of(0x30, 0x80)) }),
+    'values that are not pairs': pck({
+      extensions: pckExtensions(sequence(sequence(integer(1)))),
+    }),
   },
-  {
-    code: 'pck_extension',
-    name: 'an FMSPC of 5 bytes',
-    changes: withSgx({ 4: octetString(new Uint8Array(5)) }),
+  qe_signature: {
+    'a QE report by another key': { qeSigner: otherKey },
+    'a signature of zeros': { sealed: (quote) => quote.fill(0, 1154, 1218) },
   },
-  { code: 'pck_extension', name: 'a component of 256', changes: withSgx({ '2.1': integer(256) }) },
-  {
-    code: 'pck_extension',
-    name: 'a negative component',
-    changes: withSgx({ '2.1': encodeDer(2, Uint8Array.of(0xff)) }),
+  attestation_key_mismatch: {
+    'the hash of another key': { qeReport: (report) => report.fill(0, 320, 352) },
+    'other auth data': set(1220, 0x0b),
   },
-  {
-    code: 'pck_extension',
-    name: 'a PCESVN that is a text',
-    changes: withSgx({ '2.17': printableString('11') }),
+  qe_report_data_not_zero: { 'a byte after the hash': inReport(383, 1) },
+  attestation_key_point: {
+    'a key that is not on the curve': { point: new Uint8Array(64).fill(1) },
   },
-  {
-    code: 'pck_extension',
-    name: 'bytes that are not DER',
-    changes: pck({ extensions: pckExtensions(Uint8Array.of(0x30, 0x80)) }),
+  quote_signature: {
+    'a quote by another key': { quoteSigner: otherKey },
+    'a changed register': set(48 + 328, 1),
+    'a changed descriptor byte': { version: 5, ...set(8, 1) },
+    'an s that is not below n': { sealed: (quote) => quote.fill(0xff, 668, 700) },
   },
-  {
-    code: 'pck_extension',
-    name: 'values that are not pairs',
-    changes: pck({ extensions: pckExtensions(sequence(sequence(integer(1)))) }),
-  },
-  { code: 'qe_signature', name: 'a QE report by another key', changes: { qeSigner: otherKey } },
-  {
-    code: 'qe_signature',
-    name: 'a signature of zeros',
-    changes: { sealed: (quote) => quote.fill(0, 1154, 1218) },
-  },
-  {
-    code: 'attestation_key_mismatch',
-    name: 'the hash of another key',
-    changes: { qeReport: (report) => report.fill(0, 320, 352) },
-  },
-  { code: 'attestation_key_mismatch', name: 'other auth data', changes: set(1220, 0x0b) },
-  { code: 'qe_report_data_not_zero', name: 'a byte after the hash', changes: inReport(383, 1) },
-  {
-    code: 'attestation_key_point',
-    name: 'a key that is not on the curve',
-    changes: { point: new Uint8Array(64).fill(1) },
-  },
-  { code: 'quote_signature', name: 'a quote by another key', changes: { quoteSigner: otherKey } },
-  { code: 'quote_signature', name: 'a changed register', changes: set(48 + 328, 1) },
-  {
-    code: 'quote_signature',
-    name: 'a changed descriptor byte',
-    changes: { version: 5, ...set(8, 1) },
-  },
-  {
-    code: 'quote_signature',
-    name: 'an s that is not below n',
-    changes: { sealed: (quote) => quote.fill(0xff, 668, 700) },
-  },
-]
+}
 
 const list = 'revocation'
 const hourBefore = new Date(MADE_AT.getTime() - 3_600_000)
@@ -345,51 +248,35 @@ const replaced =
   (part: 'rootCrl' | 'pckCrl', bytes: Uint8Array): TdxChanges['collateral'] =>
   (collateral) => ({ ...collateral, [part]: bytes })
 
-const listRefusals: readonly TdxRefusal[] = [
-  {
-    code: 'crl_malformed',
-    name: 'a list of no bytes',
-    changes: { collateral: replaced('pckCrl', new Uint8Array()) },
+const listRefusals: CaseTable<TdxCode | ChainCode, TdxCase> = {
+  crl_malformed: {
+    'a list of no bytes': { collateral: replaced('pckCrl', new Uint8Array()) },
+    'a list without an end': { rootList: { nextUpdate: null } },
   },
-  {
-    code: 'crl_malformed',
-    name: 'a list without an end',
-    changes: { rootList: { nextUpdate: null } },
+  crl_algorithm: {
+    'a list signed with SHA-384': {
+      pckList: { innerAlgorithm: ECDSA_SHA384, outerAlgorithm: ECDSA_SHA384 },
+    },
   },
-  {
-    code: 'crl_algorithm',
-    name: 'a list signed with SHA-384',
-    changes: { pckList: { innerAlgorithm: ECDSA_SHA384, outerAlgorithm: ECDSA_SHA384 } },
+  crl_unsupported: {
+    'a delta': { pckList: { extensions: [indicator('2.5.29.27')] } },
   },
-  {
-    code: 'crl_unsupported',
-    name: 'a delta',
-    changes: { pckList: { extensions: [indicator('2.5.29.27')] } },
+  crl_foreign: {
+    'a list of another issuer': { pckList: { issuer: nameOf('Mine') } },
+    "the root's list in place of the CA's": {
+      collateral: (collateral) => ({ ...collateral, pckCrl: collateral.rootCrl }),
+    },
   },
-  {
-    code: 'crl_foreign',
-    name: 'a list of another issuer',
-    changes: { pckList: { issuer: nameOf('Mine') } },
+  crl_signature: {
+    'a forged list': { rootList: { sign: () => encodeDer(3, Uint8Array.of(0, 0x30, 0)) } },
   },
-  {
-    code: 'crl_foreign',
-    name: "the root's list in place of the CA's",
-    changes: { collateral: (collateral) => ({ ...collateral, pckCrl: collateral.rootCrl }) },
+  crl_key_usage: {
+    'a CA that may not sign lists': ca({
+      extensions: [authorityConstraints(0), keyUsage(keyCertSign)],
+    }),
   },
-  {
-    code: 'crl_signature',
-    name: 'a forged list',
-    changes: { rootList: { sign: () => encodeDer(3, Uint8Array.of(0, 0x30, 0)) } },
-  },
-  {
-    code: 'crl_key_usage',
-    name: 'a CA that may not sign lists',
-    changes: ca({ extensions: [authorityConstraints(0), keyUsage(keyCertSign)] }),
-  },
-  {
-    code: 'crl_scope',
-    name: 'a list for CA certificates alone',
-    changes: {
+  crl_scope: {
+    'a list for CA certificates alone': {
       pckList: {
         extensions: [
           extension('2.5.29.28', {
@@ -400,37 +287,24 @@ const listRefusals: readonly TdxRefusal[] = [
       },
     },
   },
-  {
-    code: 'certificate_revoked',
-    check: list,
-    name: 'a revoked platform',
-    changes: { pckList: { revoked: [entry(SERIALS.pck)] } },
+  certificate_revoked: {
+    'a revoked platform': { pckList: { revoked: [entry(SERIALS.pck)] }, check: list },
+    'a revoked CA': { rootList: { revoked: [entry(SERIALS.platformCa)] }, check: list },
+    'a revoked TCB signing key': {
+      rootList: { revoked: [entry(SERIALS.tcbSigning)] },
+      check: list,
+    },
   },
-  {
-    code: 'certificate_revoked',
-    check: list,
-    name: 'a revoked CA',
-    changes: { rootList: { revoked: [entry(SERIALS.platformCa)] } },
+  revocation_list_not_yet_valid: {
+    'a list of tomorrow': { pckList: { thisUpdate: later(1) }, check: list },
   },
-  {
-    code: 'certificate_revoked',
-    check: list,
-    name: 'a revoked TCB signing key',
-    changes: { rootList: { revoked: [entry(SERIALS.tcbSigning)] } },
+  revocation_list_expired: {
+    'a list of yesterday': {
+      rootList: { thisUpdate: later(-2), nextUpdate: hourBefore },
+      check: list,
+    },
   },
-  {
-    code: 'revocation_list_not_yet_valid',
-    check: list,
-    name: 'a list of tomorrow',
-    changes: { pckList: { thisUpdate: later(1) } },
-  },
-  {
-    code: 'revocation_list_expired',
-    check: list,
-    name: 'a list of yesterday',
-    changes: { rootList: { thisUpdate: later(-2), nextUpdate: hourBefore } },
-  },
-]
+}
 
 const signing = (parts: NonNullable<TdxChanges['certificates']>['tcbSigning']) => ({
   certificates: { tcbSigning: parts },
@@ -445,43 +319,27 @@ const identityAlone = (changes: TdxChanges): TdxChanges['collateral'] => {
   return (standard) => ({ ...standard, qeIdentity: collateral?.qeIdentity ?? standard.qeIdentity })
 }
 
-const textRefusals: readonly TdxRefusal[] = [
-  {
-    code: 'tcb_info_malformed',
-    name: 'a level without components',
-    changes: { tcbInfo: { tcbLevels: [levelOf({})] } },
-  },
-  {
-    code: 'tcb_info_malformed',
-    name: 'a status of no name',
-    changes: { tcbInfo: { tcbLevels: [levelOf(platformTcb(), { tcbStatus: 'Fine' })] } },
-  },
-  {
-    code: 'tcb_info_malformed',
-    name: 'a day that does not exist',
-    changes: { tcbInfo: { issueDate: '2026-02-30T00:00:00Z' } },
-  },
-  {
-    code: 'tcb_info_malformed',
-    name: 'a component of 256',
-    changes: {
+const textRefusals: CaseTable<TdxCode | ChainCode, TdxCase> = {
+  tcb_info_malformed: {
+    'a level without components': { tcbInfo: { tcbLevels: [levelOf({})] } },
+    'a status of no name': {
+      tcbInfo: { tcbLevels: [levelOf(platformTcb(), { tcbStatus: 'Fine' })] },
+    },
+    'a day that does not exist': { tcbInfo: { issueDate: '2026-02-30T00:00:00Z' } },
+    'a component of 256': {
       tcbInfo: {
         tcbLevels: [levelOf(platformTcb({ tdxtcbcomponents: new Array(16).fill({ svn: 256 }) }))],
       },
     },
   },
-  { code: 'tcb_info_id', name: 'a TCB info of SGX', changes: { tcbInfo: { id: 'SGX' } } },
-  { code: 'tcb_info_id', name: 'a TCB info of version 2', changes: { tcbInfo: { version: 2 } } },
-  { code: 'tcb_info_id', name: 'a TCB info of another type', changes: { tcbInfo: { tcbType: 1 } } },
-  {
-    code: 'tcb_info_signature',
-    name: 'a TCB info by another key',
-    changes: { collateral: tcbInfoAlone({ textSigner: otherKey }) },
+  tcb_info_id: {
+    'a TCB info of SGX': { tcbInfo: { id: 'SGX' } },
+    'a TCB info of version 2': { tcbInfo: { version: 2 } },
+    'a TCB info of another type': { tcbInfo: { tcbType: 1 } },
   },
-  {
-    code: 'tcb_info_signature',
-    name: 'a changed TCB info with the same value',
-    changes: {
+  tcb_info_signature: {
+    'a TCB info by another key': { collateral: tcbInfoAlone({ textSigner: otherKey }) },
+    'a changed TCB info with the same value': {
       collateral: (standard) => ({
         ...standard,
         tcbInfo: {
@@ -491,92 +349,62 @@ const textRefusals: readonly TdxRefusal[] = [
       }),
     },
   },
-  {
-    code: 'tcb_info_not_yet_valid',
-    name: 'a TCB info of tomorrow',
-    changes: { tcbInfo: { issueDate: '2026-03-05T00:00:00Z' } },
+  tcb_info_not_yet_valid: {
+    'a TCB info of tomorrow': { tcbInfo: { issueDate: '2026-03-05T00:00:00Z' } },
   },
-  {
-    code: 'tcb_info_expired',
-    name: 'a TCB info of yesterday',
-    changes: { tcbInfo: { nextUpdate: '2026-03-03T00:00:00Z' } },
+  tcb_info_expired: {
+    'a TCB info of yesterday': { tcbInfo: { nextUpdate: '2026-03-03T00:00:00Z' } },
   },
-  {
-    code: 'tcb_info_fmspc',
-    name: 'a TCB info of another platform',
-    changes: { tcbInfo: { fmspc: '90c06f000000' } },
+  tcb_info_fmspc: {
+    'a TCB info of another platform': { tcbInfo: { fmspc: '90c06f000000' } },
   },
-  {
-    code: 'tcb_info_pce_id',
-    name: 'a TCB info of another PCE',
-    changes: { tcbInfo: { pceId: '0001' } },
+  tcb_info_pce_id: { 'a TCB info of another PCE': { tcbInfo: { pceId: '0001' } } },
+  tcb_info_too_old: {
+    'a TCB info before a recovery': { tcbInfo: { tcbEvaluationDataNumber: 17 } },
   },
-  {
-    code: 'tcb_info_too_old',
-    name: 'a TCB info before a recovery',
-    changes: { tcbInfo: { tcbEvaluationDataNumber: 17 } },
-  },
-  {
-    code: 'tcb_signing_names',
-    name: 'a TCB info that a PCK certificate signed',
-    changes: {
+  tcb_signing_names: {
+    'a TCB info that a PCK certificate signed': {
       collateral: tcbInfoAlone(signing({ subject: nameOf('Intel SGX PCK Certificate') })),
     },
   },
-  {
-    code: 'pem_malformed',
-    check: 'TCB info',
-    name: 'an issuer chain that is no PEM',
-    changes: { collateral: tcbInfoAlone({ issuerChain: 'none' }) },
+  pem_malformed: {
+    'an issuer chain that is no PEM': {
+      collateral: tcbInfoAlone({ issuerChain: 'none' }),
+      check: 'TCB info',
+    },
   },
-  {
-    code: 'certificate_expired',
-    check: 'TCB info',
-    name: 'a TCB signing certificate of yesterday',
-    changes: { collateral: tcbInfoAlone(signing({ validity: validityOf(later(-2), later(-1)) })) },
+  certificate_expired: {
+    'a TCB signing certificate of yesterday': {
+      collateral: tcbInfoAlone(signing({ validity: validityOf(later(-2), later(-1)) })),
+      check: 'TCB info',
+    },
   },
-  {
-    code: 'root_untrusted',
-    check: 'QE identity',
-    name: 'a TCB signing chain with another root',
-    changes: { collateral: identityAlone({ certificates: { root: { serial: integer(9) } } }) },
+  root_untrusted: {
+    'a TCB signing chain with another root': {
+      collateral: identityAlone({ certificates: { root: { serial: integer(9) } } }),
+      check: 'QE identity',
+    },
   },
-  {
-    code: 'qe_identity_malformed',
-    name: 'an MRSIGNER of 31 bytes',
-    changes: { qeIdentity: { mrsigner: '00'.repeat(31) } },
+  qe_identity_malformed: {
+    'an MRSIGNER of 31 bytes': { qeIdentity: { mrsigner: '00'.repeat(31) } },
   },
-  {
-    code: 'qe_identity_id',
-    name: 'the identity of the QE of SGX',
-    changes: { qeIdentity: { id: 'QE' } },
+  qe_identity_id: {
+    'the identity of the QE of SGX': { qeIdentity: { id: 'QE' } },
+    'an identity of version 1': { qeIdentity: { version: 1 } },
   },
-  {
-    code: 'qe_identity_id',
-    name: 'an identity of version 1',
-    changes: { qeIdentity: { version: 1 } },
+  qe_identity_signature: {
+    'an identity by another key': { collateral: identityAlone({ textSigner: otherKey }) },
   },
-  {
-    code: 'qe_identity_signature',
-    name: 'an identity by another key',
-    changes: { collateral: identityAlone({ textSigner: otherKey }) },
+  qe_identity_not_yet_valid: {
+    'an identity of tomorrow': { qeIdentity: { issueDate: '2026-03-05T00:00:00Z' } },
   },
-  {
-    code: 'qe_identity_not_yet_valid',
-    name: 'an identity of tomorrow',
-    changes: { qeIdentity: { issueDate: '2026-03-05T00:00:00Z' } },
+  qe_identity_expired: {
+    'an identity of yesterday': { qeIdentity: { nextUpdate: '2026-03-03T00:00:00Z' } },
   },
-  {
-    code: 'qe_identity_expired',
-    name: 'an identity of yesterday',
-    changes: { qeIdentity: { nextUpdate: '2026-03-03T00:00:00Z' } },
+  qe_identity_too_old: {
+    'an identity before a recovery': { qeIdentity: { tcbEvaluationDataNumber: 17 } },
   },
-  {
-    code: 'qe_identity_too_old',
-    name: 'an identity before a recovery',
-    changes: { qeIdentity: { tcbEvaluationDataNumber: 17 } },
-  },
-]
+}
 
 const onePlatformStatus = (tcbStatus: string, advisoryIDs: readonly string[] = []) => ({
   tcbInfo: { tcbLevels: [levelOf(platformTcb(), { tcbStatus, advisoryIDs })] },
@@ -587,48 +415,29 @@ const withModule = (changed: Readonly<Record<string, unknown>>) => ({
 const svns = (...values: readonly number[]) =>
   Array.from({ length: 16 }, (_, index) => ({ svn: values[index] ?? 0 }))
 
-const tcbRefusals: readonly TdxRefusal[] = [
-  { code: 'qe_mr_signer', name: 'an enclave of another signer', changes: inReport(128, 0) },
-  { code: 'qe_prod_id', name: 'another enclave of Intel', changes: inReport(256, 1) },
-  { code: 'qe_misc_select', name: 'another MISCSELECT', changes: inReport(16, 1) },
-  { code: 'qe_attributes', name: 'a debugged quoting enclave', changes: inReport(48, 0x13) },
-  { code: 'qe_level_missing', name: 'an enclave below every level', changes: inReport(258, 3) },
-  {
-    code: 'tcb_level_missing',
-    name: 'a component of SGX below every level',
-    changes: withSgx({ '2.1': integer(2) }),
-  },
-  {
-    code: 'tcb_level_missing',
-    name: 'a PCESVN below every level',
-    changes: withSgx({ '2.17': integer(10) }),
-  },
-  {
-    code: 'tcb_level_missing',
-    name: 'a component of TDX below every level',
-    changes: inBody(2, 6),
-  },
-  { code: 'tcb_level_missing', name: 'no levels', changes: { tcbInfo: { tcbLevels: [] } } },
-  {
-    code: 'tcb_level_missing',
-    name: 'a module of version 0 below every level',
-    changes: {
+const tcbRefusals: CaseTable<TdxCode, TdxCase> = {
+  qe_mr_signer: { 'an enclave of another signer': inReport(128, 0) },
+  qe_prod_id: { 'another enclave of Intel': inReport(256, 1) },
+  qe_misc_select: { 'another MISCSELECT': inReport(16, 1) },
+  qe_attributes: { 'a debugged quoting enclave': inReport(48, 0x13) },
+  qe_level_missing: { 'an enclave below every level': inReport(258, 3) },
+  tcb_level_missing: {
+    'a component of SGX below every level': withSgx({ '2.1': integer(2) }),
+    'a PCESVN below every level': withSgx({ '2.17': integer(10) }),
+    'a component of TDX below every level': inBody(2, 6),
+    'no levels': { tcbInfo: { tcbLevels: [] } },
+    'a module of version 0 below every level': {
       ...inBody(0, 4, 0),
       tcbInfo: { tcbLevels: [levelOf(platformTcb({ tdxtcbcomponents: svns(5, 0, 7) }))] },
     },
   },
-  { code: 'module_identity_missing', name: 'a module of version 3', changes: inBody(0, 5, 3) },
-  {
-    code: 'module_identity_missing',
-    name: 'no identities',
-    changes: { tcbInfo: { tdxModuleIdentities: [] } },
+  module_identity_missing: {
+    'a module of version 3': inBody(0, 5, 3),
+    'no identities': { tcbInfo: { tdxModuleIdentities: [] } },
   },
-  { code: 'module_mr_signer', name: 'a module of another signer', changes: inBody(64, 1) },
-  { code: 'module_attributes', name: 'a module with attributes', changes: inBody(112, 1) },
-  {
-    code: 'module_mr_signer',
-    name: 'a module of version 0 of another signer',
-    changes: {
+  module_mr_signer: {
+    'a module of another signer': inBody(64, 1),
+    'a module of version 0 of another signer': {
       body: (body) => {
         put(0, 5, 0)(body)
         put(64, 1)(body)
@@ -636,92 +445,77 @@ const tcbRefusals: readonly TdxRefusal[] = [
       tcbInfo: { tcbLevels: [levelOf(platformTcb({ tdxtcbcomponents: svns(5, 0, 7) }))] },
     },
   },
-  { code: 'module_level_missing', name: 'a module below every level', changes: inBody(0, 4) },
-  {
-    code: 'tcb_revoked',
-    name: 'a revoked platform',
-    changes: onePlatformStatus('Revoked'),
-    policy: { statuses: ['OutOfDate'] },
+  module_attributes: { 'a module with attributes': inBody(112, 1) },
+  module_level_missing: { 'a module below every level': inBody(0, 4) },
+  tcb_revoked: {
+    'a revoked platform': { ...onePlatformStatus('Revoked'), policy: { statuses: ['OutOfDate'] } },
   },
-  {
-    code: 'tcb_status_not_accepted',
-    name: 'an outdated platform',
-    changes: onePlatformStatus('OutOfDate'),
+  tcb_status_not_accepted: {
+    'an outdated platform': onePlatformStatus('OutOfDate'),
+    'an outdated module': withModule({
+      tcbLevels: [levelOf({ isvsvn: 5 }, { tcbStatus: 'OutOfDate' })],
+    }),
+    'an outdated quoting enclave under a policy for hardening': {
+      qeIdentity: { tcbLevels: [levelOf({ isvsvn: 4 }, { tcbStatus: 'OutOfDate' })] },
+      policy: { statuses: ['SWHardeningNeeded'] },
+    },
   },
-  {
-    code: 'tcb_status_not_accepted',
-    name: 'an outdated module',
-    changes: withModule({ tcbLevels: [levelOf({ isvsvn: 5 }, { tcbStatus: 'OutOfDate' })] }),
+  tcb_advisory_not_accepted: {
+    'an advisory that is not named': {
+      ...onePlatformStatus('SWHardeningNeeded', ['INTEL-SA-00615', 'INTEL-SA-00837']),
+      policy: { statuses: ['SWHardeningNeeded'], advisories: ['INTEL-SA-00615'] },
+    },
   },
-  {
-    code: 'tcb_status_not_accepted',
-    name: 'an outdated quoting enclave under a policy for hardening',
-    changes: { qeIdentity: { tcbLevels: [levelOf({ isvsvn: 4 }, { tcbStatus: 'OutOfDate' })] } },
-    policy: { statuses: ['SWHardeningNeeded'] },
-  },
-  {
-    code: 'tcb_advisory_not_accepted',
-    name: 'an advisory that is not named',
-    changes: onePlatformStatus('SWHardeningNeeded', ['INTEL-SA-00615', 'INTEL-SA-00837']),
-    policy: { statuses: ['SWHardeningNeeded'], advisories: ['INTEL-SA-00615'] },
-  },
-]
+}
 
-const tdRefusals: readonly TdxRefusal[] = [
-  { code: 'td_debug', name: 'a debugged TD', changes: inBody(120, 1) },
-  { code: 'td_debug', name: 'another bit of the first byte', changes: inBody(120, 2) },
-  { code: 'td_attributes_forbidden', name: 'a TD that may migrate', changes: inBody(123, 0x30) },
-  { code: 'td_attributes_forbidden', name: 'a reserved bit', changes: inBody(124, 1) },
-  {
-    code: 'td_attributes_missing',
-    name: 'a TD without SEPT_VE_DISABLE',
-    changes: inBody(123, 0x40),
+const tdRefusals: CaseTable<TdxCode, TdxCase> = {
+  td_debug: {
+    'a debugged TD': inBody(120, 1),
+    'another bit of the first byte': inBody(120, 2),
   },
-  { code: 'xfam_forbidden', name: 'an unknown feature', changes: inBody(128, 0xe7, 0x06) },
-  { code: 'xfam_missing', name: 'a TD without SSE', changes: inBody(128, 0xe5) },
-  {
-    code: 'service_td',
-    name: 'a bound service TD',
-    changes: { version: 5, tdVersion: '1.5', ...inBody(600, 1) },
+  td_attributes_forbidden: {
+    'a TD that may migrate': inBody(123, 0x30),
+    'a reserved bit': inBody(124, 1),
   },
-  { code: 'measurement_mismatch', name: 'another firmware', changes: inBody(136, 0) },
-  {
-    code: 'measurement_mismatch',
-    name: 'one of two values differs',
-    changes: {},
-    policy: { measurements: [{ rtmr0: new Uint8Array(48), rtmr3: new Uint8Array(48).fill(1) }] },
+  td_attributes_missing: { 'a TD without SEPT_VE_DISABLE': inBody(123, 0x40) },
+  xfam_forbidden: { 'an unknown feature': inBody(128, 0xe7, 0x06) },
+  xfam_missing: { 'a TD without SSE': inBody(128, 0xe5) },
+  service_td: {
+    'a bound service TD': { version: 5, tdVersion: '1.5', ...inBody(600, 1) },
   },
-  { code: 'report_data_mismatch', name: 'other report data', changes: inBody(583, 0) },
-]
+  measurement_mismatch: {
+    'another firmware': inBody(136, 0),
+    'one of two values differs': {
+      policy: { measurements: [{ rtmr0: new Uint8Array(48), rtmr3: new Uint8Array(48).fill(1) }] },
+    },
+  },
+  report_data_mismatch: { 'other report data': inBody(583, 0) },
+}
 
-export const tdxRefusals: readonly TdxRefusal[] = [
-  ...formatRefusals,
-  ...pckRefusals,
-  ...listRefusals,
-  ...textRefusals,
-  ...tcbRefusals,
-  ...tdRefusals,
-]
+/** Evidence that breaks one rule: its check fails with the code, no other check fails. */
+export const tdxRefusals = [
+  formatRefusals,
+  pckRefusals,
+  listRefusals,
+  textRefusals,
+  tcbRefusals,
+  tdRefusals,
+].flatMap((table) => casesOf<'code', TdxCode | ChainCode, TdxCase>('code', table))
 
-export const tdxAcceptances: readonly TdxAcceptance[] = [
-  { check: 'format', name: 'a quote of version 4', changes: {} },
-  { check: 'format', name: 'a quote of version 5, TD 1.0', changes: { version: 5 } },
-  {
-    check: 'format',
-    name: 'bytes after the end',
-    changes: { sealed: (quote) => Buffer.concat([quote, new Uint8Array(3065).fill(7)]) },
-  },
-  {
-    check: 'format',
-    name: 'a chain that ends in NUL, with CRLF',
-    changes: {
+/** Evidence at the edge of a rule that is still accepted. */
+export const tdxAcceptances = casesOf<'check', TdxCheckName, TdxCase>('check', {
+  format: {
+    'a quote of version 4': {},
+    'a quote of version 5, TD 1.0': { version: 5 },
+    'bytes after the end': {
+      sealed: (quote) => Buffer.concat([quote, new Uint8Array(3065).fill(7)]),
+    },
+    'a chain that ends in NUL, with CRLF': {
       pem: `${toPem(intelCertificate('pck'), intelCertificate('platformCa'), intelCertificate('root')).replaceAll('\n', '\r\n')}\0`,
     },
   },
-  {
-    check: 'PCK chain',
-    name: 'a certificate of the Processor CA',
-    changes: {
+  'PCK chain': {
+    'a certificate of the Processor CA': {
       certificates: {
         platformCa: { subject: nameOf('Intel SGX PCK Processor CA') },
         pck: { issuer: nameOf('Intel SGX PCK Processor CA') },
@@ -729,89 +523,71 @@ export const tdxAcceptances: readonly TdxAcceptance[] = [
       pckList: { issuer: nameOf('Intel SGX PCK Processor CA') },
     },
   },
-  { check: 'QE report', name: 'a report with another CPUSVN', changes: inReport(0, 9) },
-  { check: 'attestation key', name: 'a key of its own', changes: { attestationKey: otherKey } },
-  {
-    check: 'quote signature',
-    name: 'a quote of version 5, TD 1.5',
-    changes: { version: 5, tdVersion: '1.5' },
+  'QE report': { 'a report with another CPUSVN': inReport(0, 9) },
+  'attestation key': { 'a key of its own': { attestationKey: otherKey } },
+  'quote signature': {
+    'a quote of version 5, TD 1.5': { version: 5, tdVersion: '1.5' },
   },
-  {
-    check: 'TCB info',
-    name: 'on the first and on the last moment',
-    changes: { tcbInfo: { issueDate: '2026-03-04T05:06:07Z', nextUpdate: '2026-03-04T05:06:07Z' } },
+  'TCB info': {
+    'on the first and on the last moment': {
+      tcbInfo: { issueDate: '2026-03-04T05:06:07Z', nextUpdate: '2026-03-04T05:06:07Z' },
+    },
+    'a member that is not known': { tcbInfo: { note: 'new' } },
   },
-  { check: 'TCB info', name: 'a member that is not known', changes: { tcbInfo: { note: 'new' } } },
-  {
-    check: 'QE identity',
-    name: 'a newer evaluation number',
-    changes: { qeIdentity: { tcbEvaluationDataNumber: 19 } },
+  'QE identity': {
+    'a newer evaluation number': { qeIdentity: { tcbEvaluationDataNumber: 19 } },
   },
-  {
-    check: 'revocation',
-    name: 'other certificates are revoked',
-    changes: {
+  revocation: {
+    'other certificates are revoked': {
       pckList: { revoked: [entry(1), entry(2)] },
       rootList: { revoked: [entry(SERIALS.pck)] },
     },
   },
-  { check: 'quoting enclave', name: 'attributes outside the mask', changes: inReport(56, 0xe7) },
-  { check: 'quoting enclave', name: 'an enclave above the level', changes: inReport(258, 9) },
-  {
-    check: 'platform TCB',
-    name: 'the second level',
-    changes: {
+  'quoting enclave': {
+    'attributes outside the mask': inReport(56, 0xe7),
+    'an enclave above the level': inReport(258, 9),
+  },
+  'platform TCB': {
+    'the second level': {
       tcbInfo: {
         tcbLevels: [
           levelOf(platformTcb({ pcesvn: 12 })),
           levelOf(platformTcb(), { tcbStatus: 'SWHardeningNeeded' }),
         ],
       },
+      policy: { statuses: ['SWHardeningNeeded'] },
     },
-    policy: { statuses: ['SWHardeningNeeded'] },
-  },
-  {
-    check: 'platform TCB',
-    name: 'a level of another version of the module',
-    changes: {
+    'a level of another version of the module': {
       tcbInfo: { tcbLevels: [levelOf(platformTcb({ tdxtcbcomponents: svns(9, 9, 7) }))] },
     },
   },
-  {
-    check: 'TDX module',
-    name: 'a module of version 0',
-    changes: {
+  'TDX module': {
+    'a module of version 0': {
       ...inBody(0, 5, 0),
       tcbInfo: { tcbLevels: [levelOf(platformTcb({ tdxtcbcomponents: svns(5, 0, 7) }))] },
     },
   },
-  {
-    check: 'TCB status',
-    name: 'an accepted status with an accepted advisory',
-    changes: onePlatformStatus('SWHardeningNeeded', ['INTEL-SA-00615']),
-    policy: { statuses: ['SWHardeningNeeded'], advisories: ['INTEL-SA-00615'] },
+  'TCB status': {
+    'an accepted status with an accepted advisory': {
+      ...onePlatformStatus('SWHardeningNeeded', ['INTEL-SA-00615']),
+      policy: { statuses: ['SWHardeningNeeded'], advisories: ['INTEL-SA-00615'] },
+    },
   },
-  { check: 'TD attributes', name: 'PKS and PERFMON', changes: inBody(123, 0x50, 0, 0, 0, 0x80) },
-  {
-    check: 'TD attributes',
-    name: 'other rules',
-    changes: inBody(123, 0),
-    policy: { tdAttributes: { required: 0n, allowed: 0n } },
+  'TD attributes': {
+    'PKS and PERFMON': inBody(123, 0x50, 0, 0, 0, 0x80),
+    'other rules': { ...inBody(123, 0), policy: { tdAttributes: { required: 0n, allowed: 0n } } },
   },
-  { check: 'XFAM', name: 'x87 and SSE alone', changes: inBody(128, 3, 0, 0) },
-  {
-    check: 'service TD',
-    name: 'a report of TD 1.5 without one',
-    changes: { version: 5, tdVersion: '1.5' },
+  XFAM: { 'x87 and SSE alone': inBody(128, 3, 0, 0) },
+  'service TD': {
+    'a report of TD 1.5 without one': { version: 5, tdVersion: '1.5' },
   },
-  {
-    check: 'measurements',
-    name: 'the second set',
-    changes: {},
-    policy: { measurements: [{ mrTd: new Uint8Array(48) }, { rtmr3: new Uint8Array(48) }] },
+  measurements: {
+    'the second set': {
+      policy: { measurements: [{ mrTd: new Uint8Array(48) }, { rtmr3: new Uint8Array(48) }] },
+    },
   },
-  { check: 'report data', name: 'the expected report data', changes: {} },
-]
+  'report data': { 'the expected report data': {} },
+})
 
 /** Policies that are errors of the call. */
 export const brokenTdxPolicies: readonly (readonly [string, unknown])[] = [

@@ -50,7 +50,7 @@ describe('a rule', () => {
   it.each(evidenceAcceptances)(
     'verifyProviderEvidence accepts evidence: $name',
     async (acceptance) => {
-      const { evidence, policy } = buildProviderEvidence(acceptance.kind, acceptance.changes)
+      const { evidence, policy } = buildProviderEvidence(acceptance.kind, acceptance)
       const { facts, checks } = await judge(evidence, policy)
       requireChecks(checks)
       const names = checks.map(({ name }) => name)
@@ -62,7 +62,7 @@ describe('a rule', () => {
   )
 
   it.each(evidenceRefusals)('verifyProviderEvidence refuses with $code: $name', async (refusal) => {
-    const { evidence, policy } = buildProviderEvidence(refusal.kind, refusal.changes)
+    const { evidence, policy } = buildProviderEvidence(refusal.kind, refusal)
     const { checks } = await judge(evidence, policy)
     const failed = checks.filter(({ name, outcome }) => outcome === 'failed' && !name.includes(':'))
     const codes: Readonly<Record<string, string>> = EVIDENCE_CODES
@@ -70,25 +70,6 @@ describe('a rule', () => {
       [codes[refusal.code] ?? 'collateral', refusal.code],
     ])
     expect(() => requireChecks(checks)).toThrow(ProviderEvidenceError)
-  })
-
-  it('the cases have a refusal for each code', () => {
-    const tried = new Set<string>(evidenceRefusals.map(({ code }) => code))
-    const elsewhere = ['evidence_size', 'evidence_malformed']
-    const untried = Object.keys(EVIDENCE_CODES).filter((code) => !tried.has(code))
-    expect(untried).toEqual(elsewhere)
-  })
-
-  it('formats.md has a row for each check with all its codes', () => {
-    const page = readFileSync('attestation/providers/evidence/formats.md', 'utf8')
-    const rows = [...page.matchAll(/^\| ([A-Za-z][A-Za-z ]*?) +\| [^|]* \| ([^|]*)\|$/gm)]
-    for (const name of Object.keys(EVIDENCE_CHECKS)) {
-      const [, , codes = ''] = rows.find(([, found]) => found === name) ?? []
-      const own = Object.entries(EVIDENCE_CODES).flatMap(([code, at]) =>
-        at === name ? [code] : [],
-      )
-      expect(codes.match(/`(\w+)`/g)?.map((code) => code.slice(1, -1)) ?? [], name).toEqual(own)
-    }
   })
 })
 

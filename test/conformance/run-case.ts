@@ -1,10 +1,10 @@
 import { type Command, CommanderError } from 'commander'
 import { CliError, EXIT_CODES } from '#src/cli/faults.ts'
 import { createProgram } from '#src/cli/program.ts'
-import { type ChainEndpoint, startChainEndpoint } from '../chain-endpoint.ts'
-import { wordsOf } from '../command-line.ts'
-import type { Run } from '../judge.ts'
-import { type ConformanceCase, VECTORS } from '../manifest.ts'
+import { type ChainEndpoint, startChainEndpoint } from './chain-endpoint.ts'
+import { wordsOf } from './command-line.ts'
+import type { Run } from './judge.ts'
+import { type ConformanceCase, VECTORS } from './manifest.ts'
 
 /** Runs a case through our own command line, in this process; one at a time. */
 export async function runCase(one: ConformanceCase): Promise<Run> {

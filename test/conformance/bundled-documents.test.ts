@@ -1,0 +1,3 @@
+import { judgePublished } from '../attestation/judge-published.ts'
+
+judgePublished(/^bundle\/(attestation-document|members|receipt-of)/, 70)

@@ -1,0 +1,23 @@
+/** Cases by what they are about (a code, a rule or a check), then by name. */
+export type CaseTable<Group extends string | number, Case> = {
+  readonly [group in Group]?: Readonly<Record<string, Case>>
+}
+
+type Named<Key extends string, Group extends string | number> = {
+  readonly [key in Key]: Group
+} & { readonly name: string }
+
+/** The cases of a table, each with its name, and with its group under `key`. */
+export function casesOf<Key extends string, Group extends string | number, Case extends object>(
+  key: Key,
+  table: CaseTable<Group, Case>,
+): readonly (Case & Named<Key, Group>)[] {
+  return Object.entries<Readonly<Record<string, Case>> | undefined>(table).flatMap(
+    ([group, cases = {}]) => {
+      const about = { [key]: /^\d+$/.test(group) ? Number(group) : group }
+      return Object.entries(cases).map(
+        ([name, one]) => ({ ...one, ...about, name }) as Case & Named<Key, Group>,
+      )
+    },
+  )
+}
