@@ -41,7 +41,7 @@ export default defineConfig({
           name: 'unit',
           include: ['test/**/*.test.ts'],
           exclude: ['test/integration/**', SLOW, NIGHTLY],
-          runner: 'test/support/cpu-time.ts',
+          runner: 'test/support/unit-runner.ts',
           // Files share their worker and the modules it has loaded: a test leaves no global changed.
           isolate: false,
           expect: POLL,

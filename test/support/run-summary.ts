@@ -36,9 +36,9 @@ export default class RunSummary implements Reporter {
     if (vitest === null) return
     if (vitest.config.testNamePattern === undefined)
       for (const line of describeSkipped(listSkipped(modules))) vitest.logger.log(line)
-    const dear = describeDear(modules)
-    for (const line of dear) vitest.logger.log(line)
-    if (dear.length > 0) process.exitCode = 1
+    const faults = [...describeDear(modules), ...describeLeft(modules)]
+    for (const line of faults) vitest.logger.log(line)
+    if (faults.length > 0) process.exitCode = 1
     const file = process.env[FAILED_FILES_VARIABLE]
     // An error outside all tests belongs to no file: to run files again cannot make that run pass.
     if (file !== undefined && unhandled.length === 0)
@@ -46,7 +46,7 @@ export default class RunSummary implements Reporter {
   }
 }
 
-/** A line for each unit file over its CPU time (cpu-time.ts), the dearest first. */
+/** A line for each unit file over its CPU time (unit-runner.ts), the dearest first. */
 function describeDear(modules: readonly TestModule[]): readonly string[] {
   return modules
     .map((module) => ({ file: module.relativeModuleId, seconds: module.meta().cpuSeconds ?? 0 }))
@@ -56,6 +56,15 @@ function describeDear(modules: readonly TestModule[]): readonly string[] {
       ({ file, seconds }) =>
         `too dear: ${file} took ${seconds.toFixed(1)} s of CPU, ${UNIT_CPU_SECONDS_MAX} are allowed`,
     )
+}
+
+/** A line for each timer of the product that outlived the tests of a unit file. */
+function describeLeft(modules: readonly TestModule[]): readonly string[] {
+  return modules.flatMap((module) =>
+    (module.meta().leftTimers ?? []).map(
+      (place) => `left behind: ${module.relativeModuleId} ended while a timer of ${place} ran`,
+    ),
+  )
 }
 
 /** The full titles of skipped tests, each with the note of its skip. */

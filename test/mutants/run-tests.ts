@@ -1,0 +1,53 @@
+import { parseArgs } from 'node:util'
+import { createVitest } from 'vitest/node'
+
+/**
+ * Runs test files of the folder `--root` when its parent says so: a message `{ changed, tests }`
+ * gets the answer `{ failed }`, the first failure or null. A process of its own, since a seeded
+ * fault can hang it.
+ */
+export type Order = { readonly changed: string; readonly tests: readonly string[] }
+export type Answer = { readonly failed: string | null }
+
+/** What hangs is found after a short wait; the tests' own limits are for busy machines. */
+const TIMES = { testTimeout: 20_000, hookTimeout: 40_000, pollTimeout: 8_000 }
+
+const { values } = parseArgs({ options: { root: { type: 'string' } } })
+const { root } = values
+if (root === undefined) throw new Error('usage: run-tests.ts --root=FOLDER')
+process.chdir(root)
+const vitest = await createVitest('test', {
+  root,
+  project: ['unit', 'integration'],
+  bail: 1,
+  watch: false,
+  reporters: [{}],
+})
+await vitest.standalone()
+for (const { config } of vitest.projects) {
+  config.testTimeout = TIMES.testTimeout
+  config.hookTimeout = TIMES.hookTimeout
+  config.maxWorkers = 1
+  if (config.expect.poll !== undefined) config.expect.poll.timeout = TIMES.pollTimeout
+}
+process.on('message', ({ changed, tests }: Order) => {
+  run(changed, tests).then(
+    (answer) => process.send?.(answer),
+    (error: unknown) => process.send?.({ failed: `the run broke down: ${error}` }),
+  )
+})
+process.send?.('ready')
+
+async function run(changed: string, tests: readonly string[]): Promise<Answer> {
+  vitest.invalidateFile(changed)
+  const specifications = tests.flatMap((test) => vitest.getModuleSpecifications(test))
+  const { testModules, unhandledErrors } = await vitest.runTestSpecifications(specifications)
+  for (const module of testModules)
+    for (const test of module.children.allTests('failed')) return { failed: test.fullName }
+  const broken = testModules.find((module) => module.errors().length > 0)
+  if (broken !== undefined) return { failed: `${broken.relativeModuleId} cannot be run` }
+  const suites = testModules.flatMap((module) => [...module.children.allSuites()])
+  const suite = suites.find((one) => one.errors().length > 0)
+  if (suite !== undefined) return { failed: suite.fullName }
+  return { failed: unhandledErrors.length > 0 ? 'an error outside of the tests' : null }
+}
