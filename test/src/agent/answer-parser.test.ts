@@ -50,10 +50,6 @@ it('AnswerParser keeps the usage for the end when the backend sends it earlier, 
   ])
 })
 
-it('AnswerParser gives no usage chunk when the backend tells no usage', async () => {
-  expect(await read(textChunk('a'), textChunk('', 'stop'), '[DONE]')).toHaveLength(2)
-})
-
 it('AnswerParser takes a stream without end mark as whole when every choice has ended', async () => {
   expect(await read(textChunk('a'), textChunk('', 'stop'))).toHaveLength(2)
   const second = { choices: [{ index: 1, delta: {}, finish_reason: null }] }
@@ -89,11 +85,6 @@ it.each(['{}', '{"type":"ping"}', '{"choices":null}'])(
     await expect(read(object, '[DONE]')).rejects.toThrow('something that is not a chunk')
   },
 )
-
-it('AnswerParser tells two choices without index apart by their places', async () => {
-  const two = { choices: [{ delta: {}, finish_reason: 'stop' }, { delta: {} }] }
-  await expect(read(two)).rejects.toThrow('the backend broke off')
-})
 
 it.each([
   ['no events at all', []],
@@ -200,7 +191,7 @@ it('a frame that carries backend data is one object whatever the bytes of a stre
         expect(frame).toEqual({ request_id: 'r1', error: null, chunk, status: 1 })
       }
     }),
-    { numRuns: 2_000 },
+    { numRuns: 500 },
   )
 })
 
@@ -219,18 +210,6 @@ it.each([
   expect(refuse(body, status)).toMatchObject({ message, statusCode })
 })
 
-// https://github.com/runpod-workers/worker-vllm/issues/57
-it('refusalError has the words of a document that came in place of a stream', () => {
-  const headers = { 'content-type': 'application/json' }
-  const failed = refuse('{"error":{"message":"CUDA out of memory"}}', 200, headers)
-  expect(failed).toMatchObject({ message: 'CUDA out of memory', statusCode: 500 })
-  expect(refuse('{}', 200, headers).message).toContain('application/json')
-})
-
-it('refusalError cuts long messages', () => {
-  expect(refuse(JSON.stringify({ error: 'x'.repeat(5_000) }), 400).message).toHaveLength(501)
-})
-
 it.each([503, 529])(
   'refusalError tells a status %d with a wait as a backend at its limit',
   (status) => {
@@ -239,7 +218,3 @@ it.each([503, 529])(
     expect(refuse('{}', status)).toMatchObject({ statusCode: 500, retryAfterSeconds: null })
   },
 )
-
-it('refusalError gives the wait in whole seconds', () => {
-  expect(refuse('{}', 429, { 'retry-after-ms': '1500' }).retryAfterSeconds).toBe(2)
-})

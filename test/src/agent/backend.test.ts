@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { createServer } from 'node:http'
+import type { ServerResponse } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib'
@@ -30,6 +30,15 @@ async function start(
   const backend = createBackend({ url: server.url, apiKey: 'backend-key', limits })
   started.push(server, { stop: () => backend.close() })
   return { server, backend }
+}
+
+/** A backend of other dialects that answers as the script says. */
+async function startDialects(answer: (response: ServerResponse) => void): Promise<Backend> {
+  const script = (_: unknown, response: ServerResponse) => answer(response)
+  const server = await startScriptedBackend(answerWith('a'), ['model-a'], 0, script)
+  const backend = createBackend({ url: server.url, apiKey: null })
+  started.push(server, { stop: () => backend.close() })
+  return backend
 }
 
 const NEVER = new AbortController().signal
@@ -88,13 +97,6 @@ it.each([
   },
 )
 
-it('a backend that sends a long text without an event in place of a stream is given up', async () => {
-  const { backend } = await start((response) => {
-    response.writeHead(200, { 'content-type': 'text/plain' }).write('x'.repeat(70_000))
-  })
-  await expect(read(backend)).rejects.toThrow('(text/plain): xxx')
-})
-
 it.each([undefined, 'text/plain', 'application/octet-stream'])(
   'a stream of a backend with the content type %s is read like any other',
   async (type) => {
@@ -142,15 +144,6 @@ it.each([
   },
 )
 
-it('images that a backend compresses although it was asked not to are read', async () => {
-  const { backend } = await start((response) => {
-    const body = gzipSync('{"data":[{"b64_json":"AAAA"}]}')
-    response.writeHead(200, { 'content-encoding': 'gzip' }).end(body)
-  })
-  const images = { model: 'model-a', prompt: 'x', image: null, n: 1, size: '512x512' }
-  expect(await backend.makeImages(images as never, NEVER)).toEqual(['AAAA'])
-})
-
 it.each([
   ['text/event-stream', 'data: {}\n\n', 'data: {}'],
   ['text/html; charset=utf-8', '<html>', 'an HTML page'],
@@ -161,11 +154,9 @@ it.each([
 ])(
   'a backend that answers an unstreamed call with %s has failed, in its own words',
   async (type, body, words) => {
-    const server = await startScriptedBackend(answerWith('a'), ['model-a'], 0, (_, response) => {
+    const backend = await startDialects((response) => {
       response.writeHead(200, { 'content-type': type }).end(body)
     })
-    const backend = createBackend({ url: server.url, apiKey: null })
-    started.push(server, { stop: () => backend.close() })
     const request = { model: 'model-a', input: 'hi' }
     const answer = backend.streamDialect('responses', request, NEVER)
     await expect(answer[Symbol.asyncIterator]().next()).rejects.toThrow(words)
@@ -174,11 +165,9 @@ it.each([
 
 it('an answer of Responses that has failed is passed on as it is', async () => {
   const body = '{"id":"resp_1","status":"failed","error":{"message":"no"},"output":[]}'
-  const server = await startScriptedBackend(answerWith('a'), ['model-a'], 0, (_, response) => {
+  const backend = await startDialects((response) => {
     response.writeHead(200, { 'content-type': 'application/json' }).end(body)
   })
-  const backend = createBackend({ url: server.url, apiKey: null })
-  started.push(server, { stop: () => backend.close() })
   const answer = backend.streamDialect('responses', { model: 'model-a' }, NEVER)
   const { value } = await answer[Symbol.asyncIterator]().next()
   expect(JSON.parse(value?.[0]?.text ?? '')).toEqual({ body, is_last: true })
@@ -186,11 +175,9 @@ it('an answer of Responses that has failed is passed on as it is', async () => {
 
 it('an event without data of a backend is not passed on in any dialect', async () => {
   const events = 'data: {"a":1}\n\ndata:\n\nevent: ping\ndata: \n\ndata: [DONE]\n\n'
-  const server = await startScriptedBackend(answerWith('a'), ['model-a'], 0, (_, response) => {
+  const backend = await startDialects((response) => {
     response.writeHead(200, { 'content-type': 'text/event-stream' }).end(events)
   })
-  const backend = createBackend({ url: server.url, apiKey: null })
-  started.push(server, { stop: () => backend.close() })
   for (const dialect of ['responses', 'messages', 'completions'] as const) {
     const data: unknown[] = []
     const request = { model: 'model-a', stream: true }
@@ -210,30 +197,6 @@ it('a backend is asked not to compress, and its key is in no message', async () 
   await expect(read(backend)).rejects.toThrow('no such key: [credential]')
   expect(asked).toBe('identity')
 })
-
-it('a connection to a backend is used again after a whole answer, also when it ends after its end mark', async () => {
-  const { server, backend } = await start((response) => {
-    writeEvents(response, [textChunk('a', 'stop'), '[DONE]'])
-    setTimeout(() => response.end(), 20)
-  })
-  for (let count = 0; count < 5; count++) {
-    await read(backend)
-    await expect.poll(() => server.open()).toBe(0)
-  }
-  // The server may see the end of an answer before the client does, and get another connection.
-  expect(server.connections()).toBeLessThan(5)
-  expect(server.left()).toBe(0)
-})
-
-it.each([400, 401, 403, 404, 409, 422, 429, 500])(
-  "status %d of a backend's refusal is told",
-  async (status) => {
-    const { backend } = await start((response) => {
-      response.writeHead(status).end(JSON.stringify({ error: { message: 'no', type: 'x' } }))
-    })
-    await expect(read(backend)).rejects.toMatchObject({ message: 'no', statusCode: status })
-  },
-)
 
 it.each([302, 307, 308])('a redirect (%d) of a backend is not followed', async (status) => {
   const elsewhere = await startScriptedBackend(answerWith('elsewhere'))
@@ -343,16 +306,6 @@ it.each([
   },
 )
 
-it('the key of a backend is sent to it', async () => {
-  const keys: unknown[] = []
-  const { backend } = await start((response, _, request) => {
-    keys.push(request.headers.authorization)
-    response.writeHead(500).end()
-  })
-  await read(backend).catch(() => undefined)
-  expect(keys).toEqual(['Bearer backend-key'])
-})
-
 it("a backend's certificate is refused when no authority vouches for it", async () => {
   const { certificate, key } = await (await createAuthority()).issue({ hosts: ['127.0.0.1'] })
   const server = createSecureServer({ cert: certificate, key }, (_, reply) =>
@@ -401,15 +354,4 @@ it('findBackend gives a server that still loads its model when no server lists m
   expect(found).toMatchObject({ kind: { name: 'kind 1' }, models: [] })
   await expect(found?.backend.listModels()).rejects.toThrow(/503/)
   await found?.backend.close()
-})
-
-it('findBackend gives null when no server listens, or it is not an inference server', async () => {
-  const other = createServer((_, response) => response.end('<html>'))
-  other.listen(0, '127.0.0.1')
-  await once(other, 'listening')
-  const { port } = other.address() as AddressInfo
-  const kinds = [{ name: 'other', port, healthPath: '/' }]
-  expect(await findBackend({ apiKey: null, kinds })).toBeNull()
-  await new Promise((resolve) => other.close(resolve))
-  expect(await findBackend({ apiKey: null, kinds })).toBeNull()
 })

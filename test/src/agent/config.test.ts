@@ -1,16 +1,8 @@
 import { homedir, hostname } from 'node:os'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
-import {
-  nameOfMachine,
-  readAgentConfig,
-  readBenchmarkConfig,
-  readNodeAccess,
-  readRunConfig,
-} from '#src/agent/config.ts'
+import { nameOfMachine, readAgentConfig, readNodeAccess, readRunConfig } from '#src/agent/config.ts'
 import { ConfigurationError } from '#src/runtime/read-settings.ts'
-import { VERSION } from '#src/runtime/version.ts'
-import manifest from '../../../package.json' with { type: 'json' }
 
 const GIVEN = { AFFIDAVIT_API_KEY: 'key', NODE_ID: 'a_b_c_d_e' }
 
@@ -92,10 +84,6 @@ it('an agent sends a key in the clear beyond this machine only when told to', ()
   expect(readNodeAccess(settings, GIVEN).gatewayUrl).toBe('http://gateway:3000')
 })
 
-it('readAgentConfig asks for neither key nor node to measure a backend', () => {
-  expect(readBenchmarkConfig({}, {}).durationMs).toBe(60_000)
-})
-
 const KEY = { AFFIDAVIT_API_KEY: 'key' }
 
 it('readRunConfig needs no node id: the node has a name, and a file keeps its id', () => {
@@ -121,13 +109,6 @@ it('readRunConfig takes the name, the file and the folder for state that are set
   expect(relative.nodesFile).toBe(readRunConfig({}, KEY).nodesFile)
 })
 
-it.each(['ab', 'a'.repeat(41), '   ', 'a\u0007bc'])(
-  'readRunConfig refuses the name %j, as the gateway does',
-  (name) => {
-    expect(() => readRunConfig({ NODE_NAME: name }, KEY)).toThrow('NODE_NAME: expected 3 to 40')
-  },
-)
-
 it.each([
   ['gpu-box.example.org', 'gpu-box.example.org'],
   ['pc', 'node-pc'],
@@ -136,8 +117,4 @@ it.each([
 ])('the machine %j has a node whose name fits: %s', (host, name) => {
   expect(nameOfMachine(host)).toBe(name)
   expect(readRunConfig({ NODE_NAME: name }, KEY).nodeName).toBe(name)
-})
-
-it("the agent's version is the package's", () => {
-  expect(VERSION).toBe(manifest.version)
 })

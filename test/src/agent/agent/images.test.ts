@@ -5,9 +5,8 @@ import { readImageFacts } from '#src/images/image-facts.ts'
 import { createDemoServer } from '#src/local/demo/server.ts'
 import { CONTROL, chat, framesOf, lastOf, useAgentStage } from '../../../support/agent-stage.ts'
 import { pngOf } from '../../../support/image-files.ts'
-import { startTestAgent } from '../../../support/run-agent.ts'
 import { type ScriptedEndpoint, startScriptedEndpoint } from '../../../support/scripted-endpoint.ts'
-import { NODE_ID, NODE_KEY, type NodeSocket } from '../../../support/scripted-node-gateway.ts'
+import type { NodeSocket } from '../../../support/scripted-node-gateway.ts'
 
 const stage = useAgentStage()
 /** An image server that answers by its script. */
@@ -49,33 +48,6 @@ it('an agent answers with as many images of the backend as asked for, in one fra
   expect(new Set(images).size).toBe(3)
 })
 
-it('an agent has the image changed that comes with the frame', async () => {
-  const node = await connect(demoUrl)
-  draw(node, 'new')
-  draw(node, 'changed', { image: pngOf(64).toString('base64') })
-  await expect.poll(() => framesOf(node, 'changed').length).toBe(1)
-  await expect.poll(() => framesOf(node, 'new').length).toBe(1)
-  expect(lastOf(node, 'changed')).toMatchObject({ error: null, images: [expect.any(String)] })
-  expect(lastOf(node, 'changed')?.images).not.toEqual(lastOf(node, 'new')?.images)
-})
-
-it('an agent names no format to a backend whose model would refuse it', async () => {
-  scripted.setScript(() => ({ data: [{ b64_json: pngOf(64).toString('base64') }] }))
-  const { node } = await stage.connect({
-    ...DRAWS,
-    models: ['openai:gpt-image-1'],
-    backendUrl: scripted.origin,
-  })
-  draw(node, 'r1')
-  await expect.poll(() => lastOf(node, 'r1')?.error).toBeNull()
-  expect(scripted.requests.at(-1)?.json).toEqual({
-    model: 'openai:gpt-image-1',
-    prompt: ASKED.prompt,
-    n: 1,
-    size: ASKED.size,
-  })
-})
-
 it('an agent leaves the size to its backend when the frame has none', async () => {
   const image = pngOf(64).toString('base64')
   scripted.setScript(() => ({ data: [{ b64_json: image }] }))
@@ -114,7 +86,6 @@ it.each<[string, number, unknown, string, Readonly<Record<string, number>>]>([
   ],
   ['is busy', 429, { error: 'busy' }, 'busy', { status_code: 429, retry_after: 7 }],
   ['fails', 500, { error: 'no' }, 'no', {}],
-  ['sends no list', 200, { data: 7 }, 'the backend sent no list of images', {}],
   [
     'sends addresses',
     200,
@@ -151,16 +122,6 @@ it.each<[string, number, unknown, string, Readonly<Record<string, number>>]>([
   },
 )
 
-it('an agent asks its backend for nothing when the image of the frame is not an image', async () => {
-  const node = await connect(scripted.origin)
-  const before = scripted.requests.length
-  draw(node, 'r1', { image: 'bm90IGFuIGltYWdl' })
-  await expect
-    .poll(() => lastOf(node, 'r1')?.error)
-    .toBe('expected the image to be PNG, JPEG or WebP')
-  expect(scripted.requests.length).toBe(before)
-})
-
 it("an agent ends its backend's call when the caller of the images left", async () => {
   scripted.setScript(() => undefined)
   const node = await connect(scripted.origin)
@@ -183,15 +144,4 @@ it('an agent that draws refuses to chat, and an agent that chats refuses to draw
   await expect
     .poll(() => lastOf(chatting, 'r2'))
     .toMatchObject({ images: [], error: 'the node is of another type' })
-})
-
-it('an agent that draws does not start with a choice of models', async () => {
-  const agent = startTestAgent({
-    gatewayUrl: stage.gateway.url,
-    apiKey: NODE_KEY,
-    nodeId: NODE_ID,
-    backendUrl: stage.backend.url,
-    nodeType: 'DIFFUSION',
-  })
-  await expect(agent.done).rejects.toThrow('one model')
 })

@@ -21,12 +21,6 @@ it('an agent whose connection ends comes back, after pauses that grow while it i
   expect(stage.gateway.calls.length).toBeGreaterThan(3 * 3)
 })
 
-it.each([1000, 1001, 1011, 1012, 1013])('an agent comes back after close code %d', async (code) => {
-  const { node } = await stage.connect()
-  node.close(code)
-  await stage.nodeAt(1)
-})
-
 it('an agent ends a connection over which nothing comes for long', async () => {
   const { agent, node } = await stage.connect({ timings: { ...FAST_TIMINGS, pingMs: 50 } })
   await sleep(200)

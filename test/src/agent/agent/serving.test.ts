@@ -78,13 +78,6 @@ it('an agent serves many requests and several models at once', async () => {
   expect(agent.status().running).toBe(0)
 })
 
-it("an agent sends its backend the frame's model, whatever the request says", async () => {
-  const { node } = await stage.connect()
-  chat(node, 'r1', { model: 'http://elsewhere/' })
-  await expect.poll(() => statusOf(node, 'r1')).toBe(2)
-  expect(stage.backend.requests.at(-1)?.model).toBe('model-a')
-})
-
 it.each([
   [
     'a refusal',
@@ -96,23 +89,6 @@ it.each([
     'too long',
   ],
   [
-    'a code that frames do not know',
-    500,
-    (): BackendScript => (response) => {
-      response.writeHead(503).end('{"error":{"message":"busy"}}')
-    },
-    'busy',
-  ],
-  [
-    'an error in the stream',
-    400,
-    (): BackendScript => (response) => {
-      writeEvents(response, [textChunk('a'), { error: { message: 'bad', code: 400 } }])
-      response.end()
-    },
-    'bad',
-  ],
-  [
     'a break',
     500,
     (): BackendScript => (response) => {
@@ -120,14 +96,6 @@ it.each([
       setTimeout(() => response.destroy(), 10)
     },
     'broke off',
-  ],
-  [
-    'garbage',
-    500,
-    (): BackendScript => (response) => {
-      response.end('data: {{{\n\n')
-    },
-    'not a JSON object',
   ],
 ])(
   'an agent tells %s of its backend with status code %d',
@@ -142,21 +110,6 @@ it.each([
     })
   },
 )
-
-it('an agent tells the chunks that came in one packet with an error before the error', async () => {
-  stage.script = (response) => {
-    const events = [textChunk('a'), textChunk('b'), { error: { message: 'bad' } }]
-    response.end(events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join(''))
-  }
-  const { node } = await stage.connect()
-  chat(node, 'r1')
-  await expect.poll(() => statusOf(node, 'r1')).toBe(3)
-  expect(framesOf(node, 'r1').map(({ chunk }) => chunk)).toEqual([
-    textChunk('a'),
-    textChunk('b'),
-    null,
-  ])
-})
 
 it('an agent tells a chunk that no frame can carry as an error, and stays connected', async () => {
   stage.script = (response) => {
@@ -220,7 +173,7 @@ it('an agent waits for a gateway that reads slowly instead of keeping the whole 
     response.writeHead(200)
     const event = `data: ${JSON.stringify(textChunk('x'.repeat(100_000)))}\n\n`
     const more = () => {
-      while (state.written < 400) {
+      while (state.written < 250) {
         state.written += 1
         if (!response.write(event)) return
       }
@@ -239,8 +192,8 @@ it('an agent waits for a gateway that reads slowly instead of keeping the whole 
     written = state.written
     await sleep(300)
   }
-  expect(written).toBeLessThan(300)
+  expect(written).toBeLessThan(200)
   node.resume()
-  await expect.poll(() => statusOf(node, 'r1'), { timeout: 10_000 }).toBe(2)
-  expect(framesOf(node, 'r1')).toHaveLength(401)
+  await expect.poll(() => statusOf(node, 'r1')).toBe(2)
+  expect(framesOf(node, 'r1')).toHaveLength(251)
 })

@@ -150,11 +150,6 @@ it('an agent serves models whose names contain blanks', async () => {
   })
 })
 
-it('an agent fails to start for a node that the gateway does not know', async () => {
-  stage.gateway.known.node = null
-  await expect(stage.start().done).rejects.toThrow('knows no node')
-})
-
 it.each([
   [
     'a database that is away',
