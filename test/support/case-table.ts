@@ -7,6 +7,11 @@ type Named<Key extends string, Group extends string | number> = {
   readonly [key in Key]: Group
 } & { readonly name: string }
 
+/** The bytes with their last bit flipped, or the last bit of the byte at this place. */
+export function nearly(bytes: Uint8Array, at = bytes.length - 1): Uint8Array {
+  return Uint8Array.from(bytes, (byte, index) => (index === at ? byte ^ 1 : byte))
+}
+
 /** The cases of a table, each with its name, and with its group under `key`. */
 export function casesOf<Key extends string, Group extends string | number, Case extends object>(
   key: Key,

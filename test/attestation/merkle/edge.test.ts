@@ -13,7 +13,7 @@ import {
 import { foldSubtrees, hashChildren, hashLeaf } from '#attestation/merkle/hash.ts'
 import { createReference, exampleLeaves } from './reference.ts'
 
-const COUNT = 300
+const COUNT = 140
 const leaves = exampleLeaves(COUNT)
 const leafHashes = leaves.map(hashLeaf)
 const reference = createReference(leaves)

@@ -12,7 +12,7 @@ import {
 } from '#attestation/merkle/proof-nodes.ts'
 import { createReference, exampleLeaves } from './reference.ts'
 
-const COUNT = 300
+const COUNT = 140
 const leaves = exampleLeaves(COUNT)
 const reference = createReference(leaves)
 const stored = new Map(

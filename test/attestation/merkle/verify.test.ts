@@ -2,9 +2,10 @@ import { describe, expect, it } from 'vitest'
 import { FormatError, ProofError } from '#attestation/errors.ts'
 import { hashChildren, hashLeaf } from '#attestation/merkle/hash.ts'
 import { verifyConsistency, verifyInclusion } from '#attestation/merkle/verify.ts'
+import { nearly } from '../../support/case-table.ts'
 import { createReference, exampleLeaves } from './reference.ts'
 
-const COUNT = 300
+const COUNT = 140
 const leaves = exampleLeaves(COUNT)
 const leafHashes = leaves.map(hashLeaf)
 const reference = createReference(leaves)
@@ -202,6 +203,8 @@ function forgeInclusion(index: number, size: number): readonly Inclusion[] {
       head: { size: other, root: reference.root(size + 1) },
     })),
     { ...valid, head: { size, root: reference.root(size + 1) } },
+    { ...valid, head: { size, root: nearly(valid.head.root) } },
+    { ...valid, leafHash: nearly(valid.leafHash) },
     ...forgePaths(valid.path).map((path) => ({ ...valid, path })),
   ]
 }
@@ -211,6 +214,8 @@ function forgeConsistency(first: number, second: number): readonly Consistency[]
   return [
     { ...valid, first: { size: first, root: reference.root(first - 1) } },
     { ...valid, second: { size: second, root: reference.root(second + 1) } },
+    { ...valid, first: { size: first, root: nearly(valid.first.root) } },
+    { ...valid, second: { size: second, root: nearly(valid.second.root) } },
     ...forgePaths(valid.path).map((path) => ({ ...valid, path })),
   ]
 }

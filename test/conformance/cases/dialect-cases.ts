@@ -21,7 +21,7 @@ import {
   UNREADABLE,
   verified,
 } from './draft.ts'
-import { type Attack, REFUSED_STREAMS } from './stream-attacks.ts'
+import { REFUSED_STREAMS } from './stream-attacks.ts'
 
 type Name = keyof typeof EVENT_DIALECTS
 type Outcome = Pick<Draft, 'about' | 'expect'>
@@ -304,8 +304,12 @@ function streamCases(name: Name): readonly Draft[] {
       ...EXPECTED_OF_RECORD,
       idempotent: true,
     })
-  const refused = ({ slug, about, change }: Attack): Draft =>
-    draft(`refused/${slug}`, change(whole.map(textOfEvent)).join(''), { about, expect: UNREADABLE })
+  const refused = Object.entries(REFUSED_STREAMS[name]).map(([slug, [about, change]]) =>
+    draft(`refused/${slug}`, change(whole.map(textOfEvent)).join(''), {
+      about,
+      expect: UNREADABLE,
+    }),
+  )
   return [
     draft('whole', whole, {
       about: 'A kept stream with its proof.',
@@ -369,7 +373,7 @@ function streamCases(name: Name): readonly Draft[] {
       },
       { ...request, dialect: name === 'responses' ? 'messages' : 'responses' },
     ),
-    ...REFUSED_STREAMS[name].map(refused),
+    ...refused,
   ]
 }
 

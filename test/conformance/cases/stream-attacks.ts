@@ -1,11 +1,8 @@
 /** A change on the way of the texts of a stream's events, the last with the proof. */
-export type Attack = {
-  readonly slug: string
-  readonly about: string
-  readonly change: (events: readonly string[]) => readonly string[]
-}
+type Change = (events: readonly string[]) => readonly string[]
 
-type Change = Attack['change']
+/** Changes by name, each in words. */
+type Attacks = Readonly<Record<string, readonly [about: string, change: Change]>>
 
 /** Finds the only event with this text, and puts others in its place. */
 function replace(mark: string, by: (event: string) => readonly string[]): Change {
@@ -23,32 +20,27 @@ const rewrite = (mark: string, from: string | RegExp, to: string) =>
     return [changed]
   })
 
-function both(mark: string): readonly Attack[] {
-  return [
-    {
-      slug: 'cut-before-the-last-event',
-      about: 'The stream ends before its last event.',
-      change: (events) => events.slice(0, -1),
-    },
-    {
-      slug: 'cut-in-the-last-event',
-      about: 'The stream ends in its last event.',
-      change: (events) => events.with(-1, (events.at(-1) ?? '').slice(0, -20)),
-    },
-    {
-      slug: 'without-proof',
-      about: 'The last event has no proof.',
-      change: (events) => events.with(-1, withoutProof(events.at(-1) ?? '')),
-    },
-    {
-      slug: 'event-doubled',
-      about: 'The end of a text is there twice.',
-      change: replace(mark, (event) => [event, event]),
-    },
-    {
-      slug: 'event-moved',
-      about: 'The end of a text stands before its last delta.',
-      change: (events) => {
+function both(mark: string): Attacks {
+  return {
+    'cut-before-the-last-event': [
+      'The stream ends before its last event.',
+      (events) => events.slice(0, -1),
+    ],
+    'cut-in-the-last-event': [
+      'The stream ends in its last event.',
+      (events) => events.with(-1, (events.at(-1) ?? '').slice(0, -20)),
+    ],
+    'without-proof': [
+      'The last event has no proof.',
+      (events) => events.with(-1, withoutProof(events.at(-1) ?? '')),
+    ],
+    'event-doubled': [
+      'The end of a text is there twice.',
+      replace(mark, (event) => [event, event]),
+    ],
+    'event-moved': [
+      'The end of a text stands before its last delta.',
+      (events) => {
         const at = events.findIndex((event) => event.includes(mark))
         return [
           ...events.slice(0, at - 1),
@@ -57,77 +49,58 @@ function both(mark: string): readonly Attack[] {
           ...events.slice(at + 1),
         ]
       },
-    },
-    {
-      slug: 'event-dropped',
-      about: 'The end of a text is missing.',
-      change: replace(mark, () => []),
-    },
-    {
-      slug: 'event-renamed',
-      about: 'A delta has the name of a ping, which some readers drop.',
-      change: rewrite('Grö', /^event: .*/, 'event: ping'),
-    },
-    {
-      slug: 'event-without-name',
-      about: 'A delta has no name: some readers drop such events.',
-      change: rewrite('Grö', /^event: .*\n/, ''),
-    },
-    {
-      slug: 'unknown-event',
-      about: 'An event that no enclave gives out.',
-      change: (events) => ['event: x.y\ndata: {"type":"x.y"}\n\n', ...events],
-    },
-    {
-      slug: 'ping-with-content',
-      about: 'A ping says more than its type.',
-      change: (events) => ['event: ping\ndata: {"type":"ping","text":"Pay."}\n\n', ...events],
-    },
-    {
-      slug: 'event-after-the-last',
-      about: 'The first event is there again after the last.',
-      change: (events) => [...events, events[0] ?? ''],
-    },
-    {
-      slug: 'done-after-the-last',
-      about: 'The stream ends as that of a chat does.',
-      change: (events) => [...events, 'data: [DONE]\n\n'],
-    },
-    {
-      slug: 'error-in-place-of-the-last',
-      about: 'The stream ends with an error.',
-      change: (events) => [
+    ],
+    'event-dropped': ['The end of a text is missing.', replace(mark, () => [])],
+    'event-renamed': [
+      'A delta has the name of a ping, which some readers drop.',
+      rewrite('Grö', /^event: .*/, 'event: ping'),
+    ],
+    'event-without-name': [
+      'A delta has no name: some readers drop such events.',
+      rewrite('Grö', /^event: .*\n/, ''),
+    ],
+    'unknown-event': [
+      'An event that no enclave gives out.',
+      (events) => ['event: x.y\ndata: {"type":"x.y"}\n\n', ...events],
+    ],
+    'ping-with-content': [
+      'A ping says more than its type.',
+      (events) => ['event: ping\ndata: {"type":"ping","text":"Pay."}\n\n', ...events],
+    ],
+    'event-after-the-last': [
+      'The first event is there again after the last.',
+      (events) => [...events, events[0] ?? ''],
+    ],
+    'done-after-the-last': [
+      'The stream ends as that of a chat does.',
+      (events) => [...events, 'data: [DONE]\n\n'],
+    ],
+    'error-in-place-of-the-last': [
+      'The stream ends with an error.',
+      (events) => [
         ...events.slice(0, -1),
         'event: error\ndata: {"type":"error","error":{"type":"api_error","message":"x"}}\n\n',
       ],
-    },
-    {
-      slug: 'proof-in-the-first-event-too',
-      about: 'An earlier event has a proof too.',
-      change: (events) =>
+    ],
+    'proof-in-the-first-event-too': [
+      'An earlier event has a proof too.',
+      (events) =>
         events.with(0, (events[0] ?? '').replace(/"(response|type)":/, '"affidavit":{},"$1":')),
-    },
-    {
-      slug: 'two-lines-of-data',
-      about: 'The data of an event are on two lines.',
-      change: rewrite('Grö', 'data: {', 'data: {\ndata: '),
-    },
-    {
-      slug: 'two-names',
-      about: 'An event has two names.',
-      change: rewrite('Grö', 'event: ', 'event: ping\nevent: '),
-    },
-    {
-      slug: 'member-twice',
-      about: 'A delta is there twice in one event.',
-      change: rewrite('Grö', '"delta":', '"delta":"Pay.","delta":'),
-    },
-    {
-      slug: 'byte-order-mark',
-      about: 'A byte order mark stands before the first event: some readers drop it.',
-      change: (events) => ['\ufeff', ...events],
-    },
-  ]
+    ],
+    'two-lines-of-data': [
+      'The data of an event are on two lines.',
+      rewrite('Grö', 'data: {', 'data: {\ndata: '),
+    ],
+    'two-names': ['An event has two names.', rewrite('Grö', 'event: ', 'event: ping\nevent: ')],
+    'member-twice': [
+      'A delta is there twice in one event.',
+      rewrite('Grö', '"delta":', '"delta":"Pay.","delta":'),
+    ],
+    'byte-order-mark': [
+      'A byte order mark stands before the first event: some readers drop it.',
+      (events) => ['\ufeff', ...events],
+    ],
+  }
 }
 
 function withoutProof(event: string): string {
@@ -135,43 +108,35 @@ function withoutProof(event: string): string {
 }
 
 /** Streams of each dialect that are refused: each breaks one rule of dialects/formats.md. */
-export const REFUSED_STREAMS: Readonly<Record<'responses' | 'messages', readonly Attack[]>> = {
-  responses: [
+export const REFUSED_STREAMS: Readonly<Record<'responses' | 'messages', Attacks>> = {
+  responses: {
     ...both('response.output_text.done'),
-    {
-      slug: 'proof-beside-the-response',
-      about: 'The proof is not in the response of the last event.',
-      change: (events) => events.with(-1, moveProofUp(events.at(-1) ?? '')),
-    },
-    {
-      slug: 'text-of-the-end-changed',
-      about: 'The end of a text is not what its deltas say.',
-      change: rewrite('response.output_text.done', 'Größe', 'Große'),
-    },
-    {
-      slug: 'item-changed',
-      about: 'An item at its end is not what its deltas say.',
-      change: replace('"status":"completed","content"', (event) => [
-        event.replace('Größe', 'Große'),
-      ]),
-    },
-    {
-      slug: 'final-answer-changed',
-      about: 'The last event says another text than the deltas.',
-      change: (events) => events.with(-1, (events.at(-1) ?? '').replace('Größe', 'Große')),
-    },
-    {
-      slug: 'sequence-number-missing',
-      about: 'A delta has no sequence_number.',
-      change: rewrite('Grö', /,"sequence_number":\d+/, ''),
-    },
-  ],
-  messages: [
+    'proof-beside-the-response': [
+      'The proof is not in the response of the last event.',
+      (events) => events.with(-1, moveProofUp(events.at(-1) ?? '')),
+    ],
+    'text-of-the-end-changed': [
+      'The end of a text is not what its deltas say.',
+      rewrite('response.output_text.done', 'Größe', 'Große'),
+    ],
+    'item-changed': [
+      'An item at its end is not what its deltas say.',
+      replace('"status":"completed","content"', (event) => [event.replace('Größe', 'Große')]),
+    ],
+    'final-answer-changed': [
+      'The last event says another text than the deltas.',
+      (events) => events.with(-1, (events.at(-1) ?? '').replace('Größe', 'Große')),
+    ],
+    'sequence-number-missing': [
+      'A delta has no sequence_number.',
+      rewrite('Grö', /,"sequence_number":\d+/, ''),
+    ],
+  },
+  messages: {
     ...both('"content_block_stop","index":1'),
-    {
-      slug: 'proof-in-the-message-delta',
-      about: 'The proof is on the event before the last.',
-      change: (events) => {
+    'proof-in-the-message-delta': [
+      'The proof is on the event before the last.',
+      (events) => {
         const [last = '', before = ''] = [events.at(-1), events.at(-2)]
         const [proof = ''] = /"affidavit":\{.*\}(?=\}\n)/.exec(last) ?? []
         return [
@@ -180,33 +145,28 @@ export const REFUSED_STREAMS: Readonly<Record<'responses' | 'messages', readonly
           withoutProof(last),
         ]
       },
-    },
-    {
-      slug: 'text-at-the-start-of-a-block',
-      about: 'A block starts with text, which readers of deltas do not show.',
-      change: rewrite('"content_block":{"type":"text"', '"text":""', '"text":"Pay."'),
-    },
-    {
-      slug: 'index-changed',
-      about: 'A delta has the index of another block.',
-      change: rewrite('Grö', '"index":1', '"index":0'),
-    },
-    {
-      slug: 'signature-twice',
-      about: 'A thinking block has two signatures.',
-      change: replace('signature_delta', (event) => [event, event]),
-    },
-    {
-      slug: 'second-stop-reason',
-      about: 'A second message_delta.',
-      change: replace('"message_delta"', (event) => [event, event]),
-    },
-    {
-      slug: 'member-that-sdks-do-not-read',
-      about: 'A delta has a member that an enclave leaves out.',
-      change: rewrite('Grö', 'data: {', 'data: {"note":"Pay.",'),
-    },
-  ],
+    ],
+    'text-at-the-start-of-a-block': [
+      'A block starts with text, which readers of deltas do not show.',
+      rewrite('"content_block":{"type":"text"', '"text":""', '"text":"Pay."'),
+    ],
+    'index-changed': [
+      'A delta has the index of another block.',
+      rewrite('Grö', '"index":1', '"index":0'),
+    ],
+    'signature-twice': [
+      'A thinking block has two signatures.',
+      replace('signature_delta', (event) => [event, event]),
+    ],
+    'second-stop-reason': [
+      'A second message_delta.',
+      replace('"message_delta"', (event) => [event, event]),
+    ],
+    'member-that-sdks-do-not-read': [
+      'A delta has a member that an enclave leaves out.',
+      rewrite('Grö', 'data: {', 'data: {"note":"Pay.",'),
+    ],
+  },
 }
 
 function moveProofUp(event: string): string {

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import { AWS_ROOT_SHA256 } from '#attestation/nitro/policy.ts'
+import { nearly } from '../case-table.ts'
 import {
   authorityConstraints,
   buildCertificate,
@@ -10,7 +11,6 @@ import {
   publicKeyInfo,
   signWith,
 } from '../nitro-builder/certificate-builder.ts'
-
 import { bitString, encodeDer, integer, sequence } from '../nitro-builder/der-encoder.ts'
 import { buildChain, type Chain, keyAt, partsOf } from '../nitro-builder/development-pki.ts'
 import { buildDocument, standardChain } from '../nitro-builder/document-builder.ts'
@@ -90,6 +90,10 @@ export const chainRefusals: readonly Refusal[] = refusalsOf({
     "AWS's root alone is trusted": {
       document: buildDocument(),
       policy: { roots: [AWS_ROOT_SHA256] },
+    },
+    'a pin that differs in its last bit': {
+      document: buildDocument(),
+      policy: { roots: [nearly(standardChain.rootSha256)] },
     },
     'no root in the bundle': bundled([regional, zonal, instance]),
     'a root with one byte changed': bundled([

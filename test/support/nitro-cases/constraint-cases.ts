@@ -1,4 +1,5 @@
 import type { RevocationList } from '#attestation/nitro/check-revocation.ts'
+import { nearly } from '../case-table.ts'
 import {
   authorityConstraints,
   buildCertificate,
@@ -10,7 +11,6 @@ import {
   publicKeyInfo,
   validityOf,
 } from '../nitro-builder/certificate-builder.ts'
-
 import { integer } from '../nitro-builder/der-encoder.ts'
 import { buildChain, keyAt, MADE_AT, partsOf } from '../nitro-builder/development-pki.ts'
 import { buildDocument, standardChain } from '../nitro-builder/document-builder.ts'
@@ -77,7 +77,7 @@ export const constraintAcceptances = acceptancesOf({
     },
     'the same serial of another issuer': {
       document: buildDocument(),
-      policy: { revoked: [{ issuer: nameOf('other'), serial: Uint8Array.of(0x70, 0x04) }] },
+      policy: { revoked: [{ issuer: nearly(leafIssuer), serial: Uint8Array.of(0x70, 0x04) }] },
     },
     'lists of two issuers, in the first and the last millisecond of them': {
       document: buildDocument(),
@@ -196,6 +196,14 @@ export const constraintRefusals: readonly Refusal[] = [
       'a list of another issuer': {
         document: buildDocument(),
         policy: { revocationLists: [listOf(1, { issuer: nameOf('other') })] },
+      },
+      'a list of an issuer that differs in its last bit': {
+        document: buildDocument(),
+        policy: { revocationLists: [listOf(1, { issuer: nearly(listOf(1).issuer) })] },
+      },
+      'a list of a key that differs in its last bit': {
+        document: buildDocument(),
+        policy: { revocationLists: [listOf(1, { issuerKey: nearly(listOf(1).issuerKey) })] },
       },
       'a list of the issuer by name, with another key': {
         document: buildDocument(),

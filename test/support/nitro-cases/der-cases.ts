@@ -12,7 +12,7 @@ import {
 } from '../nitro-builder/der-encoder.ts'
 import { keyAt } from '../nitro-builder/development-pki.ts'
 import { standardChain } from '../nitro-builder/document-builder.ts'
-import type { Refusal } from './case.ts'
+import { refusalsOf } from './case.ts'
 import {
   alsoExtended,
   altered,
@@ -31,182 +31,80 @@ const constraints = (...content: readonly Uint8Array[]) =>
   extension('2.5.29.19', { critical: true, value: sequence(...content) })
 const usage = (...content: readonly number[]) =>
   extension('2.5.29.15', { critical: false, value: encodeDer(0x03, Uint8Array.from(content)) })
-const commonName = (value: Uint8Array) =>
+const _commonName = (value: Uint8Array) =>
   sequence(set(sequence(objectIdentifier('2.5.4.3'), value)))
 
-/** Rule 15: certificates that are not in the form of RFC 5280 or not in DER. */
-export const derRefusals: readonly Refusal[] = (
-  [
-    ['a byte after the certificate', withLeaf(Uint8Array.of(...standardChain.certificate, 0))],
-    ['the last byte missing', withLeaf(standardChain.certificate.slice(0, -1))],
-    ['no certificate at all', withLeaf(Uint8Array.from(Buffer.from('hello')))],
-    ['an indefinite length', withLeaf(Uint8Array.of(0x30, 0x80, 0, 0))],
-    ['an empty sequence', withLeaf(sequence())],
-    ['four fields', withLeaf(sequence(sequence(), sequence(), sequence(), sequence()))],
-    ['a padded serial number', altered(4, { serial: encodeDer(0x02, Uint8Array.of(0, 1)) })],
-    ['a negative serial number', altered(4, { serial: encodeDer(0x02, Uint8Array.of(0xff)) })],
-    ['an empty serial number', altered(4, { serial: encodeDer(0x02) })],
-    ['a length in too many bytes', altered(4, { serial: Uint8Array.of(0x02, 0x81, 1, 1) })],
-    ['a serial number that is no integer', altered(4, { serial: octetString(Uint8Array.of(1)) })],
-    [
-      'a BOOLEAN of 01',
-      alsoExtended(
-        4,
-        sequence(
-          objectIdentifier(unknown),
-          encodeDer(0x01, Uint8Array.of(1)),
-          octetString(sequence()),
-        ),
-      ),
-    ],
-    [
-      'critical FALSE, which is the default',
-      alsoExtended(4, sequence(objectIdentifier(unknown), boolean(false), octetString(sequence()))),
-    ],
-    [
-      'an extension whose value is no DER',
-      alsoExtended(4, sequence(objectIdentifier(unknown), octetString(Uint8Array.of(0x30, 1)))),
-    ],
-    ['an extension without a value', alsoExtended(4, sequence(objectIdentifier(unknown)))],
-    ['an empty list of extensions', altered(4, { extensions: [] })],
-    ['a field after the extensions', altered(4, { extraFields: [encodeDer(0xa4, sequence())] })],
-    [
-      'unique identifiers',
-      altered(4, { extensions: null, extraFields: [encodeDer(0x81, Uint8Array.of(0))] }),
-    ],
-    [
-      'cA FALSE, which is the default',
-      altered(4, { extensions: [constraints(boolean(false)), leafUsage] }),
-    ],
-    ['a path length without cA', altered(4, { extensions: [constraints(integer(0)), leafUsage] })],
-    [
-      'a negative path length',
-      altered(3, {
-        extensions: [
-          constraints(boolean(true), encodeDer(0x02, Uint8Array.of(0xff))),
-          ...extensionsOf(3).slice(1),
-        ],
-      }),
-    ],
-    [
-      'three fields in basicConstraints',
-      altered(3, {
-        extensions: [
-          constraints(boolean(true), integer(0), integer(0)),
-          ...extensionsOf(3).slice(1),
-        ],
-      }),
-    ],
-    [
-      'keyUsage with a trailing zero bit',
-      altered(4, { extensions: [leafConstraints(), usage(6, 0x80)] }),
-    ],
-    ['keyUsage without bits', altered(4, { extensions: [leafConstraints(), usage(0)] })],
-    [
-      'keyUsage with unused bits that are set',
-      altered(4, { extensions: [leafConstraints(), usage(7, 0xc0)] }),
-    ],
-    [
-      'keyUsage of a tenth bit',
-      altered(4, { extensions: [leafConstraints(), usage(6, 0x80, 0x40)] }),
-    ],
-    [
-      'keyUsage of sixteen bits',
-      altered(4, { extensions: [leafConstraints(), usage(0, 0x80, 0x01)] }),
-    ],
-    [
-      'a path length of 128, which is beyond a limit of ours',
-      altered(1, {
-        extensions: [constraints(boolean(true), integer(128)), ...extensionsOf(1).slice(1)],
-      }),
-    ],
-    [
-      'a GeneralizedTime before 2050',
-      altered(4, {
-        validity: sequence(utcTime('260304040607Z'), generalizedTime('20491231235959Z')),
-      }),
-    ],
-    [
-      'GeneralizedTimes of today',
-      altered(4, {
-        validity: sequence(generalizedTime('20260304040607Z'), generalizedTime('20260304070607Z')),
-      }),
-    ],
-    [
-      'an unknown extension of two values',
-      alsoExtended(4, sequence(objectIdentifier(unknown), octetString(Uint8Array.of(5, 0, 5, 0)))),
-    ],
-    [
-      'an unknown extension of no value',
-      alsoExtended(4, sequence(objectIdentifier(unknown), octetString(new Uint8Array()))),
-    ],
-    [
-      'a type that certificates are not made of',
-      alsoExtended(
-        4,
-        sequence(objectIdentifier(unknown), octetString(encodeDer(0x0a, Uint8Array.of(1)))),
-      ),
-    ],
-    ['an empty set in a name', altered(4, { subject: sequence(set()) })],
-    [
-      'a day that does not exist',
-      altered(4, { validity: sequence(utcTime('260230000000Z'), utcTime('261231000000Z')) }),
-    ],
-    [
-      'a time without seconds',
-      altered(4, { validity: sequence(utcTime('2603040406Z'), utcTime('261231000000Z')) }),
-    ],
-    [
-      'a time with an offset',
-      altered(4, { validity: sequence(utcTime('260304040607+0000'), utcTime('261231000000Z')) }),
-    ],
-    ['a validity of one time', altered(4, { validity: sequence(utcTime('260304040607Z')) })],
-    ['a subject that is no name', altered(4, { subject: utf8String('leaf') })],
-    [
-      'a name that is no UTF-8',
-      altered(4, { subject: commonName(encodeDer(0x0c, Uint8Array.of(0xff))) }),
-    ],
-    [
-      'a PrintableString with an underscore',
-      altered(4, { subject: commonName(encodeDer(0x13, Buffer.from('a_b'))) }),
-    ],
-    [
-      'an unsorted set',
-      altered(4, {
-        subject: sequence(
-          set(
-            sequence(objectIdentifier('2.5.4.10'), utf8String('o')),
-            sequence(objectIdentifier('2.5.4.3'), utf8String('c')),
-          ),
-        ),
-      }),
-    ],
-    [
-      'an object identifier that is not minimal',
-      altered(4, {
-        subject: sequence(
-          set(sequence(encodeDer(0x06, Uint8Array.of(0x55, 0x80, 4, 3)), utf8String('x'))),
-        ),
-      }),
-    ],
-    ['a string in pieces', altered(4, { subject: commonName(encodeDer(0x2c, utf8String('x'))) })],
-    [
-      'a tag number in two bytes',
-      altered(4, { subject: commonName(Uint8Array.of(0x1f, 0x20, 0)) }),
-    ],
-    [
-      'a key with three fields',
-      altered(4, { publicKey: sequence(p384Algorithm, bitString(pointOf(4)), integer(1)) }),
-    ],
-    [
-      'a key with unused bits',
-      altered(4, {
-        publicKey: sequence(p384Algorithm, bitString(Uint8Array.of(...pointOf(4), 0), 1)),
-      }),
-    ],
-    [
-      'a signature that is no bit string',
-      altered(4, { sign: (signed) => octetString(signWith(keyAt(3))(signed)) }),
-    ],
-  ] as const
-).map(([name, document]) => ({ code: 'certificate_der', name, document }))
+/** Rule 15: certificates that are not in the form of RFC 5280. der.test.ts has the rules of DER. */
+export const derRefusals = refusalsOf({
+  certificate_der: {
+    'a byte after the certificate': withLeaf(Uint8Array.of(...standardChain.certificate, 0)),
+    'the last byte missing': withLeaf(standardChain.certificate.slice(0, -1)),
+    'no certificate at all': withLeaf(Uint8Array.from(Buffer.from('hello'))),
+    'an indefinite length': withLeaf(Uint8Array.of(0x30, 0x80, 0, 0)),
+    'a negative serial number': altered(4, { serial: encodeDer(0x02, Uint8Array.of(0xff)) }),
+    'a serial number that is no integer': altered(4, { serial: octetString(Uint8Array.of(1)) }),
+    'critical FALSE, which is the default': alsoExtended(
+      4,
+      sequence(objectIdentifier(unknown), boolean(false), octetString(sequence())),
+    ),
+    'an extension whose value is no DER': alsoExtended(
+      4,
+      sequence(objectIdentifier(unknown), octetString(Uint8Array.of(0x30, 1))),
+    ),
+    'an extension without a value': alsoExtended(4, sequence(objectIdentifier(unknown))),
+    'an empty list of extensions': altered(4, { extensions: [] }),
+    'a field after the extensions': altered(4, { extraFields: [encodeDer(0xa4, sequence())] }),
+    'unique identifiers': altered(4, {
+      extensions: null,
+      extraFields: [encodeDer(0x81, Uint8Array.of(0))],
+    }),
+    'cA FALSE, which is the default': altered(4, {
+      extensions: [constraints(boolean(false)), leafUsage],
+    }),
+    'a path length without cA': altered(4, { extensions: [constraints(integer(0)), leafUsage] }),
+    'a negative path length': altered(3, {
+      extensions: [
+        constraints(boolean(true), encodeDer(0x02, Uint8Array.of(0xff))),
+        ...extensionsOf(3).slice(1),
+      ],
+    }),
+    'three fields in basicConstraints': altered(3, {
+      extensions: [constraints(boolean(true), integer(0), integer(0)), ...extensionsOf(3).slice(1)],
+    }),
+    'keyUsage with a trailing zero bit': altered(4, {
+      extensions: [leafConstraints(), usage(6, 0x80)],
+    }),
+    'keyUsage without bits': altered(4, { extensions: [leafConstraints(), usage(0)] }),
+    'keyUsage of a tenth bit': altered(4, {
+      extensions: [leafConstraints(), usage(6, 0x80, 0x40)],
+    }),
+    'a path length of 128, which is beyond a limit of ours': altered(1, {
+      extensions: [constraints(boolean(true), integer(128)), ...extensionsOf(1).slice(1)],
+    }),
+    'a GeneralizedTime before 2050': altered(4, {
+      validity: sequence(utcTime('260304040607Z'), generalizedTime('20491231235959Z')),
+    }),
+    'GeneralizedTimes of today': altered(4, {
+      validity: sequence(generalizedTime('20260304040607Z'), generalizedTime('20260304070607Z')),
+    }),
+    'an unknown extension of two values': alsoExtended(
+      4,
+      sequence(objectIdentifier(unknown), octetString(Uint8Array.of(5, 0, 5, 0))),
+    ),
+    'an unknown extension of no value': alsoExtended(
+      4,
+      sequence(objectIdentifier(unknown), octetString(new Uint8Array())),
+    ),
+    'a validity of one time': altered(4, { validity: sequence(utcTime('260304040607Z')) }),
+    'a subject that is no name': altered(4, { subject: utf8String('leaf') }),
+    'a key with three fields': altered(4, {
+      publicKey: sequence(p384Algorithm, bitString(pointOf(4)), integer(1)),
+    }),
+    'a key with unused bits': altered(4, {
+      publicKey: sequence(p384Algorithm, bitString(Uint8Array.of(...pointOf(4), 0), 1)),
+    }),
+    'a signature that is no bit string': altered(4, {
+      sign: (signed) => octetString(signWith(keyAt(3))(signed)),
+    }),
+  },
+})

@@ -1,3 +1,4 @@
+import { nearly } from '../case-table.ts'
 import { nameOf, validityOf } from '../nitro-builder/certificate-builder.ts'
 import { buildChain, MADE_AT } from '../nitro-builder/development-pki.ts'
 import {
@@ -9,7 +10,6 @@ import {
   signDocument,
   standardChain,
 } from '../nitro-builder/document-builder.ts'
-
 import { acceptancesOf, type Refusal, refusalsOf } from './case.ts'
 
 const withFields = (fields: Fields) => buildDocument({ fields })
@@ -177,7 +177,8 @@ export const policyRefusals: readonly Refusal[] = refusalsOf({
   },
   nonce_mismatch: {
     empty: { document: withFields({ nonce: new Uint8Array() }), policy: { nonce } },
-    'one bit': { document: withFields({ nonce: flipped(nonce, 0) }), policy: { nonce } },
+    'the first bit': { document: withFields({ nonce: flipped(nonce, 0) }), policy: { nonce } },
+    'the last bit': { document: withFields({ nonce: nearly(nonce) }), policy: { nonce } },
     'a prefix': { document: withFields({ nonce: nonce.subarray(1) }), policy: { nonce } },
   },
   debug_mode: {

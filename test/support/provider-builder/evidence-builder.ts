@@ -46,7 +46,7 @@ export const ORIGIN = 'https://provider.example'
 export const TLS_KEY = 'c1'.repeat(32)
 export const HPKE_KEY = 'c2'.repeat(32)
 export const BLOCK_HASH = new Uint8Array(32).fill(0xb1)
-const NONCE = providerNonce(BLOCK_HASH, ORIGIN)
+export const NONCE = providerNonce(BLOCK_HASH, ORIGIN)
 const NONCE_HEX = hex(NONCE)
 
 /** Kinds, with the documents and the hardware that a kind has more than one of. */
@@ -70,6 +70,8 @@ export type EvidenceChanges = {
   readonly answer?: (answer: any) => void
   /** The document that MRCONFIGID states, of dstack and ACI services. */
   readonly configDocument?: string
+  /** Changes what the hardware signs, of dstack, ACI and Nitro. */
+  readonly signed?: (data: Uint8Array) => Uint8Array
   readonly build?: SigstoreChanges
   readonly predicate?: JsonObject
   readonly collateral?: (kept: readonly KeptResponse[]) => readonly KeptResponse[]
@@ -247,7 +249,7 @@ const BUILDERS: Readonly<Record<BuiltKind, (changes: EvidenceChanges) => Built>>
     changes.bound?.(configuration)
     const fields = {
       nonce: changes.nonce ?? NONCE,
-      user_data: digestOf(configuration),
+      user_data: changes.signed?.(digestOf(configuration)) ?? digestOf(configuration),
       public_key: Buffer.alloc(65, 4),
     }
     return {
@@ -316,11 +318,11 @@ const list = buildSnpList()
 function tdxOf(
   reportData: Uint8Array,
   registers: readonly Uint8Array[],
-  { configDocument }: EvidenceChanges = {},
+  { configDocument, signed = (data) => data }: EvidenceChanges = {},
 ) {
   const { quote, collateral } = buildTdxEvidence({
     body: (body) => {
-      body.set(reportData, 520)
+      body.set(signed(reportData), 520)
       for (const [index, value] of registers.entries()) body.set(value, 328 + 48 * index)
       if (configDocument !== undefined)
         body.set(configId(3, hashConfigDocument(Buffer.from(configDocument))), 184)
@@ -412,7 +414,7 @@ export function kept(
   return { url, status: 200, headers: new Map(Object.entries(headers)), body: bytes }
 }
 
-function digestOf(configuration: JsonObject): Uint8Array {
+export function digestOf(configuration: JsonObject): Uint8Array {
   return sha('sha256', Buffer.from(canonicalizeJson(configuration)))
 }
 

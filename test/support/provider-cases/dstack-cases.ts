@@ -1,7 +1,7 @@
 import { keccak_256 } from '@noble/hashes/sha3.js'
 import type { DstackCheckName, DstackCode } from '#attestation/providers/dstack/dstack-codes.ts'
 import type { DstackPolicy } from '#attestation/providers/dstack/dstack-policy.ts'
-import { casesOf } from '../case-table.ts'
+import { casesOf, nearly } from '../case-table.ts'
 import {
   APP_ID,
   bootEvent,
@@ -52,6 +52,11 @@ export const dstackRefusals = casesOf<'code', DstackCode, DstackCase>('code', {
     '4097 events': { log: new Array(4097).fill(bootEvent(0, 1)) },
   },
   event_digest_mismatch: {
+    'a digest that differs in its last bit': {
+      log: replaceAt(5, {
+        digest: hex(nearly(Buffer.from(STANDARD_EVENTS[5]?.digest ?? '', 'hex'))),
+      }),
+    },
     'a false payload beside the true digest': {
       log: replaceAt(5, { event_payload: hex(other) }),
     },
@@ -111,19 +116,25 @@ export const dstackRefusals = casesOf<'code', DstackCode, DstackCase>('code', {
       ],
     },
   },
-  compose_mismatch: { 'another app_compose': { appCompose: '{}' } },
+  compose_mismatch: {
+    'another app_compose': { appCompose: '{}' },
+    'a logged hash that differs in its last bit': {
+      measured: STANDARD_EVENTS.with(5, runtimeEvent('compose-hash', nearly(COMPOSE_HASH))),
+      policy: { composeHashes: [nearly(COMPOSE_HASH)] },
+    },
+  },
   compose_not_accepted: {
-    'an application that is not accepted': { policy: { composeHashes: [other] } },
+    'an application that is not accepted': { policy: { composeHashes: [nearly(COMPOSE_HASH)] } },
   },
   app_id_not_accepted: {
-    'an application id that is not accepted': { policy: { appIds: [new Uint8Array(20)] } },
+    'an application id that is not accepted': { policy: { appIds: [nearly(APP_ID)] } },
   },
   config_id_form: {
     'form 4': { mrConfigId: configId(4, COMPOSE_HASH) },
     'a byte after the hash': { mrConfigId: configId(1, COMPOSE_HASH).fill(1, 47) },
   },
   config_id_mismatch: {
-    'form 1 of another': { mrConfigId: configId(1, other) },
+    'form 1 of another': { mrConfigId: configId(1, nearly(COMPOSE_HASH)) },
     'form 2 of another key provider': { mrConfigId: form2(1) },
     'form 2 without a logged key provider': {
       mrConfigId: form2(2),
@@ -133,6 +144,10 @@ export const dstackRefusals = casesOf<'code', DstackCode, DstackCase>('code', {
     'form 3 with another app id': documentOf({ ...DOCUMENT, app_id: '00'.repeat(20) }),
   },
   config_document_mismatch: {
+    'a document whose hash differs in its last bit': {
+      ...documentOf(DOCUMENT),
+      mrConfigId: nearly(documentOf(DOCUMENT).mrConfigId, 32),
+    },
     'another document': { ...documentOf(DOCUMENT), configDocument: '{}' },
   },
   config_document_malformed: {
@@ -143,7 +158,9 @@ export const dstackRefusals = casesOf<'code', DstackCode, DstackCase>('code', {
   },
   os_image_hash_mismatch: {
     'a logged hash of another image': {
-      measured: beforeReady(runtimeEvent('os-image-hash', other)),
+      measured: beforeReady(
+        runtimeEvent('os-image-hash', nearly(sha('sha256', buildImage().checksums))),
+      ),
     },
   },
   os_image_metadata: {

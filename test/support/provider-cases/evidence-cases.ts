@@ -1,12 +1,15 @@
 import type { ProviderEvidenceCode } from '#attestation/providers/evidence/evidence-codes.ts'
-import { casesOf } from '../case-table.ts'
+import { casesOf, nearly } from '../case-table.ts'
 import { MADE_AT } from '../nitro-builder/development-pki.ts'
 import { APP_ID, COMPOSE_HASH } from '../provider-builder/dstack-builder.ts'
 import {
+  BOOT_CONFIGURATION,
   type BuiltKind,
+  digestOf,
   type EvidenceChanges,
   kept,
   MODEL_CONFIG,
+  NONCE,
   ORIGIN,
   predicateOf,
   switchItem,
@@ -19,6 +22,8 @@ const HOUR_MS = 3_600_000
 const atMs = MADE_AT.getTime()
 const other = new Uint8Array(32).fill(9)
 const otherHex = '09'.repeat(32)
+const nearNonce = nearly(NONCE)
+const nearDigest = Buffer.from(nearly(digestOf(BOOT_CONFIGURATION))).toString('hex')
 const broken = (path: string) => ({
   collateral: (all: readonly ReturnType<typeof kept>[]) =>
     all.map((one) => (one.url.includes(path) ? kept(one.url, 'broken') : one)),
@@ -52,6 +57,11 @@ export const evidenceRefusals = casesOf<'code', EvidenceCode, EvidenceCase>('cod
     },
   },
   block_nonce_mismatch: {
+    'a nonce that differs in its last bit': {
+      kind: 'nitro',
+      nonce: nearNonce,
+      evidence: { nonce: nearNonce },
+    },
     'a nonce of another block': {
       evidence: { block: { chainId: 1, number: 17, hash: other } },
       kind: 'nitro',
@@ -121,11 +131,11 @@ export const evidenceRefusals = casesOf<'code', EvidenceCode, EvidenceCase>('cod
   },
   challenge_mismatch: {
     'a document for another nonce': {
-      evidence: { nonce: other, block: null },
+      evidence: { nonce: nearNonce, block: null },
       kind: 'tinfoil v3 TDX',
     },
-    'a report for another nonce': { evidence: { nonce: other, block: null }, kind: 'dstack' },
-    'an enclave for another nonce': { evidence: { nonce: other, block: null }, kind: 'nitro' },
+    'a report for another nonce': { evidence: { nonce: nearNonce, block: null }, kind: 'dstack' },
+    'an enclave for another nonce': { evidence: { nonce: nearNonce, block: null }, kind: 'nitro' },
   },
   collateral_malformed: {
     'a build that is no JSON': { ...broken('/attestations/'), kind: 'tinfoil v2' },
@@ -158,6 +168,14 @@ export const evidenceRefusals = casesOf<'code', EvidenceCode, EvidenceCase>('cod
     },
   },
   key_binding_mismatch: {
+    'a signed digest of the keys that differs in its last bit': {
+      kind: 'dstack',
+      signed: (data) => nearly(data, 31),
+    },
+    'a signed digest of the keyset that differs in its last bit': {
+      kind: 'aci',
+      signed: (data) => nearly(data, 31),
+    },
     'a document with another key': {
       answer: (answer) => {
         const section = Buffer.from(answer.crypto_material, 'base64').toString()
@@ -170,7 +188,7 @@ export const evidenceRefusals = casesOf<'code', EvidenceCode, EvidenceCase>('cod
       answer: ({ gateway_attestation: one }) => (one.tls_cert_fingerprint = otherHex),
       kind: 'dstack',
     },
-    'a keyset for another nonce': { evidence: { nonce: other, block: null }, kind: 'aci' },
+    'a keyset for another nonce': { evidence: { nonce: nearNonce, block: null }, kind: 'aci' },
   },
   keyset_digest_mismatch: {
     'another digest than the keyset has': {
@@ -185,6 +203,7 @@ export const evidenceRefusals = casesOf<'code', EvidenceCode, EvidenceCase>('cod
     },
   },
   configuration_mismatch: {
+    'a signed digest that differs in its last bit': { kind: 'nitro', signed: nearly },
     'another configuration than the enclave has': {
       answer: (answer) => Object.assign(answer.boot_configuration, { chain_id: 2 }),
       kind: 'nitro',
@@ -192,7 +211,7 @@ export const evidenceRefusals = casesOf<'code', EvidenceCode, EvidenceCase>('cod
   },
   configuration_not_accepted: {
     'a configuration that the policy does not list': {
-      policy: { configurations: [otherHex] },
+      policy: { configurations: [nearDigest] },
       kind: 'nitro',
     },
   },

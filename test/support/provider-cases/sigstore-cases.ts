@@ -1,6 +1,6 @@
 import type { SigstoreCode } from '#attestation/providers/sigstore/sigstore-codes.ts'
 import type { CodeIdentity } from '#attestation/providers/sigstore/sigstore-trust.ts'
-import { casesOf } from '../case-table.ts'
+import { casesOf, nearly } from '../case-table.ts'
 import { generateKey, nameOf, signWith, validityOf } from '../nitro-builder/certificate-builder.ts'
 import { MADE_AT } from '../nitro-builder/development-pki.ts'
 import { DIGEST, type SigstoreChanges, statementOf } from '../provider-builder/sigstore-builder.ts'
@@ -8,6 +8,7 @@ import { DIGEST, type SigstoreChanges, statementOf } from '../provider-builder/s
 type SigstoreCase = SigstoreChanges & { readonly identity?: Partial<CodeIdentity> }
 
 const other = generateKey('P-256')
+const base64 = (bytes: Uint8Array) => Buffer.from(bytes).toString('base64')
 
 /** Bundles that break one rule, by the code of the refusal. */
 export const sigstoreRefusals = casesOf<'code', SigstoreCode, SigstoreCase>('code', {
@@ -21,7 +22,10 @@ export const sigstoreRefusals = casesOf<'code', SigstoreCode, SigstoreCase>('cod
   },
   log_unknown: {
     'an entry of another log': {
-      bundle: (one) => entryOf(one, { logId: { keyId: Buffer.alloc(32).toString('base64') } }),
+      bundle: (one) => {
+        const { logId } = one.verificationMaterial.tlogEntries[0]
+        logId.keyId = base64(nearly(Buffer.from(logId.keyId, 'base64')))
+      },
     },
   },
   entry_promise: {
@@ -41,7 +45,17 @@ export const sigstoreRefusals = casesOf<'code', SigstoreCode, SigstoreCase>('cod
   checkpoint_malformed: {
     'a head without signatures': { bundle: (one) => checkpointOf(one, 'log.example\n2\nAA==\n') },
   },
-  checkpoint_signature: { 'a head by another key': { checkpointSigner: other } },
+  checkpoint_signature: {
+    'a head by another key': { checkpointSigner: other },
+    'a head by a key whose hint differs in its last bit': {
+      bundle: (one) => {
+        const { checkpoint } = one.verificationMaterial.tlogEntries[0].inclusionProof
+        checkpoint.envelope = checkpoint.envelope.replace(/\S+(?=\n$)/, (signature: string) =>
+          base64(nearly(Buffer.from(signature, 'base64'), 3)),
+        )
+      },
+    },
+  },
   checkpoint_mismatch: {
     'a head of another size': { checkpoint: (text) => text.replace('\n2\n', '\n3\n') },
   },

@@ -299,7 +299,7 @@ export const snpRefusals: readonly SnpRefusal[] = [
     },
     issuer_mismatch: {
       'a VCEK of another issuer': vekOf({ issuer: nameOf('SEV-Other') }),
-      'an ASK of another issuer': askOf({ issuer: nameOf('ARK-Genoa') }),
+      'an ASK of another issuer': askOf({ issuer: nameOf('ARK-Milam') }),
     },
     chain_order: { 'a VCEK that names the ARK': vekOf({ issuer: milanRoot }) },
     certificate_name: {
@@ -438,7 +438,7 @@ export const snpRefusals: readonly SnpRefusal[] = [
     },
     chip_mismatch: {
       'the certificate of another chip': {
-        claims: setClaim(AMD_TYPES.hardwareId, new Uint8Array(64).fill(0xc2)),
+        claims: setClaim(AMD_TYPES.hardwareId, new Uint8Array(64).fill(0xc1).with(63, 0xc2)),
       },
       'more than eight bytes of a Turin': { product: 'Turin', report: setByte(0x1a0 + 8, 1) },
     },
@@ -463,8 +463,8 @@ export const snpRefusals: readonly SnpRefusal[] = [
       'the launch TCB': { report: setByte(0x1f0, 3) },
       'fmc of Turin': { product: 'Turin', report: setByte(0x1f0, 0) },
     },
-    measurement_mismatch: { 'a bit of the measurement': { report: setBit(0x90, 3) } },
-    host_data_mismatch: { 'a bit of the host data': { report: setBit(0xc0, 3) } },
+    measurement_mismatch: { 'a bit of the measurement': { report: setBit(0xbf, 3) } },
+    host_data_mismatch: { 'a bit of the host data': { report: setBit(0xdf, 3) } },
     report_data_mismatch: {
       'the last bit of the report data': { report: setBit(0x8f, 7) },
     },

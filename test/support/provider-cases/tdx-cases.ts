@@ -1,6 +1,6 @@
 import type { TdxCheckName, TdxCode } from '#attestation/providers/tdx/tdx-codes.ts'
 import type { TdxPolicy } from '#attestation/providers/tdx/tdx-policy.ts'
-import { type CaseTable, casesOf } from '../case-table.ts'
+import { type CaseTable, casesOf, nearly } from '../case-table.ts'
 import {
   authorityConstraints,
   ECDSA_SHA384,
@@ -99,7 +99,7 @@ const formatRefusals: CaseTable<TdxCode, TdxCase> = {
   quote_version: { 'version 3': set(0, 3) },
   quote_key_type: { 'a key on P-384': set(2, 3) },
   quote_tee_type: { 'a quote of SGX': set(4, 0) },
-  quote_qe_vendor: { 'another vendor': set(12, 0x94) },
+  quote_qe_vendor: { 'another vendor': set(12, 0x94), 'another last byte': set(27, 0) },
   quote_body_type: { 'a body of SGX': { version: 5, ...set(48, 1) } },
   quote_body_size: {
     'a body of TD 1.0 with the size of TD 1.5': { version: 5, ...set(50, 0x88) },
@@ -226,7 +226,9 @@ const pckRefusals: CaseTable<TdxCode | ChainCode, TdxCase> = {
     'a signature of zeros': { sealed: (quote) => quote.fill(0, 1154, 1218) },
   },
   attestation_key_mismatch: {
-    'the hash of another key': { qeReport: (report) => report.fill(0, 320, 352) },
+    'a hash that differs in its last bit': {
+      qeReport: (report) => report.set(nearly(report, 351)),
+    },
     'other auth data': set(1220, 0x0b),
   },
   qe_report_data_not_zero: { 'a byte after the hash': inReport(383, 1) },
@@ -485,6 +487,9 @@ const tdRefusals: CaseTable<TdxCode, TdxCase> = {
   },
   measurement_mismatch: {
     'another firmware': inBody(136, 0),
+    'firmware that differs in its last bit': {
+      body: (body) => body.set(nearly(body, 183)),
+    },
     'one of two values differs': {
       policy: { measurements: [{ rtmr0: new Uint8Array(48), rtmr3: new Uint8Array(48).fill(1) }] },
     },

@@ -7,6 +7,7 @@ import { verifyDstackLog } from '#attestation/providers/dstack/verify-dstack-log
 import { requireChecks } from '#attestation/providers/provider-checks.ts'
 import { ProviderEvidenceError } from '#attestation/providers/provider-error.ts'
 import { decodeTdxQuote } from '#attestation/providers/tdx/quote.ts'
+import { nearly } from '../../../support/case-table.ts'
 import {
   buildDstackEvidence,
   COMPOSE_HASH,
@@ -50,6 +51,16 @@ describe('a rule', () => {
     await expect(verifyDstackLog(buildDstackEvidence(), policy as DstackPolicy)).rejects.toThrow(
       PolicyError,
     )
+  })
+
+  it('a register of the quote that differs in its last bit is refused', async () => {
+    const evidence = buildDstackEvidence()
+    const rtmrs = evidence.body.rtmrs.map((value, index) => (index === 3 ? nearly(value) : value))
+    const { checks } = await verifyDstackLog(
+      { ...evidence, body: { ...evidence.body, rtmrs } },
+      DSTACK_POLICY,
+    )
+    expect(checks.flatMap(({ code }) => code ?? [])).toEqual(['register_mismatch'])
   })
 
   it('a configuration document that is not given leaves its check open', async () => {
