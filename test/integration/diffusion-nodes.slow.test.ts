@@ -1,20 +1,16 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
-import OpenAI, { APIError, toFile } from 'openai'
+import OpenAI, { toFile } from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { readImageFacts } from '#src/images/image-facts.ts'
 import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
 import { childEnvironment } from '../support/child-environment.ts'
-import { drawAsAsked, drawing, framesFor } from '../support/drawing-node.ts'
 import { pngOf } from '../support/image-files.ts'
-import { createNode, getJson, NODE_HARDWARE, sendBody } from '../support/register-node.ts'
+import { getJson } from '../support/register-node.ts'
 import { runCli } from '../support/run-cli.ts'
-import { connectScriptedNode, type ScriptedNode } from '../support/scripted-node.ts'
 
 const MAIN = join(import.meta.dirname, '../../src/cli/main.ts')
-/** A model that only nodes have. */
-const NODE_MODEL = 'stabilityai/sdxl-turbo'
 /** A model that the operator's endpoint has too. */
 const SHARED_MODEL = 'demo/image'
 
@@ -36,100 +32,6 @@ async function servedBy(nodeId: string): Promise<number> {
 }
 
 const factsOf = (base64: string | undefined) => readImageFacts(Buffer.from(base64 ?? '', 'base64'))
-
-async function codeOf(call: Promise<unknown>): Promise<unknown> {
-  const error = await call.then(
-    () => null,
-    (fault: unknown) => fault,
-  )
-  return error instanceof APIError ? [error.status, error.code] : error
-}
-
-describe('a client that follows the public protocol', () => {
-  const drawing256 = { model: NODE_MODEL, prompt: 'a blue whale', size: '256x256' as const }
-  let nodeId = ''
-  let node: ScriptedNode
-
-  it('a diffusion node registers, connects, is asked for a small image first, and then runs', async () => {
-    expect(await codeOf(client.images.generate(drawing256))).toEqual([404, 'unsupported_model'])
-    nodeId = await createNode(caller())
-    await sendBody(caller(), 'POST', '/v1/node/info', { node_id: nodeId, ...NODE_HARDWARE })
-    node = await connectScriptedNode({
-      url: service.url,
-      key: service.apiKey,
-      nodeId,
-      model: NODE_MODEL,
-      ...drawing(drawAsAsked),
-    })
-    await expect.poll(() => statusOf(nodeId), { timeout: 30_000 }).toBe('Running')
-    expect(framesFor(node)).toMatchObject([{ image: null, n: 1, size: '256x256' }])
-  })
-
-  it('a diffusion node has its model listed while it serves', async () => {
-    const { data } = await client.models.list()
-    expect(data.find(({ id }) => id === NODE_MODEL)).toMatchObject({
-      object: 'model',
-      owned_by: 'images',
-    })
-  })
-
-  it('a diffusion node draws for callers, by address and inline', async () => {
-    const { data = [] } = await client.images.generate({ ...drawing256, n: 2 })
-    const images = await Promise.all(
-      data.map(async ({ url }) => Buffer.from(await (await fetch(url ?? '')).arrayBuffer())),
-    )
-    expect(images.map((bytes) => readImageFacts(bytes))).toEqual(
-      Array.from({ length: 2 }, () => ({ type: 'png', width: 256, height: 256 })),
-    )
-    const inline = await client.images.generate({
-      ...drawing256,
-      size: '1024x1024',
-      n: 10,
-      response_format: 'b64_json',
-    })
-    expect(inline.data?.map(({ b64_json }) => factsOf(b64_json)?.width)).toEqual(
-      Array(10).fill(1024),
-    )
-    expect(framesFor(node).at(-1)).toEqual({
-      request_id: expect.any(String),
-      prompt: 'a blue whale',
-      image: null,
-      n: 10,
-      size: '1024x1024',
-    })
-    await expect.poll(() => servedBy(nodeId), { timeout: 30_000 }).toBe(2)
-  })
-
-  it('a diffusion node is given the image to change, as far as it fits a frame', async () => {
-    const picture = pngOf(300)
-    const edit = (bytes: Uint8Array) => async () =>
-      client.images.edit({
-        ...drawing256,
-        image: await toFile(bytes, 'a.png', { type: 'image/png' }),
-      })
-    expect((await edit(picture)()).data).toHaveLength(1)
-    expect(framesFor(node).at(-1)?.image).toBe(picture.toString('base64'))
-    const large = Buffer.concat([picture, Buffer.alloc(1024 * 1024)])
-    expect(await codeOf(edit(large)())).toEqual([413, 'payload_too_large'])
-  })
-
-  it('a diffusion node is never asked to chat', async () => {
-    const asked = node.calls.length
-    const chat = { model: NODE_MODEL, messages: [{ role: 'user' as const, content: 'hello' }] }
-    expect(await codeOf(client.chat.completions.create(chat))).toEqual([404, 'unsupported_model'])
-    expect(node.calls).toHaveLength(asked)
-  })
-
-  it('a diffusion node that goes leaves callers with an honest refusal', async () => {
-    await node.close()
-    await expect.poll(() => statusOf(nodeId), { timeout: 30_000 }).toBe('Stopped')
-    expect(await codeOf(client.images.generate(drawing256))).toEqual([
-      503,
-      'no_available_inference_nodes',
-    ])
-    expect((await client.models.list()).data.map(({ id }) => id)).not.toContain(NODE_MODEL)
-  })
-})
 
 describe('an agent of type DIFFUSION in front of an image server', () => {
   const drawing512 = { model: SHARED_MODEL, prompt: 'a red fox', size: '512x512' as const }

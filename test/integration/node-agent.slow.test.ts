@@ -58,12 +58,6 @@ describe('npm start', () => {
       })
   })
 
-  it('npm start prints a line that asks for a plain completion, and names the node', () => {
-    const { stdout } = service.output()
-    expect(stdout).toContain(`curl -sS '${service.url}/v1/chat/completions'`)
-    expect(stdout).toContain(`DEMONSTRATION: ${service.nodeId}`)
-  })
-
   it('npm start has a node, and the command line shows its status and what it served', async () => {
     const variables = {
       AFFIDAVIT_URL: service.url,

@@ -126,19 +126,6 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('calls of other APIs in a browser'),
       await shown.page.locator('[data-verdict=consistent]').waitFor()
       expect(shown.faults).toEqual([])
       await shown.page.context().close()
-
-      const path = `/v1/verified/records/${hash}`
-      const headers = { authorization: `Bearer ${service.apiKey}` }
-      const erased = await fetch(service.url + path, { method: 'DELETE', headers })
-      expect(await erased.json()).toMatchObject({ dialect: label.toLowerCase(), request: null })
-      const after = await openPage(`${service.url}/console/history`)
-      await after.page.getByLabel('API key').fill(service.apiKey)
-      await after.page.getByRole('button', { name: 'Sign in' }).click()
-      const gone = after.page.getByRole('row').filter({ hasText: hash.slice(0, 12) })
-      await gone.getByText('erased').waitFor()
-      await gone.getByRole('button', { name: /^Details of/ }).click()
-      await after.page.getByText('Erased by the account').waitFor()
-      await after.page.context().close()
     },
   )
 })

@@ -5,7 +5,7 @@ import { pathToFileURL } from 'node:url'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { BROWSER, findBarriers, openPage } from '../support/browser.ts'
-import { CHAT_REQUEST, postChat } from '../support/calls.ts'
+import { complete } from '../support/completions.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
 
 let service: SharedAffidavit
@@ -15,9 +15,7 @@ let notary = ''
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'affidavit-expectations-'))
   service = await useAffidavit()
-  const gateway = { url: service.url, key: service.apiKey }
-  const reply = await postChat(gateway, { ...CHAT_REQUEST, model: 'demo/echo' })
-  hash = ((await reply.json()) as { readonly hash: string }).hash
+  hash = (await complete(service, 'hello')).hash
   const { notaries } = (await (await fetch(`${service.url}/v1/notaries`)).json()) as {
     readonly notaries: readonly { readonly notary: string }[]
   }
@@ -66,88 +64,26 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('a development gateway'), () => {
   it('a development gateway gives its own pages what its file says, and each says so in words', async () => {
     const reply = await fetch(`${service.url}/development/expectations`)
     expect(await reply.json()).toEqual(JSON.parse(await readFile(service.expectFile, 'utf8')))
-    for (const [colorScheme, width] of [
-      ['light', 1280],
-      ['dark', 390],
-    ] as const) {
-      const { page, faults, strangers } = await openPage(`${service.url}/c/${hash}`, {
-        colorScheme,
-        viewport: { width, height: 844 },
-      })
-      await expect.poll(() => codeOf(page)).toBe('passed')
-      for (const path of [`/c/${hash}`, '/verify', `/log/${notary}`]) {
-        await go(page, path)
-        const words = path.startsWith('/c/') ? BANNER_UNDER_VERDICT : BANNER
-        const banner = page.locator(DEVELOPMENT).getByText(words)
-        await banner.waitFor()
-        expect(await banner.isVisible()).toBe(true)
-        expect(await page.getByText('proves nothing to other people').count()).toBe(
-          path.startsWith('/c/') ? 1 : 0,
-        )
-        expect(await findBarriers(page)).toEqual([])
-        expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(
-          width,
-        )
-      }
-      await page
-        .locator(
-          'section[aria-labelledby=enclave] [data-check="measurements"][data-outcome=passed]',
-        )
-        .waitFor()
-      expect({ faults, strangers }).toEqual({ faults: [], strangers: [] })
-      await page.context().close()
+    const viewport = { width: 390, height: 844 }
+    const options = { colorScheme: 'dark', viewport } as const
+    const { page, faults, strangers } = await openPage(`${service.url}/c/${hash}`, options)
+    await expect.poll(() => codeOf(page)).toBe('passed')
+    for (const path of [`/c/${hash}`, '/verify', `/log/${notary}`]) {
+      await go(page, path)
+      const isJudged = path.startsWith('/c/')
+      const banner = page.locator(DEVELOPMENT).getByText(isJudged ? BANNER_UNDER_VERDICT : BANNER)
+      await banner.waitFor()
+      expect(await banner.isVisible()).toBe(true)
+      const warnings = page.getByText('proves nothing to other people')
+      expect([path, await warnings.count()]).toEqual([path, isJudged ? 1 : 0])
+      expect(await findBarriers(page)).toEqual([])
+      expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(390)
     }
-  })
-
-  it('a development gateway is named under the verdict on a document, a release and an image', async () => {
-    const { page } = await openPage(`${service.url}/verify`)
-    await page.locator(DEVELOPMENT).getByText(BANNER).waitFor()
-    const reply = (await (await fetch(`${service.url}/v1/attestation`)).json()) as {
-      readonly attestation: string
-    }
-    const document = {
-      name: 'document',
-      mimeType: 'text/plain',
-      buffer: Buffer.from(reply.attestation),
-    }
-    const vector = (path: string) => join(import.meta.dirname, '../vectors', path)
-    const sources = [
-      document,
-      vector('releases/measurements.json'),
-      vector('eif/synthetic-unsigned.eif'),
-    ]
-    for (const [at, source] of sources.entries()) {
-      await page.getByLabel(/^Drop a file here/).setInputFiles(source)
-      await page.locator(`[data-round="${at + 1}"] [data-verdict]`).waitFor()
-      await page.locator(DEVELOPMENT).getByText(BANNER_UNDER_VERDICT).waitFor()
-    }
+    expect({ faults, strangers }).toEqual({ faults: [], strangers: [] })
     await page.context().close()
   })
 
-  it('the playground of a development gateway answers at once, calls nothing established, and its public page agrees', async () => {
-    const { page, faults } = await openPage(`${service.url}/console`)
-    await signIn(page)
-    await page.locator(DEVELOPMENT).waitFor()
-    await page.getByText('One enclave is as this development gateway says.').waitFor()
-    await page.getByRole('textbox', { name: 'Message' }).fill('hello')
-    await page.getByRole('button', { name: 'Send' }).click()
-    const turn = page.getByRole('article', { name: 'Question 1' })
-    await turn.getByText('Checked, development only').waitFor()
-    expect(await turn.textContent()).toContain('[demonstration] You said: hello')
-    expect(await turn.locator('.row .state.good').count()).toBe(0)
-    expect(await page.locator('.connection > p .state.good').count()).toBe(0)
-    await turn.getByText(/^. Anchored in block \d+$/).waitFor()
-    const opening = page.context().waitForEvent('page')
-    await turn.getByRole('link', { name: 'Public evidence' }).click()
-    const opened = await opening
-    await opened.locator(DEVELOPMENT).waitFor()
-    await expect.poll(() => codeOf(opened)).toBe('passed')
-    expect(await opened.locator('[data-verdict=invalid]').count()).toBe(0)
-    expect(faults).toEqual([])
-    await page.context().close()
-  })
-
-  it('a reader who does not use what the gateway says is asked on no page of the tab, and may change his mind', async () => {
+  it('a reader who does not use what the gateway says is asked on no page, may change his mind, and sees what can be checked without it', async () => {
     const { page } = await openPage(`${service.url}/verify`)
     await page.getByRole('button', { name: 'Do not use them' }).click()
     await untilKept(page, 'affidavit-expectations')
@@ -156,13 +92,8 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('a development gateway'), () => {
     expect(await page.locator(DEVELOPMENT).count()).toBe(0)
     await page.getByRole('button', { name: 'Use them' }).click()
     await expect.poll(() => codeOf(page)).toBe('passed')
-    await page.context().close()
-  })
-
-  it('a page whose gateway gives no expectations shows what it can, without them', async () => {
-    const { page } = await openPage(`${service.url}/docs`)
     await page.route('**/development/expectations', (route) => route.abort())
-    await go(page, `/c/${hash}`)
+    await page.reload()
     await expect.poll(() => codeOf(page)).toBe('not checked')
     expect(await page.locator('[data-expectations]').count()).toBe(0)
     await page.context().close()
@@ -204,7 +135,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () =>
     await page.context().close()
   })
 
-  it('expectations of the reader survive a navigation with their files, also binary files', async () => {
+  it('expectations of the reader survive a navigation with their files, also binary files, and end with their page when they are too large', async () => {
     const { page } = await openPage(`${service.url}/verify`)
     await page.getByText('What you expect: code').click()
     await page.getByLabel('Certificate revocation lists').setInputFiles({
@@ -216,13 +147,6 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () =>
     await go(page, '/verify')
     await page.getByText('What you expect: code').click()
     await page.getByText('list.crl, 3 bytes').waitFor()
-    await page.context().close()
-  })
-
-  it('expectations of the reader that are too large for the tab end with their page, and older ones do not come back', async () => {
-    const { page } = await openPage(`${service.url}/verify`)
-    await fillFrom(page, await otherExpectations())
-    await untilKept(page, 'PCR0=0000')
     await page.getByLabel('Signed releases').setInputFiles({
       name: 'large.json',
       mimeType: 'application/json',
@@ -250,21 +174,6 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () =>
     await page.locator(DEVELOPMENT).waitFor()
     await page.getByText('What you expect: code').click()
     expect(await page.getByLabel('Accept any code in the enclave').isChecked()).toBe(false)
-
-    // A file that is gone before the worker reads it.
-    const gone = join(folder, 'gone.json')
-    await writeFile(gone, '{}')
-    await page.evaluate(
-      "document.body.append(Object.assign(document.createElement('input'), { type: 'file', id: 'other' }))",
-    )
-    await page.locator('#other').setInputFiles(gone)
-    await rm(gone)
-    const field = await page.getByLabel('Fill in from a file').getAttribute('id')
-    await page.evaluate(`
-      const field = document.getElementById('${field}')
-      field.files = document.getElementById('other').files
-      field.dispatchEvent(new Event('change', { bubbles: true }))`)
-    await page.getByText('The file cannot be read').waitFor()
     await page.context().close()
   })
 
@@ -291,19 +200,6 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('expectations of the reader'), () =>
       expect.not.stringContaining(service.apiKey),
     ])
     expect(await page.evaluate('JSON.stringify(sessionStorage)')).toContain(service.apiKey)
-    await page.context().close()
-  })
-
-  it('expectations of a link count for nothing before the reader accepts them, and then on every page', async () => {
-    const measurements = encodeURIComponent(`PCR0=${'00'.repeat(48)}`)
-    const { page } = await openPage(`${service.url}/verify#measurements=${measurements}`)
-    await page.getByRole('button', { name: 'Expect this' }).waitFor()
-    expect(await page.locator(DEVELOPMENT).count()).toBe(1)
-    expect(await page.evaluate('JSON.stringify(sessionStorage)')).not.toContain('0000')
-    await page.getByRole('button', { name: 'Expect this' }).click()
-    await untilKept(page, 'PCR0=0000')
-    await go(page, `/c/${hash}`)
-    await page.locator(OWN).getByText('You accepted them from a link').waitFor()
     await page.context().close()
   })
 

@@ -10,8 +10,9 @@ import {
   redactBundle,
 } from '#attestation/evidence/bundle.ts'
 import { parseExactJson } from '#attestation/json/parse-strict.ts'
-import { putEvidence, readEvidencePage } from '#attestation/report/evidence-page.ts'
+import { readEvidencePage } from '#attestation/report/evidence-page.ts'
 import { BROWSER, findBarriers, openPage } from '../support/browser.ts'
+import { complete, fetchEvidence } from '../support/completions.ts'
 import { driveVerifyPage } from '../support/drive-verify-page.ts'
 import { runCli } from '../support/run-cli.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
@@ -28,25 +29,8 @@ let bundle: EvidenceBundle
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'affidavit-saved-evidence-'))
   service = await useAffidavit()
-  const headers = {
-    authorization: `Bearer ${service.apiKey}`,
-    'content-type': 'application/json',
-  }
-  const made = await fetch(`${service.url}/v1/verified/chat/completions`, {
-    method: 'POST',
-    headers,
-    body: JSON.stringify({
-      model: 'demo/echo',
-      messages: [{ role: 'user', content: `${QUESTION} </script><!-- \u2028` }],
-    }),
-  })
-  hash = ((await made.json()) as { readonly hash: string }).hash
-  const evidence = `${service.url}/v1/verified/chat/completions/${hash}/evidence`
-  const deadline = performance.now() + 60_000
-  do {
-    if (performance.now() > deadline) throw new Error('expected the anchor in a block')
-    bundleText = await (await fetch(evidence, { headers })).text()
-  } while (JSON.parse(bundleText).block === null)
+  hash = (await complete(service, `${QUESTION} </script><!-- \u2028`)).hash
+  bundleText = await fetchEvidence(service, hash)
   bundle = parseEvidenceBundle(parseExactJson(Buffer.from(bundleText)))
 })
 afterAll(() => rm(folder, { recursive: true, force: true }))
@@ -82,7 +66,7 @@ const LINE = /<script[^>]* id="evidence">[^\n]*\n/
 const isSame = (one: string, other: string) => one === other
 
 describe.runIf(BROWSER.isMet)(BROWSER.title('evidence in one HTML file'), () => {
-  it('evidence is the same file from /verify, from the command line and from the file itself', async () => {
+  it('evidence is the same file from /verify, from the command line and from the file itself, and from the public page without its texts', async () => {
     const { page, faults } = await openPage(`${service.url}/verify`)
     const driver = await driveVerifyPage(page)
     await driver.check(fileOf(bundleText))
@@ -102,6 +86,13 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('evidence in one HTML file'), () => 
     await opened.page.locator('[data-round="1"]').waitFor()
     expect(isSame((await save(opened.page)).text, saved.text)).toBe(true)
     await opened.page.context().close()
+
+    const completion = await openPage(`${service.url}/c/${hash}`)
+    const { text } = await save(completion.page)
+    const publicly = await runCli(['evidence', hash, '--html', '--url', service.url])
+    expect(isSame(text, publicly.stdout)).toBe(true)
+    expect(text.includes(QUESTION)).toBe(false)
+    await completion.page.context().close()
   })
 
   it('evidence in a file checks itself without a network, and again by what its reader brings', async () => {
@@ -149,42 +140,22 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('evidence in one HTML file'), () => 
     await page.context().close()
   })
 
-  it('the page of a completion saves the public evidence as the command line does', async () => {
-    const { page, faults } = await openPage(`${service.url}/c/${hash}`)
-    const saved = await save(page)
-    const publicly = await runCli(['evidence', hash, '--html', '--url', service.url])
-    expect(isSame(saved.text, publicly.stdout)).toBe(true)
-    expect(saved.text.includes(QUESTION)).toBe(false)
-    expect(faults).toEqual([])
-    await page.context().close()
-  })
-
-  it('the page /verify takes such a file, and refuses one with two blocks, a broken one or none', async () => {
+  it('the page /verify takes such a file, and refuses one with two blocks', async () => {
     const { stdout } = await cli('evidence', hash, '--html')
     const { page, faults } = await openPage(`${service.url}/verify`)
     const driver = await driveVerifyPage(page)
     const ofPage = await driver.check(fileOf(stdout, 'evidence.html'))
     expect(ofPage).toEqual(await driver.check(fileOf(bundleText)))
-    for (const [change, why] of [
-      [stdout.replace(LINE, (one) => one + one), 'got more'],
-      [stdout.replace(LINE, ''), 'no evidence is in it'],
-      [stdout.replace(' id="evidence">{', ' id="evidence">'), 'not JSON'],
-      ['<!doctype html><p id="evidence">{}</p>', 'got other HTML'],
-    ] as const) {
-      const refused = await driver.check(fileOf(change, 'evidence.html'))
-      expect(refused).toMatchObject({ verdict: 'refused', sentence: expect.stringContaining(why) })
-    }
+    const twice = stdout.replace(LINE, (one) => one + one)
+    const refused = await driver.check(fileOf(twice, 'evidence.html'))
+    expect(refused.sentence).toContain('got more')
+    expect(refused.verdict).toBe('refused')
     expect(faults).toEqual([])
     await page.context().close()
   })
 
-  it('a file that was changed says so when it is opened, and two blocks are not checked', async () => {
+  it('a file that was changed says so when it is opened, and runs no other script', async () => {
     const { stdout } = await cli('evidence', hash, '--html')
-    const twice = await openSaved(stdout.replace(LINE, (one) => one + one))
-    await twice.page.locator('[data-verdict="refused"]').waitFor()
-    expect(await twice.page.locator('.result').textContent()).toContain('got more')
-    await twice.page.context().close()
-
     const renamed = await openSaved(
       stdout.replace(/(?<="verifier_sha256":")[0-9a-f]{8}/, '00000000'),
     )
@@ -200,24 +171,6 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('evidence in one HTML file'), () => 
     expect(await forged.page.title()).toBe('Verify · Affidavit, saved')
     expect(forged.faults.join()).toContain('Content Security Policy')
     await forged.page.context().close()
-  })
-
-  it('text of strangers in a file stays text, and 10 MB of it are shown', async () => {
-    const { stdout } = await cli('evidence', hash, '--html')
-    const text = '</script><script>document.title = "run"</script><!--\u2028\\ud800'.repeat(160_000)
-    const hostile = structuredClone(JSON.parse(bundleText))
-    hostile.record.request.messages[0].content = text
-    const { page, faults, strangers } = await openSaved(putEvidence(stdout, hostile))
-    await page.locator('[data-round="1"]').waitFor({ timeout: 60_000 })
-    expect(await page.locator('[data-verdict]').getAttribute('data-verdict')).toBe('invalid')
-    expect(await page.title()).toBe('Verify · Affidavit, saved')
-    expect([faults, strangers]).toEqual([[], []])
-    const { text: again } = await save(page)
-    const { evidence } = readEvidencePage(Buffer.from(again))
-    expect(JSON.parse(Buffer.from(evidence ?? []).toString()).record.request).toEqual(
-      hostile.record.request,
-    )
-    await page.context().close()
   })
 
   it('a print has the verdict and every check of each link, and nothing to press', async () => {

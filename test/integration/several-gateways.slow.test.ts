@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { Wallet } from 'ethers'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { type Affidavit, startAffidavit } from '../support/affidavit.ts'
+import { callChain } from '../support/deployment/deployment.ts'
 import { createEncryptedFetch } from '../support/encrypted-fetch.ts'
 import { NATS, type NatsServer, startNatsServer } from '../support/nats-server.ts'
 import { createTestDatabase } from '../support/test-database.ts'
@@ -21,21 +22,13 @@ async function notariesAt({ url }: Affidavit): Promise<readonly string[]> {
   return notaries.map(({ notary }) => notary).sort()
 }
 
-/** Gives an account enough ether for anchors on the local chain. */
-async function fund(rpcUrl: string, address: string): Promise<void> {
-  const method = 'anvil_setBalance'
-  const params = [address, '0x56bc75e2d63100000']
-  const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method, params })
-  await fetch(rpcUrl, { method: 'POST', headers: { 'content-type': 'application/json' }, body })
-}
-
 describe.runIf(NATS.isMet)(NATS.title('two gateways, each with an enclave of its own'), () => {
   beforeAll(async () => {
     nats = await startNatsServer()
     const shared = { DATABASE_URL: await createTestDatabase({ empty: true }), NATS_URL: nats.url }
     first = await startAffidavit({ variables: shared })
     const relayer = new Wallet(`0x${randomBytes(32).toString('hex')}`)
-    await fund(first.rpcUrl, relayer.address)
+    await callChain(first.rpcUrl, 'anvil_setBalance', [relayer.address, '0x56bc75e2d63100000'])
     second = await startAffidavit({
       variables: {
         ...shared,

@@ -9,23 +9,10 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { listTree, nameProcess } from '../bench/processes.ts'
 import { type Affidavit, launchAffidavit, startAffidavit } from '../support/affidavit.ts'
+import { complete } from '../support/completions.ts'
+import { callChain } from '../support/deployment/deployment.ts'
 import { isAlive } from '../support/is-alive.ts'
 import { runCli } from '../support/run-cli.ts'
-
-type Answer = Readonly<Record<string, unknown>> & {
-  readonly hash: string
-  readonly tx_hash: string
-}
-
-async function ask(service: Affidavit, text: string): Promise<Answer> {
-  const response = await fetch(`${service.url}/v1/verified/chat/completions`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${service.apiKey}`, 'content-type': 'application/json' },
-    body: JSON.stringify({ model: 'demo/echo', messages: [{ role: 'user', content: text }] }),
-  })
-  expect(response.status).toBe(200)
-  return (await response.json()) as Answer
-}
 
 async function get(service: Affidavit, path: string): Promise<{ status: number; body: string }> {
   const response = await fetch(service.url + path, {
@@ -34,16 +21,8 @@ async function get(service: Affidavit, path: string): Promise<{ status: number; 
   return { status: response.status, body: await response.text() }
 }
 
-async function rpc(
-  service: Affidavit,
-  method: string,
-  params: readonly unknown[],
-): Promise<unknown> {
-  const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method, params })
-  const headers = { 'content-type': 'application/json' }
-  const response = await fetch(service.rpcUrl, { method: 'POST', headers, body })
-  return ((await response.json()) as { result: unknown }).result
-}
+const receiptOf = ({ rpcUrl }: Affidavit, hash: string) =>
+  callChain(rpcUrl, 'eth_getTransactionReceipt', [hash])
 
 describe('npm start', () => {
   let service: Affidavit
@@ -86,53 +65,12 @@ describe('npm start', () => {
   })
 
   it('npm start anchors a completion in a transaction to the contract that succeeds', async () => {
-    const { tx_hash } = await ask(service, 'anchor me')
+    const { tx_hash } = await complete(service, 'anchor me')
     type Receipt = { readonly status: string; readonly to: string } | null
-    const receipt = () => rpc(service, 'eth_getTransactionReceipt', [tx_hash]) as Promise<Receipt>
+    const receipt = () => receiptOf(service, tx_hash) as Promise<Receipt>
     await expect
       .poll(receipt, { timeout: 30_000 })
       .toMatchObject({ status: '0x1', to: service.contract })
-  })
-
-  it('a record found by its hash holds against the right measurement and root alone', async () => {
-    const { hash } = await ask(service, 'look me up')
-    const { status, body } = await get(service, `/v1/verified/chat/completions/${hash}`)
-    expect(status).toBe(200)
-    const trust = ['--root', service.rootFile]
-    const any = await runCli(['verify', '-', '--json', '--any-measurement', ...trust], {
-      input: body,
-    })
-    expect(any.code).toBe(0)
-    const [, pcr0] = /PCR0 is ([0-9a-f]{96})/.exec(any.stdout) ?? []
-    const exact = await runCli(['verify', '-', '--pcr', `0=${pcr0}`, ...trust], { input: body })
-    expect(exact).toMatchObject({
-      code: 0,
-      stdout: expect.stringMatching(
-        /^CONSISTENT: .*: boot configuration, anchor\.\nAn enclave that runs /,
-      ),
-    })
-    const other = await runCli(['verify', '-', '--pcr', `0=${'ab'.repeat(48)}`, ...trust], {
-      input: body,
-    })
-    expect(other).toMatchObject({
-      code: 1,
-      stdout: expect.stringContaining('measurement_mismatch'),
-    })
-    const aws = await runCli(['verify', '-', '--any-measurement'], { input: body })
-    expect(aws).toMatchObject({ code: 1, stdout: expect.stringContaining('root_untrusted') })
-  })
-
-  it('the command line verifies a record with the network alone, as consistent without expectations', async () => {
-    const { hash } = await ask(service, 'fetch me')
-    const url = `${service.url}/v1/verified/chat/completions/${hash}`
-    const run = await runCli(['verify', url], {
-      variables: { AFFIDAVIT_URL: service.url, AFFIDAVIT_API_KEY: service.apiKey },
-    })
-    expect(run.code).toBe(0)
-    expect(run.stdout).toContain('no expected measurements given')
-    expect(run.stdout).toMatch(/^CONSISTENT: .*attestation document, measurements/)
-    const unauthorised = await runCli(['verify', url])
-    expect(unauthorised).toMatchObject({ code: 3, stderr: expect.stringContaining('answered 401') })
   })
 
   it('npm start keeps its keys and sockets from other users', async () => {
@@ -158,7 +96,7 @@ describe('npm start', () => {
       await expect
         .poll(
           () =>
-            ask(service, `after ${script}`).then(
+            complete(service, `after ${script}`).then(
               (answer) => answer.tx_hash,
               () => null,
             ),
@@ -169,7 +107,7 @@ describe('npm start', () => {
   })
 
   it('npm start keeps the history over a kill -9 of the gateway, and leaves no process behind', async () => {
-    const { hash, tx_hash } = await ask(service, 'survive')
+    const { hash, tx_hash } = await complete(service, 'survive')
     const parts = listTree(service.pid).filter((pid) => pid !== service.pid)
     expect(parts.length).toBeGreaterThanOrEqual(3)
     await service.kill()
@@ -181,23 +119,12 @@ describe('npm start', () => {
     expect(status).toBe(200)
     expect(JSON.parse(body).tx_hash).toBe(tx_hash)
     await expect
-      .poll(() => rpc(service, 'eth_getTransactionReceipt', [tx_hash]), { timeout: 30_000 })
+      .poll(() => receiptOf(service, tx_hash), { timeout: 30_000 })
       .toMatchObject({ status: '0x1' })
     const run = await runCli(['verify', '-', '--any-measurement', '--root', service.rootFile], {
       input: body,
     })
     expect(run.code).toBe(0)
-  })
-
-  it('npm start runs beside another service with a separate data folder', async () => {
-    const other = await startAffidavit({ variables: { DEV_API_KEY: 'my-own-key' } })
-    try {
-      expect(other.apiKey).toBe('my-own-key')
-      const { hash } = await ask(other, 'only there')
-      expect((await get(service, `/v1/verified/chat/completions/${hash}`)).status).toBe(404)
-    } finally {
-      expect(await other.stop()).toBe(0)
-    }
   })
 })
 
@@ -252,7 +179,7 @@ describe('a stop', () => {
     process.kill(service.pid, 'SIGTERM')
     await expect.poll(async () => (await get(service, '/readyz')).status).toBe(503)
     expect((await get(service, '/readyz')).body).toContain('"failing":["stopping"')
-    await ask(service, 'still here')
+    await complete(service, 'still here')
     // A signal that comes at once counts as the first one.
     await sleep(1_000)
     expect((await get(service, '/healthz')).status).toBe(200)
@@ -318,20 +245,6 @@ describe('a start that cannot be', () => {
         `refuses ${part.startsWith('simulated') ? 'an enclave with a' : 'the'} ${part}`,
       )
     expect(report).toContain('HISTORY_ALL: expected in production')
-  })
-
-  it('a start that fails names all faults of the configuration together', async () => {
-    const report = await fail({
-      PORT: 'many',
-      LOG_LEVEL: 'loud',
-      CHAIN_RPC_URL: 'http://127.0.0.1:1',
-    })
-    for (const name of ['PORT: ', 'LOG_LEVEL: ', 'RELAYER_PRIVATE_KEY: ', 'CONTRACT_ADDRESS: '])
-      expect(report).toContain(name)
-  })
-
-  it('a start that fails names faults that only the enclave finds', async () => {
-    expect(await fail({ PROVIDERS_FILE: '/nowhere.json' })).toContain('PROVIDERS_FILE')
   })
 
   it('a start that fails names a port that is taken, and a chain port that is taken', async () => {

@@ -8,7 +8,6 @@ import { isJsonObject, type Json, type JsonObject } from '#attestation/json/valu
 import { type AttestationPolicy, parseRoots } from '#attestation/nitro/policy.ts'
 import { verifyAttestation } from '#attestation/nitro/verify-attestation.ts'
 import { judgeRecord } from '#attestation/report/judge-record.ts'
-import { runCli } from '../support/run-cli.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
 
 type Path = readonly (string | number)[]
@@ -158,23 +157,13 @@ describe('a record that was tampered with', () => {
           expect(await isCaught(value, true)).toBe(true)
         },
       ),
-      { numRuns: 500 },
+      { numRuns: 150 },
     )
   })
 
   it('a changed id or tx_hash of a record is not detected: those are for evidence bundles', async () => {
     expect(await isCaught(changeAt(record, ['id'], () => 'x'))).toBe(false)
     expect(await isCaught(changeAt(record, ['tx_hash'], () => `0x${'00'.repeat(32)}`))).toBe(false)
-  })
-
-  it('a tampered record makes the command fail', async () => {
-    const changed = JSON.stringify(
-      changeAt(record, ['response', 'choices', 1, 'message', 'content'], () => 'other'),
-    )
-    const run = await runCli(['verify', '-'], { input: changed })
-    expect(run.code).toBe(1)
-    expect(run.stdout).toMatch(/FAILED +response hash/)
-    expect(run.stdout).toMatch(/^INVALID/m)
   })
 })
 

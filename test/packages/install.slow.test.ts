@@ -146,9 +146,6 @@ const expected = (folder: string): readonly string[] => [
   ...Object.entries(measurements).flatMap(([index, hex]) => ['--pcr', `${index}=${hex}`]),
 ]
 
-/** Prints what bash would offer. */
-const OFFERED = `echo "\${COMPREPLY[@]}"`
-
 describe('affidavit, installed in an empty folder', () => {
   const affidavit = (...words: readonly string[]) => runIn(checker, 'affidavit', ...words)
 
@@ -168,29 +165,6 @@ describe('affidavit, installed in an empty folder', () => {
     ])
       expect(names).not.toContain(name)
     expect(sizeOf(join(checker.folder, 'node_modules'))).toBeLessThanOrEqual(INSTALLED_BYTES_MAX)
-  })
-
-  it('the installed affidavit prints its version and its commands', async () => {
-    expect(await affidavit('--version')).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
-    const { stdout } = await affidavit('--help')
-    const commands = [...stdout.matchAll(/^ {2}(\w+) .* {2}/gm)].map(([, name]) => name)
-    expect(commands).toEqual([
-      'verify',
-      'expect',
-      'complete',
-      'audit',
-      'evidence',
-      'redact',
-      'attestation',
-      'provider',
-      'verifier',
-      'proxy',
-      'measure',
-      'release',
-      'completions',
-      'help',
-    ])
-    expect((await affidavit('keys', 'list')).code).toBe(2)
   })
 
   it.each([
@@ -252,13 +226,6 @@ describe('affidavit, installed in an empty folder', () => {
     expect(run.stderr).toContain(`The SHA-256 of its verifier is ${own.verifier_sha256}`)
   })
 
-  it('the installed affidavit makes a release key that only its owner may read', async () => {
-    const key = join(checker.folder, 'release.key')
-    const made = await affidavit('release', 'key', key)
-    expect([made.code, made.stdout.trim()]).toEqual([0, expect.stringMatching(/^[0-9a-f]{64}$/)])
-    expect(statSync(key).mode & 0o777).toBe(0o600)
-  })
-
   it('the installed affidavit ends quietly when its output is no longer read', async () => {
     const verify = `affidavit verify ${join(VECTORS, 'bundle.json')} ${expected(checker.folder).join(' ')}`
     for (const call of [
@@ -269,25 +236,6 @@ describe('affidavit, installed in an empty folder', () => {
       const run = await runIn(checker, 'bash', '-c', `set -o pipefail; ${call}`)
       expect([call, run.code, run.stderr]).toEqual([call, 0, ''])
     }
-  })
-
-  it('the installed affidavit completes its own commands in bash', async () => {
-    const script = [
-      'source <(affidavit completions bash)',
-      "COMP_WORDS=(affidavit '') COMP_CWORD=1",
-      '_affidavit',
-      OFFERED,
-      'COMP_WORDS=(affidavit release list r) COMP_CWORD=3',
-      '_affidavit',
-      OFFERED,
-    ].join('\n')
-    const run = await runIn(checker, 'bash', '-c', script)
-    expect(run).toEqual({
-      code: 0,
-      stdout:
-        'verify expect complete audit evidence redact attestation provider verifier proxy measure release completions help --version --help\nrevoke renew\n',
-      stderr: '',
-    })
   })
 
   it('the program in the package’s README verifies a bundle', async () => {
@@ -326,30 +274,6 @@ describe('affidavit, installed in an empty folder', () => {
     const tsc = join(ROOT, 'node_modules/typescript/bin/tsc')
     const run = await runIn({ ...checker, folder }, process.execPath, tsc, '-p', folder)
     expect(run).toEqual({ code: 0, stdout: '', stderr: '' })
-  })
-
-  it('the installed affidavit audits a gateway as the checkout does', async () => {
-    const service: SharedAffidavit = await useAffidavit()
-    const asked = await fetch(`${service.url}/v1/verified/chat/completions`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${service.apiKey}`, 'content-type': 'application/json' },
-      body: JSON.stringify({
-        model: 'demo/echo',
-        messages: [{ role: 'user', content: 'asked by test/packages/install.slow.test.ts' }],
-      }),
-    })
-    const { hash } = (await asked.json()) as { readonly hash: string }
-    const variables = { AFFIDAVIT_URL: service.url, AFFIDAVIT_API_KEY: service.apiKey }
-    const place = { ...checker, variables }
-    const words = ['--rpc', service.rpcUrl, '--root', service.rootFile, '--any-measurement']
-    const audit = await runIn(place, 'affidavit', 'audit', service.url, ...words, '--json')
-    expect([audit.code, audit.stderr]).toEqual([0, ''])
-    const own = await runCli(['audit', service.url, ...words, '--json'], { variables })
-    const shapeOf = (text: string) => Object.keys(JSON.parse(text)).toSorted()
-    expect(shapeOf(audit.stdout)).toEqual(shapeOf(own.stdout))
-    const evidence = await runIn(place, 'affidavit', 'verify', hash, ...words, '--json')
-    expect(evidence.code).toBe(0)
-    expect(JSON.parse(evidence.stdout)).toMatchObject({ ok: true })
   })
 })
 
@@ -420,30 +344,6 @@ import 'affidavit/lib/attestation.js'
 `
 
 describe('affidavit-node, installed in an empty folder', () => {
-  it('the installed affidavit-node brings no server, database or chain client', () => {
-    const names = installedIn(agent)
-    for (const name of ['koa', 'kysely', 'pg', '@electric-sql/pglite', 'ethers', 'sharp'])
-      expect(names).not.toContain(name)
-  })
-
-  it('the installed affidavit-node prints its version, its commands and its faults', async () => {
-    const run = (...words: readonly string[]) => runIn(agent, 'affidavit-node', ...words)
-    expect(await run('--version')).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
-    const { stdout } = await run('--help')
-    for (const command of ['run', 'list', 'create', 'status', 'stats', 'benchmark', 'completions'])
-      expect(stdout).toMatch(new RegExp(`^  ${command} `, 'm'))
-    const refused = await run('run')
-    expect([refused.code, refused.stderr]).toEqual([
-      2,
-      expect.stringContaining('AFFIDAVIT_API_KEY: expected'),
-    ])
-    expect((await run('completions', '--help')).stdout).toContain(
-      '<(affidavit-node completions bash)',
-    )
-    const bash = `source <(affidavit-node completions bash); COMP_WORDS=(affidavit-node st) COMP_CWORD=1; _affidavit-node; ${OFFERED}`
-    expect((await runIn(agent, 'bash', '-c', bash)).stdout).toBe('status stats\n')
-  })
-
   it('the installed affidavit-node makes its node, serves a backend, sends traces and ends in good order', async () => {
     const gateway = await startScriptedNodeGateway()
     const backend = await startScriptedBackend(answerWith('a', 'b'))

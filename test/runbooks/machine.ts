@@ -15,6 +15,7 @@ import {
 } from '../support/deployment/scripted-provider.ts'
 import { type PostgresPlace, type PostgresServer, startPostgres } from '../support/postgres.ts'
 import { type CliRun, runCli } from '../support/run-cli.ts'
+import { createTestDatabase } from '../support/test-database.ts'
 import { until } from '../support/until.ts'
 import type { WalkOptions } from './walk.ts'
 
@@ -37,7 +38,8 @@ export type Machine = {
   /** Of the gateways; the first is the one on this machine, `affidavit-gateway`. */
   readonly gateways: readonly [Unit, ...Unit[]]
   readonly enclaves: ReadonlyMap<string, Program>
-  readonly postgres: PostgresServer
+  /** A database of the run's server, which nobody ends, or of one of its own. */
+  readonly postgres: MachineDatabase
   readonly chain: MachineChain
   readonly provider: ScriptedProvider
   readonly rootFile: string
@@ -60,6 +62,9 @@ export type Machine = {
   stop(): Promise<void>
 }
 
+/** Where the gateways' database is. */
+type MachineDatabase = Pick<PostgresServer, 'url' | 'createDatabase' | 'kill'>
+
 /** The chain that anchors go to. */
 type MachineChain = Pick<LocalChain, 'rpcUrl' | 'chainId' | 'contract' | 'relayerKey'>
 
@@ -73,7 +78,7 @@ export type MachineOptions = {
   readonly settings?: (folder: string) => Readonly<Record<string, string>>
   /** The checkout that the gateways are started from, a link that may change. Default: this one. */
   readonly checkout?: string
-  /** Where its Postgres server is of. */
+  /** A Postgres server of its own. Default: a database of the run's. */
   readonly database?: PostgresPlace
   /** Writes files into the folder before anything starts. */
   readonly prepare?: (folder: string) => Promise<void>
@@ -90,8 +95,7 @@ export async function startMachine(options: MachineOptions = {}): Promise<Machin
   started.defer(() => rm(folder, { recursive: true, force: true, maxRetries: 10 }))
   for (const name of ['etc', 'run']) await mkdir(join(folder, name))
   await options.prepare?.(folder)
-  const postgres = await startPostgres({ max_connections: '200' }, options.database)
-  started.defer(() => postgres.stop())
+  const postgres = await openPostgres(options.database, started)
   const chain = options.chain ?? (await startOwnChain(folder, started))
   const provider = await startScriptedProvider()
   started.defer(() => provider.stop())
@@ -223,6 +227,18 @@ export async function startMachine(options: MachineOptions = {}): Promise<Machin
       ),
     stop: () => running.disposeAsync(),
   }
+}
+
+async function openPostgres(
+  place: PostgresPlace | undefined,
+  started: AsyncDisposableStack,
+): Promise<MachineDatabase> {
+  const createDatabase = () => createTestDatabase({ empty: true })
+  const kill = () => Promise.reject(new Error('the server of the run is not to be ended'))
+  if (place === undefined) return { url: await createDatabase(), createDatabase, kill }
+  const server = await startPostgres({ max_connections: '200' }, place)
+  started.defer(() => server.stop())
+  return server
 }
 
 async function startOwnChain(folder: string, started: AsyncDisposableStack): Promise<MachineChain> {

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { DEBIAN_POSTGRES, DEBIAN_POSTGRES_PROGRAMS } from '../support/postgres.ts'
-import { runCli, runProgram } from '../support/run-cli.ts'
+import { runProgram } from '../support/run-cli.ts'
 import { type Machine, startMachine } from './machine.ts'
 import { walkPage } from './walk.ts'
 
@@ -99,17 +99,6 @@ describe.runIf(DEBIAN_POSTGRES.isMet)(DEBIAN_POSTGRES.title('upgrade and downgra
     const after = await machine.complete()
     expect(indexOf(after)).toBe(indexOf(before) + 1)
     expect(gateway.program.exits).toBe(0)
-  })
-
-  it('this release refuses a database with a migration that it does not know', async () => {
-    const settings = await readFile(join(machine.etc, 'gateway.env'), 'utf8')
-    const [, url = ''] = /^DATABASE_URL=(.*)$/m.exec(settings) ?? []
-    const run = await runCli(['migrate'], { variables: { DATABASE_URL: url } })
-    expect(run).toMatchObject({ code: 1, stdout: '' })
-    expect(run.stderr).toContain('which does not know its migration 2126-01-01-later')
-    const list = await runCli(['accounts', 'list'], { variables: { DATABASE_URL: url } })
-    expect(list).toMatchObject({ code: 1, stdout: '' })
-    expect(list.stderr).toMatch(/^affidavit: database: .* migration 2126-01-01-later/)
   })
 })
 

@@ -1,4 +1,5 @@
 import type { Locator, Page } from 'playwright-core'
+import { expect } from 'vitest'
 
 /** The window sizes on which every page is checked: a desktop and a phone. */
 export const SCREENS = [
@@ -6,16 +7,14 @@ export const SCREENS = [
   { width: 390, height: 844 },
 ] as const
 
-/**
- * Gives which of these are completely inside the window without a scroll: for each `true`, or its
- * position. A test expects `{ name: true }` for all.
- */
-export async function standInView(
+/** Expects that all of these are completely inside the window without a scroll. */
+export async function expectInView(
   page: Page,
   parts: Readonly<Record<string, Locator>>,
-): Promise<Readonly<Record<string, unknown>>> {
+): Promise<void> {
   const { width, height } = page.viewportSize() ?? { width: 0, height: 0 }
-  const places = Object.entries(parts).map(async ([name, part]) => {
+  const outside: Record<string, unknown> = {}
+  for (const [name, part] of Object.entries(parts)) {
     await part.waitFor()
     const box = await part.boundingBox()
     const isIn =
@@ -24,7 +23,7 @@ export async function standInView(
       box.y >= 0 &&
       box.x + box.width <= width &&
       box.y + box.height <= height
-    return [name, isIn || box] as const
-  })
-  return Object.fromEntries(await Promise.all(places))
+    if (!isIn) outside[name] = box
+  }
+  expect(outside).toEqual({})
 }

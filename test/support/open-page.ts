@@ -10,6 +10,9 @@ export type OpenPage = {
   readonly strangers: readonly string[]
 }
 
+/** For one act in a page: far above the pauses of a busy machine. */
+const ACT_TIMEOUT_MS = 90_000
+
 /** Starts the Chromium of this machine. */
 export function startBrowser(): Promise<Browser> {
   return chromium.launch({
@@ -26,6 +29,7 @@ export async function openPageIn(
   options: BrowserContextOptions = {},
 ): Promise<OpenPage> {
   const context = await browser.newContext({ reducedMotion: 'reduce', ...options })
+  context.setDefaultTimeout(ACT_TIMEOUT_MS)
   const page = await context.newPage()
   const faults: string[] = []
   const strangers: string[] = []

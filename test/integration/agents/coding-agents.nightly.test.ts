@@ -182,24 +182,6 @@ describe.skipIf(!need.isMet)('coding agents without a network', () => {
     expect(await ask('http://192.0.2.1/')).toBe(2)
   })
 
-  it(need.title('Claude Code counts the tokens of its context, without records'), async () => {
-    const asked = await open(GATEWAY_TARGET)
-    const { words, variables } = claudeOf(GATEWAY_TARGET)
-    const said = await runAgent(asked, 'claude', words, {
-      prompt: '/context',
-      variables: { ...variables, ANTHROPIC_API_KEY: asked.apiKey },
-    })
-    expect(said).toContain('Context Usage')
-    const used = async () => {
-      const headers = { authorization: `Bearer ${asked.apiKey}` }
-      const reply = await fetch(`${service.url}/v1/dashboard/usage`, { headers })
-      return (await reply.json()) as { readonly requests: number; readonly tokens: number }
-    }
-    await expect.poll(async () => (await used()).requests).toBeGreaterThan(10)
-    expect((await used()).tokens).toBe(0)
-    expect(await asked.verifyCalls()).toEqual([])
-  })
-
   it(
     need.title('a session does not verify when Claude Code alters a call in its history'),
     async () => {
@@ -221,19 +203,6 @@ describe.skipIf(!need.isMet)('coding agents without a network', () => {
       expect(stdout).toMatch(
         /answers in requests +item \d+ \(called Edit\) .* differs from call \d/,
       )
-    },
-  )
-
-  it(
-    need.title('Claude Code estimates the tokens of its context when the proxy encrypts'),
-    async () => {
-      const asked = await open(PROXY_TARGET)
-      const { words, variables } = claudeOf(PROXY_TARGET)
-      const said = await runAgent(asked, 'claude', words, {
-        prompt: '/context',
-        variables: { ...variables, ANTHROPIC_API_KEY: asked.apiKey },
-      })
-      expect(said).toContain('Context Usage')
     },
   )
 })

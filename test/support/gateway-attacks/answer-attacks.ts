@@ -48,13 +48,8 @@ const HTML = `<!doctype html><title>Sign in</title><p>${EVIL}`
 /** What an attacker can do to a whole answer that the enclave signed. */
 const ALTERED: readonly AttackCase[] = casesOf('alters the answer', [
   ['another text', 'wrong_response', editing((a) => (message(a).content = EVIL))],
-  ['a character more', 'wrong_response', editing((a) => (message(a).content += '.'))],
-  ['a refusal', 'wrong_response', editing((a) => (message(a).refusal = EVIL))],
-  ['reasoning', 'wrong_response', editing((a) => (message(a).reasoning_content = EVIL))],
   ['a member beside the choices', 'wrong_response', editing((a) => (a.output_text = EVIL))],
-  ['a member of null', 'wrong_response', editing((a) => (a.annotations = null))],
   ['a member taken away', 'wrong_response', editing((a) => delete a.choices[0].logprobs)],
-  ['another role', 'wrong_response', editing((a) => (message(a).role = 'system'))],
   [
     'another reason of its end',
     'wrong_response',
@@ -66,8 +61,6 @@ const ALTERED: readonly AttackCase[] = casesOf('alters the answer', [
     editing((a) => a.choices.unshift({ ...(EVIL_RESPONSE.choices as object[]) }[0])),
   ],
   ['another model', 'wrong_response', editing((a) => (a.model = 'demo/better'))],
-  ['another id', 'wrong_response', editing((a) => (a.id = 'chatcmpl-other'))],
-  ['another usage', 'wrong_response', editing((a) => (a.usage.total_tokens += 1000))],
   ['an error beside the choices', 'wrong_response', editing((a) => (a.error = { message: EVIL }))],
   [
     'a __proto__',
@@ -79,16 +72,6 @@ const ALTERED: readonly AttackCase[] = casesOf('alters the answer', [
     'invalid_answer',
     rewriting(
       inserting(`"choices":[{"index":0,"message":{"role":"assistant","content":"${EVIL}"}}]`),
-    ),
-  ],
-  [
-    'the choices twice, its own after',
-    'invalid_answer',
-    rewriting((text) =>
-      text.replace(
-        /\}\s*$/,
-        `,"choices":[{"index":0,"message":{"role":"assistant","content":"${EVIL}"}}]}`,
-      ),
     ),
   ],
   [
@@ -117,14 +100,6 @@ const ALTERED: readonly AttackCase[] = casesOf('alters the answer', [
   ],
   ['a byte order mark', 'invalid_answer', rewriting((text) => `\ufeff${text}`)],
   ['something after the JSON', 'invalid_answer', rewriting((text) => `${text}{"choices":[]}`)],
-  [
-    'another status of success and text',
-    'wrong_response',
-    saying(async (call) => ({
-      ...(await editing((a) => (message(a).content = EVIL)).answer(call)),
-      status: 203,
-    })),
-  ],
 ])
 
 const TOOL_CALLS = (
@@ -133,8 +108,6 @@ const TOOL_CALLS = (
       'other arguments',
       editing((a) => (message(a).tool_calls[0].function.arguments = '{"to":"Mallory"}')),
     ],
-    ['another function', editing((a) => (message(a).tool_calls[0].function.name = 'pay_all'))],
-    ['another call id', editing((a) => (message(a).tool_calls[0].id = 'call_x'))],
     ['a call more', editing((a) => message(a).tool_calls.push(message(a).tool_calls[0]))],
   ] as const
 ).map(
@@ -149,9 +122,7 @@ const TOOL_CALLS = (
 const REQUEST = (
   [
     ['another prompt', asking((r) => (r.messages[0].content = EVIL))],
-    ['a prompt before it', asking((r) => r.messages.unshift({ role: 'system', content: EVIL }))],
     ['another model', asking((r) => (r.model = 'demo/lorem'))],
-    ['another temperature', asking((r) => (r.temperature = 0.123))],
     ['another nonce', asking((r) => (r.affidavit = { nonce: '00'.repeat(16) }))],
     ['no nonce', asking((r) => delete r.affidavit)],
     ['a member more', asking((r) => (r.metadata = { by: 'Mallory' }))],
@@ -189,18 +160,10 @@ const PROOF: readonly AttackCase[] = casesOf('alters the proof', [
     editing((a) => (a.public_key = `0x04${'00'.repeat(64)}`)),
   ],
   ['a provider', 'not_in_log', editing((a) => (a.receipt.provider.name = 'better'))],
-  ['an outcome', 'not_in_log', editing((a) => (a.receipt.outcome = 'upstream_error'))],
   ['an attempt', 'not_in_log', editing((a) => (a.receipt.attempt += 1))],
-  [
-    'what was forwarded',
-    'not_in_log',
-    editing((a) => (a.receipt.forwarded_hash = flipHex(a.receipt.forwarded_hash, 5))),
-  ],
   ['a time', 'not_in_log', editing((a) => (a.receipt.finished_at += 1))],
-  ['a place in the log', 'not_in_log', editing((a) => (a.receipt.index += 1))],
   ['a model', 'wrong_receipt', editing((a) => (a.receipt.model.returned = 'demo/better'))],
   ['a member more in the receipt', 'wrong_receipt', editing((a) => (a.receipt.note = EVIL))],
-  ['an older version of the receipt', 'wrong_receipt', editing((a) => (a.receipt.version = 1))],
   [
     'the receipt of another completion',
     'wrong_request',
@@ -222,19 +185,6 @@ const PROOF: readonly AttackCase[] = casesOf('alters the proof', [
       Object.assign(a, proof)
     }),
   ],
-  [
-    'a hash of the path',
-    'not_in_log',
-    editing(
-      (a) =>
-        (a.log.path =
-          a.log.path.length === 0
-            ? ['a'.repeat(64)]
-            : a.log.path.with(0, flipHex(a.log.path[0], 5))),
-    ),
-  ],
-  ['a hash more in the path', 'not_in_log', editing((a) => a.log.path.push('a'.repeat(64)))],
-  ['a larger log', 'not_in_log', editing((a) => (a.log.size *= 4))],
   ['another root', 'not_in_log', editing((a) => (a.log.root = flipHex(a.log.root, 5)))],
   [
     'path and head of another completion',
@@ -252,7 +202,6 @@ const PROOF: readonly AttackCase[] = casesOf('alters the proof', [
     'wrong_head',
     editing((a) => (a.log.signature = flipHex(a.log.signature, 20))),
   ],
-  ['a member more in the log', 'not_in_log', editing((a) => (a.log.note = 1))],
 ])
 
 /** The code names the missing member; without a receipt there is no proof at all. */
@@ -288,33 +237,18 @@ const REPLIES: readonly AttackCase[] = casesOf('answers with', [
     saying(() => json({ error: { message: EVIL, code: 'x' } })),
   ],
   [
-    'HTML',
-    'invalid_answer',
-    saying(() => ({ status: 200, headers: { 'content-type': 'text/html' }, body: HTML })),
-  ],
-  [
     'HTML that says it is JSON',
     'invalid_answer',
     saying(() => ({ status: 200, headers: HEADERS, body: HTML })),
   ],
   ['an answer without a proof', 'no_proof', saying(() => json(EVIL_RESPONSE))],
   ['a list', 'invalid_answer', saying(() => json([EVIL_RESPONSE]))],
-  ['a text', 'invalid_answer', saying(() => json(EVIL))],
   ['nothing', 'invalid_answer', saying(() => ({ status: 200, headers: HEADERS, body: '' }))],
   ['status 204', 'invalid_answer', saying(() => ({ status: 204, headers: {}, body: '' }))],
   [
     'a redirection to itself',
     'redirected',
     saying((call) => ({ status: 307, headers: { location: call.path }, body: '' })),
-  ],
-  [
-    'a redirection elsewhere',
-    'redirected',
-    saying(() => ({
-      status: 302,
-      headers: { location: 'http://127.0.0.1:9/v1/answer' },
-      body: '',
-    })),
   ],
   [
     'half of the JSON',

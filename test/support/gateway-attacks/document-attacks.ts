@@ -67,13 +67,6 @@ const fixed = (
   status = 200,
 ) => answering('/v1/notaries', () => ({ status, headers, body }))
 
-const evilProvider = {
-  name: 'evil',
-  origin: 'http://evil.example',
-  path: '/v1/chat/completions',
-  models: ['demo/*'],
-}
-
 /** A body of `bytes` bytes that is JSON of an expected form. */
 async function* spaces(count: number): AsyncIterable<string> {
   yield '{"notaries":['
@@ -126,22 +119,6 @@ export function documentAttacks(forge: Forge): readonly DocumentAttack[] {
     ],
     ['no document', 'invalid_reply', editing((r) => delete r.attestation)],
     ['a document that is no base64', 'invalid_document', editing((r) => (r.attestation = EVIL))],
-    ['an empty document', 'invalid_document', editing((r) => (r.attestation = ''))],
-    [
-      'a provider more in the configuration',
-      'invalid_document',
-      editing((r) => r.boot_configuration.providers.push(evilProvider)),
-    ],
-    [
-      'another place of a provider',
-      'invalid_document',
-      editing((r) => (r.boot_configuration.providers[0].origin = 'http://evil.example')),
-    ],
-    [
-      'other trusted authorities',
-      'invalid_document',
-      editing((r) => (r.boot_configuration.ca_sha256 = '0'.repeat(64))),
-    ],
     ['another chain', 'invalid_document', editing((r) => (r.boot_configuration.chain_id += 1))],
     [
       'a member more in the configuration',

@@ -67,10 +67,6 @@ const CHUNKS: readonly AttackCase[] = casesOf('alters the stream', [
     events((data) => data.with(1, data[2] ?? '').with(2, data[1] ?? '')),
   ],
   ['a chunk inserted', 'wrong_stream', inserted(2, { content: EVIL })],
-  ['a chunk before all others', 'wrong_stream', inserted(0, { role: 'assistant', content: EVIL })],
-  ['an empty chunk inserted', 'wrong_stream', inserted(2, {})],
-  ['no role at the beginning', 'wrong_stream', chunk(0, (c) => delete delta(c).role)],
-  ['a refusal', 'wrong_stream', inserted(2, { refusal: EVIL })],
   [
     'a tool call',
     'wrong_stream',
@@ -109,13 +105,11 @@ const CHUNKS: readonly AttackCase[] = casesOf('alters the stream', [
     chunk(2, (c) => (c.choices[0].finish_reason = 'stop')),
   ],
   ['another id', 'invalid_stream', chunk(2, (c) => (c.id = 'chatcmpl-other'))],
-  ['another model', 'invalid_stream', chunk(2, (c) => (c.model = 'demo/better'))],
   [
     'another usage',
     'wrong_stream',
     chunk(-1, (c) => (c.usage = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 9999 })),
   ],
-  ['a member of null', 'wrong_stream', chunk(2, (c) => (c.note = null))],
   [
     'a __proto__',
     'invalid_stream',
@@ -171,15 +165,6 @@ const RECUTS: readonly AttackCase[] = casesOf('cuts the stream otherwise', [
       return data.toSpliced(1, 2, JSON.stringify(first))
     }),
   ],
-  [
-    'one chunk made two',
-    'wrong_stream',
-    events((data) => {
-      const { content } = delta(JSON.parse(data[1] ?? ''))
-      const halves = [content.slice(0, 2), content.slice(2)]
-      return data.toSpliced(1, 1, ...halves.map((half) => sibling(data, { content: half })))
-    }),
-  ],
 ]).map((one) => ({ ...one, request: { stream_options: { include_usage: true } } }))
 
 const FORMS: readonly AttackCase[] = casesOf('writes the stream so that readers differ', [
@@ -199,18 +184,11 @@ const FORMS: readonly AttackCase[] = casesOf('writes the stream so that readers 
     events((data) => data.with(2, (data[2] ?? '').replace('{', `{"x":${ABYSS},`))),
   ],
   ['data that is no JSON', 'invalid_stream', events((data) => data.toSpliced(2, 0, EVIL))],
-  ['data that is no object', 'invalid_stream', events((data) => data.toSpliced(2, 0, '7'))],
   [
     'an event with a name',
     'invalid_stream',
     rewriting((text) => text.replace('data: ', `event: note\ndata: {"text":"${EVIL}"}\n\ndata: `)),
   ],
-  [
-    'a chunk under a name',
-    'invalid_stream',
-    rewriting((text) => text.replace('data: ', 'event: thread.message\ndata: ')),
-  ],
-  ['a byte order mark at the beginning', 'invalid_stream', rewriting((text) => `\ufeff${text}`)],
   [
     'a byte order mark before data',
     'invalid_stream',
@@ -232,16 +210,6 @@ const FORMS: readonly AttackCase[] = casesOf('writes the stream so that readers 
     rewriting((text) => text.replace('\n\n', '\n\ndata\n\n')),
   ],
   [
-    'a line that begins with a space',
-    'invalid_stream',
-    rewriting((text) => text.replace('\n\ndata:', '\n\n data:')),
-  ],
-  [
-    'a comment with a line separator',
-    'invalid_stream',
-    rewriting((text) => `: \u2028data: {}\n\n${text}`),
-  ],
-  [
     'bytes that are no UTF-8',
     'invalid_stream',
     rewriting((text) =>
@@ -260,14 +228,12 @@ const errorEvent = `data: {"error":{"message":"${EVIL}","type":"server_error"}}\
 
 const BREAKS: readonly AttackCase[] = casesOf('breaks the stream', [
   ['without [DONE]', 'cut_stream', events((data) => data.slice(0, -1))],
-  ['before the proof', 'cut_stream', events((data) => data.slice(0, -2))],
   ['before the proof, with [DONE]', 'no_proof', events((data) => data.toSpliced(-2, 1))],
   [
     'in the middle of an event',
     'cut_stream',
     rewriting((text) => text.slice(0, text.indexOf('data: ', 500) + 40)),
   ],
-  ['in the middle of the proof', 'cut_stream', rewriting((text) => text.slice(0, -800))],
   ['after no event at all', 'cut_stream', rewriting(() => '')],
   ['by [DONE] alone', 'no_proof', rewriting(() => 'data: [DONE]\n\n')],
   [
@@ -277,11 +243,6 @@ const BREAKS: readonly AttackCase[] = casesOf('breaks the stream', [
       ...(await events((data) => data.slice(0, 3)).answer(call)),
       after: 'cut',
     })),
-  ],
-  [
-    'by an error after content',
-    'error_in_answer',
-    rewriting((text) => eventsOf(dataOf(text).slice(0, 3)) + errorEvent),
   ],
   [
     'by an error after content, and [DONE]',
@@ -315,7 +276,6 @@ const exchanging = (names: readonly string[]): Attack =>
 const PROOF: readonly AttackCase[] = casesOf("alters the stream's proof", [
   ['no receipt', 'invalid_stream', proof((p) => delete p.receipt)],
   ['no log', 'wrong_receipt', proof((p) => delete p.log)],
-  ['no signature', 'wrong_signature', proof((p) => delete p.signature)],
   [
     'the proof in an earlier chunk too',
     'invalid_stream',
@@ -330,21 +290,9 @@ const PROOF: readonly AttackCase[] = casesOf("alters the stream's proof", [
     proof((p) => (p.receipt.stream_hash = flipHex(p.receipt.stream_hash, 4))),
   ],
   ['no stream hash', 'wrong_stream', proof((p) => (p.receipt.stream_hash = null))],
-  ['an attempt', 'not_in_log', proof((p) => (p.receipt.attempt += 1))],
-  ['another hash', 'wrong_hash', proof((p) => (p.hash = flipHex(p.hash, 5)))],
-  [
-    'a bit of the signature',
-    'wrong_signature',
-    proof((p) => (p.signature = flipHex(p.signature, 20))),
-  ],
   ['a hash of the path', 'not_in_log', proof((p) => (p.log.path = ['a'.repeat(64)]))],
   ['the head of another chain', 'wrong_head', proof((p) => (p.log.chain_id += 1))],
   ['the receipt of another stream', 'wrong_request', exchanging(['receipt'])],
-  [
-    'the proof of another stream',
-    'wrong_request',
-    exchanging(['hash', 'signature', 'receipt', 'log', 'tx_hash']),
-  ],
   ['path and head of another stream', 'not_in_log', exchanging(['log'])],
 ])
 
@@ -362,11 +310,6 @@ const REPLIES: readonly AttackCase[] = casesOf('answers a stream with', [
     saying((call) => call.ask(JSON.stringify({ ...JSON.parse(call.body), stream: false }))),
   ],
   ['an error with status 200', 'invalid_answer', saying(() => json({ error: { message: EVIL } }))],
-  [
-    'HTML',
-    'invalid_answer',
-    saying(() => ({ status: 200, headers: { 'content-type': 'text/html' }, body: `<p>${EVIL}` })),
-  ],
   ['status 204', 'invalid_answer', saying(() => ({ status: 204, headers: {}, body: '' }))],
   [
     'a stream that says it is JSON',
@@ -388,15 +331,6 @@ const REPLIES: readonly AttackCase[] = casesOf('answers a stream with', [
       status: 200,
       headers: STREAM,
       body: endless('data: {"choices":[],"x":"', 'x'.repeat(2 ** 16)),
-    })),
-  ],
-  [
-    'comments without end',
-    'answer_too_large',
-    saying(() => ({
-      status: 200,
-      headers: STREAM,
-      body: endless('', `: ${'x'.repeat(2 ** 16)}\n\n`),
     })),
   ],
 ])

@@ -1,100 +1,14 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, readFileSync } from 'node:fs'
 import { cp, mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { Copy, DockerfileParser } from 'dockerfile-ast'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { listImports, targetOf } from '../house/import-rules.ts'
 import { childEnvironment } from '../support/child-environment.ts'
 import { runProgram } from '../support/run-cli.ts'
 import { startStagingParts } from '../support/staging-parts.ts'
 import { until } from '../support/until.ts'
-
-const root = join(import.meta.dirname, '../..')
-
-type Step = { readonly keyword: string; readonly words: readonly string[]; readonly text: string }
-
-/** The steps of a Dockerfile; those of COPY are without the ones from an earlier stage. */
-function readSteps(folder: string): readonly Step[] {
-  const text = readFileSync(join(root, folder, 'Dockerfile'), 'utf8')
-  return DockerfileParser.parse(text)
-    .getInstructions()
-    .filter((step) => !(step instanceof Copy && step.getFromFlag() !== null))
-    .map((step) => ({
-      keyword: step.getKeyword(),
-      words: step.getArguments().map((argument) => argument.getValue()),
-      text: step.getArgumentsContent() ?? '',
-    }))
-}
-
-const stepsOf = (steps: readonly Step[], keyword: string) =>
-  steps.filter((step) => step.keyword === keyword)
-
-/** What COPY takes of the sources. */
-function copiedOf(steps: readonly Step[]): readonly string[] {
-  return stepsOf(steps, 'COPY').flatMap(({ words }) => words.slice(0, -1))
-}
-
-/** Every file that the program loads, itself included, wherever it is imported. */
-function closureOf(entry: string): ReadonlySet<string> {
-  const found = new Set<string>()
-  const wanted = [entry]
-  for (let file = wanted.pop(); file !== undefined; file = wanted.pop()) {
-    if (found.has(file) || !/\.tsx?$/.test(file)) continue
-    found.add(file)
-    const imports = listImports(file, readFileSync(join(root, file), 'utf8'))
-    wanted.push(...imports.flatMap((entry) => (entry.typeOnly ? [] : targetOf(file, entry))))
-  }
-  return found
-}
-
-const IMAGES = [
-  { folder: 'deploy/gateway', entry: 'src/main.ts' },
-  { folder: 'deploy/agent', entry: 'src/agent/main.ts' },
-]
-
-describe.each(IMAGES)('the image of $folder', ({ folder, entry }) => {
-  const steps = readSteps(folder)
-  const copied = copiedOf(steps)
-
-  it('the image copies only paths that exist and that its .dockerignore lets through', () => {
-    const allowed = readFileSync(join(root, folder, 'Dockerfile.dockerignore'), 'utf8').match(
-      /(?<=^!).*$/gm,
-    )
-    expect(copied.length).toBeGreaterThan(4)
-    for (const path of copied) {
-      expect(existsSync(join(root, path)), path).toBe(true)
-      expect(allowed).toContain(path)
-    }
-  })
-
-  it('the image has every file that its program loads', () => {
-    const closure = [...closureOf(entry)]
-    expect(closure.length).toBeGreaterThan(20)
-    const has = (file: string) =>
-      copied.some((path) => file === path || file.startsWith(`${path}/`))
-    // Parts for development, which production refuses before it would load them.
-    const lacking = closure.filter((file) => !has(file) && !/^enclave\//.test(file))
-    expect(lacking).toEqual([])
-  })
-
-  it('the image runs its program by node, as a user that is not root, and is stopped by SIGTERM', () => {
-    expect(stepsOf(steps, 'USER').map(({ text }) => text)).toEqual(['10002:10002'])
-    expect(stepsOf(steps, 'STOPSIGNAL').map(({ text }) => text)).toEqual(['SIGTERM'])
-    expect(stepsOf(steps, 'HEALTHCHECK')).toHaveLength(1)
-    expect(JSON.parse(stepsOf(steps, 'CMD')[0]?.text ?? '')).toEqual(['node', entry])
-  })
-
-  it('the image takes a base image by its digest and refuses another name', () => {
-    const [check] = stepsOf(steps, 'RUN')
-    const run = (NODE_IMAGE: string) =>
-      execFileSync('/bin/sh', ['-euc', check?.text ?? ''], { env: { NODE_IMAGE }, stdio: 'pipe' })
-    expect(() => run(`node@sha256:${'a'.repeat(64)}`)).not.toThrow()
-    expect(() => run('node:24-slim')).toThrow(/expected an image by its digest/)
-  })
-})
+import { copiedOf, ROOT, readSteps, stepsOf } from './dockerfile.ts'
 
 describe("the images' steps, by hand", () => {
   let image: string
@@ -103,7 +17,7 @@ describe("the images' steps, by hand", () => {
     const steps = readSteps('deploy/gateway')
     for (const path of copiedOf(steps)) {
       await mkdir(dirname(join(image, path)), { recursive: true })
-      await cp(join(root, path), join(image, path), { recursive: true })
+      await cp(join(ROOT, path), join(image, path), { recursive: true })
     }
     const [, install] = stepsOf(steps, 'RUN')
     expect(install?.text).toMatch(/npm install --omit=dev/)
