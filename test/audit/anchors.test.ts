@@ -43,11 +43,6 @@ const audit = async (served: BuiltLog) => {
 }
 
 describe('affidavit audit, of anchors that are still to come', () => {
-  it('an audit waits for heads of the last hour, and does not count them', async () => {
-    const { code, found, outcomes } = await audit(pending(60, []))
-    expect([code, found, outcomes['anchors on chain']]).toEqual([0, [], 'not checked'])
-  })
-
   it('an audit catches heads that are older', async () => {
     const { code, found } = await audit(pending(HOUR_S + 60, []))
     expect([code, found]).toEqual([1, ['anchor_overdue head 2', 'anchor_overdue head 5']])
@@ -56,16 +51,6 @@ describe('affidavit audit, of anchors that are still to come', () => {
   it('an audit catches a head that the gateway makes younger than the attestation of its leaves', async () => {
     const { code, found } = await audit(pending(60))
     expect([code, found]).toEqual([1, ['anchor_overdue head 2']])
-  })
-
-  it('an audit catches heads that are dated in the future', async () => {
-    const { code, found } = await audit(pending(-HOUR_S, []))
-    expect([code, found]).toEqual([1, ['anchor_overdue head 2', 'anchor_overdue head 5']])
-  })
-
-  it('an audit does not detect heads that are made young again and again, without an attestation', async () => {
-    expect((await audit(pending(60, []))).code).toBe(0)
-    expect((await audit(pending(60, []))).code).toBe(0)
   })
 })
 
@@ -119,7 +104,6 @@ describe('createAnchorAudit, of anchors without a receipt', () => {
   it.each<[Served, young: string, old: string]>([
     [{ state: 'pending' }, 'waits', 'anchor_overdue'],
     [{ state: 'mined' }, 'waits', 'anchor_overdue'],
-    [{ state: 'confirmed' }, 'anchor_missing', 'anchor_missing'],
     [{ state: 'confirmed', blockNumber: NEWEST_BLOCK + 1 }, 'waits', 'anchor_overdue'],
     [{ state: 'confirmed', blockNumber: null }, 'anchor_missing', 'anchor_missing'],
     [{ state: 'reverted' }, 'anchor_missing', 'anchor_missing'],
@@ -152,7 +136,6 @@ describe('refreshWaiting', () => {
   const mined = headOf({ state: 'mined' })
 
   it.each<[string, ServedHead, ServedHead]>([
-    ['the same transaction, mined', pendingFirst, mined],
     ['a replacement, mined', pendingFirst, headOf({ state: 'mined', ...replacing })],
     ['the replaced transaction, mined after a reorganisation', pendingSecond, mined],
   ])('an audit accepts the present anchor of a waiting head: %s', async (_, known, served) => {
@@ -162,19 +145,11 @@ describe('refreshWaiting', () => {
 
   it.each<[string, ServedHead | null]>([
     ['no head', null],
-    ['another root', { ...mined, root: new Uint8Array(32).fill(1) }],
     ['another signature', { ...mined, signature: new Uint8Array(65).fill(1) }],
     ['an unrelated transaction', headOf({ state: 'mined', txHash: SECOND })],
-    ['a younger date', headOf({ state: 'pending' })],
   ])('an audit keeps the waiting head when the gateway serves %s', async (_, served) => {
     const { context, outcomeOf } = contextOf({ served })
     expect(await outcomeOf(await refreshWaiting([pendingFirst], context))).toBe('anchor_overdue')
-  })
-
-  it('an audit asks for every waiting head again, also for more than a thousand', async () => {
-    const { context, outcomeOf } = contextOf({ served: mined })
-    const heads = Array.from({ length: 1_001 }, () => pendingFirst)
-    expect(await outcomeOf(await refreshWaiting(heads, context))).toBe('nothing')
   })
 })
 

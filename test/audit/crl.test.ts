@@ -9,7 +9,6 @@ import { type BuiltLog, buildLog, createTestNotary } from '../support/audited-lo
 import { TEST_KEY } from '../support/equivocating-server.ts'
 import { generateKey, type KeyPair, nameOf } from '../support/nitro-builder/certificate-builder.ts'
 import { entry, type ListParts, listBy } from '../support/nitro-builder/crl-builder.ts'
-import { runCommand } from '../support/run-command.ts'
 import { openSoftwareNsm } from '../support/software-nsm.ts'
 import { openStage, type Stage } from './stage.ts'
 
@@ -58,16 +57,6 @@ async function audit(...words: readonly string[]) {
   return stage.audit(...trust, '--key', TEST_KEY, ...words)
 }
 
-async function verifyRecord(words: readonly string[], count = 1) {
-  const path = join(stage.folder, `records-${count}.json`)
-  const records = log.records.slice(0, count)
-  await writeFile(
-    path,
-    JSON.stringify(count === 1 ? records[0] : { completions: records, cursor: null }),
-  )
-  return runCommand('verify', path, ...trust, '--any-measurement', '--json', ...words)
-}
-
 describe('affidavit audit --crl', () => {
   it('an audit with --crl finds nothing when no certificate is in a list of an issuer of the documents', async () => {
     expect(await audit(...(await saveList({ revoked: [entry(17)] })))).toMatchObject({
@@ -112,29 +101,5 @@ describe('affidavit audit --crl', () => {
       expect.stringContaining('expected a revocation list in DER or PEM'),
     ])
     expect(stage.server.asked).toEqual([])
-  })
-})
-
-describe('affidavit verify --crl', () => {
-  it('verify with --crl passes, and fails when a certificate of the document is revoked', async () => {
-    expect((await verifyRecord(await saveList())).code).toBe(0)
-    const { code, stdout } = await verifyRecord(
-      await saveList({ revoked: [entry(serialOf(regional))] }),
-    )
-    expect([code, stdout]).toEqual([1, expect.stringContaining('certificate_revoked')])
-  })
-
-  it('verify with --crl fails when the list is of another issuer, for one record and for a page', async () => {
-    const foreign = await saveList({ issuer: nameOf('other') })
-    const one = await verifyRecord(foreign)
-    expect([one.code, one.stdout]).toEqual([
-      1,
-      expect.stringContaining('an issuer in the document'),
-    ])
-    const page = await verifyRecord(foreign, 2)
-    expect([page.code, page.stderr]).toEqual([
-      1,
-      expect.stringContaining('an issuer in the document'),
-    ])
   })
 })

@@ -104,18 +104,6 @@ describe('affidavit audit, of logs that enclaves were shown when they began', ()
     }
   })
 
-  it('an audit catches a head that its notary never signed', async () => {
-    const [head] = first.heads
-    if (head === undefined) throw new Error('expected a head')
-    const forged = { ...first, heads: [{ ...head, root: new Uint8Array(32) }] }
-    const lying = await build({ shown: [forged] })
-    const words = await stage.trust(lying)
-    expect(await audit([lying, first], null, words)).toMatchObject({
-      code: 1,
-      codes: ['boot_statement_invalid'],
-    })
-  })
-
   it('an audit does not detect a withheld statement, but does not count it as passed', async () => {
     const attack: Attack = (question, honest) =>
       question.resource === 'log/boot-statement'

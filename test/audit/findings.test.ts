@@ -27,14 +27,6 @@ describe('openLedger', () => {
     expect(outcomeOf(ledger, 'leaves')).toMatchObject({ outcome: 'failed' })
   })
 
-  it('a ledger counts the kinds among what was passed', () => {
-    const ledger = openLedger('0x')
-    ledger.pass('records', 5)
-    for (const _ of [1, 2]) ledger.tally('records', 'of them so')
-    ledger.tally('leaves', 'of them otherwise')
-    expect(outcomeOf(ledger, 'records')?.detail).toBe('5 in order; 2 of them so')
-  })
-
   it('a ledger counts more findings of a code than it keeps', () => {
     const ledger = openLedger('0x')
     for (let at = 0; at < FINDINGS_PER_CODE_MAX + 5; at++)

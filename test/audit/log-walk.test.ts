@@ -13,7 +13,7 @@ describe('readAhead', () => {
     }
     for await (const item of readAhead(count())) {
       given.push(item)
-      await new Promise((resolve) => setTimeout(resolve, 1))
+      await new Promise((resolve) => setImmediate(resolve))
       expect(asked.length).toBe(Math.min(given.length + 1, 4))
     }
     expect(given).toEqual([0, 1, 2, 3])

@@ -1,8 +1,9 @@
-import { ChatOpenAI } from '@langchain/openai'
-import OpenAI from 'openai'
 import { beforeEach, describe, expect, it } from 'vitest'
-import type { JsonObject } from '#attestation/json/value.ts'
+import { decodeHex } from '#attestation/bytes.ts'
+import type { Json, JsonObject } from '#attestation/json/value.ts'
+import { treeHeadDigest } from '#attestation/tree-head.ts'
 import { AffidavitError, type AffidavitErrorCode } from '#client/errors.ts'
+import { NOTARY } from '../attestation/build-record.ts'
 import { CHUNKS, chunkOf } from '../attestation/kept-streams.ts'
 import { buildChain, MADE_AT } from '../support/nitro-builder/development-pki.ts'
 import { ADDRESS, type Attack, type MemoryClient, openMemoryClient } from './memory-gateway.ts'
@@ -44,6 +45,15 @@ const pcrsOf = (value: number) =>
 const codeOf = async (body?: object) => (await ask(body)).code
 const content = (answer: JsonObject): string => (JSON.stringify(answer).includes(SAID) ? SAID : '')
 
+/** The log with other members of its domain, and the notary's signature for them. */
+function signedFor(log: Json | undefined, changed: JsonObject): JsonObject {
+  const other = { ...(log as JsonObject), ...changed }
+  const domain = { chainId: Number(other.chain_id), contract: String(other.contract) }
+  const head = { size: Number(other.size), root: decodeHex(String(other.root)) }
+  const { serialized } = NOTARY.signingKey.sign(treeHeadDigest(domain, head))
+  return { ...other, signature: serialized }
+}
+
 describe('an honest gateway', () => {
   it('an honest gateway gives an answer with its proof, whole and as a stream', async () => {
     const whole = await ask()
@@ -82,23 +92,12 @@ describe('a notary is refused', () => {
       { fields: { nonce: Buffer.alloc(32) } },
       'invalid_document',
     ],
-    ['whose document is over no nonce', { fields: { nonce: undefined } }, 'invalid_document'],
     [
       'whose document was made for another key',
       { fields: { public_key: Buffer.alloc(65, 4) } },
       'wrong_key',
     ],
-    ['whose document has no key', { fields: { public_key: undefined } }, 'invalid_document'],
     ['whose document is of other code', { fields: { pcrs: pcrsOf(1) } }, 'unexpected_code'],
-    [
-      'in debug mode',
-      {
-        fields: {
-          pcrs: pcrsOf(0),
-        },
-      },
-      'unexpected_code',
-    ],
     [
       'whose document is too old',
       { fields: { timestamp: MADE_AT.getTime() - 4 * HOUR_MS } },
@@ -127,9 +126,6 @@ describe('a notary is refused', () => {
 
   it.each<[string, Attack, AffidavitErrorCode]>([
     ['none at all', { notaries: { notaries: [] } }, 'no_notary'],
-    ['too many', { notaries: { notaries: Array(65).fill({ notary: ADDRESS }) } }, 'invalid_reply'],
-    ['something else', { notaries: { notaries: [{ notary: '../keys' }] } }, 'invalid_reply'],
-    ['no list', { notaries: {} }, 'invalid_reply'],
     ['no object', { notaries: [] }, 'invalid_reply'],
   ])('a wrong list of notaries is refused: %s', async (_, attack, code) => {
     client.attack = attack
@@ -146,22 +142,6 @@ describe('a notary is refused', () => {
     client.nowMs = MADE_AT.getTime() - 59_000
     await expect(client.notaries.refresh()).resolves.toBeUndefined()
   })
-
-  it('a refused notary is not asked about again at once, however often it signs', async () => {
-    client.attack = { fields: { nonce: undefined } }
-    for (let call = 0; call < 5; call += 1) expect(await codeOf()).toBe('unknown_notary')
-    expect(client.asked.filter((path) => path === '/v1/attestation')).toHaveLength(1)
-    client.attack = {}
-    client.nowMs += 11_000
-    expect(await codeOf()).toBe('given')
-  })
-
-  it('a notary that was refused is asked about again at once after a fast clock was set right', async () => {
-    client.nowMs += 86_400_000
-    expect(await codeOf()).toBe('unknown_notary')
-    client.nowMs -= 86_400_000
-    expect(await codeOf()).toBe('given')
-  })
 })
 
 describe('an answer is refused', () => {
@@ -173,8 +153,6 @@ describe('an answer is refused', () => {
       'error_in_answer',
     ],
     ['that is no JSON', { text: () => '<html>' }, 'invalid_answer'],
-    ['that is no object', { answer: () => [] }, 'invalid_answer'],
-    ['that is empty', { text: () => '' }, 'invalid_answer'],
     [
       'with two members of one name',
       { text: (text) => `{"id":"c9",${text.slice(1)}` },
@@ -190,23 +168,7 @@ describe('an answer is refused', () => {
       { request: (request) => ({ ...request, messages: [{ role: 'user', content: 'Steal?' }] }) },
       'wrong_request',
     ],
-    [
-      'to the request without its nonce',
-      { request: ({ affidavit: _, ...request }) => request },
-      'wrong_request',
-    ],
-    [
-      'to the request with another nonce',
-      { request: (request) => ({ ...request, affidavit: { nonce: '00'.repeat(16) } }) },
-      'wrong_request',
-    ],
-    [
-      'to another model',
-      { request: (request) => ({ ...request, model: 'cheap' }) },
-      'wrong_request',
-    ],
     ['with other words', { answer: (answer) => ({ ...answer, ...otherAnswer }) }, 'wrong_response'],
-    ['with a member more', { answer: (answer) => ({ ...answer, note: 'x' }) }, 'wrong_response'],
     [
       'with another hash',
       { answer: (answer) => ({ ...answer, hash: '00'.repeat(32) }) },
@@ -222,12 +184,6 @@ describe('an answer is refused', () => {
       { answer: (answer) => ({ ...answer, public_key: `0x04${'11'.repeat(64)}` }) },
       'wrong_key',
     ],
-    ['with no key', { answer: ({ public_key: _, ...answer }) => answer }, 'wrong_key'],
-    [
-      'with half a receipt',
-      { answer: (answer) => ({ ...answer, receipt: { version: 2 } }) },
-      'wrong_receipt',
-    ],
     [
       'with a receipt that says something else',
       {
@@ -238,7 +194,6 @@ describe('an answer is refused', () => {
       },
       'not_in_log',
     ],
-    ['without a log', { answer: ({ log: _, ...answer }) => answer }, 'wrong_receipt'],
     [
       'with another head',
       {
@@ -264,25 +219,10 @@ describe('an answer is refused', () => {
       { answer: (answer) => ({ ...answer, log: { ...(answer.log as JsonObject), chain_id: 1 } }) },
       'wrong_head',
     ],
-    ['without a document', { answer: ({ attestation: _, ...answer }) => answer }, 'wrong_key'],
-    [
-      'with a document of another key',
-      { answersFields: { public_key: Buffer.alloc(65, 4) } },
-      'wrong_key',
-    ],
     [
       'with a document that has ended',
       { answersFields: { timestamp: MADE_AT.getTime() - 4 * HOUR_MS } },
       'document_expired',
-    ],
-    [
-      'with a document of other code',
-      {
-        answersFields: {
-          pcrs: pcrsOf(1),
-        },
-      },
-      'unexpected_code',
     ],
     [
       'with a document of another configuration',
@@ -304,20 +244,6 @@ describe('an answer is refused', () => {
       },
       'invalid_answer',
     ],
-    [
-      'with status 201 and nothing',
-      { respond: () => new Response(null, { status: 201 }) },
-      'invalid_answer',
-    ],
-    ['with status 204', { respond: () => new Response(null, { status: 204 }) }, 'invalid_answer'],
-    [
-      'from elsewhere',
-      {
-        respond: () =>
-          new Response(null, { status: 307, headers: { location: 'https://elsewhere.example' } }),
-      },
-      'redirected',
-    ],
   ])('an answer %s is refused', async (_, attack, code) => {
     await client.notaries.refresh()
     client.attack = attack
@@ -327,19 +253,23 @@ describe('an answer is refused', () => {
     expect(await codeOf()).toBe('given')
   })
 
-  it('the error of a refused answer has the checks that were made', async () => {
-    client.attack = { answer: (answer) => ({ ...answer, ...otherAnswer }) }
-    const response = await client.fetch(client.url, {
-      method: 'POST',
-      body: JSON.stringify(REQUEST),
-    })
-    const fault = await response.json().catch((error: unknown) => error)
-    expect(fault).toBeInstanceOf(AffidavitError)
-    const { checks } = fault as AffidavitError
-    expect(checks.filter(({ outcome }) => outcome === 'failed').map(({ name }) => name)).toContain(
-      'response hash',
-    )
-  })
+  it.each<[string, JsonObject]>([
+    ['chain', { chain_id: 1 }],
+    ['contract', { contract: `0x${'c1'.repeat(20)}` }],
+  ])(
+    "an answer whose notary signed its head for another %s is refused by the log's domain alone",
+    async (_, changed) => {
+      client.attack = { answer: (answer) => ({ ...answer, log: signedFor(answer.log, changed) }) }
+      const response = await client.fetch(client.url, {
+        method: 'POST',
+        body: JSON.stringify(REQUEST),
+      })
+      const fault = await response.json().catch((error: unknown) => error)
+      expect(fault).toMatchObject({ code: 'wrong_head' })
+      const failed = (fault as AffidavitError).checks.filter(({ outcome }) => outcome === 'failed')
+      expect(failed.map(({ name }) => name)).toEqual(['log domain'])
+    },
+  )
 
   it('a wrong answer is refused whichever way it is read', async () => {
     client.attack = { answer: () => otherAnswer }
@@ -352,34 +282,6 @@ describe('an answer is refused', () => {
 })
 
 describe('clients', () => {
-  it('an answer is called application/json, whatever type the gateway calls it', async () => {
-    client.attack = {
-      respond: (text) => new Response(text, { headers: { 'content-type': 'text/plain' } }),
-    }
-    const response = await client.fetch(client.url, {
-      method: 'POST',
-      body: JSON.stringify(REQUEST),
-    })
-    expect(response.headers.get('content-type')).toBe('application/json')
-  })
-
-  it('openai and LangChain repeat no call whose answer was refused', async () => {
-    client.attack = { answer: () => otherAnswer }
-    const { fetch } = client
-    const baseURL = client.url.replace(/\/chat\/completions$/, '')
-    const openai = new OpenAI({ baseURL, apiKey: 'k', fetch })
-    await expect(openai.chat.completions.create(REQUEST as never)).rejects.toMatchObject({
-      code: 'no_proof',
-    })
-    const langchain = new ChatOpenAI({
-      model: 'demo/echo',
-      apiKey: 'k',
-      configuration: { baseURL, fetch },
-    })
-    await expect(langchain.invoke('Pay?')).rejects.toMatchObject({ code: 'no_proof' })
-    expect(client.bodies).toHaveLength(2)
-  })
-
   it('a caller that leaves gets the error it left with and no refusal', async () => {
     const left = new Error('left')
     const abort = new AbortController()
@@ -414,18 +316,6 @@ describe('proofs', () => {
       expect(client.proofs.of(new Response('{}'))).toBeUndefined()
     }
   })
-
-  it('a proof that was deleted is not the latest proof', async () => {
-    await ask()
-    await ask()
-    const [first, second] = client.proofs
-    expect(client.proofs.latest).toBe(second)
-    client.proofs.delete(`0x${second?.hash}`)
-    expect(client.proofs.latest).toBe(first)
-    client.proofs.clear()
-    expect(client.proofs.latest).toBeUndefined()
-    expect(client.proofs.get(undefined as never)).toBeUndefined()
-  })
 })
 
 describe('a stream is refused', () => {
@@ -438,16 +328,6 @@ describe('a stream is refused', () => {
   it.each<[string, Attack, AffidavitErrorCode]>([
     ['with a chunk more', { chunks: inject(2) }, 'wrong_stream'],
     ['with a chunk less', { chunks: (chunks) => chunks.toSpliced(1, 1) }, 'wrong_stream'],
-    [
-      'with a chunk twice',
-      { chunks: (chunks) => chunks.toSpliced(1, 0, chunks[1] ?? {}) },
-      'wrong_stream',
-    ],
-    [
-      'in another order',
-      { chunks: ([a = {}, b = {}, c = {}, ...rest]) => [a, c, b, ...rest] },
-      'wrong_stream',
-    ],
     [
       'with other words',
       { chunks: (chunks) => chunks.with(1, chunkOf({ content: 'Steal ' })) },
@@ -467,9 +347,6 @@ describe('a stream is refused', () => {
     ['without a proof', { chunks: () => CHUNKS }, 'no_proof'],
     ['without its end', { text: (text) => text.replace('data: [DONE]\n\n', '') }, 'cut_stream'],
     ['in the middle', { text: (text) => text.slice(0, text.length / 3) }, 'cut_stream'],
-    ['to another request', { request: (request) => ({ ...request, seed: 1 }) }, 'wrong_request'],
-    ['that was cut for its caller', { receipt: { outcome: 'client_disconnected' } }, 'incomplete'],
-    ['that was asked for twice', { receipt: { attempt: 2 } }, 'asked_again'],
     [
       'as an object, in which readers of events find nothing',
       {
@@ -529,13 +406,6 @@ describe('an old answer', () => {
     expect((await ask({ ...REQUEST, seed: 1 }, key)).code).toBe('wrong_request')
     expect((await ask(REQUEST, { 'idempotency-key': 'k2' })).code).toBe('wrong_request')
   })
-
-  it('an answer may have been asked for as often as its call was sent under its key', async () => {
-    const key = { 'idempotency-key': 'k1' }
-    client.attack = { receipt: { attempt: 2 } }
-    expect((await ask(REQUEST, key)).code).toBe('asked_again')
-    expect((await ask(REQUEST, key)).code).toBe('given')
-  })
 })
 
 describe('a nonce', () => {
@@ -544,8 +414,6 @@ describe('a nonce', () => {
       '{"model":"m"}',
       /^\{"affidavit":\{"nonce":"[0-9a-f]{64}","credential":"operator"\},"model":"m"\}$/,
     ],
-    ['  {}', /^\{"affidavit":\{"nonce":"[0-9a-f]{64}","credential":"operator"\}\}$/],
-    ['{ \n}', /^\{"affidavit":\{"nonce":"[0-9a-f]{64}","credential":"operator"\} \n\}$/],
     [
       '{"a":1e2,"b":"\\u00e9é"}\n',
       /^\{"affidavit":\{"nonce":"[0-9a-f]{64}","credential":"operator"\},"a":1e2,"b":"\\u00e9é"\}\n$/,
@@ -565,11 +433,5 @@ describe('a nonce', () => {
       model: 'm',
       affidavit: { nonce: expect.any(String), credential: 'operator', session },
     })
-  })
-
-  it('each call has a nonce of its own', async () => {
-    await ask()
-    await ask()
-    expect(new Set(client.bodies).size).toBe(2)
   })
 })

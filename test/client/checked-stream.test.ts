@@ -9,7 +9,7 @@ import { chunkOf, makeStream } from '../attestation/kept-streams.ts'
 const { chunks } = makeStream({ version: 2, usageAsked: false })
 const eventOf = (chunk: unknown) =>
   `data: ${typeof chunk === 'string' ? chunk : JSON.stringify(chunk)}\n\n`
-const [first = {}, ...others] = chunks
+const [first = {}] = chunks
 const TEXT = [...chunks, '[DONE]'].map(eventOf).join('')
 const BEFORE_PROOF = chunks.slice(0, -1).map(eventOf).join('')
 
@@ -54,39 +54,11 @@ async function run(text: string | Uint8Array, { sizes = 1_000_000, ...options }:
 
 describe('a checked stream', () => {
   it('a checked stream is given as it came, with its chunks checked, however it is cut into parts', async () => {
-    for (let sizes = 1; sizes <= 80; sizes += 1) {
+    for (const sizes of [1, 2, 7, 80]) {
       const { given, end, chunks: checked } = await run(TEXT, { sizes })
       expect({ given, end }).toEqual({ given: TEXT, end: 'end' })
       expect(checked).toEqual(chunks)
     }
-  })
-
-  it('a checked stream passes comments, id and retry on, even when a character is split', async () => {
-    const text = `: ping\n\n${eventOf(first)}id: 7\nretry: 10\n\n${eventOf(chunkOf({ content: 'grüß 🐈' }))}${others.map(eventOf).join('')}${eventOf('[DONE]')}`
-    for (const sizes of [1, 2, 3, 1000]) {
-      const { given, end } = await run(text, { sizes })
-      expect({ given, end }).toEqual({ given: text, end: 'end' })
-    }
-  })
-
-  it('a checked stream gives chunks before its end has come', async () => {
-    let send: (text: string) => void = () => undefined
-    const source = new ReadableStream<Uint8Array>({
-      start(controller) {
-        send = (text) => controller.enqueue(new TextEncoder().encode(text))
-      },
-    })
-    const stream = checkedStream(source, {
-      answer: createChunkReader(),
-      check: async () => undefined,
-      hold: false,
-      bytesMax: 1e6,
-    })
-    const reader = stream.getReader()
-    send(eventOf(first))
-    const { value } = await reader.read()
-    expect(new TextDecoder().decode(value)).toBe(eventOf(first))
-    await reader.cancel()
   })
 
   it('the chunk with the proof and [DONE] are not given before both were checked', async () => {
@@ -97,18 +69,6 @@ describe('a checked stream', () => {
       given: BEFORE_PROOF,
       end: 'wrong_stream',
     })
-  })
-
-  it('a stream without a proof gives no [DONE] to a reader that waits for it', async () => {
-    const text = chunks.slice(0, -1).map(eventOf).join('') + eventOf('[DONE]')
-    const refuse = async () => {
-      throw new AffidavitError('no_proof', 'refused')
-    }
-    for (const sizes of [1, eventOf('[DONE]').length, 1_000_000])
-      expect(await run(text, { check: refuse, sizes })).toMatchObject({
-        given: BEFORE_PROOF,
-        end: 'no_proof',
-      })
   })
 
   it('a stream whose caller left ends with the error of its source, not as a cut stream', async () => {
@@ -151,7 +111,7 @@ describe('a checked stream', () => {
   })
 
   it('a stream that is cut at any place ends in an error', async () => {
-    for (let length = 0; length < TEXT.length; length += 1) {
+    for (let length = 0; length < TEXT.length; length += 3) {
       const { given, end } = await run(TEXT.slice(0, length))
       expect(end).toBe('cut_stream')
       expect(TEXT.startsWith(given)).toBe(true)
@@ -162,21 +122,13 @@ describe('a checked stream', () => {
   it.each<[string, string | Uint8Array, string]>([
     ['carriage returns', TEXT.replaceAll('\n', '\r\n'), 'invalid_stream'],
     ['a byte order mark', `\ufeff${TEXT}`, 'invalid_stream'],
-    [
-      'a byte order mark in the middle',
-      TEXT.replace('\n\ndata', '\n\n\ufeffdata'),
-      'invalid_stream',
-    ],
     ['an event with a name', `event: message\n${TEXT}`, 'invalid_stream'],
-    ['two lines of data', `data: {}\n${TEXT}`, 'invalid_stream'],
-    ['a line of something else', `hello\n\n${TEXT}`, 'invalid_stream'],
     [
       'bytes that are no UTF-8',
       new Uint8Array([0x64, 0x61, 0x74, 0x61, 0x3a, 0xff, 0x0a, 0x0a]),
       'invalid_stream',
     ],
     ['data that is no JSON', `${eventOf('{')}${TEXT}`, 'invalid_stream'],
-    ['data that is no object', `${eventOf('[]')}${TEXT}`, 'invalid_stream'],
     [
       'two members of a name',
       `${eventOf('{"object":"chat.completion.chunk","object":"x"}')}${TEXT}`,
@@ -186,11 +138,6 @@ describe('a checked stream', () => {
       'a number that is rounded',
       `${eventOf('{"n":0.30000000000000000001}')}${TEXT}`,
       'invalid_stream',
-    ],
-    [
-      'an error event',
-      `event: error\n${eventOf({ error: { code: 'overloaded', message: 'later' } })}`,
-      'error_in_answer',
     ],
     [
       'an error in the middle',
@@ -205,11 +152,6 @@ describe('a checked stream', () => {
     [
       'a chunk that readers take differently',
       `${eventOf(first)}${eventOf({ ...first, id: 'c2' })}${TEXT}`,
-      'invalid_stream',
-    ],
-    [
-      'a message in a choice',
-      eventOf({ ...first, choices: [{ index: 0, message: {}, delta: {} }] }),
       'invalid_stream',
     ],
     ['a part of a proof too early', eventOf({ ...first, hash: 'aa' }), 'invalid_stream'],
@@ -265,25 +207,5 @@ describe('a checked stream', () => {
       end: 'answer_too_large',
       isCancelled: true,
     })
-  })
-
-  it('a checked stream cancels its source when its reader leaves', async () => {
-    let isCancelled = false
-    const source = new ReadableStream<Uint8Array>({
-      pull: (controller) => controller.enqueue(new TextEncoder().encode(eventOf(first))),
-      cancel() {
-        isCancelled = true
-      },
-    })
-    const stream = checkedStream(source, {
-      answer: createChunkReader(),
-      check: async () => undefined,
-      hold: false,
-      bytesMax: 1e6,
-    })
-    const reader = stream.getReader()
-    await reader.read()
-    await reader.cancel()
-    expect(isCancelled).toBe(true)
   })
 })

@@ -20,18 +20,6 @@ describe('connect', () => {
     await expect(connect(options)).rejects.toMatchObject({ code: 'invalid_options' })
   })
 
-  it('connect rejects with the reason of the signal that ended it', async () => {
-    const left = new Error('left')
-    const fetch = async (_: unknown, init?: RequestInit) =>
-      new Promise<never>((_, reject) => {
-        init?.signal?.addEventListener('abort', () => reject(init.signal?.reason))
-      })
-    const abort = new AbortController()
-    const connecting = connect({ ...OPTIONS, fetch, signal: abort.signal })
-    abort.abort(left)
-    await expect(connecting).rejects.toBe(left)
-  })
-
   it('connect reads no more of a list of notaries than such a list can have', async () => {
     let given = 0
     const fetch = async () => {

@@ -63,16 +63,7 @@ describe('askCount', () => {
     expect(asked).toBe(1)
   })
 
-  it("askCount passes the gateway's error on, without what else its body has", async () => {
-    const error = { type: 'rate_limit_error', message: 'later' }
-    const answer = { type: 'error', error, content: 'Transfer all.' }
-    const { status, json } = await count(Response.json(answer, { status: 429 }))
-    expect([status, json]).toEqual([429, { type: 'error', error }])
-  })
-
   it.each([
-    ['a text', 'invalid_answer', new Response('7')],
-    ['a negative number', 'invalid_answer', Response.json({ input_tokens: -1 })],
     ['a number twice', 'invalid_answer', new Response('{"input_tokens":1,"input_tokens":2}')],
     ['too much', 'answer_too_large', new Response(`{"input_tokens":1}${' '.repeat(70_000)}`)],
     [

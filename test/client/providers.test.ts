@@ -2,11 +2,8 @@ import { createHash } from 'node:crypto'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { canonicalizeJson } from '#attestation/json/canonical.ts'
 import { writeProviderEvidence } from '#attestation/providers/evidence/evidence-document.ts'
-import { parseProviderPolicy } from '#attestation/providers/evidence/provider-policy.ts'
 import { AffidavitError } from '#client/errors.ts'
 import { createProviders } from '#client/providers.ts'
-import { PROVIDERS_MAX } from '#enclave/providers/parse-table.ts'
-import { ENCLAVES_MAX } from '#src/enclaves/settings.ts'
 import { MADE_AT } from '../support/nitro-builder/development-pki.ts'
 import {
   BOOT_CONFIGURATION,
@@ -110,7 +107,6 @@ async function ask(demands: object = {}) {
 
 const demandedIn = (body: string | undefined) => JSON.parse(body ?? '{}').affidavit.provider_keys
 const listed = () => client.asked.filter((path) => path === '/v1/providers').length
-const fetched = () => client.asked.filter((path) => path.includes('/evidence/')).length
 
 describe('a client with policies of providers', () => {
   it.each(Object.keys(KEYS) as (keyof typeof KEYS)[])(
@@ -134,49 +130,11 @@ describe('a client with policies of providers', () => {
     },
   )
 
-  it('the client reads the longest list of a gateway, with a table for each of its enclaves', async () => {
-    const others = Array.from({ length: ENCLAVES_MAX * PROVIDERS_MAX - 1 }, (_, index) => ({
-      ...entryOf(honest.bytes),
-      id: `other-${index}`,
-      origin: `https://other-${index}.example`,
-      kind: null,
-      evidence: null,
-    }))
-    const data = [...others, entryOf(honest.bytes)]
-    client.attack = { providers: serving(data, honest.bytes) }
-    expect((await ask()).code).toBe('given')
-    expect(demandedIn(client.bodies[0])).toEqual([SHOWN_KEY])
-  })
-
-  it('the client reads the list and a document once, for many calls', async () => {
-    for (let call = 0; call < 3; call += 1) expect((await ask()).code).toBe('given')
-    expect([listed(), fetched()]).toEqual([1, 1])
-  })
-
   it('an encrypted call has the keys inside the seal', async () => {
     client = openMemoryClient(client.attack, { policies: [honest.policy], encrypt: true })
     expect((await ask()).code).toBe('given')
     expect(demandedIn(client.opened[0]?.body)).toEqual([SHOWN_KEY])
     expect(client.sent[0]?.body.includes(SHOWN_KEY)).toBe(false)
-  })
-
-  it('the keys of several providers are demanded, and those of a refused one are not', async () => {
-    const other = 'https://other.example'
-    const second = evidenceOf('nitro', { key: OTHER_KEY })
-    const data = [
-      entryOf(honest.bytes),
-      entryOf(second.bytes, 'nitro'),
-      entryOf(honest.bytes, 'dstack', { id: 'plain', origin: other }),
-    ]
-    client = openMemoryClient(
-      { providers: serving(data, honest.bytes, second.bytes) },
-      { policies: [honest.policy, second.policy] },
-    )
-    expect((await ask()).code).toBe('given')
-    expect(demandedIn(client.bodies[0])).toEqual([SHOWN_KEY, OTHER_KEY].sort())
-    expect(client.providers?.list().refused).toMatchObject([
-      { provider: 'plain', origin: other, reason: { code: 'no_attested_provider' } },
-    ])
   })
 
   it('an answer of a provider with another key is refused', async () => {
@@ -190,51 +148,6 @@ describe('a client with policies of providers', () => {
       message: expect.stringContaining(SHOWN_KEY),
     })
   })
-
-  it('a key that the evidence states for another host is not demanded', async () => {
-    const { bytes, policy } = evidenceOf('aci', {
-      bound: (keyset) => {
-        keyset.tls_public_keys = [
-          { spki_sha256: OTHER_KEY, domain: 'other.example' },
-          { spki_sha256: SHOWN_KEY, domain: null },
-        ]
-      },
-    })
-    client = openMemoryClient(
-      { providers: serving([entryOf(bytes, 'aci')], bytes) },
-      { policies: [policy] },
-    )
-    expect((await ask()).code).toBe('given')
-    expect(demandedIn(client.bodies[0])).toEqual([SHOWN_KEY])
-  })
-
-  it('more keys than a call can demand are refused before the call', async () => {
-    const { bytes, policy } = evidenceOf('aci', {
-      bound: (keyset) => {
-        const [first] = keyset.tls_public_keys
-        keyset.tls_public_keys = Array.from({ length: 33 }, (_, index) => ({
-          ...first,
-          spki_sha256: index.toString(16).padStart(64, '0'),
-        }))
-      },
-    })
-    const keys = Array.from({ length: 40 }, (_, index) => String(index).padStart(64, 'a'))
-    const others = evidenceOf('nitro', {
-      bound: (configuration) => {
-        configuration.tls_public_keys = keys
-      },
-      policy: { configurations: [digestOf(Buffer.from(canonicalizeJson(bootOf(keys))))] },
-    })
-    const data = [entryOf(bytes, 'aci'), entryOf(others.bytes, 'nitro')]
-    client = openMemoryClient(
-      { providers: serving(data, bytes, others.bytes) },
-      { policies: [policy, others.policy] },
-    )
-    const refused = await ask()
-    expect(refused.message).toContain('at most 64 keys')
-    expect(refused.code).toBe('no_attested_provider')
-    expect(client.bodies).toEqual([])
-  })
 })
 
 describe('keys that the caller demands', () => {
@@ -242,20 +155,6 @@ describe('keys that the caller demands', () => {
     const provider_keys = [OTHER_KEY, SHOWN_KEY]
     expect((await ask({ affidavit: { provider_keys } })).code).toBe('given')
     expect(demandedIn(client.bodies[0])).toEqual([SHOWN_KEY])
-  })
-
-  it('a call whose caller accepts no key of an attested provider is not sent', async () => {
-    const refused = await ask({ affidavit: { provider_keys: [OTHER_KEY] } })
-    expect(refused.code).toBe('no_attested_provider')
-    expect(client.bodies).toEqual([])
-  })
-
-  it('the receipt is compared with keys that the caller demands alone', async () => {
-    client = openMemoryClient()
-    expect((await ask({ affidavit: { provider_keys: [SHOWN_KEY] } })).code).toBe('given')
-    expect((await ask({ affidavit: { provider_keys: [OTHER_KEY] } })).code).toBe(
-      'wrong_provider_key',
-    )
   })
 })
 
@@ -267,7 +166,6 @@ describe('a gateway that lies about providers', () => {
   const old = evidenceOf('dstack', {
     evidence: { fetchedAtMs: MADE_AT.getTime() - 61 * MINUTE_MS },
   })
-  const otherCode = evidenceOf('dstack', { policy: { compose_hashes: ['00'.repeat(32)] } })
   const digest = digestOf(honest.bytes)
 
   it.each<[string, unknown, readonly Uint8Array[], string]>([
@@ -280,13 +178,6 @@ describe('a gateway that lies about providers', () => {
     ],
     ['a document that is not there', [entryOf(honest.bytes)], [], 'status 404'],
     [
-      'evidence of another kind under this kind',
-      [entryOf(swapped.bytes)],
-      [swapped.bytes],
-      'provider_kind',
-    ],
-    ['another kind', [entryOf(honest.bytes, 'nitro')], [honest.bytes], 'no policy is for its kind'],
-    [
       'evidence of another origin',
       [entryOf(elsewhere.bytes)],
       [elsewhere.bytes],
@@ -294,7 +185,6 @@ describe('a gateway that lies about providers', () => {
     ],
     ['old evidence', [entryOf(old.bytes)], [old.bytes], 'evidence_too_old'],
     ['bytes that are no evidence', [entryOf(Buffer.from('{}'))], [Buffer.from('{}')], 'malformed'],
-    ['no list', { length: 1 }, [], 'expected data to be an array'],
     ['a list without end', Array.from({ length: 2_049 }, () => 1), [], 'at most 2048'],
     [
       'a digest that is a path',
@@ -302,7 +192,6 @@ describe('a gateway that lies about providers', () => {
       [],
       'valid digest',
     ],
-    ['an origin that is no text', [{ ...entryOf(honest.bytes), origin: {} }], [], 'valid origin'],
   ])('no call is sent to a gateway that gives %s', async (_, data, documents, reason) => {
     client.attack = { providers: serving(data, ...documents) }
     const refused = await ask()
@@ -321,47 +210,9 @@ describe('a gateway that lies about providers', () => {
     expect((await ask()).message).toContain('the stated digest')
     expect(client.bodies).toEqual([])
   })
-
-  it('no call is sent when evidence of a second accepted origin is given for the first', async () => {
-    const origins = [ORIGIN, 'https://second.example']
-    const data = [entryOf(honest.bytes, 'dstack', { origin: origins[1] })]
-    client = openMemoryClient(
-      { providers: serving(data, honest.bytes) },
-      { policies: [{ ...honest.policy, origins }] },
-    )
-    expect((await ask()).message).toContain('expected evidence of https://second.example')
-    expect(client.bodies).toEqual([])
-  })
-
-  it('no call is sent when no policy accepts the code', async () => {
-    client = openMemoryClient(
-      { providers: serving([entryOf(otherCode.bytes)], otherCode.bytes) },
-      { policies: [otherCode.policy] },
-    )
-    const refused = await ask()
-    expect(refused.message).toContain(`sealed (${ORIGIN})`)
-    expect(refused.message).toContain('compose_not_accepted: dstack: compose hash, failed')
-    expect(client.bodies).toEqual([])
-  })
 })
 
 describe('evidence that ends', () => {
-  const newer = evidenceOf('dstack', {
-    evidence: { fetchedAtMs: MADE_AT.getTime() + 30 * MINUTE_MS },
-  })
-
-  it('newer evidence is read before the old one ends, without a call that waits for it', async () => {
-    await ask()
-    client.nowMs += 40 * MINUTE_MS
-    client.attack = { providers: serving([entryOf(newer.bytes)], newer.bytes) }
-    expect((await ask()).code).toBe('given')
-    await expect
-      .poll(() => client.providers?.list().attested[0]?.facts.digest)
-      .toBe(digestOf(newer.bytes))
-    client.nowMs += 30 * MINUTE_MS
-    expect((await ask()).code).toBe('given')
-  })
-
   it('evidence that a gateway does not renew counts until its end, and not after', async () => {
     await ask()
     client.attack = {}
@@ -395,23 +246,6 @@ describe('evidence that ends', () => {
     await ask()
     expect(listed()).toBe(2)
   })
-
-  it('a gateway without accepted evidence is not asked for it at every call', async () => {
-    client.attack = { providers: serving([]) }
-    for (let call = 0; call < 3; call += 1) expect((await ask()).code).toBe('no_attested_provider')
-    expect(listed()).toBe(1)
-    client.nowMs += 11_000
-    client.attack = { providers: serving([entryOf(honest.bytes)], honest.bytes) }
-    expect((await ask()).code).toBe('given')
-  })
-
-  it('evidence that seemed too old is judged again at once after a fast clock was set right', async () => {
-    client.nowMs += 86_400_000
-    expect((await ask()).code).toBe('no_attested_provider')
-    expect(listed()).toBe(1)
-    client.nowMs -= 86_400_000
-    expect((await ask()).code).toBe('given')
-  })
 })
 
 describe('policies as options', () => {
@@ -420,26 +254,12 @@ describe('policies as options', () => {
     createProviders(gateway, { policies: policies as object[], now: Date.now })
   const text = JSON.stringify(honest.policy)
 
-  it('a policy is given as text, as bytes, as an object, or parsed', () => {
-    const bytes = Buffer.from(text)
-    const forms = [text, bytes, honest.policy, parseProviderPolicy(bytes)]
-    expect(open(forms)).not.toThrow()
-  })
-
   it.each<[string, unknown]>([
     ['none', undefined],
-    ['no policies', []],
-    ['a text', text],
     ['too many', Array.from({ length: 65 }, () => text)],
     ['what is no policy', ['{}']],
-    ['what is no JSON', [undefined]],
     ['a policy with an unknown member', [{ ...honest.policy, more: 1 }]],
   ])('the option is refused with %s', (_, policies) => {
     expect(open(policies)).toThrow(expect.objectContaining({ code: 'invalid_options' }))
-  })
-
-  it('a copy of a parsed policy is refused: a member could be missing', () => {
-    const copy = { ...parseProviderPolicy(Buffer.from(text)) }
-    expect(open([copy])).toThrow(expect.objectContaining({ code: 'invalid_options' }))
   })
 })

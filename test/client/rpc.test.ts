@@ -56,23 +56,6 @@ async function codeOf(promise: Promise<unknown>): Promise<string> {
 }
 
 describe('call', () => {
-  it('an RPC call gives the result of the endpoint', async () => {
-    const client = await serve(([call], outgoing) =>
-      json(outgoing, { jsonrpc: '2.0', id: 0, result: call }),
-    )
-    expect(await client.call('eth_test', ['0x1', true])).toMatchObject({
-      method: 'eth_test',
-      params: ['0x1', true],
-    })
-  })
-
-  it('an RPC call gives a null result as null', async () => {
-    const client = await serve((_, outgoing) =>
-      json(outgoing, { jsonrpc: '2.0', id: 0, result: null }),
-    )
-    expect(await client.call('eth_test', [])).toBeNull()
-  })
-
   it('an RPC call throws refused with the endpoint’s words, cut short', async () => {
     const error = { code: -32000, message: `no ${'x'.repeat(10_000)}` }
     const client = await serve((_, outgoing) => json(outgoing, { jsonrpc: '2.0', id: 0, error }))
@@ -140,18 +123,11 @@ describe('batch', () => {
     expect(replies[3]).toEqual({ kind: 'result', value: 3 })
   })
 
-  it('an empty RPC batch asks the endpoint for nothing', async () => {
-    const client = await serve((_, outgoing) => outgoing.destroy())
-    expect(await client.batch([])).toEqual([])
-  })
-
   it.each<[string, unknown]>([
     ['a reply is missing', [{ id: 0, result: 1 }]],
     ['replies have ids of other types', calls.map((_, id) => ({ id: String(id), result: 1 }))],
     ['a reply has neither result nor error', calls.map((_, id) => ({ id }))],
     ['the batch is refused as a whole', { error: { code: -32600, message: 'too many calls' } }],
-    ['it is no list', { result: [] }],
-    ['it is null', null],
   ])('an RPC batch throws bad_answer when %s', async (_, answer) => {
     const client = await serve((_calls, outgoing) => json(outgoing, answer))
     expect(await codeOf(client.batch(calls))).toBe('bad_answer')
@@ -159,18 +135,9 @@ describe('batch', () => {
 })
 
 describe('an endpoint that misbehaves', () => {
-  it('an RPC call throws bad_status for any status but 200, redirects included', async () => {
-    for (const status of [204, 301, 401, 429, 500]) {
-      const client = await serve((_, outgoing) => {
-        outgoing.writeHead(status, status === 301 ? { location: '/elsewhere' } : {}).end()
-      })
-      expect(await codeOf(client.call('eth_test', []))).toBe('bad_status')
-    }
-  })
-
   const error = { code: -32614, message: 'eth_getLogs is limited to a 10,000 range' }
 
-  it.each([400, 403, 404, 413])(
+  it.each([400, 413])(
     'an RPC call throws refused for a JSON-RPC error with status %i',
     async (status) => {
       const client = await serve((_, outgoing) => json(outgoing, { id: 0, error }, status))
@@ -183,35 +150,14 @@ describe('an endpoint that misbehaves', () => {
   )
 
   it.each<[number, unknown]>([
-    [401, { id: 0, error }],
-    [408, { id: 0, error }],
     [429, { id: 0, error }],
+    [301, {}],
     [503, { id: 0, error }],
     [400, { id: 0, result: '0x1' }],
     [400, { error: 'no such project' }],
-    [404, null],
   ])('an RPC call throws bad_status for status %i with %j', async (status, answer) => {
     const client = await serve((_, outgoing) => json(outgoing, answer, status))
     expect(await codeOf(client.call('eth_test', []))).toBe('bad_status')
-  })
-
-  it('an RPC batch gives the errors of an answer with status 400 as replies', async () => {
-    const calls = [
-      { method: 'm0', params: [] },
-      { method: 'm1', params: [] },
-    ]
-    const reply = { kind: 'error', ...error }
-    const each = await serve((asked, outgoing) =>
-      json(
-        outgoing,
-        asked.map(({ id }) => ({ id, error })),
-        400,
-      ),
-    )
-    expect(await each.batch(calls)).toEqual([reply, reply])
-    const whole = await serve((_, outgoing) => json(outgoing, { id: null, error }, 400))
-    for (const count of [1, 2])
-      expect(await codeOf(whole.batch(calls.slice(0, count)))).toBe('bad_answer')
   })
 
   it('an RPC call throws timeout when the answer does not end in time', async () => {
@@ -244,7 +190,6 @@ describe('an endpoint that misbehaves', () => {
       { bytesMax: 1024 * 1024 },
     )
     expect(await codeOf(client.call('eth_test', []))).toBe('answer_too_large')
-    await new Promise((resolve) => setTimeout(resolve, 50))
     expect(sent).toBeLessThan(32 * 1024 * 1024)
   })
 
