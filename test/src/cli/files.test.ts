@@ -49,12 +49,6 @@ describe('readSource', () => {
     expect(await textOf(`${origin}/record`)).toBe('from a URL')
   })
 
-  it('readSource says of a file that is not there that nothing was decided', async () => {
-    const refusal = await refusalOf(join(folder, 'none'))
-    expect(refusal.exitCode).toBe(EXIT_CODES.unavailable)
-    expect(refusal.message).toContain('ENOENT')
-  })
-
   it('readSource sends the key to the URL', async () => {
     answer = (request, response) => response.end(request.headers.authorization ?? 'none')
     expect(await textOf(origin, { apiKey: 'k' })).toBe('Bearer k')
@@ -118,14 +112,6 @@ describe('writing', () => {
     await expect(createFile(path, 'two\n', 0o600)).rejects.toThrow(`cannot write ${path}: EEXIST`)
     expect(await readFile(path, 'utf8')).toBe('one\n')
     expect(await readdir(folder)).toEqual(['new.key'])
-  })
-
-  it('writeFileWhole replaces a file', async () => {
-    const path = join(folder, 'record.json')
-    await writeFileWhole(path, 'one')
-    await writeFileWhole(path, 'two')
-    expect(await readFile(path, 'utf8')).toBe('two')
-    expect(await readdir(folder)).toEqual(['record.json'])
   })
 
   it('a draft that cannot be placed is removed', async () => {

@@ -88,14 +88,6 @@ describe("the environment's key", () => {
     expect(stranger.sent).toEqual(commandsAt('').map(() => undefined))
   })
 
-  it("the environment's key is sent to the default address alone when AFFIDAVIT_URL is not set", async () => {
-    const { stderr } = await run(['verify', `${stranger.origin}/x`], { AFFIDAVIT_URL: '' })
-    expect(stranger.sent).toEqual([undefined])
-    expect(stderr).toContain(
-      'is for http://127.0.0.1:3000, the default of AFFIDAVIT_URL, and not for',
-    )
-  })
-
   it("a key is not sent across a redirect of the gateway, be it the environment's or that of --key", async () => {
     const moved = await startHost(() => `${stranger.origin}/elsewhere`)
     for (const words of commandsAt(moved.origin)) {
@@ -126,12 +118,6 @@ describe('a key that is asked for', () => {
       )
     }
   })
-
-  it('a key is not asked for again when a key was sent', async () => {
-    const { stderr } = await run(['verify', `${stranger.origin}/x`, '--key', 'afd_given'])
-    expect(stranger.sent).toEqual(['Bearer afd_given'])
-    expect(stderr.trim().endsWith(ASKS_FOR_KEY)).toBe(true)
-  })
 })
 
 describe('chooseKey', () => {
@@ -149,28 +135,9 @@ describe('chooseKey', () => {
   ])('chooseKey gives for %s the key %s', (url, expected) => {
     expect(chooseKey(url, {}, environment).apiKey).toBe(expected)
   })
-
-  it('chooseKey holds localhost to be another origin than 127.0.0.1, and names both', () => {
-    const { apiKey, keyHint } = chooseKey('http://localhost:3000', {}, { AFFIDAVIT_API_KEY: KEY })
-    expect(apiKey).toBeNull()
-    expect(keyHint).toContain('http://127.0.0.1:3000')
-    expect(keyHint).toContain('http://localhost:3000')
-  })
-
-  it('chooseKey gives the option for any URL, without a look at the environment', () => {
-    const given = { apiKey: 'afd_given', isWithheld: false, keyHint: null }
-    expect(chooseKey('https://evil.example', { key: 'afd_given' }, { AFFIDAVIT_URL: 'x' })).toEqual(
-      given,
-    )
-  })
 })
 
 describe('checkKeyOrigin', () => {
-  it('checkKeyOrigin leaves a missing key, and a malformed URL, to their readers', () => {
-    expect(() => checkKeyOrigin({ url: 'https://other.example' }, {})).not.toThrow()
-    expect(() => checkKeyOrigin({ url: 'nonsense' }, { AFFIDAVIT_API_KEY: KEY })).not.toThrow()
-  })
-
   it('checkKeyOrigin calls another origin a usage error', () => {
     const check = () => checkKeyOrigin({ url: 'https://other.example' }, { AFFIDAVIT_API_KEY: KEY })
     expect(check).toThrow(CliError)

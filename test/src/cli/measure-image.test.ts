@@ -37,21 +37,4 @@ describe('readFileChunks', () => {
     for await (const chunk of readFileChunks(file)) memory.add(chunk.buffer)
     expect(memory.size).toBe(2)
   })
-
-  it('readFileChunks may be left early: the file can be closed at once', async () => {
-    const path = join(folder, 'early')
-    await writeFile(path, new Uint8Array(4 * FILE_CHUNK_BYTES))
-    const file = await open(path)
-    for await (const chunk of readFileChunks(file)) {
-      expect(chunk.length).toBe(FILE_CHUNK_BYTES)
-      break
-    }
-    await expect(file.close()).resolves.toBeUndefined()
-  })
-
-  it('readFileChunks passes on that reading failed', async () => {
-    const file = await open(folder)
-    await expect(readFileChunks(file).next()).rejects.toMatchObject({ code: 'EISDIR' })
-    await file.close()
-  })
 })

@@ -82,15 +82,6 @@ describe('the commands', () => {
     expect(refusalOf(words.split(' '), wordsOf(rest))).toBeNull()
   })
 
-  it('the help marks the options that a command requires', async () => {
-    expect((await runCommand('help', 'erase')).stdout).toMatch(/--reason <text>[^-]*\(required\)/)
-  })
-
-  it('the check of examples finds a missing option and a wrong value', () => {
-    expect(refusalOf(['erase'], ['--account', 'acme'])).toContain('--reason')
-    expect(refusalOf(['erase'], ['HASH', '--reason', 'x'])).toContain('64 hex digits')
-  })
-
   it('an example gives a file only to an argument that is one', () => {
     const leaves = new Map(leavesBelow(createProgram()))
     for (const { words, rest } of EXAMPLE_LINES) {
@@ -154,14 +145,6 @@ describe('the commands', () => {
       expect.stringContaining('there is no command keys make'),
     ])
     expect(one.stdout).toMatch(/\nExamples:\n( {2}affidavit verify .*\n)+$/)
-  })
-
-  it('an audit without its file of expectations gives 3, as its help says', async () => {
-    const audit = ['audit', 'https://gateway.invalid', '--expect', join(README, 'missing.json')]
-    expect((await runCommand(...audit)).code).toBe(3)
-    expect((await runCommand('help', 'audit')).stdout).toMatch(
-      /did not answer .*, 2 usage, 3 a file/,
-    )
   })
 
   it('the commands are those of the README, each with a line that tells what it does', async () => {

@@ -4,20 +4,17 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { decodeBase64 } from '#attestation/bytes.ts'
 import { hintAtRoot, ROOT_HINT } from '#src/cli/printable.ts'
-import { rootCertificateFile } from '#src/local/nsm/development-root.ts'
 import { buildEvidence } from '../../attestation/evidence/build-evidence.ts'
 import { openStage, type Stage } from '../../audit/stage.ts'
 import { buildLog, createTestNotary } from '../../support/audited-log.ts'
-import { standardChain } from '../../support/nitro-builder/document-builder.ts'
 import { runCommand } from '../../support/run-command.ts'
 
 const { bundle } = buildEvidence()
 
 let stage: Stage
 let folder: string
-/** What reads a document that AWS did not issue, the options that trust its root left out. */
+/** What reads a document that AWS did not issue. */
 let commands: readonly (readonly string[])[]
-let trust: readonly string[]
 
 beforeAll(async () => {
   stage = await openStage()
@@ -43,8 +40,6 @@ beforeAll(async () => {
     ],
     ['audit', stage.server.url],
   ]
-  const root = await save('root.der', standardChain.cabundle[0] ?? new Uint8Array())
-  trust = [...(await stage.trust(log)), '--root', root]
 })
 afterAll(async () => {
   await stage.close()
@@ -62,28 +57,9 @@ describe('a document whose root is not trusted', () => {
       ])
     }
   })
-
-  it('a document with an untrusted root brings no hint to programs, which have the code', async () => {
-    for (const words of commands) {
-      const { stdout } = await runCommand(...words, '--json')
-      expect(stdout).toContain('root_untrusted')
-      expect(stdout).not.toContain('DATA_DIR')
-    }
-  })
-
-  it('a document whose root is trusted brings no hint', async () => {
-    for (const words of commands) {
-      const { stdout } = await runCommand(...words, ...trust)
-      expect(stdout).not.toContain('DATA_DIR')
-    }
-  })
 })
 
 describe('hintAtRoot', () => {
-  it('a hint at the root names the file that a development root is kept beside', () => {
-    expect(ROOT_HINT).toContain(rootCertificateFile('DATA_DIR/nsm/root.pem'))
-  })
-
   it('a hint at the root is not given for other faults', () => {
     expect(hintAtRoot([])).toBe('')
     expect(hintAtRoot(['chain_order: expected root_untrusted', 'certificate_expired: x'])).toBe('')

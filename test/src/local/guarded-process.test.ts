@@ -22,13 +22,6 @@ async function run(script: string): Promise<GuardedProcess> {
 const FOREVER = 'setInterval(() => {}, 1000)'
 
 describe('a guarded process', () => {
-  it('a guarded process runs until it is stopped', async () => {
-    const child = await run(FOREVER)
-    expect(isAlive(child.ready.pid)).toBe(true)
-    await child.stop()
-    expect(isAlive(child.ready.pid)).toBe(false)
-  })
-
   it('a guarded process that ended by itself keeps its last words', async () => {
     const child = await run("console.log('out'); console.error('oh no'); process.exitCode = 3")
     await child.ended
@@ -70,13 +63,5 @@ describe('a guard', () => {
     process.kill(Number(child.said()), 'SIGKILL')
     await child.ended
     await until('the child is gone', () => !isAlive(child.ready.pid), 5_000)
-  })
-
-  it('a guard does not run without a parent to watch', async () => {
-    const guard = spawn(process.execPath, [
-      join(import.meta.dirname, '../../../src/local/guard.ts'),
-      'true',
-    ])
-    expect(await new Promise((resolve) => guard.once('exit', resolve))).toBe(2)
   })
 })

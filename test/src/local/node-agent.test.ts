@@ -81,14 +81,6 @@ describe('startNodeAgent', () => {
     await starting
     expect(await readFile(join(folder, NODE_FILE), 'utf8')).toBe(`${NODE_ID}\n`)
   })
-
-  it('startNodeAgent rejects when the gateway takes its key no more', async () => {
-    gateway.known.refusal = {
-      status: 401,
-      text: '{"response":"NOK","error":{"status_code":401,"code":"invalid_credentials","message":"no"}}',
-    }
-    await expect(start()).rejects.toThrow('401 invalid_credentials')
-  })
 })
 
 describe("the agent's process", () => {
@@ -109,11 +101,5 @@ describe("the agent's process", () => {
     expect(isAlive(pid)).toBe(false)
     expect(lines.join('')).toContain('"stopped"')
     expect(lines.join('')).not.toMatch(/planted/)
-  })
-
-  it("an agent's process that was killed comes back", async () => {
-    const agent = await start()
-    process.kill(agent.pid() ?? 0, 'SIGKILL')
-    await expect.poll(() => gateway.nodes.length, { timeout: 10_000 }).toBe(2)
   })
 })

@@ -74,11 +74,6 @@ describe('the conclusion of an audit', () => {
     })
   })
 
-  it('the conclusion of an audit still tells which checks a log with leaves has nothing for', async () => {
-    const { report } = await audit([fresh, { ...log, attestations: [] }])
-    expect(report.conclusion).toMatch(/^CLEAN: .*Not checked, or only in part: .*time attestations/)
-  })
-
   it('the conclusion of an audit is not CLEAN when all logs are empty, which is no fault either', async () => {
     for (const [logs, words] of [
       [[fresh], 'the log is empty'],
@@ -92,15 +87,6 @@ describe('the conclusion of an audit', () => {
         ),
       )
     }
-  })
-
-  it('the conclusion of an audit tells of an empty log whose enclave attested leaves', async () => {
-    const withheld = await buildLog(notary, { ...OPTIONS, batches: [], attestedSizes: [] })
-    const { code, report } = await audit([{ ...withheld, attestations: log.attestations }])
-    expect(code).toBe(0)
-    expect(report.conclusion).toMatch(
-      /^NOTHING TO CHECK: .*Not checked, or only in part: .*time attestations/,
-    )
   })
 })
 
@@ -131,15 +117,5 @@ describe('createAuditProgress', () => {
     progress.stop()
     await new Promise(setImmediate)
     expect(text()).toBe('0xab: 20 of 100 leaves\n')
-  })
-
-  it('the progress of an audit is a bar on a terminal', async () => {
-    const { stream, text } = openStream(true)
-    const progress = createAuditProgress(stream, Date.now)
-    progress.start('0xab', 100)
-    progress.update(50)
-    progress.stop()
-    await new Promise(setImmediate)
-    expect(text()).toContain('0xab [')
   })
 })

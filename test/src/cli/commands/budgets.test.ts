@@ -1,6 +1,5 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { keysIn } from '#src/accounts/open-keys.ts'
-import { formatMoney, parseMoney } from '#src/accounts/prices.ts'
 import { startDatabase } from '#src/storage/database.ts'
 import { runCommandWith } from '../../../support/run-command.ts'
 import { createTestDatabase } from '../../../support/test-database.ts'
@@ -74,6 +73,17 @@ describe('affidavit accounts set-budget and keys set-budget', () => {
     expect(outcome).toMatchObject({ code: 2, stdout: '' })
   })
 
+  it.each([
+    ['accounts', 'No\u001b[31mbody', 'no account has the name No\\u{1b}[31mbody'],
+    ['keys', 'nonsense', 'no key has the id nonsense'],
+  ])(
+    '%s set-budget names what does not exist, without its control characters: %j',
+    async (what, name, stderr) => {
+      const outcome = await run(what, 'set-budget', name, 'tokens', 'day', '1')
+      expect(outcome).toEqual({ code: 1, stdout: '', stderr })
+    },
+  )
+
   it('the budget of a key warns of the keys that the key made before', async () => {
     const url = variables.DATABASE_URL ?? ''
     const database = await startDatabase({ url, dataFolder: '' }, { warn: () => undefined })
@@ -104,59 +114,4 @@ describe('affidavit accounts set-budget and keys set-budget', () => {
     expect((await set('1')).stderr).toBe(said)
     await database.close()
   })
-
-  it('the revocation of a key names the valid keys that it made for other accounts', async () => {
-    const url = variables.DATABASE_URL ?? ''
-    const database = await startDatabase({ url, dataFolder: '' }, { warn: () => undefined })
-    const keys = keysIn(database)
-    const [{ id: own }, { id: other }] = await Promise.all([
-      keys.openAccount('Operators'),
-      keys.openAccount('Customer'),
-    ])
-    const make = async (
-      account: string,
-      madeBy: string | null,
-      expiresAt: number | null = null,
-    ) => {
-      const made = await keys.createFor(account, { name: 'made', expiresAt, madeBy })
-      if (typeof made === 'string') throw new Error(made)
-      return made.key.id
-    }
-    const leaked = await make(own, null)
-    const child = await make(own, leaked)
-    const elsewhere = await make(other, child)
-    const grandchild = await make(other, elsewhere)
-    await make(other, leaked, 1)
-    const said = `Key ${leaked} is revoked, and the keys that it made: ${child}.\n`
-    expect(await run('keys', 'revoke', leaked)).toMatchObject({
-      code: 0,
-      stderr:
-        `${said}Warning: these keys, which it made for other accounts, are still valid: ` +
-        `${elsewhere}, ${grandchild}. Revoke them, too (affidavit keys revoke ID).\n`,
-    })
-    expect((await run('keys', 'revoke', elsewhere)).stderr).not.toContain('Warning')
-    expect((await run('keys', 'revoke', leaked)).stderr).toBe(`Key ${leaked} is revoked.\n`)
-    await database.close()
-  })
-
-  it('the set-budget commands name an account or a key that does not exist', async () => {
-    expect(await run('accounts', 'set-budget', 'No\u001b[31mbody', 'tokens', 'day', '1')).toEqual({
-      code: 1,
-      stdout: '',
-      stderr: 'no account has the name No\\u{1b}[31mbody',
-    })
-    for (const id of ['a'.repeat(16), 'nonsense', `afd_${keyId}_${'x'.repeat(43)}`]) {
-      const { code, stderr } = await run('keys', 'set-budget', id, 'tokens', 'day', '1')
-      expect([code, stderr]).toEqual([1, `no key has the id ${id}`])
-    }
-  })
-})
-
-describe('money', () => {
-  it.each(['0', '1', '12.5', '0.000000001', '9000000.123456789'])(
-    'the amount of money %s is shown as given',
-    (text) => {
-      expect(formatMoney(Number(parseMoney(text)))).toBe(text)
-    },
-  )
 })

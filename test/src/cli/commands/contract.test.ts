@@ -1,5 +1,5 @@
 import { Wallet } from 'ethers'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { AFFIDAVIT, DEPLOYMENT } from '#attestation/contract/artifact.ts'
 import { createRpc, type Rpc } from '#client/rpc.ts'
 import { DEVELOPMENT_CHAIN_ID } from '#src/chain/open-chain.ts'
@@ -104,25 +104,7 @@ describe('contract deploy', () => {
     })
     expect(await nonce()).toBe(1)
   })
-
-  it('contract deploy takes a key without 0x', async () => {
-    expect((await deploy([], { DEPLOYER_PRIVATE_KEY: KEY.slice(2) })).code).toBe(0)
-  })
-
-  it('contract deploy does without a tip when the endpoint suggests no tip', async () => {
-    behaveOn('eth_maxPriorityFeePerGas', { kind: 'alter', alter: refuseSecond })
-    expect((await deploy()).code).toBe(0)
-  })
 })
-
-/** The second reply of a batch becomes a refusal. */
-function refuseSecond(answer: string): string {
-  const [first] = JSON.parse(answer) as readonly unknown[]
-  return JSON.stringify([
-    first,
-    { jsonrpc: '2.0', id: 1, error: { code: -32601, message: 'no such method' } },
-  ])
-}
 
 describe('contract deploy refuses, and sends nothing,', () => {
   afterEach(async () => {
@@ -162,58 +144,9 @@ describe('contract deploy refuses, and sends nothing,', () => {
     expect(run.stderr).toContain(`no deterministic deployment proxy at ${DEPLOYMENT.proxy}`)
     expect(run.stderr).toContain('contracts/README.md')
   })
-
-  it('contract deploy refuses a chain without a base fee, and sends nothing', async () => {
-    const rename = (answer: string) => answer.replace('baseFeePerGas', 'otherFeePerGas')
-    behaveOn('eth_getBlockByNumber', { kind: 'alter', alter: rename })
-    expect(await deploy()).toMatchObject({
-      code: 1,
-      stderr: expect.stringContaining('no base fee'),
-    })
-  })
-
-  it('contract deploy refuses a chain that does not answer, and sends nothing', async () => {
-    const run = await deploy(['--rpc', 'http://127.0.0.1:9'])
-    expect([run.code, run.stderr]).toEqual([
-      1,
-      expect.stringContaining('no connection to the chain'),
-    ])
-  }, 60_000)
-
-  it('contract deploy fails with what the endpoint refuses, and sends nothing', async () => {
-    const refusal = '{"jsonrpc":"2.0","id":0,"error":{"code":-32000,"message":"not today"}}'
-    behaveOn('eth_sendRawTransaction', { kind: 'answer', body: refusal })
-    const run = await deploy()
-    expect([run.code, run.stderr]).toEqual([
-      1,
-      expect.stringContaining('not today; the transaction of an'),
-    ])
-    expect(run.stderr).toContain('may still be waiting for its block: run the command again later')
-  })
-
-  it.each([
-    [['--timeout', '0'], 'expected a whole number of seconds'],
-    [['--rpc', 'ftp://x'], 'expected an http(s) URL'],
-  ])('contract deploy refuses the words %j, and sends nothing', async (words, message) => {
-    expect(await deploy(words)).toMatchObject({ code: 2, stderr: expect.stringContaining(message) })
-  })
 })
 
 describe('a deployment whose end is not seen', () => {
-  it('a deployment that was not sent is sent when it is repeated', async () => {
-    behaveOn('eth_sendRawTransaction', { kind: 'answer', status: 502, body: '' })
-    expect(await deploy()).toMatchObject({
-      code: 1,
-      stderr: expect.stringContaining('may have been sent'),
-    })
-    expect(await nonce()).toBe(0)
-    proxy.behave(() => ({ kind: 'pass' }))
-    expect(await deploy()).toMatchObject({
-      code: 0,
-      stderr: expect.stringContaining('is deployed'),
-    })
-  })
-
   it('a deployment is found when it is repeated after an answer that was lost', async () => {
     behaveOn('eth_sendRawTransaction', { kind: 'drop_answer' })
     const lost = await deploy()
@@ -250,18 +183,6 @@ describe('a deployment whose end is not seen', () => {
     })
   })
 
-  it('a deployment is not waited for when the first, with other fees, stands in its way', async () => {
-    await whileNothingIsMined(async () => {
-      expect((await deploy(['--timeout', '1'])).code).toBe(1)
-      behaveOn('eth_maxPriorityFeePerGas', { kind: 'alter', alter: lowerTipByOne })
-      const run = await deploy(['--timeout', '5'])
-      expect([run.code, run.stderr]).toEqual([
-        1,
-        expect.stringContaining('underpriced; the transaction of an'),
-      ])
-    })
-  })
-
   it('a deployment is not taken for done while other code is at the address', async () => {
     const other = (answer: string) => answer.replace(AFFIDAVIT.deployedBytecode, '0x6001')
     behaveOn('eth_getCode', { kind: 'alter', alter: other })
@@ -279,41 +200,7 @@ describe('a deployment whose end is not seen', () => {
       stdout: expect.not.stringContaining('transaction'),
     })
   })
-
-  it('a deployment is somebody else’s when ours was dropped and the contract is there', async () => {
-    await whileNothingIsMined(async () => {
-      const ours = deploy(['--json', '--timeout', '10'])
-      await vi.waitFor(async () => expect(await nonce('pending')).toBe(1), { timeout: 30_000 })
-      await rpc.call('anvil_dropAllTransactions', [])
-      const [from] = (await rpc.call('eth_accounts', [])) as readonly string[]
-      await rpc.call('eth_sendTransaction', [{ from, to: DEPLOYMENT.proxy, data: DEPLOYMENT.data }])
-      await rpc.call('evm_mine', [])
-      const run = await ours
-      expect(run.code, run.stderr).toBe(0)
-      expect(JSON.parse(run.stdout)).toMatchObject({ deployed: false, transaction: null })
-      expect(await nonce()).toBe(0)
-    })
-  })
-
-  it('a deployment is ours when its block comes between the questions for the receipt and for the code', async () => {
-    let asked = 0
-    proxy.behave((methods) =>
-      methods.includes('eth_getTransactionReceipt') && ++asked === 1
-        ? { kind: 'answer', body: '[{"jsonrpc":"2.0","id":0,"result":null}]' }
-        : { kind: 'pass' },
-    )
-    const run = await deploy(['--json'])
-    expect(run.code, run.stderr).toBe(0)
-    expect(JSON.parse(run.stdout)).toMatchObject({ deployed: true, block: expect.any(Number) })
-    expect(asked).toBe(2)
-  })
 })
-
-/** A transaction that takes another's place must pay more; by how much, nodes differ. */
-function lowerTipByOne(answer: string): string {
-  const [block, tip] = JSON.parse(answer) as readonly [unknown, { readonly result: string }]
-  return JSON.stringify([block, { ...tip, result: `0x${(BigInt(tip.result) - 1n).toString(16)}` }])
-}
 
 function reverted(answer: string): string {
   return answer.replace('"status":"0x1"', '"status":"0x0"')

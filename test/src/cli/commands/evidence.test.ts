@@ -5,10 +5,8 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { makePage, putEvidence, writeMadeBy } from '#attestation/report/evidence-page.ts'
-import { openVerifier } from '#src/web/verifier.ts'
+import { putEvidence } from '#attestation/report/evidence-page.ts'
 import { buildEvidence } from '../../../attestation/evidence/build-evidence.ts'
-import { runCli } from '../../../support/run-cli.ts'
 import { runCommand } from '../../../support/run-command.ts'
 
 const { bundle } = buildEvidence()
@@ -119,11 +117,7 @@ describe('affidavit evidence', () => {
     expect([code, stderr]).toEqual([3, expect.stringContaining('404: There is none \\u{1b}[2J')])
   })
 
-  it.each([['ab'], ['zz'.repeat(32)], ['']])('evidence refuses the hash %j', async (text) => {
-    expect((await runCommand('evidence', text, '--url', url)).code).toBe(2)
-  })
-
-  it('evidence --html writes a page that verify takes, from a file and from standard input', async () => {
+  it('evidence --html writes a page that verify takes', async () => {
     answer = JSON.stringify(bundle, null, 1)
     const file = join(folder, 'evidence.html')
     const words = ['evidence', hash, '--url', url, '--html'] as const
@@ -142,20 +136,6 @@ describe('affidavit evidence', () => {
     expect(ofPage.code).toBe(ofJson.code)
     const named = JSON.parse((await runCommand('verifier', '--json')).stdout)
     expect(ofPage.stderr).toContain(`The SHA-256 of its verifier is ${named.verifier_sha256}`)
-    const piped = await runCli(['verify', '-', '--json'], { input: page })
-    expect([piped.code, piped.stdout]).toEqual([ofJson.code, ofJson.stdout])
-  })
-
-  it('evidence --html gives the page that the gateway gives, and the evidence in one line', async () => {
-    answer = JSON.stringify(bundle)
-    const { stdout } = await runCommand('evidence', hash, '--url', url, '--html')
-    const file = join(folder, 'verify.html')
-    await runCommand('verifier', '--output', file)
-    const empty = await readFile(file, 'utf8')
-    const lines = stdout.split('\n').filter((line) => !line.includes(' id="evidence">'))
-    expect(lines.join('\n') === empty).toBe(true)
-    const { verifier, maker } = await openVerifier()
-    expect(empty === makePage(verifier, writeMadeBy(verifier, maker))).toBe(true)
   })
 
   it('verifier prints the digest that the command of its help computes of a saved page', async () => {
@@ -169,45 +149,5 @@ describe('affidavit evidence', () => {
       encoding: 'utf8',
     })
     expect(computed).toBe(`${digest}  -\n`)
-  })
-
-  it.each([
-    [
-      'without evidence',
-      (page: string) => page.replace(/^.* id="evidence">.*\n/m, ''),
-      1,
-      'no evidence is in it',
-    ],
-    [
-      'with two blocks',
-      (page: string) => page.replace(/^(.* id="evidence">.*\n)/m, '$1$1'),
-      1,
-      'got more',
-    ],
-    [
-      'with a broken block',
-      (page: string) => page.replace(' id="evidence">{', ' id="evidence">'),
-      2,
-      'not JSON',
-    ],
-    ['that is other HTML', () => '<!doctype html>\n<title>404</title>\n', 1, 'got other HTML'],
-  ])('verify refuses a page %s, and says why', async (_, change, code, why) => {
-    answer = JSON.stringify(bundle)
-    const page = await runCommand('evidence', hash, '--url', url, '--html')
-    const file = join(folder, 'changed.html')
-    await writeFile(file, change(page.stdout))
-    const run = await runCommand('verify', file)
-    expect([run.code, run.stdout, run.stderr]).toEqual([code, '', expect.stringContaining(why)])
-  })
-
-  it('verify says of a page that was changed that its digest is another, and reads its evidence', async () => {
-    answer = JSON.stringify(bundle)
-    const page = await runCommand('evidence', hash, '--url', url, '--html')
-    const file = join(folder, 'forged.html')
-    await writeFile(file, page.stdout.replace('<body>', '<body><h1>VERIFIED</h1>'))
-    const run = await runCommand('verify', file)
-    expect(run.stdout).toContain('NOT DETERMINED')
-    expect(run.code).toBe(1)
-    expect(run.stderr).toContain('The page was changed')
   })
 })

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
-import { rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { accountActs } from '#src/accounts/account-acts.ts'
@@ -10,90 +11,83 @@ import { keyActs } from '#src/accounts/key-acts.ts'
 import { createKeysStore } from '#src/accounts/keys-store.ts'
 import { createControlServer, openControl } from '#src/api/control-server.ts'
 import { createLogger } from '#src/observability/logger.ts'
+import { lockFolder } from '#src/runtime/folder-lock.ts'
 import { makePrivateFolder } from '#src/storage/data-folder.ts'
-import { startDatabase } from '#src/storage/database.ts'
-import { makeDataFolder } from '../../../support/affidavit.ts'
+import { DATABASE_FOLDER, type Database, startDatabase } from '#src/storage/database.ts'
 import { secretOf } from '../../../support/key-secret.ts'
-import { runCli } from '../../../support/run-cli.ts'
 import { runCommandWith } from '../../../support/run-command.ts'
+import { createTestDatabase } from '../../../support/test-database.ts'
 
-let dataFolder = ''
-
+let url: string
+let database: Database
+let dataFolder: string
 beforeAll(async () => {
-  dataFolder = await makeDataFolder()
+  url = await createTestDatabase()
+  database = await startDatabase({ url, dataFolder: '' }, { warn: () => undefined })
+  dataFolder = await mkdtemp(join(tmpdir(), 'affidavit-keys-'))
 })
-afterAll(() => rm(dataFolder, { recursive: true, force: true }))
+afterAll(async () => {
+  await database.close()
+  await rm(dataFolder, { recursive: true })
+})
 
-const keys = (...words: string[]) => runCommandWith({ DATA_DIR: dataFolder }, 'keys', ...words)
+type Run = (...words: readonly string[]) => ReturnType<typeof runCommandWith>
 
-async function openKeys() {
-  const database = await startDatabase({ url: null, dataFolder }, { warn: () => undefined })
+const inDatabase: Run = (...words) => runCommandWith({ DATABASE_URL: url }, ...words)
+const atFolder: Run = (...words) => runCommandWith({ DATA_DIR: dataFolder }, ...words)
+
+/** Asks the database itself, with nothing remembered. */
+async function isValid(key: string): Promise<boolean> {
   const keys = createKeysStore(database)
   const service = createApiKeys({ keys, now: Date.now, random: randomBytes })
-  return { database, service }
+  return (await service.authenticate(key)) !== null
 }
 
-/**
- * What holds of keys, however the command reaches the database. `isValid` asks the database itself.
- */
-async function tryKeys(isValid: (key: string) => Promise<boolean>): Promise<void> {
-  const created = await keys('create', '--account', 'Ann', '--name', 'laptop')
+/** What holds of keys, however the command reaches the database. */
+async function tryKeys(run: Run): Promise<void> {
+  const created = await run('keys', 'create', '--account', 'Ann', '--name', 'laptop')
   expect(created.code).toBe(0)
   const key = created.stdout.trim()
   expect(key).toMatch(/^afd_[a-z2-7]{16}_[\w-]{43}$/)
   expect(created.stderr).not.toContain(key)
   expect(await isValid(key)).toBe(true)
-  const list = JSON.parse((await keys('list', '--json')).stdout)
+  const list = JSON.parse((await run('keys', 'list', '--json')).stdout)
   expect(list.at(-1)).toMatchObject({ scopes: ['inference', 'nodes', 'keys'], expires_at: null })
   const id = key.split('_')[1] ?? ''
   expect(list.at(-1)).toMatchObject({ id, account: 'Ann', name: 'laptop', revoked_at: null })
   expect(JSON.stringify(list)).not.toContain(secretOf(key))
-  expect((await keys('revoke', id)).code).toBe(0)
+  expect((await run('keys', 'revoke', id)).code).toBe(0)
   expect(await isValid(key)).toBe(false)
-  expect((await keys('list')).stdout).toMatch(new RegExp(`${id} +Ann +laptop +\\S+ \\S+ +\\d{4}-`))
-  expect(await keys('revoke', 'nonsense')).toMatchObject({
+  const { stdout } = await run('keys', 'list')
+  expect(stdout).toMatch(new RegExp(`${id} +Ann +laptop +\\S+ \\S+ +\\d{4}-`))
+  expect(await run('keys', 'revoke', 'nonsense')).toMatchObject({
     code: 1,
     stderr: expect.stringContaining('no key has'),
   })
 }
 
 /** What holds of accounts, and of keys with options, when the gateway's tiers are known. */
-async function tryAccounts(): Promise<void> {
-  const accounts = (...words: string[]) =>
-    runCommandWith({ DATA_DIR: dataFolder }, 'accounts', ...words)
-  expect((await accounts('create', 'Bea', '--tier', 'gold')).code).toBe(0)
-  expect((await accounts('list')).stdout).toMatch(/Bea +gold +\d{4}-/)
-  expect((await accounts('set-tier', 'Bea')).code).toBe(0)
-  expect(JSON.parse((await accounts('list', '--json')).stdout)).toContainEqual(
+async function tryAccounts(run: Run): Promise<void> {
+  expect((await run('accounts', 'create', 'Bea', '--tier', 'gold')).code).toBe(0)
+  expect((await run('accounts', 'list')).stdout).toMatch(/Bea +gold +\d{4}-/)
+  expect((await run('accounts', 'set-tier', 'Bea')).code).toBe(0)
+  expect(JSON.parse((await run('accounts', 'list', '--json')).stdout)).toContainEqual(
     expect.objectContaining({ name: 'Bea', tier: null }),
   )
-  expect(await accounts('create', 'Cleo', '--tier', 'silver')).toMatchObject({
-    code: 1,
-    stderr: expect.stringContaining('The account was made, in the default tier'),
-  })
-  expect((await accounts('create', 'Cleo', '--tier', 'silver')).stderr).not.toContain('was made')
-  expect(await accounts('set-tier', 'Bea', 'silver')).toMatchObject({
-    code: 1,
-    stderr: expect.stringContaining('no tier silver'),
-  })
-  expect(await accounts('set-tier', 'Nobody', 'gold')).toMatchObject({
-    code: 1,
-    stderr: expect.stringContaining('no account'),
-  })
-  const made = await keys(
-    'create',
-    '--account',
-    'Bea',
-    '--scopes',
-    'admin,nodes',
-    '--expires',
-    '2h',
-    '--json',
-  )
-  const { scopes, expires_at: expiresAt } = JSON.parse(made.stdout)
-  expect(scopes).toEqual(['admin', 'nodes'])
-  expect(expiresAt - Date.now() / 1000).toBeGreaterThan(7_100)
-  expect(expiresAt - Date.now() / 1000).toBeLessThanOrEqual(7_200)
+  for (const [words, reason] of [
+    [['create', 'Cleo', '--tier', 'silver'], 'The account was made, in the default tier'],
+    [['create', 'Cleo', '--tier', 'silver'], 'no tier silver (RATE_LIMIT_TIERS_FILE)'],
+    [['set-tier', 'Bea', 'silver'], 'no tier silver'],
+    [['set-tier', 'Nobody', 'gold'], 'no account'],
+  ] as const) {
+    const { code, stderr } = await run('accounts', ...words)
+    expect([code, stderr]).toEqual([1, expect.stringContaining(reason)])
+  }
+  const words = ['--account', 'Bea', '--scopes', 'admin,nodes', '--expires', '2h', '--json']
+  const made = JSON.parse((await run('keys', 'create', ...words)).stdout)
+  expect(made.scopes).toEqual(['admin', 'nodes'])
+  expect(made.expires_at - Date.now() / 1000).toBeGreaterThan(7_100)
+  expect(made.expires_at - Date.now() / 1000).toBeLessThanOrEqual(7_200)
 }
 
 describe('affidavit keys', () => {
@@ -106,24 +100,14 @@ describe('affidavit keys', () => {
     ['--expires', 'tomorrow'],
     ['--expires', '0d'],
   ])('the keys command refuses %s %j', async (option, value) => {
-    expect((await keys('create', option, value)).code).toBe(2)
+    expect((await inDatabase('keys', 'create', option, value)).code).toBe(2)
   })
 
-  it('the keys command works on the data folder while no gateway runs', {
-    timeout: 120_000,
-  }, async () => {
-    await tryKeys(async (key) => {
-      const { database, service } = await openKeys()
-      const holder = await service.authenticate(key)
-      await database.close()
-      return holder !== null
-    })
+  it('the keys command works in the database', async () => {
+    await tryKeys(inDatabase)
   })
 
-  it('the keys command works through the gateway that runs on the data folder', {
-    timeout: 120_000,
-  }, async () => {
-    const { database, service } = await openKeys()
+  it('the keys command works through the gateway that runs on the data folder', async () => {
     const folder = await makePrivateFolder()
     const place = { database, adminLog: createAdminLog(database), tiers: () => ['gold'] }
     const server = createControlServer({
@@ -138,27 +122,22 @@ describe('affidavit keys', () => {
       const socket = join(folder.path, 'control.sock')
       const elsewhere = { CONTROL_SOCKET: socket, DATA_DIR: join(dataFolder, 'none') }
       expect(await runCommandWith(elsewhere, 'keys', 'list')).toMatchObject({ code: 0 })
-      await tryAccounts()
-      await tryKeys(async (key) => {
-        // The service believes what it knew of a key for half a second.
-        await new Promise((resolve) => setTimeout(resolve, 600))
-        return (await service.authenticate(key)) !== null
-      })
+      await tryAccounts(atFolder)
+      await tryKeys(atFolder)
     } finally {
       await close()
       await folder.remove()
-      await database.close()
     }
   })
 
-  it('the keys command says when a process without a control socket has the folder', {
-    timeout: 120_000,
-  }, async () => {
-    const { database } = await openKeys()
-    const run = await runCli(['keys', 'list'], { variables: { DATA_DIR: dataFolder } })
-    await database.close()
-    expect(run.code).toBe(1)
-    expect(run.stderr).toContain(`process ${process.pid} has it open`)
+  it('the keys command says when a process without a control socket has the folder', async () => {
+    const folder = join(dataFolder, DATABASE_FOLDER)
+    await mkdir(folder)
+    const lock = await lockFolder(folder)
+    const { code, stderr } = await atFolder('keys', 'list')
+    await lock.release()
+    expect(code).toBe(1)
+    expect(stderr).toContain(`process ${process.pid} has it open`)
   })
 
   it('the keys command uses no data folder when no gateway answers at the control socket', async () => {
@@ -175,5 +154,48 @@ describe('affidavit keys', () => {
       code: 1,
       stderr: expect.stringContaining('there is no data folder'),
     })
+  })
+})
+
+/** Accounts with a budget each, as the commands themselves could not make them. */
+async function insertAccounts(count: number, name: string): Promise<void> {
+  const rows = Array.from({ length: count }, (_, at) => ({
+    id: crypto.randomUUID(),
+    name: `${name}${String(at).padStart(4, '0')}`,
+    created_at: 1_700_000_000 + at,
+  }))
+  await database.queries.insertInto('accounts').values(rows).execute()
+  const budget = { key_id: '', what: 'requests', per: 'day', bound: 5 }
+  const budgets = rows.map(({ id }) => ({ account_id: id, ...budget }))
+  await database.queries.insertInto('budgets').values(budgets).execute()
+}
+
+describe('a list', () => {
+  it('a list of accounts and a list of budgets go on after their first page', async () => {
+    const count = 1_001
+    await insertAccounts(count, 'many ')
+    const inserted = Array.from({ length: count }, (_, at) => `many ${String(at).padStart(4, '0')}`)
+    const listed = async (...words: readonly string[]) => {
+      const list: readonly { readonly name?: string; readonly account?: string }[] = JSON.parse(
+        (await inDatabase(...words, '--json')).stdout,
+      )
+      return list
+        .map(({ name, account = name }) => account)
+        .filter((one) => one?.startsWith('many'))
+    }
+    expect(await listed('accounts', 'list')).toEqual(inserted)
+    expect(await listed('budgets')).toEqual(inserted)
+  })
+
+  it('a list shows a name with control characters on one line, with nothing that acts on a terminal', async () => {
+    await insertAccounts(1, '\u001b[2J\u202eevil\nOther  gold\r')
+    for (const words of [['accounts', 'list'], ['budgets']]) {
+      const { stdout } = await inDatabase(...words)
+      const lines = stdout.split('\n').filter((line) => line.includes('evil'))
+      expect(lines).toEqual([
+        expect.stringContaining('\\u{1b}[2J\\u{202e}evil\\u{a}Other  gold\\u{d}0000'),
+      ])
+      expect(stdout).not.toMatch(/[^\n\P{Cc}]|\p{Cf}/u)
+    }
   })
 })

@@ -1,13 +1,4 @@
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
-import { stripVTControlCharacters } from 'node:util'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { childEnvironment } from '../../../support/child-environment.ts'
-import { needProgram } from '../../../support/needs.ts'
-import { runCli } from '../../../support/run-cli.ts'
 import { runCommandWith } from '../../../support/run-command.ts'
 import {
   answerWith,
@@ -20,8 +11,6 @@ import {
   type ScriptedNodeGateway,
   startScriptedNodeGateway,
 } from '../../../support/scripted-node-gateway.ts'
-
-const MAIN = join(import.meta.dirname, '../../../../src/cli/main.ts')
 
 /** A node as it is listed. */
 const STOPPED = { node_id: NODE_ID, name_alias: 'gpu-1', status: 'Stopped', is_connected: false }
@@ -43,11 +32,8 @@ beforeEach(async () => {
 })
 afterEach(() => Promise.all([gateway.stop(), backend.stop()]))
 
-/** `run` stays, and listens to signals: so it is a process. */
-const node = (...words: string[]) =>
-  words[0] === 'run'
-    ? runCli(['node', ...words], { variables })
-    : runCommandWith(variables, 'node', ...words)
+// Programs of node-agent.slow.test.ts and install.slow.test.ts run `node run`.
+const node = (...words: string[]) => runCommandWith(variables, 'node', ...words)
 
 describe('affidavit node', () => {
   it('the node command makes a node', async () => {
@@ -196,28 +182,6 @@ describe('affidavit node', () => {
     expect(gateway.known.benchmarks.get('model-a')).toBeGreaterThan(0)
   })
 
-  it('the node command measures the other models when the backend refuses to chat with one', async () => {
-    await backend.stop()
-    backend = await startScriptedBackend(
-      (response, body, request) => {
-        if (body.model === 'chat') return answerWith('a', 'b')(response, body, request)
-        response.writeHead(400).end('{"error":{"message":"it does not support chat"}}')
-      },
-      ['embedding', 'chat'],
-    )
-    variables = { ...variables, BACKEND_URL: backend.url }
-    const all = await node('benchmark', '--save')
-    expect(all.code).toBe(0)
-    expect(all.stderr).toContain('embedding is left out: it does not support chat\n')
-    expect(all.stdout).toMatch(/\nchat .*\n$/)
-    expect([...gateway.known.benchmarks.keys()]).toEqual(['chat'])
-    const named = await node('benchmark', '--model', 'chat', '--model', 'embedding')
-    expect(named.code).toBe(1)
-    expect(named.stdout).toMatch(/\nchat .*\n$/)
-    const none = await node('benchmark', '--model', 'embedding')
-    expect([none.code, none.stdout]).toEqual([1, ''])
-  })
-
   it.each([
     ['a node that is not known', ['status'], {}, 'knows no node'],
     [
@@ -234,7 +198,6 @@ describe('affidavit node', () => {
       'ECONNREFUSED',
     ],
     ['a model that is not offered', ['benchmark', '--model', 'model-z'], {}, 'model-z'],
-    ['an agent whose key is not valid', ['run'], { AFFIDAVIT_API_KEY: 'wrong' }, 'not valid'],
   ])('the node command exits 1 for %s, without a stack', async (_, words, more, message) => {
     gateway.known.node = null
     variables = { ...variables, ...more }
@@ -261,107 +224,4 @@ describe('affidavit node', () => {
     for (const name of ['AFFIDAVIT_URL', 'AFFIDAVIT_API_KEY', 'NODE_NAME', 'BENCHMARK_MS'])
       expect(stderr).toContain(`${name}: expected`)
   })
-
-  it('the node command exits 2 for a command it does not have', async () => {
-    expect((await node('dance')).code).toBe(2)
-  })
-})
-
-describe('affidavit node run', () => {
-  const children: ChildProcess[] = []
-  let folder = ''
-  beforeEach(async () => {
-    folder = await mkdtemp(join(tmpdir(), 'affidavit-test-'))
-  })
-  afterEach(async () => {
-    for (const child of children.splice(0)) child.kill('SIGKILL')
-    await rm(folder, { recursive: true })
-  })
-
-  /** Starts a program; `output` gives what it wrote so far, on both streams. */
-  function start(program: string, words: readonly string[]) {
-    const child = spawn(program, words, {
-      env: { ...childEnvironment(), ...variables },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    })
-    children.push(child)
-    let output = ''
-    for (const stream of [child.stdout, child.stderr])
-      stream.setEncoding('utf8').on('data', (text: string) => {
-        output += text
-      })
-    return { child, output: () => output }
-  }
-
-  /** Sets out without a node id: the file of nodes is in the folder of the test. */
-  function forgetNode(): void {
-    const { NODE_ID: _, ...others } = variables
-    variables = { ...others, XDG_STATE_HOME: folder, NODE_NAME: 'gpu-1' }
-  }
-
-  it.each(['SIGTERM', 'SIGINT'] as const)(
-    'an agent that node run started serves until %s, and exits 0',
-    async (signal) => {
-      const { child, output } = start(process.execPath, [MAIN, 'node', 'run'])
-      await expect.poll(() => gateway.nodes.length).toBe(1)
-      const request = { model: 'model-a', messages: [{ role: 'user', content: 'planted-prompt' }] }
-      gateway.nodes[0]?.send({ id: 'r1', model: 'model-a', chat_request: request })
-      await expect.poll(() => gateway.nodes[0]?.frames.at(-1)?.status).toBe(2)
-      child.kill(signal)
-      const [code] = await once(child, 'close')
-      expect(code).toBe(0)
-      expect(await gateway.nodes[0]?.closed).toBe(1000)
-      expect(output()).toContain('connected')
-      expect(output()).not.toMatch(/planted/)
-    },
-  )
-
-  it('node run makes its node, serves as the same node when it runs again, and logs JSON lines', async () => {
-    forgetNode()
-    for (const run of [1, 2]) {
-      const { child, output } = start(process.execPath, [MAIN, 'node', 'run'])
-      await expect.poll(() => gateway.nodes.length).toBe(run)
-      child.kill('SIGTERM')
-      await once(child, 'close')
-      const messages = output().trim().split('\n')
-      expect(messages.map((line) => JSON.parse(line).msg)).toContain('connected')
-    }
-    expect(gateway.nodes.map(({ headers }) => headers['node-id'])).toEqual([NODE_ID, NODE_ID])
-    expect(gateway.calls.filter(({ path }) => path === '/v1/dashboard/node')).toHaveLength(1)
-    expect(await readFile(join(folder, 'affidavit/nodes.json'), 'utf8')).toContain(NODE_ID)
-  })
-
-  const script = needProgram('script')
-  it.skipIf(!script.isMet)(
-    script.title('node run shows a bar and sentences on a terminal, and no JSON'),
-    async () => {
-      forgetNode()
-      variables = { ...variables, BENCHMARK_MS: '500' }
-      const command = `exec '${process.execPath}' '${MAIN}' node run`
-      const { child, output } = start('script', [
-        '--quiet',
-        '--return',
-        '--command',
-        command,
-        '/dev/null',
-      ])
-      await expect.poll(() => gateway.nodes.length).toBe(1)
-      await expect.poll(output).toContain('Ready')
-      gateway.nodes[0]?.close(1012, 'restarting')
-      await expect.poll(() => gateway.nodes.length).toBe(2)
-      child.kill('SIGTERM')
-      await once(child, 'close')
-      const shown = stripVTControlCharacters(output())
-      expect(shown).toContain(`Made node gpu-1 (${NODE_ID}).`)
-      expect(shown).toMatch(/benchmark model-a \[.+\] \d+% /)
-      expect(shown).toMatch(/\d\d:\d\d:\d\d {2}model-a: [\d.,]+ tokens\/s, /)
-      expect(shown).toMatch(
-        new RegExp(
-          `Connected to ${gateway.url} as node gpu-1. Ready, serving model-a \\(.+ tokens/s\\).`,
-        ),
-      )
-      expect(shown).toMatch(/Disconnected after .+ \(1012\): restarting. Trying again in /)
-      expect(shown).not.toContain('{')
-    },
-  )
 })

@@ -4,7 +4,6 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
 import { parseExactJson } from '#attestation/json/parse-strict.ts'
-import { REQUEST } from '../../../attestation/build-record.ts'
 import { buildEvidence } from '../../../attestation/evidence/build-evidence.ts'
 import { runCommand } from '../../../support/run-command.ts'
 
@@ -49,36 +48,6 @@ describe('affidavit redact', () => {
     },
   )
 
-  it('redact keeps what a bundle says of where it is from', async () => {
-    const source = { gateway: 'https://gateway.example', operator: 'Example Ltd' }
-    const named = await save('named.json', { ...bundle, source })
-    const { code, stdout } = await runCommand('redact', named, '--request', '--response')
-    expect([code, JSON.parse(stdout).source]).toEqual([0, source])
-  })
-
-  it('redact warns of a part that can be guessed, because its hash is over nothing random', async () => {
-    const { stderr } = await runCommand('redact', file, '--request', '--response')
-    expect(stderr).toMatch(
-      /^Warning: the request has no nonce .* Anyone can try guesses against its hash\.$/m,
-    )
-    expect(stderr).toMatch(
-      /^Warning: the only salt of a response .* Anyone can try guesses against its hash\.$/m,
-    )
-  })
-
-  it('redact does not warn of a request with a nonce of its caller, which no guess has', async () => {
-    const { bundle } = buildEvidence({
-      record: { request: { ...REQUEST, affidavit: { nonce: '5a'.repeat(16) } } },
-    })
-    const salted = await save('salted.json', bundle)
-    const { code, stdout, stderr } = await runCommand('redact', salted, '--request')
-    expect([code, stderr]).toEqual([0, expect.not.stringContaining('Warning')])
-    expect(JSON.parse(stdout).record.request).toBeUndefined()
-    expect((await runCommand('redact', salted, '--response')).stderr).toContain(
-      'the nonce of a request does not cover it',
-    )
-  })
-
   it('redact refuses a part that is left out already, and takes the other one', async () => {
     const once = await save(
       'once.json',
@@ -95,17 +64,6 @@ describe('affidavit redact', () => {
     const altered = await save('altered.json', { ...bundle, record })
     const { code, stderr } = await runCommand('redact', altered, '--request')
     expect([code, stderr]).toEqual([1, expect.stringContaining('not the request that was signed')])
-  })
-
-  it("redact takes out of an encrypted call's bundle what its caller put back, and nothing twice", async () => {
-    const { bundle: whole } = buildEvidence({ record: { receipt: { encrypted: true } } })
-    const completed = await save('completed.json', whole)
-    const { code, stdout } = await runCommand('redact', completed, '--request', '--response')
-    expect(code).toBe(0)
-    const redacted = parseExactJson(Buffer.from(stdout))
-    expect(await verifyBundle(redacted, policy)).toMatchObject({ verdict: 'consistent' })
-    const again = await runCommand('redact', await save('of-a-gateway.json', redacted), '--request')
-    expect(again.stderr).toContain('this bundle already has no request')
   })
 
   it('redact refuses what is not a bundle, and a command that does not say what to leave out', async () => {

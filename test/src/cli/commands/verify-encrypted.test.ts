@@ -4,10 +4,8 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { encodeHex } from '#attestation/bytes.ts'
 import { isProofMember } from '#attestation/completion-hash.ts'
-import { assembleCompletion } from '#attestation/dialects/chat/assemble-completion.ts'
 import { redactBundle } from '#attestation/evidence/bundle.ts'
 import type { JsonObject } from '#attestation/json/value.ts'
-import { hashChunks } from '#attestation/record-hash.ts'
 import {
   BOOT_CONFIGURATION,
   buildEvidence,
@@ -22,15 +20,6 @@ const { bundle: whole } = buildEvidence({ record: { receipt: { encrypted: true }
 const { request, response, ...bound } = whole.record as typeof whole.record & {
   readonly request: JsonObject
   readonly response: JsonObject
-}
-/** As a gateway serves it. */
-const served = {
-  id: '0198c0de-0000-7000-8000-000000000001',
-  request: null,
-  response: null,
-  redacted: true,
-  usage: null,
-  ...bound,
 }
 const answer = {
   ...response,
@@ -68,38 +57,6 @@ async function verify(...words: readonly string[]) {
 }
 
 describe('affidavit verify, of the evidence of an encrypted call', () => {
-  it('verify says of an encrypted record, alone and in a page, whose content it did not see', async () => {
-    const page = { completions: [served, served], cursor: null }
-    for (const source of [served, page]) {
-      const path = await save('record.json', source)
-      const { code, stdout } = await runCommand('verify', path, ...expected)
-      expect(code).toBe(0)
-      expect(stdout).toMatch(
-        /^CONSISTENT: .*request hash, response hash(.*\n)*- Only the caller has the content .*--request and --answer/,
-      )
-    }
-  })
-
-  it('the content of an encrypted record is checked with what its caller kept, and INVALID with anything else', async () => {
-    const path = await save('record.json', served)
-    const { code, stdout } = await runCommand('verify', path, ...expected, ...(await kept()))
-    expect([code, stdout]).toEqual([
-      0,
-      expect.stringMatching(/^CONSISTENT: .*: boot configuration, anchor\.\n/),
-    ])
-    expect(stdout).toContain('groß')
-    const words = ['--request', await save('other.json', { ...request, seed: 7 })]
-    const other = await runCommand('verify', path, ...expected, ...words)
-    expect([other.code, other.stdout]).toEqual([1, expect.stringContaining('INVALID')])
-  })
-
-  it('an encrypted record is INVALID when its receipt does not say that the call was encrypted', async () => {
-    const { receipt, log } = plain.record
-    const path = await save('taken-out.json', { ...served, receipt, log })
-    const { code, stdout } = await runCommand('verify', path, ...expected)
-    expect([code, stdout]).toEqual([1, expect.stringMatching(/FAILED +request hash/)])
-  })
-
   it('the bundle of an encrypted call is VERIFIED with the two files or with the saved proof', async () => {
     const redacted = redactBundle(whole, { request: true, response: true })
     const path = await save('encrypted-bundle.json', redacted)
@@ -135,48 +92,6 @@ describe('affidavit verify, of the evidence of an encrypted call', () => {
     expect([reported.code, reported.stderr]).toEqual([2, expect.stringContaining('answer')])
   })
 
-  it('a completed proof of a stream whose usage was not asked for is VERIFIED by its chunks', async () => {
-    const chunk = (delta: JsonObject, finish: string | null): JsonObject => ({
-      id: 'c',
-      object: 'chat.completion.chunk',
-      created: 1,
-      model: 'm',
-      usage: null,
-      choices: [{ index: 0, delta, logprobs: null, finish_reason: finish }],
-    })
-    const chunks = [
-      chunk({ role: 'assistant', content: '' }, null),
-      chunk({ content: 'Hi' }, null),
-      chunk({ content: '' }, 'stop'),
-    ]
-    const { request: asked } = plain.record as unknown as { readonly request: JsonObject }
-    const built = buildEvidence({
-      record: {
-        request: { ...asked, stream: true },
-        response: { ...assembleCompletion(chunks), usage: { total_tokens: 3 } },
-        streamHash: hashChunks(chunks),
-        receipt: { encrypted: true },
-      },
-    }).bundle
-    const proof = Object.fromEntries(
-      Object.entries(built.record).filter(([name]) => isProofMember(name)),
-    )
-    const kept = [...chunks.slice(0, -1), { ...chunks.at(-1), ...proof }]
-    const bundle = redactBundle(built, { request: true, response: true })
-    const saved = { format: 'affidavit-proof', version: 2, bundle }
-    const words = [...expected, ...configuration, '--require', 'verified']
-    const streamed = { ...saved, request: { ...asked, stream: true }, chunks: kept }
-    const alone = await verify(await save('streamed.json', streamed), ...words)
-    expect([alone.code, alone.report.verdict, alone.report.bundle.open]).toEqual([
-      0,
-      'verified',
-      [],
-    ])
-    const cut = { ...streamed, chunks: [kept[0], kept[2]] }
-    const reported = await verify(await save('cut-stream.json', cut), ...words)
-    expect([reported.code, reported.report.verdict]).toEqual([1, 'invalid'])
-  })
-
   it('a proof without its bundle says how to complete it, and complete does', async () => {
     const gateway = await startScriptedEndpoint()
     const saved = { format: 'affidavit-proof', version: 1, request, answer }
@@ -206,29 +121,5 @@ describe('affidavit verify, of the evidence of an encrypted call', () => {
     expect([after.code, after.report.bundle.source]).toEqual([0, source])
     await gateway.stop()
     expect(await complete()).toMatchObject({ code: 0 })
-  })
-
-  it('a proof that cannot be completed yet does not keep the later ones from it', async () => {
-    const gateway = await startScriptedEndpoint()
-    const saved = { format: 'affidavit-proof', version: 1, request, answer }
-    const files = [await save('not-yet.json', saved), await save('ready.json', saved)]
-    const redacted = redactBundle(whole, { request: true, response: true })
-    const no_block = { reason: 'not_mined', transaction: redacted.record.tx_hash }
-    let asked = 0
-    gateway.setScript(() => {
-      asked += 1
-      return asked === 1 ? { ...redacted, block: null, no_block } : redacted
-    })
-    const done = await runCommand('complete', ...files, '--url', gateway.origin)
-    expect(done).toMatchObject({
-      code: 3,
-      stderr: expect.stringMatching(/^\S*not-yet\.json: .*no block/),
-      stdout: expect.stringMatching(/^\S*ready\.json now has its evidence bundle/),
-    })
-    const kept = await Promise.all(
-      files.map(async (file) => JSON.parse(await readFile(file, 'utf8'))),
-    )
-    expect(kept.map(({ bundle }) => bundle !== undefined)).toEqual([false, true])
-    await gateway.stop()
   })
 })

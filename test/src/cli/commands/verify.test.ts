@@ -5,10 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { encodeHex } from '#attestation/bytes.ts'
-import { assembleCompletion } from '#attestation/dialects/chat/assemble-completion.ts'
-import { type BundleRecord, redactBundle } from '#attestation/evidence/bundle.ts'
-import type { JsonObject } from '#attestation/json/value.ts'
-import { hashChunks } from '#attestation/record-hash.ts'
+import type { BundleRecord } from '#attestation/evidence/bundle.ts'
 import { buildRecord, REQUEST, RESPONSE } from '../../../attestation/build-record.ts'
 import {
   BOOT_CONFIGURATION,
@@ -102,12 +99,6 @@ describe('affidavit verify, of an evidence bundle', () => {
     expect(stdout).toContain('not after      not shown')
   })
 
-  it('verify takes the expected configuration from a file', async () => {
-    const configuration = await save('configuration.json', BOOT_CONFIGURATION)
-    const { code, report } = await verify(file, ...trust, ...pcrs, '--configuration', configuration)
-    expect({ code, verdict: report.bundle.verdict }).toEqual({ code: 0, verdict: 'verified' })
-  })
-
   it.each([
     ['measurements', () => [...trust, '--configuration', digest]],
     ['measurements', () => [...trust, '--configuration', digest, '--any-measurement']],
@@ -123,12 +114,6 @@ describe('affidavit verify, of an evidence bundle', () => {
     },
   )
 
-  it('verify fails an attestation document that does not lead to AWS, when no other root is given', async () => {
-    const { code, report } = await verify(file, ...pcrs, '--configuration', digest)
-    expect(code).toBe(1)
-    expect(outcomeOf(report, 'attestation document')).toBe('failed')
-  })
-
   it('verify fails another configuration, and other measurements', async () => {
     const other = await verify(file, ...trust, ...pcrs, '--configuration', 'ab'.repeat(32))
     expect([other.code, outcomeOf(other.report, 'expected configuration')]).toEqual([1, 'failed'])
@@ -141,17 +126,6 @@ describe('affidavit verify, of an evidence bundle', () => {
       digest,
     )
     expect([code.code, outcomeOf(code.report, 'measurements')]).toEqual([1, 'failed'])
-  })
-
-  it('verify fails a changed bundle at the check that names it, and an unknown version at its format', async () => {
-    const changed = await save('changed.json', {
-      ...bundle,
-      record: { ...bundle.record, created_at: bundle.record.created_at + 1 },
-    })
-    const { code, report } = await verify(changed, ...trust)
-    expect([code, outcomeOf(report, 'created_at')]).toEqual([1, 'failed'])
-    const future = await verify(await save('future.json', { ...bundle, version: 4 }))
-    expect([future.code, outcomeOf(future.report, 'format')]).toEqual([1, 'failed'])
   })
 
   it('verify looks the block up with --rpc, and gives the time that it shows', async () => {
@@ -194,15 +168,6 @@ describe('affidavit verify, of an evidence bundle', () => {
     const cut = buildEvidence({ record: { receipt: { outcome: 'client_disconnected' } } }).bundle
     const words = () => [...trust, ...pcrs, '--configuration', digest, '--require', 'verified']
 
-    it('a cut answer is CONSISTENT at best, with the reason, and fails --require verified', async () => {
-      const { code, stdout } = await runCommand('verify', await save('cut.json', cut), ...words())
-      expect(code).toBe(1)
-      expect(stdout).toMatch(/not checked {2}outcome +client_disconnected: the answer was cut/)
-      expect(stdout).toMatch(/^CONSISTENT: .*outcome.*\n.*that the answer is whole/)
-      expect(stdout).toMatch(/- The answer was cut \(client_disconnected\).*--allow-outcome/)
-      expect(stdout).toContain('outcome        client_disconnected: the answer was cut')
-    })
-
     it('a cut answer is verified with --allow-outcome of that outcome alone', async () => {
       const place = await save('cut.json', cut)
       const taken = await verify(
@@ -216,63 +181,9 @@ describe('affidavit verify, of an evidence bundle', () => {
     })
   })
 
-  it('verify tells provider and models as facts', async () => {
-    const { stdout } = await runCommand('verify', file, ...trust)
-    expect(stdout).toContain('provider       demo at https://provider.example\n')
-    expect(stdout).toContain('model          demo/echo, answered by demo/echo-2025\n')
-    expect(stdout).toContain('outcome        complete\n')
-    const { report } = await verify(file, ...trust)
-    expect(report.bundle.facts).toMatchObject({
-      provider: { name: 'demo', origin: 'https://provider.example' },
-      model: { requested: 'demo/echo', returned: 'demo/echo-2025' },
-      outcome: 'complete',
-    })
-  })
-
-  it('verify shows where a bundle says it is from as a hint, and whom to ask where expectations are missing', async () => {
-    const gateway = await startScriptedEndpoint()
-    const source = {
-      gateway: gateway.origin,
-      operator: 'Example Ltd',
-      releases: `${gateway.origin}/releases.json`,
-    }
-    const path = await save('from.json', { ...bundle, source })
-    const said = `says it is from  ${gateway.origin} (“Example Ltd”; releases at ${source.releases}): a hint, not checked\n`
-    const advice = `- The bundle names ${gateway.origin} (“Example Ltd”) as its source, and anyone can write that. If it is your vendor, take expect.json from where you know the vendor`
-    const unsure = await runCommand('verify', path, ...trust)
-    expect(unsure.stdout).toMatch(/^CONSISTENT: /)
-    expect(unsure.stdout).toContain(said)
-    expect(unsure.stdout).toContain(advice)
-    const sure = await runCommand('verify', path, ...trust, ...pcrs, '--configuration', digest)
-    expect(sure.stdout).toMatch(/^VERIFIED: /)
-    expect(sure.stdout).toContain(said)
-    expect(sure.stdout).not.toContain('The bundle names')
-    const changed = { ...bundle, source, boot_configuration: { ...BOOT_CONFIGURATION, more: 1 } }
-    const broken = await runCommand('verify', await save('broken-from.json', changed), ...trust)
-    expect([broken.code, broken.stdout]).toEqual([1, expect.not.stringContaining(gateway.origin)])
-    expect(gateway.requests).toEqual([])
-    await gateway.stop()
-  })
-
-  it('verify gives the same report of a bundle with a source and without it, but for the source', async () => {
-    const source = { operator: 'Example Ltd' }
-    const path = await save('named.json', { ...bundle, source })
-    for (const words of [[], [...pcrs, '--configuration', digest]]) {
-      const named = await verify(path, ...trust, ...words)
-      const plain = await verify(file, ...trust, ...words)
-      expect(plain.report.bundle.source).toBeNull()
-      expect(named).toEqual({
-        ...plain,
-        report: { ...plain.report, bundle: { ...plain.report.bundle, source } },
-      })
-    }
-  })
-
   it.each([
     { gateway: 'javascript:alert(1)' },
-    { gateway: 'https://gateway.example/\u001b[2J' },
     { operator: 'Example\u001b]8;;https://gateway.example\u0007' },
-    { releases: `https://gateway.example/${'x'.repeat(10_000)}` },
   ])(
     'verify refuses a bundle with the hostile source %j, and shows nothing from it',
     async (source) => {
@@ -283,14 +194,6 @@ describe('affidavit verify, of an evidence bundle', () => {
       expect(stdout).not.toMatch(/javascript|gateway\.example/)
     },
   )
-
-  it('verify says what was left out of a redacted bundle, which is never verified', async () => {
-    const redacted = await save('redacted.json', redactBundle(bundle, { request: true }))
-    const { code, report } = await verify(redacted, ...trust, ...pcrs, '--configuration', digest)
-    expect(code).toBe(0)
-    expect(report.bundle).toMatchObject({ verdict: 'consistent', redacted: ['request'] })
-    expect(outcomeOf(report, 'request hash')).toBe('not checked')
-  })
 
   it('verify shows text from the bundle with control characters escaped', async () => {
     const receipt = {
@@ -353,14 +256,6 @@ describe('affidavit verify HASH, of a gateway that lies', () => {
     expect([code, stderr]).toEqual([2, expect.stringContaining(words)])
   })
 
-  it('JSON that readers understand differently is no evidence', async () => {
-    const { code, stderr } = await runCommand(
-      'verify',
-      await saveBytes('no.json', '{"format":1,"format":2}'),
-    )
-    expect([code, stderr]).toEqual([1, expect.stringContaining('one meaning only')])
-  })
-
   it('verify takes the bundle of the hash that was asked for, in either form', async () => {
     gateway.setScript(() => bundle)
     for (const asked of [hash, `0x${hash}`, `0x${hash.toUpperCase()}`]) {
@@ -387,12 +282,7 @@ describe('affidavit verify HASH, of a gateway that lies', () => {
     ['nothing', hash, () => ({})],
   ])('verify refuses %s from a gateway that lies', async (_, asked, answer) => {
     gateway.setScript(answer)
-    for (const words of [
-      [],
-      ['--require', 'verified'],
-      ['--json'],
-      ['--request', await save('request.json', REQUEST)],
-    ]) {
+    for (const words of [[], ['--request', await save('request.json', REQUEST)]]) {
       const { code, stdout } = await ask(asked, ...words)
       expect([code, stdout]).toEqual([
         1,
@@ -416,21 +306,8 @@ function proofOf({
 }
 
 describe('affidavit verify, with what the caller sent and got', () => {
-  const chunks: readonly JsonObject[] = ['gr', 'oß'].map((content) => ({
-    id: 'chatcmpl-1',
-    object: 'chat.completion.chunk',
-    created: 1760000000,
-    model: 'demo/echo-2025',
-    choices: [{ index: 0, delta: { role: 'assistant', content }, finish_reason: null }],
-  }))
-  const asked = { ...REQUEST, stream: true, stream_options: { include_usage: true } }
-  const streamHash = hashChunks(chunks)
-  const response = assembleCompletion(chunks)
-  const streamed = buildEvidence({ record: { request: asked, response, streamHash } }).bundle
   const answer = { ...RESPONSE, ...proofOf(bundle.record) }
   const words = () => [...trust, ...pcrs, '--configuration', digest, '--require', 'verified']
-  const sse = (values: readonly unknown[]) =>
-    [...values.map((value) => `data: ${JSON.stringify(value)}\n\n`), 'data: [DONE]\n\n'].join('')
   it('verify takes evidence of the kept request and answer, and prints what was asked and said', async () => {
     const kept = [
       '--request',
@@ -451,22 +328,6 @@ describe('affidavit verify, with what the caller sent and got', () => {
       checks: [{ name: 'request given' }, { name: 'answer given' }, { name: 'proof given' }],
       said: [{ who: 'assistant', left_out: 0 }],
     })
-  })
-
-  it('verify takes a kept stream, and fails a stream in which a word was changed', async () => {
-    const place = await save('streamed.json', streamed)
-    const text = sse([...chunks.slice(0, -1), { ...chunks.at(-1), ...proofOf(streamed.record) }])
-    const good = await runCommand(
-      'verify',
-      place,
-      '--answer',
-      await saveBytes('good.sse', text),
-      ...words(),
-    )
-    expect([good.code, good.stdout]).toEqual([0, expect.stringContaining('VERIFIED: ')])
-    const changed = await saveBytes('changed.sse', text.replace('"gr"', '"br"'))
-    const { code, stdout } = await runCommand('verify', place, '--answer', changed, ...words())
-    expect([code, stdout]).toEqual([1, expect.stringContaining('INVALID: failed at answer given')])
   })
 
   it.each<[string, string, unknown]>([
@@ -490,24 +351,6 @@ describe('affidavit verify, with what the caller sent and got', () => {
       }
     },
   )
-
-  it('verify checks parts that were left out by what the caller kept of them', async () => {
-    const redacted = await save(
-      'redacted.json',
-      redactBundle(bundle, { request: true, response: true }),
-    )
-    const kept = [
-      '--request',
-      await save('request.json', REQUEST),
-      '--answer',
-      await save('answer.json', answer),
-    ]
-    const { code, stdout } = await runCommand('verify', redacted, ...kept, ...words())
-    expect([code, stdout]).toEqual([0, expect.stringContaining('VERIFIED: ')])
-    expect(stdout).toContain('| groß')
-    const wrong = ['--request', await save('other.json', { ...REQUEST, user: 'me' })]
-    expect((await runCommand('verify', redacted, ...wrong, ...trust)).code).toBe(1)
-  })
 
   it('verify prints nothing from evidence that does not hold', async () => {
     const forged = await save('forged.json', {
@@ -536,89 +379,6 @@ describe('affidavit verify, with what the caller sent and got', () => {
       expect(stdout).toContain('CONSISTENT: ')
     }
     expect((await verify(place, ...trust)).report.bundle.exchange.said[0].text).toBe(content)
-  })
-
-  it.each<[string, () => Promise<readonly string[]>]>([
-    [
-      'a page of records',
-      async () => [
-        await save('page.json', { completions: [bundle.record, bundle.record] }),
-        '--request',
-        await save('request.json', REQUEST),
-      ],
-    ],
-    [
-      'an answer with another answer',
-      async () => [
-        await save('answer.json', answer),
-        '--request',
-        await save('request.json', REQUEST),
-        '--answer',
-        await save('other-answer.json', answer),
-      ],
-    ],
-  ])('verify refuses %s, which it could compare with nothing', async (_, given) => {
-    expect((await runCommand('verify', ...(await given()))).code).toBe(2)
-  })
-})
-
-describe('affidavit verify, of a record', () => {
-  it('verify gives programs the verdict of a record in the words of a bundle’s report', async () => {
-    const place = await save('told-record.json', bundle.record)
-    const forged = await save('forged-record.json', { ...bundle.record, created_at: 1 })
-    const reported = async (...words: readonly string[]) => (await verify(...words)).report.verdict
-    // A record has neither the boot configuration nor the anchor.
-    expect(await reported(place, ...trust, ...pcrs, '--configuration', digest)).toBe('consistent')
-    expect(await reported(place)).toBe('consistent')
-    expect(await reported(forged, ...trust, ...pcrs)).toBe('invalid')
-  })
-
-  it('verify says of an answer that came without log that nothing shows its provider', async () => {
-    const { log: _, ...answer } = { ...RESPONSE, ...proofOf(bundle.record) }
-    const request = ['--request', await save('request.json', REQUEST)]
-    const { code, stdout } = await runCommand(
-      'verify',
-      await save('no-log.json', answer),
-      ...request,
-      ...trust,
-      ...pcrs,
-    )
-    expect([code, stdout]).toEqual([
-      0,
-      expect.stringMatching(/^CONSISTENT: .*receipt in log(.*\n)*- This answer has no log/),
-    ])
-    expect(stdout).not.toContain('provider demo')
-    const whole = { ...RESPONSE, ...proofOf(bundle.record) }
-    const kept = await save('with-log.json', whole)
-    const good = await runCommand('verify', kept, ...request, ...trust, ...pcrs)
-    expect(good.stdout).toMatch(/^CONSISTENT: .*: boot configuration, anchor\.\n/)
-    expect(good.stdout).toMatch(/asked\n(.*\n)*said\n +assistant +\| groß\n/)
-  })
-
-  it('verify says of a cut answer that its end was not checked, unless told to take it', async () => {
-    const { record } = buildEvidence({ record: { receipt: { outcome: 'upstream_error' } } }).bundle
-    const words = ['verify', await save('cut-record.json', record), ...trust, ...pcrs]
-    const { code, stdout } = await runCommand(...words)
-    expect([code, stdout]).toEqual([
-      0,
-      expect.stringMatching(/^CONSISTENT: .*outcome(.*\n)*- The answer was cut \(upstream_error\)/),
-    ])
-    expect((await runCommand(...words, '--allow-outcome', 'upstream_error')).stdout).toMatch(
-      /^CONSISTENT: .*: boot configuration, anchor\.\n/,
-    )
-  })
-
-  it('verify leaves open what only a bundle shows, and says where to get one', async () => {
-    const record = await save('record.json', buildRecord().stored)
-    const words = ['verify', record, '--configuration', digest]
-    const { code, stdout } = await runCommand(...words)
-    expect([code, stdout]).toEqual([
-      0,
-      expect.stringMatching(
-        /^CONSISTENT: .*boot configuration, anchor(.*\n)*- A record has neither/,
-      ),
-    ])
-    expect((await runCommand(...words, '--require', 'verified')).code).toBe(1)
   })
 })
 

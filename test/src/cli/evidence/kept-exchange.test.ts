@@ -1,10 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import type { Json, JsonObject } from '#attestation/json/value.ts'
 import { describeExchange } from '#attestation/report/describe-exchange.ts'
-import { printable } from '#attestation/report/printable.ts'
 import { SHOWN_MESSAGES_MAX, SHOWN_TEXT_LENGTH_MAX } from '#attestation/report/shown-exchange.ts'
 import { printExchange } from '#src/cli/evidence/kept-exchange.ts'
-import { printableJson } from '#src/cli/printable.ts'
 
 const said = (message: Json) =>
   printExchange(describeExchange({ request: null, response: { choices: [{ index: 0, message }] } }))
@@ -46,27 +44,6 @@ describe('what was asked and said', () => {
     )
   })
 
-  it.each<[string, string]>([
-    ['a terminal escape', '\u001b[2J\u001b]0;title\u0007'],
-    ['a carriage return', 'FAILED\rpassed'],
-    ['C1 controls', '\u009b31m'],
-    ['bidirectional controls', 'a\u202eb\u2066c\u200f'],
-    ['text of no width', 'a\u200bb\ufeffc'],
-    ['tags', '\u{e0041}'],
-    ['line separators', 'a\u2028b\u2029c'],
-    ['lone surrogates', '\ud800'],
-    ['an escape across the width of a line', `${'x'.repeat(399)}\u001b[2J`],
-  ])('a kept exchange shows %s as escapes alone', (_, text) => {
-    const shown = said({
-      role: text,
-      content: text,
-      [text]: text,
-      tool_calls: [{ function: { name: text } }],
-    })
-    expect(shown).not.toMatch(/[^\n\P{Cc}]|[\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/u)
-    expect(shown).toContain('\\u{')
-  })
-
   it('a kept exchange cannot write a line of the report: each of its lines stands behind a bar', () => {
     const shown = said({
       role: 'assistant',
@@ -96,30 +73,5 @@ describe('what was asked and said', () => {
     expect(printExchange(describeExchange({ request: null, response: { choices } }))).toContain(
       '984 choices more',
     )
-  })
-
-  it('a kept exchange is told of anything that has the wrong form', () => {
-    const odd: readonly Json[] = [
-      null,
-      7,
-      'text',
-      [],
-      {},
-      { content: { a: 1 } },
-      { tool_calls: 7 },
-      { tool_calls: [7] },
-    ]
-    for (const message of odd) expect(said(message)).toMatch(/^said\n/)
-  })
-})
-
-describe('printableJson', () => {
-  it('printable JSON is the same data, with nothing that a terminal acts on', () => {
-    const value = { text: 'a\u202e\u001b\u009b\u2028\u{e0041}\ud800ü😀\n\t', list: [1, null] }
-    const json = printableJson(value)
-    expect(JSON.parse(json)).toEqual(value)
-    expect(json).not.toMatch(/[^\n\P{Cc}]|[\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/u)
-    expect(json).toContain('ü😀')
-    expect(printable('\u202e')).toBe('\\u{202e}')
   })
 })

@@ -4,11 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { encodeHex } from '#attestation/bytes.ts'
-import { completeRecord } from '#attestation/compare-exchange.ts'
-import { parseExactJson } from '#attestation/json/parse-strict.ts'
 import type { JsonObject } from '#attestation/json/value.ts'
-import { parseSavedProof } from '#attestation/saved-proof.ts'
-import { connect } from '#client/index.ts'
 import { BOOT_CONFIGURATION, digestOf } from '../../../attestation/evidence/build-evidence.ts'
 import {
   buildCalls,
@@ -17,10 +13,8 @@ import {
   SESSION_ID,
   sessionOf,
 } from '../../../attestation/session/build-session.ts'
-import { readExpectedService } from '../../../support/expected-service.ts'
 import { PCR_VALUES, standardChain } from '../../../support/nitro-builder/document-builder.ts'
 import { runCommand } from '../../../support/run-command.ts'
-import { useAffidavit } from '../../../support/use-affidavit.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'affidavit-session-bundle-'))
 const root = join(folder, 'root.der')
@@ -90,32 +84,6 @@ describe('a session bundle', () => {
     expect(stdout).not.toContain('Rome')
   })
 
-  it('a session that was cut is consistent, which --require verified refuses', async () => {
-    const cut = CALLS.slice(0, 2)
-    const { code, stdout } = await verify(cut)
-    expect([code, stdout.split('\n')[0]]).toEqual([
-      0,
-      'CONSISTENT: nothing failed, but this was not checked: signed end.',
-    ])
-    expect((await verify(cut, '--require', 'verified')).code).toBe(1)
-  })
-
-  it('a call that fails is named in its own line and by its check', async () => {
-    const calls = buildCalls({ evidence: (at) => (at === 1 ? { stored: { created_at: 1 } } : {}) })
-    const { code, stdout } = await verify(calls)
-    expect(code).toBe(1)
-    expect(stdout).toMatch(/^INVALID: failed at evidence of calls\.\n/)
-    expect(stdout).toContain('  call 1    INVALID: failed at created_at')
-    expect(stdout).toContain('  FAILED       created_at')
-  })
-
-  it('a session whose root is not trusted is not determined, and brings the hint at the root', async () => {
-    const { code, stdout } = await runCommand('verify', save(sessionOf(CALLS)))
-    expect(code).toBe(1)
-    expect(stdout).toMatch(/^NOT DETERMINED/)
-    expect(stdout.split('DATA_DIR/nsm/root.crt.pem')).toHaveLength(2)
-  })
-
   it('text from a call moves no cursor and makes no line of the report', async () => {
     const name = '\u001b[2J\u202eevil\n  passed  fake'
     const [first] = EXCHANGES as [Exchange]
@@ -147,41 +115,5 @@ describe('a session bundle', () => {
     expect([kept.code, kept.stderr]).toEqual([2, expect.stringContaining('got several')])
     const { code, stdout } = await runCommand('verify', save({ ...sessionOf(CALLS), version: 2 }))
     expect([code, stdout.split('\n')[0]]).toEqual([1, 'INVALID: failed at format.'])
-  })
-})
-
-describe('a session of a gateway', () => {
-  it('the calls of a run that the client made are verified together', async () => {
-    const service = await useAffidavit()
-    const { connect: options } = await readExpectedService(service)
-    const affidavit = await connect({ url: service.url, ...options })
-    const messages: JsonObject[] = []
-    const calls: JsonObject[] = []
-    let previous: string | null = null
-    for (const n of [0, 1, 2]) {
-      messages.push({ role: 'user', content: `question ${n}` })
-      const session = { id: SESSION_ID, n, previous, ...(n === 2 ? { last: true } : {}) }
-      const response = await affidavit.fetch(`${affidavit.baseURL}/chat/completions`, {
-        method: 'POST',
-        headers: { 'content-type': 'application/json', authorization: `Bearer ${service.apiKey}` },
-        body: JSON.stringify({ model: 'demo/echo', messages, affidavit: { session } }),
-      })
-      const answer = (await response.json()) as { hash: string; choices: { message: JsonObject }[] }
-      previous = answer.hash
-      messages.push(answer.choices[0]?.message ?? {})
-      const proof = affidavit.proofs.get(answer.hash)
-      if (proof === undefined) throw new Error('expected a proof')
-      const anchored = await affidavit.anchored(proof, { apiKey: service.apiKey })
-      const { bundle, ...kept } = parseSavedProof(parseExactJson(Buffer.from(anchored.save())))
-      if (bundle === undefined) throw new Error('expected a bundle')
-      // The client keeps the content, and fetches the evidence without it.
-      calls.push({ ...bundle, record: completeRecord(bundle.record as JsonObject, kept) })
-    }
-    const words = ['--expect', service.expectFile, '--rpc', service.rpcUrl, '--require', 'verified']
-    const { code, stdout } = await runCommand('verify', save(sessionOf(calls)), ...words)
-    expect([code, stdout.split('\n')[0]]).toEqual([0, expect.stringMatching(/^VERIFIED/)])
-    expect(stdout).toContain('3 answers in 3 requests are of earlier calls')
-    const dropped = await runCommand('verify', save(sessionOf(calls.toSpliced(1, 1))), ...words)
-    expect(dropped.code).toBe(1)
   })
 })

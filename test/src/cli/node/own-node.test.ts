@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
@@ -65,17 +65,6 @@ describe('openOwnNode', () => {
     expect(lines.join('')).toContain('"node made"')
   })
 
-  it('the file of nodes is for its owner alone, and holds no key', async () => {
-    await open()
-    expect((await stat(access.nodesFile)).mode & 0o777).toBe(0o600)
-    expect(JSON.parse(await readFile(access.nodesFile, 'utf8'))).toEqual({
-      format: 'affidavit-nodes',
-      version: 1,
-      nodes: [{ gateway: gateway.url, name: 'gpu-1', node_id: NODE_ID }],
-    })
-    expect(await readdir(join(folder, 'state'))).toEqual(['nodes.json', 'nodes.json.lock'])
-  })
-
   it('a start finds the node by its name when the file was lost', async () => {
     await open()
     await rm(access.nodesFile)
@@ -88,14 +77,6 @@ describe('openOwnNode', () => {
     const opened = await Promise.all([open(), open(), open()])
     expect(new Set(opened)).toEqual(new Set([NODE_ID]))
     expect(made()).toHaveLength(1)
-  })
-
-  it('each name and each gateway has a node of its own in the file', async () => {
-    const first = await open()
-    const second = await open({ nodeName: 'gpu-2' })
-    const third = await open({ gatewayUrl: 'http://other', nodeName: 'gpu-3' })
-    expect(new Set([first, second, third]).size).toBe(3)
-    expect([await open(), await open({ nodeName: 'gpu-2' })]).toEqual([first, second])
   })
 
   it('a node id that is named wins, and neither file nor gateway is asked', async () => {
@@ -124,29 +105,6 @@ describe('openOwnNode', () => {
     expect(await open()).toBe(NODE_ID)
     expect(lines.join('')).toContain('the kept node is gone')
     expect(await readFile(access.nodesFile, 'utf8')).not.toContain('gone_gone')
-  })
-
-  it('a start refuses a kept node that is archived, and says what to do', async () => {
-    await keepId(NODE_ID)
-    gateway.known.listed.push(listed({ is_archived: true }))
-    await expect(open()).rejects.toThrow(`node gpu-1 (${NODE_ID}) is archived. Bring it back`)
-    expect(made()).toEqual([])
-  })
-
-  it('a start goes on with the kept node while the gateway does not answer', async () => {
-    await keepId(NODE_ID)
-    gateway.known.refusal = { status: 503, text: 'away' }
-    expect(await open()).toBe(NODE_ID)
-  })
-
-  it('a start without a kept node fails while the gateway does not answer', async () => {
-    gateway.known.refusal = { status: 503, text: 'away' }
-    await expect(open()).rejects.toThrow('got status 503')
-  })
-
-  it('a start takes no archived node of the name, but makes a new node', async () => {
-    gateway.known.listed.push(listed({ is_archived: true }, 'archived'))
-    expect(await open()).toBe(`${NODE_ID}_1`)
   })
 
   it.each([

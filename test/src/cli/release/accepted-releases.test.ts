@@ -1,11 +1,9 @@
 import { writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { encodeHex } from '#attestation/bytes.ts'
 import { entryOf } from '#attestation/release/release-list.ts'
 import { formatTime } from '#attestation/release/release-signatures.ts'
-import { signRelease } from '#attestation/release/verify-release.ts'
 import {
   BOOT_CONFIGURATION,
   buildEvidence,
@@ -20,10 +18,8 @@ import {
 } from '../../../support/nitro-builder/document-builder.ts'
 import {
   OPERATOR_KEY,
-  OPERATOR_SECRET,
   openReleaseStage,
   type ReleaseStage,
-  STRANGER_KEY,
   STRANGER_SECRET,
 } from '../../../support/release-stage.ts'
 import { runCommand } from '../../../support/run-command.ts'
@@ -57,7 +53,7 @@ afterAll(async () => {
 })
 
 /** What the server answers. */
-let served = ''
+const served = ''
 
 async function verify(...words: readonly string[]) {
   const { code, stdout, stderr } = await runCommand('verify', ...words, ...root, '--json')
@@ -111,24 +107,6 @@ describe('affidavit verify --release', () => {
     }
   })
 
-  it('verify takes a record by a signed release, and names the release', async () => {
-    const { code, report } = await verify(recordFile, '--release', manifest, ...trusted)
-    expect([code, report.sentence]).toEqual([
-      0,
-      expect.stringMatching(
-        /^An enclave that runs release 1\.4\.0 \(commit 0123.*\) signed this question and this answer /,
-      ),
-    ])
-    const name = { version: release.version, git_commit: release.git_commit }
-    expect(report.records[0].holder).toEqual({
-      code: 'expected',
-      release: name,
-      root: 'given',
-      matchedRegisters: [],
-      isDebugMode: false,
-    })
-  })
-
   describe('that names its configuration', () => {
     const ours = encodeHex(digestOf(BOOT_CONFIGURATION))
 
@@ -161,41 +139,6 @@ describe('affidavit verify --release', () => {
       const ofRecord = await verify(recordFile, '--release', named, ...trusted)
       expect([ofRecord.code, failedOf(ofRecord.checks)]).toEqual([1, ['attestation']])
     })
-
-    it('verify fails a bundle whose gateway serves the file of its own configuration, told as a URL', async () => {
-      served = JSON.stringify(BOOT_CONFIGURATION)
-      const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/configuration.json`
-      const { code, stderr } = await verify(
-        bundleFile,
-        ...trusted,
-        '--release',
-        manifest,
-        '--configuration',
-        url,
-      )
-      expect([code, stderr]).toEqual([
-        2,
-        expect.stringContaining('expected a digest or a file, got a URL'),
-      ])
-    })
-  })
-
-  it('verify takes several releases, and a list', async () => {
-    const other = await stage.saveRelease('other.json', buildOtherRelease())
-    const list = await stage.saveList('releases.json', [entryOf(buildOtherRelease()), buildEntry()])
-    for (const words of [
-      ['--release', other, '--release', manifest],
-      ['--release', list],
-    ]) {
-      const { code, report } = await verify(bundleFile, ...words, ...trusted, ...configuration)
-      expect([code, report.bundle.facts.release.version]).toEqual([0, '1.4.0'])
-    }
-  })
-
-  it('verify says how old a list of releases is', async () => {
-    const list = await stage.saveList('releases.json', [buildEntry()])
-    const { stderr } = await verify(bundleFile, '--release', list, ...trusted)
-    expect(stderr).toContain('1 releases, issued 2026-03-03T00:00:00Z, signed by')
   })
 
   it.each([
@@ -219,12 +162,6 @@ describe('affidavit verify --release', () => {
     const ofRecord = await verify(recordFile, '--release', list, ...trusted)
     expect([ofRecord.code, failedOf(ofRecord.checks)]).toEqual([1, ['attestation']])
     expect(JSON.stringify(ofRecord.report)).toContain(reason)
-  })
-
-  it('verify fails a release that a list beside it revoked', async () => {
-    const list = await stage.saveList('releases.json', [buildEntry({ revoked: REVOKED })])
-    const words = ['--release', manifest, '--release', list, ...trusted]
-    expect((await verify(bundleFile, ...words)).code).toBe(1)
   })
 
   it('verify fails before anything is checked when no release was verified', async () => {
@@ -255,46 +192,6 @@ describe('affidavit verify --release', () => {
       expect(run.stderr).toContain(reason)
     }
   })
-
-  it('verify needs as many signers as are asked for', async () => {
-    const both = [
-      '--release-key',
-      OPERATOR_KEY,
-      '--release-key',
-      STRANGER_KEY,
-      '--release-signers',
-      '2',
-    ]
-    const run = await verify(bundleFile, '--release', manifest, ...both)
-    expect([run.code, run.stderr]).toEqual([1, expect.stringContaining('release_not_signed')])
-  })
-
-  it('verify refuses a release with an unknown member, and a release with another measurement', async () => {
-    const odd = await stage.save('odd.json', { ...signRelease(release, OPERATOR_SECRET), extra: 1 })
-    expect((await verify(bundleFile, '--release', odd, ...trusted)).code).toBe(2)
-    const signed = signRelease(release, OPERATOR_SECRET)
-    const measurements = { ...release.measurements, PCR1: 'cd'.repeat(48) }
-    const changed = await stage.save('changed.json', {
-      ...signed,
-      release: { ...release, measurements },
-    })
-    const run = await verify(bundleFile, '--release', changed, ...trusted)
-    expect([run.code, run.stderr]).toEqual([1, expect.stringContaining('release_signature')])
-  })
-
-  it('verify takes a release key from a file, in either case', async () => {
-    const key = await stage.save('release.pub', `${OPERATOR_KEY.toUpperCase()}\n`)
-    expect((await verify(bundleFile, '--release', manifest, '--release-key', key)).code).toBe(0)
-  })
-
-  it('verify fetches a release from a URL', async () => {
-    served = JSON.stringify(signRelease(release, OPERATOR_SECRET))
-    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/measurements.json`
-    const run = await verify(bundleFile, '--release', url, ...trusted, ...configuration)
-    expect([run.code, run.report.bundle.verdict]).toEqual([0, 'verified'])
-    served = 'no JSON'
-    expect((await verify(bundleFile, '--release', url, ...trusted)).code).toBe(2)
-  })
 })
 
 describe('affidavit attestation --release', () => {
@@ -310,14 +207,5 @@ describe('affidavit attestation --release', () => {
     const json = JSON.parse((await runCommand(...words, '--json')).stdout)
     expect(json.facts.release).toEqual({ version: '1.4.0', git_commit: release.git_commit })
     expect(json.facts.measurements['0']).toBe(encodeHex(PCR_VALUES.get(0) ?? new Uint8Array()))
-  })
-
-  it('attestation refuses a document of a revoked release', async () => {
-    const document = stage.path('document.bin')
-    await writeFile(document, buildDocument())
-    const list = await stage.saveList('releases.json', [buildEntry({ revoked: REVOKED })])
-    const words = ['attestation', document, ...root, ...at, '--release', list, ...trusted, '--json']
-    const { code, stdout } = await runCommand(...words)
-    expect([code, JSON.parse(stdout)]).toMatchObject([1, { valid: false, code: 'release_revoked' }])
   })
 })

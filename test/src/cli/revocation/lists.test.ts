@@ -1,18 +1,12 @@
 import { randomBytes } from 'node:crypto'
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Command } from 'commander'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
-import { parseCertificate } from '#attestation/nitro/certificate.ts'
-import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
-import {
-  findListOfChain,
-  parseLists,
-  RevocationListError,
-} from '#attestation/revocation/parse-lists.ts'
+import { parseLists, RevocationListError } from '#attestation/revocation/parse-lists.ts'
 import { registerAttestation } from '#src/cli/commands/attestation.ts'
 import { LISTS_BYTES_MAX, UnusableListError } from '#src/cli/revocation/lists.ts'
 import {
@@ -293,19 +287,5 @@ describe('affidavit attestation --crl', () => {
           expect(fault).toBeInstanceOf(RevocationListError)
         }
       }
-  })
-
-  it('a list finds its issuers in a chain of AWS, whose keys sign nothing here', async () => {
-    const real = await readFile(
-      join(import.meta.dirname, '../../../vectors/nsm/aws-2026-08-03.bin'),
-    )
-    const { cabundle, certificate } = decodeAttestationPayload(real)
-    const ders = [...cabundle, certificate]
-    for (const at of [0, 1]) {
-      const { subject } = parseCertificate(ders[at] ?? new Uint8Array(), 'issuer')
-      const [parsed] = parseLists(listBy({ name: subject.encoding, key: generateKey() }), 'made up')
-      if (parsed === undefined) throw new Error('expected a list')
-      expect(await findListOfChain(parsed, ders)).toMatchObject({ error: { code: 'signature' } })
-    }
   })
 })

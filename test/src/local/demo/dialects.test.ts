@@ -28,12 +28,6 @@ afterAll(() => {
 const task = 'First read_file({"path":"a.txt"}), then read_file({"path":"b.txt"}).'
 const thinks = { reasoning: { effort: 'low' as const } }
 const parameters = { type: 'object', properties: { path: { type: 'string' } } }
-const files: Readonly<Record<string, string>> = { 'a.txt': 'one', 'b.txt': 'two' }
-
-function read(path: string): string {
-  return files[path] ?? 'no such file'
-}
-
 /** The text of a stream, and its events as one dialect reads them. */
 async function streamOf(dialect: EventDialect, path: string, body: JsonObject) {
   const sent = JSON.stringify({ ...body, stream: true })
@@ -47,25 +41,6 @@ async function streamOf(dialect: EventDialect, path: string, body: JsonObject) {
 
 describe('the demo provider in Responses', () => {
   const responses = '/v1/responses'
-
-  it('the demonstration answers a text with what it says', async () => {
-    const answer = await openai.responses.create({ model: 'demo/echo', input: 'hello' })
-    expect(answer.output_text).toBe('[demonstration] You said: hello')
-    expect(answer.usage?.total_tokens).toBeGreaterThan(0)
-  })
-
-  it('the demonstration gives the same answer to the same request, whole and streamed', async () => {
-    const asked = { ...thinks, model: 'demo/task', input: task, tools: [tool()] }
-    const [first, second] = [
-      await openai.responses.create({ ...asked, stream: false }),
-      await openai.responses.create({ ...asked, stream: false }),
-    ]
-    expect(first.output).toEqual(second.output)
-    const stream = openai.responses.stream(asked)
-    expect((await stream.finalResponse()).output).toMatchObject(
-      first.output.map((item) => ({ id: item.id, type: item.type })),
-    )
-  })
 
   it('the strict reader gives out each event of the demonstration as it came', async () => {
     const bodies: readonly JsonObject[] = [
@@ -92,31 +67,6 @@ describe('the demo provider in Responses', () => {
     expect(await typesOf(thinks)).toEqual(['reasoning', 'function_call'])
   })
 
-  it('the demonstration makes the calls of a task one after the other', async () => {
-    const input: OpenAI.Responses.ResponseInputItem[] = [{ role: 'user', content: task }]
-    const called: string[] = []
-    for (let turn = 0; turn < 5; turn++) {
-      const answer = await openai.responses.create({ model: 'demo/task', input, tools: [tool()] })
-      input.push(...(answer.output as OpenAI.Responses.ResponseInputItem[]))
-      const calls = answer.output.filter((item) => item.type === 'function_call')
-      if (calls.length === 0) {
-        expect(answer.output_text).toBe('[demonstration] The tool answered: two')
-        break
-      }
-      for (const call of calls) {
-        const { path } = JSON.parse(call.arguments) as { readonly path: string }
-        called.push(path)
-        input.push({ type: 'function_call_output', call_id: call.call_id, output: read(path) })
-      }
-    }
-    expect(called).toEqual(['a.txt', 'b.txt'])
-  })
-
-  it('the demonstration refuses an unknown model as OpenAI does', async () => {
-    const asked = openai.responses.create({ model: 'gpt-9', input: 'hello' })
-    await expect(asked).rejects.toMatchObject({ status: 404, code: 'model_not_found' })
-  })
-
   function tool(): OpenAI.Responses.FunctionTool {
     return { type: 'function', name: 'read_file', parameters, strict: false }
   }
@@ -125,13 +75,6 @@ describe('the demo provider in Responses', () => {
 describe('the demo provider in Messages', () => {
   const tools = [{ name: 'read_file', input_schema: parameters as { type: 'object' } }]
   const asked = { model: 'demo/echo', max_tokens: 100 }
-  const hello = [{ role: 'user' as const, content: 'hello' }]
-
-  it('the demonstration answers a text with what it says', async () => {
-    const message = await anthropic.messages.create({ ...asked, messages: hello })
-    expect(message.content).toEqual([{ type: 'text', text: '[demonstration] You said: hello' }])
-    expect(message.stop_reason).toBe('end_turn')
-  })
 
   it('the SDK assembles the stream of the demonstration to its whole answer', async () => {
     const agent = {
@@ -152,71 +95,5 @@ describe('the demo provider in Messages', () => {
     expect(whole.content.map(({ type }) => type)).toEqual(['thinking', 'tool_use'])
     expect(streamed.content).toMatchObject(whole.content)
     expect(read.reader.response()).toMatchObject({ content: whole.content })
-  })
-
-  it('the strict reader gives out each event of the demonstration but pings as it came', async () => {
-    const bodies: readonly JsonObject[] = [
-      { ...asked, messages: hello },
-      { ...asked, model: 'demo/refusal', messages: hello },
-      { ...asked, model: 'demo/lorem', max_tokens: 5, messages: hello },
-    ]
-    for (const body of bodies) {
-      const { events, given, reader } = await streamOf(
-        EVENT_DIALECTS.messages,
-        '/v1/messages',
-        body,
-      )
-      expect(given.map(({ data }) => data)).toEqual(
-        events.filter(({ event }) => event !== 'ping').map(({ data }) => JSON.parse(data)),
-      )
-      expect(reader.isEnded).toBe(true)
-    }
-  })
-
-  it('the demonstration makes the calls of a task one after the other', async () => {
-    const messages: Anthropic.MessageParam[] = [{ role: 'user', content: task }]
-    const called: string[] = []
-    for (let turn = 0; turn < 5; turn++) {
-      const message = await anthropic.messages.create({
-        ...asked,
-        model: 'demo/task',
-        messages,
-        tools,
-      })
-      messages.push({ role: 'assistant', content: message.content })
-      const calls = message.content.filter((block) => block.type === 'tool_use')
-      if (calls.length === 0) {
-        expect(message.content).toEqual([
-          { type: 'text', text: '[demonstration] The tool answered: two' },
-        ])
-        break
-      }
-      messages.push({
-        role: 'user',
-        content: calls.map(({ id, input }) => {
-          const { path } = input as { readonly path: string }
-          called.push(path)
-          return { type: 'tool_result', tool_use_id: id, content: read(path) }
-        }),
-      })
-    }
-    expect(called).toEqual(['a.txt', 'b.txt'])
-  })
-
-  it('the demonstration counts the tokens that it would be asked', async () => {
-    const { input_tokens: counted } = await anthropic.messages.countTokens({
-      model: 'demo/echo',
-      messages: hello,
-    })
-    const { usage } = await anthropic.messages.create({ ...asked, messages: hello })
-    expect(counted).toBe(usage.input_tokens)
-  })
-
-  it('the demonstration refuses an unknown model as Anthropic does', async () => {
-    const refused = anthropic.messages.create({ ...asked, model: 'claude-9', messages: hello })
-    await expect(refused).rejects.toMatchObject({
-      status: 404,
-      error: { type: 'error', error: { type: 'not_found_error' } },
-    })
   })
 })

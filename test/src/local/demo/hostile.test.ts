@@ -38,13 +38,4 @@ describe('a hostile request', () => {
     for (const schema of schemas)
       expect(() => exampleOf(schema)).toThrow(expect.objectContaining({ status: 400 }))
   })
-
-  it('an agent that was answered goes on with the next call that the text writes', () => {
-    const said = 'g({"a":1}) f({"n":1}) f({"n":2})'
-    const calls = [0, 1, 2].map((answered) => {
-      const answer = chooseAnswer({ ...question, said, answered })
-      return answer.kind === 'calls' ? answer.calls.map((call) => call.arguments) : []
-    })
-    expect(calls).toEqual([['{"n":1}'], ['{"n":2}'], []])
-  })
 })

@@ -1,9 +1,8 @@
-import { createPublicKey } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { Decoder } from 'cbor-x'
 import { Certificate } from 'pkijs'
 import { describe, expect, it } from 'vitest'
-import { CERTIFICATE_PROFILES, CERTIFICATE_ROLES, keyIdOf } from '#src/local/nsm/certificate.ts'
+import { CERTIFICATE_ROLES } from '#src/local/nsm/certificate.ts'
 import { createCertificateChain } from '#src/local/nsm/certificate-chain.ts'
 import { openDevelopmentRoot } from '#src/local/nsm/development-root.ts'
 
@@ -57,7 +56,7 @@ const commonName = (certificate: Certificate) =>
       .value,
   )
 
-describe.each(roles)('the $role certificate', ({ role, index }) => {
+describe.each(roles)('the $role certificate', ({ index }) => {
   it('a certificate of the chain has the extensions of the real one, in the same order, equally critical', () => {
     expect(describeExtensions(at(ours, index))).toEqual(describeExtensions(at(aws, index)))
   })
@@ -73,18 +72,6 @@ describe.each(roles)('the $role certificate', ({ role, index }) => {
       ),
     })
     expect(shape(at(ours, index))).toEqual(shape(at(aws, index)))
-  })
-
-  it('a certificate of the chain lives as long as AWS says, give or take what is backdated', () => {
-    const lifeSeconds = (certificate: Certificate) =>
-      (certificate.notAfter.value.getTime() - certificate.notBefore.value.getTime()) / 1000
-    const { lifeSeconds: life, backdateSeconds } = CERTIFICATE_PROFILES[role]
-    expect(lifeSeconds(at(ours, index))).toBe(life + backdateSeconds)
-    // Zonal ones of AWS live for 5 days and some 13 to 19 hours.
-    const slack = role === 'zonal' ? 12 * 3600 : 0
-    expect(
-      Math.abs(lifeSeconds(at(ours, index)) - lifeSeconds(at(aws, index))),
-    ).toBeLessThanOrEqual(slack)
   })
 })
 
@@ -103,10 +90,6 @@ describe('names', () => {
       for (const { value } of certificate.subject.typesAndValues)
         expect(String(value.valueBlock.value)).not.toMatch(/amazon|aws/i)
   })
-
-  it('the common names are within the 64 characters of RFC 5280', () => {
-    for (const certificate of ours) expect(commonName(certificate).length).toBeLessThanOrEqual(64)
-  })
 })
 
 describe('serial numbers', () => {
@@ -117,15 +100,6 @@ describe('serial numbers', () => {
       expect(bytes[0] ?? 0xff).toBeLessThan(0x80)
     }
   })
-
-  it('the serial number of the leaf holds the enclave id and the second of issue, as on AWS', () => {
-    const serial = Buffer.from(at(ours, 4).serialNumber.valueBlock.valueHexView).toString('hex')
-    expect(serial).toBe(
-      `019fc8255f07a185${Math.floor(NOW_MS / 1000)
-        .toString(16)
-        .padStart(16, '0')}`,
-    )
-  })
 })
 
 describe('key identifiers', () => {
@@ -134,17 +108,6 @@ describe('key identifiers', () => {
     const extension = certificate.extensions?.find(({ extnID }) => extnID === oid)
     return hex(extension?.extnValue.valueBlock.valueHex ?? new ArrayBuffer(0)).slice(-40)
   }
-
-  it('key identifiers of certificates are made by the method that AWS uses', () => {
-    for (const certificate of aws.slice(0, 4)) {
-      const key = createPublicKey({
-        key: Buffer.from(certificate.subjectPublicKeyInfo.toSchema().toBER()),
-        format: 'der',
-        type: 'spki',
-      })
-      expect(Buffer.from(keyIdOf(key)).toString('hex')).toBe(subjectKeyId(certificate))
-    }
-  })
 
   it('key identifiers chain each certificate to the one above', () => {
     for (const index of [1, 2, 3])

@@ -1,16 +1,12 @@
 import { createHash } from 'node:crypto'
-import { cp, mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { encodeHex } from '#attestation/bytes.ts'
 import { FormatError } from '#attestation/errors.ts'
 import { JsonError } from '#attestation/json/json-error.ts'
-import {
-  MEASUREMENTS_FILE_BYTES_MAX,
-  measureSource,
-  parseGivenMeasurements,
-} from '#src/local/nsm/measured-source.ts'
+import { measureSource, parseGivenMeasurements } from '#src/local/nsm/measured-source.ts'
 
 const MAIN = "import './deep/b.ts'\nexport * from '../attestation/a.ts'\n"
 
@@ -50,12 +46,6 @@ describe('measureSource', () => {
     })
   })
 
-  it('measureSource gives the same for a copy of the checkout elsewhere', async () => {
-    const before = await measure()
-    await cp(root, join(folder, 'copy'), { recursive: true })
-    expect(await measureSource({ root: join(folder, 'copy'), runtime: RUNTIME })).toEqual(before)
-  })
-
   it.each([
     ['a changed byte', () => writeFile(join(root, 'attestation', 'a.ts'), 'A')],
     [
@@ -93,13 +83,6 @@ describe('measureSource', () => {
     }
   })
 
-  it('measureSource does not detect a changed README, or a file that the enclave does not load', async () => {
-    const before = await measure()
-    await writeFile(join(root, 'enclave', 'README.md'), 'other')
-    await writeFile(join(root, 'enclave', 'deep', 'idle.ts'), 'other')
-    expect(await measure()).toEqual(before)
-  })
-
   it('measureSource refuses a symbolic link, behind which anything may lie', async () => {
     await symlink('/etc/hostname', join(root, 'enclave', 'link.ts'))
     await writeFile(join(root, 'enclave', 'main.ts'), "import './link.ts'\n")
@@ -125,12 +108,6 @@ describe('parseGivenMeasurements', () => {
   it('parseGivenMeasurements gives the three registers', () => {
     const { pcr0, pcr1, pcr2 } = parse(registers)
     expect([pcr0, pcr1, pcr2].map(encodeHex)).toEqual(Object.values(registers))
-  })
-
-  it('parseGivenMeasurements reads a file of the greatest size', () => {
-    const text = JSON.stringify(registers).padEnd(MEASUREMENTS_FILE_BYTES_MAX, '\n')
-    expect(encodeHex(parseGivenMeasurements(Buffer.from(text)).pcr2)).toBe(registers['2'])
-    expect(() => parseGivenMeasurements(Buffer.from(`${text}\n`))).toThrow(FormatError)
   })
 
   it.each([

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -53,17 +53,6 @@ describe('a software module behind its socket', () => {
     expect(existsSync(server.rootFile)).toBe(true)
   })
 
-  it('a software module behind its socket can be reached by this user alone', () => {
-    expect(statSync(server.socketPath).mode & 0o777).toBe(0o600)
-  })
-
-  it('a software module behind its socket takes the place of a socket that was left behind', async () => {
-    await server.close()
-    writeFileSync(join(folder, 's'), '')
-    server = await start()
-    expect(await (await openSocketNsm(server.socketPath)).random(1)).toHaveLength(1)
-  })
-
   it('a software module behind its socket reads requests byte by byte and several at once', async () => {
     const socket = connect(server.socketPath)
     const answers = readFrames(socket, 0x3000)
@@ -98,12 +87,5 @@ describe('a software module behind its socket', () => {
       await expect(nsm.random(1)).rejects.toMatchObject({ name: 'NsmError', code: 'Unavailable' })
     await expect(openSocketNsm(server.socketPath)).rejects.toMatchObject({ code: 'Unavailable' })
     server = await start()
-  })
-
-  it('a software module behind its socket is not served with a root that cannot be used', async () => {
-    writeFileSync(join(folder, 'other.pem'), 'no root', { mode: 0o600 })
-    await expect(
-      serveSoftwareNsm({ socketPath: join(folder, 'o'), rootFile: join(folder, 'other.pem') }),
-    ).rejects.toMatchObject({ name: 'SoftwareNsmError', code: 'invalid_root' })
   })
 })
