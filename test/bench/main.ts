@@ -10,7 +10,6 @@ import { benchSigning } from './signing.ts'
 const SECTIONS: Readonly<Record<string, () => void | Promise<void>>> = {
   signing: benchSigning,
   attestation: () => runScript('attestation.ts'),
-  providers: () => runScript('providers.ts'),
   anchors: () => runScript('anchors.ts'),
   sizing: () => runScript('sizing.ts'),
   replicas: () => runScript('replicas.ts'),

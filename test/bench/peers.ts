@@ -2,10 +2,10 @@ import { parseArgs } from 'node:util'
 import { makeDataFolder } from '../support/affidavit.ts'
 import { type PostgresServer, startPostgres } from '../support/postgres.ts'
 import { compareAudit } from './audit.ts'
-import { measureCalls, measureDialects } from './peers/calls.ts'
+import { measureCalls } from './peers/calls.ts'
 import { measureEvidence, measureStart, measureVerify } from './peers/commands.ts'
 import { installPortkey } from './peers/portkey.ts'
-import { measureEncrypted, measureInsert, measureLight, measureWaiting } from './peers/postgres.ts'
+import { measureEncrypted, measureInsert } from './peers/postgres.ts'
 import { type Stage, startStage } from './peers/stage.ts'
 import {
   measureChunks,
@@ -50,20 +50,9 @@ const ROWS: readonly Row[] = [
   row('encrypted', 'encrypted, of plain verified', '×', { atLeast: 0.85 }),
   row('bundle-cold', 'bundle verified, cold, of its signatures', '×', { atMost: 1.1 }),
   row('audit', 'audit, of bare recoveries', '×', { atMost: 2 }),
-  row('waiting-gateway', 'memory of a completion that waits, gateway', 'KB', null, 0),
-  row('waiting-enclave', 'memory of a completion that waits, enclave', 'KB', null, 0),
-  row('light-p99', 'p99 of a light caller beside a heavy one', 'ms', null, 0),
   row('start', '`npm start` to ready, not the first time', 's', { atMost: 2 }),
   row('verify-command', '`affidavit verify` from the shell', 's', { atMost: 0.4 }),
   row('enclave-rate', 'completions/s of the enclave on one core', '', null, 0),
-  row('responses-p50', 'Responses, verified, 1 connection, p50, of chat', '×', null),
-  row('responses-cpu', 'Responses, verified, CPU of a call, of chat', '×', null),
-  row('responses-stream-p50', 'the same, streamed, p50', '×', null),
-  row('responses-stream-cpu', 'the same, streamed, CPU', '×', null),
-  row('messages-p50', 'Messages, verified, 1 connection, p50, of chat', '×', null),
-  row('messages-cpu', 'Messages, verified, CPU of a call, of chat', '×', null),
-  row('messages-stream-p50', 'the same, streamed, p50', '×', null),
-  row('messages-stream-cpu', 'the same, streamed, CPU', '×', null),
 ]
 
 const CALL_ROWS = [
@@ -75,11 +64,7 @@ const CALL_ROWS = [
   'plain-two',
   'enclave-rate',
 ]
-const DIALECT_ROWS = ROWS.map(({ name }) => name).filter((name) =>
-  /^(responses|messages)-/.test(name),
-)
 const OPEN_ROWS = ['open-streams', 'open-gateway', 'open-enclave']
-const WAITING_ROWS = ['waiting-gateway', 'waiting-enclave']
 
 const { values } = parseArgs({
   options: {
@@ -131,13 +116,12 @@ async function runOnce(): Promise<Figures> {
   await take(measureVerify, 'verify-command')
   await take(measureStart, 'start')
   await take(measureEvidence, 'bundle-cold')
-  if (isWanted(...CALL_ROWS, ...DIALECT_ROWS, 'audit', 'chunks-verified', 'chunks-plain'))
+  if (isWanted(...CALL_ROWS, 'audit', 'chunks-verified', 'chunks-plain'))
     await onStage(
       { portkey: portkey?.program ?? null, dataFolder: await makeDataFolder() },
       async (stage) => {
         const noPortkey = `not measured: ${portkey?.reason}`
         await take(() => measureCalls(stage, { noPortkey }), ...CALL_ROWS)
-        await take(() => measureDialects(stage), ...DIALECT_ROWS)
         await take(() => measureChunks(stage), 'chunks-verified', 'chunks-plain')
         await take(async () => ({ audit: await compareAudit(stage.service) }), 'audit')
       },
@@ -153,13 +137,10 @@ async function runOnce(): Promise<Figures> {
     await onStage({ isPlain: false, variables: { DEMO_DELAY_MS: String(SLOW_PACE_MS) } }, (stage) =>
       take(() => measureOpenMemory(stage), ...OPEN_ROWS),
     )
-  if (isWanted('postgres-insert', 'encrypted', 'light-p99', ...WAITING_ROWS))
+  if (isWanted('postgres-insert', 'encrypted'))
     await onPostgres(async (stage, postgres) => {
-      // First, because a process keeps the memory that it once had.
-      await take(() => measureWaiting(stage, postgres), ...WAITING_ROWS)
       await take(() => measureInsert(stage, postgres), 'postgres-insert')
       await take(() => measureEncrypted(stage), 'encrypted')
-      await take(() => measureLight(stage), 'light-p99')
     })
   return figures
 }

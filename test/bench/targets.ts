@@ -1,14 +1,12 @@
 import type { Affidavit } from '../support/affidavit.ts'
 import { type LoadPlan, runLoad } from './load.ts'
 
-/** A server that takes requests of chats, or of the dialect that `bodyOf` writes. */
+/** A server that takes requests of chats. */
 export type Target = {
   readonly name: string
   readonly origin: string
   readonly path: string
   readonly headers: Readonly<Record<string, string>>
-  /** The body that asks this question, without model and `stream`. Default: that of a chat. */
-  readonly bodyOf?: (content: string) => object
 }
 
 export const CHAT_PATH = '/v1/chat/completions'
@@ -25,16 +23,12 @@ export function keyHeaders(key: string | null): Readonly<Record<string, string>>
 
 /** A request to the target with a message of `words` words. */
 export function requestTo(
-  { origin, path, headers, bodyOf = chatOf }: Target,
+  { origin, path, headers }: Target,
   says: { readonly words: number; readonly stream: boolean },
 ): Pick<LoadPlan, 'origin' | 'path' | 'headers' | 'body'> {
   const content = Array.from({ length: says.words }, (_, at) => `word${at}`).join(' ')
-  const body = { model: 'demo/echo', stream: says.stream, ...bodyOf(content) }
+  const body = { model: 'demo/echo', stream: says.stream, messages: [{ role: 'user', content }] }
   return { origin, path, headers, body: JSON.stringify(body) }
-}
-
-function chatOf(content: string): object {
-  return { messages: [{ role: 'user', content }] }
 }
 
 /**

@@ -5,8 +5,6 @@ import { Kysely, sql } from 'kysely'
 import { type Database, openDatabase } from '#src/storage/database.ts'
 import { openPostgres } from '#src/storage/postgres.ts'
 import type { Queries } from '#src/storage/tables.ts'
-import { createErasureSweeper } from '#src/verified/records/erasures.ts'
-import { createErasuresStore, type ErasuresStore } from '#src/verified/records/erasures-store.ts'
 import { type Affidavit, makeDataFolder, startAffidavit } from '../support/affidavit.ts'
 import { VERIFIED_PATH } from '../support/calls.ts'
 import { startPostgres } from '../support/postgres.ts'
@@ -17,24 +15,19 @@ import { addYears } from './years-data.ts'
 /**
  * `npm run bench -- years --records 1000000`: the whole service on a Postgres that holds three
  * years of records, against the same service and database before the records were added. Figures
- * are measured over HTTP, as for callers, pages and audits; only retention, erasure and upkeep are
- * not. The database grows in the system's temporary folder, and is removed.
+ * are measured over HTTP, as for callers, pages and audits. The database grows in the system's temporary folder, and is removed.
  */
 const { values } = parseArgs({
   options: {
     records: { type: 'string', default: '1000000' },
     'per-anchor': { type: 'string', default: '10' },
     rounds: { type: 'string', default: '25' },
-    'upkeep-seconds': { type: 'string', default: '120' },
     'gigabytes-max': { type: 'string', default: '40' },
   },
 })
 const RECORDS = Number(values.records)
 const TEMPLATES = 400
 const ROUNDS = Number(values.rounds)
-/** Records that a run of retention erases at most, and the time that it may take. */
-const EXPIRED_MAX = 200_000
-const UPKEEP_MAX_MS = Number(values['upkeep-seconds']) * 1_000
 const DAY_SECONDS = 86_400
 const WORDS =
   'the evidence of an answer is kept with its hash so that anybody can check later what was asked and by which model under whose key at what time'.split(
@@ -69,10 +62,6 @@ async function run(): Promise<void> {
   const many = { calls: await measureCalls(), reads: await measureReads() }
   report(few.calls, many.calls)
   report(few.reads, many.reads)
-  await measureRetention()
-  await measureErasure()
-  await measureVacuum()
-  report(many.reads, await measureReads())
 }
 
 async function openUnlimited(): Promise<Pick<Database, 'queries' | 'close'>> {
@@ -344,135 +333,6 @@ async function samplePlaces(hash: string | null): Promise<readonly Place[]> {
       select * from records r where r.position >= p.position and ${isMine} order by r.position limit 1) r
     join logs l on l.id = r.log_id`.execute(database.queries)
   return rows
-}
-
-/** The product's retention, beside a service that serves calls. */
-async function measureRetention(): Promise<void> {
-  const { rows } = await sql<{ days: number }>`
-    select ceil((extract(epoch from now()) - created_at) / 86400)::integer as days
-    from records order by position
-    offset ${Math.min(RECORDS / 4, EXPIRED_MAX)}::integer limit 1`.execute(database.queries)
-  const days = rows[0]?.days ?? Number.NaN
-  const timed = timeErasures(createErasuresStore(database))
-  const ended = AbortSignal.timeout(UPKEEP_MAX_MS)
-  const sweeper = createErasureSweeper({
-    store: timed.store,
-    retentionDays: days,
-    log: { info: () => undefined, error: () => undefined },
-  })
-  const alone = await load(4, 10_000)
-  const begin = performance.now()
-  const waits = sampleWaits()
-  const sweeping = sweeper.sweep(ended)
-  const beside = await load(4, 10_000)
-  const erased = await sweeping
-  const tookMs = performance.now() - begin
-  console.log(
-    `  retention: ${erased} records in ${(tookMs / 1_000).toFixed(1)} s, ` +
-      `${((tookMs / erased) * 10).toFixed(1)} s for 10,000; ${timed.summary()}; looking for it ${timed.listed()}`,
-  )
-  console.log(
-    `    calls, 4 at once: p50 ${alone.p50Ms.toFixed(1)} ms, p99 ${alone.p99Ms.toFixed(1)} ms without it; ` +
-      `p50 ${beside.p50Ms.toFixed(1)} ms, p99 ${beside.p99Ms.toFixed(1)} ms beside it, ${beside.errors} errors; ` +
-      `${await waits.end()}`,
-  )
-}
-
-/**
- * Erasure of the account with a tenth of all records: the time until reads no longer give them, and
- * the erasure of the rows.
- */
-async function measureErasure(): Promise<void> {
-  const { rows } = await sql<{ name: string }>`
-    select name from accounts where id = (select account_id from records order by position desc limit 1)`.execute(
-    database.queries,
-  )
-  const name = rows[0]?.name ?? ''
-  const { store, summary } = timeErasures(createErasuresStore(database))
-  let begin = performance.now()
-  await store.eraseAccount(name, { by: 'operator', reason: 'measured' })
-  console.log(
-    `  erasure of an account: ${(performance.now() - begin).toFixed(1)} ms until it is in force`,
-  )
-  begin = performance.now()
-  const deadline = begin + UPKEEP_MAX_MS
-  let erased = 0
-  while (performance.now() < deadline) {
-    const due = await store.findDue(name)
-    const count = due === null ? 0 : await store.eraseDue(due, 200)
-    if (count === 0 || count === 'busy') break
-    erased += count
-  }
-  console.log(
-    `    ${erased} records in ${seconds(begin)} s (${Math.round((erased * 1_000) / (performance.now() - begin))} a second); ${summary()}`,
-  )
-}
-
-/** The store, with the times of its statements. */
-function timeErasures(store: ErasuresStore) {
-  const batches: number[] = []
-  const lists: number[] = []
-  const timed: ErasuresStore = {
-    ...store,
-    async eraseDue(due, limit) {
-      const begin = performance.now()
-      const erased = await store.eraseDue(due, limit)
-      if (erased !== 0) batches.push(performance.now() - begin)
-      return erased
-    },
-    async listDue(page) {
-      const begin = performance.now()
-      const due = await store.listDue(page)
-      lists.push(performance.now() - begin)
-      return due
-    },
-  }
-  const medianOf = (list: readonly number[]) =>
-    quantile(
-      list.toSorted((one, other) => one - other),
-      0.5,
-    ).toFixed(1)
-  return {
-    store: timed,
-    listed: () => `${medianOf(lists)} ms a page of accounts`,
-    summary: () =>
-      `a batch ${medianOf(batches.slice(0, 50))} ms at first, ${medianOf(batches.slice(-50))} ms at last, ` +
-      `longest ${Math.max(...batches).toFixed(0)} ms`,
-  }
-}
-
-/** Samples how often a statement waits for a lock of another. */
-function sampleWaits() {
-  let [samples, waiting] = [0, 0]
-  const timer = setInterval(async () => {
-    const { rows } = await sql<{ count: number }>`
-      select count(*)::bigint as count from pg_stat_activity
-      where datname = current_database() and wait_event_type = 'Lock'`.execute(database.queries)
-    samples++
-    if ((rows[0]?.count ?? 0) > 0) waiting++
-  }, 50)
-  return {
-    async end(): Promise<string> {
-      clearInterval(timer)
-      return `a statement waited for a lock in ${waiting} of ${samples} samples`
-    },
-  }
-}
-
-async function measureVacuum(): Promise<void> {
-  const facts = async () => {
-    const { rows } = await sql<{ bytes: number; indexes: number; dead: number }>`
-      select pg_table_size('records')::bigint as bytes, pg_indexes_size('records')::bigint as indexes,
-        (select n_dead_tup from pg_stat_user_tables where relname = 'records')::bigint as dead`.execute(
-      database.queries,
-    )
-    const { bytes = 0, indexes = 0, dead = 0 } = rows[0] ?? {}
-    return `${(bytes / 1e9).toFixed(2)} GB and indexes of ${(indexes / 1e9).toFixed(2)} GB, ${dead} dead rows`
-  }
-  const before = await facts()
-  const begin = performance.now()
-  await sql`vacuum (analyze) records`.execute(unlimited.queries)
-  console.log(`  vacuum of records: ${seconds(begin)} s; before ${before}; after ${await facts()}`)
 }
 
 function seconds(begin: number): string {

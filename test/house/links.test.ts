@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { findLinkFault, listAnchors, listLinks, withFolders } from './markdown-links.ts'
+import { findLinkFault, listLinks, withFolders } from './markdown-links.ts'
 
 const root = join(import.meta.dirname, '../..')
 const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard'], {
@@ -51,25 +51,4 @@ describe('the check of links', () => {
       expect(faultOf(target)).not.toBeNull()
     },
   )
-
-  it('the links of a page are its relative ones outside of code, with their lines', () => {
-    const text = [
-      '[one](a.md) and ![two](b.png "title"), [web](https://example.com), [site](/docs)',
-      '```',
-      '[code](c.md)',
-      '```',
-      '`[code](d.md)` [`three`](e.md#part)',
-    ].join('\n')
-    expect(listLinks('x.md', text)).toEqual([
-      { file: 'x.md', line: 1, target: 'a.md' },
-      { file: 'x.md', line: 1, target: 'b.png' },
-      { file: 'x.md', line: 5, target: 'e.md#part' },
-    ])
-  })
-
-  it('an anchor has no punctuation, a hyphen for each space, and no heading from code', () => {
-    const text =
-      '# Keys: a & `b_c.ts`\n\n```sh\n# a comment\n```\n\n### [Linked](x.md) – Ärger 1.0 #\n'
-    expect([...listAnchors(text)]).toEqual(['keys-a--b_cts', 'linked--ärger-10'])
-  })
 })

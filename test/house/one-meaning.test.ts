@@ -40,18 +40,3 @@ it('no exported name has two meanings', () => {
   expect(filesOf.size).toBeGreaterThan(3_000)
   expect(ambiguous.map(([name, files]) => `${name}: ${files.join(', ')}`)).toEqual([])
 })
-
-it('exported names are found, each once, and none that is passed on', () => {
-  const source = `
-    import { passed } from './a.ts'
-    export { again, other as renamed } from './b.ts'
-    export * from './c.ts'
-    export { passed }
-    export const value = 1, second = 2
-    export type value = string
-    export function run() {}
-    const inner = 1
-    export { inner as outer }
-    export default inner`
-  expect(listDefined('x.ts', source)).toEqual(['value', 'second', 'run', 'outer'])
-})

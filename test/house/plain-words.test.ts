@@ -114,36 +114,6 @@ it('no name in code has a word that the field has a term for', () => {
   expect(odd.filter((fault) => !isKept(fault))).toEqual([])
 })
 
-it('names with such words are found', () => {
-  const source = 'class Told { #heard = 1 }\nconst { noteUse: a, NOTICE, annotate } = tell(isNear)'
-  expect(findOddNames('a.ts', source)).toEqual([
-    'Told: a.ts:1',
-    'heard: a.ts:1',
-    'noteUse: a.ts:2',
-    'tell: a.ts:2',
-  ])
-  expect(findOddNames('a.tsx', '<PrintNote tells={1} />')).toEqual([
-    'PrintNote: a.tsx:1',
-    'tells: a.tsx:1',
-  ])
-})
-
-it('comments of other files are found', () => {
-  expect(listOtherComments('a', '#!/bin/sh\n# A\n# b `c`\nrun # not\n  # d\n/* e */')).toEqual([
-    { file: 'a', line: 2, text: 'A b …' },
-    { file: 'a', line: 5, text: 'd e ' },
-  ])
-})
-
-it('comments are found, those of several lines as one text', () => {
-  const source = '/**\n * A b\n * `c` d. */\n// e\n// f\nconst a = "// no" // g'
-  expect(listComments('a.ts', source)).toEqual([
-    { file: 'a.ts', line: 1, text: 'A b … d.' },
-    { file: 'a.ts', line: 4, text: 'e f' },
-    { file: 'a.ts', line: 6, text: 'g' },
-  ])
-})
-
 it.each([
   ['There is none: nothing but the limits bounds you.', ['there is none', 'bounds you']],
   ['The time is none.', ['is none']],
@@ -165,10 +135,6 @@ it.each([
   'The gateway cannot store any more images now',
 ])('the text "%s" is accepted', (text) => {
   expect(findPhrases(text)).toEqual([])
-})
-
-it('each phrase has a name of its own', () => {
-  expect(new Set(PHRASES.map(({ name }) => name)).size).toBe(PHRASES.length)
 })
 
 it.each([

@@ -84,8 +84,12 @@ export const COMMENT_PHRASES: readonly Phrase[] = [
 const WORDS = /^(?:tells?|told|telling|hear[sd]?|hearing|note[sd]?|noting|heed\w*|vouch\w*)$/
 const STEMS = /^(?:attend|reckon|introduc)/
 
+/** A source without any of these has no such name, and need not be parsed. */
+const MAYBE_ODD = /tell|told|hear|not(?:e|ing)|heed|vouch|attend|reckon|introduc/i
+
 /** Names in code that contain such a word, such as `noteOf`, with their lines. */
 export function findOddNames(file: string, source: string): readonly string[] {
+  if (!MAYBE_ODD.test(source.replace(/\/\*[\s\S]*?\*\/|(?<=^|\s)\/\/.*|'[^'\n]*'/g, ''))) return []
   const odd: string[] = []
   const add = ({ name, start }: { readonly name: string; readonly start: number }): void => {
     const words = name.split(/[_$]|(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])/)
@@ -173,11 +177,23 @@ export function findPhrases(
   text: string,
   phrases: readonly Phrase[] = PHRASES,
 ): readonly { phrase: Phrase; said: string }[] {
+  if (!anyOf(phrases).test(text)) return []
   return phrases.flatMap((each) => {
     const said = text.match(each.pattern)?.[0]
     return said === undefined ? [] : [{ phrase: each, said }]
   })
 }
+
+/** One pattern for all phrases: most texts have none of them. */
+function anyOf(phrases: readonly Phrase[]): RegExp {
+  const known = PATTERNS.get(phrases)
+  if (known !== undefined) return known
+  const pattern = new RegExp(phrases.map(({ pattern: { source } }) => source).join('|'), 'i')
+  PATTERNS.set(phrases, pattern)
+  return pattern
+}
+
+const PATTERNS = new WeakMap<readonly Phrase[], RegExp>()
 
 function phrase(name: string, words: string, instead: string): Phrase {
   return { name, pattern: new RegExp(String.raw`(?<![\w-])(?:${words})(?![\w-])`, 'i'), instead }

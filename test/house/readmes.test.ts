@@ -37,8 +37,4 @@ describe('READMEs', () => {
     expect(readmes.length).toBeGreaterThan(60)
     expect(long.toSorted()).toEqual(Object.keys(LONGER).toSorted())
   })
-
-  it('words in fenced code do not count', () => {
-    expect(countWords('# A b\n\n```sh\ne f\n```\n\n- g `h`\n')).toBe(6)
-  })
 })

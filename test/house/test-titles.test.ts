@@ -43,18 +43,3 @@ it.each([
 ])('the title "%s" is a whole sentence', (title) => {
   expect(findTitleFault(title)).toBeNull()
 })
-
-it.each<[string, readonly string[]]>([
-  [
-    "it('a', f); test('b', f); x.it('c', f); it.skip('d', f); it.settle(1, f); /a/.test('e', f)",
-    ['a', 'b', 'd'],
-  ],
-  ["it.runIf(NEED.isMet)(NEED.title('a'), f); it(`\u0024{name} is %s`, f)", ['a', '… is %s']],
-  ["it.each(['a', 'b'])('%s is c', f)", ['a is c', 'b is c']],
-  ["it.each([['a', 7, x]])('%s is %i and %j', f)", ['a is 7 and %j']],
-  ["const rows = ['a'] as const; it.each(rows)('%s is b', f)", ['a is b']],
-  ["it.each([{ name: 'a', x }])('$name is $x', f)", ['a is $x']],
-  ["describe('a', () => { it.each(rowsOf(b))('%s is c', f) })", ['%s is c']],
-])('the titles of the source %s are found, with the rows that it lists', (source, titles) => {
-  expect(listTitles('a.test.ts', source).map(({ text }) => text)).toEqual(titles)
-})

@@ -54,27 +54,6 @@ export async function measureCalls(
   }
 }
 
-/** Calls of Responses and Messages beside those of chats: latency and CPU, of chat's. */
-export async function measureDialects(stage: Stage): Promise<Figures> {
-  const { verified, responses, messages } = stage
-  const sides = [verified, responses, messages]
-  const figures: Record<string, number> = {}
-  for (const stream of [false, true]) {
-    for (const side of sides) await warmUp(side, { requests: WARMUP_REQUESTS, stream })
-    const single = await takeTurns(stage, { sides, connections: 1, stream })
-    const crowd = await takeTurns(stage, { sides, connections: 8, stream })
-    const cpuOf = (side: Target) =>
-      [...(crowd.get(side)?.cpuMs ?? [])].reduce((sum, [, ms]) => sum + ms, 0)
-    for (const [name, side] of Object.entries({ responses, messages })) {
-      const form = stream ? `${name}-stream` : name
-      figures[`${form}-p50`] =
-        (single.get(side)?.p50Ms ?? Number.NaN) / (single.get(verified)?.p50Ms ?? Number.NaN)
-      figures[`${form}-cpu`] = cpuOf(side) / cpuOf(verified)
-    }
-  }
-  return figures
-}
-
 async function runFirst(target: Target): Promise<LoadResult> {
   const result = await runLoad({
     ...requestTo(target, { words: 8, stream: false }),
@@ -92,11 +71,9 @@ async function takeTurns(
   {
     sides,
     connections,
-    stream = false,
   }: {
     readonly sides: readonly Target[]
     readonly connections: number
-    readonly stream?: boolean
   },
 ): Promise<ReadonlyMap<Target, Side>> {
   const slices = new Map<Target, Side[]>(sides.map((side) => [side, []]))
@@ -105,7 +82,7 @@ async function takeTurns(
       const processes = processesOf(service)
       const readCpu = startCpu(processes.map(([pid]) => pid))
       const result = await runLoad({
-        ...requestTo(side, { words: 8, stream }),
+        ...requestTo(side, { words: 8, stream: false }),
         connections,
         warmupMs: SLICE_WARMUP_MS,
         durationMs: SLICE_MS,

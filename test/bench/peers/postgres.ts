@@ -1,14 +1,10 @@
 import { randomBytes } from 'node:crypto'
-import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import type { PostgresServer } from '../../support/postgres.ts'
-import { readMetrics } from '../../support/read-metrics.ts'
-import { runCli } from '../../support/run-cli.ts'
-import { until } from '../../support/until.ts'
 import { compareEncrypted } from '../encrypted.ts'
 import { runLoad } from '../load.ts'
-import { keyHeaders, requestTo, type Target, warmUp } from '../targets.ts'
-import { ENCLAVE, GATEWAY, pidOf, residentBytes, type Stage } from './stage.ts'
+import { requestTo, type Target, warmUp } from '../targets.ts'
+import type { Stage } from './stage.ts'
 import { type Figures, median } from './table.ts'
 
 const WARMUP_REQUESTS = 2_000
@@ -88,96 +84,4 @@ async function insertInTurn(client: pg.Client, bytes: number): Promise<number> {
 /** Encrypted calls against plain verified ones. */
 export async function measureEncrypted({ service }: Stage): Promise<Figures> {
   return { encrypted: await compareEncrypted(service) }
-}
-
-const WAITING = 1_000
-const WAITING_WARMUP_REQUESTS = 200
-const WAITING_TIMEOUT_MS = 50_000
-
-/** Memory of completions that wait for their commit, with their callers. */
-export async function measureWaiting(stage: Stage, postgres: PostgresServer): Promise<Figures> {
-  const { service, verified } = stage
-  const pids = { gateway: pidOf(service, GATEWAY), enclave: pidOf(service, ENCLAVE) }
-  await warmUp(verified, { requests: WAITING_WARMUP_REQUESTS, stream: false })
-  await sleep(1_000)
-  const idle = { gateway: residentBytes(pids.gateway), enclave: residentBytes(pids.enclave) }
-  const { body, headers } = requestTo(verified, { words: 8, stream: false })
-  const init = { method: 'POST', body, headers: { ...headers, 'content-type': 'application/json' } }
-  let refused = 0
-  const locked = await holdCommits(postgres.url)
-  const calls = Array.from({ length: WAITING }, async () => {
-    const answer = await fetch(verified.origin + verified.path, init)
-    await answer.arrayBuffer()
-    if (answer.status !== 200) refused += 1
-  })
-  try {
-    await until(
-      'all calls wait for their commit',
-      async () => (await countWaiting(service)) === WAITING,
-      WAITING_TIMEOUT_MS,
-    )
-    const kilobytes = (name: 'gateway' | 'enclave') =>
-      (residentBytes(pids[name]) - idle[name]) / 1_000 / WAITING
-    const figures = { gateway: kilobytes('gateway'), enclave: kilobytes('enclave') }
-    const refusedHeld = refused
-    await locked.release()
-    await Promise.all(calls)
-    if (refused > 0)
-      throw new Error(
-        `${refused} of ${WAITING} calls were not answered with proof, ${refusedHeld} of them while commits were held`,
-      )
-    console.log(
-      `  ${WAITING} verified calls at once while no commit is done, all answered with proof then; ` +
-        `KB each: gateway ${figures.gateway.toFixed(0)}, enclave ${figures.enclave.toFixed(0)}`,
-    )
-    return { 'waiting-gateway': figures.gateway, 'waiting-enclave': figures.enclave }
-  } finally {
-    await locked.release()
-  }
-}
-
-async function countWaiting({ metricsUrl }: Stage['service']): Promise<number> {
-  const metrics = readMetrics(await (await fetch(metricsUrl)).text())
-  return metrics.find(({ name }) => name === 'affidavit_commit_waiting_calls')?.value ?? 0
-}
-
-/** Blocks all commits, but no reads, until it is released. */
-async function holdCommits(url: string): Promise<{ release(): Promise<void> }> {
-  const client = new pg.Client({ connectionString: url })
-  await client.connect()
-  await client.query('begin; lock table logs in exclusive mode')
-  let released: Promise<void> | null = null
-  return {
-    release: () => {
-      released ??= client.end()
-      return released
-    },
-  }
-}
-
-const HEAVY_CONNECTIONS = 256
-const BESIDE_MS = 6_000
-
-/**
- * 99th percentile of a caller with one call at a time, alone and beside another caller with 256.
- */
-export async function measureLight({ service, verified }: Stage): Promise<Figures> {
-  const { dataFolder } = service
-  const variables = { DATA_DIR: dataFolder }
-  const words = ['keys', 'create', '--account', 'light', '--scopes', 'inference']
-  const { code, stdout, stderr } = await runCli(words, { variables })
-  if (code !== 0) return { 'light-p99': `no key could be made: ${stderr.slice(0, 100)}` }
-  const light = { ...verified, headers: keyHeaders(stdout.trim()) }
-  const times = { warmupMs: 500, durationMs: BESIDE_MS }
-  const request = { words: 8, stream: false }
-  const alone = await runLoad({ ...requestTo(light, request), connections: 1, ...times })
-  const [beside, heavy] = await Promise.all([
-    runLoad({ ...requestTo(light, request), connections: 1, ...times }),
-    runLoad({ ...requestTo(verified, request), connections: HEAVY_CONNECTIONS, ...times }),
-  ])
-  console.log(
-    `  light caller alone p50 ${alone.p50Ms.toFixed(1)} p99 ${alone.p99Ms.toFixed(1)} ms; beside ${HEAVY_CONNECTIONS} calls at once ` +
-      `p50 ${beside.p50Ms.toFixed(1)} p99 ${beside.p99Ms.toFixed(1)} ms (theirs ${heavy.p50Ms.toFixed(1)} and ${heavy.p99Ms.toFixed(1)}); errors ${alone.errors + beside.errors + heavy.errors}`,
-  )
-  return { 'light-p99': beside.p99Ms }
 }

@@ -19,8 +19,6 @@ export type Stage = {
   readonly plain: Target
   readonly verified: Target
   /** Verified calls of the other dialects. */
-  readonly responses: Target
-  readonly messages: Target
   stop(): Promise<void>
 }
 
@@ -70,20 +68,6 @@ export async function startStage(options: StageOptions = {}): Promise<Stage> {
           },
     plain: { name: 'plain chat', origin: url, path: CHAT_PATH, headers },
     verified: { name: 'verified', origin: url, path: VERIFIED_PATH, headers },
-    responses: {
-      name: 'verified responses',
-      origin: url,
-      path: '/v1/verified/responses',
-      headers,
-      bodyOf: (content) => ({ input: content }),
-    },
-    messages: {
-      name: 'verified messages',
-      origin: url,
-      path: '/v1/verified/anthropic/v1/messages',
-      headers,
-      bodyOf: (content) => ({ max_tokens: 1_000, messages: [{ role: 'user', content }] }),
-    },
     stop,
   }
 }

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { AT_ONCE_MS } from '../../support/at-once.ts'
-import { getPath, outcomeOf } from '../../support/calls.ts'
+import { CHAT_REQUEST, getPath, outcomeOf, postChat } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { sendBody } from '../../support/register-node.ts'
 import { createTestDatabase } from '../../support/test-database.ts'
@@ -63,12 +63,17 @@ describe('accounts over HTTP', () => {
   })
 
   it.each([
-    ['limit=0', 'query.limit'],
-    ['limit=1001', 'query.limit'],
-    ['cursor=x', 'query.cursor'],
-    [`cursor=${crypto.randomUUID()}`, 'query.cursor'],
-  ])('the list of accounts refuses the query %s', async (asked, place) => {
-    const reply = await getPath({ url: gateway.url, key }, `/v1/admin/accounts?${asked}`)
+    ['accounts?limit=0', 'query.limit'],
+    ['accounts?limit=1001', 'query.limit'],
+    ['accounts?cursor=x', 'query.cursor'],
+    [`accounts?cursor=${crypto.randomUUID()}`, 'query.cursor'],
+    ['log?kind=%00', 'query.kind'],
+    ['log?kind=', 'query.kind'],
+    ['log?limit=1001', 'query.limit'],
+    ['log?before=-1', 'query.before'],
+    ['log?since=x', 'query.since'],
+  ])('the lists of administrators refuse the query %s', async (asked, place) => {
+    const reply = await getPath({ url: gateway.url, key }, `/v1/admin/${asked}`)
     expect(await outcomeOf(reply)).toEqual([422, [place]])
   })
 
@@ -88,14 +93,18 @@ describe('accounts over HTTP', () => {
     const set = (state: string) => send('PUT', 'accounts/state', { name, state })
     expect(await outcomes()).toEqual(both(200))
     expect((await set('disabled')).status).toBe(200)
-    await expect.poll(() => outcomes(), { timeout: AT_ONCE_MS }).toEqual(both(403, 'account_disabled'))
+    await expect
+      .poll(() => outcomes(), { timeout: AT_ONCE_MS })
+      .toEqual(both(403, 'account_disabled'))
     const wrong = `${theirs.slice(0, -1)}${theirs.endsWith('A') ? 'E' : 'A'}`
     expect(await outcomes(wrong)).toEqual(both(401, 'invalid_credentials'))
     expect((await set('active')).status).toBe(200)
     await expect.poll(() => outcomes(), { timeout: AT_ONCE_MS }).toEqual(both(200))
     expect(await outcomeOf(await set('deleted'))).toEqual([422, ['body.state']])
     expect((await send('DELETE', `accounts?${query({ name })}`)).status).toBe(200)
-    await expect.poll(() => outcomes(), { timeout: AT_ONCE_MS }).toEqual(both(401, 'invalid_credentials'))
+    await expect
+      .poll(() => outcomes(), { timeout: AT_ONCE_MS })
+      .toEqual(both(401, 'invalid_credentials'))
     expect(await outcomeOf(await set('active'))).toEqual([404, 'not_found'])
     const who = { who: `key ${keyId}`, from: '127.0.0.1', target: name }
     expect(await latestActs(4)).toMatchObject([
@@ -127,24 +136,11 @@ describe('accounts over HTTP', () => {
   })
 })
 
-describe('GET /v1/admin/log', () => {
-  it.each([
-    ['kind=%00', 'query.kind'],
-    ['kind=', 'query.kind'],
-    ['limit=1001', 'query.limit'],
-    ['before=-1', 'query.before'],
-    ['since=x', 'query.since'],
-  ])('the log of administrators refuses the query %s', async (asked, place) => {
-    const reply = await getPath({ url: gateway.url, key }, `/v1/admin/log?${asked}`)
-    expect(await outcomeOf(reply)).toEqual([422, [place]])
-  })
-})
-
 describe('budgets over HTTP', () => {
   const put = async (body: object) => outcomeOf(await send('PUT', 'budgets', body))
   const list = async (asked: Readonly<Record<string, string>>) =>
     (await get(`/v1/admin/budgets?${query(asked)}`)) as {
-      readonly budgets: readonly { readonly what: string; readonly key: string | null }[]
+      readonly budgets: readonly { readonly what: string; readonly used: number }[]
       readonly cursor: string | null
     }
 
@@ -180,6 +176,13 @@ describe('budgets over HTTP', () => {
       { key_id: null, what: 'tokens', per: 'month', bound: 0, used: 0, left: 0 },
       { key_id: made.key.id, what: 'requests', per: 'day', bound: 5, used: 0, left: 5 },
     ])
+    const holder = { url: second.url, key: made.text }
+    expect(await outcomeOf(await postChat(holder, CHAT_REQUEST))).toEqual([
+      429,
+      'insufficient_quota',
+    ])
+    const { used } = (await list({ key: made.key.id })).budgets[0] ?? {}
+    expect(used).toBe(0)
     // A bound in the query is not read.
     const removed = await send('DELETE', `budgets?${query({ ...ofKey, bound: '5' })}`)
     expect(removed.status).toBe(200)

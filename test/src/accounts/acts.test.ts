@@ -27,8 +27,6 @@ type Reply = {
   readonly enclaves: readonly { readonly url: string; readonly state: string }[]
   readonly anchors: unknown
 }
-
-const PATHS = ['accounts', 'enclaves', 'relayers', 'anchors', 'status']
 const read = async (path: string) =>
   (await (await getPath(admin, `/v1/admin/${path}`)).json()) as Reply
 const send = (method: string, path: string, body?: unknown, of = admin) =>
@@ -41,27 +39,6 @@ const sendTo = (of: TestGateway, method: string, path: string, body?: unknown) =
   })
 
 describe('the operator’s routes', () => {
-  it.each(PATHS)("the operator's route %s needs the scope admin", async (path) => {
-    expect(await outcomeOf(await getPath(gateway, `/v1/admin/${path}`))).toEqual([
-      403,
-      'insufficient_scope',
-    ])
-    expect((await fetch(`${gateway.url}/v1/admin/${path}`)).status).toBe(401)
-  })
-
-  it("the operator's routes open accounts and set their tiers", async () => {
-    const refused = await send('POST', 'accounts', { name: 'mine' }, gateway)
-    expect(await outcomeOf(refused)).toEqual([403, 'insufficient_scope'])
-    const opened = await (await send('POST', 'accounts', { name: 'new' })).json()
-    expect(opened).toMatchObject({ name: 'new', tier: null })
-    expect((await read('accounts')).accounts).toContainEqual(opened)
-    const set = (name: string, tier: string | null) => send('PUT', 'accounts', { name, tier })
-    expect((await set('new', null)).status).toBe(200)
-    expect(await outcomeOf(await set('nobody', null))).toEqual([404, 'not_found'])
-    expect(await outcomeOf(await set('new', 'no such'))).toEqual([422, ['body.tier']])
-    expect(await outcomeOf(await set('a\nb', null))).toEqual([422, ['body.name']])
-  })
-
   it("the operator's routes list enclaves, and drain and add them", async () => {
     const { enclaves } = await read('enclaves')
     expect(enclaves).toMatchObject([{ state: 'usable', notary: gateway.enclave.notary }])

@@ -196,13 +196,6 @@ describe('idempotency', () => {
     expect(await outcomeOf(one.claim('b', true, 'another'))).toBe('claimed')
   })
 
-  it('a call that was refused frees its idempotency key, for another request too', async () => {
-    const { openGateway } = setUp()
-    const { claim } = await openGateway()
-    await openClaim(await claim()).fail(new ApiError('provider_refused', 'no', { status: 400 }))
-    expect(await outcomeOf(claim('mended'))).toBe('claimed')
-  })
-
   it.each([
     { code: 'credential_mismatch', status: 422, message: 'another credential' },
     { code: 'invalid_request', status: 413, message: 'too long' },
@@ -475,13 +468,5 @@ describe('idempotency', () => {
     expect(abort.signal.aborted).toBe(false)
     lose()
     expect(abort.signal.reason).toMatchObject({ code: 'not_ready' })
-  })
-
-  it('calls with an idempotency key are refused while the database is away', async () => {
-    const { openGateway } = setUp()
-    const { claim } = await openGateway({
-      claim: async () => Promise.reject(new Error('connection refused')),
-    })
-    expect(await outcomeOf(claim())).toBe('not_ready')
   })
 })

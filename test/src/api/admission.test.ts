@@ -70,15 +70,6 @@ describe('createAdmission', () => {
     expect(() => second.reserve(1)).toThrow(refused)
     expect(() => admission.admit('other').reserve(25)).not.toThrow()
   })
-
-  it('an admission counts the release of a call once', () => {
-    const admission = createAdmission({ callsMax: 2, bytesMax: 10 })
-    const slot = admission.admit(another())
-    slot.reserve(5)
-    slot.release()
-    slot.release()
-    expect(admission.load()).toEqual({ calls: 0, bytes: 0 })
-  })
 })
 
 describe('createSharedAdmission', () => {

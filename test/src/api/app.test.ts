@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { AT_ONCE_MS, FAR_OFF_MS } from '../../support/at-once.ts'
 import { CHAT_REQUEST, getPath, outcomeOf, postChat, VERIFIED_PATH } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
 import { type PostgresServer, startPostgres } from '../../support/postgres.ts'
@@ -13,8 +14,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await gateway.stop()
 }, GATEWAY_HOOK_TIMEOUT_MS)
-
-const sleep = (durationMs: number) => new Promise((resolve) => setTimeout(resolve, durationMs))
 
 describe('the public routes', () => {
   it('the route / says in JSON what this server is', async () => {
@@ -57,14 +56,6 @@ describe('the public routes', () => {
 })
 
 describe('every answer', () => {
-  it('every answer carries an id and how long it took', async () => {
-    const reply = await fetch(`${gateway.url}/`)
-    expect(reply.headers.get('x-request-id')).toMatch(/^req_/)
-    expect(reply.headers.get('openai-processing-ms')).toMatch(/^\d+$/)
-    expect(reply.headers.get('cache-control')).toBe('no-store')
-    expect(reply.headers.get('x-content-type-options')).toBe('nosniff')
-  })
-
   it.each([
     ['my-id_1.2:3', true],
     ['x'.repeat(128), true],
@@ -87,13 +78,6 @@ describe('every answer', () => {
     const reply = await fetch(gateway.url + path, { method })
     expect(reply.headers.get('allow')).toBe(allow)
     expect(await outcomeOf(reply)).toEqual([status, code])
-  })
-
-  it('an answer says what else there is at a path, and nothing where there is nothing', async () => {
-    const messageOf = async (method: string, path: string) =>
-      JSON.parse(await (await fetch(gateway.url + path, { method })).text()).error.message
-    expect(await messageOf('GET', '/nothing')).toBe('There is nothing at this path')
-    expect(await messageOf('POST', '/')).toBe('This path has other methods: HEAD, GET')
   })
 
   // https://github.com/vercel/ai/issues/17944
@@ -130,33 +114,6 @@ describe('every answer', () => {
     expect(text).not.toContain('sk')
   })
 
-  it('an answer to a body of another type names that type', async () => {
-    const reply = await postChat(gateway, '{}', {
-      headers: { 'content-type': 'text/plain' },
-    })
-    expect(reply.status).toBe(415)
-    expect(await reply.text()).toContain('got text/plain')
-  })
-
-  it('an answer to HEAD has the head alone', async () => {
-    const reply = await fetch(`${gateway.url}/`, { method: 'HEAD' })
-    expect([reply.status, await reply.text()]).toEqual([200, ''])
-    expect(Number(reply.headers.get('content-length'))).toBeGreaterThan(50)
-    expect((await fetch(`${gateway.url}/nothing`, { method: 'HEAD' })).status).toBe(404)
-  })
-
-  it('an answer to OPTIONS says which methods there are', async () => {
-    const reply = await fetch(gateway.url + VERIFIED_PATH, { method: 'OPTIONS' })
-    expect(reply.status).toBeLessThan(300)
-    expect(reply.headers.get('allow')).toBe('HEAD, GET, POST')
-  })
-
-  it('an answer to what is not HTTP is JSON too', async () => {
-    const connection = await connectRaw(gateway.port)
-    connection.write('hello\r\n\r\n')
-    expect(await connection.closed).toMatch(/^HTTP\/1.1 400 [\s\S]*"code":"malformed_request"/)
-  })
-
   it('an answer leaves its connection usable, also after a body that was refused', async () => {
     const connection = await connectRaw(gateway.port)
     const head = `POST ${VERIFIED_PATH} HTTP/1.1\r\nhost: x\r\ncontent-type: text/plain\r\ncontent-length: 100000\r\n`
@@ -190,8 +147,14 @@ describe('close', () => {
    * A gateway in which a call of `body` is under way, whose enclave goes on with `script` when
    * `goOn` resolves.
    */
-  async function callUnderWay(script: CompletionScript, body: object = CHAT_REQUEST) {
-    const closing = await startGateway({ settings: { shutdownGraceMs: 1000 } })
+  async function callUnderWay(
+    script: CompletionScript,
+    {
+      body = CHAT_REQUEST,
+      shutdownGraceMs = 200,
+    }: { body?: object; shutdownGraceMs?: number } = {},
+  ) {
+    const closing = await startGateway({ settings: { shutdownGraceMs } })
     const goOn = Promise.withResolvers<void>()
     const arrived = Promise.withResolvers<void>()
     closing.enclave.setScript(async (call) => {
@@ -208,15 +171,18 @@ describe('close', () => {
   }
 
   it('a server that closes lets a call that is under way finish, and takes no other', async () => {
-    const { closing, goOn, idle, reply } = await callUnderWay(answerWhole({}))
+    const { closing, goOn, idle, reply } = await callUnderWay(answerWhole({}), {
+      shutdownGraceMs: FAR_OFF_MS,
+    })
     const busy = await connectRaw(closing.port)
-    busy.write('GET / HTTP/1.1\r\nhost: x\r\n')
-    await sleep(50)
+    // The server has read half of the second request when it answers the first.
+    busy.write('GET / HTTP/1.1\r\nhost: x\r\n\r\nGET / HTTP/1.1\r\nhost: x\r\n')
+    await busy.until(/Affidavit/)
     const closed = closing.app.close()
     await idle.closed
     busy.write('\r\n')
     expect(await busy.closed).toMatch(
-      /^HTTP\/1.1 503 [\s\S]*connection: close[\s\S]*"shutting_down"/,
+      /HTTP\/1.1 503 [\s\S]*connection: close[\s\S]*"shutting_down"/,
     )
     await expect(fetch(`${closing.url}/`)).rejects.toThrow()
     goOn.resolve()
@@ -231,7 +197,7 @@ describe('close', () => {
     const closed = closing.app.close()
     expect(await outcomeOf(await reply)).toEqual([503, 'shutting_down'])
     await closed
-    expect(performance.now() - startedAtMs).toBeLessThan(3000)
+    expect(performance.now() - startedAtMs).toBeLessThan(AT_ONCE_MS)
     await closing.stop()
   })
 
@@ -260,7 +226,7 @@ describe('close', () => {
         response.writeHead(200, { 'content-type': 'text/event-stream' })
         response.write('data: {"a":1}\n\n')
       },
-      { ...CHAT_REQUEST, stream: true },
+      { body: { ...CHAT_REQUEST, stream: true } },
     )
     goOn.resolve()
     const streaming = await reply
@@ -284,29 +250,6 @@ it(
       },
     )
     await other.stop().catch(() => {})
-  },
-  GATEWAY_HOOK_TIMEOUT_MS,
-)
-
-it(
-  'a database that is away answers 503, says nothing else outside, and is logged',
-  async () => {
-    const broken = await startGateway()
-    const { text: key } = await broken.keys.create({ accountName: 'tests', name: 'k' })
-    await broken.breakDatabase()
-    const reply = await getPath({ ...broken, key }, VERIFIED_PATH)
-    expect(await reply.json()).toEqual({
-      response: 'NOK',
-      error: {
-        status_code: 503,
-        code: 'not_ready',
-        message: 'API keys cannot be checked at the moment, try again',
-        type: 'server_error',
-        param: null,
-      },
-    })
-    expect(broken.logLines.join()).toContain('call could not be served')
-    await broken.stop().catch(() => {})
   },
   GATEWAY_HOOK_TIMEOUT_MS,
 )

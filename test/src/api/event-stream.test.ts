@@ -3,7 +3,7 @@ import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { Router } from '@koa/router'
 import Koa from 'koa'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest'
 import type { CallFailure, RequestState } from '#src/api/context.ts'
 import { ApiError, CallerLeftError } from '#src/api/errors.ts'
 import { createEventWriter, type EventWriter, streamEvents } from '#src/api/event-stream.ts'
@@ -80,8 +80,6 @@ afterEach(() => {
   for (const end of ends.splice(0)) end()
 })
 
-const sleep = (durationMs: number) => new Promise((resolve) => setTimeout(resolve, durationMs))
-
 async function start(options: { keepAliveMs?: number; drainTimeoutMs?: number } = {}) {
   let opened = 0
   const ready = Promise.withResolvers<{ writer: EventWriter; response: ServerResponse }>()
@@ -126,9 +124,29 @@ describe('createEventWriter', () => {
     await writer.write('data: 1\n\n')
     writer.end('data: [DONE]\n\n')
     await connection.until(/0\r\n\r\n$/)
-    const whole = connection.received()
-    await sleep(60)
-    expect(connection.received()).toBe(whole)
+  })
+
+  it('an event writer that is closed leaves no timer, and one whose reader caught up neither', async () => {
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'setTimeout', 'clearTimeout'] })
+    try {
+      const { connection, writer, response } = await start()
+      writer.open()
+      const listeners = () => ['drain', 'close'].map((name) => response.listenerCount(name))
+      const before = listeners()
+      connection.socket.pause()
+      const writing = writer.write('x'.repeat(4_000_000))
+      connection.socket.resume()
+      await writing
+      expect(listeners()).toEqual(before)
+      await vi.advanceTimersByTimeAsync(60_000)
+      expect(response.destroyed).toBe(false)
+      writer.end('data: [DONE]\n\n')
+      const timers = vi.getTimerCount()
+      writer.close()
+      expect(vi.getTimerCount()).toBe(timers - 1)
+    } finally {
+      vi.useRealTimers()
+    }
   })
 
   it('an event writer ends with an error event and no [DONE]', async () => {
@@ -149,17 +167,17 @@ describe('createEventWriter', () => {
   })
 
   it('an event writer holds back while the reader does not read, and goes on when it does', async () => {
-    const { connection, writer } = await start()
+    const { connection, writer, response } = await start()
     connection.socket.pause()
     let written = 0
     const writing = (async () => {
-      for (; written < 40; written++) await writer.write(`data: ${'x'.repeat(1_000_000)}\n\n`)
+      for (; written < 16; written++) await writer.write(`data: ${'x'.repeat(1_000_000)}\n\n`)
     })()
-    await sleep(300)
-    expect(written).toBeLessThan(40)
+    await expect.poll(() => response.writableNeedDrain).toBe(true)
+    expect(written).toBeLessThan(16)
     connection.socket.resume()
     await writing
-    expect(written).toBe(40)
+    expect(written).toBe(16)
   })
 
   it('an event writer cuts off a reader that does not read for too long', async () => {
@@ -175,13 +193,13 @@ describe('createEventWriter', () => {
   })
 
   it('an event writer says that the caller left, also while it waits for room', async () => {
-    const { connection, writer } = await start()
+    const { connection, writer, response } = await start()
     connection.socket.pause()
     const flood = async () => {
       while (true) await writer.write(`data: ${'x'.repeat(1_000_000)}\n\n`)
     }
     const failure = expect(flood()).rejects.toBeInstanceOf(CallerLeftError)
-    await sleep(50)
+    await expect.poll(() => response.writableNeedDrain).toBe(true)
     connection.socket.destroy()
     await failure
     expect(() => writer.end('data: 1\n\n')).toThrow(CallerLeftError)

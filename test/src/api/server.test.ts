@@ -99,14 +99,6 @@ describe('createHttpServer', () => {
     expect(errorIn(await connection.closed)).toMatchObject({ error: { code: 'malformed_request' } })
   })
 
-  it('the HTTP server answers the garbage that follows an answered request', async () => {
-    const connection = await start((_, response) => void response.end('{}'))
-    connection.write('GET / HTTP/1.1\r\nhost: x\r\n\r\n')
-    await connection.until(/\{\}/)
-    connection.write('garbage\r\n\r\n')
-    expect(await connection.closed).toContain('malformed_request')
-  })
-
   it('the HTTP server leaves it to the reader of a body to say 100 Continue', async () => {
     const connection = await start((_, response) => void response.writeHead(413).end('no'))
     connection.write(

@@ -33,10 +33,3 @@ it('the metrics server answers 500 without a word of why when the metrics cannot
   expect([reply.status, await reply.text()]).toEqual([500, 'The metrics could not be read\n'])
   await other.close()
 })
-
-it('the metrics server says that a port is taken', async () => {
-  const port = Number(new URL(server.url).port)
-  await expect(startMetricsServer(METRICS, { host: '127.0.0.1', port })).rejects.toMatchObject({
-    code: 'EADDRINUSE',
-  })
-})

@@ -1,9 +1,11 @@
 import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { type ReadableSpan, TracerProvider } from '@opentelemetry/sdk-trace'
 import { afterEach, expect, it } from 'vitest'
+import type { CallReport } from '#src/observability/call-scope.ts'
 import { createLogger } from '#src/observability/logger.ts'
-import { openTraces } from '#src/observability/traces.ts'
+import { openTraces, traceCalls } from '#src/observability/traces.ts'
 
 const closing: (() => Promise<void>)[] = []
 afterEach(async () => {
@@ -83,10 +85,52 @@ it('the log of traces tells that a collector does not answer', async () => {
   expect(lines.map((line) => JSON.parse(line).error)).toEqual(['timeout'])
 }, 20_000)
 
-it('the log of traces says nothing while traces are taken', async () => {
-  const port = await startCollector((request, response) => {
-    request.resume()
-    response.writeHead(200, { 'content-type': 'application/x-protobuf' }).end()
+const STATUS_UNSET = 0
+const STATUS_ERROR = 2
+
+/** The status and the error type of the spans of a call, and of its inference. */
+function errorsOf(report: Pick<CallReport, 'status' | 'error'>): readonly unknown[] {
+  const spans: ReadableSpan[] = []
+  const spanProcessors = [
+    {
+      onStart: () => undefined,
+      onEnd: (span: ReadableSpan) => void spans.push(span),
+      forceFlush: async () => undefined,
+      shutdown: async () => undefined,
+    },
+  ]
+  const tracer = new TracerProvider({ spanProcessors }).getTracer('tests')
+  const phase = { phase: 'enclave', startedAtMs: 1, durationMs: 1, isFailed: false } as const
+  traceCalls(tracer)
+    .begin({ startedAtMs: 0, traceparent: null })
+    .end({
+      method: 'POST',
+      route: '/v1/chat',
+      isWhole: true,
+      requestId: 'r',
+      startedAtMs: 0,
+      durationMs: 5,
+      headMs: null,
+      firstEventMs: null,
+      phases: [phase],
+      inference: { operation: 'chat', model: 'm' },
+      ...report,
+    })
+  return ['POST /v1/chat', 'chat m'].map((name) => {
+    const span = spans.find((one) => one.name === name)
+    return [span?.status.code, span?.attributes['error.type']]
   })
-  expect(await linesFor(`http://127.0.0.1:${port}`)).toEqual([])
+}
+
+it.each([
+  ['that went well', 200, null, STATUS_UNSET],
+  ['that failed here', 504, { code: 'provider_timeout', status: 504 }, STATUS_ERROR],
+  ['whose stream ended with an error event', 200, { code: 'x', status: 502 }, STATUS_ERROR],
+  ['that the provider refused', 409, { code: 'provider_refused', status: 409 }, STATUS_UNSET],
+])('the spans of a call %s have the status of that', (_, status, error, code) => {
+  const type = code === STATUS_ERROR ? error?.code : undefined
+  expect(errorsOf({ status, error })).toEqual([
+    [code, type],
+    [code, type],
+  ])
 })

@@ -161,15 +161,6 @@ describe('createLoop', () => {
     await stopped
     expect(signals).toHaveLength(1)
   })
-
-  it('createLoop runs nothing when it is stopped before it starts', async () => {
-    let rounds = 0
-    const loop = createLoop(async () => ++rounds)
-    await loop.stop()
-    loop.start()
-    await turn()
-    expect(rounds).toBe(0)
-  })
 })
 
 describe('createFaultLog', () => {

@@ -43,19 +43,6 @@ describe('readSettings', () => {
     expect(settings).toEqual({ PORT: 3000, ON: false, LEVEL: 'low' })
   })
 
-  it('readSettings reads every kind of field', () => {
-    const given = {
-      PORT: '0',
-      SIZE: '9',
-      FEE: '0.5',
-      ON: 'true',
-      LEVEL: 'high',
-      DATABASE: 'postgres://u:p@h/d',
-      KEY: 'k',
-    }
-    expect(readSettings(schema, given)).toEqual({ ...given, PORT: 0, SIZE: 9, FEE: 0.5, ON: true })
-  })
-
   it.each([
     ['PORT', '65536'],
     ['PORT', '-1'],
@@ -138,15 +125,6 @@ describe('secrets in files', () => {
     expect(warnings).toEqual([
       'KEY_FILE: expected a file that others cannot read (mode 600 or 640)',
     ])
-  })
-
-  it('a secret in a file is given to the check of the variables together', () => {
-    const seen: unknown[] = []
-    readSettings(schema, { KEY_FILE: fileOf('seen', 'hush') }, (given) => {
-      seen.push(given)
-      return []
-    })
-    expect(seen).toEqual([{ KEY: 'hush' }])
   })
 
   it('a setting that is not a secret has no file', () => {

@@ -27,12 +27,6 @@ describe('the chain', () => {
     expect(NAMES.filter((name) => wordsOf(name) === null)).toEqual([])
   })
 
-  it('the words of a passed outcome do not say that an answer is whole that was cut as accepted', () => {
-    expect(wordsOf('outcome')?.shows).toBe(
-      'The answer is complete, or was cut in a way that you accept.',
-    )
-  })
-
   it('the chain is broken at the links that need a check that failed, and nowhere else', () => {
     for (const failed of NAMES) {
       const links = linkStates(
