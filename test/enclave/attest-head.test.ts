@@ -135,38 +135,6 @@ describe('the head attestation call', () => {
     expect(await waiting).toMatchObject({ size: 1, root: await rootAt(1) })
   })
 
-  it('head attestations give roots of exactly their size while leaves are appended and acknowledged', async () => {
-    const receipts: string[] = []
-    const replies: HeadAttestationReply[] = []
-    let isOver = false
-    const appending = Promise.all(
-      Array.from({ length: 4 }, async () => {
-        for (let count = 0; count < 25; count++) await started.complete(question)
-      }),
-    ).then(() => {
-      isOver = true
-    })
-    const pulling = (async () => {
-      while (!isOver || receipts.length < 100) {
-        const { completions } = await started.pull({ from: receipts.length, max: 7, wait_ms: 20 })
-        receipts.push(...completions.map(({ receipt }) => receipt))
-      }
-    })()
-    while (!isOver) replies.push(...(await Promise.all([attest(), attest(), attest()])))
-    replies.push(await attest())
-    await Promise.all([appending, pulling])
-    const leaves = receipts.map((receipt) => hashLeaf(encodeUtf8(receipt)))
-    const rootOfFirst = (size: number) =>
-      Buffer.from(rootOf(appendLeaves(emptyEdge, leaves.slice(0, size)).edge)).toString('hex')
-    for (const reply of replies) {
-      expect(reply.root).toBe(rootOfFirst(reply.size))
-      expect((await verify(reply)).verdict).toBe('consistent')
-    }
-    const sizes = replies.map(({ size }) => size)
-    expect(sizes.at(-1)).toBe(100)
-    expect(new Set(sizes).size).toBeGreaterThan(5)
-  })
-
   it('a head attestation is refused while too many wait for the module, and answered after those', async () => {
     const module = Promise.withResolvers<void>()
     held = module.promise

@@ -69,10 +69,4 @@ describe('listenOnSocket', () => {
     await expect(listenOnSocket(makeServer(), path)).rejects.toMatchObject({ code: 'not_a_socket' })
     expect(statSync(path).size).toBe(8)
   })
-
-  it('listenOnSocket says when the folder does not exist', async () => {
-    await expect(listenOnSocket(makeServer(), join(folder, 'none/s'))).rejects.toMatchObject({
-      code: 'unusable',
-    })
-  })
 })

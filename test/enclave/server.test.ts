@@ -111,30 +111,6 @@ describe('the log', () => {
     expect(performance.now() - idle).toBeGreaterThan(140)
   })
 
-  it('a waiting pull acknowledges at its beginning', async () => {
-    const started = await start()
-    await started.complete(question)
-    await started.pull()
-    const waiting = started.pull({ from: 1, wait_ms: 300 })
-    await sleep(50)
-    expect((await started.identity()).log).toEqual({ size: 1, acknowledged: 1 })
-    await waiting
-  })
-
-  it.each([
-    ['below what was acknowledged', 0],
-    ['above what was handed over', 2],
-  ])('the log refuses a pull from %s', async (_, from) => {
-    const started = await start()
-    await started.complete(question)
-    await started.pull()
-    await started.pull({ from: 1 })
-    await started.complete(question)
-    const asked = JSON.stringify({ from, wait_ms: 0, max: 1, known_document: null })
-    const { json } = await post(started, ENCLAVE_PATHS.pull, asked)
-    expect(json).toMatchObject({ status: 409, code: 'log_conflict' })
-  })
-
   it('a full log refuses calls before their provider is asked, until it is acknowledged', async () => {
     const started = await start({ limits: { pendingBytesMax: 520_000 } })
     const large = { ...question, user: 'x'.repeat(100_000) }
@@ -156,15 +132,6 @@ describe('the log', () => {
     expect((await first).status).toBe(200)
     script = ok
     expect((await started.complete(question)).status).toBe(200)
-  })
-
-  it('the log has indexes without gaps when many calls end at once', async () => {
-    const started = await start()
-    const answers = await Promise.all(Array.from({ length: 40 }, () => started.complete(question)))
-    const indexes = answers.map(({ json }) => json.index).sort((left, right) => left - right)
-    expect(indexes).toEqual(Array.from({ length: 40 }, (_, index) => index))
-    const { completions } = await started.pull()
-    expect(completions.map(({ index }) => index)).toEqual(indexes)
   })
 })
 

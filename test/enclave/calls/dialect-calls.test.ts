@@ -3,10 +3,8 @@ import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { DEMANDS_HEADER } from '#attestation/dialects/call-request.ts'
-import { EventParser } from '#attestation/dialects/chat/event-parser.ts'
-import type { DialectEvent } from '#attestation/dialects/dialect.ts'
 import { DIALECT_HEADERS } from '#attestation/dialects/dialect-names.ts'
-import { DIALECTS, EVENT_DIALECTS } from '#attestation/dialects/dialects.ts'
+import { DIALECTS } from '#attestation/dialects/dialects.ts'
 import { parseStrictJson } from '#attestation/json/parse-strict.ts'
 import type { Json, JsonObject } from '#attestation/json/value.ts'
 import { parseReceipt, type ReceiptV3 } from '#attestation/receipt.ts'
@@ -83,7 +81,6 @@ function receiptOf({ receipt }: SealedCompletion): ReceiptV3 {
 
 for (const name of ['responses', 'messages'] as const)
   describe(`a call of ${name}`, () => {
-    const dialect = EVENT_DIALECTS[name]
     const hashedHeader = DIALECT_HEADERS[name][0] ?? ''
 
     it(`a whole answer of ${name} is sealed as a record whose parts verify`, async () => {
@@ -120,37 +117,6 @@ for (const name of ['responses', 'messages'] as const)
         .update(last?.body ?? '')
         .digest('hex')
       expect(receipt.forwarded_hash).toBe(digest)
-    })
-
-    it(`a stream of ${name} is given out as named events whose hash is sealed`, async () => {
-      const { status, text } = await enclave.complete({ ...bodies[name], stream: true }, {}, name)
-      expect(status).toBe(200)
-      const events = new EventParser().push(Buffer.from(text))
-      const [sealed] = await enclave.takeAll()
-      if (sealed === undefined) throw new Error('expected a completion')
-      expect(events.at(-1)?.event).toBe('sealed')
-      expect(events.at(-2)?.event).toBe('last')
-      const ended = dialect.endStream(events.at(-2)?.data ?? '', proofOf(sealed))
-      const kept = [...events.slice(0, -2), ...new EventParser().push(Buffer.from(ended))].map(
-        ({ event, data }): DialectEvent => ({ event, data: JSON.parse(data) }),
-      )
-      const request = JSON.parse(sealed.request ?? '')
-      const verify = (given: readonly DialectEvent[]) => {
-        const { checks } = verifyRecord(null, { request, events: given })
-        return (check: RecordCheckName) => checks.find((found) => found.name === check)?.outcome
-      }
-      const whole = verify(kept)
-      for (const part of [
-        'request hash',
-        'response hash',
-        'stream hash',
-        'hash',
-        'signature',
-      ] as const)
-        expect(whole(part)).toBe('passed')
-      expect(verify(kept.slice(1))('stream hash')).toBe('failed')
-      expect(verify(kept.slice(0, -1))('stream hash')).toBe('failed')
-      expect(verify([...kept, ...kept])('stream hash')).toBe('failed')
     })
 
     it(`demands of ${name} come in the header or in the body, and are not forwarded`, async () => {
@@ -199,30 +165,4 @@ for (const name of ['responses', 'messages'] as const)
         expect(received.length).toBe(asked)
       },
     )
-
-    it(`a model that no provider serves as ${name} is refused with the dialect that works`, async () => {
-      const { status, json } = await enclave.complete(
-        { ...bodies[name], model: 'chat/x' },
-        {},
-        name,
-      )
-      expect(status).toBe(404)
-      expect(json.message).toBe(`No provider serves this model as ${name}. One serves it as chat.`)
-    })
   })
-
-it('a member that hides the prompt is refused by its name', async () => {
-  const hidden = { ...bodies.responses, previous_response_id: 'resp_1' }
-  const { status, json } = await enclave.complete(hidden, {}, 'responses')
-  expect(status).toBe(422)
-  expect(json).toMatchObject({ code: 'invalid_request', loc: ['body', 'previous_response_id'] })
-  const chat = { model: 'demo/echo', messages: [], previous_response_id: 'resp_1' }
-  expect((await enclave.complete(chat)).status).not.toBe(422)
-})
-
-/** A proof's members as text, as the gateway writes them. */
-function proofOf(sealed: SealedCompletion): string {
-  const { hash } = JSON.parse(sealed.receipt)
-  const names = { hash, public_key: enclave.enclave.publicKey, signature: sealed.signature }
-  return `${JSON.stringify(names).slice(1, -1)},"receipt":${sealed.receipt}`
-}

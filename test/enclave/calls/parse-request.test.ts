@@ -68,13 +68,10 @@ describe('parseRequest', () => {
       'a digest and more',
       `{"nonce":"${'ab'.repeat(16)}","credential":{"sha256":"${'ab'.repeat(32)}","x":1}}`,
     ],
-    ['a list', '[]'],
     ['with another member', `{"nonce":"${'ab'.repeat(16)}","x":1}`],
     ['a short nonce', `{"nonce":"${'ab'.repeat(15)}"}`],
     ['a long nonce', `{"nonce":"${'ab'.repeat(65)}"}`],
-    ['half a byte', `{"nonce":"${'ab'.repeat(16)}a"}`],
     ['upper case', `{"nonce":"${'AB'.repeat(16)}"}`],
-    ['no text', '{"nonce":1}'],
   ])('parseRequest refuses an affidavit member that is %s', (_, affidavit) => {
     const fault = faultOf(`{"model":"m","messages":[],"affidavit":${affidavit}}`)
     expect(fault).toMatchObject({
@@ -95,14 +92,8 @@ describe('parseRequest', () => {
     expect(() => parseWith(headers)).toThrow('not in both')
   })
 
-  it('parseRequest takes a call for a stream only when stream is true, not "true"', () => {
-    expect(parse('{"model":"m","messages":[],"stream":"true"}').isStream).toBe(false)
-  })
-
   it.each([
-    ['no UTF-8', Buffer.from([0x7b, 0xff]), []],
     ['no JSON', '{"model":', []],
-    ['no object', '[]', []],
     ['no model', '{"messages":[]}', ['model']],
     ['a model that is no string', '{"model":1,"messages":[]}', ['model']],
     ['no messages', '{"model":"m"}', ['messages']],
@@ -112,7 +103,6 @@ describe('parseRequest', () => {
       ['messages', 0, 'role'],
     ],
     ['an integer beyond 2^53', '{"model":"m","messages":[],"seed":9007199254740993}', ['seed']],
-    ['a number that overflows', '{"model":"m","messages":[],"seed":1e999}', ['seed']],
     ['half a surrogate pair', '{"model":"m","messages":["\\ud800"]}', ['messages', 0]],
   ])('parseRequest refuses %s and says where', (_, body, where) => {
     const fault = faultOf(body)

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { assembleCompletion } from '#attestation/dialects/chat/assemble-completion.ts'
 import { parseStrictJson } from '#attestation/json/parse-strict.ts'
@@ -99,7 +98,6 @@ const receiptOf = ({ receipt }: SealedCompletion) =>
   parseReceipt(parseStrictJson(Buffer.from(receipt)))
 const contentOf = ({ completion }: { readonly completion: Completion }) =>
   completion.choices[0]?.message.content
-const sha256 = (bytes: string | Uint8Array) => createHash('sha256').update(bytes).digest('hex')
 
 describe('a stream', () => {
   it('a stream passes its chunks on, then says that it was sealed', async () => {
@@ -121,77 +119,6 @@ describe('a stream', () => {
     })
     expect(contentOf(taken)).toBe('Hello')
     expect(taken.completion.usage).toEqual(usage)
-  })
-
-  it('a stream is received, forwarded and hashed byte for byte', async () => {
-    const text = eventsOf(whole)
-    await enclave.stream(question)
-    const forwarded = Buffer.from(provider.requests.at(-1)?.body ?? [])
-    expect(forwarded.toString()).toBe(
-      '{"stream":true,"model":"hostile","messages":[{"role":"user","content":"Hi"}],"stream_options":{"include_usage":true}}',
-    )
-    expect(provider.requests.at(-1)?.headers.get('accept')).toBe('text/event-stream')
-    const taken = await takeOne()
-    expect(receiptOf(taken)).toMatchObject({
-      received_hash: sha256(text),
-      forwarded_hash: sha256(forwarded),
-      outcome: 'complete',
-    })
-    expect(taken.request).not.toContain('include_usage')
-  })
-
-  it('the chunks that a caller kept, with usage, give the response hash of the receipt', async () => {
-    const { chunks } = await enclave.stream(withUsage)
-    expect(chunks.at(-1)).toMatchObject({ choices: [], usage })
-    const response = assembleCompletion(chunks as unknown as readonly JsonObject[])
-    const { responseHash, requestHash } = hashCompletion({
-      request: { stream: true, ...withUsage },
-      response,
-    })
-    expect(receiptOf(await takeOne())).toMatchObject({
-      response_hash: responseHash,
-      request_hash: requestHash,
-    })
-  })
-
-  it('a stream of many text chunks is given and recorded as if each chunk were read by itself', async () => {
-    const texts = [
-      'Hel',
-      'lo',
-      ' w\u00f6rld',
-      '\n',
-      'a "quoted" \\ one',
-      '\u{1f600}',
-      '',
-      'x',
-      '{}',
-    ]
-    const words = Array.from({ length: 60 }, (_, at) => texts[at % texts.length] ?? '')
-    const chunks = words.map((content, at) => ({
-      ...chunkOf({ content }),
-      system_fingerprint: at < 30 ? 'before' : 'after',
-      ...(at > 10 ? { obfuscation: 'x'.repeat(at % 7) } : {}),
-      usage: { ...usage, completion_tokens: at < 45 ? 1 : 2 },
-    }))
-    const events = [first, ...chunks, chunkOf({}, 'stop'), '[DONE]']
-    const [alike, apart] = [events, events.map((event, at) => spaced(event, at))].map((all) =>
-      Buffer.from(all.map((event) => `data: ${writeEvent(event)}\n\n`).join('')),
-    )
-    const taken: (JsonObject | undefined)[] = []
-    for (const body of [alike, apart]) {
-      script = () => streamOf(body ?? '')
-      const { chunks: given } = await enclave.stream(withUsage)
-      const { receipt } = await takeOne()
-      const { response_hash, stream_hash } = JSON.parse(receipt)
-      const response = assembleCompletion(given as unknown as readonly JsonObject[])
-      expect(hashCompletion({ request: {}, response }).responseHash).toBe(response_hash)
-      expect(hashChunks(given as unknown as readonly JsonObject[])).toEqual(stream_hash)
-      expect(given.map((chunk) => chunk.choices[0]?.delta.content ?? '').join('')).toBe(
-        words.join(''),
-      )
-      taken.push(...(given as unknown as readonly JsonObject[]))
-    }
-    expect(taken.slice(0, taken.length / 2)).toEqual(taken.slice(taken.length / 2))
   })
 
   it('a stream comes through while the provider still speaks', async () => {
@@ -249,19 +176,6 @@ describe('a stream', () => {
     expect((await enclave.takeAll()).map(({ response }) => response)).toHaveLength(3)
   })
 
-  it('a stream carries no member that only the gateway may speak', async () => {
-    const forged = {
-      ...chunkOf({ content: 'a' }, 'stop'),
-      hash: 'forged',
-      receipt: { forged: 1 },
-      signature: 'forged',
-    }
-    script = () => streamOf(eventsOf([forged, '[DONE]']))
-    const { text } = await enclave.stream(question)
-    expect(text).not.toContain('forged')
-    expect((await takeOne()).response).not.toContain('forged')
-  })
-
   it('a stream may send comments alone past the idle timeout, within the first-byte timeout', async () => {
     script = () => [
       send(EVENT_STREAM_HEAD),
@@ -275,49 +189,29 @@ describe('a stream', () => {
 })
 
 describe('a stream that fails before its first chunk', () => {
-  it.each<[string, () => Iterable<Step>, number, string]>([
-    ['no bytes', () => [stall], 504, 'provider_timeout'],
-    ['comments for ever', () => comments(), 504, 'provider_timeout'],
+  it.each<[string, () => Iterable<Step>, string]>([
+    ['no bytes', () => [stall], 'provider_timeout'],
+    ['comments for ever', () => comments(), 'provider_timeout'],
     [
       'an error event',
       () => streamOf('event: error\ndata: {"error":{"message":"full"}}\n\n'),
-      502,
       'provider_error',
     ],
-    ['no JSON', () => streamOf('data: {"choices\n\n'), 502, 'provider_error'],
-    ['[DONE] at once', () => streamOf('data: [DONE]\n\n'), 502, 'provider_error'],
-    ['nothing', () => streamOf(), 502, 'provider_error'],
-    [
-      'a completion that is no stream',
-      () => [send('HTTP/1.1 200 OK\r\ncontent-length: 14\r\n\r\n{"choices":[]}')],
-      502,
-      'provider_error',
-    ],
-    [
-      'a lost connection',
-      () => brokenStream(': hi\n\n', [{ kind: 'reset' }]),
-      502,
-      'provider_error',
-    ],
-    [
-      'a redirect',
-      () => [send('HTTP/1.1 302 Found\r\nlocation: /\r\ncontent-length: 0\r\n\r\n')],
-      502,
-      'provider_error',
-    ],
+    ['no JSON', () => streamOf('data: {"choices\n\n'), 'provider_error'],
+    ['a lost connection', () => brokenStream(': hi\n\n', [{ kind: 'reset' }]), 'provider_error'],
     [
       'too many bytes',
       () => [
         send(EVENT_STREAM_HEAD),
         { kind: 'repeat', bytes: chunked(`: ${'x'.repeat(65530)}\n`), times: 20 },
       ],
-      502,
       'answer_too_large',
     ],
   ])(
     'a stream that fails before its first chunk gives a status and no record: %s',
-    async (_, steps, status, code) => {
+    async (_, steps, code) => {
       script = steps
+      const status = code === 'provider_timeout' ? 504 : 502
       const answer = await enclave.complete({ stream: true, ...question })
       expect(answer.json).toMatchObject({ status, code })
       expect(answer.status).toBe(status)
@@ -338,12 +232,10 @@ describe('a stream that breaks off', () => {
   const begun = eventsOf([first, chunkOf({ content: 'Hel' })])
 
   it.each<[string, readonly Step[], string]>([
-    ['by an early close', [{ kind: 'end' }], 'provider_error'],
     ['by a reset', [{ kind: 'reset' }], 'provider_error'],
     ['by a stall', [stall], 'provider_timeout'],
     ['by comments for ever', [...comments()].slice(1), 'provider_timeout'],
     ['by an event that is no JSON', [send(chunked('data: {"choices\n\n'))], 'provider_error'],
-    ['by an error event', [send(chunked('event: error\ndata: overloaded\n\n'))], 'provider_error'],
     [
       'by too many bytes',
       [{ kind: 'repeat', bytes: chunked(`:${'x'.repeat(65534)}\n`), times: 20 }],
@@ -385,11 +277,6 @@ describe('a stream that breaks off', () => {
     expect(sealed?.outcome).toBe('upstream_error')
     expect(contentOf(await takeOne())).toBe('Hel')
   })
-
-  it('a stream is not complete when a choice that was asked for never began', async () => {
-    script = () => streamOf(eventsOf(whole.slice(0, -1)))
-    expect((await enclave.stream({ ...question, n: 2 })).sealed?.outcome).toBe('upstream_error')
-  })
 })
 
 describe('the last chunk of a stream', () => {
@@ -429,19 +316,6 @@ describe('the last chunk of a stream', () => {
     expect(JSON.parse(receipt).stream_hash).toBe(
       hashChunks(chunks as unknown as readonly JsonObject[]),
     )
-  })
-
-  it('a stream that ends with [DONE] and without a finish_reason is not complete', async () => {
-    script = () => streamOf(eventsOf([first, chunkOf({ content: 'a' }), '[DONE]']))
-    const { text, chunks, fault } = await enclave.stream(question)
-    expect(namesOf(text)).toEqual(['chunk', 'chunk', 'fault', 'sealed'])
-    expect(fault?.message).toContain('without a finish_reason')
-    const taken = await takeOne()
-    expect(contentOf(taken)).toBe('a')
-    expect(receiptOf(taken)).toMatchObject({
-      outcome: 'upstream_error',
-      stream_hash: hashChunks(chunks as unknown as readonly JsonObject[]),
-    })
   })
 
   it('the last chunk says nothing where others follow the finish_reason', async () => {
@@ -515,55 +389,4 @@ describe('a gateway that goes away', () => {
     expect(receiptOf(taken).outcome).toBe('complete')
     expect(contentOf(taken)).toHaveLength(500_000)
   })
-
-  it('a gateway that leaves when everything had come leaves a complete record', async () => {
-    await leaveAfter(eventsOf(whole), [stall])
-    expect(receiptOf(await takeOne()).outcome).toBe('complete')
-  })
-
-  it('a gateway that leaves before the first chunk leaves no record', async () => {
-    script = () => brokenStream(': hi\n\n', [stall])
-    const requests = provider.requests.length
-    const call = enclave.open({ stream: true, ...question })
-    call.on('error', () => undefined)
-    await until('the provider is asked', () => provider.requests.length > requests)
-    call.destroy()
-    await provider.requests.at(-1)?.closed
-    expect(await enclave.takeAll()).toEqual([])
-  })
 })
-
-describe('a gateway that does not read', () => {
-  const piece = eventsOf([chunkOf({ content: 'x'.repeat(1000) })])
-
-  it('a gateway that does not read stops the reading of the provider, and in the end counts as gone', async () => {
-    let sent = 0
-    const { size } = (await enclave.identity()).log
-    script = function* () {
-      yield send(EVENT_STREAM_HEAD)
-      for (; sent < 900; sent++) yield send(chunked(piece))
-      yield stall
-    }
-    const call = enclave.open({ stream: true, ...question })
-    call.on('error', () => undefined)
-    const response = await new Promise<NodeJS.ReadableStream>((resolve) =>
-      call.once('response', resolve),
-    )
-    response.pause()
-    await until('its record', async () => (await enclave.identity()).log.size > size)
-    const taken = await takeOne()
-    expect(receiptOf(taken).outcome).toBe('client_disconnected')
-    // Not everything was read: a slow reader holds no more than the buffers on the way.
-    expect(contentOf(taken)?.length).toBeLessThan(850_000)
-    call.destroy()
-  })
-})
-
-function writeEvent(event: unknown): string {
-  return typeof event === 'string' ? event : JSON.stringify(event)
-}
-
-/** The same event in white space of its own, so that it is like no other. */
-function spaced(event: unknown, at: number): string {
-  return writeEvent(event).replace(/^\{/, `{${' '.repeat(at)}`)
-}

@@ -88,23 +88,6 @@ describe('an error within an encrypted stream', () => {
     })
   })
 
-  it('an error of Responses is a failed response with the number of the next event', async () => {
-    const begun = STREAMS.responses.slice(0, 4)
-    script = () => playing(begun)
-    const { head, text } = await ask('responses', QUESTIONS.responses)
-    expect(head?.status).toBe(200)
-    expect(text).toContain('event: response.failed\n')
-    expect(lastOf(text)).toMatchObject({
-      type: 'response.failed',
-      sequence_number: begun.length,
-      response: {
-        id: 'resp_1',
-        status: 'failed',
-        error: { code: 'provider_error', message: expect.any(String) },
-      },
-    })
-  })
-
   it('an error of Responses after pings alone is a failed response too', async () => {
     script = () => [send(EVENT_STREAM_HEAD), { kind: 'stall' }]
     const { text } = await ask('responses', QUESTIONS.responses)

@@ -115,19 +115,6 @@ describe('frames', () => {
       }),
     )
 
-  it('frames are read however the body is cut, and empty frames are skipped', () => {
-    const bytes = body('first', '', 'second', '', '')
-    for (let size = 1; size <= bytes.length; size += 1) {
-      const reader = createFrameReader(100)
-      const read: string[] = []
-      for (let at = 0; at < bytes.length; at += size)
-        for (const frame of reader.push(bytes.subarray(at, at + size)))
-          read.push(Buffer.from(frame).toString())
-      reader.end()
-      expect(read).toEqual(['first', 'second'])
-    }
-  })
-
   it('frames take memory for bytes that came, not for claimed lengths, and none for each part', () => {
     const before = process.memoryUsage()
     const readers = Array.from({ length: 200 }, () => createFrameReader(2 ** 26))

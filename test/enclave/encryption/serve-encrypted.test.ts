@@ -153,10 +153,10 @@ describe('an encrypted completion', () => {
   })
 
   it('an encrypted completion comes in any number of frames, and goes out in frames of 64 KiB', async () => {
-    script = () => ok(completionOf(SAID.repeat(20_000)))
+    script = () => ok(completionOf(SAID.repeat(8_000)))
     const parts = ['', ...whole, '', '']
     const answer = await callEncrypted(gateway(), await sealParts(publicKey, parts))
-    expect(JSON.parse(answer.text).choices[0].message.content).toHaveLength(SAID.length * 20_000)
+    expect(JSON.parse(answer.text).choices[0].message.content).toHaveLength(SAID.length * 8_000)
     expect(Math.max(...answer.lengths)).toBe(64 * 1024)
   })
 
@@ -196,25 +196,6 @@ describe('an encrypted completion', () => {
     await enclave.pull({ from: sizeBefore + 3, proofs })
     expect(await bring(enclave.socketPath, proofOf(other?.call ?? ''))).toBe(200)
     expect((await other?.answering)?.text).toContain(TX_HASH)
-  })
-
-  it('an encrypted completion without a proof says that its commit is late, and takes no later proof', async () => {
-    const { call, answering } = await callWithoutProof(whole)
-    const { head, text } = await answering
-    expect(head).toMatchObject({ status: 503, retry_after_seconds: null, should_retry: false })
-    expect(JSON.parse(text).error.code).toBe('commit_delayed')
-    expect(await bring(enclave.socketPath, proofOf(call))).toBe(404)
-    expect(await enclave.takeAll()).toHaveLength(1)
-  })
-
-  it('the enclave takes no malformed proof, nor a proof for a call that does not wait', async () => {
-    for (const proof of [
-      proofOf('999'),
-      { ...proofOf('999'), tx_hash: '0x"' },
-      { ...proofOf('999'), log: { extra: 1 } },
-      {},
-    ])
-      expect(await bring(enclave.socketPath, proof)).toBeGreaterThanOrEqual(400)
   })
 })
 
@@ -304,9 +285,7 @@ describe('attacks on a call: refused, and no provider is asked', () => {
 
   it.each([
     ['without its first frame', [1, 2], UNKNOWN],
-    ['without its second frame', [0, 2], BAD],
     ['with its first frame twice', [0, 0, 1, 2], BAD],
-    ['with two frames exchanged', [0, 2, 1], BAD],
     ['without any frame', [], BAD],
   ])('a call %s is refused, and no provider is asked', async (_, order, expected) => {
     const call = await sealParts(publicKey, parts())
@@ -397,10 +376,7 @@ describe('attacks on a call: refused, and no provider is asked', () => {
   })
 
   it('a sender of a long body for another key is told before it has sent all', async () => {
-    const call = await sealParts((await sealParts(publicKey, [])).enc, [
-      'x',
-      'y'.repeat(4 * 2 ** 20),
-    ])
+    const call = await sealParts((await sealParts(publicKey, [])).enc, ['x', 'y'.repeat(2 ** 20)])
     const agent = new http.Agent({ keepAlive: true })
     const request = openEncrypted({ ...gateway(), agent }, call)
     request.on('error', () => undefined)
@@ -455,16 +431,6 @@ describe('a gateway that leaves', () => {
     expect(askedSince()).toBe(0)
   })
 
-  it('a gateway that leaves before the answer ends the provider’s request, and leaves nothing', async () => {
-    script = () => [{ kind: 'stall' }]
-    const { request } = await begin(whole)
-    request.end()
-    await until('the provider is asked', () => askedSince() === 1)
-    request.destroy()
-    await provider.requests.at(-1)?.closed
-    expect(await enclave.takeAll()).toEqual([])
-  })
-
   it('a gateway that leaves while a proof is awaited ends the waiting, and the record stays', async () => {
     const { call, request } = await begin(whole)
     request.end()
@@ -478,21 +444,6 @@ describe('a gateway that leaves', () => {
     const gone = async () => (await bring(enclave.socketPath, proofOf(id))) === 404
     await until('nobody waits', gone, 1_000)
     expect(await enclave.takeAll()).toHaveLength(1)
-  })
-
-  it('a gateway that leaves within a stream leaves a record that says so, at once', async () => {
-    script = () => [send(EVENT_STREAM_HEAD), events(CHUNKS[0]), { kind: 'stall' }]
-    const { request } = await begin(streamed)
-    request.end()
-    const response = await new Promise<http.IncomingMessage>((resolve) => {
-      request.once('response', resolve)
-    })
-    response.on('error', () => undefined)
-    await new Promise((resolve) => response.once('data', resolve))
-    request.destroy()
-    await until('it is sealed', async () => (await enclave.identity()).log.size > sizeBefore, 1_000)
-    const [record] = await enclave.takeAll()
-    expect(JSON.parse(record?.receipt ?? '')).toMatchObject({ outcome: 'client_disconnected' })
   })
 
   it('a gateway that does not read ends the call; its record says so, and nothing looks whole', async () => {
@@ -582,19 +533,6 @@ describe('an enclave that stops', () => {
     const took = performance.now() - begun
     expect(took).toBeLessThan(AT_ONCE_MS)
     unread.request.destroy()
-    await own.stop()
-  })
-
-  it('an enclave that stops does not wait for a proof longer than it was given', async () => {
-    const own = await startTestEnclave({
-      providers: [{ name: 'hostile', origin: provider.origin, path: '/v1', models: ['hostile'] }],
-    })
-    const key = (await own.identity()).encryption_keys?.[0]?.public_key ?? ''
-    const { answering } = await callWithoutProof(whole, own.socketPath, key)
-    const begun = performance.now()
-    expect(await own.enclave.stop(100)).toEqual({ unacknowledged: 1 })
-    expect(performance.now() - begun).toBeLessThan(AT_ONCE_MS)
-    await expect(answering).rejects.toThrow()
     await own.stop()
   })
 })

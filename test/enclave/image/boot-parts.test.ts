@@ -64,13 +64,6 @@ describe('collectBootParts', () => {
     expect(parts.ramdisk.get('dev/console')).toMatchObject({ kind: 'device', major: 5, minor: 1 })
   })
 
-  it("collectBootParts loads the operator's driver after the kernel's own modules", async () => {
-    const { ramdisk, own: given } = await collect({ nsmModuleFile: own.nsm })
-    expect(read(ramdisk, 'modules/order')).toBe('vsock.ko\nnsm.ko\n')
-    expect(read(ramdisk, 'modules/nsm.ko')).toBe('driver')
-    expect(Object.keys(given)).toEqual(['nsm.ko'])
-  })
-
   it("collectBootParts lays the operator's kernel, init and driver out as AWS's, with nothing of ours", async () => {
     const parts = await collect({
       kernel: { file: own.kernel, cmdlineFile: own.cmdline },

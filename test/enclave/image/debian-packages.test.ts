@@ -1,12 +1,11 @@
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import {
   type DebianPackage,
   digestSha256,
-  downloadPackage,
   fileNameOf,
   openDebianPackage,
   parsePackageList,
@@ -14,7 +13,6 @@ import {
 import { needProgram } from '../../support/needs.ts'
 
 const DPKG = needProgram('dpkg-deb')
-const APT = needProgram('apt-get')
 const root = mkdtempSync(join(tmpdir(), 'deb-'))
 afterAll(() => rmSync(root, { recursive: true }))
 const cache = join(root, 'cache')
@@ -93,16 +91,5 @@ describe.runIf(DPKG.isMet)(DPKG.title('openDebianPackage'), () => {
       code: 'package_incomplete',
       message: 'hello has no file usr/lib/*.so',
     })
-  })
-})
-
-describe.runIf(APT.isMet)(APT.title('downloadPackage'), () => {
-  it('downloadPackage says what to do when a version cannot be had, and leaves nothing behind', async () => {
-    const wanted = { name: 'libc6', version: '0.0.1-never' }
-    await expect(downloadPackage(wanted, cache)).rejects.toMatchObject({
-      code: 'package_unavailable',
-      message: expect.stringContaining('--update-packages'),
-    })
-    expect(readdirSync(cache)).toEqual([])
   })
 })

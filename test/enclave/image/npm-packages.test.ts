@@ -40,10 +40,3 @@ describe('openNpmPackage', () => {
     await expect(open({ version: '9.9.9' })).rejects.toMatchObject({ code: 'package_unavailable' })
   })
 })
-
-describe('tarballNameOf', () => {
-  it('tarballNameOf names files as npm does', () => {
-    expect(tarballNameOf(NAMES)).toBe('scope-thing-1.2.3.tgz')
-    expect(tarballNameOf({ name: 'koffi', version: '1.0.0' })).toBe('koffi-1.0.0.tgz')
-  })
-})

@@ -41,11 +41,4 @@ describe('describeRelease', () => {
       configuration: PARTS.configuration,
     })
   })
-
-  it('describeRelease says in the version that sources were not committed', () => {
-    const sources = { ...PARTS.sources, uncommitted: ['enclave/main.ts'] }
-    const release = describeRelease({ ...PARTS, sources })
-    expect(release.version).toBe('1.2.3+uncommitted')
-    expect(parseRelease(JSON.parse(JSON.stringify(release)))).toEqual(release)
-  })
 })

@@ -118,27 +118,11 @@ describe('the sources of an image', () => {
     expect((await read()).uncommitted).toEqual([])
   })
 
-  it('a file that was moved is named as uncommitted by its new name, with the file that imports it', async () => {
-    git('mv', 'attestation/a.ts', 'attestation/moved.ts')
-    write('enclave/main.ts', MAIN.replace('a.ts', 'moved.ts'))
-    expect((await read()).uncommitted.toSorted()).toEqual([
-      'attestation/moved.ts',
-      'enclave/main.ts',
-    ])
-  })
-
   it('a file that is imported but missing, or behind a link, is refused as a source of an image', async () => {
     rmSync(join(root, 'attestation/a.ts'))
     await expect(read()).rejects.toMatchObject({ name: 'BuildError', code: 'no_work_tree' })
     symlinkSync('/etc/hostname', join(root, 'attestation/a.ts'))
     await expect(read()).rejects.toMatchObject({ name: 'BuildError', code: 'no_work_tree' })
-  })
-
-  it('the sources of an image have the bytes of the commit where git is told to change line ends', async () => {
-    git('config', 'core.autocrlf', 'true')
-    rmSync(join(root, 'enclave/main.ts'))
-    git('checkout', '--', 'enclave/main.ts')
-    expect((await read()).files['enclave/main.ts']).toBe(MAIN)
   })
 
   it('the sources of an image name the same commit where git is told to show signatures', async () => {

@@ -15,11 +15,6 @@ function attempts(requestsMax?: number) {
 }
 
 describe('createAttempts', () => {
-  it('createAttempts counts each request by itself', () => {
-    const { ask } = attempts()
-    expect([ask('a'), ask('b'), ask('a'), ask('a'), ask('b')]).toEqual([1, 1, 2, 3, 2])
-  })
-
   it('createAttempts keeps every count while the table grows', () => {
     const { ask } = attempts()
     for (let round = 1; round <= 3; round++)

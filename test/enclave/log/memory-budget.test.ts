@@ -43,15 +43,6 @@ describe('Space', () => {
     expect(second.grow(ANSWER_ROOM_BYTES + 1)).toBe(true)
   })
 
-  it('the memory budget lets a call that holds too much hold less, whatever waits', () => {
-    const space = new Space(3 * ANSWER_ROOM_BYTES)
-    const call = reserve(space)
-    call.grow(2 * ANSWER_ROOM_BYTES)
-    space.add(10 * ANSWER_ROOM_BYTES)
-    expect(call.grow(1)).toBe(false)
-    expect(call.hold(ANSWER_ROOM_BYTES + 1)).toBe(true)
-  })
-
   it('the memory budget keeps a quarter for small calls, which large ones cannot take', () => {
     const space = new Space(100 * SMALL_CALL_BYTES)
     const large = reserve(space)

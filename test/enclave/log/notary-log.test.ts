@@ -183,35 +183,10 @@ describe('NotaryLog', () => {
     expect(indexesOf(reply)).toEqual([1])
     expectHead(reply, 2)
   })
-
-  it('NotaryLog refuses a leaf out of order', () => {
-    const { log } = makeLog()
-    append(log)
-    const completion = {
-      index: 0,
-      request: '',
-      response: '',
-      receipt: '',
-      signature: '',
-      context: '',
-    }
-    const [document] = documents
-    if (document === undefined) throw new Error('no document')
-    expect(() => log.append({ completion, leafHash: new Uint8Array(32), document })).toThrow(
-      'expected index 1',
-    )
-  })
 })
 
 describe('waiting for a leaf', () => {
   const never = new AbortController().signal
-
-  it('the wait for a leaf ends at once when there is a leaf, and when no time was given', async () => {
-    const { log } = makeLog()
-    await log.waitFor(0, 0, never)
-    append(log)
-    await log.waitFor(0, 60_000, never)
-  })
 
   it('the wait for a leaf ends when a leaf is appended', async () => {
     const { log } = makeLog()

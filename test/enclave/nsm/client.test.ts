@@ -60,17 +60,6 @@ describe('createNsmClient', () => {
     await expect(nsm.random(1)).rejects.toMatchObject({ code: 'InvalidResponse' })
   })
 
-  it('the NSM client collects as many random bytes as asked for, over several calls', async () => {
-    const part = (fill: number): NsmResponse => ({
-      kind: 'GetRandom',
-      random: new Uint8Array(256).fill(fill),
-    })
-    const nsm = createNsmClient('device', scripted([part(1), part(2), part(3)]))
-    const random = await nsm.random(600)
-    expect(random.length).toBe(600)
-    expect([random[0], random[256], random[599]]).toEqual([1, 2, 3])
-  })
-
   it('the NSM client refuses GetRandom answers of no bytes, which would never end', async () => {
     const nsm = createNsmClient(
       'device',

@@ -9,12 +9,19 @@ import { providersRequestWith } from '#src/chat/chat-request.ts'
 import { validateBody } from '../../support/validate-body.ts'
 
 /**
- * What each odd value is refused with, by the place that it is put in: the faults of one value, a
- * line each, and the places in ODD of the values that have them.
+ * A request with every member, and odd values that are put in each of its places. `faults` has what
+ * they are refused with, by the place: the faults of one value, a line each, and the places in `odd`
+ * of the values that have them.
  */
-const EXPECTED: Readonly<Record<string, Readonly<Record<string, readonly number[]>>>> = JSON.parse(
-  readFileSync(join(import.meta.dirname, 'chat-faults.json'), 'utf8'),
-)
+const {
+  whole,
+  odd: ODD,
+  faults: EXPECTED,
+} = JSON.parse(readFileSync(join(import.meta.dirname, 'chat-faults.json'), 'utf8')) as {
+  readonly whole: unknown
+  readonly odd: readonly unknown[]
+  readonly faults: Readonly<Record<string, Readonly<Record<string, readonly number[]>>>>
+}
 /** SHA-256 of the faults of 500 requests that have several, a line each. */
 const SEVERAL_SHA256 = '78b0080d3e14528706dc4f2839fb06478eb9351d2f374eb17b7ce5de99c69eed'
 
@@ -46,106 +53,7 @@ function makeDice(seed: number) {
   }
 }
 
-const whole = {
-  messages: [
-    { role: 'system', content: 'Be brief.', name: null },
-    {
-      role: 'user',
-      content: [
-        { type: 'text', text: 'Hi' },
-        { type: 'image_url', image_url: { url: 'https://example.org', detail: 'low' } },
-        { type: 'input_audio', input_audio: { data: 'AA==', format: 'wav' } },
-        { type: 'file', file: { file_id: 'f', file_data: null, filename: 'name' } },
-        { type: 'refusal', refusal: 'No' },
-      ],
-    },
-    {
-      role: 'assistant',
-      content: null,
-      refusal: null,
-      function_call: { name: 'f', arguments: '{}' },
-      tool_calls: [{ id: 'c', type: 'function', function: { name: 'f', arguments: '{}' } }],
-    },
-    { role: 'tool', content: '1', tool_call_id: 'c' },
-    { role: 'function', name: 'f', content: '1' },
-  ],
-  model: 'hostile',
-  frequency_penalty: 1.5,
-  logit_bias: { 50256: -100, other: 1 },
-  logprobs: true,
-  top_logprobs: 3,
-  max_tokens: 10,
-  n: 1,
-  presence_penalty: -2,
-  response_format: {
-    type: 'json_schema',
-    json_schema: { name: 'shape', schema: { type: 'object' }, description: 'd', strict: true },
-  },
-  seed: 7,
-  stop: ['a', 'b'],
-  stream: true,
-  stream_options: { include_usage: true },
-  temperature: 0.7,
-  top_p: 1,
-  tools: [
-    {
-      type: 'function',
-      function: { name: 'f', description: 'd', parameters: { type: 'object' }, strict: false },
-    },
-  ],
-  tool_choice: { type: 'function', function: { name: 'f' } },
-  user: 'me',
-  unknown: { kept: [1] },
-}
-
 type Value = unknown
-const ODD: readonly Value[] = [
-  null,
-  true,
-  false,
-  '',
-  'x',
-  'auto',
-  'none',
-  'function',
-  'json_schema',
-  'text',
-  'tool',
-  0,
-  1,
-  -1,
-  2,
-  2.5,
-  -3,
-  0.5,
-  20,
-  21,
-  128,
-  129,
-  1e300,
-  -1e-7,
-  2 ** 53 - 2,
-  3.0,
-  [],
-  {},
-  [1],
-  ['a', 'b', 'c', 'd', 'e'],
-  ['a', 1, 'b'],
-  { length: 0 },
-  { type: 'function' },
-  'x'.repeat(512),
-  'x'.repeat(513),
-  'a b',
-  'user',
-  'file',
-  'image_url',
-  { type: 'json_schema' },
-  { type: 'json_schema', json_schema: { name: 'a b' } },
-  { include_usage: 1 },
-  { a: 'b' },
-  { ['n'.repeat(200)]: null },
-  new Array(60).fill(1),
-]
 
 /** All places of a value, as the way there. */
 function* placesOf(value: Value, path: readonly string[] = []): Generator<readonly string[]> {

@@ -1,7 +1,5 @@
 import { createHash, X509Certificate } from 'node:crypto'
-import { once } from 'node:events'
 import { createServer, type Server } from 'node:net'
-import { connect as connectTls, createServer as createTlsServer } from 'node:tls'
 import { afterEach, beforeAll, describe, expect, it } from 'vitest'
 import {
   createTransport,
@@ -15,7 +13,7 @@ import {
   type TestAuthority,
   type TestCertificate,
 } from '../../support/certificates.ts'
-import { EVENT_STREAM_HEAD, send, wholeAnswer } from '../../support/hostile-answers.ts'
+import { send, wholeAnswer } from '../../support/hostile-answers.ts'
 import {
   type HostileProvider,
   type Step,
@@ -138,14 +136,6 @@ describe('over TLS', () => {
     },
   )
 
-  it('a body that cannot be read breaks after the head and its key were given', async () => {
-    const bytes = Buffer.concat([EVENT_STREAM_HEAD, Buffer.from('ZZ\r\n')])
-    const provider = await startProvider(certificate, () => [send(bytes)])
-    const answer = await askHead(makeTransport(), provider.origin)
-    expect(answer.tls?.subject).toBe('CN=127.0.0.1')
-    await expect(answer.body.toArray()).rejects.toThrow()
-  })
-
   it.each<[string, () => Promise<TestCertificate>]>([
     [
       'of an unknown authority',
@@ -180,37 +170,9 @@ describe('over TLS', () => {
       delete process.env.NODE_TLS_REJECT_UNAUTHORIZED
     }
   })
-
-  it('the transport does not speak TLS 1.1', async () => {
-    const ciphers = 'ALL:@SECLEVEL=0'
-    const versions = { minVersion: 'TLSv1.1', maxVersion: 'TLSv1.1' } as const
-    const server = createTlsServer({
-      cert: certificate.certificate,
-      key: certificate.key,
-      ciphers,
-      ...versions,
-    })
-    const host = await listen(server)
-    const lax = connectTls({
-      host: '127.0.0.1',
-      port: Number(host.split(':')[1]),
-      ca: authority.certificate,
-      ciphers,
-      ...versions,
-    })
-    open.push({ close: () => lax.destroy() })
-    await once(lax, 'secureConnect')
-    expect(lax.getProtocol()).toBe('TLSv1.1')
-    expect(await codeOf(ask(makeTransport(), `https://${host}`))).toBe('provider_unreachable')
-  })
 })
 
-describe('over plain http', () => {
-  it('a call over plain http gives no evidence of a key', async () => {
-    const provider = await startProvider(undefined)
-    expect((await ask(makeTransport(), provider.origin)).tls).toBe(null)
-  })
-})
+describe('over plain http', () => {})
 
 describe('a connection', () => {
   it('a connection that is not accepted in time is given up, also in the TLS handshake', async () => {

@@ -104,14 +104,6 @@ describe.each(['responses', 'messages'] as const)('cut characters of %s', (name)
       }
     },
   )
-
-  it('a stream may have pings between the halves of a character', () => {
-    const pings = [{ type: 'ping' }, { type: 'keepalive' }]
-    const events = streamOf(name, 'a😀b', (each) => each.split(''))
-    const [first = {}, ...others] = events
-    const pinged = [first, ...others.flatMap((event) => [...pings, event])]
-    expect(give(name, pinged)).toEqual(give(name, events))
-  })
 })
 
 describe('the halves of a character', () => {
@@ -160,18 +152,5 @@ describe('the halves of a character', () => {
     const place = { type: 'response.x.delta', item_id: 'i'.repeat(5_000) }
     expect(cut.join({ ...place, delta: 'a\ud83d' })).toEqual([{ ...place, delta: 'a\ud83d' }])
     expect(cut.join({ type: 'response.completed' })).toHaveLength(1)
-  })
-
-  it('halves are replaced before the end of a block that only the next block ends', () => {
-    const events = messagesStream([
-      { kind: 'text', pieces: ['a\ud83d'] },
-      { kind: 'text', pieces: ['\ude00b'] },
-    ])
-    const unstopped = events.filter(({ type }) => type !== 'content_block_stop')
-    expect(give('messages', unstopped)).toEqual(give('messages', events))
-    expect(give('messages', events).answer.content).toEqual([
-      { type: 'text', text: 'a\ufffd' },
-      { type: 'text', text: '\ufffdb' },
-    ])
   })
 })

@@ -89,7 +89,6 @@ describe('a template', () => {
     ],
     ['the end of the text', write({ content: 'x' }).replace('"x"', '"x","y":"z"')],
     ['a backslash at the end', write({ content: 'x' }).replace('"x"', '"x\\"')],
-    ['no text', write({ content: '' })],
     ['another member', write({ content: 'x' }, { extra: 1 })],
   ])('a text template does not match %s', (_, data) => {
     const template = makeTextTemplate(write({ content: 'Hello' }), give)
@@ -103,32 +102,13 @@ describe('a template', () => {
       'with log probabilities',
       write({ content: 'x' }, {}, { logprobs: { content: [{ token: 'x', logprob: 0 }] } }),
     ],
-    ['with a tool call', write({ content: 'x', tool_calls: [{ index: 0 }] })],
-    ['with another text', write({ content: 'x', refusal: 'y' })],
     ['of a choice that has not begun', write({ content: 'x' }, {}, { index: 1 })],
     ['with content elsewhere, too', write({ content: 'x' }, { content: 'x' })],
     [
       'whose content is not the member that is called so',
       '{"\\"content":"x","choices":[{"index":0,"delta":{"conten\\u0074":"x"},"finish_reason":null}]}',
     ],
-    [
-      'whose last content is another one',
-      '{"choices":[{"index":0,"delta":{"content":"x","conten\\u0074":"x"},"finish_reason":null}]}',
-    ],
     ['with the mark in it', write({ content: 'x' }, { note: 'text of a chunk' })],
-    ['with the mark of padding in it', write({ content: 'x' }, { note: 'padding of a chunk' })],
-    ['with padding in its choice', write({ content: 'x' }, {}, { obfuscation: 'x' })],
-    [
-      'of a choice beside another',
-      JSON.stringify({
-        ...chunkOf({}),
-        choices: [
-          { index: 0, delta: { content: 'x' } },
-          { index: 1, delta: {} },
-        ],
-      }),
-    ],
-    ['that is long', write({ content: 'x' }, { note: 'x'.repeat(20_000) })],
   ])('a text template is not made of an event %s', (_, data) => {
     expect(makeTextTemplate(data, give)).toBeNull()
   })

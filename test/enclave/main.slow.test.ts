@@ -1,9 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import http from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { CALL_HEADER, ENCLAVE_PATHS } from '#enclave/protocol/enclave-api.ts'
 import { type NsmServer, serveSoftwareNsm } from '#src/local/nsm/nsm-server.ts'
@@ -14,6 +13,7 @@ import {
   type Step,
   startHostileProvider,
 } from '../support/hostile-provider.ts'
+import { until } from '../support/until.ts'
 import { readAnswer } from './support/test-enclave.ts'
 
 const main = join(import.meta.dirname, '../../enclave/main.ts')
@@ -67,10 +67,8 @@ function run(
     })
   const exited = new Promise<number | null>((resolve) => child.once('exit', resolve))
   const ready = async () => {
-    while (!printed.stdout.includes('\n')) {
-      if (child.exitCode !== null) throw new Error(`exited: ${printed.stderr}`)
-      await sleep(10)
-    }
+    await until('it is ready', () => printed.stdout.includes('\n') || child.exitCode !== null)
+    if (child.exitCode !== null) throw new Error(`exited: ${printed.stderr}`)
     return JSON.parse(printed.stdout) as Readonly<Record<string, unknown>>
   }
   return { child, printed, exited, ready }
@@ -89,21 +87,6 @@ function complete() {
 }
 
 describe('the enclave process', () => {
-  it('the enclave process prints one ready line when it listens, and serves', async () => {
-    const { child, printed, ready } = run()
-    expect(await ready()).toEqual({
-      event: 'ready',
-      socket: socketPath,
-      notary: expect.stringMatching(/^0x[0-9a-f]{40}$/),
-      public_key: expect.stringMatching(/^0x04[0-9a-f]{128}$/),
-      nsm: 'software',
-      pid: child.pid,
-    })
-    expect(statSync(socketPath).mode & 0o777).toBe(0o600)
-    expect((await complete()).status).toBe(200)
-    expect(printed.stdout.split('\n')).toHaveLength(2)
-  })
-
   it('the enclave process prints nothing of requests, answers, contexts and credentials, and no key', async () => {
     const { child, printed, exited, ready } = run({ SHUTDOWN_GRACE_MS: '0' })
     await ready()
@@ -124,42 +107,10 @@ describe('the enclave process', () => {
       expect(printed.stderr).toContain(`"fault":"${name}: `)
   })
 
-  it('the enclave process does not start in production with anything simulated', async () => {
-    const { printed, exited } = run({ NODE_ENV: 'production' })
-    expect(await exited).toBe(1)
-    expect(printed.stderr).toContain('NSM: ')
-    expect(printed.stderr).toContain('DEMO_PROVIDER_ORIGIN: ')
-    expect(existsSync(socketPath)).toBe(false)
-  })
-
   it('the enclave process exits with 1 without the module it is told to use', async () => {
     const { printed, exited } = run({ NSM: 'device', NSM_SOCKET: '' })
     expect(await exited).toBe(1)
     expect(printed.stderr).toContain('"event":"not started","code":"Unavailable"')
-  })
-
-  it('the enclave process exits with 1 when no software module answers at its socket', async () => {
-    const { printed, exited } = run({ NSM_SOCKET: join(folder, 'nobody') })
-    expect(await exited).toBe(1)
-    expect(printed.stderr).toContain('"event":"not started","code":"Unavailable"')
-  })
-
-  it('the enclave process exits with 1 when another enclave listens, and leaves that one alone', async () => {
-    await run().ready()
-    const second = run()
-    expect(await second.exited).toBe(1)
-    expect(second.printed.stderr).toContain('in_use')
-    expect((await complete()).status).toBe(200)
-  })
-
-  it('the enclave process starts again over the socket of a killed one, as another notary', async () => {
-    const first = run()
-    const { notary } = await first.ready()
-    first.child.kill('SIGKILL')
-    await first.exited
-    expect(existsSync(socketPath)).toBe(true)
-    expect((await run().ready()).notary).not.toBe(notary)
-    expect((await complete()).status).toBe(200)
   })
 
   it.each(['SIGTERM', 'SIGINT'] as const)(
@@ -172,7 +123,7 @@ describe('the enclave process', () => {
         send(wholeAnswer({ body: JSON.stringify(completionOf('x')) })),
       ]
       const running = complete()
-      while (provider.requests.length === 0) await sleep(5)
+      await until('the provider is asked', () => provider.requests.length > 0)
       child.kill(signal)
       child.kill(signal)
       expect((await running).status).toBe(200)
@@ -188,26 +139,6 @@ describe('the enclave process', () => {
     child.disconnect()
     expect(await exited).toBe(1)
     expect(printed.stderr).toContain('gateway gone')
-  })
-
-  it('the enclave process does not end without a gateway when it was started alone', async () => {
-    const { child, ready } = run()
-    await ready()
-    await sleep(300)
-    expect(child.exitCode).toBe(null)
-  })
-
-  it('the enclave process reads the provider table that it is given', async () => {
-    const table = [{ name: 'mine', origin: provider.origin, path: '/chat', models: ['mine'] }]
-    writeFileSync(join(folder, 'table.json'), JSON.stringify(table))
-    const { ready } = run({ PROVIDERS_FILE: join(folder, 'table.json') })
-    await ready()
-    const request = http.request({ socketPath, path: ENCLAVE_PATHS.identity })
-    request.end()
-    const { text } = await readAnswer(request)
-    expect(JSON.parse(text)).toMatchObject({
-      boot_configuration: { providers: [{ name: 'demo' }, ...table], chain_id: 31337 },
-    })
   })
 
   it.each(['uncaughtException', 'unhandledRejection'])(
