@@ -136,58 +136,6 @@ export const ATTACKS: readonly [
   ['another object', (chunks) => chunks.with(2, { ...at(chunks, 2), object: 'chat.completion' })],
 ]
 
-/** The streams and the attacks on them as texts, for the published vectors. */
-export function keptStreams(): readonly {
-  readonly name: string
-  readonly request: JsonObject
-  readonly text: string
-}[] {
-  const forms = [
-    { version: 3, usageAsked: true },
-    { version: 3, usageAsked: false },
-    { version: 2, usageAsked: true },
-    { version: 2, usageAsked: false },
-    { version: 1, usageAsked: true },
-  ] as const
-  const whole = forms.flatMap((form) => {
-    const { request, chunks } = makeStream(form)
-    const name = `version ${form.version}, usage ${form.usageAsked ? 'asked for' : 'not asked for'}`
-    const attacked = ATTACKS.map(([attack, change]) => ({
-      name: `${name}: ${attack}`,
-      chunks: change(chunks),
-    }))
-    return [{ name, chunks }, ...attacked].map((one) => ({
-      name: one.name,
-      request,
-      text: textOf(one.chunks),
-    }))
-  })
-  const { request, chunks } = makeStream({ version: 3, usageAsked: true })
-  const text = textOf(chunks)
-  return [
-    ...whole,
-    {
-      name: 'carriage returns, comments and ids',
-      request,
-      text: text.replaceAll('\n\n', '\r\n: ping\r\nid: 1\r\n\r\n'),
-    },
-    { name: 'no [DONE]', request, text: text.replace('data: [DONE]\n\n', '') },
-    {
-      name: 'a chunk after [DONE]',
-      request,
-      text: `${text}data: ${JSON.stringify(CHUNKS[1])}\n\n`,
-    },
-    { name: 'an event with a name', request, text: `event: note\n${text}` },
-    { name: 'no proof', request, text: textOf(CHUNKS) },
-  ]
-}
-
-function textOf(chunks: readonly JsonObject[]): string {
-  return [...chunks.map((chunk) => JSON.stringify(chunk)), '[DONE]']
-    .map((data) => `data: ${data}\n\n`)
-    .join('')
-}
-
 function at(chunks: readonly JsonObject[], index: number): JsonObject {
   return chunks[index] ?? {}
 }

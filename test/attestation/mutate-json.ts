@@ -61,6 +61,11 @@ export function removeAt(value: Json, path: JsonPath): Json {
   return replaceAt(value, parentPath, others)
 }
 
+/** The text with another last digit: what a comparison of its beginning takes for the same. */
+export function otherLastDigit(text: string): string {
+  return `${text.slice(0, -1)}${text.endsWith('1') ? '2' : '1'}`
+}
+
 function withAddition(value: Json, addition: Json, position: number): Json {
   if (isJsonArray(value)) return value.toSpliced(position % (value.length + 1), 0, addition)
   if (isJsonObject(value)) return { ...value, [`added${position}`]: addition }

@@ -4,7 +4,7 @@ import { FormatError } from '#attestation/errors.ts'
 import type { Json } from '#attestation/json/value.ts'
 import { parseReceipt } from '#attestation/receipt.ts'
 import { buildRecord } from './build-record.ts'
-import { type JsonPath, placesIn, removeAt, replaceAt, valueAt } from './mutate-json.ts'
+import { type JsonPath, replaceAt, valueAt } from './mutate-json.ts'
 
 const receipt = valueAt(buildRecord().stored, ['receipt'])
 const HASH = '0a'.repeat(32)
@@ -46,18 +46,6 @@ describe('parseReceipt', () => {
     expect(parseReceipt(second)).toEqual(second)
     expect(() => parseReceipt(replaceAt(second, ['version'], 3))).toThrow(FormatError)
     expect(() => parseReceipt(replaceAt(receipt, ['version'], 2))).toThrow(FormatError)
-  })
-
-  it('a receipt that lacks one member or has one more, at any level, is refused', () => {
-    for (const place of placesIn(receipt)) {
-      if (place.length > 0)
-        expect(() => parseReceipt(removeAt(receipt, place))).toThrow(FormatError)
-      const value = valueAt(receipt, place)
-      if (typeof value === 'object' && value !== null)
-        expect(() =>
-          parseReceipt(replaceAt(receipt, place, { ...(value as object), extra: null })),
-        ).toThrow(FormatError)
-    }
   })
 
   it.each<[string, JsonPath, Json]>([

@@ -20,7 +20,14 @@ import {
 } from '#attestation/verify-record.ts'
 import { buildDocument } from '../support/nitro-builder/document-builder.ts'
 import { buildRecord, RESPONSE } from './build-record.ts'
-import { type JsonPath, mutatedAt, placesIn, removeAt, replaceAt, valueAt } from './mutate-json.ts'
+import {
+  type JsonPath,
+  mutatedAt,
+  otherLastDigit,
+  removeAt,
+  replaceAt,
+  valueAt,
+} from './mutate-json.ts'
 
 const { request, stored, created } = buildRecord()
 const EVERY_CHECK: readonly RecordCheckName[] = [
@@ -48,49 +55,27 @@ describe('verifyRecord', () => {
     expect(namesOf(report, 'not checked')).toEqual(notMade)
   })
 
-  it('a create response passes with its request, although it has no created_at', () => {
-    const report = verifyRecord(created, { request })
-    expect(report.ok).toBe(true)
-    expect(namesOf(report, 'not checked')).toEqual(['stream hash', 'created_at', 'anchor'])
-  })
-
-  it('verifyRecord passes records at every place of logs of every small size', () => {
-    for (let before = 0; before < 9; before++)
-      for (let after = 0; after < 9; after++)
-        expect(namesOf(verifyRecord(buildRecord({ before, after }).stored), 'failed')).toEqual([])
-  })
-
-  it.each([
-    ['first', 'stored'],
-    ['first', 'created'],
-    ['second', 'stored'],
-    ['second', 'created'],
-  ])('the %s published vector passes as %s', (version, name) => {
-    const options = name === 'created' ? { request: readVector(version, 'request') } : {}
-    const report = verifyRecord(readVector(version, name), options)
-    expect(namesOf(report, 'failed')).toEqual([])
-    const isBound = name === 'stored' || version === 'second'
-    expect(namesOf(report, isBound ? 'passed' : 'not checked')).toContain('tree head')
-  })
-
-  it('the verdict on the published vector comes by every published value', () => {
-    const record = readVector('first', 'stored') as JsonObject
-    const { request, response } = record as { request: JsonObject; response: JsonObject }
-    const { requestHash, responseHash, hash } = hashCompletion({ request, response })
-    const log = parseLogProof(record.log ?? null)
-    const domain = { chainId: log.chain_id, contract: log.contract }
-    expect({
-      request_hash: requestHash,
-      response_hash: responseHash,
-      hash,
-      completion_digest: encodeHex(completionDigest(decodeHex(hash))),
-      notary: addressOf(decodeHex(String(record.public_key))),
-      leaf: encodeHex(hashReceipt(parseReceipt(record.receipt ?? null))),
-      tree_head_digest: encodeHex(
-        treeHeadDigest(domain, { size: log.size, root: decodeHex(log.root) }),
-      ),
-    }).toEqual(removeAt(readVector('first', 'values'), ['source']))
-  })
+  it.each(['first', 'third'])(
+    'the verdict on the %s published vector comes by every published value',
+    (version) => {
+      const record = readVector(version, 'stored') as JsonObject
+      const { request, response } = record as { request: JsonObject; response: JsonObject }
+      const { requestHash, responseHash, hash } = hashCompletion({ request, response })
+      const log = parseLogProof(record.log ?? null)
+      const domain = { chainId: log.chain_id, contract: log.contract }
+      expect({
+        request_hash: requestHash,
+        response_hash: responseHash,
+        hash,
+        completion_digest: encodeHex(completionDigest(decodeHex(hash))),
+        notary: addressOf(decodeHex(String(record.public_key))),
+        leaf: encodeHex(hashReceipt(parseReceipt(record.receipt ?? null))),
+        tree_head_digest: encodeHex(
+          treeHeadDigest(domain, { size: log.size, root: decodeHex(log.root) }),
+        ),
+      }).toEqual(removeAt(readVector(version, 'values'), ['source']))
+    },
+  )
 
   it('a completion whose response names no model and a completion over plain http pass', () => {
     const { model: _, ...response } = RESPONSE
@@ -153,29 +138,6 @@ describe('verifyRecord on the record of an encrypted call', () => {
     usage: null,
   }
 
-  it('the record of an encrypted call is checked as far as its hashes allow', () => {
-    const report = verifyRecord(redacted)
-    expect(report.ok).toBe(true)
-    expect(namesOf(report, 'not checked')).toEqual([
-      'request hash',
-      'response hash',
-      'stream hash',
-      'anchor',
-    ])
-  })
-
-  it('each part that the caller has put back into an encrypted call’s record is checked', () => {
-    const asked = verifyRecord({ ...redacted, request: encrypted.request })
-    expect(namesOf(asked, 'not checked')).toEqual(['response hash', 'stream hash', 'anchor'])
-    expect(
-      namesOf(verifyRecord({ ...redacted, request: { model: 'demo/echo' } }), 'failed'),
-    ).toEqual(['request hash', 'hash', 'signature', 'receipt'])
-    const { request, response } = encrypted.stored
-    expect(
-      namesOf(verifyRecord({ ...redacted, request, response } as JsonObject), 'not checked'),
-    ).toEqual(['stream hash', 'anchor'])
-  })
-
   it.each<[string, JsonObject]>([
     ['its receipt says that it was not encrypted', { receipt: stored.receipt ?? null }],
     ['it does not say that it is redacted', { redacted: false }],
@@ -197,14 +159,16 @@ describe('verifyRecord on the record of an encrypted call', () => {
 })
 
 describe('verifyRecord on changed records', () => {
-  const roots = ['request', 'response', 'hash', 'public_key', 'signature', 'receipt', 'log']
-
-  it.each(roots)('a stored record with any change in %s fails', (root) => {
+  it('a stored record with any change in what is bound fails', () => {
+    const bound = ['request', 'response', 'hash', 'public_key', 'signature', 'receipt', 'log']
     fc.assert(
-      fc.property(mutatedAt(stored, [root]), (changed) => {
-        fc.pre(isDifferent(stored, changed))
-        expect(verifyRecord(changed).ok).toBe(false)
-      }),
+      fc.property(
+        fc.constantFrom(...bound).chain((root) => mutatedAt(stored, [root])),
+        (changed) => {
+          fc.pre(isDifferent(stored, changed))
+          expect(verifyRecord(changed).ok).toBe(false)
+        },
+      ),
       { numRuns: 150 },
     )
   })
@@ -223,26 +187,15 @@ describe('verifyRecord on changed records', () => {
           expect(verifyRecord(changed, { request }).ok).toBe(false)
         },
       ),
-      { numRuns: 120 },
+      { numRuns: 50 },
     )
     fc.assert(
       fc.property(mutatedAt(request, []), (changed) => {
         fc.pre(isDifferentRequest(request, changed))
         expect(verifyRecord(created, { request: changed }).ok).toBe(false)
       }),
-      { numRuns: 100 },
+      { numRuns: 40 },
     )
-  })
-
-  it('a record fails without any one member of its receipt or log proof', () => {
-    for (const root of ['receipt', 'log'])
-      for (const place of placesIn(valueAt(stored, [root])).slice(1))
-        expect(verifyRecord(removeAt(stored, [root, ...place])).ok).toBe(false)
-  })
-
-  it('a stored record without its log proof fails', () => {
-    for (const changed of [removeAt(stored, ['log']), { ...stored, log: null }])
-      expect(namesOf(verifyRecord(changed), 'failed')).toEqual(['receipt in log', 'tree head'])
   })
 
   it('a record fails without any one of the members that it needs', () => {
@@ -259,49 +212,33 @@ describe('verifyRecord on changed records', () => {
       expect(verifyRecord(removeAt(stored, [name])).ok).toBe(false)
   })
 
-  it.each<[string, JsonPath, Json, readonly RecordCheckName[]]>([
-    ['the request', ['request', 'seed'], 1, ['request hash', 'hash', 'signature', 'receipt']],
-    [
-      'the requested model',
-      ['request', 'model'],
-      'm',
-      ['request hash', 'hash', 'signature', 'receipt'],
-    ],
-    ['the response', ['response', 'id'], 'x', ['response hash', 'hash', 'signature', 'receipt']],
-    ['the hash', ['hash'], '00'.repeat(32), ['hash']],
-    ['the signature', ['signature'], `0x${'11'.repeat(64)}1b`, ['signature']],
-    [
-      'the public key',
-      ['public_key'],
-      new Wallet(`0x${'17'.repeat(32)}`).signingKey.publicKey,
-      ['signature', 'attestation key', 'tree head'],
-    ],
-    ['created_at', ['created_at'], 1760000002, ['created_at']],
-    ['what was forwarded', ['receipt', 'forwarded_hash'], '00'.repeat(32), ['receipt in log']],
-    ['what was received', ['receipt', 'received_hash'], '00'.repeat(32), ['receipt in log']],
-    [
-      'the provider',
-      ['receipt', 'provider', 'origin'],
-      'https://other.example',
-      ['receipt in log'],
-    ],
-    [
-      'the TLS key',
-      ['receipt', 'provider', 'tls', 'spki_sha256'],
-      '00'.repeat(32),
-      ['receipt in log'],
-    ],
-    ['the outcome', ['receipt', 'outcome'], 'upstream_error', ['receipt in log']],
-    ['the start', ['receipt', 'started_at'], 1, ['receipt in log']],
-    ['the end', ['receipt', 'finished_at'], 1760000001000, ['receipt in log']],
-    ['the index', ['receipt', 'index'], 4, ['receipt in log']],
-    ['the receipt’s own hash', ['receipt', 'hash'], '00'.repeat(32), ['receipt', 'receipt in log']],
-    ['the root', ['log', 'root'], '00'.repeat(32), ['receipt in log', 'tree head']],
-    ['the chain', ['log', 'chain_id'], 1, ['tree head']],
-    ['the contract', ['log', 'contract'], `0x${'c1'.repeat(20)}`, ['tree head']],
-    ['the path', ['log', 'path', 0], '00'.repeat(32), ['receipt in log']],
-  ])('a change of %s fails at exactly the named checks', (_, path, value, failed) => {
-    expect(namesOf(verifyRecord(replaceAt(stored, path, value)), 'failed')).toEqual(failed)
+  const ofRequest = ['request hash', 'hash', 'signature', 'receipt'] as const
+  const otherKey = new Wallet(`0x${'17'.repeat(32)}`).signingKey.publicKey
+  it.each<[string, string, Json | null, readonly RecordCheckName[]]>([
+    ['the request', 'request.seed', 1, ofRequest],
+    ['the requested model', 'request.model', null, ofRequest],
+    ['the response', 'response.id', null, ['response hash', 'hash', 'signature', 'receipt']],
+    ['the hash', 'hash', null, ['hash']],
+    ['the signature', 'signature', `0x${'11'.repeat(64)}1b`, ['signature']],
+    ['the public key', 'public_key', otherKey, ['signature', 'attestation key', 'tree head']],
+    ['created_at', 'created_at', 1760000002, ['created_at']],
+    ['what was forwarded', 'receipt.forwarded_hash', null, ['receipt in log']],
+    ['what was received', 'receipt.received_hash', null, ['receipt in log']],
+    ['the provider', 'receipt.provider.origin', null, ['receipt in log']],
+    ['the TLS key', 'receipt.provider.tls.spki_sha256', null, ['receipt in log']],
+    ['the outcome', 'receipt.outcome', 'upstream_error', ['receipt in log']],
+    ['the start', 'receipt.started_at', 1, ['receipt in log']],
+    ['the end', 'receipt.finished_at', 1760000001000, ['receipt in log']],
+    ['the index', 'receipt.index', 4, ['receipt in log']],
+    ['the receipt’s own hash', 'receipt.hash', null, ['receipt', 'receipt in log']],
+    ['the root', 'log.root', null, ['receipt in log', 'tree head']],
+    ['the chain', 'log.chain_id', 1, ['tree head']],
+    ['the contract', 'log.contract', null, ['tree head']],
+    ['the path', 'log.path.0', null, ['receipt in log']],
+  ])('a change of %s fails at exactly the named checks', (_, place, value, failed) => {
+    const path = place.split('.')
+    const changed = value ?? otherLastDigit(String(valueAt(stored, path)))
+    expect(namesOf(verifyRecord(replaceAt(stored, path, changed)), 'failed')).toEqual(failed)
   })
 
   it.each(PROOF_MEMBERS)(
@@ -325,27 +262,6 @@ describe('verifyRecord on changed records', () => {
   ])('every value has one form, and another form fails: %s', (_, path, change) => {
     const changed = replaceAt(stored, path, change(String(valueAt(stored, path))))
     expect(verifyRecord(changed).ok).toBe(false)
-  })
-
-  it('the receipt of another completion of the same notary fails, even with its own valid log proof', () => {
-    const other = buildRecord({ response: { ...RESPONSE, id: 'other' } }).stored
-    const swapped = {
-      ...stored,
-      receipt: valueAt(other, ['receipt']),
-      log: valueAt(other, ['log']),
-    }
-    expect(namesOf(verifyRecord(swapped), 'failed')).toEqual(['response hash', 'receipt'])
-  })
-
-  it('a receipt that names another model than request and response fails', () => {
-    for (const model of [
-      { requested: 'other', returned: 'demo/echo-2025' },
-      { requested: 'demo/echo', returned: 'other' },
-      { requested: 'demo/echo', returned: null },
-    ])
-      expect(namesOf(verifyRecord(buildRecord({ receipt: { model } }).stored), 'failed')).toEqual([
-        'receipt',
-      ])
   })
 
   it('a record fails with an attestation document of another key, of no key or of no form', () => {

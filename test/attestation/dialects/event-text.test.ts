@@ -1,22 +1,14 @@
 import { describe, expect, it } from 'vitest'
 import { encodeUtf8 } from '#attestation/bytes.ts'
 import { splitNamedEvents } from '#attestation/dialects/event-text.ts'
-import { FormatError } from '#attestation/errors.ts'
 import { verifyEventStream } from '#attestation/verify-stream.ts'
+import { codeOf } from '../code-of.ts'
 
 const PING = { event: 'ping', data: { type: 'ping' } }
 const TEXT = 'event: ping\ndata: {"type":"ping"}\n\n'
 
-/** The code of the error for this text. Null if it is accepted. */
-function codeOf(text: string | Uint8Array): string | null {
-  try {
-    splitNamedEvents(typeof text === 'string' ? encodeUtf8(text) : text)
-    return null
-  } catch (error) {
-    if (error instanceof FormatError) return error.code
-    throw error
-  }
-}
+const bytesOf = (text: string | Uint8Array) => (typeof text === 'string' ? encodeUtf8(text) : text)
+const refusalOf = (text: string | Uint8Array) => codeOf(() => splitNamedEvents(bytesOf(text)))
 
 describe('splitNamedEvents', () => {
   it.each([
@@ -54,19 +46,19 @@ describe('splitNamedEvents', () => {
     ['the end of a chat', `${TEXT}data: [DONE]\n\n`],
     ['bytes that are not UTF-8', Buffer.concat([Buffer.from(TEXT), Buffer.from([0xff])])],
   ])('a stream with %s is refused', (_, text) => {
-    expect(codeOf(text)).toBe('invalid_stream')
+    expect(refusalOf(text)).toBe('invalid_stream')
   })
 
   it('an event whose name is not its type is refused', () => {
-    expect(codeOf(TEXT.replace('ping', 'keepalive'))).toBe('changed_type')
-    expect(codeOf('event: ping\ndata: {}\n\n')).toBe('invalid_form')
+    expect(refusalOf(TEXT.replace('ping', 'keepalive'))).toBe('changed_type')
+    expect(refusalOf('event: ping\ndata: {}\n\n')).toBe('invalid_form')
   })
 
   it('data that two readers of JSON would read differently are refused', () => {
-    expect(codeOf(TEXT.replace('{', '{"type":"x",'))).toBe('duplicate_key')
-    expect(codeOf(TEXT.replace('}', ',"x":1e400}'))).not.toBeNull()
-    expect(codeOf(TEXT.replace('}', ',"x":"\\ud800"}'))).not.toBeNull()
-    expect(codeOf(TEXT.replace('}', ''))).not.toBeNull()
+    expect(refusalOf(TEXT.replace('{', '{"type":"x",'))).toBe('duplicate_key')
+    expect(refusalOf(TEXT.replace('}', ',"x":1e400}'))).toBe('number_overflow')
+    expect(refusalOf(TEXT.replace('}', ',"x":"\\ud800"}'))).toBe('lone_surrogate')
+    expect(refusalOf(TEXT.replace('}', ''))).toBe('syntax')
   })
 })
 

@@ -11,115 +11,53 @@ const status = 'completed'
 const call_id = 'call_1'
 const container_id = 'cntr_1'
 const tool_use_id = 'srvtoolu_1'
+const URL = 'https://a.example'
 const NAMES = { file_id: 'f', file_ids: ['f'], container_id, skill_id: 's' }
 
-/** One item of every type that OpenAI's SDK knows in an answer. */
-const ITEMS = {
+/** Members of one item of every type that OpenAI's SDK knows in an answer. */
+const ITEM_MEMBERS: { readonly [Type in ResponseOutputItem['type']]: JsonObject } = {
   message: {
-    type: 'message',
-    id: 'i',
     role: 'assistant',
-    status,
     content: [
       {
         type: 'output_text',
         text: 'a',
-        annotations: [
-          {
-            type: 'container_file_citation',
-            container_id,
-            file_id: 'f',
-            filename: 'a',
-            start_index: 0,
-            end_index: 1,
-          },
-        ],
+        annotations: [{ type: 'container_file_citation', container_id, file_id: 'f' }],
       },
     ],
   },
-  reasoning: { type: 'reasoning', id: 'i', summary: [], encrypted_content: 'AA==' },
-  function_call: { type: 'function_call', id: 'i', call_id, name: 'f', arguments: '{}' },
-  function_call_output: { type: 'function_call_output', id: 'i', call_id, output: 'a', status },
-  custom_tool_call: { type: 'custom_tool_call', id: 'i', call_id, name: 'f', input: 'a' },
-  custom_tool_call_output: {
-    type: 'custom_tool_call_output',
-    id: 'i',
-    call_id,
-    output: [{ type: 'input_text', text: 'a' }],
-    status,
-  },
-  web_search_call: {
-    type: 'web_search_call',
-    id: 'i',
-    status,
-    action: { type: 'search', query: 'a', sources: [{ type: 'url', url: 'https://a.example' }] },
-  },
+  reasoning: { summary: [], encrypted_content: 'AA==' },
+  function_call: { call_id, name: 'f', arguments: '{}' },
+  function_call_output: { call_id, output: 'a' },
+  custom_tool_call: { call_id, name: 'f', input: 'a' },
+  custom_tool_call_output: { call_id, output: [{ type: 'input_text', text: 'a' }] },
+  web_search_call: { action: { type: 'search', query: 'a', sources: [{ type: 'url', url: URL }] } },
   file_search_call: {
-    type: 'file_search_call',
-    id: 'i',
-    status,
     queries: ['a'],
     results: [{ file_id: 'f', text: 'a', attributes: { container_id } }],
   },
-  code_interpreter_call: {
-    type: 'code_interpreter_call',
-    id: 'i',
-    status,
-    container_id,
-    code: null,
-    outputs: [{ type: 'logs', logs: 'a' }],
-  },
-  image_generation_call: { type: 'image_generation_call', id: 'i', status, result: 'AA==' },
-  computer_call: {
-    type: 'computer_call',
-    id: 'i',
-    call_id,
-    status,
-    pending_safety_checks: [{ id: 'sc_1' }],
-    action: { type: 'wait' },
-  },
+  code_interpreter_call: { container_id, code: null, outputs: [{ type: 'logs', logs: 'a' }] },
+  image_generation_call: { result: 'AA==' },
+  computer_call: { call_id, pending_safety_checks: [{ id: 'sc_1' }], action: { type: 'wait' } },
   computer_call_output: {
-    type: 'computer_call_output',
-    id: 'i',
     call_id,
-    status,
     output: { type: 'computer_screenshot', image_url: 'data:image/png;base64,AA==' },
   },
   shell_call: {
-    type: 'shell_call',
-    id: 'i',
     call_id,
-    status,
     action: { commands: ['ls'], max_output_length: null, timeout_ms: null },
     environment: { type: 'container_reference', container_id },
   },
   shell_call_output: {
-    type: 'shell_call_output',
-    id: 'i',
     call_id,
-    status,
     max_output_length: null,
     output: [{ stdout: 'a', stderr: '', outcome: { type: 'exit', exit_code: 0 } }],
   },
-  local_shell_call: {
-    type: 'local_shell_call',
-    id: 'i',
-    call_id,
-    status,
-    action: { type: 'exec', command: ['ls'], env: { file_id: 'a' } },
-  },
-  local_shell_call_output: { type: 'local_shell_call_output', id: 'i', output: 'a' },
-  apply_patch_call: {
-    type: 'apply_patch_call',
-    id: 'i',
-    call_id,
-    status,
-    operation: { type: 'create_file', path: 'a', diff: '+a' },
-  },
-  apply_patch_call_output: { type: 'apply_patch_call_output', id: 'i', call_id, status },
+  local_shell_call: { call_id, action: { type: 'exec', command: ['ls'], env: { file_id: 'a' } } },
+  local_shell_call_output: { output: 'a' },
+  apply_patch_call: { call_id, operation: { type: 'create_file', path: 'a', diff: '+a' } },
+  apply_patch_call_output: { call_id },
   mcp_call: {
-    type: 'mcp_call',
-    id: 'i',
     name: 'f',
     server_label: 's',
     arguments: '{"file_id":"f"}',
@@ -127,134 +65,96 @@ const ITEMS = {
     approval_request_id: 'mcpr_1',
   },
   mcp_list_tools: {
-    type: 'mcp_list_tools',
-    id: 'i',
     server_label: 's',
     tools: [{ name: 'f', input_schema: { properties: NAMES } }],
   },
-  mcp_approval_request: {
-    type: 'mcp_approval_request',
-    id: 'i',
-    name: 'f',
-    server_label: 's',
-    arguments: '{}',
-  },
-  mcp_approval_response: {
-    type: 'mcp_approval_response',
-    id: 'i',
-    approval_request_id: 'mcpr_1',
-    approve: true,
-  },
-  tool_search_call: {
-    type: 'tool_search_call',
-    id: 'i',
-    call_id,
-    status,
-    execution: 'server',
-    arguments: NAMES,
-  },
+  mcp_approval_request: { name: 'f', server_label: 's', arguments: '{}' },
+  mcp_approval_response: { approval_request_id: 'mcpr_1', approve: true },
+  tool_search_call: { call_id, execution: 'server', arguments: NAMES },
   tool_search_output: {
-    type: 'tool_search_output',
-    id: 'i',
     call_id,
-    status,
     execution: 'server',
     tools: [{ type: 'function', name: 'f', strict: null, parameters: { properties: NAMES } }],
   },
   additional_tools: {
-    type: 'additional_tools',
-    id: 'i',
     role: 'assistant',
     tools: [{ type: 'code_interpreter', container: { type: 'auto' } }],
   },
-  compaction: { type: 'compaction', id: 'i', encrypted_content: 'AA==' },
-  program: { type: 'program', id: 'i', call_id, code: 'a', fingerprint: 'a' },
-  program_output: { type: 'program_output', id: 'i', call_id, result: 'a', status },
-} satisfies { readonly [Type in ResponseOutputItem['type']]: JsonObject & { type: Type } }
+  compaction: { encrypted_content: 'AA==' },
+  program: { call_id, code: 'a', fingerprint: 'a' },
+  program_output: { call_id, result: 'a' },
+}
 
-/** One block of every type that Anthropic's SDK knows in an answer. A `fallback` is refused. */
-const BLOCKS = {
+/** An item of this type, with other members. */
+const itemOf = (type: keyof typeof ITEM_MEMBERS, members: JsonObject = {}): JsonObject => ({
+  type,
+  id: 'i',
+  status,
+  ...ITEM_MEMBERS[type],
+  ...members,
+})
+
+type BlockType = Exclude<BetaContentBlock['type'], 'fallback'>
+
+/** Members of one block of every type that Anthropic's SDK knows. A `fallback` is refused. */
+const BLOCK_MEMBERS: { readonly [Type in BlockType]: JsonObject } = {
   text: {
-    type: 'text',
     text: 'a',
     citations: [{ type: 'char_location', cited_text: 'a', document_index: 0, file_id: 'f' }],
   },
-  thinking: { type: 'thinking', thinking: 'a', signature: 'AA==' },
-  redacted_thinking: { type: 'redacted_thinking', data: 'AA==' },
-  tool_use: { type: 'tool_use', id: 'i', name: 'f', input: { type: 'file', ...NAMES } },
-  server_tool_use: { type: 'server_tool_use', id: 'i', name: 'f', input: NAMES },
-  mcp_tool_use: { type: 'mcp_tool_use', id: 'i', name: 'f', server_name: 's', input: NAMES },
-  mcp_tool_result: {
-    type: 'mcp_tool_result',
-    tool_use_id,
-    is_error: false,
-    content: [{ type: 'text', text: 'a' }],
-  },
+  thinking: { thinking: 'a', signature: 'AA==' },
+  redacted_thinking: { data: 'AA==' },
+  tool_use: { id: 'i', name: 'f', input: { type: 'file', ...NAMES } },
+  server_tool_use: { id: 'i', name: 'f', input: NAMES },
+  mcp_tool_use: { id: 'i', name: 'f', server_name: 's', input: NAMES },
+  mcp_tool_result: { tool_use_id, is_error: false, content: [{ type: 'text', text: 'a' }] },
   mcp_tool_listing: {
-    type: 'mcp_tool_listing',
     mcp_server_name: 's',
     tools: [{ name: 'f', input_schema: { file: { file_id: 'f' } } }],
   },
   web_search_tool_result: {
-    type: 'web_search_tool_result',
     tool_use_id,
-    content: [{ type: 'web_search_result', url: 'https://a.example', encrypted_content: 'AA==' }],
+    content: [{ type: 'web_search_result', url: URL, encrypted_content: 'AA==' }],
   },
   web_fetch_tool_result: {
-    type: 'web_fetch_tool_result',
     tool_use_id,
     content: {
       type: 'web_fetch_result',
-      url: 'https://a.example',
+      url: URL,
       content: { type: 'document', source: { type: 'text', media_type: 'text/plain', data: 'a' } },
     },
   },
-  advisor_tool_result: {
-    type: 'advisor_tool_result',
-    tool_use_id,
-    content: { type: 'advisor_result', text: 'a' },
-  },
-  code_execution_tool_result: {
-    type: 'code_execution_tool_result',
-    tool_use_id,
-    content: {
-      type: 'code_execution_result',
-      return_code: 0,
-      stdout: 'a',
-      stderr: '',
-      content: [{ type: 'code_execution_output', file_id: 'f' }],
-    },
-  },
-  bash_code_execution_tool_result: {
-    type: 'bash_code_execution_tool_result',
-    tool_use_id,
-    content: {
-      type: 'bash_code_execution_result',
-      return_code: 0,
-      stdout: 'a',
-      stderr: '',
-      content: [{ type: 'bash_code_execution_output', file_id: 'f' }],
-    },
-  },
+  advisor_tool_result: { tool_use_id, content: { type: 'advisor_result', text: 'a' } },
+  code_execution_tool_result: { tool_use_id, content: executed('code_execution') },
+  bash_code_execution_tool_result: { tool_use_id, content: executed('bash_code_execution') },
   text_editor_code_execution_tool_result: {
-    type: 'text_editor_code_execution_tool_result',
     tool_use_id,
     content: { type: 'text_editor_code_execution_create_result', is_file_update: false },
   },
   tool_search_tool_result: {
-    type: 'tool_search_tool_result',
     tool_use_id,
     content: {
       type: 'tool_search_tool_search_result',
       tool_references: [{ type: 'tool_reference', tool_name: 'f' }],
     },
   },
-  compaction: { type: 'compaction', content: 'a', encrypted_content: 'AA==' },
-  // An answer may hold this block. The table of refusals below has it too.
-  container_upload: { type: 'container_upload', file_id: 'f' },
-} satisfies {
-  readonly [Type in Exclude<BetaContentBlock['type'], 'fallback'>]: JsonObject & { type: Type }
+  compaction: { content: 'a', encrypted_content: 'AA==' },
+  // An answer may hold this block. It is refused in a request.
+  container_upload: { file_id: 'f' },
 }
+
+function executed(name: string): JsonObject {
+  const content = [{ type: `${name}_output`, file_id: 'f' }]
+  return { type: `${name}_result`, return_code: 0, stdout: 'a', stderr: '', content }
+}
+
+const ITEMS = (Object.keys(ITEM_MEMBERS) as (keyof typeof ITEM_MEMBERS)[]).map(
+  (type) => [type, itemOf(type)] as const,
+)
+const BLOCKS = Object.entries(BLOCK_MEMBERS).map(([type, members]): [string, JsonObject] => [
+  type,
+  { type, ...members },
+])
 
 const response = (item: JsonObject): JsonObject => ({
   id: 'resp_1',
@@ -279,7 +179,7 @@ const hiddenBlock = (block: JsonObject) =>
   EVENT_DIALECTS.messages.findHidden({ messages: [{ role: 'assistant', content: [block] }] })
 
 describe('what an answer holds', () => {
-  it.each(Object.entries<JsonObject>(ITEMS))(
+  it.each(ITEMS)(
     'an item %s is accepted in an answer, whole and streamed, and sent back',
     (_, item) => {
       const { responses } = EVENT_DIALECTS
@@ -292,43 +192,44 @@ describe('what an answer holds', () => {
     },
   )
 
-  it.each(Object.entries<JsonObject>(BLOCKS))(
-    'a block %s is accepted in an answer, whole and streamed',
-    (_, block) => {
-      const { messages } = EVENT_DIALECTS
-      const answer = message(block)
-      expect(messages.readAnswer(answer)).toEqual(answer)
-      const reader = messages.openStream()
-      expect(readAll(reader, eventsOfMessage(answer)).code).toBeNull()
+  it.each(BLOCKS)('a block %s is accepted in an answer, whole and streamed', (_, block) => {
+    const { messages } = EVENT_DIALECTS
+    const answer = message(block)
+    expect(messages.readAnswer(answer)).toEqual(answer)
+    const reader = messages.openStream()
+    expect(readAll(reader, eventsOfMessage(answer)).code).toBeNull()
+  })
+
+  it.each(BLOCKS)(
+    'a block %s can be sent back, unless it is a file in a container',
+    (type, block) => {
+      const path = hiddenBlock(block)?.path ?? null
+      expect(path).toEqual(type === 'container_upload' ? ['messages', 0, 'content', 0] : null)
     },
   )
 
-  const { container_upload: upload, ...sendable } = BLOCKS
-  it.each(Object.entries<JsonObject>(sendable))('a block %s can be sent back', (_, block) => {
-    expect(hiddenBlock(block)).toBeNull()
-  })
-
   // Each of these is in formats.md, What is refused.
   it.each<[string, JsonObject]>([
-    ['a generated image without its result', { ...ITEMS.image_generation_call, result: null }],
+    ['a generated image without its result', itemOf('image_generation_call', { result: null })],
     [
       'a screenshot by its id',
-      { ...ITEMS.computer_call_output, output: { type: 'computer_screenshot', file_id: 'f' } },
+      itemOf('computer_call_output', { output: { type: 'computer_screenshot', file_id: 'f' } }),
     ],
     [
       'a file in the answer of a tool',
-      { ...ITEMS.function_call_output, output: [{ type: 'input_file', file_id: 'f' }] },
+      itemOf('function_call_output', { output: [{ type: 'input_file', file_id: 'f' }] }),
     ],
     [
       'a tool with a container by its id',
-      { ...ITEMS.additional_tools, tools: [{ type: 'code_interpreter', container: container_id }] },
+      itemOf('additional_tools', {
+        tools: [{ type: 'code_interpreter', container: container_id }],
+      }),
     ],
     [
       'a shell with a container by its id',
-      {
-        ...ITEMS.tool_search_output,
+      itemOf('tool_search_output', {
         tools: [{ type: 'shell', environment: { type: 'container_reference', container_id } }],
-      },
+      }),
     ],
     [
       'a call of a code interpreter without its code',
@@ -338,9 +239,5 @@ describe('what an answer holds', () => {
     ['a reference to an item', { type: 'item_reference', id: 'i' }],
   ])('an item is refused that is %s', (_, item) => {
     expect(hiddenItem(item)?.why).toEqual(expect.any(String))
-  })
-
-  it('a block is refused that is a file in a container', () => {
-    expect(hiddenBlock(upload)?.path).toEqual(['messages', 0, 'content', 0])
   })
 })

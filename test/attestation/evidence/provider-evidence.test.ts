@@ -1,16 +1,14 @@
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { encodeUtf8 } from '#attestation/bytes.ts'
 import { FormatError } from '#attestation/errors.ts'
-import { createBundle, parseEvidenceBundle, redactBundle } from '#attestation/evidence/bundle.ts'
+import { createBundle, parseEvidenceBundle } from '#attestation/evidence/bundle.ts'
 import type { BundlePolicy } from '#attestation/evidence/policy.ts'
 import { verifyBundle } from '#attestation/evidence/verify-bundle.ts'
 import type { Json, JsonObject } from '#attestation/json/value.ts'
-import { parseProviderPolicy } from '#attestation/providers/evidence/provider-policy.ts'
 import { verifySession } from '#attestation/session/verify-session.ts'
 import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'
 import { ROOT_HASH, TLS_KEY } from '../../support/provider-builder/evidence-builder.ts'
+import { otherLastDigit } from '../mutate-json.ts'
 import {
   buildAttested,
   buildProvider,
@@ -22,17 +20,9 @@ import { buildEvidence } from './build-evidence.ts'
 import { isValid } from './check-schema.ts'
 import { detailOf, namesOf } from './read-report.ts'
 
-const schema: JsonObject = JSON.parse(
-  readFileSync(
-    join(import.meta.dirname, '../../../attestation/evidence/bundle.schema.json'),
-    'utf8',
-  ),
-)
 const HOUR_MS = 3_600_000
 const whole = buildAttested()
-const plain = buildEvidence()
 const jsonOf = (value: object): JsonObject => JSON.parse(JSON.stringify(value))
-const { providerPolicy: _, ...withoutPolicy } = whole.policy
 
 const judge = (bundle: object, policy: BundlePolicy = whole.policy) =>
   verifyBundle(jsonOf(bundle), policy, { chain: whole.chain })
@@ -66,53 +56,6 @@ describe('a bundle with evidence of its provider', () => {
     })
   })
 
-  it('the weights of a model that the measured list does not name are unknown', async () => {
-    const { bundle, policy, chain } = buildAttested(undefined, undefined, {
-      record: { response: { id: '1', model: 'another' } },
-    })
-    const report = await verifyBundle(jsonOf(bundle), policy, { chain })
-    expect(report.verdict).toBe('verified')
-    expect(report.facts?.providerEvidence?.weights).toEqual({
-      weights: 'unknown',
-      reason: 'the measured configuration does not name this model',
-      measured: null,
-    })
-  })
-
-  it('an answer that names no model has the weights of the model that was asked for', async () => {
-    const { bundle, policy, chain } = buildAttested(undefined, undefined, {
-      record: { request: { model: PROVEN_MODEL, messages: [] }, response: { id: '1' } },
-    })
-    const report = await verifyBundle(jsonOf(bundle), policy, { chain })
-    expect(report.facts?.providerEvidence?.weights.weights).toBe('hardware_proven')
-  })
-
-  it('a bundle is verified without a policy, and the evidence was not judged', async () => {
-    const report = await judge(whole.bundle, withoutPolicy)
-    expect(report.verdict).toBe('verified')
-    expect(namesOf(report, 'not checked')).toEqual(["provider's key", 'provider attested'])
-    expect(detailOf(report, 'provider attested')).toBe('no policy for the provider was given')
-    expect(report.facts?.providerEvidence).toMatchObject({ isAccepted: false, tlsKeys: [] })
-    expect(report.facts?.providerEvidence?.weights.weights).toBe('unknown')
-  })
-
-  it('a bundle without evidence is consistent under a policy, and verified without one', async () => {
-    const report = await verifyBundle(
-      jsonOf(plain.bundle),
-      { ...plain.policy, providerPolicy: parseProviderPolicy(whole.providerPolicy) },
-      { chain: plain.chain },
-    )
-    expect(report).toMatchObject({
-      verdict: 'consistent',
-      open: ["provider's key", 'provider attested'],
-      providerChecks: [],
-      facts: { providerEvidence: null },
-    })
-    const without = await verifyBundle(jsonOf(plain.bundle), plain.policy, { chain: plain.chain })
-    expect(without.verdict).toBe('verified')
-    expect(without.checks.map(({ name }) => name)).not.toContain('provider attested')
-  })
-
   it('a session passes the policy on to its calls', async () => {
     const session = {
       format: 'affidavit-session-bundle',
@@ -125,18 +68,11 @@ describe('a bundle with evidence of its provider', () => {
     expect(call && namesOf(call.report, 'passed')).toContain('provider attested')
     expect(call?.report.facts?.providerEvidence?.isAccepted).toBe(true)
   })
-
-  it('a redacted bundle keeps the evidence and its checks', async () => {
-    const redacted = redactBundle(whole.bundle, { request: true, response: true })
-    expect(redacted.provider_evidence).toBe(whole.bundle.provider_evidence)
-    const report = await judge(redacted)
-    expect(namesOf(report, 'passed')).toContain('provider attested')
-  })
 })
 
 describe('evidence of a provider that is not evidence of the call', () => {
-  const OTHER = 'https://other.example'
-  const otherKey = 'ee'.repeat(32)
+  const OTHER = otherLastDigit('https://provider.example')
+  const otherKey = otherLastDigit(TLS_KEY)
   const bound = (answer: { items: { data: string }[] }) => {
     const [tls] = answer.items
     if (tls) tls.data = otherKey
@@ -155,7 +91,7 @@ describe('evidence of a provider that is not evidence of the call', () => {
         buildProvider('tinfoil v3 TDX', { evidence: { origin: OTHER, responses: [] } }).bytes,
       ),
       "provider's key",
-      'provider_origin: expected evidence of https://provider.example, got https://other.example',
+      'provider_origin: expected evidence of https://provider.example, got https://provider.exampl1',
     ],
     [
       'evidence of another kind of provider',
@@ -205,12 +141,6 @@ describe('evidence of a provider that is not evidence of the call', () => {
     expect(report.providerChecks.length).toBeGreaterThan(0)
   })
 
-  it('another origin fails without a policy too, since the receipt names its own', async () => {
-    const [, [, swapped]] = refused
-    const report = await judge(swapped, withoutPolicy)
-    expect(namesOf(report, 'failed')).toEqual(["provider's key"])
-  })
-
   it('a receipt that names a time beyond all dates fails, and throws nothing', async () => {
     const { bundle, policy } = buildAttested(undefined, undefined, {
       record: {
@@ -236,7 +166,7 @@ describe('the member provider_evidence', () => {
     ['4 MiB', large(LIMIT)],
   ])('the parser and the schema take %s', (_, text) => {
     expect(parseEvidenceBundle(withMember(text)).provider_evidence).toBe(text)
-    expect(isValid(schema, withMember(text))).toBe(true)
+    expect(isValid(withMember(text))).toBe(true)
   })
 
   it.each([
@@ -249,7 +179,7 @@ describe('the member provider_evidence', () => {
   ])('the parser and the schema refuse %s', (_, value) => {
     expect(() => parseEvidenceBundle(withMember(value))).toThrow(FormatError)
     expect(() => parseEvidenceBundle(withMember(value))).toThrow(/provider_evidence/)
-    expect(isValid(schema, withMember(value))).toBe(false)
+    expect(isValid(withMember(value))).toBe(false)
   })
 
   it.each([
@@ -263,7 +193,7 @@ describe('the member provider_evidence', () => {
     const { bundle } = buildEvidence({ record: { version } })
     const json = { ...jsonOf(bundle), provider_evidence: 'AA==' }
     expect(() => parseEvidenceBundle(json)).toThrow(FormatError)
-    expect(isValid(schema, json)).toBe(false)
+    expect(isValid(json)).toBe(false)
   })
 
   it('createBundle adds the bytes in version 3, and leaves them out of older bundles', () => {

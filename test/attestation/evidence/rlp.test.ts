@@ -9,10 +9,6 @@ import {
   encodeRlpNumber,
   RLP_DEPTH_MAX,
   type RlpItem,
-  rlpBytes,
-  rlpList,
-  rlpNumber,
-  rlpUint256,
 } from '#attestation/evidence/rlp.ts'
 
 const { item: rlpItem } = fc.letrec<{ item: RlpItem }>((tie) => ({
@@ -60,7 +56,7 @@ describe('decodeRlp', () => {
           expect(fault).toHaveProperty('code', 'invalid_rlp')
         }
       }),
-      { numRuns: 2000 },
+      { numRuns: 600 },
     )
   })
 
@@ -90,35 +86,6 @@ describe('decodeRlp', () => {
     expect(decodeRlp(nested(RLP_DEPTH_MAX))).toBeInstanceOf(Array)
     expect(() => decodeRlp(nested(RLP_DEPTH_MAX + 1))).toThrow(/inside each other/)
     expect(() => decodeRlp(nested(3000))).toThrow(/inside each other/)
-  })
-})
-
-describe('the forms of RLP values', () => {
-  it('rlpNumber and rlpUint256 read numbers as encodeRlpNumber writes them', () => {
-    fc.assert(
-      fc.property(fc.maxSafeNat(), (value) => {
-        expect(rlpNumber(encodeRlpNumber(value), 'it')).toBe(value)
-        expect(rlpUint256(encodeRlpNumber(value), 'it')).toBe(BigInt(value))
-      }),
-    )
-    expect(encodeRlpNumber(0)).toHaveLength(0)
-    expect(rlpUint256(new Uint8Array(32).fill(255), 'it')).toBe(2n ** 256n - 1n)
-  })
-
-  it('numbers with leading zeros, of too many bytes or beyond a double are refused', () => {
-    expect(() => rlpUint256(Uint8Array.of(0), 'it')).toThrow(/it to be a number/)
-    expect(() => rlpUint256(Uint8Array.of(0, 1), 'it')).toThrow(/leading zeros/)
-    expect(() => rlpUint256(new Uint8Array(33).fill(1), 'it')).toThrow(/32 bytes/)
-    expect(() => rlpNumber(decodeHex('20000000000000'), 'it')).toThrow(/2\^53-1/)
-    expect(() => rlpNumber(decodeHex('20000000000001'), 'it')).toThrow(/2\^53-1/)
-  })
-
-  it('a list for a byte string, a byte string for a list, and another length are refused', () => {
-    expect(() => rlpBytes([], 'it')).toThrow(/it to be a byte string/)
-    expect(() => rlpBytes(undefined, 'it')).toThrow(/it to be a byte string/)
-    expect(() => rlpBytes(new Uint8Array(3), 'it', 4)).toThrow(/4 bytes, got 3/)
-    expect(() => rlpList(new Uint8Array(), 'it')).toThrow(/it to be a list/)
-    expect(() => rlpList(undefined, 'it')).toThrow(/it to be a list/)
   })
 })
 

@@ -3,7 +3,19 @@ import { decodeHex } from '#attestation/bytes.ts'
 import type { BundlePolicy, ChainFacts } from '#attestation/evidence/policy.ts'
 import { parseExactJson } from '#attestation/json/parse-strict.ts'
 import type { Json } from '#attestation/json/value.ts'
-import type { RawBlock } from './read-block.ts'
+
+/** A block as its bytes, all 0x hex: what the tries and the hash are over. */
+type RawBlock = {
+  readonly number: number
+  readonly hash: string
+  readonly header: string
+  readonly transactions: readonly string[]
+  readonly receipts: readonly string[]
+  /** As the chain names them. */
+  readonly transactionsRoot: string
+  readonly receiptsRoot: string
+  readonly timestamp: number
+}
 
 /** Blocks that anvil mined, with 1, 2, 17, 130 and 41 transactions. */
 export const BLOCKS: readonly RawBlock[] = JSON.parse(read('blocks.json').toString()).blocks

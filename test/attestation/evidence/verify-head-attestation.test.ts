@@ -14,6 +14,7 @@ import { entryOf } from '#attestation/release/release-list.ts'
 import { buildOtherRelease, buildRelease } from '../../support/build-release.ts'
 import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'
 import { PCR_VALUES, standardChain } from '../../support/nitro-builder/document-builder.ts'
+import { otherLastDigit } from '../mutate-json.ts'
 import {
   BOOT_CONFIGURATION,
   buildEvidence,
@@ -31,7 +32,7 @@ import {
 const valid = buildHeadAttestation()
 const policy = policyFor(BOOT_CONFIGURATION)
 const attestations = createAttestationVerifier()
-const OTHER_HASH = `0x${'b2'.repeat(32)}`
+const OTHER_HASH = otherLastDigit(valid.block_hash)
 const STRANGER_KEY = Buffer.from(
   new Wallet(`0x${'17'.repeat(32)}`).signingKey.publicKey.slice(2),
   'hex',
@@ -123,16 +124,12 @@ describe('verifyHeadAttestation on one altered field', () => {
     Record<keyof typeof valid, [Json, readonly HeadAttestationCheckName[]]>
   > = {
     size: [8, ['head']],
-    root: ['5b'.repeat(32), ['head']],
+    root: [otherLastDigit(valid.root), ['head']],
     block_number: [1001, []],
     block_hash: [OTHER_HASH, ['block hash', 'block on chain']],
     created_at: [valid.created_at + 1, ['created_at']],
     document: [flipped.toString('base64'), ['attestation document']],
   }
-
-  it('the table of alterations lists every field', () => {
-    expect(Object.keys(alterations)).toEqual(Object.keys(valid))
-  })
 
   it.each(Object.entries(alterations).filter(([name]) => name !== 'block_number'))(
     'a head attestation with another %s fails at the checks for that field',
@@ -172,7 +169,7 @@ describe('verifyHeadAttestation on one altered field', () => {
   })
 
   it.each<[string, JsonObject]>([
-    ['another log', { notary: `0x${'99'.repeat(20)}` }],
+    ['another log', { notary: otherLastDigit(ATTESTED_LOG.notary) }],
     ['a malformed address', { notary: 'me' }],
   ])('a head attestation fails as an attestation of %s', async (_, { notary }) => {
     expect(await failedOf(valid, { ...ATTESTED_LOG, notary: String(notary) })).toEqual([
@@ -220,7 +217,7 @@ describe('verifyHeadAttestation on documents of other making', () => {
     ['of another format', { statement: { format: 'affidavit-evidence-bundle' } }, ['head']],
     ['of another version', { statement: { version: 2 } }, ['head']],
     ['of another configuration', { statement: { boot_configuration: '00'.repeat(32) } }, ['head']],
-    ['of another log', { statement: { notary: `0x${'99'.repeat(20)}` } }, ['head']],
+    ['of another log', { statement: { notary: otherLastDigit(ATTESTED_LOG.notary) } }, ['head']],
     [
       'of other code',
       { fields: { pcrs: new Map([...PCR_VALUES, [0, Buffer.alloc(48, 1)]]) } },
@@ -279,34 +276,21 @@ describe('verifyHeadAttestation on documents of other making', () => {
 })
 
 describe('verifyHeadAttestation on swapped parts', () => {
-  const FIELDS = ['size', 'root', 'block_hash', 'created_at', 'document'] as const
-  const all = Array.from({ length: 4 }, (_, at) =>
-    buildHeadAttestation({
-      size: at,
-      root: createHash('sha256').update(`root ${at}`).digest('hex'),
-      blockHash: `0x${createHash('sha256').update(`block ${at}`).digest('hex')}`,
-      timestampMs: MADE_AT.getTime() + at * 1000,
-    }),
-  )
-
   it('any mix of two head attestations fails, and each attestation as it was is verified', async () => {
-    let accepted = 0
-    for (const one of all)
-      for (const other of all)
-        for (let chosen = 0; chosen < 2 ** FIELDS.length; chosen++) {
-          const mixed = { ...one }
-          FIELDS.forEach((field, bit) => {
-            if (chosen & (1 << bit)) Object.assign(mixed, { [field]: other[field] })
-          })
-          const isWhole = all.some((whole) =>
-            FIELDS.every((field) => whole[field] === mixed[field]),
-          )
-          const { verdict } = await verifyHeadAttestation(mixed, ATTESTED_LOG, policy, {
-            attestations,
-          })
-          expect(verdict).toBe(isWhole ? 'verified' : 'invalid')
-          if (isWhole) accepted++
-        }
-    expect(accepted).toBe(all.length * 32 + all.length * (all.length - 1) * 2)
+    const other = buildHeadAttestation({
+      size: 8,
+      root: otherLastDigit(valid.root),
+      blockHash: OTHER_HASH,
+      timestampMs: MADE_AT.getTime() + 2_234,
+    })
+    const names = ['size', 'root', 'block_hash', 'created_at', 'document'] as const
+    for (let chosen = 0; chosen < 2 ** names.length; chosen++) {
+      const mixed = { ...valid }
+      for (const [bit, name] of names.entries())
+        if (chosen & (1 << bit)) Object.assign(mixed, { [name]: other[name] })
+      const isWhole = chosen === 0 || chosen === 2 ** names.length - 1
+      const { verdict } = await verifyHeadAttestation(mixed, ATTESTED_LOG, policy, { attestations })
+      expect(verdict).toBe(isWhole ? 'verified' : 'invalid')
+    }
   })
 })

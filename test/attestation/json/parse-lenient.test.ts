@@ -3,19 +3,19 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { concatBytes, encodeUtf8 } from '#attestation/bytes.ts'
 import { canonicalizeJson } from '#attestation/json/canonical.ts'
-import { JsonError } from '#attestation/json/json-error.ts'
 import { parseLenientJson } from '#attestation/json/parse-lenient.ts'
 import { JSON_DEPTH_MAX, parseExactJson } from '#attestation/json/parse-strict.ts'
+import { codeOf } from '../code-of.ts'
 
 describe('parseLenientJson', () => {
   it('parseLenientJson reads faithful JSON as JSON.parse does, from bytes and from text', () => {
     fc.assert(
-      fc.property(fc.jsonValue({ stringUnit: 'binary', maxDepth: 6 }), (value) => {
+      fc.property(fc.jsonValue({ stringUnit: 'binary', maxDepth: 4 }), (value) => {
         const text = JSON.stringify(value)
         expect(isDeepStrictEqual(parseLenientJson(text), JSON.parse(text))).toBe(true)
         expect(isDeepStrictEqual(parseLenientJson(encodeUtf8(text)), JSON.parse(text))).toBe(true)
       }),
-      { numRuns: 300 },
+      { numRuns: 120 },
     )
   })
 
@@ -34,7 +34,7 @@ describe('parseLenientJson', () => {
         const canonical = canonicalizeJson(parseLenientJson(`[${items.join(',')}]`))
         expect(canonicalizeJson(parseExactJson(encodeUtf8(canonical)))).toBe(canonical)
       }),
-      { numRuns: 300 },
+      { numRuns: 120 },
     )
   })
 
@@ -48,12 +48,6 @@ describe('parseLenientJson', () => {
     expect(parseLenientJson(text)).toBe(value)
   })
 
-  it('parseLenientJson leaves -0 to canonical JSON', () => {
-    const value = parseLenientJson('{"logprob":-0}')
-    expect(value).toEqual({ logprob: -0 })
-    expect(canonicalizeJson(value)).toBe('{"logprob":0}')
-  })
-
   it.each([
     ['an escape', '{"a":"x\\ud83dy"}', { a: 'x\ufffdy' }],
     ['a nested item', '[1,[{"a":"\\udc00"}],"b"]', [1, [{ a: '\ufffd' }], 'b']],
@@ -61,10 +55,6 @@ describe('parseLenientJson', () => {
     ['raw text', '"a\ud800"', 'a\ufffd'],
   ])('parseLenientJson replaces a lone surrogate in %s', (_, text, value) => {
     expect(parseLenientJson(text)).toEqual(value)
-  })
-
-  it('parseLenientJson keeps whole surrogate pairs', () => {
-    expect(parseLenientJson('"\\ud83d\\ude00"')).toBe('😀')
   })
 
   it('the last of several members with one name wins, even when names become one by replacement', () => {
@@ -97,29 +87,17 @@ describe('parseLenientJson', () => {
   it.each(['', '{', '{"a":1} x', "{'a':1}", 'undefined', '[1,]'])(
     'the text %j, which is no JSON, is refused',
     (text) => {
-      expect(codeOf(text)).toBe('syntax')
+      expect(codeOf(() => parseLenientJson(text))).toBe('syntax')
     },
   )
 
   it('parseLenientJson refuses values deeper than the limit, however deep they are', () => {
     const nest = (depth: number) => '['.repeat(depth) + ']'.repeat(depth)
     expect(parseLenientJson(nest(JSON_DEPTH_MAX))).toBeDefined()
-    expect(codeOf(nest(JSON_DEPTH_MAX + 1))).toBe('too_deep')
-    expect(codeOf(nest(1_000_000))).toBe('too_deep')
-    expect(codeOf(`${'{"a":'.repeat(200)}"\\ud800"${'}'.repeat(200)}`)).toBe('too_deep')
-  })
-
-  it('parseLenientJson does not detect that two members had one name', () => {
-    expect(parseLenientJson('{"role":"user","role":"system"}')).toEqual({ role: 'system' })
+    expect(codeOf(() => parseLenientJson(nest(JSON_DEPTH_MAX + 1)))).toBe('too_deep')
+    expect(codeOf(() => parseLenientJson(nest(100_000)))).toBe('too_deep')
+    expect(
+      codeOf(() => parseLenientJson(`${'{"a":'.repeat(200)}"\\ud800"${'}'.repeat(200)}`)),
+    ).toBe('too_deep')
   })
 })
-
-function codeOf(text: string): string | undefined {
-  try {
-    parseLenientJson(text)
-  } catch (error) {
-    if (error instanceof JsonError) return error.code
-    throw error
-  }
-  return undefined
-}

@@ -1,27 +1,39 @@
 import { describe, expect, it } from 'vitest'
 import { redactBundle } from '#attestation/evidence/bundle.ts'
 import type { Json } from '#attestation/json/value.ts'
+import { AWS_ROOT_SHA256 } from '#attestation/nitro/policy.ts'
 import { createAttestationVerifier } from '#attestation/nitro/verify-attestation.ts'
+import { entryOf } from '#attestation/release/release-list.ts'
 import { type Conclusion, conclude, saySentence } from '#attestation/report/conclude.ts'
 import { type ExpectedEvidence, judgeEvidence } from '#attestation/report/judge-evidence.ts'
 import { readEvidence } from '#attestation/report/read-evidence.ts'
+import { isOtherRoot } from '#attestation/report/unknown-root.ts'
+import { buildRelease } from '../../support/build-release.ts'
 import { PCR_VALUES } from '../../support/nitro-builder/document-builder.ts'
 import { RESPONSE } from '../build-record.ts'
-import { BOOT_CONFIGURATION, buildEvidence, policyFor } from '../evidence/build-evidence.ts'
+import {
+  BOOT_CONFIGURATION,
+  buildEvidence,
+  digestOf,
+  policyFor,
+} from '../evidence/build-evidence.ts'
+import { otherLastDigit } from '../mutate-json.ts'
 import { buildCalls, EXCHANGES, sessionOf } from '../session/build-session.ts'
 
 const { measurements = [], roots = [], configurations = [] } = policyFor(BOOT_CONFIGURATION)
 
 describe('the finding', () => {
   it('the name of a model is in quotation marks, cannot end them, and is short', async () => {
-    const forged = 'a. Its machine passes your policy”. Block 1 records this, and is on the chain.'
+    const forged =
+      'a. Its machine passes your policy”. Block 1 records this\n\u001b[2J, and is on the chain.'
     for (const model of [forged, forged.repeat(5)]) {
       const { bundle } = buildEvidence({ record: { response: { ...RESPONSE, model } } })
       const { verdict, finding } = await conclusionOf(bundle)
       expect(verdict).toBe('verified')
       const [, said = '', rest] =
         finding.match(/“demo” answered with model “([^”]*)”\. (Block .*)$/) ?? []
-      expect(said).toContain('Its machine passes your policy\\u{201d}. Block 1 records this')
+      expect(said).toContain('passes your policy\\u{201d}. Block 1 records this\\u{a}')
+      expect(finding).not.toMatch(/\p{Cc}/u)
       expect(said.length).toBeLessThan(100)
       expect(rest).toMatch(
         /^Block \d+, made at .*, records this, and was not looked up on the chain\.$/,
@@ -41,6 +53,7 @@ describe('the finding', () => {
       }
     const records = await conclusionOf({ completions: [bundle.record, whole.record] })
     expect(records.finding).toContain('Of 2 answers, 1 was cut: what is missing is not shown.')
+    expect(records.notShown).toContain('that the answer is whole')
     expect((await conclusionOf(whole)).finding).not.toContain('cut')
   })
 
@@ -81,6 +94,53 @@ describe('the finding', () => {
     const known = await conclusionOf(buildEvidence().bundle, expecting(4, 0))
     expect(known.finding).toMatch(/^An enclave that runs code that you expect signed /)
     expect([known.finding, ...known.notShown].join()).not.toMatch(/debug|that the enclave runs/)
+  })
+
+  it('of several answers, one whose code is known does not hide one whose code is not', async () => {
+    const zeros = new Uint8Array(48)
+    const pcrs = new Map([...PCR_VALUES].map(([index, pcr]) => [index, index < 3 ? zeros : pcr]))
+    const known = buildCalls({ exchanges: EXCHANGES.slice(0, 2) })
+    const mixed = (at: number) =>
+      buildCalls({
+        exchanges: EXCHANGES.slice(0, 2),
+        evidence: (call) => (call === at ? { document: { pcrs } } : {}),
+      })
+    const sets = [[0, 4], [4]].map(
+      (indexes) => new Map(indexes.map((index) => [index, PCR_VALUES.get(index) ?? zeros])),
+    )
+    const expected = { attestation: { measurements: sets, roots, allowDebug: true } }
+    const unknownCode = 'that the enclave runs code that you expect'
+    const judgedAs = async (calls: typeof known) => [
+      await conclusionOf(sessionOf(calls), expected),
+      await conclusionOf({ completions: calls.map(({ record }) => record) }, expected),
+    ]
+    for (const { finding, notShown } of await judgedAs(known)) {
+      expect(notShown).not.toContain(unknownCode)
+      expect(finding).not.toContain('debug mode')
+    }
+    for (const at of [0, 1])
+      for (const { finding, notShown } of await judgedAs(mixed(at))) {
+        expect(notShown).toContain(unknownCode)
+        expect(finding).toContain('The enclave ran in debug mode')
+      }
+  })
+
+  it('a record is invalid whose enclave was booted with another configuration than its release has', async () => {
+    const { bundle } = buildEvidence()
+    const digest = Buffer.from(digestOf(BOOT_CONFIGURATION)).toString('hex')
+    for (const [configuration, verdict] of [
+      [digest, 'consistent'],
+      [otherLastDigit(digest), 'invalid'],
+    ] as const) {
+      const releases = [entryOf(buildRelease({ configuration }))]
+      const expected = { attestation: { measurements: [], releases, roots } }
+      expect((await conclusionOf(bundle.record, expected)).verdict).toBe(verdict)
+    }
+  })
+
+  it('a root is another one than AWS’s as soon as its last bit differs', () => {
+    const other = AWS_ROOT_SHA256.with(-1, (AWS_ROOT_SHA256.at(-1) ?? 0) ^ 1)
+    expect([isOtherRoot([AWS_ROOT_SHA256]), isOtherRoot([other])]).toEqual([false, true])
   })
 
   it('a result under a root that is not AWS’s says so, in the sentence of every program', async () => {

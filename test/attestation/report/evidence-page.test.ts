@@ -82,13 +82,6 @@ describe('a page with evidence', () => {
     expect(page.match(/<\/script>/gi)?.length).toBe(PAGE.match(/<\/script>/gi)?.length)
   })
 
-  it('evidence of 10 MB comes back as it was', () => {
-    const large = { text: '</script><!--\\"\u2028'.repeat(600_000) }
-    const page = putEvidence(EMPTY, large)
-    expect(page.length).toBeGreaterThan(10_000_000)
-    expect(evidenceOf(page)).toEqual(large)
-  })
-
   it('any evidence comes back as it was, in one line without a tag', () => {
     const texts = fc.oneof(
       fc.string({ unit: 'grapheme' }),
@@ -206,9 +199,9 @@ describe('a page that is not as it was made', () => {
       }),
     )
     const hostile = `${EMPTY}${'<script '.repeat(400_000)}${'id '.repeat(400_000)}`
-    const start = performance.now()
+    const before = process.cpuUsage()
     expect(read(hostile).evidence).toBeNull()
-    expect(performance.now() - start).toBeLessThan(2_000)
+    expect(process.cpuUsage(before).user).toBeLessThan(1_500_000)
   })
 })
 

@@ -220,19 +220,6 @@ describe.each(NAMES)('a run in the dialect %s', (name) => {
     expect(related[2]?.foreign).toEqual([])
   })
 
-  it('a history that was replaced by a summary starts a conversation', () => {
-    const { requests, answers } = RUNS[name]
-    const fresh = { role: 'user', content: 'Summary: Rome.' }
-    const bodies = {
-      chat: { messages: [fresh] },
-      responses: { input: [fresh] },
-      messages: { messages: [fresh] },
-    }
-    const request = name === 'chat' ? bodies.chat : wrapped(name, bodies[name])
-    const related = relate(name, { answers, requests: requests.with(2, request) })
-    expect(related[2]?.relation).toEqual({ kind: 'starts' })
-  })
-
   it('no request or answer of any form makes the reader fail', () => {
     const anyValue = fc.jsonValue({ maxDepth: 5 }) as fc.Arbitrary<Json>
     const anyObject = fc.dictionary(

@@ -7,7 +7,7 @@ import { SESSION_CALLS_MAX } from '#attestation/session/session-bundle.ts'
 import { SESSION_CHECKS } from '#attestation/session/session-checks.ts'
 import { type SessionReport, verifySession } from '#attestation/session/verify-session.ts'
 import { BOOT_CONFIGURATION, buildEvidence, policyFor } from '../evidence/build-evidence.ts'
-import { mutatedAt } from '../mutate-json.ts'
+import { mutatedAt, otherLastDigit } from '../mutate-json.ts'
 import { buildCalls, EXCHANGES, SESSION_ID, type SessionParts, sessionOf } from './build-session.ts'
 
 const policy = policyFor(BOOT_CONFIGURATION)
@@ -45,16 +45,6 @@ describe('a whole session', () => {
     })
     expect(new Set(asked).size).toBe(asked.length)
     expect(online.calls[0]?.report.facts?.anchoredIn).not.toBeNull()
-  })
-
-  it('each request is related to the call whose answer it contains', async () => {
-    const { calls } = await verify(CALLS)
-    expect(calls.map(({ relation }) => relation)).toEqual([
-      { kind: 'starts' },
-      { kind: 'continues', call: 0 },
-      { kind: 'starts' },
-      { kind: 'continues', call: 1 },
-    ])
   })
 
   it('the timeline shows each item once, with images by digest and tools by name', async () => {
@@ -110,8 +100,8 @@ describe('a session that is not whole', () => {
     expect(detailOf(report, 'signed end')).toContain('later calls may be cut')
   })
 
-  it.each([0, 1, 2, 3])('a second copy of call %i is found at every place', async (at) => {
-    for (let place = 0; place <= CALLS.length; place++) {
+  it.each([0, 3])('a second copy of call %i is found at every place', async (at) => {
+    for (const place of [0, at + 1, CALLS.length]) {
       const report = await verify(CALLS.toSpliced(place, 0, CALLS[at] as EvidenceBundle))
       expect(namesOf(report, 'failed')).toContain('none doubled')
       expect(report.verdict).toBe('invalid')
@@ -121,9 +111,7 @@ describe('a session that is not whole', () => {
   it('every other order of the calls is found', async () => {
     for (const [one, other] of [
       [0, 1],
-      [0, 3],
-      [1, 2],
-      [2, 3],
+      [1, 3],
     ] as const) {
       const moved = CALLS.with(one, CALLS[other] as EvidenceBundle).with(
         other,
@@ -135,13 +123,15 @@ describe('a session that is not whole', () => {
   })
 
   it('a call of another session is found at every place, also under the same numbers', async () => {
-    const others = buildCalls({ id: '0a'.repeat(16) })
+    const others = buildCalls({ id: otherLastDigit(SESSION_ID) })
     for (const at of CALLS.keys()) {
       const report = await verify(CALLS.with(at, others[at] as EvidenceBundle))
       expect(namesOf(report, 'failed')).toContain('one session')
       expect(detailOf(report, 'one session')).toContain(`expected call ${at} to be of session`)
     }
-    expect(namesOf(await verify(CALLS, '0a'.repeat(16)), 'failed')).toEqual(['one session'])
+    expect(namesOf(await verify(CALLS, otherLastDigit(SESSION_ID)), 'failed')).toEqual([
+      'one session',
+    ])
   })
 
   it('a second call with the same number does not pass for the call before a later one', async () => {
@@ -171,7 +161,7 @@ describe('a session that is not whole', () => {
     ['names a far number', (own) => ({ ...own, n: 2 ** 53 - 1 }), 'none missing'],
     [
       'names another call before it',
-      (own) => ({ ...own, previous: 'ab'.repeat(32) }),
+      (own) => ({ ...own, previous: otherLastDigit(String(own.previous)) }),
       'previous hash',
     ],
   ])('a call that %s is found', async (_, change, name) => {
@@ -189,7 +179,7 @@ describe('a session that is not whole', () => {
         expect(report.verdict === 'verified').toBe(isSame)
         if (report.verdict === 'invalid') expect(report.timeline).toEqual([])
       }),
-      { numRuns: 100 },
+      { numRuns: 12 },
     )
   }, 60_000)
 })

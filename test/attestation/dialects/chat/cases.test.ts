@@ -95,14 +95,15 @@ describe('what providers and backends send, as all readers see it', () => {
     '$name is read alike by chunks, by nodes and in the enclave',
     async (one) => {
       const { given, stopReason, events } = one
-      const reads = [readDirectly(events)]
-      for (const divide of DIVISIONS) {
-        packets = divide(events)
-        const { chunks, fault, sealed } = await enclave.stream(QUESTION)
-        expect(fault).toBeNull()
-        expect(sealed?.outcome).toBe('complete')
-        reads.push(readOfNode(packets), chunks as unknown as readonly JsonObject[])
-      }
+      packets = eventsOf(events)
+      const { chunks, fault, sealed } = await enclave.stream(QUESTION)
+      expect(fault).toBeNull()
+      expect(sealed?.outcome).toBe('complete')
+      const reads = [
+        readDirectly(events),
+        ...DIVISIONS.map((divide) => readOfNode(divide(events))),
+        chunks as unknown as readonly JsonObject[],
+      ]
       for (const read of reads) {
         expect(givenIn(read)).toEqual(given)
         expect(choicesIn(read).at(-1)?.stop_reason).toBe(stopReason)
@@ -140,12 +141,10 @@ describe('what providers and backends send, as all readers see it', () => {
   it.each(REFUSED_CASES)('$name is refused by chunks, of nodes and in the enclave', async (one) => {
     const { events } = one
     expect(() => readDirectly(events)).toThrow(FormatError)
-    for (const divide of DIVISIONS) {
-      packets = divide(events)
-      expect(() => readOfNode(packets)).toThrow(FormatError)
-      const { fault, sealed } = await enclave.stream(QUESTION)
-      expect(fault?.code).toBe('provider_error')
-      expect(sealed?.outcome ?? 'upstream_error').toBe('upstream_error')
-    }
+    for (const divide of DIVISIONS) expect(() => readOfNode(divide(events))).toThrow(FormatError)
+    packets = eventsOf(events)
+    const { fault, sealed } = await enclave.stream(QUESTION)
+    expect(fault?.code).toBe('provider_error')
+    expect(sealed?.outcome ?? 'upstream_error').toBe('upstream_error')
   })
 })

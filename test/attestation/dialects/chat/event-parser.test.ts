@@ -1,3 +1,4 @@
+import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
   EventParser,
@@ -5,88 +6,129 @@ import {
   type ServerEvent,
 } from '#attestation/dialects/chat/event-parser.ts'
 
-/** Gives the data of all events of the packets, the end included. */
+type Packets = readonly (string | Uint8Array)[]
+
+/** All events of the packets, the end included. */
 function parseAll(
-  packets: readonly (string | Uint8Array)[],
-  eventBytesMax?: number,
-): readonly string[] {
-  const parser = new EventParser({
-    errorLines: true,
-    ...(eventBytesMax === undefined ? {} : { eventBytesMax }),
-  })
+  packets: Packets,
+  options?: ConstructorParameters<typeof EventParser>[0],
+): readonly ServerEvent[] {
+  const parser = new EventParser(options)
   const events = packets.flatMap((packet) => parser.push(Buffer.from(packet)))
-  return [...events, ...parser.end()].map(({ data }) => data)
+  return [...events, ...parser.end()]
 }
 
+const data = (text: string): ServerEvent => ({ event: '', data: text })
+
 describe('EventParser', () => {
-  it('EventParser gives one text for each blank line, several in one packet', () => {
-    expect(parseAll(['data: a\n\ndata: b\n\n'])).toEqual(['a', 'b'])
+  it.each<[string, Packets, readonly ServerEvent[]]>([
+    ['several events in one packet', ['data: a\n\ndata: b\n\n'], [data('a'), data('b')]],
+    [
+      'a CR and an LF in two packets as one line break, an empty packet between them too',
+      ['data: a\r', '', '\ndata: b\r', '\n\r', '\n'],
+      [data('a\nb')],
+    ],
+    [
+      'comments, other fields and blank lines as nothing',
+      [': ping\n\nid: 7\nretry: 10\nfoo: bar\nerror: c\n\n\n\ndata: a\n: in between\n\n'],
+      [data('a')],
+    ],
+    [
+      'one blank after the colon as no data, and a field without colon as empty',
+      ['data:  two\n\ndata:none\n\ndata\n\n'],
+      [data(' two'), data('none'), data('')],
+    ],
+    ['a byte order mark at the beginning as nothing', ['\uFEFFdata: a\n\n'], [data('a')]],
+    [
+      'a byte order mark elsewhere as part of a name',
+      ['data: a\n\n\uFEFFdata: b\n\n'],
+      [data('a')],
+    ],
+    ['an event that no blank line ends', ['data: a\n'], [data('a')]],
+    ['an event that no line break ends', ['data: a'], [data('a')]],
+    [
+      'bytes that are not UTF-8 as replaced',
+      [Buffer.from([...Buffer.from('data: a'), 0xff, 0x62, 0x0a, 0x0a])],
+      [data('a\uFFFDb')],
+    ],
+  ])('EventParser takes %s', (_, packets, events) => {
+    expect(parseAll(packets)).toEqual(events)
   })
 
-  it.each([
-    ['LF', '\n'],
-    ['CRLF', '\r\n'],
-    ['CR', '\r'],
-  ])('EventParser takes %s as a line break', (_, lineBreak) => {
-    const text = ['event: x', 'data: one', 'data: two', '', 'data: three', '', ''].join(lineBreak)
-    expect(parseAll([text])).toEqual(['one\ntwo', 'three'])
+  it.each(['\n', '\r\n', '\r'])('EventParser takes %j as a line break', (lineBreak) => {
+    const lines = ['event: error', 'data: one', 'data: two', '', 'data: three', '', '']
+    expect(parseAll([lines.join(lineBreak)])).toEqual([
+      { event: 'error', data: 'one\ntwo' },
+      data('three'),
+    ])
   })
 
-  it('EventParser gives the same wherever the bytes are split, in any two places', () => {
+  it('EventParser takes the line in which llama.cpp reports an error, also byte by byte', () => {
+    const text = 'error: {"message":"m"}\n\n'
+    const bytes = [...Buffer.from(text)].map((byte) => Uint8Array.of(byte))
+    for (const packets of [[text], bytes])
+      expect(parseAll(packets, { errorLines: true })).toMatchObject([{ data: '{"message":"m"}' }])
+  })
+
+  it('EventParser gives the same events wherever the bytes are split, in any two places', () => {
     const text = Buffer.from(
-      '\uFEFF: hi\r\ndata: {"a":"é😀\u0000"}\r\n\r\nid: 1\rdata: x\rdata: y\r\rdata:\n\ndata: [DONE]',
+      '\uFEFF: hi\r\ndata: {"a":"é😀\u0000"}\r\n\r\nevent: error\rdata: x\rdata: y\r\rdata: [DONE]',
     )
     const whole = parseAll([text])
-    expect(whole).toEqual(['{"a":"é😀\u0000"}', 'x\ny', '', '[DONE]'])
+    expect(whole).toHaveLength(3)
     for (let first = 0; first <= text.length; first++)
-      for (let second = first; second <= text.length; second++)
-        expect(
-          parseAll([text.subarray(0, first), text.subarray(first, second), text.subarray(second)]),
-        ).toEqual(whole)
+      for (let second = first; second <= text.length; second++) {
+        const parts = [text.subarray(0, first), text.subarray(first, second), text.subarray(second)]
+        expect(parseAll(parts)).toEqual(whole)
+      }
     expect(parseAll([...text].map((byte) => Uint8Array.of(byte)))).toEqual(whole)
   })
 
-  it('EventParser takes a CR and an LF in two packets as one line break, an empty packet between them too', () => {
-    expect(parseAll(['data: a\r', '', '\ndata: b\r', '\n\r', '\n'])).toEqual(['a\nb'])
+  it('EventParser gives back any data lines, however they are broken into packets', () => {
+    const line = fc
+      .string({ unit: 'grapheme' })
+      .filter((text) => !/[\r\n\uFEFF]/.test(text) && text.isWellFormed())
+    const events = fc.array(fc.array(line, { minLength: 1, maxLength: 3 }), { maxLength: 5 })
+    const lineBreak = fc.constantFrom('\n', '\r\n', '\r')
+    fc.assert(
+      fc.property(events, lineBreak, fc.array(fc.nat(40)), (lists, end, cuts) => {
+        const text = lists
+          .map((lines) => lines.map((item) => `data: ${item}${end}`).join('') + end)
+          .join('')
+        let rest = Buffer.from(text)
+        const packets = cuts.map((size) => {
+          const packet = rest.subarray(0, size)
+          rest = rest.subarray(size)
+          return packet
+        })
+        expect(parseAll([...packets, rest])).toEqual(lists.map((lines) => data(lines.join('\n'))))
+      }),
+    )
   })
 
-  it('EventParser skips comments and other fields, and takes the line in which llama.cpp reports an error', () => {
-    expect(parseAll([': ping\n\nretry: 1\ndatum: 2\n\nerror: {"message":"m"}\n\n'])).toEqual([
-      '{"message":"m"}',
-    ])
-  })
-
-  it('EventParser takes the error line of llama.cpp also when it comes byte by byte', () => {
-    const bytes = [...Buffer.from('error: {"message":"m"}\n\n')].map((byte) => Uint8Array.of(byte))
-    expect(parseAll(bytes)).toEqual(['{"message":"m"}'])
-  })
-
-  it('EventParser gives the name of an event, and skips the field error where it is not asked for', () => {
+  it('EventParser says how many bytes wait for the end of their event', () => {
     const parser = new EventParser()
-    const bytes = Buffer.from('event: x\ndata: a\n\ndata: b\n\nerror: c\n\n')
-    expect([...parser.push(bytes), ...parser.end()]).toEqual([
-      { event: 'x', data: 'a' },
-      { event: '', data: 'b' },
-    ])
-  })
-
-  it('EventParser gives the event that no blank line and no line break ends', () => {
-    expect(parseAll(['data: a\n'])).toEqual(['a'])
-    expect(parseAll(['data: a'])).toEqual(['a'])
+    for (const [packet, waiting] of [
+      ['data: 12345', 11],
+      ['\ndata:\n', 7],
+      ['\n', 0],
+    ] as const) {
+      parser.push(Buffer.from(packet))
+      expect(parser.waitingBytes).toBe(waiting)
+    }
   })
 
   it('EventParser refuses an event over the limit: in one line, many lines, many packets, all line breaks', () => {
-    expect(parseAll([`data: ${'x'.repeat(94)}\n\n`], 100)).toHaveLength(1)
-    expect(() => parseAll([`data: ${'x'.repeat(95)}\n\n`], 100)).toThrow(EventTooLargeError)
-    expect(() => parseAll(['data: 0123456789\n'.repeat(11)], 100)).toThrow(EventTooLargeError)
-    expect(() => parseAll(['data:\n'.repeat(200)], 100)).toThrow(EventTooLargeError)
-    expect(() =>
-      parseAll(
-        Array.from({ length: 200 }, () => 'x'),
-        100,
-      ),
-    ).toThrow(EventTooLargeError)
-    expect(parseAll(['\r'.repeat(1_000_000)], 100)).toEqual([])
+    const limit = { eventBytesMax: 100 }
+    expect(parseAll([`data: ${'x'.repeat(94)}\n\n`], limit)).toHaveLength(1)
+    for (const packets of [
+      [`data: ${'x'.repeat(95)}\n\n`],
+      ['data: 0123456789\n'.repeat(11)],
+      ['data:\n'.repeat(200)],
+      Array.from({ length: 200 }, () => 'x'),
+    ])
+      expect(() => parseAll(packets, limit)).toThrow(EventTooLargeError)
+    expect(parseAll(['\r'.repeat(1_000_000)], limit)).toEqual([])
   })
 
   it('EventParser gives the events that came before an event over the limit', () => {
@@ -95,6 +137,6 @@ describe('EventParser', () => {
     expect(() => new EventParser({ eventBytesMax: 100 }).push(packet, events)).toThrow(
       EventTooLargeError,
     )
-    expect(events.map(({ data }) => data)).toEqual(['a', 'b'])
+    expect(events).toEqual([data('a'), data('b')])
   })
 })

@@ -1,0 +1,7 @@
+import { judgePublished } from '../judge-published.ts'
+
+// Faults of the document itself are judged by test/conformance/documents.test.ts.
+judgePublished(
+  /^bundle\/(any|attestation-(key|time)|boot|cut|expected|finished|measurements|messages|no-|nothing|provider\/|second|three|version|whole|with-|written)/,
+  40,
+)

@@ -1,0 +1,3 @@
+import { judgePublished } from '../judge-published.ts'
+
+judgePublished(/^bundle\/(answer|exchange|proof|provider-evidence|redacted|release)/, 30)

@@ -1,0 +1,3 @@
+import { judgePublished } from './judge-published.ts'
+
+judgePublished(/^(record|answer)\//, 90)
