@@ -124,6 +124,8 @@ class Lease implements ProcessLease {
   async stop(): Promise<void> {
     for (const timer of [this.renewal, this.end]) if (timer !== null) clearTimeout(timer)
     await this.renewing
+    // The renewal that was under way has set this timer again.
+    if (this.end !== null) clearTimeout(this.end)
     this.held = false
     const { processes } = this.options
     await processes.leave(this.current)

@@ -1,16 +1,11 @@
 import { Wallet } from 'ethers'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, expect, it } from 'vitest'
 import { ANCHOR_GAS_LIMIT } from '#src/chain/sign-anchor.ts'
 import { sendAnchor } from '../support/affidavit-contract.ts'
-import { signHead, startTestChain, type TestChain } from '../support/chain.ts'
+import { signHead, startTestChain } from '../support/chain.ts'
 
-let chain: TestChain
-beforeAll(async () => {
-  chain = await startTestChain()
-})
-afterAll(async () => {
-  await chain.dispose()
-})
+const chain = await startTestChain()
+afterAll(() => chain.dispose())
 
 /**
  * Gas of four anchors of one notary. Random-looking roots: zero bytes of call data would be
@@ -32,14 +27,12 @@ async function measure(): Promise<Readonly<Record<string, number>>> {
   }
 }
 
-describe('gas of an anchor', () => {
-  it('the gas of an anchor stays within the figures of the README, and far within its limit', async () => {
-    const gas = await measure()
-    console.info(`gas of an anchor: ${JSON.stringify(gas)}`)
-    expect(gas.first).toBeLessThan(75_500)
-    expect(gas.next).toBeLessThan(41_000)
-    expect(gas.outdated).toBeLessThan(33_000)
-    expect(gas.equivocation).toBeLessThan(37_500)
-    for (const used of Object.values(gas)) expect(used * 1.5).toBeLessThan(Number(ANCHOR_GAS_LIMIT))
-  })
+it('the gas of an anchor stays within the figures of the README, and far within its limit', async () => {
+  const gas = await measure()
+  console.info(`gas of an anchor: ${JSON.stringify(gas)}`)
+  expect(gas.first).toBeLessThan(75_500)
+  expect(gas.next).toBeLessThan(41_000)
+  expect(gas.outdated).toBeLessThan(33_000)
+  expect(gas.equivocation).toBeLessThan(37_500)
+  for (const used of Object.values(gas)) expect(used * 1.5).toBeLessThan(Number(ANCHOR_GAS_LIMIT))
 })

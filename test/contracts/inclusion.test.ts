@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { Wallet } from 'ethers'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, expect, it } from 'vitest'
 import {
   CONTRACT,
   plainPath,
@@ -8,15 +8,10 @@ import {
   readContract,
   sendAnchor,
 } from '../support/affidavit-contract.ts'
-import { signHead, startTestChain, type TestChain } from '../support/chain.ts'
+import { signHead, startTestChain } from '../support/chain.ts'
 
-let chain: TestChain
-beforeAll(async () => {
-  chain = await startTestChain()
-})
-afterAll(async () => {
-  await chain.dispose()
-})
+const chain = await startTestChain()
+afterAll(() => chain.dispose())
 
 const LEAVES = Array.from({ length: 64 }, (_, index) => Buffer.from(`receipt ${index}`))
 
@@ -66,87 +61,79 @@ function flip(bytes: Uint8Array, bit: number): Uint8Array {
   return flipped
 }
 
-describe('verifyInclusion', () => {
-  it('verifyInclusion accepts every leaf of every tree of 1 to 64 leaves', async () => {
-    const proofs = LEAVES.flatMap((_, last) =>
-      Array.from({ length: last + 1 }, (_leaf, index) => proofOf(index, last + 1)),
-    )
-    expect(proofs).toHaveLength(2080)
-    expect((await verifyAll(proofs)).every((isIncluded) => isIncluded)).toBe(true)
-  })
-
-  it('verifyInclusion refuses every proof with one part changed', async () => {
-    const broken = LEAVES.flatMap((_, last) => {
-      const size = last + 1
-      const index = (last * 7) % size
-      const good = proofOf(index, size)
-      const [first] = good.path
-      return [
-        { ...good, leaf: flip(good.leaf, last * 5) },
-        { ...good, root: flip(good.root, last * 3) },
-        { ...good, path: [...good.path, new Uint8Array(32)] },
-        { ...good, index: size },
-        { ...good, index: 2 ** 40 + index },
-        { ...good, size: 0 },
-        ...(first === undefined
-          ? []
-          : [
-              { ...good, path: good.path.slice(1) },
-              { ...good, path: good.path.slice(0, -1) },
-              { ...good, path: [flip(first, last), ...good.path.slice(1)] },
-              { ...good, index: index ^ 1 },
-            ]),
-        ...(good.path.length > 1 ? [{ ...good, path: good.path.toReversed() }] : []),
-      ]
-    })
-    expect(broken.length).toBeGreaterThan(600)
-    expect((await verifyAll(broken)).filter((isIncluded) => isIncluded)).toEqual([])
-  })
-
-  it('verifyInclusion refuses an inner node in the place of a leaf', async () => {
-    const { root, path } = proofOf(0, 4)
-    const inner = plainRoot(LEAVES.slice(0, 2))
-    const shorter = path.slice(1)
-    for (const size of [1, 2, 3, 4, 5]) {
-      for (const index of [0, 1]) {
-        const [isIncluded] = await verifyAll([{ leaf: inner, index, size, root, path: shorter }])
-        // Of size 2 there could be a tree with these two hashes as leaves. Only the signed size
-        // speaks against it.
-        expect(isIncluded).toBe(size === 2 && index === 0)
-      }
-    }
-  })
-
-  it('verifyInclusion says nothing about who signed the root: any root will do', async () => {
-    expect(await verifyAll([proofOf(0, 1)])).toEqual([true])
-  })
+it('verifyInclusion accepts every leaf of every tree of 1 to 64 leaves', async () => {
+  const proofs = LEAVES.flatMap((_, last) =>
+    Array.from({ length: last + 1 }, (_leaf, index) => proofOf(index, last + 1)),
+  )
+  expect(proofs).toHaveLength(2080)
+  expect((await verifyAll(proofs)).every((isIncluded) => isIncluded)).toBe(true)
 })
 
-describe('verifyAnchored', () => {
-  const notary = new Wallet(`0x${'77'.repeat(32)}`)
-
-  async function verifyAnchored({ leaf, index, path }: Proof): Promise<boolean> {
-    const [isAnchored] = await readContract(chain, 'verifyAnchored', [
-      notary.address,
-      leaf,
-      index,
-      path,
-    ])
-    return isAnchored
-  }
-
-  it('verifyAnchored is false for a notary without a head', async () => {
-    expect(await verifyAnchored(proofOf(0, 1))).toBe(false)
+it('verifyInclusion refuses every proof with one part changed', async () => {
+  const broken = LEAVES.flatMap((_, last) => {
+    const size = last + 1
+    const index = (last * 7) % size
+    const good = proofOf(index, size)
+    const [first] = good.path
+    return [
+      { ...good, leaf: flip(good.leaf, last * 5) },
+      { ...good, root: flip(good.root, last * 3) },
+      { ...good, path: [...good.path, new Uint8Array(32)] },
+      { ...good, index: size },
+      { ...good, index: 2 ** 40 + index },
+      { ...good, size: 0 },
+      ...(first === undefined
+        ? []
+        : [
+            { ...good, path: good.path.slice(1) },
+            { ...good, path: good.path.slice(0, -1) },
+            { ...good, path: [flip(first, last), ...good.path.slice(1)] },
+            { ...good, index: index ^ 1 },
+          ]),
+      ...(good.path.length > 1 ? [{ ...good, path: good.path.toReversed() }] : []),
+    ]
   })
+  expect(broken.length).toBeGreaterThan(600)
+  expect((await verifyAll(broken)).filter((isIncluded) => isIncluded)).toEqual([])
+})
 
-  it('verifyAnchored accepts leaves of the newest head alone', async () => {
-    for (const size of [5, 7]) {
-      const head = { size, root: plainRoot(LEAVES.slice(0, size)) }
-      await sendAnchor(chain, { ...head, signature: await signHead(chain, notary, head) })
-      expect(await verifyAnchored(proofOf(4, size))).toBe(true)
+it('verifyInclusion refuses an inner node in the place of a leaf', async () => {
+  const { root, path } = proofOf(0, 4)
+  const inner = plainRoot(LEAVES.slice(0, 2))
+  const shorter = path.slice(1)
+  for (const size of [1, 2, 3, 4, 5]) {
+    for (const index of [0, 1]) {
+      const [isIncluded] = await verifyAll([{ leaf: inner, index, size, root, path: shorter }])
+      // Of size 2 there could be a tree with these two hashes as leaves. Only the signed size
+      // speaks against it.
+      expect(isIncluded).toBe(size === 2 && index === 0)
     }
-    expect(await verifyAnchored(proofOf(6, 7))).toBe(true)
-    expect(await verifyAnchored(proofOf(4, 5))).toBe(false)
-    expect(await verifyAnchored({ ...proofOf(4, 7), leaf: leafHash(5) })).toBe(false)
-  })
+  }
+})
+
+const notary = new Wallet(`0x${'77'.repeat(32)}`)
+
+async function verifyAnchored({ leaf, index, path }: Proof): Promise<boolean> {
+  const [isAnchored] = await readContract(chain, 'verifyAnchored', [
+    notary.address,
+    leaf,
+    index,
+    path,
+  ])
+  return isAnchored
+}
+
+it('verifyAnchored is false for a notary without a head', async () => {
+  expect(await verifyAnchored(proofOf(0, 1))).toBe(false)
+})
+
+it('verifyAnchored accepts leaves of the newest head alone', async () => {
+  for (const size of [5, 7]) {
+    const head = { size, root: plainRoot(LEAVES.slice(0, size)) }
+    await sendAnchor(chain, { ...head, signature: await signHead(chain, notary, head) })
+    expect(await verifyAnchored(proofOf(4, size))).toBe(true)
+  }
+  expect(await verifyAnchored(proofOf(6, 7))).toBe(true)
+  expect(await verifyAnchored(proofOf(4, 5))).toBe(false)
+  expect(await verifyAnchored({ ...proofOf(4, 7), leaf: leafHash(5) })).toBe(false)
 })

@@ -1,39 +1,28 @@
 import { sql } from 'kysely'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { createProviderEvidenceStore } from '#src/providers/provider-evidence-store.ts'
 import { openDatabase } from '#src/storage/database.ts'
-import { type DatabaseSource, startDatabases } from '../support/databases.ts'
 
 const ACCOUNT = '6f1c8f0e-6f0b-4a55-9b0e-3f7a1f0f3a11'
 
-describe('2026-11-27-provider-evidence', () => {
-  let source: DatabaseSource
-  beforeAll(async () => {
-    source = await startDatabases()
-  }, 60_000)
-  afterAll(() => source.stop())
-
-  it('a database of the first release gets the tables, and keeps its rows', async () => {
-    const place = await source.locate()
-    const before = await openDatabase(place)
-    await sql`drop table provider_evidence_keys, provider_evidence, provider_keys_seen, provider_turns`.execute(
-      before.queries,
-    )
-    await sql`delete from kysely_migration where name <> '2026-11-26-initial'`.execute(
-      before.queries,
-    )
-    await sql`insert into accounts (id, name, created_at) values (${ACCOUNT}, 'old', 1)`.execute(
-      before.queries,
-    )
-    await before.close()
-    const after = await openDatabase(place)
-    try {
-      expect(after.migrated).toEqual(['2026-11-27-provider-evidence'])
-      const { rows } = await sql`select name from accounts`.execute(after.queries)
-      expect(rows).toEqual([{ name: 'old' }])
-      expect(await createProviderEvidenceStore(after).listKeys('https://a.example')).toEqual([])
-    } finally {
-      await after.close()
-    }
-  }, 60_000)
-})
+it('a database of the first release gets the tables, and keeps its rows', async () => {
+  const place = await source.locate()
+  const before = await openDatabase(place)
+  await sql`drop table provider_evidence_keys, provider_evidence, provider_keys_seen, provider_turns`.execute(
+    before.queries,
+  )
+  await sql`delete from kysely_migration where name <> '2026-11-26-initial'`.execute(before.queries)
+  await sql`insert into accounts (id, name, created_at) values (${ACCOUNT}, 'old', 1)`.execute(
+    before.queries,
+  )
+  await before.close()
+  const after = await openDatabase(place)
+  try {
+    expect(after.migrated).toEqual(['2026-11-27-provider-evidence'])
+    const { rows } = await sql`select name from accounts`.execute(after.queries)
+    expect(rows).toEqual([{ name: 'old' }])
+    expect(await createProviderEvidenceStore(after).listKeys('https://a.example')).toEqual([])
+  } finally {
+    await after.close()
+  }
+}, 60_000)

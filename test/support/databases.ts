@@ -3,6 +3,7 @@ import { cp, mkdir, mkdtemp, readdir, readFile, rename, rm, stat } from 'node:fs
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import path from 'node:path'
+import { afterAll } from 'vitest'
 import type { ContentCipher } from '#src/storage/content-cipher.ts'
 import { type Database, type DatabaseLocation, openDatabase } from '#src/storage/database.ts'
 import { createTestDatabase } from './test-database.ts'
@@ -37,6 +38,18 @@ export async function startDatabases(kind: DatabaseKind = 'postgres'): Promise<D
       await places.stop()
     },
   }
+}
+
+/** Databases for the tests of the file that calls this at its top level: it stops them at its end. */
+export async function useDatabases(kind?: DatabaseKind): Promise<DatabaseSource> {
+  const source = await startDatabases(kind)
+  afterAll(() => source.stop(), 60_000)
+  return source
+}
+
+/** One database, likewise. */
+export async function useDatabase(): Promise<Database> {
+  return (await useDatabases()).open()
 }
 
 const ON_SERVER = {

@@ -1,6 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { afterAll } from 'vitest'
 import { type ApiKeys, createApiKeys } from '#src/accounts/api-keys.ts'
 import { createKeysStore, type KeysStore } from '#src/accounts/keys-store.ts'
 import { type Tiers, UNLIMITED_TIERS } from '#src/accounts/limits/tiers.ts'
@@ -72,6 +73,15 @@ export type TestGateway = {
 
 /** Time to start or stop a gateway on a busy machine, milliseconds. */
 export const GATEWAY_HOOK_TIMEOUT_MS = 60_000
+
+/** A gateway for the tests of the file that calls this at its top level: it stops at its end. */
+export async function useGateway(
+  options?: Parameters<typeof startGateway>[0],
+): Promise<TestGateway> {
+  const gateway = await startGateway(options)
+  afterAll(() => gateway.stop(), GATEWAY_HOOK_TIMEOUT_MS)
+  return gateway
+}
 
 /**
  * Starts a gateway on an ephemeral loopback port. Anchors are signed and stored; there is no chain.

@@ -1,6 +1,5 @@
 import { keccak256 } from 'ethers'
-import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { encodeTransaction } from '#src/chain/encode-transaction.ts'
 
 /*
@@ -74,62 +73,34 @@ const OF_CHAINS = [
   ['what begins a block of a chain made with Arbitrum', ORBIT_INTERNAL],
 ] as const
 
-describe('encodeTransaction', () => {
-  it.each(OF_CHAINS)('the bytes of %s have the hash that the chain gave it', (_, json) => {
-    expect(hashOf(json)).toBe(json.hash)
-  })
+it.each(OF_CHAINS)('the bytes of %s have the hash that the chain gave it', (_, json) => {
+  expect(hashOf(json)).toBe(json.hash)
+})
 
-  it.each(OF_CHAINS)('the bytes of %s come out however endpoints write them', (_, json) => {
-    const { yParity: _yParity, ...older } = { yParity: null, ...json }
-    expect(hashOf(older)).toBe(json.hash)
-    expect(hashOf({ ...json, type: json.type.toUpperCase().replace('X', 'x') })).toBe(json.hash)
-    expect(hashOf({ ...json, to: json.to.toUpperCase().replace('X', 'x') })).toBe(json.hash)
-  })
+it.each(OF_CHAINS)('the bytes of %s come out however endpoints write them', (_, json) => {
+  const { yParity: _yParity, ...older } = { yParity: null, ...json }
+  expect(hashOf(older)).toBe(json.hash)
+  expect(hashOf({ ...json, type: json.type.toUpperCase().replace('X', 'x') })).toBe(json.hash)
+  expect(hashOf({ ...json, to: json.to.toUpperCase().replace('X', 'x') })).toBe(json.hash)
+})
 
-  it('a deposit without a mint, or without a mark of the system, has none', () => {
-    const { mint: _, ...without } = BASE_DEPOSIT
-    for (const same of [without, { ...without, mint: null }, { ...without, isSystemTx: false }])
-      expect(hashOf(same)).toBe(BASE_DEPOSIT.hash)
-    for (const other of [{ isSystemTx: true }, { mint: '0x1' }, { to: null }])
-      expect(hashOf({ ...BASE_DEPOSIT, ...other })).not.toBe(BASE_DEPOSIT.hash)
-  })
-
-  it('a transaction of a type that is not known, or with malformed members, gives no bytes', () => {
-    for (const change of [
-      { type: '0x7b' },
-      { type: '0x80' },
-      { type: '0x17e' },
-      { type: 126 },
-      { type: '126' },
-      { type: ['0x7e'] },
-      { sourceHash: 7 },
-      { sourceHash: '0xabc' },
-      { isSystemTx: '0x0' },
-      { mint: '' },
-      { mint: `0x1${'0'.repeat(64)}` },
-      { value: -1 },
-      { input: { length: 4 } },
-    ])
-      expect([change, encodeTransaction({ ...BASE_DEPOSIT, ...change })]).toEqual([change, null])
-  })
-
-  it('whatever an endpoint says of a transaction gives bytes or none, and never an error', () => {
-    const member = fc.oneof(
-      fc.jsonValue(),
-      fc.constantFrom('0x', '0x0', '0x00', '0xg', `0x${'f'.repeat(64)}`),
-    )
-    const names = [...new Set(OF_CHAINS.flatMap(([, json]) => Object.keys(json)))]
-    fc.assert(
-      fc.property(
-        fc.constantFrom('0x0', '0x1', '0x2', '0x3', '0x4', '0x6a', '0x7e'),
-        fc.dictionary(fc.constantFrom(...names, 'authorizationList', '__proto__'), member),
-        (type, members) => {
-          const raw = encodeTransaction({ ...members, type })
-          expect(raw === null || raw instanceof Uint8Array).toBe(true)
-        },
-      ),
-    )
-  })
+it('a transaction of a type that is not known, or with malformed members, gives no bytes', () => {
+  for (const change of [
+    { type: '0x7b' },
+    { type: '0x80' },
+    { type: '0x17e' },
+    { type: 126 },
+    { type: '126' },
+    { type: ['0x7e'] },
+    { sourceHash: 7 },
+    { sourceHash: '0xabc' },
+    { isSystemTx: '0x0' },
+    { mint: '' },
+    { mint: `0x1${'0'.repeat(64)}` },
+    { value: -1 },
+    { input: { length: 4 } },
+  ])
+    expect([change, encodeTransaction({ ...BASE_DEPOSIT, ...change })]).toEqual([change, null])
 })
 
 function hashOf(json: Readonly<Record<string, unknown>>): string {

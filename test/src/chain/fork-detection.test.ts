@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { Rpc, RpcCall } from '#client/rpc.ts'
 import { findFork, findNewestPlaced, isOnChain, PAGE_ROWS } from '#src/chain/fork-detection.ts'
 import { createMemoryAnchors, type MemoryAnchors } from '../../support/memory-anchors.ts'
@@ -44,54 +44,42 @@ function forkedChain(fork: number, height = COUNT): Rpc {
   }
 }
 
-describe('findFork', () => {
-  it.each([0, 1, 66, 67, 133, 134, 149])(
-    'findFork finds the first anchor of block %i, where the chain forked',
-    async (fork) => {
-      const anchors = await storeAnchors(() => true)
-      const options = { rpc: forkedChain(fork), anchors, relayer: RELAYER }
-      expect(await findFork(options, COUNT - 1, SIGNAL)).toBe(fork * 3)
-    },
-  )
-
-  it('findFork takes blocks above the end of the chain for undone', async () => {
+it.each([0, 1, 66, 67, 133, 134, 149])(
+  'findFork finds the first anchor of block %i, where the chain forked',
+  async (fork) => {
     const anchors = await storeAnchors(() => true)
-    const options = { rpc: forkedChain(COUNT, 40), anchors, relayer: RELAYER }
-    expect(await findFork(options, COUNT - 1, SIGNAL)).toBe(120)
-  })
+    const options = { rpc: forkedChain(fork), anchors, relayer: RELAYER }
+    expect(await findFork(options, COUNT - 1, SIGNAL)).toBe(fork * 3)
+  },
+)
 
-  it('findFork passes over anchors without a block, whole pages of them, too', async () => {
-    const anchors = await storeAnchors((nonce) => nonce < 30 || nonce === COUNT - 1)
-    const options = { rpc: forkedChain(5), anchors, relayer: RELAYER }
-    expect(await findFork(options, COUNT - 1, SIGNAL)).toBe(15)
-  })
+it('findFork takes blocks above the end of the chain for undone', async () => {
+  const anchors = await storeAnchors(() => true)
+  const options = { rpc: forkedChain(COUNT, 40), anchors, relayer: RELAYER }
+  expect(await findFork(options, COUNT - 1, SIGNAL)).toBe(120)
 })
 
-describe('findNewestPlaced', () => {
-  it.each([0, 199, 200, COUNT - 1])(
-    'findNewestPlaced finds anchor %i when it is the last with a block',
-    async (last) => {
-      const anchors = await storeAnchors((nonce) => nonce <= last)
-      expect((await findNewestPlaced(anchors, RELAYER, COUNT))?.nonce).toBe(last)
-    },
-  )
-
-  it('findNewestPlaced looks under the given nonce alone', async () => {
-    const anchors = await storeAnchors(() => true)
-    expect((await findNewestPlaced(anchors, RELAYER, 250))?.nonce).toBe(249)
-    expect(await findNewestPlaced(anchors, RELAYER, 0)).toBeNull()
-  })
-
-  it('findNewestPlaced finds no anchor when none has a block', async () => {
-    expect(await findNewestPlaced(await storeAnchors(() => false), RELAYER, COUNT)).toBeNull()
-  })
+it('findFork passes over anchors without a block, whole pages of them, too', async () => {
+  const anchors = await storeAnchors((nonce) => nonce < 30 || nonce === COUNT - 1)
+  const options = { rpc: forkedChain(5), anchors, relayer: RELAYER }
+  expect(await findFork(options, COUNT - 1, SIGNAL)).toBe(15)
 })
 
-describe('isOnChain', () => {
-  it('isOnChain compares the hash of the block of that number', async () => {
-    const placed = { nonce: 9, blockNumber: 3, blockHash: blockHash(3, 0) }
-    expect(await isOnChain(forkedChain(4), placed, SIGNAL)).toBe(true)
-    expect(await isOnChain(forkedChain(3), placed, SIGNAL)).toBe(false)
-    expect(await isOnChain(forkedChain(9, 3), placed, SIGNAL)).toBe(false)
-  })
+it.each([0, 199, 200, COUNT - 1])(
+  'findNewestPlaced finds anchor %i when it is the last with a block',
+  async (last) => {
+    const anchors = await storeAnchors((nonce) => nonce <= last)
+    expect((await findNewestPlaced(anchors, RELAYER, COUNT))?.nonce).toBe(last)
+  },
+)
+
+it('findNewestPlaced finds no anchor when none has a block', async () => {
+  expect(await findNewestPlaced(await storeAnchors(() => false), RELAYER, COUNT)).toBeNull()
+})
+
+it('isOnChain compares the hash of the block of that number', async () => {
+  const placed = { nonce: 9, blockNumber: 3, blockHash: blockHash(3, 0) }
+  expect(await isOnChain(forkedChain(4), placed, SIGNAL)).toBe(true)
+  expect(await isOnChain(forkedChain(3), placed, SIGNAL)).toBe(false)
+  expect(await isOnChain(forkedChain(9, 3), placed, SIGNAL)).toBe(false)
 })

@@ -1,7 +1,7 @@
 import { Transaction, Wallet } from 'ethers'
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
-import { ANCHOR_GAS_LIMIT, relayerAddress, signAnchorTransaction } from '#src/chain/sign-anchor.ts'
+import { expect, it } from 'vitest'
+import { relayerAddress, signAnchorTransaction } from '#src/chain/sign-anchor.ts'
 import { CONTRACT } from '../../support/affidavit-contract.ts'
 import { TEST_FEES } from '../../support/chain.ts'
 
@@ -19,110 +19,52 @@ const ANCHOR = {
 const KEYS = Array.from({ length: 8 }, () => Wallet.createRandom().privateKey)
 const bytes = (length: number) => fc.uint8Array({ minLength: length, maxLength: length })
 
-describe('signAnchorTransaction', () => {
-  it('signAnchorTransaction gives what an ethers wallet signs', async () => {
-    const data = CONTRACT.encodeFunctionData('anchor', [
-      12,
-      ANCHOR.head.root,
-      ANCHOR.head.signature,
-    ])
-    const expected = await RELAYER.signTransaction({
-      type: 2,
-      chainId: 31_337,
-      nonce: 7,
-      to: ANCHOR.contract,
-      gasLimit: ANCHOR_GAS_LIMIT,
-      maxFeePerGas: 500_000_000_000n,
-      maxPriorityFeePerGas: 1_000_000_000n,
-      data,
-    })
-    expect(signAnchorTransaction(ANCHOR)).toEqual({
-      raw: expected,
-      hash: Transaction.from(expected).hash,
-    })
-  })
-
-  it('signAnchorTransaction gives what ethers encodes, whatever the values', () => {
-    const amount = fc.bigInt({ min: 0n, max: 2n ** 80n })
-    fc.assert(
-      fc.property(
-        fc.record({
-          relayerKey: fc.constantFrom(...KEYS),
-          chainId: fc.integer({ min: 1, max: Number.MAX_SAFE_INTEGER }),
-          contract: bytes(20).map((address) => `0x${Buffer.from(address).toString('hex')}`),
-          nonce: fc.maxSafeNat(),
-          head: fc.record({ size: fc.maxSafeNat(), root: bytes(32), signature: bytes(65) }),
-          fees: fc
-            .tuple(amount, amount)
-            .map(([tip, rest]) => ({ maxFeePerGasWei: tip + rest, maxPriorityFeePerGasWei: tip })),
-          gasLimit: amount,
-        }),
-        (anchor) => {
-          const { raw, hash } = signAnchorTransaction(anchor)
-          const read = Transaction.from(raw)
-          expect(read.serialized).toBe(raw)
-          expect(read.hash).toBe(hash)
-          expect(read.from).toBe(new Wallet(anchor.relayerKey).address)
-          const { size, root, signature } = anchor.head
-          expect(read.data).toBe(CONTRACT.encodeFunctionData('anchor', [size, root, signature]))
-          expect([Number(read.chainId), read.nonce, read.to?.toLowerCase()]).toEqual([
-            anchor.chainId,
-            anchor.nonce,
-            anchor.contract,
-          ])
-          expect([read.maxFeePerGas, read.maxPriorityFeePerGas, read.gasLimit]).toEqual([
-            anchor.fees.maxFeePerGasWei,
-            anchor.fees.maxPriorityFeePerGasWei,
-            anchor.gasLimit,
-          ])
-        },
-      ),
-      { numRuns: 300 },
-    )
-  })
-
-  it('signAnchorTransaction refuses what is not a key or not an address', () => {
-    for (const relayerKey of ['0x', `0x${'00'.repeat(32)}`, `0x${'ff'.repeat(32)}`, 'zz'])
-      expect(() => signAnchorTransaction({ ...ANCHOR, relayerKey })).toThrow()
-    for (const contract of ['0x', `0x${'c0'.repeat(19)}`, 'zz'])
-      expect(() => signAnchorTransaction({ ...ANCHOR, contract })).toThrow()
-  })
-
-  it('signAnchorTransaction gives the same bytes for the same anchor, and another hash when anything differs', () => {
-    const { hash } = signAnchorTransaction(ANCHOR)
-    expect(signAnchorTransaction(ANCHOR).hash).toBe(hash)
-    const others = [
-      { ...ANCHOR, nonce: 8 },
-      { ...ANCHOR, chainId: 1 },
-      { ...ANCHOR, contract: `0x${'c1'.repeat(20)}` },
-      { ...ANCHOR, head: { ...ANCHOR.head, size: 13 } },
-      { ...ANCHOR, head: { ...ANCHOR.head, root: new Uint8Array(32) } },
-      { ...ANCHOR, gasLimit: 1_000_000n },
-      { ...ANCHOR, fees: { ...TEST_FEES, maxFeePerGasWei: 1_000_000_001n } },
-    ].map((anchor) => signAnchorTransaction(anchor).hash)
-    expect(new Set([hash, ...others]).size).toBe(8)
-  })
-
-  it('signAnchorTransaction refuses roots and signatures of other lengths', () => {
-    const withHead = (head: Partial<typeof ANCHOR.head>) => () =>
-      signAnchorTransaction({ ...ANCHOR, head: { ...ANCHOR.head, ...head } })
-    expect(withHead({ root: new Uint8Array(31) })).toThrow('root of 32 bytes, got 31')
-    expect(withHead({ signature: new Uint8Array(64) })).toThrow('signature of 65 bytes, got 64')
-  })
-
-  it('signAnchorTransaction does not check whose signature the head has', () => {
-    const nobody = { ...ANCHOR.head, signature: new Uint8Array(65) }
-    expect(signAnchorTransaction({ ...ANCHOR, head: nobody }).raw).toMatch(/^0x02/)
-  })
+it('signAnchorTransaction gives what ethers encodes, whatever the values', () => {
+  const amount = fc.bigInt({ min: 0n, max: 2n ** 80n })
+  fc.assert(
+    fc.property(
+      fc.record({
+        relayerKey: fc.constantFrom(...KEYS),
+        chainId: fc.integer({ min: 1, max: Number.MAX_SAFE_INTEGER }),
+        contract: bytes(20).map((address) => `0x${Buffer.from(address).toString('hex')}`),
+        nonce: fc.maxSafeNat(),
+        head: fc.record({ size: fc.maxSafeNat(), root: bytes(32), signature: bytes(65) }),
+        fees: fc
+          .tuple(amount, amount)
+          .map(([tip, rest]) => ({ maxFeePerGasWei: tip + rest, maxPriorityFeePerGasWei: tip })),
+        gasLimit: amount,
+      }),
+      (anchor) => {
+        const { raw, hash } = signAnchorTransaction(anchor)
+        const read = Transaction.from(raw)
+        expect(read.serialized).toBe(raw)
+        expect(read.hash).toBe(hash)
+        expect(read.from).toBe(new Wallet(anchor.relayerKey).address)
+        const { size, root, signature } = anchor.head
+        expect(read.data).toBe(CONTRACT.encodeFunctionData('anchor', [size, root, signature]))
+        expect([Number(read.chainId), read.nonce, read.to?.toLowerCase()]).toEqual([
+          anchor.chainId,
+          anchor.nonce,
+          anchor.contract,
+        ])
+        expect([read.maxFeePerGas, read.maxPriorityFeePerGas, read.gasLimit]).toEqual([
+          anchor.fees.maxFeePerGasWei,
+          anchor.fees.maxPriorityFeePerGasWei,
+          anchor.gasLimit,
+        ])
+      },
+    ),
+    { numRuns: 60 },
+  )
 })
 
-describe('relayerAddress', () => {
-  it('relayerAddress is the address of the key, in lower case', () => {
-    expect(relayerAddress(RELAYER.privateKey)).toBe(RELAYER.address.toLowerCase())
-  })
+it('signAnchorTransaction refuses roots and signatures of other lengths', () => {
+  const withHead = (head: Partial<typeof ANCHOR.head>) => () =>
+    signAnchorTransaction({ ...ANCHOR, head: { ...ANCHOR.head, ...head } })
+  expect(withHead({ root: new Uint8Array(31) })).toThrow('root of 32 bytes, got 31')
+  expect(withHead({ signature: new Uint8Array(64) })).toThrow('signature of 65 bytes, got 64')
+})
 
-  it('relayerAddress refuses what is not a key', () => {
-    for (const key of ['0x', `0x${'00'.repeat(32)}`, `0x${'ff'.repeat(32)}`, 'zz'])
-      expect(() => relayerAddress(key)).toThrow()
-  })
+it('relayerAddress is the address of the key, in lower case', () => {
+  expect(relayerAddress(RELAYER.privateKey)).toBe(RELAYER.address.toLowerCase())
 })

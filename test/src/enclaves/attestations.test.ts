@@ -1,7 +1,6 @@
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { Identity } from '#enclave/protocol/enclave-api.ts'
 import { type AttestingEnclave, createAttestations } from '#src/enclaves/attestations.ts'
-import { EnclaveError } from '#src/enclaves/enclave-errors.ts'
 import { ADDRESS_RATE, KNOWN_RATE, OPEN_RATE } from '#src/enclaves/fresh-shares.ts'
 import { SCRIPTED_DOMAIN } from '../../support/scripted-enclave.ts'
 
@@ -44,139 +43,103 @@ function start(notaries: readonly string[], peers: Peers = null) {
 
 const CALLER = { group: '192.0.2.1', isKnown: false }
 
-describe('createAttestations', () => {
-  it('createAttestations gives the current document without a nonce', async () => {
-    const { attestations } = start(['a'])
-    expect(await attestations.attest({ nonce: null, notary: null }, CALLER)).toEqual({
-      attestation: 'current of a',
-      public_key: 'key of a',
-      notary: 'a',
-      boot_configuration: identityOf('a').boot_configuration,
-    })
-  })
-
-  it('createAttestations gives a fresh document over the nonce', async () => {
-    const { attestations } = start(['a'])
+it('createAttestations never pairs a document with the key of another enclave', async () => {
+  for (const notaries of [
+    ['a', 'a', 'b', 'b', 'b'],
+    ['a', 'b', 'b', 'b'],
+  ]) {
+    const { attestations } = start(notaries)
     expect(await attestations.attest({ nonce: 'n', notary: null }, CALLER)).toMatchObject({
-      attestation: 'n of a',
-      notary: 'a',
+      attestation: 'n of b',
+      notary: 'b',
     })
-  })
+  }
+})
 
-  it('createAttestations never pairs a document with the key of another enclave', async () => {
-    for (const notaries of [
-      ['a', 'a', 'b', 'b', 'b'],
-      ['a', 'b', 'b', 'b'],
-    ]) {
-      const { attestations } = start(notaries)
-      expect(await attestations.attest({ nonce: 'n', notary: null }, CALLER)).toMatchObject({
-        attestation: 'n of b',
-        notary: 'b',
-      })
-    }
-  })
+it('createAttestations gives the document of the notary that is asked for, or says that there is none', async () => {
+  expect(await start(['a']).attestations.attest({ nonce: 'n', notary: 'a' }, CALLER)).toMatchObject(
+    { notary: 'a' },
+  )
+  const gone = { status: 404, code: 'not_found' }
+  await expect(
+    start(['a']).attestations.attest({ nonce: null, notary: 'b' }, CALLER),
+  ).rejects.toMatchObject(gone)
+  // It was replaced while it was asked.
+  await expect(
+    start(['b', 'b', 'b', 'a']).attestations.attest({ nonce: 'n', notary: 'a' }, CALLER),
+  ).rejects.toMatchObject(gone)
+})
 
-  it('createAttestations gives the document of the notary that is asked for, or says that there is none', async () => {
-    expect(
-      await start(['a']).attestations.attest({ nonce: 'n', notary: 'a' }, CALLER),
-    ).toMatchObject({ notary: 'a' })
-    const gone = { status: 404, code: 'not_found' }
+it('createAttestations gives up on an enclave that is replaced again and again', async () => {
+  const { attestations } = start(['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'])
+  await expect(attestations.attest({ nonce: 'n', notary: null }, CALLER)).rejects.toMatchObject({
+    code: 'enclave_unavailable',
+  })
+})
+
+const ask = ({ attestations }: ReturnType<typeof start>, group: string, isKnown = false) =>
+  attestations.attest({ nonce: 'n', notary: null }, { group, isKnown })
+const refused = { status: 503, code: 'overloaded' }
+
+it('a caller has a share of the fresh documents, and current ones without bound', async () => {
+  const service = start(['a'])
+  for (let count = 0; count < ADDRESS_RATE.burst; count++) await ask(service, 'one')
+  await expect(ask(service, 'one')).rejects.toMatchObject(refused)
+  await expect(ask(service, 'other')).resolves.toBeDefined()
+  const current = { nonce: null, notary: null }
+  await expect(service.attestations.attest(current, CALLER)).resolves.toBeDefined()
+  service.clock.nowMs += 1000
+  for (let count = 0; count < ADDRESS_RATE.perSecond; count++) await ask(service, 'one')
+  await expect(ask(service, 'one')).rejects.toMatchObject(refused)
+})
+
+it('callers without a key leave documents for those who have one', async () => {
+  const service = start(['a'])
+  for (let count = 0; count < OPEN_RATE.burst; count++) await ask(service, `address ${count}`)
+  await expect(ask(service, 'one address more')).rejects.toMatchObject(refused)
+  for (let count = 0; count < KNOWN_RATE.burst; count++)
+    await ask(service, `account ${count}`, true)
+  await expect(ask(service, 'one account more', true)).rejects.toMatchObject(refused)
+})
+
+it('callers without a key of other gateways leave documents for those who have one', async () => {
+  let answer: Parameters<NonNullable<Peers>['serveAttestations']>[0] | null = null
+  const peers: Peers = {
+    holds: () => false,
+    attest: async () => null,
+    serveAttestations: (given) => {
+      answer = given
+    },
+  }
+  start(['a'], peers)
+  const askThere = (isKnown: boolean) => answer?.('n', 'a', isKnown)
+  for (let count = 0; count < OPEN_RATE.burst; count++) await askThere(false)
+  await expect(askThere(false)).rejects.toMatchObject(refused)
+  for (let count = 0; count < KNOWN_RATE.burst; count++) await askThere(true)
+  await expect(askThere(true)).rejects.toMatchObject(refused)
+})
+
+it('a caller of this gateway is named to the gateway of its enclave as one with a key or without', async () => {
+  const asked: boolean[] = []
+  const { attestations } = start(['a'], {
+    holds: () => true,
+    attest: async (_nonce, notary, isKnown) => {
+      asked.push(isKnown)
+      return { ...identityOf(notary), notary }
+    },
+    serveAttestations: () => undefined,
+  })
+  const question = { nonce: 'n', notary: 'b' }
+  await attestations.attest(question, CALLER)
+  await attestations.attest(question, { group: 'account', isKnown: true })
+  expect(asked).toEqual([false, true])
+})
+
+it('a document of a notary that there is not costs nothing', async () => {
+  const service = start(['a'])
+  for (let count = 0; count < 2 * OPEN_RATE.burst; count++)
     await expect(
-      start(['a']).attestations.attest({ nonce: null, notary: 'b' }, CALLER),
-    ).rejects.toMatchObject(gone)
-    // It was replaced while it was asked.
-    await expect(
-      start(['b', 'b', 'b', 'a']).attestations.attest({ nonce: 'n', notary: 'a' }, CALLER),
-    ).rejects.toMatchObject(gone)
-  })
-
-  it('createAttestations gives up on an enclave that is replaced again and again', async () => {
-    const { attestations } = start(['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'])
-    await expect(attestations.attest({ nonce: 'n', notary: null }, CALLER)).rejects.toMatchObject({
-      code: 'enclave_unavailable',
-    })
-  })
-
-  const ask = ({ attestations }: ReturnType<typeof start>, group: string, isKnown = false) =>
-    attestations.attest({ nonce: 'n', notary: null }, { group, isKnown })
-  const refused = { status: 503, code: 'overloaded' }
-
-  it('a caller has a share of the fresh documents, and current ones without bound', async () => {
-    const service = start(['a'])
-    for (let count = 0; count < ADDRESS_RATE.burst; count++) await ask(service, 'one')
-    await expect(ask(service, 'one')).rejects.toMatchObject(refused)
-    await expect(ask(service, 'other')).resolves.toBeDefined()
-    const current = { nonce: null, notary: null }
-    await expect(service.attestations.attest(current, CALLER)).resolves.toBeDefined()
-    service.clock.nowMs += 1000
-    for (let count = 0; count < ADDRESS_RATE.perSecond; count++) await ask(service, 'one')
-    await expect(ask(service, 'one')).rejects.toMatchObject(refused)
-  })
-
-  it('callers without a key leave documents for those who have one', async () => {
-    const service = start(['a'])
-    for (let count = 0; count < OPEN_RATE.burst; count++) await ask(service, `address ${count}`)
-    await expect(ask(service, 'one address more')).rejects.toMatchObject(refused)
-    for (let count = 0; count < KNOWN_RATE.burst; count++)
-      await ask(service, `account ${count}`, true)
-    await expect(ask(service, 'one account more', true)).rejects.toMatchObject(refused)
-  })
-
-  it('callers without a key of other gateways leave documents for those who have one', async () => {
-    let answer: Parameters<NonNullable<Peers>['serveAttestations']>[0] | null = null
-    const peers: Peers = {
-      holds: () => false,
-      attest: async () => null,
-      serveAttestations: (given) => {
-        answer = given
-      },
-    }
-    start(['a'], peers)
-    const askThere = (isKnown: boolean) => answer?.('n', 'a', isKnown)
-    for (let count = 0; count < OPEN_RATE.burst; count++) await askThere(false)
-    await expect(askThere(false)).rejects.toMatchObject(refused)
-    for (let count = 0; count < KNOWN_RATE.burst; count++) await askThere(true)
-    await expect(askThere(true)).rejects.toMatchObject(refused)
-  })
-
-  it('a caller of this gateway is named to the gateway of its enclave as one with a key or without', async () => {
-    const asked: boolean[] = []
-    const { attestations } = start(['a'], {
-      holds: () => true,
-      attest: async (_nonce, notary, isKnown) => {
-        asked.push(isKnown)
-        return { ...identityOf(notary), notary }
-      },
-      serveAttestations: () => undefined,
-    })
-    const question = { nonce: 'n', notary: 'b' }
-    await attestations.attest(question, CALLER)
-    await attestations.attest(question, { group: 'account', isKnown: true })
-    expect(asked).toEqual([false, true])
-  })
-
-  it('a document of a notary that there is not costs nothing', async () => {
-    const service = start(['a'])
-    for (let count = 0; count < 2 * OPEN_RATE.burst; count++)
-      await expect(
-        service.attestations.attest({ nonce: 'n', notary: 'nobody' }, CALLER),
-      ).rejects.toMatchObject({ code: 'not_found' })
-    await expect(ask(service, CALLER.group)).resolves.toBeDefined()
-  })
-
-  it('createAttestations says that the enclave is out of reach', async () => {
-    const down = async () => {
-      throw new EnclaveError('unavailable', 'x')
-    }
-    const enclave = { identity: down, attestation: down, forgetIdentity: () => {} }
-    const attestations = createAttestations({
-      enclaves: { find: async () => enclave },
-      listNotaries: () => [],
-      now: () => 0,
-    })
-    await expect(attestations.attest({ nonce: null, notary: null }, CALLER)).rejects.toMatchObject({
-      status: 503,
-      code: 'enclave_unavailable',
-    })
-  })
+      service.attestations.attest({ nonce: 'n', notary: 'nobody' }, CALLER),
+    ).rejects.toMatchObject({ code: 'not_found' })
+  await expect(ask(service, CALLER.group)).resolves.toBeDefined()
 })

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Worker } from 'node:worker_threads'
 import { buildConnector } from 'undici'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, expect, it } from 'vitest'
 import { checkedConnector } from '#src/enclaves/connection-check.ts'
 import { EnclaveClient } from '#src/enclaves/enclave-client.ts'
 import { startScriptedEnclave } from '../../support/scripted-enclave.ts'
@@ -17,75 +17,75 @@ afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end()
 })
 
-it('a connection that began for an enclave is not given for its successor, accepted meanwhile', async () => {
-  const enclave = await listen(PATIENT)
-  let expected = 'the enclave before'
-  const connection = connectTo(enclave.socketPath, PATIENT, () => expected)()
-  await until('the identity is asked', () => enclave.asked.length === 1)
-  expected = enclave.notary
-  enclave.asked[0]?.end(enclave.reply)
-  expect(await connection).toMatchObject({ code: 'unavailable', wasSent: false })
-  const next = connectTo(enclave.socketPath, PATIENT, () => expected)()
-  await until('the identity is asked', () => enclave.asked.length === 2)
-  enclave.asked[1]?.end(enclave.reply)
-  expect(await next).toBeNull()
+it.each([
+  ['is expected before and after', { before: 'it', after: 'it' }, null],
+  ['is accepted only meanwhile', { before: 'another', after: 'it' }, 'unavailable'],
+  ['is given up meanwhile', { before: 'it', after: 'another' }, 'unavailable'],
+])('a connection to an enclave that %s its check ends with %o: %s', async (...row) => {
+  const [, { before, after }, code] = row
+  const { socketPath, notary, asked, reply } = await listen(PATIENT)
+  let expected = before
+  const connection = connectTo(socketPath, PATIENT, () => (expected === 'it' ? notary : expected))()
+  await until('the identity is asked', () => asked.length === 1)
+  expected = after
+  asked[0]?.end(reply)
+  if (code === null) expect(await connection).toBeNull()
+  else expect(await connection).toMatchObject({ code, wasSent: false })
 })
 
-describe('new connections, while the enclave', () => {
-  it('new connections wait for their turn while the enclave answers one after the other', async () => {
-    const { connect, asked, reply } = await listen({ silenceMaxMs: 1_500, timeoutMs: 60_000 })
-    const connections = [connect(), connect(), connect(), connect()]
-    for (let turn = 0; turn < 4; turn++) {
-      await sleep(500)
-      asked[turn]?.end(reply)
-    }
-    for (const connection of connections) expect(await connection).toBeNull()
-  })
-
-  it('new connections are given up when the enclave falls silent after it answered some of them', async () => {
-    const { connect, asked, reply } = await listen({ silenceMaxMs: 1_500, timeoutMs: 60_000 })
-    const connections = [connect(), connect(), connect()]
+it('new connections wait for their turn while the enclave answers one after the other', async () => {
+  const { connect, asked, reply } = await listen({ silenceMaxMs: 1_500, timeoutMs: 60_000 })
+  const connections = [connect(), connect(), connect(), connect()]
+  for (let turn = 0; turn < 4; turn++) {
     await sleep(500)
-    asked[0]?.end(reply)
-    expect(await connections[0]).toBeNull()
-    expect(await connections[1]).toMatchObject({ code: 'timeout', wasSent: false })
-    expect(await connections[2]).toMatchObject({ code: 'timeout', wasSent: false })
-  })
+    asked[turn]?.end(reply)
+  }
+  for (const connection of connections) expect(await connection).toBeNull()
+})
 
-  it('new connections are not waited for without end while the enclave answers others', async () => {
-    const { connect, asked, reply } = await listen({ silenceMaxMs: 1_500, timeoutMs: 2_000 })
-    let isOver = false
-    const first = connect().finally(() => {
-      isOver = true
+it('new connections are given up when the enclave falls silent after it answered some of them', async () => {
+  const { connect, asked, reply } = await listen({ silenceMaxMs: 1_500, timeoutMs: 60_000 })
+  const connections = [connect(), connect(), connect()]
+  await sleep(500)
+  asked[0]?.end(reply)
+  expect(await connections[0]).toBeNull()
+  expect(await connections[1]).toMatchObject({ code: 'timeout', wasSent: false })
+  expect(await connections[2]).toMatchObject({ code: 'timeout', wasSent: false })
+})
+
+it('new connections are not waited for without end while the enclave answers others', async () => {
+  const { connect, asked, reply } = await listen({ silenceMaxMs: 1_500, timeoutMs: 2_000 })
+  let isOver = false
+  const first = connect().finally(() => {
+    isOver = true
+  })
+  while (!isOver) {
+    const other = connect()
+    await sleep(100)
+    asked.at(-1)?.end(reply)
+    await other
+  }
+  expect(asked.length).toBeGreaterThan(3)
+  expect(await first).toMatchObject({ code: 'timeout', wasSent: false })
+})
+
+it('new connections are given when the enclave answered what this process was too busy to read', async () => {
+  const { socketPath, notary, reply } = await listen({ silenceMaxMs: 500, timeoutMs: 60_000 })
+  const elsewhere = `${socketPath}-elsewhere`
+  const code = `const { workerData: [path, reply], parentPort } = require('node:worker_threads')
+    const answer = (socket) => socket.once('data', () => {
+      parentPort.postMessage('asked')
+      setTimeout(() => socket.write(reply), 200)
     })
-    while (!isOver) {
-      const other = connect()
-      await sleep(100)
-      asked.at(-1)?.end(reply)
-      await other
-    }
-    expect(asked.length).toBeGreaterThan(3)
-    expect(await first).toMatchObject({ code: 'timeout', wasSent: false })
-  })
-
-  it('new connections are given when the enclave answered what this process was too busy to read', async () => {
-    const { socketPath, notary, reply } = await listen({ silenceMaxMs: 500, timeoutMs: 60_000 })
-    const elsewhere = `${socketPath}-elsewhere`
-    const code = `const { workerData: [path, reply], parentPort } = require('node:worker_threads')
-      const answer = (socket) => socket.once('data', () => {
-        parentPort.postMessage('asked')
-        setTimeout(() => socket.write(reply), 200)
-      })
-      require('node:net').createServer(answer).listen(path, () => parentPort.postMessage('ready'))`
-    const worker = new Worker(code, { eval: true, workerData: [elsewhere, reply] })
-    ends.push(() => worker.terminate())
-    await once(worker, 'message')
-    const patience = { silenceMaxMs: 500, timeoutMs: 60_000 }
-    const connection = connectTo(elsewhere, patience, () => notary)()
-    await once(worker, 'message')
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 900)
-    expect(await connection).toBeNull()
-  })
+    require('node:net').createServer(answer).listen(path, () => parentPort.postMessage('ready'))`
+  const worker = new Worker(code, { eval: true, workerData: [elsewhere, reply] })
+  ends.push(() => worker.terminate())
+  await once(worker, 'message')
+  const patience = { silenceMaxMs: 500, timeoutMs: 60_000 }
+  const connection = connectTo(elsewhere, patience, () => notary)()
+  await once(worker, 'message')
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 900)
+  expect(await connection).toBeNull()
 })
 
 type Patience = { readonly silenceMaxMs: number; readonly timeoutMs: number }

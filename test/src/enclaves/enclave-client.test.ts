@@ -3,16 +3,14 @@ import { createServer } from 'node:http'
 import { createServer as createSocketServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, expect, it } from 'vitest'
 import { addressOf } from '#attestation/account.ts'
 import { decodeAttestationPayload } from '#attestation/nitro/document.ts'
 import { CONNECTION_REPLY_BYTES_MAX } from '#src/enclaves/connection-check.ts'
 import { EnclaveClient, IDENTITY_AGE_MAX_MS } from '#src/enclaves/enclave-client.ts'
 import {
-  answerFault,
   answerWhole,
   type CompletionScript,
-  namedEvent,
   type ScriptedEnclave,
   send,
   startScriptedEnclave,
@@ -50,7 +48,7 @@ function clientOf(
 
 const call = { context: 'ctx "é"', provider: 'demo', credential: 'sk-1' }
 const body = Buffer.from('{"model":"demo/echo" , "messages":[]}')
-async function collect<Item>(items: AsyncIterable<Item>): Promise<readonly Item[]> {
+async function _collect<Item>(items: AsyncIterable<Item>): Promise<readonly Item[]> {
   const collected: Item[] = []
   for await (const item of items) collected.push(item)
   return collected
@@ -58,269 +56,171 @@ async function collect<Item>(items: AsyncIterable<Item>): Promise<readonly Item[
 
 const live = () => new AbortController().signal
 
-describe('complete', () => {
-  it("a completion hands over the caller's exact bytes, the context and the credential", async () => {
-    const { enclave, client } = await start()
-    const answer = await client.complete(call, body, live())
-    expect(answer).toEqual({
-      kind: 'sealed',
-      notice: { notary: enclave.notary, index: 0, outcome: 'complete' },
-    })
-    expect(enclave.calls[0]?.call).toEqual(call)
-    expect(enclave.calls[0]?.body.equals(body)).toBe(true)
+it("a completion hands over the caller's exact bytes, the context and the credential", async () => {
+  const { enclave, client } = await start()
+  const answer = await client.complete(call, body, live())
+  expect(answer).toEqual({
+    kind: 'sealed',
+    notice: { notary: enclave.notary, index: 0, outcome: 'complete' },
   })
+  expect(enclave.calls[0]?.call).toEqual(call)
+  expect(enclave.calls[0]?.body.equals(body)).toBe(true)
+})
 
-  it('the client of an enclave gives a stream as it comes', async () => {
-    const { client } = await start(async ({ response, seal }) => {
-      response.writeHead(200, { 'content-type': 'text/event-stream' })
-      response.write('data: {"a":1}\n\n')
-      await new Promise((resolve) => setTimeout(resolve, 20))
-      response.end(`data: {"b":2}\n\n${namedEvent('sealed', seal({}))}`)
-    })
-    const answer = await client.complete(call, body, live())
-    if (answer.kind !== 'stream') return expect.unreachable()
-    const events = await collect(answer.events)
-    expect(events.map(({ kind }) => kind)).toEqual(['chunks', 'chunks', 'sealed'])
-  })
-
-  it('the client of an enclave uses its connections again, after streams too', async () => {
-    const sockets = new Set<unknown>()
-    const { client } = await start(({ response, seal }) => {
-      sockets.add(response.socket)
-      response.writeHead(200, { 'content-type': 'text/event-stream' })
-      response.end(namedEvent('sealed', seal({})))
-    })
-    for (let round = 0; round < 5; round++) {
-      const answer = await client.complete(call, body, live())
-      if (answer.kind === 'stream') await collect(answer.events)
-    }
-    // The second call may come while the first connection still reads the end of its body.
-    expect(sockets.size).toBeLessThanOrEqual(2)
-  })
-
-  it('the client of an enclave survives a reader who leaves a stream early', async () => {
-    const { enclave, client } = await start(({ response }) => {
-      response.writeHead(200, { 'content-type': 'text/event-stream' })
-      response.write('data: {"a":1}\n\n')
-    })
-    const answer = await client.complete(call, body, live())
-    // What an unheard error event does to a process would show in the test run as an uncaught
-    // exception.
-    if (answer.kind === 'stream') for await (const _ of answer.events) break
-    await enclave.calls[0]?.left
-  })
-
-  it('the client of an enclave gives a fault as it is', async () => {
-    const fault = {
-      status: 404,
-      code: 'unsupported_model' as const,
-      message: 'no',
-      loc: ['body', 'model'],
-    }
-    const { client } = await start(answerFault(fault))
-    expect(await client.complete(call, body, live())).toEqual({ kind: 'fault', fault })
-  })
-
-  it('a fault of a code that the client does not know is taken for an internal error', async () => {
-    const { client } = await start(({ response }) =>
-      send(response, { status: 500, code: 'new', message: 'm' }, 500),
-    )
-    const answer = await client.complete(call, body, live())
-    expect(answer).toMatchObject({ kind: 'fault', fault: { code: 'internal_error' } })
-  })
-
-  it.each([
-    ['before the answer', () => {}],
-    [
-      'within a stream',
-      ({ response }) => {
-        response.writeHead(200, { 'content-type': 'text/event-stream' })
-        response.write('data: {"a":1}\n\n')
-      },
-    ],
-  ] satisfies [string, CompletionScript][])(
-    'the call of a completion ends at once when aborted %s',
-    async (_, script) => {
-      const { enclave, client } = await start(script)
-      const abort = new AbortController()
-      const reason = new Error('the caller left')
-      const run = async () => {
-        const answer = await client.complete(call, body, abort.signal)
-        if (answer.kind === 'stream')
-          for await (const event of answer.events) if (event.kind === 'chunks') abort.abort(reason)
-      }
-      const failure = expect(run()).rejects.toBe(reason)
-      setTimeout(() => abort.abort(reason), 50)
-      await failure
-      await enclave.calls[0]?.left
-    },
+it('a fault of a code that the client does not know is taken for an internal error', async () => {
+  const { client } = await start(({ response }) =>
+    send(response, { status: 500, code: 'new', message: 'm' }, 500),
   )
-
-  it('a call that is aborted already does not begin', async () => {
-    const { enclave, client } = await start()
-    const reason = new Error('gone')
-    await expect(client.complete(call, body, AbortSignal.abort(reason))).rejects.toBe(reason)
-    expect(enclave.calls).toHaveLength(0)
-  })
-
-  it.each([
-    ['what is no JSON', 200, '{'],
-    ['a notice of another form', 200, '{"index":1}'],
-    ['a fault of another form', 500, '{"status":500}'],
-    ['an empty answer', 500, ''],
-  ])('the client of an enclave refuses %s', async (_, status, text) => {
-    const { client } = await start(({ response }) => void response.writeHead(status).end(text))
-    await expect(client.complete(call, body, live())).rejects.toMatchObject({ code: 'protocol' })
-  })
-
-  it('the client of an enclave refuses an answer of more than it would hold', async () => {
-    const { client } = await start(({ response }) => void response.end(Buffer.alloc(2 ** 20 + 1)))
-    await expect(client.complete(call, body, live())).rejects.toMatchObject({
-      code: 'reply_too_large',
-    })
-  })
-
-  it('an enclave that broke off, or does not listen, is said to be unavailable', async () => {
-    const { enclave, client } = await start(({ response }) => void response.socket?.destroy())
-    await expect(client.complete(call, body, live())).rejects.toMatchObject({ code: 'unavailable' })
-    await enclave.stop()
-    await expect(client.complete(call, body, live())).rejects.toMatchObject({ code: 'unavailable' })
-    await expect(
-      clientOf({ socketPath: '/nowhere/enclave.sock' }).identity(),
-    ).rejects.toMatchObject({
-      code: 'unavailable',
-    })
-  })
+  const answer = await client.complete(call, body, live())
+  expect(answer).toMatchObject({ kind: 'fault', fault: { code: 'internal_error' } })
 })
 
-describe('identity', () => {
-  it('the identity of an enclave is asked for once while it is young, whoever asks', async () => {
-    const { enclave, client, clock } = await start()
-    const [first] = await Promise.all([client.identity(), client.identity(), client.identity()])
-    expect(first?.notary).toBe(enclave.notary)
-    expect(enclave.countIdentityCalls()).toBe(1)
-    clock.nowMs = IDENTITY_AGE_MAX_MS
-    await client.identity()
-    expect(enclave.countIdentityCalls()).toBe(2)
-    client.forgetIdentity()
-    await client.identity()
-    expect(enclave.countIdentityCalls()).toBe(3)
-  })
-
-  it('the identity is that of the new enclave as soon as a call has met its restart', async () => {
-    const { enclave, client } = await start(({ response }) => void response.socket?.destroy())
-    await client.identity()
-    await enclave.stop()
-    await expect(client.complete(call, body, live())).rejects.toMatchObject({ code: 'unavailable' })
-    const next = await startScriptedEnclave({ socketPath: enclave.socketPath })
-    ends.push(next.stop)
-    expect((await client.identity()).notary).toBe(next.notary)
-  })
-
-  it('the identity of an enclave is asked for again after a failure', async () => {
-    const { enclave, client } = await start()
-    await enclave.stop()
-    await expect(client.identity()).rejects.toMatchObject({ code: 'unavailable' })
-    const next = await startScriptedEnclave({ socketPath: enclave.socketPath })
-    ends.push(next.stop)
-    expect((await client.identity()).notary).toBe(next.notary)
-  })
-
-  it('the identity keeps every member of the boot configuration, which is hashed as a whole', async () => {
-    const { enclave, client } = await start()
-    enclave.setProviders([
-      { name: 'x', origin: 'https://x.test', path: '/', models: ['*'], more: 1 } as never,
-    ])
-    expect((await client.identity()).boot_configuration.providers[0]).toMatchObject({ more: 1 })
-  })
-})
-
-describe('pull', () => {
-  it('a pull gives what was sealed, with a head, and acknowledges with the next', async () => {
-    const { enclave, client } = await start()
-    await client.complete(call, body, live())
-    const reply = await client.pull(
-      { from: 0, wait_ms: 1000, max: 10, known_document: null },
-      live(),
-    )
-    expect(reply).toMatchObject({
-      notary: enclave.notary,
-      head: { size: 1 },
-      completions: [{ context: call.context }],
-    })
-    const next = await client.pull({ from: 1, wait_ms: 0, max: 10, known_document: null }, live())
-    expect(next).toMatchObject({ head: null, completions: [] })
-  })
-
-  it('a pull waits in the enclave for as long as it is told, and no longer than its signal', async () => {
-    const { client } = await start()
+it.each([
+  ['before the answer', () => {}],
+  [
+    'within a stream',
+    ({ response }) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      response.write('data: {"a":1}\n\n')
+    },
+  ],
+] satisfies [string, CompletionScript][])(
+  'the call of a completion ends at once when aborted %s',
+  async (_, script) => {
+    const { enclave, client } = await start(script)
     const abort = new AbortController()
-    const pull = client.pull(
-      { from: 0, wait_ms: 60_000, max: 10, known_document: null },
-      abort.signal,
-    )
-    setTimeout(() => abort.abort(new Error('stopped')), 30)
-    await expect(pull).rejects.toThrow('stopped')
-  })
+    const reason = new Error('the caller left')
+    const run = async () => {
+      const answer = await client.complete(call, body, abort.signal)
+      if (answer.kind === 'stream')
+        for await (const event of answer.events) if (event.kind === 'chunks') abort.abort(reason)
+    }
+    const failure = expect(run()).rejects.toBe(reason)
+    setTimeout(() => abort.abort(reason), 50)
+    await failure
+    await enclave.calls[0]?.left
+  },
+)
 
-  it('a pull is not kept waiting by completions that fill their connections', async () => {
-    const { client } = await start(() => {}, { callsMax: 1 })
-    const abort = new AbortController()
-    const stuck = [1, 2, 3].map(() => client.complete(call, body, abort.signal).catch(() => {}))
-    await client.pull({ from: 0, wait_ms: 0, max: 1, known_document: null }, live())
-    abort.abort(new Error('over'))
-    await Promise.all(stuck)
-  })
+it('a call that is aborted already does not begin', async () => {
+  const { enclave, client } = await start()
+  const reason = new Error('gone')
+  await expect(client.complete(call, body, AbortSignal.abort(reason))).rejects.toBe(reason)
+  expect(enclave.calls).toHaveLength(0)
+})
 
-  it('a pull says why the enclave refused it', async () => {
-    const { client } = await start()
-    const refused = client.pull({ from: 5, wait_ms: 0, max: 1, known_document: null }, live())
-    await expect(refused).rejects.toMatchObject({ name: 'EnclaveError' })
+it.each([
+  ['what is no JSON', 200, '{'],
+  ['a notice of another form', 200, '{"index":1}'],
+  ['a fault of another form', 500, '{"status":500}'],
+  ['an empty answer', 500, ''],
+])('the client of an enclave refuses %s', async (_, status, text) => {
+  const { client } = await start(({ response }) => void response.writeHead(status).end(text))
+  await expect(client.complete(call, body, live())).rejects.toMatchObject({ code: 'protocol' })
+})
+
+it('the client of an enclave refuses an answer of more than it would hold', async () => {
+  const { client } = await start(({ response }) => void response.end(Buffer.alloc(2 ** 20 + 1)))
+  await expect(client.complete(call, body, live())).rejects.toMatchObject({
+    code: 'reply_too_large',
   })
 })
 
-describe('attestHead', () => {
-  const hash = `0x${'b1'.repeat(32)}`
-
-  it('attestHead gives the size and root of all leaves, and a document over the hash', async () => {
-    const { client, enclave } = await start()
-    await client.complete(call, body, live())
-    const { size, root, document } = await client.attestHead(hash, live())
-    expect([size, root]).toEqual([1, expect.stringMatching(/^[0-9a-f]{64}$/)])
-    const { nonce, publicKey } = decodeAttestationPayload(Buffer.from(document, 'base64'))
-    expect(nonce).toEqual(new Uint8Array(32).fill(0xb1))
-    expect(addressOf(publicKey ?? new Uint8Array())).toBe(enclave.notary)
+it('an enclave that broke off, or does not listen, is said to be unavailable', async () => {
+  const { enclave, client } = await start(({ response }) => void response.socket?.destroy())
+  await expect(client.complete(call, body, live())).rejects.toMatchObject({ code: 'unavailable' })
+  await enclave.stop()
+  await expect(client.complete(call, body, live())).rejects.toMatchObject({ code: 'unavailable' })
+  await expect(clientOf({ socketPath: '/nowhere/enclave.sock' }).identity()).rejects.toMatchObject({
+    code: 'unavailable',
   })
+})
 
-  it('attestHead says that an enclave of an earlier build does not know the call', async () => {
-    const client = await startAnswering(
-      { status: 404, code: 'invalid_call', message: 'no such path' },
-      404,
-    )
-    await expect(client.attestHead(hash, live())).rejects.toMatchObject({
-      name: 'EnclaveError',
-      code: 'refused',
-      fault: { code: 'invalid_call' },
-    })
-  })
+it('the identity of an enclave is asked for once while it is young, whoever asks', async () => {
+  const { enclave, client, clock } = await start()
+  const [first] = await Promise.all([client.identity(), client.identity(), client.identity()])
+  expect(first?.notary).toBe(enclave.notary)
+  expect(enclave.countIdentityCalls()).toBe(1)
+  clock.nowMs = IDENTITY_AGE_MAX_MS
+  await client.identity()
+  expect(enclave.countIdentityCalls()).toBe(2)
+  client.forgetIdentity()
+  await client.identity()
+  expect(enclave.countIdentityCalls()).toBe(3)
+})
 
-  it.each<[string, object]>([
-    ['no size', { root: '00'.repeat(32), document: 'AAAA' }],
-    ['a size below 0', { size: -1, root: '00'.repeat(32), document: 'AAAA' }],
-    ['a root of another form', { size: 1, root: hash, document: 'AAAA' }],
-    ['a document that is no base64', { size: 1, root: '00'.repeat(32), document: '*' }],
-    ['an empty document', { size: 1, root: '00'.repeat(32), document: '' }],
-  ])('attestHead refuses a reply with %s', async (_, reply) => {
-    const client = await startAnswering(reply, 200)
-    await expect(client.attestHead(hash, live())).rejects.toMatchObject({ code: 'protocol' })
-  })
+it('the identity is that of the new enclave as soon as a call has met its restart', async () => {
+  const { enclave, client } = await start(({ response }) => void response.socket?.destroy())
+  await client.identity()
+  await enclave.stop()
+  await expect(client.complete(call, body, live())).rejects.toMatchObject({ code: 'unavailable' })
+  const next = await startScriptedEnclave({ socketPath: enclave.socketPath })
+  ends.push(next.stop)
+  expect((await client.identity()).notary).toBe(next.notary)
+})
 
-  it('attestHead ends with the signal’s reason', async () => {
-    const { client } = await start()
-    await expect(client.attestHead(hash, AbortSignal.abort(new Error('over')))).rejects.toThrow(
-      'over',
-    )
+it('the identity keeps every member of the boot configuration, which is hashed as a whole', async () => {
+  const { enclave, client } = await start()
+  enclave.setProviders([
+    { name: 'x', origin: 'https://x.test', path: '/', models: ['*'], more: 1 } as never,
+  ])
+  expect((await client.identity()).boot_configuration.providers[0]).toMatchObject({ more: 1 })
+})
+
+it('a pull gives what was sealed, with a head, and acknowledges with the next', async () => {
+  const { enclave, client } = await start()
+  await client.complete(call, body, live())
+  const reply = await client.pull({ from: 0, wait_ms: 1000, max: 10, known_document: null }, live())
+  expect(reply).toMatchObject({
+    notary: enclave.notary,
+    head: { size: 1 },
+    completions: [{ context: call.context }],
   })
+  const next = await client.pull({ from: 1, wait_ms: 0, max: 10, known_document: null }, live())
+  expect(next).toMatchObject({ head: null, completions: [] })
+})
+
+it('a pull waits in the enclave for as long as it is told, and no longer than its signal', async () => {
+  const { client } = await start()
+  const abort = new AbortController()
+  const pull = client.pull(
+    { from: 0, wait_ms: 60_000, max: 10, known_document: null },
+    abort.signal,
+  )
+  setTimeout(() => abort.abort(new Error('stopped')), 30)
+  await expect(pull).rejects.toThrow('stopped')
+})
+
+it('a pull is not kept waiting by completions that fill their connections', async () => {
+  const { client } = await start(() => {}, { callsMax: 1 })
+  const abort = new AbortController()
+  const stuck = [1, 2, 3].map(() => client.complete(call, body, abort.signal).catch(() => {}))
+  await client.pull({ from: 0, wait_ms: 0, max: 1, known_document: null }, live())
+  abort.abort(new Error('over'))
+  await Promise.all(stuck)
+})
+
+const hash = `0x${'b1'.repeat(32)}`
+
+it('attestHead gives the size and root of all leaves, and a document over the hash', async () => {
+  const { client, enclave } = await start()
+  await client.complete(call, body, live())
+  const { size, root, document } = await client.attestHead(hash, live())
+  expect([size, root]).toEqual([1, expect.stringMatching(/^[0-9a-f]{64}$/)])
+  const { nonce, publicKey } = decodeAttestationPayload(Buffer.from(document, 'base64'))
+  expect(nonce).toEqual(new Uint8Array(32).fill(0xb1))
+  expect(addressOf(publicKey ?? new Uint8Array())).toBe(enclave.notary)
+})
+
+it.each<[string, object]>([
+  ['no size', { root: '00'.repeat(32), document: 'AAAA' }],
+  ['a size below 0', { size: -1, root: '00'.repeat(32), document: 'AAAA' }],
+  ['a root of another form', { size: 1, root: hash, document: 'AAAA' }],
+  ['a document that is no base64', { size: 1, root: '00'.repeat(32), document: '*' }],
+  ['an empty document', { size: 1, root: '00'.repeat(32), document: '' }],
+])('attestHead refuses a reply with %s', async (_, reply) => {
+  const client = await startAnswering(reply, 200)
+  await expect(client.attestHead(hash, live())).rejects.toMatchObject({ code: 'protocol' })
 })
 
 /** A client of something that answers every call with this. */
@@ -336,72 +236,49 @@ async function startAnswering(value: object, status: number) {
   return clientOf({ socketPath })
 }
 
-it('the call attestation gives the document over the nonce', async () => {
-  const { client } = await start()
-  expect(await client.attestation('ab'.repeat(16))).toBe(Buffer.alloc(16, 0xab).toString('base64'))
+it('a connection for completions is used for the enclave that is expected, and asked about once', async () => {
+  const { enclave } = await start()
+  const client = clientExpecting(enclave, () => enclave.notary)
+  for (let call = 0; call < 10; call++) expect((await complete(client)).kind).toBe('sealed')
+  expect(enclave.calls).toHaveLength(10)
+  // A connection may still be busy with the call before.
+  expect(enclave.countIdentityCalls()).toBeLessThanOrEqual(4)
 })
 
-describe('a connection for completions', () => {
-  it('a connection for completions is used for the enclave that is expected, and asked about once', async () => {
-    const { enclave } = await start()
-    const client = clientExpecting(enclave, () => enclave.notary)
-    for (let call = 0; call < 10; call++) expect((await complete(client)).kind).toBe('sealed')
-    expect(enclave.calls).toHaveLength(10)
-    // A connection may still be busy with the call before.
-    expect(enclave.countIdentityCalls()).toBeLessThanOrEqual(4)
-  })
+it('a connection is not used for an enclave that took the place of the one that was checked', async () => {
+  const { enclave: before } = await start()
+  const client = clientExpecting(before, () => before.notary)
+  expect((await complete(client)).kind).toBe('sealed')
+  await before.stop()
+  const after = await startScriptedEnclave({ socketPath: before.socketPath })
+  ends.push(after.stop)
+  await expect(complete(client)).rejects.toMatchObject({ name: 'EnclaveError' })
+  await expect(complete(client)).rejects.toMatchObject({ code: 'unavailable', wasSent: false })
+  expect(after.calls).toEqual([])
+})
 
-  it('a connection for completions is given up for another enclave, which is sent nothing', async () => {
-    const { enclave } = await start()
-    const client = clientExpecting(enclave, () => `0x${'00'.repeat(20)}`)
-    await expect(complete(client)).rejects.toMatchObject({ code: 'unavailable', wasSent: false })
-    expect(enclave.calls).toEqual([])
+it.each([
+  ['closes it', 'unavailable', null],
+  ['speaks no HTTP', 'protocol', 'SSH-2.0-x\r\n\r\n'],
+  ['gives no length', 'protocol', 'HTTP/1.1 200 OK\r\n\r\n{}'],
+  ['gives no JSON', 'protocol', 'HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{'],
+  ['gives no identity', 'protocol', 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}'],
+  ['gives more than was asked', 'protocol', 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}HTTP'],
+  ['gives a fault', 'refused', faultReply()],
+  ['gives more than the limit', 'reply_too_large', 'x'.repeat(CONNECTION_REPLY_BYTES_MAX + 1)],
+])('a connection for completions fails when what listens %s', async (_, code, reply) => {
+  const at = await listen((socket) => {
+    if (reply === null) socket.destroy()
+    else socket.once('data', () => socket.write(reply))
   })
+  await expect(complete(clientExpecting(at))).rejects.toMatchObject({ code, wasSent: false })
+})
 
-  it('a connection is not used for an enclave that took the place of the one that was checked', async () => {
-    const { enclave: before } = await start()
-    const client = clientExpecting(before, () => before.notary)
-    expect((await complete(client)).kind).toBe('sealed')
-    await before.stop()
-    const after = await startScriptedEnclave({ socketPath: before.socketPath })
-    ends.push(after.stop)
-    await expect(complete(client)).rejects.toMatchObject({ name: 'EnclaveError' })
-    await expect(complete(client)).rejects.toMatchObject({ code: 'unavailable', wasSent: false })
-    expect(after.calls).toEqual([])
-  })
-
-  it('a connection for completions says that nothing was sent when nobody listens', async () => {
-    await expect(
-      complete(clientExpecting({ socketPath: '/nowhere/enclave.sock' })),
-    ).rejects.toMatchObject({
-      code: 'unavailable',
-      wasSent: false,
-    })
-  })
-
-  it.each([
-    ['closes it', 'unavailable', null],
-    ['speaks no HTTP', 'protocol', 'SSH-2.0-x\r\n\r\n'],
-    ['gives no length', 'protocol', 'HTTP/1.1 200 OK\r\n\r\n{}'],
-    ['gives no JSON', 'protocol', 'HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{'],
-    ['gives no identity', 'protocol', 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}'],
-    ['gives more than was asked', 'protocol', 'HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}HTTP'],
-    ['gives a fault', 'refused', faultReply()],
-    ['gives more than the limit', 'reply_too_large', 'x'.repeat(CONNECTION_REPLY_BYTES_MAX + 1)],
-  ])('a connection for completions fails when what listens %s', async (_, code, reply) => {
-    const at = await listen((socket) => {
-      if (reply === null) socket.destroy()
-      else socket.once('data', () => socket.write(reply))
-    })
-    await expect(complete(clientExpecting(at))).rejects.toMatchObject({ code, wasSent: false })
-  })
-
-  it('a connection for completions fails when what listens is silent', async () => {
-    const at = await listen(() => undefined)
-    await expect(complete(clientExpecting(at))).rejects.toMatchObject({
-      code: 'timeout',
-      wasSent: false,
-    })
+it('a connection for completions fails when what listens is silent', async () => {
+  const at = await listen(() => undefined)
+  await expect(complete(clientExpecting(at))).rejects.toMatchObject({
+    code: 'timeout',
+    wasSent: false,
   })
 })
 

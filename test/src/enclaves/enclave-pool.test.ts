@@ -3,22 +3,22 @@ import { mkdir, rm } from 'node:fs/promises'
 import { createServer, request as httpRequest } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, expect, it } from 'vitest'
 import type { DialectName } from '#attestation/dialects/dialect-names.ts'
 import type { EnclaveFault } from '#enclave/protocol/enclave-api.ts'
 import { RelayerNonces } from '#src/chain/relayer-nonces.ts'
+import type { CompletionAnswer } from '#src/enclaves/enclave-client.ts'
 import type { EnclaveEndpoint } from '#src/enclaves/enclave-endpoint.ts'
 import { EnclavePool } from '#src/enclaves/enclave-pool.ts'
 import { ENCLAVES_MAX } from '#src/enclaves/settings.ts'
 import { createLogger } from '#src/observability/logger.ts'
-import type { Database } from '#src/storage/database.ts'
 import { ALWAYS_OURS } from '#src/verified/commits/commit-turns.ts'
 import { createCommitsStore } from '#src/verified/commits/commits-store.ts'
 import { createCommitter } from '#src/verified/commits/committer.ts'
 import { createEnclaveCommits, type EnclaveCommits } from '#src/verified/commits/enclave-commits.ts'
 import { createLogsStore } from '#src/verified/logs/logs-store.ts'
 import { createRecordsStore } from '#src/verified/records/records-store.ts'
-import { type DatabaseSource, startDatabases } from '../../support/databases.ts'
+import { useDatabase } from '../../support/databases.ts'
 import {
   answerWhole,
   SCRIPTED_DOMAIN,
@@ -33,8 +33,6 @@ const log = createLogger({ level: 'silent', destination: { write: () => undefine
 const seal = answerWhole({ choices: [] })
 
 let folder = ''
-let source: DatabaseSource
-let database: Database
 let enclaves: EnclavePool
 let committed: EnclaveCommits
 let running: ScriptedEnclave[] = []
@@ -86,11 +84,7 @@ function open(...names: readonly string[]): void {
   })
 }
 
-beforeAll(async () => {
-  source = await startDatabases('embedded')
-  database = await source.open()
-}, 60_000)
-afterAll(() => source.stop())
+const database = await useDatabase()
 
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'affidavit-enclaves-'))
@@ -119,11 +113,14 @@ function complete({
   return enclaves.complete(wanted, BODY, signal)
 }
 
+function noticeOf(answer: CompletionAnswer) {
+  if (answer.kind !== 'sealed') throw new Error(`expected a notice, got ${answer.kind}`)
+  return answer.notice
+}
+
 /** Completes a call and waits until it is stored. */
 async function store(): Promise<string> {
-  const answer = await complete()
-  if (answer.kind !== 'sealed') throw new Error(`expected a notice, got ${answer.kind}`)
-  const { notary, index } = answer.notice
+  const { notary, index } = noticeOf(await complete())
   await committed.waitFor(notary, index, AbortSignal.timeout(10_000))
   return notary
 }
@@ -145,223 +142,146 @@ const refuseWith =
   ({ response }: Parameters<typeof seal>[0]) =>
     send(response, { status: 503, code, message: 'no', ...more }, 503)
 
-describe('calls over several enclaves', () => {
-  it('calls over several enclaves are spread, and each is stored in the log of the enclave that made it', async () => {
-    const [one, two] = await openBoth()
-    const made = await Promise.all(Array.from({ length: 10 }, store))
-    expect(made.filter((notary) => notary === one.notary)).toHaveLength(5)
-    expect(made.filter((notary) => notary === two.notary)).toHaveLength(5)
-    expect(committed.status()).toMatchObject({ phase: 'following', records: 10, waiting: 0 })
-    expect(enclaves.list().map(({ calls }) => calls)).toEqual([0, 0])
-  })
-
-  it.each(['not_ready', 'too_busy', 'log_full'])(
-    'calls over several enclaves go to another enclave when one says %s',
-    async (code) => {
-      const [one, two] = await openBoth()
-      one.setScript(refuseWith(code))
-      for (let call = 0; call < 4; call++) expect(await store()).toBe(two.notary)
-      two.setScript(refuseWith(code))
-      expect(await complete()).toMatchObject({ kind: 'fault', fault: { code } })
-    },
-  )
-
-  it('calls over several enclaves are not tried again when they may have been begun', async () => {
-    const [one, two] = await openBoth()
-    for (const enclave of [one, two]) enclave.setScript(({ response }) => void response.destroy())
-    await expect(complete()).rejects.toMatchObject({ code: 'unavailable', wasSent: true })
-    expect(one.calls.length + two.calls.length).toBe(1)
-    for (const enclave of [one, two])
-      enclave.setScript(refuseWith('not_ready', { may_be_made: true }))
-    expect(await complete()).toMatchObject({ kind: 'fault', fault: { may_be_made: true } })
-    expect(one.calls.length + two.calls.length).toBe(2)
-  })
-
-  it('calls over several enclaves go to another enclave when one is gone, before that was noticed', async () => {
-    const [one, two] = await openBoth()
-    await one.stop()
-    for (let call = 0; call < 4; call++) expect(await store()).toBe(two.notary)
-    await awaitState('one', 'unreachable')
-  })
-
-  it('calls over several enclaves stay with the enclave that they are bound to', async () => {
-    const [one, two] = await openBoth()
-    for (let call = 0; call < 4; call++)
-      expect(await complete({ notary: two.notary })).toMatchObject({
-        kind: 'sealed',
-        notice: { notary: two.notary },
-      })
-    two.setScript(refuseWith('not_ready'))
-    expect(await complete({ notary: two.notary })).toMatchObject({ kind: 'fault' })
-    await two.stop()
-    await expect(complete({ notary: two.notary })).rejects.toMatchObject({ code: 'unavailable' })
-    expect(one.calls).toEqual([])
-  })
-
-  it('calls over several enclaves are not repeated at the successor of the enclave that they are bound to', async () => {
-    const [one, two] = [await startEnclave('one'), await startEnclave('two')]
-    let current = one
-    const server = createServer((request, response) => {
-      const { method, url, headers } = request
-      const { socketPath } = current
-      const onward = httpRequest({ socketPath, method, path: url, headers }, (reply) => {
-        response.writeHead(reply.statusCode ?? 500, reply.headers)
-        reply.pipe(response)
-      })
-      request.pipe(onward.on('error', () => response.destroy()))
-    })
-    await mkdir(join(folder, 'both'))
-    await new Promise<void>((resolve) => server.listen(pathOf('both'), resolve))
-    running.push({ ...one, stop: async () => void server.close().closeAllConnections() })
-    one.setScript((arrived) => {
-      current = two
-      refuseWith('provider_mismatch')(arrived)
-    })
-    open('both')
-    await awaitState('both', 'usable')
-    expect(await complete({ notary: one.notary })).toMatchObject({ kind: 'fault' })
-    expect(await enclaves.chooseNotary('demo/echo', 'chat')).toBe(two.notary)
-    expect([one.calls.length, two.calls.length]).toEqual([1, 0])
-  })
-
-  it('calls over several enclaves go to the enclave that has a provider for the model', async () => {
-    const [one, two] = await openBoth()
-    two.setProviders([{ name: 'demo', origin: 'http://127.0.0.1:9', path: '/', models: ['new/*'] }])
-    await enclaves.recheck()
-    for (let call = 0; call < 3; call++) await complete({ model: 'new/model' })
-    for (let call = 0; call < 3; call++) await complete({ model: 'demo/echo' })
-    expect([one.calls.length, two.calls.length]).toEqual([3, 3])
-    expect(await enclaves.chooseNotary('new/model', 'chat')).toBe(two.notary)
-  })
-
-  it('calls over several enclaves go to the enclave that has the dialect for the model', async () => {
-    const [one, two] = await openBoth()
-    const chat = { name: 'demo', origin: 'http://127.0.0.1:9', path: '/', models: ['demo/*'] }
-    one.setProviders([chat])
-    two.setProviders([{ ...chat, endpoints: { messages: { path: '/' } } }])
-    await enclaves.recheck()
-    for (let call = 0; call < 3; call++) {
-      expect(await enclaves.chooseNotary('demo/echo', 'messages')).toBe(two.notary)
-      await complete({ dialect: 'messages' })
-    }
-    expect([one.calls.length, two.calls.length]).toEqual([0, 3])
-  })
-
-  it('calls over several enclaves find an enclave that is back before the watch does', async () => {
-    open('one')
-    await awaitState('one', 'unreachable')
-    await expect(complete()).rejects.toMatchObject({ code: 'unavailable', wasSent: false })
-    const one = await startEnclave('one')
-    expect(await store()).toBe(one.notary)
-  })
+it('calls over several enclaves are spread, and each is stored in the log of the enclave that made it', async () => {
+  const [one, two] = await openBoth()
+  const made = await Promise.all(Array.from({ length: 10 }, store))
+  expect(made.filter((notary) => notary === one.notary)).toHaveLength(5)
+  expect(made.filter((notary) => notary === two.notary)).toHaveLength(5)
+  expect(committed.status()).toMatchObject({ phase: 'following', records: 10, waiting: 0 })
+  expect(enclaves.list().map(({ calls }) => calls)).toEqual([0, 0])
 })
 
-describe('an enclave that is refused', () => {
-  it('an enclave that is refused gets no call, and its log is not followed', async () => {
-    const one = await startEnclave('one')
-    refused.set(one.notary, 'expected another release')
-    open('one')
-    await awaitState('one', 'refused')
-    await expect(complete()).rejects.toMatchObject({ wasSent: false })
-    expect(enclaves.list()).toMatchObject([{ fault: 'expected another release', committed: null }])
-    expect([one.calls, enclaves.notaries(), enclaves.identities()]).toEqual([[], [], []])
-    expect(await enclaves.find(one.notary)).toBeNull()
-    await expect(enclaves.find(null)).rejects.toMatchObject({ code: 'unavailable' })
-    expect(await enclaves.awaitUsable(10)).toBe(false)
-  })
-
-  it('an enclave that is refused gets no call when it takes the place of one that was in use', async () => {
+it.each(['not_ready', 'too_busy', 'log_full'])(
+  'calls over several enclaves go to another enclave when one says %s',
+  async (code) => {
     const [one, two] = await openBoth()
-    await store()
-    await one.stop()
-    const worse = await startEnclave('one')
-    refused.set(worse.notary, 'worse')
-    for (let call = 0; call < 6; call++) expect(await store()).toBe(two.notary)
-    expect(worse.calls).toEqual([])
-    await awaitState('one', 'refused')
-  })
+    one.setScript(refuseWith(code))
+    for (let call = 0; call < 4; call++) expect(await store()).toBe(two.notary)
+    two.setScript(refuseWith(code))
+    expect(await complete()).toMatchObject({ kind: 'fault', fault: { code } })
+  },
+)
 
-  it('an enclave that is refused has what it sealed before committed', async () => {
-    const [one] = await openBoth()
-    const answer = await complete({ notary: one.notary })
-    refused.set(one.notary, 'revoked')
-    await enclaves.recheck()
-    if (answer.kind !== 'sealed') throw new Error('expected a notice')
-    const { notary, index } = answer.notice
-    expect(await committed.waitFor(notary, index, AbortSignal.timeout(10_000))).toMatchObject({
-      index,
-    })
-    await awaitState('one', 'refused')
-    expect(enclaves.countStates().get('usable')).toBe(1)
-  })
+it('calls over several enclaves are not tried again when they may have been begun', async () => {
+  const [one, two] = await openBoth()
+  for (const enclave of [one, two]) enclave.setScript(({ response }) => void response.destroy())
+  await expect(complete()).rejects.toMatchObject({ code: 'unavailable', wasSent: true })
+  expect(one.calls.length + two.calls.length).toBe(1)
+  for (const enclave of [one, two])
+    enclave.setScript(refuseWith('not_ready', { may_be_made: true }))
+  expect(await complete()).toMatchObject({ kind: 'fault', fault: { may_be_made: true } })
+  expect(one.calls.length + two.calls.length).toBe(2)
 })
 
-describe('draining', () => {
-  it('draining lets a running call finish, commits it, and takes no new one', async () => {
-    const [one, two] = await openBoth()
-    const gate = Promise.withResolvers<void>()
-    one.setScript(async (arrived) => {
-      await gate.promise
-      await seal(arrived)
+it('calls over several enclaves stay with the enclave that they are bound to', async () => {
+  const [one, two] = await openBoth()
+  for (let call = 0; call < 4; call++)
+    expect(await complete({ notary: two.notary })).toMatchObject({
+      kind: 'sealed',
+      notice: { notary: two.notary },
     })
-    const slow = complete({ notary: one.notary })
-    await expect.poll(() => one.calls.length).toBe(1)
-    expect(enclaves.drain(pathOf('one'))).toBe('done')
-    expect(await enclaves.remove(pathOf('one'))).toBe('in_use')
-    for (let call = 0; call < 4; call++) expect(await store()).toBe(two.notary)
-    await expect(complete({ notary: one.notary })).rejects.toMatchObject({ wasSent: false })
-    expect(stateOf('one')).toBe('draining')
-    gate.resolve()
-    const answer = await slow
-    await awaitState('one', 'drained')
-    if (answer.kind !== 'sealed') throw new Error('expected a notice')
-    const { notary, index } = answer.notice
-    expect(await committed.waitFor(notary, index, AbortSignal.timeout(1_000))).toMatchObject({
-      index,
+  two.setScript(refuseWith('not_ready'))
+  expect(await complete({ notary: two.notary })).toMatchObject({ kind: 'fault' })
+  await two.stop()
+  await expect(complete({ notary: two.notary })).rejects.toMatchObject({ code: 'unavailable' })
+  expect(one.calls).toEqual([])
+})
+
+it('calls over several enclaves are not repeated at the successor of the enclave that they are bound to', async () => {
+  const [one, two] = [await startEnclave('one'), await startEnclave('two')]
+  let current = one
+  const server = createServer((request, response) => {
+    const { method, url, headers } = request
+    const { socketPath } = current
+    const onward = httpRequest({ socketPath, method, path: url, headers }, (reply) => {
+      response.writeHead(reply.statusCode ?? 500, reply.headers)
+      reply.pipe(response)
     })
-    const drained = await (await enclaves.find(notary))?.identity()
-    expect(drained?.log).toEqual({ size: 1, acknowledged: 1 })
+    request.pipe(onward.on('error', () => response.destroy()))
   })
+  await mkdir(join(folder, 'both'))
+  await new Promise<void>((resolve) => server.listen(pathOf('both'), resolve))
+  running.push({ ...one, stop: async () => void server.close().closeAllConnections() })
+  one.setScript((arrived) => {
+    current = two
+    refuseWith('provider_mismatch')(arrived)
+  })
+  open('both')
+  await awaitState('both', 'usable')
+  expect(await complete({ notary: one.notary })).toMatchObject({ kind: 'fault' })
+  expect(await enclaves.chooseNotary('demo/echo', 'chat')).toBe(two.notary)
+  expect([one.calls.length, two.calls.length]).toEqual([1, 0])
+})
 
-  it('draining is over at once for an enclave that was never used, and is undone by add', async () => {
-    const [one] = await openBoth()
-    enclaves.drain(pathOf('one'))
-    await awaitState('one', 'drained')
-    expect(await enclaves.add(pathOf('one'))).toBe('done')
-    expect(stateOf('one')).toBe('usable')
-    const answer = await complete({ notary: one.notary })
-    if (answer.kind !== 'sealed') throw new Error('expected a notice')
-    expect(
-      await committed.waitFor(one.notary, answer.notice.index, AbortSignal.timeout(10_000)),
-    ).toBeDefined()
-  })
+it('calls over several enclaves go to the enclave that has the dialect for the model', async () => {
+  const [one, two] = await openBoth()
+  const chat = { name: 'demo', origin: 'http://127.0.0.1:9', path: '/', models: ['demo/*'] }
+  one.setProviders([chat])
+  two.setProviders([{ ...chat, endpoints: { messages: { path: '/' } } }])
+  await enclaves.recheck()
+  for (let call = 0; call < 3; call++) {
+    expect(await enclaves.chooseNotary('demo/echo', 'messages')).toBe(two.notary)
+    await complete({ dialect: 'messages' })
+  }
+  expect([one.calls.length, two.calls.length]).toEqual([0, 3])
+})
 
-  it('draining survives that the enclave ends, and that it is removed', async () => {
-    const [one] = await openBoth()
-    const sealed = await complete({ notary: one.notary })
-    enclaves.drain(pathOf('one'))
-    await awaitState('one', 'drained')
-    await one.stop()
-    await enclaves.recheck()
-    expect(stateOf('one')).toBe('drained')
-    expect(await enclaves.remove(pathOf('one'))).toBe('done')
-    if (sealed.kind !== 'sealed') throw new Error('expected a notice')
-    const { notary, index } = sealed.notice
-    const record = await committed.waitFor(notary, index, AbortSignal.timeout(1_000))
-    expect(record.index).toBe(index)
-    await expect(
-      committed.waitFor(notary, index + 1, AbortSignal.timeout(1_000)),
-    ).rejects.toMatchObject({
-      code: 'notary_gone',
-    })
-  })
+it('an enclave that is refused gets no call, and its log is not followed', async () => {
+  const one = await startEnclave('one')
+  refused.set(one.notary, 'expected another release')
+  open('one')
+  await awaitState('one', 'refused')
+  await expect(complete()).rejects.toMatchObject({ wasSent: false })
+  expect(enclaves.list()).toMatchObject([{ fault: 'expected another release', committed: null }])
+  expect([one.calls, enclaves.notaries(), enclaves.identities()]).toEqual([[], [], []])
+  expect(await enclaves.find(one.notary)).toBeNull()
+  await expect(enclaves.find(null)).rejects.toMatchObject({ code: 'unavailable' })
+  expect(await enclaves.awaitUsable(10)).toBe(false)
+})
 
-  it('draining is told of endpoints that there are', async () => {
-    open('one')
-    expect(enclaves.drain(pathOf('two'))).toBe('unknown')
-    expect(await enclaves.remove(pathOf('two'))).toBe('unknown')
-    for (let at = 1; at < ENCLAVES_MAX; at++)
-      expect(await enclaves.add(pathOf(`n${at}`))).toBe('done')
-    expect(await enclaves.add(pathOf('two'))).toBe('limit')
+it('an enclave that is refused has what it sealed before committed', async () => {
+  const [one] = await openBoth()
+  const answer = await complete({ notary: one.notary })
+  refused.set(one.notary, 'revoked')
+  await enclaves.recheck()
+  const { notary, index } = noticeOf(answer)
+  expect(await committed.waitFor(notary, index, AbortSignal.timeout(10_000))).toMatchObject({
+    index,
   })
+  await awaitState('one', 'refused')
+  expect(enclaves.countStates().get('usable')).toBe(1)
+})
+
+it('draining lets a running call finish, commits it, and takes no new one', async () => {
+  const [one, two] = await openBoth()
+  const gate = Promise.withResolvers<void>()
+  one.setScript(async (arrived) => {
+    await gate.promise
+    await seal(arrived)
+  })
+  const slow = complete({ notary: one.notary })
+  await expect.poll(() => one.calls.length).toBe(1)
+  expect(enclaves.drain(pathOf('one'))).toBe('done')
+  expect(await enclaves.remove(pathOf('one'))).toBe('in_use')
+  for (let call = 0; call < 4; call++) expect(await store()).toBe(two.notary)
+  await expect(complete({ notary: one.notary })).rejects.toMatchObject({ wasSent: false })
+  expect(stateOf('one')).toBe('draining')
+  gate.resolve()
+  const answer = await slow
+  await awaitState('one', 'drained')
+  const { notary, index } = noticeOf(answer)
+  expect(await committed.waitFor(notary, index, AbortSignal.timeout(1_000))).toMatchObject({
+    index,
+  })
+  const drained = await (await enclaves.find(notary))?.identity()
+  expect(drained?.log).toEqual({ size: 1, acknowledged: 1 })
+})
+
+it('draining is told of endpoints that there are', async () => {
+  open('one')
+  expect(enclaves.drain(pathOf('two'))).toBe('unknown')
+  expect(await enclaves.remove(pathOf('two'))).toBe('unknown')
+  for (let at = 1; at < ENCLAVES_MAX; at++)
+    expect(await enclaves.add(pathOf(`n${at}`))).toBe('done')
+  expect(await enclaves.add(pathOf('two'))).toBe('limit')
 })

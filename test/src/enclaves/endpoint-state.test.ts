@@ -1,12 +1,11 @@
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { chooseEndpoint } from '#src/enclaves/choose-enclave.ts'
 import {
   ENDPOINT_PHASES,
   type EndpointEvent,
   type EndpointState,
   isToFollow,
-  isToSettle,
   isUsable,
   NEW_ENDPOINT,
   nextEndpointState,
@@ -24,70 +23,55 @@ const stateAfter = (...events: readonly EndpointEvent[]) =>
   events.reduce(nextEndpointState, NEW_ENDPOINT)
 const phaseAfter = (...events: readonly EndpointEvent[]) => phaseOf(stateAfter(...events))
 
-describe('an endpoint', () => {
-  it.each<readonly [string, readonly EndpointEvent[]]>([
-    ['connecting', []],
-    ['unreachable', [{ kind: 'lost' }]],
-    ['usable', [answered('a')]],
-    ['refused', [answered('a', false)]],
-    ['unreachable', [answered('a'), { kind: 'lost' }]],
-    ['usable', [answered('a'), { kind: 'lost' }, answered('a')]],
-    ['draining', [answered('a'), order('drain')]],
-    ['draining', [answered('a'), { kind: 'call_began' }, order('drain')]],
-    ['unreachable', [answered('a'), order('drain'), { kind: 'lost' }]],
-    ['drained', [answered('a'), order('drain'), { kind: 'settled', notary: 'a' }]],
-    [
-      'drained',
-      [answered('a'), order('drain'), { kind: 'settled', notary: 'a' }, { kind: 'lost' }],
-    ],
-    ['drained', [order('drain')]],
-    ['drained', [order('drain'), answered('a')]],
-    ['usable', [answered('a'), order('drain'), { kind: 'settled', notary: 'a' }, order('serve')]],
-    ['drained', [answered('a'), order('drain'), { kind: 'settled', notary: 'a' }, answered('b')]],
-    // Its release ended while it was in use.
-    ['draining', [answered('a'), answered('a', false)]],
-    ['refused', [answered('a'), answered('a', false), { kind: 'settled', notary: 'a' }]],
-    [
-      'usable',
-      [answered('a'), answered('a', false), { kind: 'settled', notary: 'a' }, answered('a')],
-    ],
-    // An enclave that a gateway before this one used may hold what callers wait for.
-    ['draining', [answered('a', false, true)]],
-    // Another enclave restarted behind the same socket.
-    ['usable', [answered('a'), answered('b')]],
-    ['refused', [answered('a'), answered('b', false)]],
-  ])('an endpoint is %s after %j', (phase, events) => {
-    expect(phaseAfter(...events)).toBe(phase)
-  })
+it.each<readonly [string, readonly EndpointEvent[]]>([
+  ['connecting', []],
+  ['unreachable', [{ kind: 'lost' }]],
+  ['usable', [answered('a')]],
+  ['refused', [answered('a', false)]],
+  ['unreachable', [answered('a'), { kind: 'lost' }]],
+  ['usable', [answered('a'), { kind: 'lost' }, answered('a')]],
+  ['draining', [answered('a'), order('drain')]],
+  ['draining', [answered('a'), { kind: 'call_began' }, order('drain')]],
+  ['unreachable', [answered('a'), order('drain'), { kind: 'lost' }]],
+  ['drained', [answered('a'), order('drain'), { kind: 'settled', notary: 'a' }]],
+  ['drained', [answered('a'), order('drain'), { kind: 'settled', notary: 'a' }, { kind: 'lost' }]],
+  ['drained', [order('drain')]],
+  ['drained', [order('drain'), answered('a')]],
+  ['usable', [answered('a'), order('drain'), { kind: 'settled', notary: 'a' }, order('serve')]],
+  ['drained', [answered('a'), order('drain'), { kind: 'settled', notary: 'a' }, answered('b')]],
+  // Its release ended while it was in use.
+  ['draining', [answered('a'), answered('a', false)]],
+  ['refused', [answered('a'), answered('a', false), { kind: 'settled', notary: 'a' }]],
+  [
+    'usable',
+    [answered('a'), answered('a', false), { kind: 'settled', notary: 'a' }, answered('a')],
+  ],
+  // An enclave that a gateway before this one used may hold what callers wait for.
+  ['draining', [answered('a', false, true)]],
+  // Another enclave restarted behind the same socket.
+  ['usable', [answered('a'), answered('b')]],
+  ['refused', [answered('a'), answered('b', false)]],
+])('an endpoint is %s after %j', (phase, events) => {
+  expect(phaseAfter(...events)).toBe(phase)
+})
 
-  it('an endpoint does not count as settled while a call runs, for another notary, or while it serves', () => {
-    const settled: EndpointEvent = { kind: 'settled', notary: 'a' }
-    expect(
-      stateAfter(answered('a'), { kind: 'call_began' }, order('drain'), settled).isSettled,
-    ).toBe(false)
-    expect(
-      stateAfter(answered('a'), order('drain'), { kind: 'settled', notary: 'b' }).isSettled,
-    ).toBe(false)
-    expect(stateAfter(answered('a'), settled).isSettled).toBe(false)
-  })
+it('an endpoint does not count as settled while a call runs, for another notary, or while it serves', () => {
+  const settled: EndpointEvent = { kind: 'settled', notary: 'a' }
+  expect(stateAfter(answered('a'), { kind: 'call_began' }, order('drain'), settled).isSettled).toBe(
+    false,
+  )
+  expect(
+    stateAfter(answered('a'), order('drain'), { kind: 'settled', notary: 'b' }).isSettled,
+  ).toBe(false)
+  expect(stateAfter(answered('a'), settled).isSettled).toBe(false)
+})
 
-  it('an endpoint is settled only when no call runs, and its enclave answers', () => {
-    const draining = stateAfter(answered('a'), { kind: 'call_began' }, order('drain'))
-    expect(isToSettle(draining)).toBe(false)
-    expect(isToSettle(nextEndpointState(draining, { kind: 'call_ended' }))).toBe(true)
-    expect(isToSettle(stateAfter(answered('a'), order('drain'), { kind: 'lost' }))).toBe(false)
-    expect(isToSettle(stateAfter(order('drain'), answered('a')))).toBe(false)
-  })
-
-  it('an endpoint is followed from its first acceptance until it is settled, whatever is accepted later', () => {
-    const refusedLater = stateAfter(answered('a'), answered('a', false))
-    expect(isToFollow(refusedLater)).toBe(true)
-    expect(isToFollow(nextEndpointState(refusedLater, { kind: 'settled', notary: 'a' }))).toBe(
-      false,
-    )
-    expect(isToFollow(stateAfter(answered('a', false)))).toBe(false)
-    expect(isToFollow(stateAfter(answered('a'), answered('b', false)))).toBe(false)
-  })
+it('an endpoint is followed from its first acceptance until it is settled, whatever is accepted later', () => {
+  const refusedLater = stateAfter(answered('a'), answered('a', false))
+  expect(isToFollow(refusedLater)).toBe(true)
+  expect(isToFollow(nextEndpointState(refusedLater, { kind: 'settled', notary: 'a' }))).toBe(false)
+  expect(isToFollow(stateAfter(answered('a', false)))).toBe(false)
+  expect(isToFollow(stateAfter(answered('a'), answered('b', false)))).toBe(false)
 })
 
 const notary = fc.constantFrom('a', 'b', 'c')
@@ -118,6 +102,8 @@ function isServing(events: readonly EndpointEvent[]): boolean {
     lastContact.isAccepted
   )
 }
+
+const callsOf = ({ calls }: EndpointState) => calls
 
 type Step =
   | { readonly kind: 'event'; readonly endpoint: number; readonly event: EndpointEvent }
@@ -174,93 +160,48 @@ class Stage {
   }
 }
 
-describe('calls over endpoints', () => {
-  it('calls over endpoints are never given to an enclave that is not in use, and always to one when there is one', () => {
-    fc.assert(
-      fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
-        const stage = new Stage()
-        for (const one of steps) {
-          const serving = stage.history.map(isServing)
-          const chosen = stage.play(one)
-          if (one.kind !== 'call') continue
-          expect(chosen === null).toBe(!serving.includes(true))
-          if (chosen !== null) expect(serving[chosen]).toBe(true)
+it('calls over endpoints go to one in use with the fewest in flight, if there is one, and are counted back to zero', () => {
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
+      const stage = new Stage()
+      for (const one of steps) {
+        const serving = stage.history.map(isServing)
+        const fewest = Math.min(...stage.endpoints.filter((_, at) => serving[at]).map(callsOf))
+        const chosen = stage.play(one)
+        if (one.kind === 'call') expect(chosen === null).toBe(!serving.includes(true))
+        if (chosen !== null) {
+          expect(serving[chosen]).toBe(true)
+          expect(stage.endpoints[chosen]?.calls).toBe(fewest + 1)
         }
-      }),
-    )
-  })
-
-  it('calls over endpoints go to the fewest in flight, and are counted back to zero', () => {
-    fc.assert(
-      fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
-        const stage = new Stage()
-        for (const one of steps) {
-          const before = stage.endpoints
-            .filter((_, index) => isServing(stage.history[index] ?? []))
-            .map(({ calls }) => calls)
-          const chosen = stage.play(one)
-          if (chosen !== null) expect(stage.endpoints[chosen]?.calls).toBe(Math.min(...before) + 1)
-          expect(stage.endpoints.map(({ calls }) => calls)).toEqual(
-            stage.endpoints.map(
-              (_, index) => stage.running.filter((endpoint) => endpoint === index).length,
-            ),
-          )
+        const running = (at: number) => stage.running.filter((endpoint) => endpoint === at).length
+        expect(stage.endpoints.map(callsOf)).toEqual(stage.endpoints.map((_, at) => running(at)))
+        for (const state of stage.endpoints) {
+          const phase = phaseOf(state)
+          expect(ENDPOINT_PHASES).toContain(phase)
+          expect(phase === 'usable').toBe(isUsable(state))
+          if (phase === 'drained') expect([state.calls, isToFollow(state)]).toEqual([0, false])
         }
-        while (stage.running.length > 0) stage.end(0)
-        expect(stage.endpoints.map(({ calls }) => calls)).toEqual(stage.endpoints.map(() => 0))
-      }),
-    )
-  })
+      }
+      while (stage.running.length > 0) stage.end(0)
+      expect(stage.endpoints.map(callsOf)).toEqual(stage.endpoints.map(() => 0))
+    }),
+  )
+})
 
-  it('calls over endpoints keep an endpoint out of drained until they ended and its log is settled', () => {
-    fc.assert(
-      fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
-        const stage = new Stage()
-        for (const one of steps) {
-          stage.play(one)
-          for (const state of stage.endpoints) {
-            const phase = phaseOf(state)
-            expect(ENDPOINT_PHASES).toContain(phase)
-            expect(phase === 'usable').toBe(isUsable(state))
-            if (phase === 'drained') expect([state.calls, isToFollow(state)]).toEqual([0, false])
-          }
-        }
-      }),
-    )
+it('calls over endpoints prefer a log that can be stored, then a provider for the model, but take what there is', () => {
+  const usable = stateAfter(answered('a'))
+  const endpoint = (name: string, isCommitting: boolean, servesCall: boolean, calls = 0) => ({
+    name,
+    isCommitting,
+    servesCall,
+    chosenAt: 0,
+    state: { ...usable, calls },
   })
-
-  it('calls over endpoints are spread evenly over endpoints that are alike', () => {
-    const stage = new Stage()
-    for (let endpoint = 0; endpoint < ENDPOINTS; endpoint++) stage.apply(endpoint, answered('a'))
-    for (let call = 0; call < 30; call++) stage.call()
-    expect(stage.endpoints.map(({ calls }) => calls)).toEqual([10, 10, 10])
-    const quick = new Stage()
-    for (let endpoint = 0; endpoint < ENDPOINTS; endpoint++) quick.apply(endpoint, answered('a'))
-    const chosen = Array.from({ length: 6 }, () => {
-      const endpoint = quick.call()
-      quick.end(0)
-      return endpoint
-    })
-    expect(chosen).toEqual([0, 1, 2, 0, 1, 2])
-  })
-
-  it('calls over endpoints prefer a log that can be stored, then a provider for the model, but take what there is', () => {
-    const usable = stateAfter(answered('a'))
-    const endpoint = (name: string, isCommitting: boolean, servesCall: boolean, calls = 0) => ({
-      name,
-      isCommitting,
-      servesCall,
-      chosenAt: 0,
-      state: { ...usable, calls },
-    })
-    const nameOf = (...endpoints: readonly ReturnType<typeof endpoint>[]) =>
-      chooseEndpoint(endpoints, ({ servesCall }) => servesCall)?.name ?? null
-    expect(nameOf(endpoint('none', false, false), endpoint('both', true, true, 9))).toBe('both')
-    expect(nameOf(endpoint('serves', false, true), endpoint('commits', true, false))).toBe(
-      'commits',
-    )
-    expect(nameOf(endpoint('other', true, false), endpoint('serves', true, true, 9))).toBe('serves')
-    expect(nameOf(endpoint('none', false, false))).toBe('none')
-    expect(nameOf({ ...endpoint('lost', true, true), state: NEW_ENDPOINT })).toBeNull()
-  })
+  const nameOf = (...endpoints: readonly ReturnType<typeof endpoint>[]) =>
+    chooseEndpoint(endpoints, ({ servesCall }) => servesCall)?.name ?? null
+  expect(nameOf(endpoint('none', false, false), endpoint('both', true, true, 9))).toBe('both')
+  expect(nameOf(endpoint('serves', false, true), endpoint('commits', true, false))).toBe('commits')
+  expect(nameOf(endpoint('other', true, false), endpoint('serves', true, true, 9))).toBe('serves')
+  expect(nameOf(endpoint('none', false, false))).toBe('none')
+  expect(nameOf({ ...endpoint('lost', true, true), state: NEW_ENDPOINT })).toBeNull()
 })

@@ -1,5 +1,5 @@
 import { Wallet } from 'ethers'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { decodeHex } from '#attestation/bytes.ts'
 import { encryptionKeyDigest } from '#attestation/encryption-key.ts'
 import type { ServedNotary } from '#src/enclaves/enclave-pool.ts'
@@ -48,41 +48,39 @@ async function verify(
   return { taken, faults }
 }
 
-describe('verifyPeerNotaries', () => {
-  it('a notary of another gateway is taken when it passes the check of this one', async () => {
-    const wallet = newWallet()
-    const key = keyOf(wallet)
-    const { taken, faults } = await verify([notaryOf(wallet, [key])])
-    expect(taken).toMatchObject([{ encryption_keys: [key] }])
-    expect(faults).toEqual([])
-  })
+it('a notary of another gateway is taken when it passes the check of this one', async () => {
+  const wallet = newWallet()
+  const key = keyOf(wallet)
+  const { taken, faults } = await verify([notaryOf(wallet, [key])])
+  expect(taken).toMatchObject([{ encryption_keys: [key] }])
+  expect(faults).toEqual([])
+})
 
-  it('a notary of another gateway is left out when this one would not use its enclave', async () => {
-    const check = async () => ['enclave: expected measurements of an accepted release']
-    const { taken, faults } = await verify([notaryOf(newWallet())], check)
-    expect(taken).toEqual([])
-    expect(faults).toEqual(['enclave: expected measurements of an accepted release'])
-  })
+it('a notary of another gateway is left out when this one would not use its enclave', async () => {
+  const check = async () => ['enclave: expected measurements of an accepted release']
+  const { taken, faults } = await verify([notaryOf(newWallet())], check)
+  expect(taken).toEqual([])
+  expect(faults).toEqual(['enclave: expected measurements of an accepted release'])
+})
 
-  it('a notary of another gateway is left out under an address that is not its own', async () => {
-    const impostor = { ...notaryOf(newWallet()), notary: newWallet().address.toLowerCase() }
-    expect((await verify([impostor])).taken).toEqual([])
-    const broken = { ...notaryOf(newWallet()), public_key: '0x04' }
-    expect((await verify([broken])).taken).toEqual([])
-  })
+it('a notary of another gateway is left out under an address that is not its own', async () => {
+  const impostor = { ...notaryOf(newWallet()), notary: newWallet().address.toLowerCase() }
+  expect((await verify([impostor])).taken).toEqual([])
+  const broken = { ...notaryOf(newWallet()), public_key: '0x04' }
+  expect((await verify([broken])).taken).toEqual([])
+})
 
-  it('an encryption key that its notary did not sign, or that is not usable now, is left out', async () => {
-    const wallet = newWallet()
-    const good = keyOf(wallet)
-    const bad = [
-      keyOf(newWallet()),
-      { ...good, public_key: 'cd'.repeat(32) },
-      keyOf(wallet, { not_before: NOW_S - 7_200, not_after: NOW_S - 1 }),
-      keyOf(wallet, { not_before: NOW_S + 600 }),
-      { ...good, signature: '0x00' },
-    ]
-    const { taken } = await verify([notaryOf(wallet, [...bad, good])])
-    expect(taken[0]?.encryption_keys).toEqual([good])
-    expect(decodeHex(good.public_key)).toHaveLength(32)
-  })
+it('an encryption key that its notary did not sign, or that is not usable now, is left out', async () => {
+  const wallet = newWallet()
+  const good = keyOf(wallet)
+  const bad = [
+    keyOf(newWallet()),
+    { ...good, public_key: 'cd'.repeat(32) },
+    keyOf(wallet, { not_before: NOW_S - 7_200, not_after: NOW_S - 1 }),
+    keyOf(wallet, { not_before: NOW_S + 600 }),
+    { ...good, signature: '0x00' },
+  ]
+  const { taken } = await verify([notaryOf(wallet, [...bad, good])])
+  expect(taken[0]?.encryption_keys).toEqual([good])
+  expect(decodeHex(good.public_key)).toHaveLength(32)
 })

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { NOTARIES_MAX } from '#attestation/notary-list.ts'
 import type { EnclaveEndpoint } from '#src/enclaves/enclave-endpoint.ts'
 import type { ServedNotary } from '#src/enclaves/enclave-pool.ts'
@@ -27,42 +27,37 @@ const join = (own: readonly ServedNotary[], others: readonly ServedNotary[]) =>
     },
   )
 
-describe('the enclaves of several gateways', () => {
-  it('the enclaves of several gateways are listed once each, those of this gateway as it knows them itself', () => {
-    const service = join(
-      [served('0xb', ['kb'], 'mine')],
-      [served('0xb', ['old']), served('0xa', [])],
-    )
-    expect(service.notaries().map(({ notary, attestation }) => [notary, attestation])).toEqual([
-      ['0xb', 'mine'],
-      ['0xa', 'document'],
-    ])
-  })
+it('the enclaves of several gateways are listed once each, those of this gateway as it knows them itself', () => {
+  const service = join([served('0xb', ['kb'], 'mine')], [served('0xb', ['old']), served('0xa', [])])
+  expect(service.notaries().map(({ notary, attestation }) => [notary, attestation])).toEqual([
+    ['0xb', 'mine'],
+    ['0xa', 'document'],
+  ])
+})
 
-  it('no number of enclaves of others keeps one of this gateway from being listed', () => {
-    const others = Array.from({ length: 200 }, (_, at) => served(`0x${at}`, []))
-    const listed = join([served('0xmine', [])], others).notaries()
-    expect(listed[0]?.notary).toBe('0xmine')
-    expect(listed).toHaveLength(NOTARIES_MAX)
-  })
+it('no number of enclaves of others keeps one of this gateway from being listed', () => {
+  const others = Array.from({ length: 200 }, (_, at) => served(`0x${at}`, []))
+  const listed = join([served('0xmine', [])], others).notaries()
+  expect(listed[0]?.notary).toBe('0xmine')
+  expect(listed).toHaveLength(NOTARIES_MAX)
+})
 
-  it('the enclaves of several gateways publish the keys of the same one at every gateway', () => {
-    const [one, two] = [served('0xa', ['ka']), served('0xb', ['kb'])]
-    for (const service of [join([one], [two]), join([two], [one])])
-      expect(service.wellKnownKeys()).toEqual([{ public_key: 'ka' }])
-  })
+it('the enclaves of several gateways publish the keys of the same one at every gateway', () => {
+  const [one, two] = [served('0xa', ['ka']), served('0xb', ['kb'])]
+  for (const service of [join([one], [two]), join([two], [one])])
+    expect(service.wellKnownKeys()).toEqual([{ public_key: 'ka' }])
+})
 
-  it('the enclaves of several gateways publish no key of an enclave that takes no encrypted calls', () => {
-    const service = join([served('0xa', [])], [served('0xb', ['kb'])])
-    expect(service.wellKnownKeys()).toEqual([{ public_key: 'kb' }])
-    expect(service.findEncrypted(null)).toBe(there)
-  })
+it('the enclaves of several gateways publish no key of an enclave that takes no encrypted calls', () => {
+  const service = join([served('0xa', [])], [served('0xb', ['kb'])])
+  expect(service.wellKnownKeys()).toEqual([{ public_key: 'kb' }])
+  expect(service.findEncrypted(null)).toBe(there)
+})
 
-  it('the enclaves of several gateways are given encrypted calls here first, then there, and nowhere else', () => {
-    const service = join([served('0xb', ['kb'])], [served('0xb', ['kb']), served('0xc', ['kc'])])
-    expect(service.findEncrypted('0xb')).toBe(here)
-    expect(service.findEncrypted('0xc')).toBe(there)
-    expect(service.findEncrypted('0xd')).toBe(null)
-    expect(join([], []).findEncrypted(null)).toBe(null)
-  })
+it('the enclaves of several gateways are given encrypted calls here first, then there, and nowhere else', () => {
+  const service = join([served('0xb', ['kb'])], [served('0xb', ['kb']), served('0xc', ['kc'])])
+  expect(service.findEncrypted('0xb')).toBe(here)
+  expect(service.findEncrypted('0xc')).toBe(there)
+  expect(service.findEncrypted('0xd')).toBe(null)
+  expect(join([], []).findEncrypted(null)).toBe(null)
 })

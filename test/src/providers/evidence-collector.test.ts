@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { afterEach, expect, it } from 'vitest'
 import { parseProviderPolicy } from '#attestation/providers/evidence/provider-policy.ts'
 import { verifyProviderEvidence } from '#attestation/providers/evidence/verify-provider-evidence.ts'
 import { requireChecks } from '#attestation/providers/provider-checks.ts'
@@ -17,18 +17,12 @@ import {
   type ProviderMode,
   startAttestedProvider,
 } from '../../support/collected-provider.ts'
-import { type DatabaseSource, startDatabases } from '../../support/databases.ts'
+import { useDatabase } from '../../support/databases.ts'
 import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'
 import type { BuiltKind } from '../../support/provider-builder/evidence-builder.ts'
 
 const BLOCK = { chainId: 1, number: 17, hash: `0x${'b1'.repeat(32)}` }
 const HOUR_MS = 3_600_000
-
-let source: DatabaseSource
-beforeAll(async () => {
-  source = await startDatabases('postgres')
-}, 60_000)
-afterAll(() => source.stop())
 
 const ends: (() => Promise<void>)[] = []
 afterEach(async () => {
@@ -36,30 +30,32 @@ afterEach(async () => {
 })
 
 async function openStage(kind?: BuiltKind) {
-  const database = await source.open()
+  const database = await useDatabase()
   const server = await startAttestedProvider(kind)
   ends.push(() => server.stop())
   return { database, server, store: createProviderEvidenceStore(database) }
 }
 
+type CollectorOptions = Parameters<typeof createEvidenceCollector>[0]
+
 /** A gateway's collector on the database, whose clock begins when the evidence was made. */
 function collect(
   { database, server }: { database: Database; server: AttestedProviderServer },
-  more: {
-    readonly intervalMs?: number
-    readonly timeoutMs?: number
+  {
+    kind = 'tinfoil',
+    onNewKey,
+    ...more
+  }: Partial<Omit<CollectorOptions, 'onNewKey'>> & {
     readonly kind?: CollectedProvider['kind']
-    readonly isChainDown?: boolean
-    readonly keyLookMs?: number
     readonly onNewKey?: () => void
   } = {},
 ) {
-  const { intervalMs = HOUR_MS, timeoutMs = 5_000, kind = 'tinfoil', isChainDown = false } = more
-  const { keyLookMs = HOUR_MS } = more
   const outcomes: CollectionOutcome[] = []
   const newKeys: string[] = []
   const lines: string[] = []
+  let looked = 0
   const started = performance.now()
+  const turns = createProviderTurnsStore(database)
   const provider: CollectedProvider = {
     name: 'tee',
     origin: server.origin,
@@ -70,280 +66,205 @@ function collect(
   const collector = createEvidenceCollector({
     providers: () => [provider],
     evidence: createProviderEvidenceStore(database),
-    turns: createProviderTurnsStore(database),
+    turns: {
+      ...turns,
+      takeTurn: (turn) => {
+        looked++
+        return turns.takeTurn(turn)
+      },
+    },
     origins: server.origins,
     ca: [server.ca],
-    intervalMs,
-    timeoutMs,
+    intervalMs: HOUR_MS,
+    timeoutMs: 5_000,
     pauseMinMs: 20,
     lookMs: 10,
-    keyLookMs,
-    fetchRecentBlock: async () => {
-      if (isChainDown) throw new Error('the chain is down')
-      return BLOCK
-    },
+    keyLookMs: HOUR_MS,
+    fetchRecentBlock: async () => BLOCK,
     onCollected: ({ outcome }) => outcomes.push(outcome),
     onNewKey: (name) => {
       newKeys.push(name)
-      more.onNewKey?.()
+      onNewKey?.()
     },
     now: () => MADE_AT.getTime() + performance.now() - started,
     log: createLogger({
       level: 'debug',
       destination: { write: (line) => void lines.push(line) },
     }),
+    ...more,
   })
   collector.start()
   ends.push(() => collector.stop())
-  return { outcomes, newKeys, lines, stop: () => collector.stop(), subject: provider, provider }
+  /** Waits until it has looked so often for its turn. */
+  const looks = (count: number) =>
+    expect.poll(() => looked, settled).toBeGreaterThanOrEqual(looked + count)
+  return { outcomes, newKeys, lines, looks, stop: () => collector.stop(), provider }
 }
 
 const settled = { timeout: 20_000, interval: 20 }
 
-describe('the collector', () => {
-  it.each([
-    ['tinfoil v3 TDX', 'tinfoil'],
-    ['dstack', 'dstack'],
-    ['aci', 'aci'],
-    ['nitro', 'nitro'],
-  ] as const)('the evidence of %s passes every check of its policy', async (built, kind) => {
-    const stage = await openStage(built)
-    const { outcomes, subject, provider } = collect(stage, { kind })
-    await expect.poll(() => outcomes, settled).toEqual(['collected'])
-    const newest = await stage.store.findNewest(subject)
-    expect(newest).toMatchObject({ keys: [stage.server.key()], block: { number: 17 } })
-    const document = await stage.store.read(newest?.digest ?? '')
-    const at = new Date(newest?.fetchedAtMs ?? 0)
-    const judged = await verifyProviderEvidence(document ?? new Uint8Array(), provider.policy, at)
-    requireChecks(judged.checks)
-    expect(judged.facts).toMatchObject({
-      digest: newest?.digest,
-      endsAtMs: newest?.endsAtMs,
-      block: { chainId: 1, number: 17 },
-    })
+it.each([
+  ['tinfoil v3 TDX', 'tinfoil'],
+  ['dstack', 'dstack'],
+  ['aci', 'aci'],
+  ['nitro', 'nitro'],
+] as const)('the evidence of %s passes every check of its policy', async (built, kind) => {
+  const stage = await openStage(built)
+  const { outcomes, provider } = collect(stage, { kind })
+  await expect.poll(() => outcomes, settled).toEqual(['collected'])
+  const newest = await stage.store.findNewest(provider)
+  expect(newest).toMatchObject({ keys: [stage.server.key()], block: { number: 17 } })
+  const document = await stage.store.read(newest?.digest ?? '')
+  const at = new Date(newest?.fetchedAtMs ?? 0)
+  const judged = await verifyProviderEvidence(document ?? new Uint8Array(), provider.policy, at)
+  requireChecks(judged.checks)
+  expect(judged.facts).toMatchObject({
+    digest: newest?.digest,
+    endsAtMs: newest?.endsAtMs,
+    block: { chainId: 1, number: 17 },
   })
+})
 
-  it('the certificates of an SEV-SNP report are those of its chip and of its firmware', async () => {
-    const stage = await openStage('tinfoil v3 SNP')
-    const { outcomes, subject, provider } = collect(stage)
-    await expect.poll(() => outcomes, settled).toEqual(['collected'])
-    expect(stage.server.asked).toContain(
-      `/vcek/v1/Milan/${'c1'.repeat(64)}?blSPL=04&teeSPL=00&snpSPL=23&ucodeSPL=213`,
-    )
-    const newest = await stage.store.findNewest(subject)
-    const document = await stage.store.read(newest?.digest ?? '')
-    const { checks } = await verifyProviderEvidence(
-      document ?? new Uint8Array(),
-      provider.policy,
-      MADE_AT,
-    )
-    const ofReport = checks.filter(({ name }) => name.startsWith('SEV-SNP: '))
-    expect(ofReport.length).toBeGreaterThan(5)
-    requireChecks(ofReport)
-  })
-
-  it('the evidence is collected again before it ends, and by turns of the interval', async () => {
-    const stage = await openStage()
-    const { outcomes } = collect(stage, { intervalMs: 300 })
-    await expect.poll(() => outcomes.length, settled).toBeGreaterThanOrEqual(3)
-    expect(new Set(outcomes)).toEqual(new Set(['collected']))
-    expect(pauseAfter(1_000, { intervalMs: 6_000, pauseMinMs: 100 })).toBe(500)
-    expect(pauseAfter(100_000, { intervalMs: 6_000, pauseMinMs: 100 })).toBe(6_000)
-    expect(pauseAfter(50, { intervalMs: 6_000, pauseMinMs: 100 })).toBe(100)
-    expect(pauseAfter(null, { intervalMs: 6_000, pauseMinMs: 100 })).toBe(6_000)
-    expect(pauseAfter(-1, { intervalMs: 6_000, pauseMinMs: 100 })).toBe(6_000)
-  })
-
-  it('a new key is met between two turns, and its evidence is collected at once', async () => {
-    const stage = await openStage()
-    const { outcomes, newKeys, subject } = collect(stage, { keyLookMs: 20 })
-    await expect.poll(() => outcomes, settled).toEqual(['collected'])
-    await stage.server.changeKey()
-    await expect.poll(() => outcomes, settled).toEqual(['collected', 'collected'])
-    expect(newKeys).toEqual(['tee'])
-    expect(await stage.store.findNewest(subject)).toMatchObject({ keys: [stage.server.key()] })
-  })
-
-  it('a new key gets its evidence although the hurried collection met another machine', async () => {
-    const stage = await openStage()
-    const { server, store } = stage
-    const first = server.key()
-    const { outcomes, newKeys, subject } = collect(stage, {
-      keyLookMs: 20,
-      onNewKey: () => server.swapKey(),
-    })
-    await expect.poll(() => outcomes, settled).toEqual(['collected'])
-    await server.changeKey()
-    await expect.poll(() => outcomes, settled).toEqual(['collected', 'collected'])
-    expect(await store.findNewest(subject)).toMatchObject({ keys: [first] })
-    server.swapKey()
-    await expect
-      .poll(() => store.findNewest(subject), settled)
-      .toMatchObject({
-        keys: [server.key()],
-      })
-    expect(newKeys).toEqual(['tee'])
-  })
-
-  it('a changed key is counted once, and both keys stay on record', async () => {
-    const stage = await openStage()
-    const { outcomes, newKeys, lines } = collect(stage, { intervalMs: 100 })
-    const first = stage.server.key()
-    await expect.poll(() => outcomes.length, settled).toBeGreaterThanOrEqual(1)
-    await stage.server.changeKey()
-    await expect.poll(() => newKeys, settled).toEqual(['tee'])
-    const count = outcomes.length
-    await expect.poll(() => outcomes.length, settled).toBeGreaterThanOrEqual(count + 2)
-    expect(newKeys).toEqual(['tee'])
-    expect(lines.join('')).toContain('a provider has a new TLS key')
-    const keys = await stage.store.listKeys(stage.server.origin)
-    expect(keys.map(({ spkiSha256 }) => spkiSha256)).toEqual([stage.server.key(), first])
-  })
-
-  it.each<[ProviderMode, CollectionOutcome]>([
-    ['hang', 'timeout'],
-    ['flood', 'answer_too_large'],
-    ['redirect', 'refused'],
-    ['other nonce', 'challenge_mismatch'],
-    ['other key', 'key_mismatch'],
-  ])(
-    'a provider that answers with %s counts as %s, is kept away, and is asked again',
-    async (mode, outcome) => {
-      const stage = await openStage()
-      stage.server.answer(mode)
-      const { outcomes, subject } = collect(stage, { timeoutMs: mode === 'hang' ? 1_500 : 20_000 })
-      await expect.poll(() => outcomes.length, settled).toBeGreaterThanOrEqual(2)
-      expect(new Set(outcomes)).toEqual(new Set([outcome]))
-      expect(await stage.store.findNewest(subject)).toBeNull()
-      expect(await stage.store.listKeys(stage.server.origin)).toHaveLength(1)
-      stage.server.answer('evidence')
-      await expect.poll(() => outcomes.at(-1), settled).toBe('collected')
-      expect(await stage.store.findNewest(subject)).not.toBeNull()
-    },
+it('the certificates of an SEV-SNP report are those of its chip and of its firmware', async () => {
+  const stage = await openStage('tinfoil v3 SNP')
+  const { outcomes, provider } = collect(stage)
+  await expect.poll(() => outcomes, settled).toEqual(['collected'])
+  expect(stage.server.asked).toContain(
+    `/vcek/v1/Milan/${'c1'.repeat(64)}?blSPL=04&teeSPL=00&snpSPL=23&ucodeSPL=213`,
   )
+  const newest = await stage.store.findNewest(provider)
+  const document = await stage.store.read(newest?.digest ?? '')
+  const { checks } = await verifyProviderEvidence(
+    document ?? new Uint8Array(),
+    provider.policy,
+    MADE_AT,
+  )
+  const ofReport = checks.filter(({ name }) => name.startsWith('SEV-SNP: '))
+  expect(ofReport.length).toBeGreaterThan(5)
+  requireChecks(ofReport)
+})
 
-  it('a provider that is down is unreachable, and the evidence before stays', async () => {
-    const stage = await openStage()
-    const { outcomes, subject } = collect(stage, { intervalMs: 200 })
-    await expect.poll(() => outcomes.length, settled).toBeGreaterThanOrEqual(1)
-    await ends.splice(0, 1)[0]?.()
-    await expect.poll(() => outcomes.at(-1), settled).toBe('unreachable')
-    expect(await stage.store.findNewest(subject)).not.toBeNull()
+it('the evidence is collected again before it ends, and by turns of the interval', async () => {
+  const stage = await openStage()
+  const { outcomes } = collect(stage, { intervalMs: 300 })
+  await expect.poll(() => outcomes.length, settled).toBeGreaterThanOrEqual(3)
+  expect(new Set(outcomes)).toEqual(new Set(['collected']))
+  expect(pauseAfter(1_000, { intervalMs: 6_000, pauseMinMs: 100 })).toBe(500)
+  expect(pauseAfter(100_000, { intervalMs: 6_000, pauseMinMs: 100 })).toBe(6_000)
+  expect(pauseAfter(50, { intervalMs: 6_000, pauseMinMs: 100 })).toBe(100)
+  expect(pauseAfter(null, { intervalMs: 6_000, pauseMinMs: 100 })).toBe(6_000)
+  expect(pauseAfter(-1, { intervalMs: 6_000, pauseMinMs: 100 })).toBe(6_000)
+})
+
+it('a new key is met between two turns, and its evidence is collected at once', async () => {
+  const stage = await openStage()
+  const { outcomes, newKeys, provider } = collect(stage, { keyLookMs: 20 })
+  await expect.poll(() => outcomes, settled).toEqual(['collected'])
+  await stage.server.changeKey()
+  await expect.poll(() => outcomes, settled).toEqual(['collected', 'collected'])
+  expect(newKeys).toEqual(['tee'])
+  expect(await stage.store.findNewest(provider)).toMatchObject({ keys: [stage.server.key()] })
+})
+
+it('a new key gets its evidence although the hurried collection met another machine', async () => {
+  const stage = await openStage()
+  const { server, store } = stage
+  const first = server.key()
+  const { outcomes, newKeys, provider } = collect(stage, {
+    keyLookMs: 20,
+    onNewKey: () => server.swapKey(),
   })
-
-  it('a certificate of an authority that is not trusted gives no key and no evidence', async () => {
-    const stage = await openStage()
-    const other = await startAttestedProvider()
-    ends.push(() => other.stop())
-    const { outcomes } = collect({ ...stage, server: { ...stage.server, ca: other.ca } })
-    await expect.poll(() => outcomes[0], settled).toBe('unreachable')
-    expect(await stage.store.listKeys(stage.server.origin)).toEqual([])
-  })
-
-  it('a document whose collateral cannot be fetched is kept, and the log says what is missing', async () => {
-    const stage = await openStage()
-    stage.server.answer('no collateral')
-    const { outcomes, lines, subject } = collect(stage)
-    await expect.poll(() => outcomes[0], settled).toBe('collected')
-    expect(await stage.store.findNewest(subject)).toMatchObject({ keys: [stage.server.key()] })
-    const left = lines.filter((line) => line.includes('collateral of a provider left out'))
-    expect(
-      left
-        .slice(0, 5)
-        .map((line) => new URL(JSON.parse(line).url).pathname)
-        .toSorted(),
-    ).toEqual([
-      '/IntelSGXRootCA.der',
-      `/repos/example/model/attestations/sha256:${'ab'.repeat(32)}`,
-      '/sgx/certification/v4/pckcrl',
-      '/tdx/certification/v4/qe/identity',
-      '/tdx/certification/v4/tcb',
-    ])
-  })
-
-  it('a document without all its collateral is followed by a whole one before the interval', async () => {
-    const stage = await openStage()
-    stage.server.answer('no collateral')
-    const { outcomes, subject } = collect(stage)
-    await expect.poll(() => outcomes[0], settled).toBe('collected')
-    expect(await stage.store.findNewest(subject)).toMatchObject({ endsAtMs: null })
-    stage.server.answer('evidence')
-    const newest = async () => (await stage.store.findNewest(subject))?.endsAtMs ?? null
-    await expect.poll(newest, { ...settled, timeout: 5_000 }).not.toBeNull()
-  })
-
-  it('the nonce is random while the chain is down', async () => {
-    const stage = await openStage()
-    const { outcomes, subject } = collect(stage, { isChainDown: true })
-    await expect.poll(() => outcomes, settled).toEqual(['collected'])
-    expect(await stage.store.findNewest(subject)).toMatchObject({ block: null })
-  })
-
-  it('one of several gateways collects each time', async () => {
-    const stage = await openStage()
-    const gateways = [1, 2, 3, 4].map(() => collect(stage))
-    const outcomes = () => gateways.flatMap((one) => one.outcomes)
-    await expect.poll(outcomes, settled).toEqual(['collected'])
-    await new Promise((resolve) => setTimeout(resolve, 300))
-    expect(outcomes()).toEqual(['collected'])
-    expect(stage.server.asked.filter((path) => path.includes('nonce='))).toHaveLength(1)
-  })
-
-  it('a restarted gateway does not collect before the next turn, and ends a turn that it left', async () => {
-    const stage = await openStage()
-    stage.server.answer('hang')
-    const first = collect(stage, { timeoutMs: 60_000 })
-    await expect.poll(() => stage.server.asked.length, settled).toBe(1)
-    await first.stop()
-    expect(first.outcomes).toEqual([])
-    stage.server.answer('evidence')
-    const second = collect(stage)
-    await expect.poll(() => second.outcomes, settled).toEqual(['collected'])
-    await second.stop()
-    const third = collect(stage)
-    await new Promise((resolve) => setTimeout(resolve, 300))
-    expect(third.outcomes).toEqual([])
-  })
-
-  it('a collector whose database is away tries on, and stops', async () => {
-    const stage = await openStage()
-    const away = async () => {
-      throw new Error('the database is away')
-    }
-    let asked = 0
-    const lines: string[] = []
-    const provider: CollectedProvider = {
-      name: 'tee',
-      origin: stage.server.origin,
-      kind: 'tinfoil',
-      build: null,
-      policy: null,
-    }
-    const collector = createEvidenceCollector({
-      providers: () => [provider],
-      evidence: { save: away, recordKey: away, isEvidenceDue: away },
-      turns: {
-        takeTurn: async () => asked++ % 2 || (await away()),
-        settleTurn: away,
-        hurryTurn: away,
-      },
-      origins: stage.server.origins,
-      ca: [stage.server.ca],
-      intervalMs: HOUR_MS,
-      pauseMinMs: 20,
-      lookMs: 10,
-      fetchRecentBlock: away,
-      onCollected: () => undefined,
-      onNewKey: () => undefined,
-      now: Date.now,
-      log: createLogger({
-        level: 'debug',
-        destination: { write: (line) => void lines.push(line) },
-      }),
+  await expect.poll(() => outcomes, settled).toEqual(['collected'])
+  await server.changeKey()
+  await expect.poll(() => outcomes, settled).toEqual(['collected', 'collected'])
+  expect(await store.findNewest(provider)).toMatchObject({ keys: [first] })
+  server.swapKey()
+  await expect
+    .poll(() => store.findNewest(provider), settled)
+    .toMatchObject({
+      keys: [server.key()],
     })
-    collector.start()
-    await expect.poll(() => asked, settled).toBeGreaterThan(5)
-    await collector.stop()
-    expect(lines.join('')).toContain('turn to collect evidence failed')
+  expect(newKeys).toEqual(['tee'])
+})
+
+it.each<[ProviderMode, CollectionOutcome]>([
+  ['hang', 'timeout'],
+  ['flood', 'answer_too_large'],
+  ['redirect', 'refused'],
+  ['other nonce', 'challenge_mismatch'],
+  ['other key', 'key_mismatch'],
+])(
+  'a provider that answers with %s counts as %s, is kept away, and is asked again',
+  async (mode, outcome) => {
+    const stage = await openStage()
+    stage.server.answer(mode)
+    const { outcomes, provider } = collect(stage, { timeoutMs: mode === 'hang' ? 1_500 : 20_000 })
+    await expect.poll(() => outcomes.length, settled).toBeGreaterThanOrEqual(2)
+    expect(new Set(outcomes)).toEqual(new Set([outcome]))
+    expect(await stage.store.findNewest(provider)).toBeNull()
+    expect(await stage.store.listKeys(stage.server.origin)).toHaveLength(1)
+    stage.server.answer('evidence')
+    await expect.poll(() => outcomes.at(-1), settled).toBe('collected')
+    expect(await stage.store.findNewest(provider)).not.toBeNull()
+  },
+)
+
+it('a certificate of an authority that is not trusted gives no key and no evidence', async () => {
+  const stage = await openStage()
+  const other = await startAttestedProvider()
+  ends.push(() => other.stop())
+  const { outcomes } = collect({ ...stage, server: { ...stage.server, ca: other.ca } })
+  await expect.poll(() => outcomes[0], settled).toBe('unreachable')
+  expect(await stage.store.listKeys(stage.server.origin)).toEqual([])
+})
+
+it('a document whose collateral cannot be fetched is kept, and the log says what is missing', async () => {
+  const stage = await openStage()
+  stage.server.answer('no collateral')
+  const { outcomes, lines, provider } = collect(stage)
+  await expect.poll(() => outcomes[0], settled).toBe('collected')
+  expect(await stage.store.findNewest(provider)).toMatchObject({ keys: [stage.server.key()] })
+  const left = lines.filter((line) => line.includes('collateral of a provider left out'))
+  expect(
+    left
+      .slice(0, 5)
+      .map((line) => new URL(JSON.parse(line).url).pathname)
+      .toSorted(),
+  ).toEqual([
+    '/IntelSGXRootCA.der',
+    `/repos/example/model/attestations/sha256:${'ab'.repeat(32)}`,
+    '/sgx/certification/v4/pckcrl',
+    '/tdx/certification/v4/qe/identity',
+    '/tdx/certification/v4/tcb',
+  ])
+})
+
+it('one of several gateways collects each time', async () => {
+  const stage = await openStage()
+  const gateways = [1, 2, 3, 4].map(() => collect(stage))
+  const outcomes = () => gateways.flatMap((one) => one.outcomes)
+  await expect.poll(outcomes, settled).toEqual(['collected'])
+  await Promise.all(gateways.map(({ looks }) => looks(5)))
+  expect(outcomes()).toEqual(['collected'])
+  expect(stage.server.asked.filter((path) => path.includes('nonce='))).toHaveLength(1)
+})
+
+it('a collector whose database is away tries on, and stops', async () => {
+  const stage = await openStage()
+  const away = async () => {
+    throw new Error('the database is away')
+  }
+  let asked = 0
+  const { lines, stop } = collect(stage, {
+    evidence: { save: away, recordKey: away, isEvidenceDue: away },
+    turns: {
+      takeTurn: async () => asked++ % 2 || (await away()),
+      settleTurn: away,
+      hurryTurn: away,
+    },
+    fetchRecentBlock: away,
   })
+  await expect.poll(() => asked, settled).toBeGreaterThan(5)
+  await stop()
+  expect(lines.join('')).toContain('turn to collect evidence failed')
 })

@@ -95,21 +95,14 @@ describe.each(DATABASE_KINDS)('openDatabase on %s', (kind) => {
     await expect(sql`select 1`.execute(database.queries)).rejects.toThrow()
     await expect(sql`select 1`.execute(database.commits)).rejects.toThrow()
   })
-
-  it('a database can be closed without a query', async () => {
-    const database = await openDatabase(await source.locate())
-    await expect(database.close()).resolves.toBeUndefined()
-  })
 })
 
-describe('openDatabase on a folder', () => {
-  it('openDatabase makes the folder, and keeps a second opener out', async () => {
-    const folder = await mkdtemp(path.join(tmpdir(), 'affidavit-database-'))
-    const dataFolder = path.join(folder, 'not', 'there', 'yet')
-    const database = await openDatabase({ dataFolder })
-    await expect(openDatabase({ dataFolder })).rejects.toThrow(DataFolderInUse)
-    expect((await sql`select 1 as one`.execute(database.queries)).rows).toEqual([{ one: 1 }])
-    await database.close()
-    await rm(folder, { recursive: true })
-  }, 60_000)
-})
+it('openDatabase makes the folder, and keeps a second opener out', async () => {
+  const folder = await mkdtemp(path.join(tmpdir(), 'affidavit-database-'))
+  const dataFolder = path.join(folder, 'not', 'there', 'yet')
+  const database = await openDatabase({ dataFolder })
+  await expect(openDatabase({ dataFolder })).rejects.toThrow(DataFolderInUse)
+  expect((await sql`select 1 as one`.execute(database.queries)).rows).toEqual([{ one: 1 }])
+  await database.close()
+  await rm(folder, { recursive: true })
+}, 60_000)

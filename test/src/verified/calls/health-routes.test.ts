@@ -1,9 +1,10 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { CHAT_REQUEST, postChat } from '../../../support/calls.ts'
 import {
   GATEWAY_HOOK_TIMEOUT_MS,
   startGateway,
   type TestGateway,
+  useGateway,
 } from '../../../support/gateway.ts'
 
 async function readiness({ url }: TestGateway) {
@@ -17,132 +18,78 @@ const failingOf = async (gateway: TestGateway): Promise<unknown> =>
 /** Within what an answer may be old and a hanging part may take. */
 const SOON = { interval: 200 }
 
-describe('a gateway whose parts all work', () => {
-  let gateway: TestGateway
-  beforeAll(async () => {
-    gateway = await startGateway()
-  }, GATEWAY_HOOK_TIMEOUT_MS)
-  afterAll(() => gateway.stop(), GATEWAY_HOOK_TIMEOUT_MS)
+const gateway = await useGateway()
 
-  it('a gateway whose parts all work is healthy and ready, and asks for no key', async () => {
-    const health = await fetch(`${gateway.url}/healthz`)
-    expect([health.status, await health.json()]).toEqual([200, { status: 'ok' }])
-    await expect.poll(() => failingOf(gateway), SOON).toEqual([])
-    expect((await readiness(gateway)).body).toEqual({
-      status: 'ready',
-      failing: [],
-      chain: { status: 'ok', anchors_waiting: 0, blocks_unreadable: 0 },
-      development: true,
-    })
-  })
-
-  it('a gateway whose parts all work asks the enclave once for many probes', async () => {
-    const before = gateway.enclave.countIdentityCalls()
-    await Promise.all(Array.from({ length: 50 }, () => readiness(gateway)))
-    expect(gateway.enclave.countIdentityCalls() - before).toBeLessThanOrEqual(2)
-  })
-
-  it('a gateway whose parts all work logs probes that went well at debug level alone', async () => {
-    const before = gateway.logLines.length
-    await fetch(`${gateway.url}/healthz`)
-    await expect.poll(() => gateway.logLines.length).toBeGreaterThan(before)
-    expect(JSON.parse(gateway.logLines[before] ?? '')).toMatchObject({
-      level: 'debug',
-      path: '/healthz',
-    })
-  })
-
-  it('a gateway whose parts all work answers HEAD too', async () => {
-    expect((await fetch(`${gateway.url}/readyz`, { method: 'HEAD' })).status).toBe(200)
+it('a gateway whose parts all work is healthy and ready, and asks for no key', async () => {
+  const health = await fetch(`${gateway.url}/healthz`)
+  expect([health.status, await health.json()]).toEqual([200, { status: 'ok' }])
+  await expect.poll(() => failingOf(gateway), SOON).toEqual([])
+  expect((await readiness(gateway)).body).toEqual({
+    status: 'ready',
+    failing: [],
+    chain: { status: 'ok', anchors_waiting: 0, blocks_unreadable: 0 },
+    development: true,
   })
 })
 
-it('a gateway that cannot read blocks with anchors is ready, and says how many and why', async () => {
-  const unreadable = { count: 2, reason: 'unknown_receipts' } as const
-  const gateway = await startGateway({ unreadableBlocks: () => unreadable })
+it('a gateway whose parts all work logs probes that went well at debug level alone', async () => {
+  const before = gateway.logLines.length
+  await fetch(`${gateway.url}/healthz`)
+  await expect.poll(() => gateway.logLines.length).toBeGreaterThan(before)
+  expect(JSON.parse(gateway.logLines[before] ?? '')).toMatchObject({
+    level: 'debug',
+    path: '/healthz',
+  })
+})
+
+it('a gateway whose parts all work answers HEAD too', async () => {
+  expect((await fetch(`${gateway.url}/readyz`, { method: 'HEAD' })).status).toBe(200)
+})
+
+it.each<[string, readonly string[], (gateway: TestGateway) => Promise<void>]>([
+  ['whose database is gone', ['database'], (gateway) => gateway.breakDatabase()],
+  [
+    'whose enclave is gone',
+    ['enclave', 'attestation', 'commits'],
+    (gateway) => gateway.enclave.stop(),
+  ],
+  ['whose committer has stopped', ['commits'], (gateway) => gateway.committer.stop()],
+])(
+  'a gateway %s is not ready, but healthy',
+  async (_, parts, breakPart) => {
+    const gateway = await startGateway()
+    try {
+      await expect.poll(() => failingOf(gateway), SOON).toEqual([])
+      await breakPart(gateway)
+      await expect.poll(() => failingOf(gateway), SOON).toEqual(expect.arrayContaining([...parts]))
+      const { status, headers, body } = await readiness(gateway)
+      expect(status).toBe(503)
+      expect(headers.get('retry-after')).toBe('1')
+      expect(body.response).toBe('NOK')
+      expect(body.error).toMatchObject({ status_code: 503, code: 'not_ready' })
+      expect(body.error.message).toContain(parts[0])
+      expect((await fetch(`${gateway.url}/healthz`)).status).toBe(200)
+    } finally {
+      await gateway.stop()
+    }
+  },
+  GATEWAY_HOOK_TIMEOUT_MS,
+)
+
+it('a gateway that is told to stop is not ready at once, and serves until the delay is over or skipped', async () => {
+  const gateway = await startGateway({ settings: { drainDelayMs: 60_000 } })
   try {
     await expect.poll(() => failingOf(gateway), SOON).toEqual([])
-    expect((await readiness(gateway)).body).toEqual({
-      status: 'ready',
-      failing: [],
-      reasons: { blocks: 'unknown_receipts' },
-      chain: { status: 'ok', anchors_waiting: 0, blocks_unreadable: 2 },
-      development: true,
-    })
+    const skip = new AbortController()
+    const drained = gateway.drain(skip.signal)
+    const { status, body, headers } = await readiness(gateway)
+    expect([status, body.failing, headers.get('connection')]).toEqual([503, ['stopping'], 'close'])
+    expect((await fetch(`${gateway.url}/healthz`)).status).toBe(200)
+    const call = await postChat(gateway, CHAT_REQUEST)
+    expect([call.status, call.headers.get('connection')]).toEqual([200, 'close'])
+    skip.abort()
+    await drained
   } finally {
     await gateway.stop()
   }
-})
-
-describe('not ready, but healthy, is a gateway', () => {
-  it.each<[string, readonly string[], (gateway: TestGateway) => Promise<void>]>([
-    ['whose database is gone', ['database'], (gateway) => gateway.breakDatabase()],
-    [
-      'whose enclave is gone',
-      ['enclave', 'attestation', 'commits'],
-      (gateway) => gateway.enclave.stop(),
-    ],
-    ['whose committer has stopped', ['commits'], (gateway) => gateway.committer.stop()],
-  ])(
-    'a gateway %s is not ready, but healthy',
-    async (_, parts, breakPart) => {
-      const gateway = await startGateway()
-      try {
-        await expect.poll(() => failingOf(gateway), SOON).toEqual([])
-        await breakPart(gateway)
-        await expect
-          .poll(() => failingOf(gateway), SOON)
-          .toEqual(expect.arrayContaining([...parts]))
-        const { status, headers, body } = await readiness(gateway)
-        expect(status).toBe(503)
-        expect(headers.get('retry-after')).toBe('1')
-        expect(body.response).toBe('NOK')
-        expect(body.error).toMatchObject({ status_code: 503, code: 'not_ready' })
-        expect(body.error.message).toContain(parts[0])
-        expect((await fetch(`${gateway.url}/healthz`)).status).toBe(200)
-      } finally {
-        await gateway.stop()
-      }
-    },
-    GATEWAY_HOOK_TIMEOUT_MS,
-  )
-
-  it('a gateway that is not ready says nothing of its parts but their names', async () => {
-    const gateway = await startGateway()
-    try {
-      await postChat(gateway, CHAT_REQUEST)
-      await gateway.breakDatabase()
-      await expect.poll(async () => (await readiness(gateway)).status, SOON).toBe(503)
-      const { body } = await readiness(gateway)
-      const { development, ...parts } = body
-      expect(Object.keys(parts).sort()).toEqual(['chain', 'error', 'failing', 'response', 'status'])
-      expect(JSON.stringify(body)).not.toMatch(/postgres|connect|driver|\.sock|127\.0\.0\.1/)
-    } finally {
-      await gateway.stop()
-    }
-  })
-})
-
-describe('a gateway that is told to stop', () => {
-  it('a gateway that is told to stop is not ready at once, and serves until the delay is over or skipped', async () => {
-    const gateway = await startGateway({ settings: { drainDelayMs: 60_000 } })
-    try {
-      await expect.poll(() => failingOf(gateway), SOON).toEqual([])
-      const skip = new AbortController()
-      const drained = gateway.drain(skip.signal)
-      const { status, body, headers } = await readiness(gateway)
-      expect([status, body.failing, headers.get('connection')]).toEqual([
-        503,
-        ['stopping'],
-        'close',
-      ])
-      expect((await fetch(`${gateway.url}/healthz`)).status).toBe(200)
-      const call = await postChat(gateway, CHAT_REQUEST)
-      expect([call.status, call.headers.get('connection')]).toEqual([200, 'close'])
-      skip.abort()
-      await drained
-    } finally {
-      await gateway.stop()
-    }
-  })
 })

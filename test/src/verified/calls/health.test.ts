@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterEach, beforeEach, expect, it, vi } from 'vitest'
 import {
   CHECK_TIMEOUT_MS,
   COMMITS_FAILING_MS_MAX,
@@ -22,88 +22,62 @@ const WELL: ReadinessChecks = {
 
 const failing = async () => Promise.reject(new Error('away'))
 
-/** What fails with these checks. */
-async function failingOf(checks: Partial<ReadinessChecks>): Promise<readonly string[]> {
-  return (await createReadiness({ ...WELL, ...checks }, Date.now).read()).failing
-}
+const commits = (
+  phase: ReturnType<ReadinessChecks['commits']>['phase'],
+  failingForMs = 0,
+  name?: string,
+): Pick<ReadinessChecks, 'commits'> => ({
+  commits: () => ({
+    phase,
+    failingForMs,
+    fault: name === undefined ? null : { name, message: '' },
+  }),
+})
 
-describe('ready is who', () => {
-  it('a gateway that has all parts is ready', async () => {
-    expect(await failingOf({})).toEqual([])
-  })
+it.each<[readonly string[], Partial<ReadinessChecks>]>([
+  [[], {}],
+  [['database'], { database: failing }],
+  [['enclave', 'attestation'], { enclave: failing }],
+  [['attestation'], { attestation: failing }],
+  [['commits'], commits('stopped')],
+  [['commits'], commits('opening')],
+  [['commits'], commits('refusing')],
+  [['commits'], commits('failing', COMMITS_FAILING_MS_MAX)],
+  [[], commits('failing', COMMITS_FAILING_MS_MAX - 1)],
+  [['database', 'commits'], { database: failing, ...commits('opening') }],
+])('a gateway that lacks %j is not ready (%#)', async (expected, checks) => {
+  expect((await createReadiness({ ...WELL, ...checks }, Date.now).read()).failing).toEqual(expected)
+})
 
-  it.each<[readonly string[], Partial<ReadinessChecks>]>([
-    [['database'], { database: failing }],
-    [['enclave', 'attestation'], { enclave: failing }],
-    [['attestation'], { attestation: failing }],
-    [['commits'], { commits: () => ({ phase: 'stopped', failingForMs: 0, fault: null }) }],
-    [['commits'], { commits: () => ({ phase: 'opening', failingForMs: 0, fault: null }) }],
-    [['commits'], { commits: () => ({ phase: 'refusing', failingForMs: 0, fault: null }) }],
-    [
-      ['commits'],
-      { commits: () => ({ phase: 'failing', failingForMs: COMMITS_FAILING_MS_MAX, fault: null }) },
-    ],
-    [
-      [],
-      {
-        commits: () => ({
-          phase: 'failing',
-          failingForMs: COMMITS_FAILING_MS_MAX - 1,
-          fault: null,
-        }),
-      },
-    ],
-    [
-      ['database', 'commits'],
-      { database: failing, commits: () => ({ phase: 'opening', failingForMs: 0, fault: null }) },
-    ],
-  ])('a gateway that lacks %j is not ready', async (expected, checks) => {
-    expect(await failingOf(checks)).toEqual(expected)
-  })
+it.each<[CommitFault | null, Pick<ReadinessChecks, 'commits'>]>([
+  [null, commits('following')],
+  ['log_diverged', commits('refusing', 0, 'LogDiverged')],
+  ['relayer_nonce_unknown', commits('failing', 0, 'NonceUnknown')],
+  ['failing', commits('failing', 9_999, 'Error')],
+])('the readiness check is told why commits fail: %s', async (commitFault, checks) => {
+  const report = await createReadiness({ ...WELL, ...checks }, Date.now).read()
+  expect(report).toMatchObject({ commitFault, failing: commitFault === null ? [] : ['commits'] })
+})
 
-  it.each<[CommitFault | null, ReturnType<ReadinessChecks['commits']>]>([
-    [null, { phase: 'following', failingForMs: 0, fault: null }],
-    [
-      'log_diverged',
-      { phase: 'refusing', failingForMs: 0, fault: { name: 'LogDiverged', message: '' } },
-    ],
-    [
-      'relayer_nonce_unknown',
-      { phase: 'failing', failingForMs: 0, fault: { name: 'NonceUnknown', message: '' } },
-    ],
-    ['failing', { phase: 'failing', failingForMs: 9_999, fault: { name: 'Error', message: '' } }],
-  ])('the readiness check is told why commits fail: %s', async (expected, status) => {
-    const report = await createReadiness({ ...WELL, commits: () => status }, Date.now).read()
-    expect([report.commitFault, report.failing]).toEqual([
-      expected,
-      expected === null ? [] : ['commits'],
-    ])
+it('a gateway that is told of a chain that is away, or of blocks that it cannot read, stays ready', async () => {
+  const checks: ReadinessChecks = {
+    ...WELL,
+    chain: () => ({ isChainFailing: true, waitingCount: 7 }),
+    unreadableBlocks: () => ({ count: 2, reason: 'unknown_receipts' }),
+  }
+  expect(await createReadiness(checks, Date.now).read()).toEqual({
+    failing: [],
+    chain: { isFailing: true, anchorsWaiting: 7 },
+    commitFault: null,
+    unreadableBlocks: { count: 2, reason: 'unknown_receipts' },
   })
+})
 
-  it('a gateway that is told of a chain that is away stays ready', async () => {
-    const checks: ReadinessChecks = {
-      ...WELL,
-      chain: () => ({ isChainFailing: true, waitingCount: 7 }),
-    }
-    expect(await createReadiness(checks, Date.now).read()).toEqual({
-      failing: [],
-      chain: { isFailing: true, anchorsWaiting: 7 },
-      commitFault: null,
-      unreadableBlocks: { count: 0, reason: null },
-    })
-  })
-
-  it('a gateway that cannot read blocks stays ready', async () => {
-    const unreadable = { count: 2, reason: 'unknown_receipts' } as const
-    const readiness = createReadiness({ ...WELL, unreadableBlocks: () => unreadable }, Date.now)
-    expect(await readiness.read()).toMatchObject({ failing: [], unreadableBlocks: unreadable })
-  })
-
-  it('the readiness check judges the document that the enclave gives', async () => {
-    const seen: string[] = []
-    await failingOf({ attestation: async (document) => void seen.push(document) })
-    expect(seen).toEqual(['document'])
-  })
+it('the readiness check judges the document that the enclave gives', async () => {
+  const seen: string[] = []
+  const attestation = async (document: string) => void seen.push(document)
+  await createReadiness({ ...WELL, attestation }, Date.now).read()
+  expect(seen).toEqual(['document'])
 })
 
 it('the readiness check asks the parts once for all who ask within a second', async () => {

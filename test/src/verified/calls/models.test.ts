@@ -1,26 +1,20 @@
 import Anthropic from '@anthropic-ai/sdk'
-import OpenAI from 'openai'
-import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
-import { CHAT_REQUEST, getPath, outcomeOf, postChat } from '../../../support/calls.ts'
-import {
-  GATEWAY_HOOK_TIMEOUT_MS,
-  startGateway,
-  type TestGateway,
-} from '../../../support/gateway.ts'
+import { beforeAll, beforeEach, expect, it } from 'vitest'
+import { CHAT_REQUEST, outcomeOf, postChat } from '../../../support/calls.ts'
+import { GATEWAY_HOOK_TIMEOUT_MS, useGateway } from '../../../support/gateway.ts'
 import { answerFault, answerWhole } from '../../../support/scripted-enclave.ts'
 import { until } from '../../../support/until.ts'
 
 const PATH = '/v1/verified/models'
 const KEY = 'operators-key-0123456789'
 
-let gateway: TestGateway
+const gateway = await useGateway({
+  credentials: new Map([['openai', KEY]]),
+  settings: {
+    providerModels: ['gpt-named', 'claude-named', 'nobodys/model', 'some/model/of-demo'],
+  },
+})
 beforeAll(async () => {
-  gateway = await startGateway({
-    credentials: new Map([['openai', KEY]]),
-    settings: {
-      providerModels: ['gpt-named', 'claude-named', 'nobodys/model', 'some/model/of-demo'],
-    },
-  })
   gateway.enclave.setProviders([
     {
       name: 'demo',
@@ -39,7 +33,6 @@ beforeAll(async () => {
   ])
   await until('the providers are known', async () => (await ids()).includes('gpt-exact'))
 }, GATEWAY_HOOK_TIMEOUT_MS)
-afterAll(() => gateway.stop(), GATEWAY_HOOK_TIMEOUT_MS)
 beforeEach(() => gateway.enclave.setScript(answerWhole({})))
 
 async function ids(headers: Readonly<Record<string, string>> = {}): Promise<readonly string[]> {
@@ -124,26 +117,3 @@ it('the list of verified models gives one by its id, with slashes in it as they 
     'not_found',
   ])
 })
-
-it('the official SDK is served the models', async () => {
-  const client = new OpenAI({
-    baseURL: `${gateway.url}/v1/verified`,
-    apiKey: gateway.key,
-    maxRetries: 0,
-  })
-  const { data } = await client.models.list()
-  expect(data.map(({ id }) => id)).toEqual(expect.arrayContaining(LISTED))
-  expect(await client.models.retrieve('some/model/of-demo')).toMatchObject({ object: 'model' })
-})
-
-it.each(['/v1/verified/embeddings', '/v1/verified/images/generations', '/v1/verified/completions'])(
-  'the path %s, which is not there, is answered with what is',
-  async (path) => {
-    const reply = await getPath(gateway, path)
-    expect(await outcomeOf(reply.clone())).toEqual([404, 'not_found'])
-    const { error } = (await reply.json()) as { error: { message: string } }
-    expect(error.message).toContain('Similar paths: /v1/verified/')
-    for (const there of ['/v1/verified/chat/completions', PATH, `${PATH}/{model}`])
-      expect(error.message).toContain(there)
-  },
-)

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { EnclaveFault, Identity } from '#enclave/protocol/enclave-api.ts'
 import { authenticate } from '#src/api/authenticate.ts'
 import { OPENAI_FACE } from '#src/api/faces.ts'
@@ -13,45 +13,38 @@ import type { CommitterStatus } from '#src/verified/commits/committer.ts'
 
 const KEY = 'operators-key-0123456789'
 
-describe('a verified call', () => {
-  it('a verified call is refused before the provider is asked, once commits have failed for too long', async () => {
-    const { complete, asked } = makeService({ failingForMs: COMMITS_FAILING_MAX_MS + 1 })
-    await expect(complete()).rejects.toMatchObject({ code: 'not_ready', status: 503 })
-    expect(asked()).toBe(0)
-  })
-
-  it('a verified call is refused at once while the next nonce of the relayer cannot be known', async () => {
-    const { complete, asked } = makeService({ failingForMs: 1, faultName: 'NonceUnknown' })
-    await expect(complete()).rejects.toMatchObject({ code: 'not_ready', status: 503 })
-    expect(asked()).toBe(0)
-  })
-
-  it('a verified call is made while commits have failed for a moment only', async () => {
-    const { complete, asked } = makeService({ failingForMs: COMMITS_FAILING_MAX_MS })
-    await expect(complete()).rejects.toMatchObject({ code: 'provider_refused' })
-    expect(asked()).toBe(1)
-  })
-
-  it("a verified call does not show the operator's key that a provider repeats", async () => {
-    const { complete } = makeService({ failingForMs: 0 })
-    const error = await complete().catch((reason: unknown) => reason)
-    expect(JSON.stringify([error, String(error)])).not.toContain(KEY)
-    expect(String(error)).toContain('Incorrect key [credential] for this model')
-    expect(error).toMatchObject({ providerCode: 'bad_[credential]' })
-  })
+it.each([
+  ['once commits have failed for too long', { failingForMs: COMMITS_FAILING_MAX_MS + 1 }],
+  ['while the next nonce cannot be known', { failingForMs: 1, faultName: 'NonceUnknown' }],
+])('a verified call is refused before the provider is asked, %s', async (_, status) => {
+  const { complete, asked } = makeService(status)
+  await expect(complete()).rejects.toMatchObject({ code: 'not_ready', status: 503 })
+  expect(asked()).toBe(0)
 })
 
-describe('authenticate', () => {
-  it('authenticate answers 503 and keeps the cause when keys cannot be looked up', async () => {
-    const cause = new Error('connect ECONNREFUSED')
-    const middleware = authenticate({ authenticate: () => Promise.reject(cause) })
-    const context = {
-      req: { headers: { authorization: 'Bearer some-key' } },
-      state: { face: OPENAI_FACE },
-    }
-    const run = middleware(context as Parameters<typeof middleware>[0], async () => undefined)
-    await expect(run).rejects.toMatchObject({ code: 'not_ready', status: 503, cause })
-  })
+it('a verified call is made while commits have failed for a moment only', async () => {
+  const { complete, asked } = makeService({ failingForMs: COMMITS_FAILING_MAX_MS })
+  await expect(complete()).rejects.toMatchObject({ code: 'provider_refused' })
+  expect(asked()).toBe(1)
+})
+
+it("a verified call does not show the operator's key that a provider repeats", async () => {
+  const { complete } = makeService({ failingForMs: 0 })
+  const error = await complete().catch((reason: unknown) => reason)
+  expect(JSON.stringify([error, String(error)])).not.toContain(KEY)
+  expect(String(error)).toContain('Incorrect key [credential] for this model')
+  expect(error).toMatchObject({ providerCode: 'bad_[credential]' })
+})
+
+it('authenticate answers 503 and keeps the cause when keys cannot be looked up', async () => {
+  const cause = new Error('connect ECONNREFUSED')
+  const middleware = authenticate({ authenticate: () => Promise.reject(cause) })
+  const context = {
+    req: { headers: { authorization: 'Bearer some-key' } },
+    state: { face: OPENAI_FACE },
+  }
+  const run = middleware(context as Parameters<typeof middleware>[0], async () => undefined)
+  await expect(run).rejects.toMatchObject({ code: 'not_ready', status: 503, cause })
 })
 
 function makeService({

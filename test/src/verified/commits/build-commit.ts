@@ -2,6 +2,7 @@ import { createHash, randomBytes } from 'node:crypto'
 import { encodeUtf8 } from '#attestation/bytes.ts'
 import { appendLeaves, type Edge, rootOf } from '#attestation/merkle/edge.ts'
 import { hashLeaf } from '#attestation/merkle/hash.ts'
+import type { MinedAnchor } from '#src/chain/anchors-store.ts'
 import type {
   Commit,
   CommitsStore,
@@ -108,6 +109,15 @@ export async function storeCommits(
     stored.push(commit)
   }
   return { state, stored }
+}
+
+/** What the chain tells of an anchor in a block. */
+export function minedAt(
+  nonce: number,
+  blockNumber: number,
+  blockHash = `0x${'bb'.repeat(32)}`,
+): MinedAnchor {
+  return { nonce, blockNumber, blockHash, succeeded: true, gasUsed: 1 }
 }
 
 export function randomHex(length: number): string {

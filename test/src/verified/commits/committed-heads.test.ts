@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { encodeHex } from '#attestation/bytes.ts'
 import { appendLeaves, type Edge, emptyEdge, rootOf } from '#attestation/merkle/edge.ts'
 import { verifyInclusion } from '#attestation/merkle/verify.ts'
@@ -29,62 +29,60 @@ function commit(before: Edge, count: number): CommittedHead {
   return { before, nodes, head, txHash: `0x${encodeHex(leaf())}` }
 }
 
-describe('a committed head', () => {
-  it('a committed head is read as it was told, with the proofs of its leaves', () => {
-    fc.assert(
-      fc.property(fc.nat(300), fc.integer({ min: 1, max: 128 }), (size, count) => {
-        const { edge } = appendLeaves(emptyEdge, Array.from({ length: size }, leaf))
-        const head = commit(edge, count)
-        const read = decodeHead(head.head.size, encodeHead(head))
-        expect(read).toEqual(head)
-        const recordUnder = recordsUnder(read, NOTARY)
-        const leaves = head.nodes.filter(({ level }) => level === 0)
-        for (const { index, hash: leafHash } of leaves) {
-          const { logProof } = recordUnder({ index } as HeadlessRecord)
-          const path = logProof.path.map((text) => new Uint8Array(Buffer.from(text, 'hex')))
-          verifyInclusion({ leafHash, index, head: head.head, path })
-        }
-        expect(() => recordUnder({ index: size - 1 } as HeadlessRecord)).toThrow(RangeError)
-        expect(() => recordUnder({ index: size + count } as HeadlessRecord)).toThrow(RangeError)
-      }),
-      { numRuns: 50 },
-    )
-  })
+it('a committed head is read as it was told, with the proofs of its leaves', () => {
+  fc.assert(
+    fc.property(fc.nat(300), fc.integer({ min: 1, max: 128 }), (size, count) => {
+      const { edge } = appendLeaves(emptyEdge, Array.from({ length: size }, leaf))
+      const head = commit(edge, count)
+      const read = decodeHead(head.head.size, encodeHead(head))
+      expect(read).toEqual(head)
+      const recordUnder = recordsUnder(read, NOTARY)
+      const leaves = head.nodes.filter(({ level }) => level === 0)
+      for (const { index, hash: leafHash } of leaves) {
+        const { logProof } = recordUnder({ index } as HeadlessRecord)
+        const path = logProof.path.map((text) => new Uint8Array(Buffer.from(text, 'hex')))
+        verifyInclusion({ leafHash, index, head: head.head, path })
+      }
+      expect(() => recordUnder({ index: size - 1 } as HeadlessRecord)).toThrow(RangeError)
+      expect(() => recordUnder({ index: size + count } as HeadlessRecord)).toThrow(RangeError)
+    }),
+    { numRuns: 50 },
+  )
+})
 
-  it('a committed head is refused when edge, leaves, root and size do not belong together', () => {
-    const { edge } = appendLeaves(emptyEdge, [leaf(), leaf(), leaf()])
-    const head = commit(edge, 2)
-    const reported = encodeHead(head)
-    const other = encodeHead(commit(edge, 2))
-    for (const wrong of [
-      { ...reported, leaves: other.leaves },
-      { ...reported, root: other.root },
-      { ...reported, edge: '' },
-      { ...reported, edge: reported.leaves },
-      { ...reported, leaves: reported.leaves.slice(0, 44) },
-      { ...reported, leaves: 'not base64' },
-    ])
-      expect(() => decodeHead(5, wrong)).toThrow()
-    expect(() => decodeHead(6, reported)).toThrow()
-    expect(() => decodeHead(1, reported)).toThrow()
-  })
+it('a committed head is refused when edge, leaves, root and size do not belong together', () => {
+  const { edge } = appendLeaves(emptyEdge, [leaf(), leaf(), leaf()])
+  const head = commit(edge, 2)
+  const reported = encodeHead(head)
+  const other = encodeHead(commit(edge, 2))
+  for (const wrong of [
+    { ...reported, leaves: other.leaves },
+    { ...reported, root: other.root },
+    { ...reported, edge: '' },
+    { ...reported, edge: reported.leaves },
+    { ...reported, leaves: reported.leaves.slice(0, 44) },
+    { ...reported, leaves: 'not base64' },
+  ])
+    expect(() => decodeHead(5, wrong)).toThrow()
+  expect(() => decodeHead(6, reported)).toThrow()
+  expect(() => decodeHead(1, reported)).toThrow()
+})
 
-  it('a committed head fits into a notice of Postgres, whatever the size of its log', () => {
-    const size = 2 ** 40 - 1
-    const before = { size, hashes: Array.from({ length: 40 }, leaf) }
-    const head = commit(before, BATCH_COMPLETIONS_MAX)
-    const turns = createCommitTurns({
-      session: { subscribe: () => () => {} } as never,
-      gateway: crypto.randomUUID(),
-      onNonce: () => {},
-    })
-    const notice = turns.encodeNotice({
-      notary: NOTARY.address,
-      size: head.head.size,
-      head,
-      relayer: NOTARY.address,
-      nextNonce: 2 ** 40,
-    })
-    expect(Buffer.byteLength(notice ?? '')).toBeLessThan(8_000)
+it('a committed head fits into a notice of Postgres, whatever the size of its log', () => {
+  const size = 2 ** 40 - 1
+  const before = { size, hashes: Array.from({ length: 40 }, leaf) }
+  const head = commit(before, BATCH_COMPLETIONS_MAX)
+  const turns = createCommitTurns({
+    session: { subscribe: () => () => {} } as never,
+    gateway: crypto.randomUUID(),
+    onNonce: () => {},
   })
+  const notice = turns.encodeNotice({
+    notary: NOTARY.address,
+    size: head.head.size,
+    head,
+    relayer: NOTARY.address,
+    nextNonce: 2 ** 40,
+  })
+  expect(Buffer.byteLength(notice ?? '')).toBeLessThan(8_000)
 })

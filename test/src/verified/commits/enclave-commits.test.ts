@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { NEW_ENDPOINT } from '#src/enclaves/endpoint-state.ts'
 import { NO_FIGURES } from '#src/verified/commits/commit-figures.ts'
 import { createEnclaveCommits } from '#src/verified/commits/enclave-commits.ts'
@@ -36,43 +36,37 @@ function endpointOf(
   return { name, state: { ...NEW_ENDPOINT, notary }, hasHeld }
 }
 
-describe('who waits for a leaf', () => {
-  it.each([
-    [
-      'asks the endpoint that follows the log',
-      [endpointOf('other', { notary: OTHER }), endpointOf('follower')],
-      'follower',
-    ],
-    [
-      'asks it also when another endpoint of the same enclave was drained',
-      [endpointOf(null), endpointOf('follower')],
-      'follower',
-    ],
-    [
-      'asks it before one that has held the enclave earlier',
-      [endpointOf('earlier', { notary: OTHER, held: [NOTARY, OTHER] }), endpointOf('follower')],
-      'follower',
-    ],
-    [
-      'asks the endpoint where the enclave was when it is gone',
-      [endpointOf('earlier', { notary: OTHER, held: [NOTARY, OTHER] })],
-      'earlier',
-    ],
-    [
-      'is told that nobody has it when no endpoint follows the log',
-      [endpointOf(null)],
-      'is not stored',
-    ],
-  ])('a caller who waits for a leaf %s', async (_, endpoints, expected) => {
-    const commits = createEnclaveCommits(records, ANCHORED_AT_ONCE)
-    for (const { name, ...endpoint } of endpoints) {
-      const follower = commits.follow(
-        endpoint,
-        committerOf(name ?? 'drained'),
-        async () => undefined,
-      )
-      if (name === null) await follower.stop()
-    }
-    await expect(commits.waitFor(NOTARY, 0, signal)).rejects.toThrow(expected)
-  })
+it.each([
+  [
+    'asks the endpoint that follows the log',
+    [endpointOf('other', { notary: OTHER }), endpointOf('follower')],
+    'follower',
+  ],
+  [
+    'asks it also when another endpoint of the same enclave was drained',
+    [endpointOf(null), endpointOf('follower')],
+    'follower',
+  ],
+  [
+    'asks it before one that has held the enclave earlier',
+    [endpointOf('earlier', { notary: OTHER, held: [NOTARY, OTHER] }), endpointOf('follower')],
+    'follower',
+  ],
+  [
+    'asks the endpoint where the enclave was when it is gone',
+    [endpointOf('earlier', { notary: OTHER, held: [NOTARY, OTHER] })],
+    'earlier',
+  ],
+  [
+    'is told that nobody has it when no endpoint follows the log',
+    [endpointOf(null)],
+    'is not stored',
+  ],
+])('a caller who waits for a leaf %s', async (_, endpoints, expected) => {
+  const commits = createEnclaveCommits(records, ANCHORED_AT_ONCE)
+  for (const { name, ...endpoint } of endpoints) {
+    const follower = commits.follow(endpoint, committerOf(name ?? 'drained'), async () => undefined)
+    if (name === null) await follower.stop()
+  }
+  await expect(commits.waitFor(NOTARY, 0, signal)).rejects.toThrow(expected)
 })

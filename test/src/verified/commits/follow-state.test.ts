@@ -1,5 +1,4 @@
-import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { CommitSession } from '#src/verified/commits/commit-session.ts'
 import {
   BATCH_COMPLETIONS_MAX,
@@ -38,6 +37,10 @@ function opened(session: CommitSession, mayCommit = true, atMs = 0): FollowEvent
   return { kind: 'opened', session, mayCommit, atMs }
 }
 
+function pulled(before: CommitSession, after: CommitSession, count: number): FollowEvent {
+  return { kind: 'pulled', before, after, count }
+}
+
 function failed(error = new Error('no connection'), isRefusal = false): FollowEvent {
   return { kind: 'failed', error, isRefusal, atMs: 5 }
 }
@@ -47,187 +50,109 @@ const STOPPING: FollowEvent = { kind: 'stopping' }
 const SESSION = sessionOf(3)
 const standingBy = stateAfter(STARTED, opened(SESSION, false))
 
-describe('the next step of a gateway that commits', () => {
-  it('a log is opened before it is committed, and committed by pulls that wait', () => {
-    expect(nextStep(stateAfter(STARTED), FACTS)).toEqual({ kind: 'open' })
-    expect(nextStep(stateAfter(STARTED, opened(SESSION)), FACTS)).toEqual({
-      kind: 'commit',
-      session: SESSION,
-      waitMs: PULL_WAIT_MS,
-      max: BATCH_COMPLETIONS_MAX,
-    })
-  })
-
-  it('a commit builds on the one before it, unless the enclave was replaced meanwhile', () => {
-    const grown = sessionOf(5)
-    const pulled: FollowEvent = { kind: 'pulled', before: SESSION, after: grown, count: 2 }
-    expect(stateAfter(STARTED, opened(SESSION), pulled).session).toBe(grown)
-    const replaced = stateAfter(STARTED, opened(SESSION), { kind: 'replaced' }, pulled)
-    expect(nextStep(replaced, FACTS)).toEqual({ kind: 'open' })
-  })
-
-  it('a failure halves the batch, pauses twice as long each time, and has the log opened again', () => {
-    const once = stateAfter(STARTED, opened(SESSION), failed())
-    expect(once).toMatchObject({ phase: 'failing', batchMax: 64, pauseMs: 50, session: null })
-    const twice = nextFollowState(once, failed())
-    expect(nextStep(twice, FACTS)).toEqual({ kind: 'wait', ms: 100 })
-    expect(nextStep(nextFollowState(twice, { kind: 'waited' }), FACTS)).toEqual({ kind: 'open' })
-    const reopened = nextFollowState(twice, opened(SESSION))
-    expect(reopened.phase).toBe('failing')
-    const fine = nextFollowState(reopened, {
-      kind: 'pulled',
-      before: SESSION,
-      after: SESSION,
-      count: 0,
-    })
-    expect(fine).toMatchObject({ phase: 'following', fault: null, failuresInRow: 0 })
-  })
-
-  it('a log that diverged is refused until it can be opened', () => {
-    const refusing = stateAfter(STARTED, failed(new Error('diverged'), true))
-    expect(refusing.phase).toBe('refusing')
-    expect(nextFollowState(refusing, opened(SESSION)).phase).toBe('failing')
-  })
-
-  it('races are lost without a pause at first, and are a fault once the log does not grow', () => {
-    let state = stateAfter(STARTED)
-    const pauses: number[] = []
-    for (let race = 0; race < 21; race++) {
-      expect(isRace(state)).toBe(true)
-      state = nextFollowState(nextFollowState(state, opened(SESSION)), { kind: 'lost_race' })
-      pauses.push(state.pauseMs)
-      state = nextFollowState(state, { kind: 'waited' })
-    }
-    expect(pauses.slice(0, 4)).toEqual([0, 0, 0, 50])
-    expect(isRace(nextFollowState(state, opened(SESSION)))).toBe(false)
-    expect(isRace(nextFollowState(state, opened(sessionOf(4))))).toBe(true)
-  })
-
-  it('a stop commits what is sealed without waiting, and ends with an empty reply or a failure', () => {
-    const stopping = stateAfter(STARTED, opened(SESSION), STOPPING)
-    expect(nextStep(stopping, FACTS)).toMatchObject({ kind: 'commit', waitMs: 0 })
-    const more = nextFollowState(stopping, {
-      kind: 'pulled',
-      before: SESSION,
-      after: sessionOf(4),
-      count: 1,
-    })
-    expect(nextStep(more, FACTS)).toMatchObject({ kind: 'commit' })
-    const session = more.session ?? SESSION
-    const empty = nextFollowState(more, {
-      kind: 'pulled',
-      before: session,
-      after: session,
-      count: 0,
-    })
-    expect(nextStep(empty, FACTS)).toEqual({ kind: 'end' })
-    expect(nextStep(nextFollowState(stopping, failed()), FACTS)).toEqual({ kind: 'end' })
+it('a log is opened before it is committed, and committed by pulls that wait', () => {
+  expect(nextStep(stateAfter(STARTED), FACTS)).toEqual({ kind: 'open' })
+  expect(nextStep(stateAfter(STARTED, opened(SESSION)), FACTS)).toEqual({
+    kind: 'commit',
+    session: SESSION,
+    waitMs: PULL_WAIT_MS,
+    max: BATCH_COMPLETIONS_MAX,
   })
 })
 
-describe('the next step of a gateway that stands by', () => {
-  const theirs = { ...FACTS, mayCommit: false }
+it('a commit builds on the one before it, unless the enclave was replaced meanwhile', () => {
+  const grown = sessionOf(5)
+  const more = pulled(SESSION, grown, 2)
+  expect(stateAfter(STARTED, opened(SESSION), more).session).toBe(grown)
+  const replaced = stateAfter(STARTED, opened(SESSION), { kind: 'replaced' }, more)
+  expect(nextStep(replaced, FACTS)).toEqual({ kind: 'open' })
+})
 
-  it('a gateway waits while another commits, and asks every second who the enclave is', () => {
-    expect(nextStep(standingBy, theirs)).toEqual({ kind: 'wait', ms: 100 })
-    expect(nextStep(standingBy, { ...theirs, nowMs: 1_000 })).toEqual({ kind: 'look' })
-    const looked = (notary: string) =>
-      nextFollowState(standingBy, { kind: 'looked', notary, isIdle: true, atMs: 1_000 })
-    expect(nextStep(looked(NOTARY), { ...theirs, nowMs: 1_500 }).kind).toBe('wait')
-    expect(nextStep(looked('0xbb'), { ...theirs, nowMs: 1_500 }).kind).toBe('open')
-  })
-
-  it('a gateway opens the log anew when the turn becomes its own, and when it loses it', () => {
-    expect(nextStep(standingBy, FACTS)).toEqual({ kind: 'open' })
-    expect(nextStep(stateAfter(STARTED, opened(SESSION)), theirs)).toEqual({ kind: 'open' })
-  })
-
-  it('a gateway whose callers wait for too long commits as well, until the other does again', () => {
-    const nowMs = TURN_PATIENCE_MS + 1
-    const late = { ...theirs, nowMs, waiting: 1, oldestMs: 0 }
-    expect(nextStep(standingBy, { ...late, nowMs: TURN_PATIENCE_MS })).toMatchObject({
-      kind: 'wait',
-    })
-    expect(nextStep(standingBy, { ...late, intervalMs: 50 })).toMatchObject({ kind: 'wait' })
-    expect(nextStep(standingBy, late)).toEqual({ kind: 'catch_up', notary: NOTARY })
-    const racing = [{ kind: 'late', atMs: nowMs }, opened(SESSION, false, nowMs)] as const
-    const committing = racing.reduce(nextFollowState, standingBy)
-    expect(nextStep(committing, late)).toMatchObject({ kind: 'commit', session: SESSION })
-    const published = { kind: 'published', size: 9, mayCommit: false, atMs: nowMs } as const
-    const other = nextFollowState(committing, { ...published, isByHolder: false })
-    expect(nextStep(other, late).kind).toBe('commit')
-    const holder = nextFollowState(committing, { ...published, isByHolder: true })
-    expect(nextStep(holder, late).kind).toBe('open')
-    expect(nextStep(committing, { ...late, nowMs: nowMs + 10_000 }).kind).toBe('open')
-  })
-
-  it('a gateway that stops goes on standing by while callers wait', () => {
-    const stopping = nextFollowState(standingBy, STOPPING)
-    expect(nextStep(stopping, { ...theirs, waiting: 1 }).kind).toBe('wait')
-    expect(nextStep(stopping, theirs)).toEqual({ kind: 'end' })
+it('a failure halves the batch, pauses twice as long each time, and has the log opened again', () => {
+  const once = stateAfter(STARTED, opened(SESSION), failed())
+  expect(once).toMatchObject({ phase: 'failing', batchMax: 64, pauseMs: 50, session: null })
+  const often = Array.from({ length: 20 }, () => failed()).reduce(nextFollowState, once)
+  expect(often).toMatchObject({ batchMax: 1, pauseMs: 1_000 })
+  const twice = nextFollowState(once, failed())
+  expect(nextStep(twice, FACTS)).toEqual({ kind: 'wait', ms: 100 })
+  expect(nextStep(nextFollowState(twice, { kind: 'waited' }), FACTS)).toEqual({ kind: 'open' })
+  const reopened = nextFollowState(twice, opened(SESSION))
+  expect(reopened.phase).toBe('failing')
+  expect(nextFollowState(reopened, pulled(SESSION, SESSION, 0))).toMatchObject({
+    phase: 'following',
+    fault: null,
+    failuresInRow: 0,
   })
 })
 
-const session = fc
-  .record({ size: fc.nat(9), address: fc.constantFrom(NOTARY, '0xbb') })
-  .map(({ size, address }) => sessionOf(size, address))
-const atMs = fc.nat(20_000)
-const event: fc.Arbitrary<FollowEvent> = fc.oneof(
-  fc.constantFrom<FollowEvent>(
-    { kind: 'replaced' },
-    { kind: 'lost_race' },
-    { kind: 'waited' },
-    { kind: 'stopping' },
-  ),
-  fc.record({ kind: fc.constant('opened'), session, mayCommit: fc.boolean(), atMs }),
-  fc.record({ kind: fc.constant('pulled'), before: session, after: session, count: fc.nat(3) }),
-  fc.record({
-    kind: fc.constant('published'),
-    size: fc.nat(20),
-    isByHolder: fc.boolean(),
-    mayCommit: fc.boolean(),
-    atMs,
-  }),
-  fc.record({ kind: fc.constant('late'), atMs }),
-  fc.record({
-    kind: fc.constant('looked'),
-    notary: fc.constantFrom(NOTARY, '0xbb'),
-    isIdle: fc.boolean(),
-    atMs,
-  }),
-  fc.record({
-    kind: fc.constant('failed'),
-    error: fc.constant(new Error('x')),
-    isRefusal: fc.boolean(),
-    atMs,
-  }),
-)
-const facts = fc.record({
-  nowMs: fc.nat(40_000),
-  mayCommit: fc.boolean(),
-  waiting: fc.nat(3),
-  oldestMs: fc.nat(40_000),
-  intervalMs: fc.nat(1_000),
+it('a log that diverged is refused until it can be opened', () => {
+  const refusing = stateAfter(STARTED, failed(new Error('diverged'), true))
+  expect(refusing.phase).toBe('refusing')
+  expect(nextFollowState(refusing, opened(SESSION)).phase).toBe('failing')
 })
 
-it('whatever happens, a gateway commits only in its turn or while it races, and bounds hold', () => {
-  fc.assert(
-    fc.property(fc.array(event, { maxLength: 30 }), facts, (events, given) => {
-      const state = stateAfter(STARTED, ...events)
-      const step = nextStep(state, given)
-      if (step.kind === 'commit') {
-        expect(step.session).toBe(state.session)
-        expect(given.mayCommit || given.nowMs < state.racingUntilMs).toBe(true)
-      }
-      if (!events.some(({ kind }) => kind === 'stopping')) expect(step.kind).not.toBe('end')
-      expect(state.batchMax).toBeGreaterThanOrEqual(1)
-      expect(state.batchMax).toBeLessThanOrEqual(BATCH_COMPLETIONS_MAX)
-      expect(state.pauseMs).toBeLessThanOrEqual(1_000)
-      const stopped = nextFollowState(nextFollowState(state, { kind: 'stopping' }), {
-        kind: 'stopped',
-      })
-      expect(nextStep(stopped, given)).toEqual({ kind: 'end' })
-      expect(events.reduce(nextFollowState, stopped)).toEqual(stopped)
-    }),
-  )
+it('races are lost without a pause at first, and are a fault once the log does not grow', () => {
+  let state = stateAfter(STARTED)
+  const pauses: number[] = []
+  for (let race = 0; race < 21; race++) {
+    expect(isRace(state)).toBe(true)
+    state = nextFollowState(nextFollowState(state, opened(SESSION)), { kind: 'lost_race' })
+    pauses.push(state.pauseMs)
+    state = nextFollowState(state, { kind: 'waited' })
+  }
+  expect(pauses.slice(0, 4)).toEqual([0, 0, 0, 50])
+  expect(isRace(nextFollowState(state, opened(SESSION)))).toBe(false)
+  expect(isRace(nextFollowState(state, opened(sessionOf(4))))).toBe(true)
+})
+
+it('a stop commits what is sealed without waiting, and ends with an empty reply or a failure', () => {
+  const stopping = stateAfter(STARTED, opened(SESSION), STOPPING)
+  expect(nextStep(stopping, FACTS)).toMatchObject({ kind: 'commit', waitMs: 0 })
+  const more = nextFollowState(stopping, pulled(SESSION, sessionOf(4), 1))
+  expect(nextStep(more, FACTS)).toMatchObject({ kind: 'commit' })
+  const session = more.session ?? SESSION
+  const empty = nextFollowState(more, pulled(session, session, 0))
+  expect(nextStep(empty, FACTS)).toEqual({ kind: 'end' })
+  expect(nextStep(nextFollowState(stopping, failed()), FACTS)).toEqual({ kind: 'end' })
+})
+
+const theirs = { ...FACTS, mayCommit: false }
+
+it('a gateway waits while another commits, and asks every second who the enclave is', () => {
+  expect(nextStep(standingBy, theirs)).toEqual({ kind: 'wait', ms: 100 })
+  expect(nextStep(standingBy, { ...theirs, nowMs: 1_000 })).toEqual({ kind: 'look' })
+  const looked = (notary: string) =>
+    nextFollowState(standingBy, { kind: 'looked', notary, isIdle: true, atMs: 1_000 })
+  expect(nextStep(looked(NOTARY), { ...theirs, nowMs: 1_500 }).kind).toBe('wait')
+  expect(nextStep(looked('0xbb'), { ...theirs, nowMs: 1_500 }).kind).toBe('open')
+})
+
+it('a gateway opens the log anew when the turn becomes its own, and when it loses it', () => {
+  expect(nextStep(standingBy, FACTS)).toEqual({ kind: 'open' })
+  expect(nextStep(stateAfter(STARTED, opened(SESSION)), theirs)).toEqual({ kind: 'open' })
+})
+
+it('a gateway whose callers wait for too long commits as well, until the other does again', () => {
+  const nowMs = TURN_PATIENCE_MS + 1
+  const late = { ...theirs, nowMs, waiting: 1, oldestMs: 0 }
+  expect(nextStep(standingBy, { ...late, nowMs: TURN_PATIENCE_MS })).toMatchObject({
+    kind: 'wait',
+  })
+  expect(nextStep(standingBy, { ...late, intervalMs: 50 })).toMatchObject({ kind: 'wait' })
+  expect(nextStep(standingBy, late)).toEqual({ kind: 'catch_up', notary: NOTARY })
+  const racing = [{ kind: 'late', atMs: nowMs }, opened(SESSION, false, nowMs)] as const
+  const committing = racing.reduce(nextFollowState, standingBy)
+  expect(nextStep(committing, late)).toMatchObject({ kind: 'commit', session: SESSION })
+  const published = { kind: 'published', size: 9, mayCommit: false, atMs: nowMs } as const
+  const other = nextFollowState(committing, { ...published, isByHolder: false })
+  expect(nextStep(other, late).kind).toBe('commit')
+  const holder = nextFollowState(committing, { ...published, isByHolder: true })
+  expect(nextStep(holder, late).kind).toBe('open')
+  expect(nextStep(committing, { ...late, nowMs: nowMs + 10_000 }).kind).toBe('open')
+})
+
+it('a gateway that stops goes on standing by while callers wait', () => {
+  const stopping = nextFollowState(standingBy, STOPPING)
+  expect(nextStep(stopping, { ...theirs, waiting: 1 }).kind).toBe('wait')
+  expect(nextStep(stopping, theirs)).toEqual({ kind: 'end' })
 })

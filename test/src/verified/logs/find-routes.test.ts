@@ -1,26 +1,25 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, expect, it } from 'vitest'
 import { CHAT_REQUEST, outcomeOf, postChat } from '../../../support/calls.ts'
 import {
   GATEWAY_HOOK_TIMEOUT_MS,
   startGateway,
   type TestGateway,
+  useGateway,
 } from '../../../support/gateway.ts'
 import { answerWhole } from '../../../support/scripted-enclave.ts'
 
 const SECRETS = ['a question in private', 'an answer in private']
 const NOTHING = { completion: null, restricted: false, log: null, heads: [], more_heads: false }
 
-let gateway: TestGateway
 let notary: string
 let record: Readonly<Record<string, string>>
 
+const gateway = await useGateway()
 beforeAll(async () => {
-  gateway = await startGateway()
   notary = gateway.enclave.notary
   gateway.enclave.setScript(answerWhole({ secret: SECRETS[1] ?? '' }))
   for (const user of [SECRETS[0], 'another']) record = await ask(gateway, user ?? '')
 }, GATEWAY_HOOK_TIMEOUT_MS)
-afterAll(() => gateway.stop(), GATEWAY_HOOK_TIMEOUT_MS)
 
 /** A verified completion, as its caller gets it. */
 const ask = async (at: TestGateway, user: string): Promise<Readonly<Record<string, string>>> => {
@@ -35,61 +34,53 @@ const find = async (q: string, at = gateway) => {
   return (await reply.json()) as { readonly heads: readonly unknown[] }
 }
 
-describe('GET /v1/find', () => {
-  it('the search finds a completion by its hash, and which leaf it is', async () => {
-    const hash = record.hash ?? ''
-    const found = { ...NOTHING, completion: { hash, notary, index: 1 } }
-    for (const q of [hash, `0x${hash}`, ` ${hash.toUpperCase()} `])
-      expect(await find(q)).toEqual(found)
-  })
-
-  it('the search finds the log of a notary, and the head that a transaction anchors', async () => {
-    const log = { notary, size: 2 }
-    for (const q of [notary, notary.slice(2).toUpperCase()])
-      expect(await find(q)).toEqual({ ...NOTHING, log })
-    const { heads } = await find(record.tx_hash ?? '')
-    expect(heads).toMatchObject([
-      { notary, size: 2, anchor: { tx_hash: record.tx_hash, state: 'pending' } },
-    ])
-  })
-
-  it.each([['0'.repeat(64)], [`0x${'0'.repeat(40)}`], ['999999999999999']])(
-    'the search for %s, which is not here, finds nothing',
-    async (q) => expect(await find(q)).toEqual(NOTHING),
-  )
-
-  it.each([[''], ['0x12'], ['x'.repeat(64)], ['-1'], ['1'.repeat(16)], ['hello'], ['1.5']])(
-    'the search refuses the text %j as a query',
-    async (q) => expect(await outcomeOf(await search(q))).toEqual([422, ['query.q']]),
-  )
-
-  it('the search needs something to look for, once', async () => {
-    const at = `${gateway.url}/v1/find`
-    expect(await outcomeOf(await fetch(at))).toEqual([422, ['query.q']])
-    expect(await outcomeOf(await fetch(`${at}?q=1&q=2`))).toEqual([422, ['query.q']])
-  })
-
-  it('the search gives no content, no account and no hash that was not asked for', async () => {
-    const texts = []
-    for (const q of [record.hash, notary, record.tx_hash])
-      texts.push(JSON.stringify(await find(q ?? '')))
-    const secrets = ['private', CHAT_REQUEST.model, gateway.accountId]
-    expect(texts.filter((text) => secrets.some((secret) => text.includes(secret)))).toEqual([])
-    expect(texts.slice(1).filter((text) => text.includes(record.hash ?? '-'))).toEqual([])
-  })
-
-  it(
-    'the search finds no completion where the operator keeps evidence to accounts, and says so',
-    async () => {
-      const closed = await startGateway({ settings: { isEvidencePublic: false } })
-      closed.enclave.setScript(answerWhole({}))
-      const { hash = '', tx_hash = '' } = await ask(closed, 'closed')
-      const nothing = { ...NOTHING, restricted: true }
-      expect(await find(hash, closed)).toEqual(nothing)
-      expect(await find('0'.repeat(64), closed)).toEqual(nothing)
-      expect(await find(tx_hash, closed)).toMatchObject({ restricted: true, heads: [{ size: 1 }] })
-      await closed.stop()
-    },
-    GATEWAY_HOOK_TIMEOUT_MS,
-  )
+it('the search finds a completion by its hash, and which leaf it is', async () => {
+  const hash = record.hash ?? ''
+  const found = { ...NOTHING, completion: { hash, notary, index: 1 } }
+  for (const q of [hash, `0x${hash}`, ` ${hash.toUpperCase()} `])
+    expect(await find(q)).toEqual(found)
 })
+
+it('the search finds the log of a notary, and the head that a transaction anchors', async () => {
+  const log = { notary, size: 2 }
+  for (const q of [notary, notary.slice(2).toUpperCase()])
+    expect(await find(q)).toEqual({ ...NOTHING, log })
+  const { heads } = await find(record.tx_hash ?? '')
+  expect(heads).toMatchObject([
+    { notary, size: 2, anchor: { tx_hash: record.tx_hash, state: 'pending' } },
+  ])
+})
+
+it.each([['0'.repeat(64)], [`0x${'0'.repeat(40)}`], ['999999999999999']])(
+  'the search for %s, which is not here, finds nothing',
+  async (q) => expect(await find(q)).toEqual(NOTHING),
+)
+
+it.each([[''], ['0x12'], ['x'.repeat(64)], ['-1'], ['1'.repeat(16)], ['hello'], ['1.5']])(
+  'the search refuses the text %j as a query',
+  async (q) => expect(await outcomeOf(await search(q))).toEqual([422, ['query.q']]),
+)
+
+it('the search gives no content, no account and no hash that was not asked for', async () => {
+  const texts = []
+  for (const q of [record.hash, notary, record.tx_hash])
+    texts.push(JSON.stringify(await find(q ?? '')))
+  const secrets = ['private', CHAT_REQUEST.model, gateway.accountId]
+  expect(texts.filter((text) => secrets.some((secret) => text.includes(secret)))).toEqual([])
+  expect(texts.slice(1).filter((text) => text.includes(record.hash ?? '-'))).toEqual([])
+})
+
+it(
+  'the search finds no completion where the operator keeps evidence to accounts, and says so',
+  async () => {
+    const closed = await startGateway({ settings: { isEvidencePublic: false } })
+    closed.enclave.setScript(answerWhole({}))
+    const { hash = '', tx_hash = '' } = await ask(closed, 'closed')
+    const nothing = { ...NOTHING, restricted: true }
+    expect(await find(hash, closed)).toEqual(nothing)
+    expect(await find('0'.repeat(64), closed)).toEqual(nothing)
+    expect(await find(tx_hash, closed)).toMatchObject({ restricted: true, heads: [{ size: 1 }] })
+    await closed.stop()
+  },
+  GATEWAY_HOOK_TIMEOUT_MS,
+)

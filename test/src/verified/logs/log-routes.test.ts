@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, expect, it } from 'vitest'
 import { addressOf } from '#attestation/account.ts'
 import { decodeHex, encodeHex, encodeUtf8 } from '#attestation/bytes.ts'
 import { canonicalizeJson } from '#attestation/json/canonical.ts'
@@ -13,11 +13,7 @@ import {
   postChat,
   VERIFIED_PATH,
 } from '../../../support/calls.ts'
-import {
-  GATEWAY_HOOK_TIMEOUT_MS,
-  startGateway,
-  type TestGateway,
-} from '../../../support/gateway.ts'
+import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, useGateway } from '../../../support/gateway.ts'
 import { answerWhole, SCRIPTED_DOMAIN } from '../../../support/scripted-enclave.ts'
 
 const COUNT = 7
@@ -42,13 +38,12 @@ type Reply = {
   readonly cursor: number | null
 }
 
-let gateway: TestGateway
 let notary: string
 let root: string
 const records: Readonly<Record<string, string>>[] = []
 
+const gateway = await useGateway()
 beforeAll(async () => {
-  gateway = await startGateway()
   notary = gateway.enclave.notary
   gateway.enclave.setScript(answerWhole({ secret: SECRETS[1] ?? '' }))
   for (let count = 0; count < COUNT; count++) {
@@ -56,9 +51,6 @@ beforeAll(async () => {
     records.push((await reply.json()) as Record<string, string>)
   }
   root = (await read('')).root
-}, GATEWAY_HOOK_TIMEOUT_MS)
-afterAll(async () => {
-  await gateway.stop()
 }, GATEWAY_HOOK_TIMEOUT_MS)
 
 /** Without a key. */
@@ -71,269 +63,200 @@ const read = async (path: string): Promise<Reply> => {
 const leafOf = ({ receipt }: Readonly<Record<string, unknown>>) =>
   encodeHex(hashLeaf(encodeUtf8(canonicalizeJson(receipt as never))))
 
-describe('a log', () => {
-  it('a log says whose it is, what for, and where it stands', async () => {
-    const log = await read('')
-    expect(Object.keys(log).toSorted()).toEqual(
-      ['attestation_sha256', 'boot_configuration', 'chain_id', 'contract', 'created_at', 'head']
-        .concat(['notary', 'public_key', 'root', 'size'])
-        .toSorted(),
-    )
-    const document = Buffer.from(records[0]?.attestation ?? '', 'base64')
-    expect(log).toMatchObject({
-      notary,
-      public_key: records[0]?.public_key,
-      chain_id: SCRIPTED_DOMAIN.chainId,
-      contract: SCRIPTED_DOMAIN.contract,
-      boot_configuration: { chain_id: SCRIPTED_DOMAIN.chainId },
-      size: COUNT,
-      head: null,
-      attestation_sha256: createHash('sha256').update(document).digest('hex'),
+it('a log says whose it is, what for, and where it stands', async () => {
+  const log = await read('')
+  expect(Object.keys(log).toSorted()).toEqual(
+    ['attestation_sha256', 'boot_configuration', 'chain_id', 'contract', 'created_at', 'head']
+      .concat(['notary', 'public_key', 'root', 'size'])
+      .toSorted(),
+  )
+  const document = Buffer.from(records[0]?.attestation ?? '', 'base64')
+  expect(log).toMatchObject({
+    notary,
+    public_key: records[0]?.public_key,
+    chain_id: SCRIPTED_DOMAIN.chainId,
+    contract: SCRIPTED_DOMAIN.contract,
+    boot_configuration: { chain_id: SCRIPTED_DOMAIN.chainId },
+    size: COUNT,
+    head: null,
+    attestation_sha256: createHash('sha256').update(document).digest('hex'),
+  })
+  expect(addressOf(decodeHex(log.public_key))).toBe(notary)
+})
+
+it('a log is in the list of logs', async () => {
+  const list = await (await fetch(`${gateway.url}/v1/log`)).json()
+  expect(list).toEqual({ logs: [await read('')], cursor: null })
+  const after = await (await fetch(`${gateway.url}/v1/log?limit=1&cursor=${notary}`)).json()
+  expect(after).toEqual({ logs: [], cursor: null })
+})
+
+it('a log lists heads that the notary signed, in pages, the last of the size of the log', async () => {
+  const { heads } = await read('/heads')
+  for (const { size, root: hex, signature, anchor } of heads) {
+    const head = { size, root: decodeHex(hex) }
+    expect(
+      verifyTreeHead({ head, signature: decodeHex(signature), domain: SCRIPTED_DOMAIN, notary }),
+    ).toBeDefined()
+    expect(anchor).toEqual({
+      tx_hash: expect.stringMatching(/^0x[0-9a-f]{64}$/),
+      state: 'pending',
+      block_number: null,
+      block_hash: null,
     })
-    expect(addressOf(decodeHex(log.public_key))).toBe(notary)
+  }
+  expect(heads.at(-1)).toMatchObject({ size: COUNT, root })
+  const sizes: number[] = []
+  let cursor: number | null = null
+  do {
+    const page: Reply = await read(`/heads?limit=2${cursor === null ? '' : `&cursor=${cursor}`}`)
+    sizes.push(...page.heads.map(({ size }) => size))
+    cursor = page.cursor
+  } while (cursor !== null)
+  expect(sizes).toEqual(heads.map(({ size }) => size))
+  expect(await read('/heads?cursor=7')).toEqual({
+    notary,
+    heads: [],
+    attestations: [],
+    cursor: null,
   })
+})
 
-  it('a log is in the list of logs', async () => {
-    const list = await (await fetch(`${gateway.url}/v1/log`)).json()
-    expect(list).toEqual({ logs: [await read('')], cursor: null })
-    const after = await (await fetch(`${gateway.url}/v1/log?limit=1&cursor=${notary}`)).json()
-    expect(after).toEqual({ logs: [], cursor: null })
-  })
-
-  it('a log is found by its notary in either case, with or without 0x', async () => {
-    for (const text of [notary.slice(2), notary.toUpperCase().replace('0X', '0x')])
-      expect((await fetchLog('', text)).status).toBe(200)
-  })
-
-  it('a log lists heads that the notary signed, in pages, the last of the size of the log', async () => {
-    const { heads } = await read('/heads')
-    for (const { size, root: hex, signature, anchor } of heads) {
-      const head = { size, root: decodeHex(hex) }
-      expect(
-        verifyTreeHead({ head, signature: decodeHex(signature), domain: SCRIPTED_DOMAIN, notary }),
-      ).toBeDefined()
-      expect(anchor).toEqual({
-        tx_hash: expect.stringMatching(/^0x[0-9a-f]{64}$/),
-        state: 'pending',
-        block_number: null,
-        block_hash: null,
+it('a log proves that every receipt is in it, at every size', async () => {
+  for (let size = 1; size <= COUNT; size++)
+    for (let index = 0; index < size; index++) {
+      const proof = await read(`/inclusion?index=${index}&size=${size}`)
+      expect(proof).toMatchObject({
+        notary,
+        index,
+        size,
+        leaf_hash: leafOf(records[index] ?? {}),
+      })
+      verifyInclusion({
+        leafHash: decodeHex(proof.leaf_hash),
+        index,
+        path: proof.path.map(decodeHex),
+        head: { size, root: decodeHex(proof.root) },
       })
     }
-    expect(heads.at(-1)).toMatchObject({ size: COUNT, root })
-    const sizes: number[] = []
-    let cursor: number | null = null
-    do {
-      const page: Reply = await read(`/heads?limit=2${cursor === null ? '' : `&cursor=${cursor}`}`)
-      sizes.push(...page.heads.map(({ size }) => size))
-      cursor = page.cursor
-    } while (cursor !== null)
-    expect(sizes).toEqual(heads.map(({ size }) => size))
-    expect(await read('/heads?cursor=7')).toEqual({
-      notary,
-      heads: [],
-      attestations: [],
-      cursor: null,
-    })
-  })
-
-  it('a log proves that every receipt is in it, at every size', async () => {
-    for (let size = 1; size <= COUNT; size++)
-      for (let index = 0; index < size; index++) {
-        const proof = await read(`/inclusion?index=${index}&size=${size}`)
-        expect(proof).toMatchObject({
-          notary,
-          index,
-          size,
-          leaf_hash: leafOf(records[index] ?? {}),
-        })
-        verifyInclusion({
-          leafHash: decodeHex(proof.leaf_hash),
-          index,
-          path: proof.path.map(decodeHex),
-          head: { size, root: decodeHex(proof.root) },
-        })
-      }
-    expect(await read('/inclusion?index=2')).toMatchObject({ size: COUNT, root })
-  })
-
-  it('a log proves that it only grew, between all sizes', async () => {
-    const roots = [createHash('sha256').digest('hex')]
-    for (let size = 1; size <= COUNT; size++)
-      roots.push((await read(`/inclusion?index=0&size=${size}`)).root)
-    for (let from = 0; from <= COUNT; from++)
-      for (let to = from; to <= COUNT; to++) {
-        const { path, ...rest } = await read(`/consistency?from=${from}&to=${to}`)
-        expect(rest).toEqual({ notary, from, to })
-        const [first, second] = [from, to].map((size) => ({
-          size,
-          root: decodeHex(roots[size] ?? ''),
-        }))
-        if (first && second) verifyConsistency({ first, second, path: path.map(decodeHex) })
-      }
-    expect(await read('/consistency?from=3')).toMatchObject({ to: COUNT })
-  })
-
-  it('a log gives the hashes of its leaves', async () => {
-    const leaves = records.map(leafOf)
-    expect(await read('/leaves')).toEqual({ notary, start: 0, end: COUNT, leaves })
-    expect(await read('/leaves?start=2&end=5')).toMatchObject({
-      end: 5,
-      leaves: leaves.slice(2, 5),
-    })
-    expect(await read('/leaves?start=7')).toEqual({ notary, start: COUNT, end: COUNT, leaves: [] })
-  })
-
-  it.each([
-    ['?limit=0', 'query.limit'],
-    ['?limit=1001', 'query.limit'],
-    ['?cursor=x', 'query.cursor'],
-    [`?cursor=${UNKNOWN}`, 'query.cursor'],
-  ])('logs are not listed by the query %s', async (query, loc) => {
-    expect(await outcomeOf(await fetch(`${gateway.url}/v1/log${query}`))).toEqual([422, [loc]])
-  })
-
-  it.each([
-    ['/heads?limit=0', ['query.limit']],
-    ['/heads?limit=1001', ['query.limit']],
-    ['/heads?cursor=-1', ['query.cursor']],
-    ['/heads?order=DESC', ['query.order']],
-    ['/heads?order=asc&order=desc', ['query.order']],
-    ['/heads?cursor=1&cursor=2', ['query.cursor']],
-    ['/inclusion', ['query.index']],
-    ['/inclusion?index=-1', ['query.index']],
-    ['/inclusion?index=1e3', ['query.index']],
-    ['/inclusion?index=0.5', ['query.index']],
-    ['/inclusion?index=7', ['query.index']],
-    ['/inclusion?index=3&size=3', ['query.index']],
-    ['/inclusion?index=0&size=0', ['query.index']],
-    ['/inclusion?index=0&size=8', ['query.size']],
-    ['/inclusion?index=0&size=99999999999999999999', ['query.size']],
-    ['/inclusion?index=x&size=y', ['query.index', 'query.size']],
-    ['/consistency', ['query.from']],
-    ['/consistency?from=8', ['query.from']],
-    ['/consistency?from=4&to=3', ['query.from']],
-    ['/consistency?from=4&to=8', ['query.to']],
-    ['/consistency?from=-1', ['query.from']],
-    ['/leaves?start=8', ['query.start']],
-    ['/leaves?start=4&end=3', ['query.start']],
-    ['/leaves?end=8', ['query.end']],
-    ['/leaves?start=&end=1', ['query.start']],
-  ])('a log refuses the read %s', async (path, locs) => {
-    expect(await outcomeOf(await fetchLog(path))).toEqual([422, locs])
-  })
-
-  it('a notary that is malformed is told from one that has no log', async () => {
-    for (const path of ['', '/heads', '/inclusion?index=0', '/consistency?from=0', '/leaves']) {
-      expect(await outcomeOf(await fetchLog(path, UNKNOWN))).toEqual([404, 'not_found'])
-      for (const text of ['x', `${notary}0`, notary.slice(0, -1), '%zz', '..%2f..'])
-        expect(await outcomeOf(await fetchLog(path, text))).toEqual([422, ['path.notary']])
-    }
-  })
-
-  it('a log says nothing of what was asked and answered, to whoever has no key', async () => {
-    const texts: string[] = [await (await fetch(`${gateway.url}/v1/log`)).text()]
-    for (const path of ['', '/heads', '/inclusion?index=0', '/consistency?from=1', '/leaves'])
-      texts.push(await (await fetchLog(path)).text())
-    const reported = [
-      'business',
-      CHAT_REQUEST.model,
-      gateway.accountId,
-      ...records.map(({ hash }) => hash ?? '-'),
-    ]
-    for (const text of texts) expect(reported.filter((word) => text.includes(word))).toEqual([])
-    const own = await (await getPath(gateway, `/v1/log/${notary}/records`)).text()
-    expect(reported.filter((word) => own.includes(word))).toContain('business')
-  })
+  expect(await read('/inclusion?index=2')).toMatchObject({ size: COUNT, root })
 })
 
-describe('the records of a log', () => {
-  const path = (query: string, of = notary) => `/v1/log/${of}/records${query}`
-  const page = async (query: string, of = gateway) => {
-    const reply = await getPath(of, path(query, of.enclave.notary))
-    const body = (await reply.json()) as {
-      records: readonly { readonly hash: string; readonly receipt: { readonly index: number } }[]
-      next: number | null
+it('a log proves that it only grew, between all sizes', async () => {
+  const roots = [createHash('sha256').digest('hex')]
+  for (let size = 1; size <= COUNT; size++)
+    roots.push((await read(`/inclusion?index=0&size=${size}`)).root)
+  for (let from = 0; from <= COUNT; from++)
+    for (let to = from; to <= COUNT; to++) {
+      const { path, ...rest } = await read(`/consistency?from=${from}&to=${to}`)
+      expect(rest).toEqual({ notary, from, to })
+      const [first, second] = [from, to].map((size) => ({
+        size,
+        root: decodeHex(roots[size] ?? ''),
+      }))
+      if (first && second) verifyConsistency({ first, second, path: path.map(decodeHex) })
     }
-    return { ...body, indexes: body.records.map(({ receipt }) => receipt.index) }
+  expect(await read('/consistency?from=3')).toMatchObject({ to: COUNT })
+})
+
+it('a log gives the hashes of its leaves', async () => {
+  const leaves = records.map(leafOf)
+  expect(await read('/leaves')).toEqual({ notary, start: 0, end: COUNT, leaves })
+  expect(await read('/leaves?start=2&end=5')).toMatchObject({
+    end: 5,
+    leaves: leaves.slice(2, 5),
+  })
+  expect(await read('/leaves?start=7')).toEqual({ notary, start: COUNT, end: COUNT, leaves: [] })
+})
+
+it.each([
+  ['?limit=0', 'query.limit'],
+  ['?limit=1001', 'query.limit'],
+  ['?cursor=x', 'query.cursor'],
+  [`?cursor=${UNKNOWN}`, 'query.cursor'],
+])('logs are not listed by the query %s', async (query, loc) => {
+  expect(await outcomeOf(await fetch(`${gateway.url}/v1/log${query}`))).toEqual([422, [loc]])
+})
+
+it.each([
+  ['/heads?limit=0', 'limit'],
+  ['/heads?limit=1001', 'limit'],
+  ['/heads?cursor=-1', 'cursor'],
+  ['/heads?order=DESC', 'order'],
+  ['/heads?order=asc&order=desc', 'order'],
+  ['/inclusion', 'index'],
+  ['/inclusion?index=1e3', 'index'],
+  ['/inclusion?index=7', 'index'],
+  ['/inclusion?index=3&size=3', 'index'],
+  ['/inclusion?index=0&size=0', 'index'],
+  ['/inclusion?index=0&size=8', 'size'],
+  ['/inclusion?index=0&size=99999999999999999999', 'size'],
+  ['/consistency', 'from'],
+  ['/consistency?from=8', 'from'],
+  ['/consistency?from=4&to=3', 'from'],
+  ['/consistency?from=4&to=8', 'to'],
+  ['/leaves?start=8', 'start'],
+  ['/leaves?start=4&end=3', 'start'],
+  ['/leaves?end=8', 'end'],
+  ['/leaves?start=&end=1', 'start'],
+])('a log refuses the read %s', async (path, name) => {
+  expect(await outcomeOf(await fetchLog(path))).toEqual([422, [`query.${name}`]])
+})
+
+it('a notary that is malformed is told from one that has no log', async () => {
+  for (const path of ['', '/heads', '/inclusion?index=0', '/consistency?from=0', '/leaves']) {
+    expect(await outcomeOf(await fetchLog(path, UNKNOWN))).toEqual([404, 'not_found'])
+    for (const text of ['x', `${notary}0`, notary.slice(0, -1), '%zz', '..%2f..'])
+      expect(await outcomeOf(await fetchLog(path, text))).toEqual([422, ['path.notary']])
   }
-
-  it('the records of a log need a key', async () => {
-    expect(await outcomeOf(await fetchLog('/records'))).toEqual([401, 'authorization_missing'])
-  })
-
-  it('the records of a log are those of the history, in the order of the leaves', async () => {
-    const { records: found, next } = await page('')
-    expect(next).toBeNull()
-    const history = (await (await getPath(gateway, VERIFIED_PATH)).json()) as {
-      completions: readonly unknown[]
-    }
-    expect(found).toEqual(history.completions.toReversed())
-  })
-
-  it('the records of a log are cut in pages', async () => {
-    expect(await page('?limit=3')).toMatchObject({ indexes: [0, 1, 2], next: 3 })
-    expect(await page('?start=3&limit=3')).toMatchObject({ indexes: [3, 4, 5], next: 6 })
-    expect(await page('?start=6&limit=3')).toMatchObject({ indexes: [6], next: null })
-    expect(await page('?start=7')).toMatchObject({ indexes: [], next: null })
-  })
-
-  it.each([
-    ['?start=8', 'query.start'],
-    ['?start=-1', 'query.start'],
-    ['?limit=0', 'query.limit'],
-    ['?limit=101', 'query.limit'],
-  ])('the records of a log refuse the query %s', async (query, loc) => {
-    expect(await outcomeOf(await getPath(gateway, path(query)))).toEqual([422, [loc]])
-  })
-
-  it('the records of another notary are not there', async () => {
-    expect(await outcomeOf(await getPath(gateway, path('', UNKNOWN)))).toEqual([404, 'not_found'])
-  })
-
-  it(
-    'the records of a log are the caller’s own alone where histories are kept apart',
-    async () => {
-      const closed = await startGateway({ settings: { isHistoryOpen: false } })
-      closed.enclave.setScript(answerWhole({}))
-      const { text: key } = await closed.keys.create({ accountName: 'others', name: 'k' })
-      for (const caller of [closed.key, key, closed.key, key, key, closed.key])
-        await postChat(closed, CHAT_REQUEST, { headers: { authorization: `Bearer ${caller}` } })
-      expect(await page('', closed)).toMatchObject({ indexes: [0, 2, 5], next: null })
-      const other = { ...closed, key }
-      expect(await page('?limit=2', other)).toMatchObject({ indexes: [1, 3], next: 4 })
-      expect(await page('?start=4&limit=2', other)).toMatchObject({ indexes: [4], next: null })
-      expect(await page('?start=5', other)).toMatchObject({ indexes: [], next: null })
-      await closed.stop()
-    },
-    GATEWAY_HOOK_TIMEOUT_MS,
-  )
 })
 
-describe('an evidence bundle', () => {
-  const path = (hash: string) => `${VERIFIED_PATH}/${hash}/evidence`
+const path = (query: string, of = notary) => `/v1/log/${of}/records${query}`
+const page = async (query: string, of = gateway) => {
+  const reply = await getPath(of, path(query, of.enclave.notary))
+  const body = (await reply.json()) as {
+    records: readonly { readonly hash: string; readonly receipt: { readonly index: number } }[]
+    next: number | null
+  }
+  return { ...body, indexes: body.records.map(({ receipt }) => receipt.index) }
+}
 
-  it('an evidence bundle is of the record, and has no block while the anchor is in none', async () => {
-    const hash = records[2]?.hash ?? ''
-    const bundle = await (await getPath(gateway, path(hash))).json()
-    expect(bundle).toMatchObject({
-      format: 'affidavit-evidence-bundle',
-      version: 3,
-      record: { hash, request: { user: `${SECRETS[0]} 2` }, receipt: { index: 2 } },
-      boot_configuration: { chain_id: SCRIPTED_DOMAIN.chainId },
-      transaction: expect.stringMatching(/^0x02/),
-      block: null,
-    })
-  })
-
-  it('an evidence bundle needs a key, a hash, and a completion', async () => {
-    expect(await outcomeOf(await fetch(gateway.url + path(records[0]?.hash ?? '')))).toEqual([
-      401,
-      'authorization_missing',
-    ])
-    expect(await outcomeOf(await getPath(gateway, path('xyz')))).toEqual([422, ['path.hash']])
-    expect(await outcomeOf(await getPath(gateway, path('00'.repeat(32))))).toEqual([
-      404,
-      'not_found',
-    ])
-  })
+it('the records of a log need a key', async () => {
+  expect(await outcomeOf(await fetchLog('/records'))).toEqual([401, 'authorization_missing'])
 })
+
+it('the records of a log are those of the history, in the order of the leaves', async () => {
+  const { records: found, next } = await page('')
+  expect(next).toBeNull()
+  const history = (await (await getPath(gateway, VERIFIED_PATH)).json()) as {
+    completions: readonly unknown[]
+  }
+  expect(found).toEqual(history.completions.toReversed())
+})
+
+it.each([
+  ['?start=8', 'query.start'],
+  ['?start=-1', 'query.start'],
+  ['?limit=0', 'query.limit'],
+  ['?limit=101', 'query.limit'],
+])('the records of a log refuse the query %s', async (query, loc) => {
+  expect(await outcomeOf(await getPath(gateway, path(query)))).toEqual([422, [loc]])
+})
+
+it(
+  'the records of a log are the caller’s own alone where histories are kept apart',
+  async () => {
+    const closed = await startGateway({ settings: { isHistoryOpen: false } })
+    closed.enclave.setScript(answerWhole({}))
+    const { text: key } = await closed.keys.create({ accountName: 'others', name: 'k' })
+    for (const caller of [closed.key, key, closed.key, key, key, closed.key])
+      await postChat(closed, CHAT_REQUEST, { headers: { authorization: `Bearer ${caller}` } })
+    expect(await page('', closed)).toMatchObject({ indexes: [0, 2, 5], next: null })
+    const other = { ...closed, key }
+    expect(await page('?limit=2', other)).toMatchObject({ indexes: [1, 3], next: 4 })
+    expect(await page('?start=4&limit=2', other)).toMatchObject({ indexes: [4], next: null })
+    expect(await page('?start=5', other)).toMatchObject({ indexes: [], next: null })
+    await closed.stop()
+  },
+  GATEWAY_HOOK_TIMEOUT_MS,
+)

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import type { HeadAttestationRange } from '#src/verified/logs/head-attestations-store.ts'
 import {
   createLogs,
@@ -65,37 +65,35 @@ function createTestLogs() {
   return { service, asked }
 }
 
-describe('createLogs', () => {
-  it(`createLogs gives at most ${LEAVES_MAX} leaves at once, and says where it ended`, async () => {
-    const { service, asked } = createTestLogs()
-    const ends: unknown[] = []
-    for (const start of [0, LEAVES_MAX, 2 * LEAVES_MAX]) {
-      const { end } = (await service.leaves(NOTARY, { start, end: null })) as {
-        readonly end: number
-      }
-      ends.push(end)
+it(`createLogs gives at most ${LEAVES_MAX} leaves at once, and says where it ended`, async () => {
+  const { service, asked } = createTestLogs()
+  const ends: unknown[] = []
+  for (const start of [0, LEAVES_MAX, 2 * LEAVES_MAX]) {
+    const { end } = (await service.leaves(NOTARY, { start, end: null })) as {
+      readonly end: number
     }
-    expect(ends).toEqual([LEAVES_MAX, 2 * LEAVES_MAX, SIZE])
-    expect(asked).toEqual([LEAVES_MAX, LEAVES_MAX, 5_000])
-  })
+    ends.push(end)
+  }
+  expect(ends).toEqual([LEAVES_MAX, 2 * LEAVES_MAX, SIZE])
+  expect(asked).toEqual([LEAVES_MAX, LEAVES_MAX, 5_000])
+})
 
-  it('an attestation of a log is given with all its members', async () => {
-    const { service } = createTestLogs()
-    expect(await service.heads(NOTARY, { limit: 2, cursor: null, order: 'asc' })).toEqual({
-      notary: NOTARY,
-      heads: [],
-      attestations: [
-        {
-          size: 9,
-          root: '010203',
-          block_number: 5,
-          block_hash: '0x010203',
-          created_at: 8,
-          document: 'AQID',
-        },
-      ],
-      cursor: null,
-    })
+it('an attestation of a log is given with all its members', async () => {
+  const { service } = createTestLogs()
+  expect(await service.heads(NOTARY, { limit: 2, cursor: null, order: 'asc' })).toEqual({
+    notary: NOTARY,
+    heads: [],
+    attestations: [
+      {
+        size: 9,
+        root: '010203',
+        block_number: 5,
+        block_hash: '0x010203',
+        created_at: 8,
+        document: 'AQID',
+      },
+    ],
+    cursor: null,
   })
 })
 
@@ -173,82 +171,76 @@ function sourcesOf(
   return { walk, bytesRead: () => bytesRead }
 }
 
-describe('readHeadPage', () => {
-  it('readHeadPage gives with each page the attestations of its sizes, and on the last those beyond all heads', async () => {
-    const documents = [0, 2, 3, 4, 20, 25].map((size) => [size, 10] as const)
-    expect(await sourcesOf([3, 8, 20], documents).walk(2)).toEqual([
-      [
-        [3, 8],
-        [0, 2, 3, 4],
-      ],
-      [[20], [20, 25]],
-    ])
-  })
+it('readHeadPage gives with each page the attestations of its sizes, and on the last those beyond all heads', async () => {
+  const documents = [0, 2, 3, 4, 20, 25].map((size) => [size, 10] as const)
+  expect(await sourcesOf([3, 8, 20], documents).walk(2)).toEqual([
+    [
+      [3, 8],
+      [0, 2, 3, 4],
+    ],
+    [[20], [20, 25]],
+  ])
+})
 
-  it('readHeadPage gives the attestations of a log without heads', async () => {
-    expect(await sourcesOf([], [[0, 10]]).walk(2)).toEqual([[[], [0]]])
-  })
+it('readHeadPage gives with each page of newest first what was attested from its last head on', async () => {
+  const documents = [0, 2, 3, 4, 20, 25].map((size) => [size, 10] as const)
+  const { walk } = sourcesOf([3, 8, 20], documents)
+  expect(await walk(2, 1_000, 'desc')).toEqual([
+    [
+      [20, 8],
+      [20, 25],
+    ],
+    [[3], [0, 2, 3, 4]],
+  ])
+  // Two documents fit: 25 and 20, 4 and 3; the last page takes all the rest.
+  expect(await walk(10, 20, 'desc')).toEqual([
+    [
+      [20, 8],
+      [20, 25],
+    ],
+    [[3], [0, 2, 3, 4]],
+  ])
+  expect(await walk(10, 10, 'desc')).toEqual([
+    [[20], [20, 25]],
+    [[8], []],
+    [[3], [0, 2, 3, 4]],
+  ])
+  expect(await sourcesOf([], [[0, 10]]).walk(2, 1_000, 'desc')).toEqual([[[], [0]]])
+})
 
-  it('readHeadPage gives with each page of newest first what was attested from its last head on', async () => {
-    const documents = [0, 2, 3, 4, 20, 25].map((size) => [size, 10] as const)
-    const { walk } = sourcesOf([3, 8, 20], documents)
-    expect(await walk(2, 1_000, 'desc')).toEqual([
-      [
-        [20, 8],
-        [20, 25],
-      ],
-      [[3], [0, 2, 3, 4]],
-    ])
-    // Two documents fit: 25 and 20, 4 and 3; the last page takes all the rest.
-    expect(await walk(10, 20, 'desc')).toEqual([
-      [
-        [20, 8],
-        [20, 25],
-      ],
-      [[3], [0, 2, 3, 4]],
-    ])
-    expect(await walk(10, 10, 'desc')).toEqual([
-      [[20], [20, 25]],
-      [[8], []],
-      [[3], [0, 2, 3, 4]],
-    ])
-    expect(await sourcesOf([], [[0, 10]]).walk(2, 1_000, 'desc')).toEqual([[[], [0]]])
-  })
+it('readHeadPage ends a page before the head whose attestations do not fit, and goes on there', async () => {
+  const documents = [1, 1, 2, 2, 3, 3, 4, 4].map((size) => [size, 10] as const)
+  const { walk, bytesRead } = sourcesOf([1, 2, 3, 4], documents)
+  expect(await walk(10, 40)).toEqual([
+    [
+      [1, 2],
+      [1, 1, 2, 2],
+    ],
+    [
+      [3, 4],
+      [3, 3, 4, 4],
+    ],
+  ])
+  expect(bytesRead()).toBe(80)
+  expect(await walk(10, 39)).toEqual([1, 2, 3, 4].map((size) => [[size], [size, size]]))
+})
 
-  it('readHeadPage ends a page before the head whose attestations do not fit, and goes on there', async () => {
-    const documents = [1, 1, 2, 2, 3, 3, 4, 4].map((size) => [size, 10] as const)
-    const { walk, bytesRead } = sourcesOf([1, 2, 3, 4], documents)
-    expect(await walk(10, 40)).toEqual([
-      [
-        [1, 2],
-        [1, 1, 2, 2],
-      ],
-      [
-        [3, 4],
-        [3, 3, 4, 4],
-      ],
-    ])
-    expect(bytesRead()).toBe(80)
-    expect(await walk(10, 39)).toEqual([1, 2, 3, 4].map((size) => [[size], [size, size]]))
-  })
+it('readHeadPage gives one head with all it has, whatever that is: every page gets further', async () => {
+  const documents = [1, 2, 3, 5].map((size) => [size, 50] as const)
+  expect(await sourcesOf([3, 4, 5], documents).walk(10, 40)).toEqual([
+    [[3], [1, 2, 3]],
+    [[4], []],
+    [[5], [5]],
+  ])
+})
 
-  it('readHeadPage gives one head with all it has, whatever that is: every page gets further', async () => {
-    const documents = [1, 2, 3, 5].map((size) => [size, 50] as const)
-    expect(await sourcesOf([3, 4, 5], documents).walk(10, 40)).toEqual([
-      [[3], [1, 2, 3]],
-      [[4], []],
-      [[5], [5]],
-    ])
-  })
-
-  it('readHeadPage holds some megabytes of documents, however many there are', async () => {
-    const sizes = Array.from({ length: 1000 }, (_, at) => at + 1)
-    const documents = sizes.flatMap((size) => [[size, 16_384] as const, [size, 16_384] as const])
-    const pages = await sourcesOf(sizes, documents).walk(1000)
-    expect(pages.flatMap(([heads]) => heads)).toEqual(sizes)
-    expect(pages.flatMap(([, attested]) => attested)).toEqual(documents.map(([size]) => size))
-    for (const [, attested] of pages)
-      expect(attested.length * 16_384).toBeLessThanOrEqual(HEAD_PAGE_BYTES_MAX)
-    expect(pages.length).toBe(Math.ceil((documents.length * 16_384) / HEAD_PAGE_BYTES_MAX))
-  })
+it('readHeadPage holds some megabytes of documents, however many there are', async () => {
+  const sizes = Array.from({ length: 1000 }, (_, at) => at + 1)
+  const documents = sizes.flatMap((size) => [[size, 16_384] as const, [size, 16_384] as const])
+  const pages = await sourcesOf(sizes, documents).walk(1000)
+  expect(pages.flatMap(([heads]) => heads)).toEqual(sizes)
+  expect(pages.flatMap(([, attested]) => attested)).toEqual(documents.map(([size]) => size))
+  for (const [, attested] of pages)
+    expect(attested.length * 16_384).toBeLessThanOrEqual(HEAD_PAGE_BYTES_MAX)
+  expect(pages.length).toBe(Math.ceil((documents.length * 16_384) / HEAD_PAGE_BYTES_MAX))
 })

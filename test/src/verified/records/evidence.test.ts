@@ -1,5 +1,4 @@
-import { createHash } from 'node:crypto'
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { parseEvidenceBundle, redactBundle } from '#attestation/evidence/bundle.ts'
 import type { BundleSource } from '#attestation/evidence/bundle-source.ts'
 import { parseExactJson } from '#attestation/json/parse-strict.ts'
@@ -7,16 +6,12 @@ import { RpcError } from '#client/rpc.ts'
 import type { AnchorEvidence, BlockProof } from '#src/chain/anchor-blocks-store.ts'
 import type { BlockProofs } from '#src/chain/block-proofs.ts'
 import { BlockUnreadable } from '#src/chain/read-block.ts'
-import {
-  createProviderEvidenceStore,
-  type ProviderEvidenceStore,
-} from '#src/providers/provider-evidence-store.ts'
+import type { ProviderEvidenceStore } from '#src/providers/provider-evidence-store.ts'
 import { createEvidence, PUBLIC_WAITS_MAX } from '#src/verified/records/evidence.ts'
 import type { RecordScope, StoredRecord } from '#src/verified/records/records-store.ts'
 import { NOTARY } from '../../../attestation/build-record.ts'
 import { BOOT_CONFIGURATION, buildEvidence } from '../../../attestation/evidence/build-evidence.ts'
 import { recordLog } from '../../../support/chain.ts'
-import { startDatabases } from '../../../support/databases.ts'
 
 const { bundle } = buildEvidence()
 const { record, transaction, block } = bundle
@@ -118,141 +113,102 @@ const without = (reason: string) => ({
 
 const VIEWER = { accountId: 'mine', seesAll: false }
 
-describe('public evidence', () => {
-  it('public evidence waits for a block for so many at once, and gives the others theirs without it', async () => {
-    let finish: (proofs: Map<string, BlockProof>) => void = () => undefined
-    const proven = new Promise<Map<string, BlockProof>>((resolve) => {
-      finish = resolve
-    })
-    const { evidence, asked, read } = evidenceOf({}, { prove: () => proven, waitMs: 60_000 })
-    const blockOf = (text: string | null) => JSON.parse(text ?? 'null').block
-    const waiting = Array.from({ length: PUBLIC_WAITS_MAX }, () => evidence.findPublic(STORED.hash))
-    await expect.poll(() => asked.length).toBe(PUBLIC_WAITS_MAX)
-    expect(JSON.parse((await evidence.findPublic(STORED.hash)) ?? '')).toMatchObject({
-      block: null,
-      no_block: { reason: 'not_read', transaction: record.tx_hash },
-    })
-    // Who has a key waits beside them.
-    const keyed = read()
-    await expect.poll(() => asked.length).toBe(PUBLIC_WAITS_MAX + 1)
-    finish(new Map([[STORED.txHash, PROOF]]))
-    for (const text of await Promise.all(waiting)) expect(blockOf(text)).toEqual(WHOLE.block)
-    expect(await keyed).toEqual(WHOLE)
-    expect(blockOf(await evidence.findPublic(STORED.hash))).toEqual(WHOLE.block)
+it('public evidence waits for a block for so many at once, and gives the others theirs without it', async () => {
+  let finish: (proofs: Map<string, BlockProof>) => void = () => undefined
+  const proven = new Promise<Map<string, BlockProof>>((resolve) => {
+    finish = resolve
   })
+  const { evidence, asked, read } = evidenceOf({}, { prove: () => proven, waitMs: 60_000 })
+  const blockOf = (text: string | null) => JSON.parse(text ?? 'null').block
+  const waiting = Array.from({ length: PUBLIC_WAITS_MAX }, () => evidence.findPublic(STORED.hash))
+  await expect.poll(() => asked.length).toBe(PUBLIC_WAITS_MAX)
+  expect(JSON.parse((await evidence.findPublic(STORED.hash)) ?? '')).toMatchObject({
+    block: null,
+    no_block: { reason: 'not_read', transaction: record.tx_hash },
+  })
+  // Who has a key waits beside them.
+  const keyed = read()
+  await expect.poll(() => asked.length).toBe(PUBLIC_WAITS_MAX + 1)
+  finish(new Map([[STORED.txHash, PROOF]]))
+  for (const text of await Promise.all(waiting)) expect(blockOf(text)).toEqual(WHOLE.block)
+  expect(await keyed).toEqual(WHOLE)
+  expect(blockOf(await evidence.findPublic(STORED.hash))).toEqual(WHOLE.block)
 })
 
-describe('createEvidence', () => {
-  it('createEvidence makes the bundle of stored parts, and asks no chain', async () => {
-    const { read, asked } = evidenceOf({ proof: PROOF })
-    expect(await read()).toEqual(WHOLE)
-    expect(asked).toEqual([])
+it('a bundle has the evidence of its provider that states its key, of the time of its answer', async () => {
+  const asked: unknown[] = []
+  const findFor = async (of: unknown) => {
+    asked.push(of)
+    return Buffer.from('newest')
+  }
+  const { read } = evidenceOf({ proof: PROOF }, { providers: { findFor } })
+  expect(await read()).toEqual({
+    ...WHOLE,
+    provider_evidence: Buffer.from('newest').toString('base64'),
   })
+  const { provider, finished_at: atMs } = record.receipt
+  expect(asked).toEqual([{ origin: provider.origin, spkiSha256: provider.tls?.spki_sha256, atMs }])
+})
 
-  it('a bundle has the newest evidence of its provider that states its key and is not younger', async () => {
-    const source = await startDatabases('postgres')
-    try {
-      const providers = createProviderEvidenceStore(await source.open())
-      const { read } = evidenceOf({ proof: PROOF }, { providers })
-      const { provider, finished_at: finishedAt } = record.receipt
-      const save = (document: string, more: { atMs?: number; key?: string; origin?: string }) => {
-        const { atMs = finishedAt, key = provider.tls?.spki_sha256 ?? '' } = more
-        return providers.save({
-          digest: createHash('sha256').update(document).digest('hex'),
-          provider: provider.name,
-          origin: more.origin ?? provider.origin,
-          kind: 'tinfoil',
-          fetchedAtMs: atMs,
-          endsAtMs: null,
-          block: null,
-          keys: [key],
-          document: Buffer.from(document),
-        })
-      }
-      await save('of another key', { key: 'ee'.repeat(32) })
-      await save('of another origin', { origin: 'https://other.example' })
-      await save('too young', { atMs: finishedAt + 1 })
-      expect(await read()).toEqual(WHOLE)
-      await save('oldest', { atMs: finishedAt - 2_000 })
-      await save('newest', {})
-      await save('older', { atMs: finishedAt - 1_000 })
-      expect(await read()).toEqual({
-        ...WHOLE,
-        provider_evidence: Buffer.from('newest').toString('base64'),
-      })
-    } finally {
-      await source.stop()
-    }
-  })
+it('every bundle, also a public one and one without a block, says where it is from', async () => {
+  const source = { gateway: 'https://gateway.example', operator: 'Example Ltd' }
+  const { read, evidence } = evidenceOf({ proof: PROOF }, { source })
+  expect(await read()).toEqual({ ...WHOLE, source })
+  const text = await evidence.findPublic(STORED.hash)
+  expect(parseEvidenceBundle(parseExactJson(Buffer.from(text ?? ''))).source).toEqual(source)
+  const pending = evidenceOf({ block: null }, { source })
+  expect(await pending.read()).toEqual({ ...without('not_mined'), source })
+})
 
-  it('every bundle, also a public one and one without a block, says where it is from', async () => {
-    const source = { gateway: 'https://gateway.example', operator: 'Example Ltd' }
-    const { read, evidence } = evidenceOf({ proof: PROOF }, { source })
-    expect(await read()).toEqual({ ...WHOLE, source })
-    const text = await evidence.findPublic(STORED.hash)
-    expect(parseEvidenceBundle(parseExactJson(Buffer.from(text ?? ''))).source).toEqual(source)
-    const pending = evidenceOf({ block: null }, { source })
-    expect(await pending.read()).toEqual({ ...without('not_mined'), source })
-  })
+it('createEvidence reads a block at once whose proofs are not stored', async () => {
+  const { read, asked } = evidenceOf({})
+  expect(await read()).toEqual(WHOLE)
+  expect(asked).toEqual([PLACE.hash])
+})
 
-  it('createEvidence reads a block at once whose proofs are not stored', async () => {
-    const { read, asked } = evidenceOf({})
-    expect(await read()).toEqual(WHOLE)
-    expect(asked).toEqual([PLACE.hash])
-  })
+it.each<[string, string, BlockProofs['prove']]>([
+  ['does not answer in time', 'not_read', () => new Promise(() => undefined)],
+  [
+    'is out of reach',
+    'not_read',
+    () => Promise.reject(new RpcError('unreachable', 'no connection')),
+  ],
+  ['does not know the block', 'not_read', async () => null],
+  ['has the block without the anchor', 'not_read', async () => new Map()],
+  [
+    'has a block that cannot be encoded',
+    'not_readable',
+    () => Promise.reject(new BlockUnreadable('unknown_header', 'a fork of its own')),
+  ],
+])('a bundle says why it has no block when the chain %s: %s', async (_, reason, prove) => {
+  const { read } = evidenceOf({}, { prove })
+  expect(await read()).toEqual(without(reason))
+})
 
-  it.each<[string, string, BlockProofs['prove']]>([
-    ['does not answer in time', 'not_read', () => new Promise(() => undefined)],
-    [
-      'is out of reach',
-      'not_read',
-      () => Promise.reject(new RpcError('unreachable', 'no connection')),
-    ],
-    ['does not know the block', 'not_read', async () => null],
-    ['has the block without the anchor', 'not_read', async () => new Map()],
-    [
-      'has a block that cannot be encoded',
-      'not_readable',
-      () => Promise.reject(new BlockUnreadable('unknown_header', 'a fork of its own')),
-    ],
-  ])('a bundle says why it has no block when the chain %s: %s', async (_, reason, prove) => {
-    const { read } = evidenceOf({}, { prove })
+it('createEvidence asks no chain for an anchor in no block, or on another chain', async () => {
+  for (const [anchor, reason] of [
+    [{ block: null }, 'not_mined'],
+    [{ chainId: CHAIN_ID + 1 }, 'not_readable'],
+  ] as const) {
+    const { read, asked } = evidenceOf(anchor)
     expect(await read()).toEqual(without(reason))
-  })
+    expect(asked).toEqual([])
+  }
+})
 
-  it('createEvidence asks again at once when the chain was only out of reach', async () => {
-    const prove = () => Promise.reject(new RpcError('unreachable', 'no connection'))
-    const { read, asked } = evidenceOf({}, { prove })
-    await read()
-    await read()
-    expect(asked).toHaveLength(2)
-  })
+it('public evidence is what redacting makes for everybody, whoever asked for the completion', async () => {
+  const { evidence } = evidenceOf({ proof: PROOF }, { isOpen: false })
+  const redacted = redactBundle(bundle, { request: true, response: true })
+  const text = await evidence.findPublic(STORED.hash)
+  expect(parseEvidenceBundle(parseExactJson(Buffer.from(text ?? '')))).toEqual(redacted)
+  expect(await evidence.findPublic('00'.repeat(32))).toBeNull()
+})
 
-  it('createEvidence asks no chain for an anchor in no block, or on another chain', async () => {
-    for (const [anchor, reason] of [
-      [{ block: null }, 'not_mined'],
-      [{ chainId: CHAIN_ID + 1 }, 'not_readable'],
-    ] as const) {
-      const { read, asked } = evidenceOf(anchor)
-      expect(await read()).toEqual(without(reason))
-      expect(asked).toEqual([])
-    }
-  })
-
-  it('public evidence is what redacting makes for everybody, whoever asked for the completion', async () => {
-    const { evidence } = evidenceOf({ proof: PROOF }, { isOpen: false })
-    const redacted = redactBundle(bundle, { request: true, response: true })
-    const text = await evidence.findPublic(STORED.hash)
-    expect(parseEvidenceBundle(parseExactJson(Buffer.from(text ?? '')))).toEqual(redacted)
-    expect(await evidence.findPublic('00'.repeat(32))).toBeNull()
-  })
-
-  it('evidence is looked for among all records, or the account’s own where histories are kept apart', async () => {
-    const open = evidenceOf({})
-    await open.read()
-    const closed = evidenceOf({}, { isOpen: false })
-    await closed.read()
-    expect([...open.scopes, ...closed.scopes]).toEqual([{ accountId: null }, { accountId: 'mine' }])
-    expect(await open.evidence.find('00'.repeat(32), VIEWER)).toBeNull()
-  })
+it('evidence is looked for among all records, or the account’s own where histories are kept apart', async () => {
+  const open = evidenceOf({})
+  await open.read()
+  const closed = evidenceOf({}, { isOpen: false })
+  await closed.read()
+  expect([...open.scopes, ...closed.scopes]).toEqual([{ accountId: null }, { accountId: 'mine' }])
+  expect(await open.evidence.find('00'.repeat(32), VIEWER)).toBeNull()
 })

@@ -1,19 +1,19 @@
-import { describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { ValidationError } from '#src/api/errors.ts'
 import { validate } from '#src/api/validation.ts'
 import { hashParameter, historyQuery } from '#src/verified/records/history-routes.ts'
 
 const id = '6f1c8f0e-6f0b-4a55-9b0e-3f7a1f0f3a11'
-
-const UNFILTERED = {
+const hash = 'ab'.repeat(32)
+const NONE = {
   model: null,
   provider: null,
   outcome: null,
   since: null,
   until: null,
   encrypted: null,
-  q: null,
 }
+const UNSET = { limit: 100, cursor: null, filter: 'mine', q: null, ...NONE }
 
 function faultsOf(run: () => unknown) {
   try {
@@ -26,71 +26,49 @@ function faultsOf(run: () => unknown) {
   return []
 }
 
-describe('the query of the history', () => {
-  it('the query of the history gives the first hundred of the caller when nothing is said', () => {
-    expect(validate('query', historyQuery, {})).toEqual({
-      limit: 100,
-      cursor: null,
-      filter: 'mine',
-      ...UNFILTERED,
-    })
-  })
-
-  it('the query of the history takes a text of several lines', () => {
-    expect(validate('query', historyQuery, { q: 'one\r\n\ttwo' }).q).toBe('one\r\n\ttwo')
-  })
-
-  it.each([1, 1000])('the query of the history takes a limit of %i', (limit) => {
-    expect(validate('query', historyQuery, { limit: String(limit) }).limit).toBe(limit)
-  })
-
-  it('the query of the history takes a cursor of either case and ignores what it does not know', () => {
-    const query = validate('query', historyQuery, {
-      cursor: id.toUpperCase(),
-      filter: 'all',
-      other: 'x',
-    })
-    expect(query).toEqual({ limit: 100, cursor: id, filter: 'all', ...UNFILTERED })
-  })
-
-  it.each([
-    [{ limit: '0' }, 'query.limit', 'greater_than_equal'],
-    [{ limit: '-1' }, 'query.limit', 'greater_than_equal'],
-    [{ limit: '1001' }, 'query.limit', 'less_than_equal'],
-    [{ limit: '1.5' }, 'query.limit', 'int_parsing'],
-    [{ limit: 'ten' }, 'query.limit', 'int_parsing'],
-    [{ limit: '' }, 'query.limit', 'int_parsing'],
-    [{ limit: '1e2' }, 'query.limit', 'int_parsing'],
-    [{ limit: ['1', '2'] }, 'query.limit', 'string_type'],
-    [{ cursor: 'x' }, 'query.cursor', 'uuid_parsing'],
-    [{ cursor: `${id}\n` }, 'query.cursor', 'uuid_parsing'],
-    [{ filter: 'ours' }, 'query.filter', 'literal_error'],
-    [{ outcome: 'done' }, 'query.outcome', 'literal_error'],
-    [{ encrypted: '1' }, 'query.encrypted', 'literal_error'],
-    [{ since: '-1' }, 'query.since', 'greater_than_equal'],
-    [{ q: '' }, 'query.q', 'string_too_short'],
-    [{ q: 'x'.repeat(201) }, 'query.q', 'string_too_long'],
-    [{ q: 'a\0b' }, 'query.q', 'string_pattern_mismatch'],
-    [{ model: 'a\nb' }, 'query.model', 'string_pattern_mismatch'],
-    [{ model: 'a\0b' }, 'query.model', 'string_pattern_mismatch'],
-  ])('the query of the history refuses %j', (parameters, loc, type) => {
-    expect(faultsOf(() => validate('query', historyQuery, parameters))).toEqual([[loc, type]])
-  })
+it.each([
+  [{}, {}],
+  [
+    { cursor: id.toUpperCase(), filter: 'all', other: 'x' },
+    { cursor: id, filter: 'all' },
+  ],
+  [
+    { limit: '1', q: 'one\r\n\ttwo' },
+    { limit: 1, q: 'one\r\n\ttwo' },
+  ],
+  [{ limit: '1000' }, { limit: 1000 }],
+])('the query of the history %j is read as %j, the rest unset', (parameters, expected) => {
+  expect(validate('query', historyQuery, parameters)).toEqual({ ...UNSET, ...expected })
 })
 
-describe('the hash of a completion', () => {
-  const hash = 'ab'.repeat(32)
-
-  it.each([hash, `0x${hash}`, hash.toUpperCase()])('the hash of a completion may be %s', (text) => {
-    expect(validate('path', hashParameter, { hash: text })).toEqual({ hash })
-  })
-
-  it.each(['', hash.slice(2), `${hash}00`, `x${hash.slice(1)}`, `${hash}\n`, '%zz'])(
-    'the hash of a completion may not be %j',
-    (text) => {
-      expect(faultsOf(() => validate('path', hashParameter, { hash: text }))).toEqual([
-        ['path.hash', 'string_pattern_mismatch'],
-      ])
-    },
-  )
+it.each([
+  [{ limit: '0' }, 'query.limit', 'greater_than_equal'],
+  [{ limit: '1001' }, 'query.limit', 'less_than_equal'],
+  [{ limit: '1.5' }, 'query.limit', 'int_parsing'],
+  [{ limit: '' }, 'query.limit', 'int_parsing'],
+  [{ limit: '1e2' }, 'query.limit', 'int_parsing'],
+  [{ limit: ['1', '2'] }, 'query.limit', 'string_type'],
+  [{ cursor: `${id}\n` }, 'query.cursor', 'uuid_parsing'],
+  [{ filter: 'ours' }, 'query.filter', 'literal_error'],
+  [{ outcome: 'done' }, 'query.outcome', 'literal_error'],
+  [{ encrypted: '1' }, 'query.encrypted', 'literal_error'],
+  [{ since: '-1' }, 'query.since', 'greater_than_equal'],
+  [{ q: '' }, 'query.q', 'string_too_short'],
+  [{ q: 'x'.repeat(201) }, 'query.q', 'string_too_long'],
+  [{ q: 'a\0b' }, 'query.q', 'string_pattern_mismatch'],
+  [{ model: 'a\nb' }, 'query.model', 'string_pattern_mismatch'],
+])('the query of the history refuses %j', (parameters, loc, type) => {
+  expect(faultsOf(() => validate('query', historyQuery, parameters))).toEqual([[loc, type]])
 })
+
+it.each([hash, `0x${hash}`, hash.toUpperCase()])('the hash of a completion may be %s', (text) => {
+  expect(validate('path', hashParameter, { hash: text })).toEqual({ hash })
+})
+
+it.each(['', hash.slice(2), `${hash}00`, `x${hash.slice(1)}`, `${hash}\n`])(
+  'the hash of a completion may not be %j',
+  (text) =>
+    expect(faultsOf(() => validate('path', hashParameter, { hash: text }))).toEqual([
+      ['path.hash', 'string_pattern_mismatch'],
+    ]),
+)
