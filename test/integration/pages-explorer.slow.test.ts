@@ -309,14 +309,12 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the page of a log'), () => {
 
   it('the page of a log takes answers of the gateway as text, and refuses those of a wrong form', async () => {
     const hostile = `${HOSTILE}<script>alert(2)</script>\u0000${'A'.repeat(2_000_000)}`
-    const { page } = await openAltered(
-      `/log/${notary}`,
-      /\/v1\/log(\/0x[0-9a-f]{40})?(\?|$)/,
-      (reply) => {
-        for (const log of reply.logs ?? [reply]) log.boot_configuration.hostile = hostile
-      },
-    )
+    const { page } = await openAt('/docs')
+    await alterAnswers(page, /\/v1\/log(\/0x[0-9a-f]{40})?(\?|$)/, (reply) => {
+      for (const log of reply.logs ?? [reply]) log.boot_configuration.hostile = hostile
+    })
     await alterAnswers(page, /\/v1\/attestation/, () => ({ attestation: hostile }))
+    await page.goto(`${service.url}/log/${notary}`)
     await page.getByText('The boot configuration: which providers').click()
     await page.getByRole('button', { name: 'new document' }).click()
     await page
@@ -324,12 +322,12 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the page of a log'), () => {
       .first()
       .waitFor()
     await expectText(page)
-    await alterAnswers(page, HEADS, ({ heads }) => {
+    await page.context().close()
+    const other = await openAltered(`/log/${notary}`, HEADS, ({ heads }) => {
       heads[0].anchor.tx_hash = 'javascript:alert(1)'
     })
-    await page.reload()
-    await page.getByText(/expected tx_hash to be 0x and 64 lower-case hex digits/).waitFor()
-    await page.context().close()
+    await other.page.getByText(/expected tx_hash to be 0x and 64 lower-case hex digits/).waitFor()
+    await other.page.context().close()
   })
 })
 
@@ -380,7 +378,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the next visit'), () => {
     const { page } = await openLog()
     const error = { message: 'There is no log of this notary', code: 'not_found' }
     await page.route(LOG, (route) => route.fulfill({ status: 404, json: { error } }))
-    await alterAnswers(page, /\/v1\/log\?/, () => ({ logs: [] }))
+    await alterAnswers(page, /\/v1\/log\?/, (reply) => ({ ...reply, logs: [] }))
     await page.goto(`${service.url}/log`)
     await page.getByText('A log is missing.').waitFor()
     await page.goto(`${service.url}/log/${notary}`)
@@ -664,35 +662,36 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the search'), () => {
     await page.context().close()
   })
 
-  it('the search says what was not found, and what to type instead without a request', async () => {
+  it.each([
+    ['0'.repeat(64), 'no completion with this hash, and no anchor whose transaction'],
+    [`0x${'0'.repeat(40)}`, 'This gateway has no log of this notary.'],
+    ['999999999', 'No head of the logs here is anchored in block 999999999.'],
+  ])('the search for %s says what was not found', async (text, words) => {
     const { page, faults } = await openAt('')
-    const asked: string[] = []
-    page.on('request', (request) => asked.push(request.url()))
-    for (const [text, words] of [
-      ['', 'Enter a hash, a notary, a transaction or the number of a block.'],
-      ['0x12', 'This has 2 hex digits.'],
-      ['chatcmpl-abc', 'This looks like the id of an answer.'],
-      ['afd_aaaaaaaaaaaaaaaa_secret', 'This looks like an API key, so it was not sent.'],
-      [HOSTILE.slice(0, 20), 'Expected a hash or a transaction (64 hex digits)'],
-    ] as const) {
-      await search(page, text)
-      await page.getByText(words).waitFor()
-      // A new text removes the refusal of the text before.
-      await searchOf(page).pressSequentially('1')
-      await page.getByText(words).waitFor({ state: 'detached' })
-    }
-    expect(asked.filter((url) => FIND.test(url))).toEqual([])
-    for (const [text, words] of [
-      ['0'.repeat(64), 'no completion with this hash, and no anchor whose transaction'],
-      [`0x${'0'.repeat(40)}`, 'This gateway has no log of this notary.'],
-      ['999999999', 'No head of the logs here is anchored in block 999999999.'],
-    ] as const) {
-      await search(page, text)
-      await page.getByText(words).waitFor()
-      await page.getByRole('link', { name: 'See all logs' }).waitFor()
-    }
+    await search(page, text)
+    await page.getByText(words).waitFor()
+    await page.getByRole('link', { name: 'See all logs' }).waitFor()
     expect(await findBarriers(page)).toEqual([])
     expect(faults).toEqual([])
+    await page.context().close()
+  })
+
+  it.each([
+    ['', 'Enter a hash, a notary, a transaction or the number of a block.'],
+    ['0x12', 'This has 2 hex digits.'],
+    ['chatcmpl-abc', 'This looks like the id of an answer.'],
+    ['afd_aaaaaaaaaaaaaaaa_secret', 'This looks like an API key, so it was not sent.'],
+    [HOSTILE, 'Expected a hash or a transaction (64 hex digits)'],
+  ])('the search for %j says what to type instead, and sends no request', async (text, words) => {
+    const { page } = await openAt('')
+    const asked: string[] = []
+    page.on('request', (request) => asked.push(request.url()))
+    await search(page, text)
+    await page.getByText(words).waitFor()
+    expect(asked.filter((url) => FIND.test(url))).toEqual([])
+    // A new text removes the refusal of the text before.
+    await searchOf(page).pressSequentially('1')
+    await page.getByText(words).waitFor({ state: 'detached' })
     await page.context().close()
   })
 

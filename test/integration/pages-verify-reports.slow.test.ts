@@ -88,7 +88,7 @@ describe.runIf(BROWSER.isMet)(BROWSER.title('the second chain and sessions on /v
     expect(await linkOf('machine').getAttribute('class')).toBe('link broken')
     expect(await linkOf('machine').textContent()).toContain('provider_kind')
 
-    // Nothing of it is green when the first chain leads to a root that is not trusted.
+    // No link is green when the first chain leads to a root that is not trusted.
     await driver.expect({ ...demands, roots: [] }, fileOf)
     expect((await driver.check(jsonFile(bundle))).verdict).not.toBe('verified')
     for (const name of links) {

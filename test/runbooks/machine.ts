@@ -38,7 +38,7 @@ export type Machine = {
   /** Of the gateways; the first is the one on this machine, `affidavit-gateway`. */
   readonly gateways: readonly [Unit, ...Unit[]]
   readonly enclaves: ReadonlyMap<string, Program>
-  /** A database of the run's server, which nobody ends, or of one of its own. */
+  /** A database of the run's server, which no test ends, or of one of its own. */
   readonly postgres: MachineDatabase
   readonly chain: MachineChain
   readonly provider: ScriptedProvider
