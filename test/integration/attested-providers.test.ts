@@ -24,9 +24,6 @@ import {
   type HostileGateway,
   startHostileGateway,
 } from '../support/hostile-gateway.ts'
-import { runCli } from '../support/run-cli.ts'
-
-const HOUR_MS = 3_600_000
 
 let provider: AttestedTestProvider
 let service: Affidavit
@@ -90,8 +87,6 @@ function listing(digest: string, given: GatewayAnswer['body'], more: object = {}
 
 let prompts = 0
 const newPrompt = () => `secret prompt ${++prompts}`
-const serviceOf = (evidence: ReturnType<typeof attestKey>) =>
-  listing(evidence.digest, evidence.bytes)
 const isReceived = (prompt: string) => provider.received.some((text) => text.includes(prompt))
 const sdkOptions = ({ fetch }: Pick<Client, 'fetch'>) => ({
   apiKey: service.apiKey,
@@ -163,15 +158,6 @@ for (const encrypt of [false, true])
       expect(provider.received.join('')).toBe(before)
       expect(await codeOf(CALLS[name](client, newPrompt()))).toBe('given')
     })
-
-    it('a session demands the keys in each call', async () => {
-      const client = await connect({ ...options, encrypt })
-      const session = client.startSession()
-      for (let call = 0; call < 2; call += 1) await CALLS.chat(client, newPrompt(), session.fetch)
-      for (const { request } of session.proofs)
-        expect(request.affidavit).toMatchObject({ provider_keys: [provider.keys[0]] })
-      expect(session.proofs).toHaveLength(2)
-    })
   })
 
 describe('affidavit proxy --provider-policy', () => {
@@ -220,93 +206,9 @@ describe('affidavit proxy --provider-policy', () => {
     child.kill('SIGTERM')
     expect(await exited).toEqual([0, null])
   })
-
-  it('the proxy does not start without an attested provider, or with a wrong policy', async () => {
-    const { configurations: _, ...unread } = honest.policy
-    const wrong = await writePolicy('wrong.json', unread)
-    const usage = await runCli(argumentsOf(wrong))
-    expect(usage.code).toBe(2)
-    expect(usage.stderr).toContain(`${wrong}: provider policy`)
-    const elsewhere = { ...honest.policy, origins: ['https://other.example'] }
-    const refused = await runCli(argumentsOf(await writePolicy('elsewhere.json', elsewhere)))
-    expect(refused.code).toBe(1)
-    expect(refused.stderr).toContain('no_attested_provider')
-  })
 })
 
 describe('a gateway that lies about providers', () => {
-  const attested = (key: string, fetchedAtMs?: number) =>
-    attestKey({ origin: provider.origin, key }, fetchedAtMs)
-
-  it.each<[string, () => Attack, string]>([
-    [
-      'swaps the evidence',
-      () => listing(honest.digest, attested(provider.keys[1]).bytes),
-      'digest',
-    ],
-    [
-      'gives the evidence of another key and code',
-      () => serviceOf(attested(provider.keys[1])),
-      'configuration_not_accepted',
-    ],
-    [
-      'gives the evidence of another provider',
-      () => serviceOf(attestKey({ origin: 'https://other.example', key: provider.keys[0] })),
-      'provider_origin',
-    ],
-    [
-      'gives old evidence',
-      () => serviceOf(attested(provider.keys[0], Date.now() - 25 * HOUR_MS)),
-      'evidence_too_old',
-    ],
-    [
-      'states another digest',
-      () => listing('00'.repeat(32), honest.bytes),
-      'expected the evidence to have the stated digest',
-    ],
-    [
-      'cuts the evidence',
-      () => listing(honest.digest, honest.bytes.subarray(0, 1000)),
-      'the stated digest',
-    ],
-    ['breaks off in the evidence', () => cutting('cut'), 'terminated'],
-    ['hangs in the evidence', () => cutting('stall'), 'timeout'],
-    ['gives 100 MB', () => listing(honest.digest, hugeDocument()), 'at most 4194304 bytes'],
-    [
-      'leaves the provider out',
-      () => ({ meets: 'providers', answer: () => answer('{"data":[]}') }),
-      'the gateway does not list this provider',
-    ],
-    [
-      'gives a list of 100 MB',
-      () => ({ meets: 'providers', answer: () => answer(hugeDocument()) }),
-      'at most 4194304 bytes',
-    ],
-  ])('no call is made through a gateway that %s', async (_, attack, reason) => {
-    hostile.set(attack())
-    const timeoutMs = 1_500
-    const startedAtMs = performance.now()
-    const fault = await connect({ ...options, timeoutMs }).catch((error: unknown) => error)
-    expect(performance.now() - startedAtMs).toBeLessThan(20_000)
-    expect(fault).toBeInstanceOf(AffidavitError)
-    expect(`${(fault as AffidavitError).code} ${(fault as AffidavitError).message}`).toContain(
-      reason,
-    )
-  })
-
-  it('a client that was connected makes no call after the accepted evidence ended', async () => {
-    const shortPolicy = { ...honest.policy, max_age_hours: 1 }
-    const ending = attested(provider.keys[0], Date.now() - HOUR_MS + 3_000)
-    hostile.set(serviceOf(ending))
-    const client = await connect({ ...options, providers: { policies: [shortPolicy] } })
-    expect(await codeOf(CALLS.chat(client, newPrompt()))).toBe('given')
-    await expect.poll(() => client.providers).toEqual([])
-    await expect.poll(() => codeOf(CALLS.chat(client, newPrompt()))).toBe('no_attested_provider')
-    const before = provider.received.join('')
-    expect(await codeOf(CALLS.chat(client, newPrompt()))).toBe('no_attested_provider')
-    expect(provider.received.join('')).toBe(before)
-  })
-
   it('a gateway that drops the demand for keys is found by the request hash', async () => {
     const client = await connect({ ...options, encrypt: false })
     hostile.set({
@@ -330,34 +232,4 @@ describe('a gateway that lies about providers', () => {
     })
     expect(await codeOf(CALLS.responses(client, newPrompt()))).toBe('wrong_request')
   })
-
-  it('newer evidence of a new key is taken by refresh', async () => {
-    const next = attested(provider.keys[1])
-    const policies = [honest.policy, next.policy]
-    const client = await connect({ ...options, providers: { policies } })
-    await provider.useKey(1)
-    expect(await codeOf(CALLS.chat(client, newPrompt()))).toBe('provider_key_mismatch')
-    hostile.set(serviceOf(next))
-    await client.refresh()
-    expect(client.providers.map(({ keys }) => keys)).toEqual([[provider.keys[1]]])
-    expect(await codeOf(CALLS.chat(client, newPrompt()))).toBe('given')
-    await provider.useKey(0)
-    expect(await codeOf(CALLS.chat(client, newPrompt()))).toBe('provider_key_mismatch')
-  })
-
-  /** Gives the first bytes of the evidence, and then no more. */
-  function cutting(after: 'cut' | 'stall'): Attack {
-    return {
-      meets: 'providers',
-      answer: (call) =>
-        call.path === '/v1/providers'
-          ? serviceOf(honest).answer(call)
-          : answer(honest.bytes.subarray(0, 100), after),
-    }
-  }
-
-  async function* hugeDocument(): AsyncIterable<Uint8Array> {
-    const part = new Uint8Array(20_000_000).fill(0x20)
-    for (let at = 0; at < 5; at += 1) yield part
-  }
 })

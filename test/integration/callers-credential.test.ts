@@ -101,13 +101,4 @@ describe("a caller's credential", () => {
       expect(hostile.counts().met).toBe(1)
     },
   )
-
-  it('a demand of the caller itself is kept', async () => {
-    const more = { affidavit: { nonce: 'ab'.repeat(16), credential: 'operator' } }
-    expect(await ask(clear, { more })).toMatchObject({
-      status: 422,
-      error: { code: 'credential_mismatch' },
-    })
-    expect((await ask(clear, { isOwn: false, more })).status).toBe(200)
-  })
 })

@@ -6,12 +6,7 @@ import OpenAI from 'openai'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { SessionBundle } from '#attestation/session/session-bundle.ts'
 import { type Affidavit, type CallSession, type ConnectOptions, connect } from '#client/index.ts'
-import {
-  runMessagesTask,
-  runResponsesTask,
-  runThreaded,
-  TASK_ANSWER,
-} from '../support/agent-task.ts'
+import { runMessagesTask, runResponsesTask, TASK_ANSWER } from '../support/agent-task.ts'
 import { readExpectedService } from '../support/expected-service.ts'
 import { runCli } from '../support/run-cli.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
@@ -83,36 +78,6 @@ for (const encrypt of [false, true])
       }
     })
 
-    it("a thread is refused, and Anthropic's tool runner goes on without it", async () => {
-      const { anthropicBaseURL: baseURL, fetch } = affidavit
-      const client = { baseURL, apiKey: service.apiKey, authToken: null, fetch }
-      expect(await runThreaded(client, 'hello')).toContain('hello')
-    })
-
-    it('a refused request is a 400 in the form of its dialect', async () => {
-      const { baseURL, fetch } = affidavit
-      const refusedFor = async (path: string, body: object) => {
-        const headers = { 'content-type': 'application/json', 'x-api-key': service.apiKey }
-        const reply = await fetch(baseURL + path, {
-          method: 'POST',
-          headers: { ...headers, 'anthropic-version': '2023-06-01' },
-          body: JSON.stringify(body),
-        })
-        return { status: reply.status, body: await reply.json() }
-      }
-      const kept = { model: 'demo/echo', input: 'Hello', previous_response_id: 'resp_1' }
-      expect(await refusedFor('/responses', kept)).toMatchObject({
-        status: 400,
-        body: { error: { code: 'validation_failed', param: 'previous_response_id' } },
-      })
-      const unserved = { model: 'nobody/nothing', max_tokens: 1, messages: [] }
-      for (const path of ['/anthropic/v1/messages', '/anthropic/messages'])
-        expect(await refusedFor(path, unserved)).toMatchObject({
-          status: 400,
-          body: { type: 'error', error: { type: 'invalid_request_error' } },
-        })
-    })
-
     it.each([
       ['Responses', runResponsesTask, openAiOf],
       ['Messages', runMessagesTask, anthropicOf],
@@ -145,11 +110,8 @@ for (const encrypt of [false, true])
         const altered = structuredClone(second) as never as { record: { response: object } }
         altered.record.response = { ...altered.record.response, status: 'incomplete' }
         for (const changed of [
-          [second, third], // cut at the beginning
-          [first, third], // dropped
-          [first, third, second], // moved
-          [first, second, second, third], // doubled
-          [first, altered, third], // altered
+          [first, third],
+          [first, altered, third],
         ]) {
           const result = await verify(JSON.stringify({ ...rest, calls: changed }))
           expect(result.stdout).toMatch(/^INVALID/)

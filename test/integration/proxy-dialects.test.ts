@@ -1,6 +1,5 @@
 import { existsSync, mkdtempSync, readFileSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
-import { Agent, request as httpRequest } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import Anthropic from '@anthropic-ai/sdk'
@@ -95,41 +94,6 @@ describe('affidavit proxy --session', () => {
     expect(verified.stdout).toMatch(/^VERIFIED: /)
     expect(JSON.parse(readFileSync(file, 'utf8')).calls).toHaveLength(1)
     expect(existsSync(`${file}.calls`)).toBe(false)
-  })
-
-  it('the proxy answers on after a SIGHUP whose releases it refuses', async () => {
-    const program = await startProgram(['--session', join(folder, 'hung-up.json')])
-    program.signal('SIGHUP')
-    const refusal = 'its releases are refused, and the old ones stay in use: '
-    await expect.poll(program.output, { timeout: 10_000 }).toContain(refusal)
-    expect((await fetch(`${program.baseURL}/models`)).status).toBe(200)
-    expect((await program.stop()).code).toBe(0)
-  })
-
-  it('the proxy answers what agents ask beside their calls', async () => {
-    const { baseURL, stop } = await startProgram(['--session', join(folder, 'unused.json')])
-    const root = baseURL.replace(/\/v1$/, '')
-    expect((await fetch(`${root}/api/hello`, { method: 'HEAD' })).status).toBe(200)
-    const headers = { 'x-api-key': service.apiKey, 'anthropic-version': '2023-06-01' }
-    const list = await (await fetch(`${baseURL}/models?limit=1000`, { headers })).json()
-    expect(list).toMatchObject({ data: expect.any(Array), has_more: false })
-    const bad = await fetch(`${baseURL}/messages?beta=true`, { method: 'POST', headers, body: '[' })
-    expect(bad.status).toBe(400)
-    expect(await bad.json()).toMatchObject({
-      type: 'error',
-      error: { type: 'invalid_request_error', code: 'invalid_request' },
-    })
-    const agent = new Agent()
-    const status = await new Promise((resolve, reject) => {
-      const upgrade = { connection: 'upgrade', upgrade: 'websocket' }
-      httpRequest(`${baseURL}/responses`, { agent, headers: upgrade })
-        .on('response', ({ statusCode }) => resolve(statusCode))
-        .on('error', reject)
-        .end()
-    })
-    agent.destroy()
-    expect(status).toBe(426)
-    expect((await stop()).code).toBe(0)
   })
 
   it.each([

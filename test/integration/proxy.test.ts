@@ -1,8 +1,7 @@
-import { execFileSync, spawn } from 'node:child_process'
-import { once } from 'node:events'
+import { execFileSync } from 'node:child_process'
 import { mkdtempSync, readdirSync } from 'node:fs'
-import { createServer, request as httpRequest } from 'node:http'
-import { type AddressInfo, createConnection } from 'node:net'
+import { request as httpRequest } from 'node:http'
+import { createConnection } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import OpenAI from 'openai'
@@ -10,20 +9,18 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type Affidavit as Client, connect } from '#client/index.ts'
 import { type CheckingProxy, type ProxiedCall, serveProxy } from '#src/cli/proxy/serve-proxy.ts'
 import { readExpectedService } from '../support/expected-service.ts'
-import { type ForgedNotary, forgeNotary } from '../support/forged-notary.ts'
-import { answerAttacks } from '../support/gateway-attacks/answer-attacks.ts'
-import { EVIL, type ForgerName, json, saying } from '../support/gateway-attacks/attack-case.ts'
-import { streamAttacks } from '../support/gateway-attacks/stream-attacks.ts'
+import { rewriting } from '../support/gateway-attacks/attack-case.ts'
 import { type HostileGateway, startHostileGateway } from '../support/hostile-gateway.ts'
 import { needProgram } from '../support/needs.ts'
 import { startProxyProgram } from '../support/proxy-program.ts'
-import { runCli, runProcess } from '../support/run-cli.ts'
+import { runProcess } from '../support/run-cli.ts'
 import { until } from '../support/until.ts'
 import { type SharedAffidavit, useAffidavit } from '../support/use-affidavit.ts'
 
 const CLI = join(import.meta.dirname, '../../src/cli/main.ts')
-const HOUR_MS = 3_600_000
 const PYTHON = needProgram('python3')
+const PYTHON_FOLDER = join(import.meta.dirname, '../../client/examples/python')
+const SCRIPTS = ['stream.py', 'responses.py', 'messages.py']
 
 let service: SharedAffidavit
 let expected: Awaited<ReturnType<typeof readExpectedService>>
@@ -109,26 +106,6 @@ describe('the proxy before an honest gateway', () => {
       expect(proof?.answer.kind).toBe(proof?.request.stream === true ? 'stream' : 'whole')
   })
 
-  it('the proxy takes the key of its caller, and passes errors on with their status', async () => {
-    const headers = { 'content-type': 'application/json', authorization: 'Bearer wrong' }
-    const reply = await post(proxy, ask(), { headers })
-    expect(reply.status).toBe(401)
-    expect(await reply.json()).toMatchObject({ error: { code: 'invalid_credentials' } })
-    expect(proxy.calls).toMatchObject([{ verdict: 'error', detail: 'status 401' }])
-    const unknown = await post(proxy, { ...ask(), model: 'nobody/has' })
-    expect(unknown.status).toBe(404)
-  })
-
-  it('a caller who leaves ends the call at the gateway', async () => {
-    const leaving = new AbortController()
-    const reply = post(proxy, ask({ stream: true, max_tokens: 4_000 }), { signal: leaving.signal })
-    const reader = (await reply).body?.getReader()
-    await reader?.read()
-    leaving.abort()
-    await until('it is noted', () => proxy.calls.length === 1)
-    expect(['left', 'checked']).toContain(proxy.calls[0]?.verdict)
-  })
-
   it.each([
     ['POST', '/v1/embeddings', 404],
     ['GET', '/v1/chat/completions', 405],
@@ -193,32 +170,9 @@ describe('the proxy before an honest gateway', () => {
 describe('the proxy before a hostile gateway', () => {
   let hostile: HostileGateway
   let proxy: Awaited<ReturnType<typeof startProxy>>
-  const forgers = new Map<ForgerName, ForgedNotary>()
-  const forge = (name: ForgerName): ForgedNotary => {
-    const forger = forgers.get(name)
-    if (forger === undefined) throw new Error(`there is no forger ${name}`)
-    return forger
-  }
-
   beforeAll(async () => {
     hostile = await startHostileGateway(service.url)
-    const { connect: options, boot, measurements } = expected
-    const evil = { name: 'evil', origin: 'http://evil.example', path: '/', models: ['evil/*'] }
-    const rootFile = join(service.dataFolder, 'nsm', 'root.pem')
-    const asExpected = { rootFile, measurements, boot }
-    const other = new Uint8Array(48).fill(7)
-    const forms: Readonly<Record<ForgerName, Parameters<typeof forgeNotary>[0]>> = {
-      trusted: asExpected,
-      otherCode: { ...asExpected, measurements: { pcr0: other, pcr1: other, pcr2: other } },
-      otherRoot: { ...asExpected, rootFile: null },
-      otherConfiguration: {
-        ...asExpected,
-        boot: { ...boot, providers: [...(boot.providers as readonly object[]), evil] } as never,
-      },
-      expired: { ...asExpected, now: () => Date.now() - 4 * HOUR_MS },
-    }
-    for (const [name, form] of Object.entries(forms))
-      forgers.set(name as ForgerName, await forgeNotary(form))
+    const { connect: options } = expected
     // The attacker must read what it alters.
     const client = await connect({ url: hostile.url, encrypt: false, ...options })
     proxy = await startProxy(client)
@@ -232,38 +186,17 @@ describe('the proxy before a hostile gateway', () => {
     await hostile.stop()
   })
 
-  it.each(answerAttacks(forge).map((one) => [one.name, one.code, one] as const))(
-    'a caller of the proxy gets an error when the gateway %s: %s',
-    async (_, code, { attack, request }) => {
-      hostile.set(attack)
-      const reply = await post(proxy, ask(request))
+  it('an answer and a stream that the proxy refuses are errors, which no client tries again', async () => {
+    for (const stream of [false, true]) {
+      hostile.set(rewriting((text) => text.replaceAll('Ann', 'Eve')))
+      const reply = await post(proxy, ask({ stream }))
       const text = await reply.text()
-      expect(reply.status).toBe(502)
-      expect(reply.headers.get('x-should-retry')).toBe('false')
-      expect(JSON.parse(text)).toMatchObject({ error: { code } })
-      expect(JSON.parse(text)).not.toHaveProperty('choices')
-      expect(proxy.calls).toMatchObject([{ verdict: 'refused', detail: code }])
-    },
-  )
-
-  it.each(streamAttacks(forge).map((one) => [one.name, one.code, one] as const))(
-    'a caller of the proxy gets a stream that ends in an error when the gateway %s: %s',
-    async (_, code, { attack, request }) => {
-      hostile.set(attack)
-      const text = await (await post(proxy, ask({ stream: true, ...request }))).text()
-      expect(text).not.toContain('data: [DONE]')
-      expect(text).toContain(`"code":"${code}"`)
-      expect(proxy.calls).toMatchObject([{ verdict: 'refused', detail: code }])
-    },
-  )
-
-  it('the openai package throws for a stream that the proxy refuses', async () => {
-    hostile.set(saying(() => json({ choices: [{ message: { content: EVIL } }] })))
-    const openai = new OpenAI({ baseURL: proxy.baseURL, apiKey: service.apiKey, maxRetries: 2 })
-    await expect(openai.chat.completions.stream(ask()).finalChatCompletion()).rejects.toMatchObject(
-      { status: 502 },
-    )
-    expect(hostile.counts().met).toBe(1)
+      if (!stream)
+        expect([reply.status, reply.headers.get('x-should-retry')]).toEqual([502, 'false'])
+      expect(text).toMatch(/"code":"wrong_(response|stream)"/)
+      expect(text).not.toMatch(/Eve|\[DONE\]/)
+    }
+    expect(proxy.calls).toMatchObject([{ verdict: 'refused' }, { verdict: 'refused' }])
   })
 })
 
@@ -290,69 +223,20 @@ describe('affidavit proxy', () => {
     expect(files).toHaveLength(2)
   })
 
-  it('one file of expectations is taken by proxy, verify and attestation', async () => {
-    const program = await startProxyProgram(service, ['--no-encrypt'])
-    const reply = (await (await post(program, ask())).json()) as {
-      readonly hash: string
-      readonly attestation: string
-    }
-    await program.stop()
-    const { url, apiKey, expectFile } = service
-    const gateway = ['--url', url, '--key', apiKey]
-    const verified = await runCli(['verify', reply.hash, ...gateway, '--expect', expectFile])
-    expect(verified.stdout).toMatch(/passed +measurements/)
-    expect(verified.stdout).toMatch(/passed +expected configuration/)
-    expect(verified.code).toBe(0)
-    const document = ['attestation', '-', '--historical', '--expect', expectFile]
-    const validated = await runCli(document, { input: reply.attestation })
-    expect([validated.code, validated.stderr]).toEqual([0, ''])
-    const twice = await runCli(['verify', reply.hash, '--expect', expectFile, '--any-measurement'])
-    expect(twice.code).toBe(2)
-    expect(twice.stderr).toContain('expected --expect alone')
-  })
-
-  it.skipIf(!PYTHON.isMet).each(['stream.py', 'responses.py', 'messages.py'])(
-    PYTHON.title("the script %s of Python's standard library gets a checked stream"),
-    async (name) => {
+  it.skipIf(!PYTHON.isMet)(
+    PYTHON.title("the scripts of Python's standard library get checked streams"),
+    async () => {
       const program = await startProxyProgram(service)
-      const script = join(import.meta.dirname, '../../client/examples/python', name)
-      const run = (...words: readonly string[]) => runProcess('python3', [script, ...words])
-      const asked = await run(program.baseURL, service.apiKey, 'Hello from Python')
-      expect(asked).toMatchObject({ code: 0, stderr: '' })
-      expect(asked.stdout.trim()).toBe('[demonstration] You said: Hello from Python')
-      const refused = await run(program.baseURL, 'sk-none', 'Hello from Python')
-      expect(refused).toMatchObject({ code: 1, stdout: '' })
-      expect((await program.stop()).output).toContain('1 checked, 0 refused, 1 errors')
+      for (const name of SCRIPTS) {
+        const run = (...words: readonly string[]) =>
+          runProcess('python3', [join(PYTHON_FOLDER, name), ...words])
+        const asked = await run(program.baseURL, service.apiKey, 'Hello from Python')
+        expect(asked).toMatchObject({ code: 0, stderr: '' })
+        expect(asked.stdout.trim()).toBe('[demonstration] You said: Hello from Python')
+        const refused = await run(program.baseURL, 'sk-none', 'Hello from Python')
+        expect(refused).toMatchObject({ code: 1, stdout: '' })
+      }
+      expect((await program.stop()).output).toContain('3 checked, 0 refused, 3 errors')
     },
   )
-
-  it.skipIf(!PYTHON.isMet).each(['stream.py', 'responses.py', 'messages.py'])(
-    PYTHON.title('the script %s says that a stream without its last event was not checked'),
-    async (name) => {
-      const server = createServer((_, response) => {
-        response.writeHead(200, { 'content-type': 'text/event-stream' })
-        response.end('data: {"type":"ping","choices":[]}\n\n')
-      })
-      server.listen(0, '127.0.0.1')
-      await once(server, 'listening')
-      const script = join(import.meta.dirname, '../../client/examples/python', name)
-      const { port } = server.address() as AddressInfo
-      const words = [script, `http://127.0.0.1:${port}/v1`, 'sk-none', 'Hello']
-      const { code, stderr } = await runProcess('python3', words)
-      server.close()
-      expect([code, stderr.trim()]).toEqual([1, 'the answer was cut'])
-    },
-  )
-
-  it.each([
-    ['no file of expectations', ['--expect', '/nowhere.json'], 3, 'cannot read'],
-    ['a file that is no JSON', ['--expect', CLI], 2, 'expected'],
-    ['a port that is none', ['--expect', CLI, '--port', '99999'], 2, 'port from 0 to 65535'],
-  ])('the proxy says what is wrong with %s', async (_, args, code, words) => {
-    const child = spawn(process.execPath, [CLI, 'proxy', '--url', service.url, ...args])
-    let output = ''
-    child.stderr.setEncoding('utf8').on('data', (text: string) => (output += text))
-    expect(await new Promise((resolve) => child.once('exit', resolve))).toBe(code)
-    expect(output).toContain(words)
-  })
 })

@@ -1,17 +1,7 @@
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
-import {
-  APICallError,
-  embedMany,
-  generateImage,
-  generateText,
-  isStepCount,
-  Output,
-  streamText,
-  tool,
-} from 'ai'
+import { APICallError, generateText, isStepCount, Output, streamText, tool } from 'ai'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { readImageFacts } from '#src/images/image-facts.ts'
 import { findKept } from '../../support/kept-completions.ts'
 import { type SharedAffidavit, useAffidavit } from '../../support/use-affidavit.ts'
 
@@ -90,20 +80,6 @@ describe.each([
     expect((await stream.steps)[0]?.toolCalls).toMatchObject([{ input: { city: 'Oslo' } }])
   })
 
-  it('the ai package calls the tool that its caller chose, with arguments that fit its schema', async () => {
-    const count = tool({
-      inputSchema: z.object({ to: z.int().min(3), unit: z.enum(['cm', 'in']) }),
-    })
-    const answer = await generateText({
-      model: model(),
-      prompt: ask('measure'),
-      tools: { count, get_weather: weather },
-      maxRetries: 0,
-      toolChoice: { type: 'tool', toolName: 'count' },
-    })
-    expect(answer.toolCalls).toMatchObject([{ toolName: 'count', input: { to: 3, unit: 'cm' } }])
-  })
-
   it('the ai package gives an object of the schema, streamed or not', async () => {
     const schema = z.object({
       name: z.string().max(4),
@@ -141,34 +117,5 @@ describe.each([
       await refusalOf(generateText({ model: model(), prompt, temperature: 3, maxRetries: 0 })),
     ).toEqual([422, false])
     expect(await findKept(service, prompt)).toBeNull()
-  })
-})
-
-describe('the ai package, for what has no conversation', () => {
-  it('the ai package embeds many values, each into the vector that it has alone', async () => {
-    const model = openProvider('/v1').embeddingModel('demo/embedding')
-    const { embeddings, usage } = await embedMany({
-      model,
-      values: ['a whale', 'taxes'],
-      maxRetries: 0,
-    })
-    const { embeddings: alone } = await embedMany({ model, values: ['taxes'], maxRetries: 0 })
-    expect(embeddings.map(({ length }) => length)).toEqual([256, 256])
-    expect(embeddings[1]).toEqual(alone[0])
-    expect(usage.tokens).toBeGreaterThan(0)
-  })
-
-  it('the ai package generates images', async () => {
-    const { images } = await generateImage({
-      model: openProvider('/v1').imageModel('demo/image'),
-      prompt: 'a red whale',
-      n: 2,
-      size: '256x256',
-      maxRetries: 0,
-    })
-    expect(images.map(({ uint8Array }) => readImageFacts(uint8Array))).toEqual([
-      { type: 'png', width: 256, height: 256 },
-      { type: 'png', width: 256, height: 256 },
-    ])
   })
 })

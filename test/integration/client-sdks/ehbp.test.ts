@@ -74,12 +74,6 @@ describe('the ehbp package, as it is, as the transport of the openai package', (
     expect(await streaming.finalContent()).toBe('[demonstration] The tool answered: rain in Bergen')
   })
 
-  it('the ehbp package sends a long body, and gets a long answer', async () => {
-    const text = 'a long text '.repeat(50_000)
-    const answer = await open().chat.completions.create(ask(text))
-    expect(answer.choices[0]?.message.content).toBe(said(text))
-  })
-
   it.each<[string, object, number]>([
     ['messages that are none', { messages: 'none' }, 422],
     ['a model that nobody has', { model: 'nobody/has-it' }, 404],

@@ -1,6 +1,6 @@
 import { type AIMessageChunk, HumanMessage } from '@langchain/core/messages'
 import { tool } from '@langchain/core/tools'
-import { ChatOpenAI, OpenAIEmbeddings } from '@langchain/openai'
+import { ChatOpenAI } from '@langchain/openai'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { findKept } from '../../support/kept-completions.ts'
@@ -103,22 +103,5 @@ describe.each([
     await expect(open({ model: 'nobodys' }).invoke(prompt)).rejects.toMatchObject({ status: 404 })
     await expect(open({ temperature: 3 }).invoke(prompt)).rejects.toMatchObject({ status: 422 })
     expect(await findKept(service, prompt)).toBeNull()
-  })
-})
-
-describe('OpenAIEmbeddings', () => {
-  it('OpenAIEmbeddings embeds a query nearest to the document that it shares words with', async () => {
-    const embeddings = new OpenAIEmbeddings({
-      model: 'demo/embedding',
-      apiKey: service.apiKey,
-      maxRetries: 0,
-      configuration: { baseURL: `${service.url}/v1` },
-    })
-    const [whale = [], taxes = []] = await embeddings.embedDocuments(['a blue whale', 'taxes'])
-    const query = await embeddings.embedQuery('a whale')
-    const nearness = (vector: readonly number[]) =>
-      vector.reduce((sum, value, index) => sum + value * (query[index] ?? 0), 0)
-    expect(whale).toHaveLength(256)
-    expect(nearness(whale)).toBeGreaterThan(nearness(taxes))
   })
 })

@@ -1,4 +1,3 @@
-import { ChatOpenAI } from 'langchain-openai03'
 import OpenAI7 from 'openai'
 import OpenAI4 from 'openai4'
 import OpenAI5 from 'openai5'
@@ -84,23 +83,4 @@ describe.each([
       text += chunk.choices[0]?.delta.content ?? expect.fail('no choice')
     expect(text).toContain('Hello from')
   })
-})
-
-describe('@langchain/openai 0.3', () => {
-  it.each(['/v1', '/v1/verified'])(
-    '@langchain/openai 0.3 at %s shows what is wrong with a request',
-    async (path) => {
-      const configuration = { baseURL: stage.gateway.url + path }
-      const model = new ChatOpenAI({
-        model: 'talks',
-        apiKey: stage.gateway.key,
-        temperature: 7,
-        maxRetries: 0,
-        configuration,
-      })
-      expect(await shown(model.invoke('hello'))).toContain(
-        '422 body.temperature: Input should be less',
-      )
-    },
-  )
 })

@@ -1,12 +1,12 @@
-import OpenAI from 'openai'
+import OpenAI, { toFile } from 'openai'
 import { zodFunction, zodResponseFormat } from 'openai/helpers/zod'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
+import { readImageFacts } from '#src/images/image-facts.ts'
 import { findKept } from '../../support/kept-completions.ts'
 import { type SharedAffidavit, useAffidavit } from '../../support/use-affidavit.ts'
 
-// Plain and verified calls, aborts and lists are also tested in ../openai-sdk.test.ts and
-// ../plain-chat.test.ts.
+// Aborts, and nodes that fail, are tested in ../plain-chat.test.ts.
 
 let service: SharedAffidavit
 beforeAll(async () => {
@@ -52,6 +52,23 @@ describe.each([
     expect(id).toMatch(/^[\w.:-]{1,128}$/)
     expect(data).toHaveProperty('_request_id', id)
     expect(await isKept('a whole text')).toBe(isVerified)
+  })
+
+  it('the openai package gathers a stream into the whole answer, with its usage', async () => {
+    const request = { ...ask('gathered'), n: 2, logprobs: true, top_logprobs: 2, seed: 4 }
+    const whole = await open().chat.completions.create(request)
+    const gathered = await open()
+      .chat.completions.stream({ ...request, stream_options: { include_usage: true } })
+      .finalChatCompletion()
+    expect(gathered.usage).toEqual(whole.usage)
+    const pick = (answer: typeof whole) =>
+      answer.choices.map(({ message, logprobs, finish_reason: reason }) => [
+        message.content,
+        logprobs,
+        reason,
+      ])
+    expect(pick(whole)).toHaveLength(2)
+    expect(pick(gathered)).toEqual(pick(whole))
   })
 
   it('the openai package parses an answer by a zod schema, streamed or not', async () => {
@@ -133,15 +150,33 @@ describe.each([
     const other = open().chat.completions.create(ask('another'), { headers })
     await expect(other).rejects.toThrow(OpenAI.ConflictError)
   })
+})
 
-  it('the same call made four times at once under one key makes one completion', async () => {
-    const headers = { 'Idempotency-Key': `at-once:${path}` }
-    const request = ask('at once', 'demo/lorem')
-    const answers = await Promise.all(
-      Array.from({ length: 4 }, () =>
-        open({ maxRetries: 5 }).chat.completions.create(request, { headers }),
-      ),
+describe('the openai package, for what has no conversation', () => {
+  const open = () => new OpenAI({ baseURL: `${service.url}/v1`, apiKey: service.apiKey })
+
+  it('the openai package undoes the base64 of embeddings, which it asks for by itself', async () => {
+    const request = { model: 'demo/embedding', input: ['a whale', 'taxes'] }
+    const { data } = await open().embeddings.create(request)
+    const floats = await open().embeddings.create({ ...request, encoding_format: 'float' })
+    expect(data.map(({ embedding }) => embedding.length)).toEqual([256, 256])
+    expect(data).toEqual(floats.data)
+  })
+
+  it('the openai package has images made, inline or at an address that needs no key, and edited', async () => {
+    const drawing = { model: 'demo/image', prompt: 'a red whale', size: '256x256' as const, n: 2 }
+    const { data: made = [] } = await open().images.generate({
+      ...drawing,
+      response_format: 'b64_json',
+    })
+    const pictures = made.map(({ b64_json: text }) => Buffer.from(text ?? '', 'base64'))
+    const image = await toFile(pictures[0] ?? Buffer.of(), 'whale.png', { type: 'image/png' })
+    const { data: changed = [] } = await open().images.edit({ ...drawing, image })
+    const edited = await Promise.all(
+      changed.map(async ({ url }) => (await fetch(url ?? '')).bytes()),
     )
-    expect(new Set(answers.map(({ id }) => id)).size).toBe(1)
+    const small = { type: 'png', width: 256, height: 256 }
+    expect([...pictures, ...edited].map(readImageFacts)).toEqual([small, small, small, small])
+    expect(edited).not.toContainEqual(new Uint8Array(pictures[0] ?? []))
   })
 })

@@ -172,14 +172,4 @@ describe('the port of a local chain', () => {
       await new Promise((resolve) => other.close(resolve))
     }
   })
-
-  it('the port of a local chain is waited for while a leftover chain is on its way out', async () => {
-    const other = createServer()
-    await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve))
-    const address = other.address()
-    const port = typeof address === 'object' && address !== null ? address.port : 0
-    setTimeout(() => other.close(), 500)
-    const chain = await start({ port })
-    expect(chain.port).toBe(port)
-  })
 })

@@ -79,12 +79,6 @@ describe('openOwnNode', () => {
     expect(made()).toHaveLength(1)
   })
 
-  it('a node id that is named wins, and neither file nor gateway is asked', async () => {
-    await keep('nonsense')
-    expect(await open({ nodeId: 'named' })).toBe('named')
-    expect(gateway.calls).toEqual([])
-  })
-
   it.each([
     ['is no JSON', () => keep('{'), 'is not a file of nodes'],
     ['has another form', () => keep('{"nodes":1}'), 'is not a file of nodes'],
