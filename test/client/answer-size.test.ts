@@ -7,17 +7,13 @@ import { messagesStream } from '../attestation/dialects/messages-streams.ts'
 const refusal = expect.objectContaining({ code: 'answer_too_large' })
 
 describe('the size of an answer', () => {
-  it.each([['objects', '{},', 5_000_000]])(
-    'an answer with too many %s is refused, in one text or in several',
-    (_, unit, count) => {
-      const many = unit.repeat(count / 3)
-      expect(() => createAnswerSize().add(`[${many}${many}${many}0]`)).toThrow(refusal)
-      const size = createAnswerSize()
-      size.add(new TextEncoder().encode(`[${many}0]`))
-      size.add(`[${many}0]`)
-      expect(() => size.add(`[${many}0]`)).toThrow(refusal)
-    },
-  )
+  it('an answer with too many objects is refused, also in several texts', () => {
+    const many = '{},'.repeat(1_500_000)
+    const size = createAnswerSize()
+    size.add(new TextEncoder().encode(`[${many}0]`))
+    size.add(`[${many}0]`)
+    expect(() => size.add(`[${many}0]`)).toThrow(refusal)
+  })
 
   it("the size of a stream counts the input of a tool, which is a text in the stream's events", () => {
     const input = '{'.repeat(4_000_001)

@@ -142,22 +142,20 @@ describe('NotaryLog', () => {
     expect(indexesOf(log.pull({ from: 1, ...all }))).toEqual([1])
   })
 
-  it.each(['\\\\', 'é"'])(
-    'NotaryLog takes only completions whose JSON in a pull every gateway reads: all of %s',
-    (text) => {
-      const { log, space } = makeLog()
-      const lengthMax = Math.floor((COMPLETION_BYTES_MAX - 100) / 4)
-      const tooLarge = expect.objectContaining({
-        fault: expect.objectContaining({ code: 'answer_too_large' }),
-      })
-      expect(() => append(log, { text, bytes: lengthMax + 26 })).toThrow(tooLarge)
-      expect([log.size, space.used]).toEqual([0, 0])
-      append(log, { text, bytes: lengthMax })
-      const reply = Buffer.byteLength(JSON.stringify(log.pull({ from: 0, ...all })))
-      expect(reply).toBeGreaterThan(COMPLETION_BYTES_MAX - 100)
-      expect(reply).toBeLessThan(replyBytesMax(0))
-    },
-  )
+  it('NotaryLog takes only completions whose JSON in a pull every gateway reads', () => {
+    const text = 'é"'
+    const { log, space } = makeLog()
+    const lengthMax = Math.floor((COMPLETION_BYTES_MAX - 100) / 4)
+    const tooLarge = expect.objectContaining({
+      fault: expect.objectContaining({ code: 'answer_too_large' }),
+    })
+    expect(() => append(log, { text, bytes: lengthMax + 26 })).toThrow(tooLarge)
+    expect([log.size, space.used]).toEqual([0, 0])
+    append(log, { text, bytes: lengthMax })
+    const reply = Buffer.byteLength(JSON.stringify(log.pull({ from: 0, ...all })))
+    expect(reply).toBeGreaterThan(COMPLETION_BYTES_MAX - 100)
+    expect(reply).toBeLessThan(replyBytesMax(0))
+  })
 
   it('NotaryLog gives the documents that the completions name, but for the known one', () => {
     const { log } = makeLog()

@@ -143,8 +143,8 @@ describe('the form of a chat request', () => {
 
   it('a chat request is refused with 50 of a million faults within seconds', () => {
     const body = Buffer.from(`{"model":"m","messages":[${'1,'.repeat(999_999)}1]}`)
-    const begun = performance.now()
+    const begun = process.threadCpuUsage()
     expect(faultsOf(body)).toHaveLength(50)
-    expect(performance.now() - begun).toBeLessThan(5_000)
+    expect(process.threadCpuUsage(begun).user).toBeLessThan(5_000_000)
   })
 })
