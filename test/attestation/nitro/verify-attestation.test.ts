@@ -13,6 +13,7 @@ import {
   verifyAttestation,
 } from '#attestation/nitro/verify-attestation.ts'
 import { buildEntry } from '../../support/build-release.ts'
+import { nearly } from '../../support/case-table.ts'
 import { buildChain, MADE_AT, partsOf } from '../../support/nitro-builder/development-pki.ts'
 import {
   buildDocument,
@@ -83,10 +84,8 @@ describe.runIf(NITRO_FIXTURES.isMet)(NITRO_FIXTURES.title('a document that AWS s
       const at = (text: string, ms: number) => new Date(Date.parse(text) + ms)
       const verify = (time: Date) =>
         codeOf(verifyAttestation(bytes, demand(fixture.debug_mode_zero_pcrs), time))
-      expect(await verify(at(fixture.leaf_not_before, -HOUR_MS))).toBe('certificate_not_yet_valid')
       expect(await verify(at(fixture.leaf_not_before, -61_000))).toBe('certificate_not_yet_valid')
       expect(await verify(at(fixture.leaf_not_after, 1000))).toBe('certificate_expired')
-      expect(await verify(at(fixture.leaf_not_after, HOUR_MS))).toBe('certificate_expired')
     },
   )
 
@@ -106,15 +105,6 @@ describe.runIf(NITRO_FIXTURES.isMet)(NITRO_FIXTURES.title('a document that AWS s
     },
   )
 
-  it.each(aws)(
-    'a document of AWS is accepted at any time in historical mode: $file',
-    async (fixture) => {
-      const historical = { ...demand(fixture.debug_mode_zero_pcrs), mode: 'historical' } as const
-      const facts = await verifyAttestation(readFixture(fixture), historical, new Date(0))
-      expect(facts.verifiedAtMs).toBe(fixture.timestamp_ms)
-    },
-  )
-
   it.each(aws.filter((fixture) => fixture.debug_mode_zero_pcrs))(
     'a document of AWS in debug mode is refused unless allowed: $file',
     async (fixture) => {
@@ -126,27 +116,24 @@ describe.runIf(NITRO_FIXTURES.isMet)(NITRO_FIXTURES.title('a document that AWS s
   )
 
   it.each(aws)(
-    'a document of AWS is refused with one bit of its signature flipped: $file',
+    'a document of AWS is refused with one bit of its signature flipped, even in historical mode: $file',
     async (fixture) => {
       const bytes = Uint8Array.from(readFixture(fixture))
       const index = bytes.length - 1 - (fixture.timestamp_ms % 96)
       bytes[index] = (bytes[index] ?? 0) ^ (1 << (fixture.timestamp_ms % 8))
       const at = new Date(fixture.valid_at * 1000)
-      expect(await codeOf(verifyAttestation(bytes, demand(true), at))).toBe('signature_invalid')
+      for (const mode of ['current', 'historical'] as const)
+        expect(await codeOf(verifyAttestation(bytes, { ...demand(true), mode }, at))).toBe(
+          'signature_invalid',
+        )
+      const facts = await verifyAttestation(
+        readFixture(fixture),
+        { ...demand(true), mode: 'historical' },
+        new Date(0),
+      )
+      expect(facts.verifiedAtMs).toBe(fixture.timestamp_ms)
     },
   )
-
-  it('a document of AWS with a corrupted signature is refused', async () => {
-    const [fixture] = nitroFixtures.filter(({ file }) => file.includes('aws-nitro-document-bad'))
-    expect(fixture).toBeDefined()
-    if (!fixture) return
-    const verification = verifyAttestation(
-      readFixture(fixture),
-      demand(false),
-      new Date(fixture.valid_at * 1000),
-    )
-    expect(await codeOf(verification)).toBe('signature_invalid')
-  })
 
   it('a document under another root is refused, and is accepted when that root is trusted', async () => {
     const [fixture] = nitroFixtures.filter(({ file }) => file.includes('custom-pcr16'))
@@ -204,12 +191,12 @@ describe('a verified document', () => {
   })
 
   it('bindings that do not hold are reported and do not make a document refused', async () => {
-    const fields = {
-      module_id: 'i-0fffffffffffffff0-enc00',
-      pcrs: new Map([...PCR_VALUES, [4, new Uint8Array(48)]]),
-    }
-    const { bindings } = await verifyAttestation(buildDocument({ fields }), policy, MADE_AT)
-    expect(bindings).toMatchObject({ pcr4: false, leafCommonName: false, issuerCommonName: false })
+    const verify = async (fields: object) =>
+      (await verifyAttestation(buildDocument({ fields }), policy, MADE_AT)).bindings
+    const others = { leafCommonName: false, issuerCommonName: false }
+    expect(await verify({ module_id: 'i-0fffffffffffffff0-enc00' })).toMatchObject(others)
+    const pcrs = new Map([...PCR_VALUES, [4, nearly(PCR_VALUES.get(4) ?? new Uint8Array())]])
+    expect(await verify({ pcrs })).toMatchObject({ pcr4: false, leafCommonName: true })
   })
 
   it('a caller who changes the bytes meanwhile does not change the verification', async () => {

@@ -1,7 +1,5 @@
-import { createPrivateKey, createPublicKey, sign, verify } from 'node:crypto'
 import { ed25519 } from '@noble/curves/ed25519.js'
 import { sha512 } from '@noble/hashes/sha2.js'
-import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { concatBytes, decodeHex, encodeHex } from '#attestation/bytes.ts'
 import {
@@ -82,19 +80,6 @@ describe('a release key', () => {
     },
   )
 
-  it('signatures agree with OpenSSL on any message, both ways', () => {
-    const der = Buffer.concat([Buffer.from('302e020100300506032b657004220420', 'hex'), secretKey])
-    const key = createPrivateKey({ key: der, format: 'der', type: 'pkcs8' })
-    const point = createPublicKey(key)
-    fc.assert(
-      fc.property(fc.uint8Array({ maxLength: 300 }), (message) => {
-        expect(verifyBytes(sign(null, message, key), { message, publicKey })).toBe(true)
-        expect(verify(null, message, point, signBytes(message, secretKey))).toBe(true)
-      }),
-      { numRuns: 20 },
-    )
-  })
-
   it.each([
     ['no hex', 'x'.repeat(64)],
     ['upper case', publicHex.toUpperCase()],
@@ -119,19 +104,13 @@ describe('a signature', () => {
   const message = new TextEncoder().encode('a message')
   const signature = signBytes(message, secretKey)
 
-  it('a signature is refused when any bit of signature, message or key is flipped', () => {
-    fc.assert(
-      fc.property(fc.nat(64 * 8 - 1), (bit) => {
-        expect(verifyBytes(flipBit(signature, bit), { message, publicKey })).toBe(false)
-        expect(verifyBytes(signature, { message: flipBit(message, bit % 72), publicKey })).toBe(
-          false,
-        )
-        expect(verifyBytes(signature, { message, publicKey: flipBit(publicKey, bit % 256) })).toBe(
-          false,
-        )
-      }),
-      { numRuns: 60 },
-    )
+  it('a signature is refused when a bit of signature, message or key is flipped', () => {
+    for (const bit of [0, 255, 256, 511]) {
+      const [text, key] = [flipBit(message, bit % 72), flipBit(publicKey, bit % 256)]
+      expect(verifyBytes(flipBit(signature, bit), { message, publicKey })).toBe(false)
+      expect(verifyBytes(signature, { message: text, publicKey })).toBe(false)
+      expect(verifyBytes(signature, { message, publicKey: key })).toBe(false)
+    }
   })
 
   it.each([0, 63, 65])('a signature of %i bytes is refused', (length) => {

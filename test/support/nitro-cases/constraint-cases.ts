@@ -191,6 +191,18 @@ export const constraintRefusals: readonly Refusal[] = [
         document: buildDocument(),
         policy: { revoked: [{ issuer: partsOf(0).issuer, serial: Uint8Array.of(0x70, 0x00) }] },
       },
+      'the leaf, by the second of two entries': {
+        document: buildDocument(),
+        policy: {
+          revoked: [5, 4].map((n) => ({ issuer: leafIssuer, serial: Uint8Array.of(0x70, n) })),
+        },
+      },
+      'an intermediate, by the second of two lists': {
+        document: buildDocument(),
+        policy: {
+          revocationLists: [listOf(2), listOf(1, { serials: [Uint8Array.of(0x70, 0x02)] })],
+        },
+      },
     },
     revocation_list_foreign: {
       'a list of another issuer': {

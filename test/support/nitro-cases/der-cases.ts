@@ -7,7 +7,6 @@ import {
   objectIdentifier,
   octetString,
   sequence,
-  set,
   utf8String,
 } from '../nitro-builder/der-encoder.ts'
 import { keyAt } from '../nitro-builder/development-pki.ts'
@@ -31,8 +30,6 @@ const constraints = (...content: readonly Uint8Array[]) =>
   extension('2.5.29.19', { critical: true, value: sequence(...content) })
 const usage = (...content: readonly number[]) =>
   extension('2.5.29.15', { critical: false, value: encodeDer(0x03, Uint8Array.from(content)) })
-const _commonName = (value: Uint8Array) =>
-  sequence(set(sequence(objectIdentifier('2.5.4.3'), value)))
 
 /** Rule 15: certificates that are not in the form of RFC 5280. der.test.ts has the rules of DER. */
 export const derRefusals = refusalsOf({

@@ -29,6 +29,13 @@ const broken = (path: string) => ({
     all.map((one) => (one.url.includes(path) ? kept(one.url, 'broken') : one)),
 })
 
+type Device = { readonly evidence: { evidence: string } }
+function spoil<Item extends Device>(item: Item): Item {
+  const bytes = Buffer.from(item.evidence.evidence, 'base64')
+  item.evidence.evidence = Buffer.from(nearly(bytes)).toString('base64')
+  return item
+}
+
 const CONFIG_DOCUMENT = JSON.stringify({
   app_id: Buffer.from(APP_ID).toString('hex'),
   compose_hash: Buffer.from(COMPOSE_HASH).toString('hex'),
@@ -233,11 +240,11 @@ export const evidenceRefusals = casesOf<'code', EvidenceCode, EvidenceCase>('cod
   },
   gpu_refused: {
     'a GPU whose evidence was changed': {
-      bound: (keys) => {
-        const bytes = Buffer.from(keys.devices[0].evidence.evidence, 'base64')
-        bytes[bytes.length - 1] = (bytes.at(-1) ?? 0) ^ 1
-        keys.devices[0].evidence.evidence = bytes.toString('base64')
-      },
+      bound: ({ devices }) => spoil(devices[0]),
+      kind: 'tinfoil v3 SNP',
+    },
+    'a switch whose evidence was changed, behind a GPU': {
+      bound: ({ devices }) => devices.push(spoil(switchItem())),
       kind: 'tinfoil v3 SNP',
     },
   },

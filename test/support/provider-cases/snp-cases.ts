@@ -360,7 +360,7 @@ export const snpRefusals: readonly SnpRefusal[] = [
       'a list of ends alone': { evidence: listed({ extensions: scope(0x81) }) },
     },
     revocation_list_foreign: {
-      'a list of another ARK': { evidence: listed({ issuer: nameOf('ARK-Genoa') }) },
+      'a list of another ARK': { evidence: listed({ issuer: nameOf('ARK-Milam') }) },
       'an ARK that may not sign lists': {
         ...arkOf({ extensions: [authorityConstraints(null), keyUsage(keyCertSign)] }),
         evidence: listed(),

@@ -9,7 +9,11 @@ import {
 } from '#attestation/providers/snp/snp-rules.ts'
 import { verifySnpReport } from '#attestation/providers/snp/verify-snp-report.ts'
 import { SNP_AT } from '../../../support/provider-builder/snp-pki.ts'
-import { buildSnp, SNP_MEASUREMENT } from '../../../support/provider-builder/snp-report-builder.ts'
+import {
+  buildSnp,
+  SNP_MEASUREMENT,
+  SNP_TCBS,
+} from '../../../support/provider-builder/snp-report-builder.ts'
 import { caseOf, snpAcceptances, snpRefusals } from '../../../support/provider-cases/snp-cases.ts'
 
 describe('a rule of reports', () => {
@@ -38,6 +42,19 @@ describe('a rule of reports', () => {
       const isMade = needed === null || passed.has(needed)
       expect([check.name, check.outcome !== 'not checked']).toEqual([check.name, isMade])
     }
+  })
+
+  it.each([
+    ['the reported TCB is behind by its last byte', [0x3f, 0x1e7], true, false],
+    ['the current TCB is ahead of the committed by its last byte', [0x3f], true, true],
+  ])('the facts say when %s', async (_, offsets, isReportedBehind, isProvisional) => {
+    const { evidence, policy } = buildSnp({
+      report: (report) => {
+        for (const offset of offsets) report[offset] = SNP_TCBS.Milan.microcode + 1
+      },
+    })
+    const { facts } = await verifySnpReport(evidence, policy, SNP_AT)
+    expect(facts).toMatchObject({ isReportedBehind, isProvisional })
   })
 
   it('a report without the list that the policy needs is refused as not checked', async () => {
