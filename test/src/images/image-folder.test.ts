@@ -147,10 +147,3 @@ it('a file store never gives another content, whole or at all', async () => {
   await writeFile(join(folder, '500000', name), some(99))
   await expect(found?.open()).rejects.toMatchObject({ code: 'WrongLength' })
 })
-
-it('a file store makes no folder before it is needed', async () => {
-  const store = open()
-  await store.sweep()
-  expect(await store.find(`${'0'.repeat(32)}-500000`)).toBeNull()
-  await expect(stat(folder)).rejects.toMatchObject({ code: 'ENOENT' })
-})

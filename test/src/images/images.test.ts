@@ -2,6 +2,7 @@ import { expect, it } from 'vitest'
 import { ApiError, type ErrorCode } from '#src/api/errors.ts'
 import type { GenerationRequest } from '#src/images/image-request.ts'
 import type { ImageCall, ImageSource } from '#src/images/image-source.ts'
+import { ImageStoreError, StoreFullError } from '#src/images/image-store.ts'
 import { createImages } from '#src/images/images.ts'
 
 const request: GenerationRequest = {
@@ -52,6 +53,21 @@ async function whoAnswers(...sources: readonly ImageSource[]): Promise<string> {
     )
 }
 
+it('a call for images fails when the store is full, or cannot be used', async () => {
+  const kept = {
+    ...call,
+    job: { kind: 'generation', request: { ...request, responseFormat: 'url' } },
+  }
+  for (const [fault, code] of [
+    [new StoreFullError(), 'image_store_full'],
+    [new ImageStoreError('AccessDenied', 'no'), 'not_ready'],
+  ] as const) {
+    const store = { put: () => Promise.reject(fault), find: async () => null }
+    const images = createImages({ sources: [source('nodes')], store, now: Date.now })
+    await expect(images.make(kept as ImageCall, () => '')).rejects.toMatchObject({ code })
+  }
+})
+
 const away = { serves: () => false }
 const unknown = { serves: () => false, knows: () => false }
 
@@ -83,11 +99,4 @@ it('a call for images is refused by who knows the model, when nobody serves it n
   expect(await whoAnswers(source('nodes', { ...away, fails }), source('endpoint', unknown))).toBe(
     fails,
   )
-})
-
-it('a call for images is refused as unsupported when nobody knows the model', async () => {
-  expect(await whoAnswers(source('nodes', unknown), source('endpoint', unknown))).toBe(
-    'unsupported_model',
-  )
-  expect(await whoAnswers()).toBe('unsupported_model')
 })

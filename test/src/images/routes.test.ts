@@ -7,10 +7,12 @@ import { join } from 'node:path'
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib'
 import OpenAI, { toFile } from 'openai'
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest'
+import { ValidationError } from '#src/api/errors.ts'
 import { PIPELINED_MAX } from '#src/api/server.ts'
 import { createEndpointSource } from '#src/images/endpoint-source.ts'
 import { readImageFacts } from '#src/images/image-facts.ts'
 import { openImageFolder } from '#src/images/image-folder.ts'
+import { generation, parseImageEdit } from '#src/images/image-request.ts'
 import { createImageStore, type ImageStore } from '#src/images/image-store.ts'
 import { createImages } from '#src/images/images.ts'
 import { EDIT_BYTES_MAX, IMAGE_READS_MAX } from '#src/images/routes.ts'
@@ -22,19 +24,12 @@ import { jpegOf, pngOf } from '../../support/image-files.ts'
 import { connectRaw } from '../../support/raw-http.ts'
 import {
   type EndpointScript,
-  refuseWith,
   type ScriptedEndpoint,
   startScriptedEndpoint,
 } from '../../support/scripted-endpoint.ts'
+import { validateBody } from '../../support/validate-body.ts'
 
-/** OpenAI's, current and under prefixes: https://github.com/vercel/ai/issues/6102 */
-const FIXED_MODELS = [
-  'gpt-image-1',
-  'gpt-image-1-mini',
-  'chatgpt-image-latest',
-  'azure/gpt-image-1',
-]
-const MODELS = ['demo/image', ...FIXED_MODELS]
+const MODELS = ['demo/image']
 const TTL_MS = 3_600_000
 const OPERATOR_KEY = 'sk-operator-planted'
 
@@ -67,7 +62,7 @@ beforeAll(async () => {
     url: `${upstream.origin}/v1`,
     headers: { authorization: `Bearer ${OPERATOR_KEY}` },
     timeoutMs: 30_000,
-    answerBytesMax: 16 * 1024 * 1024,
+    answerBytesMax: 1024 * 1024,
   })
   folder = await mkdtemp(join(tmpdir(), 'affidavit-test-'))
   const now = () => Date.now() + laterMs
@@ -108,14 +103,15 @@ function generate(body: unknown, init: RequestInit = {}): Promise<Response> {
 
 type Fields = Readonly<Record<string, string | Blob | undefined>>
 
-function edit(fields: Fields, init: RequestInit = {}): Promise<Response> {
+/** `more`: fields that may have a name that comes already. */
+function edit(
+  fields: Fields,
+  init: RequestInit = {},
+  more: readonly (readonly [string, string | Blob])[] = [],
+): Promise<Response> {
   const form = new FormData()
-  for (const [name, value] of Object.entries({
-    image: new Blob([pngOf(32)]),
-    ...request,
-    ...fields,
-  }))
-    if (value !== undefined) form.append(name, value)
+  const given = Object.entries({ image: new Blob([pngOf(32)]), ...request, ...fields })
+  for (const [name, value] of [...given, ...more]) if (value !== undefined) form.append(name, value)
   return fetch(`${gateway.url}/v1/images/edits`, {
     method: 'POST',
     body: form,
@@ -127,6 +123,25 @@ function edit(fields: Fields, init: RequestInit = {}): Promise<Response> {
 async function faultsOf(reply: Response): Promise<unknown> {
   const { detail } = (await reply.json()) as { detail: { loc: unknown[]; type: string }[] }
   return [reply.status, detail.map((fault) => [fault.loc.join('.'), fault.type])]
+}
+
+type Parts = Readonly<Record<string, string | Buffer | undefined>>
+
+/** The parts of a form to change an image, with other or further ones. */
+const partsOf = (parts: Parts) =>
+  Object.entries({ image: pngOf(32), ...request, ...parts }).flatMap(([name, value]) =>
+    value === undefined
+      ? []
+      : [{ name, filename: value instanceof Buffer ? name : null, bytes: Buffer.from(value) }],
+  )
+
+function faultsIn(parse: () => unknown): unknown {
+  try {
+    return parse()
+  } catch (error) {
+    if (!(error instanceof ValidationError)) throw error
+    return error.detail.map(({ loc, type }) => [loc.join('.'), type])
+  }
 }
 
 /** The faults that both kinds of requests can have; numbers are texts in a form. */
@@ -174,12 +189,6 @@ it('POST /v1/images/generations asks for base64 with the operator’s key, whate
   })
 })
 
-it.each(FIXED_MODELS)('POST /v1/images/generations does not name a format to %s', async (model) => {
-  upstream.setScript(() => ({ data: [{ b64_json: pngOf(8).toString('base64') }] }))
-  expect((await generate({ ...request, model })).status).toBe(200)
-  expect(upstream.requests.at(-1)?.json).not.toHaveProperty('response_format')
-})
-
 // https://github.com/stdapi-ai/stdapi.ai/issues/84
 it.each([
   ['stream', true],
@@ -192,24 +201,16 @@ it.each([
   ['image_url', 'https://example.org/fox.png'],
   ['image', 'data:image/png;base64,AAAA'],
   ['width', 512],
-])(
-  'POST /v1/images/generations refuses %s by name, which would change the answer',
-  async (name, value) => {
-    const reply = await generate({ ...request, [name]: value })
-    const text = await reply.clone().text()
-    expect(await faultsOf(reply)).toEqual([422, [[`body.${name}`, 'unsupported_parameter']]])
-    expect(text).toContain(`${name} is not supported here`)
-    const same = {
-      ...request,
-      stream: false,
-      background: 'auto',
-      output_compression: 100,
-      input_fidelity: 'low',
-      [name]: null,
-    }
-    expect((await generate(same)).status).toBe(200)
-  },
-)
+])('a request to make images is refused with %s, which would change the answer', (name, value) => {
+  const read = (members: object) =>
+    validateBody(generation, Buffer.from(JSON.stringify({ ...request, ...members })))
+  const detail = [
+    { loc: ['body', name], msg: `${name} is not supported here`, type: 'unsupported_parameter' },
+  ]
+  expect(() => read({ [name]: value })).toThrow(expect.objectContaining({ detail }))
+  const same = { stream: false, background: 'auto', output_compression: 100, input_fidelity: 'low' }
+  expect(read({ ...same, [name]: null })).toMatchObject({ prompt: request.prompt })
+})
 
 // https://github.com/agentgateway/agentgateway/issues/621
 it.each(['gzip', 'deflate', 'br', 'zstd'] as const)(
@@ -232,27 +233,17 @@ it.each(['gzip', 'deflate', 'br', 'zstd'] as const)(
   },
 )
 
-it('POST /v1/images/generations serves the official SDK, ten images in base64', async () => {
+it('POST /v1/images/generations serves the official SDK, several images in base64', async () => {
   const { data = [] } = await client.images.generate({
     ...request,
-    n: 10,
+    n: 3,
     response_format: 'b64_json',
   })
-  expect(data).toHaveLength(10)
+  expect(data).toHaveLength(3)
   const images = data.map(({ b64_json }) => Buffer.from(b64_json ?? '', 'base64'))
   expect(images.every((bytes) => readImageFacts(bytes)?.width === 256)).toBe(true)
-  expect(new Set(images.map((bytes) => bytes.toString('hex'))).size).toBe(10)
+  expect(new Set(images.map((bytes) => bytes.toString('hex'))).size).toBe(3)
   expect(data.every(({ url }) => url === null)).toBe(true)
-})
-
-it('POST /v1/images/generations passes a revised prompt on', async () => {
-  const made = {
-    b64_json: jpegOf(64, 64).toString('base64'),
-    revised_prompt: 'A red fox, at dawn',
-  }
-  upstream.setScript(() => ({ created: 1, data: [made] }))
-  const answer = await (await generate({ ...request, response_format: 'b64_json' })).json()
-  expect(answer).toMatchObject({ data: [{ ...made, url: null }] })
 })
 
 it.each([
@@ -273,8 +264,20 @@ it.each<FaultCase>([
   [{ quality: 'high' }, 'body.quality', 'literal_error'],
   [{ style: 'loud' }, 'body.style', 'literal_error'],
   [{ user: 1 }, 'body.user', 'string_type'],
-])('POST /v1/images/generations refuses %j', async (change, loc, type) => {
-  expect(await faultsOf(await generate({ ...request, ...change }))).toEqual([422, [[loc, type]]])
+])('a request to make images is refused with %j', (change, loc, type) => {
+  const body = Buffer.from(JSON.stringify({ ...request, ...change }))
+  expect(faultsIn(() => validateBody(generation, body))).toEqual([[loc, type]])
+})
+
+it('POST /v1/images/generations tells the faults of a request', async () => {
+  const reply = await generate({ ...request, n: 0, style: 'loud' })
+  expect(await faultsOf(reply)).toEqual([
+    422,
+    [
+      ['body.n', 'greater_than_equal'],
+      ['body.style', 'literal_error'],
+    ],
+  ])
 })
 
 it('POST /v1/images/generations needs a key, a model that somebody serves, and JSON', async () => {
@@ -337,19 +340,6 @@ it('POST /v1/images/edits sends the image and the fields on, under names of ours
   })
 })
 
-it('POST /v1/images/edits serves the official SDK', async () => {
-  const image = await toFile(pngOf(64), 'fox.png', { type: 'image/png' })
-  const { data = [] } = await client.images.edit({
-    ...request,
-    image,
-    response_format: 'b64_json',
-  })
-  expect(readImageFacts(Buffer.from(data[0]?.b64_json ?? '', 'base64'))?.type).toBe('png')
-  const kept = await client.images.edit({ ...request, image, n: 2 })
-  const replies = await Promise.all((kept.data ?? []).map(({ url }) => fetch(url ?? '')))
-  expect(replies.map(({ status }) => status)).toEqual([200, 200])
-})
-
 it('POST /v1/images/edits takes an image that comes as a list of one, as the official SDK sends such a list', async () => {
   const image = [await toFile(pngOf(64), 'fox.png', { type: 'image/png' })]
   const { data = [] } = await client.images.edit({
@@ -358,11 +348,9 @@ it('POST /v1/images/edits takes an image that comes as a list of one, as the off
     response_format: 'b64_json',
   })
   expect(data).toHaveLength(1)
-  const two = new FormData()
-  for (const [name, value] of Object.entries(request)) two.append(name, value)
-  for (const edge of [32, 64]) two.append('image[]', new Blob([pngOf(edge)]))
-  const init = { method: 'POST', body: two, headers: authorization() }
-  const reply = await fetch(`${gateway.url}/v1/images/edits`, init)
+  const two = [32, 64].map((edge) => ['image[]', new Blob([pngOf(edge)])] as const)
+  const reply = await edit({ image: undefined }, {}, two)
+  expect(await reply.clone().text()).toContain('Only one image can be changed by a request')
   expect(await faultsOf(reply)).toEqual([422, [['body.image', 'value_error']]])
 })
 
@@ -373,18 +361,18 @@ it.each<FaultCase>([
   [{ n: '1.0' }, 'body.n', 'int_type'],
   [{ n: '' }, 'body.n', 'int_type'],
   [{ image: undefined }, 'body.image', 'missing'],
-  [{ image: new Blob(['GIF89a']) }, 'body.image', 'image_type'],
+  [{ image: Buffer.from('GIF89a') }, 'body.image', 'image_type'],
   [{ image: 'data:image/png;base64,AAAA' }, 'body.image', 'image_type'],
-  [{ image: new Blob([jpegOf(8193, 1)]) }, 'body.image', 'image_size'],
+  [{ image: jpegOf(8193, 1) }, 'body.image', 'image_size'],
   [{ quality: 'high' }, 'body.quality', 'unsupported_parameter'],
   [{ style: 'natural' }, 'body.style', 'unsupported_parameter'],
   [{ moderation: 'low' }, 'body.moderation', 'unsupported_parameter'],
   [{ seed: '0' }, 'body.seed', 'unsupported_parameter'],
-])('POST /v1/images/edits refuses %j', async (change, loc, type) => {
-  expect(await faultsOf(await edit(change as Fields))).toEqual([422, [[loc, type]]])
+])('a form to change an image is refused with %j', (change, loc, type) => {
+  expect(faultsIn(() => parseImageEdit(partsOf(change as Parts)))).toEqual([[loc, type]])
 })
 
-it('POST /v1/images/edits takes the defaults of members that it does not support', async () => {
+it('a form to change an image may have the defaults of members that are not supported', () => {
   const defaults = {
     quality: 'auto',
     style: '',
@@ -394,7 +382,7 @@ it('POST /v1/images/edits takes the defaults of members that it does not support
     output_compression: '100',
     input_fidelity: 'low',
   }
-  expect((await edit(defaults)).status).toBe(200)
+  expect(parseImageEdit(partsOf(defaults))).toMatchObject({ prompt: request.prompt })
 })
 
 it('POST /v1/images/edits refuses a second file, which would be left out of account', async () => {
@@ -402,27 +390,9 @@ it('POST /v1/images/edits refuses a second file, which would be left out of acco
   expect(await outcomeOf(reply)).toEqual([400, 'unsupported_request_parameter'])
 })
 
-it('POST /v1/images/edits says of several images that it takes one', async () => {
-  const form = new FormData()
-  for (const [name, value] of Object.entries({ ...request, style: '' })) form.append(name, value)
-  for (let count = 0; count < 2; count++) form.append('image[]', new Blob([pngOf(32)]), 'a.png')
-  const reply = await fetch(`${gateway.url}/v1/images/edits`, {
-    method: 'POST',
-    body: form,
-    headers: authorization(),
-  })
-  expect(await reply.text()).toContain('Only one image can be changed by a request')
-})
-
 it('POST /v1/images/edits tells all faults at once, and a field that is given twice', async () => {
-  const form = new FormData()
-  for (const prompt of ['a', 'b']) form.append('prompt', prompt)
-  form.append('size', 'large')
-  const reply = await fetch(`${gateway.url}/v1/images/edits`, {
-    method: 'POST',
-    body: form,
-    headers: authorization(),
-  })
+  const faulty = { image: undefined, model: undefined, size: 'large' }
+  const reply = await edit(faulty, {}, [['prompt', 'b']])
   const [status, faults] = (await faultsOf(reply)) as [number, unknown[]]
   expect(status).toBe(422)
   expect(faults).toEqual(
@@ -435,23 +405,22 @@ it('POST /v1/images/edits tells all faults at once, and a field that is given tw
   )
 })
 
-it('POST /v1/images/edits takes an image of 25 MiB, and refuses one byte more', async () => {
-  const largest = Buffer.concat([pngOf(16), Buffer.alloc(25 * 1024 * 1024)]).subarray(
-    0,
-    25 * 1024 * 1024,
-  )
-  expect((await edit({ image: new Blob([largest]) })).status).toBe(200)
-  const larger = Buffer.concat([largest, Buffer.alloc(1)])
-  expect(await faultsOf(await edit({ image: new Blob([larger]) }))).toEqual([
-    422,
-    [['body.image', 'too_long']],
+it('a form to change an image may have one of 25 MiB, and none with a byte more', () => {
+  const larger = Buffer.alloc(25 * 1024 * 1024 + 1)
+  larger.set(pngOf(16))
+  const image = larger.subarray(1)
+  image.set(pngOf(16))
+  expect(parseImageEdit(partsOf({ image })).image.bytes).toHaveLength(image.length)
+  larger.set(pngOf(16))
+  expect(faultsIn(() => parseImageEdit(partsOf({ image: larger })))).toEqual([
+    ['body.image', 'too_long'],
   ])
-  const form = Buffer.alloc(EDIT_BYTES_MAX + 1)
+})
+
+it('POST /v1/images/edits reads no form that is longer than any image', async () => {
+  const body = Buffer.alloc(EDIT_BYTES_MAX + 1)
   const headers = { ...authorization(), 'content-type': 'multipart/form-data; boundary=b' }
-  expect(await outcomeOf(await edit({}, { body: form, headers }))).toEqual([
-    413,
-    'payload_too_large',
-  ])
+  expect(await outcomeOf(await edit({}, { body, headers }))).toEqual([413, 'payload_too_large'])
 })
 
 it('POST /v1/images/edits refuses what is no form', async () => {
@@ -494,18 +463,6 @@ it('readers that take nothing hold a bounded number of images open', async () =>
 const b64 = (bytes: Uint8Array) => Buffer.from(bytes).toString('base64')
 
 it.each<[string, EndpointScript, number, string]>([
-  [
-    'refuses',
-    refuseWith(400, { error: { message: 'no such picture', code: 'content_policy_violation' } }),
-    400,
-    'provider_refused',
-  ],
-  [
-    'rejects the operator’s key',
-    refuseWith(401, { error: { message: OPERATOR_KEY } }),
-    502,
-    'provider_credential_rejected',
-  ],
   ['gives too few', () => ({ data: [] }), 502, 'provider_error'],
   [
     'gives addresses',
@@ -521,7 +478,7 @@ it.each<[string, EndpointScript, number, string]>([
   ],
   [
     'gives too much',
-    () => ({ data: [{ b64_json: 'A'.repeat(17_000_000) }] }),
+    () => ({ data: [{ b64_json: 'A'.repeat(1_100_000) }] }),
     502,
     'answer_too_large',
   ],
@@ -529,13 +486,6 @@ it.each<[string, EndpointScript, number, string]>([
 ])('a caller for images is told when the endpoint %s', async (_, script, status, code) => {
   upstream.setScript(script)
   expect(await outcomeOf(await generate(request))).toEqual([status, code])
-})
-
-it('a caller for images reads how large an answer of the endpoint may be, and what to do', async () => {
-  upstream.setScript(() => ({ data: [{ b64_json: 'A'.repeat(17_000_000) }] }))
-  expect(await (await generate(request)).text()).toContain(
-    'too large: expected at most 16777216 bytes, got more. Ask for fewer images',
-  )
 })
 
 it('the endpoint for images is left when the caller leaves', async () => {
@@ -549,18 +499,4 @@ it('the endpoint for images is left when the caller leaves', async () => {
   await expect.poll(() => upstream.left() - left).toBe(1)
   for (const planted of ['planted-prompt', OPERATOR_KEY])
     expect(gateway.logLines.join()).not.toContain(planted)
-})
-
-it('a caller for images is told when there is no room', async () => {
-  const images = Array.from({ length: 6 }, () => ({
-    b64_json: b64(Buffer.concat([pngOf(8), randomBytes(1_900_000)])),
-  }))
-  upstream.setScript(() => ({ data: images }))
-  const outcomes = []
-  for (let call = 0; call < 5; call++) {
-    for (const image of images)
-      image.b64_json = b64(Buffer.concat([pngOf(8), randomBytes(1_900_000)]))
-    outcomes.push((await outcomeOf(await generate({ ...request, n: 6 }).then((reply) => reply)))[1])
-  }
-  expect(outcomes).toContain('image_store_full')
 })

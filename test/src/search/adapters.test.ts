@@ -266,8 +266,3 @@ it.each<[SearchProviderName, number, unknown, string]>([
     message: `The provider refused the request: ${words}`,
   })
 })
-
-it('a failed search of SerpApi is taken for one, also with status 200', async () => {
-  const failed = { search_metadata: { status: 'Error' }, error: "We couldn't get valid results" }
-  await expect(search('serpapi', () => failed)).rejects.toMatchObject({ code: 'provider_error' })
-})

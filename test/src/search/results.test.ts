@@ -57,12 +57,3 @@ it('normaliseResults gives texts for missing ones', () => {
     { title: 'http://a.example/', url: 'http://a.example/', snippet: '', position: 1 },
   ])
 })
-
-it('normaliseResults gives no more than asked for', () => {
-  expect(
-    normaliseResults(
-      Array.from({ length: 30 }, () => item()),
-      10,
-    ),
-  ).toHaveLength(10)
-})

@@ -1,5 +1,3 @@
-import { readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { expect, it } from 'vitest'
 import { readGatewayConfig } from '#src/config.ts'
 import { ConfigurationError } from '#src/runtime/read-settings.ts'
@@ -147,17 +145,4 @@ it('production refuses a bucket on another machine without TLS', () => {
   expect(faultsAt('http://minio:9000/images', 'test')).toEqual([])
   for (const url of ['http://127.0.0.1:9000/images', 'https://minio:9000/images/a/b'])
     expect(faultsAt(url)).toEqual([])
-})
-
-it('the settings have variables that each say what they mean', () => {
-  const source = readFileSync(
-    join(import.meta.dirname, '../../../src/upstream/settings.ts'),
-    'utf8',
-  )
-  const lines = source.slice(0, source.indexOf('type Settings')).split('\n')
-  const fields = lines.filter((line) => /^ {2}[A-Z0-9_]+: /.test(line))
-  expect(fields.length).toBeGreaterThan(8)
-  expect(fields.filter((field) => !lines[lines.indexOf(field) - 1]?.trim().endsWith('*/'))).toEqual(
-    [],
-  )
 })

@@ -118,11 +118,6 @@ it('a refused node holds nothing after it was closed', async () => {
   expect(stage.nodes.status()).toMatchObject({ connected: 0, handshakes: 0, sockets: 0 })
 })
 
-it('a node that connects may leave Model-Type out', async () => {
-  await stage.connect({ headers: { 'Model-Type': null } })
-  expect(stage.nodes.status()).toMatchObject({ connected: 1, serving: 1 })
-})
-
 it('a node that connects as DIFFUSION needs no benchmark and is given no chat', async () => {
   stage.registry.register({ nodeId: 'painter', state: 'STOPPED' })
   await stage.connect({ nodeId: 'painter', modelType: 'DIFFUSION' })
@@ -152,18 +147,6 @@ it('a node that connects may serve models whose ids contain blanks', async () =>
   const node = await stage.connect({ nodeId: 'blanks', model, headers })
   for (const asked of [model, second]) await readAll(await stage.dispatch({ model: asked }))
   expect(node.calls.map((call) => call.model)).toEqual([model, second])
-})
-
-it('a node that connects is stored as connected, and as stopped when it goes', async () => {
-  const node = await stage.connect({ nodeId: 'known' })
-  await node.close()
-  await eventually(() => stage.registry.writes.length === 4, 'stored')
-  expect(stage.registry.writes).toEqual([
-    `connected known ${MODEL}`,
-    'state known RUNNING',
-    'disconnected known',
-    'state known STOPPED',
-  ])
 })
 
 it('a node that connects is refused when as many are connected as may be', async () => {

@@ -34,14 +34,6 @@ it('a connected node stays when the database is away', async () => {
   expect(stage.nodes.status().connected).toBe(1)
 })
 
-it('a connected node is disconnected at once when its owner archives it', async () => {
-  stage = await openNodesStage()
-  const node = await stage.connect({ nodeId: 'a' })
-  expect(stage.nodes.disconnect('a', 'Node is archived')).toBe(true)
-  expect(await node.closed).toEqual({ code: 1008, reason: 'Node is archived' })
-  expect(stage.nodes.disconnect('a', 'Node is archived')).toBe(false)
-})
-
 it('a connected node is stored as seen', async () => {
   stage = await openNodesStage({ seenMs: 20 })
   await stage.connect({ nodeId: 'a' })

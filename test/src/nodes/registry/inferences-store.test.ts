@@ -27,7 +27,7 @@ describe('inferences store', () => {
     database = await source.open()
     inferences = createInferencesStore(database)
     nodes = createNodesStore(database)
-  }, 60_000)
+  })
   afterAll(() => source.stop())
 
   async function createNode(accountId: string = randomUUID()): Promise<string> {
@@ -48,15 +48,6 @@ describe('inferences store', () => {
     ...of,
   })
   const servedOf = async (nodeId: string) => (await nodes.find(nodeId))?.requestsServed
-
-  it('the inferences store knows nothing of a node that served nothing', async () => {
-    expect(await inferences.stats('nobody', NOW)).toEqual({
-      requestsServedDay: 0,
-      averageTimeToFirstTokenMs: null,
-      completed: [],
-    })
-    await inferences.add([])
-  })
 
   it('the inferences store counts each id once, however often and with whom it is added', async () => {
     const nodeId = await createNode()
@@ -216,9 +207,9 @@ describe('inferences store', () => {
       promptTokens: Number.MAX_SAFE_INTEGER,
       completionTokens: Number.MAX_SAFE_INTEGER,
     }
-    for (let count = 0; count < 3; count++)
-      await inferences.add(Array.from({ length: 1_000 }, () => makeInference(nodeId, huge)))
-    expect(await inferences.history(nodeId, 0)).toMatchObject([{ requests: 3_000, ...huge }])
+    // More than a sum of eight bytes holds.
+    await inferences.add(Array.from({ length: 1_100 }, () => makeInference(nodeId, huge)))
+    expect(await inferences.history(nodeId, 0)).toMatchObject([{ requests: 1_100, ...huge }])
   })
 
   it('the inferences store prunes what is old, but no count, nor what a node still shows', async () => {
@@ -246,33 +237,4 @@ describe('inferences store', () => {
     )
     expect(rows[0]?.count).toBe(0)
   })
-
-  it('the inferences store never prunes rows of the day, for any limit', async () => {
-    const nodeId = await createNode()
-    await inferences.add(Array.from({ length: 20 }, () => makeInference(nodeId)))
-    await inferences.prune({ before: NOW + 1, now: NOW })
-    expect(await inferences.stats(nodeId, NOW + DAY_SECONDS - 1)).toMatchObject({
-      requestsServedDay: 20,
-    })
-  })
-
-  it('the inferences store reads whole hours from their sums, and completions from the end of an index', async () => {
-    const nodeId = await createNode()
-    const hours = Array.from({ length: 20 }, (_, hour) => NOW - hour * 3_600)
-    for (const createdAt of hours)
-      await inferences.add(
-        Array.from({ length: 1_000 }, () => makeInference(nodeId, { createdAt })),
-      )
-    await sql`delete from inferences where node_id = ${nodeId} and created_at < ${NOW}::bigint`.execute(
-      database.queries,
-    )
-    expect(await inferences.stats(nodeId, NOW)).toMatchObject({ requestsServedDay: 20_000 })
-    await sql`analyze inferences`.execute(database.queries)
-    const { rows } = await sql<{ 'QUERY PLAN': string }>`
-      explain select * from inferences where node_id = ${nodeId}
-      order by created_at desc, position desc limit 10`.execute(database.queries)
-    const plan = rows.map((row) => row['QUERY PLAN']).join('\n')
-    expect(plan).toContain('inferences_node')
-    expect(plan).not.toContain('Sort')
-  }, 60_000)
 })

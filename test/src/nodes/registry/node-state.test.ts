@@ -51,10 +51,6 @@ it.each([
   expect(probeState(before, outcome)).toBe(after)
 })
 
-it('a disabled node stays disabled, whatever it does', () => {
-  expect(stopState(startState('STOPPED_DISABLED'))).toBe('STOPPED_DISABLED')
-})
-
 it.each([
   ['RUNNING', 'Running'],
   ['RUNNING_BENCHMARKING', 'Running - verifying performance'],

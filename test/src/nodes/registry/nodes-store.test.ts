@@ -1,5 +1,4 @@
 import { randomBytes, randomUUID } from 'node:crypto'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { NodeHardware } from '#src/nodes/protocol/registration.ts'
@@ -63,7 +62,7 @@ describe('nodes store', () => {
     source = await startDatabases()
     database = await source.open()
     nodes = createNodesStore(database)
-  }, 60_000)
+  })
   afterAll(() => source.stop())
 
   const makeNode = (accountId: string = randomUUID()) => ({
@@ -98,10 +97,6 @@ describe('nodes store', () => {
     })
   })
 
-  it('the nodes store finds no node that is not there', async () => {
-    expect(await nodes.find("' or '1'='1")).toBeNull()
-  })
-
   it('the nodes store gives an id to one of those who ask for it at once', async () => {
     const node = makeNode()
     const outcomes = await Promise.all(
@@ -122,25 +117,6 @@ describe('nodes store', () => {
     expect(await nodes.create(makeNode(accountId))).toBe('too_many')
     expect(await nodes.create(last)).toBe('taken')
     expect(await nodes.create(makeNode())).toBe('created')
-  })
-
-  it('the nodes store lists an account its own nodes, oldest first, each with its newest benchmark', async () => {
-    const accountId = randomUUID()
-    const young = { ...makeNode(accountId), createdAt: 2000 }
-    await nodes.create(young)
-    const old = await createWorkingNode(accountId)
-    await createWorkingNode()
-    const older = { ...old, model: 'a', tokensPerSecond: 10, createdAt: 10 }
-    await nodes.saveBenchmark({ ...older, model: 'b', tokensPerSecond: 20, createdAt: 20 })
-    await nodes.saveBenchmark(older)
-    await nodes.update({ ...old, name: null, isArchived: true })
-    const listed = await nodes.list(accountId)
-    expect(
-      listed.map(({ nodeId, isArchived, benchmark }) => [nodeId, isArchived, benchmark]),
-    ).toEqual([
-      [old.nodeId, true, { nodeId: old.nodeId, model: 'b', tokensPerSecond: 20, createdAt: 20 }],
-      [young.nodeId, false, null],
-    ])
   })
 
   it('the nodes store lists nodes of one second in the order of their making, each with its last benchmark', async () => {
@@ -181,20 +157,13 @@ describe('nodes store', () => {
     expect(await nodes.find(node.nodeId)).toEqual(before)
   })
 
-  it('the nodes store reports which of name and archival an update changed', async () => {
-    const node = await createNode()
-    const update = (name: string | null, isArchived: boolean | null) =>
-      nodes.update({ ...node, name, isArchived })
-    expect(await update(null, null)).toEqual({ isNameUpdated: false, isArchivalUpdated: false })
-    expect(await update(node.name, false)).toEqual({
-      isNameUpdated: false,
-      isArchivalUpdated: false,
-    })
-    expect(await update('other', null)).toEqual({ isNameUpdated: true, isArchivalUpdated: false })
-    expect(await update(null, true)).toEqual({ isNameUpdated: false, isArchivalUpdated: true })
-    expect(await nodes.find(node.nodeId)).toMatchObject({ name: 'other', isArchived: true })
-    expect(await update('third', false)).toEqual({ isNameUpdated: true, isArchivalUpdated: true })
-  })
+  /** Connections of this database that wait for a row. */
+  async function countWaiting() {
+    const { rows } = await sql<{ count: number }>`
+      select count(*) from pg_locks join pg_stat_activity using (pid)
+      where datname = current_database() and not granted`.execute(database.queries)
+    return Number(rows[0]?.count)
+  }
 
   it('the nodes store lets one of two equal updates at once say that it changed something', async () => {
     const node = await createNode()
@@ -204,10 +173,10 @@ describe('nodes store', () => {
       await sql`update nodes set version = 'x' where node_id = ${node.nodeId}`.execute(held)
       await areAsked
     })
-    const asked = Array.from({ length: 6 }, () =>
+    const asked = Array.from({ length: 3 }, () =>
       nodes.update({ ...node, name: 'renamed', isArchived: null }),
     )
-    await sleep(300)
+    await expect.poll(countWaiting).toBe(asked.length)
     resolve()
     await holding
     const updates = await Promise.all(asked)
@@ -226,14 +195,6 @@ describe('nodes store', () => {
     expect(await nodes.newestBenchmark(node.nodeId)).toEqual(benchmark)
     expect(await nodes.findBenchmark(node.nodeId, 'none')).toBeNull()
     expect(await nodes.newestBenchmark('nobody')).toBeNull()
-  })
-
-  it('the nodes store stores no benchmark of a node whose hardware is not known', async () => {
-    const node = await createNode()
-    const benchmark = { ...node, model: 'm', tokensPerSecond: 1, createdAt: 1 }
-    expect(await nodes.saveBenchmark(benchmark)).toBe('unknown_node')
-    await nodes.saveHardware({ ...node, hardware: BARE_HARDWARE, at: 1 })
-    expect(await nodes.saveBenchmark(benchmark)).toBe('saved')
   })
 
   it('the nodes store stores benchmarks of so many models and no more, but renews those it has', async () => {
@@ -268,16 +229,6 @@ describe('nodes store', () => {
       await nodes.markConnected(second)
       await nodes.markDisconnected(second, { at: 6011, state: 'STOPPED' })
       expect(await nodes.find(nodeId)).toMatchObject({ totalUptimeSeconds: 111 })
-    })
-
-    it('connections never count backwards when the clock was set back', async () => {
-      const connection = await createNode().then((node) => connectionOf(node))
-      await nodes.markConnected(connection)
-      await nodes.markDisconnected(connection, { at: 4000, state: 'STOPPED' })
-      expect(await nodes.find(connection.nodeId)).toMatchObject({
-        totalUptimeSeconds: 0,
-        connectedSince: null,
-      })
     })
 
     it('connections are refused for a node that is archived or unknown', async () => {
@@ -384,16 +335,6 @@ describe('nodes store', () => {
   })
 
   describe('the network', () => {
-    it('the network is empty when no node is connected', async () => {
-      const empty = createNodesStore(await source.open())
-      expect(await empty.network()).toEqual({
-        nodes: 0,
-        connectedNodes: 0,
-        tokensPerSecond: 0,
-        models: [],
-      })
-    })
-
     it('the network is its connected nodes, by their benchmarks of the models they serve', async () => {
       const { queries } = await source.open()
       const own = createNodesStore({ queries })

@@ -61,34 +61,13 @@ it('a new node gets an id of five words, and no two ids are alike', async () => 
   expect(new Set(bodies.map((body) => body.node_id)).size).toBe(20)
 })
 
-it.each([['abc'], ['x'.repeat(40)], ['🦊'.repeat(40)], ["a'; drop table nodes; --"], ['ä ö ü']])(
-  'a new node takes the name %j',
-  async (name) => {
-    expect(await infoOf(await createNode(gateway, name))).toMatchObject({ name_alias: name })
-  },
-)
-
-it.each([
-  [{}, ['body.node_name'], 'missing'],
-  [{ node_name: null }, ['body.node_name'], 'string_type'],
-  [{ node_name: 7 }, ['body.node_name'], 'string_type'],
-  [{ node_name: 'ab' }, ['body.node_name'], 'string_too_short'],
-  [{ node_name: 'x'.repeat(41) }, ['body.node_name'], 'string_too_long'],
-  [{ node_name: 'x'.repeat(10_000) }, ['body.node_name'], 'string_too_long'],
-  [{ node_name: 'a\u0000bc' }, ['body.node_name'], 'string_pattern_mismatch'],
-  [{ node_name: 'a\u001b[2Jb' }, ['body.node_name'], 'string_pattern_mismatch'],
-  [{ node_name: '    ' }, ['body.node_name'], 'string_pattern_mismatch'],
-  [['my node'], ['body'], 'dict_type'],
-  ['', ['body'], 'missing'],
-  ['{"node_name":"abc"', ['body.18'], 'json_invalid'],
-])('a new node is refused with the body %j', async (body, locs, type) => {
-  const reply = await post(NODE_PATH, body)
-  const [detail] = ((await reply.clone().json()) as { detail: { type: string }[] }).detail
-  expect([await outcomeOf(reply), detail?.type]).toEqual([[422, locs], type])
-})
-
-it('a new node takes members that the gateway does not know', async () => {
-  expect((await post(NODE_PATH, { node_name: 'abc', other: { deep: [1] } })).status).toBe(200)
+it('a new node is refused with the place of the fault', async () => {
+  const reply = await post(NODE_PATH, '{"node_name":"abc"')
+  expect(await outcomeOf(reply)).toEqual([422, ['body.18']])
+  expect(await outcomeOf(await put({ node_name: 'ab' }))).toEqual([
+    422,
+    ['body.node_id', 'body.node_name'],
+  ])
 })
 
 it('the registration of a node reads no body that is larger than any such request', async () => {
@@ -121,30 +100,6 @@ it('an update ends the connection of a node that is archived, and of no other', 
   await put({ node_id: archived, is_archived: true })
   await put({ node_id: archived, is_archived: false })
   expect(disconnected.filter((nodeId) => [archived, renamed].includes(nodeId))).toEqual([archived])
-})
-
-it('an update keeps an archived node from connecting until it is no longer archived', async () => {
-  const nodeId = await createNode(gateway)
-  await put({ node_id: nodeId, is_archived: true })
-  expect(await gateway.connectNode(nodeId)).toMatchObject({ isRecorded: false })
-  await put({ node_id: nodeId, is_archived: false })
-  const connection = await gateway.connectNode(nodeId)
-  expect(connection.isRecorded).toBe(true)
-  const end = { at: unixSeconds(), state: 'STOPPED' } as const
-  await gateway.nodesStore.markDisconnected(connection, end)
-})
-
-it.each([
-  [{}, ['body.node_id']],
-  [{ node_id: 7 }, ['body.node_id']],
-  [{ node_id: '' }, ['body.node_id']],
-  [{ node_id: 'x'.repeat(129) }, ['body.node_id']],
-  [{ node_id: 'a', node_name: 'ab' }, ['body.node_name']],
-  [{ node_id: 'a', node_name: 'x'.repeat(41) }, ['body.node_name']],
-  [{ node_id: 'a', is_archived: 'true' }, ['body.is_archived']],
-  [{ node_id: 'a', is_archived: 1, node_name: 1 }, ['body.node_name', 'body.is_archived']],
-])('an update refuses the body %j', async (body, locs) => {
-  expect(await outcomeOf(await put(body))).toEqual([422, locs])
 })
 
 it('node info of a new node is its name, its status and when it was registered', async () => {
@@ -182,50 +137,6 @@ it('node info may lack what the machine lacks, and what old agents do not send',
   expect(await infoOf(nodeId)).toMatchObject({ ...NO_HARDWARE, ...machine })
 })
 
-it.each(
-  Object.keys(NODE_HARDWARE)
-    .filter((member) => member !== 'power_limit' && member !== 'version')
-    .map((member) => [member]),
-)('node info needs the member %s', async (member) => {
-  const { [member as 'ram']: _, ...rest } = NODE_HARDWARE
-  const reply = await post(INFO_PATH, { node_id: 'a', ...rest })
-  expect(await reply.json()).toEqual({
-    detail: [{ loc: ['body', member], msg: 'Field required', type: 'missing' }],
-    error: expect.objectContaining({ message: `body.${member}: Field required`, param: member }),
-  })
-})
-
-const INTEGERS = ['vram', 'gpu_count', 'cpu_count', 'ram', 'power_limit']
-const SPEEDS = ['network_download_speed', 'network_upload_speed']
-const TEXTS = ['gpu_model', 'cpu_model', 'operating_system', 'version']
-it.each([
-  ...INTEGERS.flatMap((member) =>
-    [-1, 1.5, '1', 1e13, true].map((value) => [member, value] as const),
-  ),
-  ...SPEEDS.flatMap((member) => [-0.1, '1', 1e10, [1]].map((value) => [member, value] as const)),
-  ...TEXTS.flatMap((member) =>
-    ['', 7, 'x'.repeat(257), 'a\u0000b', ' '].map((value) => [member, value] as const),
-  ),
-  ['cpu_model', null] as const,
-  ['operating_system', null] as const,
-  ['ram', null] as const,
-  ['node_id', null] as const,
-])('node info refuses a %s of %j', async (member, value) => {
-  const reply = await post(INFO_PATH, { node_id: 'a', ...NODE_HARDWARE, [member]: value })
-  expect(await outcomeOf(reply)).toEqual([422, [`body.${member}`]])
-})
-
-it.each(['1e999', '9007199254740993', '"\\ud800"'])(
-  'node info refuses the JSON %s',
-  async (text) => {
-    const body = JSON.stringify({ node_id: 'a', ...NODE_HARDWARE, ram: 1 }).replace(
-      '"ram":1',
-      `"ram":${text}`,
-    )
-    expect((await outcomeOf(await post(INFO_PATH, body)))[0]).toBe(422)
-  },
-)
-
 it('node info shows a connection, and its state in words', async () => {
   const nodeId = await createNode(gateway)
   const { nodesStore } = gateway
@@ -238,32 +149,10 @@ it('node info shows a connection, and its state in words', async () => {
   expect(await infoOf(nodeId)).toMatchObject({ status: 'Stopped', run_duration_seconds: 0 })
 })
 
-it('a benchmark is given back as it was posted, the last of each model', async () => {
-  const nodeId = await createMeasuredNode(gateway, [])
-  for (const tokens_per_second of [80, 93.75]) {
-    const reply = await post(BENCHMARK_PATH, {
-      node_id: nodeId,
-      model_name: 'a/b c',
-      tokens_per_second,
-    })
-    expect([reply.status, await reply.json()]).toEqual([200, { response: 'OK' }])
-  }
-  expect(await getJson(gateway, `${BENCHMARK_PATH}?node_id=${nodeId}&model=a%2Fb%20c`)).toEqual({
-    node_id: nodeId,
-    model_name: 'a/b c',
-    tokens_per_second: 93.75,
-  })
-})
-
 it('a benchmark that is not there is not found', async () => {
   const nodeId = await createMeasuredNode(gateway, ['m'])
   const path = `${BENCHMARK_PATH}?node_id=${nodeId}&model=M`
   expect(await outcomeOf(await getPath(gateway, path))).toEqual([404, 'not_found'])
-})
-
-it('a benchmark is not taken before the hardware', async () => {
-  const benchmark = { node_id: await createNode(gateway), model_name: 'm', tokens_per_second: 1 }
-  expect(await outcomeOf(await post(BENCHMARK_PATH, benchmark))).toEqual([404, 'not_found'])
 })
 
 it('a benchmark can be of a model name of the greatest length, of the widest characters', async () => {
@@ -276,26 +165,12 @@ it('a benchmark can be of a model name of the greatest length, of the widest cha
 })
 
 it('a benchmark is taken of a hundred models of a node, and no more', async () => {
-  const nodeId = await createMeasuredNode(
-    gateway,
-    Array.from({ length: 100 }, (_, index) => `m${index}`),
-  )
+  const nodeId = await createMeasuredNode(gateway, [])
+  const node = { nodeId, accountId: gateway.accountId, tokensPerSecond: 1, createdAt: 1 }
+  for (let index = 0; index < 100; index++)
+    await gateway.nodesStore.saveBenchmark({ ...node, model: `m${index}` })
   const benchmark = { node_id: nodeId, model_name: 'one more', tokens_per_second: 1 }
   expect(await outcomeOf(await post(BENCHMARK_PATH, benchmark))).toEqual([403, 'limit_reached'])
-})
-
-it.each([
-  ['model_name', ['', 7, null, 'x'.repeat(513), 'a\u0000b']],
-  ['tokens_per_second', [-1, '1', null, 1_000_001]],
-  ['node_id', ['', 7, null]],
-])('a benchmark is refused with a wrong %s', async (member, values) => {
-  const benchmark = { node_id: 'a', model_name: 'm', tokens_per_second: 1 }
-  const bodies = [
-    ...values.map((value) => ({ ...benchmark, [member]: value })),
-    { ...benchmark, [member]: undefined },
-  ]
-  for (const body of bodies)
-    expect(await outcomeOf(await post(BENCHMARK_PATH, body))).toEqual([422, [`body.${member}`]])
 })
 
 const path = (nodeId: string, query = '') => `/v1/node/stats/history?node_id=${nodeId}${query}`
@@ -335,18 +210,6 @@ it.each([['&hours=0'], ['&hours=721'], ['&hours=1.5'], ['&hours=1&hours=2']])(
     expect(await outcomeOf(reply)).toEqual([422, ['query.hours']])
   },
 )
-
-it('node stats are empty for a node that served nothing', async () => {
-  expect(await statsOf(await createNode(gateway))).toEqual({
-    requests_served: 0,
-    requests_served_day: 0,
-    average_time_to_first_token: null,
-    benchmark_tokens_per_second: null,
-    benchmark_model_name: null,
-    benchmark_created_at: null,
-    completed_inferences: [],
-  })
-})
 
 it('node stats are what the node served: in all, in the last day, and its last ten', async () => {
   const nodeId = await createMeasuredNode(gateway, ['old', 'new'])
@@ -439,15 +302,6 @@ it("the list of nodes gives the account's own nodes with all their members", asy
   await nodesStore.markDisconnected(connection, { at: now, state: 'STOPPED' })
 })
 
-it('the list of nodes keeps archived nodes', async () => {
-  const { text: key } = await gateway.keys.create({ accountName: 'archivists', name: 'k' })
-  const owner = { ...gateway, key }
-  const nodeId = await createNode(owner)
-  await sendBody(owner, 'PUT', NODE_PATH, { node_id: nodeId, is_archived: true })
-  const { nodes } = await getJson(owner, NODES_PATH)
-  expect(nodes).toMatchObject([{ node_id: nodeId, is_archived: true }])
-})
-
 it.each([
   ['GET info', (nodeId: string) => getPath(stranger, `${INFO_PATH}?node_id=${nodeId}`)],
   ['GET stats', (nodeId: string) => getPath(stranger, `${STATS_PATH}?node_id=${nodeId}`)],
@@ -492,31 +346,6 @@ it.each([
   },
 )
 
-const routes = [
-  ['POST', NODE_PATH],
-  ['PUT', NODE_PATH],
-  ['GET', NODES_PATH],
-  ['GET', INFO_PATH],
-  ['POST', INFO_PATH],
-  ['GET', STATS_PATH],
-  ['GET', BENCHMARK_PATH],
-  ['POST', BENCHMARK_PATH],
-  ['GET', '/v1/network/stats'],
-] as const
-
-it.each(routes)(
-  'the route %s %s tells a client without a valid key so, in JSON',
-  async (method, path) => {
-    const bare = await fetch(gateway.url + path, { method })
-    expect(await outcomeOf(bare)).toEqual([401, 'authorization_missing'])
-    const wrong = await fetch(gateway.url + path, {
-      method,
-      headers: { authorization: 'Bearer nothing' },
-    })
-    expect(await outcomeOf(wrong)).toEqual([401, 'invalid_credentials'])
-  },
-)
-
 it.each([
   [INFO_PATH, ['query.node_id']],
   [`${INFO_PATH}?node_id=`, ['query.node_id']],
@@ -529,27 +358,4 @@ it.each([
   [`${BENCHMARK_PATH}?node_id=a&model=%00`, ['query.model']],
 ])('every route of nodes refuses GET %s', async (path, locs) => {
   expect(await outcomeOf(await getPath(gateway, path))).toEqual([422, locs])
-})
-
-it('every route of nodes takes the headers of the public node client', async () => {
-  const nodeId = await createNode(gateway)
-  const headers = {
-    authorization: `Bearer ${gateway.key}`,
-    client_name: 'gpu-node',
-    client_version: '0.0.19',
-  }
-  const reply = await fetch(`${gateway.url}${INFO_PATH}?node_id=${nodeId}`, { headers })
-  expect([reply.status, await reply.json()]).toMatchObject([200, { node_id: nodeId }])
-})
-
-it('every route of nodes takes bodies in JSON alone', async () => {
-  const init = {
-    method: 'POST',
-    body: '{"node_name":"abc"}',
-    headers: { authorization: `Bearer ${gateway.key}` },
-  }
-  expect(await outcomeOf(await fetch(gateway.url + NODE_PATH, init))).toEqual([
-    415,
-    'unsupported_media_type',
-  ])
 })

@@ -1,6 +1,5 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import type { JsonObject } from '#attestation/json/value.ts'
 import { BATCH_BYTES_MAX, type ChunkBatch, createChunkQueue } from '#src/nodes/runs/chunk-queue.ts'
 
 async function collect(batches: AsyncIterable<ChunkBatch>): Promise<readonly unknown[]> {
@@ -24,30 +23,6 @@ it('a chunk queue gives everything in order, however pushing and reading interle
     }),
     { numRuns: 50 },
   )
-})
-
-it('a chunk queue keeps the order when the reader never catches up', async () => {
-  const queue = createChunkQueue(() => {})
-  const reader = queue.batches[Symbol.asyncIterator]()
-  const got: unknown[] = []
-  for (let n = 0; n < 1_000; n++) {
-    queue.push([{ n: 2 * n }], 1)
-    queue.push([{ n: 2 * n + 1 }], 1)
-    got.push(...((await reader.next()).value?.chunks ?? []).map((chunk: JsonObject) => chunk.n))
-  }
-  queue.end(null)
-  got.push(...(await collect(queue.batches)))
-  expect(got).toEqual(Array.from({ length: 2_000 }, (_, n) => n))
-})
-
-it('a chunk queue counts the bytes that wait', async () => {
-  const queue = createChunkQueue(() => {})
-  const reader = queue.batches[Symbol.asyncIterator]()
-  queue.push([{ n: 1 }], 10)
-  queue.push([{ n: 2 }], 20)
-  expect(queue.waitingBytes()).toBe(30)
-  await reader.next()
-  expect(queue.waitingBytes()).toBe(0)
 })
 
 it('a chunk queue gives at one step what waited together, and what came in the tick that woke the reader', async () => {
@@ -105,14 +80,6 @@ it('a chunk queue gives what waits before it throws', async () => {
   const reader = queue.batches[Symbol.asyncIterator]()
   expect(await reader.next()).toEqual({ done: false, value: { chunks: [{ n: 1 }], bytes: 1 } })
   await expect(reader.next()).rejects.toThrow('broken off')
-})
-
-it('a chunk queue throws at once when what waits is discarded', async () => {
-  const queue = createChunkQueue(() => {})
-  queue.push([{ n: 1 }], 1)
-  queue.discard(new Error('left'))
-  await expect(collect(queue.batches)).rejects.toThrow('left')
-  expect(queue.waitingBytes()).toBe(0)
 })
 
 it('a chunk queue wakes a reader who waits', async () => {

@@ -8,15 +8,6 @@ import {
 
 const OPEN: Circuit = { kind: 'open', retryAtMs: 500, asideMs: 100 }
 
-it('the memory of circuits gives back the circuit that a node left', () => {
-  const memory = createCircuitMemory()
-  memory.keep('bad', new Map([['m', OPEN]]), 450)
-  memory.keep('once', new Map<string, Circuit>([['m', { kind: 'closed', failures: 1 }]]), 450)
-  expect(memory.recall('bad', ['m']).get('m')).toEqual(OPEN)
-  expect(memory.recall('once', ['m']).get('m')).toEqual({ kind: 'closed', failures: 1 })
-  expect(memory.recall('new', ['m']).get('m')).toBe(CLOSED_CIRCUIT)
-})
-
 it('the memory of circuits sets a node aside whose probe was cut short, as long as before', () => {
   const memory = createCircuitMemory()
   memory.keep('a', new Map<string, Circuit>([['m', { kind: 'probing', asideMs: 100 }]]), 1_000)

@@ -7,7 +7,6 @@ import { FAR_OFF_MS } from '../../../support/at-once.ts'
 import {
   type DrawScript,
   drawAsAsked,
-  drawing,
   drawNothing,
   drawWith,
   framesFor,
@@ -21,7 +20,7 @@ import { answerWith } from '../../../support/scripted-node.ts'
 
 let stage: DrawingStage
 beforeEach(async () => {
-  stage = await openDrawingStage()
+  stage = await openDrawingStage({ imageMs: 3_000, waitMs: FAR_OFF_MS })
 })
 afterEach(async () => {
   await stage.close()
@@ -52,13 +51,6 @@ it('a call for images is put to a node in the frame of the public client, and an
     { request_id: expect.any(String), prompt: 'two foxes', image: null, n: 2, size: '512x512' },
   ])
   expect(isIdle()).toBe(true)
-})
-
-it('a call for images brings the image that is to be changed', async () => {
-  const node = await stage.connectDrawer()
-  const [image = ''] = squares(1, 64)
-  await stage.draw({ image })
-  expect(framesFor(node)[0]?.image).toBe(image)
 })
 
 it("a call for images counts for its node, with no tokens, and for its caller's account", async () => {
@@ -97,14 +89,6 @@ it.each([
   await eventually(isIdle, 'nothing is held')
 })
 
-it('a call for images fails when its only node goes, and is served by another node when there is one', async () => {
-  await stage.connectDrawer((_, { socket }) => socket.terminate())
-  expect(await codeOf(stage.draw())).toBe('node_lost')
-  await stage.connectDrawer((_, { socket }) => socket.terminate())
-  await stage.connectDrawer()
-  expect(await stage.draw()).toHaveLength(1)
-})
-
 it('a call for images is refused for an unknown model, and for a model whose nodes are gone', async () => {
   expect(await codeOf(stage.draw())).toBe('unsupported_model')
   const node = await stage.connectDrawer()
@@ -135,13 +119,6 @@ it('a call for images waits for a slot, of which a node has ten, and takes the f
   await eventually(() => node.calls.length === 11, 'the eleventh is')
   for (const end of finish) end()
   for (const made of await Promise.all(calls)) expect(made).toHaveLength(1)
-})
-
-it('a call for images is refused when no slot was free in time', async () => {
-  await stage.connectDrawer(drawNothing)
-  const calls = Array.from({ length: 10 }, () => codeOf(stage.draw()))
-  expect(await codeOf(stage.draw())).toBe('no_nodes')
-  expect(new Set(await Promise.all(calls))).toEqual(new Set(['first_token_timeout']))
 })
 
 it('a call for images is refused, its slot given back, when memory for no further answer is left', async () => {
@@ -227,12 +204,6 @@ it('a model that one node chats with and another draws with is two models', asyn
   }
 })
 
-it('a connection that draws has one model, however many it names', async () => {
-  const headers = { 'node-models': 'second, third' }
-  await stage.connect({ model: 'first', headers, ...drawing(drawAsAsked) })
-  expect(stage.nodes.images.models().map(({ model }) => model)).toEqual(['first'])
-})
-
 it('a node that draws is asked for a small image before it is given work, and needs no benchmark', async () => {
   const node = await stage.connectDrawer(drawAsAsked, {
     nodeId: 'new',
@@ -260,27 +231,6 @@ it('a node that ignores the size passes its probe, and may draw files of megabyt
     width: 256,
     height: 256,
   })
-})
-
-it('a node that draws is given no work while what it draws is not an image', async () => {
-  const node = await stage.connectDrawer(drawWith(['nonsense']), { registered: { state: null } })
-  await eventually(() => node.calls.length === 1 && isIdle(), 'it was asked')
-  expect(stage.nodes.images.serves(IMAGE_MODEL)).toBe(false)
-  expect(await codeOf(stage.draw())).toBe('no_nodes')
-})
-
-it('a node that draws is set aside after three failures, and comes back with a probe', async () => {
-  await stage.close()
-  stage = await openDrawingStage({ asideMs: 100, retriesMax: 0 })
-  let isBroken = true
-  await stage.connectDrawer((frame, node) =>
-    isBroken ? drawWith(['nonsense'])(frame, node) : drawAsAsked(frame, node),
-  )
-  for (let call = 0; call < 3; call++) expect(await codeOf(stage.draw())).toBe('node_failed')
-  expect(stage.nodes.images.serves(IMAGE_MODEL)).toBe(false)
-  isBroken = false
-  await eventually(() => stage.nodes.images.serves(IMAGE_MODEL), 'it serves again')
-  expect(await stage.draw()).toHaveLength(1)
 })
 
 it('a node that draws is not set aside for refusals, which may be due to the prompts', async () => {

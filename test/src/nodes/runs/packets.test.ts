@@ -4,6 +4,7 @@ import type { WebSocket } from 'ws'
 import type { JsonObject } from '#attestation/json/value.ts'
 import { createNodeChunks, type NodeChunks } from '#src/chat/node-chunks.ts'
 import type { NodeAnswer } from '#src/nodes/runs/dispatch.ts'
+import { FAR_OFF_MS } from '../../../support/at-once.ts'
 import {
   eventually,
   MODEL,
@@ -24,7 +25,7 @@ import {
 
 let stage: NodesStage
 beforeEach(async () => {
-  stage = await openNodesStage()
+  stage = await openNodesStage({ firstTokenMs: FAR_OFF_MS, tokenMs: FAR_OFF_MS })
 })
 afterEach(async () => {
   await stage.close()
@@ -123,51 +124,6 @@ it('frames of several calls in one packet go to their own callers', async () => 
   )
 })
 
-it('frames in one packet may be of several choices, and of calls of tools', async () => {
-  const delta = (index: number, piece: object, reason: string | null = null) =>
-    running({ choices: [{ index, delta: piece, finish_reason: reason }] })
-  const call = (text: string, begin: object = {}) => ({
-    tool_calls: [
-      {
-        index: 0,
-        ...begin,
-        function: { arguments: text, ...('id' in begin ? { name: 'f' } : {}) },
-      },
-    ],
-  })
-  await stage.connect({
-    answer: ({ id }, node) =>
-      sendPacket({ id, node }, [
-        delta(1, { content: 'b' }),
-        delta(0, call('{"a', { id: 'x', type: 'function' })),
-        delta(0, call('":1}')),
-        delta(1, {}, 'stop'),
-        delta(0, {}, 'tool_calls'),
-        { status: 2 },
-      ]),
-  })
-  const chunks = await readAll(await dispatchRead({ n: 2 }))
-  const pieces = chunks.flatMap(({ choices }) => choices as readonly JsonObject[])
-  const ofFirst = pieces.filter(({ index }) => index === 0)
-  expect(ofFirst.map(({ delta: piece }) => (piece as JsonObject).tool_calls)).toEqual([
-    undefined,
-    [{ index: 0, id: 'x', type: 'function', function: { name: 'f', arguments: '{"a' } }],
-    [{ index: 0, function: { arguments: '":1}' } }],
-    undefined,
-  ])
-  expect(pieces.filter(({ index }) => index === 1).map(({ delta: piece }) => piece)).toEqual([
-    { role: 'assistant', content: '' },
-    { content: 'b' },
-    { content: '' },
-  ])
-})
-
-it('frames in one packet keep texts with line separators and lone surrogates', async () => {
-  const text = 'a\u2028b\u2029c\ud800d\u0000'
-  await stage.connect({ answer: answerWith(text) })
-  expect(textOf(await readAll(await stage.dispatch()))).toBe(text)
-})
-
 it('frames in one packet are discarded, and cancelled once, when the caller leaves between them', async () => {
   const node = await stage.connect({
     headers: { 'Node-Features': 'cancel' },
@@ -180,19 +136,6 @@ it('frames in one packet are discarded, and cancelled once, when the caller leav
   expect(stage.nodes.status().slotsInUse).toBe(1)
   await eventually(() => stage.nodes.status().slotsInUse === 0, 'drained')
   expect(node.controls.filter(({ protocol }) => protocol === 'cancel')).toHaveLength(1)
-})
-
-it('a frame that is the end twice over is counted as one served run', async () => {
-  await stage.connect({
-    answer: ({ id }, node) => {
-      for (const chunk of [textChunk('a'), finishChunk()]) node.sendRun(id, running(chunk))
-      node.sendRun(id, { chunk: usageChunk(1, 1), status: 2 })
-    },
-  })
-  for (let count = 0; count < 3; count++)
-    expect(textOf(await readAll(await stage.dispatch()))).toBe('a')
-  await eventually(() => stage.registry.served.length >= 3, 'stored')
-  expect(stage.registry.served).toHaveLength(3)
 })
 
 it('an answer that was refused does not count as served when the node then says that it is done', async () => {
@@ -209,23 +152,4 @@ it('an answer that was refused does not count as served when the node then says 
   const nodeIds = () => stage.registry.served.map(({ nodeId }) => nodeId)
   await eventually(() => nodeIds().includes('honest'), 'stored')
   expect(nodeIds()).toEqual(['honest'])
-})
-
-it('frames that say nothing are not kept for their members without end', async () => {
-  await stage.close()
-  stage = await openNodesStage({ queueBytesMax: 100_000 })
-  let isClosed = false
-  await stage.connect({
-    answer: async ({ id }, node) => {
-      for (let count = 0; count < 20 && !isClosed; count++) {
-        node.sendRun(id, running({ choices: [], [`name${count}`]: 'x'.repeat(20_000) }))
-        await new Promise((resolve) => setTimeout(resolve, 5))
-      }
-    },
-  })
-  await expect(dispatchRead()).rejects.toMatchObject({
-    code: 'node_failed',
-    message: expect.stringContaining('too many empty chunks'),
-  })
-  isClosed = true
 })

@@ -57,9 +57,3 @@ it('the expected time doubles with the last slot', () => {
   const measured = { firstTokenMs: 200, tokensPerSecond: 256 }
   expect(expectedMs(measured, { inUse: 10, capacity: 10 })).toBe(2_400)
 })
-
-it('the expected time of a node that never ran is between that of a good and that of a bad node', () => {
-  const unknown = expectedMs(UNMEASURED, idle)
-  expect(unknown).toBeGreaterThan(expectedMs({ firstTokenMs: 200, tokensPerSecond: 60 }, idle))
-  expect(unknown).toBeLessThan(expectedMs({ firstTokenMs: 8_000, tokensPerSecond: 5 }, idle))
-})

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { createStrayBudget } from '#src/nodes/runs/stray-frames.ts'
+import { createEndedRuns, createStrayBudget } from '#src/nodes/runs/stray-frames.ts'
 
 const LIMITS = { strayBurst: 10, strayPerSecond: 2 }
 
@@ -19,4 +19,10 @@ it('the budget for stray frames never holds more than its burst', () => {
   const budget = createStrayBudget(LIMITS)
   budget.spend(0, 1_000)
   expect(budget.spend(10 * 1024, 1e9)).toBe(false)
+})
+
+it('a list of ended runs knows each run once, and the newest runs alone', () => {
+  const ended = createEndedRuns(2)
+  for (const id of ['a', 'b', 'c']) ended.add(id)
+  expect(['a', 'b', 'c', 'c'].map((id) => ended.take(id))).toEqual([false, true, true, false])
 })
