@@ -12,12 +12,11 @@ import { createStallCheck, STALL_CHECKS } from '#src/api/stalled-readers.ts'
 import { createLogger } from '#src/observability/logger.ts'
 
 const MIB = 1024 * 1024
-const LONG = 8 * MIB
 /** Much more than the buffers of both ends take. */
-const HUGE = 16 * MIB
+const LONG = 8 * MIB
 const STALL_MS = 1_200
 /** The answers of all accounts get half of this. */
-const MEMORY = 352 * MIB
+const MEMORY = 176 * MIB
 const PLACES = 4
 
 const log = createLogger({ level: 'silent', destination: { write: () => undefined } })
@@ -49,7 +48,6 @@ const long = async () => text(LONG)
 const routes = [
   route('GET', '/v1/long', long, places),
   route('POST', '/v1/long', long, places),
-  route('POST', '/v1/huge', async () => text(HUGE), places),
   route('GET', '/v1/short', async () => ({}), places),
   route('POST', '/v1/none', async () => undefined, places),
   route(
@@ -89,11 +87,11 @@ const routes = [
     ({ stream }) =>
       stream(async (writer) => {
         await writer.write('data: 1\n\n')
-        writer.end(`data: ${'x'.repeat(HUGE)}\n\n`)
+        writer.end(`data: ${'x'.repeat(LONG)}\n\n`)
       }),
     places,
   ),
-  route('GET', '/v1/page', async () => text(HUGE), pages),
+  route('GET', '/v1/page', async () => text(LONG), pages),
 ]
 
 function open(stallTimeoutMs: number): App {
@@ -227,7 +225,7 @@ describe('the memory of answers', () => {
 
   it('answers that wait for their readers hold a bounded amount of memory', async () => {
     const read = (account: string) => statusOf('/v1/page', account)
-    // A page counts 32 MiB: four fit for one account, five for all.
+    // A page counts 16 MiB: four fit for one account, five for all.
     const readers = [await ask('/v1/page', { count: 4 })]
     await once(readers[0] ?? expect.unreachable(), 'readable')
     expect(await read('a')).toBe(503)
@@ -247,7 +245,7 @@ describe('a stalled reader', () => {
   useApp(STALL_MS)
 
   it.each([
-    ['POST', '/v1/huge'],
+    ['POST', '/v1/long'],
     ['GET', '/v1/events'],
   ])(
     'a reader that takes nothing of %s %s is cut, although it still sends',
