@@ -2,11 +2,12 @@ import { sql } from 'kysely'
 import { expect, it } from 'vitest'
 import { createProviderEvidenceStore } from '#src/providers/provider-evidence-store.ts'
 import { openDatabase } from '#src/storage/database.ts'
+import { createTestDatabase } from '../support/test-database.ts'
 
 const ACCOUNT = '6f1c8f0e-6f0b-4a55-9b0e-3f7a1f0f3a11'
 
 it('a database of the first release gets the tables, and keeps its rows', async () => {
-  const place = await source.locate()
+  const place = { url: await createTestDatabase() }
   const before = await openDatabase(place)
   await sql`drop table provider_evidence_keys, provider_evidence, provider_keys_seen, provider_turns`.execute(
     before.queries,

@@ -48,11 +48,6 @@ function clientOf(
 
 const call = { context: 'ctx "é"', provider: 'demo', credential: 'sk-1' }
 const body = Buffer.from('{"model":"demo/echo" , "messages":[]}')
-async function _collect<Item>(items: AsyncIterable<Item>): Promise<readonly Item[]> {
-  const collected: Item[] = []
-  for await (const item of items) collected.push(item)
-  return collected
-}
 
 const live = () => new AbortController().signal
 

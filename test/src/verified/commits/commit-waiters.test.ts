@@ -4,7 +4,6 @@ import type { AnsweredRecord } from '#src/verified/records/records-store.ts'
 
 const record = { hash: 'of a record' } as AnsweredRecord
 const leaf = (index: number) => ({ index, given: null })
-const _never = new AbortController().signal
 
 /** A signal that counts the listeners it has. */
 function countListeners() {

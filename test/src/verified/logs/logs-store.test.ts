@@ -247,5 +247,5 @@ function leavesOf({ records }: Commit): readonly Uint8Array[] {
   return records.map(({ receipt }) => hashLeaf(encodeUtf8(receipt)))
 }
 
-const sameBytes = (expected = new Uint8Array()) =>
+const sameBytes = (expected: Uint8Array = new Uint8Array()) =>
   expect.toSatisfy((actual: Uint8Array) => Buffer.compare(actual, expected) === 0)
