@@ -200,24 +200,25 @@ function proveReceipt(receipt: Receipt, after: number): LogProof {
   const reference = createReference(leaves)
   const size = leaves.length
   const root = reference.root(size)
-  const digest = TypedDataEncoder.hash(
-    { name: 'Affidavit', version: '1', chainId: CHAIN_ID, verifyingContract: CONTRACT },
-    {
-      TreeHead: [
-        { name: 'size', type: 'uint64' },
-        { name: 'root', type: 'bytes32' },
-      ],
-    },
-    { size, root },
-  )
   return {
     size,
     root: Buffer.from(root).toString('hex'),
-    signature: NOTARY.signingKey.sign(digest).serialized,
+    signature: signHead(size, root),
     path: reference.path(receipt.index, size).map((hash) => Buffer.from(hash).toString('hex')),
     chain_id: CHAIN_ID,
     contract: CONTRACT,
   }
+}
+
+/** The notary's signature over a head of its log, or over that head in the log of another contract. */
+export function signHead(size: number, root: Uint8Array, contract = CONTRACT): string {
+  const domain = { name: 'Affidavit', version: '1', chainId: CHAIN_ID, verifyingContract: contract }
+  const fields = [
+    { name: 'size', type: 'uint64' },
+    { name: 'root', type: 'bytes32' },
+  ]
+  const digest = TypedDataEncoder.hash(domain, { TreeHead: fields }, { size, root })
+  return NOTARY.signingKey.sign(digest).serialized
 }
 
 function sha256(text: string): Buffer {

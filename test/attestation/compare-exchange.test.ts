@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import canonicalize from 'canonicalize'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { decodeHex } from '#attestation/bytes.ts'
 import {
   compareExchange,
   completeRecord,
@@ -10,7 +11,7 @@ import {
 import { assembleCompletion } from '#attestation/dialects/chat/assemble-completion.ts'
 import type { Json, JsonObject } from '#attestation/json/value.ts'
 import { verifyRecord } from '#attestation/verify-record.ts'
-import { buildRecord, REQUEST, RESPONSE } from './build-record.ts'
+import { buildRecord, REQUEST, RESPONSE, signHead } from './build-record.ts'
 import { otherLastDigit } from './mutate-json.ts'
 
 const { stored, created } = buildRecord()
@@ -190,10 +191,15 @@ describe('a log in an answer', () => {
 
   it('the proof of an answer fails when its log is of another log, chain or path, or is missing', () => {
     const log = stored.log as JsonObject
+    const contract = otherLastDigit(String(log.contract))
     for (const forged of [
       other.stored.log ?? null,
       { ...log, chain_id: 1 },
-      { ...log, contract: otherLastDigit(String(log.contract)) },
+      {
+        ...log,
+        contract,
+        signature: signHead(Number(log.size), decodeHex(String(log.root)), contract),
+      },
       { ...log, root: otherLastDigit(String(log.root)) },
       { ...log, path: [] },
       null,

@@ -35,19 +35,6 @@ describe('parseReceipt', () => {
     expect(parseReceipt(changed)).toEqual(changed)
   })
 
-  it('a receipt of version 1, which has no stream_hash, attempt and encrypted, is given as it is', () => {
-    const first = valueAt(buildRecord({ version: 1 }).stored, ['receipt'])
-    expect(parseReceipt(first)).toEqual(first)
-    expect(() => parseReceipt(replaceAt(first, ['version'], 2))).toThrow(FormatError)
-  })
-
-  it('a receipt of version 2, which has no credential, dialect and headers, is given as it is', () => {
-    const second = valueAt(buildRecord({ version: 2 }).stored, ['receipt'])
-    expect(parseReceipt(second)).toEqual(second)
-    expect(() => parseReceipt(replaceAt(second, ['version'], 3))).toThrow(FormatError)
-    expect(() => parseReceipt(replaceAt(receipt, ['version'], 2))).toThrow(FormatError)
-  })
-
   it.each<[string, JsonPath, Json]>([
     ['another version', ['version'], 4],
     ['the version without its members', ['version'], 1],

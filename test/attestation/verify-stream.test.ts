@@ -246,18 +246,6 @@ describe('the published kept streams', () => {
 describe('splitEvents', () => {
   const split = (text: string) => splitEvents(Buffer.from(text))
 
-  it.each([
-    ['line feeds', 'data: {"a":1}\n\ndata: {"b":2}\n\ndata: [DONE]\n\n'],
-    ['carriage returns', 'data: {"a":1}\r\rdata: {"b":2}\r\rdata: [DONE]\r\r'],
-    ['both', 'data: {"a":1}\r\n\r\ndata: {"b":2}\r\n\r\ndata: [DONE]'],
-    [
-      'comments, ids and no space',
-      ': ping\n\nid: 1\ndata:{"a":1}\n\n\ndata: {"b":2}\n\ndata: [DONE]\n',
-    ],
-  ])('splitEvents gives the data of events with %s', (_, text) => {
-    expect(split(text)).toEqual(['{"a":1}', '{"b":2}'])
-  })
-
   it('splitEvents leaves the line separators that JSON has in text', () => {
     expect(split('data: {"a":"\u2028"}\n\ndata: [DONE]\n\n')).toEqual(['{"a":"\u2028"}'])
   })

@@ -98,9 +98,6 @@ describe('parseEvidenceBundle', () => {
     ['base64 without padding', ['record', 'attestation'], () => 'AAA'],
     ['base64 with unused bits', ['record', 'attestation'], () => 'AB=='],
     ['base64url', ['record', 'attestation'], () => 'AA-_'],
-    ['a document of 16 KiB and a byte', ['record', 'attestation'], () => base64OfBytes(16_385)],
-    ['a document of 16 KiB and two bytes', ['record', 'attestation'], () => base64OfBytes(16_386)],
-    ['a document of 17 KiB', ['record', 'attestation'], () => base64OfBytes(17_408)],
     ['half a byte of transaction', ['transaction'], (text) => text.slice(0, -1)],
     ['an empty transaction', ['transaction'], () => '0x'],
     ['a transaction of 1025 bytes', ['transaction'], () => `0x${'00'.repeat(1025)}`],
@@ -132,11 +129,6 @@ describe('parseEvidenceBundle', () => {
     expect(() => parseEvidenceBundle(changed)).toThrow(FormatError)
   })
 
-  it('parseEvidenceBundle takes a document of 16 KiB', () => {
-    const whole = replaceAt(bundle, ['record', 'attestation'], base64OfBytes(16_384))
-    expect(parseEvidenceBundle(whole)).toEqual(whole)
-  })
-
   it('unset members in the request are refused, since they would be shown and not hashed', () => {
     for (const path of [
       ['record', 'request'],
@@ -145,12 +137,6 @@ describe('parseEvidenceBundle', () => {
       const unset = { ...(valueAt(bundle, path) as Record<string, Json>), user: null }
       expect(() => parseEvidenceBundle(replaceAt(bundle, path, unset))).toThrow(/members of null/)
     }
-  })
-
-  it('a completion may finish before it started, since a clock may be set back in between', () => {
-    const { receipt } = bundle.record
-    const changed = replaceAt(bundle, ['record', 'receipt', 'started_at'], receipt.finished_at + 1)
-    expect(parseEvidenceBundle(changed)).toEqual(changed)
   })
 
   it('parseEvidenceBundle refuses a part together with the hash that stands in its place', () => {

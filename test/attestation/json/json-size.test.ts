@@ -47,7 +47,7 @@ describe('measureJson', () => {
 
   it('a cut text counts at most as its whole, and a text that is no JSON is counted all the same', () => {
     fc.assert(
-      fc.property(fc.jsonValue({ maxDepth: 5 }), fc.nat(), (value, cut) => {
+      fc.property(fc.jsonValue({ maxDepth: 3 }), fc.nat(), (value, cut) => {
         const text = JSON.stringify(value)
         const begun = measureJson(text.slice(0, cut % (text.length + 1)))
         const whole = measureJson(text)

@@ -20,7 +20,7 @@ describe('parseStrictJson', () => {
   it('parseStrictJson reads any value as JSON.parse does', () => {
     fc.assert(
       fc.property(
-        fc.jsonValue({ stringUnit: 'binary', maxDepth: 6 }),
+        fc.jsonValue({ stringUnit: 'binary', maxDepth: 3 }),
         fc.nat(4),
         (value, indent) => {
           const text = JSON.stringify(value, null, indent)
@@ -28,7 +28,7 @@ describe('parseStrictJson', () => {
           expect(isDeepStrictEqual(parse(text), JSON.parse(text))).toBe(true)
         },
       ),
-      { numRuns: 120 },
+      { numRuns: 80 },
     )
   })
 
@@ -343,7 +343,7 @@ function mutatedJson(): fc.Arbitrary<string> {
     put: fc.option(fragment, { nil: '' }),
   })
   const base = fc
-    .jsonValue({ stringUnit: 'binary', maxDepth: 4 })
+    .jsonValue({ stringUnit: 'binary', maxDepth: 3 })
     .map((value) => JSON.stringify(value))
   return fc.tuple(base, fc.array(edit, { maxLength: 3 })).map(([text, edits]) =>
     edits.reduce((current, { at, cut, put }) => {

@@ -96,7 +96,7 @@ describe('the finding', () => {
     expect([known.finding, ...known.notShown].join()).not.toMatch(/debug|that the enclave runs/)
   })
 
-  it('of several answers, one whose code is known does not hide one whose code is not', async () => {
+  it('an answer whose code is known does not hide another whose code is not', async () => {
     const zeros = new Uint8Array(48)
     const pcrs = new Map([...PCR_VALUES].map(([index, pcr]) => [index, index < 3 ? zeros : pcr]))
     const known = buildCalls({ exchanges: EXCHANGES.slice(0, 2) })
