@@ -26,7 +26,7 @@ beforeAll(async () => {
   stage = await openStage()
   const notary = await createTestNotary()
   const anchoring = { chain: null, nonce: 0 }
-  log = await buildLog(notary, { batches: BATCHES, anchoring, attestedSizes: [2, 6, 20] })
+  log = await buildLog(notary, { batches: BATCHES, anchoring, attestedSizes: [6] })
   young = { ...log, heads: log.heads.slice(0, 6), ...cutAt(log, log.heads[5]?.size ?? 0) }
   other = await buildLog(notary, {
     batches: BATCHES.slice(2),

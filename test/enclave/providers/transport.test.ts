@@ -172,8 +172,6 @@ describe('over TLS', () => {
   })
 })
 
-describe('over plain http', () => {})
-
 describe('a connection', () => {
   it('a connection that is not accepted in time is given up, also in the TLS handshake', async () => {
     const silent = createServer(() => undefined)
