@@ -11,7 +11,7 @@ import {
 } from 'node:fs'
 import path from 'node:path'
 import type { Mutant } from './operators.ts'
-import type { Answer } from './run-tests.ts'
+import type { Answer, Failure } from './run-tests.ts'
 
 const RUN_TESTS = path.join(import.meta.dirname, 'run-tests.ts')
 
@@ -46,45 +46,45 @@ export class Checkout {
   }
 
   /**
-   * Seeds the fault, runs the tests in the given order, and takes the fault away. Gives the test
-   * that found it, or null. A run of over `limitMs` counts as found.
+   * Seeds the fault, runs the tests in the given order, and takes the fault away. Gives the first
+   * failure, or null. A run of over `limitMs` counts as one.
    */
-  async try(
-    mutant: Mutant,
-    tests: readonly string[],
-    limitMs: number,
-  ): Promise<{ readonly foundBy: string | null }> {
+  async try(mutant: Mutant, tests: readonly string[], limitMs: number): Promise<Failure | null> {
     const file = path.join(this.#root, mutant.file)
     const source = readFileSync(file, 'utf8')
-    writeFileSync(
-      file,
-      source.slice(0, mutant.start) + mutant.replacement + source.slice(mutant.end),
-    )
+    const changed = source.slice(0, mutant.start) + mutant.replacement + source.slice(mutant.end)
+    writeFileSync(file, changed)
     try {
-      return { foundBy: await this.#run(file, tests, limitMs) }
+      return await this.#run(file, tests, limitMs)
     } finally {
       writeFileSync(file, source)
     }
   }
 
-  async #run(changed: string, tests: readonly string[], limitMs: number): Promise<string | null> {
+  /** Whether a test file passes when this file, from which a fault was taken away, is read anew. */
+  async passes(test: string, mutant: Mutant, limitMs: number): Promise<boolean> {
+    return (await this.#run(path.join(this.#root, mutant.file), [test], limitMs)) === null
+  }
+
+  async #run(changed: string, tests: readonly string[], limitMs: number): Promise<Failure | null> {
     this.#runner ??= await startRunner(this.#root)
     const runner = this.#runner
     const limit = new AbortController()
     const timer = setTimeout(() => limit.abort(), limitMs)
+    const { signal } = limit
     try {
-      const answered = once(runner, 'message', { signal: limit.signal })
+      const ended = once(runner, 'exit', { signal }).then(() => [
+        { failed: { file: '', title: 'the run died' } },
+      ])
+      const answered = once(runner, 'message', { signal })
       runner.send({ changed, tests: tests.map((test) => path.join(this.#root, test)) })
-      const [{ failed }] = (await Promise.race([
-        answered,
-        once(runner, 'exit', { signal: limit.signal }).then(() => [{ failed: 'the run died' }]),
-      ])) as [Answer]
+      const [{ failed }] = (await Promise.race([answered, ended])) as [Answer]
       if (runner.exitCode !== null) this.#runner = null
-      return failed
+      return failed && { ...failed, file: failed.file && path.relative(this.#root, failed.file) }
     } catch (error) {
-      if (!limit.signal.aborted) throw error
+      if (!signal.aborted) throw error
       this.stop()
-      return 'the limit of time'
+      return { file: '', title: 'the limit of time' }
     } finally {
       clearTimeout(timer)
       limit.abort()

@@ -8,6 +8,8 @@ const ROOT = path.join(import.meta.dirname, '../..')
 type Timer = { readonly made: Error; isOver(): boolean }
 
 const timers = new Set<Timer>()
+/** Places told already: what goes on in a loop was left by the first file that names it. */
+const told = new Set<string>()
 
 /** Of a timer of Node.js: whether it was cleared or has run. */
 type Destroyable = { readonly _destroyed: boolean }
@@ -37,21 +39,23 @@ function noteEach<F extends typeof setTimeout | typeof setInterval>(start: F): F
   return Object.assign(noted, start)
 }
 
-/** The lines of product code whose timers still run, once each; forgets them. */
+/** The lines of product code whose timers still run, once each in a process; forgets them. */
 export function takeLeftTimers(): readonly string[] {
-  const left = [...timers].filter((timer) => !timer.isOver()).map(({ made }) => lineOf(made))
+  const left = [...timers].filter((timer) => !timer.isOver()).flatMap(({ made }) => lineOf(made))
   timers.clear()
-  return [...new Set(left.filter((line) => line !== null))]
+  const places = [...new Set(left)].filter((place) => !told.has(place))
+  for (const place of places) told.add(place)
+  return places
 }
 
 /** Who started a timer: the first line outside of Node.js, if it is one of the product. */
-function lineOf({ stack = '' }: Error): string | null {
+function lineOf({ stack = '' }: Error): readonly string[] {
   const lines = stack.split('\n').slice(2)
   const line = lines.find((one) => !one.includes('node:') && !one.includes('leftovers.ts')) ?? ''
   const [, place = '', at = ''] = line.match(/\(?((?:file:\/\/)?\/[^:()]+):(\d+):\d+\)?$/) ?? []
-  if (place === '') return null
+  if (place === '') return []
   const file = path.relative(ROOT, place.startsWith('file:') ? fileURLToPath(place) : place)
-  return /^(attestation|audit|client|enclave|packages|src)\//.test(file) ? `${file}:${at}` : null
+  return /^(attestation|audit|client|enclave|packages|src)\//.test(file) ? [`${file}:${at}`] : []
 }
 
 /** Expects that a call left no listener at what outlives it: signals, sockets, stores. */

@@ -191,7 +191,7 @@ describe('a verified document', () => {
   })
 
   it('bindings that do not hold are reported and do not make a document refused', async () => {
-    const verify = async (fields: object) =>
+    const verify = async (fields: NonNullable<Parameters<typeof buildDocument>[0]>['fields']) =>
       (await verifyAttestation(buildDocument({ fields }), policy, MADE_AT)).bindings
     const others = { leafCommonName: false, issuerCommonName: false }
     expect(await verify({ module_id: 'i-0fffffffffffffff0-enc00' })).toMatchObject(others)
