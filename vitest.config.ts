@@ -9,10 +9,8 @@ const NIGHTLY = 'test/**/*.nightly.test.ts'
 
 /** Slow files that crowd a service, fill its memory or kill processes at a given moment. */
 const ALONE_FILES = [
-  'test/integration/{chaos,service-chaos,faults,enclave-faults,front-door}.slow.test.ts',
-  'test/integration/{memory,enclave-memory,gateway-processes,node-presence}.slow.test.ts',
+  'test/integration/{front-door,gateway-processes,replicas}.slow.test.ts',
   'test/integration/*-crash.slow.test.ts',
-  'test/src/**/*.slow.test.ts',
 ]
 
 /** Long enough for a machine that is busy with something else: who waits for a condition goes on at once. */

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, globSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 
@@ -12,6 +12,7 @@ const WORDS_MAX = 600
 const LONGER: Readonly<Record<string, string>> = {
   'README.md': 'the front door of the repository is for everyone, and a test follows it',
   'docs/operating/README.md': "the table of contents of the operators' pages",
+  'test/README.md': 'the matrix of promises and the tests that hold them',
   'test/vectors/README.md':
     'the format of the cases and of the programs under test, for writers of a second verifier',
 }
@@ -36,5 +37,17 @@ describe('READMEs', () => {
     const long = readmes.filter((file) => wordsOf(file) > WORDS_MAX)
     expect(readmes.length).toBeGreaterThan(60)
     expect(long.toSorted()).toEqual(Object.keys(LONGER).toSorted())
+  })
+
+  it('the files that hold promises, as test/README.md names them, exist', () => {
+    const page = readFileSync(join(root, 'test/README.md'), 'utf8')
+    const start = page.indexOf('## Which file holds which promise')
+    const matrix = page.slice(start, page.indexOf('\n## ', start + 1))
+    const named = [...matrix.matchAll(/`([\w./*-]+)`/g)].flatMap(([, name = '']) => name)
+    expect(named.length).toBeGreaterThan(40)
+    const cwd = join(root, 'test')
+    expect(
+      named.filter((name) => name !== 'test/' && globSync(name, { cwd }).length === 0),
+    ).toEqual([])
   })
 })

@@ -61,7 +61,7 @@ export class Checkout {
     }
   }
 
-  /** Whether a test file passes when this file, from which a fault was taken away, is read anew. */
+  /** Whether a test file passes when this file, from which a fault was taken away, is read again. */
   async passes(test: string, mutant: Mutant, limitMs: number): Promise<boolean> {
     return (await this.#run(path.join(this.#root, mutant.file), [test], limitMs)) === null
   }

@@ -16,7 +16,7 @@ type Found = { readonly type: string; readonly start: number; readonly end: numb
   Record<string, never>
 >
 
-/** Text that users and operators read is judged by people, and a log line by nobody's test. */
+/** No test reads each line of a log. */
 const NOT_MUTATED = /^(?:this\.#?)?(?:\w*\.)*(?:#?log|logger|console)\b/
 
 const SWAPPED: Readonly<Record<string, readonly [string, string]>> = {
@@ -119,7 +119,7 @@ function faultsOf(node: Found, source: string): readonly Fault[] {
     if (swap !== undefined && !(sign === '+' && isText))
       return [[swap[1], place, text(place).replace(sign, swap[0])]]
     if (sign === '??') return [['default left out', node, `(${text(one)})`]]
-    // Only values that are told apart by their texts, such as hashes and names.
+    // Only values that differ by their texts, such as hashes and names.
     const isNamed = [one, other].every(({ type }) => /^(Identifier|MemberExpression)$/.test(type))
     if ((sign !== '===' && sign !== '!==') || !isNamed) return []
     const start = (side: Found) => {

@@ -8,9 +8,8 @@ import type { ContentCipher } from '#src/storage/content-cipher.ts'
 import { type Database, type DatabaseLocation, openDatabase } from '#src/storage/database.ts'
 import { createTestDatabase } from './test-database.ts'
 
-/** Stores are tested on Postgres; `test/src/storage/database.test.ts` compares both. */
-export const DATABASE_KINDS = ['embedded', 'postgres'] as const
-export type DatabaseKind = (typeof DATABASE_KINDS)[number]
+/** Stores are tested on Postgres; test/src/storage/open-database.ts has what holds for both. */
+export type DatabaseKind = 'embedded' | 'postgres'
 
 /** Gives any number of empty, migrated databases of one kind. */
 export type DatabaseSource = {

@@ -9,7 +9,7 @@ import { findPackageOf, needOf } from './needs.ts'
  */
 export const FAILED_FILES_VARIABLE = 'TEST_FAILED_FILES'
 
-/** A unit file whose tests take more is reported as a failure: nobody runs tests that are dear. */
+/** A unit file whose tests take more is reported as a failure. */
 export const UNIT_CPU_SECONDS_MAX = 3
 
 /** A test file that failed. */

@@ -1,5 +1,7 @@
 import { createHash, X509Certificate } from 'node:crypto'
+import { once } from 'node:events'
 import { createServer, type Server } from 'node:net'
+import { connect as connectTls, createServer as createTlsServer } from 'node:tls'
 import { afterEach, beforeAll, describe, expect, it } from 'vitest'
 import {
   createTransport,
@@ -7,13 +9,14 @@ import {
   type ProviderAnswer,
   type Transport,
 } from '#enclave/providers/transport.ts'
+import { bundledCas } from '#enclave/providers/trusted-cas.ts'
 import { AT_ONCE_MS } from '../../support/at-once.ts'
 import {
   createAuthority,
   type TestAuthority,
   type TestCertificate,
 } from '../../support/certificates.ts'
-import { send, wholeAnswer } from '../../support/hostile-answers.ts'
+import { EVENT_STREAM_HEAD, send, wholeAnswer } from '../../support/hostile-answers.ts'
 import {
   type HostileProvider,
   type Step,
@@ -169,6 +172,45 @@ describe('over TLS', () => {
     } finally {
       delete process.env.NODE_TLS_REJECT_UNAUTHORIZED
     }
+  })
+
+  it('a call over TLS gives evidence of the key on a reused connection too', async () => {
+    const provider = await startProvider(certificate)
+    const transport = makeTransport()
+    const first = await ask(transport, provider.origin)
+    // Node.js takes a connection back in the turn after the answer's end.
+    await new Promise((resolve) => setImmediate(resolve))
+    expect((await ask(transport, provider.origin)).tls).toEqual(first.tls)
+    expect(provider.countConnections()).toBe(1)
+  })
+
+  it('a body that cannot be read breaks after the head and its key were given', async () => {
+    const bytes = Buffer.concat([EVENT_STREAM_HEAD, Buffer.from('ZZ\r\n')])
+    const provider = await startProvider(certificate, () => [send(bytes)])
+    const answer = await askHead(makeTransport(), provider.origin)
+    expect(answer.tls?.subject).toBe('CN=127.0.0.1')
+    await expect(answer.body.toArray()).rejects.toThrow()
+  })
+
+  it('the transport does not trust a private authority by default', async () => {
+    const provider = await startProvider(certificate)
+    expect(await codeOf(ask(makeTransport(bundledCas().pem), provider.origin))).toBe(
+      'provider_unreachable',
+    )
+  })
+
+  it('the transport does not speak TLS 1.1', async () => {
+    const ciphers = 'ALL:@SECLEVEL=0'
+    const versions = { minVersion: 'TLSv1.1', maxVersion: 'TLSv1.1' } as const
+    const { certificate: cert, key } = certificate
+    const host = await listen(createTlsServer({ cert, key, ciphers, ...versions }))
+    const port = Number(host.split(':')[1])
+    const ca = authority.certificate
+    const lax = connectTls({ host: '127.0.0.1', port, ca, ciphers, ...versions })
+    open.push({ close: () => lax.destroy() })
+    await once(lax, 'secureConnect')
+    expect(lax.getProtocol()).toBe('TLSv1.1')
+    expect(await codeOf(ask(makeTransport(), `https://${host}`))).toBe('provider_unreachable')
   })
 })
 

@@ -104,17 +104,17 @@ describe('the log of administrators', () => {
   )
 
   it('the log of administrators does not show that the newest acts are gone, unless their hash was noted', async () => {
-    const noted = await openLog(database).check(null)
-    if (noted.kind !== 'whole') throw new Error('expected a whole chain')
-    expect(await openLog(database).check(noted)).toMatchObject({ kind: 'whole', position: 4 })
+    const written = await openLog(database).check(null)
+    if (written.kind !== 'whole') throw new Error('expected a whole chain')
+    expect(await openLog(database).check(written)).toMatchObject({ kind: 'whole', position: 4 })
     const nearly = {
-      ...noted,
-      hash: noted.hash.replace(/.$/, (last) => (last === '0' ? '1' : '0')),
+      ...written,
+      hash: written.hash.replace(/.$/, (last) => (last === '0' ? '1' : '0')),
     }
     expect(await openLog(database).check(nearly)).toMatchObject({ kind: 'unexpected' })
     await whileChanged(DELETION, async (log) => {
       expect(await log.check(null)).toMatchObject({ kind: 'whole', position: 2 })
-      expect(await log.check(noted)).toMatchObject({ kind: 'unexpected', position: 2 })
+      expect(await log.check(written)).toMatchObject({ kind: 'unexpected', position: 2 })
     })
   })
 })

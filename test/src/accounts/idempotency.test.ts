@@ -142,15 +142,15 @@ describe('idempotency', () => {
       },
     })
     const fault = new ApiError('provider_error', 'no')
-    let isTold = false
+    let isAnswered = false
     const failed = underClaim(openClaim(await claim()), () => Promise.reject(fault)).catch(
       (error: unknown) => {
-        isTold = true
+        isAnswered = true
         return error
       },
     )
     expect(await outcomeOf(claim())).toBe('idempotency_in_progress')
-    expect(isTold).toBe(false)
+    expect(isAnswered).toBe(false)
     gate.resolve()
     expect(await failed).toBe(fault)
     expect(await outcomeOf(claim())).toBe('claimed')

@@ -271,7 +271,7 @@ describe.runIf(NATS.isMet)(NATS.title('a bus'), () => {
       return far.peers().length === PEERS_MAX
     })
     expect(far.peers()).not.toContain('other-version')
-    // Who hears nothing for seconds, on a busy machine, ends the calls of that moment.
+    // A gateway that receives nothing for seconds, on a busy machine, ends the calls of that moment.
     await until('it is still there', async () =>
       echo(near, far, 'there').then(
         (text) => text === 'there',

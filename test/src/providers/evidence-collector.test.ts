@@ -17,20 +17,21 @@ import {
   type ProviderMode,
   startAttestedProvider,
 } from '../../support/collected-provider.ts'
-import { useDatabase } from '../../support/databases.ts'
+import { useDatabases } from '../../support/databases.ts'
 import { MADE_AT } from '../../support/nitro-builder/development-pki.ts'
 import type { BuiltKind } from '../../support/provider-builder/evidence-builder.ts'
 
 const BLOCK = { chainId: 1, number: 17, hash: `0x${'b1'.repeat(32)}` }
 const HOUR_MS = 3_600_000
 
+const databases = await useDatabases()
 const ends: (() => Promise<void>)[] = []
 afterEach(async () => {
   for (const end of ends.splice(0).toReversed()) await end()
 })
 
 async function openStage(kind?: BuiltKind) {
-  const database = await useDatabase()
+  const database = await databases.open()
   const server = await startAttestedProvider(kind)
   ends.push(() => server.stop())
   return { database, server, store: createProviderEvidenceStore(database) }

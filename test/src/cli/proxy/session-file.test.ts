@@ -130,7 +130,7 @@ describe('a session that stops and starts again', () => {
       order.push('opened')
       return file
     })
-    // A file that nobody has open takes as long to open as the second would without a lock.
+    // A file that no process has open takes as long to open as the second would without a lock.
     const free = await openSessionFile(join(folder, 'free.json'), { anchored: neverAnchored })
     await free.close()
     expect(order).toEqual([])

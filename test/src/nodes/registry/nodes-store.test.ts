@@ -167,17 +167,20 @@ describe('nodes store', () => {
 
   it('the nodes store lets one of two equal updates at once say that it changed something', async () => {
     const node = await createNode()
-    const { promise: areAsked, resolve } = Promise.withResolvers<void>()
+    const areAsked = Promise.withResolvers<void>()
+    const isHeld = Promise.withResolvers<void>()
     // All of them wait for the row, so each was asked before any of them changed it.
     const holding = database.queries.transaction().execute(async (held) => {
       await sql`update nodes set version = 'x' where node_id = ${node.nodeId}`.execute(held)
-      await areAsked
+      isHeld.resolve()
+      await areAsked.promise
     })
+    await isHeld.promise
     const asked = Array.from({ length: 3 }, () =>
       nodes.update({ ...node, name: 'renamed', isArchived: null }),
     )
     await expect.poll(countWaiting).toBe(asked.length)
-    resolve()
+    areAsked.resolve()
     await holding
     const updates = await Promise.all(asked)
     expect(updates.filter((update) => update?.isNameUpdated)).toHaveLength(1)

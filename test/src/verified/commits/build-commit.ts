@@ -111,7 +111,7 @@ export async function storeCommits(
   return { state, stored }
 }
 
-/** What the chain tells of an anchor in a block. */
+/** What the chain reports about an anchor in a block. */
 export function minedAt(
   nonce: number,
   blockNumber: number,

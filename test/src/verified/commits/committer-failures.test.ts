@@ -93,7 +93,7 @@ class Trial {
       case 'crash the gateway':
       case 'restart the gateway':
         if (what === 'crash the gateway') {
-          // What it has under way is stored or not: it hears nothing of that, and reaches nothing.
+          // What it has under way is stored or not. It gets no answer, and reaches nothing.
           running.script.isDatabaseDown = true
           running.script.afterCommit = () => {
             throw new Error('made to fail: crash')

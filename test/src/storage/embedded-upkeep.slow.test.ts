@@ -1,11 +1,11 @@
 import { Kysely, sql } from 'kysely'
 import { expect, it } from 'vitest'
 import { openEmbedded, startUpkeep } from '#src/storage/embedded.ts'
-import { DATABASE_KINDS, useDatabases } from '../../support/databases.ts'
+import { useDatabases } from '../../support/databases.ts'
 
 const MIB = 1024 * 1024
 
-const source = await useDatabases(DATABASE_KINDS[0])
+const source = await useDatabases('embedded')
 
 /**
  * Writes 160 MiB of log with upkeep of these limits, and gives where recovery would then begin.
