@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { MessagesReader } from '#attestation/dialects/messages/read-stream.ts'
 import type { JsonObject } from '#attestation/json/value.ts'
+import { alter, anyAlterations, change as changeIn, rowsOf } from './alter-events.ts'
 import { type BuiltBlock, builtMessage, messagesStream } from './messages-streams.ts'
 import { dataOf, readAll } from './readers.ts'
 
@@ -17,15 +18,9 @@ const isPing = ({ type }: JsonObject) => type === 'ping'
 
 const read = (events: readonly JsonObject[]) => readAll(new MessagesReader(), events)
 
-/** Puts the events in the place of the first that `matches`. */
-function change(
-  matches: (event: JsonObject) => boolean,
-  edit: (event: JsonObject) => readonly JsonObject[],
-): readonly JsonObject[] {
-  const at = STREAM.findIndex(matches)
-  return [...STREAM.slice(0, at), ...edit(STREAM[at] as JsonObject), ...STREAM.slice(at + 1)]
-}
-
+type Edit = (event: JsonObject) => readonly JsonObject[]
+const change = (matches: (event: JsonObject) => boolean, edit: Edit) =>
+  changeIn(STREAM, matches, edit)
 const ofType = (type: string) => (event: JsonObject) => event.type === type
 const ofDelta = (type: string) => (event: JsonObject) =>
   (event.delta as JsonObject | undefined)?.type === type
@@ -79,10 +74,10 @@ describe('a stream of Messages', () => {
     index,
     delta: { type: 'text_delta', text: '!' },
   })
-  const textBlock = (index: number, text = '') => ({
+  const textBlock = (index: number) => ({
     type: 'content_block_start',
     index,
-    content_block: { type: 'text', text },
+    content_block: { type: 'text', text: '' },
   })
   /** The stream with other members in the first event that `matches`. */
   const edited = (matches: (event: JsonObject) => boolean, members: JsonObject) =>
@@ -98,131 +93,86 @@ describe('a stream of Messages', () => {
   const repeated = (matches: (event: JsonObject) => boolean, members: JsonObject = {}) =>
     change(matches, (event) => [event, { ...event, ...members }])
   const END = ofType('message_delta')
-  const usageOf = (count: number): JsonObject =>
-    Object.fromEntries(Array.from({ length: count }, (_, at) => [`a${at}`, 1]))
-
-  it.each<[string, string, readonly JsonObject[]]>([
-    [
-      'thinking in a text block',
-      'changed_type',
-      edited(ofDelta('text_delta'), { delta: { type: 'thinking_delta', thinking: 'secret' } }),
-    ],
-    [
-      'a delta of a type unknown here',
-      'changed_type',
-      edited(ofDelta('text_delta'), { delta: { type: 'markdown_delta' } }),
-    ],
-    [
-      'a text block that begins with text',
-      'unread_member',
-      edited(startsBlock(1), textBlock(1, 'PRE')),
-    ],
-    [
-      'the input of a tool at its start',
-      'unread_member',
-      editedIn('content_block', startsBlock(2), { input: { a: 1 } }),
-    ],
-    [
-      'an input of a tool that is a list',
-      'unread_member',
-      editedIn('content_block', startsBlock(2), { input: [] }),
-    ],
-    [
-      'thinking of another form at the start of a block',
-      'unread_member',
-      editedIn('content_block', startsBlock(0), { thinking: {} }),
-    ],
-    [
-      'a message that begins with content',
-      'unread_member',
-      editedIn('message', ofType('message_start'), { content: [{ type: 'text', text: 'PRE' }] }),
-    ],
-    ['an index for a second time', 'changed_identity', edited(startsBlock(1), { index: 0 })],
-    ['an index that is left out', 'changed_identity', edited(startsBlock(1), { index: 5 })],
-    [
-      'a block within another',
-      'changed_identity',
-      change(ofDelta('text_delta'), (event) => [event, textBlock(2)]),
-    ],
-    [
-      'text after the end of its block',
-      'changed_identity',
-      putBefore(startsBlock(2), textDelta(1)),
-    ],
-    ['a delta without a block', 'late_event', putBefore(startsBlock(2), textDelta(2))],
-    ['a second signature', 'late_event', repeated(ofDelta('signature_delta'))],
-    [
-      'thinking after its signature',
-      'late_event',
-      repeated(ofDelta('signature_delta'), { delta: { type: 'thinking_delta', thinking: '!' } }),
-    ],
-    ...['{"path"', '{"path":1,"path":'].map(
-      (partial_json): [string, string, readonly JsonObject[]] => [
-        `the input ${partial_json} of a tool`,
-        'invalid_tool_input',
-        editedIn('delta', ofDelta('input_json_delta'), { partial_json }),
-      ],
-    ),
-    ['a second message', 'changed_identity', [STREAM[0] as JsonObject, ...STREAM]],
-    ['a stream without message_start', 'invalid_form', STREAM.slice(1)],
-    [
-      'another stop reason after the first',
-      'changed_finish',
-      repeated(END, { delta: { stop_reason: 'refusal' } }),
-    ],
-    [
-      'a stop reason that is taken back',
-      'changed_finish',
-      repeated(END, { delta: { stop_reason: null } }),
-    ],
-    [
-      'newer usage after the stop reason',
-      'changed_finish',
-      repeated(END, { usage: { output_tokens: 1_000 } }),
-    ],
-    [
-      'usage that falls before the stop reason',
-      'changed_finish',
-      putBefore(END, { type: 'message_delta', delta: {}, usage: { output_tokens: 1_000 } }),
-    ],
-    ['usage that falls', 'changed_finish', edited(END, { usage: { output_tokens: 0 } })],
-    [
-      'over 100 message_delta events',
-      'invalid_form',
-      change(END, (event) => Array.from({ length: 101 }, () => event)),
-    ],
-    [
-      'over 1,000 members of usage before the stop reason',
-      'invalid_form',
-      putBefore(END, { type: 'message_delta', delta: {}, usage: usageOf(1_001) }),
-    ],
-    ['an end without a stop reason', 'unfinished', change(END, () => [])],
-    ['a stop reason that is null', 'unfinished', edited(END, { delta: { stop_reason: null } })],
-    ['a stop reason that is no text', 'invalid_form', edited(END, { delta: { stop_reason: 1 } })],
-    [
-      'a stop reason while a block is open',
-      'changed_identity',
-      change(ofDelta('text_delta'), (event) => [
+  const started = (index: number, members: JsonObject) =>
+    editedIn('content_block', startsBlock(index), members)
+  const begun = (members: JsonObject) => editedIn('message', ofType('message_start'), members)
+  const REFUSED = {
+    changed_type: {
+      'thinking in a text block': edited(ofDelta('text_delta'), {
+        delta: { type: 'thinking_delta', thinking: 'secret' },
+      }),
+      'a delta of a type unknown here': edited(ofDelta('text_delta'), {
+        delta: { type: 'markdown_delta' },
+      }),
+    },
+    unread_member: {
+      'a text block that begins with text': started(1, { text: 'PRE' }),
+      'the input of a tool at its start': started(2, { input: { a: 1 } }),
+      'an input of a tool that is a list': started(2, { input: [] }),
+      'thinking of another form at the start of a block': started(0, { thinking: {} }),
+      'a message that begins with content': begun({ content: [{ type: 'text', text: 'PRE' }] }),
+    },
+    changed_identity: {
+      'an index for a second time': edited(startsBlock(1), { index: 0 }),
+      'an index that is left out': edited(startsBlock(1), { index: 5 }),
+      'a block within another': change(ofDelta('text_delta'), (event) => [event, textBlock(2)]),
+      'text after the end of its block': putBefore(startsBlock(2), textDelta(1)),
+      'a second message': [STREAM[0] as JsonObject, ...STREAM],
+      'a stop reason while a block is open': change(ofDelta('text_delta'), (event) => [
         event,
         { type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage: {} },
       ]),
-    ],
-    [
-      'a block after the stop reason',
-      'late_event',
-      putBefore(ofType('message_stop'), textBlock(5)),
-    ],
-    [
-      'a message without usage',
-      'invalid_form',
-      editedIn('message', ofType('message_start'), { usage: null }),
-    ],
-    [
-      'an error event',
-      'upstream_failure',
-      edited(ofType('message_stop'), { type: 'error', error: { type: 'overloaded_error' } }),
-    ],
-  ])('the reader refuses %s', (_, expected, events) => {
+    },
+    late_event: {
+      'a delta without a block': putBefore(startsBlock(2), textDelta(2)),
+      'a second signature': repeated(ofDelta('signature_delta')),
+      'thinking after its signature': repeated(ofDelta('signature_delta'), {
+        delta: { type: 'thinking_delta', thinking: '!' },
+      }),
+      'a block after the stop reason': putBefore(ofType('message_stop'), textBlock(5)),
+    },
+    invalid_tool_input: Object.fromEntries(
+      ['{"path"', '{"path":1,"path":'].map((partial_json) => [
+        `the input ${partial_json} of a tool`,
+        editedIn('delta', ofDelta('input_json_delta'), { partial_json }),
+      ]),
+    ),
+    changed_finish: {
+      'another stop reason after the first': repeated(END, { delta: { stop_reason: 'refusal' } }),
+      'a stop reason that is taken back': repeated(END, { delta: { stop_reason: null } }),
+      'newer usage after the stop reason': repeated(END, { usage: { output_tokens: 1_000 } }),
+      'usage that falls before the stop reason': putBefore(END, {
+        type: 'message_delta',
+        delta: {},
+        usage: { output_tokens: 1_000 },
+      }),
+      'usage that falls': edited(END, { usage: { output_tokens: 0 } }),
+    },
+    invalid_form: {
+      'a stream without message_start': STREAM.slice(1),
+      'over 100 message_delta events': change(END, (event) =>
+        Array.from({ length: 101 }, () => event),
+      ),
+      'over 1,000 members of usage before the stop reason': putBefore(END, {
+        type: 'message_delta',
+        delta: {},
+        usage: Object.fromEntries(Array.from({ length: 1_001 }, (_, at) => [`a${at}`, 1])),
+      }),
+      'a stop reason that is no text': edited(END, { delta: { stop_reason: 1 } }),
+      'a message without usage': begun({ usage: null }),
+    },
+    unfinished: {
+      'an end without a stop reason': change(END, () => []),
+      'a stop reason that is null': edited(END, { delta: { stop_reason: null } }),
+    },
+    upstream_failure: {
+      'an error event': edited(ofType('message_stop'), {
+        type: 'error',
+        error: { type: 'overloaded_error' },
+      }),
+    },
+  }
+  it.each(rowsOf(REFUSED))('the reader refuses %s', (_, expected, events) => {
     expect(read(events).code).toBe(expected)
   })
 
@@ -280,10 +230,7 @@ describe('a stream of Messages', () => {
       'a message_delta that repeats the stop reason',
       change(END, (event) => [event, event, { ...event, usage: {} }]),
     ],
-    [
-      'a proof of the provider in the message',
-      editedIn('message', ofType('message_start'), { affidavit: 'FAKE' }),
-    ],
+    ['a proof of the provider in the message', begun({ affidavit: 'FAKE' })],
     [
       'proofs of the provider and unknown events anywhere',
       STREAM.flatMap((event): readonly JsonObject[] => [
@@ -383,10 +330,7 @@ describe('any stream of Messages', () => {
   })
 
   it('any stream is refused or passes as it is, however it was altered', () => {
-    const edits = fc.array(
-      fc.tuple(fc.constantFrom('drop', 'double', 'swap', 'retype'), fc.nat(), fc.nat()),
-      { minLength: 1, maxLength: 3 },
-    )
+    const edits = anyAlterations('drop', 'double', 'swap', 'retype')
     let accepted = 0
     fc.assert(
       fc.property(contents, edits, (blocks, alterations) => {
@@ -413,24 +357,5 @@ describe('any stream of Messages', () => {
   /** What a reader of the message shows. */
   function textOf({ content }: JsonObject): string {
     return (content as readonly JsonObject[]).map(({ text = '' }) => String(text)).join('')
-  }
-
-  function alter(
-    events: readonly JsonObject[],
-    [kind, first, second]: readonly [string, number, number],
-  ): readonly JsonObject[] {
-    const at = first % Math.max(1, events.length)
-    const other = events[second % Math.max(1, events.length)]
-    const event = events[at]
-    if (event === undefined || other === undefined) return events
-    const replaced = (by: readonly JsonObject[]) => [
-      ...events.slice(0, at),
-      ...by,
-      ...events.slice(at + 1),
-    ]
-    if (kind === 'drop') return replaced([])
-    if (kind === 'double') return replaced([event, event])
-    if (kind === 'swap') return replaced([other])
-    return replaced([{ ...event, type: other.type ?? '' }])
   }
 })
