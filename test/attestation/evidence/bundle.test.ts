@@ -90,13 +90,9 @@ describe('parseEvidenceBundle', () => {
   )
 
   it.each<[string, JsonPath, (text: string) => Json]>([
-    ['a hash with 0x', ['record', 'hash'], (text) => `0x${text}`],
-    ['a hash in upper case', ['record', 'hash'], (text) => text.toUpperCase()],
     ['a signature without 0x', ['record', 'signature'], (text) => text.slice(2)],
     ['a signature of 64 bytes', ['record', 'signature'], (text) => text.slice(0, -2)],
     ['a line end after a hash', ['record', 'tx_hash'], (text) => `${text}\n`],
-    ['base64 without padding', ['record', 'attestation'], () => 'AAA'],
-    ['base64 with unused bits', ['record', 'attestation'], () => 'AB=='],
     ['base64url', ['record', 'attestation'], () => 'AA-_'],
     ['half a byte of transaction', ['transaction'], (text) => text.slice(0, -1)],
     ['an empty transaction', ['transaction'], () => '0x'],
@@ -110,46 +106,14 @@ describe('parseEvidenceBundle', () => {
     ],
     ['a node that is empty', ['block', 'receipt_proof', 0], () => '0x'],
     [
-      'a boot configuration with a format',
-      ['boot_configuration'],
-      () => ({ ...BOOT_CONFIGURATION, format: 'x' }),
-    ],
-    [
       'a path of 55 hashes',
       ['record', 'log', 'path'],
       () => Array.from({ length: 55 }, () => '00'.repeat(32)),
     ],
     ['an origin of 309 characters', ORIGIN_PLACE, () => `https://${'h'.repeat(301)}`],
-    ['another version', ['version'], () => 4],
-    ['the version of other receipts', ['version'], () => 2],
-    ['a receipt of another version', ['record', 'receipt', 'version'], () => 1],
-    ['another format', ['format'], () => 'affidavit-evidence'],
   ])('parseEvidenceBundle refuses a value in another form: %s', (_, path, change) => {
     const changed = replaceAt(bundle, path, change(String(valueAt(bundle, path))))
     expect(() => parseEvidenceBundle(changed)).toThrow(FormatError)
-  })
-
-  it('unset members in the request are refused, since they would be shown and not hashed', () => {
-    for (const path of [
-      ['record', 'request'],
-      ['record', 'request', 'messages', 0],
-    ] as const) {
-      const unset = { ...(valueAt(bundle, path) as Record<string, Json>), user: null }
-      expect(() => parseEvidenceBundle(replaceAt(bundle, path, unset))).toThrow(/members of null/)
-    }
-  })
-
-  it('parseEvidenceBundle refuses a part together with the hash that stands in its place', () => {
-    const { record } = redactBundle(bundle, { request: true, response: true })
-    for (const name of ['request', 'response'])
-      expect(() =>
-        parseEvidenceBundle(
-          replaceAt(bundle, ['record'], {
-            ...bundle.record,
-            [`${name}_hash`]: valueAt(record, [`${name}_hash`]),
-          }),
-        ),
-      ).toThrow(/record to be an object of/)
   })
 
   it('parseEvidenceBundle gives or refuses any JSON, and the schema accepts what it gives', () => {

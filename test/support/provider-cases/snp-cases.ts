@@ -81,10 +81,15 @@ const setBit = (offset: number, bit: number) => (report: Buffer) => {
   const at = offset + (bit >> 3)
   report[at] = (report[at] ?? 0) ^ (1 << (bit & 7))
 }
-const setClaim = (type: string, value: Uint8Array | null) => (values: Map<string, Uint8Array>) => {
-  if (value === null) values.delete(type)
-  else values.set(type, value)
-}
+const fill = (value: number, from: number, to: number) => (report: Buffer) =>
+  void report.fill(value, from, to)
+/** A certificate of the report's key with another value of an extension of AMD, or without it. */
+const claim = (name: keyof typeof AMD_TYPES, value: Uint8Array | null): SnpChange => ({
+  claims: (values) => {
+    if (value === null) values.delete(AMD_TYPES[name])
+    else values.set(AMD_TYPES[name], value)
+  },
+})
 const levels = ['ark', 'ask', 'vek'] as const
 const milanRoot = nameOf('ARK-Milan')
 const brokenPoint = publicKeyInfo(generateKey()).with(-1, 0).with(-2, 0)
@@ -159,20 +164,10 @@ export const snpAcceptances: readonly SnpAcceptance[] = [
       },
     },
     15: {
-      'a masked chip id': {
-        report: (report) => {
-          report.fill(0, 0x1a0, 0x1e0)
-        },
-      },
+      'a masked chip id': { report: fill(0, 0x1a0, 0x1e0) },
       'the short hardware id of Turin': { product: 'Turin' },
     },
-    16: {
-      'zeros for the report of a migration agent': {
-        report: (report) => {
-          report.fill(0, 0x160, 0x180)
-        },
-      },
-    },
+    16: { 'zeros for the report of a migration agent': { report: fill(0, 0x160, 0x180) } },
     17: {
       'a report for VMPL 3 that was asked for': { report: setByte(0x30, 3), policy: { vmpl: 3 } },
     },
@@ -189,9 +184,7 @@ export const snpAcceptances: readonly SnpAcceptance[] = [
   ...[4, 5].map(
     (version): SnpAcceptance => ({
       version,
-      report: (report) => {
-        report.fill(0xa5, 0x1f8, 0x208)
-      },
+      report: fill(0xa5, 0x1f8, 0x208),
       rule: 3,
       name: `mitigation vectors in version ${version}`,
     }),
@@ -235,16 +228,8 @@ export const snpRefusals: readonly SnpRefusal[] = [
       'a byte above s': { signed: setByte(0x2a0 + 143, 1) },
     },
     signature_out_of_range: {
-      'r of zero': {
-        signed: (report) => {
-          report.fill(0, 0x2a0, 0x2a0 + 48)
-        },
-      },
-      's above n': {
-        signed: (report) => {
-          report.fill(0xff, 0x2e8, 0x2e8 + 48)
-        },
-      },
+      'r of zero': { signed: fill(0, 0x2a0, 0x2a0 + 48) },
+      's above n': { signed: fill(0xff, 0x2e8, 0x2e8 + 48) },
     },
     certificate_size: {
       'no ASK': { evidence: { ask: new Uint8Array() } },
@@ -384,62 +369,56 @@ export const snpRefusals: readonly SnpRefusal[] = [
     product_unknown: {
       'a processor before Milan': { report: setByte(0x188, 0x17) },
       'a model between Genoa and Bergamo': { report: setByte(0x189, 0x20) },
-      'a certificate of another product': {
-        claims: setClaim(AMD_TYPES.product, ia5String('Naples')),
-      },
+      'a certificate of another product': claim('product', ia5String('Naples')),
     },
     product_malformed: {
-      'no product name': { claims: setClaim(AMD_TYPES.product, null) },
-      'a product name in UTF-8': { claims: setClaim(AMD_TYPES.product, utf8String('Milan')) },
+      'no product name': claim('product', null),
+      'a product name in UTF-8': claim('product', utf8String('Milan')),
     },
     product_mismatch: {
-      'a Genoa certificate under the root of Milan': {
-        claims: setClaim(AMD_TYPES.product, ia5String('Genoa')),
-      },
+      'a Genoa certificate under the root of Milan': claim('product', ia5String('Genoa')),
       'a Genoa processor under the root of Milan': { report: setByte(0x189, 0x11) },
     },
     provider_extension: {
-      'a VCEK for a provider': { claims: setClaim(AMD_TYPES.provider, ia5String('cloud')) },
-      'a VLEK for no provider': { signer: 'VLEK', claims: setClaim(AMD_TYPES.provider, null) },
+      'a VCEK for a provider': claim('provider', ia5String('cloud')),
+      'a VLEK for no provider': { signer: 'VLEK', ...claim('provider', null) },
       'a provider in UTF-8': {
         signer: 'VLEK',
-        claims: setClaim(AMD_TYPES.provider, utf8String('cloud')),
+        ...claim('provider', utf8String('cloud')),
       },
     },
     tcb_reserved: {
       'a reserved byte of Turin': { product: 'Turin', report: setByte(0x38 + 4, 1) },
     },
     tcb_extension: {
-      'no microcode': { claims: setClaim(AMD_TYPES.microcode, null) },
-      'microcode 256': { claims: setClaim(AMD_TYPES.microcode, integer(256)) },
-      'a negative number': {
-        claims: setClaim(AMD_TYPES.microcode, encodeDer(0x02, Uint8Array.of(0x80))),
-      },
-      'no INTEGER': { claims: setClaim(AMD_TYPES.microcode, Uint8Array.of(213)) },
-      'fmc of a Milan': { claims: setClaim(AMD_TYPES.fmc, integer(0)) },
-      'a Turin without fmc': { product: 'Turin', claims: setClaim(AMD_TYPES.fmc, null) },
+      'no microcode': claim('microcode', null),
+      'microcode 256': claim('microcode', integer(256)),
+      'a negative number': claim('microcode', encodeDer(0x02, Uint8Array.of(0x80))),
+      'no INTEGER': claim('microcode', Uint8Array.of(213)),
+      'fmc of a Milan': claim('fmc', integer(0)),
+      'a Turin without fmc': { product: 'Turin', ...claim('fmc', null) },
     },
     tcb_mismatch: {
-      'snp below the report': { claims: setClaim(AMD_TYPES.snp, integer(22)) },
-      'fmc of Turin': { product: 'Turin', claims: setClaim(AMD_TYPES.fmc, integer(2)) },
+      'snp below the report': claim('snp', integer(22)),
+      'fmc of Turin': { product: 'Turin', ...claim('fmc', integer(2)) },
     },
     chip_extension: {
-      'a VCEK without hardware id': { claims: setClaim(AMD_TYPES.hardwareId, null) },
-      'a hardware id of 63 bytes': {
-        claims: setClaim(AMD_TYPES.hardwareId, new Uint8Array(63).fill(0xc1)),
-      },
-      'a hardware id inside an octet string': {
-        claims: setClaim(AMD_TYPES.hardwareId, encodeDer(0x04, new Uint8Array(64).fill(0xc1))),
-      },
+      'a VCEK without hardware id': claim('hardwareId', null),
+      'a hardware id of 63 bytes': claim('hardwareId', new Uint8Array(63).fill(0xc1)),
+      'a hardware id inside an octet string': claim(
+        'hardwareId',
+        encodeDer(0x04, new Uint8Array(64).fill(0xc1)),
+      ),
       'a VLEK with hardware id': {
         signer: 'VLEK',
-        claims: setClaim(AMD_TYPES.hardwareId, new Uint8Array(64).fill(0xc1)),
+        ...claim('hardwareId', new Uint8Array(64).fill(0xc1)),
       },
     },
     chip_mismatch: {
-      'the certificate of another chip': {
-        claims: setClaim(AMD_TYPES.hardwareId, new Uint8Array(64).fill(0xc1).with(63, 0xc2)),
-      },
+      'the certificate of another chip': claim(
+        'hardwareId',
+        new Uint8Array(64).fill(0xc1).with(63, 0xc2),
+      ),
       'more than eight bytes of a Turin': { product: 'Turin', report: setByte(0x1a0 + 8, 1) },
     },
     debug_allowed: { 'bit 19': { report: setBit(0x08, 19) } },
@@ -447,11 +426,7 @@ export const snpRefusals: readonly SnpRefusal[] = [
     migration_agent: { 'the report of an agent': { report: setByte(0x160, 1) } },
     vmpl_unexpected: {
       'VMPL 1': { report: setByte(0x30, 1) },
-      'a report that the host asked for': {
-        report: (report) => {
-          report.fill(0xff, 0x30, 0x34)
-        },
-      },
+      'a report that the host asked for': { report: fill(0xff, 0x30, 0x34) },
       'VMPL 0 for a policy of 2': { policy: { vmpl: 2 } },
     },
     tcb_floor_missing: {
@@ -528,7 +503,7 @@ export const snpRefusals: readonly SnpRefusal[] = [
   ),
   ...(['bootloader', 'tee', 'snp', 'microcode'] as const).map(
     (part): SnpRefusal => ({
-      claims: setClaim(AMD_TYPES[part], integer(SNP_TCBS.Milan[part] + 1)),
+      ...claim(part, integer(SNP_TCBS.Milan[part] + 1)),
       code: 'tcb_mismatch',
       name: `${part} above the report`,
     }),
