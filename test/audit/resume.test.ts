@@ -9,12 +9,12 @@ import { until } from '../support/until.ts'
 import { openStage, type Stage } from './stage.ts'
 
 const MAIN = join(import.meta.dirname, '../../src/cli/main.ts')
-const BATCHES = Array.from({ length: 12 }, (_, at) => 1 + (at % 3))
+const BATCHES = Array.from({ length: 8 }, (_, at) => 1 + (at % 3))
 
 let stage: Stage
 let log: BuiltLog
 /**
- * The log as it was before, and as another history of the same notary goes on from its tenth head.
+ * The log as it was before, and as another history of the same notary goes on from its second head.
  */
 let young: BuiltLog
 let other: BuiltLog
@@ -72,7 +72,7 @@ describe('affidavit audit --state', () => {
     stage.server.serve([log])
     const second = await audit()
     expect([second.code, second.codes]).toEqual([0, []])
-    expect(second.logs).toMatchObject([{ from: 12, to: 24, complete: true }])
+    expect(second.logs).toMatchObject([{ from: 12, to: 15, complete: true }])
     expect(Math.min(...askedLeaves())).toBe(12)
   })
 
@@ -94,7 +94,7 @@ describe('affidavit audit --state', () => {
     expect([code, (await errors).join('')]).toEqual([1, expect.stringContaining('interrupted')])
     stage.server.serve([log])
     const { code: next, logs } = await stage.audit(...trust, '--state', state)
-    expect([next, logs[0]?.to]).toEqual([0, 24])
+    expect([next, logs[0]?.to]).toEqual([0, 15])
     expect(logs[0]?.from).toBe(12)
   })
 
@@ -105,20 +105,17 @@ describe('affidavit audit --state', () => {
     stage.server.serve([log])
     const grown = await audit()
     expect([grown.code, grown.codes]).toEqual([0, []])
-    expect(grown.logs).toMatchObject([{ from: 12, to: 24, heads: 6 }])
+    expect(grown.logs).toMatchObject([{ from: 12, to: 15, heads: 2 }])
   })
 
-  it.each<[string, () => BuiltLog]>([['another history', () => other]])(
-    'an audit catches a history that was rewritten since the last run: %s',
-    async (_, rewritten) => {
-      stage.server.serve([young])
-      await audit()
-      stage.server.serve([rewritten()])
-      const { code, codes, outcomes } = await audit()
-      expect([code, codes]).toEqual([1, ['history_rewritten']])
-      expect(Object.values(outcomes)).not.toContain('passed')
-    },
-  )
+  it('an audit catches a history that was rewritten since the last run', async () => {
+    stage.server.serve([young])
+    await audit()
+    stage.server.serve([other])
+    const { code, codes, outcomes } = await audit()
+    expect([code, codes]).toEqual([1, ['history_rewritten']])
+    expect(Object.values(outcomes)).not.toContain('passed')
+  })
 
   it('an audit does not forget what an earlier run found, and does not count it twice', async () => {
     const drop: Attack = (question, honest) => {

@@ -15,6 +15,7 @@ const sources = files.filter((file) =>
   /^(attestation|audit|client|contracts|enclave|migrations|packages|src)\/.*\.tsx?$/.test(file),
 )
 const read = (file: string) => readFileSync(join(root, file), 'utf8')
+const importsOf = new Map(sources.map((file) => [file, listImports(file, read(file))]))
 
 function violationsOf(file: string, source: string): readonly string[] {
   return checkImports(file, listImports(file, source)).map(({ rule }) => rule)
@@ -23,13 +24,15 @@ function violationsOf(file: string, source: string): readonly string[] {
 describe('import directions', () => {
   it('every source file keeps the import directions', () => {
     expect(sources.length).toBeGreaterThan(10)
-    expect(sources.flatMap((file) => checkImports(file, listImports(file, read(file))))).toEqual([])
+    expect([...importsOf].flatMap(([file, imports]) => checkImports(file, imports))).toEqual([])
   })
 
   it('an import from another top-level folder uses the name of that folder', () => {
     const topOf = (file: string) => file.split('/', 1)[0]
+    // A path out of the folder begins with a step up for each folder: without it, none is parsed.
+    const isFar = (file: string) => read(file).includes('../'.repeat(file.split('/').length - 1))
     const far = files
-      .filter((file) => /^[^/]+\/.*\.tsx?$/.test(file))
+      .filter((file) => /^[^/]+\/.*\.tsx?$/.test(file) && isFar(file))
       .flatMap((file) => listImports(file, read(file)).map((entry) => ({ file, entry })))
       .filter(({ entry }) => entry.specifier.startsWith('.'))
       .filter(({ file, entry }) =>
@@ -102,9 +105,9 @@ describe('import directions', () => {
 describe('circles', () => {
   it('no source file imports itself by way of others', () => {
     const imports = new Map(
-      sources.map((file) => [
+      [...importsOf].map(([file, entries]) => [
         file,
-        listImports(file, read(file)).flatMap((entry) => targetOf(file, entry)),
+        entries.flatMap((entry) => targetOf(file, entry)),
       ]),
     )
     expect(findCircle(imports)).toEqual([])
@@ -148,7 +151,7 @@ describe('the rooms', () => {
     expect(named.filter((file) => !files.includes(file))).toEqual([])
     const imported = new Set(
       named.flatMap((file) =>
-        listImports(file, read(file)).flatMap((entry) => targetOf(file, entry)),
+        (importsOf.get(file) ?? []).flatMap((entry) => targetOf(file, entry)),
       ),
     )
     // Where a part of it begins: a request, its route, the enclave, the commits.

@@ -1,79 +1,20 @@
-import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, it } from 'vitest'
-import {
-  COMMENT_PHRASES,
-  findOddNames,
-  findPhrases,
-  listComments,
-  listOtherComments,
-  listTexts,
-  PHRASES,
-  type Phrase,
-  READ_BY_USERS,
-  type UserText,
-} from './plain-words.ts'
+import { COMMENT_PHRASES, findPhrases, listTexts, PHRASES, READ_BY_USERS } from './plain-words.ts'
+import { faultsOf, root, tracked } from './tracked-texts.ts'
 
-const root = join(import.meta.dirname, '../..')
 const isIn = (file: string, paths: readonly string[]): boolean =>
   paths.some((path) => file === path || file.startsWith(`${path}/`))
-const tracked = execFileSync(
-  'git',
-  ['ls-files', '--cached', '--others', '--exclude-standard', '*.ts', '*.tsx', '*.md'],
-  { cwd: root, encoding: 'utf8' },
-).split('\n')
 const files = tracked
   .filter((file) => isIn(file, READ_BY_USERS))
   // The READMEs of rooms are for developers.
   .filter((file) => !file.endsWith('/README.md'))
 
-function faultsOf(texts: readonly UserText[], phrases: readonly Phrase[]): readonly string[] {
-  return texts.flatMap(({ file, line, text }) =>
-    findPhrases(text, phrases).map(
-      ({ phrase, said }) => `${file}:${line}: "${said}", better: ${phrase.instead}: ${text}`,
-    ),
-  )
-}
-
 it('every text that users read is in plain words', () => {
   const texts = files.flatMap((file) => listTexts(file, readFileSync(join(root, file), 'utf8')))
   expect(texts.length).toBeGreaterThan(3_000)
   expect(faultsOf(texts, PHRASES)).toEqual([])
-})
-
-it('every comment is in plain words', () => {
-  const sources = tracked.filter((file) => /\.tsx?$/.test(file))
-  const comments = sources.flatMap((file) =>
-    listComments(file, readFileSync(join(root, file), 'utf8')),
-  )
-  expect(comments.length).toBeGreaterThan(10_000)
-  expect(faultsOf(comments, COMMENT_PHRASES)).toEqual([])
-})
-
-/** Files of services, images, manifests and pages. */
-const WITH_COMMENTS =
-  /(?:Dockerfile|-init|\/run|\.(?:ya?ml|service|target|conf|env|example|mjs|css|sol|py))$/
-/** The contract's comments are in its bytecode: solc hashes its source. */
-const NOT_REWRITTEN = ['contracts/Affidavit.sol']
-
-it('every comment of a service, an image, a manifest or a style sheet is in plain words', () => {
-  const others = execFileSync(
-    'git',
-    ['ls-files', '.ci', 'client', 'contracts', 'deploy', 'enclave', 'src'],
-    {
-      cwd: root,
-      encoding: 'utf8',
-    },
-  )
-    .split('\n')
-    .filter((file) => WITH_COMMENTS.test(file))
-    .filter((file) => !NOT_REWRITTEN.includes(file))
-  const comments = others.flatMap((file) =>
-    listOtherComments(file, readFileSync(join(root, file), 'utf8')),
-  )
-  expect(comments.length).toBeGreaterThan(150)
-  expect(faultsOf(comments, COMMENT_PHRASES)).toEqual([])
 })
 
 it('the change log, and what developers read, is in plain words', () => {
@@ -98,20 +39,6 @@ it('what the conformance cases are about is in plain words', () => {
   )
   expect(cases.length).toBeGreaterThan(500)
   expect(faults).toEqual([])
-})
-
-/** On the wire: a member of the message between gateway and enclave. */
-const ON_THE_WIRE = ['tells_completion']
-
-it('no name in code has a word that the field has a term for', () => {
-  const sources = tracked.filter((file) => /\.tsx?$/.test(file))
-  const odd = sources.flatMap((file) => findOddNames(file, readFileSync(join(root, file), 'utf8')))
-  const isKept = (fault: string): boolean =>
-    ON_THE_WIRE.some((name) => fault.startsWith(`${name}:`)) ||
-    // A member more, in the data of tests, and the runner's own reason of a skip.
-    fault.startsWith('note: test/')
-  expect(odd.length).toBeGreaterThan(ON_THE_WIRE.length)
-  expect(odd.filter((fault) => !isKept(fault))).toEqual([])
 })
 
 it.each([

@@ -91,10 +91,11 @@ const MAYBE_ODD = /tell|told|hear|not(?:e|ing)|heed|vouch|attend|reckon|introduc
 export function findOddNames(file: string, source: string): readonly string[] {
   if (!MAYBE_ODD.test(source.replace(/\/\*[\s\S]*?\*\/|(?<=^|\s)\/\/.*|'[^'\n]*'/g, ''))) return []
   const odd: string[] = []
+  const lineAt = lineCounter(source)
   const add = ({ name, start }: { readonly name: string; readonly start: number }): void => {
     const words = name.split(/[_$]|(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])/)
     const isOdd = words.map((word) => word.toLowerCase()).some(isOddWord)
-    if (isOdd) odd.push(`${name}: ${file}:${source.slice(0, start).split('\n').length}`)
+    if (isOdd) odd.push(`${name}: ${file}:${lineAt(start)}`)
   }
   const { program } = parseSync(file, source)
   new Visitor({ Identifier: add, PrivateIdentifier: add, JSXIdentifier: add }).visit(program)
@@ -108,6 +109,7 @@ function isOddWord(word: string): boolean {
 /** Gives the comments of a source: line comments that follow each other are one. */
 export function listComments(file: string, source: string): readonly UserText[] {
   const texts: (UserText & { readonly type: string; readonly end: number })[] = []
+  const lineAt = lineCounter(source)
   for (const { type, value, start, end } of parseSync(file, source).comments) {
     const text = value
       .replace(/^\*|\n\s*\*? ?/g, ' ')
@@ -118,7 +120,7 @@ export function listComments(file: string, source: string): readonly UserText[] 
     const isNext = last?.type === 'Line' && /^\s*$/.test(source.slice(last.end, start))
     if (type === 'Line' && isNext)
       texts[texts.length - 1] = { ...last, text: `${last.text} ${text}`, end }
-    else texts.push({ file, line: source.slice(0, start).split('\n').length, text, type, end })
+    else texts.push({ file, line: lineAt(start), text, type, end })
   }
   return texts.map(({ file: of, line, text }) => ({ file: of, line, text }))
 }
@@ -146,13 +148,14 @@ export function listTexts(file: string, source: string): readonly UserText[] {
   const fault = errors[0]
   if (fault) throw new Error(`${file}: ${fault.message}`)
   const texts: UserText[] = []
+  const lineAt = lineCounter(source)
   // The literals of a sum are one text, so that no phrase hides where a line ends.
   const summed = new Set<Node>()
   const add = (node: { readonly start: number }, written: string): void => {
     const text = written.replace(/\s+/g, ' ').trim()
     // A name, a path or a code is not prose.
     if (!text.includes(' ')) return
-    texts.push({ file, line: source.slice(0, node.start).split('\n').length, text })
+    texts.push({ file, line: lineAt(node.start), text })
   }
   const addOnce = (node: Node): void => {
     if (!summed.has(node)) add(node, textOf(node))
@@ -170,6 +173,21 @@ export function listTexts(file: string, source: string): readonly UserText[] {
     JSXFragment: (fragment) => add(fragment, fragment.children.map(textInJsx).join('')),
   }).visit(program)
   return texts
+}
+
+/** Gives the line of a place. Asked in the order of the source, it reads the source once. */
+export function lineCounter(source: string): (at: number) => number {
+  let line = 1
+  let next = 0
+  return (at) => {
+    if (at < next) [line, next] = [1, 0]
+    for (;;) {
+      const end = source.indexOf('\n', next)
+      if (end === -1 || end >= at) return line
+      line += 1
+      next = end + 1
+    }
+  }
 }
 
 /** The phrases in a text, with what it says there. */

@@ -1,4 +1,5 @@
 import { type CallExpression, type Expression, type Node, parseSync, Visitor } from 'oxc-parser'
+import { lineCounter } from './plain-words.ts'
 
 /** The title of one test. In `it.each`, one for each row that the file itself lists. */
 export type Title = { readonly file: string; readonly line: number; readonly text: string }
@@ -33,8 +34,9 @@ export function listTitles(file: string, source: string): readonly Title[] {
       if (isTest(call)) calls.push(call)
     },
   }).visit(program)
+  const lineAt = lineCounter(source)
   return calls.flatMap((call) => {
-    const line = source.slice(0, call.start).split('\n').length
+    const line = lineAt(call.start)
     const written = textOf(call.arguments[0])
     const rows = rowsOf(call.callee, arrays)
     const texts = rows.length === 0 ? [written] : rows.map((row) => fill(written, row))

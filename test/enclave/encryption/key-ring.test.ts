@@ -61,8 +61,11 @@ async function open(
   return ring
 }
 
+/** Passes the time. The ring wakes every 5 s: of a longer time, only the last 20 s pass by timers. */
 async function pass(ms: number): Promise<void> {
-  await vi.advanceTimersByTimeAsync(ms)
+  const lastMs = Math.min(ms, 20_000)
+  vi.setSystemTime(Date.now() + ms - lastMs)
+  await vi.advanceTimersByTimeAsync(lastMs)
 }
 const publicKeys = () => ring?.statements().map((key) => key.public_key) ?? []
 const isErased = (bytes: Uint8Array) => bytes.every((byte) => byte === 0)
@@ -106,7 +109,7 @@ describe('the ring of keys', () => {
     expect(publicKeys()).toHaveLength(2)
     expect(publicKeys()).not.toContain(first)
     expect(secretsLeft()).toBe(2)
-    await pass(24 * HOUR)
+    for (let hour = 0; hour < 24; hour++) await pass(HOUR)
     expect(publicKeys()).toHaveLength(2)
     expect(secretsLeft()).toBe(2)
     expect(logged).toHaveLength(27)

@@ -366,11 +366,10 @@ describe('attacks on a call: refused, and no provider is asked', () => {
   })
 
   it('a body of more than 10 MiB is refused, and a body of 10 MiB is read', async () => {
-    const wrong = JSON.stringify({ ...question, n: 0 })
-    const padded = `${wrong}${' '.repeat(10 * 2 ** 20 - wrong.length)}`
+    const padded = '!'.padEnd(10 * 2 ** 20)
     const large = await callEncrypted(gateway(), await sealParts(publicKey, [padded]))
     expect(large.head?.status).toBe(422)
-    expect(JSON.parse(large.text).detail[0].loc).toEqual(['body', 'n'])
+    expect(JSON.parse(large.text).detail[0].type).toBe('json_invalid')
     const larger = await sealParts(publicKey, [padded, ' '])
     await refused(callEncrypted(gateway(), larger), { status: 413, code: 'invalid_request' })
   })
